@@ -2,7 +2,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use object::Object;
 use parse::parse;
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Limiter, LimiterOptions};

@@ -38,11 +38,12 @@ pub(crate) fn passed_by_each(entries: &[Entry], rule: Rule, span: Span, nodes: u
     let mut by_key = passed(entries, rule, span, Counters::Kept);
     let mut keys: BTreeMap<u64, u64> = BTreeMap::new();
     for entry in entries.iter().filter(|entry| entry.key.rule == rule) {
-        *keys.entry(entry.key.value).or_default() += u64::from(entry.answer.allowed);
+        let unmarked = entry.answer.allowed && !entry.answer.degraded;
+        *keys.entry(entry.key.value).or_default() += u64::from(unmarked);
     }
     let over = keys
         .values()
-        .map(|admitted| admitted.saturating_sub(nodes * LIMIT));
+        .map(|unmarked| unmarked.saturating_sub(nodes * LIMIT));
     by_key.over = over.sum();
     by_key
 }

@@ -11,7 +11,7 @@ const ACTIVE_MIN: u64 = REQUEST / 2;
 /// A tenant is over its fair share from this multiple of what the others ask for on average.
 const SLACK: u64 = 4;
 
-/// How much each tenant asks for, approximately.
+/// The approximate demand of each tenant.
 ///
 /// A count-min sketch (Cormode and Muthukrishnan, 2005) of two rows that decays by 1/32 every 100 ms, i.e. over about 3 s.
 /// Its error is one-sided: a tenant that shares both of its counters with others seems to ask for more than it does,

@@ -57,7 +57,7 @@ pub struct SyncTurn {
     pub key: CounterKey,
     /// A number for this counter's life in this node: one that was forgotten and comes back has another.
     pub life: u64,
-    /// What is to be added, and heard of.
+    /// The hits to add, and the counters to hear of.
     pub additions: Vec<Addition>,
 }
 

@@ -177,7 +177,7 @@ fn nodes_learn_of_each_other_and_deny_by_the_sum() {
     }
 }
 
-/// What is denied by one limit is charged to no other.
+/// A request that one limit denies is charged to no other.
 #[test]
 fn a_request_is_charged_as_a_whole_or_not_at_all() {
     let node = SyncedCounters::new(1);

@@ -31,7 +31,7 @@ use crate::{
 /// The `Retry-After` of a request that is refused for lack of a decision or of room to wait.
 const OVERLOADED_RETRY_SECS: u64 = 1;
 
-/// What a request was asked, and what it is to the shedders further in.
+/// The answer about a request, and its context for the shedders further in.
 pub(crate) struct Asked<E: Enforcer> {
     /// None if there was nothing to ask.
     pub(crate) answer: Option<AnswerOf<E>>,

@@ -342,6 +342,7 @@ mod tests {
         {
             let mut results = Results::new();
             results.pairs = vec![(run(1.0), run(1.0))];
+            results.synced.pairs = results.pairs.clone();
             assert!(results.verdict().is_err(), "nothing was counted");
             results.admissions = Some(admissions(asked_min, passed_min, passed_max));
             assert!(results.verdict().is_err());

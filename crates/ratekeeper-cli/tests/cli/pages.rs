@@ -9,7 +9,7 @@ use tempfile::tempdir;
 const OTHER_PROGRAMS: [&str; 3] = ["plugins:", "http:\n", "groups:"];
 
 /// Lines that begin rules or service levels, and part of a file of tenants.
-const RULES: [&str; 4] = ["domain:", "descriptors:", "slas:", "- "];
+const RULES: [&str; 5] = ["domain:", "descriptors:", "slas:", "shed:", "- "];
 
 /// Fewest blocks of settings: fewer mean that this test no longer finds them.
 const BLOCKS_MIN: usize = 14;

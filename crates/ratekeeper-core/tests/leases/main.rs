@@ -85,7 +85,7 @@ const GUARDS: [(LeaseGuard, Algorithm, LeaseTrouble); 18] = {
         (LeaseGuard::SmallerBurst, Algorithm::TokenBucket, Usual),
         (LeaseGuard::Burn, Algorithm::Gcra, Usual),
         (LeaseGuard::Replicated, FIXED, Failovers),
-        (LeaseGuard::Replicated, Algorithm::Gcra, Failovers),
+        (LeaseGuard::Replicated, SLIDING, Failovers),
         (LeaseGuard::SinglePost, FIXED, Owed),
     ]
 };

@@ -13,7 +13,7 @@ pub(crate) struct HeldPlace {
     _alone: Option<Place>,
     /// Holds the place also while the request's body is being sent.
     _with_request: Option<Arc<Progress>>,
-    /// What shedders count it as.
+    /// The slot that shedders count it in.
     _in_flight: Option<InFlight>,
 }
 

@@ -14,7 +14,7 @@ use crate::upstream::{CAPACITY, Taken, Upstream};
 const TIMEOUT_US: u64 = 1_000_000;
 /// Tenants with equal demand; number 0 may storm.
 const TENANTS: u64 = 50;
-/// How often the storming tenant repeats a request that failed.
+/// The number of times that the storming tenant repeats a request that failed.
 const RETRIES: u8 = 5;
 
 /// The load that callers offer, and the state of the upstream, by time in seconds.

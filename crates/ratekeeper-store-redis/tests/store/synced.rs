@@ -195,7 +195,7 @@ async fn what_was_counted_without_redis_is_added_once_it_is_back() {
     }
 }
 
-/// What a FLUSHALL took is brought back by those who have counted it.
+/// Nodes bring back the counts that a FLUSHALL took.
 #[tokio::test]
 async fn counts_that_redis_has_lost_are_brought_back() {
     let server = Server::start();
@@ -263,7 +263,7 @@ async fn a_request_that_redis_denies_takes_nothing() {
     assert_eq!(known.own, 1);
 }
 
-/// What is to be carried out once is decided in Redis, on a counter of its own.
+/// A step with an id is decided in Redis, on a counter of its own.
 #[tokio::test]
 async fn requests_that_are_carried_out_once_are_decided_in_redis() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! What a request is to shedders.
+//! The class, tenant and deadline of a request, for shedders.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! What a request holds that was not shed.
+//! The slots that a request holds while it is served.
 
 use std::sync::Arc;
 use std::time::Instant;
