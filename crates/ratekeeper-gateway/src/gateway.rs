@@ -154,6 +154,11 @@ impl<E: Enforcer + fmt::Debug> Monitored for Gateway<E> {
         "gateway"
     }
 
+    fn shed(&self) -> u64 {
+        let counts = self.shared.shedder.counts();
+        counts.shed.iter().flat_map(|(_, row)| row).sum()
+    }
+
     fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let counts = self.shared.counts.lock();
         let upstreams = counts.iter().map(|(name, counts)| (&**name, &**counts));

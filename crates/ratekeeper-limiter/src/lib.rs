@@ -18,10 +18,12 @@ mod limiter;
 mod plan;
 mod posting;
 mod request;
+mod scope;
 mod sip;
 mod stats;
 mod stray;
 mod switch;
+mod top;
 mod usage;
 
 pub use clock::Clock;
@@ -38,7 +40,9 @@ pub use hold::{
 pub use limiter::{Limiter, LimiterOptions};
 pub use ratekeeper_store::HashKey;
 pub use request::{Check, Descriptor, ENTRY_BYTES_MAX, MAX_HITS, Override, Waiting};
+pub use scope::Scope;
 pub use stats::{REMAINING_BOUNDS, RuleCounts, RuleStats, STRIPES, Totals, stripe_of_thread};
 pub use stray::{Stray, Strays};
 pub use switch::{RuleMode, RuleSwitch, SWITCHES_MAX, SwitchError, Switches};
+pub use top::{ALLOWED_SAMPLE, TopDecision, TopKey, TopKeys, TopWindow};
 pub use usage::{USAGE_ROWS_MAX, UsageCount, UsageMeter};

@@ -18,6 +18,7 @@ use crate::identity::Namer;
 use crate::posting::Posting;
 use crate::stats::Totals;
 use crate::switch::{RuleSwitch, SwitchError, Switches};
+use crate::top::TopKeys;
 use crate::usage::UsageMeter;
 
 /// The settings of a limiter besides its rules and its store.
@@ -50,6 +51,7 @@ pub struct Limiter<S> {
     meter: Option<Arc<UsageMeter>>,
     options: LimiterOptions,
     totals: Totals,
+    top: TopKeys,
     /// The generator of ids that nobody can guess.
     ids: Sealer,
     ids_made: AtomicU64,
@@ -104,6 +106,7 @@ impl<S: Store> Limiter<S> {
             meter: None,
             options,
             totals: Totals::default(),
+            top: TopKeys::default(),
             ids: Sealer::new(HashKey::random()),
             ids_made: AtomicU64::new(0),
         }
@@ -128,9 +131,10 @@ impl<S: Store> Limiter<S> {
         self.meter.as_deref()
     }
 
-    /// Drops a share of the expired state kept outside the store, and posts to the store what is owed to
-    /// it; to be called about once a second.
+    /// Drops a share of the expired state kept outside the store, posts to the store what is owed to it, and
+    /// begins the next second of the [top keys](Self::top); to be called about once a second.
     pub fn maintain(&self) {
+        self.top.roll();
         if let Some(fallback) = &self.fallback {
             let now = self.clock.now();
             fallback.maintain(now);
@@ -260,6 +264,12 @@ impl<S: Store> Limiter<S> {
     #[must_use]
     pub const fn totals(&self) -> &Totals {
         &self.totals
+    }
+
+    /// The keys that are denied and allowed most. Edges [count](TopKeys::count) decisions there.
+    #[must_use]
+    pub const fn top(&self) -> &TopKeys {
+        &self.top
     }
 
     pub(crate) fn load(&self) -> Guard<Arc<Snapshot>> {

@@ -270,7 +270,7 @@ impl Striped {
 }
 
 /// A value as metrics show it: long ones end in a fingerprint, so that two stay two.
-fn shortened(value: &str) -> Cow<'_, str> {
+pub(crate) fn shortened(value: &str) -> Cow<'_, str> {
     if value.len() <= DETAIL_BYTES_MAX {
         return value.into();
     }

@@ -4,9 +4,11 @@
 mod explain;
 mod exposition;
 mod guard;
+mod live;
 mod metrics;
 mod problem;
 mod rules;
+mod top;
 mod usage;
 
 use std::sync::Arc;
@@ -26,6 +28,7 @@ use crate::http::{
 };
 use crate::pages::{self, Scheme};
 use crate::store::ServedStore;
+pub(crate) use live::describe;
 pub(crate) use problem::RefusalLog;
 
 const INDEX: &str = "<!doctype html>
@@ -37,6 +40,9 @@ const INDEX: &str = "<!doctype html>
 <li><a href=\"/admin/v1/rules\">/admin/v1/rules</a>: the rules, their switches and counts</li>
 <li>GET or POST /admin/v1/explain: how a check would be decided, and why</li>
 <li>GET /admin/v1/usage/{api_key}: how much of its limits a tenant has used</li>
+<li><a href=\"/admin/v1/top\">/admin/v1/top</a>: who is denied most</li>
+<li><a href=\"/admin/v1/denials\">/admin/v1/denials</a>: the latest denials</li>
+<li>GET /admin/v1/live: the state of this node, once a second</li>
 </ul>
 </body></html>
 ";
@@ -64,6 +70,9 @@ pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
             get(explain::by_query::<S>).post(explain_check::<S>),
         )
         .route("/admin/v1/usage/{api_key}", get(usage::show::<S>))
+        .route("/admin/v1/top", get(top::show::<S>))
+        .route("/admin/v1/denials", get(top::denials::<S>))
+        .route("/admin/v1/live", get(live::show::<S>))
         .route_layer(middleware::from_fn_with_state(
             needs(Role::Viewer),
             guard::require::<S>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use ratekeeper_core::Timestamp;
-use ratekeeper_limiter::{Check, Limiter, Pending, Ruling};
+use ratekeeper_limiter::{Check, Decision, Limiter, Pending, Ruling};
 use ratekeeper_store::Answer;
 use tokio::sync::watch;
 
@@ -16,12 +16,14 @@ use crate::callers::{Callers, Denied};
 use crate::config::{AuthConfig, RlsConfig, ServerConfig};
 use crate::crowded::Crowded;
 use crate::degraded::Degraded;
+use crate::denials::{CheckOrigin, DenialLog};
 use crate::drain::Drain;
 use crate::durations::Durations;
 use crate::front::Monitored;
 use crate::listen::{Quiet, ServerBounds};
+use crate::live::Live;
 use crate::maintenance::MaintenanceTasks;
-use crate::reload::ReloadStatus;
+use crate::reload::{ReloadStatus, unix_seconds};
 use crate::store::ServedStore;
 use crate::switches::SwitchFile;
 use crate::tls::Tls;
@@ -45,6 +47,12 @@ pub(crate) struct App<S> {
     pub(crate) drain: Arc<Drain>,
     pub(crate) reloads: watch::Receiver<ReloadStatus>,
     pub(crate) durations: Durations,
+    pub(crate) denials: DenialLog,
+    pub(crate) live: Arc<Live>,
+    /// True if values of descriptors may become labels of `ratelimit_top_denied`.
+    pub(crate) top_denied_metric: bool,
+    /// Seconds since 1970.
+    pub(crate) started_at: u64,
     pub(crate) maintenance: MaintenanceTasks,
     /// The parts other than the limiter that have their own metrics and faults.
     monitored: RwLock<Vec<Arc<dyn Monitored>>>,
@@ -84,6 +92,10 @@ impl<S: ServedStore> App<S> {
             drain: Arc::new(Drain::new()),
             reloads,
             durations: Durations::default(),
+            denials: DenialLog::new(config.denials.clone()),
+            live: Arc::new(Live::new()),
+            top_denied_metric: config.top_denied_metric,
+            started_at: unix_seconds(),
             maintenance: MaintenanceTasks::default(),
             monitored: RwLock::default(),
             crowded: Crowded::default(),
@@ -100,11 +112,18 @@ impl<S: ServedStore> App<S> {
         &self,
         check: &Check<'_>,
         now: Timestamp,
+        origin: CheckOrigin<'_>,
         read: impl Fn(&Ruling<'_>) -> D,
     ) -> D {
-        match self.ask(check, now, &read) {
+        match self.ask(check, now, origin, &read) {
             Answer::Decided(answer) => answer,
-            Answer::Pending(pending) => self.finish(pending, read).await,
+            Answer::Pending(pending) => {
+                let read = |ruling: &Ruling<'_>| {
+                    self.note(ruling.decision, check, origin);
+                    read(ruling)
+                };
+                self.finish(pending, read).await
+            }
         }
     }
 
@@ -115,16 +134,41 @@ impl<S: ServedStore> App<S> {
         &self,
         check: &Check<'_>,
         now: Timestamp,
+        origin: CheckOrigin<'_>,
         read: impl FnOnce(&Ruling<'_>) -> D,
     ) -> Answer<Pending<S::Ticket>, D> {
         let start = self.durations.start();
         self.limiter.ask(check, now, |ruling| {
             self.durations.record(start.map(|start| start.elapsed()));
+            self.note(ruling.decision, check, origin);
             read(ruling)
         })
     }
 
-    /// Waits for the answer to a check that was asked about.
+    /// Tells the top keys and the denial log of a decision on `check`.
+    #[inline]
+    pub(crate) fn note(&self, decision: &Decision, check: &Check<'_>, origin: CheckOrigin<'_>) {
+        if self.limiter.top().wants(decision) {
+            self.note_wanted(decision, check, origin);
+        }
+    }
+
+    /// Tells them of a decision that the top keys [want](ratekeeper_limiter::TopKeys::wants).
+    #[cold]
+    pub(crate) fn note_wanted(
+        &self,
+        decision: &Decision,
+        check: &Check<'_>,
+        origin: CheckOrigin<'_>,
+    ) {
+        self.limiter.top().count(decision, check);
+        if !decision.allowed() {
+            let now = self.limiter.clock().now();
+            self.denials.note(decision, check, origin, now);
+        }
+    }
+
+    /// Waits for the answer to a check that was asked about; `read` has to [note](Self::note) it.
     pub(crate) async fn finish<D>(
         &self,
         pending: Pending<S::Ticket>,
@@ -173,6 +217,15 @@ impl<S: ServedStore> App<S> {
     pub(crate) fn is_leaving(&self) -> bool {
         // Relaxed: nothing else is published by it.
         self.is_leaving.load(Ordering::Relaxed)
+    }
+
+    /// The state that `/readyz` tells: `serving`, `draining` or `no rules`.
+    pub(crate) fn state(&self) -> &'static str {
+        match (self.is_leaving(), self.is_ready()) {
+            (true, _) => "draining",
+            (false, true) => "serving",
+            (false, false) => "no rules",
+        }
     }
 
     /// Returns true if `listener` has a certificate.

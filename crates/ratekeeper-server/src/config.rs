@@ -11,6 +11,7 @@ use ratekeeper_http::{Describer, Forwarding};
 use ratekeeper_rules::{Options, Profile, ReadOptions};
 
 use crate::constant::ConstantAnswer;
+use crate::denials::DenialLogConfig;
 use crate::front::GatewayListener;
 use crate::listen::{ListenAddress, ServerBounds};
 use crate::tls::TlsConfig;
@@ -48,6 +49,10 @@ pub struct ServerConfig {
     /// The folder for switches of rules and for tokens of the admin API. Without it, switches do not outlive a
     /// restart, and only callers with a role have access beyond this host.
     pub data_dir: Option<PathBuf>,
+    /// The log of denied requests.
+    pub denials: DenialLogConfig,
+    /// True if the keys that are denied most may be labels of a metric. Secrets are fingerprints there.
+    pub top_denied_metric: bool,
     /// The limits on sizes, counts and times.
     pub bounds: ServerBounds,
     /// The most connections of all listeners together, at least 1; more wait to be accepted.
@@ -80,6 +85,8 @@ impl Default for ServerConfig {
             auth: AuthConfig::default(),
             callers: Vec::new(),
             data_dir: None,
+            denials: DenialLogConfig::default(),
+            top_denied_metric: false,
             bounds: ServerBounds::default(),
             connections_max: usize::MAX,
             drain_delay: Duration::from_secs(3),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use ratekeeper_limiter::{STRIPES, stripe_of_thread};
 
 /// Upper bounds of the buckets, in nanoseconds.
-const BOUNDS_NS: [u64; 14] = [
+const BOUNDS_NS: [u64; 18] = [
     250,
     500,
     1_000,
@@ -21,6 +21,10 @@ const BOUNDS_NS: [u64; 14] = [
     5_000_000,
     25_000_000,
     100_000_000,
+    250_000_000,
+    500_000_000,
+    1_000_000_000,
+    2_000_000_000,
 ];
 
 /// One in this many checks is timed, where not all are.
@@ -124,7 +128,7 @@ mod tests {
     #[test]
     fn durations_land_below_their_bound() {
         let durations = Durations::default();
-        for nanos in [0, 250, 251, 100_000_000, 100_000_001] {
+        for nanos in [0, 250, 251, 100_000_000, 2_000_000_001] {
             durations.add(Duration::from_nanos(nanos));
         }
         let counts = durations.counts();
@@ -137,7 +141,7 @@ mod tests {
             taken,
             [&(250e-9, 2), &(500e-9, 1), &(0.1, 1), &(f64::INFINITY, 1)]
         );
-        assert!((counts.sum_seconds - 0.200_000_502).abs() < 1e-9);
+        assert!((counts.sum_seconds - 2.100_000_502).abs() < 1e-9);
     }
 
     #[test]

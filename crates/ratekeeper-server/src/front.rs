@@ -61,6 +61,11 @@ pub trait Monitored: fmt::Debug + Send + Sync + 'static {
     /// The current faults, for `/readyz`.
     fn faults(&self) -> Vec<String>;
 
+    /// Requests that it has refused because of overload.
+    fn shed(&self) -> u64 {
+        0
+    }
+
     /// The name of the part, for clients that are not shown its faults.
     fn subject(&self) -> &'static str;
 }

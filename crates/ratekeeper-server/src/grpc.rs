@@ -30,6 +30,7 @@ use tower::Service;
 use crate::app::App;
 use crate::callers::Denied;
 use crate::constant::ConstantAnswer;
+use crate::denials::CheckOrigin;
 use crate::listen::{Peer, PeerAddress};
 use crate::rls::{self, Needs, Refusal};
 use crate::store::ServedStore;
@@ -86,10 +87,11 @@ impl<S: ServedStore> RateLimitService for Rls<S> {
         if !needs.are_none() {
             self.admit(&request, needs)?;
         }
+        let origin = CheckOrigin::new("rls", Some(request.metadata().as_ref()));
         let request = request.get_ref();
-        let answer = match rls::ask(&self.app, request).map_err(status)? {
+        let answer = match rls::ask(&self.app, request, origin).map_err(status)? {
             Answer::Decided(answer) => answer,
-            Answer::Pending(pending) => rls::finish(&self.app, request, pending).await,
+            Answer::Pending(pending) => rls::finish(&self.app, request, origin, pending).await,
         };
         Ok(tonic::Response::new(answer))
     }

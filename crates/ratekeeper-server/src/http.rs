@@ -16,7 +16,7 @@ use axum::routing::{any, get, post};
 use axum::{Router, middleware};
 
 pub(crate) use error::{ApiError, method_not_allowed, not_found, refuse_large};
-pub(crate) use health::{livez, readyz};
+pub(crate) use health::{faults, livez, readyz};
 pub(crate) use v1::{explain, is_json};
 
 use crate::app::App;

@@ -38,6 +38,7 @@ mod config;
 mod constant;
 mod crowded;
 mod degraded;
+mod denials;
 mod drain;
 mod durations;
 mod error_body;
@@ -47,6 +48,7 @@ mod grpc;
 mod http;
 mod kept;
 mod listen;
+mod live;
 mod maintenance;
 mod pages;
 mod reload;
@@ -63,6 +65,7 @@ pub use config::{
     RlsConfig, RulesSource, ServerConfig, WatchConfig,
 };
 pub use constant::{ConstantAnswer, NoAnswer};
+pub use denials::DenialLogConfig;
 pub use drain::DrainDelay;
 pub use follow::{FilesRead, Followed};
 pub use front::{GatewayListener, GatewayService, Monitored};

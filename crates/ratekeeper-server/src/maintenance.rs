@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tracing::{error, info, warn};
 
+use crate::admin;
 use crate::app::App;
 use crate::reload::{Reloader, blocking};
 use crate::store::ServedStore;
@@ -144,6 +145,7 @@ async fn tick<S: ServedStore>(app: Arc<App<S>>) {
         strays.look(&limiter);
         app.crowded.look(&limiter);
         app.degraded.sample(&limiter.snapshot());
+        app.live.look(&app, |second| admin::describe(&app, second));
         let clock = limiter.clock();
         clock.reanchor();
         let now = clock.now();

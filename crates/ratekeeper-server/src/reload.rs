@@ -13,7 +13,7 @@ mod watch;
 mod tests;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ratekeeper_rules::{Change, Domain, RuleSet};
 use tokio::sync::{Notify, watch as channel};
@@ -37,6 +37,8 @@ pub struct ReloadStatus {
     /// The reason the current files are not in force, with place and message, a line for each
     /// mistake; [`None`] if they are. Quotes nothing from the files.
     pub error: Option<Arc<str>>,
+    /// The time of the last load, taken or refused, in seconds since 1970; 0 if there was none.
+    pub last_at: u64,
 }
 
 impl ReloadStatus {
@@ -44,6 +46,7 @@ impl ReloadStatus {
     pub(crate) fn settled() -> Self {
         Self {
             accepted: 1,
+            last_at: unix_seconds(),
             ..Self::default()
         }
     }
@@ -53,6 +56,12 @@ impl ReloadStatus {
     pub const fn is_loaded(&self) -> bool {
         self.accepted > 0
     }
+}
+
+/// Seconds since 1970, by the wall clock.
+pub(crate) fn unix_seconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
 }
 
 /// Watches, reads and applies, until it is dropped.
@@ -193,6 +202,7 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
                 let changes = blocking(move || apply(loaded.rules)).await;
                 self.loader.set_in_force(fingerprint);
                 self.status.send_modify(|status| {
+                    status.last_at = unix_seconds();
                     status.accepted += 1;
                     status.error = None;
                 });
@@ -203,6 +213,7 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
                 let error: Arc<str> = error.brief().into();
                 error!(%error, "new rules refused; the last good ones stay in use");
                 self.status.send_modify(|status| {
+                    status.last_at = unix_seconds();
                     status.refused += 1;
                     status.error = Some(error);
                 });

@@ -15,6 +15,7 @@ pub(crate) use needs::Needs;
 use request::{Descriptors, Entries};
 
 use crate::app::App;
+use crate::denials::CheckOrigin;
 use crate::store::ServedStore;
 
 /// The reason a request gets no decision.
@@ -35,10 +36,11 @@ pub(crate) enum Refusal {
 pub(crate) async fn decide<S: ServedStore>(
     app: &App<S>,
     request: &RateLimitRequest,
+    origin: CheckOrigin<'_>,
 ) -> Result<RateLimitResponse, Refusal> {
-    match ask(app, request)? {
+    match ask(app, request, origin)? {
         Answer::Decided(response) => Ok(response),
-        Answer::Pending(pending) => Ok(finish(app, request, pending).await),
+        Answer::Pending(pending) => Ok(finish(app, request, origin, pending).await),
     }
 }
 
@@ -49,6 +51,7 @@ pub(crate) async fn decide<S: ServedStore>(
 pub(crate) fn ask<S: ServedStore>(
     app: &App<S>,
     request: &RateLimitRequest,
+    origin: CheckOrigin<'_>,
 ) -> Result<Answer<Pending<S::Ticket>, RateLimitResponse>, Refusal> {
     let (mut entries, mut descriptors) = (Entries::new(), Descriptors::new());
     request::entries(request, &mut entries)?;
@@ -63,17 +66,40 @@ pub(crate) fn ask<S: ServedStore>(
         waiting: Waiting::Cannot,
     };
     let now = app.limiter.clock().now();
-    Ok(app.ask(&check, now, |ruling| answer(app, request, ruling)))
+    Ok(app.ask(&check, now, origin, |ruling| answer(app, request, ruling)))
 }
 
 /// Waits for the answer to a request that was asked about.
 pub(crate) async fn finish<S: ServedStore>(
     app: &App<S>,
     request: &RateLimitRequest,
+    origin: CheckOrigin<'_>,
     pending: Pending<S::Ticket>,
 ) -> RateLimitResponse {
-    let read = |ruling: &Ruling<'_>| answer(app, request, ruling);
+    let read = |ruling: &Ruling<'_>| {
+        if app.limiter.top().wants(ruling.decision) {
+            note_wanted(app, request, origin, ruling);
+        }
+        answer(app, request, ruling)
+    };
     app.finish(pending, read).await
+}
+
+/// Notes the decision on a request whose descriptors were not kept while the store was asked.
+#[cold]
+fn note_wanted<S: ServedStore>(
+    app: &App<S>,
+    request: &RateLimitRequest,
+    origin: CheckOrigin<'_>,
+    ruling: &Ruling<'_>,
+) {
+    let (mut entries, mut descriptors) = (Entries::new(), Descriptors::new());
+    let read = request::entries(request, &mut entries)
+        .and_then(|()| request::descriptors(request, &entries, &mut descriptors));
+    if read.is_ok() {
+        let check = Check::new(&request.domain, &descriptors);
+        app.note_wanted(ruling.decision, &check, origin);
+    }
 }
 
 fn answer<S: ServedStore>(

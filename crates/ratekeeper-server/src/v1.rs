@@ -28,6 +28,7 @@ pub(crate) use unmatched::Unmatched;
 
 use crate::app::App;
 use crate::callers::Power;
+use crate::denials::CheckOrigin;
 use crate::store::ServedStore;
 
 /// The sender of a request, as its codec knows it.
@@ -36,6 +37,9 @@ pub(crate) trait Sender {
 
     /// Returns the name of the sender if it has the permission.
     fn permit(&self, power: Power) -> Result<&str, Self::Error>;
+
+    /// The facts that are known of the call.
+    fn origin(&self) -> CheckOrigin<'_>;
 }
 
 /// The methods, for one sender.

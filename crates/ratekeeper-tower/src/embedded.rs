@@ -8,8 +8,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use ratekeeper_core::{Micros, Timestamp};
-use ratekeeper_http::answer::{Denial, LimitStatus, shown};
-use ratekeeper_limiter::{Admitted, Check, Limiter, PendingAdmission, Receipt, Snapshot};
+use ratekeeper_http::answer::{Denial, LimitStatus};
+use ratekeeper_limiter::{Admitted, Check, Limiter, PendingAdmission, Receipt, Scope, Snapshot};
 use ratekeeper_rules::RuleSet;
 use ratekeeper_store::{Answer, Store};
 use smallvec::SmallVec;
@@ -36,7 +36,8 @@ impl<S: Store> Enforcer for Arc<Limiter<S>> {
         };
         let scope = |snapshot: &Snapshot, number: usize| {
             let descriptor = check.descriptors.get(number)?;
-            Some(shown(snapshot, check.domain, descriptor))
+            let domain = descriptor.domain_in(check.domain);
+            Some(snapshot.scope(domain, descriptor.entries))
         };
         let asked = match terms.may_be_shed {
             true => self.admit_with_receipt(check, now),
@@ -89,7 +90,7 @@ impl<S: Store> Enforcer for Arc<Limiter<S>> {
 
 /// The subject of each descriptor of a request, without secrets: for a denial at a later time, when
 /// the request is no longer available.
-pub(crate) type Scopes = SmallVec<[String; 2]>;
+pub(crate) type Scopes = SmallVec<[Scope; 2]>;
 
 /// A pending decision of a store. Dropping it gives back what the store may have taken: permits at
 /// once, and a turn with the hits taken along with it once the store has answered. Hits counted by
@@ -167,7 +168,7 @@ impl<S: Store> Stage<S> {
         self,
         limiter: &Arc<Limiter<S>>,
         admitted: Admitted,
-        scope: impl Fn(&Snapshot, usize) -> Option<String>,
+        scope: impl Fn(&Snapshot, usize) -> Option<Scope>,
     ) -> Admission<Permit<S>, Box<QueuedRequest<S>>> {
         let Self { terms, now, before } = self;
         let Admitted {
@@ -178,6 +179,14 @@ impl<S: Store> Stage<S> {
             receipt,
         } = admitted;
         let scope = |number: usize| scope(decision.snapshot(), number);
+        // A request that waited for its turn was counted when it came.
+        let is_new = before.is_none() || !decision.allowed();
+        if is_new
+            && limiter.top().wants(&decision)
+            && let Some(scope) = decision.binding_descriptor().and_then(scope)
+        {
+            limiter.top().count_scope(&decision, scope);
+        }
         let mut standing = LimitStatus::new(&policies, &decision, now);
         let delay = span(decision.delay());
         if decision.allowed() && delay > terms.wait_max {
@@ -192,6 +201,7 @@ impl<S: Store> Stage<S> {
                 send(queued.receipt.give_back(limiter));
             }
             let scope = decision.binding_descriptor().and_then(scope);
+            let scope = scope.map(Scope::into_text);
             return report.admission(AdmissionVerdict::Deny(Box::new(Denial::of(
                 &standing, scope,
             ))));

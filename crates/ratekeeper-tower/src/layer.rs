@@ -11,7 +11,7 @@ use ratekeeper_http::{Describer, Forwarding, Hop, Identity, Mapping};
 use tower_layer::Layer;
 
 use crate::pacer::Pacer;
-use crate::watch::{LayerCounts, Watch};
+use crate::watch::{LINES_PER_SECOND, LayerCounts, Watch};
 use crate::{RateLimit, Switch};
 
 /// The default for the longest delay of a request.
@@ -65,7 +65,7 @@ impl<E: Clone> RateLimitLayer<E> {
                 wait_max: WAIT_MAX,
                 waiting_max: WAITING_MAX,
                 switch: Switch::default(),
-                watch: Arc::new(Watch::new()),
+                watch: Arc::new(Watch::new(LINES_PER_SECOND)),
                 pacer: Arc::default(),
                 hasher: RandomState::new(),
             }),
@@ -139,6 +139,12 @@ impl<E: Clone> RateLimitLayer<E> {
     #[must_use]
     pub fn waiting_max(self, requests: u64) -> Self {
         self.with(|shared| shared.waiting_max = requests)
+    }
+
+    /// Sets the most lines that are logged in a second about refused requests, 10 by default; 0 for none.
+    #[must_use]
+    pub fn refusal_lines_max(self, lines: u64) -> Self {
+        self.with(|shared| shared.watch = Arc::new(Watch::new(lines)))
     }
 
     /// Sets the switch that turns the layer off, to shadow, and on while it runs.

@@ -248,11 +248,11 @@ impl<E: Enforcer> Shared<E> {
             }
             (AdmissionVerdict::Wait(_, queued), _) => self.at_turn(queued, mode, request),
             (AdmissionVerdict::Deny(denial), LayerMode::On) => {
-                self.watch.denied(&denial, true);
+                self.watch.denied(&denial, true, request);
                 self.refuse(Refusal::Denied(denial), lines, headers)
             }
             (AdmissionVerdict::Deny(denial), LayerMode::Off | LayerMode::Shadow) => {
-                self.watch.denied(&denial, false);
+                self.watch.denied(&denial, false, request);
                 Next::CALL
             }
             (AdmissionVerdict::Unavailable, LayerMode::On) => {

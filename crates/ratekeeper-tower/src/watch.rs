@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use http::Request;
 use ratekeeper_http::Refused;
 use ratekeeper_http::answer::Denial;
 use tracing::{info, warn};
 
 use crate::places::Places;
 
-/// So many lines a second are logged about denials; how many were left out is said in the next one.
-const LINES_PER_SECOND: u64 = 10;
+/// The most lines a second that are logged about refused requests, unless the layer has another setting. The next line
+/// says how many were left out.
+pub(crate) const LINES_PER_SECOND: u64 = 10;
 
 /// The counts of a layer since it was made. The limiter counts decisions by rule.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -51,7 +53,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new() -> Self {
+    /// Logs at most `lines_max` lines a second.
+    pub(crate) fn new(lines_max: u64) -> Self {
         let zero = || AtomicU64::new(0);
         Self {
             denied: zero(),
@@ -62,7 +65,7 @@ impl Watch {
             malformed: zero(),
             unclear: zero(),
             degraded: zero(),
-            gate: Gate::new(),
+            gate: Gate::new(lines_max),
         }
     }
 
@@ -81,7 +84,7 @@ impl Watch {
         }
     }
 
-    pub(crate) fn denied(&self, denial: &Denial, is_enforced: bool) {
+    pub(crate) fn denied<B>(&self, denial: &Denial, is_enforced: bool, request: &Request<B>) {
         let count = if is_enforced {
             &self.denied
         } else {
@@ -89,9 +92,13 @@ impl Watch {
         };
         count.fetch_add(1, Ordering::Relaxed);
         if let Some(left_out) = self.gate.pass() {
+            let id = request.headers().get("x-request-id");
             info!(
+                request_id = id.and_then(|id| id.to_str().ok()),
                 rule = denial.rule(),
                 scope = denial.scope(),
+                method = request.method().as_str(),
+                path = request.uri().path(),
                 retry_after_s = denial.retry_after_secs(),
                 enforced = is_enforced,
                 left_out,
@@ -136,6 +143,7 @@ impl Watch {
 /// Lets a limited number of log lines through each second.
 #[derive(Debug)]
 struct Gate {
+    lines_max: u64,
     since: Instant,
     /// The current second, and the number of lines in it.
     second: AtomicU64,
@@ -144,8 +152,9 @@ struct Gate {
 }
 
 impl Gate {
-    fn new() -> Self {
+    fn new(lines_max: u64) -> Self {
         Self {
+            lines_max,
             since: Instant::now(),
             second: AtomicU64::new(0),
             came: AtomicU64::new(0),
@@ -161,7 +170,7 @@ impl Gate {
         if self.second.swap(second, Ordering::Relaxed) != second {
             self.came.store(0, Ordering::Relaxed);
         }
-        if self.came.fetch_add(1, Ordering::Relaxed) < LINES_PER_SECOND {
+        if self.came.fetch_add(1, Ordering::Relaxed) < self.lines_max {
             Some(self.left_out.swap(0, Ordering::Relaxed))
         } else {
             self.left_out.fetch_add(1, Ordering::Relaxed);

@@ -296,6 +296,8 @@ fn config(settings: &Settings) -> ServerConfig {
         auth: settings.auth.clone(),
         callers: settings.callers.clone(),
         data_dir: settings.data_dir.clone(),
+        denials: settings.log.denials.clone(),
+        top_denied_metric: settings.log.top_denied,
         ..ServerConfig::default()
     };
     let connections = &listen.grpc_connections;

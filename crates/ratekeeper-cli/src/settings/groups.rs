@@ -176,7 +176,16 @@ pub(super) static GROUPS: &[Group] = &[
             "envoy_callers",
         ],
     ),
-    group("Logs", &["log_level", "log_format"]),
+    group(
+        "Logs",
+        &[
+            "log_level",
+            "log_format",
+            "denial_log",
+            "top_denied_metric",
+            "node_name",
+        ],
+    ),
     group(
         "TLS",
         &[

@@ -48,7 +48,8 @@ use ratekeeper_rules::{
     FailureMode, Options, PathFolding, PathKeys, PathPattern, Profile, ReadOptions, TenantKey,
 };
 use ratekeeper_server::{
-    AuthConfig, Caller, EnvoyCallers, LimitHeaderNames, ListenAddress, ListenersTls, Patience,
+    AuthConfig, Caller, DenialLogConfig, EnvoyCallers, LimitHeaderNames, ListenAddress,
+    ListenersTls, Patience,
 };
 use ratekeeper_store_redis::{Endpoint, RedisConfig};
 use std::collections::BTreeSet;
@@ -215,6 +216,9 @@ pub(crate) struct LogSettings {
     /// A level or a filter, as tracing understands it.
     pub(crate) filter: String,
     pub(crate) format: LogFormat,
+    pub(crate) denials: DenialLogConfig,
+    /// True if top keys may be labels of a metric.
+    pub(crate) top_denied: bool,
 }
 
 /// The format of a log line.

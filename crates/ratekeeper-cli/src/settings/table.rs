@@ -591,6 +591,23 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "text",
         "`text` for people, `json` for machines: one object a line, on stderr",
     ),
+    value(
+        "denial_log",
+        "LINES",
+        "10",
+        "Denied requests that are logged in a second, at most 1000; 0 for none. Metrics count all of them",
+    ),
+    switch(
+        "top_denied_metric",
+        "Show the keys that are denied most as ratelimit_top_denied{domain,rule,key}, at most 50: values of requests become \
+         labels, secrets as fingerprints",
+    ),
+    value(
+        "node_name",
+        "NAME",
+        "",
+        "Name of this node in the denial log and on the admin API. Unset: the host's name",
+    ),
 ];
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::meaning::{
 use super::problem::{Problem, Problems};
 use super::requests::{auth, identity, slas_base};
 use super::table::find;
+use super::value_error::ValueError;
 use super::{
     Counters, EnvoySettings, GrpcConnections, Listen, LogFormat, LogSettings, RulesSettings, store,
     values,
@@ -18,7 +19,9 @@ use crate::home::Home;
 use ratekeeper_http::{Describer, EncodedSlashes, Forwarding};
 use ratekeeper_limiter::Modes;
 use ratekeeper_rules::{PathFolding, PathKeys, Profile, ReadOptions, TenantKey};
-use ratekeeper_server::{AuthConfig, Caller, EnvoyCallers, LimitHeaderNames, Patience};
+use ratekeeper_server::{
+    AuthConfig, Caller, DenialLogConfig, EnvoyCallers, LimitHeaderNames, Patience,
+};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -250,6 +253,35 @@ impl<'a> Typed<'a> {
         LogSettings {
             filter: self.get("log_level", log_filter),
             format: self.get("log_format", |text| values::one_of(text, &formats)),
+            denials: DenialLogConfig {
+                lines_per_second: self.get("denial_log", denial_lines),
+                node: self.node_name(),
+            },
+            top_denied: self.get("top_denied_metric", values::switch),
         }
+    }
+
+    fn node_name(&mut self) -> Box<str> {
+        let told = self.get("node_name", |text| values::maybe(text, node_name));
+        told.unwrap_or_else(|| {
+            // Where there is no such file, the name is left out.
+            let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
+            host.unwrap_or_default().trim().into()
+        })
+    }
+}
+
+/// Lines of the denial log in a second.
+fn denial_lines(text: &str) -> Result<u64, ValueError> {
+    let lines = text.parse().ok().filter(|lines| *lines <= 1_000);
+    lines.ok_or_else(|| ValueError::DenialLines(text.into()))
+}
+
+/// The name of a node: it stands in logs and labels.
+fn node_name(text: &str) -> Result<Box<str>, ValueError> {
+    let is_fit = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
+    match text.len() <= 64 && text.chars().all(is_fit) {
+        true => Ok(text.into()),
+        false => Err(ValueError::NodeName(text.into())),
     }
 }

@@ -67,6 +67,10 @@ pub(crate) enum ValueError {
         least: u32,
         most: u32,
     },
+    #[error("`{0}` is not a number of lines; write 0 to 1000")]
+    DenialLines(Box<str>),
+    #[error("`{0}` is not a node's name; write at most 64 letters, digits, and `-._:`")]
+    NodeName(Box<str>),
     #[error("`{0}` is not a number from 1 to 1024")]
     Batch(Box<str>),
     #[error("`{0}` is not a number above 0 and up to 1, such as 0.5")]

@@ -2,6 +2,7 @@
 
 mod bench;
 mod config;
+mod denials;
 mod first_run;
 mod hash_key;
 mod help;

@@ -1,7 +1,6 @@
 //! The body of a denied request's answer.
 
 use ratekeeper_limiter::{Decision, Descriptor, Snapshot};
-use ratekeeper_rules::secret::is_secret_by_default;
 use ratekeeper_rules::window::format_duration;
 use serde::Serialize;
 
@@ -95,15 +94,6 @@ pub fn scope(decision: &Decision, domain: &str, descriptors: &[Descriptor<'_>]) 
 /// The entries of `descriptor` in a check of `domain`, without secrets: `api_key:~1f0c83aa5b92d07e`.
 #[must_use]
 pub fn shown(snapshot: &Snapshot, domain: &str, descriptor: &Descriptor<'_>) -> String {
-    let rules = snapshot.rules().domain(descriptor.domain_in(domain));
-    let is_secret =
-        |key: &str| rules.map_or_else(|| is_secret_by_default(key), |rules| rules.is_secret(key));
-    let shown = descriptor.entries.iter().map(|entry| {
-        if is_secret(entry.key) {
-            format!("{}:{}", entry.key, snapshot.fingerprint(entry.value))
-        } else {
-            format!("{}:{}", entry.key, entry.value)
-        }
-    });
-    shown.collect::<Vec<_>>().join(":")
+    let scope = snapshot.scope(descriptor.domain_in(domain), descriptor.entries);
+    scope.into_text()
 }

@@ -3,6 +3,7 @@
 
 mod leases;
 mod operators;
+mod process;
 mod servers;
 mod synced;
 
@@ -16,7 +17,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Registry;
 use ratekeeper_limiter::{
-    ListedRule, OwedCounts, REMAINING_BOUNDS, RuleCounts, RuleSwitch, Snapshot,
+    ListedRule, OwedCounts, REMAINING_BOUNDS, RuleCounts, RuleSwitch, Snapshot, TopDecision,
+    TopKey, TopWindow,
 };
 use ratekeeper_rules::FailureMode;
 use ratekeeper_store::{LeaseGauges, SyncGauges};
@@ -27,6 +29,7 @@ use crate::front::Monitored;
 use crate::reload::ReloadStatus;
 use crate::store::{Agreement, ServedStore, ServerGauges, StoreGauges};
 use crate::tls::TlsCounts;
+use process::ProcessFigures;
 
 /// All metrics, as they are now.
 pub(super) fn openmetrics<S: ServedStore>(app: &App<S>) -> Result<String, fmt::Error> {
@@ -59,6 +62,9 @@ struct Scrape {
     /// By listener.
     tls: Vec<TlsCounts>,
     monitored: Vec<Arc<dyn Monitored>>,
+    process: ProcessFigures,
+    /// The keys that are denied most, if they may be shown.
+    top: Vec<TopKey>,
     /// Refusals of the admin API, by reason.
     refused: [(&'static str, u64); 3],
 }
@@ -97,10 +103,24 @@ impl Scrape {
                 .map(|task| (task.name, task.failures())),
             concurrency_skipped: totals.concurrency_skipped.load(Ordering::Relaxed),
             monitored: app.monitored(),
+            process: ProcessFigures::read(app.started_at),
+            top: top(app),
             refused: app.access.refused(),
             tls: app.tls.iter().map(|tls| tls.counts()).collect(),
         }
     }
+}
+
+/// The most series of `ratelimit_top_denied`.
+const TOP_SERIES_MAX: usize = 50;
+
+fn top<S: ServedStore>(app: &App<S>) -> Vec<TopKey> {
+    let most = match app.top_denied_metric {
+        true => TOP_SERIES_MAX,
+        false => return Vec::new(),
+    };
+    let top = app.limiter.top();
+    top.top(TopWindow::Minute, TopDecision::Denied, most, |_, _| true)
 }
 
 fn rows(snapshot: &Snapshot) -> Vec<RuleRow> {
@@ -127,6 +147,8 @@ impl Collector for Scrape {
         self.remaining(&mut encoder)?;
         self.failures(&mut encoder)?;
         self.totals(&mut encoder)?;
+        process::encode(&self.process, &self.reloads, &mut encoder)?;
+        self.top(&mut encoder)?;
         operators::encode(&self.rules, self.refused, &mut encoder)?;
         self.tls(&mut encoder)?;
         self.store(&mut encoder)?;
@@ -226,6 +248,24 @@ impl Scrape {
             ("unknown", self.owed.unknown),
         ] {
             count_of(&mut metric, [("state", state)], hits)?;
+        }
+        Ok(())
+    }
+
+    fn top(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        if self.top.is_empty() {
+            return Ok(());
+        }
+        let help = "Denials of the keys that were denied most, in the last minute";
+        let name = "ratelimit_top_denied";
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for top in &self.top {
+            let labels = [
+                ("domain", &*top.domain),
+                ("rule", &top.rule),
+                ("key", &top.key),
+            ];
+            metric.encode_family(&labels)?.encode_gauge(&top.count)?;
         }
         Ok(())
     }

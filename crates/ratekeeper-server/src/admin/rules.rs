@@ -185,7 +185,7 @@ async fn switch<S: ServedStore>(
 }
 
 impl RuleEntry {
-    fn new(rules: &RuleSet, listed: &ListedRule<'_>) -> Self {
+    pub(super) fn new(rules: &RuleSet, listed: &ListedRule<'_>) -> Self {
         let ListedRule {
             rule,
             mode,

@@ -13,6 +13,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::app::App;
 use crate::callers::{Callers, Denied, Power};
+use crate::denials::CheckOrigin;
 use crate::listen::Peer;
 use crate::store::ServedStore;
 use crate::v1::{
@@ -51,6 +52,10 @@ impl Sender for MessageSender<'_> {
             return Err(Refusal::from(denied).into());
         }
         Ok(admitted.name)
+    }
+
+    fn origin(&self) -> CheckOrigin<'_> {
+        CheckOrigin::new("v1", Some(self.metadata.as_ref()))
     }
 }
 

@@ -15,6 +15,7 @@ use tracing::warn;
 
 use super::error::ApiError;
 use crate::app::App;
+use crate::denials::CheckOrigin;
 use crate::listen::{Peer, PeerAddress};
 use crate::store::ServedStore;
 
@@ -69,7 +70,13 @@ pub(super) async fn answer<S: ServedStore>(
         *denied.status_mut() = deny_status;
         denied.map(Into::into)
     };
-    Ok(app.check(&check, now, respond).await)
+    let target = original.target.as_ref();
+    let origin = CheckOrigin {
+        method: original.method,
+        path: target.map(|target| &*target.path),
+        ..CheckOrigin::new("auth", Some(&headers))
+    };
+    Ok(app.check(&check, now, origin, respond).await)
 }
 
 pub(super) const fn hop(peer: &Peer) -> Hop {

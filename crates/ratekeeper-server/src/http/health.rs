@@ -71,7 +71,8 @@ fn lease_nodes<S: ServedStore>(app: &App<S>) -> BTreeMap<Box<str>, u64> {
     named.collect()
 }
 
-fn faults<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<String> {
+/// The faults outside answering, since the start.
+pub(crate) fn faults<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<String> {
     let failed = app
         .maintenance
         .all()
@@ -161,11 +162,7 @@ pub(crate) async fn readyz<S: ServedStore>(State(app): State<Arc<App<S>>>) -> Re
 fn answer_ready<S: ServedStore>(app: &App<S>, detail: Detail) -> Response {
     let ready = app.is_ready();
     let reloads = app.reloads.borrow().clone();
-    let state = match (app.is_leaving(), ready) {
-        (true, _) => "draining",
-        (false, true) => "serving",
-        (false, false) => "no rules",
-    };
+    let state = app.state();
     let snapshot = app.limiter.snapshot();
     let switches = snapshot.switches().iter().take(match detail {
         Detail::Full => SWITCHED_MAX,

@@ -15,6 +15,7 @@ use ratekeeper_rules::Profile;
 use super::error::ApiError;
 use super::{is_json, malformed};
 use crate::app::App;
+use crate::denials::CheckOrigin;
 use crate::listen::Peer;
 use crate::pages::{self, Scheme};
 use crate::rls::{self, Needs};
@@ -50,7 +51,8 @@ pub(super) async fn answer<S: ServedStore>(
     {
         return error.into_response();
     }
-    match rls::decide(&app, &request).await {
+    let origin = CheckOrigin::new("json", Some(&headers));
+    match rls::decide(&app, &request, origin).await {
         Ok(response) => {
             let status = match response.overall_code() {
                 Code::Ok => StatusCode::OK,

@@ -76,6 +76,7 @@ impl RulesLoader {
         let reading = Reading::new(&self.source);
         let fingerprint = reading.fingerprint();
         let loaded = reading.compile(&self.source);
+        self.status.last_at = super::unix_seconds();
         match &loaded {
             Ok(_) => {
                 self.in_force = Some(fingerprint);

@@ -44,7 +44,8 @@ impl<S: ServedStore, C: Sender> Api<'_, S, C> {
         }
         let now = limiter.clock().now();
         let read = |ruling: &Ruling<'_>| read(&answer(request, ruling, now));
-        Ok(self.app.check(&check, now, read).await)
+        let origin = self.sender.origin();
+        Ok(self.app.check(&check, now, origin, read).await)
     }
 
     /// Decides up to a thousand checks, each by itself; none if one of them is malformed. Asks all of
@@ -59,12 +60,15 @@ impl<S: ServedStore, C: Sender> Api<'_, S, C> {
         let room = self.app.long_answers.room(requests.len())?;
         let start = Instant::now();
         let limiter = &self.app.limiter;
+        let origin = self.sender.origin();
         let now = limiter.clock().now();
         let ask = |request: &Object<CheckRequest<'_>>| {
             let subject = Subject::from(&request.0);
             let entries = subject.entries();
             let views = subject.views(&entries, 1);
-            limiter.ask(&subject.check(&views), now, |ruling| {
+            let check = subject.check(&views);
+            limiter.ask(&check, now, |ruling| {
+                self.app.note(ruling.decision, &check, origin);
                 read(request, &answer(request, ruling, now))
             })
         };
@@ -74,13 +78,29 @@ impl<S: ServedStore, C: Sender> Api<'_, S, C> {
             results.push(match asked {
                 Decided(result) => result,
                 Pending(pending) => {
-                    let read = |ruling: &Ruling<'_>| read(request, &answer(request, ruling, now));
+                    let read = |ruling: &Ruling<'_>| {
+                        self.note(&request.0, ruling);
+                        read(request, &answer(request, ruling, now))
+                    };
                     limiter.finish(pending, read).await
                 }
             });
         }
         self.app.durations.add(start.elapsed());
         Ok(Batch { results, room })
+    }
+
+    /// Notes the decision on a request whose descriptors were not kept while the store was asked.
+    fn note(&self, request: &CheckRequest<'_>, ruling: &Ruling<'_>) {
+        if !self.app.limiter.top().wants(ruling.decision) {
+            return;
+        }
+        let subject = Subject::from(request);
+        let entries = subject.entries();
+        let views = subject.views(&entries, 1);
+        let check = subject.check(&views);
+        let origin = self.sender.origin();
+        self.app.note_wanted(ruling.decision, &check, origin);
     }
 
     fn validate_all(&self, requests: &[Object<CheckRequest<'_>>]) -> Result<(), C::Error> {

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::app::App;
 use crate::callers::Power;
+use crate::denials::CheckOrigin;
 use crate::store::ServedStore;
 
 /// The most bytes of an idempotency key.
@@ -47,6 +48,7 @@ pub(crate) struct Settlement {
 pub(crate) struct Holder<'a, S> {
     app: &'a App<S>,
     caller: CallerHolds<'a, S>,
+    origin: CheckOrigin<'a>,
 }
 
 /// The method of a sender with the permission `refund`.
@@ -63,6 +65,7 @@ impl<'a, S: ServedStore, C: Sender> Api<'a, S, C> {
         Ok(Holder {
             app: self.app,
             caller: self.app.limiter.caller(name),
+            origin: self.sender.origin(),
         })
     }
 
@@ -94,6 +97,7 @@ impl<S: ServedStore> Holder<'_, S> {
         let now = self.app.limiter.clock().now();
         let acquired = self.caller.acquire(&check, key).await;
         let acquired = acquired.map_err(Refusal::of_hold("idempotency_key"))?;
+        self.app.note(&acquired.decision, &check, self.origin);
         let mut answer = Answer::charged(&acquired.decision);
         if request.standing {
             answer = answer.with_standing(&acquired.policies, &check, now);
@@ -147,6 +151,8 @@ impl<S: ServedStore> Holder<'_, S> {
         };
         let reserved = self.caller.reserve(&reserve).await;
         let reserved = reserved.map_err(Refusal::of_hold("idempotency_key"))?;
+        self.app
+            .note(&reserved.decision, &reserve.check, self.origin);
         let reservation = reserved.reservation.as_ref();
         let left = |reservation: &Reservation| reservation.expires_after.as_millis_ceil();
         Ok(read(&HeldAnswer {

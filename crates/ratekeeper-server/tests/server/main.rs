@@ -23,3 +23,4 @@ mod unix_sockets;
 mod usage;
 mod v1_grpc;
 mod v1_http;
+mod watching;

@@ -236,6 +236,10 @@ impl GatewayService for Asking {
 }
 
 impl Monitored for Asking {
+    fn shed(&self) -> u64 {
+        self.gateway.shed()
+    }
+
     fn subject(&self) -> &'static str {
         "gateway or service"
     }

@@ -84,6 +84,7 @@ pub(super) fn gateway<E: Enforcer>(
         .body_form(auth.denial_body)
         .wait_max(told.wait_max)
         .waiting_max(told.waiting_max)
+        .refusal_lines_max(settings.log.denials.lines_per_second)
         .switch(Switch::new(told.limits));
     let followed = settings::file_in_use(flags, &Environment::of_process(), home)
         .map(|path| Arc::new(RoutesFile::new(path, flags.clone(), home.clone(), files)));

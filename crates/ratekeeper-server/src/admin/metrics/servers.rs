@@ -25,9 +25,14 @@ pub(super) fn encode(
         counter(encoder, "ratelimit_redis_hash_key_conflicts", help)?
             .encode_counter(&agreement.conflicts, none)?;
     }
-    if servers.is_empty() {
-        return Ok(());
-    }
+    // Without Redis, dashboards and alerts still find the names, at zero.
+    let none = [ServerGauges {
+        circuit: Some(0),
+        errors: vec![("", 0)],
+        durations: vec![(f64::INFINITY, 0)],
+        ..ServerGauges::default()
+    }];
+    let servers = if servers.is_empty() { &none } else { servers };
     let help = "Decisions that a Redis server failed to make, by cause";
     let mut metric = counter(encoder, "ratelimit_redis_errors", help)?;
     for server in servers {

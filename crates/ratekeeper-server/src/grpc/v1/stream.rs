@@ -10,6 +10,7 @@ use tonic::{Status, Streaming};
 use super::messages::{check_requests, check_response};
 use crate::app::App;
 use crate::callers::Power;
+use crate::denials::CheckOrigin;
 use crate::store::ServedStore;
 use crate::v1::{Api, Batch, Sender};
 
@@ -28,6 +29,10 @@ impl Sender for StreamSender {
     fn permit(&self, power: Power) -> Result<&str, Status> {
         debug_assert_eq!(power, Power::Override, "a stream has checks only");
         self.may_override.clone().map(|()| "")
+    }
+
+    fn origin(&self) -> CheckOrigin<'_> {
+        CheckOrigin::new("v1", None)
     }
 }
 

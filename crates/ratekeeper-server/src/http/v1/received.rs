@@ -13,6 +13,7 @@ use serde::Deserialize;
 use super::parse::parse;
 use crate::app::App;
 use crate::callers::Power;
+use crate::denials::CheckOrigin;
 use crate::http::error::ApiError;
 use crate::listen::Peer;
 use crate::pages::{self, Scheme};
@@ -82,6 +83,10 @@ impl<S: ServedStore> Sender for Received<S> {
             pages::refuse(&self.headers, &self.peer, scheme)?;
         }
         Ok(admitted.name)
+    }
+
+    fn origin(&self) -> CheckOrigin<'_> {
+        CheckOrigin::new("v1", Some(&self.headers))
     }
 }
 

@@ -1,0 +1,58 @@
+//! The text by which operators and callers know a descriptor, without its secrets.
+
+use ratekeeper_rules::Entry;
+use ratekeeper_rules::secret::is_secret_by_default;
+use smallvec::SmallVec;
+
+use crate::Snapshot;
+
+/// A descriptor as text: `api_key:~1f0c83aa5b92d07e:endpoint:POST /orders`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Scope {
+    text: String,
+    /// The end of each entry in the text.
+    ends: SmallVec<[usize; 4]>,
+}
+
+impl Scope {
+    /// The whole descriptor.
+    #[must_use]
+    pub fn into_text(self) -> String {
+        self.text
+    }
+
+    /// The first `depth` entries, or all if there are fewer.
+    #[must_use]
+    pub fn up_to(&self, depth: usize) -> &str {
+        let last = depth.min(self.ends.len()).checked_sub(1);
+        let end = last.and_then(|last| self.ends.get(last));
+        end.and_then(|end| self.text.get(..*end))
+            .unwrap_or_default()
+    }
+}
+
+impl Snapshot {
+    /// The entries of a descriptor of `domain`; secret values are fingerprints.
+    #[must_use]
+    pub fn scope(&self, domain: &str, entries: &[Entry<'_>]) -> Scope {
+        let rules = self.rules().domain(domain);
+        let mut scope = Scope::default();
+        for entry in entries {
+            let is_secret = match rules {
+                Some(rules) => rules.is_secret(entry.key),
+                None => is_secret_by_default(entry.key),
+            };
+            if !scope.text.is_empty() {
+                scope.text.push(':');
+            }
+            scope.text.push_str(entry.key);
+            scope.text.push(':');
+            match is_secret {
+                true => scope.text.push_str(&self.fingerprint(entry.value)),
+                false => scope.text.push_str(entry.value),
+            }
+            scope.ends.push(scope.text.len());
+        }
+        scope
+    }
+}

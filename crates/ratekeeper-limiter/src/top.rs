@@ -1,0 +1,226 @@
+//! The keys with the most denied and allowed requests of late, in fixed memory.
+//!
+//! Threads count into stripes by the Space-Saving algorithm (Metwally, Agrawal and El Abbadi, "Efficient Computation of
+//! Frequent and Top-k Elements in Data Streams", 2005). Once a second the stripes are emptied into two rings of slots:
+//!
+//! ```text
+//! stripes (1 s) --> minute: 12 slots of 5 s
+//!               `-> hour:   12 slots of 5 min
+//! ```
+//!
+//! Counts of denied requests are exact while no thread denies more than 64 keys in a second and no slot sees more than
+//! 128. Beyond that, a key that takes over another's place inherits its count, which [`TopKey::error`] tells; one new key
+//! in eight gets a place, and stands for all eight. One allowed request in 64 is counted, as 64.
+
+mod ring;
+mod sketch;
+
+use std::cell::Cell;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use ratekeeper_rules::Rule;
+
+use crate::stats::{STRIPES, shortened, stripe_of_thread};
+use crate::{Check, Decision, Scope};
+use ring::Ring;
+use sketch::Sketch;
+
+/// Allowed requests of a thread for each one that is counted.
+pub const ALLOWED_SAMPLE: u32 = 64;
+
+/// A key, and how often it was denied or allowed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TopKey {
+    /// The domain of the rule.
+    pub domain: Arc<str>,
+    /// The id of the rule that decided.
+    pub rule: Arc<str>,
+    /// The entries that the rule matched, without secrets; long ones end in a fingerprint.
+    pub key: Arc<str>,
+    /// Requests. Of allowed ones an estimate.
+    pub count: u64,
+    /// The most by which `count` may be off because there were too many keys; 0 if none had to make room.
+    pub error: u64,
+}
+
+/// The time that is looked back on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TopWindow {
+    /// The last 60 to 65 seconds.
+    Minute,
+    /// The last 60 to 65 minutes.
+    Hour,
+}
+
+/// The requests that are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TopDecision {
+    /// Denied ones.
+    Denied,
+    /// Allowed ones.
+    Allowed,
+}
+
+/// Finds the keys that are denied and allowed most.
+#[derive(Debug, Default)]
+pub struct TopKeys {
+    stripes: [Stripe; STRIPES],
+    rings: Mutex<Rings>,
+    hasher: RandomState,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Stripe(Mutex<ByDecision<Sketch>>);
+
+/// One of a kind for each decision.
+#[derive(Debug, Default)]
+struct ByDecision<T> {
+    denied: T,
+    allowed: T,
+}
+
+#[derive(Debug)]
+struct Rings {
+    minute: ByDecision<Ring>,
+    hour: ByDecision<Ring>,
+}
+
+impl Default for Rings {
+    fn default() -> Self {
+        let both = |seconds| ByDecision {
+            denied: Ring::new(seconds),
+            allowed: Ring::new(seconds),
+        };
+        Self {
+            minute: both(5),
+            hour: both(300),
+        }
+    }
+}
+
+impl<T> ByDecision<T> {
+    const fn of(&mut self, decision: TopDecision) -> &mut T {
+        match decision {
+            TopDecision::Denied => &mut self.denied,
+            TopDecision::Allowed => &mut self.allowed,
+        }
+    }
+}
+
+impl TopKeys {
+    /// Returns true if a decided request is to be counted: every denied one, and a sample of the allowed ones.
+    #[inline]
+    pub fn wants(&self, decision: &Decision) -> bool {
+        !decision.allowed() || is_sampled()
+    }
+
+    /// Counts a request that is [wanted](Self::wants), for its most restrictive limit.
+    #[cold]
+    pub fn count(&self, decision: &Decision, check: &Check<'_>) {
+        let number = decision.binding_descriptor();
+        let Some(descriptor) = number.and_then(|number| check.descriptors.get(number)) else {
+            return;
+        };
+        let mut hasher = self.hasher.build_hasher();
+        for entry in descriptor.entries {
+            for text in [entry.key, entry.value] {
+                hasher.write(text.as_bytes());
+                hasher.write_u8(0xff);
+            }
+        }
+        let domain = descriptor.domain_in(check.domain);
+        let scope = || decision.snapshot().scope(domain, descriptor.entries);
+        self.add(decision, hasher, scope);
+    }
+
+    /// Counts likewise a request of which only the `scope` of that limit's descriptor is left.
+    #[cold]
+    pub fn count_scope(&self, decision: &Decision, scope: Scope) {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(scope.up_to(usize::MAX).as_bytes());
+        self.add(decision, hasher, || scope);
+    }
+
+    fn add(&self, decision: &Decision, mut hasher: impl Hasher, scope: impl FnOnce() -> Scope) {
+        let binding = decision.binding();
+        let Some(rule) = binding.and_then(|binding| decision.rule(binding)) else {
+            return;
+        };
+        hasher.write(rule.id.as_bytes());
+        let (kind, weight) = match decision.allowed() {
+            true => (TopDecision::Allowed, u64::from(ALLOWED_SAMPLE)),
+            false => (TopDecision::Denied, 1),
+        };
+        // In range by construction.
+        let mut stripe = self.stripes[stripe_of_thread()].0.lock();
+        let sketch = stripe.of(kind);
+        sketch.add(hasher.finish(), weight, || named(rule, &scope()));
+    }
+
+    /// Makes room for the next second; called about once a second.
+    pub(crate) fn roll(&self) {
+        let mut rings = self.rings.lock();
+        for stripe in &self.stripes {
+            let mut stripe = stripe.0.lock();
+            for kind in [TopDecision::Denied, TopDecision::Allowed] {
+                let sketch = stripe.of(kind);
+                for key in sketch.drain() {
+                    rings.minute.of(kind).add(&key);
+                    rings.hour.of(kind).add(&key);
+                }
+            }
+        }
+        let Rings { minute, hour } = &mut *rings;
+        for ring in [minute, hour] {
+            ring.denied.tick();
+            ring.allowed.tick();
+        }
+    }
+
+    /// The keys of the rules that `is_wanted` selects by domain and id, the largest count first, at most `most`.
+    #[must_use]
+    pub fn top(
+        &self,
+        window: TopWindow,
+        decision: TopDecision,
+        most: usize,
+        is_wanted: impl Fn(&str, &str) -> bool,
+    ) -> Vec<TopKey> {
+        let mut rings = self.rings.lock();
+        let ring = match window {
+            TopWindow::Minute => &mut rings.minute,
+            TopWindow::Hour => &mut rings.hour,
+        };
+        let mut keys = ring.of(decision).sum();
+        keys.retain(|key| is_wanted(&key.domain, &key.rule));
+        keys.truncate(most);
+        keys
+    }
+}
+
+fn named(rule: &Rule, scope: &Scope) -> TopKey {
+    let key = scope.up_to(rule.path.len());
+    TopKey {
+        domain: rule.domain.clone(),
+        rule: rule.id.clone(),
+        key: shortened(key).into(),
+        count: 0,
+        error: 0,
+    }
+}
+
+/// Returns true for one call in [`ALLOWED_SAMPLE`] of this thread.
+#[inline]
+fn is_sampled() -> bool {
+    thread_local! {
+        static CALLS: Cell<u32> = const { Cell::new(0) };
+    }
+    CALLS.with(|calls| {
+        let number = calls.get();
+        calls.set(number.wrapping_add(1));
+        number.is_multiple_of(ALLOWED_SAMPLE)
+    })
+}

@@ -1,0 +1,268 @@
+//! `GET /admin/v1/live`: the state of this node once a second, as server-sent events.
+//!
+//! The first event, `history`, has the seconds of the last hour. Each `state` that follows has the second that just
+//! ended and all that a page shows. `end` says that the node is shutting down.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::unfold;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use ratekeeper_limiter::{ListedRule, Snapshot};
+use serde::Serialize;
+use tokio::sync::watch;
+
+use super::rules::RuleEntry;
+use super::top::{KeyEntry, keys};
+use crate::app::App;
+use crate::http::{ApiError, faults};
+use crate::live::{SecondFigures, WatchersPlace};
+use crate::store::ServedStore;
+
+/// The most rules in an event: those with the most answers. All are at `/admin/v1/rules`.
+const RULES_MAX: usize = 100;
+
+/// The most keys in an event.
+const KEYS_MAX: usize = 10;
+
+/// The state of a node.
+#[derive(Serialize)]
+struct NodeState {
+    second: SecondFigures,
+    node: Node,
+    config: Config,
+    /// The keys that were denied most in the last minute.
+    top: Vec<KeyEntry>,
+    breakers: Vec<Breaker>,
+    store: StoreState,
+    owed: Owed,
+    leases: Leases,
+    /// All faults that `/readyz` tells.
+    faults: Vec<String>,
+    /// Share of the last ten seconds' decisions that failure modes gave, by store.
+    degraded_ratio: BTreeMap<Box<str>, f64>,
+    rules: Vec<RuleEntry>,
+    /// Rules in force, of which `rules` may be a part.
+    rules_total: usize,
+}
+
+#[derive(Serialize)]
+struct Node {
+    name: String,
+    version: &'static str,
+    started_at: u64,
+    state: &'static str,
+    /// Nodes that lease counters of the default store; 0 if that is not known.
+    nodes: u64,
+}
+
+#[derive(Serialize)]
+struct Config {
+    accepted: u64,
+    refused: u64,
+    last_reload_at: u64,
+    /// The reason the current files are not in force, with place and message; null if they are.
+    error: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Breaker {
+    shard: Box<str>,
+    state: &'static str,
+    errors: u64,
+}
+
+#[derive(Serialize)]
+struct StoreState {
+    counters: u64,
+    capacity: u64,
+    bytes: u64,
+    /// True if counters live in servers that nodes share.
+    is_shared: bool,
+}
+
+#[derive(Serialize)]
+struct Owed {
+    owed: u64,
+    posted: u64,
+    dropped: u64,
+    unknown: u64,
+}
+
+#[derive(Serialize)]
+struct Leases {
+    leases: u64,
+    held: u64,
+    over_admission_bound: u64,
+}
+
+/// Streams the state until the reader goes or the drain begins.
+pub(super) async fn show<S: ServedStore>(
+    State(app): State<Arc<App<S>>>,
+) -> Result<Response, ApiError> {
+    let Some(place) = app.live.join() else {
+        return Err(ApiError::unavailable(
+            "too many watch this node; close another page",
+        ));
+    };
+    let states = app.live.states();
+    let reader = Reader {
+        next: Some(history(&app)),
+        states,
+        app,
+        _place: place,
+    };
+    let events = unfold(Some(reader), async |reader| {
+        let mut reader = reader?;
+        match reader.event().await {
+            Some(event) => Some((Ok::<_, std::convert::Infallible>(event), Some(reader))),
+            None => Some((Ok(event("end", "{}")), None)),
+        }
+    });
+    let head = [
+        (CONTENT_TYPE, "text/event-stream"),
+        (CACHE_CONTROL, "no-store"),
+    ];
+    Ok((head, Body::from_stream(events)).into_response())
+}
+
+struct Reader<S> {
+    /// The event that nobody has to wait for.
+    next: Option<Bytes>,
+    states: watch::Receiver<Arc<str>>,
+    app: Arc<App<S>>,
+    _place: WatchersPlace,
+}
+
+impl<S: ServedStore> Reader<S> {
+    /// The next event; [`None`] once the drain has begun.
+    async fn event(&mut self) -> Option<Bytes> {
+        if let Some(first) = self.next.take() {
+            return Some(first);
+        }
+        tokio::select! {
+            biased;
+            () = self.app.drain.begun() => None,
+            changed = self.states.changed() => {
+                changed.ok()?;
+                Some(event("state", &self.states.borrow_and_update()))
+            }
+        }
+    }
+}
+
+fn event(name: &str, data: &str) -> Bytes {
+    format!("event: {name}\ndata: {data}\n\n").into()
+}
+
+fn history<S: ServedStore>(app: &App<S>) -> Bytes {
+    #[derive(Serialize)]
+    struct History {
+        seconds: Vec<SecondFigures>,
+    }
+    let seconds = app.live.seconds();
+    event("history", &json(&History { seconds }))
+}
+
+/// The state after `second`, as JSON.
+pub(crate) fn describe<S: ServedStore>(app: &App<S>, second: &SecondFigures) -> String {
+    let snapshot = app.limiter.snapshot();
+    let gauges = app.limiter.store().gauges();
+    let owed = app.limiter.owed();
+    let reloads = app.reloads.borrow().clone();
+    let (rules, rules_total) = rules(&snapshot);
+    json(&NodeState {
+        second: *second,
+        node: Node {
+            name: app.denials.node().to_owned(),
+            version: env!("CARGO_PKG_VERSION"),
+            started_at: app.started_at,
+            state: app.state(),
+            nodes: lease_nodes(app),
+        },
+        config: Config {
+            accepted: reloads.accepted,
+            refused: reloads.refused,
+            last_reload_at: reloads.last_at,
+            error: reloads.error.map(|error| error.to_string()),
+        },
+        top: keys(app, KEYS_MAX),
+        breakers: breakers(app),
+        store: StoreState {
+            counters: gauges.counters,
+            capacity: gauges.capacity,
+            bytes: gauges.bytes,
+            is_shared: !app.limiter.store().servers().is_empty(),
+        },
+        owed: Owed {
+            owed: owed.owed,
+            posted: owed.posted,
+            dropped: owed.dropped,
+            unknown: owed.unknown,
+        },
+        leases: leases(app),
+        faults: faults(app, &snapshot),
+        degraded_ratio: app.degraded.shares(&snapshot).into_iter().collect(),
+        rules,
+        rules_total,
+    })
+}
+
+/// The rules with the most answers since the start, and the number of all.
+fn rules(snapshot: &Snapshot) -> (Vec<RuleEntry>, usize) {
+    let mut listed: Vec<ListedRule<'_>> = snapshot.listed().collect();
+    let total = listed.len();
+    if total > RULES_MAX {
+        listed.sort_by_cached_key(|listed| {
+            let counts = listed.stats.counts();
+            std::cmp::Reverse(counts.allowed + counts.denied + counts.shadow_denied)
+        });
+        listed.truncate(RULES_MAX);
+    }
+    let entries = listed
+        .iter()
+        .map(|listed| RuleEntry::new(snapshot.rules(), listed));
+    (entries.collect(), total)
+}
+
+fn breakers<S: ServedStore>(app: &App<S>) -> Vec<Breaker> {
+    let servers = app.limiter.store().servers().into_iter();
+    let breaker = |server: crate::store::ServerGauges| {
+        Some(Breaker {
+            state: match server.circuit? {
+                0 => "closed",
+                1 => "half-open",
+                _ => "open",
+            },
+            errors: server.errors.iter().map(|(_, count)| count).sum(),
+            shard: server.shard,
+        })
+    };
+    servers.filter_map(breaker).collect()
+}
+
+fn leases<S: ServedStore>(app: &App<S>) -> Leases {
+    let leases = app.limiter.store().lease_gauges();
+    let synced = app.limiter.store().sync_gauges();
+    let held = leases.iter().map(|store| store.held).sum();
+    let pending: u64 = synced.iter().map(|store| store.pending).sum();
+    Leases {
+        leases: leases.iter().map(|store| store.leases).sum(),
+        held,
+        over_admission_bound: held + pending,
+    }
+}
+
+fn lease_nodes<S: ServedStore>(app: &App<S>) -> u64 {
+    let leases = app.limiter.store().lease_gauges();
+    let of_default = leases.iter().find(|store| store.store.is_empty());
+    of_default.map_or(0, |store| store.nodes)
+}
+
+/// Strings and numbers alone: nothing in there can fail.
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}

@@ -1,0 +1,220 @@
+//! The figures of each second of the last hour, for those who watch.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use ratekeeper_limiter::Snapshot;
+use serde::Serialize;
+use tokio::sync::watch;
+
+use crate::app::App;
+use crate::durations::DurationCounts;
+use crate::reload::unix_seconds;
+use crate::store::ServedStore;
+
+/// Seconds that are kept.
+const SECONDS_MAX: usize = 3_600;
+
+/// Those who may watch at a time: the admin listener keeps the rest of its connections for commands and scrapers.
+pub(crate) const WATCHERS_MAX: usize = 8;
+
+/// The answers and durations of a second, or of the time until the next look.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub(crate) struct SecondFigures {
+    /// Its end, in seconds since 1970.
+    pub(crate) at: u64,
+    pub(crate) span_ms: u64,
+    /// Answers of rules that let the request pass.
+    pub(crate) allowed: u64,
+    pub(crate) denied: u64,
+    /// Answers that would have denied, were the rule enforced.
+    pub(crate) shadow_denied: u64,
+    /// Answers that failure modes gave; they are among the others.
+    pub(crate) degraded: u64,
+    /// Requests that were refused because of overload.
+    pub(crate) shed: u64,
+    /// Durations of checks, in microseconds; absent if there was none.
+    pub(crate) p50_us: Option<f64>,
+    pub(crate) p99_us: Option<f64>,
+}
+
+/// Counts since the start.
+#[derive(Clone, PartialEq, Debug)]
+struct Sums {
+    read_at: Instant,
+    allowed: u64,
+    denied: u64,
+    shadow_denied: u64,
+    degraded: u64,
+    shed: u64,
+    durations: DurationCounts,
+}
+
+impl Sums {
+    fn read<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Self {
+        let mut sums = Self {
+            read_at: Instant::now(),
+            allowed: 0,
+            denied: 0,
+            shadow_denied: 0,
+            degraded: 0,
+            shed: app.monitored().iter().map(|part| part.shed()).sum(),
+            durations: app.durations.counts(),
+        };
+        for stats in snapshot.stats() {
+            let counts = stats.counts();
+            sums.allowed += counts.allowed;
+            sums.denied += counts.denied;
+            sums.shadow_denied += counts.shadow_denied;
+            sums.degraded += counts.uncounted;
+        }
+        sums
+    }
+
+    fn since(&self, before: &Self) -> SecondFigures {
+        let span = self.read_at.duration_since(before.read_at);
+        let buckets = self.durations.buckets.iter().zip(&before.durations.buckets);
+        let buckets: Vec<_> = buckets
+            .map(|((bound, now), (_, then))| (*bound, now.saturating_sub(*then)))
+            .collect();
+        // A rule that is gone took its counts along.
+        SecondFigures {
+            at: unix_seconds(),
+            span_ms: u64::try_from(span.as_millis()).unwrap_or(u64::MAX),
+            allowed: self.allowed.saturating_sub(before.allowed),
+            denied: self.denied.saturating_sub(before.denied),
+            shadow_denied: self.shadow_denied.saturating_sub(before.shadow_denied),
+            degraded: self.degraded.saturating_sub(before.degraded),
+            shed: self.shed.saturating_sub(before.shed),
+            p50_us: quantile_us(&buckets, 0.5),
+            p99_us: quantile_us(&buckets, 0.99),
+        }
+    }
+}
+
+/// The quantile of a histogram (upper bound in seconds, count), evenly spread within a bucket; beyond the last bound
+/// that bound.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts of one second are far below 2^53"
+)]
+fn quantile_us(buckets: &[(f64, u64)], quantile: f64) -> Option<f64> {
+    let total: u64 = buckets.iter().map(|(_, count)| count).sum();
+    let wanted = total as f64 * quantile;
+    let (mut below, mut lower) = (0.0, 0.0);
+    for (upper, count) in buckets {
+        let count = *count as f64;
+        if count > 0.0 && below + count >= wanted {
+            let part = (wanted - below) / count;
+            let upper = if upper.is_finite() { *upper } else { lower };
+            let seconds = lower + (upper - lower) * part;
+            return Some((seconds * 1e9).round() / 1e3);
+        }
+        below += count;
+        lower = *upper;
+    }
+    None
+}
+
+/// The last hour, and those who watch.
+#[derive(Debug)]
+pub(crate) struct Live {
+    last: Mutex<Option<Sums>>,
+    seconds: Mutex<VecDeque<SecondFigures>>,
+    /// The latest state as JSON; nobody makes one while nobody watches.
+    state: watch::Sender<Arc<str>>,
+    watchers: AtomicUsize,
+}
+
+/// The place of one who watches.
+#[derive(Debug)]
+pub(crate) struct WatchersPlace(Arc<Live>);
+
+impl Drop for WatchersPlace {
+    fn drop(&mut self) {
+        self.0.watchers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Live {
+    pub(crate) fn new() -> Self {
+        Self {
+            last: Mutex::default(),
+            seconds: Mutex::default(),
+            state: watch::Sender::new("".into()),
+            watchers: AtomicUsize::new(0),
+        }
+    }
+
+    /// Takes the figures since the last look; to be called once a second. `describe` makes the state for those who
+    /// watch.
+    pub(crate) fn look<S: ServedStore>(
+        &self,
+        app: &App<S>,
+        describe: impl FnOnce(&SecondFigures) -> String,
+    ) {
+        let sums = Sums::read(app, &app.limiter.snapshot());
+        let before = self.last.lock().replace(sums.clone());
+        let Some(before) = before else {
+            return;
+        };
+        let figures = sums.since(&before);
+        let mut seconds = self.seconds.lock();
+        if seconds.len() >= SECONDS_MAX {
+            seconds.pop_front();
+        }
+        seconds.push_back(figures);
+        drop(seconds);
+        if self.watchers.load(Ordering::Relaxed) > 0 {
+            self.state.send_replace(describe(&figures).into());
+        }
+    }
+
+    /// The seconds of the last hour, the oldest first.
+    pub(crate) fn seconds(&self) -> Vec<SecondFigures> {
+        self.seconds.lock().iter().copied().collect()
+    }
+
+    /// Takes a place among those who watch, if there is one.
+    pub(crate) fn join(self: &Arc<Self>) -> Option<WatchersPlace> {
+        let taken = self
+            .watchers
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+                (count < WATCHERS_MAX).then_some(count + 1)
+            });
+        taken.is_ok().then(|| WatchersPlace(Arc::clone(self)))
+    }
+
+    /// The states from now on. A slow reader misses some.
+    pub(crate) fn states(&self) -> watch::Receiver<Arc<str>> {
+        self.state.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_lie_within_their_bucket() {
+        let buckets = [(0.001, 0), (0.002, 98), (0.1, 1), (f64::INFINITY, 1)];
+        assert_eq!(quantile_us(&buckets, 0.5), Some(1_510.204));
+        assert_eq!(quantile_us(&buckets, 0.99), Some(100_000.0));
+        assert_eq!(quantile_us(&buckets, 1.0), Some(100_000.0));
+        assert_eq!(quantile_us(&[(0.001, 0), (f64::INFINITY, 0)], 0.5), None);
+        assert_eq!(quantile_us(&[], 0.5), None);
+    }
+
+    #[test]
+    fn a_few_may_watch_and_leave_their_places() {
+        let live = Arc::new(Live::new());
+        let places: Vec<_> = (0..WATCHERS_MAX).filter_map(|_| live.join()).collect();
+        assert_eq!(places.len(), WATCHERS_MAX);
+        assert!(live.join().is_none());
+        drop(places);
+        assert!(live.join().is_some());
+    }
+}
