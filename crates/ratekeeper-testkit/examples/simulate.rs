@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use ratekeeper_testkit::leases::{LEASED_ALGORITHMS, LeaseSimulation, LeaseTotals, LeaseTrouble};
 
-const TROUBLES: [LeaseTrouble; 4] = [
+const TROUBLES: [LeaseTrouble; 5] = [
     LeaseTrouble::Usual,
     LeaseTrouble::ClockBack,
+    LeaseTrouble::ClockForward,
     LeaseTrouble::Failovers,
     LeaseTrouble::Owed,
 ];

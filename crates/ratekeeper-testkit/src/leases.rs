@@ -6,6 +6,7 @@
 
 mod check;
 mod node;
+mod outrun;
 mod plan;
 mod random;
 mod store;

@@ -50,6 +50,12 @@ fn a_clock_that_goes_back_costs_no_more_than_another_window() {
     play(LeaseTrouble::ClockBack, RUNS / 4);
 }
 
+/// Hits that leases hold at that moment can be spent in addition, and no more.
+#[test]
+fn a_clock_that_goes_forward_admits_at_most_what_is_held_in_addition() {
+    play(LeaseTrouble::ClockForward, RUNS / 4);
+}
+
 /// The replica that takes over has every grant that was spent.
 #[test]
 fn a_failover_admits_no_more_than_the_limit() {

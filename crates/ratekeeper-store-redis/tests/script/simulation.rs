@@ -16,7 +16,7 @@ use ratekeeper_testkit::redis::{Client, Reply, Server};
 
 use crate::told::{answers, items, load, names, push};
 
-/// Seeds of each algorithm and trouble: 96 runs in all.
+/// Seeds of each algorithm and trouble: 128 runs in all.
 const SEEDS: u64 = 8;
 
 /// The only counter of a run.
@@ -186,6 +186,7 @@ fn simulated_nodes_admit_no_more_than_the_limit_by_the_script_in_redis() {
         for trouble in [
             LeaseTrouble::Usual,
             LeaseTrouble::ClockBack,
+            LeaseTrouble::ClockForward,
             LeaseTrouble::Owed,
         ] {
             for seed in 0..SEEDS {

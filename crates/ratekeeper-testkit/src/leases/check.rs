@@ -56,6 +56,7 @@ impl<S: LeaseStore> World<S> {
     /// Holds what was admitted to the limits.
     pub(crate) fn check(&mut self) -> Result<(), Broken> {
         self.check_ledger()?;
+        self.check_outrun()?;
         if self.plan.step_back > 0 {
             return self.check_after_a_step();
         }

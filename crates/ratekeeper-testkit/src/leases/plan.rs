@@ -50,6 +50,8 @@ pub enum LeaseTrouble {
     Usual,
     /// The store's clock goes back once.
     ClockBack,
+    /// The store's clock goes forward once, while leases are held.
+    ClockForward,
     /// A replica takes the store's place, and has only what had reached it.
     Failovers,
     /// Nodes admit hits by their failure mode, and post them.
@@ -75,6 +77,8 @@ pub struct LeasePlan {
     pub(crate) store_drift: i64,
     /// The store's clock goes back by so much, once.
     pub(crate) step_back: u64,
+    /// The store's clock goes forward by so much, once.
+    pub(crate) step_forward: u64,
     /// The number of times that the replica takes over.
     pub(crate) failovers: u64,
     /// The number of times that a node admits hits without the store, and posts them.
@@ -105,6 +109,7 @@ impl LeasePlan {
             pauses: random.pick(&[0, 5, 20]),
             store_drift: random.within(0, 1_001) as i64 - 500,
             step_back: 0,
+            step_forward: 0,
             failovers: 0,
             posts: 0,
             span: window * 1_000 * 4,
@@ -126,6 +131,9 @@ impl LeasePlan {
             LeaseTrouble::Usual => {}
             LeaseTrouble::ClockBack => {
                 self.step_back = random.within(1, 3 * self.limits[0].window().get());
+            }
+            LeaseTrouble::ClockForward => {
+                self.step_forward = random.within(1, 3 * self.limits[0].window().get());
             }
             LeaseTrouble::Failovers => self.failovers = random.within(1, 4),
             LeaseTrouble::Owed => self.posts = random.within(1, 20),

@@ -22,6 +22,10 @@ impl<S: LeaseStore> World<S> {
             let step = self.random.within(from, to);
             self.at(step, Event::StepBack);
         }
+        if self.plan.step_forward > 0 {
+            let step = self.random.within(from, to);
+            self.at(step, Event::StepForward);
+        }
         for _ in 0..self.plan.failovers {
             let failover = self.random.within(from, to);
             self.at(failover, Event::FailOver);

@@ -34,6 +34,7 @@ pub(super) enum Event {
     /// A node gets an answer.
     Tell(usize, LeaseAnswer),
     StepBack,
+    StepForward,
     /// The replica takes over.
     FailOver,
     /// A node has admitted hits without the store, and posts them.
@@ -47,9 +48,13 @@ pub(super) struct Lease {
     /// Until when it may be spent, by the store's clock.
     until: Timestamp,
     pub(super) granted: u64,
-    spent: u64,
+    pub(super) spent: u64,
     /// Hits that were left when it was closed, once it was.
-    left: Option<u64>,
+    pub(super) left: Option<u64>,
+    /// True if the store's clock has gone forward since it was granted: by that clock it is spent too late.
+    pub(super) is_outrun: bool,
+    /// Hits that were taken, and will be put back.
+    pub(super) taken: u64,
 }
 
 pub(crate) struct World<S> {
@@ -57,7 +62,7 @@ pub(crate) struct World<S> {
     pub(super) random: Random,
     pub(super) now: u64,
     pub(super) start: u64,
-    store_offset: u64,
+    pub(super) store_offset: u64,
     pub(super) store: S,
     nodes: Vec<Node>,
     /// Of each node; what a crash ends is not told to the next.
@@ -73,6 +78,9 @@ pub(crate) struct World<S> {
     pub(super) really: Vec<(u64, u64)>,
     pub(super) by_lease: u64,
     pub(super) returned: u64,
+    /// Hits that leases held when the store's clock went forward, and those of them that were spent afterwards.
+    pub(super) outrun: u64,
+    pub(super) outrun_spent: u64,
 }
 
 /// A promise that was broken.
@@ -99,6 +107,8 @@ impl<S: LeaseStore> World<S> {
             really: Vec::new(),
             by_lease: 0,
             returned: 0,
+            outrun: 0,
+            outrun_spent: 0,
         };
         world.schedule();
         world
@@ -121,7 +131,7 @@ impl<S: LeaseStore> World<S> {
             | Event::Crash(_)
             | Event::Pause(_) => None,
             Event::Change(_) | Event::Ask(..) | Event::CarryOut(..) => None,
-            Event::StepBack | Event::FailOver | Event::Owe(_) => None,
+            Event::StepBack | Event::StepForward | Event::FailOver | Event::Owe(_) => None,
         }
     }
 
@@ -219,6 +229,10 @@ impl<S: LeaseStore> World<S> {
                 self.store_offset = self.store_offset.saturating_sub(self.plan.step_back);
                 Ok(())
             }
+            Event::StepForward => {
+                self.step_forward();
+                Ok(())
+            }
             Event::FailOver => {
                 self.store.fail_over();
                 Ok(())
@@ -287,7 +301,11 @@ impl<S: LeaseStore> World<S> {
             let later = self.now + self.random.within(0, 150_000);
             let lease = self.leases.get_mut(&id).expect("it was granted");
             lease.spent += hits;
+            lease.taken += hits;
             self.at(later, Event::PutBack(node, hits, taken, id));
+            return Ok(());
+        }
+        if self.spend_outrun(id, hits) {
             return Ok(());
         }
         self.by_lease += hits;
@@ -308,11 +326,10 @@ impl<S: LeaseStore> World<S> {
     }
 
     fn put_back(&mut self, node: usize, hits: u64, taken: Taken, id: u128) {
+        let lease = self.leases.get_mut(&id).expect("it was granted");
+        lease.taken -= hits;
         match self.nodes[node].slots.put_back(taken) {
-            Ok(()) => {
-                let lease = self.leases.get_mut(&id).expect("it was granted");
-                lease.spent -= hits;
-            }
+            Ok(()) => lease.spent -= hits,
             // Burned.
             Err(_) if self.plan.has(LeaseGuard::Generation) => {}
             Err(hits) => self.nodes[node].loose += hits,
@@ -432,6 +449,8 @@ impl<S: LeaseStore> World<S> {
             granted: grant.hits,
             spent: 0,
             left: None,
+            is_outrun: false,
+            taken: 0,
         });
     }
 
