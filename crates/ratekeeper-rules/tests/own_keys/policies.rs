@@ -311,6 +311,19 @@ fn leases_are_refused_where_a_limit_bears_none() {
         let refused = refusal(limit).unwrap_or_default();
         assert!(refused.contains(reason), "{limit}: {refused}");
     }
+    let permits = Source {
+        name: "d.yaml".to_owned(),
+        text: "domain: d\ndescriptors:\n  - key: k\n    consistency: leased\n    concurrency: { limit: 20 }\n".to_owned(),
+    };
+    let refused = load(&[permits], &Options::default()).expect_err("it is refused");
+    let refused = refused.to_string();
+    for said in [
+        "d.yaml:5:18",
+        "permits are released one by one",
+        "write `consistency: exact`",
+    ] {
+        assert!(refused.contains(said), "{refused}");
+    }
     for limit in [
         "window: 60s, limit: 99",
         "window: 60s, limit: 99, sub_windows: 12",

@@ -1,10 +1,11 @@
 //! Ways into a server: logins, databases, sockets, certificates; and the errors of those that are shut.
 
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::time::Duration;
 
-use ratekeeper_core::{Algorithm, Limit};
-use ratekeeper_store::{HashKey, StoreError};
+use ratekeeper_core::{Algorithm, Limit, Micros};
+use ratekeeper_store::{HashKey, Post, Store, StoreError};
 use ratekeeper_store_redis::{Circuit, Endpoint, RedisConfig, RedisStore, ServerStatus};
 use ratekeeper_testkit::certificates::{Authority, Validity, put};
 use ratekeeper_testkit::process::eventually;
@@ -12,7 +13,9 @@ use ratekeeper_testkit::process::free_port;
 use ratekeeper_testkit::redis::{Reply, Server};
 use ratekeeper_tls::{TlsFiles, TlsIdentity};
 
-use crate::support::{LASTING, decide, home, limit, patient, step};
+use crate::leases::{self, leased, until_leased};
+use crate::support::{LASTING, decide, home, limit, patient, step, until};
+use crate::synced::{added, now, synced};
 
 const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::FixedWindow,
@@ -85,6 +88,30 @@ async fn passwords_and_what_the_server_says_to_a_wrong_one() {
     assert!(why.contains("without any password configured"), "{why}");
 }
 
+/// Leases a counter, adds up another, and posts to a third: commands that decisions do without.
+async fn everything_but_decisions(store: &RedisStore) {
+    let limit = limit(Algorithm::FixedWindow, 1_000, LASTING);
+    let lease = leased(&step(&limit, 100));
+    until_leased(store, &lease).await;
+    store.give_leases_back().await;
+    assert_eq!(leases::counts(store).leases, 0);
+    until("the nodes that lease are counted", async || {
+        let _ = decide(store, &[lease]).await;
+        leases::counts(store).nodes == 1
+    })
+    .await;
+    assert!(now(store, &[synced(Algorithm::FixedWindow, 1_000, 101)]).allowed);
+    added(slice::from_ref(store)).await;
+    assert_eq!(store.sync_counts().applied, 1);
+    let post = Post {
+        id: 7,
+        step: step(&limit, 102),
+        age: Micros::ZERO,
+    };
+    let posted = store.post(&post).expect("it takes posts").await;
+    assert!(posted.expect("it answers").allowed);
+}
+
 /// With the rights that `docs/redis.md` grants, everything works; with fewer, the error names what is missing.
 #[tokio::test]
 async fn a_user_of_an_acl_needs_what_the_manual_grants() {
@@ -117,6 +144,7 @@ async fn a_user_of_an_acl_needs_what_the_manual_grants() {
         }
     }
     assert_eq!(client.ask(&["EXISTS", "rk:hash-key"]), Reply::Int(1));
+    everything_but_decisions(&store).await;
 
     client.ask(&["ACL", "SETUSER", "ratekeeper", "-zadd", "-get"]);
     let store = open(endpoint(&url));

@@ -8,6 +8,7 @@ use ratekeeper_store::{Step, StepOutcome, Verdicts};
 use ratekeeper_store_redis::RedisStore;
 use ratekeeper_testkit::redis::Server;
 
+use crate::leases::leased;
 use crate::support::{LASTING, decide, endpoint, home, limit, patient, step, until};
 
 fn pair(server: &Server) -> (RedisStore, RedisStore) {
@@ -138,6 +139,33 @@ async fn what_others_give_back_is_seen_in_time() {
     until("it is seen", async || {
         let verdicts = decide(&*remembering, &[step(&limit, 1)]).await;
         verdicts.unwrap().allowed
+    })
+    .await;
+}
+
+/// Hits that another node holds come back when its lease ends: a denial kept for longer would refuse what is there.
+#[tokio::test]
+async fn a_denial_of_a_leased_limit_is_kept_for_a_lease_at_most() {
+    let server = Server::start();
+    let endpoint = endpoint(&server);
+    let mut config = patient();
+    config.deny_cache_max = Duration::from_secs(600);
+    let remembering = RedisStore::new(endpoint.clone(), config, home());
+    let other = RedisStore::new(endpoint, patient(), home());
+    let plain = step(&limit(Algorithm::FixedWindow, 5, LASTING), 1);
+    let by_lease = leased(&plain);
+    for _ in 0..5 {
+        assert!(decide(&other, &[plain]).await.unwrap().allowed);
+    }
+    until("a denial is repeated from memory", async || {
+        assert!(!decide(&remembering, &[by_lease]).await.unwrap().allowed);
+        remembering.denied_from_memory() > 0
+    })
+    .await;
+    let refund = Step { hits: -5, ..plain };
+    assert!(decide(&other, &[refund]).await.unwrap().allowed);
+    until("what came back is seen", async || {
+        decide(&remembering, &[by_lease]).await.unwrap().allowed
     })
     .await;
 }

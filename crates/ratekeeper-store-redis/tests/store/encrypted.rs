@@ -11,6 +11,7 @@ use ratekeeper_testkit::redis::{Client, Cluster, PRIMARY, Sentinels, Server};
 use ratekeeper_tls::TlsFiles;
 
 use crate::cluster::step_of;
+use crate::leases::{leased, until_leased};
 use crate::support::{LASTING, decide, home, limit, patient, step};
 
 /// A certificate for the address that all servers share, and the authority that signed it.
@@ -129,6 +130,8 @@ async fn a_primary_is_found_encrypted_by_users_of_both() {
             .expect("it answers");
         assert_eq!(verdicts.allowed, allowed);
     }
+    let ample = self::limit(Algorithm::FixedWindow, 1_000, LASTING);
+    until_leased(&store, &leased(&step(&ample, 3))).await;
     eventually("nothing is in the way", || store.faults().is_empty());
 
     let wrong = url.replace("sentinel_pass=word", "sentinel_pass=other");

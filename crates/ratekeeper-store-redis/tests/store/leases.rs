@@ -19,7 +19,10 @@ use ratekeeper_testkit::process::{DEADLINE, eventually};
 use ratekeeper_testkit::redis::{Cluster, Server};
 
 use crate::support::{LASTING, decide, endpoint, home, limit, patient, step};
-use cases::{Admission, cases, leased};
+use cases::{Admission, cases};
+
+pub(crate) use cases::leased;
+
 use node::NODES;
 
 #[test]
@@ -96,7 +99,7 @@ fn store(server: &Server) -> RedisStore {
     RedisStore::new(endpoint(server), patient(), home())
 }
 
-fn counts(store: &RedisStore) -> LeaseGauges {
+pub(crate) fn counts(store: &RedisStore) -> LeaseGauges {
     store.leased().unwrap_or_default()
 }
 
@@ -105,7 +108,7 @@ fn held(store: &RedisStore, step: &Step) -> LeasedHits {
 }
 
 /// Asks until a hit is admitted from a lease; the number of all that were admitted.
-async fn until_leased(store: &RedisStore, step: &Step) -> u64 {
+pub(crate) async fn until_leased(store: &RedisStore, step: &Step) -> u64 {
     let begun = std::time::Instant::now();
     for admitted in 1.. {
         let verdicts = decide(store, &[*step]).await.expect("Redis is there");

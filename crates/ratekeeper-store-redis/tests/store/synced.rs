@@ -11,7 +11,7 @@ use crate::support::{LASTING, endpoint, home, limit, patient, step, until};
 
 const INTERVAL: Micros = Micros::from_millis(50);
 
-fn synced(algorithm: Algorithm, quota: u64, number: u64) -> Step {
+pub(crate) fn synced(algorithm: Algorithm, quota: u64, number: u64) -> Step {
     let limit = match algorithm {
         Algorithm::FixedWindow => limit(algorithm, quota, LASTING),
         _ => {
@@ -34,7 +34,7 @@ fn stores(endpoint: &Endpoint) -> [RedisStore; 3] {
 }
 
 /// Decides in memory: anything else is a fault.
-fn now(store: &RedisStore, steps: &[Step]) -> Verdicts {
+pub(crate) fn now(store: &RedisStore, steps: &[Step]) -> Verdicts {
     let request =
         ratekeeper_store::Request::new(steps, ratekeeper_core::Mode::default(), wall_clock());
     match store.decide(&request) {
@@ -50,7 +50,7 @@ fn wall_clock() -> ratekeeper_core::Timestamp {
 }
 
 /// Waits until nothing is pending at any of the stores.
-async fn added(stores: &[RedisStore]) {
+pub(crate) async fn added(stores: &[RedisStore]) {
     until("all hits are added", async || {
         stores.iter().all(|store| store.sync_counts().pending == 0)
     })

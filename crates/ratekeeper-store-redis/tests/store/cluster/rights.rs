@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use ratekeeper_core::Algorithm;
 use ratekeeper_store_redis::{Endpoint, RedisStore};
 use ratekeeper_testkit::redis::Cluster;
 
-use super::{patient, ready};
-use crate::support::home;
+use super::{patient, ready, step_of};
+use crate::leases::{leased, until_leased};
+use crate::support::{LASTING, home, limit};
 
 #[tokio::test]
 async fn a_user_who_may_not_follow_a_slot_is_told_so_before_one_moves() {
@@ -38,4 +40,6 @@ async fn a_user_who_may_not_follow_a_slot_is_told_so_before_one_moves() {
     let store = node();
     ready(&store).await;
     assert_eq!(store.status().error, None);
+    let lasting = limit(Algorithm::FixedWindow, 1_000, LASTING);
+    until_leased(&store, &leased(&step_of(&lasting, 1, 0))).await;
 }

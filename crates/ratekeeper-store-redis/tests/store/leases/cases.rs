@@ -64,7 +64,7 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 /// The step, leased.
-pub(super) fn leased(step: &Step) -> Step {
+pub(crate) fn leased(step: &Step) -> Step {
     let terms = Terms::try_new(&step.limit, LEASE).expect("it can be leased");
     Step {
         limit: *terms.limit(),

@@ -141,6 +141,22 @@ async fn a_sentinel_failover_forgets_nothing_that_was_admitted_from_a_lease() {
     let mut after = Admitted::default();
     after.ask_for_all(&store, &step).await;
     check(before, cut, after, &store);
+    // The list is made anew there.
+    let primary = store.shards()[0].shard.to_string();
+    let servers = set.servers().iter();
+    let mut found = servers.filter(|it| primary.ends_with(&format!(":{}", it.port())));
+    let mut client = found.next().expect("it is one of them").client();
+    client.ask(&[
+        "EVAL",
+        "redis.call('DEL', redis.call('KEYS', '*nodes')[1])",
+        "0",
+    ]);
+    until("the new primary lists the node", async || {
+        let listed = client.ask(&["EVAL", "return #redis.call('KEYS', '*nodes')", "0"]);
+        listed == Reply::Int(1)
+    })
+    .await;
+    assert_eq!(counts(&store).nodes, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -90,6 +90,10 @@ async fn a_slot_that_moves_while_it_is_leased_admits_no_more_than_the_limit() {
     for store in &stores {
         tasks.spawn(flood(Arc::clone(store), step, Arc::clone(&sum)));
     }
+    until("both know of each other", async || {
+        stores.iter().all(|store| counts(store).nodes == 2)
+    })
+    .await;
     for (from, to) in [(0, 1), (1, 2), (2, 0), (0, 1)] {
         let leased = sum.from_leases.load(Ordering::Relaxed);
         until("hits are admitted from leases there", async || {
