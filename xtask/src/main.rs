@@ -39,6 +39,8 @@ The verbs of this repository.
                                   three gateways, 25 tenants, 1,000 calls a second, one Redis: what limits add
   cargo xtask bench modes [--quick]
                                   exact, leased, synced and local: speed, calls to Redis, over- and under-admission
+  cargo xtask bench leases [--quick]
+                                  four nodes flood leased limits: over- and under-admission, calls to Redis
   cargo xtask bench core          speed and size of a decision in process, beside governor
   cargo xtask bench accuracy [--quick] [--log FILE]
                                   the most that passes in any window, and wrong decisions; fails if a promise is broken
@@ -51,7 +53,8 @@ The verbs of this repository.
                                   every answer beside envoyproxy/ratelimit's own, live; needs Go
   cargo xtask matrix [NAME]       the tests of the Redis store with Redis 6.2 and 7, Valkey 8 and 9, or one of them
   cargo xtask chaos [--quick] [--deadline MS] [FAULT...]
-                                  three nodes under load while their Redis fails, in every way there is
+                                  three nodes under load while their Redis fails, in every way there is; `windows` alone
+                                  counts what passes window by window while nodes or Redis stand still for moments
   cargo xtask loom                the word of a lease in every order in which threads can meet
   cargo xtask simulate [--seeds N] [--seed S]
                                   leases on 1 to 16 simulated nodes with every fault: N seeds (10,000), or seed S again

@@ -1,7 +1,8 @@
-//! The campaign: goes through faults one after the other, and makes a row of each.
+//! The campaign: goes through faults one after the other, then through pauses window by window, and makes a row of each.
 
 mod live;
 
+use std::cell::Cell;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use anyhow::{Context, Result};
 use crate::fault::{Fault, Scene};
 use crate::row::HEAD;
 use crate::scenes::{sentinels, shards, single};
+use crate::windows::{self, STALLS, WindowPlan, WindowRun};
 
 /// The settings of a campaign.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +26,8 @@ pub struct Plan {
     patience: Duration,
     /// True if goals of time apply: a second to share again, few log lines, readiness at once.
     is_timed: bool,
+    /// The windows in which pauses are watched.
+    windows: WindowPlan,
     /// The faults to go through.
     extent: Extent,
 }
@@ -46,12 +50,20 @@ impl Plan {
         deadline: Duration::from_millis(10),
         patience: Duration::from_secs(1),
         is_timed: true,
+        windows: WindowPlan {
+            length: Duration::from_secs(60),
+            disturbed: 1,
+        },
         extent: Extent::All,
     };
 
     /// The short campaign: half the duration of each fault, and no long ones.
     pub const QUICK: Self = Self {
         lasting: Duration::from_millis(2_500),
+        windows: WindowPlan {
+            length: Duration::from_secs(10),
+            disturbed: 2,
+        },
         extent: Extent::Short,
         ..Self::FULL
     };
@@ -63,6 +75,10 @@ impl Plan {
         deadline: Duration::from_millis(500),
         patience: Duration::from_secs(30),
         is_timed: false,
+        windows: WindowPlan {
+            length: Duration::from_secs(5),
+            disturbed: 1,
+        },
         extent: Extent::Tests,
     };
 }
@@ -76,7 +92,7 @@ impl Plan {
 }
 
 /// Goes through the faults of the plan, or those of them whose names contain one of `names`, with nodes of the binary
-/// `program`. Prints a table, and returns the number of its rows that missed a goal.
+/// `program`. Prints two tables, and returns the number of rows that missed a goal.
 ///
 /// # Errors
 /// No fault has such a name, or a node cannot be started or asked.
@@ -93,12 +109,13 @@ pub fn run(program: &Path, plan: &Plan, names: &[String]) -> Result<usize> {
         plan,
         names,
         runtime: runtime.handle(),
+        is_headed: Cell::new(false),
     };
-    println!("{HEAD}");
     let counts = [
         campaign.groups(single::FAULTS)?,
         campaign.rows(sentinels::FAULTS)?,
         campaign.rows(shards::FAULTS)?,
+        campaign.stalls()?,
     ];
     let lived: usize = counts.iter().map(|(lived, _)| lived).sum();
     anyhow::ensure!(lived > 0, "no fault has one of the names {names:?}");
@@ -110,6 +127,8 @@ struct Campaign<'a> {
     plan: &'a Plan,
     names: &'a [String],
     runtime: &'a tokio::runtime::Handle,
+    /// True once the head of the table of faults is printed.
+    is_headed: Cell<bool>,
 }
 
 impl Campaign<'_> {
@@ -126,6 +145,9 @@ impl Campaign<'_> {
     fn rows<S: Scene>(&self, faults: &[Fault<S>]) -> Result<(usize, usize)> {
         let (mut lived, mut failed) = (0, 0);
         for fault in faults.iter().filter(|fault| self.wants(fault)) {
+            if !self.is_headed.replace(true) {
+                println!("{HEAD}");
+            }
             let (row, logs) = self.live_through(fault)?;
             println!("{row}");
             if !row.is_met() {
@@ -145,7 +167,39 @@ impl Campaign<'_> {
             Extent::Short => !fault.is_long,
             Extent::Tests => fault.is_tested,
         };
-        let is_named = |name: &String| fault.name.to_lowercase().contains(&name.to_lowercase());
-        is_in_plan && (self.names.is_empty() || self.names.iter().any(is_named))
+        is_in_plan && self.is_named(fault.name)
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        let is_in = |part: &String| name.to_lowercase().contains(&part.to_lowercase());
+        self.names.is_empty() || self.names.iter().any(is_in)
+    }
+
+    /// Watches windows while something stands still, and returns the number of rows and the number of those that missed
+    /// a goal.
+    fn stalls(&self) -> Result<(usize, usize)> {
+        let run = WindowRun {
+            plan: self.plan.windows,
+            program: self.program,
+            deadline: self.plan.deadline,
+            patience: self.plan.patience,
+            is_timed: self.plan.is_timed,
+            runtime: self.runtime,
+        };
+        let is_in_plan = |is_tested| self.plan.extent != Extent::Tests || is_tested;
+        let wanted = STALLS
+            .iter()
+            .filter(|stall| is_in_plan(stall.is_tested) && self.is_named(stall.name));
+        let (mut lived, mut failed) = (0, 0);
+        for stall in wanted {
+            if lived == 0 {
+                println!("\n{}", windows::HEAD);
+            }
+            let row = run.live_through(stall)?;
+            println!("{row}");
+            lived += 1;
+            failed += usize::from(!row.is_met());
+        }
+        Ok((lived, failed))
     }
 }

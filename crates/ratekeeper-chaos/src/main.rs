@@ -17,7 +17,7 @@ struct Args {
     /// The deadline of a decision in milliseconds, for machines that are busy with something else.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 10)]
     deadline: u64,
-    /// Only faults whose names contain one of these.
+    /// Only rows whose names contain one of these; all rows of the second table begin with `windows`.
     #[arg(value_name = "FAULT")]
     names: Vec<String>,
 }

@@ -8,13 +8,13 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use ratekeeper_testkit::process::{Process, free_port};
 
-use crate::rules;
-
 /// The settings that a node is started with.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// The binary.
     pub(crate) program: PathBuf,
+    /// The text of its rules.
+    pub(crate) rules: String,
     /// The URL of its Redis.
     pub(crate) store: String,
     /// The deadline of a decision.
@@ -41,7 +41,7 @@ impl Node {
     /// Starts a node, and waits until it listens.
     pub(crate) fn start(settings: &Settings) -> Result<Self> {
         let folder = tempfile::tempdir().context("no folder can be made")?;
-        fs::write(folder.path().join("rules.yaml"), rules::yaml())?;
+        fs::write(folder.path().join("rules.yaml"), &settings.rules)?;
         let ports = Ports {
             grpc: free_port(),
             http: free_port(),
@@ -65,14 +65,8 @@ impl Node {
         self.wait();
     }
 
-    /// Stops it (SIGSTOP).
-    pub(crate) fn pause(&mut self) {
-        self.process.pause();
-    }
-
-    /// Continues it after [`Node::pause`].
-    pub(crate) fn resume(&self) {
-        self.process.resume();
+    pub(crate) fn process(&mut self) -> &mut Process {
+        &mut self.process
     }
 
     pub(crate) fn ports(&self) -> Ports {

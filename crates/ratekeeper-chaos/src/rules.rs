@@ -51,6 +51,8 @@ pub(crate) enum Rule {
     Tokens,
     /// Permits.
     Job,
+    /// One key with a window of the clock, the only rule where passes are counted window by window.
+    Windowed,
 }
 
 impl Rule {
@@ -68,6 +70,7 @@ impl Rule {
             Self::Victim => "victim",
             Self::Tokens => "tokens",
             Self::Job => "job",
+            Self::Windowed => "windowed",
         }
     }
 
@@ -97,6 +100,17 @@ descriptors:
 - {{ key: victim, rate_limit: {{ window: 1h, limit: 100000000 }} }}
 - {{ key: tokens, rate_limit: {{ {year}, limit: {AMPLE} }}, on_store_failure: deny }}
 - {{ key: job, concurrency: {{ limit: {PERMITS}, timeout: 60s }}, on_store_failure: deny }}
+"
+    )
+}
+
+/// The only rule of nodes that are watched window by window: `limit` in each `window`.
+pub(crate) fn windowed_yaml(window: Duration, limit: u64) -> String {
+    let window = window.as_secs();
+    format!(
+        "domain: {DOMAIN}
+descriptors:
+- {{ key: windowed, rate_limit: {{ window: {window}s, limit: {limit}, algorithm: fixed_window }} }}
 "
     )
 }

@@ -16,7 +16,7 @@ use crate::load::{Asked, Load};
 use crate::look::{Look, Looks};
 use crate::node::{Settings, resident_kib};
 use crate::row::Row;
-use crate::rules::{AMPLE, PERMITS, Rule, TENANTS};
+use crate::rules::{self, AMPLE, PERMITS, Rule, TENANTS};
 use crate::verdict::{self, Readiness, Span};
 use signals::{is_seen_open, is_told, is_too_many, still};
 
@@ -62,6 +62,7 @@ impl Campaign<'_> {
         (fault.before)(&mut scene);
         let settings = Settings {
             program: self.program.to_owned(),
+            rules: rules::yaml(),
             store: scene.url(),
             deadline: self.plan.deadline,
         };
