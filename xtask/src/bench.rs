@@ -6,11 +6,13 @@
 //! `bench layer`: overhead of the tower layer; `bench shaping`: spacing of requests from a leaky
 //! bucket.
 //! `bench gateway`: the gateway compared with itself without limits and with NGINX; `bench seed`:
-//! three gateways that share a Redis, at a thousand calls a second. `bench modes`: the modes of consistency side by side.
+//! three gateways that share a Redis, at a thousand calls a second. `bench modes`: the modes of consistency side by side. `bench leases`:
+//! leased limits flooded over four nodes.
 
 mod accuracy;
 mod gateway;
 mod grpc;
+mod leases;
 mod modes;
 mod redis;
 mod seed;
@@ -37,11 +39,12 @@ pub(crate) fn bench(args: &[String]) -> Result<()> {
         Some((what, rest)) if what == "gateway" => gateway::gateway(rest),
         Some((what, rest)) if what == "seed" => seed::seed(rest),
         Some((what, rest)) if what == "modes" => modes::modes(rest),
+        Some((what, rest)) if what == "leases" => leases::leases(rest),
         Some((what, [])) if what == "layer" => layer("cost"),
         Some((what, [])) if what == "shaping" => layer("shaping"),
         Some((flag, _)) if flag.starts_with("--") => grpc::grpc(args),
         Some(_) => bail!(
-            "there is no benchmark {:?}; there are `grpc`, `core`, `accuracy`, `redis`, `gateway`, `seed`, `modes`, `layer` and `shaping`",
+            "there is no benchmark {:?}; there are `grpc`, `core`, `accuracy`, `redis`, `gateway`, `seed`, `modes`, `leases`, `layer` and `shaping`",
             args.join(" ")
         ),
     }

@@ -57,4 +57,4 @@ pub use question::Question;
 pub use report::{Latency, Report, SCHEMA, ServerUse};
 pub use run::{Progress, first_answer, run};
 pub use service::{BATCH_MAX, Forwarded, HttpPath, Over, Service};
-pub use windows::Windows;
+pub use windows::{Due, Windows};

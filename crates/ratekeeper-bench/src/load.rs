@@ -42,6 +42,8 @@ pub struct Load {
     pub duration: Duration,
     /// Counts admitted requests for each key in each window of this length, at least a second.
     pub windows: Option<Duration>,
+    /// The limit of a key in each of them, to count what was denied although it would have fit.
+    pub limit: Option<u64>,
     /// The server's process on this machine, to measure its cost per decision.
     pub pid: Option<u32>,
 }
@@ -76,6 +78,7 @@ impl Load {
             warm_up: Duration::from_secs(1),
             duration: Duration::from_secs(10),
             windows: None,
+            limit: None,
             pid: None,
         }
     }

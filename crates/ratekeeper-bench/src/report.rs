@@ -221,6 +221,7 @@ impl fmt::Display for Report {
                 asked_min,
                 passed_min,
                 passed_max,
+                ..
             } = windows;
             writeln!(
                 f,

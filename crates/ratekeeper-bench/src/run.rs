@@ -54,7 +54,9 @@ pub fn run(load: &Load, progress: impl FnMut(Progress)) -> Result<Report, LoadEr
         payloads,
         order,
         pace: load.pace,
-        windows: load.windows.map(|length| WindowCounts::new(length, anchor)),
+        windows: load
+            .windows
+            .map(|length| WindowCounts::new(length, load.limit, anchor)),
         connections: load.connections,
         streams: load.streams,
     });

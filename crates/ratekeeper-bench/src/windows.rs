@@ -22,6 +22,18 @@ pub struct Windows {
     pub passed_min: u64,
     /// The most admitted requests for any key in any of these windows.
     pub passed_max: u64,
+    /// The requests that would have fit, if the limit was told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub due: Option<Due>,
+}
+
+/// The requests that fit the limit of their key in their window, summed up over keys and windows.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize)]
+pub struct Due {
+    /// Requests that fit: for each key and window what was asked, up to the limit.
+    pub requests: u64,
+    /// Those of them that were denied.
+    pub denied: u64,
 }
 
 /// The same moment on both clocks.
@@ -54,6 +66,7 @@ impl Anchor {
 #[derive(Clone, Debug)]
 pub(crate) struct WindowCounts {
     length: Duration,
+    limit: Option<u64>,
     anchor: Anchor,
     /// By window number and key number.
     counts: HashMap<(u64, u32), Count>,
@@ -69,10 +82,11 @@ struct Count {
 }
 
 impl WindowCounts {
-    /// Empty counts for windows of that length, which is not 0.
-    pub(crate) fn new(length: Duration, anchor: Anchor) -> Self {
+    /// Empty counts for windows of that length, which is not 0, and for that limit of a key, if it is known.
+    pub(crate) fn new(length: Duration, limit: Option<u64>, anchor: Anchor) -> Self {
         Self {
             length,
+            limit,
             anchor,
             counts: HashMap::new(),
         }
@@ -129,6 +143,15 @@ impl WindowCounts {
                 .min()
                 .unwrap_or(0),
             passed_max: each().map(|count| count.passed).max().unwrap_or(0),
+            due: self.limit.map(|limit| {
+                each().fold(Due::default(), |sum, count| {
+                    let fit = count.asked.min(limit);
+                    Due {
+                        requests: sum.requests + fit,
+                        denied: sum.denied + fit.saturating_sub(count.passed + count.perhaps),
+                    }
+                })
+            }),
         }
     }
 }
@@ -144,13 +167,13 @@ mod tests {
             since_epoch: Duration::from_millis(100_500),
         };
         let at = |millis: u64| anchor.at + Duration::from_millis(millis);
-        let mut counts = WindowCounts::new(Duration::from_secs(1), anchor);
+        let mut counts = WindowCounts::new(Duration::from_secs(1), Some(2), anchor);
         // Whole windows: 500 to 1500 ms, and 1500 to 2500 ms after the anchor.
         counts.answered(0, at(400), at(450), true);
         counts.answered(0, at(600), at(700), true);
         counts.answered(0, at(1400), at(1600), true);
         counts.answered(0, at(1700), at(1800), false);
-        let mut other = WindowCounts::new(Duration::from_secs(1), anchor);
+        let mut other = WindowCounts::new(Duration::from_secs(1), Some(2), anchor);
         other.answered(0, at(2000), at(2100), true);
         other.answered(0, at(2600), at(2700), true);
         counts.add(&other);
@@ -161,6 +184,11 @@ mod tests {
             asked_min: 2,
             passed_min: 2,
             passed_max: 1,
+            // In the second window two of two fit, and one for certain or perhaps passed in each.
+            due: Some(Due {
+                requests: 4,
+                denied: 0,
+            }),
         };
         assert_eq!(results, expected);
         assert_eq!(

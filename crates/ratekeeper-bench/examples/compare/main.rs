@@ -3,7 +3,7 @@
 //! `cargo xtask bench` builds and runs this, pinned to one processor; the servers get another. With
 //! `--redis`, counters are in Redis, and the comparison is with the same constant, with counters in
 //! memory, and with envoyproxy/ratelimit on the same Redis. With `--modes`, the four modes of consistency are compared with
-//! counters in memory. Speeds on a shared machine drift, so
+//! counters in memory. With `--leases`, leased limits of four nodes are flooded. Speeds on a shared machine drift, so
 //! runs of two servers alternate, and the results are medians of their ratios (see
 //! `ratekeeper_testkit::paired`).
 
@@ -17,6 +17,7 @@
 )]
 
 mod instructions;
+mod leases;
 #[path = "../shared/machine.rs"]
 mod machine;
 mod modes;
@@ -45,6 +46,10 @@ pub(crate) struct Plan {
     pub(crate) is_redis: bool,
     /// True to compare the modes of consistency.
     pub(crate) is_modes: bool,
+    /// True to flood leased limits.
+    pub(crate) is_leases: bool,
+    /// True to leave out what takes minutes.
+    pub(crate) is_quick: bool,
     /// The folder for results.
     pub(crate) out: PathBuf,
     /// The command prefix of servers: it pins them, and ends them with this program.
@@ -65,6 +70,12 @@ fn main() -> Result<()> {
         println!("\n{table}");
         return table.write(&plan.out);
     }
+    if plan.is_leases {
+        let table = leases::all(&plan)?;
+        println!("\n{table}");
+        table.write(&plan.out)?;
+        return table.verdict();
+    }
     let table = rows::all(&plan)?;
     println!("\n{table}");
     let missing = table.write(&plan.out, if plan.is_redis { "redis" } else { "grpc" })?;
@@ -81,6 +92,8 @@ fn plan(mut args: impl Iterator<Item = String>) -> Result<Plan> {
         envoyproxy_ratelimit: None,
         is_redis: false,
         is_modes: false,
+        is_leases: false,
+        is_quick: false,
         out: PathBuf::from("."),
         prefix: Vec::new(),
         run: Duration::from_millis(500),
@@ -99,10 +112,12 @@ fn plan(mut args: impl Iterator<Item = String>) -> Result<Plan> {
             "--envoyproxy-ratelimit" => plan.envoyproxy_ratelimit = Some(value()?.into()),
             "--redis" => plan.is_redis = true,
             "--modes" => plan.is_modes = true,
+            "--leases" => plan.is_leases = true,
             "--out" => plan.out = value()?.into(),
             "--prefix" => plan.prefix = value()?.split(' ').map(str::to_owned).collect(),
             "--only" => plan.only.push(value()?),
             "--quick" => {
+                plan.is_quick = true;
                 plan.run = Duration::from_millis(300);
                 plan.patience = Patience {
                     pairs_min: 5,

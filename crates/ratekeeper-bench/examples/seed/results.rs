@@ -240,6 +240,7 @@ impl fmt::Display for Admissions {
             asked_min,
             passed_min,
             passed_max,
+            ..
         } = self.windows;
         writeln!(
             f,
@@ -298,6 +299,7 @@ mod tests {
                 asked_min,
                 passed_min,
                 passed_max,
+                due: None,
             },
             failed_open: 0.0,
             calls_per_second: 250.0,

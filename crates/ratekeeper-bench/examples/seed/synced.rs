@@ -145,6 +145,7 @@ mod tests {
                     asked_min: 350,
                     passed_min: passed.0,
                     passed_max: passed.1,
+                    due: None,
                 },
                 failed_open: 0.0,
                 calls_per_second: 75.0,
