@@ -46,6 +46,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "ratekeeper-http",
             "ratekeeper-limiter",
             "ratekeeper-proto",
+            "ratekeeper-quota",
             "ratekeeper-rules",
             "ratekeeper-store",
             "ratekeeper-tls",

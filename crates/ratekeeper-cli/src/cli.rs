@@ -2,10 +2,15 @@
 
 mod admin;
 mod bench;
+mod quota;
 mod reading;
 
 pub(crate) use admin::{AdminAccess, RulesList, SwitchArgs, Token, TokenPlace, Usage};
 pub(crate) use bench::{Bench, BenchLoad, BenchQuestion};
+pub(crate) use quota::{
+    Audit, AuditExport, AuditList, DatabaseFlags, Quota, QuotaDelete, QuotaExport, QuotaImport,
+    QuotaList, QuotaSet, TenantArgs, TenantsForm,
+};
 use reading::{Reading, ReadingBySettings};
 
 use crate::settings::{self, Environment, Flags, ServeFlags};
@@ -99,10 +104,15 @@ SIGTERM and Ctrl-C drain: requests in flight are answered first.")]
     /// Hash secrets, so that files can name them
     #[command(subcommand)]
     Key(Key),
-    /// Manage the database with tenants' quotas
+    /// Give tenants plans and limits of their own, in the quota database
     #[command(subcommand)]
     Quota(Quota),
-    /// Check the trail of changes to tenants' quotas
+    /// Forget what a tenant has used: its counters begin anew
+    #[command(after_help = "\
+Examples:
+  ratekeeper reset acme")]
+    Reset(TenantArgs),
+    /// Show and check the trail of changes to tenants' quotas
     #[command(subcommand)]
     Audit(Audit),
     /// Make, list and revoke tokens for the admin API
@@ -280,43 +290,6 @@ Examples:
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
-}
-
-/// The commands about tenants' quotas.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Quota {
-    /// Bring the tables of the quota database up to date, as `serve` does at its start
-    #[command(after_help = "\
-Examples:
-  ratekeeper quota migrate --quotas postgres://ratekeeper@db/ratekeeper")]
-    Migrate(DatabaseFlags),
-}
-
-/// The commands about the audit trail.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Audit {
-    /// Check that no row of the audit trail was changed or removed (exit 0 intact, 1 not)
-    #[command(after_help = "\
-Each row has a hash of itself and of the row before. The last one, the head, is printed: kept elsewhere, it shows later whether all rows were rewritten.
-
-Examples:
-  ratekeeper audit verify --data-dir /var/lib/ratekeeper
-  ratekeeper audit verify --quotas postgres://ratekeeper@db/ratekeeper")]
-    Verify(DatabaseFlags),
-}
-
-/// The flags that name the quota database.
-#[derive(Debug, Args)]
-pub(crate) struct DatabaseFlags {
-    /// The settings file [default: as for `serve`]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-    /// The database [default: the setting `quotas`]
-    #[arg(long, value_name = "WHERE")]
-    pub(crate) quotas: Option<String>,
-    /// The folder with quotas.db, if no database is named [default: the setting `data_dir`]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data_dir: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -25,7 +25,17 @@ const HTTPS: &str = "https://";
 /// The answer of a service.
 pub(crate) struct Answer {
     pub(crate) status: u16,
+    head: String,
     pub(crate) body: String,
+}
+
+impl Answer {
+    /// The value of a header, whose name is in lower case.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut fields = self.head.lines().filter_map(|line| line.split_once(':'));
+        let (_, value) = fields.find(|(field, _)| field.eq_ignore_ascii_case(name))?;
+        Some(value.trim())
+    }
 }
 
 /// A request to a service. What has a body is JSON.
@@ -36,6 +46,8 @@ pub(crate) struct Request<'a> {
     pub(crate) path: &'a str,
     pub(crate) body: &'a str,
     pub(crate) token: Option<&'a str>,
+    /// A condition on the state of what is asked about: the name of a header and its value.
+    pub(crate) condition: Option<(&'static str, &'a str)>,
 }
 
 /// Sends `asked` to `address`, which is `http://HOST:PORT`, `https://HOST:PORT`, `HOST:PORT` or `unix:/PATH`. With
@@ -67,6 +79,7 @@ pub(crate) fn send(address: &str, files: &TlsFiles, asked: &Request<'_>) -> Resu
         path,
         body,
         token,
+        condition,
     } = asked;
     let mut request = format!(
         "{method} {path} HTTP/1.0\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
@@ -74,6 +87,9 @@ pub(crate) fn send(address: &str, files: &TlsFiles, asked: &Request<'_>) -> Resu
     );
     if let Some(token) = token {
         request.push_str(&format!("Authorization: Bearer {token}\r\n"));
+    }
+    if let Some((name, value)) = condition {
+        request.push_str(&format!("{name}: {value}\r\n"));
     }
     request.push_str(&format!("\r\n{body}"));
     let answer =
@@ -157,6 +173,7 @@ fn read(answer: &str) -> Option<Answer> {
         .ok()?;
     Some(Answer {
         status,
+        head: head.to_owned(),
         body: body.to_owned(),
     })
 }
@@ -193,8 +210,10 @@ mod tests {
     #[test]
     fn answers_are_read_and_what_is_none_is_not() {
         let answer =
-            read("HTTP/1.0 404 Not Found\r\ncontent-length: 2\r\n\r\nno").expect("it is HTTP");
+            read("HTTP/1.0 404 Not Found\r\nContent-Length: 2\r\n\r\nno").expect("it is HTTP");
         assert_eq!((answer.status, answer.body.as_str()), (404, "no"));
+        assert_eq!(answer.header("content-length"), Some("2"));
+        assert_eq!(answer.header("content"), None);
         assert!(read("").is_none());
         assert!(read("SSH-2.0-OpenSSH\r\n\r\n").is_none());
     }

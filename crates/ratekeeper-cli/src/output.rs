@@ -16,6 +16,16 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
+/// Writes all of `data` to standard output as it is, for files and programs.
+///
+/// # Errors
+/// As those of [`print`].
+pub(crate) fn print_data(data: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(data.as_bytes())?;
+    out.flush()
+}
+
 /// True if messages are written as log lines, because the log is JSON.
 static IN_JSON: AtomicBool = AtomicBool::new(false);
 

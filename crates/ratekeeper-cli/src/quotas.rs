@@ -11,6 +11,7 @@ use meter::Writer;
 use ratekeeper_limiter::{Limiter, UsageMeter};
 use ratekeeper_quota::{DatabaseAddress, DatabaseKind, Follower, FollowerConfig, QuotaStore};
 use ratekeeper_rules::{RuleSet, TenantKey};
+use ratekeeper_server::QuotaAdmin;
 use report::Report;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,14 +24,15 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// The tenants of a service, in step with the database.
 pub(crate) struct Quotas {
     pub(crate) report: Arc<Report>,
-    follower: Follower,
+    /// For the admin API.
+    pub(crate) admin: QuotaAdmin,
     writer: Writer,
 }
 
 impl Quotas {
     /// Writes the last calls of tenants, and stops.
     pub(crate) async fn finish(self) {
-        drop(self.follower);
+        drop(self.admin);
         self.writer.finish().await;
     }
 }
@@ -83,8 +85,11 @@ pub(crate) async fn follow(
     info!(database = %address, "tenants' quotas are in a database");
     Ok(Some(Quotas {
         report: Arc::new(Report::new(follower.status().clone())),
-        follower,
-        writer: Writer::start(store, meter),
+        writer: Writer::start(store.clone(), meter),
+        admin: QuotaAdmin {
+            store,
+            follower: Arc::new(follower),
+        },
     }))
 }
 

@@ -1,15 +1,17 @@
 //! The audit trail: a row for each change, written with it, and chained to the row before by a hash.
 
 use ratekeeper_core::Timestamp;
+use ratekeeper_rules::TenantHash;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use sqlx::Row;
 use sqlx::any::AnyRow;
+use sqlx::{AssertSqlSafe, Row};
 
+use crate::change::Change;
 use crate::database::{DatabaseKind, reading};
 use crate::record::printable;
 use crate::rows::{self, stored};
-use crate::store::{Change, within};
+use crate::store::within;
 use crate::{Editor, QuotaError, QuotaStore};
 
 /// A change, as the audit trail is told of it.
@@ -44,6 +46,19 @@ pub struct AuditRow {
     pub after: Option<String>,
     /// The hash of the row and of all rows before it.
     pub hash: String,
+}
+
+/// The rows of the audit trail to read.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct AuditFilter {
+    /// Only rows after this one.
+    pub after: u64,
+    /// Only rows before this one.
+    pub before: Option<u64>,
+    /// Only changes of this tenant and its domain.
+    pub tenant: Option<(String, TenantHash)>,
+    /// True for the newest rows first.
+    pub newest_first: bool,
 }
 
 /// The result of reading the whole audit trail.
@@ -111,16 +126,12 @@ impl AuditRow {
     }
 }
 
-impl QuotaStore {
-    /// Writes the audit row of a change and commits both.
-    pub(crate) async fn commit(
-        &self,
-        mut change: Change,
-        entry: &Entry<'_>,
-    ) -> Result<(), QuotaError> {
+impl Change {
+    /// Takes the next number and writes the row of the audit trail that has it.
+    pub(crate) async fn record(&mut self, entry: &Entry<'_>) -> Result<(), QuotaError> {
         let mut row = AuditRow {
-            version: change.version,
-            changed_at: change.now,
+            version: self.version + 1,
+            changed_at: self.now,
             editor: Editor {
                 name: printable(&entry.editor.name),
                 source: printable(&entry.editor.source),
@@ -133,7 +144,8 @@ impl QuotaStore {
             after: entry.after.as_ref().map(Value::to_string),
             hash: String::new(),
         };
-        row.hash = row.chained(&change.audit_hash);
+        row.hash = row.chained(&self.audit_hash);
+        (self.version, self.audit_hash) = (row.version, row.hash.clone());
         sqlx::query(
             "INSERT INTO quota_audit (version, changed_at, editor, source, request_id, action, domain, subject, \
              state_before, state_after, hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
@@ -148,11 +160,19 @@ impl QuotaStore {
         .bind(row.subject)
         .bind(row.before)
         .bind(row.after)
-        .bind(row.hash.clone())
-        .execute(&mut *change.transaction)
+        .bind(row.hash)
+        .execute(&mut *self.transaction)
         .await?;
-        sqlx::query("UPDATE quota_version SET audit_hash = $1 WHERE id = 1")
-            .bind(row.hash)
+        Ok(())
+    }
+}
+
+impl QuotaStore {
+    /// Commits a change, and tells other nodes of it.
+    pub(crate) async fn commit(&self, mut change: Change) -> Result<(), QuotaError> {
+        sqlx::query("UPDATE quota_version SET version = $1, audit_hash = $2 WHERE id = 1")
+            .bind(stored(change.version))
+            .bind(change.audit_hash)
             .execute(&mut *change.transaction)
             .await?;
         if self.address.kind() == DatabaseKind::Postgres {
@@ -182,8 +202,7 @@ impl QuotaStore {
     ) -> Result<u64, QuotaError> {
         self.prepare().await?;
         within(async {
-            let change = self.begin().await?;
-            let version = change.version;
+            let mut change = self.begin().await?;
             let entry = Entry {
                 action,
                 domain,
@@ -192,7 +211,9 @@ impl QuotaStore {
                 after,
                 editor,
             };
-            self.commit(change, &entry).await?;
+            change.record(&entry).await?;
+            let version = change.version;
+            self.commit(change).await?;
             Ok(version)
         })
         .await
@@ -203,16 +224,46 @@ impl QuotaStore {
     /// # Errors
     /// The database cannot be used.
     pub async fn audit(&self, version: u64, most: u64) -> Result<Vec<AuditRow>, QuotaError> {
+        let filter = AuditFilter {
+            after: version,
+            ..AuditFilter::default()
+        };
+        self.audit_of(&filter, most).await
+    }
+
+    /// The rows of the audit trail that `filter` selects; at most `most` and a thousand.
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn audit_of(
+        &self,
+        filter: &AuditFilter,
+        most: u64,
+    ) -> Result<Vec<AuditRow>, QuotaError> {
         self.prepare().await?;
+        let (domain, tenant) = match &filter.tenant {
+            Some((domain, tenant)) => (domain.clone(), tenant.to_string()),
+            None => Default::default(),
+        };
+        let order = match filter.newest_first {
+            true => "DESC",
+            false => "ASC",
+        };
+        // Only the order is put into the text.
+        let query = format!(
+            "SELECT version, changed_at, editor, source, request_id, action, domain, subject, state_before, \
+             state_after, hash FROM quota_audit WHERE version > $1 AND version < $2 \
+             AND ($3 = '' OR (domain = $4 AND subject = $3)) ORDER BY version {order} LIMIT $5"
+        );
         within(async {
-            let rows = sqlx::query(
-                "SELECT version, changed_at, editor, source, request_id, action, domain, subject, state_before, \
-                 state_after, hash FROM quota_audit WHERE version > $1 ORDER BY version LIMIT $2",
-            )
-            .bind(stored(version))
-            .bind(stored(most.min(PAGE)))
-            .fetch_all(&self.pool)
-            .await?;
+            let rows = sqlx::query(AssertSqlSafe(query))
+                .bind(stored(filter.after))
+                .bind(stored(filter.before.unwrap_or(u64::MAX)))
+                .bind(tenant)
+                .bind(domain)
+                .bind(stored(most.min(PAGE)))
+                .fetch_all(&self.pool)
+                .await?;
             rows.iter().map(AuditRow::read).collect()
         })
         .await

@@ -24,7 +24,10 @@
 //! ```
 
 mod audit;
+mod bulk;
+mod change;
 mod database;
+mod document;
 mod error;
 mod follow;
 mod list;
@@ -33,15 +36,26 @@ mod rows;
 mod saved;
 mod status;
 mod store;
+mod tenants;
 mod usage;
 
-pub use audit::{AuditRow, AuditVerdict};
+pub use audit::{AuditFilter, AuditRow, AuditVerdict};
+pub use bulk::{
+    BadTenantLine, BulkFormat, BulkLine, BulkTenant, LineFault, UnknownFormat, bulk_head,
+    read_tenants,
+};
+pub use change::{PutAllError, TenantPut};
 pub use database::{DatabaseAddress, DatabaseKind};
+pub use document::{
+    BadDocument, DescriptorText, LimitDocument, LimitsDocument, NotATime, OverrideDocument,
+    QuotaDocument, Rfc3339, TenantDocument, TierDocument, WHOLE_TENANT,
+};
 pub use error::QuotaError;
 pub use follow::{Follower, FollowerConfig};
 pub use list::{ListCursor, ListFilter, ListPage, NotACursor, PAGE_MAX};
-pub use record::{Editor, Precondition, TenantId, TenantRecord, Written};
+pub use record::{Deleted, Editor, Precondition, TenantId, TenantRecord, Written};
 pub use saved::SavedError;
 pub use status::QuotaStatus;
 pub use store::QuotaStore;
+pub use tenants::{UnclearTenants, tenants_domain};
 pub use usage::{UsageFilter, UsageRow};

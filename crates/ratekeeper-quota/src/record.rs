@@ -88,6 +88,8 @@ pub enum Precondition {
     Any,
     /// The quota store does not have it (`If-None-Match: *`).
     Absent,
+    /// The quota store has it (`If-Match: *`).
+    Present,
     /// It is in this version (`If-Match`).
     Version(u64),
 }
@@ -98,6 +100,7 @@ impl Precondition {
         match self {
             Self::Any => true,
             Self::Absent => current.is_none(),
+            Self::Present => current.is_some(),
             Self::Version(version) => current == Some(version),
         }
     }
@@ -113,6 +116,16 @@ pub struct Written {
     pub is_new: bool,
     /// False if it was so already; then nothing was written.
     pub is_changed: bool,
+}
+
+/// A tenant that was deleted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Deleted {
+    /// The tenant as it was.
+    pub record: TenantRecord,
+    /// The number of the change that deleted it.
+    pub version: u64,
 }
 
 /// The text without control characters, of which databases do not take all.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 /// The state of a node's copy of the quotas. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -12,7 +13,7 @@ pub struct QuotaStatus(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    version: AtomicU64,
+    version: watch::Sender<u64>,
     tenants: AtomicU64,
     unknown: AtomicU64,
     failures: AtomicU64,
@@ -36,7 +37,14 @@ impl QuotaStatus {
     /// The number of the last change that is in force here.
     #[must_use]
     pub fn version(&self) -> u64 {
-        self.0.version.load(Ordering::Relaxed)
+        *self.0.version.borrow()
+    }
+
+    /// Waits until change number `version` is in force here.
+    pub async fn reached(&self, version: u64) {
+        let mut versions = self.0.version.subscribe();
+        // The sender is ours, so it does not end first.
+        let _ = versions.wait_for(|reached| *reached >= version).await;
     }
 
     /// The number of tenants that are known here.
@@ -122,9 +130,10 @@ impl QuotaStatus {
 
     pub(crate) fn in_force(&self, source: Source, version: u64, tenants: usize, unknown: usize) {
         *self.0.source.lock() = source;
-        self.0.version.store(version, Ordering::Relaxed);
         self.0.tenants.store(tenants as u64, Ordering::Relaxed);
         self.0.unknown.store(unknown as u64, Ordering::Relaxed);
         self.0.changes.fetch_add(1, Ordering::Relaxed);
+        // Last: who waits for it may read the others then.
+        self.0.version.send_replace(version);
     }
 }

@@ -1,12 +1,14 @@
-//! The admin listener: metrics, rules and their switches, usage, explanations. Only this host may use it,
+//! The admin listener: metrics, rules and their switches, usage, quotas, explanations. Only this host may use it,
 //! unless clients prove who they are; the metrics alone may be served elsewhere.
 
+mod audit;
 mod explain;
 mod exposition;
 mod guard;
 mod live;
 mod metrics;
 mod problem;
+mod quotas;
 mod rules;
 mod top;
 mod usage;
@@ -15,7 +17,7 @@ use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, State};
 use axum::response::{Html, IntoResponse, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::{delete, get, post, put};
 use axum::{Router, middleware};
 use exposition::Format;
 use http::header::{CONTENT_TYPE, VARY};
@@ -43,6 +45,8 @@ const INDEX: &str = "<!doctype html>
 <li><a href=\"/admin/v1/top\">/admin/v1/top</a>: who is denied most</li>
 <li><a href=\"/admin/v1/denials\">/admin/v1/denials</a>: the latest denials</li>
 <li>GET /admin/v1/live: the state of this node, once a second</li>
+<li><a href=\"/admin/v1/quotas\">/admin/v1/quotas</a>: plans and overrides of tenants in the quota database</li>
+<li><a href=\"/admin/v1/audit\">/admin/v1/audit</a>: the changes of them</li>
 </ul>
 </body></html>
 ";
@@ -73,6 +77,8 @@ pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
         .route("/admin/v1/top", get(top::show::<S>))
         .route("/admin/v1/denials", get(top::denials::<S>))
         .route("/admin/v1/live", get(live::show::<S>))
+        .route("/admin/v1/quotas", get(quotas::list::<S>))
+        .route("/admin/v1/quotas/{api_key}", get(quotas::show::<S>))
         .route_layer(middleware::from_fn_with_state(
             needs(Role::Viewer),
             guard::require::<S>,
@@ -82,8 +88,21 @@ pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
         .route("/admin/v1/rules/{id}/disable", post(rules::disable::<S>))
         .route("/admin/v1/rules/{id}/shadow", post(rules::shadow::<S>))
         .route("/admin/v1/rules/{id}/switch", delete(rules::restore::<S>))
+        .route(
+            "/admin/v1/quotas/{api_key}",
+            put(quotas::put::<S>).delete(quotas::remove),
+        )
+        .route("/admin/v1/quotas/{api_key}/reset", post(quotas::reset))
         .route_layer(middleware::from_fn_with_state(
             needs(Role::Editor),
+            guard::require::<S>,
+        ));
+    let administration = Router::new()
+        .route("/admin/v1/audit", get(audit::list::<S>))
+        .route("/admin/v1/export/quotas", get(quotas::export::<S>))
+        .route("/admin/v1/import/quotas", post(quotas::import::<S>))
+        .route_layer(middleware::from_fn_with_state(
+            needs(Role::Admin),
             guard::require::<S>,
         ));
     Router::new()
@@ -91,6 +110,7 @@ pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
         .merge(metrics)
         .merge(reads)
         .merge(writes)
+        .merge(administration)
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
         .layer(DefaultBodyLimit::max(body_bytes_max))

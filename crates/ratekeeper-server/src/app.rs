@@ -23,6 +23,7 @@ use crate::front::Monitored;
 use crate::listen::{Quiet, ServerBounds};
 use crate::live::Live;
 use crate::maintenance::MaintenanceTasks;
+use crate::quotas::QuotaAdmin;
 use crate::reload::{ReloadStatus, unix_seconds};
 use crate::store::ServedStore;
 use crate::switches::SwitchFile;
@@ -42,6 +43,7 @@ pub(crate) struct App<S> {
     pub(crate) access: Access,
     pub(crate) refusal_log: RefusalLog,
     pub(crate) switches: SwitchFile,
+    pub(crate) quotas: Option<QuotaAdmin>,
     pub(crate) bounds: ServerBounds,
     pub(crate) long_answers: LongAnswers,
     pub(crate) drain: Arc<Drain>,
@@ -87,6 +89,7 @@ impl<S: ServedStore> App<S> {
             access,
             refusal_log: RefusalLog::default(),
             switches,
+            quotas: config.quotas.clone(),
             bounds: config.bounds,
             long_answers: LongAnswers::new(config.bounds.long_answers_bytes_max),
             drain: Arc::new(Drain::new()),

@@ -14,6 +14,7 @@ use crate::constant::ConstantAnswer;
 use crate::denials::DenialLogConfig;
 use crate::front::GatewayListener;
 use crate::listen::{ListenAddress, ServerBounds};
+use crate::quotas::QuotaAdmin;
 use crate::tls::TlsConfig;
 
 /// All settings of a [`Server`](crate::Server). The defaults are those of the product.
@@ -53,6 +54,8 @@ pub struct ServerConfig {
     pub denials: DenialLogConfig,
     /// True if the keys that are denied most may be labels of a metric. Secrets are fingerprints there.
     pub top_denied_metric: bool,
+    /// The database with tenants' quotas, if there is one.
+    pub quotas: Option<QuotaAdmin>,
     /// The limits on sizes, counts and times.
     pub bounds: ServerBounds,
     /// The most connections of all listeners together, at least 1; more wait to be accepted.
@@ -87,6 +90,7 @@ impl Default for ServerConfig {
             data_dir: None,
             denials: DenialLogConfig::default(),
             top_denied_metric: false,
+            quotas: None,
             bounds: ServerBounds::default(),
             connections_max: usize::MAX,
             drain_delay: Duration::from_secs(3),

@@ -51,6 +51,7 @@ mod listen;
 mod live;
 mod maintenance;
 mod pages;
+mod quotas;
 mod reload;
 mod rls;
 mod server;
@@ -72,6 +73,7 @@ pub use front::{GatewayListener, GatewayService, Monitored};
 pub use listen::{
     Fault, FramedTwice, HttpService, ListenAddress, Pace, Patience, Peer, PeerAddress, ServerBounds,
 };
+pub use quotas::QuotaAdmin;
 pub use reload::{LoadError, ReloadStatus, RulesLoader};
 pub use server::{Addresses, BindError, Drained, OPERATORS_MAX, Reload, Server};
 pub use store::{Agreement, ServedStore, ServerGauges, StoreGauges};

@@ -11,7 +11,7 @@ use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use crate::http::error::ApiError;
-use crate::http::is_json;
+use crate::http::{is_bulk, is_json};
 use crate::listen::{Peer, PeerAddress};
 
 /// The scheme of the listener. With HTTPS, no page can be rebound to it: the browser would find a
@@ -64,7 +64,8 @@ pub(crate) async fn none(State(scheme): State<Scheme>, request: Request, next: N
     }
     let method = request.method();
     let is_write = method == Method::POST || method == Method::PUT || method == Method::PATCH;
-    if is_write && !is_json(request.headers()) {
+    let headers = request.headers();
+    if is_write && !is_json(headers) && !is_bulk(headers) {
         return ApiError::not_json().into_response();
     }
     next.run(request).await

@@ -13,6 +13,24 @@ use std::io::Read as _;
 /// The longest token file that is read: longer than any token.
 const TOKEN_BYTES_MAX: u64 = 4 << 10;
 
+/// The state in which something has to be for a change of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Condition {
+    Any,
+    Absent,
+    Version(u64),
+}
+
+impl Condition {
+    fn header(self) -> Option<(&'static str, String)> {
+        match self {
+            Self::Any => None,
+            Self::Absent => Some(("If-None-Match", "*".to_owned())),
+            Self::Version(version) => Some(("If-Match", format!("\"{version}\""))),
+        }
+    }
+}
+
 impl AdminAccess {
     /// Asks for `path`, and reads the answer.
     ///
@@ -24,20 +42,58 @@ impl AdminAccess {
         path: &str,
         body: &str,
     ) -> Result<T> {
+        self.ask_if(method, path, body, Condition::Any)
+    }
+
+    /// Asks for `path` if what it names is in a state, and reads the answer; an empty one as null.
+    ///
+    /// # Errors
+    /// As those of [`Self::ask`], or it is in another state.
+    pub(super) fn ask_if<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        path: &str,
+        body: &str,
+        condition: Condition,
+    ) -> Result<T> {
+        let Answer { body, .. } = self.send(method, path, body, condition)?;
+        let body = if body.is_empty() { "null" } else { &body };
+        let address = &self.address;
+        serde_json::from_str(body)
+            .with_context(|| format!("{address} answers what this version does not understand"))
+    }
+
+    /// Asks for `path`, and returns the answer as it is.
+    ///
+    /// # Errors
+    /// Nobody answers, or the service refuses.
+    pub(super) fn send(
+        &self,
+        method: &str,
+        path: &str,
+        body: &str,
+        condition: Condition,
+    ) -> Result<Answer> {
         let address = &self.address;
         let token = self.token()?;
+        let condition = condition.header();
+        let condition = condition.as_ref().map(|(name, value)| (*name, &**value));
         let asked = Request {
             method,
             path,
             body,
             token: token.as_deref(),
+            condition,
         };
-        let Answer { status, body } = client::send(address, &self.files(), &asked)?;
-        if !(200..300).contains(&status) {
-            bail!("{address} answers {status}: {}", detail(&body));
+        let answer = client::send(address, &self.files(), &asked)?;
+        if !(200..300).contains(&answer.status) {
+            bail!(
+                "{address} answers {}: {}",
+                answer.status,
+                detail(&answer.body)
+            );
         }
-        serde_json::from_str(&body)
-            .with_context(|| format!("{address} answers what this version does not understand"))
+        Ok(answer)
     }
 
     fn token(&self) -> Result<Option<String>> {

@@ -1,11 +1,14 @@
 //! One file for each command.
 
 mod admin;
+mod audit;
 mod bench;
 mod completions;
 mod config_show;
 mod key_hash;
 mod quota;
+mod quotas_bulk;
+mod quotas_live;
 mod replay;
 mod rules_check;
 mod rules_explain;
@@ -43,10 +46,25 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Bench(args)) => bench::run(args),
         Some(Command::Config(Config::Show { flags, json })) => config_show::run(&flags, json),
         Some(Command::Key(Key::Hash { config })) => key_hash::run(config),
-        Some(Command::Quota(Quota::Migrate(flags))) => quota::migrate(flags),
+        Some(Command::Quota(command)) => run_quota(command),
+        Some(Command::Reset(args)) => quotas_live::reset(&args),
+        Some(Command::Audit(Audit::List(args))) => audit::list(&args),
+        Some(Command::Audit(Audit::Export(args))) => audit::export(&args),
         Some(Command::Audit(Audit::Verify(flags))) => quota::verify(flags),
         Some(Command::Token(command)) => token::run(&command),
         Some(Command::Usage(args)) => usage::run(&args),
         Some(Command::Completions { shell }) => completions::run(shell),
+    }
+}
+
+fn run_quota(command: Quota) -> Result<ExitCode> {
+    match command {
+        Quota::Get(args) => quotas_live::get(&args),
+        Quota::Set(args) => quotas_live::set(&args),
+        Quota::List(args) => quotas_live::list(&args),
+        Quota::Delete(args) => quotas_live::delete(&args),
+        Quota::Import(args) => quotas_bulk::import(&args),
+        Quota::Export(args) => quotas_bulk::export(&args),
+        Quota::Migrate(flags) => quota::migrate(flags),
     }
 }

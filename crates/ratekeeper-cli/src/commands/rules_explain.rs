@@ -95,6 +95,7 @@ fn ask(
         path: ENDPOINT,
         body: &body,
         token: environment.get(settings::ADMIN_TOKEN),
+        condition: None,
     };
     let answer = client::send(address, files, &asked)?;
     match answer.status {

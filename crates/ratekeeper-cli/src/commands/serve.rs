@@ -104,6 +104,7 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     let files = Files::of_process(settings, program);
     let mut config = config(settings);
     files.bound(&mut config);
+    config.quotas = quotas.as_ref().map(|quotas| quotas.admin.clone());
     let front = match what {
         What::Service(answer) => {
             config.constant_answer = answer;

@@ -14,6 +14,7 @@ mod owed;
 mod pages;
 mod pauses;
 mod profile;
+mod quota_commands;
 mod quotas;
 mod redis;
 mod replay;

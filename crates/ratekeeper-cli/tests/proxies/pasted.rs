@@ -49,6 +49,7 @@ fn readme_works_from_top_to_bottom() {
         checks,
         _stop,
         install,
+        tenants,
         envoy,
         http,
         gateway,
@@ -62,6 +63,18 @@ fn readme_works_from_top_to_bottom() {
     assert_eq!(decisions(checks, "deny"), 1, "{checks}");
     for told in ["ok: ", "would be allowed", "2,000 lines read"] {
         assert!(install.contains(told), "no {told:?} in {install}");
+    }
+    for told in [
+        "\"tier\":\"enterprise\"",
+        "\"default\":{\"requests_per_unit\":5000,\"unit\":\"minute\"}",
+        "\"remaining\":499",
+        "\"endpoint:POST /api/v1/orders\":{\"used\":1,\"limit\":500,\"remaining\":499",
+        "\"epoch\":1",
+        "\"editor\":\"local\"",
+        "\"action\":\"put\"",
+        "\"action\":\"reset\"",
+    ] {
+        assert!(tenants.contains(told), "no {told} in {tenants}");
     }
     assert!(envoy.contains("200 200 200 200 200 429"), "{envoy}");
     let http = http.to_ascii_lowercase();

@@ -228,7 +228,10 @@ async fn deletes_and_resets(quotas: &QuotaStore) {
     let before = quotas
         .delete("d", acme.hash, Precondition::Any, &editor())
         .await;
-    assert_eq!(before.expect("it was there").quotas.plans, on("pro").plans);
+    assert_eq!(
+        before.expect("it was there").record.quotas.plans,
+        on("pro").plans
+    );
     assert_eq!(quotas.get("d", acme.hash).await.expect("it answers"), None);
     assert_eq!(quotas.count().await.expect("it answers"), 0);
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Extension, Path, Query, State};
+use axum::extract::{Path, Query, State};
 use http::StatusCode;
 use ratekeeper_limiter::{ListedRule, RuleCounts, RuleSwitch, SwitchError};
 use ratekeeper_rules::RuleSet;
 use serde::{Deserialize, Serialize};
 
-use crate::access::Operator;
+use super::quotas::ChangedBy;
 use crate::app::App;
 use crate::http::ApiError;
 use crate::reload::blocking;
@@ -77,6 +77,9 @@ struct CountsEntry {
 pub(super) struct Switched {
     #[serde(flatten)]
     rule: Option<RuleEntry>,
+    /// True if the audit trail of the quota database has it; absent without such a database.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audited: Option<bool>,
     /// True if the switch outlives a restart of this node.
     survives_restart: bool,
     /// The reason why it does not.
@@ -117,40 +120,40 @@ pub(super) async fn list<S: ServedStore>(
 
 pub(super) async fn enable<S: ServedStore>(
     state: State<Arc<App<S>>>,
-    operator: Extension<Operator>,
+    by: ChangedBy,
     rule: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Switched>, ApiError> {
-    switch(state, operator, rule, Some(RuleSwitch::Enabled)).await
+    switch(state, by, rule, Some(RuleSwitch::Enabled)).await
 }
 
 pub(super) async fn disable<S: ServedStore>(
     state: State<Arc<App<S>>>,
-    operator: Extension<Operator>,
+    by: ChangedBy,
     rule: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Switched>, ApiError> {
-    switch(state, operator, rule, Some(RuleSwitch::Disabled)).await
+    switch(state, by, rule, Some(RuleSwitch::Disabled)).await
 }
 
 pub(super) async fn shadow<S: ServedStore>(
     state: State<Arc<App<S>>>,
-    operator: Extension<Operator>,
+    by: ChangedBy,
     rule: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Switched>, ApiError> {
-    switch(state, operator, rule, Some(RuleSwitch::Shadow)).await
+    switch(state, by, rule, Some(RuleSwitch::Shadow)).await
 }
 
 /// Takes the switch away: the rule does what its file says.
 pub(super) async fn restore<S: ServedStore>(
     state: State<Arc<App<S>>>,
-    operator: Extension<Operator>,
+    by: ChangedBy,
     rule: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Switched>, ApiError> {
-    switch(state, operator, rule, None).await
+    switch(state, by, rule, None).await
 }
 
 async fn switch<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
-    Extension(operator): Extension<Operator>,
+    ChangedBy(editor): ChangedBy,
     rule: Result<Path<String>, PathRejection>,
     to: Option<RuleSwitch>,
 ) -> Result<Json<Switched>, ApiError> {
@@ -165,11 +168,16 @@ async fn switch<S: ServedStore>(
         };
         ApiError::other(status, code, error.to_string())
     })?;
-    let to = to.map_or("as its file says", RuleSwitch::name);
-    tracing::warn!(rule, to, by = &*operator.name, "a rule was switched");
+    let position = to.map_or("as its file says", RuleSwitch::name);
+    tracing::warn!(rule, to = position, by = editor.name, "a rule was switched");
+    let audited = match &app.quotas {
+        Some(quotas) => Some(quotas.note_switch(&rule, to, &editor).await),
+        None => None,
+    };
     let snapshot = app.limiter.snapshot();
     let found = snapshot.listed().find(|listed| *listed.rule.id == *rule);
     Ok(Json(Switched {
+        audited,
         rule: found.map(|listed| RuleEntry::new(snapshot.rules(), &listed)),
         survives_restart: durability == Durability::Kept,
         warning: match durability {

@@ -10,11 +10,13 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use ratekeeper_core::{Algorithm, Timestamp};
 use ratekeeper_limiter::{Check, Descriptor, ENTRY_BYTES_MAX, ExplainedLimit, Explanation};
+use ratekeeper_quota::tenants_domain;
 use ratekeeper_rules::window::format_duration;
-use ratekeeper_rules::{Domain, Entry, Rule, RuleSet};
+use ratekeeper_rules::{Entry, Rule, RuleSet};
 use serde::Serialize;
 
 use super::explain::entry;
+use super::quotas::unclear;
 use crate::app::App;
 use crate::config::ENTRIES_MAX;
 use crate::http::ApiError;
@@ -114,7 +116,8 @@ pub(super) async fn show<S: ServedStore>(
     }
     let snapshot = app.limiter.snapshot();
     let rules = snapshot.rules();
-    let (domain, tenant) = tenants_domain(rules, options.domain.as_deref())?;
+    let found = tenants_domain(rules, options.domain.as_deref());
+    let (domain, tenant) = found.map_err(|error| unclear(&error))?;
     let own = Entry {
         key: tenant,
         value: &api_key,
@@ -185,31 +188,6 @@ fn descriptor(text: String) -> Result<Vec<String>, ApiError> {
     match entries.len() {
         1..ENTRIES_MAX => Ok(entries),
         _ => Err(wrong(format!("expected 1 to {} entries", ENTRIES_MAX - 1))),
-    }
-}
-
-/// The domain that is meant, and the key of the entry that names its tenants.
-fn tenants_domain<'a>(
-    rules: &'a RuleSet,
-    named: Option<&str>,
-) -> Result<(&'a Domain, &'a str), ApiError> {
-    let wrong = |why: String| Err(ApiError::invalid("?domain", why));
-    let with_tenants = || rules.domains().filter(|domain| domain.tenant().is_some());
-    let domain = match named {
-        Some(name) => rules.domain(name),
-        None => with_tenants().next(),
-    };
-    if named.is_none() && with_tenants().nth(1).is_some() {
-        return wrong("several domains have tenants; name one of them".to_owned());
-    }
-    match domain.and_then(|domain| Some((domain, domain.tenant()?))) {
-        Some(found) => Ok(found),
-        None => wrong(match named {
-            Some(name) => format!("there is no domain {name:?} with `tenant:`"),
-            None => {
-                "no domain has `tenant:`, which names the entry that tells tenants apart".to_owned()
-            }
-        }),
     }
 }
 

@@ -62,6 +62,17 @@ impl ApiError {
         }
     }
 
+    /// The same about another field, if it is about `field`.
+    pub(crate) fn about(self, field: &str, other: &str) -> Self {
+        match self.field == field {
+            true => Self {
+                field: other.to_owned(),
+                ..self
+            },
+            false => self,
+        }
+    }
+
     pub(crate) const fn status(&self) -> StatusCode {
         self.status
     }

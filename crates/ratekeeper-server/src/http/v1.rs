@@ -24,7 +24,8 @@ use long_body::LongBody;
 use received::Received;
 use write::{write_answer, write_held};
 
-pub(crate) use received::is_json;
+pub(crate) use parse::parse as read_json;
+pub(crate) use received::{is_bulk, is_json};
 
 type Answered = Result<Response, ApiError>;
 

@@ -15,6 +15,7 @@ mod faults;
 mod grpc_extras;
 mod hostile;
 mod http;
+mod quotas;
 mod rls;
 mod support;
 mod switches;

@@ -7,7 +7,7 @@ use crate::http::malformed;
 use crate::v1::Object;
 
 /// Parses a body.
-pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
+pub(crate) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
     match serde_json::from_slice(body) {
         Ok(Object(value)) => Ok(value),
         // Keeping the path at hand takes as long as reading: only who needs it pays for it.

@@ -1,0 +1,114 @@
+//! `ratekeeper audit list|export`: the trail of changes, from a running service.
+
+use super::admin::encoded;
+use crate::cli::{AuditExport, AuditList};
+use crate::output;
+use anyhow::Result;
+use serde::Deserialize;
+use serde_json::Value;
+use std::process::ExitCode;
+
+/// The number of changes that are asked for at once.
+const PAGE: u64 = 1_000;
+
+#[derive(Deserialize)]
+struct Page {
+    changes: Vec<Value>,
+    next_cursor: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Change {
+    version: u64,
+    changed_at: String,
+    editor: String,
+    source: String,
+    action: String,
+    domain: String,
+    subject: String,
+    before: Option<Value>,
+    after: Option<Value>,
+}
+
+pub(super) fn list(args: &AuditList) -> Result<ExitCode> {
+    let mut query = format!("limit={}", args.limit);
+    for (name, value) in [("api_key", &args.tenant), ("domain", &args.domain)] {
+        if let Some(value) = value {
+            query.push_str(&format!("&{name}={}", encoded(value)));
+        }
+    }
+    let page: Page = args
+        .access
+        .ask("GET", &format!("/admin/v1/audit?{query}"), "")?;
+    let text = match args.access.json {
+        true => format!("{}\n", serde_json::to_string_pretty(&page.changes)?),
+        false => table(&page.changes)?,
+    };
+    output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn export(args: &AuditExport) -> Result<ExitCode> {
+    let mut after = Some(args.after);
+    while let Some(version) = after {
+        let path = format!("/admin/v1/audit?limit={PAGE}&after={version}");
+        let page: Page = args.access.ask("GET", &path, "")?;
+        let lines = page.changes.iter().map(|change| format!("{change}\n"));
+        output::print_data(&lines.collect::<String>())?;
+        // A service that sends us back would never let us go.
+        after = page.next_cursor.filter(|next| *next > version);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(changes: &[Value]) -> Result<String> {
+    let heads = [
+        "CHANGE", "WHEN", "WHO", "FROM", "WHAT", "DOMAIN", "SUBJECT", "NOW",
+    ];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    for change in changes {
+        let change = Change::deserialize(change)?;
+        let state = change.after.as_ref().or(change.before.as_ref());
+        let shown = state.and_then(|state| state["shown"].as_str());
+        rows.push(vec![
+            change.version.to_string(),
+            change.changed_at,
+            change.editor,
+            change.source,
+            change.action,
+            change.domain,
+            shown.map_or(change.subject, str::to_owned),
+            change
+                .after
+                .as_ref()
+                .map_or_else(|| "-".to_owned(), in_words),
+        ]);
+    }
+    Ok(output::table(&rows, 0))
+}
+
+/// The state of a tenant, or the switch of a rule.
+fn in_words(state: &Value) -> String {
+    if let Some(switch) = state.get("switch") {
+        return switch.as_str().unwrap_or("as its file says").to_owned();
+    }
+    let plans = state["plans"].as_array();
+    let plans = plans.into_iter().flatten();
+    let plans: Vec<_> = plans.filter_map(|plan| plan["plan"].as_str()).collect();
+    let overrides = state["overrides"].as_array().map_or(0, Vec::len);
+    let mut words = Vec::new();
+    if !plans.is_empty() {
+        words.push(format!("plan {}", plans.join(", then ")));
+    }
+    words.extend((overrides > 0).then(|| output::count(overrides, "override")));
+    words.extend(
+        state["epoch"]
+            .as_u64()
+            .filter(|epoch| *epoch > 0)
+            .map(|epoch| format!("epoch {epoch}")),
+    );
+    match words.is_empty() {
+        true => "the default plan".to_owned(),
+        false => words.join(", "),
+    }
+}

@@ -1,0 +1,126 @@
+//! `ratekeeper quota import|export`: many tenants of a running service.
+
+use super::admin::{Condition, encoded};
+use super::quotas_live::read;
+use crate::cli::{QuotaExport, QuotaImport, TenantsForm};
+use crate::output::{self, count};
+use anyhow::{Result, anyhow};
+use ratekeeper_quota::{BulkFormat, BulkLine, read_tenants};
+use serde::{Deserialize, Serialize};
+use std::process::ExitCode;
+
+/// The largest file that is imported.
+const FILE_BYTES_MAX: u64 = 1 << 30;
+
+/// The most tenants that are sent at once.
+const TENANTS_MAX: usize = 500;
+
+/// The bytes beyond which no further tenant is added to what is sent at once: a service takes a megabyte.
+const BYTES_MAX: usize = 512 << 10;
+
+/// The answer to a part of an import, and the sum of all of them.
+#[derive(Default, Serialize, Deserialize)]
+struct Imported {
+    tenants: usize,
+    created: usize,
+    updated: usize,
+    unchanged: usize,
+}
+
+pub(super) fn import(args: &QuotaImport) -> Result<ExitCode> {
+    let name = args.file.display();
+    let text = read(&args.file, FILE_BYTES_MAX)?;
+    let is_csv = args.file.extension().is_some_and(|end| end == "csv");
+    let format = match args.format {
+        Some(TenantsForm::Csv) => BulkFormat::Csv,
+        None if is_csv => BulkFormat::Csv,
+        Some(TenantsForm::Jsonl) | None => BulkFormat::JsonLines,
+    };
+    let lines = read_tenants(format, &text).map_err(|bad| match bad.field.as_str() {
+        "" => anyhow!("{name}:{}: {bad}", bad.line),
+        field => anyhow!("{name}:{}: {field}: {bad}", bad.line),
+    })?;
+    let mut sum = Imported::default();
+    for part in parts(&lines) {
+        let Part { text, first } = part;
+        let path = match args.dry_run {
+            true => "/admin/v1/import/quotas?dry_run=true",
+            false => "/admin/v1/import/quotas",
+        };
+        let answer: Result<Imported> = args.access.ask("POST", path, &text);
+        let done = answer.map_err(|error| {
+            let before = count(sum.tenants, "tenant");
+            let at = count(first, "line");
+            error.context(match args.dry_run {
+                true => format!("{name}: {before} checked; in the part that begins after {at}"),
+                false => format!("{name}: {before} imported; in the part that begins after {at}"),
+            })
+        })?;
+        sum.tenants += done.tenants;
+        sum.created += done.created;
+        sum.updated += done.updated;
+        sum.unchanged += done.unchanged;
+    }
+    let tenants = count(sum.tenants, "tenant");
+    let text = match (args.access.json, args.dry_run) {
+        (true, _) => format!("{}\n", serde_json::to_string_pretty(&sum)?),
+        (false, true) => format!("{tenants} can be imported\n"),
+        (false, false) => format!(
+            "{tenants}: {} new, {} changed, {} as they were\n",
+            sum.created, sum.updated, sum.unchanged
+        ),
+    };
+    output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A part of a file that is sent at once, as JSON lines, and the number of lines before it.
+struct Part {
+    text: String,
+    first: usize,
+}
+
+fn parts(lines: &[BulkLine]) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    let mut room = 0;
+    for BulkLine { line, tenant } in lines {
+        let written = tenant.written(BulkFormat::JsonLines);
+        let is_full = |part: &Part| room == 0 || part.text.len() + written.len() > BYTES_MAX;
+        if parts.last().is_none_or(is_full) {
+            let first = usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX);
+            let text = String::new();
+            parts.push(Part { text, first });
+            room = TENANTS_MAX;
+        }
+        room -= 1;
+        if let Some(part) = parts.last_mut() {
+            part.text.push_str(&written);
+        }
+    }
+    parts
+}
+
+pub(super) fn export(args: &QuotaExport) -> Result<ExitCode> {
+    let format = match args.format {
+        TenantsForm::Jsonl => "jsonl",
+        TenantsForm::Csv => "csv",
+    };
+    let mut query = format!("format={format}&limit=500");
+    if let Some(domain) = &args.domain {
+        query.push_str(&format!("&domain={}", encoded(domain)));
+    }
+    let mut cursor: Option<String> = None;
+    loop {
+        let after = cursor.as_deref().map(encoded);
+        let after = after.map_or_else(String::new, |cursor| format!("&cursor={cursor}"));
+        let path = format!("/admin/v1/export/quotas?{query}{after}");
+        let answer = args.access.send("GET", &path, "", Condition::Any)?;
+        output::print_data(&answer.body)?;
+        let next = answer.header("x-next-cursor").map(str::to_owned);
+        // A service that sends us back to the same place would never let us go.
+        match next.filter(|next| Some(next) != cursor.as_ref()) {
+            Some(next) => cursor = Some(next),
+            None => return Ok(ExitCode::SUCCESS),
+        }
+    }
+}

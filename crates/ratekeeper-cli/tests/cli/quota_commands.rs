@@ -1,0 +1,366 @@
+//! Tenants' quotas through the admin API and its commands, the same on SQLite and on PostgreSQL.
+
+use crate::support::{FREE_PORTS, Said, Service, http, ratekeeper, said, write};
+use ratekeeper_testkit::postgres::Server;
+use ratekeeper_testkit::process::eventually;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::{TempDir, tempdir};
+
+const RULES: &str = "domain: d
+evaluation: path
+tenant: customer
+plans: [free, pro, enterprise]
+descriptors:
+- key: customer
+  rate_limit: { window: 24h, limit: 10 }
+  plans:
+    pro: { window: 24h, limit: 1000 }
+    enterprise: { window: 24h, limit: 5000 }
+  descriptors:
+  - { key: endpoint, value: POST /orders, rate_limit: { window: 24h, limit: 20 } }
+";
+
+const KEY: &str = "000102030405060708090a0b0c0d0e0f";
+
+const ORDERS: &str = "endpoint:POST /orders";
+
+/// A database of either kind that can go away and come back.
+enum Database {
+    Sqlite(PathBuf),
+    Postgres(Box<Server>, String),
+}
+
+impl Database {
+    fn sqlite(folder: &Path) -> Self {
+        Self::Sqlite(folder.join("quotas.db"))
+    }
+
+    fn postgres() -> Self {
+        let server = Server::start();
+        let url = server.create("quotas");
+        Self::Postgres(Box::new(server), url)
+    }
+
+    fn url(&self) -> String {
+        match self {
+            Self::Sqlite(path) => format!("sqlite://{}", path.display()),
+            Self::Postgres(_, url) => url.clone(),
+        }
+    }
+
+    /// Makes it unusable for whoever opens it.
+    fn leave(&mut self) {
+        match self {
+            Self::Sqlite(path) => {
+                fs::rename(&*path, path.with_extension("away")).expect("the file is there");
+                fs::create_dir(path).expect("a folder stands in its place");
+            }
+            Self::Postgres(server, _) => server.kill(),
+        }
+    }
+
+    fn come_back(&mut self) {
+        match self {
+            Self::Sqlite(path) => {
+                fs::remove_dir(&*path).expect("the folder is empty");
+                fs::rename(path.with_extension("away"), &*path).expect("the file is there");
+            }
+            Self::Postgres(server, _) => server.restart(),
+        }
+    }
+}
+
+struct Fleet {
+    folder: TempDir,
+    database: Database,
+}
+
+impl Fleet {
+    fn sqlite() -> Self {
+        let folder = tempdir().expect("a folder can be made");
+        let database = Database::sqlite(folder.path());
+        Self { folder, database }
+    }
+
+    fn postgres() -> Self {
+        Self {
+            folder: tempdir().expect("a folder can be made"),
+            database: Database::postgres(),
+        }
+    }
+
+    /// Starts the node `name`, with a data folder of its own.
+    fn node(&self, name: &str) -> Service {
+        let folder = self.folder.path().join(name);
+        write(&folder, "rules.yaml", RULES);
+        let url = self.database.url();
+        let flags = [
+            "--rules",
+            "rules.yaml",
+            "--data-dir",
+            "data",
+            "--quotas",
+            &url,
+        ];
+        let args = [&["serve"][..], &FREE_PORTS, &flags].concat();
+        let mut command = ratekeeper(&folder, &args);
+        command.env("RATEKEEPER_TENANT_KEY", KEY);
+        Service::start(command, &folder)
+    }
+
+    /// Runs a command about `service`.
+    fn tell(&self, service: &Service, args: &[&str]) -> Said {
+        let admin = format!("http://{}", service.admin);
+        let args = [args, &["--admin", &admin]].concat();
+        let command = ratekeeper(self.folder.path(), &args).output();
+        said(command.expect("the binary starts"))
+    }
+
+    fn done(&self, service: &Service, args: &[&str]) -> String {
+        let said = self.tell(service, args);
+        assert_eq!(said.code, Some(0), "{args:?}: {}", said.err);
+        said.out
+    }
+
+    fn json(&self, service: &Service, args: &[&str]) -> Value {
+        let text = self.done(service, &[args, &["--json"]].concat());
+        serde_json::from_str(&text).expect("it is JSON")
+    }
+
+    /// Checks the chain of the audit trail, and returns the number of its rows.
+    fn verified(&self) -> u64 {
+        let url = self.database.url();
+        let mut command = ratekeeper(self.folder.path(), &["audit", "verify", "--quotas", &url]);
+        let verified = command.env("RATEKEEPER_TENANT_KEY", KEY).output();
+        let verified = said(verified.expect("the binary starts"));
+        assert_eq!(verified.code, Some(0), "{}{}", verified.out, verified.err);
+        let rows = verified
+            .out
+            .strip_prefix("the audit trail is intact: ")
+            .and_then(|rest| rest.split_once(" row"))
+            .map(|(rows, _)| rows);
+        let rows = rows.unwrap_or_else(|| panic!("{}", verified.out));
+        rows.parse().expect("it is a number")
+    }
+}
+
+/// The limits of a customer as a whole and on its orders.
+fn limits(service: &Service, customer: &str) -> (u64, u64) {
+    let limit = |entries: &[(&str, &str)]| {
+        let answer = service.check(entries);
+        answer["limit"].as_u64().expect("there is a limit")
+    };
+    let own = ("customer", customer);
+    (limit(&[own]), limit(&[own, ("endpoint", "POST /orders")]))
+}
+
+fn used(usage: &Value, name: &str) -> u64 {
+    usage["usage"][name]["used"].as_u64().expect("it is told")
+}
+
+#[test]
+fn sqlite_tenants_are_managed_through_any_node() {
+    tenants_are_managed_through_any_node(&Fleet::sqlite());
+}
+
+#[test]
+fn postgres_tenants_are_managed_through_any_node() {
+    tenants_are_managed_through_any_node(&Fleet::postgres());
+}
+
+fn tenants_are_managed_through_any_node(fleet: &Fleet) {
+    let (a, b) = (fleet.node("a"), fleet.node("b"));
+    let own = format!("{ORDERS}=500/day");
+    let set = [
+        "quota",
+        "set",
+        "acme",
+        "--plan",
+        "enterprise",
+        "--override",
+        &own,
+    ];
+    let shown = fleet.done(&a, &set);
+    assert!(shown.contains("plan enterprise, version 1"), "{shown}");
+    assert_eq!(limits(&a, "acme"), (5_000, 500), "it is in force at once");
+    eventually("it is in force on the other node", || {
+        limits(&b, "acme") == (5_000, 500)
+    });
+    let acme = fleet.json(&b, &["quota", "get", "acme"]);
+    assert_eq!(acme["quotas"]["default"]["requests_per_unit"], 5_000);
+    assert_eq!(acme["quotas"]["overrides"][0]["descriptor"], ORDERS);
+    let table = fleet.done(&b, &["quota", "get", "acme"]);
+    assert!(table.contains("500 per day"), "{table}");
+
+    // Usage is seen, and forgotten through the other node.
+    let spent = used(&fleet.json(&a, &["usage", "acme"]), "default");
+    assert!(spent > 0);
+    let told = fleet.done(&b, &["reset", "acme"]);
+    assert_eq!(told, "the usage of acme begins anew (the first time)\n");
+    assert_eq!(used(&fleet.json(&b, &["usage", "acme"]), "default"), 0);
+    eventually("it is forgotten on the other node", || {
+        used(&fleet.json(&a, &["usage", "acme"]), "default") == 0
+    });
+
+    // Editors who have not seen the last change are refused.
+    let version = fleet.json(&a, &["quota", "get", "acme"])["version"].to_string();
+    let pro = ["quota", "set", "acme", "--plan", "pro", "--if-version"];
+    let late = fleet.tell(&a, &[&pro[..], &["1"]].concat());
+    assert_eq!(late.code, Some(1));
+    assert!(
+        late.err.contains("412: the tenant was changed meanwhile"),
+        "{}",
+        late.err
+    );
+    fleet.done(&a, &[&pro[..], &[&version]].concat());
+    let taken = fleet.tell(&a, &["quota", "set", "acme", "--plan", "free", "--if-new"]);
+    assert!(taken.err.contains("412"), "{}", taken.err);
+    let wrong = fleet.tell(&a, &["quota", "set", "acme", "--plan", "gold"]);
+    assert!(
+        wrong.err.contains("400: tier: the domain has no plan"),
+        "{}",
+        wrong.err
+    );
+
+    assert_eq!(bulk(fleet, &a, &b), 4);
+    let gone = fleet.done(&b, &["quota", "delete", "acme"]);
+    assert_eq!(gone, "acme has no plan or overrides of its own any more\n");
+    eventually("it is gone everywhere", || limits(&a, "acme").0 == 10);
+    let missing = fleet.tell(&a, &["quota", "get", "acme"]);
+    assert!(missing.err.contains("404"), "{}", missing.err);
+
+    // The trail has all of that, as the database itself proves.
+    let trail = fleet.json(&a, &["audit", "list", "--tenant", "acme"]);
+    let actions = trail.as_array().expect("a list").iter();
+    let actions: Vec<_> = actions.map(|change| &change["action"]).collect();
+    assert_eq!(actions, ["delete", "put", "reset", "put"]);
+    assert_eq!(
+        (&trail[0]["editor"], &trail[0]["source"]),
+        (&"local".into(), &"127.0.0.1".into())
+    );
+    let table = fleet.done(&a, &["audit", "list", "--tenant", "acme"]);
+    assert!(table.contains("plan enterprise, 1 override"), "{table}");
+    let all = fleet.done(&a, &["audit", "export"]);
+    assert_eq!(fleet.verified(), all.lines().count() as u64);
+    let rest = fleet.done(&a, &["audit", "export", "--after", "2"]);
+    assert_eq!(rest.lines().count() + 2, all.lines().count());
+}
+
+/// Imports 1,203 tenants through `a`, exports them through `b`, and returns the number of those on pro.
+fn bulk(fleet: &Fleet, a: &Service, b: &Service) -> usize {
+    let mut csv = "api_key,tier,descriptor,requests_per_unit,unit\n".to_owned();
+    for number in 0..1_200 {
+        csv.push_str(&format!("t{number},enterprise,,,\n"));
+    }
+    for name in ["x", "y", "\"z, too\""] {
+        csv.push_str(&format!("{name},pro,{ORDERS},7,hour\n"));
+    }
+    write(fleet.folder.path(), "tenants.csv", &csv);
+    let dry = fleet.done(a, &["quota", "import", "tenants.csv", "--dry-run"]);
+    assert_eq!(dry, "1203 tenants can be imported\n");
+    let done = fleet.done(a, &["quota", "import", "tenants.csv"]);
+    assert_eq!(done, "1203 tenants: 1203 new, 0 changed, 0 as they were\n");
+    eventually("the import is in force on the other node", || {
+        limits(b, "z, too") == (1_000, 7)
+    });
+    let list = fleet.json(b, &["quota", "list", "--overrides"]);
+    assert_eq!(list.as_array().map(Vec::len), Some(3));
+    for format in ["csv", "jsonl"] {
+        let all = fleet.done(b, &["quota", "export", "--format", format]);
+        let name = format!("all.{format}");
+        write(fleet.folder.path(), &name, &all);
+        let again = fleet.done(a, &["quota", "import", &name]);
+        assert_eq!(again, "1204 tenants: 0 new, 0 changed, 1204 as they were\n");
+    }
+    write(
+        fleet.folder.path(),
+        "wrong.csv",
+        "api_key,tier\nnew,pro\nbad,gold\n",
+    );
+    let wrong = fleet.tell(a, &["quota", "import", "wrong.csv"]);
+    assert_eq!(wrong.code, Some(1));
+    assert!(
+        wrong.err.contains("tier: the domain has no plan 'gold'"),
+        "{}",
+        wrong.err
+    );
+    assert!(fleet.tell(a, &["quota", "get", "new"]).err.contains("404"));
+    let table = fleet.done(a, &["quota", "list", "--plan", "pro"]);
+    assert!(table.contains("z, too"), "{table}");
+    table.lines().count() - 1
+}
+
+#[test]
+fn sqlite_may_be_away() {
+    the_database_may_be_away(Fleet::sqlite());
+}
+
+#[test]
+fn postgres_may_be_away() {
+    the_database_may_be_away(Fleet::postgres());
+}
+
+fn the_database_may_be_away(mut fleet: Fleet) {
+    let a = fleet.node("a");
+    fleet.done(&a, &["quota", "set", "acme", "--plan", "pro"]);
+    let saved = fleet.folder.path().join("a/data/quotas.saved");
+    eventually("the copy with the tenant is saved", || {
+        fleet.folder.path().join("a/data").exists() && saved.exists() && knows_acme(&saved)
+    });
+    assert!(a.stop().success());
+
+    // The node starts without the database, by its copy; what it cannot write, it says.
+    fleet.database.leave();
+    let a = fleet.node("a");
+    assert_eq!(limits(&a, "acme"), (1_000, 20), "{}", a.log());
+    for (method, path, body) in [
+        ("PUT", "/admin/v1/quotas/acme", "{\"tier\":\"enterprise\"}"),
+        ("DELETE", "/admin/v1/quotas/acme", ""),
+        ("POST", "/admin/v1/quotas/acme/reset", ""),
+        ("GET", "/admin/v1/quotas", ""),
+        ("GET", "/admin/v1/audit", ""),
+        (
+            "POST",
+            "/admin/v1/import/quotas",
+            "{\"api_key\":\"x\",\"tier\":\"pro\"}",
+        ),
+    ] {
+        let (status, problem) = http(a.admin, method, path, body);
+        assert_eq!(status, 503, "{method} {path}: {problem}");
+        assert!(problem.contains("QUOTAS_UNAVAILABLE"), "{problem}");
+    }
+    let refused = fleet.tell(&a, &["quota", "set", "acme", "--plan", "enterprise"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.err.contains("503"), "{}", refused.err);
+    assert_eq!(limits(&a, "acme"), (1_000, 20), "nothing has changed");
+    assert!(used(&fleet.json(&a, &["usage", "acme"]), "default") > 0);
+
+    fleet.database.come_back();
+    eventually("the database is used again", || {
+        let set = fleet.tell(&a, &["quota", "set", "acme", "--plan", "enterprise"]);
+        set.code == Some(0)
+    });
+    assert_eq!(limits(&a, "acme").0, 5_000);
+    assert_eq!(fleet.verified(), 2, "nothing was half-written");
+    assert!(a.stop().success());
+}
+
+/// Returns true if the saved copy is of the first change.
+fn knows_acme(saved: &Path) -> bool {
+    let bytes = fs::read(saved).unwrap_or_default();
+    bytes.windows(5).any(|five| five == b"\"pro\"")
+}
+
+#[test]
+fn without_a_database_it_is_said_how_to_get_one() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    let args = [&["serve", "--rules", "rules.yaml"][..], &FREE_PORTS].concat();
+    let service = Service::start(ratekeeper(folder.path(), &args), folder.path());
+    let (status, problem) = http(service.admin, "GET", "/admin/v1/quotas/acme", "");
+    assert_eq!(status, 501, "{problem}");
+    assert!(problem.contains("NO_QUOTA_DATABASE"), "{problem}");
+    assert!(problem.contains("--data-dir"), "{problem}");
+}

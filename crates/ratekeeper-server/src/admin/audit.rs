@@ -1,0 +1,132 @@
+//! `GET /admin/v1/audit`: the trail of changes.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use ratekeeper_quota::{AuditFilter, AuditRow, Rfc3339};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::quotas::{no_database, refusal, tenant};
+use crate::app::App;
+use crate::http::ApiError;
+use crate::store::ServedStore;
+
+/// The number of changes in one answer if nobody asks for another.
+const PAGE: u64 = 100;
+
+/// The most changes in one answer.
+const PAGE_MAX: u64 = 1_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AuditOptions {
+    /// Only changes of this tenant.
+    api_key: Option<String>,
+    /// The domain of that tenant, where several have tenants.
+    domain: Option<String>,
+    /// Only changes after this one, the oldest first.
+    after: Option<u64>,
+    /// The `next_cursor` of the answer before: only changes before this one, the newest first.
+    cursor: Option<u64>,
+    /// At most so many changes, up to 1,000.
+    limit: Option<u64>,
+}
+
+/// A page of the trail.
+#[derive(Serialize)]
+pub(super) struct AuditList {
+    changes: Vec<AuditEntry>,
+    /// Asks for the next page: as `cursor`, or as `after` if the oldest come first. Absent if there are no more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<u64>,
+}
+
+/// A change.
+#[derive(Serialize)]
+struct AuditEntry {
+    /// The number of the change.
+    version: u64,
+    changed_at: Rfc3339,
+    /// The name of the caller who made it.
+    editor: String,
+    /// The address from which it came.
+    source: String,
+    /// The `x-request-id` of the request that made it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    request_id: String,
+    /// `put`, `delete`, `reset`, or `rule.…` for a switch of a rule.
+    action: String,
+    domain: String,
+    /// The keyed hash of the tenant, or the id of the rule.
+    subject: String,
+    before: Option<Value>,
+    after: Option<Value>,
+    /// The hash of the row and of all rows before it.
+    hash: String,
+}
+
+/// Lists changes, the newest first.
+pub(super) async fn list<S: ServedStore>(
+    State(app): State<Arc<App<S>>>,
+    options: Result<Query<AuditOptions>, QueryRejection>,
+) -> Result<Json<AuditList>, ApiError> {
+    let Query(options) = options.map_err(|error| ApiError::invalid("?", error.body_text()))?;
+    let quotas = app.quotas.as_ref().ok_or_else(no_database)?;
+    let most = options.limit.unwrap_or(PAGE);
+    if most == 0 || most > PAGE_MAX {
+        return Err(ApiError::invalid(
+            "?limit",
+            format!("expected 1 to {PAGE_MAX}"),
+        ));
+    }
+    if options.after.is_some() && options.cursor.is_some() {
+        let message = "it means nothing beside after";
+        return Err(ApiError::invalid("?cursor", message));
+    }
+    let filter = AuditFilter {
+        after: options.after.unwrap_or(0),
+        before: options.cursor,
+        tenant: match &options.api_key {
+            None => None,
+            Some(api_key) => {
+                let snapshot = app.limiter.snapshot();
+                let domain = options.domain.as_deref();
+                let id = tenant(quotas, snapshot.rules(), domain, api_key)
+                    .map_err(|error| error.about("{api_key}", "?api_key"))?;
+                Some((id.domain, id.hash))
+            }
+        },
+        newest_first: options.after.is_none(),
+    };
+    let rows = quotas.store.audit_of(&filter, most).await;
+    let rows = rows.map_err(|error| refusal(&error))?;
+    let is_full = rows.len() as u64 == most;
+    let last = rows.last().map(|row| row.version);
+    Ok(Json(AuditList {
+        next_cursor: last.filter(|last| is_full && (!filter.newest_first || *last > 1)),
+        changes: rows.into_iter().map(AuditEntry::of).collect(),
+    }))
+}
+
+impl AuditEntry {
+    fn of(row: AuditRow) -> Self {
+        // The store writes JSON; what somebody else wrote is shown as it stands.
+        let state = |text: String| serde_json::from_str(&text).unwrap_or(Value::String(text));
+        Self {
+            version: row.version,
+            changed_at: Rfc3339(row.changed_at),
+            editor: row.editor.name,
+            source: row.editor.source,
+            request_id: row.editor.request_id,
+            action: row.action,
+            domain: row.domain,
+            subject: row.subject,
+            before: row.before.map(state),
+            after: row.after.map(state),
+            hash: row.hash,
+        }
+    }
+}

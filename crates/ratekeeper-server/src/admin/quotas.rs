@@ -1,0 +1,129 @@
+//! `/admin/v1/quotas`: plans and overrides of tenants in the quota database.
+
+mod asked;
+mod bulk;
+mod list;
+mod refused;
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use http::header::{ETAG, HeaderValue};
+use ratekeeper_quota::{
+    QuotaDocument, QuotaError, Rfc3339, TenantDocument, TenantPut, TenantRecord,
+};
+use serde::Serialize;
+
+use crate::app::App;
+use crate::http::{ApiError, read_json};
+use crate::store::ServedStore;
+use asked::Asked;
+pub(super) use asked::{ChangedBy, tenant, unclear};
+pub(super) use bulk::{export, import};
+pub(super) use list::list;
+pub(super) use refused::{no_database, refusal};
+
+/// A tenant whose usage was reset.
+#[derive(Serialize)]
+struct ResetAnswer {
+    api_key: String,
+    hash: String,
+    domain: String,
+    /// The number of times that its usage was reset.
+    epoch: u32,
+    /// The number of the change.
+    version: u64,
+    updated_at: Rfc3339,
+}
+
+/// Shows the plans and overrides of a tenant.
+pub(super) async fn show<S: ServedStore>(
+    State(app): State<Arc<App<S>>>,
+    asked: Asked,
+) -> Result<Response, ApiError> {
+    let (store, tenant) = (&asked.quotas.store, &asked.tenant);
+    let found = store.get(&tenant.domain, tenant.hash).await;
+    let record = found.map_err(|error| refusal(&error))?;
+    let record = record.ok_or_else(refused::unknown_tenant)?;
+    Ok(answer(&app, &record, asked.api_key.as_deref()))
+}
+
+/// Gives a tenant plans and overrides in place of those that it has.
+pub(super) async fn put<S: ServedStore>(
+    State(app): State<Arc<App<S>>>,
+    asked: Asked,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, ApiError> {
+    let body = body?;
+    let document: QuotaDocument = read_json(&body)?;
+    let quotas = document.quotas();
+    let quotas = quotas.map_err(|bad| ApiError::invalid(bad.field(), bad.to_string()))?;
+    let put = TenantPut {
+        tenant: asked.tenant,
+        quotas,
+        begins: document.effective_at.map(|time| time.0),
+    };
+    let snapshot = Arc::clone(&app.limiter.snapshot());
+    let store = &asked.quotas.store;
+    let written = store
+        .put_from(&put, asked.expected, &asked.editor, snapshot.rules())
+        .await
+        .map_err(|error| match &error {
+            QuotaError::Invalid(bad) => ApiError::invalid(document.field(bad), bad.to_string()),
+            error => refusal(error),
+        })?;
+    asked.quotas.put_in_force(written.record.version).await;
+    Ok(answer(&app, &written.record, asked.api_key.as_deref()))
+}
+
+/// Takes a tenant's plans and overrides away.
+pub(super) async fn remove(asked: Asked) -> Result<StatusCode, ApiError> {
+    let (quotas, tenant) = (&asked.quotas, &asked.tenant);
+    let removed = quotas
+        .store
+        .delete(&tenant.domain, tenant.hash, asked.expected, &asked.editor)
+        .await
+        .map_err(|error| refusal(&error))?;
+    quotas.put_in_force(removed.version).await;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Forgets the usage of a tenant.
+pub(super) async fn reset(asked: Asked) -> Result<Response, ApiError> {
+    let quotas = &asked.quotas;
+    let reset = quotas
+        .store
+        .reset(&asked.tenant, asked.expected, &asked.editor)
+        .await;
+    let record = reset.map_err(|error| refusal(&error))?;
+    quotas.put_in_force(record.version).await;
+    let tag = tag(&record);
+    let answer = ResetAnswer {
+        api_key: asked.api_key.unwrap_or(record.id.shown),
+        hash: record.id.hash.to_string(),
+        domain: record.id.domain,
+        epoch: record.quotas.epoch,
+        version: record.version,
+        updated_at: Rfc3339(record.updated_at),
+    };
+    Ok(([(ETAG, tag)], Json(answer)).into_response())
+}
+
+fn answer<S: ServedStore>(app: &App<S>, record: &TenantRecord, api_key: Option<&str>) -> Response {
+    let snapshot = app.limiter.snapshot();
+    let now = app.limiter.clock().now();
+    let document = TenantDocument::of(record, api_key, snapshot.rules(), now);
+    ([(ETAG, tag(record))], Json(document)).into_response()
+}
+
+/// The entity tag of a tenant: the number of its last change.
+fn tag(record: &TenantRecord) -> HeaderValue {
+    let tag = HeaderValue::from_str(&format!("\"{}\"", record.version));
+    // Digits between quotes are a header.
+    tag.unwrap_or(HeaderValue::from_static("\"\""))
+}

@@ -1,0 +1,254 @@
+//! Many tenants at once: `/admin/v1/import/quotas` and `/admin/v1/export/quotas`.
+
+use std::io;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::{Query, State};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use http::header::{CONTENT_TYPE, HeaderMap};
+use ratekeeper_quota::{
+    BadTenantLine, BulkFormat, BulkTenant, ListCursor, ListFilter, PAGE_MAX, PutAllError,
+    QuotaError, QuotaStore, bulk_head, read_tenants,
+};
+use serde::{Deserialize, Serialize};
+
+use super::asked::ChangedBy;
+use super::refused::{no_database, refusal};
+use crate::app::App;
+use crate::http::ApiError;
+use crate::store::ServedStore;
+
+/// The most tenants of one import: they are changed together, and others wait.
+const TENANTS_MAX: usize = 1_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::admin) struct ImportOptions {
+    /// True to check the tenants and change nothing.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// The outcome of an import.
+#[derive(Serialize)]
+pub(in crate::admin) struct Imported {
+    /// The tenants that the body has.
+    tenants: usize,
+    /// Those that are new in the database.
+    created: usize,
+    /// Those that had other quotas before.
+    updated: usize,
+    /// Those that had these quotas already.
+    unchanged: usize,
+}
+
+/// Gives tenants plans and overrides, all of them or none.
+pub(in crate::admin) async fn import<S: ServedStore>(
+    State(app): State<Arc<App<S>>>,
+    options: Result<Query<ImportOptions>, QueryRejection>,
+    ChangedBy(editor): ChangedBy,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<Imported>, ApiError> {
+    let Query(options) = options.map_err(|error| ApiError::invalid("?", error.body_text()))?;
+    let quotas = app.quotas.clone().ok_or_else(no_database)?;
+    if !app.is_loaded() {
+        return Err(ApiError::no_rules());
+    }
+    let body = body?;
+    let text = std::str::from_utf8(&body);
+    let text = text.map_err(|error| ApiError::invalid("body", error.to_string()))?;
+    let lines = read_tenants(format_of(&headers), text).map_err(|bad| wrong_line(&bad))?;
+    if lines.is_empty() || lines.len() > TENANTS_MAX {
+        let message = format!("expected 1 to {TENANTS_MAX} tenants");
+        return Err(ApiError::invalid("body", message));
+    }
+    let snapshot = Arc::clone(&app.limiter.snapshot());
+    let rules = snapshot.rules();
+    let mut puts = Vec::with_capacity(lines.len());
+    for line in &lines {
+        let put = line.put(rules, quotas.store.key());
+        puts.push(put.map_err(|bad| wrong_line(&bad))?);
+    }
+    let refused = |error: &PutAllError| match (error.at.and_then(|at| lines.get(at)), &error.source)
+    {
+        (Some(bulk), QuotaError::Invalid(bad)) => {
+            let field = bulk.tenant.document().field(bad);
+            ApiError::invalid(format!("line {}: {field}", bulk.line), bad.to_string())
+        }
+        (_, error) => refusal(error),
+    };
+    if options.dry_run {
+        for (at, put) in puts.iter().enumerate() {
+            let checked = put.quotas.check(&put.tenant.domain, rules);
+            checked.map_err(|bad| {
+                refused(&PutAllError {
+                    at: Some(at),
+                    source: bad.into(),
+                })
+            })?;
+        }
+        return Ok(Json(Imported::of(puts.len(), [])));
+    }
+    let written = quotas.store.put_all(&puts, &editor, rules).await;
+    let written = written.map_err(|error| refused(&error))?;
+    if let Some(last) = written.iter().map(|written| written.record.version).max() {
+        quotas.put_in_force(last).await;
+    }
+    let outcomes = written
+        .iter()
+        .map(|written| (written.is_changed, written.is_new));
+    Ok(Json(Imported::of(written.len(), outcomes)))
+}
+
+impl Imported {
+    /// Counts the outcomes: whether each tenant was changed, and is new.
+    fn of(tenants: usize, outcomes: impl IntoIterator<Item = (bool, bool)>) -> Self {
+        let mut imported = Self {
+            tenants,
+            created: 0,
+            updated: 0,
+            unchanged: 0,
+        };
+        for outcome in outcomes {
+            match outcome {
+                (true, true) => imported.created += 1,
+                (true, false) => imported.updated += 1,
+                (false, _) => imported.unchanged += 1,
+            }
+        }
+        imported
+    }
+}
+
+/// The format that the content type names; JSON lines if it says JSON.
+fn format_of(headers: &HeaderMap) -> BulkFormat {
+    let named = headers
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
+    let essence = named.and_then(|kind| kind.split(';').next());
+    match essence.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/csv")) {
+        true => BulkFormat::Csv,
+        false => BulkFormat::JsonLines,
+    }
+}
+
+fn wrong_line(bad: &BadTenantLine) -> ApiError {
+    let field = match bad.field.is_empty() {
+        true => format!("line {}", bad.line),
+        false => format!("line {}: {}", bad.line, bad.field),
+    };
+    ApiError::invalid(field, bad.to_string())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::admin) struct ExportOptions {
+    /// `jsonl` or `csv`.
+    format: Option<String>,
+    /// Only tenants of this domain.
+    domain: Option<String>,
+    /// Only so many tenants, up to 500, and where the others begin in the header `x-next-cursor`.
+    limit: Option<usize>,
+    /// The `x-next-cursor` of the answer before.
+    cursor: Option<String>,
+}
+
+/// The header with the place where an export goes on.
+const NEXT_CURSOR: &str = "x-next-cursor";
+
+/// Writes all tenants, as [`import`] reads them.
+pub(in crate::admin) async fn export<S: ServedStore>(
+    State(app): State<Arc<App<S>>>,
+    options: Result<Query<ExportOptions>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let Query(options) = options.map_err(|error| ApiError::invalid("?", error.body_text()))?;
+    let quotas = app.quotas.as_ref().ok_or_else(no_database)?;
+    let format = options.format.as_deref().unwrap_or("jsonl").parse();
+    let format: BulkFormat = format.map_err(|error| match error {
+        ratekeeper_quota::UnknownFormat => ApiError::invalid("?format", error.to_string()),
+    })?;
+    let pages = Pages {
+        store: quotas.store.clone(),
+        filter: ListFilter {
+            domain: options.domain,
+            ..ListFilter::default()
+        },
+        format,
+    };
+    let cursor = options.cursor.as_deref().map(str::parse::<ListCursor>);
+    let cursor = cursor
+        .transpose()
+        .map_err(|error| ApiError::invalid("?cursor", error.to_string()))?;
+    let most = options.limit.unwrap_or(PAGE_MAX);
+    if most == 0 || most > PAGE_MAX {
+        let message = format!("expected 1 to {PAGE_MAX}");
+        return Err(ApiError::invalid("?limit", message));
+    }
+    // Read before the answer begins: a database that is away is a 503 and not half a file.
+    let first = pages.read(cursor.as_ref(), most).await;
+    let (text, rest) = first.map_err(|error| refusal(&error))?;
+    let head = if cursor.is_none() {
+        bulk_head(format)
+    } else {
+        ""
+    };
+    let text = head.to_owned() + &text;
+    let kind = match format {
+        BulkFormat::JsonLines => "application/x-ndjson",
+        BulkFormat::Csv => "text/csv; charset=utf-8",
+    };
+    let kind = [(CONTENT_TYPE, kind)];
+    if options.limit.is_none() {
+        let all = stream::unfold(Some((pages, Ok((text, rest)))), next);
+        return Ok((kind, Body::from_stream(all)).into_response());
+    }
+    Ok(match rest {
+        Some(rest) => (kind, [(NEXT_CURSOR, rest.to_string())], text).into_response(),
+        None => (kind, text).into_response(),
+    })
+}
+
+/// A part of an export, and the place where it goes on.
+type Part = (String, Option<ListCursor>);
+
+/// An export under way.
+struct Pages {
+    store: QuotaStore,
+    filter: ListFilter,
+    format: BulkFormat,
+}
+
+impl Pages {
+    async fn read(&self, cursor: Option<&ListCursor>, most: usize) -> Result<Part, QuotaError> {
+        let page = self.store.list(&self.filter, cursor, most).await?;
+        let records = page.records.iter();
+        let text = records
+            .map(|record| BulkTenant::of(record, self.store.key()).written(self.format))
+            .collect();
+        Ok((text, page.next))
+    }
+}
+
+/// The part at hand, and what is needed for the next one. After a failure the answer breaks off, so that nobody
+/// takes it for all tenants.
+async fn next(
+    state: Option<(Pages, Result<Part, QuotaError>)>,
+) -> Option<(
+    io::Result<String>,
+    Option<(Pages, Result<Part, QuotaError>)>,
+)> {
+    let (pages, part) = state?;
+    match part {
+        Err(error) => Some((Err(io::Error::other(error)), None)),
+        Ok((text, None)) => Some((Ok(text), None)),
+        Ok((text, Some(cursor))) => {
+            let part = pages.read(Some(&cursor), PAGE_MAX).await;
+            Some((Ok(text), Some((pages, part))))
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! `GET /admin/v1/quotas`: the tenants of the quota database, in pages.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use ratekeeper_quota::{ListCursor, ListFilter, PAGE_MAX, TenantDocument};
+use serde::{Deserialize, Serialize};
+
+use super::refused::{no_database, refusal};
+use crate::app::App;
+use crate::http::ApiError;
+use crate::store::ServedStore;
+
+/// The number of tenants in one answer if nobody asks for another.
+const PAGE: usize = 100;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::admin) struct ListOptions {
+    /// Only tenants of this domain.
+    domain: Option<String>,
+    /// Only tenants that are on this plan, now or at another time.
+    tier: Option<String>,
+    /// Only tenants that have overrides, or only those that have none.
+    overrides: Option<bool>,
+    /// At most so many tenants, up to 500.
+    limit: Option<usize>,
+    /// The `next_cursor` of the answer before.
+    cursor: Option<String>,
+}
+
+/// A page of tenants.
+#[derive(Serialize)]
+pub(in crate::admin) struct TenantList {
+    quotas: Vec<TenantDocument>,
+    /// Asks for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+}
+
+/// Lists tenants, by domain and hash.
+pub(in crate::admin) async fn list<S: ServedStore>(
+    State(app): State<Arc<App<S>>>,
+    options: Result<Query<ListOptions>, QueryRejection>,
+) -> Result<Json<TenantList>, ApiError> {
+    let Query(options) = options.map_err(|error| ApiError::invalid("?", error.body_text()))?;
+    let quotas = app.quotas.as_ref().ok_or_else(no_database)?;
+    let most = options.limit.unwrap_or(PAGE);
+    if most == 0 || most > PAGE_MAX {
+        let message = format!("expected 1 to {PAGE_MAX}");
+        return Err(ApiError::invalid("?limit", message));
+    }
+    let cursor = options.cursor.as_deref().map(str::parse::<ListCursor>);
+    let cursor = cursor
+        .transpose()
+        .map_err(|error| ApiError::invalid("?cursor", error.to_string()))?;
+    let filter = ListFilter {
+        domain: options.domain,
+        plan: options.tier,
+        has_overrides: options.overrides,
+    };
+    let page = quotas.store.list(&filter, cursor.as_ref(), most).await;
+    let page = page.map_err(|error| refusal(&error))?;
+    let snapshot = app.limiter.snapshot();
+    let now = app.limiter.clock().now();
+    let records = page.records.iter();
+    Ok(Json(TenantList {
+        quotas: records
+            .map(|record| TenantDocument::of(record, None, snapshot.rules(), now))
+            .collect(),
+        next_cursor: page.next.as_ref().map(ToString::to_string),
+    }))
+}

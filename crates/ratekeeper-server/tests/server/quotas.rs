@@ -1,0 +1,595 @@
+//! Quotas of tenants through the admin API, in a real SQLite database.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use ratekeeper_limiter::Limiter;
+use ratekeeper_quota::{DatabaseAddress, Follower, FollowerConfig, QuotaStore};
+use ratekeeper_rules::TenantKey;
+use ratekeeper_server::QuotaAdmin;
+use ratekeeper_store::MemoryStore;
+use serde_json::{Value, json};
+
+use crate::support::{Running, start, start_with};
+use crate::switches::admin;
+
+const RULES: &str = "
+domain: api_platform
+evaluation: path
+tenant: customer
+plans: [free, pro, enterprise]
+descriptors:
+  - key: customer
+    rate_limit: { unit: hour, requests_per_unit: 100, algorithm: fixed_window }
+    plans:
+      pro: { unit: hour, requests_per_unit: 1000, algorithm: fixed_window }
+      enterprise: { unit: hour, requests_per_unit: 5000, algorithm: fixed_window }
+    descriptors:
+      - { key: endpoint, value: POST /api/v1/orders, rate_limit: { unit: hour, requests_per_unit: 20, algorithm: fixed_window } }
+";
+
+const ACME: &str = "/admin/v1/quotas/acme";
+
+async fn start_in(folder: &Path) -> Running {
+    let key = TenantKey::from_bytes([7; 16]);
+    let store = QuotaStore::new(DatabaseAddress::sqlite(&folder.join("quotas.db")), key).unwrap();
+    let limiter: Arc<OnceLock<Arc<Limiter<MemoryStore>>>> = Arc::default();
+    let applied = Arc::clone(&limiter);
+    let apply = move |tenants| match applied.get() {
+        Some(limiter) => limiter.replace_tenants(tenants),
+        None => 0,
+    };
+    let patience = Duration::from_secs(1);
+    let follower = Follower::start(store.clone(), FollowerConfig::default(), apply, patience).await;
+    let quotas = QuotaAdmin {
+        store,
+        follower: Arc::new(follower),
+    };
+    let running = start_with(RULES, |config| config.quotas = Some(quotas)).await;
+    assert!(limiter.set(Arc::clone(&running.limiter)).is_ok());
+    running
+}
+
+/// Sends a request with a header; answers the status, the ETag and the JSON.
+async fn send(
+    running: &Running,
+    method: &str,
+    path: &str,
+    header: (&str, &str),
+    body: &Value,
+) -> (u16, Value) {
+    let headers = [("content-type", "application/json"), header];
+    let to = running.addresses.admin;
+    let (status, text) = running
+        .send(to, method, path, &headers, &body.to_string())
+        .await;
+    (status, serde_json::from_str(&text).unwrap_or(Value::Null))
+}
+
+/// The limit that binds a call to the endpoint.
+async fn limit(running: &Running, customer: &str) -> u64 {
+    let entries = json!([{ "key": "customer", "value": customer }, { "key": "endpoint", "value": "POST /api/v1/orders" }]);
+    let check = json!({ "domain": "api_platform", "descriptors": [{ "entries": entries }] });
+    let (status, answer) = running.post("/v1/check", &check).await;
+    assert_eq!(status, 200, "{answer}");
+    answer["limit"].as_u64().unwrap()
+}
+
+fn enterprise() -> Value {
+    json!({
+        "tier": "enterprise",
+        "overrides": [{ "descriptor": "endpoint:POST /api/v1/orders", "requests_per_unit": 500, "unit": "hour" }],
+        "effective_at": "2025-02-01T00:00:00Z",
+        "expires_at": null,
+    })
+}
+
+#[tokio::test]
+async fn a_tenant_gets_a_plan_and_an_override_and_loses_them_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = start_in(folder.path()).await;
+    assert_eq!(limit(&running, "acme").await, 20);
+    let (status, put) = admin(&running, "PUT", ACME, &enterprise().to_string()).await;
+    assert_eq!(status, 200, "{put}");
+    assert_eq!(
+        (&put["api_key"], &put["tier"]),
+        (&json!("acme"), &json!("enterprise"))
+    );
+    assert_eq!(
+        put["quotas"]["default"],
+        json!({ "requests_per_unit": 5000, "unit": "hour" })
+    );
+    let own = &put["quotas"]["overrides"][0];
+    assert_eq!(own["descriptor"], "endpoint:POST /api/v1/orders");
+    assert_eq!(
+        (&own["requests_per_unit"], &own["unit"]),
+        (&json!(500), &json!("hour"))
+    );
+    assert!(put["updated_at"].as_str().unwrap().ends_with('Z'));
+    assert_eq!(
+        limit(&running, "acme").await,
+        500,
+        "it is in force when the change is answered"
+    );
+    assert_eq!(limit(&running, "globex").await, 20);
+
+    let (status, got) = admin(&running, "GET", ACME, "").await;
+    assert_eq!(
+        (status, &got["quotas"], &got["version"]),
+        (200, &put["quotas"], &put["version"])
+    );
+    let by_id = format!("/admin/v1/quotas/hash:{}", got["hash"].as_str().unwrap());
+    assert_eq!(
+        admin(&running, "GET", &by_id, "").await.1["version"],
+        put["version"]
+    );
+    let (_, again) = admin(&running, "PUT", ACME, &enterprise().to_string()).await;
+    assert_eq!(
+        again["version"], put["version"],
+        "the same once more changes nothing"
+    );
+
+    let stale = ("if-match", "\"999\"");
+    let (status, refused) = send(&running, "PUT", ACME, stale, &json!({ "tier": "pro" })).await;
+    assert_eq!(
+        (status, &refused["code"]),
+        (412, &json!("VERSION_MISMATCH"))
+    );
+    let (status, refused) = send(
+        &running,
+        "PUT",
+        ACME,
+        ("if-none-match", "*"),
+        &json!({ "tier": "pro" }),
+    )
+    .await;
+    assert_eq!(
+        (status, &refused["code"]),
+        (412, &json!("VERSION_MISMATCH"))
+    );
+    let known = format!("\"{}\"", put["version"]);
+    let (status, pro) = send(
+        &running,
+        "PUT",
+        ACME,
+        ("if-match", &known),
+        &json!({ "tier": "pro" }),
+    )
+    .await;
+    assert_eq!(
+        (status, &pro["quotas"]["overrides"]),
+        (200, &json!([])),
+        "{pro}"
+    );
+
+    assert_eq!(admin(&running, "DELETE", ACME, "").await.0, 204);
+    assert_eq!(admin(&running, "GET", ACME, "").await.0, 404);
+    assert_eq!(admin(&running, "DELETE", ACME, "").await.0, 404);
+    let (status, trail) = admin(&running, "GET", "/admin/v1/audit", "").await;
+    let actions: Vec<_> = trail["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|change| &change["action"])
+        .collect();
+    assert_eq!(
+        (status, json!(actions)),
+        (200, json!(["delete", "put", "put"]))
+    );
+    assert_eq!(trail["changes"][0]["editor"], "local");
+    let (_, rest) = admin(&running, "GET", "/admin/v1/audit?after=2&limit=1", "").await;
+    assert_eq!(rest["changes"][0]["action"], "delete");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_reset_begins_the_usage_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = start_in(folder.path()).await;
+    for _ in 0..3 {
+        limit(&running, "acme").await;
+    }
+    let used = async || {
+        let (_, usage) = admin(&running, "GET", "/admin/v1/usage/acme", "").await;
+        usage["usage"]["default"]["used"].as_u64().unwrap()
+    };
+    assert_eq!(used().await, 3);
+    let (status, reset) = admin(&running, "POST", "/admin/v1/quotas/acme/reset", "").await;
+    assert_eq!((status, &reset["epoch"]), (200, &json!(1)), "{reset}");
+    assert_eq!(used().await, 0);
+    limit(&running, "acme").await;
+    assert_eq!(used().await, 1);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn tenants_are_listed_by_filters_in_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = start_in(folder.path()).await;
+    for (name, body) in [
+        ("a", json!({ "tier": "pro" })),
+        ("b", json!({ "tier": "pro" })),
+        ("c", enterprise()),
+    ] {
+        let put = admin(
+            &running,
+            "PUT",
+            &format!("/admin/v1/quotas/{name}"),
+            &body.to_string(),
+        )
+        .await;
+        assert_eq!(put.0, 200, "{}", put.1);
+    }
+    let count = async |query: &str| {
+        let (status, list) = admin(&running, "GET", &format!("/admin/v1/quotas{query}"), "").await;
+        assert_eq!(status, 200, "{list}");
+        list["quotas"].as_array().unwrap().len()
+    };
+    assert_eq!(count("").await, 3);
+    assert_eq!(count("?tier=pro").await, 2);
+    assert_eq!(count("?overrides=true").await, 1);
+    assert_eq!(count("?domain=other").await, 0);
+    let (_, first) = admin(&running, "GET", "/admin/v1/quotas?limit=2", "").await;
+    let cursor = first["next_cursor"].as_str().unwrap();
+    assert_eq!(count(&format!("?limit=2&cursor={cursor}")).await, 1);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_in_quotas_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = start_in(folder.path()).await;
+    let own = |change: Value| {
+        let mut limit =
+            json!({ "descriptor": "endpoint:x", "requests_per_unit": 5, "unit": "minute" });
+        limit
+            .as_object_mut()
+            .unwrap()
+            .extend(change.as_object().unwrap().clone());
+        json!({ "overrides": [limit] })
+    };
+    for (body, field) in [
+        (json!({ "tier": "gold" }), "tier"),
+        (json!({ "tire": "pro" }), "tire"),
+        (json!({ "tier": 7 }), "tier"),
+        (json!([]), "body"),
+        (
+            json!({ "tier": "pro", "effective_at": "soon" }),
+            "effective_at",
+        ),
+        (
+            json!({ "tier": "pro", "tiers": [{ "tier": "free" }] }),
+            "tiers",
+        ),
+        (
+            json!({ "tiers": [{ "tier": "free" }, { "tier": "gold" }] }),
+            "tiers[1].tier",
+        ),
+        (json!({ "tiers": [{ "tier": "custom" }] }), "tiers[0].tier"),
+        (json!({ "tier": "custom" }), "overrides"),
+        (
+            json!({ "tier": "pro", "effective_at": "2027-01-01T00:00:00Z", "expires_at": "2026-01-01T00:00:00Z" }),
+            "expires_at",
+        ),
+        (own(json!({ "unit": "fortnight" })), "overrides[0].unit"),
+        (own(json!({ "window": "10s" })), "overrides[0].window"),
+        (
+            own(json!({ "algorithm": "magic" })),
+            "overrides[0].algorithm",
+        ),
+        (
+            own(json!({ "descriptor": ":x" })),
+            "overrides[0].descriptor",
+        ),
+        (
+            own(json!({ "requests_per_unit": -1 })),
+            "overrides[0].requests_per_unit",
+        ),
+        (
+            own(json!({ "expires_at": "1969-01-01T00:00:00Z" })),
+            "overrides[0].expires_at",
+        ),
+    ] {
+        let (status, problem) = admin(&running, "PUT", ACME, &body.to_string()).await;
+        assert_eq!(
+            (status, &problem["field"]),
+            (400, &json!(field)),
+            "{body}: {problem}"
+        );
+    }
+    for (query, field) in [("?domain=other", "?domain"), ("?by=name", "?")] {
+        let (status, problem) = admin(&running, "GET", &format!("{ACME}{query}"), "").await;
+        assert_eq!(
+            (status, &problem["field"]),
+            (400, &json!(field)),
+            "{query}: {problem}"
+        );
+    }
+    assert_eq!(
+        admin(&running, "GET", "/admin/v1/quotas", "").await.1["quotas"],
+        json!([]),
+        "nothing was written"
+    );
+    running.stop().await;
+}
+
+/// No body that somebody makes up is our fault.
+#[tokio::test]
+async fn random_bodies_never_give_a_500() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = start_in(folder.path()).await;
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = |most: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % most as u64) as usize
+    };
+    let words = [
+        "tier",
+        "overrides",
+        "descriptor",
+        "unit",
+        "window",
+        "burst",
+        "algorithm",
+        "effective_at",
+        "expires_at",
+        "requests_per_unit",
+        "pro",
+        "custom",
+        "default",
+        "minute",
+        "1s",
+        "gcra",
+        "endpoint:POST /x",
+        "2027-01-01T00:00:00Z",
+        "",
+        "\u{0}",
+        "*",
+        "99999999999999999999d",
+    ];
+    for _ in 0..400 {
+        let mut body = String::new();
+        for _ in 0..random(24) {
+            let word = words[random(words.len())];
+            let piece = match random(8) {
+                0 => "{".to_owned(),
+                1 => "}".to_owned(),
+                2 => "[".to_owned(),
+                3 => "]".to_owned(),
+                4 => ",".to_owned(),
+                5 => format!("{}", random(usize::MAX)),
+                6 => format!("{}:", Value::from(word)),
+                _ => Value::from(word).to_string(),
+            };
+            body.push_str(&piece);
+        }
+        if random(2) == 0 {
+            let (key, value) = (words[random(words.len())], words[random(words.len())]);
+            let limit = json!({ "descriptor": value, "requests_per_unit": random(9), "unit": "minute", key: value });
+            body = json!({ words[random(3)]: [limit], key: value }).to_string();
+        }
+        let path = [ACME, "/admin/v1/explain", "/admin/v1/quotas/acme/reset"][random(3)];
+        let method = if path == ACME { "PUT" } else { "POST" };
+        let (status, answer) = admin(&running, method, path, &body).await;
+        assert!(status < 500, "{method} {path} {body}: {status} {answer}");
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_database_that_is_away_gives_503_and_none_at_all_501() {
+    let running = start_in(Path::new("/proc/nowhere")).await;
+    for (method, path, body) in [
+        ("GET", ACME, ""),
+        ("PUT", ACME, "{\"tier\": \"pro\"}"),
+        ("DELETE", ACME, ""),
+        ("GET", "/admin/v1/quotas", ""),
+        ("GET", "/admin/v1/audit", ""),
+        ("POST", "/admin/v1/quotas/acme/reset", ""),
+    ] {
+        let (status, problem) = admin(&running, method, path, body).await;
+        assert_eq!(
+            (status, &problem["code"]),
+            (503, &json!("QUOTAS_UNAVAILABLE")),
+            "{method} {path}: {problem}"
+        );
+    }
+    assert_eq!(limit(&running, "acme").await, 20, "checks go on");
+    running.stop().await;
+    let running = start(RULES).await;
+    let (status, problem) = admin(&running, "GET", ACME, "").await;
+    assert_eq!(
+        (status, &problem["code"]),
+        (501, &json!("NO_QUOTA_DATABASE"))
+    );
+    running.stop().await;
+}
+
+/// The text that a request is answered with.
+async fn text(
+    running: &Running,
+    method: &str,
+    path: &str,
+    kind: &str,
+    body: &str,
+) -> (u16, String) {
+    let headers = [("content-type", kind)];
+    let to = running.addresses.admin;
+    running.send(to, method, path, &headers, body).await
+}
+
+#[tokio::test]
+async fn a_change_of_a_later_time_leaves_what_is_in_force() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = start_in(folder.path()).await;
+    let now = json!({ "tier": "pro", "overrides": enterprise()["overrides"] });
+    let (status, put) = admin(&running, "PUT", ACME, &now.to_string()).await;
+    assert_eq!(status, 200, "{put}");
+    let later = json!({ "tier": "enterprise", "effective_at": "2199-01-01T00:00:00Z" });
+    let mut versions = Vec::new();
+    for _ in 0..2 {
+        let (status, put) = admin(&running, "PUT", ACME, &later.to_string()).await;
+        assert_eq!(status, 200, "{put}");
+        versions.push(put["version"].as_u64().unwrap());
+        assert_eq!(put["tier"], "pro", "{put}");
+        assert_eq!(
+            put["tiers"],
+            json!([
+                { "tier": "pro", "expires_at": "2199-01-01T00:00:00Z" },
+                { "tier": "enterprise", "effective_at": "2199-01-01T00:00:00Z" },
+            ])
+        );
+        let own = &put["quotas"]["overrides"];
+        assert_eq!(own.as_array().unwrap().len(), 1, "{put}");
+        assert_eq!(own[0]["expires_at"], "2199-01-01T00:00:00Z");
+        assert_eq!(limit(&running, "acme").await, 500);
+    }
+    assert_eq!(
+        versions[0], versions[1],
+        "the same once more changes nothing"
+    );
+    // What has a date and begins now takes the place of all of it.
+    let (_, put) = admin(&running, "PUT", ACME, &enterprise().to_string()).await;
+    assert_eq!(put["quotas"]["overrides"].as_array().unwrap().len(), 1);
+    assert_eq!(put["tier"], "enterprise", "{put}");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn many_tenants_come_in_and_go_out_in_both_formats() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = start_in(folder.path()).await;
+    let import = "/admin/v1/import/quotas";
+    let csv = "api_key,tier,descriptor,requests_per_unit,unit,expires_at\n\
+               acme,enterprise,endpoint:POST /api/v1/orders,500,hour,\n\
+               acme,enterprise,default,7000,day,\n\
+               \"glo,bex\",pro,,,,2199-01-01T00:00:00Z\n\
+               \"say \"\"hi\"\"\",custom,default,9,minute,\n";
+    let dry = format!("{import}?dry_run=true");
+    let (status, done) = text(&running, "POST", &dry, "text/csv", csv).await;
+    assert_eq!(status, 200, "{done}");
+    assert_eq!(admin(&running, "GET", ACME, "").await.0, 404, "it was dry");
+    for counts in [json!([3, 0, 0]), json!([0, 0, 3])] {
+        let (status, done) = text(&running, "POST", import, "text/csv", csv).await;
+        assert_eq!(status, 200, "{done}");
+        let done: Value = serde_json::from_str(&done).unwrap();
+        let told = [&done["created"], &done["updated"], &done["unchanged"]];
+        assert_eq!(json!(told), counts, "{done}");
+    }
+    let (_, acme) = admin(&running, "GET", ACME, "").await;
+    assert_eq!(acme["tier"], "enterprise");
+    assert_eq!(
+        acme["quotas"]["default"],
+        json!({ "requests_per_unit": 7000, "unit": "day" })
+    );
+    let (_, hi) = admin(&running, "GET", "/admin/v1/quotas/say%20%22hi%22", "").await;
+    assert_eq!(hi["tier"], "custom", "{hi}");
+
+    // Each export is read back as it was written, and nothing has changed.
+    for (format, kind) in [("jsonl", "application/x-ndjson"), ("csv", "text/csv")] {
+        let path = format!("/admin/v1/export/quotas?format={format}");
+        let (status, all) = text(&running, "GET", &path, kind, "").await;
+        assert_eq!(status, 200, "{all}");
+        let (status, done) = text(&running, "POST", import, kind, &all).await;
+        assert_eq!(status, 200, "{all}\n{done}");
+        let done: Value = serde_json::from_str(&done).unwrap();
+        assert_eq!(done["unchanged"], 3, "{all}\n{done}");
+    }
+
+    // One wrong line, and none of them counts.
+    let lines =
+        "{\"api_key\":\"new\",\"tier\":\"pro\"}\n\n{\"api_key\":\"bad\",\"tier\":\"gold\"}\n";
+    for (kind, body, field) in [
+        ("application/x-ndjson", lines, "line 3: tier"),
+        (
+            "application/x-ndjson",
+            "{\"tier\":\"pro\"}",
+            "line 1: api_key",
+        ),
+        (
+            "application/x-ndjson",
+            "{\"api_key\":\"a\",\"x\":1}",
+            "line 1",
+        ),
+        ("application/x-ndjson", "", "body"),
+        ("text/csv", "api_key,colour\na,red\n", "line 2"),
+        ("text/csv", "api_key,tier\na,pro\nb,pro\na,free\n", "line 4"),
+        (
+            "text/csv",
+            "api_key,tier,expires_at\nnew,pro,soon\n",
+            "line 2: expires_at",
+        ),
+        (
+            "application/x-ndjson",
+            "{\"hash\":\"5f0c6a8e1b2d3c4f5a69788796a5b4c3\",\"tenant_key\":\"00000000\",\"tier\":\"pro\"}",
+            "line 1: tenant_key",
+        ),
+    ] {
+        let (status, problem) = text(&running, "POST", import, kind, body).await;
+        let problem: Value = serde_json::from_str(&problem).unwrap();
+        assert_eq!(
+            (status, &problem["field"]),
+            (400, &json!(field)),
+            "{body}: {problem}"
+        );
+    }
+    assert_eq!(
+        admin(&running, "GET", "/admin/v1/quotas/new", "").await.0,
+        404
+    );
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn exports_go_on_where_a_page_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = start_in(folder.path()).await;
+    let lines: String = (0..7)
+        .map(|number| format!("{{\"api_key\":\"t{number}\",\"tier\":\"pro\"}}\n"))
+        .collect();
+    let kind = "application/x-ndjson";
+    let (status, done) = text(&running, "POST", "/admin/v1/import/quotas", kind, &lines).await;
+    assert_eq!(status, 200, "{done}");
+    let (_, page) = text(&running, "GET", "/admin/v1/export/quotas?limit=3", kind, "").await;
+    assert_eq!(page.lines().count(), 3);
+    let (_, all) = text(&running, "GET", "/admin/v1/export/quotas", kind, "").await;
+    assert_eq!(all.lines().count(), 7);
+    assert!(all.starts_with(&page));
+    let (_, csv) = text(
+        &running,
+        "GET",
+        "/admin/v1/export/quotas?format=csv",
+        kind,
+        "",
+    )
+    .await;
+    assert_eq!(csv.lines().count(), 8, "{csv}");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_switch_of_a_rule_is_in_the_trail() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = start_in(folder.path()).await;
+    let path = "/admin/v1/rules/api_platform.customer/disable";
+    let (status, switched) = admin(&running, "POST", path, "").await;
+    assert_eq!(
+        (status, &switched["audited"]),
+        (200, &json!(true)),
+        "{switched}"
+    );
+    let (_, trail) = admin(&running, "GET", "/admin/v1/audit", "").await;
+    let change = &trail["changes"][0];
+    assert_eq!(
+        (&change["action"], &change["subject"], &change["after"]),
+        (
+            &json!("rule.switch"),
+            &json!("api_platform.customer"),
+            &json!({ "switch": "disabled" })
+        )
+    );
+    running.stop().await;
+}
