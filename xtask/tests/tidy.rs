@@ -135,6 +135,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     // Examples for users to copy.
     ("example-axum", &["ratekeeper"]),
     ("example-library", &["ratekeeper", "ratekeeper-client"]),
+    ("example-overload", &["ratekeeper"]),
     ("example-tonic", &["ratekeeper"]),
     ("xtask", &[]),
 ];

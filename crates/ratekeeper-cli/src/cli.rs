@@ -155,7 +155,8 @@ Examples:
   ratekeeper rules explain --rules rules/ api api_key=abc,path=/login
   ratekeeper rules explain --rules rules/ api api_key=abc remote_address=192.0.2.7
   ratekeeper rules explain --rules slas.yaml --request 'GET /product/7' --header 'x-api-key: abc'
-  ratekeeper rules explain --address http://127.0.0.1:6070 api api_key=abc,path=/login")]
+  ratekeeper rules explain --address http://127.0.0.1:6070 api api_key=abc,path=/login
+  ratekeeper rules explain --address http://127.0.0.1:6070 --request 'GET /product/7'   would it be shed now?")]
     Explain(Box<RulesExplain>),
     /// List the rules of a running service, with their switches and counts
     #[command(after_help = "\
@@ -258,8 +259,9 @@ pub(crate) struct RulesExplain {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// An HTTP request instead of descriptors: `GET /product/7`; the settings `auth` and `identity` turn it into descriptors
-    #[arg(long, value_name = "METHOD PATH", conflicts_with_all = ["address", "descriptors"])]
+    /// An HTTP request instead of descriptors: `GET /product/7`; the settings `auth` and `identity` turn it into descriptors. With
+    /// --address: what the load shedders of a running gateway would do with it now
+    #[arg(long, value_name = "METHOD PATH", conflicts_with = "descriptors")]
     pub(crate) request: Option<String>,
     /// A header of that request; can be repeated
     #[arg(long = "header", value_name = "NAME: VALUE", requires = "request")]

@@ -15,6 +15,7 @@ use tonic::{Request, Response, Status};
 use crate::budget::Budget;
 use crate::error::{may_pass_later, was_not_carried_out};
 use crate::pool::Pool;
+use crate::throttle::Throttle;
 
 /// The generated gRPC client, cloned for each call.
 pub(crate) type Stub = RateLimiterServiceClient<Channel>;
@@ -38,6 +39,7 @@ pub(crate) struct Calls {
     authorization: Option<MetadataValue<Ascii>>,
     deadline: Duration,
     budget: Budget,
+    pub(crate) throttle: Throttle,
     pub(crate) made: AtomicU64,
     pub(crate) retried: AtomicU64,
 }
@@ -54,6 +56,7 @@ impl Calls {
             authorization,
             deadline,
             budget,
+            throttle: Throttle::new(),
             made: AtomicU64::new(0),
             retried: AtomicU64::new(0),
         }
@@ -73,6 +76,21 @@ impl Calls {
     {
         self.call_until(self.deadline(), message, repeat, send)
             .await
+    }
+
+    /// As [`Self::call`], for questions: one is not sent if the service refuses too many.
+    pub(crate) async fn ask<M, A, F>(
+        &self,
+        message: &M,
+        repeat: Repeat,
+        send: impl Fn(Stub, Request<M>) -> F,
+    ) -> Result<A, Status>
+    where
+        M: Message + Clone,
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        self.throttle.pass()?;
+        self.call(message, repeat, send).await
     }
 
     /// The deadline of a call that begins now.
@@ -117,6 +135,7 @@ impl Calls {
             let late = |_| Err(Status::deadline_exceeded("no answer within the deadline"));
             let answer = answer.unwrap_or_else(late);
             in_flight.finish(&answer);
+            self.throttle.heard(&answer);
             drop(in_flight);
             let status = match answer {
                 Ok(answer) => return Ok(answer.into_inner()),

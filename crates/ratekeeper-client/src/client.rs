@@ -39,6 +39,9 @@ pub struct ClientCounts {
     pub retries: u64,
     /// Checks that the [`FallbackPolicy`] answered.
     pub fallbacks: u64,
+    /// Checks, acquires and reserves that were not sent, because the service refused too many: at least half of those of the
+    /// last ten seconds. The [`FallbackPolicy`] answered them.
+    pub held_back: u64,
     /// Checks, acquires and reserves [refused](Error::Invalid) because of their content.
     pub refused: u64,
 }
@@ -150,6 +153,7 @@ impl Client {
         ClientCounts {
             calls: calls.made.load(Ordering::Relaxed),
             retries: calls.retried.load(Ordering::Relaxed),
+            held_back: calls.throttle.held_back.load(Ordering::Relaxed),
             fallbacks: self.0.degraded.load(Ordering::Relaxed),
             refused: self.0.refused.load(Ordering::Relaxed),
         }
@@ -184,7 +188,7 @@ impl Client {
         let answer = self
             .0
             .calls
-            .call(&question.check(), Repeat::Charged, call)
+            .ask(&question.check(), Repeat::Charged, call)
             .await;
         self.0.or_fallback(answer.map(CheckAnswer::from), || {
             self.0.fallback.answer(question)
@@ -202,7 +206,7 @@ impl Client {
         let checks = questions.iter().map(CheckRequest::check).collect();
         let call = async |mut stub: crate::calls::Stub, request| stub.check_batch(request).await;
         let message = v1::CheckBatchRequest { checks };
-        let answer = self.0.calls.call(&message, Repeat::Charged, call).await;
+        let answer = self.0.calls.ask(&message, Repeat::Charged, call).await;
         let answers =
             answer.map(|answer| answer.results.into_iter().map(CheckAnswer::from).collect());
         let fallback = |question| self.0.fallback.answer(question);
@@ -284,7 +288,7 @@ impl Client {
             false => Repeat::Harmless,
         };
         let call = async |mut stub: crate::calls::Stub, request| stub.reserve(request).await;
-        let answer = self.0.calls.call(&message, repeat, call).await;
+        let answer = self.0.calls.ask(&message, repeat, call).await;
         let reserved = |answer: v1::ReserveResponse| {
             let expires_after = Duration::from_millis(answer.expires_after_ms);
             let decision = answer.decision();
@@ -413,6 +417,7 @@ impl Inner {
         message: v1::AcquireRequest,
     ) -> Result<v1::AcquireResponse, Status> {
         let call = async |mut stub: crate::calls::Stub, request| stub.acquire(request).await;
+        self.calls.throttle.pass()?;
         let end = self.calls.deadline();
         let unsettled = Unsettled::new(self, message);
         // Retried only if it was certainly not executed, so the last status speaks for all attempts.

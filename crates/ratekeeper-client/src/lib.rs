@@ -63,6 +63,7 @@ mod health;
 mod permit;
 mod pool;
 mod question;
+mod throttle;
 mod unsettled;
 
 pub use client::{

@@ -11,13 +11,16 @@ use parking_lot::Mutex;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use ratekeeper_http::{Forwarding, Hop};
-use ratekeeper_server::{Followed, GatewayService, Monitored, Patience, Peer};
-use ratekeeper_tower::{Enforcer, RateLimit, RateLimitLayer};
+use ratekeeper_server::{
+    ClassShedding, Followed, GatewayService, Monitored, Patience, Peer, Shedding, UpstreamShedding,
+};
+use ratekeeper_tower::{ClassCount, Enforcer, RateLimit, RateLimitLayer};
 use tokio::sync::Notify;
 use tower::Layer;
 use tracing::{error, info};
 
 use crate::edge::Edge;
+use crate::fleet::{self, FleetBoard};
 use crate::health;
 use crate::log::AccessLog;
 use crate::metrics::{self, UpstreamCounts, count_of};
@@ -45,6 +48,8 @@ pub struct GatewayConfig {
     pub tunnel_silence_max: Duration,
     /// The access log; None to log no requests.
     pub log: Option<AccessLog>,
+    /// The board that the gateways of a fleet share; None for a gateway that stands alone.
+    pub fleet: Option<Arc<dyn FleetBoard>>,
     /// Files that new routes come from.
     pub files: Option<Arc<dyn Followed>>,
 }
@@ -105,6 +110,7 @@ impl<E: Enforcer> Gateway<E> {
             tunnel_silence_max: config.tunnel_silence_max,
             log: config.log,
             shedder: Arc::default(),
+            fleet: config.fleet,
             own: UpstreamCounts::default(),
             counts: Mutex::new(counts),
         };
@@ -145,7 +151,8 @@ impl<E: Enforcer + fmt::Debug> GatewayService for Gateway<E> {
     }
 
     fn maintenance(&self) -> impl Future<Output = ()> + Send + 'static {
-        health::check(Arc::clone(&self.shared))
+        let (checks, reports) = (Arc::clone(&self.shared), Arc::clone(&self.shared));
+        async { _ = tokio::join!(health::check(checks), fleet::share(reports)) }
     }
 }
 
@@ -165,7 +172,8 @@ impl<E: Enforcer + fmt::Debug> Monitored for Gateway<E> {
         let all = upstreams.chain([("", &self.shared.own)]);
         metrics::encode(all, encoder)?;
         let sites = counts.iter().map(|(name, counts)| (&**name, &*counts.site));
-        shed_metrics::encode(&self.shared.shedder.counts(), sites, encoder)?;
+        let shedder = &self.shared.shedder;
+        shed_metrics::encode(&shedder.counts(), shedder.fleet_usage(), sites, encoder)?;
         self.encode_health(encoder)?;
         let counts = self.layer.counts();
         let help = "Requests that the gateway refused, would have refused, or held back";
@@ -191,9 +199,45 @@ impl<E: Enforcer + fmt::Debug> Monitored for Gateway<E> {
         Ok(())
     }
 
+    fn shedding(&self) -> Option<Shedding> {
+        let shedder = &self.shared.shedder;
+        let fleet = shedder.fleet_usage();
+        let count = ClassCount::new(shedder.counts().rules.priorities.len());
+        let routes = self.shared.routes.load();
+        let upstreams = routes.upstreams().iter().map(|upstream| {
+            let site = &upstream.counts.site;
+            let state = site.state();
+            UpstreamShedding {
+                name: upstream.name.to_string(),
+                limit: state.limit,
+                in_flight: state.in_flight,
+                utilisation: state.utilisation,
+                share_shed: state.share_shed,
+                classes: site
+                    .classes(count)
+                    .map(|class| ClassShedding {
+                        part_shed: class.part_shed,
+                        limit: class.limit,
+                    })
+                    .collect(),
+            }
+        });
+        Some(Shedding {
+            fleet_own: fleet.own,
+            fleet_others: fleet.others,
+            fleet_is_stale: fleet.is_stale,
+            upstreams: upstreams.collect(),
+        })
+    }
+
     fn faults(&self) -> Vec<String> {
         let routes = self.shared.routes.load();
         let mut faults = Vec::new();
+        if self.shared.shedder.fleet_usage().is_stale {
+            let fault =
+                "the usage of the rest of the fleet is not known: its last report stays in force";
+            faults.push(fault.to_owned());
+        }
         for upstream in routes.upstreams() {
             let mut note = |what: &str, is_so: fn(&Address) -> bool| {
                 let found = upstream.addresses.iter().filter(|it| is_so(it));

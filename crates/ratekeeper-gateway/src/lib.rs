@@ -13,6 +13,7 @@ mod body;
 mod connect;
 mod edge;
 mod fault;
+mod fleet;
 mod gateway;
 mod head;
 mod health;
@@ -29,6 +30,7 @@ mod upstream;
 
 pub use body::{ProxyBody, RequestBody};
 pub use edge::{Answering, Edge, EdgeBody};
+pub use fleet::{FleetAnswer, FleetBoard, FleetUnknown};
 pub use gateway::{Gateway, GatewayConfig, RoutesHandle};
 pub use log::{AccessLog, LogFormat};
 pub use proxy::Proxy;

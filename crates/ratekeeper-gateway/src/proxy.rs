@@ -26,7 +26,7 @@ use crate::head::{self, Inbound};
 use crate::pool::{Connection, Lease, Pool};
 use crate::shared::Shared;
 use crate::upgrade::Upgrade;
-use crate::upstream::{AnsweredBy, Upstream};
+use crate::upstream::{AnsweredBy, Upstream, WaitOrder};
 
 /// A service that forwards requests, with connections of its own in each worker.
 #[derive(Clone, Debug)]
@@ -101,10 +101,25 @@ impl Proxy {
             },
             begun: Instant::now(),
         };
-        let place = upstream.room.place(upstream.connect_timeout).await;
-        let Some(place) = place else {
-            let upstream = upstream.name.clone();
-            return Err(Fault::Full { upstream });
+        let sheds = passage.as_ref().is_some_and(Passage::is_enforced);
+        let order = match sheds {
+            true => WaitOrder::ControlledDelay,
+            false => WaitOrder::InTurn,
+        };
+        let place = upstream.room.place(upstream.connect_timeout, order).await;
+        // Its client may have given up meanwhile.
+        let is_late = || sheds && passage.as_ref().is_some_and(Passage::is_late);
+        let Some(place) = place.filter(|_| !is_late()) else {
+            return match passage.filter(|_| sheds) {
+                Some(passage) => {
+                    let answer = passage.shed().response(&parts.headers, BodyForm::default());
+                    Ok(answer.map(ProxyBody::text))
+                }
+                None => {
+                    let upstream = upstream.name.clone();
+                    Err(Fault::Full { upstream })
+                }
+            };
         };
         let place = HeldPlace::new(place, exchange.progress.as_ref());
         let outcome = exchange.run(Request::from_parts(parts, body)).await;

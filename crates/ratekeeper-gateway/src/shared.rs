@@ -11,6 +11,7 @@ use ratekeeper_server::Patience;
 use ratekeeper_tower::Shedder;
 use tokio::sync::Notify;
 
+use crate::fleet::FleetBoard;
 use crate::log::AccessLog;
 use crate::metrics::UpstreamCounts;
 use crate::routes::Routes;
@@ -28,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) tunnel_silence_max: Duration,
     pub(crate) log: Option<AccessLog>,
     pub(crate) shedder: Arc<Shedder>,
+    /// The other gateways of the fleet, if there are any.
+    pub(crate) fleet: Option<Arc<dyn FleetBoard>>,
     /// Counts of requests that no upstream answered.
     pub(crate) own: UpstreamCounts,
     /// Counts by upstream name; those of removed upstreams stay, since counters must not go back.

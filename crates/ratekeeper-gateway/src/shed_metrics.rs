@@ -4,7 +4,7 @@ use std::fmt;
 
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
-use ratekeeper_tower::{ShedCounts, Site, SiteState};
+use ratekeeper_tower::{FleetState, ShedCounts, Site, SiteState};
 
 use crate::metrics::count_of;
 
@@ -37,6 +37,7 @@ const GAUGES: [GaugeOf; 4] = [
 /// Encodes the counts by class, and the state of the controllers of each upstream.
 pub(crate) fn encode<'a>(
     counts: &ShedCounts,
+    fleet: FleetState,
     sites: impl Iterator<Item = (&'a str, &'a Site)>,
     encoder: &mut DescriptorEncoder<'_>,
 ) -> fmt::Result {
@@ -61,6 +62,19 @@ pub(crate) fn encode<'a>(
             .encode_family(&labels)?
             .encode_gauge(&i64::from(count))?;
     }
+    let help = "Requests that are not critical in flight in the fleet: on this node, and on all others by their last report";
+    let name = "ratelimit_shed_fleet_in_flight";
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (nodes, count) in [("own", fleet.own), ("others", fleet.others)] {
+        let labels = [("nodes", nodes)];
+        metric
+            .encode_family(&labels)?
+            .encode_gauge(&i64::from(count))?;
+    }
+    let help = "1 while the usage of the rest of the fleet is not known and its last report stays in force";
+    encoder
+        .encode_descriptor("ratelimit_shed_fleet_stale", help, None, MetricType::Gauge)?
+        .encode_gauge(&i64::from(fleet.is_stale))?;
     encode_sites(
         &sites
             .map(|(name, site)| (name, site.state()))

@@ -13,7 +13,7 @@ use http::uri::{Authority, PathAndQuery};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
-pub(crate) use self::room::{Place, Room};
+pub(crate) use self::room::{Place, Room, WaitOrder};
 use crate::metrics::UpstreamCounts;
 
 /// The number of failed connection attempts in a row after which an address is left alone for a while.

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use ratekeeper_core::lease::Terms;
 use ratekeeper_core::{Limit, Micros};
 use ratekeeper_rules::{
-    CUSTOM, Consistency, Domain, FailureMode, LeakyOverRls, Rule, RuleIndex, RuleSet,
+    CUSTOM, Consistency, Domain, FailureMode, LeakyOverRls, Rule, RuleIndex, RuleSet, ShedMode,
+    ShedRules, ShedderKind,
 };
 use ratekeeper_store::{Charge, FullMode, RuleSlot, Store, StoreSlot};
 
@@ -39,6 +40,8 @@ pub struct Snapshot {
     /// The rules with a limit, by the name that permits and reservations have for them.
     by_token: HashMap<u64, RuleIndex>,
     switches: Switches,
+    /// The load shedders of the rules, in the modes that their switches put them.
+    shed: Option<Arc<ShedRules>>,
 }
 
 /// A rule in force, as operators see it.
@@ -187,13 +190,14 @@ impl Snapshot {
             .collect();
         let has_replaces = rules.rules().iter().any(|rule| !rule.replaces.is_empty());
         Self {
-            rules,
             compiled,
             namer,
             sealer: Sealer::new(namer.hash_key()),
             modes,
             has_replaces,
             by_token,
+            shed: rules_of_shedders(rules.shed(), &switches),
+            rules,
             switches,
         }
     }
@@ -289,6 +293,12 @@ impl Snapshot {
         &self.switches
     }
 
+    /// The load shedders in force, each in the mode that its switch or its file says; None if the files have none.
+    #[must_use]
+    pub const fn shed(&self) -> Option<&Arc<ShedRules>> {
+        self.shed.as_ref()
+    }
+
     pub(crate) fn domain(&self, name: &str) -> Option<&Domain> {
         self.rules.domain(name)
     }
@@ -354,6 +364,28 @@ impl Compiled {
             shares_stats: false,
         }
     }
+}
+
+/// The load shedders of the files, in the modes that operators have switched them to.
+fn rules_of_shedders(
+    written: Option<&Arc<ShedRules>>,
+    switches: &Switches,
+) -> Option<Arc<ShedRules>> {
+    let written = written?;
+    let switched = ShedderKind::ALL.map(|kind| (kind, switches.get(kind.id())));
+    if switched.iter().all(|(_, switch)| switch.is_none()) {
+        return Some(Arc::clone(written));
+    }
+    let mut rules = (**written).clone();
+    for (kind, switch) in switched {
+        match switch {
+            Some(RuleSwitch::Enabled) => rules.set_mode(kind, ShedMode::On),
+            Some(RuleSwitch::Disabled) => rules.set_mode(kind, ShedMode::Off),
+            Some(RuleSwitch::Shadow) => rules.set_mode(kind, ShedMode::Shadow),
+            None => {}
+        }
+    }
+    Some(Arc::new(rules))
 }
 
 /// The name that permits and reservations have for a rule: limits that single tenants have in one

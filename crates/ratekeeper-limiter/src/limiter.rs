@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use ratekeeper_core::Timestamp;
-use ratekeeper_rules::{Profile, RuleSet, TenantIndex};
+use ratekeeper_rules::{Profile, RuleSet, ShedderKind, TenantIndex};
 use ratekeeper_store::{HashKey, Step, Store};
 
 use crate::Clock;
@@ -179,7 +179,7 @@ impl<S: Store> Limiter<S> {
         unknown
     }
 
-    /// Puts the switch of the rule with the id `rule` into a position, or takes it away; the next check
+    /// Puts the switch of the rule or the load shedder with the id `rule` into a position, or takes it away; the next check
     /// sees it. Answers all switches as they are now.
     ///
     /// A switch stays when rules are replaced, even while no rule has its id, and can be taken away then.
@@ -192,7 +192,12 @@ impl<S: Store> Limiter<S> {
         let mut switches = before.switches().clone();
         let rules = before.rules().rules();
         let has_rule = || rules.iter().any(|known| *known.id == *rule);
-        if switches.get(rule).is_none() && !has_rule() {
+        let has_shedder = || {
+            let kind = ShedderKind::ALL.into_iter().find(|kind| kind.id() == rule);
+            let shed = before.rules().shed();
+            kind.is_some_and(|kind| shed.is_some_and(|shed| shed.mode(kind).is_some()))
+        };
+        if switches.get(rule).is_none() && !has_rule() && !has_shedder() {
             return Err(SwitchError::UnknownRule(rule.into()));
         }
         switches.set(rule, to)?;

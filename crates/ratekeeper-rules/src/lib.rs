@@ -62,7 +62,7 @@ pub use ruleset::{Domain, Evaluation, Node, PlanIndex, RuleIndex, RuleSet};
 pub use schema::json_schema;
 pub use shed::{
     AdaptiveShed, Classifier, DEFAULT_PRIORITIES, FleetShed, PRIORITIES_MAX, ShedMode, ShedRules,
-    WorkerShed,
+    ShedderKind, WorkerShed,
 };
 pub use slas::{
     LEVEL_KEYS, LevelMatch, LevelStatus, PathPattern, PathPatternError, SERVICE_LEVELS, Segment,

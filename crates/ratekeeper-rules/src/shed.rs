@@ -32,6 +32,32 @@ impl ShedMode {
     }
 }
 
+/// A shedder that rules configure.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ShedderKind {
+    /// The fleet-usage shedder.
+    Fleet,
+    /// The worker-utilisation shedder.
+    Workers,
+    /// The adaptive concurrency limit.
+    Adaptive,
+}
+
+impl ShedderKind {
+    /// All shedders, in the order in which a request meets them.
+    pub const ALL: [Self; 3] = [Self::Fleet, Self::Workers, Self::Adaptive];
+
+    /// The id that operators switch it by. A rule that is given the same id is switched along with it.
+    #[must_use]
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Fleet => "shed/fleet",
+            Self::Workers => "shed/workers",
+            Self::Adaptive => "shed/adaptive",
+        }
+    }
+}
+
 /// The priority classes where a file has none, the least important first.
 pub const DEFAULT_PRIORITIES: [&str; 4] = ["test", "read", "write", "critical"];
 
@@ -150,15 +176,62 @@ impl ShedRules {
     /// Returns true if a shedder is in use, if only in shadow mode.
     #[must_use]
     pub fn is_in_use(&self) -> bool {
-        let modes = [
-            self.fleet.map(|it| it.mode),
-            self.workers.map(|it| it.mode),
-            self.adaptive.map(|it| it.mode),
-        ];
-        modes
-            .into_iter()
-            .flatten()
-            .any(|mode| mode != ShedMode::Off)
+        let mut modes = ShedderKind::ALL.iter().filter_map(|kind| self.mode(*kind));
+        modes.any(|mode| mode != ShedMode::Off)
+    }
+
+    /// Returns true if a shedder is on, rather than in shadow mode.
+    #[must_use]
+    pub fn is_enforced(&self) -> bool {
+        let mut modes = ShedderKind::ALL.iter().filter_map(|kind| self.mode(*kind));
+        modes.any(|mode| mode == ShedMode::On)
+    }
+
+    /// The mode of a shedder; None if it is not configured.
+    #[must_use]
+    pub fn mode(&self, kind: ShedderKind) -> Option<ShedMode> {
+        match kind {
+            ShedderKind::Fleet => self.fleet.map(|it| it.mode),
+            ShedderKind::Workers => self.workers.map(|it| it.mode),
+            ShedderKind::Adaptive => self.adaptive.map(|it| it.mode),
+        }
+    }
+
+    /// The settings of a shedder in words; None if it is not configured.
+    #[must_use]
+    pub fn in_words(&self, kind: ShedderKind) -> Option<String> {
+        Some(match kind {
+            ShedderKind::Fleet => {
+                let fleet = self.fleet?;
+                format!(
+                    "capacity {}, reserve {}%",
+                    fleet.capacity, fleet.reserve_percent
+                )
+            }
+            ShedderKind::Workers => {
+                let workers = self.workers?;
+                format!(
+                    "good {}%, bad {}%",
+                    workers.good_percent, workers.bad_percent
+                )
+            }
+            ShedderKind::Adaptive => {
+                let adaptive = self.adaptive?;
+                format!("min {}, max {}", adaptive.min, adaptive.max)
+            }
+        })
+    }
+
+    /// Puts a shedder into a mode, if it is configured.
+    pub fn set_mode(&mut self, kind: ShedderKind, to: ShedMode) {
+        let mode = match kind {
+            ShedderKind::Fleet => self.fleet.as_mut().map(|it| &mut it.mode),
+            ShedderKind::Workers => self.workers.as_mut().map(|it| &mut it.mode),
+            ShedderKind::Adaptive => self.adaptive.as_mut().map(|it| &mut it.mode),
+        };
+        if let Some(mode) = mode {
+            *mode = to;
+        }
     }
 }
 

@@ -69,7 +69,9 @@ pub use constant::{ConstantAnswer, NoAnswer};
 pub use denials::DenialLogConfig;
 pub use drain::DrainDelay;
 pub use follow::{FilesRead, Followed};
-pub use front::{GatewayListener, GatewayService, Monitored};
+pub use front::{
+    ClassShedding, GatewayListener, GatewayService, Monitored, Shedding, UpstreamShedding,
+};
 pub use listen::{
     Fault, FramedTwice, HttpService, ListenAddress, Pace, Patience, Peer, PeerAddress, ServerBounds,
 };

@@ -66,6 +66,16 @@ impl<T> PatientQueue<T> {
         }
     }
 
+    /// Changes the terms, also for those that wait already.
+    pub const fn set_terms(&mut self, terms: QueueTerms) {
+        self.terms = terms;
+    }
+
+    /// Takes out the items that `keep` does not want kept, such as those whose client has gone.
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        self.waiting.retain(|(_, item)| keep(item));
+    }
+
     /// The number of waiting items.
     #[must_use]
     pub fn len(&self) -> usize {

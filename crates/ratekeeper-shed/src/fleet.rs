@@ -48,10 +48,8 @@ impl FleetUsage {
         if classes.is_top(class) {
             return true;
         }
-        let own: u32 = (0..classes.top().index())
-            .map(|lower| self.in_flight_of(lower))
-            .sum();
-        let others = self.others.load(Ordering::Relaxed);
+        let own = self.own(classes);
+        let others = self.others();
         // At least one at a time passes on every node, so that none starves by old reports.
         own == 0 || own.saturating_add(others) < terms.shared()
     }
@@ -71,6 +69,19 @@ impl FleetUsage {
     pub fn in_flight_of(&self, index: usize) -> u32 {
         let count = self.in_flight.get(index);
         count.map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    /// The requests of all classes but the most important one that are in flight on this node.
+    #[must_use]
+    pub fn own(&self, classes: ClassCount) -> u32 {
+        let lower = 0..classes.top().index();
+        lower.map(|index| self.in_flight_of(index)).sum()
+    }
+
+    /// The same of all other nodes, by their last report.
+    #[must_use]
+    pub fn others(&self) -> u32 {
+        self.others.load(Ordering::Relaxed)
     }
 
     /// Notes a report: the requests of all classes but the most important one in flight on all other nodes. None if

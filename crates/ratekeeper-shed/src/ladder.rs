@@ -58,6 +58,22 @@ impl Threshold {
         rung.0 < own || rung.0 == own && lot < self.0 as u16
     }
 
+    /// The part of `class` that is shed, from 0 to 1, if its tenants are spread evenly. Of what they ask for beyond their
+    /// fair share it may be more.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "a rung of few, and the lower half of the threshold"
+    )]
+    pub fn part_of(self, class: Class) -> f64 {
+        let first = (class.index() + 2) * STEPS;
+        let rung = (self.0 >> 16) as usize;
+        let part = f64::from(self.0 as u16) / 65_536.0;
+        let steps = rung as f64 - first as f64 + part;
+        (steps / STEPS as f64).clamp(0.0, 1.0)
+    }
+
     /// The classes that are shed at least in part, as a number of classes from the lowest.
     #[must_use]
     pub const fn classes(self) -> usize {
@@ -182,6 +198,11 @@ mod tests {
         let shed = (0..=u16::MAX).filter(|lot| half.sheds(rung(1, false, 7), *lot));
         let share = f64::from(u32::try_from(shed.count()).unwrap()) / 65_536.0;
         assert!((share - 1.0 / 3.0).abs() < 0.001, "{share}");
+        assert!((half.part_of(Class::new(0)) - 1.0).abs() < 1e-9);
+        // All seven steps below the one of the threshold, and a third of that.
+        let expected = (7.0 + 1.0 / 3.0) / 16.0;
+        assert!((half.part_of(Class::new(1)) - expected).abs() < 1e-4);
+        assert!(half.part_of(Class::new(2)).abs() < 1e-9);
         assert!(memory.threshold(1.0).sheds(rung(2, false, 15), u16::MAX));
     }
 }

@@ -2,16 +2,17 @@
 
 use ratekeeper_core::{Micros, Timestamp};
 
-/// The time over which requests are remembered: two minutes, as in the source.
-const MEMORY: Micros = Micros::from_secs(120);
+/// The time over which requests are remembered. The source has two minutes, after which a backend that had refused
+/// everything and works again would still be asked next to nothing.
+const MEMORY: Micros = Micros::from_secs(10);
 /// The number of slices that the memory consists of; the oldest is forgotten whole.
-const SLICES: usize = 12;
+const SLICES: usize = 10;
 const SLICE_US: u64 = MEMORY.get() / SLICES as u64;
 
 /// Decides which requests a client should not even send.
 ///
-/// Adaptive throttling from "Handling Overload" in *Site Reliability Engineering* (Beyer et al., 2016): over the last two
-/// minutes a client counts its `requests`, and the `accepts` among them. It rejects a new request by itself with the
+/// Adaptive throttling from "Handling Overload" in *Site Reliability Engineering* (Beyer et al., 2016): over the last ten
+/// seconds a client counts its `requests`, and the `accepts` among them. It rejects a new request by itself with the
 /// probability
 ///
 /// ```text
@@ -40,7 +41,7 @@ impl ClientThrottle {
     /// The probability with which a request at `now` should be rejected, from 0 to 1.
     #[expect(
         clippy::cast_precision_loss,
-        reason = "counts of two minutes, far below 2^52"
+        reason = "counts of ten seconds, far below 2^52"
     )]
     pub fn rejection(&mut self, now: Timestamp) -> f64 {
         self.advance(now);
@@ -101,13 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_forgotten_after_two_minutes() {
+    fn refusals_are_forgotten_after_ten_seconds() {
         let mut throttle = ClientThrottle::default();
         for _ in 0..100 {
             throttle.on_sample(Timestamp::from_secs(1_000), false);
         }
-        assert!(throttle.rejection(Timestamp::from_secs(1_100)) > 0.9);
-        assert_eq!(throttle.rejection(Timestamp::from_secs(1_125)), 0.0);
+        assert!(throttle.rejection(Timestamp::from_secs(1_009)) > 0.9);
+        assert_eq!(throttle.rejection(Timestamp::from_secs(1_010)), 0.0);
         // Set back by an hour: nothing is remembered that was forgotten.
         assert_eq!(throttle.rejection(Timestamp::from_secs(0)), 0.0);
     }

@@ -15,6 +15,7 @@ use crate::breaker::Circuit;
 use crate::config::RedisConfig;
 use crate::denied::Denied;
 use crate::endpoint::Endpoint;
+use crate::fleet::FleetBoard;
 use crate::hash_key::{Share, SharedHashKey};
 use crate::lease::{Leased, Leases};
 use crate::metrics::{Fault, ShardCounts};
@@ -37,6 +38,7 @@ pub struct RedisStore {
     monitor: Monitor,
     /// Made by the first request that has leased counters.
     leases: OnceLock<Leases>,
+    fleet: Arc<FleetBoard>,
 }
 
 impl RedisStore {
@@ -126,12 +128,20 @@ impl RedisStore {
             share,
             &home,
         );
+        let fleet = FleetBoard::new(Arc::clone(&topology), config.connect_timeout, &prefix);
         let slots = Slots::new(topology, config, asking, home);
         Self {
             slots,
             monitor,
             leases: OnceLock::new(),
+            fleet: Arc::new(fleet),
         }
+    }
+
+    /// The board on which the nodes that share this store report their requests in flight.
+    #[must_use]
+    pub fn fleet(&self) -> Arc<FleetBoard> {
+        Arc::clone(&self.fleet)
     }
 
     /// This node's leases; [`None`] before it was asked for a counter that is leased.

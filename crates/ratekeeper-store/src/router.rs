@@ -101,8 +101,10 @@ impl<R> Router<R> {
         }
     }
 
-    /// Any of those that nodes share: each knows what all of them know of the hash key.
-    fn shared(&self) -> Option<&R> {
+    /// The first of those that nodes share, the default store before any other. Each knows what all of them know of the hash
+    /// key.
+    #[must_use]
+    pub fn shared(&self) -> Option<&R> {
         self.members().find_map(|member| match &member.store {
             Backend::Memory(_) => None,
             Backend::Shared(store) => Some(store),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_http::answer::{Denial, LimitStatus};
 use ratekeeper_limiter::{Admitted, Check, Limiter, PendingAdmission, Receipt, Scope, Snapshot};
-use ratekeeper_rules::RuleSet;
+use ratekeeper_rules::{RuleSet, ShedRules};
 use ratekeeper_store::{Answer, Store};
 use smallvec::SmallVec;
 
@@ -25,6 +25,10 @@ impl<S: Store> Enforcer for Arc<Limiter<S>> {
 
     fn with_rules<T>(&self, read: impl FnOnce(&RuleSet) -> T) -> T {
         read(self.snapshot().rules())
+    }
+
+    fn shed_rules(&self) -> Option<Arc<ShedRules>> {
+        self.snapshot().shed().cloned()
     }
 
     fn ask(&self, check: &Check<'_>, terms: EnforceOptions) -> AnswerOf<Self> {

@@ -1,11 +1,12 @@
 //! The interface to the limiter: in this process, or a remote service.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper_http::answer::{Denial, HeaderLines, Headers};
 use ratekeeper_limiter::Check;
-use ratekeeper_rules::RuleSet;
+use ratekeeper_rules::{RuleSet, ShedRules};
 use ratekeeper_store::{Answer, CounterKey, RuleSlot};
 
 /// Decides requests, and holds their permits until they have ended.
@@ -25,6 +26,11 @@ pub trait Enforcer: Clone + Send + Sync + 'static {
 
     /// Calls `read` with the rules known here, in which service levels and domains are looked up.
     fn with_rules<T>(&self, read: impl FnOnce(&RuleSet) -> T) -> T;
+
+    /// The load shedders in force; None if there are none.
+    fn shed_rules(&self) -> Option<Arc<ShedRules>> {
+        self.with_rules(|rules| rules.shed().cloned())
+    }
 
     /// Decides `check` on `terms`.
     fn ask(&self, check: &Check<'_>, terms: EnforceOptions) -> AnswerOf<Self>;

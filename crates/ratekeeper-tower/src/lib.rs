@@ -77,16 +77,18 @@ pub use hold::Hold;
 pub use layer::RateLimitLayer;
 pub use permit::Permit;
 pub use queued::QueuedRequest;
+pub use ratekeeper_core::{Micros, Timestamp};
 pub use ratekeeper_http::answer;
 pub use ratekeeper_http::answer::{BodyForm, Headers, LimitHeaders, RetryAfter};
 pub use ratekeeper_http::{Describer, Forwarding, Hop, Identity, Mapping, TrustedProxies};
-pub use ratekeeper_shed::{CLASSES_MAX, Ending};
+pub use ratekeeper_shed as controllers;
+pub use ratekeeper_shed::{CLASSES_MAX, ClassCount, Ending};
 pub use ratekeeper_store::Answer;
 pub use renewal::{Renew, Renewal};
 pub use service::RateLimit;
 pub use shed::{
-    InFlight, Passage, Shed, ShedBody, ShedContext, ShedCounts, ShedFuture, ShedLayer, ShedService,
-    Shedder, Site, SiteState,
+    ClassState, FleetState, InFlight, Passage, Shed, ShedBody, ShedContext, ShedCounts, ShedFuture,
+    ShedLayer, ShedService, Shedder, Site, SiteState,
 };
 pub use switch::{LayerMode, Switch};
 pub use watch::LayerCounts;

@@ -9,7 +9,7 @@ mod service;
 mod shedder;
 
 pub use context::ShedContext;
-pub use counts::{ShedCounts, SiteState};
+pub use counts::{ClassState, FleetState, ShedCounts, SiteState};
 pub use layer::ShedLayer;
 pub use passage::{InFlight, Passage};
 pub use service::{ShedBody, ShedFuture, ShedService};

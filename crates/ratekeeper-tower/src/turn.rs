@@ -167,7 +167,12 @@ impl<E: Enforcer> Shared<E> {
 
     /// The class and the tenant of `request`, if the rules have shedders.
     fn shed_context(&self, request: &Original<'_>, rules: &RuleSet) -> Option<ShedContext> {
-        let shed = rules.shed().filter(|shed| shed.is_in_use())?;
+        // Most rules have none, and a second look at them is saved.
+        rules.shed()?;
+        let shed = self.enforcer.shed_rules()?;
+        if !shed.is_in_use() {
+            return None;
+        }
         let caller = self.describer.caller(request, rules).ok();
         let name = caller.as_ref().map(|caller| (caller.key, &*caller.name));
         Some(ShedContext::new(shed, request, self.hasher.hash_one(name)))

@@ -1,6 +1,7 @@
 //! `ratekeeper rules explain DOMAIN key=value,…`.
 
 mod request;
+mod shedding;
 mod shown;
 
 use super::admin;
@@ -32,7 +33,14 @@ pub(crate) fn run(args: &RulesExplain) -> Result<ExitCode> {
         }
     };
     let text = match (&args.request, &args.address) {
-        (Some(request), _) => explained_request(args, request)?,
+        (Some(request), Some(address)) => {
+            let live = shedding::Live::ask(args, address, request)?;
+            match args.json {
+                true => format!("{}\n", serde_json::to_string_pretty(&live)?),
+                false => live.text(),
+            }
+        }
+        (Some(request), None) => explained_request(args, request)?,
         (None, Some(address)) => {
             let domain = args.domain.as_deref().unwrap_or_default();
             written(args, &ask(address, &files(args), domain, &descriptors)?)?

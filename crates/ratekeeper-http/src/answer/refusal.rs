@@ -24,7 +24,7 @@ pub enum Refusal {
     },
     /// The request was shed, because there is more work than can be done in time: 503, `UNAVAILABLE`.
     Shed {
-        /// The shedder: `deadline`, `fleet`, `workers` or `adaptive`.
+        /// The shedder: `deadline`, `fleet`, `workers`, `adaptive` or `queue`.
         layer: &'static str,
         /// The reason, in a sentence.
         message: &'static str,

@@ -7,10 +7,11 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use http::StatusCode;
 use ratekeeper_limiter::{ListedRule, RuleCounts, RuleSwitch, SwitchError};
-use ratekeeper_rules::RuleSet;
+use ratekeeper_rules::{RuleSet, ShedderKind};
 use serde::{Deserialize, Serialize};
 
 use super::quotas::ChangedBy;
+use super::shed::{self, ShedderEntry};
 use crate::app::App;
 use crate::http::ApiError;
 use crate::reload::blocking;
@@ -77,6 +78,9 @@ struct CountsEntry {
 pub(super) struct Switched {
     #[serde(flatten)]
     rule: Option<RuleEntry>,
+    /// The load shedder with this id.
+    #[serde(flatten)]
+    shedder: Option<ShedderEntry>,
     /// True if the audit trail of the quota database has it; absent without such a database.
     #[serde(skip_serializing_if = "Option::is_none")]
     audited: Option<bool>,
@@ -176,8 +180,11 @@ async fn switch<S: ServedStore>(
     };
     let snapshot = app.limiter.snapshot();
     let found = snapshot.listed().find(|listed| *listed.rule.id == *rule);
+    let shedder = ShedderKind::ALL.into_iter().find(|kind| kind.id() == rule);
+    let shedder = shedder.filter(|_| found.is_none());
     Ok(Json(Switched {
         audited,
+        shedder: shedder.and_then(|kind| shed::entry(&snapshot, kind)),
         rule: found.map(|listed| RuleEntry::new(snapshot.rules(), &listed)),
         survives_restart: durability == Durability::Kept,
         warning: match durability {

@@ -16,6 +16,7 @@ mod upstream;
 
 use guard::{Guard, Open, Ours, Peer};
 use peers::{Aimd, Envoy, Gradient2, Vegas, Windowed};
+use ratekeeper_shed::mix;
 use sim::{Run, Scenario, Second, Tally, run};
 use upstream::CAPACITY;
 
@@ -32,6 +33,7 @@ const STEADY: [Scenario; 4] = [
 const fn steady(name: &'static str, load: fn(f64) -> f64) -> Scenario {
     Scenario {
         name,
+        warm: 0,
         seconds: 20,
         load,
         storm: NOTHING,
@@ -42,6 +44,7 @@ const fn steady(name: &'static str, load: fn(f64) -> f64) -> Scenario {
 /// Half of the capacity, four times as much from 5 s to 15 s, half again.
 const STEP: Scenario = Scenario {
     name: "step to 4 x and back",
+    warm: 0,
     seconds: 25,
     load: |at| if (5.0..15.0).contains(&at) { 4.0 } else { 0.5 },
     storm: NOTHING,
@@ -50,6 +53,7 @@ const STEP: Scenario = Scenario {
 
 const RAMP: Scenario = Scenario {
     name: "ramp to 4 x",
+    warm: 0,
     seconds: 20,
     load: |at| 0.5 + 3.5 * (at / 20.0),
     storm: NOTHING,
@@ -59,6 +63,7 @@ const RAMP: Scenario = Scenario {
 /// 0.8 of the capacity, and an upstream that takes twice as long for ten seconds: 1.6 times what it can do then.
 const SLOW: Scenario = Scenario {
     name: "slow upstream",
+    warm: 0,
     seconds: 25,
     load: |_| 0.8,
     storm: NOTHING,
@@ -68,6 +73,7 @@ const SLOW: Scenario = Scenario {
 /// One of 50 tenants adds 1.5 times the capacity and repeats what fails up to five times.
 const STORM: Scenario = Scenario {
     name: "retry storm of one tenant",
+    warm: 0,
     seconds: 20,
     load: |_| 0.6,
     storm: |at| if at >= 5.0 { 1.5 } else { 0.0 },
@@ -106,10 +112,16 @@ fn others(seconds: &[Second]) -> f64 {
     Tally { offered, succeeded }.success()
 }
 
-/// The seeds to try: as many as `SHED_SEEDS` says, else 100.
-fn seeds() -> std::ops::Range<u64> {
+/// The seeds to try in a scenario: as many as `SHED_SEEDS` says, else 300. Each scenario has its own, so that the test command plays
+/// thousands of courses.
+fn seeds(scenario: Scenario) -> impl Iterator<Item = u64> {
     let wanted = std::env::var("SHED_SEEDS").ok();
-    0..wanted.and_then(|it| it.parse().ok()).unwrap_or(100)
+    let count = wanted.and_then(|it| it.parse().ok()).unwrap_or(300);
+    let own = scenario
+        .name
+        .bytes()
+        .fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
+    (0..count).map(move |number| mix(own ^ number))
 }
 
 /// The seconds in which the limit is still being found, from the 20 that it begins with. They do not count.
@@ -118,7 +130,7 @@ const COLD: usize = 4;
 /// Plays all seeds, and reports how many fail instead of stopping at the first.
 fn over_seeds(scenario: Scenario, judge: impl Fn(&[Second]) -> Result<(), String>) {
     let mut failures = Vec::new();
-    for seed in seeds() {
+    for seed in seeds(scenario) {
         if let Err(why) = judge(&played::<Ours>(scenario, seed).seconds) {
             failures.push(format!("seed {seed}: {why}"));
         }
@@ -152,25 +164,29 @@ fn without_protection_goodput_collapses() {
 fn at_four_times_the_load_goodput_and_critical_requests_survive() {
     over_seeds(STEADY[3], |seconds| {
         at_least("goodput", goodput(&seconds[5..]), 0.9)?;
-        at_least("critical", critical(&seconds[COLD..]), 0.99)
+        at_least("critical", critical(&seconds[COLD..]), 0.99)?;
+        is_steady(&seconds[6..])
     });
 }
 
 #[test]
-fn goodput_is_steady_under_steady_load() {
-    for scenario in [STEADY[2], STEADY[3]] {
-        over_seeds(scenario, |seconds| {
-            let steady = &seconds[6..];
-            let mean = goodput(steady);
-            let off = steady
-                .chunks(2)
-                .map(|bin| (goodput(bin) / mean - 1.0).abs());
-            let worst = off.fold(0.0, f64::max);
-            match worst <= 0.1 {
-                true => Ok(()),
-                false => Err(format!("oscillates by {worst:.3}")),
-            }
-        });
+fn at_twice_the_load_goodput_is_steady() {
+    over_seeds(STEADY[2], |seconds| {
+        at_least("goodput", goodput(&seconds[5..]), 0.9)?;
+        is_steady(&seconds[6..])
+    });
+}
+
+/// Goodput of any two seconds stays within a tenth of the mean.
+fn is_steady(seconds: &[Second]) -> Result<(), String> {
+    let mean = goodput(seconds);
+    let off = seconds
+        .chunks(2)
+        .map(|bin| (goodput(bin) / mean - 1.0).abs());
+    let worst = off.fold(0.0, f64::max);
+    match worst <= 0.1 {
+        true => Ok(()),
+        false => Err(format!("oscillates by {worst:.3}")),
     }
 }
 
@@ -239,22 +255,43 @@ const COLUMNS: [Column; 6] = [
 /// A figure of a run.
 type Measure = fn(&Run) -> f64;
 
-/// Prints the tables of docs/shedding.md: `cargo test -p ratekeeper-shed --test overload table -- --nocapture`.
+/// Seconds of load just below capacity for the comparison: several times as long as the slowest of the published limits takes
+/// from where it begins to where it stays.
+const WARM: usize = 45;
+
+/// Courses of each scenario in the comparison.
+const COMPARED: u64 = 5;
+
+/// The scenarios of the comparison: all of them with limits that have found their place, and one from a cold start.
+fn compared() -> Vec<Scenario> {
+    let all = [STEADY.as_slice(), &[STEP, RAMP, SLOW, STORM]].concat();
+    let warm = all.into_iter().map(|scenario| Scenario {
+        warm: WARM,
+        ..scenario
+    });
+    let cold = Scenario {
+        name: "4 x from a cold start",
+        ..STEADY[3]
+    };
+    warm.chain([cold]).collect()
+}
+
+/// Prints the tables of docs/shedding.md: `cargo test -p ratekeeper-shed --test overload table -- --nocapture`. In no scenario
+/// is our goodput more than 2 % below the best of the published limits.
 #[test]
 fn the_table_of_published_limits() {
-    let all = [STEADY.as_slice(), &[STEP, RAMP, SLOW, STORM]].concat();
+    let all = compared();
     let measures: [(&str, Measure); 4] = [
-        ("Goodput, part of capacity", |run| {
-            goodput(&run.seconds[5..])
-        }),
-        ("Success of critical requests", |run| {
-            critical(&run.seconds[COLD..])
-        }),
+        ("Goodput, part of capacity", |run| goodput(&run.seconds)),
+        ("Success of critical requests", |run| critical(&run.seconds)),
         ("Success of the 49 tenants that do not storm", |run| {
-            others(&run.seconds[5..])
+            others(&run.seconds)
         }),
         ("99th percentile of round trips, ms", |run| {
             let mut latencies = run.latencies.clone();
+            if latencies.is_empty() {
+                return f64::NAN;
+            }
             let at = latencies.len() * 99 / 100;
             f64::from(*latencies.select_nth_unstable(at).1) / 1e3
         }),
@@ -262,10 +299,14 @@ fn the_table_of_published_limits() {
     let runs: Vec<Vec<Vec<Run>>> = all
         .iter()
         .map(|scenario| {
-            let column = |(_, play): &Column| (0..10).map(|seed| play(*scenario, seed)).collect();
+            let column = |(_, play): &Column| {
+                let courses = 0..COMPARED;
+                courses.map(|seed| play(*scenario, seed)).collect()
+            };
             COLUMNS.iter().map(column).collect()
         })
         .collect();
+    let mut behind = Vec::new();
     for (title, measure) in measures {
         let names: Vec<_> = COLUMNS.iter().map(|(name, _)| *name).collect();
         println!(
@@ -282,8 +323,11 @@ fn the_table_of_published_limits() {
             if title.starts_with("Goodput") {
                 let (ours, peers) = means.split_last().expect("there are columns");
                 let best = peers.iter().copied().fold(0.0, f64::max);
-                assert!(*ours >= 0.98 * best, "{}: {ours} < {best}", scenario.name);
+                if *ours < 0.98 * best {
+                    behind.push(format!("{}: {ours:.3} < {best:.3}", scenario.name));
+                }
             }
         }
     }
+    assert!(behind.is_empty(), "{}", behind.join("; "));
 }

@@ -204,6 +204,8 @@ pub(crate) struct Envoy {
     before: f64,
     min_rtt: f64,
     measuring: Option<Vec<u64>>,
+    /// The beginning of the measurement: requests sent before it say nothing.
+    measured_since: Timestamp,
     measure_at: Timestamp,
     window: Vec<u64>,
     next: Timestamp,
@@ -216,6 +218,7 @@ impl Default for Envoy {
             before: 3.0,
             min_rtt: 0.0,
             measuring: Some(Vec::new()),
+            measured_since: Timestamp::EPOCH,
             measure_at: Timestamp::EPOCH,
             window: Vec::new(),
             next: Timestamp::EPOCH,
@@ -236,6 +239,9 @@ impl Limit for Envoy {
 
     fn on_sample(&mut self, now: Timestamp, round_trip: RoundTrip) {
         let took = round_trip.took.get();
+        if now.since(self.measured_since) < round_trip.took {
+            return;
+        }
         if let Some(samples) = &mut self.measuring {
             samples.push(took);
             if samples.len() >= 50 {
@@ -253,6 +259,7 @@ impl Limit for Envoy {
             self.before = self.limit;
             self.limit = 3.0;
             self.measuring = Some(Vec::new());
+            self.measured_since = now;
             return;
         }
         if now < self.next {

@@ -1,7 +1,7 @@
 //! A discrete-event simulation of callers, a guard and an upstream.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use fastrand::Rng;
 use ratekeeper_core::{Micros, Timestamp};
@@ -14,6 +14,8 @@ use crate::upstream::{CAPACITY, Taken, Upstream};
 const TIMEOUT_US: u64 = 1_000_000;
 /// Tenants with equal demand; number 0 may storm.
 const TENANTS: u64 = 50;
+/// The load before a scenario begins, as a multiple of capacity.
+const WARM_LOAD: f64 = 0.9;
 /// The number of times that the storming tenant repeats a request that failed.
 const RETRIES: u8 = 5;
 
@@ -21,10 +23,12 @@ const RETRIES: u8 = 5;
 #[derive(Clone, Copy)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
+    /// Seconds of load just below capacity before the scenario begins, in which limits find their place.
+    pub(crate) warm: usize,
     pub(crate) seconds: usize,
     /// Offered load of all tenants, as a multiple of capacity.
     pub(crate) load: fn(f64) -> f64,
-    /// LoadSample that tenant 0 adds.
+    /// Load that tenant 0 adds.
     pub(crate) storm: fn(f64) -> f64,
     /// The factor by which the upstream is slower than usual.
     pub(crate) slow: fn(f64) -> f64,
@@ -72,7 +76,6 @@ enum Event {
     Storm,
     Retry(usize),
     Done(usize),
-    TimedOut(usize),
     Refused(usize),
 }
 
@@ -82,6 +85,8 @@ struct Simulation<'a, G> {
     rng: Rng,
     upstream: Upstream,
     events: BinaryHeap<Reverse<(u64, Event)>>,
+    /// The times at which the gateway gives up on jobs, all equally long after their arrival.
+    timeouts: VecDeque<(u64, usize)>,
     jobs: Vec<Job>,
     seconds: Vec<Second>,
     latencies: Vec<u32>,
@@ -111,12 +116,14 @@ pub(crate) fn run<G: Guard>(scenario: Scenario, guard: &mut G, seed: u64) -> Run
         rng: Rng::with_seed(seed),
         upstream: Upstream::default(),
         events: BinaryHeap::new(),
+        timeouts: VecDeque::new(),
         jobs: Vec::new(),
-        seconds: vec![Second::default(); scenario.seconds + 1],
+        seconds: vec![Second::default(); scenario.warm + scenario.seconds + 1],
         latencies: Vec::new(),
     };
     simulation.play();
-    simulation.seconds.truncate(scenario.seconds);
+    simulation.seconds.pop();
+    simulation.seconds.drain(..scenario.warm);
     Run {
         seconds: simulation.seconds,
         latencies: simulation.latencies,
@@ -127,18 +134,29 @@ impl<G: Guard> Simulation<'_, G> {
     fn play(&mut self) {
         self.events.push(Reverse((0, Event::Arrival)));
         self.events.push(Reverse((0, Event::Storm)));
-        let end = self.scenario.seconds as u64 * 1_000_000;
-        while let Some(Reverse((now, event))) = self.events.pop() {
+        let end = (self.scenario.warm + self.scenario.seconds) as u64 * 1_000_000;
+        loop {
+            let next = self.events.peek().map(|Reverse((at, _))| *at);
+            if let Some((at, job)) = self.timeouts.front().copied()
+                && next.is_none_or(|next| at <= next)
+            {
+                self.timeouts.pop_front();
+                self.settle(at, job, Ending::Dropped);
+                continue;
+            }
+            let Some(Reverse((now, event))) = self.events.pop() else {
+                return;
+            };
             match event {
                 // What has begun by then comes to its end.
                 Event::Arrival | Event::Storm | Event::Retry(_) if now >= end => {}
                 Event::Arrival => {
-                    self.next_arrival(now, self.scenario.load, Event::Arrival);
+                    self.next_arrival(now, self.scenario.load, WARM_LOAD, Event::Arrival);
                     let tenant = self.rng.u64(0..TENANTS);
                     self.arrive(now, tenant, 0);
                 }
                 Event::Storm => {
-                    if self.next_arrival(now, self.scenario.storm, Event::Storm) {
+                    if self.next_arrival(now, self.scenario.storm, 0.0, Event::Storm) {
                         self.arrive(now, 0, RETRIES);
                     }
                 }
@@ -147,15 +165,25 @@ impl<G: Guard> Simulation<'_, G> {
                     self.arrive(now, 0, retries - 1);
                 }
                 Event::Done(job) => self.done(now, job),
-                Event::TimedOut(job) => self.settle(now, job, Ending::Dropped),
                 Event::Refused(job) => self.settle(now, job, Ending::Dropped),
             }
         }
     }
 
+    /// The time since the scenario began, in seconds; None while limits still find their place.
+    fn since_start(&self, now: u64) -> Option<f64> {
+        let start = self.scenario.warm as u64 * 1_000_000;
+        (now >= start).then(|| (now - start) as f64 / 1e6)
+    }
+
+    /// The factor by which the upstream is slower than usual.
+    fn slowness(&self, now: u64) -> f64 {
+        self.since_start(now).map_or(1.0, self.scenario.slow)
+    }
+
     /// Schedules the next arrival of a Poisson process; false while its rate is zero.
-    fn next_arrival(&mut self, now: u64, load: fn(f64) -> f64, event: Event) -> bool {
-        let rate = load(now as f64 / 1e6) * CAPACITY;
+    fn next_arrival(&mut self, now: u64, load: fn(f64) -> f64, warm: f64, event: Event) -> bool {
+        let rate = self.since_start(now).map_or(warm, load) * CAPACITY;
         let is_on = rate > 0.0;
         let gap = match is_on {
             true => -(1.0 - self.rng.f64()).ln() / rate * 1e6,
@@ -192,7 +220,7 @@ impl<G: Guard> Simulation<'_, G> {
             self.retry(now, id);
             return;
         }
-        let slow = (self.scenario.slow)(now as f64 / 1e6);
+        let slow = self.slowness(now);
         match self.upstream.take(id, slow, &mut self.rng) {
             Taken::Serving(us) => self.events.push(Reverse((now + us, Event::Done(id)))),
             Taken::Queued => {}
@@ -201,8 +229,7 @@ impl<G: Guard> Simulation<'_, G> {
                 return;
             }
         }
-        self.events
-            .push(Reverse((now + TIMEOUT_US, Event::TimedOut(id))));
+        self.timeouts.push_back((now + TIMEOUT_US, id));
     }
 
     fn retry(&mut self, now: u64, id: usize) {
@@ -213,7 +240,7 @@ impl<G: Guard> Simulation<'_, G> {
     }
 
     fn done(&mut self, now: u64, id: usize) {
-        let slow = (self.scenario.slow)(now as f64 / 1e6);
+        let slow = self.slowness(now);
         if let Some((next, us)) = self.upstream.done(slow, &mut self.rng) {
             self.events.push(Reverse((now + us, Event::Done(next))));
         }
@@ -238,7 +265,9 @@ impl<G: Guard> Simulation<'_, G> {
             self.retry(now, id);
             return;
         }
-        self.latencies.push(took as u32);
+        if self.since_start(job.arrived).is_some() {
+            self.latencies.push(took as u32);
+        }
         self.second(now).good += 1;
         let second = self.second(job.arrived);
         second.by_class[job.class.index()].succeeded += 1;

@@ -18,6 +18,7 @@ mod denials;
 mod encrypted;
 mod exact;
 mod faults;
+mod fleet;
 mod leases;
 mod looks;
 mod pauses;

@@ -24,14 +24,14 @@ pub struct ShedContext {
 impl ShedContext {
     /// The context of `request`, which has just arrived, by the tenant with this hash.
     #[must_use]
-    pub fn new(rules: &Arc<ShedRules>, request: &Original<'_>, tenant: u64) -> Self {
+    pub fn new(rules: Arc<ShedRules>, request: &Original<'_>, tenant: u64) -> Self {
         let header = |name: &str| request.headers.get(name).map(|value| value.as_bytes());
         let path = request.target.as_ref().map_or("", |target| &target.path);
         let method = request.method.unwrap_or_default();
         let (class, _) = rules.classify(method, path, header);
         Self {
-            rules: Arc::clone(rules),
             class: Class::new(class),
+            rules,
             tenant,
             deadline: patience(request.headers).and_then(|it| Instant::now().checked_add(it)),
         }

@@ -16,11 +16,23 @@ pub struct ShedCounts {
     /// The rules in force when it was last asked; the default ones before that.
     pub rules: Arc<ShedRules>,
     /// Shed requests by shedder and class.
-    pub shed: [(Shed, [u64; CLASSES_MAX]); 4],
+    pub shed: [(Shed, [u64; CLASSES_MAX]); 5],
     /// Requests that would have been shed outside shadow mode.
-    pub shadow: [(Shed, [u64; CLASSES_MAX]); 4],
+    pub shadow: [(Shed, [u64; CLASSES_MAX]); 5],
     /// Requests in flight.
     pub in_flight: [u32; CLASSES_MAX],
+}
+
+/// The usage of a fleet by requests that are not critical.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct FleetState {
+    /// Requests in flight on this node.
+    pub own: u32,
+    /// Requests in flight on all other nodes, by their last report.
+    pub others: u32,
+    /// True if that report is old, because newer ones could not be had.
+    pub is_stale: bool,
 }
 
 /// The state of the controllers of a [`Site`](crate::Site).
@@ -41,9 +53,19 @@ pub struct SiteState {
     pub share_shed: f64,
 }
 
+/// The treatment of a class by the shedders of a [`Site`](crate::Site).
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct ClassState {
+    /// The adaptive limit for requests of this class.
+    pub limit: u32,
+    /// The part of the class that the worker-utilisation shedder sheds: 0 to 1.
+    pub part_shed: f64,
+}
+
 /// Counts by shedder and class.
 #[derive(Debug, Default)]
-pub(super) struct Tallies([[AtomicU64; CLASSES_MAX]; 4]);
+pub(super) struct Tallies([[AtomicU64; CLASSES_MAX]; 5]);
 
 // Relaxed: the counts are independent.
 impl Tallies {
@@ -51,7 +73,7 @@ impl Tallies {
         self.0[by as usize][class].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn read(&self) -> [(Shed, [u64; CLASSES_MAX]); 4] {
+    pub(super) fn read(&self) -> [(Shed, [u64; CLASSES_MAX]); 5] {
         let row = |by: Shed| {
             let count = |class: usize| self.0[by as usize][class].load(Ordering::Relaxed);
             (by, std::array::from_fn(count))

@@ -11,12 +11,12 @@ use ratekeeper_core::Timestamp;
 use ratekeeper_http::answer::{BodyForm, Form, HeaderLines, Refusal};
 use ratekeeper_rules::{AdaptiveShed, FleetShed, ShedMode, ShedRules, WorkerShed};
 use ratekeeper_shed::{
-    AdaptiveBounds, CLASSES_MAX, Class, FleetTerms, FleetUsage, Gate, Share, WorkerShedder,
-    WorkerTerms,
+    AdaptiveBounds, CLASSES_MAX, Class, ClassCount, FleetTerms, FleetUsage, Gate, Share,
+    WorkerShedder, WorkerTerms,
 };
 
 use super::counts::Tallies;
-use super::{Passage, ShedContext, ShedCounts, SiteState};
+use super::{ClassState, FleetState, Passage, ShedContext, ShedCounts, SiteState};
 
 /// Seconds after which a client that was shed should come back.
 const RETRY_SECS: u64 = 1;
@@ -32,11 +32,19 @@ pub enum Shed {
     Workers,
     /// The adaptive concurrency limit.
     Adaptive,
+    /// The queue for a place at the upstream.
+    Queue,
 }
 
 impl Shed {
     /// All shedders, in the order in which a request meets them.
-    pub const ALL: [Self; 4] = [Self::Deadline, Self::Fleet, Self::Workers, Self::Adaptive];
+    pub const ALL: [Self; 5] = [
+        Self::Deadline,
+        Self::Fleet,
+        Self::Workers,
+        Self::Adaptive,
+        Self::Queue,
+    ];
 
     /// The name in answers, logs and metrics.
     #[must_use]
@@ -46,6 +54,7 @@ impl Shed {
             Self::Fleet => "fleet",
             Self::Workers => "workers",
             Self::Adaptive => "adaptive",
+            Self::Queue => "queue",
         }
     }
 
@@ -55,6 +64,7 @@ impl Shed {
             Self::Fleet => "the rest of the fleet is reserved for critical requests",
             Self::Workers => "overloaded: less important requests are refused for now",
             Self::Adaptive => "overloaded: the service has as many requests as it can work on",
+            Self::Queue => "overloaded: no place was free at the service in time",
         }
     }
 
@@ -115,6 +125,18 @@ impl Site {
         }
     }
 
+    /// The treatment of each class, the least important first.
+    pub fn classes(&self, count: ClassCount) -> impl Iterator<Item = ClassState> {
+        let threshold = self.workers.threshold();
+        (0..)
+            .map(Class::new)
+            .take(count.get())
+            .map(move |class| ClassState {
+                limit: self.gate.limit_of(class, count, Share::Within),
+                part_shed: threshold.part_of(class),
+            })
+    }
+
     fn follow(&self, rules: Option<AdaptiveShed>) {
         let wanted = rules.map_or(UNBOUNDED, |rules| AdaptiveBounds {
             min: rules.min,
@@ -172,7 +194,7 @@ impl Shedder {
         if let Some(fleet) = rules.fleet {
             self.ask_fleet(fleet, context)?;
         }
-        let mut passage = Passage::new(self, context.class);
+        let mut passage = Passage::new(self, context);
         if is_on(rules.workers.map(|it| it.mode)) || is_on(rules.adaptive.map(|it| it.mode)) {
             self.ask_site(site, context, begun, &mut passage)?;
         }
@@ -262,6 +284,11 @@ impl Shedder {
         }
     }
 
+    /// Counts a request of `class` that `by` has shed.
+    pub(super) fn note(&self, by: Shed, class: Class) {
+        self.enforced.note(by, class.index());
+    }
+
     fn note_rules(&self, rules: &Arc<ShedRules>) {
         let at = Arc::as_ptr(rules) as usize;
         // Relaxed: the address only tells whether to take the lock.
@@ -275,6 +302,29 @@ impl Shedder {
     pub(super) fn now(&self) -> Timestamp {
         let micros = self.begun.elapsed().as_micros();
         Timestamp::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+    }
+
+    /// Returns true if the rules in force have a fleet-usage shedder, if only in shadow mode.
+    #[must_use]
+    pub fn uses_fleet(&self) -> bool {
+        is_on(self.rules.lock().fleet.map(|it| it.mode))
+    }
+
+    /// Notes a report of the rest of the fleet: its requests that are not critical. None if there was none: the last one
+    /// stays in force.
+    pub fn on_fleet_report(&self, others: Option<u32>) {
+        self.fleet.on_report(others);
+    }
+
+    /// The usage of the fleet, as far as it is known.
+    #[must_use]
+    pub fn fleet_usage(&self) -> FleetState {
+        let classes = ClassCount::new(self.rules.lock().priorities.len());
+        FleetState {
+            own: self.fleet.own(classes),
+            others: self.fleet.others(),
+            is_stale: self.fleet.is_stale(),
+        }
     }
 
     /// The counts.

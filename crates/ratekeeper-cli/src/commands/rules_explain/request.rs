@@ -1,5 +1,6 @@
 //! An HTTP request to explain: its caller, the service level that applies, and the descriptors that are checked.
 
+use super::shedding::Shedding;
 use crate::cli::RulesExplain;
 use crate::settings::Settings;
 use anyhow::{Context, Result, anyhow, bail};
@@ -20,6 +21,9 @@ pub(super) struct Request {
     caller: String,
     /// Those whose paths match, the most specific first.
     service_levels: Vec<Candidate>,
+    /// Absent if the rules have no shedders.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shedding: Option<Shedding>,
 }
 
 #[derive(Debug, Serialize)]
@@ -63,6 +67,9 @@ pub(super) fn explain(
             false => format!("{}={}", caller.key, caller.name),
         },
         service_levels: standings.into_iter().map(Candidate::new).collect(),
+        shedding: rules
+            .shed()
+            .map(|shed| Shedding::new(shed, method.as_str(), path, &headers)),
     };
     if question.is_empty() {
         return Ok((told, None));
@@ -74,7 +81,7 @@ pub(super) fn explain(
 }
 
 /// `GET /product/7`.
-fn request_line(text: &str) -> Result<(Method, Uri)> {
+pub(super) fn request_line(text: &str) -> Result<(Method, Uri)> {
     let mut words = text.split_ascii_whitespace();
     let (Some(method), Some(target), None) = (words.next(), words.next(), words.next()) else {
         bail!("--request: `{text}` is not a method and path; write --request 'GET /product/7'");
@@ -89,7 +96,7 @@ fn request_line(text: &str) -> Result<(Method, Uri)> {
 }
 
 /// `x-api-key: abc`, each.
-fn headers(lines: &[String]) -> Result<HeaderMap> {
+pub(super) fn headers(lines: &[String]) -> Result<HeaderMap> {
     let mut headers = HeaderMap::new();
     for line in lines {
         let parsed = line.split_once(':').and_then(|(name, value)| {
@@ -146,6 +153,9 @@ impl Request {
         };
         let rows: Vec<Vec<String>> = self.service_levels.iter().map(row).collect();
         let _ = write!(text, "{}", crate::output::table(&rows, 2));
+        if let Some(shedding) = &self.shedding {
+            text.push_str(&shedding.text());
+        }
         text.push('\n');
         text
     }

@@ -17,7 +17,7 @@ use ratekeeper_http::UnclearDomain;
 use ratekeeper_limiter::Limiter;
 use ratekeeper_rules::{FailureMode, RuleSet};
 use ratekeeper_server::{
-    DESCRIPTORS_MAX, Followed, GatewayService, Monitored, RulesLoader, Server,
+    DESCRIPTORS_MAX, Followed, GatewayService, Monitored, RulesLoader, Server, Shedding,
 };
 use ratekeeper_store::memory::MemoryStore;
 use ratekeeper_tls::{PemFile, PemPair, TlsFile, TlsFileError};
@@ -49,7 +49,7 @@ pub(super) async fn run(
         enforcer = enforcer.with_levels_of(Arc::clone(&limiter));
     }
     let files = Files::of_process(settings, Program::Gateway);
-    let gateway = front::gateway(flags, home, settings, files, enforcer, domain)?;
+    let gateway = front::gateway(flags, home, settings, files, enforcer, domain, None)?;
     let upstreams = Some(gateway.upstreams());
     let front = Asking {
         gateway,
@@ -260,6 +260,11 @@ impl Monitored for Asking {
                 counts.retries,
             ),
             (
+                "ratelimit_gateway_service_held_back",
+                "Calls not sent to the rate limit service, because it refuses too many",
+                counts.held_back,
+            ),
+            (
                 "ratelimit_gateway_service_refused",
                 "Requests refused because the service cannot decide them",
                 counts.refused,
@@ -283,6 +288,10 @@ impl Monitored for Asking {
             up.encode_family(&labels)?.encode_gauge(&i64::from(is_up))?;
         }
         Ok(())
+    }
+
+    fn shedding(&self) -> Option<Shedding> {
+        self.gateway.shedding()
     }
 
     fn faults(&self) -> Vec<String> {

@@ -6,7 +6,9 @@ use crate::settings::{self, Environment, Flags, Layers, LogTo, Problems, Setting
 use crate::store::NodeStore;
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
-use ratekeeper_gateway::{AccessLog, Gateway, GatewayConfig, RoutesConfig, RoutesHandle};
+use ratekeeper_gateway::{
+    AccessLog, FleetAnswer, FleetBoard, Gateway, GatewayConfig, RoutesConfig, RoutesHandle,
+};
 use ratekeeper_http::EncodedSlashes;
 use ratekeeper_limiter::Limiter;
 use ratekeeper_server::{FilesRead, Followed, GatewayListener, ServerConfig};
@@ -59,7 +61,19 @@ pub(super) fn embedding(
         .context("say which is the gateway's, with `auth: { domain: NAME }` in ratekeeper.yaml")?;
     let enforcer = Arc::clone(limiter);
     let domain = domain.unwrap_or_default();
-    gateway(flags, home, settings, files, enforcer, domain)
+    let board = limiter.store().shared().map(|store| Board(store.fleet()));
+    let board = board.map(|board| Arc::new(board) as Arc<dyn FleetBoard>);
+    gateway(flags, home, settings, files, enforcer, domain, board)
+}
+
+/// The board that gateways with one Redis share.
+#[derive(Debug)]
+struct Board(Arc<ratekeeper_store_redis::FleetBoard>);
+
+impl FleetBoard for Board {
+    fn report(&self, in_flight: u32) -> FleetAnswer<'_> {
+        Box::pin(async move { Ok(self.0.report(in_flight).await?.others) })
+    }
 }
 
 /// The gateway as the settings want it, deciding by `enforcer`.
@@ -70,6 +84,7 @@ pub(super) fn gateway<E: Enforcer>(
     files: Files,
     enforcer: E,
     domain: &str,
+    fleet: Option<Arc<dyn FleetBoard>>,
 ) -> Result<Gateway<E>> {
     let told = &settings.gateway;
     let auth = &settings.auth;
@@ -96,6 +111,7 @@ pub(super) fn gateway<E: Enforcer>(
         patience: settings.listen.patience,
         tunnel_silence_max: TUNNEL_SILENCE_MAX,
         log: log(settings)?,
+        fleet,
         files: followed.clone().map(|files| files as Arc<dyn Followed>),
     };
     let gateway = Gateway::new(config, layer)?;

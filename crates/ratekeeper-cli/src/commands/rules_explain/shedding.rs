@@ -1,0 +1,145 @@
+//! The treatment of a request by load shedders.
+
+use super::super::admin::{self, encoded};
+use super::files;
+use crate::cli::RulesExplain;
+use crate::client;
+use crate::settings::{self, Environment};
+use anyhow::{Context, Result, bail};
+use http::HeaderMap;
+use ratekeeper_rules::{ShedRules, ShedderKind};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+
+/// The class of a request, and the shedders that it meets.
+#[derive(Debug, Serialize)]
+pub(super) struct Shedding {
+    class: String,
+    by: String,
+    shedders: Vec<Shedder>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+struct Shedder {
+    id: String,
+    mode: String,
+    terms: String,
+}
+
+/// The answer of a running gateway.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct Live {
+    shedders: Vec<Shedder>,
+    /// Absent if its rules have no shedders.
+    request: Option<LiveRequest>,
+    /// Absent in a service without a gateway.
+    state: Option<serde_json::Value>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+struct LiveRequest {
+    class: String,
+    by: String,
+    would: Vec<Verdict>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+struct Verdict {
+    shedder: String,
+    upstream: String,
+    part: f64,
+    why: String,
+}
+
+impl Shedding {
+    /// The treatment by the rules alone.
+    pub(super) fn new(rules: &ShedRules, method: &str, path: &str, headers: &HeaderMap) -> Self {
+        let header = |name: &str| headers.get(name).map(|value| value.as_bytes());
+        let (class, by) = rules.classify(method, path, header);
+        let shedder = |kind: ShedderKind| {
+            Some(Shedder {
+                id: kind.id().to_owned(),
+                mode: rules.mode(kind)?.name().to_owned(),
+                terms: rules.in_words(kind)?,
+            })
+        };
+        Self {
+            class: rules.name(usize::from(class)).to_owned(),
+            by: match by {
+                Some(number) => format!("item {} of `classify`", number + 1),
+                None => format!("its method, {method}"),
+            },
+            shedders: ShedderKind::ALL.into_iter().filter_map(shedder).collect(),
+        }
+    }
+
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("shedding: class {}, by {}\n", self.class, self.by);
+        for Shedder { id, mode, terms } in &self.shedders {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "  {id} is {mode}: {terms}");
+        }
+        text
+    }
+}
+
+impl Live {
+    /// Asks the gateway at `address` about `request`, a method and a path.
+    pub(super) fn ask(args: &RulesExplain, address: &str, request: &str) -> Result<Self> {
+        let (method, uri) = super::request::request_line(request)?;
+        let mut path = format!(
+            "/admin/v1/shed?method={}&path={}",
+            encoded(method.as_str()),
+            encoded(uri.path())
+        );
+        for (name, value) in &super::request::headers(&args.headers)? {
+            let value = String::from_utf8_lossy(value.as_bytes());
+            path.push_str(&format!("&header={}", encoded(&format!("{name}:{value}"))));
+        }
+        let environment = Environment::of_process();
+        let asked = client::Request {
+            method: "GET",
+            path: &path,
+            body: "",
+            token: environment.get(settings::ADMIN_TOKEN),
+        };
+        let answer = client::send(address, &files(args), &asked)?;
+        if answer.status != 200 {
+            bail!(
+                "{address} answers {}: {}",
+                answer.status,
+                admin::detail(&answer.body)
+            );
+        }
+        serde_json::from_str(&answer.body)
+            .with_context(|| format!("{address} answers what this version does not understand"))
+    }
+
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        let Some(request) = &self.request else {
+            return "shedding: the rules in force have no shedders\n".to_owned();
+        };
+        let mut text = format!("shedding: class {}, by {}\n", request.class, request.by);
+        for Shedder { id, mode, terms } in &self.shedders {
+            let _ = writeln!(text, "  {id} is {mode}: {terms}");
+            for verdict in request.would.iter().filter(|it| it.shedder == *id) {
+                let would = match (mode.as_str(), verdict.part) {
+                    (_, part) if part <= 0.0 => "passes it".to_owned(),
+                    ("shadow", part) => format!("would shed {:.0}% of such", part * 100.0),
+                    (_, part) => format!("sheds {:.0}% of such", part * 100.0),
+                };
+                let upstream = match verdict.upstream.as_str() {
+                    "" => String::new(),
+                    name => format!("upstream {name}: "),
+                };
+                let _ = writeln!(text, "    {upstream}{would} now: {}", verdict.why);
+            }
+        }
+        if self.state.is_none() {
+            text.push_str("  no gateway runs there, so nothing is shed\n");
+        }
+        text
+    }
+}
