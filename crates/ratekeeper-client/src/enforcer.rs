@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
+use ratekeeper::rules::ShedRules;
 use ratekeeper::tower::answer::{Bound, Denial, HeaderLines, LimitStatus, Quota};
 use ratekeeper::tower::{Admission, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, Turn};
 use ratekeeper::{Check, MemoryLimiter, Micros, RuleSet, Timestamp, tower};
@@ -121,6 +122,10 @@ impl Enforcer for ServiceEnforcer {
             None => read(&NONE),
             Some(limiter) => read(limiter.snapshot().rules()),
         }
+    }
+
+    fn shed_rules(&self) -> Option<Arc<ShedRules>> {
+        self.levels.as_ref()?.snapshot().shed().cloned()
     }
 
     fn ask(&self, check: &Check<'_>, terms: EnforceOptions) -> AnswerOf<Self> {

@@ -1,9 +1,11 @@
 //! Shedding in the gateway, with a real upstream that is as slow as a test wants.
 
 use std::net::TcpStream;
+use std::process::Command;
 use std::sync::{Condvar, Mutex};
 
 use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::redis::Server;
 
 use crate::support::{Answer, Gateway, Upstream, ok};
 
@@ -43,6 +45,14 @@ struct Busy {
 
 impl Busy {
     fn start(shed: &str) -> Self {
+        Self::start_with(shed, &[])
+    }
+
+    fn start_with(shed: &str, more: &[&str]) -> Self {
+        Self::start_in(shed, "", more)
+    }
+
+    fn start_in(shed: &str, settings: &str, more: &[&str]) -> Self {
         let latch = std::sync::Arc::new(Latch::default());
         let held = std::sync::Arc::clone(&latch);
         let upstream = Upstream::start(move |asked| {
@@ -52,8 +62,9 @@ impl Busy {
             ok("done")
         });
         let rules = format!("{LIMITS}{shed}");
-        let args = ["--upstream", &upstream.url(), "--access-log", "access.log"];
-        let gateway = Gateway::start_with(&rules, "", &args);
+        let url = upstream.url();
+        let args = ["--upstream", &url, "--access-log", "access.log"];
+        let gateway = Gateway::start_with(&rules, settings, &[&args[..], more].concat());
         let slow = gateway.open("GET /slow HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         eventually("it is in flight", || upstream.asked().len() == 1);
         Self {
@@ -179,7 +190,7 @@ fn metrics_of_shedding_are_there_from_the_start() {
     let upstream = Upstream::start(|_| ok(""));
     let gateway = Gateway::start(&upstream.url(), &[]);
     let told = gateway.told("/metrics");
-    for layer in ["deadline", "fleet", "workers", "adaptive"] {
+    for layer in ["deadline", "fleet", "workers", "adaptive", "queue"] {
         for class in ["test", "read", "write", "critical"] {
             let line = format!(
                 "ratelimit_shed_requests_total{{layer=\"{layer}\",class=\"{class}\",mode=\"on\"}} 0"
@@ -191,4 +202,159 @@ fn metrics_of_shedding_are_there_from_the_start() {
         let name = format!("ratelimit_shed_{gauge}{{upstream=\"upstream\"}}");
         assert!(told.contains(&name), "{name}\n{told}");
     }
+    for line in [
+        "ratelimit_shed_fleet_in_flight{nodes=\"own\"} 0",
+        "ratelimit_shed_fleet_in_flight{nodes=\"others\"} 0",
+        "ratelimit_shed_fleet_stale 0",
+    ] {
+        assert!(told.contains(line), "{line}\n{told}");
+    }
+}
+
+/// Runs `ratekeeper` with these arguments, and returns what it prints.
+fn said(args: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
+    let output = command.env_clear().args(args).output();
+    let output = output.expect("it starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let errors = text(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    text(&output.stdout) + &errors
+}
+
+#[test]
+fn a_switch_turns_a_shedder_off_while_the_gateway_runs() {
+    let mut busy = Busy::start("shed: { adaptive: { min: 1, max: 1 } }\n");
+    is_shed_by(&busy.get(&[]), "adaptive");
+    let address = format!("http://127.0.0.1:{}", busy.gateway.admin);
+    let switch = |how: &str| said(&["rules", how, "shed/adaptive", "--address", &address]);
+    let told = switch("disable");
+    assert!(told.contains("shed/adaptive is off"), "{told}");
+    assert_eq!(busy.get(&[]).status, 200);
+    let told = switch("shadow");
+    assert!(told.contains("shed/adaptive is shadow"), "{told}");
+    assert_eq!(busy.get(&[]).status, 200);
+    busy.gateway.tells(
+        "/metrics",
+        "ratelimit_shed_requests_total{layer=\"adaptive\",class=\"read\",mode=\"shadow\"} 1",
+    );
+    let told = switch("restore");
+    assert!(
+        told.contains("shed/adaptive is on, as its file says"),
+        "{told}"
+    );
+    is_shed_by(&busy.get(&[]), "adaptive");
+    let unknown = busy.gateway.told("/admin/v1/shed");
+    assert!(!unknown.contains("shed/workers"), "{unknown}");
+    busy.finish();
+}
+
+#[test]
+fn explain_says_the_class_and_what_each_shedder_would_do_now() {
+    let shed = "
+shed:
+  classify: [ { class: critical, header: x-tier, value: gold } ]
+  fleet: { capacity: 2, reserve: 50% }
+  workers: { mode: shadow }
+  adaptive: { min: 4, max: 4 }
+";
+    let mut busy = Busy::start(shed);
+    let address = format!("http://127.0.0.1:{}", busy.gateway.admin);
+    let explain = |more: &[&str]| {
+        let args = [
+            "rules",
+            "explain",
+            "--address",
+            &address,
+            "--request",
+            "GET /orders",
+        ];
+        said(&[&args[..], more].concat())
+    };
+    let told = explain(&[]);
+    for line in [
+        "shedding: class read, by its method, GET",
+        "shed/fleet is on: capacity 2, reserve 50%",
+        "sheds 100% of such now: 1 of 1 requests that are not critical are in flight",
+        "shed/workers is shadow: good 70%, bad 80%",
+        "shed/adaptive is on: min 4, max 4",
+        "upstream upstream: passes it now: 1 of 4 places for this class are taken, of 4 for all",
+    ] {
+        assert!(told.contains(line), "{line}\n{told}");
+    }
+    let told = explain(&["--header", "X-Tier: gold"]);
+    for line in [
+        "shedding: class critical, by item 1 of `classify`",
+        "passes it now: the most important class may use the whole fleet",
+    ] {
+        assert!(told.contains(line), "{line}\n{told}");
+    }
+    let rules = busy.gateway.folder.path().join("rules.yaml");
+    let rules = rules.to_str().expect("a path of ours");
+    let told = said(&[
+        "rules",
+        "explain",
+        "--rules",
+        rules,
+        "--request",
+        "PUT /orders",
+    ]);
+    assert!(
+        told.contains("shedding: class write, by its method, PUT"),
+        "{told}"
+    );
+    assert!(told.contains("shed/workers is shadow"), "{told}");
+    busy.finish();
+}
+
+#[test]
+fn gateways_that_share_a_redis_share_the_fleet() {
+    let mut redis = Server::start();
+    let store = format!("redis://127.0.0.1:{}/", redis.port());
+    let shed = "
+shed:
+  classify: [ { class: critical, header: x-tier, value: gold } ]
+  fleet: { capacity: 4, reserve: 50% }
+";
+    let with_store = ["--store", &store, "--store-deadline", "10s"];
+    let mut first = Busy::start_with(shed, &with_store);
+    let mut second = Busy::start_with(shed, &with_store);
+    let others = "ratelimit_shed_fleet_in_flight{nodes=\"others\"} 1";
+    first.gateway.tells("/metrics", others);
+    second.gateway.tells("/metrics", others);
+    // One of its own, one of the other's: the two that are not reserved.
+    is_shed_by(&first.get(&[]), "fleet");
+    is_shed_by(&second.get(&[]), "fleet");
+    assert_eq!(first.get(&["X-Tier: gold"]).status, 200);
+    redis.process().kill();
+    first
+        .gateway
+        .tells("/metrics", "ratelimit_shed_fleet_stale 1");
+    first
+        .gateway
+        .tells("/readyz", "the usage of the rest of the fleet is not known");
+    first.gateway.tells("/metrics", others);
+    let shed = first.get(&[]);
+    assert!(shed.body.contains("\"layer\":\"fleet\""), "{shed:?}");
+    redis.restart();
+    first
+        .gateway
+        .tells("/metrics", "ratelimit_shed_fleet_stale 0");
+    second.finish();
+    let none = "ratelimit_shed_fleet_in_flight{nodes=\"others\"} 0";
+    first.gateway.tells("/metrics", none);
+    first.finish();
+}
+
+#[test]
+fn nobody_waits_long_for_a_place_while_shedding() {
+    let settings = "upstream_requests_max: 1\nupstream_connect_timeout: 50s\n";
+    let mut busy = Busy::start_in("shed: { workers: {} }\n", settings, &[]);
+    is_shed_by(&busy.get(&[]), "queue");
+    busy.gateway.tells(
+        "/metrics",
+        "ratelimit_shed_requests_total{layer=\"queue\",class=\"read\",mode=\"on\"} 1",
+    );
+    busy.finish();
+    assert_eq!(busy.get(&[]).header("x-ratelimit-remaining"), Some("9"));
 }
