@@ -8,12 +8,15 @@
 //! `bench gateway`: the gateway compared with itself without limits and with NGINX; `bench seed`:
 //! three gateways that share a Redis, at a thousand calls a second. `bench modes`: the modes of consistency side by side. `bench leases`:
 //! leased limits flooded over four nodes.
+//! `bench overload`: the gateway under up to four times the load that its upstream can take, without and with shedding;
+//! `bench shed`: what all shedders cost a request.
 
 mod accuracy;
 mod gateway;
 mod grpc;
 mod leases;
 mod modes;
+mod overload;
 mod redis;
 mod seed;
 
@@ -40,11 +43,13 @@ pub(crate) fn bench(args: &[String]) -> Result<()> {
         Some((what, rest)) if what == "seed" => seed::seed(rest),
         Some((what, rest)) if what == "modes" => modes::modes(rest),
         Some((what, rest)) if what == "leases" => leases::leases(rest),
+        Some((what, rest)) if what == "overload" => overload::overload(rest),
+        Some((what, [])) if what == "shed" => overload::cost(),
         Some((what, [])) if what == "layer" => layer("cost"),
         Some((what, [])) if what == "shaping" => layer("shaping"),
         Some((flag, _)) if flag.starts_with("--") => grpc::grpc(args),
         Some(_) => bail!(
-            "there is no benchmark {:?}; there are `grpc`, `core`, `accuracy`, `redis`, `gateway`, `seed`, `modes`, `leases`, `layer` and `shaping`",
+            "there is no benchmark {:?}; there are `grpc`, `core`, `accuracy`, `redis`, `gateway`, `seed`, `modes`, `leases`, `overload`, `shed`, `layer` and `shaping`",
             args.join(" ")
         ),
     }

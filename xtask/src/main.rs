@@ -41,6 +41,9 @@ The verbs of this repository.
                                   exact, leased, synced and local: speed, calls to Redis, over- and under-admission
   cargo xtask bench leases [--quick]
                                   four nodes flood leased limits: over- and under-admission, calls to Redis
+  cargo xtask bench overload [--quick]
+                                  the gateway under up to 4 x what its upstream can take, without and with shedding
+  cargo xtask bench shed          what all load shedders together cost a request
   cargo xtask bench core          speed and size of a decision in process, beside governor
   cargo xtask bench accuracy [--quick] [--log FILE]
                                   the most that passes in any window, and wrong decisions; fails if a promise is broken

@@ -39,8 +39,8 @@ pub struct ClientCounts {
     pub retries: u64,
     /// Checks that the [`FallbackPolicy`] answered.
     pub fallbacks: u64,
-    /// Checks, acquires and reserves that were not sent, because the service refused too many: at least half of those of the
-    /// last ten seconds. The [`FallbackPolicy`] answered them.
+    /// Checks, acquires and reserves that were not sent, because the service refused too many: at least half of those
+    /// of the last ten seconds. The [`FallbackPolicy`] answered them.
     pub held_back: u64,
     /// Checks, acquires and reserves [refused](Error::Invalid) because of their content.
     pub refused: u64,

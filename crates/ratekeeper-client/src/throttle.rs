@@ -8,8 +8,8 @@ use ratekeeper::tower::controllers::{ClientThrottle, mix};
 use ratekeeper::{Micros, Timestamp};
 use tonic::{Code, Status};
 
-/// The longest time without a call that is sent, while there are any. So a client with few calls is never throttled, and one
-/// with many notices at once that the service recovers.
+/// The longest time without a call that is sent, while there are any. So a client with few calls is never throttled,
+/// and one with many notices at once that the service recovers.
 const PROBE_EVERY: Micros = Micros::from_millis(100);
 
 /// Decides which calls are not even sent, because the service refuses too many.
@@ -58,7 +58,8 @@ impl Throttle {
         ))
     }
 
-    /// Notes the answer to a call that was sent. Calls that no service answered say nothing: they have a remedy of their own.
+    /// Notes the answer to a call that was sent. Calls that no service answered say nothing: they have a remedy of
+    /// their own.
     pub(crate) fn heard<T>(&self, answer: &Result<T, Status>) {
         let is_refusal = match answer {
             Ok(_) => false,

@@ -179,8 +179,8 @@ impl<S: Store> Limiter<S> {
         unknown
     }
 
-    /// Puts the switch of the rule or the load shedder with the id `rule` into a position, or takes it away; the next check
-    /// sees it. Answers all switches as they are now.
+    /// Puts the switch of the rule or the load shedder with the id `rule` into a position, or takes it away; the next
+    /// check sees it. Answers all switches as they are now.
     ///
     /// A switch stays when rules are replaced, even while no rule has its id, and can be taken away then.
     ///

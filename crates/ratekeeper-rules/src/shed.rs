@@ -150,8 +150,8 @@ impl Default for ShedRules {
 }
 
 impl ShedRules {
-    /// The class of a request: the index into [`Self::priorities`], and the number of the classifier that decided, None if
-    /// the method did. `header` returns the value of a header by its name in lower case.
+    /// The class of a request: the index into [`Self::priorities`], and the number of the classifier that decided,
+    /// None if the method did. `header` returns the value of a header by its name in lower case.
     #[must_use]
     pub fn classify<'h>(
         &self,

@@ -9,8 +9,8 @@ const WINDOW_MAX: Micros = Micros::from_secs(1);
 /// The samples that end a window, and the fewest that end one of the longest time; with fewer it stays open.
 const SAMPLES_ENOUGH: u32 = 50;
 const SAMPLES_MIN: u32 = 10;
-/// Windows from which the first unloaded round trip is averaged, after one that is left out: the first answers are the fastest
-/// ones, as the slow ones are still under way.
+/// Windows from which the first unloaded round trip is averaged, after one that is left out: the first answers are
+/// the fastest ones, as the slow ones are still under way.
 const FIRST_WINDOWS: u32 = 5;
 /// The part of the last good limit that is forgotten each window.
 const FORGOTTEN: f64 = 0.01;
@@ -97,15 +97,15 @@ pub struct RoundTrip {
 ///   is neither a minimum, which one lucky round trip spoils, nor a long-term average, which takes a long
 ///   overload for the normal state.
 ///
-/// While round trips say nothing (all requests dropped, or faster than 0.1 ms), it is AIMD (Chiu and Jain, 1989): one more
-/// after a window without drops, times 0.9 after one with drops.
+/// While round trips say nothing (all requests dropped, or faster than 0.1 ms), it is AIMD (Chiu and Jain, 1989): one
+/// more after a window without drops, times 0.9 after one with drops.
 ///
-/// Known weakness: an upstream that loses more than half of its workers, and is overloaded from that moment on, is still queueing
-/// when half of the last good limit is in flight. The limit then settles too high, with round trips too long by
-/// that factor, until the load falls.
+/// Known weakness: an upstream that loses more than half of its workers, and is overloaded from that moment on, is
+/// still queueing when half of the last good limit is in flight. The limit then settles too high, with round trips
+/// too long by that factor, until the load falls.
 ///
-/// Windows last 0.1 to 1 s and have 50 samples, or at least 10 after a second. A clock that is set back starts the window afresh; without
-/// samples the limit stays.
+/// Windows last 0.1 to 1 s and have 50 samples, or at least 10 after a second. A clock that is set back starts the
+/// window afresh; without samples the limit stays.
 #[derive(Clone, Debug)]
 pub struct AdaptiveLimit {
     bounds: AdaptiveBounds,
@@ -292,8 +292,8 @@ impl AdaptiveLimit {
         self.set_limit(self.limit + change);
     }
 
-    /// Learns the unloaded round trip from a window at low concurrency, or from one that was faster than chance explains: if
-    /// every faster window counted, chance alone would lower the average. None while it is first learnt.
+    /// Learns the unloaded round trip from a window at low concurrency, or from one that was faster than chance
+    /// explains: if every faster window counted, chance alone would lower the average. None while it is first learnt.
     fn learn(&mut self, average: f64, window: &Window) -> Option<f64> {
         if self.windows <= FIRST_WINDOWS {
             let weight = 1.0 / f64::from(self.windows.max(1));

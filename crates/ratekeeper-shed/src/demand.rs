@@ -13,9 +13,9 @@ const SLACK: u64 = 4;
 
 /// The approximate demand of each tenant.
 ///
-/// A count-min sketch (Cormode and Muthukrishnan, 2005) of two rows that decays by 1/32 every 100 ms, i.e. over about 3 s.
-/// Its error is one-sided: a tenant that shares both of its counters with others seems to ask for more than it does,
-/// which happens to about one of a million pairs.
+/// A count-min sketch (Cormode and Muthukrishnan, 2005) of two rows that decays by 1/32 every 100 ms, i.e. over about
+/// 3 s. Its error is one-sided: a tenant that shares both of its counters with others seems to ask for more than it
+/// does, which happens to about one of a million pairs.
 #[derive(Debug)]
 pub struct TenantDemand {
     rows: [Box<[AtomicU64]>; 2],
@@ -37,8 +37,8 @@ impl Default for TenantDemand {
 
 // Relaxed everywhere: the sketch is approximate, and a lost decay or two are made up for by the next.
 impl TenantDemand {
-    /// Notes a request of the tenant with this hash, and returns the part of the tenant's requests that is within its fair
-    /// share, in 65,536ths.
+    /// Notes a request of the tenant with this hash, and returns the part of the tenant's requests that is within its
+    /// fair share, in 65,536ths.
     ///
     /// A tenant is within its fair share up to four times of what the other active tenants ask for on
     /// average. A single tenant is always within it.

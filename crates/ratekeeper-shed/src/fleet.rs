@@ -26,10 +26,11 @@ impl FleetTerms {
 
 /// The requests in flight in a fleet: those of this node, and the latest known number of the others.
 ///
-/// The fleet-usage load shedder of Stripe ("Scaling your API with rate limiters", 2017): non-critical requests are refused
-/// while they use more than the share of the fleet that is not reserved; critical ones always pass. Stripe keeps one
-/// counter in Redis, which every request changes. Here each node knows its own requests at once and those of the others
-/// by report, so the error is at most what begins on the other nodes between two reports, and no key is hot.
+/// The fleet-usage load shedder of Stripe ("Scaling your API with rate limiters", 2017): non-critical requests are
+/// refused while they use more than the share of the fleet that is not reserved; critical ones always pass. Stripe
+/// keeps one counter in Redis, which every request changes. Here each node knows its own requests at once and those
+/// of the others by report, so the error is at most what begins on the other nodes between two reports, and no key is
+/// hot.
 ///
 /// While reports fail, a node goes on with the share that it had, and says so.
 #[derive(Debug, Default)]

@@ -7,7 +7,8 @@ use ratekeeper_core::{Micros, Timestamp};
 
 use crate::{AdaptiveBounds, AdaptiveLimit, Class, ClassCount, RoundTrip, Share};
 
-/// The part of the limit, in 32nds, that every class but the top one leaves free for that, and for each other class above it.
+/// The part of the limit, in 32nds, that every class but the top one leaves free for that, and for each other class
+/// above it.
 const TOP_32NDS: u64 = 2;
 const RESERVED_32NDS: u64 = 1;
 /// The part, in 32nds, that requests beyond their tenant's fair share leave free for all others.
@@ -15,16 +16,16 @@ const SPARED_32NDS: u64 = 10;
 
 /// A concurrency limit with room reserved for important requests: shared by all threads.
 ///
-/// Each class may fill the limit up to a thirty-second less than the class above it, and the top class a sixteenth more than all others (trunk
-/// reservation, Roberts 1983). What
-/// a tenant asks for beyond its fair share may fill about two thirds of it. So under
-/// overload the lower classes find a closed door that is still open to the higher ones. That holds from the
-/// first moment, before any controller has reacted.
+/// Each class may fill the limit up to a thirty-second less than the class above it, and the top class a sixteenth
+/// more than all others (trunk reservation, Roberts 1983). What a tenant asks for beyond its fair share may fill
+/// about two thirds of it. So under overload the lower classes find a closed door that is still open to the higher
+/// ones. That holds from the first moment, before any controller has reacted.
 #[derive(Debug)]
 pub struct Gate {
     in_flight: AtomicU32,
     limit: AtomicU32,
-    /// Of the requests since the last reading: the sum of what they found in flight, how many came, and how many of them got in.
+    /// Of the requests since the last reading: the sum of what they found in flight, how many came, and how many of
+    /// them got in.
     found_sum: AtomicU64,
     came: AtomicU32,
     entered: AtomicU32,
@@ -136,8 +137,8 @@ impl Gate {
         (control.unloaded(), control.average())
     }
 
-    /// The utilisation since the last call: what was in flight as a part of the limit, times the requests that came for each
-    /// one that got in. So it exceeds 1 by as much as is asked for in vain. Zero if nothing came.
+    /// The utilisation since the last call: what was in flight as a part of the limit, times the requests that came
+    /// for each one that got in. So it exceeds 1 by as much as is asked for in vain. Zero if nothing came.
     #[expect(
         clippy::cast_precision_loss,
         reason = "a mean for a decision, far below 2^52"

@@ -58,8 +58,8 @@ impl Threshold {
         rung.0 < own || rung.0 == own && lot < self.0 as u16
     }
 
-    /// The part of `class` that is shed, from 0 to 1, if its tenants are spread evenly. Of what they ask for beyond their
-    /// fair share it may be more.
+    /// The part of `class` that is shed, from 0 to 1, if its tenants are spread evenly. Of what they ask for beyond
+    /// their fair share it may be more.
     #[must_use]
     #[expect(
         clippy::cast_precision_loss,

@@ -11,9 +11,9 @@ const SLICE_US: u64 = MEMORY.get() / SLICES as u64;
 
 /// Decides which requests a client should not even send.
 ///
-/// Adaptive throttling from "Handling Overload" in *Site Reliability Engineering* (Beyer et al., 2016): over the last ten
-/// seconds a client counts its `requests`, and the `accepts` among them. It rejects a new request by itself with the
-/// probability
+/// Adaptive throttling from "Handling Overload" in *Site Reliability Engineering* (Beyer et al., 2016): over the last
+/// ten seconds a client counts its `requests`, and the `accepts` among them. It rejects a new request by itself with
+/// the probability
 ///
 /// ```text
 /// max(0, (requests - K * accepts) / (requests + 1))      K = 2

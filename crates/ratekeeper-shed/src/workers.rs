@@ -57,8 +57,8 @@ pub struct LoadSample {
 
 /// Finds the part of the requests to shed from the utilisation of what serves them.
 ///
-/// The control law is that of Stripe's worker utilisation load shedder ("Scaling your API with rate limiters", 2017): a dead
-/// zone between good and bad utilisation in which nothing changes, shedding only after bad utilisation has
+/// The control law is that of Stripe's worker utilisation load shedder ("Scaling your API with rate limiters", 2017):
+/// a dead zone between good and bad utilisation in which nothing changes, shedding only after bad utilisation has
 /// lasted for a while, and slow changes in both directions:
 ///
 /// ```text
@@ -66,10 +66,10 @@ pub struct LoadSample {
 /// admitted rate    rises   |     stays     |      falls
 /// ```
 ///
-/// There the output is a probability of shedding. Here it is the *rate* that may pass, as in DAGOR (Zhou et al., "Overload
-/// Control for Scaling WeChat Microservices", SoCC 2018): when the offered load ends or doubles, the part to shed follows
-/// at once and without any learning. As gateways find out early that an upstream is full, the times are
-/// shorter than Stripe's 28 s and 120 s: 0.3 s and at most one second.
+/// There the output is a probability of shedding. Here it is the *rate* that may pass, as in DAGOR (Zhou et al.,
+/// "Overload Control for Scaling WeChat Microservices", SoCC 2018): when the offered load ends or doubles, the part
+/// to shed follows at once and without any learning. As gateways find out early that an upstream is full, the times
+/// are shorter than Stripe's 28 s and 120 s: 0.3 s and at most one second.
 #[derive(Clone, Debug)]
 pub struct UtilisationControl {
     terms: WorkerTerms,
@@ -106,7 +106,8 @@ impl UtilisationControl {
         self.utilisation
     }
 
-    /// Takes a sample, and returns the part of the requests to shed, from 0 to 1. A clock that is set back counts as no time.
+    /// Takes a sample, and returns the part of the requests to shed, from 0 to 1. A clock that is set back counts as
+    /// no time.
     #[expect(clippy::cast_precision_loss, reason = "microseconds, far below 2^52")]
     pub fn on_sample(&mut self, now: Timestamp, load: LoadSample) -> f64 {
         let Some(last) = self.last.replace(now) else {
@@ -177,9 +178,8 @@ pub struct Judgement {
 
 /// The worker-utilisation shedder of one upstream, or of one process: shared by all threads.
 ///
-/// [`UtilisationControl`] says how much to shed; the demand of the last moments says which [rung](Rung) of the order that
-/// reaches to. So the least important requests are shed whatever the mix, and the same tenants for an
-/// hour.
+/// [`UtilisationControl`] says how much to shed; the demand of the last moments says which [rung](Rung) of the order
+/// that reaches to. So the least important requests are shed whatever the mix, and the same tenants for an hour.
 #[derive(Debug)]
 pub struct WorkerShedder {
     demand: [TenantDemand; 2],
@@ -293,7 +293,8 @@ impl WorkerShedder {
         Threshold::from_bits(self.threshold.load(Ordering::Relaxed))
     }
 
-    /// The averaged utilisation, and the part of the requests that is to be shed: the input and the output of the controller.
+    /// The averaged utilisation, and the part of the requests that is to be shed: the input and the output of the
+    /// controller.
     #[must_use]
     pub fn state(&self) -> (f64, f64) {
         let control = self.control.lock();

@@ -16,6 +16,9 @@ use crate::topology::Topology;
 /// The time within which Redis has to answer a report.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// The part of the keys that decides their slot.
+const TAG: &str = "fleet";
+
 /// Reports how many requests this node has in flight, and learns how many the others have.
 ///
 /// A report is one script call on two small keys, `rk:{fleet}nodes` and `rk:{fleet}in-flight`. Nodes that have not
@@ -31,7 +34,7 @@ pub struct FleetBoard {
     open: Mutex<Option<Open>>,
 }
 
-/// What the other nodes of a fleet do.
+/// The usage of a fleet's other nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct FleetReport {
@@ -85,7 +88,7 @@ impl FleetBoard {
         Self {
             topology,
             connect_timeout,
-            keys: ["nodes", "in-flight"].map(|end| format!("{prefix}{{fleet}}{end}")),
+            keys: ["nodes", "in-flight"].map(|end| format!("{prefix}{{{TAG}}}{end}")),
             node: format!("{:032x}", u128::from_be_bytes(id)),
             open: Mutex::new(None),
         }
@@ -97,11 +100,7 @@ impl FleetBoard {
     /// Nothing is known of the other nodes. The next report connects anew.
     pub async fn report(&self, in_flight: u32) -> Result<FleetReport, FleetError> {
         let mut open = self.open.lock().await;
-        let shard = self
-            .topology
-            .map()
-            .shard(slot_of_key(&self.keys[0]))
-            .cloned();
+        let shard = self.topology.map().shard(slot_of_key(TAG)).cloned();
         let shard = shard.ok_or_else(|| FleetError::Nowhere(self.keys[0].clone()))?;
         // Left out of the lock's place, so that one that fails, or is given up halfway, is not used again.
         let kept = open.take().filter(|open| Arc::ptr_eq(&open.shard, &shard));

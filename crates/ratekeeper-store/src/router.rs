@@ -101,8 +101,8 @@ impl<R> Router<R> {
         }
     }
 
-    /// The first of those that nodes share, the default store before any other. Each knows what all of them know of the hash
-    /// key.
+    /// The first of those that nodes share, the default store before any other. Each knows what all of them know of
+    /// the hash key.
     #[must_use]
     pub fn shared(&self) -> Option<&R> {
         self.members().find_map(|member| match &member.store {

@@ -191,8 +191,8 @@ impl<E: Enforcer> Shared<E> {
         }
     }
 
-    /// The longest time that a new request of `client` may wait: zero while no place is free for it, so that it does not take
-    /// a turn that it could not wait for. If the last place is taken meanwhile, [`Self::wait`] refuses it.
+    /// The longest time that a new request of `client` may wait: zero while no place is free for it, so that it does
+    /// not take a turn that it could not wait for. If the last place is taken meanwhile, [`Self::wait`] refuses it.
     fn wait_max(&self, client: Option<IpAddr>) -> Duration {
         match self.watch.places.has_room(client, self.waiting_max) {
             true => self.wait_max,

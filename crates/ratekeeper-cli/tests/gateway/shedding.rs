@@ -227,7 +227,7 @@ fn a_switch_turns_a_shedder_off_while_the_gateway_runs() {
     let mut busy = Busy::start("shed: { adaptive: { min: 1, max: 1 } }\n");
     is_shed_by(&busy.get(&[]), "adaptive");
     let address = format!("http://127.0.0.1:{}", busy.gateway.admin);
-    let switch = |how: &str| said(&["rules", how, "shed/adaptive", "--address", &address]);
+    let switch = |how: &str| said(&["rules", how, "shed/adaptive", "--admin", &address]);
     let told = switch("disable");
     assert!(told.contains("shed/adaptive is off"), "{told}");
     assert_eq!(busy.get(&[]).status, 200);
@@ -316,7 +316,7 @@ shed:
   classify: [ { class: critical, header: x-tier, value: gold } ]
   fleet: { capacity: 4, reserve: 50% }
 ";
-    let with_store = ["--store", &store, "--store-deadline", "10s"];
+    let with_store = ["--store", &store, "--store-deadline", "1s"];
     let mut first = Busy::start_with(shed, &with_store);
     let mut second = Busy::start_with(shed, &with_store);
     let others = "ratelimit_shed_fleet_in_flight{nodes=\"others\"} 1";

@@ -50,7 +50,7 @@ struct RequestView {
     would: Vec<VerdictView>,
 }
 
-/// What a shedder would do with a request now.
+/// A shedder's treatment of a request if it came now.
 #[derive(Serialize)]
 struct VerdictView {
     shedder: &'static str,

@@ -112,8 +112,8 @@ fn others(seconds: &[Second]) -> f64 {
     Tally { offered, succeeded }.success()
 }
 
-/// The seeds to try in a scenario: as many as `SHED_SEEDS` says, else 300. Each scenario has its own, so that the test command plays
-/// thousands of courses.
+/// The seeds to try in a scenario: as many as `SHED_SEEDS` says, else 300. Each scenario has its own, so that the
+/// test command plays thousands of courses.
 fn seeds(scenario: Scenario) -> impl Iterator<Item = u64> {
     let wanted = std::env::var("SHED_SEEDS").ok();
     let count = wanted.and_then(|it| it.parse().ok()).unwrap_or(300);
@@ -255,8 +255,8 @@ const COLUMNS: [Column; 6] = [
 /// A figure of a run.
 type Measure = fn(&Run) -> f64;
 
-/// Seconds of load just below capacity for the comparison: several times as long as the slowest of the published limits takes
-/// from where it begins to where it stays.
+/// Seconds of load just below capacity for the comparison: several times as long as the slowest of the published
+/// limits takes from where it begins to where it stays.
 const WARM: usize = 45;
 
 /// Courses of each scenario in the comparison.
@@ -276,8 +276,8 @@ fn compared() -> Vec<Scenario> {
     warm.chain([cold]).collect()
 }
 
-/// Prints the tables of docs/shedding.md: `cargo test -p ratekeeper-shed --test overload table -- --nocapture`. In no scenario
-/// is our goodput more than 2 % below the best of the published limits.
+/// Prints the tables of docs/shedding.md: `cargo test -p ratekeeper-shed --test overload table -- --nocapture`. In no
+/// scenario is our goodput more than 2 % below the best of the published limits.
 #[test]
 fn the_table_of_published_limits() {
     let all = compared();

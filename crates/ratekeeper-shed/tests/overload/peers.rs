@@ -1,7 +1,7 @@
 //! Published concurrency limits, as their sources give them: what ours are compared with.
 //!
-//! AIMD, Vegas and Gradient2 are those of Netflix's concurrency-limits behind its `WindowedLimit`, with default settings. Envoy's
-//! is its adaptive concurrency filter with the gradient controller.
+//! AIMD, Vegas and Gradient2 are those of Netflix's concurrency-limits behind its `WindowedLimit`, with default
+//! settings. Envoy's is its adaptive concurrency filter with the gradient controller.
 
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_shed::{Ending, RoundTrip};

@@ -66,8 +66,8 @@ impl Passage {
         self.is_enforced
     }
 
-    /// Sheds the request after all, because it waited too long further in; returns the answer's reason: its deadline if that has passed,
-    /// else the queue.
+    /// Sheds the request after all, because it waited too long further in; returns the answer's reason: its deadline
+    /// if that has passed, else the queue.
     #[must_use]
     pub fn shed(self) -> Shed {
         let by = match self.is_late() {
@@ -86,8 +86,8 @@ impl Passage {
             .is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// Notes that the answer has begun, or that there is none. None for an ending that says nothing about load, as of a stream or
-    /// an upgrade.
+    /// Notes that the answer has begun, or that there is none. None for an ending that says nothing about load, as of
+    /// a stream or an upgrade.
     #[must_use = "the request is in flight until this is dropped"]
     pub fn answered(mut self, ending: Option<Ending>) -> InFlight {
         if let Some(slot) = &mut self.slot {

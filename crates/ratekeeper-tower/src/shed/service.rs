@@ -32,8 +32,8 @@ impl<S> ShedService<S> {
         Self { inner, shared }
     }
 
-    /// The context that a layer outside has put into `request`, or one by the layer's own rules. None if nothing is to be
-    /// shed, or if the request makes no sense: then that is for others to say.
+    /// The context that a layer outside has put into `request`, or one by the layer's own rules. None if nothing is
+    /// to be shed, or if the request makes no sense: then that is for others to say.
     fn context<B>(&self, request: &mut Request<B>) -> Option<ShedContext> {
         if let Some(context) = request.extensions_mut().remove::<ShedContext>() {
             return Some(context);

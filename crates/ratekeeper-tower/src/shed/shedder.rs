@@ -310,8 +310,8 @@ impl Shedder {
         is_on(self.rules.lock().fleet.map(|it| it.mode))
     }
 
-    /// Notes a report of the rest of the fleet: its requests that are not critical. None if there was none: the last one
-    /// stays in force.
+    /// Notes a report of the rest of the fleet: its requests that are not critical. None if there was none: the last
+    /// one stays in force.
     pub fn on_fleet_report(&self, others: Option<u32>) {
         self.fleet.on_report(others);
     }

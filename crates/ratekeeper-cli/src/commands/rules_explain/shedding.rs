@@ -103,6 +103,7 @@ impl Live {
             path: &path,
             body: "",
             token: environment.get(settings::ADMIN_TOKEN),
+            condition: None,
         };
         let answer = client::send(address, &files(args), &asked)?;
         if answer.status != 200 {
