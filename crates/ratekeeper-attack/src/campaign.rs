@@ -1,6 +1,6 @@
 //! Attacks with one family after the other, and makes rows of them.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
@@ -8,54 +8,8 @@ use crate::families::{
     addresses, batches, costs, crowds, floods, h2spec, http2, lifted, places, secrets, smuggling,
     spellings, stores, tables, tokens,
 };
+use crate::plan::Plan;
 use crate::row::{HEAD, Row};
-
-/// The extent of the campaign.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// Floods and crowds are this many times smaller than those of the full form.
-    pub(crate) divisor: u32,
-    pub(crate) h2spec: Option<PathBuf>,
-    names: Vec<String>,
-}
-
-impl Plan {
-    /// As `docs/security.md` shows it.
-    #[must_use]
-    pub const fn full() -> Self {
-        Self {
-            divisor: 1,
-            h2spec: None,
-            names: Vec::new(),
-        }
-    }
-
-    /// A tenth of that, for tests.
-    #[must_use]
-    pub fn quick() -> Self {
-        Self {
-            divisor: 10,
-            ..Self::full()
-        }
-    }
-
-    /// The same, with h2spec where there is one.
-    #[must_use]
-    pub fn with_h2spec(self, h2spec: Option<PathBuf>) -> Self {
-        Self { h2spec, ..self }
-    }
-
-    /// Only families whose names contain one of `names`, or all if there are none.
-    #[must_use]
-    pub fn with_names(self, names: Vec<String>) -> Self {
-        Self { names, ..self }
-    }
-
-    fn wants(&self, family: &str) -> bool {
-        let is_named = |name: &String| family.contains(&name.to_lowercase());
-        self.names.is_empty() || self.names.iter().any(is_named)
-    }
-}
 
 /// One family: it attacks, and answers its rows.
 type Attack = fn(&Path, &Plan) -> Result<Vec<Row>>;

@@ -18,9 +18,11 @@
 
 mod campaign;
 mod families;
+mod plan;
 mod row;
 mod target;
 mod token;
 mod upstreams;
 
-pub use campaign::{Plan, run, spellings_that_must_pass};
+pub use campaign::{run, spellings_that_must_pass};
+pub use plan::Plan;

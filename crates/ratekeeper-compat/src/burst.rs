@@ -13,11 +13,11 @@ use tokio::task::JoinSet;
 
 use crate::answer::Reply;
 use crate::compare::{Outcome, compare};
-use crate::play::{Finding, Pair, Tally, now};
+use crate::play::{Finding, Tally, now};
 use crate::random::{chance, pick};
 use crate::request::{Call, Via};
 use crate::rules::Domain;
-use crate::target::Target;
+use crate::target::{Pair, Target};
 use crate::unit::Unit;
 use crate::world::World;
 use std::sync::Arc;

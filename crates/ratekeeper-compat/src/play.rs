@@ -12,19 +12,12 @@ use crate::compare::{Outcome, compare};
 use crate::differences::Difference;
 use crate::request::Call;
 use crate::rules::Domain;
-use crate::target::Target;
+use crate::target::Pair;
 use crate::unit::Unit;
 use crate::world::World;
 
 /// The time into a second after which it has begun for every clock.
 const AFTER: Duration = Duration::from_millis(2);
-
-/// Both services, with the same settings.
-#[derive(Debug)]
-pub(crate) struct Pair {
-    pub(crate) theirs: Target,
-    pub(crate) ours: Target,
-}
 
 /// The results of a comparison.
 #[derive(Debug, Default)]

@@ -13,9 +13,8 @@ use tokio::process::Command;
 use crate::Args;
 use crate::answer::Reply;
 use crate::differences::Difference;
-use crate::play::Pair;
 use crate::request::{Call, Via};
-use crate::target::{Environment, Target};
+use crate::target::{Environment, Pair, Target};
 
 const RULES: &str = "
 domain: p

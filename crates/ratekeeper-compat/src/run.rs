@@ -14,13 +14,13 @@ use crate::Args;
 use crate::burst::bursts;
 use crate::clients::clients;
 use crate::differences::Difference;
-use crate::play::{Finding, Pair, Tally, play};
+use crate::play::{Finding, Tally, play};
 use crate::probe::probes;
 use crate::process::{Program, free_ports};
 use crate::random::fork;
 use crate::record::record;
 use crate::refusal::{Disagreement, Refusals, refusals};
-use crate::target::Environment;
+use crate::target::{Environment, Pair};
 use crate::world::World;
 
 /// Requests for each domain of a world.

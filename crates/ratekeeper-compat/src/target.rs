@@ -17,12 +17,18 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::Args;
 use crate::answer::{Answer, Reply};
-use crate::play::Pair;
 use crate::process::{Program, free_ports};
 use crate::request::{Call, Via};
 
 /// Timeout of an answer: far more than it needs.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Both services, with the same settings.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    pub(crate) theirs: Target,
+    pub(crate) ours: Target,
+}
 
 /// The files and the environment of a service.
 #[derive(Debug)]

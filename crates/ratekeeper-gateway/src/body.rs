@@ -20,8 +20,8 @@ use tokio::time::{Instant, Sleep, sleep};
 
 pub(crate) use self::place::HeldPlace;
 use self::timing::Timing;
-use crate::fault::is_stream;
 use crate::head::clean_trailers;
+use crate::media_type::is_stream;
 use crate::pool::Lease;
 use crate::upstream::Place;
 

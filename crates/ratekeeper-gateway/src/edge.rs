@@ -15,9 +15,9 @@ use ratekeeper_server::Fault as BoxError;
 use tower::Service;
 
 use crate::body::{ProxyBody, RequestBody};
-use crate::fault::is_grpc;
 use crate::head::admit;
 use crate::log::Entry;
+use crate::media_type::is_grpc;
 use crate::shared::Shared;
 use crate::upstream::AnsweredBy;
 

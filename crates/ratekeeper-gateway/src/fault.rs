@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use http::{HeaderMap, Response, StatusCode};
+use http::{Response, StatusCode};
 
 use crate::body::ProxyBody;
 
@@ -163,17 +163,4 @@ impl Fault {
         }
         response
     }
-}
-
-/// Returns true if a request with these headers may be a streaming call, which may be silent in between.
-pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    let kinds: [&[u8]; 2] = [b"application/grpc", b"application/connect+"];
-    kind.is_some_and(|kind| kinds.iter().any(|it| kind.starts_with(it)))
-}
-
-/// Returns true if the sender of these headers speaks gRPC.
-pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    kind.is_some_and(|kind| kind.starts_with(b"application/grpc"))
 }

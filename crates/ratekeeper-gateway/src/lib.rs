@@ -18,6 +18,7 @@ mod gateway;
 mod head;
 mod health;
 mod log;
+mod media_type;
 mod metrics;
 mod pool;
 mod proxy;

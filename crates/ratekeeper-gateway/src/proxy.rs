@@ -21,8 +21,9 @@ use tower::Service;
 
 use crate::body::{HeldPlace, Progress, ProxyBody, RequestBody};
 use crate::connect::{ConnectError, ConnectionUse, connect};
-use crate::fault::{Fault, is_grpc, is_stream};
+use crate::fault::Fault;
 use crate::head::{self, Inbound};
+use crate::media_type::{is_grpc, is_stream};
 use crate::pool::{Connection, Lease, Pool};
 use crate::shared::Shared;
 use crate::upgrade::Upgrade;

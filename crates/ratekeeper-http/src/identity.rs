@@ -16,8 +16,7 @@ use ratekeeper_rules::secret::is_secret_by_default;
 use ratekeeper_rules::{PathFolding, PathForm};
 
 use crate::source::ValueSource;
-use crate::view::View;
-use crate::{Malformed, Original, Unauthenticated, mapping};
+use crate::{IPV6_PREFIX, Malformed, Original, Unauthenticated};
 use countries::Countries;
 use tokens::{OnInvalid, Tokens};
 
@@ -82,7 +81,7 @@ impl Default for Identity {
                 .into(),
             default: NOBODY.into(),
             known: None,
-            ipv6_prefix: mapping::IPV6_PREFIX,
+            ipv6_prefix: IPV6_PREFIX,
             tokens: None,
             countries: None,
         }
@@ -90,24 +89,24 @@ impl Default for Identity {
 }
 
 impl Identity {
-    /// The caller of the request of `view`.
-    pub(crate) fn caller<'a>(&'a self, view: &View<'a>) -> Result<CallerName<'a>, Malformed> {
+    /// The caller of a request whose parts are told by `value`, which is given the prefix of IPv6 addresses too.
+    pub(crate) fn caller<'a>(
+        &'a self,
+        folding: PathFolding,
+        value: impl Fn(&ValueSource, u8) -> Result<Option<Cow<'a, str>>, Malformed>,
+    ) -> Result<CallerName<'a>, Malformed> {
         for named in &self.sources {
-            if let Some(name) = named.source.value(view, self.ipv6_prefix)? {
-                let is_known = !named.source.is_said() || self.knows(&name);
-                let key = &named.key;
-                return Ok(if is_known {
-                    let is_secret = named.is_secret();
-                    let name = named.source.counted(name, view.folding);
-                    CallerName {
-                        key,
-                        name,
-                        is_secret,
-                    }
-                } else {
-                    self.nobody()
-                });
+            let Some(name) = value(&named.source, self.ipv6_prefix)? else {
+                continue;
+            };
+            if named.source.is_said() && !self.knows(&name) {
+                return Ok(self.nobody());
             }
+            return Ok(CallerName {
+                key: &named.key,
+                name: named.source.counted(name, folding),
+                is_secret: named.is_secret(),
+            });
         }
         Ok(self.nobody())
     }

@@ -39,6 +39,7 @@ mod logged;
 mod malformed;
 mod mapping;
 mod original;
+mod refused;
 mod slashes;
 mod source;
 pub mod spelling;
@@ -47,7 +48,7 @@ mod view;
 mod words;
 
 pub use address::push_address;
-pub use describer::{Describer, Refused, RequestCheck, Unauthenticated, UnclearDomain};
+pub use describer::{Describer, RequestCheck, UnclearDomain};
 pub use forwarding::{
     ClientHeader, ClientHeaderError, Forwarding, HOPS_MAX, Hop, TrustedProxies, TrustedProxiesError,
 };
@@ -58,7 +59,11 @@ pub use logged::Logged;
 pub use malformed::Malformed;
 pub use mapping::{Described, MappedEntry, Mapping, MappingError};
 pub use original::Original;
+pub use refused::{Refused, Unauthenticated};
 pub use slashes::{AmbiguousPaths, EncodedSlashes};
 pub use source::{ValueSource, ValueSourceError};
 pub use target::Target;
 pub use words::NeitherWord;
+
+/// The prefix of an IPv6 address that one customer has in most networks.
+pub(crate) const IPV6_PREFIX: u8 = 64;

@@ -10,14 +10,12 @@ use serde::Deserialize;
 use smallvec::SmallVec;
 
 use crate::view::View;
-use crate::{Malformed, ValueSource, ValueSourceError};
+use crate::{IPV6_PREFIX, Malformed, ValueSource, ValueSourceError};
 
 /// The most descriptors of a mapping.
 const DESCRIPTORS_MAX: usize = 100;
 /// The most entries of one descriptor.
 const ENTRIES_MAX: usize = 32;
-/// The prefix of an IPv6 address that one customer has in most networks.
-pub(crate) const IPV6_PREFIX: u8 = 64;
 
 /// The descriptors of a request: a list of descriptors, each a list of entries.
 ///
@@ -186,7 +184,7 @@ impl MappedEntry {
     ) -> Result<Option<Cow<'a, str>>, Malformed> {
         let found = match &self.source {
             Some(source) => {
-                let found = source.value(view, ipv6_prefix)?;
+                let found = view.value(source, ipv6_prefix)?;
                 found.map(|value| match source.is_of_path() {
                     true => source.counted(value, rules.path_folding_of(&self.key)),
                     false => value,

@@ -2,22 +2,14 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use http::HeaderName;
-use http::header::AUTHORIZATION;
 use ratekeeper_rules::secret::is_secret_by_default;
 use ratekeeper_rules::{PathFolding, PathForm, PathPattern, PathPatternError};
 
-use crate::address::push_address;
-use crate::spelling::{self, Plus, decode};
-use crate::target::split;
-use crate::view::View;
-use crate::{Malformed, credentials};
-
-/// The bytes of `255.255.255.255`.
-const IPV4_BYTES_MAX: usize = 15;
+use crate::Malformed;
+use crate::spelling;
 
 /// A part of a request. An absent or empty part is missing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -183,58 +175,6 @@ fn path_variable(text: &str, pattern: &str) -> Result<PathPattern, ValueSourceEr
 }
 
 impl ValueSource {
-    /// The value in the request, None if it is missing or empty; `ipv6_prefix` is for
-    /// [`ValueSource::RemoteAddress`].
-    ///
-    /// # Errors
-    /// The request has two different values: since the upstream may use either, neither is counted.
-    pub(crate) fn value<'a>(
-        &self,
-        view: &View<'a>,
-        ipv6_prefix: u8,
-    ) -> Result<Option<Cow<'a, str>>, Malformed> {
-        let request = view.request;
-        let target = request.target.as_ref();
-        let value = match self {
-            Self::RemoteAddress => match (request.client_name, request.client) {
-                (Some(name), _) => Some(Cow::Borrowed(name)),
-                (None, client) => client.map(|client| network(client, ipv6_prefix).into()),
-            },
-            Self::Method => request.method.map(Cow::Borrowed),
-            Self::Path => target.map(|target| Cow::Borrowed(&*target.path)),
-            Self::Endpoint => request
-                .method
-                .zip(target)
-                .map(|(method, target)| format!("{method} {}", target.path).into()),
-            Self::PathSegment(number) => target
-                .and_then(|target| target.segment(*number))
-                .map(Cow::Borrowed),
-            Self::Host => request.host.as_deref().map(Cow::Borrowed),
-            Self::Scheme => request.scheme.map(Cow::Borrowed),
-            Self::Header(name) if *name == AUTHORIZATION => {
-                credentials::authorization(request.headers)?
-            }
-            Self::Header(name) => credentials::header(request.headers, name)?.map(Cow::Borrowed),
-            Self::Query(name) => {
-                let values = target
-                    .into_iter()
-                    .flat_map(|target| parameters(target.query, name));
-                only(values, || format!("query parameter {name}"))?.map(Cow::Owned)
-            }
-            Self::Cookie(name) => credentials::cookie(request.headers, name)?,
-            Self::Bearer => credentials::bearer_token(request.headers)?.map(Cow::Borrowed),
-            Self::PathVariable(pattern) => target
-                .and_then(|target| pattern.capture(&target.path, view.folding))
-                .map(name_in_path)
-                .transpose()?
-                .map(Cow::Borrowed),
-            Self::Claim(name) => view.claim(name).map(Cow::Owned),
-            Self::Country => view.country(),
-            Self::Identity => Some(view.caller()?.name),
-        };
-        Ok(value.filter(|value| !value.is_empty()))
-    }
-
     /// Returns true if its values are secrets, with which a holder can act as somebody else.
     pub(crate) fn is_secret(&self) -> bool {
         match self {
@@ -277,27 +217,6 @@ impl ValueSource {
     }
 }
 
-/// The part of an address that counts: a holder of one address in an IPv6 network has as many as
-/// they like.
-fn network(client: IpAddr, ipv6_prefix: u8) -> String {
-    match client {
-        IpAddr::V6(address) if ipv6_prefix < 128 => {
-            let mask = u128::MAX
-                .checked_shl(128 - u32::from(ipv6_prefix))
-                .unwrap_or(0);
-            format!(
-                "{}/{ipv6_prefix}",
-                Ipv6Addr::from_bits(address.to_bits() & mask)
-            )
-        }
-        address => {
-            let mut text = String::with_capacity(IPV4_BYTES_MAX);
-            push_address(&mut text, address);
-            text
-        }
-    }
-}
-
 /// A path segment that identifies a caller.
 ///
 /// Escapes left in a normalized path stand for a slash, a percent sign, a control character or
@@ -314,29 +233,4 @@ pub(crate) fn name_in_path(segment: &str) -> Result<&str, Malformed> {
             ),
         }),
     }
-}
-
-/// The common value, if all values are equal.
-fn only<T: PartialEq>(
-    mut values: impl Iterator<Item = T>,
-    place: impl Fn() -> String,
-) -> Result<Option<T>, Malformed> {
-    let Some(first) = values.next() else {
-        return Ok(None);
-    };
-    match values.all(|other| other == first) {
-        true => Ok(Some(first)),
-        false => Err(Malformed::twice(place())),
-    }
-}
-
-/// The values of a query parameter.
-fn parameters(query: &[u8], name: &str) -> impl Iterator<Item = String> {
-    let pairs = query.split(|byte| *byte == b'&');
-    let value = move |pair| {
-        let (key, value) = split(pair, b'=');
-        let decoded = |text| decode(text, |_| false, Plus::Space);
-        (decoded(key) == name).then(|| decoded(value))
-    };
-    pairs.filter_map(value)
 }

@@ -2,14 +2,24 @@
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
+use http::header::AUTHORIZATION;
 use ratekeeper_rules::PathFolding;
 
-use crate::credentials::bearer_token;
-use crate::describer::Refused;
-use crate::identity::{Claims, claim};
-use crate::{CallerName, Identity, Malformed, Original};
+use crate::address::push_address;
+use crate::credentials::{self, bearer_token};
+use crate::identity::{CallerName, Claims, Identity, claim};
+use crate::malformed::Malformed;
+use crate::original::Original;
+use crate::refused::Refused;
+use crate::source::{ValueSource, name_in_path};
+use crate::spelling::{Plus, decode};
+use crate::target::split;
+
+/// The bytes of `255.255.255.255`.
+const IPV4_BYTES_MAX: usize = 15;
 
 /// A request, with the facts found out about it so far.
 #[derive(Debug)]
@@ -56,12 +66,113 @@ impl<'a> View<'a> {
         if let Some(caller) = self.caller.get() {
             return Ok(caller.clone());
         }
-        let caller = self.identity.caller(self)?;
+        let value = |source: &ValueSource, ipv6_prefix| self.value(source, ipv6_prefix);
+        let caller = self.identity.caller(self.folding, value)?;
         Ok(self.caller.get_or_init(|| caller).clone())
+    }
+
+    /// The value of `source` in the request, None if it is missing or empty; `ipv6_prefix` is for
+    /// [`ValueSource::RemoteAddress`].
+    ///
+    /// # Errors
+    /// The request has two different values: since the upstream may use either, neither is counted.
+    pub(crate) fn value(
+        &self,
+        source: &ValueSource,
+        ipv6_prefix: u8,
+    ) -> Result<Option<Cow<'a, str>>, Malformed> {
+        let request = self.request;
+        let target = request.target.as_ref();
+        let value = match source {
+            ValueSource::RemoteAddress => match (request.client_name, request.client) {
+                (Some(name), _) => Some(Cow::Borrowed(name)),
+                (None, client) => client.map(|client| network(client, ipv6_prefix).into()),
+            },
+            ValueSource::Method => request.method.map(Cow::Borrowed),
+            ValueSource::Path => target.map(|target| Cow::Borrowed(&*target.path)),
+            ValueSource::Endpoint => request
+                .method
+                .zip(target)
+                .map(|(method, target)| format!("{method} {}", target.path).into()),
+            ValueSource::PathSegment(number) => target
+                .and_then(|target| target.segment(*number))
+                .map(Cow::Borrowed),
+            ValueSource::Host => request.host.as_deref().map(Cow::Borrowed),
+            ValueSource::Scheme => request.scheme.map(Cow::Borrowed),
+            ValueSource::Header(name) if *name == AUTHORIZATION => {
+                credentials::authorization(request.headers)?
+            }
+            ValueSource::Header(name) => {
+                credentials::header(request.headers, name)?.map(Cow::Borrowed)
+            }
+            ValueSource::Query(name) => {
+                let values = target
+                    .into_iter()
+                    .flat_map(|target| parameters(target.query, name));
+                only(values, || format!("query parameter {name}"))?.map(Cow::Owned)
+            }
+            ValueSource::Cookie(name) => credentials::cookie(request.headers, name)?,
+            ValueSource::Bearer => credentials::bearer_token(request.headers)?.map(Cow::Borrowed),
+            ValueSource::PathVariable(pattern) => target
+                .and_then(|target| pattern.capture(&target.path, self.folding))
+                .map(name_in_path)
+                .transpose()?
+                .map(Cow::Borrowed),
+            ValueSource::Claim(name) => self.claim(name).map(Cow::Owned),
+            ValueSource::Country => self.country(),
+            ValueSource::Identity => Some(self.caller()?.name),
+        };
+        Ok(value.filter(|value| !value.is_empty()))
     }
 
     /// The caller, if it was identified.
     pub(crate) fn into_caller(self) -> Option<CallerName<'a>> {
         self.caller.into_inner()
     }
+}
+
+/// The part of an address that counts: a holder of one address in an IPv6 network has as many as
+/// they like.
+fn network(client: IpAddr, ipv6_prefix: u8) -> String {
+    match client {
+        IpAddr::V6(address) if ipv6_prefix < 128 => {
+            let mask = u128::MAX
+                .checked_shl(128 - u32::from(ipv6_prefix))
+                .unwrap_or(0);
+            format!(
+                "{}/{ipv6_prefix}",
+                Ipv6Addr::from_bits(address.to_bits() & mask)
+            )
+        }
+        address => {
+            let mut text = String::with_capacity(IPV4_BYTES_MAX);
+            push_address(&mut text, address);
+            text
+        }
+    }
+}
+
+/// The common value, if all values are equal.
+fn only<T: PartialEq>(
+    mut values: impl Iterator<Item = T>,
+    place: impl Fn() -> String,
+) -> Result<Option<T>, Malformed> {
+    let Some(first) = values.next() else {
+        return Ok(None);
+    };
+    match values.all(|other| other == first) {
+        true => Ok(Some(first)),
+        false => Err(Malformed::twice(place())),
+    }
+}
+
+/// The values of a query parameter.
+fn parameters(query: &[u8], name: &str) -> impl Iterator<Item = String> {
+    let pairs = query.split(|byte| *byte == b'&');
+    let value = move |pair| {
+        let (key, value) = split(pair, b'=');
+        let decoded = |text| decode(text, |_| false, Plus::Space);
+        (decoded(key) == name).then(|| decoded(value))
+    };
+    pairs.filter_map(value)
 }

@@ -4,19 +4,20 @@
 //! While there are none, clients that only this host can be may do everything, and nobody else anything.
 
 mod guesses;
+mod refusal_log;
 mod tokens;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use http::StatusCode;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 
 use crate::callers::{Caller, sha256_of_bearer};
-use crate::http::ApiError;
 use crate::listen::{Peer, PeerAddress};
 use guesses::Guesses;
+pub(crate) use refusal_log::RefusalLog;
 pub use tokens::{AdminToken, AdminTokenError, Tokens};
 
 /// The part of the admin API that a caller may use. Each role includes those before it.
@@ -70,12 +71,27 @@ pub(crate) struct Operator {
     pub(crate) role: Role,
 }
 
-/// The reasons for which requests are refused, each with its name in metrics.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Refused {
-    Unauthenticated,
-    Forbidden,
-    Guessing,
+/// The refusal of a sender.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum AccessRefused {
+    #[error("authorization: expected Bearer and a token of the admin API")]
+    WrongToken,
+    #[error(
+        "say who you are: authorization: Bearer with a token from `ratekeeper token create`, or a client certificate of one \
+         of the `callers` with a role"
+    )]
+    Unproven,
+    #[error("{name:?} has the role {}; this needs {}", .has.name(), .needed.name())]
+    Forbidden {
+        name: Box<str>,
+        has: Role,
+        needed: Role,
+    },
+    #[error("too many wrong tokens came from this address; try again in a few seconds")]
+    Guessing {
+        /// The time until the next attempt counts.
+        retry_after: Duration,
+    },
 }
 
 /// The callers that the admin listener knows.
@@ -112,7 +128,7 @@ impl Access {
     }
 
     /// Admits the sender of a request if it has `needed`.
-    pub(crate) fn admit(&self, parts: &Parts, needed: Role) -> Result<Operator, ApiError> {
+    pub(crate) fn admit(&self, parts: &Parts, needed: Role) -> Result<Operator, AccessRefused> {
         let peer = parts.extensions.get::<Peer>();
         let header = parts.headers.get(AUTHORIZATION);
         let known = match header {
@@ -123,22 +139,28 @@ impl Access {
             },
         };
         if known.role < needed {
-            let (name, role, needed) = (&known.name, known.role.name(), needed.name());
-            let message = format!("{name:?} has the role {role}; this needs {needed}");
-            return Err(self.refuse(Refused::Forbidden, message));
+            return Err(self.refuse(AccessRefused::Forbidden {
+                name: known.name,
+                has: known.role,
+                needed,
+            }));
         }
         Ok(known)
     }
 
-    fn by_token(&self, peer: Option<&Peer>, authorization: &[u8]) -> Result<Operator, ApiError> {
+    fn by_token(
+        &self,
+        peer: Option<&Peer>,
+        authorization: &[u8],
+    ) -> Result<Operator, AccessRefused> {
         let from = peer.and_then(|peer| match peer.address {
             PeerAddress::Tcp(address) => Some(address.ip()),
             PeerAddress::Unix => None,
         });
         if !self.guesses.may_try(from) {
-            let message =
-                "too many wrong tokens came from this address; try again in a few seconds";
-            return Err(self.refuse(Refused::Guessing, message.to_owned()));
+            return Err(self.refuse(AccessRefused::Guessing {
+                retry_after: guesses::REFILL,
+            }));
         }
         let found = sha256_of_bearer(authorization).and_then(|hash| {
             let known = self.callers.iter().filter(|caller| caller.has_token(&hash));
@@ -151,8 +173,7 @@ impl Access {
             Some((name, role)) => Ok(Operator { name, role }),
             None => {
                 self.guesses.failed(from);
-                let message = "authorization: expected Bearer and a token of the admin API";
-                Err(self.refuse(Refused::Unauthenticated, message.to_owned()))
+                Err(self.refuse(AccessRefused::WrongToken))
             }
         }
     }
@@ -168,7 +189,7 @@ impl Access {
 
     /// Admits, while no caller has a role, who is on this host, and who presents a certificate of the
     /// authority that the listener demands.
-    fn by_place(&self, peer: Option<&Peer>) -> Result<Operator, ApiError> {
+    fn by_place(&self, peer: Option<&Peer>) -> Result<Operator, AccessRefused> {
         let is_near = peer.is_some_and(|peer| peer.is_local() && peer.by_local_listener);
         let name = match (is_near, self.is_closed) {
             _ if self.is_required() => "",
@@ -177,9 +198,7 @@ impl Access {
             (false, false) => "",
         };
         if name.is_empty() {
-            let message = "say who you are: authorization: Bearer with a token from `ratekeeper token create`, or \
-                 a client certificate of one of the `callers` with a role";
-            return Err(self.refuse(Refused::Unauthenticated, message.to_owned()));
+            return Err(self.refuse(AccessRefused::Unproven));
         }
         Ok(Operator {
             name: name.into(),
@@ -187,20 +206,15 @@ impl Access {
         })
     }
 
-    fn refuse(&self, why: Refused, message: String) -> ApiError {
-        self.refused[why as usize].fetch_add(1, Ordering::Relaxed);
-        match why {
-            Refused::Unauthenticated => {
-                ApiError::other(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", message)
-            }
-            Refused::Forbidden => {
-                ApiError::other(StatusCode::FORBIDDEN, "PERMISSION_DENIED", message)
-            }
-            Refused::Guessing => {
-                ApiError::other(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_GUESSES", message)
-                    .with_retry_after(guesses::REFILL)
-            }
-        }
+    fn refuse(&self, why: AccessRefused) -> AccessRefused {
+        let [unauthenticated, forbidden, guessing] = &self.refused;
+        let count = match why {
+            AccessRefused::WrongToken | AccessRefused::Unproven => unauthenticated,
+            AccessRefused::Forbidden { .. } => forbidden,
+            AccessRefused::Guessing { .. } => guessing,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        why
     }
 
     /// Refusals since the start, each with the name of its reason.

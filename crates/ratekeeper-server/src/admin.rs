@@ -32,7 +32,6 @@ use crate::http::{
 use crate::pages::{self, Scheme};
 use crate::store::ServedStore;
 pub(crate) use live::describe;
-pub(crate) use problem::RefusalLog;
 
 const INDEX: &str = "<!doctype html>
 <html lang=\"en\"><head><meta charset=\"utf-8\"><title>Ratekeeper</title></head><body>

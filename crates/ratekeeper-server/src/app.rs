@@ -10,8 +10,7 @@ use ratekeeper_limiter::{Check, Decision, Limiter, Pending, Ruling};
 use ratekeeper_store::Answer;
 use tokio::sync::watch;
 
-use crate::access::Access;
-use crate::admin::RefusalLog;
+use crate::access::{Access, RefusalLog};
 use crate::callers::{Callers, Denied};
 use crate::config::{AuthConfig, RlsConfig, ServerConfig};
 use crate::crowded::Crowded;

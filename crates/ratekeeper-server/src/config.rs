@@ -12,7 +12,6 @@ use ratekeeper_rules::{Options, Profile, ReadOptions};
 
 use crate::constant::ConstantAnswer;
 use crate::denials::DenialLogConfig;
-use crate::front::GatewayListener;
 use crate::listen::{ListenAddress, ServerBounds};
 use crate::quotas::QuotaAdmin;
 use crate::tls::TlsConfig;
@@ -206,6 +205,18 @@ pub struct RulesSource {
     pub read: ReadOptions,
     /// The options for parsing.
     pub options: Options,
+}
+
+/// The settings of the gateway's listener. It speaks HTTP/1.1 and HTTP/2, and connections may be
+/// upgraded.
+#[derive(Clone, Debug)]
+pub struct GatewayListener {
+    /// The address it listens on.
+    pub address: ListenAddress,
+    /// Its certificate, if it encrypts.
+    pub tls: Option<TlsConfig>,
+    /// Its limits. The time of a request and the size of its body are for the [`GatewayService`](crate::GatewayService) to bound.
+    pub bounds: ServerBounds,
 }
 
 /// The settings for noticing changes of the rules.

@@ -14,20 +14,7 @@ use serde::Serialize;
 use tower::Service;
 
 use crate::follow::Followed;
-use crate::listen::{HttpService, ListenAddress, ServerBounds};
-use crate::tls::TlsConfig;
-
-/// The settings of the gateway's listener. It speaks HTTP/1.1 and HTTP/2, and connections may be
-/// upgraded.
-#[derive(Clone, Debug)]
-pub struct GatewayListener {
-    /// The address it listens on.
-    pub address: ListenAddress,
-    /// Its certificate, if it encrypts.
-    pub tls: Option<TlsConfig>,
-    /// Its limits. The time of a request and the size of its body are for the [`GatewayService`] to bound.
-    pub bounds: ServerBounds,
-}
+use crate::listen::HttpService;
 
 /// The service behind the gateway's listener. The worker threads that serve checks serve it too,
 /// each with its own [`Self::Service`], so that its state (connections to an upstream) never crosses

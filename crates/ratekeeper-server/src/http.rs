@@ -17,7 +17,7 @@ use axum::{Router, middleware};
 
 pub(crate) use error::{ApiError, method_not_allowed, not_found, refuse_large};
 pub(crate) use health::{faults, livez, readyz};
-pub(crate) use v1::{explain, is_bulk, is_json, read_json};
+pub(crate) use v1::{explain, read_json};
 
 use crate::app::App;
 use crate::store::ServedStore;

@@ -50,6 +50,7 @@ mod kept;
 mod listen;
 mod live;
 mod maintenance;
+mod media_type;
 mod pages;
 mod quotas;
 mod reload;
@@ -62,16 +63,14 @@ mod v1;
 pub use access::{AdminToken, AdminTokenError, Role, Tokens, UnknownRole};
 pub use callers::{Caller, Powers, Proof};
 pub use config::{
-    AuthConfig, DESCRIPTORS_MAX, ENTRIES_MAX, EnvoyCallers, LimitHeaderNames, ListenersTls,
-    RlsConfig, RulesSource, ServerConfig, WatchConfig,
+    AuthConfig, DESCRIPTORS_MAX, ENTRIES_MAX, EnvoyCallers, GatewayListener, LimitHeaderNames,
+    ListenersTls, RlsConfig, RulesSource, ServerConfig, WatchConfig,
 };
 pub use constant::{ConstantAnswer, NoAnswer};
 pub use denials::DenialLogConfig;
 pub use drain::DrainDelay;
 pub use follow::{FilesRead, Followed};
-pub use front::{
-    ClassShedding, GatewayListener, GatewayService, Monitored, Shedding, UpstreamShedding,
-};
+pub use front::{ClassShedding, GatewayService, Monitored, Shedding, UpstreamShedding};
 pub use listen::{
     Fault, FramedTwice, HttpService, ListenAddress, Pace, Patience, Peer, PeerAddress, ServerBounds,
 };

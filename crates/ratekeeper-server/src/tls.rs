@@ -22,7 +22,8 @@ use tracing::debug;
 
 pub use names::{BadClientName, ClientName, PeerName};
 
-use crate::listen::{PeerAddress, Protocol};
+use crate::listen::peer::PeerAddress;
+use crate::listen::service::Protocol;
 use files::Fingerprint;
 
 /// The certificate that a listener presents, and the client certificates that it accepts.

@@ -6,7 +6,7 @@ use anyhow::Result;
 use ratekeeper_testkit::http1::{Answer, say};
 
 use super::spellings::STRANGERS;
-use crate::campaign::Plan;
+use crate::plan::Plan;
 use crate::row::{Fate, Row};
 use crate::target::{Setup, Target};
 use crate::upstreams::{App, Kind, Nginx};

@@ -12,7 +12,7 @@ use ratekeeper_testkit::http2::{
     DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, block, frame,
 };
 
-use crate::campaign::Plan;
+use crate::plan::Plan;
 use crate::row::{Fate, Row};
 use crate::target::{Setup, Target};
 

@@ -9,7 +9,7 @@ use anyhow::Result;
 use ratekeeper_testkit::http1::{Answer, say};
 use ratekeeper_testkit::process::Process;
 
-use crate::campaign::Plan;
+use crate::plan::Plan;
 use crate::row::{Fate, Row};
 use crate::target::{Setup, Target};
 

@@ -15,7 +15,7 @@ use ratekeeper_testkit::http2::{
 };
 use ratekeeper_testkit::recorder::{Recorder, ok};
 
-use crate::campaign::Plan;
+use crate::plan::Plan;
 use crate::row::Row;
 use crate::target::{Setup, Target};
 

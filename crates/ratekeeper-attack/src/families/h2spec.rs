@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use ratekeeper_testkit::recorder::{Recorder, ok};
 
-use crate::campaign::Plan;
+use crate::plan::Plan;
 use crate::row::{Fate, Row};
 use crate::target::{Setup, Target};
 

@@ -7,7 +7,7 @@ use anyhow::Result;
 use ratekeeper_testkit::http2::{Fields, Outcome, begin, outcome};
 use ratekeeper_testkit::recorder::{Recorder, ok};
 
-use crate::campaign::Plan;
+use crate::plan::Plan;
 use crate::row::{Fate, Row};
 use crate::target::{Setup, Target};
 

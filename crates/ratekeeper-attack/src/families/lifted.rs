@@ -15,7 +15,7 @@ use ratekeeper_testkit::http2::{
 use ratekeeper_testkit::process::system;
 use std::io::Write;
 
-use crate::campaign::Plan;
+use crate::plan::Plan;
 use crate::row::{Fate, Row};
 use crate::target::{Setup, Target};
 

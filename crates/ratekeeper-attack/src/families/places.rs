@@ -9,7 +9,7 @@ use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::recorder::{Recorder, ok};
 use std::io::Write;
 
-use crate::campaign::Plan;
+use crate::plan::Plan;
 use crate::row::{Fate, Row};
 use crate::target::{Setup, Target};
 

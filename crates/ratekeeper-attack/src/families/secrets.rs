@@ -10,7 +10,7 @@ use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::recorder::{Recorder, ok};
 
 use super::spellings::STRANGERS;
-use crate::campaign::Plan;
+use crate::plan::Plan;
 use crate::row::{Fate, Row};
 use crate::target::{Setup, Target};
 use crate::token;

@@ -11,7 +11,7 @@ use anyhow::Result;
 use ratekeeper_testkit::http1::say;
 use ratekeeper_testkit::recorder::{Asked, Recorder, ok};
 
-use crate::campaign::Plan;
+use crate::plan::Plan;
 use crate::row::{Fate, Row};
 use crate::target::{Setup, Target};
 use crate::upstreams::{App, Kind};

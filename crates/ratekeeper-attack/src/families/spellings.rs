@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::Result;
 use ratekeeper_testkit::http1::{Answer, say};
 
-use crate::campaign::Plan;
+use crate::plan::Plan;
 use crate::row::{Fate, Row};
 use crate::target::{Setup, Target};
 use crate::token;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use ratekeeper_testkit::http1::{Answer, say};
 
-use crate::campaign::Plan;
+use crate::plan::Plan;
 use crate::row::{Fate, Row};
 use crate::target::{Setup, Target};
 

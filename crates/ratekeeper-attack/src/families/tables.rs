@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use ratekeeper_testkit::http1::{Answer, say};
 
-use crate::campaign::Plan;
+use crate::plan::Plan;
 use crate::row::{Fate, Row};
 use crate::target::{Setup, Target};
 

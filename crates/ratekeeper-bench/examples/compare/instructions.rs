@@ -11,7 +11,7 @@ use ratekeeper_testkit::process::eventually;
 use serde::Serialize;
 
 use crate::Plan;
-use crate::rows::closed;
+use crate::loads::closed;
 use crate::servers::Server;
 use crate::versus::once;
 

@@ -18,6 +18,7 @@
 
 mod instructions;
 mod leases;
+mod loads;
 #[path = "../shared/machine.rs"]
 mod machine;
 mod modes;

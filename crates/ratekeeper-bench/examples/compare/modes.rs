@@ -13,8 +13,8 @@ use ratekeeper_testkit::redis::{Client, Server as Redis};
 use serde::Serialize;
 
 use crate::Plan;
+use crate::loads::{SPREADS, closed};
 use crate::machine;
-use crate::rows::{SPREADS, closed};
 use crate::servers::Server;
 use crate::versus::{By, once, versus};
 

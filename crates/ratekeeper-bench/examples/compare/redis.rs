@@ -10,7 +10,7 @@ use ratekeeper_bench::Keys;
 use ratekeeper_testkit::redis::Server as Redis;
 
 use crate::Plan;
-use crate::rows::{SPREADS, closed, open};
+use crate::loads::{SPREADS, closed, open};
 use crate::servers::Server;
 use crate::table::Table;
 use crate::versus::{By, Versus, versus};

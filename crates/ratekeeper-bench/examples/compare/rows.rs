@@ -3,21 +3,15 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use ratekeeper_bench::{Keys, Load, Over, Pace};
+use ratekeeper_bench::{Keys, Load, Over};
 
 use crate::Plan;
 use crate::instructions;
+use crate::loads::{SPREADS, closed, open};
 use crate::redis;
 use crate::servers::Server;
 use crate::table::{Alone, Memory, Table};
 use crate::versus::{By, Side, Versus, once, versus};
-
-/// Connections and streams of the closed loops.
-const CONNECTIONS: u32 = 4;
-const STREAMS: u32 = 16;
-
-/// Keys of the spread loads.
-const MANY: u32 = 100_000;
 
 /// Keys of the memory comparison and the time to send requests for them: about five for each key,
 /// so that nearly none is missed.
@@ -29,18 +23,6 @@ const BATCH: u32 = 100;
 
 /// Single runs, of which the median is reported.
 const RUNS: usize = 7;
-
-pub(crate) const SPREADS: [(&str, Keys); 3] = [
-    ("hot", Keys::Hot),
-    ("100 k uniform", Keys::Uniform(MANY)),
-    (
-        "100 k zipf",
-        Keys::Zipf {
-            keys: MANY,
-            exponent: 1.0,
-        },
-    ),
-];
 
 /// The servers, all up from the first comparison to the last; idle ones take no processor time.
 struct Servers {
@@ -112,20 +94,6 @@ fn run(plan: &Plan, folder: &std::path::Path) -> Result<Table> {
     drop(servers);
     table.memory(plan, "memory", || memory(plan, folder));
     Ok(table)
-}
-
-pub(crate) fn closed(server: &Server, keys: Keys) -> Load {
-    let mut load = server.load();
-    load.connections = CONNECTIONS;
-    load.streams = STREAMS;
-    load.keys = keys;
-    load
-}
-
-pub(crate) fn open(server: &Server, keys: Keys, per_second: f64) -> Load {
-    let mut load = closed(server, keys);
-    load.pace = Pace::Open { per_second };
-    load
 }
 
 fn against_constant(plan: &Plan, name: &str, servers: &Servers, keys: Keys) -> Result<Versus> {

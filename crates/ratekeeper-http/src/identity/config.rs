@@ -8,7 +8,7 @@ use super::countries::{Countries, CountryConfig};
 use super::error::{IdentityError, IdentityFault};
 use super::tokens::{JwtConfig, Tokens};
 use super::{Identity, NOBODY, NOBODY_KEY, Named};
-use crate::mapping::IPV6_PREFIX;
+use crate::IPV6_PREFIX;
 use crate::source::ValueSource;
 
 /// The most parts of a request to try.

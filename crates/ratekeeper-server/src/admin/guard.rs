@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::access::Role;
 use crate::app::App;
+use crate::http::ApiError;
 use crate::listen::Peer;
 use crate::store::ServedStore;
 
@@ -23,7 +24,7 @@ pub(super) async fn require<S: ServedStore>(
             parts.extensions.insert(operator);
             next.run(Request::from_parts(parts, body)).await
         }
-        Err(refusal) => refusal.into_response(),
+        Err(refused) => ApiError::from(refused).into_response(),
     }
 }
 

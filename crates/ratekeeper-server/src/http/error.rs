@@ -11,6 +11,7 @@ use http::header::{CONNECTION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Method, StatusCode, Uri};
 use hyper::body::Body as _;
 
+use crate::access::AccessRefused;
 use crate::error_body::ErrorBody;
 use crate::v1::{Reason, Refusal};
 
@@ -123,6 +124,24 @@ impl ApiError {
 impl ApiError {
     fn body(&self) -> ErrorBody<'_> {
         ErrorBody::new(self.code, &self.message, &self.field)
+    }
+}
+
+impl From<AccessRefused> for ApiError {
+    fn from(refused: AccessRefused) -> Self {
+        let message = refused.to_string();
+        match refused {
+            AccessRefused::WrongToken | AccessRefused::Unproven => {
+                Self::other(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", message)
+            }
+            AccessRefused::Forbidden { .. } => {
+                Self::other(StatusCode::FORBIDDEN, "PERMISSION_DENIED", message)
+            }
+            AccessRefused::Guessing { retry_after } => {
+                Self::other(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_GUESSES", message)
+                    .with_retry_after(retry_after)
+            }
+        }
     }
 }
 

@@ -13,10 +13,11 @@ use ratekeeper_proto::json::{read_request, write_response};
 use ratekeeper_rules::Profile;
 
 use super::error::ApiError;
-use super::{is_json, malformed};
+use super::malformed;
 use crate::app::App;
 use crate::denials::CheckOrigin;
 use crate::listen::Peer;
+use crate::media_type::is_json;
 use crate::pages::{self, Scheme};
 use crate::rls::{self, Needs};
 use crate::store::ServedStore;

@@ -25,7 +25,6 @@ use received::Received;
 use write::{write_answer, write_held};
 
 pub(crate) use parse::parse as read_json;
-pub(crate) use received::{is_bulk, is_json};
 
 type Answered = Result<Response, ApiError>;
 

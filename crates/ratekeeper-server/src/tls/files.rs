@@ -10,7 +10,7 @@ use rustls::server::{NoClientAuth, WebPkiClientVerifier, danger::ClientCertVerif
 
 use super::TlsConfig;
 use super::verify::Named;
-use crate::listen::Protocol;
+use crate::listen::service::Protocol;
 
 /// The files as they were read.
 pub(super) struct Files {

@@ -16,6 +16,7 @@ use crate::callers::Power;
 use crate::denials::CheckOrigin;
 use crate::http::error::ApiError;
 use crate::listen::Peer;
+use crate::media_type::is_json;
 use crate::pages::{self, Scheme};
 use crate::store::ServedStore;
 use crate::v1::{Api, Refusal, Sender};
@@ -88,32 +89,4 @@ impl<S: ServedStore> Sender for Received<S> {
     fn origin(&self) -> CheckOrigin<'_> {
         CheckOrigin::new("v1", Some(&self.headers))
     }
-}
-
-/// Returns true if the content type is `application/json`, with any parameters.
-pub(crate) fn is_json(headers: &HeaderMap) -> bool {
-    is_of_type(headers, &["application/json"])
-}
-
-/// Returns true if the content type is one of many tenants at once: JSON lines or CSV. No form of a web page has it.
-pub(crate) fn is_bulk(headers: &HeaderMap) -> bool {
-    is_of_type(
-        headers,
-        &["application/x-ndjson", "application/jsonl", "text/csv"],
-    )
-}
-
-fn is_of_type(headers: &HeaderMap, types: &[&str]) -> bool {
-    let Some(content_type) = headers.get(CONTENT_TYPE) else {
-        return false;
-    };
-    let essence = content_type
-        .as_bytes()
-        .split(|byte| *byte == b';')
-        .next()
-        .unwrap_or_default();
-    let essence = essence.trim_ascii();
-    types
-        .iter()
-        .any(|known| essence.eq_ignore_ascii_case(known.as_bytes()))
 }

@@ -1,0 +1,31 @@
+//! The media type of a body.
+
+use http::header::{CONTENT_TYPE, HeaderMap};
+
+/// Returns true if the content type is `application/json`, with any parameters.
+pub(crate) fn is_json(headers: &HeaderMap) -> bool {
+    is_of_type(headers, &["application/json"])
+}
+
+/// Returns true if the content type is one of many tenants at once: JSON lines or CSV. No form of a web page has it.
+pub(crate) fn is_bulk(headers: &HeaderMap) -> bool {
+    is_of_type(
+        headers,
+        &["application/x-ndjson", "application/jsonl", "text/csv"],
+    )
+}
+
+fn is_of_type(headers: &HeaderMap, types: &[&str]) -> bool {
+    let Some(content_type) = headers.get(CONTENT_TYPE) else {
+        return false;
+    };
+    let essence = content_type
+        .as_bytes()
+        .split(|byte| *byte == b';')
+        .next()
+        .unwrap_or_default();
+    let essence = essence.trim_ascii();
+    types
+        .iter()
+        .any(|known| essence.eq_ignore_ascii_case(known.as_bytes()))
+}
