@@ -12,6 +12,7 @@ mod book;
 mod chaos;
 mod check;
 mod compat;
+mod dashboard;
 mod fuzz;
 mod loom;
 mod matrix;
@@ -27,7 +28,8 @@ use std::process::ExitCode;
 const HELP: &str = "\
 The verbs of this repository.
 
-  cargo xtask run [ARGS]          build without optimisation and run; without ARGS it serves config/
+  cargo xtask run [ARGS]          build without optimisation and run; without ARGS it serves config/. With Node 20.19 or
+                                  newer, `run` and `build` build the dashboard too
   cargo xtask test [ARGS]         install what the tests need, then run all of them; ARGS go to cargo test
   cargo xtask check               formatting, clippy, rustdoc, cargo deny; warnings are errors
   cargo xtask build               the release binary: target/release/ratekeeper

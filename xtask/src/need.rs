@@ -86,7 +86,7 @@ const WEBSOCKETS: Package = Package {
 };
 /// Programs that the tests start, apart from Envoy: proxies, Redis, PostgreSQL, and tools for the README's
 /// commands.
-pub(crate) const FOR_TESTS: [Package; 11] = [
+pub(crate) const FOR_TESTS: [Package; 13] = [
     Package {
         program: "curl",
         package: "curl",
@@ -112,6 +112,16 @@ pub(crate) const FOR_TESTS: [Package; 11] = [
     Package {
         program: "redis-cli",
         package: "redis-tools",
+    },
+    // Shows the dashboard.
+    Package {
+        program: "chromium",
+        package: "chromium",
+    },
+    // And promtool.
+    Package {
+        program: "prometheus",
+        package: "prometheus",
     },
     // Fetches Envoy.
     Package {

@@ -1,5 +1,6 @@
 //! `cargo xtask build`, the release binary, and `cargo xtask run`, a binary that is built sooner.
 
+use crate::dashboard;
 use crate::steps::{Steps, cargo, root, target};
 use anyhow::{Context, Result};
 use std::path::PathBuf;
@@ -73,6 +74,7 @@ pub(crate) fn release_binary() -> Result<PathBuf> {
 /// Builds the binary in `profile` and returns its path.
 fn binary(profile: Profile) -> Result<PathBuf> {
     let mut steps = Steps::new();
+    dashboard::build_if_possible(&mut steps);
     steps.command(
         "build",
         &mut cargo([

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: runs every test.
 
+use crate::dashboard;
 use crate::need;
 use crate::steps::{Steps, cargo, shown};
 use anyhow::{Context, Result, bail};
@@ -15,6 +16,7 @@ pub(crate) fn test(args: &[String]) -> Result<()> {
         need::express()?;
         need::envoy()
     })?;
+    dashboard::build(&mut steps)?;
     let mut command = cargo(["test", "--workspace", "--locked", "--no-fail-fast"]);
     command.args(args);
     let what = shown(&command);

@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["ratekeeper-core", "ratekeeper-rules", "ratekeeper-store"],
     ),
     ("ratekeeper-tls", &[]),
+    ("ratekeeper-dashboard", &[]),
     ("ratekeeper-quota", &["ratekeeper-core", "ratekeeper-rules"]),
     (
         "ratekeeper-store-redis",
@@ -43,6 +44,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "ratekeeper-server",
         &[
             "ratekeeper-core",
+            "ratekeeper-dashboard",
             "ratekeeper-http",
             "ratekeeper-limiter",
             "ratekeeper-proto",

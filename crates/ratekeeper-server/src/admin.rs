@@ -2,6 +2,7 @@
 //! unless clients prove who they are; the metrics alone may be served elsewhere.
 
 mod audit;
+mod dashboard;
 mod explain;
 mod exposition;
 mod guard;
@@ -37,6 +38,7 @@ const INDEX: &str = "<!doctype html>
 <html lang=\"en\"><head><meta charset=\"utf-8\"><title>Ratekeeper</title></head><body>
 <h1>Ratekeeper</h1>
 <ul>
+<li><a href=\"/dashboard\">/dashboard</a>: what this node does, live</li>
 <li><a href=\"/metrics\">/metrics</a>: counts, for Prometheus</li>
 <li><a href=\"/rlconfig\">/rlconfig</a>: the limits in force</li>
 <li><a href=\"/admin/v1/rules\">/admin/v1/rules</a>: the rules, their switches and counts</li>
@@ -60,6 +62,10 @@ pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
     let probes = Router::new()
         .route("/livez", get(livez))
         .route("/readyz", get(readyz::<S>));
+    let dashboard = Router::new()
+        .route("/dashboard", get(dashboard::page))
+        .route("/dashboard/", get(dashboard::page))
+        .route("/dashboard/{file}", get(dashboard::part));
     let metrics = Router::new()
         .route("/metrics", get(show_metrics::<S>))
         .route_layer(middleware::from_fn_with_state(
@@ -109,6 +115,7 @@ pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
         ));
     Router::new()
         .merge(probes)
+        .merge(dashboard)
         .merge(metrics)
         .merge(reads)
         .merge(writes)

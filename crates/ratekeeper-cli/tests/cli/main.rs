@@ -2,6 +2,7 @@
 
 mod bench;
 mod config;
+mod dashboard;
 mod denials;
 mod first_run;
 mod hash_key;
@@ -9,6 +10,7 @@ mod help;
 mod leases;
 mod listeners;
 mod logs;
+mod observability;
 mod operators;
 mod owed;
 mod pages;

@@ -1,0 +1,372 @@
+//! The dashboard, driven in headless Chromium as an operator would use it.
+
+use crate::support::{FREE_PORTS, Service, node, ratekeeper, repository, run, url, write};
+use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::redis::Server;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+use tempfile::tempdir;
+
+const RULES: &str = "domain: d
+tenant: customer
+evaluation: path
+descriptors:
+- key: customer
+  rate_limit: { window: 24h, limit: 20, algorithm: fixed_window }
+  descriptors:
+  - { key: endpoint, value: POST /orders, rate_limit: { window: 24h, limit: 5, algorithm: fixed_window } }
+- { key: ip, rate_limit: { window: 24h, limit: 1000000 } }
+";
+
+/// A page in Chromium, told what to do by lines of JSON.
+struct Page {
+    driver: Child,
+    commands: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Page {
+    fn open(service: &Service) -> Self {
+        let folder = repository().join("dashboard");
+        assert!(
+            folder.join("dist/dashboard.js").exists() && folder.join("node_modules").exists(),
+            "the dashboard is not built: `cargo xtask test` builds it, with Node 20.19 or newer"
+        );
+        let mut driver = Command::new("node")
+            .arg("tests/driver.mjs")
+            .current_dir(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("Node starts");
+        let commands = driver.stdin.take().expect("its input is piped");
+        let answers = driver.stdout.take().expect("its output is piped");
+        let mut page = Self {
+            driver,
+            commands,
+            answers: BufReader::new(answers),
+        };
+        page.tell(json!({"command": "look", "width": 1280, "height": 900, "scheme": "light"}));
+        let url = format!("http://{}/dashboard", service.admin);
+        page.tell(json!({"command": "open", "url": url}));
+        page
+    }
+
+    fn tell(&mut self, command: Value) -> Value {
+        writeln!(self.commands, "{command}").expect("the driver reads");
+        let mut line = String::new();
+        let read = self.answers.read_line(&mut line);
+        assert!(read.is_ok_and(|count| count > 0), "the driver ended");
+        let answer: Value = serde_json::from_str(&line).expect("it answers JSON");
+        assert_eq!(answer["error"], Value::Null, "{command}");
+        answer["ok"].clone()
+    }
+
+    fn text(&mut self, at: &str) -> String {
+        let text = self.tell(json!({"command": "text", "at": at}));
+        text.as_str().unwrap_or_default().to_owned()
+    }
+
+    fn click(&mut self, at: &str) {
+        self.tell(json!({"command": "click", "at": at}));
+    }
+
+    fn write(&mut self, at: &str, text: &str) {
+        self.tell(json!({"command": "type", "at": at, "text": text}));
+    }
+
+    /// Waits until the text at `at` satisfies `is_there`.
+    fn wait(&mut self, at: &str, is_there: impl Fn(&str) -> bool) -> String {
+        let mut text = String::new();
+        eventually(&format!("{at} shows it"), || {
+            text = self.text(at);
+            is_there(&text)
+        });
+        text
+    }
+
+    fn shows(&mut self, at: &str, part: &str) -> String {
+        self.wait(at, |text| text.contains(part))
+    }
+
+    fn tile(&mut self, name: &str) -> f64 {
+        let at = format!(".tile:has(.name:text-is(\"{name}\")) .value");
+        self.text(&at).replace(',', "").parse().unwrap_or(0.0)
+    }
+
+    /// Nothing failed in the page, and nothing was asked of another origin.
+    fn end(mut self) {
+        let said = self.tell(json!({"command": "complaints"}));
+        assert_eq!(said, json!({"complaints": [], "foreign": []}));
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // Either may have ended already. The browser ends with its driver.
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}
+
+fn serve(folder: &Path, more: &[&str]) -> Service {
+    write(folder, "rules.yaml", RULES);
+    let flags = ["--rules", "rules.yaml", "--node-name", "node-1"];
+    let args = [&["serve"][..], &FREE_PORTS, &flags, more].concat();
+    Service::start(ratekeeper(folder, &args), folder)
+}
+
+/// Sends checks in the background while `work` runs.
+fn under_load<T>(service: &Service, work: impl FnOnce() -> T) -> T {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut number = 0_u32;
+            while !is_over.load(Ordering::Relaxed) {
+                number += 1;
+                let customer = ["acme", "acme", "beta", "gamma"][(number % 4) as usize];
+                service.check(&[("customer", customer), ("endpoint", "POST /orders")]);
+                service.check(&[("ip", "192.0.2.1")]);
+            }
+        });
+        // Also if `work` fails: the thread would never end.
+        let over = Over(&is_over);
+        let result = work();
+        drop(over);
+        result
+    })
+}
+
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn an_operator_sees_who_is_limited_and_switches_the_rule() {
+    let folder = tempdir().expect("a folder can be made");
+    let service = serve(folder.path(), &["--data-dir", "data"]);
+    let mut page = Page::open(&service);
+    page.shows("#connection", "live");
+    page.shows(".node", "node-1");
+    page.shows("main", "Nobody was denied in the last minute.");
+    under_load(&service, || {
+        eventually("live numbers move", || {
+            page.tile("allowed /s") > 0.0 && page.tile("denied /s") > 0.0
+        });
+        page.shows("main", "customer:acme:endpoint:POST /orders");
+        // Who, by which rule, and why.
+        page.click(".link");
+        let dialog = page.wait("dialog", |text| {
+            text.contains("5 of 5") && text.contains("retry in")
+        });
+        for part in [
+            "customer:acme",
+            "d.customer.endpoint_POST /orders",
+            "20",
+            "5 per 1d",
+        ] {
+            assert!(dialog.contains(part), "no {part} in {dialog}");
+        }
+        page.click("dialog .close");
+        page.click("button[aria-label^=\"d.customer.endpoint_POST /orders is enforced\"]");
+        page.click("dialog .choice:has-text(\"Shadow\")");
+        page.shows(".notice", "d.customer.endpoint_POST /orders: Shadow");
+        eventually("the rule is in shadow mode", || {
+            page.tile("shadow-denied /s") > 0.0
+        });
+    });
+    page.write("#explain-domain", "d");
+    page.write("#explain-entries", "customer:acme\nendpoint:POST /orders");
+    page.click("form button[type=submit]");
+    let answer = page.shows(".answer", "It would be");
+    assert!(answer.contains("d.customer"), "{answer}");
+    page.end();
+    assert!(service.stop().success());
+}
+
+#[test]
+fn an_override_is_changed_and_takes_effect() {
+    let folder = tempdir().expect("a folder can be made");
+    let service = serve(folder.path(), &["--data-dir", "data"]);
+    let orders = [("customer", "acme"), ("endpoint", "POST /orders")];
+    let passes = || service.check(&orders)["decision"] == "allow";
+    for _ in 0..5 {
+        assert!(passes());
+    }
+    assert!(!passes());
+    let mut page = Page::open(&service);
+    page.shows("main", "customer:acme:endpoint:POST /orders");
+    page.click(".link");
+    page.write("#quota-descriptor", "endpoint:POST /orders");
+    page.write("#quota-amount", "15");
+    page.tell(json!({"command": "choose", "at": "#quota-unit", "value": "day"}));
+    page.click(".quotas button[type=submit]");
+    let question = page.shows(".question", "Give acme");
+    assert!(
+        question.contains("endpoint:POST /orders: 15 per day"),
+        "{question}"
+    );
+    assert!(!passes(), "nothing is changed before the answer");
+    page.click(".question .confirm");
+    page.shows(".quotas", "Overrides: endpoint:POST /orders: 15 per day");
+    assert!(passes());
+    page.click(".quotas button:has-text(\"Reset usage\")");
+    page.click(".question .confirm");
+    page.shows("dialog", "0 of 15");
+    page.end();
+    assert!(service.stop().success());
+}
+
+#[test]
+fn a_broken_rules_file_shows_its_place_until_it_is_mended() {
+    let folder = tempdir().expect("a folder can be made");
+    let service = serve(folder.path(), &[]);
+    let mut page = Page::open(&service);
+    page.shows("#troubles", "The limiter is well");
+    let broken = RULES.replace(
+        "algorithm: fixed_window } }\n- { key: ip",
+        "algorithm: magic } }\n- { key: ip",
+    );
+    assert_ne!(broken, RULES);
+    write(folder.path(), "rules.yaml", &broken);
+    let error = page.shows("#config-error", "rules.yaml:8:");
+    assert!(error.contains("magic"), "{error}");
+    write(folder.path(), "rules.yaml", RULES);
+    page.shows("#troubles", "The limiter is well");
+    page.end();
+    assert!(service.stop().success());
+}
+
+#[test]
+fn a_store_that_hangs_turns_its_breaker_on_the_page_and_back() {
+    let mut server = Server::start();
+    let folder = tempdir().expect("a folder can be made");
+    let service = node(folder.path(), "one", RULES, &url(&server));
+    let mut page = Page::open(&service);
+    page.shows("[data-breaker]", "closed");
+    under_load(&service, || {
+        server.process().pause();
+        let hung = Instant::now();
+        page.shows("[data-breaker]", "open");
+        let opened = hung.elapsed();
+        page.shows("#troubles", "failure modes answer");
+        server.process().resume();
+        let well = Instant::now();
+        page.wait("[data-breaker]", |text| text.ends_with("closed"));
+        println!("open after {opened:?}, closed after {:?}", well.elapsed());
+    });
+    page.end();
+    assert!(service.stop().success());
+}
+
+#[test]
+fn the_page_asks_for_a_token_where_one_is_wanted() {
+    let folder = tempdir().expect("a folder can be made");
+    let create = [
+        "token",
+        "create",
+        "ann",
+        "--role",
+        "viewer",
+        "--data-dir",
+        "data",
+    ];
+    let made = run(folder.path(), &create);
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    let service = serve(folder.path(), &["--data-dir", "data"]);
+    let mut page = Page::open(&service);
+    page.shows("#gate", "This node wants a token");
+    page.write("#token", "rk_admin_wrong");
+    page.click("form.token button");
+    page.shows("#gate", "expected Bearer");
+    page.write("#token", made.out.trim());
+    page.click("form.token button");
+    page.shows("#connection", "live");
+    page.end();
+    assert!(service.stop().success());
+}
+
+#[test]
+fn the_page_fits_all_screens_and_readers() {
+    let folder = tempdir().expect("a folder can be made");
+    let service = serve(folder.path(), &[]);
+    let mut page = Page::open(&service);
+    let pictures = repository().join("target/dashboard");
+    std::fs::create_dir_all(&pictures).expect("folders can be made");
+    under_load(&service, || {
+        page.shows("main", "customer:acme:endpoint:POST /orders");
+        for (width, height) in [(360, 780), (1280, 900), (2560, 1440)] {
+            for scheme in ["light", "dark"] {
+                page.tell(
+                    json!({"command": "look", "width": width, "height": height, "scheme": scheme}),
+                );
+                let path = pictures.join(format!("{width}-{scheme}.png"));
+                page.tell(json!({"command": "picture", "path": path}));
+                let wider = page.tell(json!({"command": "overflow"}));
+                assert_eq!(wider, 0, "the page is wider than {width}");
+                let violations = page.tell(json!({"command": "axe"}));
+                assert_eq!(violations, json!([]), "{width} {scheme}");
+            }
+        }
+    });
+    page.end();
+    assert!(service.stop().success());
+}
+
+#[test]
+fn files_of_the_page_are_strict_and_need_no_token() {
+    let folder = tempdir().expect("a folder can be made");
+    let create = [
+        "token",
+        "create",
+        "ann",
+        "--role",
+        "viewer",
+        "--data-dir",
+        "data",
+    ];
+    assert_eq!(run(folder.path(), &create).code, Some(0));
+    let service = serve(folder.path(), &["--data-dir", "data"]);
+    for path in [
+        "/dashboard",
+        "/dashboard/dashboard.js",
+        "/dashboard/dashboard.css",
+    ] {
+        let head = head(&service, path);
+        assert!(head.starts_with("http/1.1 200"), "{head}");
+        assert!(
+            head.contains("content-security-policy: default-src 'none'"),
+            "{head}"
+        );
+        assert!(!head.contains("unsafe"), "{head}");
+    }
+    for path in [
+        "/dashboard/.gitignore",
+        "/dashboard/%2e%2e/package.json",
+        "/dashboard/no.js",
+    ] {
+        assert!(head(&service, path).starts_with("http/1.1 404"), "{path}");
+    }
+    assert!(head(&service, "/admin/v1/live").starts_with("http/1.1 401"));
+    assert!(service.stop().success());
+}
+
+/// The head of an answer, in lower case.
+fn head(service: &Service, path: &str) -> String {
+    let url = format!("http://{}{path}", service.admin);
+    let curl = Command::new("curl")
+        .args(["-s", "-i", "--path-as-is", &url])
+        .output()
+        .expect("curl starts");
+    let answer = String::from_utf8_lossy(&curl.stdout).to_lowercase();
+    let (head, _) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    head.to_owned()
+}

@@ -1,0 +1,181 @@
+//! Metrics, alerts and the dashboard for Grafana, read by a real Prometheus.
+
+use crate::support::{FREE_PORTS, Service, http, ratekeeper, repository, write};
+use ratekeeper_testkit::process::{Process, eventually, free_port, system};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use tempfile::tempdir;
+
+const RULES: &str = "domain: d
+tenant: customer
+descriptors:
+- { key: customer, rate_limit: { window: 24h, limit: 1, algorithm: fixed_window } }
+";
+
+/// A service with everything that has metrics on one node, and a key that was denied.
+fn serve(folder: &Path) -> Service {
+    write(folder, "rules.yaml", RULES);
+    let flags = ["--rules", "rules.yaml", "--data-dir", "data"];
+    let args = [
+        &["serve"][..],
+        &FREE_PORTS,
+        &flags,
+        &["--top-denied-metric"],
+    ]
+    .concat();
+    let service = Service::start(ratekeeper(folder, &args), folder);
+    for _ in 0..3 {
+        service.check(&[("customer", "acme")]);
+    }
+    service
+}
+
+fn metrics(service: &Service) -> String {
+    let (status, text) = http(service.admin, "GET", "/metrics", "");
+    assert_eq!(status, 200);
+    text
+}
+
+/// The expressions of alerts and panels, with the variables of Grafana filled in.
+fn expressions() -> Vec<String> {
+    let deploy = repository().join("deploy");
+    let read = |name: &str| std::fs::read_to_string(deploy.join(name)).expect("it is there");
+    let dashboard: Value =
+        serde_json::from_str(&read("grafana/ratekeeper.json")).expect("it is JSON");
+    let panels = dashboard["panels"].as_array().expect("it has panels");
+    let targets = panels
+        .iter()
+        .flat_map(|panel| panel["targets"].as_array().expect("it has targets"));
+    let of_panels = targets.map(|target| target["expr"].as_str().expect("a query").to_owned());
+    let mut all: Vec<String> = of_panels.collect();
+    assert!(all.len() >= 12, "{all:?}");
+    let alerts = read("prometheus/alerts.yml");
+    let mut lines = alerts.lines().peekable();
+    while let Some(line) = lines.next() {
+        let Some(expr) = line.strip_prefix("    expr: ") else {
+            continue;
+        };
+        let mut whole = expr.trim_start_matches('|').to_owned();
+        while let Some(more) = lines.next_if(|line| line.starts_with("      ")) {
+            whole.push_str(more);
+        }
+        all.push(whole);
+    }
+    assert!(all.len() >= 20, "{all:?}");
+    all.iter()
+        .map(|expr| {
+            expr.replace("$instance", ".*")
+                .replace("$__rate_interval", "1m")
+        })
+        .collect()
+}
+
+#[test]
+fn promtool_accepts_the_metrics_the_alerts_and_their_tests() {
+    let folder = tempdir().expect("a folder can be made");
+    let service = serve(folder.path());
+    let mut lint = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("promtool starts: `cargo xtask test` installs it");
+    let mut input = lint.stdin.take().expect("its input is piped");
+    let text = metrics(&service);
+    input.write_all(text.as_bytes()).expect("promtool reads");
+    drop(input);
+    let lint = lint.wait_with_output().expect("promtool ends");
+    let said = String::from_utf8_lossy(&lint.stderr);
+    assert!(lint.status.success(), "{said}");
+    let alerts = repository().join("deploy/prometheus");
+    for args in [
+        &["test", "rules", "alerts.test.yml"][..],
+        &["check", "config", "prometheus.yml"],
+    ] {
+        let output = Command::new("promtool")
+            .args(args)
+            .current_dir(&alerts)
+            .output();
+        let output = output.expect("promtool starts");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{args:?}: {said}");
+    }
+    assert!(service.stop().success());
+}
+
+#[test]
+fn every_name_in_alerts_and_panels_is_there_from_the_start() {
+    let folder = tempdir().expect("a folder can be made");
+    let service = serve(folder.path());
+    eventually("the top keys are metrics", || {
+        metrics(&service).contains("ratelimit_top_denied{")
+    });
+    let text = metrics(&service);
+    let mut names = BTreeSet::new();
+    for expr in expressions() {
+        let words = expr.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let ours =
+            words.filter(|word| word.starts_with("ratelimit_") || word.starts_with("process_"));
+        names.extend(ours.map(str::to_owned));
+    }
+    assert!(names.len() > 12, "{names:?}");
+    for name in names {
+        let series = [format!("\n{name}{{"), format!("\n{name} ")];
+        assert!(
+            series.iter().any(|series| text.contains(series)),
+            "no {name} in\n{text}"
+        );
+    }
+    assert!(service.stop().success());
+}
+
+#[test]
+fn a_prometheus_scrapes_a_node_and_answers_every_expression() {
+    let folder = tempdir().expect("a folder can be made");
+    let service = serve(folder.path());
+    let config = format!(
+        "global: {{ scrape_interval: 1s }}\nscrape_configs:\n- job_name: ratekeeper\n  static_configs:\n  - targets: [\"{}\"]\n",
+        service.admin
+    );
+    write(folder.path(), "prometheus.yml", &config);
+    let port = free_port();
+    let mut command = system("prometheus");
+    command.current_dir(folder.path()).args([
+        "--config.file=prometheus.yml",
+        "--storage.tsdb.path=data-of-prometheus",
+        &format!("--web.listen-address=127.0.0.1:{port}"),
+    ]);
+    let mut prometheus = Process::spawn("prometheus", command);
+    prometheus.wait_for_port(port);
+    let to = SocketAddr::from(([127, 0, 0, 1], port));
+    let ask = |expr: &str| {
+        let query: String = expr.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let (status, body) = http(to, "GET", &format!("/api/v1/query?query={query}"), "");
+        // It may be chunked: the object is what is between the braces.
+        let (from, until) = (body.find('{'), body.rfind('}'));
+        let json = from
+            .zip(until)
+            .and_then(|(from, until)| body.get(from..=until));
+        let answer = json.and_then(|json| serde_json::from_str::<Value>(json).ok());
+        (status, answer.unwrap_or_default())
+    };
+    eventually("it has scraped the node", || {
+        let (_, answer) = ask("ratelimit_denied_total{rule=\"d.customer\"}");
+        answer["data"]["result"][0]["value"][1] == "2"
+    });
+    let (_, up) = ask("up{job=\"ratekeeper\"}");
+    assert_eq!(up["data"]["result"][0]["value"][1], "1");
+    for expr in expressions() {
+        let (status, answer) = ask(&expr);
+        assert_eq!(
+            (status, &answer["status"]),
+            (200, &"success".into()),
+            "{expr}: {answer}"
+        );
+    }
+    assert!(service.stop().success());
+}

@@ -1,0 +1,6 @@
+//! Builds the crate anew when the dashboard's files are.
+
+fn main() {
+    // The folder is in every clone, with nothing but a .gitignore until the dashboard is built.
+    println!("cargo::rerun-if-changed=../../dashboard/dist");
+}

@@ -1,0 +1,84 @@
+/** Requests to the admin API. The token lives in this module's memory, and nowhere else. */
+
+let token = "";
+
+export function setToken(text: string): void {
+  token = text.trim();
+}
+
+/** The admin API refused a request; `status` is 401 if it wants a token. */
+export class Refused extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+function headers(more: Record<string, string> = {}): HeadersInit {
+  return token === "" ? more : { ...more, authorization: `Bearer ${token}` };
+}
+
+async function refusal(response: Response): Promise<Refused> {
+  let message = `${response.status} ${response.statusText}`;
+  try {
+    const problem = (await response.json()) as { detail?: string };
+    message = problem.detail ?? message;
+  } catch {
+    // Not a problem of ours; the status says what there is to say.
+  }
+  return new Refused(response.status, message);
+}
+
+export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+  const response = await fetch(path, { headers: headers(), cache: "no-store", signal: signal ?? null });
+  if (!response.ok) throw await refusal(response);
+  return (await response.json()) as T;
+}
+
+/** An answer with its version, for changes that must not undo another's. */
+export async function getVersion<T>(path: string): Promise<{ value: T; version: string | null }> {
+  const response = await fetch(path, { headers: headers(), cache: "no-store" });
+  if (!response.ok) throw await refusal(response);
+  return { value: (await response.json()) as T, version: response.headers.get("etag") };
+}
+
+export async function send(
+  method: "POST" | "PUT" | "DELETE",
+  path: string,
+  value: unknown = {},
+  more: Record<string, string> = {},
+): Promise<void> {
+  const body = method === "DELETE" ? null : JSON.stringify(value);
+  const type: Record<string, string> = method === "DELETE" ? {} : { "content-type": "application/json" };
+  const response = await fetch(path, { method, headers: headers({ ...type, ...more }), body });
+  if (!response.ok) throw await refusal(response);
+}
+
+/**
+ * Reads server-sent events until the server ends them. `fetch`, since EventSource cannot send a token.
+ * Throws if the stream cannot be opened or breaks.
+ */
+export async function events(
+  path: string,
+  signal: AbortSignal,
+  each: (name: string, data: string) => void,
+): Promise<void> {
+  const response = await fetch(path, { headers: headers(), cache: "no-store", signal });
+  if (!response.ok || response.body === null) throw await refusal(response);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    text += value;
+    for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
+      const lines = text.slice(0, end).split("\n");
+      text = text.slice(end + 2);
+      const of = (field: string): string =>
+        lines.find((line) => line.startsWith(`${field}: `))?.slice(field.length + 2) ?? "";
+      each(of("event"), of("data"));
+    }
+  }
+}

@@ -1,0 +1,118 @@
+/** The two charts: answers by second, and how long checks took. */
+
+import uPlot from "uplot";
+import type { Second } from "./types";
+import { micros, rate } from "./words";
+
+const HOUR = 3_600;
+
+/** The seconds that charts show; they are kept for an hour, as the server keeps them. */
+export class History {
+  private seconds: Second[] = [];
+
+  replace(seconds: Second[]): void {
+    this.seconds = seconds.slice(-HOUR);
+  }
+
+  push(second: Second): void {
+    this.seconds.push(second);
+    if (this.seconds.length > HOUR) this.seconds.splice(0, this.seconds.length - HOUR);
+  }
+
+  last(count: number): Second[] {
+    return this.seconds.slice(-count);
+  }
+}
+
+function color(name: string): string {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+interface Line {
+  label: string;
+  color: string;
+  dash?: number[];
+  read: (second: Second) => number | null;
+}
+
+const perSecond = (value: number, second: Second): number => (value * 1_000) / Math.max(1, second.span_ms);
+
+const ANSWERS: Line[] = [
+  { label: "allowed", color: "--allowed", read: (it) => perSecond(it.allowed, it) },
+  { label: "denied", color: "--denied", read: (it) => perSecond(it.denied, it) },
+  { label: "shadow", color: "--shadow", dash: [6, 3], read: (it) => perSecond(it.shadow_denied, it) },
+  { label: "degraded", color: "--degraded", dash: [2, 3], read: (it) => perSecond(it.degraded, it) },
+  { label: "shed", color: "--shed", dash: [8, 2, 2, 2], read: (it) => perSecond(it.shed, it) },
+];
+
+const DURATIONS: Line[] = [
+  { label: "p50", color: "--allowed", read: (it) => it.p50_us },
+  { label: "p99", color: "--denied", dash: [6, 3], read: (it) => it.p99_us },
+];
+
+export class Chart {
+  private readonly plot: uPlot;
+  private readonly lines: Line[];
+  private readonly resized: ResizeObserver;
+
+  private constructor(at: HTMLElement, lines: Line[], shown: (value: number) => string) {
+    this.lines = lines;
+    const axis = (): Partial<uPlot.Axis> => ({
+      stroke: () => color("--muted"),
+      grid: { stroke: () => color("--line"), width: 1 },
+      ticks: { stroke: () => color("--line"), width: 1 },
+      font: "12px system-ui, sans-serif",
+    });
+    this.plot = new uPlot(
+      {
+        width: Math.max(200, at.clientWidth),
+        height: 190,
+        // Room for the last label of the time axis.
+        padding: [8, 28, 0, 0],
+        cursor: { drag: { x: false, y: false } },
+        scales: { x: { time: true }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] } },
+        axes: [
+          { ...axis(), values: [[1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
+          { ...axis(), size: 64, values: (_, ticks) => ticks.map(shown) },
+        ],
+        series: [
+          { value: "{HH}:{mm}:{ss}" },
+          ...lines.map((line) => ({
+            label: line.label,
+            stroke: () => color(line.color),
+            width: 1.5,
+            points: { show: false },
+            value: (_: uPlot, value: number | null) => (value === null ? "–" : shown(value)),
+            ...(line.dash === undefined ? {} : { dash: line.dash }),
+          })),
+        ],
+      },
+      [[], ...lines.map(() => [])],
+      at,
+    );
+    this.resized = new ResizeObserver(() => {
+      const width = Math.max(200, at.clientWidth);
+      if (width !== this.plot.width) this.plot.setSize({ width, height: 190 });
+    });
+    this.resized.observe(at);
+  }
+
+  /** Takes the chart away, to be made anew in other colors. */
+  destroy(): void {
+    this.resized.disconnect();
+    this.plot.destroy();
+  }
+
+  static answers(at: HTMLElement): Chart {
+    return new Chart(at, ANSWERS, rate);
+  }
+
+  static durations(at: HTMLElement): Chart {
+    return new Chart(at, DURATIONS, micros);
+  }
+
+  show(seconds: Second[]): void {
+    const values = this.lines.map((line) => seconds.map(line.read));
+    this.plot.setData([seconds.map((second) => second.at), ...values]);
+  }
+}

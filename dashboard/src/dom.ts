@@ -1,0 +1,43 @@
+/** Makes elements. Text always becomes a text node, so nothing that a caller sent can become markup. */
+
+type Child = Node | string | null | undefined | false;
+type Attributes = Record<string, string | boolean | EventListener | undefined>;
+
+export function h<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  attributes: Attributes = {},
+  ...children: Child[]
+): HTMLElementTagNameMap[K] {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === undefined || value === false) continue;
+    if (typeof value === "function") element.addEventListener(name, value);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  add(element, children);
+  return element;
+}
+
+export function add(parent: Node, children: Child[]): void {
+  for (const child of children) {
+    if (child !== null && child !== undefined && child !== false) {
+      parent.appendChild(typeof child === "string" ? document.createTextNode(child) : child);
+    }
+  }
+}
+
+/** Replaces all children of an element, and keeps the keyboard where it was: on the element with the same `data-key`. */
+export function fill(parent: Element, ...children: Child[]): void {
+  const focused = document.activeElement;
+  const key = focused !== null && parent.contains(focused) ? focused.getAttribute("data-key") : null;
+  parent.replaceChildren();
+  add(parent, children);
+  if (key !== null) {
+    parent.querySelector<HTMLElement>(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
+  }
+}
+
+/** Sets the text of an element only if it changed, so that screen readers and selections are left alone. */
+export function say(element: Element, text: string): void {
+  if (element.textContent !== text) element.textContent = text;
+}

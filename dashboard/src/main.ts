@@ -1,0 +1,218 @@
+/** The dashboard of one node. */
+
+import "uplot/dist/uPlot.min.css";
+import "./style.css";
+import { events, get, Refused } from "./api";
+import { Chart, History } from "./charts";
+import { askToken, switchRule, tenant } from "./dialogs";
+import { fill, h, say } from "./dom";
+import { explainer, suggestDomain } from "./explain";
+import { health, Rates, rules, tiles, topKeys, troubles } from "./panels";
+import type { Second, State, TopKey } from "./types";
+
+/** Silence after which what is shown is called old. */
+const SILENCE_MS = 5_000;
+const RETRY_MS_MAX = 10_000;
+
+const badge = h("span", { class: "badge", id: "connection", role: "status" }, "connecting");
+const name = h("span", { class: "node" });
+const notice = h("p", { class: "notice", role: "status" });
+const gate = h("section", { id: "gate" });
+const trouble = h("section", { id: "troubles", "aria-label": "Faults", "aria-live": "polite" });
+const numbers = h("section", { id: "tiles", "aria-label": "This second" });
+const answers = h("div", { class: "plot", role: "img", "aria-label": "Answers of rules by second" });
+const durations = h("div", { class: "plot", role: "img", "aria-label": "Durations of checks by second" });
+const top = h("div", { class: "scroll" });
+const state = h("dl", {});
+const list = h("div", { class: "scroll" });
+const question = h("div", {});
+
+const history = new History();
+const rates = new Rates();
+let shown: { latest: State | null; heardAt: number; seconds: number; window: "minute" | "hour" } = {
+  latest: null,
+  heardAt: 0,
+  seconds: 300,
+  window: "minute",
+};
+let charts: Chart[] = [];
+
+function choice<T extends string | number>(label: string, all: [string, T][], first: T, pick: (value: T) => void): HTMLElement {
+  const buttons = all.map(([text, value]) => {
+    const button = h("button", { "aria-pressed": String(value === first) }, text);
+    button.addEventListener("click", () => {
+      for (const other of buttons) other.setAttribute("aria-pressed", String(other === button));
+      pick(value);
+    });
+    return button;
+  });
+  return h("div", { class: "choices", role: "group", "aria-label": label }, ...buttons);
+}
+
+function panel(title: string, body: HTMLElement, extra?: HTMLElement, class_ = ""): HTMLElement {
+  return h("section", { class: `panel ${class_}` }, h("header", {}, h("h2", {}, title), extra), body);
+}
+
+function page(): HTMLElement {
+  const ranges: [string, number][] = [
+    ["5 min", 300],
+    ["15 min", 900],
+    ["1 h", 3_600],
+  ];
+  const windows: [string, "minute" | "hour"][] = [
+    ["minute", "minute"],
+    ["hour", "hour"],
+  ];
+  const range = choice("Span of the charts", ranges, 300, (seconds) => {
+    shown.seconds = seconds;
+    draw();
+  });
+  const window_ = choice("Window of the top keys", windows, "minute", (window) => {
+    shown.window = window;
+    void keys();
+  });
+  return h(
+    "div",
+    { id: "page", hidden: true },
+    trouble,
+    numbers,
+    h(
+      "div",
+      { class: "grid" },
+      panel("Decisions per second", answers, range),
+      panel("Duration of checks", durations),
+      panel("Denied most", top, window_),
+      panel("Limiter and store", state),
+      panel("Rules", list, undefined, "wide"),
+      panel("What would happen to this request?", question, undefined, "wide"),
+    ),
+  );
+}
+
+function draw(): void {
+  const seconds = history.last(shown.seconds);
+  for (const chart of charts) chart.show(seconds);
+}
+
+/** True while a button is being pressed or text is selected: what is under the pointer then must stay. */
+let held = false;
+document.addEventListener("pointerdown", () => (held = true), true);
+for (const end of ["pointerup", "pointercancel"]) {
+  document.addEventListener(end, () => setTimeout(() => (held = false), 100), true);
+}
+
+function isHeld(): boolean {
+  return held || getSelection()?.isCollapsed === false;
+}
+
+/** The keys of the window; those of the last minute come with each state. */
+async function keys(): Promise<void> {
+  const open = (key: TopKey): void => tenant(key);
+  if (shown.window === "minute") {
+    topKeys(top, shown.latest?.top ?? [], "minute", open);
+    return;
+  }
+  try {
+    const answer = await get<{ keys: TopKey[] }>("/admin/v1/top?window=hour&limit=10");
+    topKeys(top, answer.keys, "hour", open);
+  } catch (error) {
+    fill(top, h("p", { class: "empty" }, error instanceof Error ? error.message : String(error)));
+  }
+}
+
+function take(next: State): void {
+  shown.latest = next;
+  shown.heardAt = Date.now();
+  rates.take(next);
+  history.push(next.second);
+  say(name, `${next.node.name || "this node"} · ${next.node.version}`);
+  connection(next.node.state === "serving" ? "good" : "bad", next.node.state === "serving" ? "live" : next.node.state);
+  troubles(trouble, next);
+  tiles(numbers, next);
+  health(state, next);
+  if (!isHeld()) {
+    rules(list, next, rates, (rule) =>
+      switchRule(rule, (text) => {
+        say(notice, text);
+      }),
+    );
+  }
+  if (!isHeld() && (shown.window === "minute" || next.second.at % 10 === 0)) void keys();
+  const first = next.rules[0];
+  if (first !== undefined) suggestDomain(question, first.domain);
+  draw();
+}
+
+function connection(mood: "good" | "bad" | "warn", text: string): void {
+  badge.className = `badge ${mood}`;
+  say(badge, text);
+  document.body.classList.toggle("stale", mood === "bad" && shown.latest !== null);
+}
+
+/** Charts take their colors when they are made. */
+function makeCharts(): void {
+  for (const chart of charts) chart.destroy();
+  charts = [Chart.answers(answers), Chart.durations(durations)];
+  draw();
+}
+
+function event(kind: string, data: string): void {
+  if (kind === "history") {
+    history.replace((JSON.parse(data) as { seconds: Second[] }).seconds);
+    fill(gate);
+    main.hidden = false;
+    makeCharts();
+  } else if (kind === "state") {
+    take(JSON.parse(data) as State);
+  } else if (kind === "end") {
+    connection("bad", "the node is shutting down");
+  }
+}
+
+async function watch(): Promise<void> {
+  let wait = 1_000;
+  for (;;) {
+    const silence = new AbortController();
+    const timer = setInterval(() => {
+      if (shown.heardAt > 0 && Date.now() - shown.heardAt > SILENCE_MS) silence.abort();
+    }, 1_000);
+    try {
+      await events("/admin/v1/live", silence.signal, (kind, data) => {
+        wait = 1_000;
+        event(kind, data);
+      });
+      connection("bad", "disconnected, trying again");
+    } catch (error) {
+      if (error instanceof Refused && (error.status === 401 || error.status === 403)) {
+        clearInterval(timer);
+        main.hidden = true;
+        connection("warn", "token wanted");
+        await new Promise<void>((go) => askToken(gate, error, go));
+        connection("warn", "connecting");
+        continue;
+      }
+      const why = error instanceof Refused ? error.message : "disconnected, trying again";
+      connection("bad", why);
+      if (shown.latest === null) {
+        fill(gate, h("p", { class: "empty" }, `This node cannot be watched now: ${why}.`));
+      }
+    } finally {
+      clearInterval(timer);
+    }
+    shown.heardAt = 0;
+    await new Promise((go) => setTimeout(go, wait));
+    wait = Math.min(RETRY_MS_MAX, wait * 2);
+  }
+}
+
+const main = page();
+const app = document.getElementById("app");
+if (app !== null) {
+  fill(gate, h("p", { class: "loading" }, "Waiting for the first second…"));
+  fill(app, h("header", { class: "top" }, h("h1", {}, "Ratekeeper"), name, badge), notice, h("main", {}, gate, main));
+  explainer(question);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    if (charts.length > 0) makeCharts();
+  });
+  void watch();
+}

@@ -1,0 +1,77 @@
+// Drives a page in Chromium for a test that talks to it in lines of JSON: one command in, one answer out.
+
+import { createInterface } from "node:readline";
+import AxeBuilder from "@axe-core/playwright";
+import { chromium } from "playwright-core";
+
+const browser = await chromium.launch({
+  executablePath: "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
+});
+const context = await browser.newContext();
+const page = await context.newPage();
+const complaints = [];
+page.on("pageerror", (error) => complaints.push(String(error)));
+page.on("console", (message) => {
+  // A stream that ends or is refused is no fault of the page.
+  if (message.type() === "error" && !message.text().includes("Failed to load resource")) complaints.push(message.text());
+});
+const foreign = [];
+let origin = "";
+page.on("request", (request) => {
+  if (origin !== "" && !request.url().startsWith(origin)) foreign.push(request.url());
+});
+
+const commands = {
+  async open({ url }) {
+    origin = new URL(url).origin;
+    await page.goto(url, { waitUntil: "domcontentloaded" });
+  },
+  async look({ width, height, scheme }) {
+    await page.setViewportSize({ width, height });
+    await page.emulateMedia({ colorScheme: scheme });
+  },
+  // The text of the first element, or null.
+  async text({ at }) {
+    const element = page.locator(at).first();
+    return (await element.count()) > 0 ? await element.innerText() : null;
+  },
+  async count({ at }) {
+    return page.locator(at).count();
+  },
+  async click({ at }) {
+    await page.locator(at).first().click({ timeout: 20_000 });
+  },
+  async type({ at, text }) {
+    await page.locator(at).first().fill(text, { timeout: 20_000 });
+  },
+  async choose({ at, value }) {
+    await page.locator(at).first().selectOption(value, { timeout: 20_000 });
+  },
+  async picture({ path }) {
+    await page.screenshot({ path, fullPage: true });
+  },
+  // How far the page is wider than the window.
+  async overflow() {
+    return page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  },
+  async axe() {
+    const { violations } = await new AxeBuilder({ page }).analyze();
+    return violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.target.join(" ")).join(", ")}`);
+  },
+  async complaints() {
+    return { complaints, foreign };
+  },
+};
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const { command, ...rest } = JSON.parse(line);
+  let answer;
+  try {
+    answer = { ok: (await commands[command](rest)) ?? null };
+  } catch (error) {
+    answer = { error: String(error) };
+  }
+  process.stdout.write(`${JSON.stringify(answer)}\n`);
+}
+await browser.close();
