@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use ratekeeper_bench::{Due, Keys, Load, Pace, Windows};
+use ratekeeper_bench::{Due, Keys, Load, Pace, Report, Windows, run as run_load};
 use ratekeeper_testkit::redis::{Client, Cluster, Server as Redis};
 use serde::Serialize;
 
@@ -122,6 +122,8 @@ struct Flood {
     allowed: u64,
     due: Due,
     redis_calls_per_1000: f64,
+    /// Requests that this machine was too slow to send, or to answer in time: they count as not asked.
+    failed: u64,
     /// Answers of failure modes.
     degraded: f64,
 }
@@ -206,11 +208,12 @@ fn flood(plan: &Plan, folder: &Path, case: &Case, stores: &mut Stores) -> Result
     let nodes = nodes.collect::<Result<Vec<_>>>()?;
     warm(&nodes)?;
     let before: f64 = stores.clients.iter_mut().map(calls).sum();
-    let (mut decisions, mut passed_max, mut windows) = (0, 0, 0);
+    let (mut decisions, mut failed, mut passed_max, mut windows) = (0, 0, 0, 0);
     let mut due = Due::default();
     for rate in case.rates {
         let (report, counted) = flood_once(&nodes, case, *rate)?;
-        decisions += report;
+        decisions += report.decisions;
+        failed += report.failed();
         passed_max = passed_max.max(counted.passed_max);
         windows += counted.windows;
         let more = counted.due.unwrap_or_default();
@@ -229,6 +232,7 @@ fn flood(plan: &Plan, folder: &Path, case: &Case, stores: &mut Stores) -> Result
         allowed: case.quota + case.burst,
         due,
         redis_calls_per_1000: (after - before) / decisions as f64 * 1e3,
+        failed,
         degraded,
     };
     eprintln!("{flood}");
@@ -248,8 +252,8 @@ fn warm(nodes: &[Server]) -> Result<()> {
     Ok(())
 }
 
-/// The decisions of one run, and what passed in its whole windows.
-fn flood_once(nodes: &[Server], case: &Case, rate: f64) -> Result<(u64, Windows)> {
+/// One run, and what passed in its whole windows.
+fn flood_once(nodes: &[Server], case: &Case, rate: f64) -> Result<(Report, Windows)> {
     let first = nodes.first().context("there is a node")?;
     let targets = nodes.iter().map(Server::address).collect::<Vec<_>>();
     let mut load: Load = first.load();
@@ -270,9 +274,9 @@ fn flood_once(nodes: &[Server], case: &Case, rate: f64) -> Result<(u64, Windows)
         std::thread::sleep(wait.checked_sub(MINUTE).unwrap_or(wait));
         load.duration = MINUTE + lead * 2;
     }
-    let report = once(&load)?;
+    let report = run_load(&load, |_| {})?;
     match report.windows {
-        Some(windows) if windows.windows > 0 => Ok((report.decisions, windows)),
+        Some(windows) if windows.windows > 0 && report.decisions > 0 => Ok((report, windows)),
         _ => bail!("windows were not counted"),
     }
 }
@@ -298,7 +302,7 @@ impl fmt::Display for Flood {
         let Due { requests, denied } = self.due;
         write!(
             f,
-            "| {} | {} | {} | {} | {} | {} of {} | {} | {:.2} | {:.1} | {} |",
+            "| {} | {} | {} | {} | {} | {} of {} | {} | {:.2} | {:.1} | {} | {} |",
             self.limit,
             self.store,
             self.keys,
@@ -309,6 +313,7 @@ impl fmt::Display for Flood {
             self.over(),
             denied as f64 / requests.max(1) as f64 * 100.0,
             self.redis_calls_per_1000,
+            self.failed,
             self.degraded
         )
     }
@@ -324,9 +329,9 @@ impl fmt::Display for LeasesTable {
         writeln!(
             f,
             "| limit | Redis | keys | asked a second | whole windows | most that passed of a key | over | denied although it fit, % | \
-             Redis calls per 1,000 | answers of failure modes |"
+             Redis calls per 1,000 | not sent or answered | answers of failure modes |"
         )?;
-        writeln!(f, "|---|---|---|---|---:|---|---:|---:|---:|---:|")?;
+        writeln!(f, "|---|---|---|---|---:|---|---:|---:|---:|---:|---:|")?;
         for flood in &self.floods {
             writeln!(f, "{flood}")?;
         }
@@ -378,6 +383,7 @@ mod tests {
                     denied: 3,
                 },
                 redis_calls_per_1000: 12.0,
+                failed: 2,
                 degraded: 0.0,
             }],
         }
@@ -388,7 +394,8 @@ mod tests {
         assert!(table(10).verdict().is_ok());
         assert!(table(11).verdict().is_err());
         let text = table(11).to_string();
-        let row = "| 10 a second | one server | hot | 5, 20 | 6 | 11 of 10 | 1 | 1.50 | 12.0 | 0 |";
+        let row =
+            "| 10 a second | one server | hot | 5, 20 | 6 | 11 of 10 | 1 | 1.50 | 12.0 | 2 | 0 |";
         assert!(text.contains(row), "{text}");
     }
 }
