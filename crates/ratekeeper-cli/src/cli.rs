@@ -9,7 +9,7 @@ pub(crate) use admin::{AdminAccess, RulesList, SwitchArgs, Token, TokenPlace, Us
 pub(crate) use bench::{Bench, BenchLoad, BenchQuestion};
 pub(crate) use quota::{
     Audit, AuditExport, AuditList, DatabaseFlags, Quota, QuotaDelete, QuotaExport, QuotaImport,
-    QuotaList, QuotaSet, TenantArgs, TenantsForm,
+    QuotaList, QuotaSet, QuotaUsage, TenantArgs, TenantsForm,
 };
 use reading::{Reading, ReadingBySettings};
 

@@ -25,6 +25,17 @@ pub enum BulkFormat {
     Csv,
 }
 
+impl BulkFormat {
+    /// The content type of such a file.
+    #[must_use]
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::JsonLines => "application/x-ndjson",
+            Self::Csv => "text/csv; charset=utf-8",
+        }
+    }
+}
+
 /// A text that names no format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("expected jsonl or csv")]

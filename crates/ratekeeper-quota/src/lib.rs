@@ -31,6 +31,7 @@ mod document;
 mod error;
 mod follow;
 mod list;
+mod metering;
 mod record;
 mod rows;
 mod saved;
@@ -53,6 +54,7 @@ pub use document::{
 pub use error::QuotaError;
 pub use follow::{Follower, FollowerConfig};
 pub use list::{ListCursor, ListFilter, ListPage, NotACursor, PAGE_MAX};
+pub use metering::{NotAUsageCursor, USAGE_PAGE_MAX, UsageCursor, UsageLine, UsagePage};
 pub use record::{Deleted, Editor, Precondition, TenantId, TenantRecord, Written};
 pub use saved::SavedError;
 pub use status::QuotaStatus;

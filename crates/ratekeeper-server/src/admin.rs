@@ -7,6 +7,7 @@ mod explain;
 mod exposition;
 mod guard;
 mod live;
+mod metering;
 mod metrics;
 mod problem;
 mod quotas;
@@ -108,6 +109,7 @@ pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
     let administration = Router::new()
         .route("/admin/v1/audit", get(audit::list::<S>))
         .route("/admin/v1/export/quotas", get(quotas::export::<S>))
+        .route("/admin/v1/export/usage", get(metering::export::<S>))
         .route("/admin/v1/import/quotas", post(quotas::import::<S>))
         .route_layer(middleware::from_fn_with_state(
             needs(Role::Admin),

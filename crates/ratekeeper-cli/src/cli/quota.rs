@@ -48,6 +48,14 @@ Examples:
   ratekeeper quota export > tenants.jsonl
   ratekeeper quota export --format csv > tenants.csv")]
     Export(QuotaExport),
+    /// Write the calls of tenants by minute, for billing
+    #[command(after_help = "\
+A line for each tenant, rule, minute and start of a node: sum them up.
+
+Examples:
+  ratekeeper quota usage --from 2027-01-01T00:00:00Z --until 2027-02-01T00:00:00Z --format csv > january.csv
+  ratekeeper quota usage --tenant acme")]
+    Usage(QuotaUsage),
     /// Bring the tables of the quota database up to date, as `serve` does at its start
     #[command(after_help = "\
 Examples:
@@ -139,6 +147,27 @@ pub(crate) struct QuotaExport {
     /// Only tenants of this domain
     #[arg(long)]
     pub(crate) domain: Option<String>,
+    #[command(flatten)]
+    pub(crate) access: AdminAccess,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QuotaUsage {
+    /// The first minute, such as 2027-01-01T00:00:00Z [default: all that is kept]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) from: Option<String>,
+    /// The minute after the last
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<String>,
+    /// Only calls of this tenant
+    #[arg(long, value_name = "API_KEY")]
+    pub(crate) tenant: Option<String>,
+    /// Its domain, where several have tenants
+    #[arg(long, requires = "tenant")]
+    pub(crate) domain: Option<String>,
+    /// The format
+    #[arg(long, value_name = "NAME", default_value = "jsonl")]
+    pub(crate) format: TenantsForm,
     #[command(flatten)]
     pub(crate) access: AdminAccess,
 }

@@ -65,6 +65,7 @@ fn run_quota(command: Quota) -> Result<ExitCode> {
         Quota::Delete(args) => quotas_live::delete(&args),
         Quota::Import(args) => quotas_bulk::import(&args),
         Quota::Export(args) => quotas_bulk::export(&args),
+        Quota::Usage(args) => quotas_bulk::usage(&args),
         Quota::Migrate(flags) => quota::migrate(flags),
     }
 }

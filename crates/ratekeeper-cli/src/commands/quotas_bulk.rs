@@ -2,7 +2,7 @@
 
 use super::admin::{Condition, encoded};
 use super::quotas_live::read;
-use crate::cli::{QuotaExport, QuotaImport, TenantsForm};
+use crate::cli::{AdminAccess, QuotaExport, QuotaImport, QuotaUsage, TenantsForm};
 use crate::output::{self, count};
 use anyhow::{Result, anyhow};
 use ratekeeper_quota::{BulkFormat, BulkLine, read_tenants};
@@ -101,20 +101,44 @@ fn parts(lines: &[BulkLine]) -> Vec<Part> {
 }
 
 pub(super) fn export(args: &QuotaExport) -> Result<ExitCode> {
-    let format = match args.format {
-        TenantsForm::Jsonl => "jsonl",
-        TenantsForm::Csv => "csv",
-    };
-    let mut query = format!("format={format}&limit=500");
+    let mut query = format!("format={}&limit=500", form(args.format));
     if let Some(domain) = &args.domain {
         query.push_str(&format!("&domain={}", encoded(domain)));
     }
+    print_pages(&args.access, "/admin/v1/export/quotas", &query)
+}
+
+pub(super) fn usage(args: &QuotaUsage) -> Result<ExitCode> {
+    let mut query = format!("format={}", form(args.format));
+    let options = [
+        ("from", &args.from),
+        ("until", &args.until),
+        ("api_key", &args.tenant),
+        ("domain", &args.domain),
+    ];
+    for (name, value) in options {
+        if let Some(value) = value {
+            query.push_str(&format!("&{name}={}", encoded(value)));
+        }
+    }
+    print_pages(&args.access, "/admin/v1/export/usage", &query)
+}
+
+const fn form(form: TenantsForm) -> &'static str {
+    match form {
+        TenantsForm::Jsonl => "jsonl",
+        TenantsForm::Csv => "csv",
+    }
+}
+
+/// Prints an export, page by page.
+fn print_pages(access: &AdminAccess, path: &str, query: &str) -> Result<ExitCode> {
     let mut cursor: Option<String> = None;
     loop {
         let after = cursor.as_deref().map(encoded);
         let after = after.map_or_else(String::new, |cursor| format!("&cursor={cursor}"));
-        let path = format!("/admin/v1/export/quotas?{query}{after}");
-        let answer = args.access.send("GET", &path, "", Condition::Any)?;
+        let path = format!("{path}?{query}{after}");
+        let answer = access.send("GET", &path, "", Condition::Any)?;
         output::print_data(&answer.body)?;
         let next = answer.header("x-next-cursor").map(str::to_owned);
         // A service that sends us back to the same place would never let us go.

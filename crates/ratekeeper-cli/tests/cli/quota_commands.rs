@@ -5,6 +5,8 @@ use ratekeeper_testkit::postgres::Server;
 use ratekeeper_testkit::process::eventually;
 use serde_json::Value;
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use tempfile::{TempDir, tempdir};
 
@@ -351,6 +353,85 @@ fn the_database_may_be_away(mut fleet: Fleet) {
 fn knows_acme(saved: &Path) -> bool {
     let bytes = fs::read(saved).unwrap_or_default();
     bytes.windows(5).any(|five| five == b"\"pro\"")
+}
+
+#[test]
+fn sqlite_calls_are_written_for_billing() {
+    calls_are_written_for_billing(&Fleet::sqlite());
+}
+
+#[test]
+fn postgres_calls_are_written_for_billing() {
+    calls_are_written_for_billing(&Fleet::postgres());
+}
+
+fn calls_are_written_for_billing(fleet: &Fleet) {
+    let a = fleet.node("a");
+    fleet.done(&a, &["quota", "set", "acme", "--plan", "pro"]);
+    for _ in 0..3 {
+        a.check(&[("customer", "acme")]);
+    }
+    for _ in 0..12 {
+        a.check(&[("customer", "other, inc")]);
+    }
+    // The last calls are written at the end.
+    assert!(a.stop().success());
+    let a = fleet.node("a");
+    let lines = fleet.done(&a, &["quota", "usage"]);
+    let sum = |key: &str, name: &str, count: &str| -> u64 {
+        let lines = lines
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("it is JSON"));
+        let lines = lines.filter(|line: &Value| line[key] == name);
+        lines
+            .map(|line| line[count].as_u64().expect("it is a number"))
+            .sum()
+    };
+    assert_eq!(sum("api_key", "acme", "allowed"), 3, "{lines}");
+    assert_eq!(sum("rule", "d.customer@pro", "denied"), 0, "{lines}");
+    assert_eq!(sum("rule", "d.customer", "allowed"), 10, "{lines}");
+    assert_eq!(sum("rule", "d.customer", "denied"), 2, "{lines}");
+    let own = fleet.done(
+        &a,
+        &["quota", "usage", "--tenant", "acme", "--format", "csv"],
+    );
+    assert!(
+        own.starts_with("minute,domain,api_key,hash,rule,node,allowed,denied\n"),
+        "{own}"
+    );
+    assert!(
+        own.lines().skip(1).all(|line| line.contains(",d,acme,")),
+        "{own}"
+    );
+    let old = ["quota", "usage", "--until", "2020-01-01T00:00:00Z"];
+    assert_eq!(fleet.done(&a, &old), "");
+
+    // Page by page it is the same.
+    let (mut paged, mut cursor) = (String::new(), String::new());
+    loop {
+        let path = format!("/admin/v1/export/usage?limit=1{cursor}");
+        let (head, body) = ask(&a, &path);
+        paged.push_str(&body);
+        let next = head
+            .lines()
+            .find_map(|line| line.strip_prefix("x-next-cursor: "));
+        match next {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(paged, lines);
+}
+
+/// The head and the body of an answer of the admin API.
+fn ask(service: &Service, path: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(service.admin).expect("it listens");
+    let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("it answers in HTTP");
+    (head.to_owned(), body.to_owned())
 }
 
 #[test]

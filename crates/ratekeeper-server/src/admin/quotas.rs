@@ -24,7 +24,7 @@ use crate::http::{ApiError, read_json};
 use crate::store::ServedStore;
 use asked::Asked;
 pub(super) use asked::{ChangedBy, tenant, unclear};
-pub(super) use bulk::{export, import};
+pub(super) use bulk::{NEXT_CURSOR, export, import};
 pub(super) use list::list;
 pub(super) use refused::{no_database, refusal};
 

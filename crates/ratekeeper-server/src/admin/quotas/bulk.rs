@@ -159,7 +159,7 @@ pub(in crate::admin) struct ExportOptions {
 }
 
 /// The header with the place where an export goes on.
-const NEXT_CURSOR: &str = "x-next-cursor";
+pub(in crate::admin) const NEXT_CURSOR: &str = "x-next-cursor";
 
 /// Writes all tenants, as [`import`] reads them.
 pub(in crate::admin) async fn export<S: ServedStore>(
@@ -198,11 +198,7 @@ pub(in crate::admin) async fn export<S: ServedStore>(
         ""
     };
     let text = head.to_owned() + &text;
-    let kind = match format {
-        BulkFormat::JsonLines => "application/x-ndjson",
-        BulkFormat::Csv => "text/csv; charset=utf-8",
-    };
-    let kind = [(CONTENT_TYPE, kind)];
+    let kind = [(CONTENT_TYPE, format.content_type())];
     if options.limit.is_none() {
         let all = stream::unfold(Some((pages, Ok((text, rest)))), next);
         return Ok((kind, Body::from_stream(all)).into_response());

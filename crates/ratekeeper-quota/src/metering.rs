@@ -1,0 +1,215 @@
+//! The calls of tenants as lines of a file, for billing.
+
+use std::fmt;
+use std::str::FromStr;
+
+use ratekeeper_core::Timestamp;
+use serde::{Deserialize, Serialize};
+use sqlx::Row;
+
+use crate::rows::{self, stored};
+use crate::store::within;
+use crate::{BulkFormat, QuotaError, QuotaStore, Rfc3339, UsageFilter};
+
+/// The calls of one tenant by one rule, in one minute, on one start of a node.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct UsageLine {
+    /// The beginning of the minute.
+    pub minute: Rfc3339,
+    /// The domain.
+    pub domain: String,
+    /// The tenant's value, of a secret one the end; only of tenants that the database has.
+    pub api_key: Option<String>,
+    /// The keyed hash of the value; `other` for tenants beyond what one node writes for a minute, together.
+    pub hash: String,
+    /// The id of the rule; empty for those together.
+    pub rule: String,
+    /// The name of the node.
+    pub node: String,
+    /// The calls that were allowed.
+    pub allowed: u64,
+    /// The calls that the rule denied.
+    pub denied: u64,
+}
+
+/// A part of the usage.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct UsagePage {
+    /// The lines, oldest first.
+    pub lines: Vec<UsageLine>,
+    /// The place where the usage goes on; [`None`] at its end.
+    pub next: Option<UsageCursor>,
+}
+
+/// The place in the usage after which the next page begins; to be kept as the text that it displays as.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct UsageCursor(u64, String, String, String, String);
+
+/// A text that is no cursor of usage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("not a cursor that a page of usage ended with")]
+pub struct NotAUsageCursor;
+
+impl fmt::Display for UsageCursor {
+    /// Digits alone, so that it fits into headers and addresses whatever a rule is called.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = serde_json::to_string(self).map_err(|_| fmt::Error)?;
+        text.bytes().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl FromStr for UsageCursor {
+    type Err = NotAUsageCursor;
+
+    fn from_str(text: &str) -> Result<Self, NotAUsageCursor> {
+        if !text.is_ascii() || text.len() % 2 != 0 {
+            return Err(NotAUsageCursor);
+        }
+        let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16);
+        let bytes = (0..text.len()).step_by(2).map(byte);
+        let bytes: Vec<u8> = bytes
+            .collect::<Result<_, _>>()
+            .map_err(|_| NotAUsageCursor)?;
+        serde_json::from_slice(&bytes).map_err(|_| NotAUsageCursor)
+    }
+}
+
+/// The most lines of a page.
+pub const USAGE_PAGE_MAX: u64 = 10_000;
+
+/// The microseconds of a minute.
+const MINUTE: u64 = 60_000_000;
+
+impl QuotaStore {
+    /// The usage that `filter` selects, after `cursor`, oldest first; at most `most` and [`USAGE_PAGE_MAX`] lines.
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn usage_page(
+        &self,
+        filter: &UsageFilter,
+        cursor: Option<&UsageCursor>,
+        most: u64,
+    ) -> Result<UsagePage, QuotaError> {
+        self.prepare().await?;
+        let most = most.clamp(1, USAGE_PAGE_MAX);
+        let (domain, tenant) = match &filter.tenant {
+            Some((domain, tenant)) => (domain.clone(), tenant.to_string()),
+            None => Default::default(),
+        };
+        let UsageCursor(minute, after, hash, rule, node) =
+            cursor.cloned().unwrap_or_else(UsageCursor::start);
+        let mut lines = within(async {
+            let rows = sqlx::query(
+                "SELECT u.minute, u.domain, u.api_key, u.rule, u.node, u.allowed, u.denied, t.shown \
+                 FROM quota_usage u LEFT JOIN tenant t ON t.domain = u.domain AND t.api_key = u.api_key \
+                 WHERE u.minute >= $1 AND u.minute < $2 AND ($3 = '' OR (u.domain = $4 AND u.api_key = $3)) \
+                 AND (u.minute, u.domain, u.api_key, u.rule, u.node) > ($5, $6, $7, $8, $9) \
+                 ORDER BY u.minute, u.domain, u.api_key, u.rule, u.node LIMIT $10",
+            )
+            .bind(stored(filter.from))
+            .bind(stored(filter.until))
+            .bind(tenant)
+            .bind(domain)
+            .bind(stored(minute))
+            .bind(after)
+            .bind(hash)
+            .bind(rule)
+            .bind(node)
+            .bind(stored(most + 1))
+            .fetch_all(&self.pool)
+            .await?;
+            rows.iter().map(UsageLine::read).collect::<Result<Vec<_>, _>>()
+        })
+        .await?;
+        let has_more = lines.len() as u64 > most;
+        lines.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+        let next = lines.last().filter(|_| has_more).map(UsageCursor::after);
+        Ok(UsagePage { lines, next })
+    }
+}
+
+impl UsageCursor {
+    fn start() -> Self {
+        Self(
+            0,
+            String::new(),
+            String::new(),
+            String::new(),
+            String::new(),
+        )
+    }
+
+    fn after(line: &UsageLine) -> Self {
+        Self(
+            line.minute.0.as_micros() / MINUTE,
+            line.domain.clone(),
+            line.hash.clone(),
+            line.rule.clone(),
+            line.node.clone(),
+        )
+    }
+}
+
+impl UsageLine {
+    fn read(row: &sqlx::any::AnyRow) -> Result<Self, QuotaError> {
+        const TABLE: &str = "quota_usage";
+        let minute = rows::whole(row.try_get("minute")?, TABLE)?;
+        Ok(Self {
+            minute: Rfc3339(Timestamp::from_micros(minute.saturating_mul(MINUTE))),
+            domain: row.try_get("domain")?,
+            api_key: row.try_get("shown")?,
+            hash: row.try_get("api_key")?,
+            rule: row.try_get("rule")?,
+            node: row.try_get("node")?,
+            allowed: rows::whole(row.try_get("allowed")?, TABLE)?,
+            denied: rows::whole(row.try_get("denied")?, TABLE)?,
+        })
+    }
+
+    /// The first line of a file: the names of the columns in CSV.
+    #[must_use]
+    pub const fn head(format: BulkFormat) -> &'static str {
+        match format {
+            BulkFormat::JsonLines => "",
+            BulkFormat::Csv => "minute,domain,api_key,hash,rule,node,allowed,denied\n",
+        }
+    }
+
+    /// The line of a file, with its end.
+    #[must_use]
+    pub fn written(&self, format: BulkFormat) -> String {
+        // Texts and numbers, into memory: nothing can fail.
+        match format {
+            BulkFormat::JsonLines => serde_json::to_string(self).unwrap_or_default() + "\n",
+            BulkFormat::Csv => {
+                let mut writer = csv::WriterBuilder::new()
+                    .has_headers(false)
+                    .from_writer(Vec::new());
+                let _ = writer.serialize(self);
+                String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_read_as_it_is_written() {
+        let cursor = UsageCursor(7, "d\"é".into(), "h".into(), "r, s".into(), String::new());
+        let text = cursor.to_string();
+        assert!(text.bytes().all(|byte| byte.is_ascii_hexdigit()), "{text}");
+        assert_eq!(text.parse(), Ok(cursor));
+        for wrong in ["", "0", "zz", "é", "5b5d", "7b7d"] {
+            assert_eq!(
+                wrong.parse::<UsageCursor>(),
+                Err(NotAUsageCursor),
+                "{wrong}"
+            );
+        }
+    }
+}

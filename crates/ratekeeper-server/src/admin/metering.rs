@@ -1,0 +1,85 @@
+//! `GET /admin/v1/export/usage`: the calls of tenants by minute, for billing.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::response::{IntoResponse, Response};
+use http::header::CONTENT_TYPE;
+use ratekeeper_quota::{
+    BulkFormat, Rfc3339, USAGE_PAGE_MAX, UnknownFormat, UsageCursor, UsageFilter, UsageLine,
+};
+use serde::Deserialize;
+
+use super::quotas::{NEXT_CURSOR, no_database, refusal, tenant};
+use crate::app::App;
+use crate::http::ApiError;
+use crate::store::ServedStore;
+
+/// The microseconds of a minute.
+const MINUTE: u64 = 60_000_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MeteringOptions {
+    /// `jsonl` or `csv`.
+    format: Option<String>,
+    /// The first minute, as a time; all that is kept if absent.
+    from: Option<Rfc3339>,
+    /// The minute after the last.
+    until: Option<Rfc3339>,
+    /// Only calls of this tenant.
+    api_key: Option<String>,
+    /// The domain of that tenant, where several have tenants.
+    domain: Option<String>,
+    /// At most so many lines, up to 10,000; `x-next-cursor` tells where the others begin.
+    limit: Option<u64>,
+    /// The `x-next-cursor` of the answer before.
+    cursor: Option<String>,
+}
+
+/// Writes the calls of tenants: a line for each tenant, rule, minute and start of a node.
+pub(super) async fn export<S: ServedStore>(
+    State(app): State<Arc<App<S>>>,
+    options: Result<Query<MeteringOptions>, QueryRejection>,
+) -> Result<Response, ApiError> {
+    let Query(options) = options.map_err(|error| ApiError::invalid("?", error.body_text()))?;
+    let quotas = app.quotas.as_ref().ok_or_else(no_database)?;
+    let format = options.format.as_deref().unwrap_or("jsonl").parse();
+    let format: BulkFormat =
+        format.map_err(|error: UnknownFormat| ApiError::invalid("?format", error.to_string()))?;
+    let most = options.limit.unwrap_or(USAGE_PAGE_MAX);
+    if most == 0 || most > USAGE_PAGE_MAX {
+        let message = format!("expected 1 to {USAGE_PAGE_MAX}");
+        return Err(ApiError::invalid("?limit", message));
+    }
+    let cursor = options.cursor.as_deref().map(str::parse::<UsageCursor>);
+    let cursor = cursor
+        .transpose()
+        .map_err(|error| ApiError::invalid("?cursor", error.to_string()))?;
+    let named = options.api_key.as_deref().map(|api_key| {
+        let snapshot = app.limiter.snapshot();
+        tenant(quotas, snapshot.rules(), options.domain.as_deref(), api_key)
+    });
+    let named = named
+        .transpose()
+        .map_err(|error| error.about("{api_key}", "?api_key"))?;
+    let minute = |time: Option<Rfc3339>| time.map(|time| time.0.as_micros() / MINUTE);
+    let filter = UsageFilter {
+        tenant: named.map(|id| (id.domain, id.hash)),
+        from: minute(options.from).unwrap_or(0),
+        until: minute(options.until).unwrap_or(u64::MAX),
+    };
+    let page = quotas.store.usage_page(&filter, cursor.as_ref(), most);
+    let page = page.await.map_err(|error| refusal(&error))?;
+    let mut text = match cursor {
+        None => UsageLine::head(format).to_owned(),
+        Some(_) => String::new(),
+    };
+    text.extend(page.lines.iter().map(|line| line.written(format)));
+    let kind = [(CONTENT_TYPE, format.content_type())];
+    Ok(match page.next {
+        Some(next) => (kind, [(NEXT_CURSOR, next.to_string())], text).into_response(),
+        None => (kind, text).into_response(),
+    })
+}
