@@ -162,6 +162,14 @@ async fn a_denial_of_a_leased_limit_is_kept_for_a_lease_at_most() {
         remembering.denied_from_memory() > 0
     })
     .await;
+    // From now on nothing is leased: hits that come back can only be found by asking for them.
+    remembering.give_leases_back().await;
+    let before = remembering.denied_from_memory();
+    until("a denial is repeated from memory again", async || {
+        assert!(!decide(&remembering, &[by_lease]).await.unwrap().allowed);
+        remembering.denied_from_memory() > before
+    })
+    .await;
     let refund = Step { hits: -5, ..plain };
     assert!(decide(&other, &[refund]).await.unwrap().allowed);
     until("what came back is seen", async || {
