@@ -173,7 +173,8 @@ mod tests {
         assert_eq!(keys.len(), KEYS_MAX);
         assert_eq!((&*keys[0].key, keys[0].count), ("heavy", 50));
         assert_eq!(keys[0].error, 0, "it never had to go");
-        assert!(keys[1].error >= 1);
+        // Those that came after the first had to go may have been there before.
+        assert!(keys.iter().any(|key| key.error >= 1));
         ring.add(&key("late", 9));
         let late = ring.sum().into_iter().find(|key| &*key.key == "late");
         assert_eq!(late.expect("it is there").error, 1);
