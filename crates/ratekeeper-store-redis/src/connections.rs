@@ -12,13 +12,14 @@ use ratekeeper_store::StoreError;
 use tokio::runtime::{Handle, Id};
 use tokio::time::sleep_until;
 
+use crate::asking::Asking;
 use crate::config::RedisConfig;
 use crate::metrics::Fault;
 use crate::node::Address;
 use crate::queue::{Waiting, earliest};
 use crate::script::slot;
 use crate::shard::Shard;
-use crate::shard_connection::{Asking, ConnectionTask, ShardConnection};
+use crate::shard_connection::{ConnectionTask, ShardConnection};
 use crate::stall::Stall;
 use crate::topology::Topology;
 

@@ -32,10 +32,10 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use crate::asking::Asking;
 use crate::config::RedisConfig;
 use crate::replicas::Allowance;
 use crate::script::{LeaseAction, LeaseCall};
-use crate::shard_connection::Asking;
 use crate::topology::Topology;
 use book::{Book, Entry};
 use sender::{Job, LeaseSender};

@@ -7,6 +7,7 @@
 //! decision fails at once, and the caller applies its failure mode.
 
 mod answers;
+mod asking;
 mod batch;
 mod breaker;
 mod clock;
@@ -29,11 +30,13 @@ mod pipeline;
 mod probe;
 mod queue;
 mod replicas;
+mod reply;
 mod rights;
 pub mod script;
 mod sentinel;
 mod served;
 mod server_error;
+mod server_status;
 mod shard;
 mod shard_connection;
 mod slots;
@@ -51,6 +54,6 @@ pub use endpoint::{Endpoint, EndpointError};
 pub use fleet::{FleetBoard, FleetError, FleetReport};
 pub use link::LinkError;
 pub use metrics::ShardCounts;
-pub use monitor::ServerStatus;
+pub use server_status::ServerStatus;
 pub use store::RedisStore;
 pub use ticket::Ticket;

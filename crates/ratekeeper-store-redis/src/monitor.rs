@@ -10,26 +10,15 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::asking::Asking;
 use crate::config::RedisConfig;
 use crate::hash_key::{Share, SharedHashKey};
 use crate::sentinel::follow;
+use crate::server_status::ServerStatus;
 use crate::shard::Shard;
-use crate::shard_connection::Asking;
 use crate::survey::survey;
 use crate::topology::Topology;
 use server::ServerMonitor;
-
-/// The last known status of a server.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub struct ServerStatus {
-    /// The server's name and version, such as `Redis 7.0.15`; [`None`] before it was reached.
-    pub server: Option<String>,
-    /// The reason it cannot be asked, or could not the last time; [`None`] if it can.
-    pub error: Option<String>,
-    /// Warnings about settings that will cause trouble later.
-    pub warnings: Vec<String>,
-}
 
 /// Looks after the servers.
 #[derive(Debug)]

@@ -16,12 +16,12 @@ use crate::clock;
 use crate::connections::Elsewhere;
 use crate::metrics::Fault;
 use crate::queue::{Member, Waiting, earliest};
-use crate::script::{Aside, Call, Clock, Group, Item, Told, decode_and_keep};
+use crate::script::{Aside, Call, Clock, Group, Told, decode_and_keep};
 use crate::shard_connection::ShardConnection;
 use crate::stall::{Mark, SLICE};
 use crate::survey::told;
 use crate::topology::Topology;
-use crate::wire::{Refusal, Sent, ask, is_of_connection};
+use crate::wire::{Refusal, Sent, ask, is_of_connection, item};
 
 /// The outcome of a pipeline.
 #[derive(Debug)]
@@ -362,13 +362,5 @@ impl<'a> Pipeline<'a> {
             _ => {}
         }
         Elsewhere::ByMap
-    }
-}
-
-pub(crate) fn item(value: &Value) -> Item<'_> {
-    match value {
-        Value::Int(number) => Item::Int(*number),
-        Value::BulkString(bytes) => Item::Bytes(bytes),
-        _ => Item::Null,
     }
 }

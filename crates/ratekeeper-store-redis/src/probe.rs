@@ -13,13 +13,12 @@ use ratekeeper_store::{CounterKey, Request, Step, Verdicts};
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
 
+use crate::asking::Asking;
 use crate::link::said;
-use crate::pipeline::item;
 use crate::script::{Call, Clock, Group, SLOTS, decode_and_keep, slot};
 use crate::shard::Shard;
-use crate::shard_connection::Asking;
 use crate::topology::SlotMap;
-use crate::wire::{Sent, ask};
+use crate::wire::{Sent, ask, item};
 
 /// Subjects tried to find one that lies on a server: enough for a server with a single slot.
 const SUBJECTS_MAX: u64 = 1 << 18;

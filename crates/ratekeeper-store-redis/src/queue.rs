@@ -15,9 +15,9 @@ use ratekeeper_core::Timestamp;
 use ratekeeper_store::{Post, Request, StoreError};
 use tokio::sync::{Notify, oneshot};
 
+use crate::reply::{Decided, Told};
 use crate::script::Group;
 use crate::stall::{Mark, Stall};
-use crate::ticket::{Decided, Told};
 
 /// The most requests in one group: the most that one script call may be asked to step through.
 const MEMBERS_MAX: usize = 1_024;

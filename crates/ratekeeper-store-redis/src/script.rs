@@ -22,6 +22,7 @@
 
 mod call;
 mod group;
+mod item;
 mod key;
 mod known;
 mod lease;
@@ -37,11 +38,12 @@ mod text;
 
 pub use call::Call;
 pub use group::Group;
+pub use item::{AnswerError, Item};
 pub use key::{KeyName, slot};
 pub(crate) use key::{SLOTS, slot_of_key};
 pub(crate) use known::Known;
 pub use lease::{LeaseAction, LeaseCall, LeaseOutcome, decode_lease_calls};
-pub use reply::{AnswerError, Item, decode};
+pub use reply::decode;
 pub(crate) use reply::{Aside, Told, decode_and_keep};
 pub use synced::{SyncAnswer, SyncCall, decode_sync};
 pub use text::{Clock, Script};

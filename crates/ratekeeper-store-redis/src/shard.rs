@@ -12,9 +12,9 @@ use crate::breaker::Breaker;
 use crate::clock::{Sent, ServerClock};
 use crate::journal::{Condition, Journal};
 use crate::metrics::{Fault, Metrics, ShardCounts};
-use crate::monitor::ServerStatus;
 use crate::node::Node;
 use crate::replicas::Replicas;
+use crate::server_status::ServerStatus;
 
 /// The least time between two log lines about unusable answers.
 const SILENCE: Duration = Duration::from_secs(60);

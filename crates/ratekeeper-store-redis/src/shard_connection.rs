@@ -13,7 +13,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -24,19 +24,17 @@ use tokio::runtime::Handle;
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, sleep_until, timeout};
 
+use crate::asking::Asking;
 use crate::breaker::{Circuit, Probe};
 use crate::config::RedisConfig;
 use crate::connections::ShardConnections;
-use crate::denied::Denied;
 use crate::link::Link;
 use crate::metrics::Fault;
-use crate::nodes::Nodes;
 use crate::pipeline::{Pipeline, PipelineEnd};
 use crate::queue::{Member, Pushed, Queue, QueueBounds, Taken};
-use crate::script::{Clock, KeyName, Script};
+use crate::reply::Reply;
 use crate::shard::Shard;
 use crate::stall::{SLICE, Stall};
-use crate::ticket::Reply;
 use crate::topology::Topology;
 
 /// The pause before connecting again; doubled each time, up to the cooldown of the breaker.
@@ -66,18 +64,6 @@ pub(crate) struct ShardConnection {
     pub(crate) is_of_cluster: bool,
     /// The other connections of the same runtime.
     pub(crate) connections: Weak<ShardConnections>,
-}
-
-/// The state that all connections of a store share to ask, and to keep what they learn.
-#[derive(Debug)]
-pub(crate) struct Asking {
-    pub(crate) script: Script,
-    pub(crate) clock: Clock,
-    pub(crate) names: KeyName,
-    pub(crate) denied: Denied,
-    pub(crate) nodes: Nodes,
-    /// The latest time told to a server, in microseconds; it never goes back.
-    pub(crate) told: AtomicU64,
 }
 
 /// Ends a connection when it is dropped.

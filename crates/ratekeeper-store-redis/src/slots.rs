@@ -10,13 +10,14 @@ use ratekeeper_store::across::{Partition, Partitions, Rest};
 use ratekeeper_store::{Answer, Post, Request, StoreError, Verdicts};
 use tokio::runtime::Handle;
 
+use crate::asking::Asking;
 use crate::config::RedisConfig;
 use crate::connections::ShardConnections;
 use crate::lease::Leases;
+use crate::reply::Reply;
 use crate::script::Clock;
-use crate::shard_connection::{Asking, ShardConnection};
+use crate::shard_connection::ShardConnection;
 use crate::synced::{SYNCED, Synced};
-use crate::ticket::Reply;
 use crate::topology::{SlotMap, Topology};
 
 /// A store's slots, each served by a connection of the calling runtime. A single server counts as one slot.

@@ -11,6 +11,7 @@ use ratekeeper_store::{
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
+use crate::asking::Asking;
 use crate::breaker::Circuit;
 use crate::config::RedisConfig;
 use crate::denied::Denied;
@@ -19,10 +20,10 @@ use crate::fleet::FleetBoard;
 use crate::hash_key::{Share, SharedHashKey};
 use crate::lease::{Leased, Leases};
 use crate::metrics::{Fault, ShardCounts};
-use crate::monitor::{Monitor, ServerStatus};
+use crate::monitor::Monitor;
 use crate::nodes::Nodes;
 use crate::script::{Clock, Group, KeyName, Script, slot};
-use crate::shard_connection::Asking;
+use crate::server_status::ServerStatus;
 use crate::slots::Slots;
 use crate::synced::{SYNCED, is_step_synced, is_synced};
 use crate::ticket::Ticket;

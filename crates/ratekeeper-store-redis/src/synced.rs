@@ -27,10 +27,10 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
+use crate::asking::Asking;
 use crate::config::RedisConfig;
 use crate::script::{Script, slot};
 use crate::shard::Shard;
-use crate::shard_connection::Asking;
 use crate::topology::Topology;
 use sender::Route;
 

@@ -4,7 +4,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 
 use crate::metrics::Metrics;
-use crate::script::{Call, Script};
+use crate::script::{Call, Item, Script};
 
 /// A call of the script, ready to be sent.
 pub(crate) struct Sent {
@@ -233,5 +233,14 @@ mod tests {
         assert_eq!(replies[2], Ok(Value::Int(3)));
         let lost = replies[1].as_ref().expect_err("nobody knows");
         assert!(is_of_connection(lost), "{lost}");
+    }
+}
+
+/// An element of an answer, as the script names it.
+pub(crate) fn item(value: &Value) -> Item<'_> {
+    match value {
+        Value::Int(number) => Item::Int(*number),
+        Value::BulkString(bytes) => Item::Bytes(bytes),
+        _ => Item::Null,
     }
 }

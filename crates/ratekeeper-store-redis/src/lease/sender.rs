@@ -20,13 +20,12 @@ use super::Shared;
 use crate::config::RedisConfig;
 use crate::link::Link;
 use crate::node::Address;
-use crate::pipeline::item;
 use crate::replicas::Allowance;
 use crate::script::{Call, LeaseAction, LeaseCall, LeaseOutcome, decode_lease_calls, slot};
 use crate::shard::Shard;
 use crate::survey::told;
 use crate::topology::Topology;
-use crate::wire::{Refusal, Sent, ask, is_of_connection};
+use crate::wire::{Refusal, Sent, ask, is_of_connection, item};
 
 /// Calls that wait for one server; more are not sent.
 const WAITING_MAX: usize = 8_192;

@@ -12,8 +12,8 @@ use ratekeeper_store::{
 use smallvec::SmallVec;
 
 use super::Shared;
+use crate::reply::Decided;
 use crate::slots::Slots;
-use crate::ticket::Decided;
 
 /// The part of a request that was taken from leases; put back unless the request is admitted.
 #[derive(Debug)]

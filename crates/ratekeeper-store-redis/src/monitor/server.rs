@@ -8,9 +8,9 @@ use redis::{RedisResult, Value};
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
+use super::Monitored;
 use super::compare::Missing;
 use super::round_trip::{Fit, RoundTrips};
-use super::{Monitored, ServerStatus};
 use crate::greeting::Greeting;
 use crate::link::Link;
 use crate::nodes::Nodes;
@@ -18,6 +18,7 @@ use crate::probe::probe;
 use crate::rights::Rights;
 use crate::script::slot_of_key;
 use crate::server_error::ServerError;
+use crate::server_status::ServerStatus;
 use crate::shard::Shard;
 
 /// The interval at which a server is looked at, and the hash key compared.

@@ -1,17 +1,23 @@
 //! Requests that are decided together.
 
-use ratekeeper_core::{Bounds, Limit, Mode};
+use ratekeeper_core::{Bounds, Limit, Micros, Mode};
 use ratekeeper_store::{Charge, CounterKey, Extra, Request, Step};
 use smallvec::SmallVec;
 
 use super::params::{LEAKY_WITHIN, Params};
-use super::post::Posted;
 
 /// The most requests that are merged if each must be stepped by itself: more would hold up everybody else.
 const STEPPED_MAX: u32 = 64;
 
 /// The most runs of a group.
 const RUNS_MAX: usize = 1_024;
+
+/// The parts of a post that no other group has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Posted {
+    pub(super) id: u128,
+    pub(super) age: Micros,
+}
 
 /// Requests for the same ordered list of counters, limits and flags, which differ in their hits
 /// at most, in the order in which they came. Each is decided as if it came alone.

@@ -6,8 +6,8 @@ use ratekeeper_store::{CounterKey, Step};
 
 use super::call::Call;
 use super::group::Part;
+use super::item::{AnswerError, Item};
 use super::key::KeyName;
-use super::reply::{AnswerError, Item};
 use super::state::Kept;
 
 /// The number of a grant in the script.

@@ -5,9 +5,9 @@ use ratekeeper_store::{Execution, FullMode, Post, Request, StepOutcome, Verdicts
 use smallvec::SmallVec;
 
 use super::call::Call;
-use super::group::Group;
+use super::group::{Group, Posted};
+use super::item::{AnswerError, Item};
 use super::key::KeyName;
-use super::reply::{AnswerError, Item};
 
 /// The number of a post in the script.
 const POST: u8 = 5;
@@ -15,13 +15,6 @@ const POST: u8 = 5;
 /// The time for which the server remembers a post: as long again as it may be repeated, since the
 /// last repeat may be under way for a while.
 const REMEMBERED: Micros = Micros::new(2 * Post::REPEATED.get());
-
-/// The parts of a post that no other group has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Posted {
-    id: u128,
-    age: Micros,
-}
 
 impl Group {
     /// Makes a group of a post. It has one request, which nobody is refused by.

@@ -5,6 +5,7 @@ use ratekeeper_store::{CounterKey, Execution, FullMode, StepOutcome, Verdicts};
 use smallvec::SmallVec;
 
 use super::group::Group;
+use super::item::{AnswerError, Item};
 use super::known::Known;
 use super::post;
 use super::replay::Replay;
@@ -12,33 +13,6 @@ use super::state::Kept;
 
 /// Stands in for the state of a counter if its key holds something else.
 const NO_COUNTER: i64 = -1;
-
-/// One element of the array that the script returns.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Item<'a> {
-    /// Null.
-    Null,
-    /// An integer.
-    Int(i64),
-    /// A bulk string.
-    Bytes(&'a [u8]),
-}
-
-/// The reason that an answer cannot be used. The outcome of the call is not known.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum AnswerError {
-    /// It is shorter or longer than the call, or something else than was asked for: it is no answer
-    /// of this version's script.
-    #[error("the script's answer is malformed")]
-    Malformed,
-    /// The script let requests pass that its own state denies, or the other way round: another
-    /// program writes to the same keys, or the script and this program differ.
-    #[error("the script's answer contradicts the state it read")]
-    Disagrees,
-    /// The key of a group's counter holds something else. That group was not carried out, all others were.
-    #[error("the key holds something that is not a counter")]
-    Corrupt,
-}
 
 /// Turns `reply` into the answers to `groups`, the groups of the call: `answer` gets the number of
 /// the group, from 0, and the verdicts of each of its requests, in the order in which they came.

@@ -5,8 +5,8 @@ use ratekeeper_core::{Heap, Shape, State, Words, equal_count};
 use smallvec::SmallVec;
 
 use super::group::Part;
+use super::item::Item;
 use super::params::{CALENDAR_SPAN, CALENDAR_UNIT, CONCURRENCY, EQUAL_COUNT, WIDTHS, span};
-use super::reply::Item;
 
 /// The state of a counter, in the form that core's steps take.
 #[derive(Clone, PartialEq, Eq, Debug)]

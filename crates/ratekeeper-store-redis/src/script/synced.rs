@@ -7,8 +7,8 @@ use ratekeeper_core::synced::{Addition, StoredSum};
 use ratekeeper_store::CounterKey;
 
 use super::call::Call;
+use super::item::{AnswerError, Item};
 use super::key::KeyName;
-use super::reply::{AnswerError, Item};
 
 /// The additions to one counter.
 #[derive(Clone, Copy, Debug)]

@@ -14,11 +14,10 @@ use tracing::debug;
 
 use super::Shared;
 use crate::link::Link;
-use crate::pipeline::item;
 use crate::script::{Call, SyncCall, decode_sync, slot};
 use crate::shard::Shard;
 use crate::survey::told;
-use crate::wire::{Refusal, Sent, ask, is_of_connection};
+use crate::wire::{Refusal, Sent, ask, is_of_connection, item};
 
 /// Calls in one pipeline.
 const TOGETHER_MAX: usize = 512;

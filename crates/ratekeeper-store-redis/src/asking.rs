@@ -1,0 +1,19 @@
+//! The state that all connections of a store share.
+
+use std::sync::atomic::AtomicU64;
+
+use crate::denied::Denied;
+use crate::nodes::Nodes;
+use crate::script::{Clock, KeyName, Script};
+
+/// The state that all connections of a store share to ask, and to keep what they learn.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    pub(crate) script: Script,
+    pub(crate) clock: Clock,
+    pub(crate) names: KeyName,
+    pub(crate) denied: Denied,
+    pub(crate) nodes: Nodes,
+    /// The latest time told to a server, in microseconds; it never goes back.
+    pub(crate) told: AtomicU64,
+}
