@@ -21,7 +21,7 @@ use crate::durations::Durations;
 use crate::front::Monitored;
 use crate::listen::{Quiet, ServerBounds};
 use crate::live::Live;
-use crate::maintenance::MaintenanceTasks;
+use crate::maintenance::task::MaintenanceTasks;
 use crate::quotas::QuotaAdmin;
 use crate::reload::{ReloadStatus, unix_seconds};
 use crate::store::ServedStore;

@@ -10,10 +10,8 @@ use ratekeeper_limiter::Snapshot;
 use serde::Serialize;
 use tokio::sync::watch;
 
-use crate::app::App;
-use crate::durations::DurationCounts;
+use crate::durations::{DurationCounts, Durations};
 use crate::reload::unix_seconds;
-use crate::store::ServedStore;
 
 /// Seconds that are kept.
 const SECONDS_MAX: usize = 3_600;
@@ -54,15 +52,15 @@ struct Sums {
 }
 
 impl Sums {
-    fn read<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Self {
+    fn read(snapshot: &Snapshot, durations: &Durations, shed: u64) -> Self {
         let mut sums = Self {
             read_at: Instant::now(),
             allowed: 0,
             denied: 0,
             shadow_denied: 0,
             degraded: 0,
-            shed: app.monitored().iter().map(|part| part.shed()).sum(),
-            durations: app.durations.counts(),
+            shed,
+            durations: durations.counts(),
         };
         for stats in snapshot.stats() {
             let counts = stats.counts();
@@ -149,14 +147,16 @@ impl Live {
         }
     }
 
-    /// Takes the figures since the last look; to be called once a second. `describe` makes the state for those who
-    /// watch.
-    pub(crate) fn look<S: ServedStore>(
+    /// Takes the figures since the last look; to be called once a second. `shed` is the number of requests shed since
+    /// the start. `describe` makes the state for those who watch.
+    pub(crate) fn look(
         &self,
-        app: &App<S>,
+        snapshot: &Snapshot,
+        durations: &Durations,
+        shed: u64,
         describe: impl FnOnce(&SecondFigures) -> String,
     ) {
-        let sums = Sums::read(app, &app.limiter.snapshot());
+        let sums = Sums::read(snapshot, durations, shed);
         let before = self.last.lock().replace(sums.clone());
         let Some(before) = before else {
             return;

@@ -4,16 +4,16 @@
 //! rules in force, so ending the process would turn a stale rule into an outage. Instead the task
 //! is restarted, and the log, `/readyz` and a metric say so.
 
+pub(crate) mod task;
+
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ratekeeper_limiter::Limiter;
 use ratekeeper_rules::{Change, Entry, RuleSet};
 use tokio::sync::{Mutex, Notify};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{error, info, warn};
 
 use crate::admin;
@@ -24,81 +24,6 @@ use crate::store::ServedStore;
 /// The interval at which the limiter's clock is compared with the wall clock and the store is
 /// maintained.
 const TICK: Duration = Duration::from_secs(1);
-
-/// The pause before a task is begun again; twice as long each time.
-const PAUSE: Duration = Duration::from_millis(100);
-
-/// The longest of these pauses. What has run for longer is taken to be well again.
-const PAUSE_MAX: Duration = Duration::from_secs(60);
-
-/// The state of all maintenance tasks.
-#[derive(Debug)]
-pub(crate) struct MaintenanceTasks {
-    pub(crate) reloading: MaintenanceTask,
-    pub(crate) upkeep: MaintenanceTask,
-}
-
-/// The state of one task.
-#[derive(Debug)]
-pub(crate) struct MaintenanceTask {
-    pub(crate) name: &'static str,
-    failures: AtomicU64,
-}
-
-impl Default for MaintenanceTasks {
-    fn default() -> Self {
-        Self {
-            reloading: MaintenanceTask::new("reloading"),
-            upkeep: MaintenanceTask::new("upkeep"),
-        }
-    }
-}
-
-impl MaintenanceTasks {
-    pub(crate) fn all(&self) -> [&MaintenanceTask; 2] {
-        [&self.reloading, &self.upkeep]
-    }
-}
-
-impl MaintenanceTask {
-    const fn new(name: &'static str) -> Self {
-        Self {
-            name,
-            failures: AtomicU64::new(0),
-        }
-    }
-
-    /// The number of times it has ended and been restarted.
-    pub(crate) fn failures(&self) -> u64 {
-        self.failures.load(Ordering::Relaxed)
-    }
-
-    /// Does what `begin` begins, and begins it anew whenever it ends. `ended` is called first.
-    async fn keep<F>(&self, mut begin: impl FnMut() -> F, ended: impl Fn())
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let mut pause = PAUSE;
-        loop {
-            // A set, so that it ends with us.
-            let mut task = JoinSet::new();
-            let start = Instant::now();
-            task.spawn(begin());
-            let why = match task.join_next().await {
-                Some(Err(error)) => error.to_string(),
-                Some(Ok(())) | None => "it returned".to_owned(),
-            };
-            self.failures.fetch_add(1, Ordering::Relaxed);
-            ended();
-            if start.elapsed() > PAUSE_MAX {
-                pause = PAUSE;
-            }
-            error!(task = self.name, why, again_in = ?pause, "a maintenance task has ended: please report this bug");
-            sleep(pause).await;
-            pause = PAUSE_MAX.min(pause * 2);
-        }
-    }
-}
 
 /// Keeps the rules in force in step with the files.
 pub(crate) async fn reload<S, A>(app: Arc<App<S>>, reloader: Reloader<A>)
@@ -144,8 +69,11 @@ async fn tick<S: ServedStore>(app: Arc<App<S>>) {
         }
         strays.look(&limiter);
         app.crowded.look(&limiter);
-        app.degraded.sample(&limiter.snapshot());
-        app.live.look(&app, |second| admin::describe(&app, second));
+        let snapshot = limiter.snapshot();
+        app.degraded.sample(&snapshot);
+        let shed = app.monitored().iter().map(|part| part.shed()).sum();
+        let describe = |second: &_| admin::describe(&app, second);
+        app.live.look(&snapshot, &app.durations, shed, describe);
         let clock = limiter.clock();
         clock.reanchor();
         let now = clock.now();

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::app::App;
 use crate::listen::Peer;
-use crate::maintenance::MaintenanceTask;
+use crate::maintenance::task::MaintenanceTask;
 use crate::pages;
 use crate::store::ServedStore;
 
