@@ -63,7 +63,7 @@ impl FromStr for UsageCursor {
     type Err = NotAUsageCursor;
 
     fn from_str(text: &str) -> Result<Self, NotAUsageCursor> {
-        if !text.is_ascii() || text.len() % 2 != 0 {
+        if !text.is_ascii() || !text.len().is_multiple_of(2) {
             return Err(NotAUsageCursor);
         }
         let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16);
