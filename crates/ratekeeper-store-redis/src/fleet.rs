@@ -25,7 +25,7 @@ const TAG: &str = "fleet";
 /// reported for 2 seconds no longer count. Reports go over a connection of their own, so that they neither wait for
 /// decisions nor hold them up.
 #[derive(Debug)]
-pub struct FleetBoard {
+pub struct RedisFleet {
     topology: Arc<Topology>,
     connect_timeout: Duration,
     keys: [String; 2],
@@ -79,7 +79,7 @@ impl std::fmt::Debug for Open {
     }
 }
 
-impl FleetBoard {
+impl RedisFleet {
     /// A board among the keys with `prefix`.
     pub(crate) fn new(topology: Arc<Topology>, connect_timeout: Duration, prefix: &str) -> Self {
         let mut id = [0; 16];

@@ -68,7 +68,7 @@ pub(super) fn embedding(
 
 /// The board that gateways with one Redis share.
 #[derive(Debug)]
-struct Board(Arc<ratekeeper_store_redis::FleetBoard>);
+struct Board(Arc<ratekeeper_store_redis::RedisFleet>);
 
 impl FleetBoard for Board {
     fn report(&self, in_flight: u32) -> FleetAnswer<'_> {
