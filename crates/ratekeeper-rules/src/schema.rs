@@ -148,6 +148,8 @@ struct Classify {
     header: Option<String>,
     /// The value of the header.
     value: Option<Text>,
+    /// The plan of the tenant.
+    plan: Option<String>,
 }
 
 /// The fleet-usage shedder.

@@ -96,6 +96,8 @@ pub struct Classifier {
     pub path: Option<PathPattern>,
     /// A header, in lower case, and its value; without a value the header only has to be there.
     pub header: Option<(Box<str>, Option<Box<str>>)>,
+    /// The plan of the tenant, if it matters.
+    pub plan: Option<Box<str>>,
 }
 
 /// `fleet:`, the fleet-usage shedder.
@@ -151,20 +153,30 @@ impl Default for ShedRules {
 
 impl ShedRules {
     /// The class of a request: the index into [`Self::priorities`], and the number of the classifier that decided,
-    /// None if the method did. `header` returns the value of a header by its name in lower case.
+    /// None if the method did. `header` returns the value of a header by its name in lower case; `plan` is that of the tenant.
     #[must_use]
     pub fn classify<'h>(
         &self,
         method: &str,
         path: &str,
         header: impl Fn(&str) -> Option<&'h [u8]>,
+        plan: Option<&str>,
     ) -> (u8, Option<usize>) {
-        let matches = |it: &Classifier| it.matches(method, path, &header);
+        let matches = |it: &Classifier| {
+            let is_plan = it.plan.is_none() || it.plan.as_deref() == plan;
+            is_plan && it.matches(method, path, &header)
+        };
         match self.classifiers.iter().position(matches) {
             Some(number) => (self.classifiers[number].class, Some(number)),
             None if is_read(method) => (self.reads, None),
             None => (self.writes, None),
         }
+    }
+
+    /// Returns true if classes depend on the plans of tenants.
+    #[must_use]
+    pub fn goes_by_plan(&self) -> bool {
+        self.classifiers.iter().any(|it| it.plan.is_some())
     }
 
     /// The name of the class at `index`; empty if there is none.

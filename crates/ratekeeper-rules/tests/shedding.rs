@@ -55,7 +55,7 @@ fn the_first_classifier_that_matches_decides_else_the_method() {
             let found = headers.iter().find(|(header, _)| *header == name);
             found.map(|(_, value)| value.as_bytes())
         };
-        let (class, by) = shed.classify(method, path, find);
+        let (class, by) = shed.classify(method, path, find, None);
         (shed.name(class.into()).to_owned(), by)
     };
     let critical = || "critical".to_owned();
@@ -76,6 +76,17 @@ fn the_first_classifier_that_matches_decides_else_the_method() {
         class("PUT", "/", &[("x-tier", "tin")]),
         ("write".to_owned(), None)
     );
+}
+
+#[test]
+fn a_plan_gives_a_class() {
+    let shed = read("shed: { workers: {}, classify: [ { class: critical, plan: pro } ] }");
+    let shed = shed.expect("it is right");
+    assert!(shed.goes_by_plan());
+    let class = |plan| shed.classify("GET", "/", |_| None, plan);
+    assert_eq!(class(Some("pro")), (3, Some(0)));
+    assert_eq!(class(Some("free")), (1, None));
+    assert_eq!(class(None), (1, None));
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod counts;
 mod deadline;
 mod layer;
 mod passage;
+mod processors;
 mod service;
 mod shedder;
 

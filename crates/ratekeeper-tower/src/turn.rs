@@ -3,17 +3,17 @@
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
-use ratekeeper_core::Micros;
+use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_http::answer::{Form, HeaderLines, Refusal};
 use ratekeeper_http::{Original, Refused};
 use ratekeeper_limiter::{Check, Waiting};
-use ratekeeper_rules::{Domain, RuleSet};
+use ratekeeper_rules::{Domain, Entry, RuleSet};
 use ratekeeper_store::Answer;
 use tokio::time::Instant;
 
@@ -175,7 +175,25 @@ impl<E: Enforcer> Shared<E> {
         }
         let caller = self.describer.caller(request, rules).ok();
         let name = caller.as_ref().map(|caller| (caller.key, &*caller.name));
-        Some(ShedContext::new(shed, request, self.hasher.hash_one(name)))
+        let tenant = self.hasher.hash_one(name);
+        let plan = caller
+            .as_ref()
+            .filter(|_| shed.goes_by_plan())
+            .and_then(|caller| {
+                let value = &*caller.name;
+                let key = caller.key;
+                self.plan(rules, Entry { key, value })
+            });
+        Some(ShedContext::new(shed, request, tenant, plan))
+    }
+
+    /// The plan of the tenant that `caller` names, if the domain has plans.
+    fn plan<'a>(&self, rules: &'a RuleSet, caller: Entry<'_>) -> Option<&'a str> {
+        let domain = rules.domain(self.domain(rules)?)?;
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = Timestamp::from_micros(micros(since.ok()?).get());
+        let plan = domain.subscription(&[caller], now).plan();
+        domain.plans().get(plan.get()).map(|name| &**name)
     }
 
     /// The domain whose rules apply. If several could, it still picks one: a reload must not switch limits off.

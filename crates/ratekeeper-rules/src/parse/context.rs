@@ -232,7 +232,7 @@ const SHED: [&str; 7] = [
     "adaptive",
     "mode",
 ];
-const CLASSIFY: [&str; 5] = ["class", "methods", "pathPattern", "header", "value"];
+const CLASSIFY: [&str; 6] = ["class", "methods", "pathPattern", "header", "value", "plan"];
 
 impl Context {
     /// The keys that have a meaning here.

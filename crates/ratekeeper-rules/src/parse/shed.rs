@@ -154,14 +154,15 @@ fn classifier(
     let methods = parse_methods(fields, report);
     let path = path(fields, report);
     let header = header(fields, report);
-    if !["methods", "pathPattern", "header"]
+    let plan = fields.text("plan", report).map(|at| at.value.into());
+    if !["methods", "pathPattern", "header", "plan"]
         .iter()
         .any(|key| fields.has(key))
     {
         report.error(
             fields.mark,
             "this matches every request",
-            "add `methods`, `pathPattern` or `header`; for all other requests write `default:` beside `classify:`",
+            "add `methods`, `pathPattern`, `header` or `plan`; for all other requests write `default:` beside `classify:`",
         );
     }
     Some(Classifier {
@@ -169,6 +170,7 @@ fn classifier(
         methods,
         path,
         header,
+        plan,
     })
 }
 

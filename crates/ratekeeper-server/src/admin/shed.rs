@@ -61,7 +61,7 @@ struct VerdictView {
     why: String,
 }
 
-/// Shows the shedders, and what they would do with a request: `?method=GET&path=/orders&header=x-test:1`.
+/// Shows the shedders, and what they would do with a request: `?method=GET&path=/orders&header=x-test:1&plan=pro`.
 pub(super) async fn show<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
     query: Result<Query<Vec<(String, String)>>, QueryRejection>,
@@ -101,6 +101,7 @@ pub(super) fn entry(snapshot: &Snapshot, kind: ShedderKind) -> Option<ShedderEnt
 struct Asked<'a> {
     method: &'a str,
     path: &'a str,
+    plan: Option<&'a str>,
     headers: Vec<(String, &'a str)>,
 }
 
@@ -110,12 +111,14 @@ impl<'a> Asked<'a> {
         let mut asked = Self {
             method: "GET",
             path: "",
+            plan: None,
             headers: Vec::new(),
         };
         for (name, value) in pairs {
             match name.as_str() {
                 "method" => asked.method = value,
                 "path" => asked.path = value,
+                "plan" => asked.plan = Some(value),
                 "header" => {
                     let (name, value) = value.split_once(':').ok_or_else(|| {
                         ApiError::invalid("?header", "expected a header as NAME:VALUE".to_owned())
@@ -124,8 +127,9 @@ impl<'a> Asked<'a> {
                     asked.headers.push((name, value.trim()));
                 }
                 _ => {
-                    let message =
-                        format!("there is no parameter {name:?}; expected method, path and header");
+                    let message = format!(
+                        "there is no parameter {name:?}; expected method, path, header and plan"
+                    );
                     return Err(ApiError::invalid("?", message));
                 }
             }
@@ -143,7 +147,7 @@ impl<'a> Asked<'a> {
             found.map(|(_, value)| value.as_bytes())
         };
         let path = self.path.split('?').next().unwrap_or_default();
-        let (class, by) = rules.classify(self.method, path, header);
+        let (class, by) = rules.classify(self.method, path, header, self.plan);
         let index = usize::from(class);
         let mut would = Vec::new();
         if let Some(state) = state {

@@ -22,13 +22,18 @@ pub struct ShedContext {
 }
 
 impl ShedContext {
-    /// The context of `request`, which has just arrived, by the tenant with this hash.
+    /// The context of `request`, which has just arrived, by the tenant with this hash and on this plan, if known.
     #[must_use]
-    pub fn new(rules: Arc<ShedRules>, request: &Original<'_>, tenant: u64) -> Self {
+    pub fn new(
+        rules: Arc<ShedRules>,
+        request: &Original<'_>,
+        tenant: u64,
+        plan: Option<&str>,
+    ) -> Self {
         let header = |name: &str| request.headers.get(name).map(|value| value.as_bytes());
         let path = request.target.as_ref().map_or("", |target| &target.path);
         let method = request.method.unwrap_or_default();
-        let (class, _) = rules.classify(method, path, header);
+        let (class, _) = rules.classify(method, path, header, plan);
         Self {
             class: Class::new(class),
             rules,

@@ -71,7 +71,7 @@ impl ShedLayer {
         Self {
             shared: Arc::new(Shared {
                 shedder: Arc::default(),
-                site: Arc::default(),
+                site: Arc::new(Site::of_this_process()),
                 rules: RwLock::new(rules),
                 describer: Describer {
                     identity,

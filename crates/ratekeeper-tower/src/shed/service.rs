@@ -48,7 +48,7 @@ impl<S> ShedService<S> {
         let caller = shared.describer.caller(&original, &RuleSet::default()).ok();
         let name = caller.as_ref().map(|caller| (caller.key, &*caller.name));
         let tenant = shared.hasher.hash_one(name);
-        Some(ShedContext::new(rules, &original, tenant))
+        Some(ShedContext::new(rules, &original, tenant, None))
     }
 }
 

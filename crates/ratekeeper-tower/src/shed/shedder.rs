@@ -16,6 +16,7 @@ use ratekeeper_shed::{
 };
 
 use super::counts::Tallies;
+use super::processors::Processors;
 use super::{ClassState, FleetState, Passage, ShedContext, ShedCounts, SiteState};
 
 /// Seconds after which a client that was shed should come back.
@@ -91,6 +92,8 @@ pub struct Site {
     workers: WorkerShedder,
     /// The bounds of the gate, packed: the rules may change them.
     bounds: AtomicU64,
+    /// The processors that its requests are worked on with, if it is in this process.
+    processors: Option<Processors>,
 }
 
 const UNBOUNDED: AdaptiveBounds = AdaptiveBounds { min: 1, max: 1_000 };
@@ -101,6 +104,7 @@ impl Default for Site {
             gate: Gate::new(UNBOUNDED),
             workers: WorkerShedder::default(),
             bounds: AtomicU64::new(packed(UNBOUNDED)),
+            processors: None,
         }
     }
 }
@@ -110,6 +114,22 @@ const fn packed(bounds: AdaptiveBounds) -> u64 {
 }
 
 impl Site {
+    /// A service in this process, which is also as busy as its processors are.
+    #[must_use]
+    pub fn of_this_process() -> Self {
+        Self {
+            processors: Some(Processors::new()),
+            ..Self::default()
+        }
+    }
+
+    /// The utilisation since the last call: that of the adaptive limit, or of the processors if that is higher.
+    fn take_utilisation(&self) -> f64 {
+        let processors = self.processors.as_ref();
+        let used = processors.map_or(0.0, Processors::take_utilisation);
+        self.gate.take_utilisation().max(used)
+    }
+
     /// The state of its controllers.
     #[must_use]
     pub fn state(&self) -> SiteState {
@@ -259,7 +279,7 @@ impl Shedder {
                 good_percent: workers.good_percent,
                 bad_percent: workers.bad_percent,
             };
-            let utilisation = site.gate.take_utilisation();
+            let utilisation = site.take_utilisation();
             site.workers.on_sample(now, terms, utilisation);
         }
         let (class, classes) = (context.class, context.classes());

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use ratekeeper_http::{Hop, Original, UnclearDomain};
 use ratekeeper_limiter::{Check, Explanation, Limiter};
-use ratekeeper_rules::{LevelStatus, ServiceLevel};
+use ratekeeper_rules::{Entry, LevelStatus, ServiceLevel};
 use ratekeeper_store::memory::MemoryStore;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -60,6 +60,15 @@ pub(super) fn explain(
     let caller = describer.caller(&original, rules)?;
     let path = original.target.as_ref().map_or("", |target| &*target.path);
     let standings = rules.service_level_standings(method.as_str(), path);
+    let tenant = Entry {
+        key: caller.key,
+        value: &caller.name,
+    };
+    let plan = domain.and_then(|name| {
+        let domain = rules.domain(name)?;
+        let plan = domain.subscription(&[tenant], limiter.clock().now()).plan();
+        domain.plans().get(plan.get()).map(|name| &**name)
+    });
     let told = Request {
         request: format!("{method} {path}"),
         caller: match caller.is_secret {
@@ -69,7 +78,7 @@ pub(super) fn explain(
         service_levels: standings.into_iter().map(Candidate::new).collect(),
         shedding: rules
             .shed()
-            .map(|shed| Shedding::new(shed, method.as_str(), path, &headers)),
+            .map(|shed| Shedding::new(shed, (method.as_str(), path), &headers, plan)),
     };
     if question.is_empty() {
         return Ok((told, None));

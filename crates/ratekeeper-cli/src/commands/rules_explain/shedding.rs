@@ -53,9 +53,14 @@ struct Verdict {
 
 impl Shedding {
     /// The treatment by the rules alone.
-    pub(super) fn new(rules: &ShedRules, method: &str, path: &str, headers: &HeaderMap) -> Self {
+    pub(super) fn new(
+        rules: &ShedRules,
+        (method, path): (&str, &str),
+        headers: &HeaderMap,
+        plan: Option<&str>,
+    ) -> Self {
         let header = |name: &str| headers.get(name).map(|value| value.as_bytes());
-        let (class, by) = rules.classify(method, path, header);
+        let (class, by) = rules.classify(method, path, header, plan);
         let shedder = |kind: ShedderKind| {
             Some(Shedder {
                 id: kind.id().to_owned(),
