@@ -5,5 +5,6 @@ mod gone;
 mod levels;
 mod modes;
 mod permits;
+mod shed;
 mod support;
 mod waiting;

@@ -1,0 +1,64 @@
+//! Load shedders inside a layer of limits.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use http::{Request, StatusCode};
+use ratekeeper_tower::ShedLayer;
+use tokio::sync::Semaphore;
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::{full, header, layer, of};
+
+const RULES: &str = "
+domain: d
+tenant: api_key
+plans: [free, pro]
+secrets: []
+descriptors:
+  - key: api_key
+    rate_limit: { window: 10000d, limit: 5 }
+tenants: [ { tenant: eve, plan: pro } ]
+shed:
+  classify: [ { class: critical, plan: pro } ]
+  fleet: { capacity: 2, reserve: 50% }
+";
+
+#[tokio::test]
+async fn a_plan_gives_a_class_and_shed_requests_keep_their_hits() {
+    let latch = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&latch);
+    let called = service_fn(move |request: Request<()>| {
+        let held = Arc::clone(&held);
+        async move {
+            if request.headers()["x-api-key"] == "slow" {
+                // It is never closed.
+                drop(held.acquire().await);
+            }
+            Ok::<_, Infallible>(full("done"))
+        }
+    });
+    let shedding = ShedLayer::default();
+    let service = layer(RULES).layer(shedding.layer(called));
+    let slow = tokio::spawn(service.clone().oneshot(of("slow")));
+    while shedding.counts().in_flight[1] == 0 {
+        tokio::task::yield_now().await;
+    }
+    let ask = async |key: &str| {
+        let answer = service.clone().oneshot(of(key)).await;
+        answer.expect("an answer")
+    };
+    for _ in 0..9 {
+        let shed = ask("bob").await;
+        assert_eq!(shed.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(header(shed.headers(), "retry-after"), "1");
+    }
+    assert_eq!(ask("eve").await.status(), StatusCode::OK);
+    latch.add_permits(1);
+    let slow = slow.await.expect("no panic").expect("an answer");
+    // In flight until its body has ended.
+    drop(slow);
+    let passed = ask("bob").await;
+    assert_eq!(passed.status(), StatusCode::OK);
+    assert_eq!(header(passed.headers(), "x-ratelimit-remaining"), "4");
+}
