@@ -15,7 +15,7 @@ use crate::shared::Shared;
 const EVERY: Duration = Duration::from_millis(100);
 
 /// A board on which the gateways of a fleet report their requests in flight.
-pub trait FleetBoard: fmt::Debug + Send + Sync {
+pub trait FleetPeers: fmt::Debug + Send + Sync {
     /// Reports that this gateway has `in_flight` requests that are not critical, and returns how many all others have.
     fn report(&self, in_flight: u32) -> FleetAnswer<'_>;
 }

@@ -20,7 +20,7 @@ use tower::Layer;
 use tracing::{error, info};
 
 use crate::edge::Edge;
-use crate::fleet::{self, FleetBoard};
+use crate::fleet::{self, FleetPeers};
 use crate::health;
 use crate::log::AccessLog;
 use crate::metrics::{self, UpstreamCounts, count_of};
@@ -49,7 +49,7 @@ pub struct GatewayConfig {
     /// The access log; None to log no requests.
     pub log: Option<AccessLog>,
     /// The board that the gateways of a fleet share; None for a gateway that stands alone.
-    pub fleet: Option<Arc<dyn FleetBoard>>,
+    pub fleet: Option<Arc<dyn FleetPeers>>,
     /// Files that new routes come from.
     pub files: Option<Arc<dyn Followed>>,
 }

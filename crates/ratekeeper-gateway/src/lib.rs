@@ -31,7 +31,7 @@ mod upstream;
 
 pub use body::{ProxyBody, RequestBody};
 pub use edge::{Answering, Edge, EdgeBody};
-pub use fleet::{FleetAnswer, FleetBoard, FleetUnknown};
+pub use fleet::{FleetAnswer, FleetPeers, FleetUnknown};
 pub use gateway::{Gateway, GatewayConfig, RoutesHandle};
 pub use log::{AccessLog, LogFormat};
 pub use proxy::Proxy;

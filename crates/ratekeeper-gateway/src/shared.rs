@@ -11,7 +11,7 @@ use ratekeeper_server::Patience;
 use ratekeeper_tower::Shedder;
 use tokio::sync::Notify;
 
-use crate::fleet::FleetBoard;
+use crate::fleet::FleetPeers;
 use crate::log::AccessLog;
 use crate::metrics::UpstreamCounts;
 use crate::routes::Routes;
@@ -30,7 +30,7 @@ pub(crate) struct Shared {
     pub(crate) log: Option<AccessLog>,
     pub(crate) shedder: Arc<Shedder>,
     /// The other gateways of the fleet, if there are any.
-    pub(crate) fleet: Option<Arc<dyn FleetBoard>>,
+    pub(crate) fleet: Option<Arc<dyn FleetPeers>>,
     /// Counts of requests that no upstream answered.
     pub(crate) own: UpstreamCounts,
     /// Counts by upstream name; those of removed upstreams stay, since counters must not go back.

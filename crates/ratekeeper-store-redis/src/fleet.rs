@@ -25,7 +25,7 @@ const TAG: &str = "fleet";
 /// reported for 2 seconds no longer count. Reports go over a connection of their own, so that they neither wait for
 /// decisions nor hold them up.
 #[derive(Debug)]
-pub struct RedisFleet {
+pub struct FleetBoard {
     topology: Arc<Topology>,
     connect_timeout: Duration,
     keys: [String; 2],
@@ -79,7 +79,7 @@ impl std::fmt::Debug for Open {
     }
 }
 
-impl RedisFleet {
+impl FleetBoard {
     /// A board among the keys with `prefix`.
     pub(crate) fn new(topology: Arc<Topology>, connect_timeout: Duration, prefix: &str) -> Self {
         let mut id = [0; 16];

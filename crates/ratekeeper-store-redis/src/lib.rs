@@ -51,7 +51,7 @@ mod wire;
 pub use breaker::Circuit;
 pub use config::RedisConfig;
 pub use endpoint::{Endpoint, EndpointError};
-pub use fleet::{FleetError, FleetReport, RedisFleet};
+pub use fleet::{FleetBoard, FleetError, FleetReport};
 pub use link::LinkError;
 pub use metrics::ShardCounts;
 pub use server_status::ServerStatus;

@@ -16,7 +16,7 @@ use crate::breaker::Circuit;
 use crate::config::RedisConfig;
 use crate::denied::Denied;
 use crate::endpoint::Endpoint;
-use crate::fleet::RedisFleet;
+use crate::fleet::FleetBoard;
 use crate::hash_key::{Share, SharedHashKey};
 use crate::lease::{Leased, Leases};
 use crate::metrics::{Fault, ShardCounts};
@@ -39,7 +39,7 @@ pub struct RedisStore {
     monitor: Monitor,
     /// Made by the first request that has leased counters.
     leases: OnceLock<Leases>,
-    fleet: Arc<RedisFleet>,
+    fleet: Arc<FleetBoard>,
 }
 
 impl RedisStore {
@@ -129,7 +129,7 @@ impl RedisStore {
             share,
             &home,
         );
-        let fleet = RedisFleet::new(Arc::clone(&topology), config.connect_timeout, &prefix);
+        let fleet = FleetBoard::new(Arc::clone(&topology), config.connect_timeout, &prefix);
         let slots = Slots::new(topology, config, asking, home);
         Self {
             slots,
@@ -141,7 +141,7 @@ impl RedisStore {
 
     /// The board on which the nodes that share this store report their requests in flight.
     #[must_use]
-    pub fn fleet(&self) -> Arc<RedisFleet> {
+    pub fn fleet(&self) -> Arc<FleetBoard> {
         Arc::clone(&self.fleet)
     }
 

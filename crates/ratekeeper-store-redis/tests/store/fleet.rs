@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ratekeeper_store_redis::{Endpoint, RedisFleet, RedisStore};
+use ratekeeper_store_redis::{Endpoint, FleetBoard, RedisStore};
 use ratekeeper_testkit::process::DEADLINE;
 use ratekeeper_testkit::redis::{Cluster, Reply, Server};
 
 use crate::support::patient;
 
-fn boards<const N: usize>(url: &str) -> [(RedisStore, Arc<RedisFleet>); N] {
+fn boards<const N: usize>(url: &str) -> [(RedisStore, Arc<FleetBoard>); N] {
     std::array::from_fn(|_| {
         let home = tokio::runtime::Handle::current();
         let endpoint = Endpoint::parse(url).expect("a good URL");
@@ -20,7 +20,7 @@ fn boards<const N: usize>(url: &str) -> [(RedisStore, Arc<RedisFleet>); N] {
 }
 
 /// Reports until `others` requests are seen on so many nodes.
-async fn sees(board: &RedisFleet, own: u32, nodes: u32, others: u32) {
+async fn sees(board: &FleetBoard, own: u32, nodes: u32, others: u32) {
     let end = Instant::now() + DEADLINE;
     loop {
         let seen = board.report(own).await;

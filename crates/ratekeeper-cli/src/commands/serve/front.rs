@@ -7,7 +7,7 @@ use crate::store::NodeStore;
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
 use ratekeeper_gateway::{
-    AccessLog, FleetAnswer, FleetBoard, Gateway, GatewayConfig, RoutesConfig, RoutesHandle,
+    AccessLog, FleetAnswer, FleetPeers, Gateway, GatewayConfig, RoutesConfig, RoutesHandle,
 };
 use ratekeeper_http::EncodedSlashes;
 use ratekeeper_limiter::Limiter;
@@ -62,15 +62,15 @@ pub(super) fn embedding(
     let enforcer = Arc::clone(limiter);
     let domain = domain.unwrap_or_default();
     let board = limiter.store().shared().map(|store| Board(store.fleet()));
-    let board = board.map(|board| Arc::new(board) as Arc<dyn FleetBoard>);
+    let board = board.map(|board| Arc::new(board) as Arc<dyn FleetPeers>);
     gateway(flags, home, settings, files, enforcer, domain, board)
 }
 
 /// The board that gateways with one Redis share.
 #[derive(Debug)]
-struct Board(Arc<ratekeeper_store_redis::RedisFleet>);
+struct Board(Arc<ratekeeper_store_redis::FleetBoard>);
 
-impl FleetBoard for Board {
+impl FleetPeers for Board {
     fn report(&self, in_flight: u32) -> FleetAnswer<'_> {
         Box::pin(async move { Ok(self.0.report(in_flight).await?.others) })
     }
@@ -84,7 +84,7 @@ pub(super) fn gateway<E: Enforcer>(
     files: Files,
     enforcer: E,
     domain: &str,
-    fleet: Option<Arc<dyn FleetBoard>>,
+    fleet: Option<Arc<dyn FleetPeers>>,
 ) -> Result<Gateway<E>> {
     let told = &settings.gateway;
     let auth = &settings.auth;
