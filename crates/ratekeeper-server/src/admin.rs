@@ -9,6 +9,7 @@ mod guard;
 mod live;
 mod metering;
 mod metrics;
+mod openapi;
 mod problem;
 mod quotas;
 mod rules;
@@ -28,9 +29,7 @@ use http::{HeaderMap, StatusCode};
 
 use crate::access::Role;
 use crate::app::App;
-use crate::http::{
-    ApiError, explain as explain_check, livez, method_not_allowed, not_found, readyz, refuse_large,
-};
+use crate::http::{ApiError, livez, method_not_allowed, not_found, readyz, refuse_large};
 use crate::pages::{self, Scheme};
 use crate::store::ServedStore;
 pub(crate) use live::describe;
@@ -80,12 +79,13 @@ pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
         .route("/admin/v1/shed", get(shed::show::<S>))
         .route(
             "/admin/v1/explain",
-            get(explain::by_query::<S>).post(explain_check::<S>),
+            get(explain::by_query::<S>).post(explain::by_body::<S>),
         )
         .route("/admin/v1/usage/{api_key}", get(usage::show::<S>))
         .route("/admin/v1/top", get(top::show::<S>))
         .route("/admin/v1/denials", get(top::denials::<S>))
         .route("/admin/v1/live", get(live::show::<S>))
+        .route("/admin/v1/openapi.json", get(openapi::show))
         .route("/admin/v1/quotas", get(quotas::list::<S>))
         .route("/admin/v1/quotas/{api_key}", get(quotas::show::<S>))
         .route_layer(middleware::from_fn_with_state(

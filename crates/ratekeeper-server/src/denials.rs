@@ -14,6 +14,7 @@ use ratekeeper_core::{Algorithm, Timestamp, Verdict};
 use ratekeeper_limiter::{Check, Decision};
 use ratekeeper_rules::Rule;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// The latest denials that are kept.
 const KEPT_MAX: usize = 500;
@@ -70,7 +71,7 @@ impl<'a> CheckOrigin<'a> {
 }
 
 /// A denied request.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub(crate) struct DeniedRequest {
     pub(crate) time: String,
     /// The caller's `x-request-id`, else one made here.

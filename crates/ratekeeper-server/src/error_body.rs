@@ -1,14 +1,17 @@
 //! The body of every error over HTTP.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// `{"error": {"code", "message", "field"}}`.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Error)]
 pub(crate) struct ErrorBody<'a> {
     error: Content<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = ErrorContent)]
 struct Content<'a> {
     code: &'a str,
     message: &'a str,

@@ -6,6 +6,7 @@ mod health;
 mod json;
 mod limits;
 mod malformed;
+mod openapi;
 mod root;
 mod v1;
 
@@ -17,7 +18,8 @@ use axum::{Router, middleware};
 
 pub(crate) use error::{ApiError, method_not_allowed, not_found, refuse_large};
 pub(crate) use health::{faults, livez, readyz};
-pub(crate) use v1::{explain, read_json};
+pub(crate) use openapi::{CheckSchema, HttpApi};
+pub(crate) use v1::{Received, explain, read_json};
 
 use crate::app::App;
 use crate::store::ServedStore;

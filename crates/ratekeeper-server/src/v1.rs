@@ -14,7 +14,7 @@ mod unmatched;
 
 pub(crate) use answer::{Answer, HeldAnswer, LimitAnswer, StatusAnswer};
 pub(crate) use check::Batch;
-pub(crate) use hold::{Released, Renewed};
+pub(crate) use hold::{Released, Renewed, Settlement};
 pub(crate) use object::Object;
 pub(crate) use refusal::{Reason, Refusal};
 pub(crate) use request::{

@@ -8,6 +8,7 @@ use axum::extract::{Query, State};
 use ratekeeper_quota::{AuditFilter, AuditRow, Rfc3339};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
 
 use super::quotas::{no_database, refusal, tenant};
 use crate::app::App;
@@ -20,7 +21,8 @@ const PAGE: u64 = 100;
 /// The most changes in one answer.
 const PAGE_MAX: u64 = 1_000;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AuditOptions {
     /// Only changes of this tenant.
@@ -36,7 +38,7 @@ pub(super) struct AuditOptions {
 }
 
 /// A page of the trail.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct AuditList {
     changes: Vec<AuditEntry>,
     /// Asks for the next page: as `cursor`, or as `after` if the oldest come first. Absent if there are no more.
@@ -45,7 +47,7 @@ pub(super) struct AuditList {
 }
 
 /// A change.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct AuditEntry {
     /// The number of the change.
     version: u64,
@@ -62,13 +64,22 @@ struct AuditEntry {
     domain: String,
     /// The keyed hash of the tenant, or the id of the rule.
     subject: String,
+    #[schema(value_type = Option<Object>)]
     before: Option<Value>,
+    #[schema(value_type = Option<Object>)]
     after: Option<Value>,
     /// The hash of the row and of all rows before it.
     hash: String,
 }
 
 /// Lists changes, the newest first.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/audit",
+    tag = "audit",
+    params(AuditOptions),
+    responses((status = 200, description = "A page of changes", body = AuditList))
+)]
 pub(super) async fn list<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
     options: Result<Query<AuditOptions>, QueryRejection>,

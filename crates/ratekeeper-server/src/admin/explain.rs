@@ -5,16 +5,27 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
+use axum::response::Response;
 use ratekeeper_limiter::{Check, Descriptor, ENTRY_BYTES_MAX, Explanation};
 use ratekeeper_rules::Entry;
 
 use crate::app::App;
 use crate::config::ENTRIES_MAX;
-use crate::http::ApiError;
+use crate::http::{ApiError, CheckSchema, Received, explain};
 use crate::store::ServedStore;
 
 /// Explains a descriptor: `?domain=api&entry=api_key:abc&entry=path:/login`. Takes nothing. Several descriptors
 /// go by POST.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/explain",
+    tag = "explain",
+    params(
+        ("domain" = String, Query, description = "The domain of the rules"),
+        ("entry" = Vec<String>, Query, description = "The entries of the descriptor in order, each as `key:value`"),
+    ),
+    responses((status = 200, description = "The rules that match, and what each would answer", body = Object))
+)]
 pub(super) async fn by_query<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
     query: Result<Query<Vec<(String, String)>>, QueryRejection>,
@@ -45,6 +56,18 @@ pub(super) async fn by_query<S: ServedStore>(
     let descriptors = [Descriptor::new(&entries)];
     let check = Check::new(domain, &descriptors);
     Ok(Json(app.limiter.explain(&check).await))
+}
+
+/// Explains a check. Takes nothing.
+#[utoipa::path(
+    post,
+    path = "/admin/v1/explain",
+    tag = "explain",
+    request_body = CheckSchema,
+    responses((status = 200, description = "The rules that match, and what each would answer", body = Object))
+)]
+pub(super) async fn by_body<S: ServedStore>(received: Received<S>) -> Result<Response, ApiError> {
+    explain(received).await
 }
 
 /// The entry that `text` writes as `key:value`, split at the first colon.

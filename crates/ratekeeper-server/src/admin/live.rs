@@ -100,6 +100,17 @@ struct Leases {
 }
 
 /// Streams the state until the reader goes or the drain begins.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/live",
+    tag = "traffic",
+    responses((
+        status = 200,
+        description = "The state of the node once a second, as server-sent events",
+        body = String,
+        content_type = "text/event-stream"
+    ))
+)]
 pub(super) async fn show<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
 ) -> Result<Response, ApiError> {

@@ -10,6 +10,7 @@ use ratekeeper_quota::{
     BulkFormat, Rfc3339, USAGE_PAGE_MAX, UnknownFormat, UsageCursor, UsageFilter, UsageLine,
 };
 use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::quotas::{NEXT_CURSOR, no_database, refusal, tenant};
 use crate::app::App;
@@ -19,7 +20,8 @@ use crate::store::ServedStore;
 /// The microseconds of a minute.
 const MINUTE: u64 = 60_000_000;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MeteringOptions {
     /// `jsonl` or `csv`.
@@ -39,6 +41,13 @@ pub(super) struct MeteringOptions {
 }
 
 /// Writes the calls of tenants: a line for each tenant, rule, minute and start of a node.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/export/usage",
+    tag = "usage",
+    params(MeteringOptions),
+    responses((status = 200, description = "The calls", body = String, content_type = "application/x-ndjson"))
+)]
 pub(super) async fn export<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
     options: Result<Query<MeteringOptions>, QueryRejection>,

@@ -9,6 +9,7 @@ use axum::response::Response;
 use http::StatusCode;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::app::App;
 use crate::http::ApiError;
@@ -16,7 +17,7 @@ use crate::listen::{Peer, PeerAddress};
 use crate::store::ServedStore;
 
 /// The body of an error.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Problem<'a> {
     /// Always `about:blank`: the status and the code say it all.
     r#type: &'static str,

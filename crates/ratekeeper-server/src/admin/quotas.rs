@@ -18,18 +18,19 @@ use ratekeeper_quota::{
     QuotaDocument, QuotaError, Rfc3339, TenantDocument, TenantPut, TenantRecord,
 };
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::app::App;
 use crate::http::{ApiError, read_json};
 use crate::store::ServedStore;
 use asked::Asked;
 pub(super) use asked::{ChangedBy, tenant, unclear};
-pub(super) use bulk::{NEXT_CURSOR, export, import};
-pub(super) use list::list;
+pub(super) use bulk::{__path_export, __path_import, NEXT_CURSOR, export, import};
+pub(super) use list::{__path_list, list};
 pub(super) use refused::{no_database, refusal};
 
 /// A tenant whose usage was reset.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct ResetAnswer {
     api_key: String,
     hash: String,
@@ -42,6 +43,16 @@ struct ResetAnswer {
 }
 
 /// Shows the plans and overrides of a tenant.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/quotas/{api_key}",
+    tag = "quotas",
+    params(
+        ("api_key" = String, Path, description = "The tenant: its value, or `hash:` and its keyed hash"),
+        ("domain" = Option<String>, Query, description = "The domain, where several have tenants"),
+    ),
+    responses((status = 200, description = "The tenant", body = TenantDocument))
+)]
 pub(super) async fn show<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
     asked: Asked,
@@ -54,6 +65,19 @@ pub(super) async fn show<S: ServedStore>(
 }
 
 /// Gives a tenant plans and overrides in place of those that it has.
+#[utoipa::path(
+    put,
+    path = "/admin/v1/quotas/{api_key}",
+    tag = "quotas",
+    params(
+        ("api_key" = String, Path, description = "The tenant: its value, or `hash:` and its keyed hash"),
+        ("domain" = Option<String>, Query, description = "The domain, where several have tenants"),
+        ("if-match" = Option<String>, Header, description = "The entity tag that the tenant has to have"),
+        ("if-none-match" = Option<String>, Header, description = "`*` if the database must not have the tenant"),
+    ),
+    request_body = QuotaDocument,
+    responses((status = 200, description = "The tenant as it is now", body = TenantDocument))
+)]
 pub(super) async fn put<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
     asked: Asked,
@@ -82,6 +106,18 @@ pub(super) async fn put<S: ServedStore>(
 }
 
 /// Takes a tenant's plans and overrides away.
+#[utoipa::path(
+    delete,
+    path = "/admin/v1/quotas/{api_key}",
+    tag = "quotas",
+    params(
+        ("api_key" = String, Path, description = "The tenant: its value, or `hash:` and its keyed hash"),
+        ("domain" = Option<String>, Query, description = "The domain, where several have tenants"),
+        ("if-match" = Option<String>, Header, description = "The entity tag that the tenant has to have"),
+        ("if-none-match" = Option<String>, Header, description = "`*` if the database must not have the tenant"),
+    ),
+    responses((status = 204, description = "They are gone"))
+)]
 pub(super) async fn remove(asked: Asked) -> Result<StatusCode, ApiError> {
     let (quotas, tenant) = (&asked.quotas, &asked.tenant);
     let removed = quotas
@@ -94,6 +130,18 @@ pub(super) async fn remove(asked: Asked) -> Result<StatusCode, ApiError> {
 }
 
 /// Forgets the usage of a tenant.
+#[utoipa::path(
+    post,
+    path = "/admin/v1/quotas/{api_key}/reset",
+    tag = "quotas",
+    params(
+        ("api_key" = String, Path, description = "The tenant: its value, or `hash:` and its keyed hash"),
+        ("domain" = Option<String>, Query, description = "The domain, where several have tenants"),
+        ("if-match" = Option<String>, Header, description = "The entity tag that the tenant has to have"),
+        ("if-none-match" = Option<String>, Header, description = "`*` if the database must not have the tenant"),
+    ),
+    responses((status = 200, description = "Its counters begin anew", body = ResetAnswer))
+)]
 pub(super) async fn reset(asked: Asked) -> Result<Response, ApiError> {
     let quotas = &asked.quotas;
     let reset = quotas

@@ -9,6 +9,7 @@ use http::StatusCode;
 use ratekeeper_limiter::{ListedRule, RuleCounts, RuleSwitch, SwitchError};
 use ratekeeper_rules::{RuleSet, ShedderKind};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::quotas::ChangedBy;
 use super::shed::{self, ShedderEntry};
@@ -21,7 +22,8 @@ use crate::switches::Durability;
 /// The most rules in one answer, and how many there are if nobody asks for fewer.
 const PAGE_MAX: usize = 1_000;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListOptions {
     /// Only rules of this domain.
@@ -35,7 +37,7 @@ pub(super) struct ListOptions {
 }
 
 /// A page of rules, in the order of the files.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct RuleList {
     rules: Vec<RuleEntry>,
     /// Asks for the next page; absent on the last.
@@ -44,7 +46,7 @@ pub(super) struct RuleList {
 }
 
 /// A rule in force.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct RuleEntry {
     id: String,
     domain: String,
@@ -63,7 +65,7 @@ pub(super) struct RuleEntry {
 }
 
 /// Decisions of one rule since it was first loaded.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct CountsEntry {
     allowed: u64,
     denied: u64,
@@ -74,7 +76,7 @@ struct CountsEntry {
 }
 
 /// A rule after its switch was moved.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Switched {
     #[serde(flatten)]
     rule: Option<RuleEntry>,
@@ -91,6 +93,14 @@ pub(super) struct Switched {
     warning: Option<&'static str>,
 }
 
+/// Lists the rules in force.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/rules",
+    tag = "rules",
+    params(ListOptions),
+    responses((status = 200, description = "A page of rules", body = RuleList))
+)]
 pub(super) async fn list<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
     options: Result<Query<ListOptions>, QueryRejection>,
@@ -122,6 +132,16 @@ pub(super) async fn list<S: ServedStore>(
     }))
 }
 
+/// Switches a rule on.
+#[utoipa::path(
+    post,
+    path = "/admin/v1/rules/{id}/enable",
+    tag = "rules",
+    params(
+        ("id" = String, Path, description = "The id of the rule"),
+    ),
+    responses((status = 200, description = "The rule as it is now", body = Switched))
+)]
 pub(super) async fn enable<S: ServedStore>(
     state: State<Arc<App<S>>>,
     by: ChangedBy,
@@ -130,6 +150,16 @@ pub(super) async fn enable<S: ServedStore>(
     switch(state, by, rule, Some(RuleSwitch::Enabled)).await
 }
 
+/// Switches a rule off.
+#[utoipa::path(
+    post,
+    path = "/admin/v1/rules/{id}/disable",
+    tag = "rules",
+    params(
+        ("id" = String, Path, description = "The id of the rule"),
+    ),
+    responses((status = 200, description = "The rule as it is now", body = Switched))
+)]
 pub(super) async fn disable<S: ServedStore>(
     state: State<Arc<App<S>>>,
     by: ChangedBy,
@@ -138,6 +168,16 @@ pub(super) async fn disable<S: ServedStore>(
     switch(state, by, rule, Some(RuleSwitch::Disabled)).await
 }
 
+/// Switches a rule to shadow mode.
+#[utoipa::path(
+    post,
+    path = "/admin/v1/rules/{id}/shadow",
+    tag = "rules",
+    params(
+        ("id" = String, Path, description = "The id of the rule"),
+    ),
+    responses((status = 200, description = "The rule as it is now", body = Switched))
+)]
 pub(super) async fn shadow<S: ServedStore>(
     state: State<Arc<App<S>>>,
     by: ChangedBy,
@@ -147,6 +187,15 @@ pub(super) async fn shadow<S: ServedStore>(
 }
 
 /// Takes the switch away: the rule does what its file says.
+#[utoipa::path(
+    delete,
+    path = "/admin/v1/rules/{id}/switch",
+    tag = "rules",
+    params(
+        ("id" = String, Path, description = "The id of the rule"),
+    ),
+    responses((status = 200, description = "The rule as it is now", body = Switched))
+)]
 pub(super) async fn restore<S: ServedStore>(
     state: State<Arc<App<S>>>,
     by: ChangedBy,

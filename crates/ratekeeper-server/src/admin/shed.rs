@@ -8,6 +8,7 @@ use axum::extract::{Query, State};
 use ratekeeper_limiter::{RuleSwitch, Snapshot};
 use ratekeeper_rules::{ShedMode, ShedRules, ShedderKind};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::app::App;
 use crate::front::{Shedding, UpstreamShedding};
@@ -29,7 +30,7 @@ pub(super) struct ShedView {
 }
 
 /// A load shedder of the rules.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct ShedderEntry {
     /// The id that it is switched by.
     id: &'static str,
@@ -62,6 +63,18 @@ struct VerdictView {
 }
 
 /// Shows the shedders, and what they would do with a request: `?method=GET&path=/orders&header=x-test:1&plan=pro`.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/shed",
+    tag = "traffic",
+    params(
+        ("method" = Option<String>, Query, description = "The method of a request"),
+        ("path" = Option<String>, Query, description = "Its path"),
+        ("header" = Option<Vec<String>>, Query, description = "Its headers, each as `name:value`"),
+        ("plan" = Option<String>, Query, description = "The plan of its tenant")
+    ),
+    responses((status = 200, description = "The shedders and their state", body = Object))
+)]
 pub(super) async fn show<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
     query: Result<Query<Vec<(String, String)>>, QueryRejection>,

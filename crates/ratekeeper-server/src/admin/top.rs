@@ -7,6 +7,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use ratekeeper_limiter::{ALLOWED_SAMPLE, TopDecision, TopKey, TopWindow};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use crate::app::App;
 use crate::denials::DeniedRequest;
@@ -20,19 +21,22 @@ const KEYS_MAX: usize = 100;
 const KEYS_DEFAULT: usize = 10;
 
 /// The parameters of the query.
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
     #[serde(default)]
+    #[param(inline)]
     window: Window,
     #[serde(default)]
+    #[param(inline)]
     decision: Decided,
     domain: Option<String>,
     rule: Option<String>,
     limit: Option<usize>,
 }
 
-#[derive(Clone, Copy, Default, Deserialize, Serialize)]
+#[derive(Clone, Copy, Default, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum Window {
     #[default]
@@ -40,7 +44,7 @@ enum Window {
     Hour,
 }
 
-#[derive(Clone, Copy, Default, Deserialize, Serialize)]
+#[derive(Clone, Copy, Default, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum Decided {
     #[default]
@@ -49,7 +53,7 @@ enum Decided {
 }
 
 /// The keys with the most requests, the largest count first.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Top {
     window: Window,
     decision: Decided,
@@ -59,7 +63,7 @@ pub(super) struct Top {
 }
 
 /// One of them.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct KeyEntry {
     domain: Box<str>,
     rule: Box<str>,
@@ -88,6 +92,14 @@ impl From<TopKey> for KeyEntry {
     }
 }
 
+/// Lists the keys with the most requests.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/top",
+    tag = "traffic",
+    params(Options),
+    responses((status = 200, description = "The keys, the largest count first", body = Top))
+)]
 pub(super) async fn show<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
     options: Result<Query<Options>, QueryRejection>,
@@ -128,7 +140,8 @@ pub(super) fn keys<S: ServedStore>(app: &App<S>, most: usize) -> Vec<KeyEntry> {
 }
 
 /// The parameters of the query for denials.
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DenialOptions {
     domain: Option<String>,
@@ -139,11 +152,19 @@ pub(super) struct DenialOptions {
 }
 
 /// A sample of the latest denials, the last first.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Denials {
     denials: Vec<DeniedRequest>,
 }
 
+/// Lists the latest denials.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/denials",
+    tag = "traffic",
+    params(DenialOptions),
+    responses((status = 200, description = "A sample of the denials, the last first", body = Denials))
+)]
 pub(super) async fn denials<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
     options: Result<Query<DenialOptions>, QueryRejection>,

@@ -14,6 +14,7 @@ use ratekeeper_quota::tenants_domain;
 use ratekeeper_rules::window::format_duration;
 use ratekeeper_rules::{Entry, Rule, RuleSet};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::explain::entry;
 use super::quotas::unclear;
@@ -29,7 +30,7 @@ const LOOKS_MAX: usize = 200;
 const DEFAULT: &str = "default";
 
 /// The usage of one tenant.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Usage {
     api_key: String,
     domain: String,
@@ -52,7 +53,7 @@ pub(super) struct Usage {
 }
 
 /// The use of one limit.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Used {
     /// Hits used; of a leased limit, with those that nodes hold in advance.
     used: u64,
@@ -72,14 +73,14 @@ struct Used {
 }
 
 /// The leases on a counter.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Leased {
     /// Hits that this node holds and has not spent; they are among the used ones, as are those of other nodes.
     held_by_this_node: u64,
 }
 
 /// The window of a limit.
-#[derive(Clone, Serialize)]
+#[derive(Clone, Serialize, ToSchema)]
 struct Span {
     /// Its length: `1m`.
     length: String,
@@ -98,6 +99,18 @@ struct Options {
     descriptors: Vec<Vec<String>>,
 }
 
+/// Shows how much of its limits a tenant has used.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/usage/{api_key}",
+    tag = "usage",
+    params(
+        ("api_key" = String, Path, description = "The tenant"),
+        ("domain" = Option<String>, Query, description = "The domain, where several have tenants"),
+        ("descriptor" = Option<Vec<String>>, Query, description = "Entries after the tenant's: `key:value`, or a JSON list"),
+    ),
+    responses((status = 200, description = "The usage, from the live counters", body = Usage))
+)]
 pub(super) async fn show<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
     api_key: Result<Path<String>, PathRejection>,

@@ -12,6 +12,7 @@ use ratekeeper_limiter::{Check, Descriptor, ExplainedLimit, Explanation, Limiter
 use ratekeeper_rules::window::format_duration;
 use ratekeeper_rules::{Entry, LEVEL_KEYS, RuleSet, SERVICE_LEVELS, ServiceLevel, TENANT};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::auth::hop;
 use super::error::ApiError;
@@ -23,7 +24,8 @@ use crate::store::ServedStore;
 /// are shown.
 const LOOKS_MAX: usize = 100;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
     /// The domain whose rules are meant, where there are several.
@@ -33,21 +35,21 @@ pub(super) struct Options {
     method: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct OwnLimits {
     caller: OwnName,
     limits: Vec<OwnLimit>,
 }
 
 /// The client, as counters know it. A secret is shown as a fingerprint.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct OwnName {
     kind: String,
     name: String,
 }
 
 /// One limit. Spans are whole milliseconds, rounded up.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct OwnLimit {
     rule: String,
     /// The service level that it is a tier of, and what that is about.
@@ -63,7 +65,7 @@ struct OwnLimit {
     state: Option<LimitState>,
 }
 
-#[derive(Clone, Serialize)]
+#[derive(Clone, Serialize, ToSchema)]
 struct OwnLevel {
     id: String,
     /// Empty for all.
@@ -71,7 +73,7 @@ struct OwnLevel {
     path: String,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct LimitState {
     remaining: u64,
     reset_after_ms: u64,
@@ -80,6 +82,13 @@ struct LimitState {
 }
 
 /// Shows the limits of the call in `?path=`, else all limits that name the client.
+#[utoipa::path(
+    get,
+    path = "/v1/limits",
+    tag = "checks",
+    params(Options),
+    responses((status = 200, description = "The caller's limits, and what is left of them", body = OwnLimits))
+)]
 pub(super) async fn answer<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
     Extension(peer): Extension<Peer>,

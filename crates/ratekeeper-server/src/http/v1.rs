@@ -13,22 +13,29 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use serde::Deserialize;
+use utoipa::IntoParams;
 
 use crate::http::error::ApiError;
+use crate::http::openapi::{
+    AcquireSchema, BatchAnswerSchema, BatchSchema, CancelSchema, CheckSchema, CommitSchema,
+    DecisionSchema, HeldSchema, PermitSchema, RefundSchema, ReserveSchema,
+};
 use crate::store::ServedStore;
 use crate::v1::{
     AcquireRequest, Answer, Batch, BatchRequest, CancelRequest, CheckRequest, CommitRequest,
-    HeldAnswer, PermitRequest, RefundRequest, ReserveRequest, Unmatched,
+    HeldAnswer, PermitRequest, RefundRequest, Released, Renewed, ReserveRequest, Settlement,
+    Unmatched,
 };
 use long_body::LongBody;
-use received::Received;
 use write::{write_answer, write_held};
 
 pub(crate) use parse::parse as read_json;
+pub(crate) use received::Received;
 
 type Answered = Result<Response, ApiError>;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CheckOptions {
     /// True if a denial is a 429 instead of a 200.
@@ -40,6 +47,17 @@ pub(super) struct CheckOptions {
 }
 
 /// `/v1/check`: one check.
+#[utoipa::path(
+    post,
+    path = "/v1/check",
+    tag = "checks",
+    params(CheckOptions),
+    request_body = CheckSchema,
+    responses(
+        (status = 200, description = "The decision", body = DecisionSchema),
+        (status = 429, description = "A denial, with `?status=true`", body = DecisionSchema)
+    )
+)]
 pub(super) async fn check<S: ServedStore>(
     options: Result<Query<CheckOptions>, QueryRejection>,
     received: Received<S>,
@@ -66,6 +84,13 @@ pub(super) async fn check<S: ServedStore>(
 }
 
 /// `/v1/checks`: up to a thousand checks.
+#[utoipa::path(
+    post,
+    path = "/v1/checks",
+    tag = "checks",
+    request_body = BatchSchema,
+    responses((status = 200, description = "The decisions", body = BatchAnswerSchema))
+)]
 pub(super) async fn checks<S: ServedStore>(received: Received<S>) -> Answered {
     let body: BatchRequest<'_> = received.parse()?;
     let mut written = Vec::new();
@@ -101,6 +126,13 @@ pub(crate) async fn explain<S: ServedStore>(received: Received<S>) -> Answered {
 }
 
 /// `/v1/peek`: the state of a request's limits.
+#[utoipa::path(
+    post,
+    path = "/v1/peek",
+    tag = "checks",
+    request_body = CheckSchema,
+    responses((status = 200, description = "The decision on one hit now", body = DecisionSchema))
+)]
 pub(super) async fn peek<S: ServedStore>(received: Received<S>) -> Answered {
     let body: CheckRequest<'_> = received.parse()?;
     if body.standing {
@@ -111,6 +143,13 @@ pub(super) async fn peek<S: ServedStore>(received: Received<S>) -> Answered {
 }
 
 /// `/v1/acquire`: decides, and takes a permit of each concurrency limit.
+#[utoipa::path(
+    post,
+    path = "/v1/acquire",
+    tag = "permits",
+    request_body = AcquireSchema,
+    responses((status = 200, description = "The decision and the permit", body = HeldSchema))
+)]
 pub(super) async fn acquire<S: ServedStore>(received: Received<S>) -> Answered {
     let api = received.api();
     let holder = api.holder()?;
@@ -120,6 +159,13 @@ pub(super) async fn acquire<S: ServedStore>(received: Received<S>) -> Answered {
 }
 
 /// `/v1/release`: gives a permit back.
+#[utoipa::path(
+    post,
+    path = "/v1/release",
+    tag = "permits",
+    request_body = PermitSchema,
+    responses((status = 200, description = "It is released", body = Released))
+)]
 pub(super) async fn release<S: ServedStore>(received: Received<S>) -> Answered {
     let api = received.api();
     let holder = api.holder()?;
@@ -129,6 +175,13 @@ pub(super) async fn release<S: ServedStore>(received: Received<S>) -> Answered {
 }
 
 /// `/v1/renew`: extends a permit's deadline.
+#[utoipa::path(
+    post,
+    path = "/v1/renew",
+    tag = "permits",
+    request_body = PermitSchema,
+    responses((status = 200, description = "It is held for longer", body = Renewed))
+)]
 pub(super) async fn renew<S: ServedStore>(received: Received<S>) -> Answered {
     let api = received.api();
     let holder = api.holder()?;
@@ -138,6 +191,13 @@ pub(super) async fn renew<S: ServedStore>(received: Received<S>) -> Answered {
 }
 
 /// `/v1/reserve`: charges the most that a request may turn out to cost.
+#[utoipa::path(
+    post,
+    path = "/v1/reserve",
+    tag = "reservations",
+    request_body = ReserveSchema,
+    responses((status = 200, description = "The decision and the reservation", body = HeldSchema))
+)]
 pub(super) async fn reserve<S: ServedStore>(received: Received<S>) -> Answered {
     let api = received.api();
     let holder = api.holder()?;
@@ -147,6 +207,13 @@ pub(super) async fn reserve<S: ServedStore>(received: Received<S>) -> Answered {
 }
 
 /// `/v1/commit`: charges the actual cost, and gives the rest back.
+#[utoipa::path(
+    post,
+    path = "/v1/commit",
+    tag = "reservations",
+    request_body = CommitSchema,
+    responses((status = 200, description = "It is settled", body = Settlement))
+)]
 pub(super) async fn commit<S: ServedStore>(received: Received<S>) -> Answered {
     let api = received.api();
     let holder = api.holder()?;
@@ -156,6 +223,13 @@ pub(super) async fn commit<S: ServedStore>(received: Received<S>) -> Answered {
 }
 
 /// `/v1/cancel`: gives back everything that was reserved.
+#[utoipa::path(
+    post,
+    path = "/v1/cancel",
+    tag = "reservations",
+    request_body = CancelSchema,
+    responses((status = 200, description = "It is settled", body = Settlement))
+)]
 pub(super) async fn cancel<S: ServedStore>(received: Received<S>) -> Answered {
     let api = received.api();
     let holder = api.holder()?;
@@ -165,6 +239,13 @@ pub(super) async fn cancel<S: ServedStore>(received: Received<S>) -> Answered {
 }
 
 /// `/v1/refund`: gives hits back without a reservation.
+#[utoipa::path(
+    post,
+    path = "/v1/refund",
+    tag = "checks",
+    request_body = RefundSchema,
+    responses((status = 200, description = "The hits are given back", body = DecisionSchema))
+)]
 pub(super) async fn refund<S: ServedStore>(received: Received<S>) -> Answered {
     let api = received.api();
     let refunder = api.refunder()?;

@@ -3,6 +3,7 @@
 use ratekeeper_core::Micros;
 use ratekeeper_limiter::{CallerHolds, HoldError, MAX_HITS, Reservation, Reserve, Settled};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{
     AcquireRequest, Answer, Api, HeldAnswer, RefundRequest, Refusal, ReserveRequest, Sender,
@@ -23,19 +24,19 @@ const TTL_MS_DEFAULT: u64 = 60_000;
 const TTL_MS_MAX: u64 = 3_600_000;
 
 /// The outcome of a release.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
 pub(crate) struct Released {
     pub(crate) was_held: bool,
 }
 
 /// A permit whose deadline was extended.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
 pub(crate) struct Renewed {
     pub(crate) expires_after_ms: u64,
 }
 
 /// The outcome of settling a reservation.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, ToSchema, Debug)]
 pub(crate) struct Settlement {
     pub(crate) given_back: u64,
     pub(crate) limits: usize,

@@ -15,6 +15,7 @@ mod faults;
 mod grpc_extras;
 mod hostile;
 mod http;
+mod openapi;
 mod quotas;
 mod rls;
 mod support;

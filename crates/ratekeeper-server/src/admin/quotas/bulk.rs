@@ -15,6 +15,7 @@ use ratekeeper_quota::{
     QuotaError, QuotaStore, bulk_head, read_tenants,
 };
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::asked::ChangedBy;
 use super::refused::{no_database, refusal};
@@ -25,7 +26,8 @@ use crate::store::ServedStore;
 /// The most tenants of one import: they are changed together, and others wait.
 const TENANTS_MAX: usize = 1_000;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(in crate::admin) struct ImportOptions {
     /// True to check the tenants and change nothing.
@@ -34,7 +36,7 @@ pub(in crate::admin) struct ImportOptions {
 }
 
 /// The outcome of an import.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(in crate::admin) struct Imported {
     /// The tenants that the body has.
     tenants: usize,
@@ -47,6 +49,14 @@ pub(in crate::admin) struct Imported {
 }
 
 /// Gives tenants plans and overrides, all of them or none.
+#[utoipa::path(
+    post,
+    path = "/admin/v1/import/quotas",
+    tag = "quotas",
+    params(ImportOptions),
+    request_body(content((String = "application/x-ndjson"), (String = "text/csv"))),
+    responses((status = 200, description = "The tenants have them", body = Imported))
+)]
 pub(in crate::admin) async fn import<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
     options: Result<Query<ImportOptions>, QueryRejection>,
@@ -145,7 +155,8 @@ fn wrong_line(bad: &BadTenantLine) -> ApiError {
     ApiError::invalid(field, bad.to_string())
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(in crate::admin) struct ExportOptions {
     /// `jsonl` or `csv`.
@@ -161,7 +172,14 @@ pub(in crate::admin) struct ExportOptions {
 /// The header with the place where an export goes on.
 pub(in crate::admin) const NEXT_CURSOR: &str = "x-next-cursor";
 
-/// Writes all tenants, as [`import`] reads them.
+/// Writes all tenants, as an import reads them.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/export/quotas",
+    tag = "quotas",
+    params(ExportOptions),
+    responses((status = 200, description = "The tenants", body = String, content_type = "application/x-ndjson"))
+)]
 pub(in crate::admin) async fn export<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
     options: Result<Query<ExportOptions>, QueryRejection>,

@@ -7,6 +7,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use ratekeeper_quota::{ListCursor, ListFilter, PAGE_MAX, TenantDocument};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::refused::{no_database, refusal};
 use crate::app::App;
@@ -16,7 +17,8 @@ use crate::store::ServedStore;
 /// The number of tenants in one answer if nobody asks for another.
 const PAGE: usize = 100;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(in crate::admin) struct ListOptions {
     /// Only tenants of this domain.
@@ -32,7 +34,7 @@ pub(in crate::admin) struct ListOptions {
 }
 
 /// A page of tenants.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(in crate::admin) struct TenantList {
     quotas: Vec<TenantDocument>,
     /// Asks for the next page; absent on the last.
@@ -41,6 +43,13 @@ pub(in crate::admin) struct TenantList {
 }
 
 /// Lists tenants, by domain and hash.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/quotas",
+    tag = "quotas",
+    params(ListOptions),
+    responses((status = 200, description = "A page of tenants", body = TenantList))
+)]
 pub(in crate::admin) async fn list<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
     options: Result<Query<ListOptions>, QueryRejection>,

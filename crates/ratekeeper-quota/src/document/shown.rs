@@ -1,0 +1,150 @@
+//! A tenant as it is shown.
+
+use ratekeeper_core::{Algorithm, Timestamp};
+use ratekeeper_rules::window::format_duration;
+use ratekeeper_rules::{CUSTOM, Domain, Entry, PlanIndex, Rule, RuleSet};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{OverrideDocument, QuotaDocument, Rfc3339, TierDocument};
+use crate::TenantRecord;
+
+/// A tenant as the admin API shows it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct TenantDocument {
+    /// The tenant; of a secret value only the end, unless the reader named it.
+    pub api_key: String,
+    /// The keyed hash of its value, by which it can be named as `hash:…`.
+    pub hash: String,
+    /// The domain.
+    pub domain: String,
+    /// The plan that it is on now; `custom` if it has overrides alone. Absent in a domain without plans.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<String>,
+    /// Its plans with their times, if they are not the same for ever.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tiers: Vec<TierDocument>,
+    /// Its limits.
+    pub quotas: LimitsDocument,
+    /// The number of times that its usage was reset.
+    pub epoch: u32,
+    /// The number of the change that made it so; its entity tag.
+    pub version: u64,
+    /// The time at which it was first put.
+    pub created_at: Rfc3339,
+    /// The time of the last change.
+    pub updated_at: Rfc3339,
+}
+
+/// The limits of a tenant.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LimitsDocument {
+    /// The limit of the tenant as a whole that holds now, from its overrides, its plan or the default plan. Absent if
+    /// the rules have none, or more than one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<LimitDocument>,
+    /// The limits that it has alone: those in force and those of other times.
+    pub overrides: Vec<OverrideDocument>,
+}
+
+/// A limit.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LimitDocument {
+    /// The hits that a window holds.
+    pub requests_per_unit: u64,
+    /// The window as a unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// The window, if no unit is as long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<String>,
+}
+
+impl TenantDocument {
+    /// A tenant at the time `now`. `api_key` is its value, where the reader has named it.
+    #[must_use]
+    pub fn of(
+        record: &TenantRecord,
+        api_key: Option<&str>,
+        rules: &RuleSet,
+        now: Timestamp,
+    ) -> Self {
+        let QuotaDocument {
+            tier,
+            tiers,
+            overrides,
+            ..
+        } = QuotaDocument::of(&record.quotas);
+        let domain = rules.domain(&record.id.domain);
+        let in_force = record.quotas.plans.iter().rev();
+        let in_force = in_force.filter(|(term, _)| term.contains(now));
+        let in_force = in_force.map(|(_, plan)| plan.to_string()).next();
+        let fallback = tier.filter(|tier| tier == CUSTOM).or_else(|| {
+            let name = domain?.plan_name(PlanIndex::DEFAULT);
+            Some(name.to_owned()).filter(|name| !name.is_empty())
+        });
+        let value = api_key.unwrap_or(&record.id.shown);
+        let default = domain.and_then(|domain| {
+            LimitDocument::of_whole(record, in_force.as_deref(), domain, (rules, value, now))
+        });
+        Self {
+            api_key: value.to_owned(),
+            hash: record.id.hash.to_string(),
+            domain: record.id.domain.clone(),
+            tier: in_force.or(fallback),
+            tiers,
+            quotas: LimitsDocument { default, overrides },
+            epoch: record.quotas.epoch,
+            version: record.version,
+            created_at: Rfc3339(record.created_at),
+            updated_at: Rfc3339(record.updated_at),
+        }
+    }
+}
+
+impl LimitDocument {
+    /// The limit of the tenant as a whole.
+    fn of_whole(
+        record: &TenantRecord,
+        plan: Option<&str>,
+        domain: &Domain,
+        (rules, value, now): (&RuleSet, &str, Timestamp),
+    ) -> Option<Self> {
+        let own = record.quotas.overrides.iter();
+        let own = own.filter(|(term, own)| own.descriptor.is_empty() && term.contains(now));
+        if let Some((_, own)) = own.max_by_key(|(term, _)| term.from) {
+            let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
+            return Some(Self {
+                requests_per_unit: own.requests_per_unit,
+                unit: text(&own.unit),
+                window: text(&own.window),
+            });
+        }
+        let entry = Entry {
+            key: domain.tenant()?,
+            value,
+        };
+        let visit = domain.walk(&[entry]).leaf()?;
+        let at = plan.and_then(|plan| domain.plans().iter().position(|known| **known == *plan));
+        let plan = at.and_then(|at| u16::try_from(at).ok()).map(PlanIndex);
+        let is_rate = |rule: &&Rule| {
+            let limit = rule.limited();
+            limit.is_some_and(|limit| limit.algorithm() != Algorithm::Concurrency)
+        };
+        let limits = visit.node.rules_on(plan.unwrap_or_default()).iter();
+        let mut limits = limits.map(|index| rules.rule(*index)).filter(is_rate);
+        let (only, None) = (limits.next()?, limits.next()) else {
+            return None;
+        };
+        let limit = only.limited()?;
+        let unit = only.unit.map(|unit| unit.name().to_lowercase());
+        Some(Self {
+            requests_per_unit: limit.quota(),
+            window: unit.is_none().then(|| match &only.calendar {
+                Some(_) => only.window_text.to_string(),
+                None => format_duration(limit.window()),
+            }),
+            unit,
+        })
+    }
+}

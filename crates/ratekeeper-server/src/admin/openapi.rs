@@ -1,0 +1,105 @@
+//! `GET /admin/v1/openapi.json`: the OpenAPI document of the admin API and of `/v1`, from the handlers.
+
+use std::sync::LazyLock;
+
+use axum::response::{IntoResponse, Response};
+use http::header::CONTENT_TYPE;
+use utoipa::openapi::content::ContentBuilder;
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::openapi::{OpenApi as OpenApiDocument, Ref, RefOr, Response as Described};
+use utoipa::{Modify, OpenApi};
+
+use super::problem::Problem;
+use super::{audit, explain, live, metering, quotas, rules, shed, top, usage};
+use crate::error_body::ErrorBody;
+use crate::http::HttpApi;
+
+/// The operations of the admin listener.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Ratekeeper",
+        description = "`/v1` is served on the HTTP listener, `/admin/v1` on the admin listener."
+    ),
+    paths(
+        audit::list,
+        explain::by_query,
+        explain::by_body,
+        live::show,
+        metering::export,
+        quotas::export,
+        quotas::import,
+        quotas::list,
+        quotas::put,
+        quotas::remove,
+        quotas::reset,
+        quotas::show,
+        rules::disable,
+        rules::enable,
+        rules::list,
+        rules::restore,
+        rules::shadow,
+        shed::show,
+        show,
+        top::denials,
+        top::show,
+        usage::show,
+    ),
+    components(schemas(Problem, ErrorBody)),
+    modifiers(&Common)
+)]
+struct AdminApi;
+
+/// The parts that all operations share: who may ask, and the form of errors.
+struct Common;
+
+impl Modify for Common {
+    fn modify(&self, document: &mut OpenApiDocument) {
+        document.merge(HttpApi::openapi());
+        let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("token", bearer);
+        for (path, item) in &mut document.paths.paths {
+            let (schema, kind) = match path.starts_with("/admin/") {
+                true => ("Problem", "application/problem+json"),
+                false => ("Error", "application/json"),
+            };
+            let operations = [
+                &mut item.get,
+                &mut item.put,
+                &mut item.post,
+                &mut item.delete,
+            ];
+            for operation in operations.into_iter().flatten() {
+                add_error(operation, schema, kind);
+            }
+        }
+    }
+}
+
+/// Adds the answer to what is refused or fails.
+fn add_error(operation: &mut Operation, schema: &str, kind: &str) {
+    let mut error = Described::new("The request is refused, or cannot be served now");
+    let content = ContentBuilder::new().schema(Some(RefOr::Ref(Ref::from_schema_name(schema))));
+    error.content.insert(kind.to_owned(), content.build());
+    let responses = &mut operation.responses.responses;
+    responses.insert("default".to_owned(), RefOr::T(error));
+}
+
+static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
+    // A tree of texts: nothing in there can fail.
+    AdminApi::openapi().to_json().unwrap_or_default()
+});
+
+/// Describes the HTTP interfaces.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/openapi.json",
+    tag = "about",
+    responses((status = 200, description = "The OpenAPI 3.1 document", body = Object))
+)]
+pub(super) async fn show() -> Response {
+    let kind = [(CONTENT_TYPE, "application/json")];
+    (kind, DOCUMENT.as_str()).into_response()
+}
