@@ -182,6 +182,15 @@ fn says_of_slot(error: &RedisError) -> bool {
         .is_some_and(|detail| detail.starts_with("Hash slot"))
 }
 
+/// An element of an answer, as the script names it.
+pub(crate) fn item(value: &Value) -> Item<'_> {
+    match value {
+        Value::Int(number) => Item::Int(*number),
+        Value::BulkString(bytes) => Item::Bytes(bytes),
+        _ => Item::Null,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use redis::{AsyncConnectionConfig, RedisConnectionInfo};
@@ -233,14 +242,5 @@ mod tests {
         assert_eq!(replies[2], Ok(Value::Int(3)));
         let lost = replies[1].as_ref().expect_err("nobody knows");
         assert!(is_of_connection(lost), "{lost}");
-    }
-}
-
-/// An element of an answer, as the script names it.
-pub(crate) fn item(value: &Value) -> Item<'_> {
-    match value {
-        Value::Int(number) => Item::Int(*number),
-        Value::BulkString(bytes) => Item::Bytes(bytes),
-        _ => Item::Null,
     }
 }

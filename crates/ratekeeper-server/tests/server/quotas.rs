@@ -324,7 +324,7 @@ async fn random_bodies_never_give_a_500() {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        (state % most as u64) as usize
+        usize::try_from(state % most as u64).unwrap()
     };
     let words = [
         "tier",
