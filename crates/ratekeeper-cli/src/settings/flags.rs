@@ -113,7 +113,7 @@ fn with_flags(command: Command, has: impl Fn(&Group) -> bool) -> Command {
         .value_name("FILE")
         .value_parser(clap::value_parser!(PathBuf))
         .help(
-            "The settings file [default: ratekeeper.yaml here, in ./config or in /etc/ratekeeper]",
+            "Settings file [default: ratekeeper.yaml in ., ./config or /etc/ratekeeper]",
         );
     GROUPS
         .iter()

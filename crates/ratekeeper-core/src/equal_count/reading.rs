@@ -112,7 +112,17 @@ impl<'a> Reading<'a> {
     /// The time at which the boundary that is so many ticks before the newest leaves the window.
     #[inline(always)]
     pub(super) fn leaves(&self, age: u64) -> Timestamp {
-        self.leaves_at(self.log.base.saturating_sub(age), self.tick)
+        match self.log.base.checked_sub(age) {
+            Some(at) => self.leaves_at(at, self.tick),
+            None => self.leaves_from_before_the_epoch(age - self.log.base),
+        }
+    }
+
+    /// The same of a boundary so many ticks before the epoch: where a clock that went back is in the first window.
+    #[cold]
+    fn leaves_from_before_the_epoch(&self, ticks: u64) -> Timestamp {
+        let before = ticks.saturating_mul(self.tick.get());
+        Timestamp::from_micros(self.cut.window().saturating_sub(before))
     }
 
     #[inline(always)]
