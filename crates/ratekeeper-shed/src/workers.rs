@@ -13,7 +13,7 @@ const TICK: Micros = Micros::from_millis(100);
 /// The longest time that one sample stands for: a sampler that stalled does not make up for it.
 const TICK_MAX_SECS: f64 = 0.5;
 /// The time over which utilisation is averaged.
-const AVERAGED_OVER_SECS: f64 = 0.1;
+const AVERAGED_OVER_SECS: f64 = 0.14;
 /// The time of bad utilisation before the first request is shed.
 const DELAY_SECS: f64 = 0.3;
 /// The time in which the admitted rate moves to where utilisation would be good.

@@ -112,9 +112,7 @@ fn with_flags(command: Command, has: impl Fn(&Group) -> bool) -> Command {
         .long("config")
         .value_name("FILE")
         .value_parser(clap::value_parser!(PathBuf))
-        .help(
-            "Settings file [default: ratekeeper.yaml in ., ./config or /etc/ratekeeper]",
-        );
+        .help("Settings file [default: ratekeeper.yaml in ., ./config or /etc/ratekeeper]");
     GROUPS
         .iter()
         .filter(|group| has(group))

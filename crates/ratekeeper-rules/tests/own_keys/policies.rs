@@ -318,7 +318,7 @@ fn leases_are_refused_where_a_limit_bears_none() {
     let refused = load(&[permits], &Options::default()).expect_err("it is refused");
     let refused = refused.to_string();
     for said in [
-        "d.yaml:5:18",
+        "d.yaml:5:20",
         "permits are released one by one",
         "write `consistency: exact`",
     ] {
