@@ -129,7 +129,7 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// Posts what is owed to the store, as [`Self::tend`] does. Returns true while anything is owed that can still be
+    /// Posts what is owed to the store, as [`Self::maintain`] does. Returns true while anything is owed that can still be
     /// posted: a node that stops calls it again and again, for a moment.
     #[must_use]
     pub fn flush_owed(&self) -> bool {
