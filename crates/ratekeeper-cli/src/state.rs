@@ -83,7 +83,7 @@ impl State {
             }
             // Named by mistake: moving it away would remove somebody's rules or settings.
             Err(Unusable::Load(StateFileError::NotAStateFile)) if is_yaml(path) => bail!(
-                "{} is not a file that counters were saved to; name another with --state, it is overwritten",
+                "{} is not a state file, and would be overwritten; name another with --state",
                 path.display()
             ),
             Err(error) => {
@@ -102,10 +102,10 @@ impl State {
         self.report.set_aside();
         match moved {
             Ok(()) => {
-                warn!(%why, %aside, "the state file cannot be used and was set aside; every counter starts afresh");
+                warn!(%why, %aside, "the state file cannot be used and was set aside; all counters start empty");
             }
             Err(error) => {
-                warn!(%why, %aside, %error, "the state file cannot be used, nor set aside; every counter starts afresh");
+                warn!(%why, %aside, %error, "the state file cannot be used, nor set aside; all counters start empty");
             }
         }
     }

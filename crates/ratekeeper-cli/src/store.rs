@@ -77,10 +77,10 @@ fn tell(store: &RedisStore, settings: &RedisSettings, is_required: bool) -> Resu
     };
     match why {
         Some(why) if is_required => {
-            bail!("{shown}: {why}; nothing is served without it, as --require-store says")
+            bail!("{shown}: {why}; not serving without the store, because of --require-store")
         }
         Some(why) => {
-            warn!("{shown}: {why}; serving by the rules' failure modes until it is there");
+            warn!("{shown}: {why}; failure modes answer until the store is available");
         }
         None => {}
     }

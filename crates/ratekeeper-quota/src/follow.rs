@@ -251,7 +251,7 @@ impl Copy {
         self.is_whole = false;
         let why = in_words(error);
         if self.status.failed(why.clone()) {
-            warn!(%why, "the quota database does not answer; tenants keep the quotas that are known here");
+            warn!(%why, "the quota database does not answer; tenants keep the quotas known to this node");
         }
     }
 

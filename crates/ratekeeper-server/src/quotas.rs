@@ -49,13 +49,13 @@ impl QuotaAdmin {
         match timeout(NOTE_MAX, noted).await {
             Ok(Ok(_)) => true,
             Ok(Err(error)) => {
-                warn!(%error, rule, "the audit trail lacks a switch of a rule");
+                warn!(%error, rule, "a rule was switched without an audit row");
                 false
             }
             Err(_) => {
                 warn!(
                     rule,
-                    "the audit trail lacks a switch of a rule: the database does not answer"
+                    "a rule was switched without an audit row: the quota database does not answer"
                 );
                 false
             }

@@ -41,7 +41,7 @@ impl Writer {
     pub(super) async fn finish(self) {
         drop(self.stop);
         if timeout(LAST_MAX, self.task).await.is_err() {
-            warn!("the last calls of tenants were not written: the quota database does not answer");
+            warn!("the last usage for billing was not saved: the quota database does not answer");
         }
     }
 }
@@ -67,12 +67,12 @@ async fn keep_writing(
         let now = clock.now();
         match write(&store, &meter, &node, now).await {
             Ok(()) if std::mem::take(&mut is_failing) => {
-                info!("calls of tenants are written again")
+                info!("usage for billing is saved again")
             }
             Ok(()) => {}
             Err(error) => {
                 if !std::mem::replace(&mut is_failing, true) {
-                    warn!(%error, "calls of tenants cannot be written; the last five minutes are kept");
+                    warn!(%error, "usage for billing cannot be saved; the last five minutes are kept");
                 }
             }
         }

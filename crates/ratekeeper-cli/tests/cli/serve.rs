@@ -115,12 +115,7 @@ fn a_file_that_is_no_state_is_not_overwritten() {
     ];
     let said = run(folder.path(), &args);
     assert_eq!(said.code, Some(1));
-    assert!(
-        said.err
-            .contains("is not a file that counters were saved to"),
-        "{}",
-        said.err
-    );
+    assert!(said.err.contains("is not a state file"), "{}", said.err);
     assert_eq!(
         std::fs::read_to_string(rules).expect("it is still there"),
         RULES

@@ -115,7 +115,7 @@ fn note_stranger(forwarding: &Forwarding, peer: &Peer, headers: &HeaderMap) {
     {
         warn!(
             peer = ?peer.address,
-            "forwarding headers on /v1/auth are ignored: the peer is not among trusted_proxies; said once"
+            "forwarding headers on /v1/auth are ignored: the peer is not in trusted_proxies; logged once"
         );
     }
 }

@@ -81,7 +81,7 @@ pub(crate) fn faults<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<S
     let told = |task: &MaintenanceTask| {
         let times = task.failures();
         format!(
-            "{} ended early ({times} so far) and was begun again: see the log",
+            "{} ended early ({times} so far) and was restarted: see the log",
             task.name
         )
     };

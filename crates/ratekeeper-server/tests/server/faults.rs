@@ -60,7 +60,7 @@ async fn a_maintenance_task_that_panics_is_begun_again_and_told_of() {
         .unwrap();
     let (status, body) = running.http("GET", "/readyz", "").await;
     let body: Value = serde_json::from_str(&body).unwrap();
-    let told = "upkeep ended early (1 so far) and was begun again: see the log";
+    let told = "upkeep ended early (1 so far) and was restarted: see the log";
     assert_eq!((status, &body["faults"]), (200, &json!([told])));
     for (task, failures) in [("upkeep", 1.0), ("reloading", 0.0)] {
         let series = format!("ratelimit_task_failures_total{{task=\"{task}\"}}");

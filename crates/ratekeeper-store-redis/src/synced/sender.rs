@@ -93,7 +93,7 @@ impl Additions {
                     ended = self.serve(connection) => if ended { return },
                     () = driver => {}
                 },
-                Err(why) => debug!(shard = %self.shard.name, %why, "synced counters are not added"),
+                Err(why) => debug!(shard = %self.shard.name, %why, "syncing counters failed"),
             }
             // They are tried again in their next turns.
             self.give_up();

@@ -48,7 +48,7 @@ pub(super) fn warn_if_open(settings: &Settings) {
     let is_open = !(listen.grpc.is_local() && listen.http.is_local());
     if is_open && settings.envoy.callers == Some(EnvoyCallers::Any) {
         warn!(
-            "envoy_callers is `any`: whoever reaches the gRPC or the HTTP port can give hits back and bring limits along"
+            "envoy_callers is `any`: anyone who reaches the gRPC or HTTP port can give hits back and send limits"
         );
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn warn_if_told_apart(settings: &RulesSettings, rules: &RuleSet, is_g
     ] {
         if !is_ignored {
             warn!(
-                "{setting} is false: a rule for /orders does not limit {other}, which many services serve alike"
+                "{setting} is false: a rule for /orders does not limit {other}, which many services treat the same"
             );
         }
     }

@@ -30,7 +30,7 @@ pub(in crate::admin) fn refusal(error: &QuotaError) -> ApiError {
         error => {
             let why = error.source().map(ToString::to_string);
             tracing::warn!(%error, why, "a request about quotas has failed");
-            let message = format!("{error}; checks go on by the quotas that are known here");
+            let message = format!("{error}; checks continue with the quotas known to this node");
             if error.is_temporary() {
                 let status = StatusCode::SERVICE_UNAVAILABLE;
                 return ApiError::other(status, "QUOTAS_UNAVAILABLE", message)
