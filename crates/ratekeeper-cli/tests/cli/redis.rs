@@ -202,7 +202,7 @@ fn certificates_are_named_by_their_settings() {
     for part in [
         &*store,
         "store_ca: the authorities in none.pem cannot be used: No such file",
-        "serving by the rules",
+        "failure modes answer until",
     ] {
         assert!(log.contains(part), "no {part} in {log}");
     }
