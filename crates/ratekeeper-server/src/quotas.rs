@@ -55,7 +55,7 @@ impl QuotaAdmin {
             Err(_) => {
                 warn!(
                     rule,
-                    "a rule was switched without an audit row: the quota database does not answer"
+                    "a rule was switched without an audit row: the database does not answer"
                 );
                 false
             }
