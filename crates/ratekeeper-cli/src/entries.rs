@@ -12,7 +12,7 @@ pub(crate) enum EntriesError {
     NoKey(Box<str>),
     #[error("there are more than {ENTRIES_MAX} entries")]
     TooMany,
-    #[error("a backslash stands before a comma or another backslash only; write \\\\")]
+    #[error("a backslash may only precede a comma or another backslash; write \\\\")]
     Backslash,
 }
 

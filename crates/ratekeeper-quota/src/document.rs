@@ -86,7 +86,7 @@ pub enum BadDocument {
     #[error("a tenant on `custom` needs overrides: it has nothing else")]
     NothingCustom,
     /// One of several plans is `custom`.
-    #[error("`custom` stands alone, as `tier`")]
+    #[error("`custom` must be the only tier, in `tier`")]
     CustomAmongOthers {
         /// Its place in the list.
         at: usize,

@@ -30,10 +30,10 @@ pub enum QuotaError {
     )]
     BadAddress(#[source] Option<sqlx::Error>),
     /// The tables are newer than this program, or were changed by hand.
-    #[error("the tables do not fit this version of the program")]
+    #[error("the tables do not match this version of the program")]
     Migration(#[source] sqlx::migrate::MigrateError),
     /// A row cannot be read.
-    #[error("the table {table} has a row that makes no sense")]
+    #[error("the table {table} has an invalid row")]
     Corrupt {
         /// The table.
         table: &'static str,

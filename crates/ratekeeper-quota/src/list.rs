@@ -38,7 +38,7 @@ impl fmt::Display for ListCursor {
 
 /// A text that is no cursor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("not a cursor that a list of tenants ended with")]
+#[error("not a cursor from a list of tenants")]
 pub struct NotACursor;
 
 impl FromStr for ListCursor {

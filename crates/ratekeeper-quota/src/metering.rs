@@ -48,7 +48,7 @@ pub struct UsageCursor(u64, String, String, String, String);
 
 /// A text that is no cursor of usage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("not a cursor that a page of usage ended with")]
+#[error("not a cursor from a page of usage")]
 pub struct NotAUsageCursor;
 
 impl fmt::Display for UsageCursor {

@@ -12,7 +12,7 @@ pub struct ConstantAnswer(Arc<RateLimitResponse>);
 
 /// Bytes that are no answer.
 #[derive(Debug, thiserror::Error)]
-#[error("the bytes are no envoy.service.ratelimit.v3.RateLimitResponse")]
+#[error("the bytes are not an envoy.service.ratelimit.v3.RateLimitResponse")]
 pub struct NoAnswer(#[source] prost::DecodeError);
 
 impl ConstantAnswer {

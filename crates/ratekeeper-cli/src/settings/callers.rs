@@ -38,7 +38,7 @@ pub(super) enum CallersError {
     Caller { number: usize, fault: CallerFault },
     #[error("[{number}].name: `{name}` is there twice")]
     SameName { number: usize, name: Box<str> },
-    #[error("[{0}]: another caller has the same token or name; nobody could tell the two apart")]
+    #[error("[{0}]: another caller has the same token or name; they could not be told apart")]
     SameProof(usize),
 }
 

@@ -235,7 +235,7 @@ mod tests {
         assert!(read("http: 'a\n").1[0].contains("this is not YAML"));
         let (_, problems) = read("http: &a :1\ngrpc: *a\nbananas: 3\n");
         assert_eq!(problems.len(), 2, "{problems:?}");
-        assert!(problems[0].starts_with("r.yaml:2:7: aliases are not understood here"));
+        assert!(problems[0].starts_with("r.yaml:2:7: aliases are not supported here"));
         assert!(read("").1.is_empty());
         assert!(read("# nothing\n").1.is_empty());
     }

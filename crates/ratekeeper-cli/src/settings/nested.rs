@@ -30,7 +30,7 @@ pub(crate) enum NestedError {
     NotAKey,
     #[error("`{0}` is set twice: keep one of the two")]
     Duplicate(Box<str>),
-    #[error("aliases are not understood here: write the value out")]
+    #[error("aliases are not supported here: write the value out")]
     Alias,
     #[error("{expected}{error}")]
     Whole {
@@ -200,7 +200,7 @@ mod tests {
             ("", "expected a value"),
             ("{a: 1, a: 2}", "`a` is set twice"),
             ("{[a]: 1}", "expected a key"),
-            ("[&x 1, *x]", "aliases are not understood here"),
+            ("[&x 1, *x]", "aliases are not supported here"),
             ("[1", "this is not YAML"),
             ("--- a\n--- b\n", "expected one value"),
         ] {

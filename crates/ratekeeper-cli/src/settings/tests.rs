@@ -195,11 +195,11 @@ fn listeners_that_make_no_sense_are_said() {
     ]);
     for part in [
         "write its whole path",
-        "are no permissions",
+        "is not a mode",
         "is not a number of threads",
         "is not a name of a client",
         "write 1s or more",
-        "is not a span of time",
+        "is not a duration",
     ] {
         assert!(said.contains(part), "{part} in {said}");
     }
@@ -304,7 +304,7 @@ fn slips_in_forward_auth_are_named_with_their_place() {
         ("auth: { a: *b }\n", "/ratekeeper.yaml:1:12: "),
         (
             "auth: { a: &x 1, b: *x }\n",
-            "/ratekeeper.yaml:1:21: aliases are not understood here",
+            "/ratekeeper.yaml:1:21: aliases are not supported here",
         ),
         (
             "identity:\n  from: [ method, hedder ]\n",

@@ -19,7 +19,7 @@ pub(crate) enum ValueError {
         "`{0}` is not a Unix socket; write its whole path, as in unix:/run/ratekeeper/grpc.sock"
     )]
     UnixSocket(Box<str>),
-    #[error("`{0}` are no permissions; write them as chmod takes them, as in 0660")]
+    #[error("`{0}` is not a mode; write it as for chmod, as in 0660")]
     Permissions(Box<str>),
     #[error("`{0}` is not a size; write a whole number and a unit, as in 256MiB or 1GiB")]
     Size(Box<str>),
@@ -27,7 +27,7 @@ pub(crate) enum ValueError {
     TooManyBytes(Box<str>),
     #[error("`{0}` is too little to keep counters in; write 1MiB or more")]
     TooLittleMemory(Box<str>),
-    #[error("`{text}` is not a span of time: {error}; write 3s, 250ms or 1m30s")]
+    #[error("`{text}` is not a duration: {error}; write 3s, 250ms or 1m30s")]
     Duration {
         text: Box<str>,
         error: DurationError,

@@ -70,7 +70,7 @@ pub enum RoutesFault {
     #[error("expected 1 to {0} URLs")]
     Urls(usize),
     /// The URLs of an upstream are of several kinds.
-    #[error("its URLs must all begin alike: http, h2c or https")]
+    #[error("its URLs must all have the same scheme: http, h2c or https")]
     MixedUrls,
     /// A URL that names no upstream.
     #[error(

@@ -153,15 +153,15 @@ fn what_is_wrong_with_an_upstream_is_said() {
         (r#""unix:run/app.sock""#, "write its whole path"),
         (
             r#"["unix:/run/app.sock", "https://a"]"#,
-            "its URLs must all begin alike",
+            "its URLs must all have the same scheme",
         ),
         (
             r#"{"url": "http://a", "health_check": {"path": "/", "interval": "often"}}"#,
-            "`often` is not a span of time",
+            "`often` is not a duration",
         ),
         (
             r#"{"url": "http://a", "health_check": {"path": "/", "interval": "-3s"}}"#,
-            "`-3s` is not a span of time",
+            "`-3s` is not a duration",
         ),
         (
             r#"{"url": "http://a", "health_check": {"path": "healthz"}}"#,

@@ -126,7 +126,7 @@ pub(super) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Dur
     let positive = parsed.and_then(|it| Duration::try_from(it).ok());
     positive.ok_or_else(|| {
         D::Error::custom(format!(
-            "`{text}` is not a span of time; write 3s, 250ms or 1m30s"
+            "`{text}` is not a duration; write 3s, 250ms or 1m30s"
         ))
     })
 }

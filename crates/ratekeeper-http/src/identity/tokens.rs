@@ -35,19 +35,19 @@ pub enum TokenError {
     #[error("the bearer token is not a JWT")]
     NotAJwt,
     /// Its `crit` names extensions (RFC 7515, section 4.1.11).
-    #[error("the token has critical extensions, which are not understood here")]
+    #[error("the token has critical extensions, which are not supported")]
     CriticalExtensions,
     /// Its algorithm is not accepted.
-    #[error("the token is signed in a way that is not accepted here")]
+    #[error("the token's algorithm is not accepted")]
     Algorithm,
     /// It has no `kid`, and several keys fit.
     #[error("the token does not name its key (kid), and there are several")]
     NoKeyId,
     /// No known key fits.
-    #[error("no key that is known here has signed the token")]
+    #[error("no known key has signed the token")]
     UnknownKey,
     /// Its signature is wrong.
-    #[error("the token's signature is not that of a key that is known here")]
+    #[error("the token's signature does not match a known key")]
     Forged,
     /// Its sender has sent many forged ones, and has to wait.
     #[error("too many tokens of this address were forged; try again in a few seconds")]
@@ -65,7 +65,7 @@ pub enum TokenError {
     #[error("the token is for another audience")]
     Audience,
     /// It lacks a claim that the settings require.
-    #[error("the token lacks a claim that is asked for here")]
+    #[error("the token lacks a required claim")]
     MissingClaim,
 }
 

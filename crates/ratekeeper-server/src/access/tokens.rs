@@ -78,7 +78,7 @@ pub enum AdminTokenError {
     #[error("there are {TOKENS_MAX} tokens already")]
     TooMany,
     /// The system has no random numbers.
-    #[error("the system gives no random numbers")]
+    #[error("the system provides no random numbers")]
     Random(#[source] getrandom::Error),
 }
 
