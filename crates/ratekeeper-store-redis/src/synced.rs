@@ -19,8 +19,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use ratekeeper_core::Micros;
+use ratekeeper_core::synced::StoredSum;
 use ratekeeper_store::across::Partition;
-use ratekeeper_store::synced::SyncedCounters;
+use ratekeeper_store::synced::{AnsweredAt, SyncTurn, SyncedCounters};
 use ratekeeper_store::{CounterKey, Request, Step, SyncGauges, SyncedHits, Verdicts, boot_time};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -189,7 +190,21 @@ impl Shared {
     /// Gives up the turn of a counter.
     fn fail(&self, key: CounterKey, now: Micros) {
         if let Some(turn) = self.counters.begin(key, now) {
-            self.counters.failed(&turn, now);
+            self.failed(&turn, now);
+        }
+    }
+
+    /// Takes in the answers to a turn. The counter's next turn may be the first of all.
+    fn heard(&self, turn: &SyncTurn, sums: &[StoredSum], at: AnsweredAt) {
+        if self.counters.heard(turn, sums, at) {
+            self.sooner.notify_one();
+        }
+    }
+
+    /// Notes that a turn got no answer.
+    fn failed(&self, turn: &SyncTurn, now: Micros) {
+        if self.counters.failed(turn, now) {
+            self.sooner.notify_one();
         }
     }
 

@@ -149,8 +149,9 @@ impl SyncedCounters {
         })
     }
 
-    /// Takes in the store's answers to the additions of `turn`.
-    pub fn heard(&self, turn: &SyncTurn, answers: &[StoredSum], at: AnsweredAt) {
+    /// Takes in the store's answers to the additions of `turn`. Returns true if the counter is now due before all others:
+    /// whoever waits for the next turn has to be woken.
+    pub fn heard(&self, turn: &SyncTurn, answers: &[StoredSum], at: AnsweredAt) -> bool {
         let known = self.known_ahead();
         let part = &mut *self.part(turn.key).lock();
         part.counts.synced += 1;
@@ -158,10 +159,10 @@ impl SyncedCounters {
         self.ahead.store(ahead, Ordering::Relaxed);
         self.is_ahead_known.store(true, Ordering::Relaxed);
         let Some(entry) = part.entries.get_mut(&turn.key) else {
-            return;
+            return false;
         };
         if entry.life != turn.life {
-            return;
+            return false;
         }
         entry.ahead = Some(at.ahead(entry.ahead));
         entry.synced_at = Some(at.heard);
@@ -169,24 +170,26 @@ impl SyncedCounters {
         part.counts.applied += entry.counter.heard(&entry.limit, answers, at.store);
         let interval = entry.interval;
         entry.phase = Phase::Waiting;
-        self.wait(turn.key, at.heard, interval);
+        self.wait(turn.key, at.heard, interval)
     }
 
-    /// Notes that there was no answer to `turn`: it is tried again in the next interval.
-    pub fn failed(&self, turn: &SyncTurn, now: Micros) {
+    /// Notes that there was no answer to `turn`: it is tried again in the next interval. Returns true as
+    /// [`heard`](Self::heard) does.
+    pub fn failed(&self, turn: &SyncTurn, now: Micros) -> bool {
         let part = &mut *self.part(turn.key).lock();
         part.counts.failed += 1;
         let Some(entry) = part.entries.get_mut(&turn.key) else {
-            return;
+            return false;
         };
-        if entry.life == turn.life {
-            entry.counter.doubt();
-            entry.phase = Phase::Waiting;
-            // Nodes that were cut off want to know of the others, even if nobody asks in this interval.
-            entry.is_asked = true;
-            let interval = entry.interval;
-            self.wait(turn.key, now, interval);
+        if entry.life != turn.life {
+            return false;
         }
+        entry.counter.doubt();
+        entry.phase = Phase::Waiting;
+        // Nodes that were cut off want to know of the others, even if nobody asks in this interval.
+        entry.is_asked = true;
+        let interval = entry.interval;
+        self.wait(turn.key, now, interval)
     }
 
     /// Makes all counters with hits to add due at once, and lets none wait for a turn from then on.
@@ -251,8 +254,8 @@ impl SyncedCounters {
         gauges
     }
 
-    /// Puts the counter in line for the next turn of its interval.
-    fn wait(&self, key: CounterKey, now: Micros, interval: Micros) {
+    /// Puts the counter in line for the next turn of its interval. Returns true if it is due before all others.
+    fn wait(&self, key: CounterKey, now: Micros, interval: Micros) -> bool {
         let interval = interval.get().max(1);
         let phase = self.phase % interval;
         // Counters of one interval have their turns at the same times.
@@ -261,7 +264,16 @@ impl SyncedCounters {
             true => now,
             false => Micros::new(now.get() + interval - gone),
         };
-        self.turns.lock().push(Reverse((due, key)));
+        self.line_up(due, key)
+    }
+
+    /// Puts the counter in line. Returns true if it is due before all others.
+    fn line_up(&self, due: Micros, key: CounterKey) -> bool {
+        let turn = Reverse((due, key));
+        let mut turns = self.turns.lock();
+        let is_first = turns.peek().is_none_or(|first| turn > *first);
+        turns.push(turn);
+        is_first
     }
 
     fn known_ahead(&self) -> Option<i64> {

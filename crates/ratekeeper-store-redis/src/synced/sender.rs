@@ -166,7 +166,7 @@ impl Additions {
                     Ok(answer) => {
                         let store = answer.at;
                         let at = AnsweredAt { store, sent, heard };
-                        shared.counters.heard(turn, &answer.sums, at);
+                        shared.heard(turn, &answer.sums, at);
                     }
                     Err(why) => self.refuse(shared, turn, &why.to_string()),
                 }
@@ -178,7 +178,7 @@ impl Additions {
             }
             Err(error) => error,
         };
-        shared.counters.failed(turn, heard);
+        shared.failed(turn, heard);
         if is_of_connection(&error) {
             return true;
         }
@@ -201,7 +201,7 @@ impl Additions {
 
     /// Gives up a turn whose answer cannot be used.
     fn refuse(&self, shared: &Shared, turn: &SyncTurn, why: &str) {
-        shared.counters.failed(turn, boot_time());
+        shared.failed(turn, boot_time());
         self.shard.garbled(1, why);
     }
 
@@ -212,7 +212,7 @@ impl Additions {
         };
         let now = boot_time();
         for turn in self.under_way.drain(..) {
-            shared.counters.failed(&turn, now);
+            shared.failed(&turn, now);
         }
         while let Ok(more) = self.waiting.try_recv() {
             self.keys.extend(more);

@@ -1,7 +1,5 @@
 //! Decisions by synced counters, in memory.
 
-use std::cmp::Reverse;
-
 use parking_lot::MutexGuard;
 use ratekeeper_core::{Ask, Micros, Moment, Timestamp, combine};
 use smallvec::SmallVec;
@@ -138,11 +136,7 @@ impl SyncedCounters {
             return false;
         }
         entry.phase = Phase::Waiting;
-        let turn = Reverse((now, step.key));
-        let mut turns = self.turns.lock();
-        let is_first = turns.peek().is_none_or(|first| turn > *first);
-        turns.push(turn);
-        is_first
+        self.line_up(now, step.key)
     }
 }
 
