@@ -1,4 +1,4 @@
-//! The body of a response, with the permit that is held while it is sent.
+//! The body of a response, with what the request holds while it is sent.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -7,16 +7,14 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::hold::HeldPermit;
-
 pin_project! {
-    /// The body of the inner service's response, or of a refusal. It holds the request's permit
-    /// until it has ended, failed, or was dropped.
+    /// The body of the inner service's response, or of a refusal. It keeps an `H`, such as the request's permit, until
+    /// it has ended, failed, or was dropped.
     #[derive(Debug)]
-    pub struct ResponseBody<B, P> {
+    pub struct ResponseBody<B, H> {
         #[pin]
         kind: Kind<B>,
-        held: Option<HeldPermit<P>>,
+        held: Option<H>,
     }
 }
 
@@ -34,8 +32,8 @@ pin_project! {
     }
 }
 
-impl<B: Body, P> ResponseBody<B, P> {
-    pub(crate) fn inner(body: B, held: Option<HeldPermit<P>>) -> Self {
+impl<B: Body, H> ResponseBody<B, H> {
+    pub(crate) fn inner(body: B, held: Option<H>) -> Self {
         // An empty body is never polled.
         let held = held.filter(|_| !body.is_end_stream());
         Self {
@@ -52,7 +50,7 @@ impl<B: Body, P> ResponseBody<B, P> {
     }
 }
 
-impl<B, P> Body for ResponseBody<B, P>
+impl<B, H> Body for ResponseBody<B, H>
 where
     B: Body<Data = Bytes>,
 {

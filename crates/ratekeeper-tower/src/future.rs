@@ -13,6 +13,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use crate::body::ResponseBody;
+use crate::hold::HeldPermit;
 use crate::layer::Shared;
 use crate::turn::{InLine, Next, Stamp};
 use crate::{AdmissionOf, Enforcer, LayerMode};
@@ -162,7 +163,7 @@ where
     E: Enforcer,
     R: Body<Data = Bytes>,
 {
-    type Output = Result<Response<ResponseBody<R, E::Permit>>, S::Error>;
+    type Output = Result<Response<ResponseBody<R, HeldPermit<E::Permit>>>, S::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;

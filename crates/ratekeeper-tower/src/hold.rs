@@ -21,7 +21,10 @@ impl fmt::Debug for Hold {
 
 /// The permit of a request: exclusive, or shared with the code that serves its connection.
 #[derive(Debug)]
-pub(crate) enum HeldPermit<P> {
+pub struct HeldPermit<P>(#[allow(dead_code, reason = "it is held, and dropped")] Held<P>);
+
+#[derive(Debug)]
+enum Held<P> {
     Alone(#[allow(dead_code, reason = "it is held, and dropped")] P),
     Shared(#[allow(dead_code, reason = "it is held, and dropped")] Hold),
 }
@@ -32,10 +35,10 @@ impl<P: Send + Sync + 'static> HeldPermit<P> {
         let outlives =
             request.headers().contains_key(UPGRADE) || request.method() == Method::CONNECT;
         if !outlives {
-            return Self::Alone(permit);
+            return Self(Held::Alone(permit));
         }
         let hold = Hold(Arc::new(permit));
         request.extensions_mut().insert(hold.clone());
-        Self::Shared(hold)
+        Self(Held::Shared(hold))
     }
 }

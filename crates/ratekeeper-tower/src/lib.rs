@@ -73,7 +73,7 @@ pub use enforcer::{
     Admission, AdmissionOf, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, Turn, Undo,
 };
 pub use future::ResponseFuture;
-pub use hold::Hold;
+pub use hold::{HeldPermit, Hold};
 pub use layer::RateLimitLayer;
 pub use permit::Permit;
 pub use queued::QueuedRequest;
@@ -87,7 +87,7 @@ pub use ratekeeper_store::Answer;
 pub use renewal::{Renew, Renewal};
 pub use service::RateLimit;
 pub use shed::{
-    ClassState, FleetState, InFlight, Passage, Shed, ShedBody, ShedContext, ShedCounts, ShedFuture,
+    ClassState, FleetState, InFlight, Passage, Shed, ShedContext, ShedCounts, ShedFuture,
     ShedLayer, ShedService, Shedder, Site, SiteState,
 };
 pub use switch::{LayerMode, Switch};

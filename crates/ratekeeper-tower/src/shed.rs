@@ -13,5 +13,5 @@ pub use context::ShedContext;
 pub use counts::{ClassState, FleetState, ShedCounts, SiteState};
 pub use layer::ShedLayer;
 pub use passage::{InFlight, Passage};
-pub use service::{ShedBody, ShedFuture, ShedService};
+pub use service::{ShedFuture, ShedService};
 pub use shedder::{Shed, Shedder, Site};

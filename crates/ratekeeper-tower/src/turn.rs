@@ -111,7 +111,10 @@ pub(crate) struct Stamp<P> {
 
 impl<P> Stamp<P> {
     /// Adds the headers to a response and moves the permit into its body.
-    pub(crate) fn on<R: Body>(self, mut response: Response<R>) -> Response<ResponseBody<R, P>> {
+    pub(crate) fn on<R: Body>(
+        self,
+        mut response: Response<R>,
+    ) -> Response<ResponseBody<R, HeldPermit<P>>> {
         let refusal = response.extensions().get::<Arc<Refusal>>();
         let is_shed = refusal.is_some_and(|refusal| refusal.layer().is_some());
         match self.undo {

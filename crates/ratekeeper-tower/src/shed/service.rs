@@ -1,4 +1,4 @@
-//! The service, its future and its body.
+//! The service and its future.
 
 use std::future::Future;
 use std::hash::BuildHasher;
@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, UPGRADE};
 use http::{Method, Request, Response, StatusCode};
-use http_body::{Body, Frame, SizeHint};
+use http_body::Body;
 use pin_project_lite::pin_project;
 use ratekeeper_http::answer::BodyForm;
 use ratekeeper_rules::RuleSet;
@@ -19,6 +19,7 @@ use tower_service::Service;
 use super::layer::Shared;
 use super::{InFlight, Passage, Shed, ShedContext};
 use crate::asked::original;
+use crate::body::ResponseBody;
 
 /// A service behind shedders, made by a [`ShedLayer`](crate::ShedLayer).
 #[derive(Clone, Debug)]
@@ -57,7 +58,7 @@ where
     S: Service<Request<B>, Response = Response<R>>,
     R: Body<Data = Bytes>,
 {
-    type Response = Response<ShedBody<R>>;
+    type Response = Response<ResponseBody<R, InFlight>>;
     type Error = S::Error;
     type Future = ShedFuture<S::Future>;
 
@@ -136,7 +137,7 @@ where
     F: Future<Output = Result<Response<R>, E>>,
     R: Body<Data = Bytes>,
 {
-    type Output = Result<Response<ShedBody<R>>, E>;
+    type Output = Result<Response<ResponseBody<R, InFlight>>, E>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().state.project() {
@@ -144,13 +145,13 @@ where
                 let answer = ready!(inner.poll(cx));
                 let in_flight = passed.take().map(|it| it.answered(&answer));
                 Poll::Ready(
-                    answer.map(|answer| answer.map(|body| ShedBody::inner(body, in_flight))),
+                    answer.map(|answer| answer.map(|body| ResponseBody::inner(body, in_flight))),
                 )
             }
             StateNow::Shed { response } => {
                 let response = response.take();
                 let response = response.expect("a future is not polled after it was ready");
-                Poll::Ready(Ok(response.map(ShedBody::refusal)))
+                Poll::Ready(Ok(response.map(ResponseBody::refusal)))
             }
         }
     }
@@ -174,80 +175,4 @@ fn is_overload(status: StatusCode) -> bool {
         status,
         StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
     )
-}
-
-pin_project! {
-    /// The body of an answer, or of a refusal. The request is in flight until it has ended.
-    #[derive(Debug)]
-    pub struct ShedBody<B> {
-        #[pin]
-        kind: Kind<B>,
-        in_flight: Option<InFlight>,
-    }
-}
-
-pin_project! {
-    #[project = KindNow]
-    #[derive(Debug)]
-    enum Kind<B> {
-        Inner { #[pin] body: B },
-        Refusal { text: Bytes },
-    }
-}
-
-impl<B: Body> ShedBody<B> {
-    fn inner(body: B, in_flight: Option<InFlight>) -> Self {
-        // An empty body is never polled.
-        let in_flight = in_flight.filter(|_| !body.is_end_stream());
-        Self {
-            kind: Kind::Inner { body },
-            in_flight,
-        }
-    }
-
-    const fn refusal(text: Bytes) -> Self {
-        Self {
-            kind: Kind::Refusal { text },
-            in_flight: None,
-        }
-    }
-}
-
-impl<B: Body<Data = Bytes>> Body for ShedBody<B> {
-    type Data = Bytes;
-    type Error = B::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let this = self.project();
-        match this.kind.project() {
-            KindNow::Inner { mut body } => {
-                let frame = ready!(body.as_mut().poll_frame(cx));
-                if !matches!(frame, Some(Ok(_))) || body.is_end_stream() {
-                    *this.in_flight = None;
-                }
-                Poll::Ready(frame)
-            }
-            KindNow::Refusal { text } => {
-                let text = std::mem::take(text);
-                Poll::Ready((!text.is_empty()).then(|| Ok(Frame::data(text))))
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match &self.kind {
-            Kind::Inner { body } => body.is_end_stream(),
-            Kind::Refusal { text } => text.is_empty(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.kind {
-            Kind::Inner { body } => body.size_hint(),
-            Kind::Refusal { text } => SizeHint::with_exact(text.len() as u64),
-        }
-    }
 }
