@@ -12,11 +12,9 @@ mod arrivals;
 mod counters;
 mod form;
 mod ledger;
-mod random;
 
 pub use adversary::{Adversary, Found, Move, Take};
 pub use arrivals::Arrivals;
 pub use counters::{Counters, Visit};
 pub use form::Form;
 pub use ledger::{Ledger, Tally};
-pub use random::Random;

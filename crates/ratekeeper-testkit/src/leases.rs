@@ -8,15 +8,14 @@ mod check;
 mod node;
 mod outrun;
 mod plan;
-mod random;
 mod store;
 mod traffic;
 mod world;
 
 use ratekeeper_core::Algorithm;
 
+use crate::random::Random;
 pub use plan::{LeaseGuard, LeasePlan, LeaseTrouble};
-use random::Random;
 pub use store::{LeaseAnswer, LeaseRequest, LeaseStore, ModelStore};
 use world::World;
 

@@ -23,6 +23,7 @@ pub mod postgres;
 #[cfg(unix)]
 pub mod process;
 pub mod proxy;
+pub mod random;
 pub mod recorder;
 #[cfg(unix)]
 pub mod redis;

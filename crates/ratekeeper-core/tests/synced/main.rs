@@ -11,13 +11,12 @@
 //! messages. Nodes crash, and the store loses everything or goes back to an older state. The nodes are compared with a
 //! slow model that remembers every hit. A seed makes a run; a run that breaks a promise names its seed.
 
-mod random;
 mod store;
 mod world;
 
-use random::Random;
 use ratekeeper_core::synced::{SyncTerms, SyncedCounter};
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Moment, Timestamp};
+use ratekeeper_testkit::random::Random;
 use world::{Faults, World};
 
 /// Runs of each limit; RATEKEEPER_SYNCED_RUNS says otherwise.

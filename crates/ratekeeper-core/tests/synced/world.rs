@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use ratekeeper_core::synced::{Addition, StoredSum, SyncedCounter};
 use ratekeeper_core::{Ask, Limit, Micros, Moment, State, StateMut, Timestamp};
 
-use crate::random::Random;
 use crate::store::{Guard, Sums, add};
+use ratekeeper_testkit::random::Random;
 
 /// Faults of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,7 +121,7 @@ impl World {
         Node {
             name: self.names,
             counter: SyncedCounter::new(),
-            behind: self.random.within(0, BEHIND_MAX),
+            behind: self.random.between(0, BEHIND_MAX),
             next_sync: self.now,
             flying: None,
             known: Totals::new(),
@@ -148,7 +148,7 @@ impl World {
         for _ in 0..STEPS {
             self.pass();
             self.deliver()?;
-            let node = self.random.within(0, NODES as u64) as usize;
+            let node = self.random.between(0, NODES as u64) as usize;
             if self.faults.restarts {
                 self.restart(node);
             }
@@ -162,15 +162,15 @@ impl World {
 
     /// Lets time pass: often little, sometimes up to the edge of a (sub-)window.
     fn pass(&mut self) {
-        self.now += match self.random.within(0, 20) {
+        self.now += match self.random.between(0, 20) {
             0 => self.length() - self.now % self.length(),
-            1 => self.random.within(0, self.length()),
-            _ => self.random.within(0, 20_000),
+            1 => self.random.between(0, self.length()),
+            _ => self.random.between(0, 20_000),
         };
     }
 
     fn restart(&mut self, node: usize) {
-        match self.random.within(0, 200) {
+        match self.random.between(0, 200) {
             0 => self.nodes[node] = self.node(),
             1 => self.store.clear(),
             2 => self.store = self.older.clone(),
@@ -223,8 +223,8 @@ impl World {
         for _ in 0..copies {
             let is_late = self.faults.network && self.random.happens(200);
             let delay = match is_late {
-                true => self.random.within(0, 2 * self.interval.get()),
-                false => self.random.within(0, 1_000),
+                true => self.random.between(0, 2 * self.interval.get()),
+                false => self.random.between(0, 1_000),
             };
             self.mail.push((self.now + delay, message.clone()));
         }
@@ -355,7 +355,7 @@ impl World {
 
     fn request(&mut self, node: usize) -> Result<(), String> {
         let (limit, at) = (self.limit, self.at(node));
-        let hits = i64::try_from(self.random.within(0, 4)).unwrap_or(0);
+        let hits = i64::try_from(self.random.between(0, 4)).unwrap_or(0);
         let outcome = self.nodes[node].counter.test(&limit, Ask::hits(hits), &at);
         // A node that remembers what the store has lost knows more than it was told last.
         if !self.faults.restarts {

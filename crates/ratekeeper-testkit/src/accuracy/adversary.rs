@@ -4,7 +4,8 @@ use std::fmt;
 
 use ratekeeper_core::{Micros, Verdict};
 
-use super::{Counters, Random};
+use super::Counters;
+use crate::random::Random;
 
 /// An action of a caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

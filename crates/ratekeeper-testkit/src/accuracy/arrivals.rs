@@ -2,7 +2,8 @@
 
 use ratekeeper_core::{Micros, Verdict};
 
-use super::{Counters, Random, Tally, Visit};
+use super::{Counters, Tally, Visit};
+use crate::random::Random;
 
 /// The request pattern of a caller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

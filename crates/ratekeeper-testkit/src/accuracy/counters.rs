@@ -4,7 +4,8 @@ use ratekeeper_core::{Limit, Micros, Mode, Outcome, Timestamp};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 use ratekeeper_store::{CounterKey, FullMode, Request, Step, StepOutcome};
 
-use super::{Form, Ledger, Random, Tally};
+use super::{Form, Ledger, Tally};
+use crate::random::Random;
 
 /// The start of the first visit: 1 January 2027.
 const START: u64 = 1_798_761_600_000_000;

@@ -6,8 +6,8 @@ use ratekeeper_core::Micros;
 use ratekeeper_core::lease::{Demand, Ended, Facts, Grant, Slots, Taken, deadline};
 
 use super::plan::{LeaseGuard, LeasePlan};
-use super::random::Random;
 use super::store::LeaseRequest;
+use crate::random::Random;
 
 pub(crate) const KEY: (u64, u64) = (1, 2);
 
@@ -55,7 +55,7 @@ impl Node {
             returns: BTreeMap::new(),
             version: 0,
             started: now,
-            drift: random.within(0, 1_001) as i64 - 500,
+            drift: random.between(0, 1_001) as i64 - 500,
             paused_until: 0,
             loose: 0,
         }
@@ -72,7 +72,7 @@ impl Node {
         if self.pending.is_some() {
             return None;
         }
-        let id = u128::from(random.word()) << 64 | u128::from(random.word());
+        let id = u128::from(random.bits()) << 64 | u128::from(random.bits());
         let (want, version) = (self.demand.want(), self.version);
         let request = LeaseRequest::Grant { id, want, version };
         self.pending = Some(Pending {

@@ -3,7 +3,7 @@
 use ratekeeper_core::lease::Terms;
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros};
 
-use super::random::Random;
+use crate::random::Random;
 
 /// A protection of the protocol, each of which can be left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,7 +107,7 @@ impl LeasePlan {
             slow: random.pick(&[0, 20, 200]),
             crashes: random.pick(&[0, 0, 5]),
             pauses: random.pick(&[0, 5, 20]),
-            store_drift: random.within(0, 1_001) as i64 - 500,
+            store_drift: random.between(0, 1_001) as i64 - 500,
             step_back: 0,
             step_forward: 0,
             failovers: 0,
@@ -116,7 +116,7 @@ impl LeasePlan {
             requests: 0,
         };
         let most = plan.limits.iter().map(Limit::quota).max().unwrap_or(1);
-        plan.requests = (most * random.within(3, 9)).min(900);
+        plan.requests = (most * random.between(3, 9)).min(900);
         plan
     }
 
@@ -130,13 +130,13 @@ impl LeasePlan {
         match trouble {
             LeaseTrouble::Usual => {}
             LeaseTrouble::ClockBack => {
-                self.step_back = random.within(1, 3 * self.limits[0].window().get());
+                self.step_back = random.between(1, 3 * self.limits[0].window().get());
             }
             LeaseTrouble::ClockForward => {
-                self.step_forward = random.within(1, 3 * self.limits[0].window().get());
+                self.step_forward = random.between(1, 3 * self.limits[0].window().get());
             }
-            LeaseTrouble::Failovers => self.failovers = random.within(1, 4),
-            LeaseTrouble::Owed => self.posts = random.within(1, 20),
+            LeaseTrouble::Failovers => self.failovers = random.between(1, 4),
+            LeaseTrouble::Owed => self.posts = random.between(1, 20),
         }
     }
 
@@ -148,9 +148,9 @@ impl LeasePlan {
 /// A window in milliseconds, and limits that can be leased: some windows leave groups too little time for that.
 fn leased(random: &mut Random, algorithm: Algorithm) -> (u64, Vec<Limit>, Vec<Terms>) {
     loop {
-        let window = random.within(400, 2_000);
+        let window = random.between(400, 2_000);
         let limits = limits(random, algorithm, window);
-        let ttl = Micros::from_millis(random.within(10, 120));
+        let ttl = Micros::from_millis(random.between(10, 120));
         let terms = limits.iter().map(|limit| Terms::try_new(limit, ttl));
         if let Ok(terms) = terms.collect() {
             return (window, limits, terms);
@@ -160,16 +160,16 @@ fn leased(random: &mut Random, algorithm: Algorithm) -> (u64, Vec<Limit>, Vec<Te
 
 /// One limit, or two between which nodes change one after the other.
 fn limits(random: &mut Random, algorithm: Algorithm, window_ms: u64) -> Vec<Limit> {
-    let quota = match random.within(0, 4) {
-        0 => random.within(2, 24),
-        1 => random.within(24, 40),
-        _ => random.within(40, 400),
+    let quota = match random.between(0, 4) {
+        0 => random.between(2, 24),
+        1 => random.between(24, 40),
+        _ => random.between(40, 400),
     };
     let mut spec = LimitSpec::new(algorithm, quota, Micros::from_millis(window_ms));
     match algorithm {
         Algorithm::TokenBucket | Algorithm::Gcra => {
             spec.quota = quota.max(20);
-            spec.burst = Some(random.within(spec.quota.max(64), 2 * spec.quota.max(64)));
+            spec.burst = Some(random.between(spec.quota.max(64), 2 * spec.quota.max(64)));
         }
         Algorithm::SlidingWindow if random.happens(400) => {
             spec.sub_windows = Some(random.pick(&[1, 2, 4, 8]));

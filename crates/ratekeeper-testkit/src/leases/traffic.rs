@@ -11,45 +11,45 @@ impl<S: LeaseStore> World<S> {
             false => self.schedule_traffic(),
         }
         for node in 0..self.plan.nodes {
-            let first = from + self.random.within(0, 10_000);
+            let first = from + self.random.between(0, 10_000);
             self.at(first, Event::Sweep(node));
             if self.plan.limits.len() > 1 {
-                let change = self.random.within(from, to);
+                let change = self.random.between(from, to);
                 self.at(change, Event::Change(node));
             }
         }
         if self.plan.step_back > 0 {
-            let step = self.random.within(from, to);
+            let step = self.random.between(from, to);
             self.at(step, Event::StepBack);
         }
         if self.plan.step_forward > 0 {
-            let step = self.random.within(from, to);
+            let step = self.random.between(from, to);
             self.at(step, Event::StepForward);
         }
         for _ in 0..self.plan.failovers {
-            let failover = self.random.within(from, to);
+            let failover = self.random.between(from, to);
             self.at(failover, Event::FailOver);
         }
         for _ in 0..self.plan.posts {
-            let node = self.random.within(0, self.plan.nodes as u64) as usize;
-            let owed = self.random.within(from, to);
+            let node = self.random.between(0, self.plan.nodes as u64) as usize;
+            let owed = self.random.between(from, to);
             self.at(owed, Event::Owe(node));
         }
     }
 
     /// Bursts and pauses; most of it at one node.
     fn schedule_traffic(&mut self) {
-        let focus = self.random.within(0, self.plan.nodes as u64) as usize;
+        let focus = self.random.between(0, self.plan.nodes as u64) as usize;
         let gap = 2 * self.plan.span / self.plan.requests;
         let mut at = self.start;
         for _ in 0..self.plan.requests {
             at += match self.random.happens(300) {
-                true => self.random.within(0, 3 * gap + 1),
-                false => self.random.within(0, gap / 8 + 1),
+                true => self.random.between(0, 3 * gap + 1),
+                false => self.random.between(0, gap / 8 + 1),
             };
             let node = match self.random.happens(700) {
                 true => focus,
-                false => self.random.within(0, self.plan.nodes as u64) as usize,
+                false => self.random.between(0, self.plan.nodes as u64) as usize,
             };
             let hits = self.random.pick(&[1, 1, 1, 2, 3]);
             if at < self.start + self.plan.span {
@@ -69,10 +69,10 @@ impl<S: LeaseStore> World<S> {
             for node in 0..self.plan.nodes {
                 self.at(begin, Event::Refill(node));
             }
-            let early = self.random.within(0, ttl / 3);
+            let early = self.random.between(0, ttl / 3);
             for burst in [begin + ttl - early, begin + window + early] {
                 for number in 0..most {
-                    let node = self.random.within(0, self.plan.nodes as u64) as usize;
+                    let node = self.random.between(0, self.plan.nodes as u64) as usize;
                     self.at(burst + number * 4_000 / most, Event::Check(node, 1));
                 }
             }

@@ -9,8 +9,8 @@ use ratekeeper_core::{Micros, Moment, Timestamp};
 use super::LeaseTotals;
 use super::node::{Node, Taking};
 use super::plan::{LeaseGuard, LeasePlan};
-use super::random::Random;
 use super::store::{LeaseAnswer, LeaseRequest, LeaseStore};
+use crate::random::Random;
 
 /// Something that happens.
 #[derive(Clone, Debug)]
@@ -88,13 +88,13 @@ pub(super) type Broken = String;
 
 impl<S: LeaseStore> World<S> {
     pub(crate) fn new(plan: LeasePlan, mut random: Random, store: S) -> Self {
-        let start = 1_700_000_000_000_000 + random.within(0, 10_000_000);
+        let start = 1_700_000_000_000_000 + random.between(0, 10_000_000);
         let nodes = (0..plan.nodes).map(|_| Node::new(&mut random, start));
         let mut world = Self {
             nodes: nodes.collect(),
             lives: vec![0; plan.nodes],
             store,
-            store_offset: random.within(0, 5_000_000),
+            store_offset: random.between(0, 5_000_000),
             now: start,
             start,
             plan,
@@ -180,7 +180,7 @@ impl<S: LeaseStore> World<S> {
             Event::Check(node, hits) => {
                 let read = self.now;
                 if self.random.happens(self.plan.slow) {
-                    let late = self.now + self.random.within(0, 40_000);
+                    let late = self.now + self.random.between(0, 40_000);
                     self.at(late, Event::Spend(node, hits, read));
                     return Ok(());
                 }
@@ -204,7 +204,7 @@ impl<S: LeaseStore> World<S> {
                 Ok(())
             }
             Event::Pause(node) => {
-                self.nodes[node].paused_until = self.now + self.random.within(1_000, 400_000);
+                self.nodes[node].paused_until = self.now + self.random.between(1_000, 400_000);
                 Ok(())
             }
             Event::Change(node) => {
@@ -217,7 +217,7 @@ impl<S: LeaseStore> World<S> {
                 {
                     let at = self.moment();
                     self.store.look(&self.plan, &request, &at);
-                    let later = self.now + self.random.within(0, 5_000);
+                    let later = self.now + self.random.between(0, 5_000);
                     self.at(later, Event::CarryOut(node, request));
                     return Ok(());
                 }
@@ -238,9 +238,9 @@ impl<S: LeaseStore> World<S> {
                 Ok(())
             }
             Event::Owe(node) => {
-                let id = u128::from(self.random.word()) << 64 | u128::from(self.random.word());
-                let hits = self.random.within(1, 20);
-                for _ in 0..self.random.within(1, 4) {
+                let id = u128::from(self.random.bits()) << 64 | u128::from(self.random.bits());
+                let hits = self.random.between(1, 20);
+                for _ in 0..self.random.between(1, 4) {
                     self.send(node, LeaseRequest::Post { id, hits });
                 }
                 Ok(())
@@ -278,10 +278,10 @@ impl<S: LeaseStore> World<S> {
     }
 
     fn latency(&mut self) -> u64 {
-        match self.random.within(0, 100) {
-            0 => self.random.within(0, 2 * self.plan.span / 4),
-            1..=10 => self.random.within(1_000, 100_000),
-            _ => self.random.within(100, 3_000),
+        match self.random.between(0, 100) {
+            0 => self.random.between(0, 2 * self.plan.span / 4),
+            1..=10 => self.random.between(1_000, 100_000),
+            _ => self.random.between(100, 3_000),
         }
     }
 
@@ -298,7 +298,7 @@ impl<S: LeaseStore> World<S> {
         if let (Some(id), Some(taken)) = (id, taken)
             && self.random.happens(100)
         {
-            let later = self.now + self.random.within(0, 150_000);
+            let later = self.now + self.random.between(0, 150_000);
             let lease = self.leases.get_mut(&id).expect("it was granted");
             lease.spent += hits;
             lease.taken += hits;
@@ -352,7 +352,7 @@ impl<S: LeaseStore> World<S> {
         if self.random.happens(self.plan.pauses) {
             self.at(self.now, Event::Pause(node));
         }
-        let next = self.now + self.random.within(5_000, 40_000);
+        let next = self.now + self.random.between(5_000, 40_000);
         if next < self.start + self.plan.span + self.plan.span / 2 {
             self.at(next, Event::Sweep(node));
         }

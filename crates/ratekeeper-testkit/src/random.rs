@@ -31,6 +31,16 @@ impl Random {
         least + self.below(most.saturating_sub(least).saturating_add(1))
     }
 
+    /// A number that is at least `from`, and below `to`.
+    pub fn between(&mut self, from: u64, to: u64) -> u64 {
+        from + self.below(to - from)
+    }
+
+    /// True so many times in a thousand.
+    pub fn happens(&mut self, of_1000: u64) -> bool {
+        self.below(1_000) < of_1000
+    }
+
     /// One of `all`, which is not empty.
     pub fn pick<T: Copy>(&mut self, all: &[T]) -> T {
         let index = usize::try_from(self.below(all.len() as u64)).unwrap_or(0);
