@@ -8,7 +8,8 @@ import { askToken, switchRule, tenant } from "./dialogs";
 import { fill, h, say } from "./dom";
 import { explainer, suggestDomain } from "./explain";
 import { health, Rates, rules, tiles, topKeys, troubles } from "./panels";
-import type { Second, State, TopKey } from "./types";
+import { debts, nodes, Plans, quotaDatabase, shards } from "./stores";
+import type { Breaker, Second, State, Top, TopKey } from "./types";
 
 /** Silence after which what is shown is called old. */
 const SILENCE_MS = 5_000;
@@ -26,9 +27,17 @@ const top = h("div", { class: "scroll" });
 const state = h("dl", {});
 const list = h("div", { class: "scroll" });
 const question = h("div", {});
+const planList = h("div", { class: "scroll" });
+const shardList = h("div", { class: "scroll" });
+const debtList = h("div", {});
+const databaseState = h("div", {});
+const nodeList = h("div", {});
 
 const history = new History();
 const rates = new Rates();
+const plans = new Plans();
+/** The keys of all nodes, and who these are; null before they were asked for. */
+let fleet: Top | null = null;
 let shown: { latest: State | null; heardAt: number; seconds: number; window: "minute" | "hour" } = {
   latest: null,
   heardAt: 0,
@@ -82,7 +91,12 @@ function page(): HTMLElement {
       panel("Decisions per second", answers, range),
       panel("Duration of checks", durations),
       panel("Denied most", top, window_),
-      panel("Limiter and store", state),
+      panel("Limiter", state),
+      panel("Store by server", shardList),
+      panel("Owed, leased and synced", debtList),
+      panel("Quota use by plan, last minute", planList),
+      panel("Quota database", databaseState),
+      panel("Nodes", nodeList),
       panel("Rules", list, undefined, "wide"),
       panel("What would happen to this request?", question, undefined, "wide"),
     ),
@@ -105,22 +119,25 @@ function isHeld(): boolean {
   return held || getSelection()?.isCollapsed === false;
 }
 
-/** The keys of the window; those of the last minute come with each state. */
+/** The keys of the window; those of this node's last minute come with each state. */
 async function keys(): Promise<void> {
   const open = (key: TopKey): void => tenant(key);
-  if (shown.window === "minute") {
-    topKeys(top, shown.latest?.top ?? [], "minute", open);
+  const window = shown.window;
+  if (window === "minute" && shown.latest?.store.is_shared === false) {
+    topKeys(top, shown.latest.top, window, open);
     return;
   }
   try {
-    const answer = await get<{ keys: TopKey[] }>("/admin/v1/top?window=hour&limit=10");
-    topKeys(top, answer.keys, "hour", open);
+    fleet = await get<Top>(`/admin/v1/top?window=${window}&limit=10`);
+    if (shown.window === window && !isHeld()) topKeys(top, fleet.keys, window, open, fleet);
+    if (shown.latest !== null) nodes(nodeList, shown.latest, fleet);
   } catch (error) {
     fill(top, h("p", { class: "empty" }, error instanceof Error ? error.message : String(error)));
   }
 }
 
 function take(next: State): void {
+  const before = shown.latest;
   shown.latest = next;
   shown.heardAt = Date.now();
   rates.take(next);
@@ -130,6 +147,12 @@ function take(next: State): void {
   troubles(trouble, next);
   tiles(numbers, next);
   health(state, next);
+  shards(shardList, next, before);
+  debts(debtList, next);
+  plans.take(next);
+  plans.show(planList, next);
+  quotaDatabase(databaseState, next);
+  nodes(nodeList, next, fleet);
   if (!isHeld()) {
     rules(list, next, rates, (rule) =>
       switchRule(rule, (text) => {
@@ -137,7 +160,9 @@ function take(next: State): void {
       }),
     );
   }
-  if (!isHeld() && (shown.window === "minute" || next.second.at % 10 === 0)) void keys();
+  // The lists of other nodes are two seconds apart.
+  const every = shown.window === "hour" ? 10 : next.store.is_shared ? 2 : 1;
+  if (!isHeld() && next.second.at % every === 0) void keys();
   const first = next.rules[0];
   if (first !== undefined) suggestDomain(question, first.domain);
   draw();
@@ -164,6 +189,11 @@ function event(kind: string, data: string): void {
     makeCharts();
   } else if (kind === "state") {
     take(JSON.parse(data) as State);
+  } else if (kind === "breakers" && shown.latest !== null) {
+    const before = shown.latest;
+    shown.latest = { ...before, breakers: JSON.parse(data) as Breaker[] };
+    troubles(trouble, shown.latest);
+    shards(shardList, shown.latest, before);
   } else if (kind === "end") {
     connection("bad", "the node is shutting down");
   }

@@ -1,7 +1,7 @@
 /** The parts of the page that show the state of the node. */
 
 import { fill, h } from "./dom";
-import type { Rule, Second, State, TopKey } from "./types";
+import type { Rule, Second, State, Top, TopKey } from "./types";
 import { ago, bytes, count, micros, rate, span } from "./words";
 
 const perSecond = (value: number, second: Second): number => (value * 1_000) / Math.max(1, second.span_ms);
@@ -73,37 +73,46 @@ export function troubles(at: HTMLElement, state: State): void {
 }
 
 export function health(at: HTMLElement, state: State): void {
-  const { breakers, config, store, node } = state;
+  const { config, store, node } = state;
   const row = (name: string, value: Node | string): HTMLElement =>
     h("div", { class: "pair" }, h("dt", {}, name), h("dd", {}, value));
-  const list = breakers.map((breaker) =>
-    h(
-      "span",
-      { class: `badge ${breaker.state === "closed" ? "good" : "bad"}`, "data-breaker": breaker.shard },
-      `${breaker.shard || "store"}: ${breaker.state}`,
-    ),
-  );
   const shares = Object.entries(state.degraded_ratio).filter(([, share]) => share > 0);
   fill(
     at,
-    row("circuit breakers", list.length > 0 ? h("span", {}, ...list) : "not configured: counters in memory"),
     row(
       "failure modes, last 10 s",
       shares.length > 0
         ? shares.map(([name, share]) => `${name} ${(share * 100).toFixed(1)} %`).join(", ")
         : "none in use",
     ),
-    row("store", store.is_shared ? "shared by nodes" : "this node alone"),
-    row("nodes that lease", node.nodes > 0 ? count(node.nodes) : "not configured"),
+    row("counters", store.is_shared ? "shared by nodes" : "this node alone"),
     row("loads of the rules", `${count(config.accepted)} taken, ${count(config.refused)} refused`),
     row("last load", ago(config.last_reload_at)),
     row("up for", span(Date.now() / 1_000 - node.started_at)),
   );
 }
 
-export function topKeys(at: HTMLElement, keys: TopKey[], window: string, open: (key: TopKey) => void): void {
+/** Where the counts of the keys come from; null if they are this node's alone. */
+function origin(fleet: Top | null): HTMLElement | null {
+  if (fleet === null) return null;
+  const { nodes, unlisted_max, only_this_node } = fleet;
+  const text =
+    only_this_node !== undefined
+      ? `This node alone: ${only_this_node}.`
+      : `Over ${count(nodes.length)} ${nodes.length === 1 ? "node" : "nodes"}.`;
+  const rest = unlisted_max > 0 ? ` A key that is not listed may have up to ${count(unlisted_max)}.` : "";
+  return h("p", { class: "note" }, text + rest);
+}
+
+export function topKeys(
+  at: HTMLElement,
+  keys: TopKey[],
+  window: string,
+  open: (key: TopKey) => void,
+  fleet: Top | null = null,
+): void {
   if (keys.length === 0) {
-    fill(at, h("p", { class: "empty" }, `Nobody was denied in the last ${window}.`));
+    fill(at, h("p", { class: "empty" }, `Nobody was denied in the last ${window}.`), origin(fleet));
     return;
   }
   const most = Math.max(...keys.map((key) => key.count));
@@ -127,7 +136,7 @@ export function topKeys(at: HTMLElement, keys: TopKey[], window: string, open: (
     );
   });
   const head = ["key", "rule", "denied", "share"].map((name) => h("th", { scope: "col" }, name));
-  fill(at, h("table", {}, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows)));
+  fill(at, h("table", {}, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows)), origin(fleet));
 }
 
 /** Rates of rules, from the counts of two states. */

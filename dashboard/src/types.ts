@@ -20,6 +20,46 @@ export interface TopKey {
   error: number;
 }
 
+/** What `GET /admin/v1/top` answers. */
+export interface Top {
+  keys: TopKey[];
+  unlisted_max: number;
+  nodes: { name: string; age_ms: number }[];
+  nodes_left_out: number;
+  only_this_node?: string;
+}
+
+/** A server of the store, with counts since the start. */
+export interface Breaker {
+  shard: string;
+  state: string;
+  errors: number;
+  causes: Record<string, number>;
+  calls: number;
+  call_seconds: number;
+}
+
+/** The use of their limits by the tenants on a plan, since the start. */
+export interface PlanUse {
+  domain: string;
+  plan: string;
+  answers: number;
+  denied: number;
+  close: number;
+  used_sum: number;
+  counted: number;
+}
+
+export interface QuotaDatabase {
+  state: string;
+  away_seconds: number;
+  errors: number;
+  tenants: number;
+  version: number;
+  ignored: number;
+  is_known: boolean;
+}
+
 export interface Rule {
   id: string;
   domain: string;
@@ -36,10 +76,12 @@ export interface State {
   node: { name: string; version: string; started_at: number; state: string; nodes: number };
   config: { accepted: number; refused: number; last_reload_at: number; error: string | null };
   top: TopKey[];
-  breakers: { shard: string; state: string; errors: number }[];
+  breakers: Breaker[];
   store: { counters: number; capacity: number; bytes: number; is_shared: boolean };
   owed: { owed: number; posted: number; dropped: number; unknown: number };
-  leases: { leases: number; held: number; over_admission_bound: number };
+  leases: { leases: number; held: number; unsynced: number; over_admission_bound: number };
+  plans: PlanUse[];
+  quota_database: QuotaDatabase | null;
   faults: string[];
   degraded_ratio: Record<string, number>;
   rules: Rule[];

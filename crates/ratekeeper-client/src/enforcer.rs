@@ -133,7 +133,7 @@ impl Enforcer for ServiceEnforcer {
         let service = self.clone();
         tower::Answer::Pending(Box::pin(async move {
             match service.answer(&question).await {
-                Some((answer, permit)) => admission(answer, permit, terms),
+                Some((answer, permit)) => admission(answer, permit, terms, &question.domain),
                 None => undecided(),
             }
         }))
@@ -148,6 +148,7 @@ fn admission(
     mut answer: CheckAnswer,
     permit: Option<Permit>,
     terms: EnforceOptions,
+    domain: &str,
 ) -> Admission<Permit, QueuedAtService> {
     let told = answer.standing.take();
     let is_told = told.is_some();
@@ -162,7 +163,7 @@ fn admission(
     let verdict = match standing.allowed {
         true => AdmissionVerdict::Pass(permit),
         false if is_told || standing.binding.is_some() => {
-            AdmissionVerdict::Deny(Box::new(Denial::of(&standing, scope)))
+            AdmissionVerdict::Deny(Box::new(Denial::of(&standing, scope).in_domain(domain)))
         }
         false => AdmissionVerdict::Unavailable,
     };

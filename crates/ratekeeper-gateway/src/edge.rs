@@ -12,9 +12,11 @@ use http::{Request, Response};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use pin_project_lite::pin_project;
 use ratekeeper_server::Fault as BoxError;
+use ratekeeper_tower::CallerSlot;
 use tower::Service;
 
 use crate::body::{ProxyBody, RequestBody};
+use crate::denials::MadeId;
 use crate::head::admit;
 use crate::log::Entry;
 use crate::media_type::is_grpc;
@@ -34,6 +36,23 @@ impl<S> Edge<S> {
     }
 }
 
+impl<S> Edge<S> {
+    /// Begins the log entry of `request`, whose caller and id are to be in it.
+    fn begin_entry(&self, request: &mut Request<Incoming>) -> Entry {
+        let id: Arc<str> = self
+            .shared
+            .denials
+            .request_id(Some(request.headers()))
+            .into();
+        let caller = CallerSlot::default();
+        let entry = Entry::begin(request, &self.shared.forwarding, &id, caller.clone());
+        let extensions = request.extensions_mut();
+        extensions.insert(MadeId(id));
+        extensions.insert(caller);
+        entry
+    }
+}
+
 impl<S, B> Service<Request<Incoming>> for Edge<S>
 where
     S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible>,
@@ -46,9 +65,11 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
-        let log = self.shared.log.as_ref();
-        let entry = log.map(|_| Entry::begin(&request, &self.shared.forwarding));
+    fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
+        let entry = match self.shared.log {
+            Some(_) => Some(self.begin_entry(&mut request)),
+            None => None,
+        };
         let shared = Arc::clone(&self.shared);
         let request = RequestBody::of(request, shared.body_bytes_max, shared.patience);
         match admit(&request) {

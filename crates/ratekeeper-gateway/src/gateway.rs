@@ -12,13 +12,15 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use ratekeeper_http::{Forwarding, Hop};
 use ratekeeper_server::{
-    ClassShedding, Followed, GatewayService, Monitored, Patience, Peer, Shedding, UpstreamShedding,
+    ClassShedding, DenialLog, Followed, GatewayService, Monitored, Patience, Peer, Shedding,
+    UpstreamShedding,
 };
 use ratekeeper_tower::{ClassCount, Enforcer, RateLimit, RateLimitLayer};
 use tokio::sync::Notify;
 use tower::Layer;
 use tracing::{error, info};
 
+use crate::denials::DenialsOfGateway;
 use crate::edge::Edge;
 use crate::fleet::{self, FleetPeers};
 use crate::health;
@@ -48,6 +50,8 @@ pub struct GatewayConfig {
     pub tunnel_silence_max: Duration,
     /// The access log; None to log no requests.
     pub log: Option<AccessLog>,
+    /// Takes in the requests that are denied.
+    pub denials: Arc<DenialLog>,
     /// The board that the gateways of a fleet share; None for a gateway that stands alone.
     pub fleet: Option<Arc<dyn FleetPeers>>,
     /// Files that new routes come from.
@@ -99,7 +103,11 @@ impl<E: Enforcer> Gateway<E> {
         let routes = Routes::new(&config.routes, &mut |name| {
             Arc::clone(counts.entry(name.into()).or_default())
         })?;
-        let layer = layer.forwarding(config.forwarding.clone()).peer(peer);
+        let observer = DenialsOfGateway(Arc::clone(&config.denials));
+        let layer = layer
+            .forwarding(config.forwarding.clone())
+            .peer(peer)
+            .denial_observer(Arc::new(observer));
         let shared = Shared {
             routes: ArcSwap::from_pointee(routes),
             replaced: Notify::new(),
@@ -109,6 +117,7 @@ impl<E: Enforcer> Gateway<E> {
             patience: config.patience,
             tunnel_silence_max: config.tunnel_silence_max,
             log: config.log,
+            denials: config.denials,
             shedder: Arc::default(),
             fleet: config.fleet,
             own: UpstreamCounts::default(),

@@ -11,6 +11,7 @@
 
 mod body;
 mod connect;
+mod denials;
 mod edge;
 mod fault;
 mod fleet;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use ratekeeper_http::Forwarding;
-use ratekeeper_server::Patience;
+use ratekeeper_server::{DenialLog, Patience};
 use ratekeeper_tower::Shedder;
 use tokio::sync::Notify;
 
@@ -28,6 +28,7 @@ pub(crate) struct Shared {
     pub(crate) patience: Patience,
     pub(crate) tunnel_silence_max: Duration,
     pub(crate) log: Option<AccessLog>,
+    pub(crate) denials: Arc<DenialLog>,
     pub(crate) shedder: Arc<Shedder>,
     /// The other gateways of the fleet, if there are any.
     pub(crate) fleet: Option<Arc<dyn FleetPeers>>,

@@ -133,26 +133,37 @@ impl TopKeys {
         }
         let domain = descriptor.domain_in(check.domain);
         let scope = || decision.snapshot().scope(domain, descriptor.entries);
-        self.add(decision, hasher, scope);
+        let kind = match decision.allowed() {
+            true => TopDecision::Allowed,
+            false => TopDecision::Denied,
+        };
+        self.add(decision, kind, hasher, scope);
     }
 
-    /// Counts likewise a request of which only the `scope` of that limit's descriptor is left.
+    /// Counts likewise a request of which only the `scope` of that limit's descriptor is left, as `kind`: one that
+    /// its limits allow may be denied because it cannot wait for its turn.
     #[cold]
-    pub fn count_scope(&self, decision: &Decision, scope: Scope) {
+    pub fn count_scope(&self, decision: &Decision, kind: TopDecision, scope: Scope) {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(scope.up_to(usize::MAX).as_bytes());
-        self.add(decision, hasher, || scope);
+        self.add(decision, kind, hasher, || scope);
     }
 
-    fn add(&self, decision: &Decision, mut hasher: impl Hasher, scope: impl FnOnce() -> Scope) {
+    fn add(
+        &self,
+        decision: &Decision,
+        kind: TopDecision,
+        mut hasher: impl Hasher,
+        scope: impl FnOnce() -> Scope,
+    ) {
         let binding = decision.binding();
         let Some(rule) = binding.and_then(|binding| decision.rule(binding)) else {
             return;
         };
         hasher.write(rule.id.as_bytes());
-        let (kind, weight) = match decision.allowed() {
-            true => (TopDecision::Allowed, u64::from(ALLOWED_SAMPLE)),
-            false => (TopDecision::Denied, 1),
+        let weight = match kind {
+            TopDecision::Allowed => u64::from(ALLOWED_SAMPLE),
+            TopDecision::Denied => 1,
         };
         // In range by construction.
         let mut stripe = self.stripes[stripe_of_thread()].0.lock();
@@ -198,6 +209,17 @@ impl TopKeys {
         keys.retain(|key| is_wanted(&key.domain, &key.rule));
         keys.truncate(most);
         keys
+    }
+
+    /// The most that a key may have been counted that had to make room for others.
+    #[must_use]
+    pub fn dropped(&self, window: TopWindow, decision: TopDecision) -> u64 {
+        let mut rings = self.rings.lock();
+        let ring = match window {
+            TopWindow::Minute => &mut rings.minute,
+            TopWindow::Hour => &mut rings.hour,
+        };
+        ring.of(decision).dropped()
     }
 }
 

@@ -97,6 +97,18 @@ fn in_words(limit: &RuleLimit, window: &str) -> String {
 }
 
 impl Rule {
+    /// The quota in words: `100 per 1m`, `5 at a time`.
+    #[must_use]
+    pub fn quota_in_words(&self) -> String {
+        match self.limited() {
+            None => "unlimited".to_owned(),
+            Some(limit) if limit.algorithm() == Algorithm::Concurrency => {
+                format!("{} at a time", limit.quota())
+            }
+            Some(limit) => format!("{} per {}", limit.quota(), self.window_text),
+        }
+    }
+
     /// The limit in words: how much passes, by which algorithm, how exactly.
     #[must_use]
     pub fn in_words(&self) -> String {

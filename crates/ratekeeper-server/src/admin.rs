@@ -5,6 +5,7 @@ mod audit;
 mod dashboard;
 mod explain;
 mod exposition;
+mod followed;
 mod guard;
 mod live;
 mod metering;
@@ -32,7 +33,7 @@ use crate::app::App;
 use crate::http::{ApiError, livez, method_not_allowed, not_found, readyz, refuse_large};
 use crate::pages::{self, Scheme};
 use crate::store::ServedStore;
-pub(crate) use live::describe;
+pub(crate) use live::{describe, describe_breakers};
 
 const INDEX: &str = "<!doctype html>
 <html lang=\"en\"><head><meta charset=\"utf-8\"><title>Ratekeeper</title></head><body>
@@ -47,6 +48,7 @@ const INDEX: &str = "<!doctype html>
 <li>GET /admin/v1/usage/{api_key}: how much of its limits a tenant has used</li>
 <li><a href=\"/admin/v1/top\">/admin/v1/top</a>: who is denied most</li>
 <li><a href=\"/admin/v1/denials\">/admin/v1/denials</a>: the latest denials</li>
+<li><a href=\"/admin/v1/denials/log\">/admin/v1/denials/log</a>: the keys whose denials are all logged</li>
 <li>GET /admin/v1/live: the state of this node, once a second</li>
 <li><a href=\"/admin/v1/quotas\">/admin/v1/quotas</a>: plans and overrides of tenants in the quota database</li>
 <li><a href=\"/admin/v1/audit\">/admin/v1/audit</a>: the changes of them</li>
@@ -84,6 +86,7 @@ pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
         .route("/admin/v1/usage/{api_key}", get(usage::show::<S>))
         .route("/admin/v1/top", get(top::show::<S>))
         .route("/admin/v1/denials", get(top::denials::<S>))
+        .route("/admin/v1/denials/log", get(followed::list::<S>))
         .route("/admin/v1/live", get(live::show::<S>))
         .route("/admin/v1/openapi.json", get(openapi::show))
         .route("/admin/v1/quotas", get(quotas::list::<S>))
@@ -102,6 +105,10 @@ pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
             put(quotas::put::<S>).delete(quotas::remove),
         )
         .route("/admin/v1/quotas/{api_key}/reset", post(quotas::reset))
+        .route(
+            "/admin/v1/denials/log/{key}",
+            put(followed::follow::<S>).delete(followed::end::<S>),
+        )
         .route_layer(middleware::from_fn_with_state(
             needs(Role::Editor),
             guard::require::<S>,

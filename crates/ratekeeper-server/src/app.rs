@@ -27,6 +27,7 @@ use crate::reload::{ReloadStatus, unix_seconds};
 use crate::store::ServedStore;
 use crate::switches::SwitchFile;
 use crate::tls::Tls;
+use crate::top_nodes::TopPeers;
 use crate::v1::room::LongAnswers;
 
 /// The limiter, and the other state that listeners need.
@@ -48,8 +49,10 @@ pub(crate) struct App<S> {
     pub(crate) drain: Arc<Drain>,
     pub(crate) reloads: watch::Receiver<ReloadStatus>,
     pub(crate) durations: Durations,
-    pub(crate) denials: DenialLog,
+    pub(crate) denials: Arc<DenialLog>,
     pub(crate) live: Arc<Live>,
+    /// The place where nodes lay out their top keys, if there is one.
+    pub(crate) top_peers: Option<Arc<dyn TopPeers>>,
     /// True if values of descriptors may become labels of `ratelimit_top_denied`.
     pub(crate) top_denied_metric: bool,
     /// Seconds since 1970.
@@ -94,8 +97,9 @@ impl<S: ServedStore> App<S> {
             drain: Arc::new(Drain::new()),
             reloads,
             durations: Durations::default(),
-            denials: DenialLog::new(config.denials.clone()),
+            denials: Arc::clone(&config.denials),
             live: Arc::new(Live::new()),
+            top_peers: config.top_peers.clone(),
             top_denied_metric: config.top_denied_metric,
             started_at: unix_seconds(),
             maintenance: MaintenanceTasks::default(),

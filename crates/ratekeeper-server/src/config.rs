@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::callers::Caller;
@@ -11,10 +12,11 @@ use ratekeeper_http::{Describer, Forwarding};
 use ratekeeper_rules::{Options, Profile, ReadOptions};
 
 use crate::constant::ConstantAnswer;
-use crate::denials::DenialLogConfig;
+use crate::denials::DenialLog;
 use crate::listen::{ListenAddress, ServerBounds};
 use crate::quotas::QuotaAdmin;
 use crate::tls::TlsConfig;
+use crate::top_nodes::TopPeers;
 
 /// All settings of a [`Server`](crate::Server). The defaults are those of the product.
 #[derive(Clone, Debug)]
@@ -50,7 +52,9 @@ pub struct ServerConfig {
     /// restart, and only callers with a role have access beyond this host.
     pub data_dir: Option<PathBuf>,
     /// The log of denied requests.
-    pub denials: DenialLogConfig,
+    pub denials: Arc<DenialLog>,
+    /// The place where the nodes that share counters lay out their top keys; None for a node that stands alone.
+    pub top_peers: Option<Arc<dyn TopPeers>>,
     /// True if the keys that are denied most may be labels of a metric. Secrets are fingerprints there.
     pub top_denied_metric: bool,
     /// The database with tenants' quotas, if there is one.
@@ -87,7 +91,8 @@ impl Default for ServerConfig {
             auth: AuthConfig::default(),
             callers: Vec::new(),
             data_dir: None,
-            denials: DenialLogConfig::default(),
+            denials: Arc::default(),
+            top_peers: None,
             top_denied_metric: false,
             quotas: None,
             bounds: ServerBounds::default(),

@@ -2,6 +2,10 @@
 //!
 //! Metrics count every denial. This is the sample that says who, by which rule, and for which request. An allowed
 //! request costs nothing here; a denied one at most the writing of a line, and a count once a second has had its share.
+//! An operator may [follow](followed) a few tenants for a while, whose denials are then all logged.
+
+mod followed;
+mod request;
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -10,20 +14,18 @@ use std::time::Instant;
 
 use http::HeaderMap;
 use parking_lot::Mutex;
-use ratekeeper_core::{Algorithm, Timestamp, Verdict};
+use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Check, Decision};
-use ratekeeper_rules::Rule;
-use serde::Serialize;
-use utoipa::ToSchema;
+
+pub(crate) use followed::{FOLLOWED_TIME_MAX, FollowedKey, FollowedKeys};
+pub use request::GatewayDenial;
+pub(crate) use request::{CheckOrigin, DeniedRequest};
 
 /// The latest denials that are kept.
 const KEPT_MAX: usize = 500;
 
 /// Of those, the most from one second: a flood does not push everything else out at once.
 const KEPT_PER_SECOND: u64 = 50;
-
-/// The most characters of a method or path.
-const TEXT_MAX: usize = 256;
 
 /// The most characters of an id that a caller brings along.
 const ID_MAX: usize = 128;
@@ -46,58 +48,9 @@ impl Default for DenialLogConfig {
     }
 }
 
-/// The request that a check is about, as far as its edge knows it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CheckOrigin<'a> {
-    /// The protocol of the edge.
-    pub(crate) protocol: &'static str,
-    /// Headers or metadata of the call that asked.
-    pub(crate) headers: Option<&'a HeaderMap>,
-    /// Method and path of the limited request, the path without its query.
-    pub(crate) method: Option<&'a str>,
-    pub(crate) path: Option<&'a str>,
-}
-
-impl<'a> CheckOrigin<'a> {
-    /// A call of which nothing is known but its headers.
-    pub(crate) const fn new(protocol: &'static str, headers: Option<&'a HeaderMap>) -> Self {
-        Self {
-            protocol,
-            headers,
-            method: None,
-            path: None,
-        }
-    }
-}
-
-/// A denied request.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
-pub(crate) struct DeniedRequest {
-    pub(crate) time: String,
-    /// The caller's `x-request-id`, else one made here.
-    pub(crate) request_id: String,
-    pub(crate) protocol: &'static str,
-    pub(crate) domain: String,
-    /// The rule that denied; empty if the request brought its own limit.
-    pub(crate) rule: String,
-    /// The limit in words: `100 per 1m`.
-    pub(crate) limit: String,
-    /// The descriptor under the limit, secrets as fingerprints.
-    pub(crate) scope: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) method: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) path: Option<String>,
-    /// Absent if no wait helps.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) retry_after_ms: Option<u64>,
-    /// True if a failure mode denied it, not a counter.
-    pub(crate) degraded: bool,
-}
-
 /// The log, and the latest denials.
 #[derive(Debug)]
-pub(crate) struct DenialLog {
+pub struct DenialLog {
     config: DenialLogConfig,
     begun: Instant,
     /// The second that the count is about.
@@ -105,12 +58,21 @@ pub(crate) struct DenialLog {
     count: AtomicU64,
     left_out: AtomicU64,
     latest: Mutex<VecDeque<DeniedRequest>>,
+    followed: FollowedKeys,
     ids: RandomState,
     ids_made: AtomicU64,
 }
 
+impl Default for DenialLog {
+    fn default() -> Self {
+        Self::new(DenialLogConfig::default())
+    }
+}
+
 impl DenialLog {
-    pub(crate) fn new(config: DenialLogConfig) -> Self {
+    /// A log without any denials yet.
+    #[must_use]
+    pub fn new(config: DenialLogConfig) -> Self {
         Self {
             config,
             begun: Instant::now(),
@@ -118,6 +80,7 @@ impl DenialLog {
             count: AtomicU64::new(0),
             left_out: AtomicU64::new(0),
             latest: Mutex::default(),
+            followed: FollowedKeys::default(),
             ids: RandomState::new(),
             ids_made: AtomicU64::new(0),
         }
@@ -126,6 +89,11 @@ impl DenialLog {
     /// The name of this node.
     pub(crate) fn node(&self) -> &str {
         &self.config.node
+    }
+
+    /// The keys whose denials are all logged.
+    pub(crate) const fn followed(&self) -> &FollowedKeys {
+        &self.followed
     }
 
     /// Logs and keeps the denial of `check` at `now`, unless enough of this second are.
@@ -137,18 +105,39 @@ impl DenialLog {
         origin: CheckOrigin<'_>,
         now: Timestamp,
     ) {
+        self.note_with(|| {
+            let id = self.request_id(origin.headers);
+            DeniedRequest::of_check(decision, check, origin, now, id)
+        });
+    }
+
+    /// Logs and keeps likewise a request that a gateway denied.
+    #[cold]
+    pub fn note_at_gateway(&self, denied: &GatewayDenial<'_>) {
+        self.note_with(|| {
+            let id = match denied.request_id {
+                Some(id) => id.to_owned(),
+                None => self.request_id(Some(denied.headers)),
+            };
+            DeniedRequest::at_gateway(denied, id)
+        });
+    }
+
+    fn note_with(&self, describe: impl FnOnce() -> DeniedRequest) {
         let number = self.number();
         let is_logged = number < self.config.lines_per_second;
-        if !is_logged {
-            self.left_out.fetch_add(1, Ordering::Relaxed);
-        }
         let is_kept = number < KEPT_PER_SECOND;
-        if !is_logged && !is_kept {
+        let some_followed = self.followed.are_any();
+        if !is_logged && !is_kept && !some_followed {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let denied = self.describe(decision, check, origin, now);
-        if is_logged {
+        let denied = describe();
+        let is_followed = some_followed && self.followed.takes(&denied.scope);
+        if is_logged || is_followed {
             self.log(&denied);
+        } else {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
         }
         if is_kept {
             let mut latest = self.latest.lock();
@@ -180,41 +169,6 @@ impl DenialLog {
         self.count.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn describe(
-        &self,
-        decision: &Decision,
-        check: &Check<'_>,
-        origin: CheckOrigin<'_>,
-        now: Timestamp,
-    ) -> DeniedRequest {
-        let binding = decision.binding();
-        let rule = binding.and_then(|binding| decision.rule(binding));
-        let descriptor = decision
-            .binding_descriptor()
-            .and_then(|number| check.descriptors.get(number));
-        let domain = descriptor.map_or(check.domain, |descriptor| {
-            descriptor.domain_in(check.domain)
-        });
-        let scope = descriptor.map(|descriptor| {
-            let scope = decision.snapshot().scope(domain, descriptor.entries);
-            scope.into_text()
-        });
-        let wait = binding.filter(|binding| binding.answered.verdict == Verdict::Later);
-        DeniedRequest {
-            time: rfc3339(now),
-            request_id: self.request_id(origin.headers),
-            protocol: origin.protocol,
-            domain: cut(domain),
-            rule: rule.map(|rule| rule.id.to_string()).unwrap_or_default(),
-            limit: rule.map(in_short).unwrap_or_default(),
-            scope: cut(&scope.unwrap_or_default()),
-            method: origin.method.map(cut),
-            path: origin.path.map(cut),
-            retry_after_ms: wait.map(|binding| binding.answered.retry_after.as_millis_ceil()),
-            degraded: decision.is_degraded(),
-        }
-    }
-
     fn log(&self, denied: &DeniedRequest) {
         tracing::info!(
             request_id = denied.request_id,
@@ -227,6 +181,7 @@ impl DenialLog {
             path = denied.path,
             retry_after_ms = denied.retry_after_ms,
             degraded = denied.degraded,
+            enforced = denied.enforced,
             node = &*self.config.node,
             left_out = self.left_out.swap(0, Ordering::Relaxed),
             "request over its limit"
@@ -234,7 +189,8 @@ impl DenialLog {
     }
 
     /// The id that the caller gave the request, if it can stand in a log, else a new one.
-    fn request_id(&self, headers: Option<&HeaderMap>) -> String {
+    #[must_use]
+    pub fn request_id(&self, headers: Option<&HeaderMap>) -> String {
         let told = headers.and_then(|headers| headers.get("x-request-id"));
         let told = told.and_then(|told| told.to_str().ok());
         match told.filter(|told| (1..=ID_MAX).contains(&told.len())) {
@@ -245,27 +201,6 @@ impl DenialLog {
             }
         }
     }
-}
-
-/// The limit of `rule`: `100 per 1m`.
-fn in_short(rule: &Rule) -> String {
-    match rule.limited() {
-        None => "unlimited".to_owned(),
-        Some(limit) if limit.algorithm() == Algorithm::Concurrency => {
-            format!("{} at a time", limit.quota())
-        }
-        Some(limit) => format!("{} per {}", limit.quota(), rule.window_text),
-    }
-}
-
-fn cut(text: &str) -> String {
-    text[..text.floor_char_boundary(TEXT_MAX)].to_owned()
-}
-
-fn rfc3339(now: Timestamp) -> String {
-    let micros = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
-    let time = jiff::Timestamp::from_microsecond(micros);
-    time.unwrap_or(jiff::Timestamp::MAX).to_string()
 }
 
 #[cfg(test)]

@@ -58,6 +58,7 @@ mod rls;
 mod server;
 mod switches;
 mod tls;
+mod top_nodes;
 mod v1;
 
 pub use access::{AdminToken, AdminTokenError, Role, Tokens, UnknownRole};
@@ -67,7 +68,7 @@ pub use config::{
     ListenersTls, RlsConfig, RulesSource, ServerConfig, WatchConfig,
 };
 pub use constant::{ConstantAnswer, NoAnswer};
-pub use denials::DenialLogConfig;
+pub use denials::{DenialLog, DenialLogConfig, GatewayDenial};
 pub use drain::DrainDelay;
 pub use follow::{FilesRead, Followed};
 pub use front::{ClassShedding, GatewayService, Monitored, Shedding, UpstreamShedding};
@@ -81,3 +82,4 @@ pub use store::{Agreement, ServedStore, ServerGauges, StoreGauges};
 
 use ratekeeper_store::served as store;
 pub use tls::{BadClientName, ClientName, PeerName, TlsConfig};
+pub use top_nodes::{PeerLists, TopAnswer, TopPeers, TopUnknown};

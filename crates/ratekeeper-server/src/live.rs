@@ -121,9 +121,13 @@ fn quantile_us(buckets: &[(f64, u64)], quantile: f64) -> Option<f64> {
 #[derive(Debug)]
 pub(crate) struct Live {
     last: Mutex<Option<Sums>>,
+    /// The states of the circuit breakers at the last look.
+    circuits: Mutex<Vec<u8>>,
     seconds: Mutex<VecDeque<SecondFigures>>,
     /// The latest state as JSON; nobody makes one while nobody watches.
     state: watch::Sender<Arc<str>>,
+    /// The circuit breakers as JSON, as they were when one of them last turned.
+    breakers: watch::Sender<Arc<str>>,
     watchers: AtomicUsize,
 }
 
@@ -141,8 +145,10 @@ impl Live {
     pub(crate) fn new() -> Self {
         Self {
             last: Mutex::default(),
+            circuits: Mutex::default(),
             seconds: Mutex::default(),
             state: watch::Sender::new("".into()),
+            breakers: watch::Sender::new("".into()),
             watchers: AtomicUsize::new(0),
         }
     }
@@ -168,9 +174,34 @@ impl Live {
         }
         seconds.push_back(figures);
         drop(seconds);
-        if self.watchers.load(Ordering::Relaxed) > 0 {
+        if self.is_watched() {
             self.state.send_replace(describe(&figures).into());
         }
+    }
+
+    /// Tells those who watch that a circuit breaker has turned, if one has since the last look. `describe` makes the
+    /// state of all of them.
+    pub(crate) fn look_at_breakers(&self, states: Vec<u8>, describe: impl FnOnce() -> String) {
+        let mut last = self.circuits.lock();
+        let is_first = last.is_empty();
+        if *last == states {
+            return;
+        }
+        *last = states;
+        drop(last);
+        if !is_first {
+            self.breakers.send_replace(describe().into());
+        }
+    }
+
+    /// The circuit breakers, whenever one turns from now on.
+    pub(crate) fn breakers(&self) -> watch::Receiver<Arc<str>> {
+        self.breakers.subscribe()
+    }
+
+    /// Returns true if anybody watches.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watchers.load(Ordering::Relaxed) > 0
     }
 
     /// The seconds of the last hour, the oldest first.

@@ -93,6 +93,25 @@ async fn tick<S: ServedStore>(app: Arc<App<S>>) {
     }
 }
 
+/// The interval at which circuit breakers are looked at for those who watch.
+const BREAKERS_EVERY: Duration = Duration::from_millis(100);
+
+/// Tells those who watch of circuit breakers that turn, without waiting for the next second.
+pub(crate) async fn watch_breakers<S: ServedStore>(app: Arc<App<S>>) {
+    let mut ticks = interval(BREAKERS_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if !app.live.is_watched() {
+            continue;
+        }
+        let servers = app.limiter.store().servers();
+        let states = servers.iter().filter_map(|server| server.circuit).collect();
+        app.live
+            .look_at_breakers(states, || admin::describe_breakers(&app));
+    }
+}
+
 /// The shortest time between two log lines about a name that is probably misspelt.
 const STRAY_LOGGED_EVERY: Duration = Duration::from_secs(60);
 

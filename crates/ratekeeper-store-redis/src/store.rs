@@ -27,6 +27,7 @@ use crate::server_status::ServerStatus;
 use crate::slots::Slots;
 use crate::synced::{SYNCED, is_step_synced, is_synced};
 use crate::ticket::Ticket;
+use crate::top_board::TopBoard;
 use crate::topology::Topology;
 
 /// Counters in Redis or Valkey, in one server or a cluster, shared by all nodes.
@@ -40,6 +41,7 @@ pub struct RedisStore {
     /// Made by the first request that has leased counters.
     leases: OnceLock<Leases>,
     fleet: Arc<FleetBoard>,
+    top: Arc<TopBoard>,
 }
 
 impl RedisStore {
@@ -130,12 +132,14 @@ impl RedisStore {
             &home,
         );
         let fleet = FleetBoard::new(Arc::clone(&topology), config.connect_timeout, &prefix);
+        let top = TopBoard::new(Arc::clone(&topology), config.connect_timeout, &prefix);
         let slots = Slots::new(topology, config, asking, home);
         Self {
             slots,
             monitor,
             leases: OnceLock::new(),
             fleet: Arc::new(fleet),
+            top: Arc::new(top),
         }
     }
 
@@ -143,6 +147,12 @@ impl RedisStore {
     #[must_use]
     pub fn fleet(&self) -> Arc<FleetBoard> {
         Arc::clone(&self.fleet)
+    }
+
+    /// The board with the keys that are denied most on each node.
+    #[must_use]
+    pub fn top(&self) -> Arc<TopBoard> {
+        Arc::clone(&self.top)
     }
 
     /// This node's leases; [`None`] before it was asked for a counter that is leased.

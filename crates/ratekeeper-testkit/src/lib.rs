@@ -13,6 +13,7 @@
 pub mod accuracy;
 pub mod certificates;
 pub mod conformance;
+pub mod events;
 pub mod http1;
 pub mod http2;
 pub mod leases;

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_http::answer::{Denial, LimitStatus};
-use ratekeeper_limiter::{Admitted, Check, Limiter, PendingAdmission, Receipt, Scope, Snapshot};
+use ratekeeper_limiter::{
+    Admitted, Check, Limiter, PendingAdmission, Receipt, Scope, Snapshot, TopDecision,
+};
 use ratekeeper_rules::{RuleSet, ShedRules};
 use ratekeeper_store::{Answer, Store};
 use smallvec::SmallVec;
@@ -29,6 +31,10 @@ impl<S: Store> Enforcer for Arc<Limiter<S>> {
 
     fn shed_rules(&self) -> Option<Arc<ShedRules>> {
         self.snapshot().shed().cloned()
+    }
+
+    fn fingerprint(&self, secret: &str) -> String {
+        self.snapshot().fingerprint(secret)
     }
 
     fn ask(&self, check: &Check<'_>, terms: EnforceOptions) -> AnswerOf<Self> {
@@ -183,18 +189,22 @@ impl<S: Store> Stage<S> {
             receipt,
         } = admitted;
         let scope = |number: usize| scope(decision.snapshot(), number);
-        // A request that waited for its turn was counted when it came.
-        let is_new = before.is_none() || !decision.allowed();
-        if is_new
-            && limiter.top().wants(&decision)
-            && let Some(scope) = decision.binding_descriptor().and_then(scope)
-        {
-            limiter.top().count_scope(&decision, scope);
-        }
         let mut standing = LimitStatus::new(&policies, &decision, now);
         let delay = span(decision.delay());
         if decision.allowed() && delay > terms.wait_max {
             standing.deny_for(delay - terms.wait_max);
+        }
+        let kind = match standing.allowed {
+            true => TopDecision::Allowed,
+            false => TopDecision::Denied,
+        };
+        // A request that waited for its turn was counted when it came.
+        let is_new = before.is_none() || !standing.allowed;
+        if is_new
+            && (!standing.allowed || limiter.top().wants(&decision))
+            && let Some(scope) = decision.binding_descriptor().and_then(scope)
+        {
+            limiter.top().count_scope(&decision, kind, scope);
         }
         let report = LimitReport::new(&standing, terms);
         if !standing.allowed {
@@ -206,9 +216,15 @@ impl<S: Store> Stage<S> {
             }
             let scope = decision.binding_descriptor().and_then(scope);
             let scope = scope.map(Scope::into_text);
-            return report.admission(AdmissionVerdict::Deny(Box::new(Denial::of(
-                &standing, scope,
-            ))));
+            let rule = decision
+                .binding()
+                .and_then(|binding| decision.rule(binding));
+            let denial = Denial::of(&standing, scope);
+            let denial = match rule {
+                Some(rule) => denial.by(rule),
+                None => denial,
+            };
+            return report.admission(AdmissionVerdict::Deny(Box::new(denial)));
         }
         let permit = slots.map(|slots| Permit::new(Arc::clone(limiter), slots));
         match (queued, before) {

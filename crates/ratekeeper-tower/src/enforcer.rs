@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ratekeeper_http::answer::{Denial, HeaderLines, Headers};
 use ratekeeper_limiter::Check;
-use ratekeeper_rules::{RuleSet, ShedRules};
+use ratekeeper_rules::{RuleSet, ShedRules, secret};
 use ratekeeper_store::{Answer, CounterKey, RuleSlot};
 
 /// Decides requests, and holds their permits until they have ended.
@@ -30,6 +30,11 @@ pub trait Enforcer: Clone + Send + Sync + 'static {
     /// The load shedders in force; None if there are none.
     fn shed_rules(&self) -> Option<Arc<ShedRules>> {
         self.with_rules(|rules| rules.shed().cloned())
+    }
+
+    /// Returns `secret` as logs show it.
+    fn fingerprint(&self, secret: &str) -> String {
+        secret::fingerprint(secret)
     }
 
     /// Decides `check` on `terms`.

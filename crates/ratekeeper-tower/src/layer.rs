@@ -10,6 +10,7 @@ use ratekeeper_http::answer::{BodyForm, Headers};
 use ratekeeper_http::{Describer, Forwarding, Hop, Identity, Mapping};
 use tower_layer::Layer;
 
+use crate::observer::DenialObserver;
 use crate::pacer::Pacer;
 use crate::watch::{LINES_PER_SECOND, LayerCounts, Watch};
 use crate::{RateLimit, Switch};
@@ -41,6 +42,8 @@ pub(crate) struct Shared<E> {
     pub(crate) waiting_max: u64,
     pub(crate) switch: Switch,
     pub(crate) watch: Arc<Watch>,
+    /// Is told of denied requests in place of the log.
+    pub(crate) observer: Option<Arc<dyn DenialObserver>>,
     pub(crate) pacer: Arc<Pacer>,
     /// Names tenants to shedders, under a key of this process: nobody can choose a name that is taken for another.
     pub(crate) hasher: RandomState,
@@ -66,6 +69,7 @@ impl<E: Clone> RateLimitLayer<E> {
                 waiting_max: WAITING_MAX,
                 switch: Switch::default(),
                 watch: Arc::new(Watch::new(LINES_PER_SECOND)),
+                observer: None,
                 pacer: Arc::default(),
                 hasher: RandomState::new(),
             }),
@@ -145,6 +149,12 @@ impl<E: Clone> RateLimitLayer<E> {
     #[must_use]
     pub fn refusal_lines_max(self, lines: u64) -> Self {
         self.with(|shared| shared.watch = Arc::new(Watch::new(lines)))
+    }
+
+    /// Has denied requests told to `observer`, and not logged here.
+    #[must_use]
+    pub fn denial_observer(self, observer: Arc<dyn DenialObserver>) -> Self {
+        self.with(|shared| shared.observer = Some(observer))
     }
 
     /// Sets the switch that turns the layer off, to shadow, and on while it runs.

@@ -56,6 +56,7 @@ mod enforcer;
 mod future;
 mod hold;
 mod layer;
+mod observer;
 mod pacer;
 mod permit;
 mod places;
@@ -75,6 +76,7 @@ pub use enforcer::{
 pub use future::ResponseFuture;
 pub use hold::{HeldPermit, Hold};
 pub use layer::RateLimitLayer;
+pub use observer::{CallerSlot, DenialObserver, DeniedByLayer};
 pub use permit::Permit;
 pub use queued::QueuedRequest;
 pub use ratekeeper_core::{Micros, Timestamp};

@@ -10,7 +10,7 @@ use http::{HeaderMap, Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use ratekeeper_core::{Micros, Timestamp};
-use ratekeeper_http::answer::{Form, HeaderLines, Refusal};
+use ratekeeper_http::answer::{Denial, Form, HeaderLines, Refusal};
 use ratekeeper_http::{Original, Refused};
 use ratekeeper_limiter::{Check, Waiting};
 use ratekeeper_rules::{Domain, Entry, RuleSet};
@@ -21,6 +21,7 @@ use crate::asked::original;
 use crate::body::ResponseBody;
 use crate::hold::HeldPermit;
 use crate::layer::Shared;
+use crate::observer::{CallerSlot, DeniedByLayer};
 use crate::pacer::Paced;
 use crate::places::Place;
 use crate::shed::ShedContext;
@@ -151,6 +152,9 @@ impl<E: Enforcer> Shared<E> {
                 may_be_shed: context.is_some(),
             };
             let domain = self.domain(rules);
+            if let Some(slot) = request.extensions().get::<CallerSlot>() {
+                self.tell_caller(slot, &original, domain, rules);
+            }
             let question = self.describer.question(&original, domain, rules)?;
             if question.is_empty() {
                 let answer = None;
@@ -166,6 +170,27 @@ impl<E: Enforcer> Shared<E> {
             let answer = Some(self.enforcer.ask(&check, terms));
             Ok(Asked { answer, context })
         })
+    }
+
+    /// Writes the caller of `request` into `slot`.
+    fn tell_caller(
+        &self,
+        slot: &CallerSlot,
+        request: &Original<'_>,
+        domain: Option<&str>,
+        rules: &RuleSet,
+    ) {
+        let Ok(caller) = self.describer.caller(request, rules) else {
+            return;
+        };
+        let domain = domain.and_then(|domain| rules.domain(domain));
+        let is_secret =
+            caller.is_secret || domain.is_some_and(|domain| domain.is_secret(caller.key));
+        let key = caller.key;
+        slot.set(match is_secret {
+            true => format!("{key}:{}", self.enforcer.fingerprint(&caller.name)),
+            false => format!("{key}:{}", caller.name),
+        });
     }
 
     /// The class and the tenant of `request`, if the rules have shedders.
@@ -274,17 +299,25 @@ impl<E: Enforcer> Shared<E> {
             }
             (AdmissionVerdict::Wait(_, queued), _) => self.at_turn(queued, mode, request),
             (AdmissionVerdict::Deny(denial), LayerMode::On) => {
-                self.watch.denied(&denial, true, request);
+                self.denied(&denial, true, request);
                 self.refuse(Refusal::Denied(denial), lines, headers)
             }
             (AdmissionVerdict::Deny(denial), LayerMode::Off | LayerMode::Shadow) => {
-                self.watch.denied(&denial, false, request);
+                self.denied(&denial, false, request);
                 Next::CALL
             }
             (AdmissionVerdict::Unavailable, LayerMode::On) => {
                 self.overloaded("nobody could say whether this may pass", headers)
             }
             (AdmissionVerdict::Unavailable, LayerMode::Off | LayerMode::Shadow) => Next::CALL,
+        }
+    }
+
+    fn denied<B>(&self, denial: &Denial, is_enforced: bool, request: &Request<B>) {
+        self.watch.count_denied(is_enforced);
+        match &self.observer {
+            Some(observer) => observer.denied(DeniedByLayer::new(denial, is_enforced, request)),
+            None => self.watch.log_denied(denial, is_enforced, request),
         }
     }
 

@@ -84,13 +84,16 @@ impl Watch {
         }
     }
 
-    pub(crate) fn denied<B>(&self, denial: &Denial, is_enforced: bool, request: &Request<B>) {
+    pub(crate) fn count_denied(&self, is_enforced: bool) {
         let count = if is_enforced {
             &self.denied
         } else {
             &self.shadow_denied
         };
         count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn log_denied<B>(&self, denial: &Denial, is_enforced: bool, request: &Request<B>) {
         if let Some(left_out) = self.gate.pass() {
             let id = request.headers().get("x-request-id");
             info!(

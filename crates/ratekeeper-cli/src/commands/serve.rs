@@ -7,6 +7,7 @@ mod front;
 mod leases;
 mod owed;
 mod paths;
+mod peers;
 mod profile;
 mod sample;
 mod stop;
@@ -21,8 +22,8 @@ use anyhow::{Result, anyhow};
 use files::{Files, Program};
 use ratekeeper_rules::{Loaded, RuleSet};
 use ratekeeper_server::{
-    BindError, ConstantAnswer, DrainDelay, Drained, GatewayService, ListenAddress, RlsConfig,
-    RulesLoader, RulesSource, ServedStore, Server, ServerConfig,
+    BindError, ConstantAnswer, DenialLog, DrainDelay, Drained, GatewayService, ListenAddress,
+    RlsConfig, RulesLoader, RulesSource, ServedStore, Server, ServerConfig,
 };
 use std::path::Path;
 use std::process::ExitCode;
@@ -104,6 +105,7 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     let files = Files::of_process(settings, program);
     let mut config = config(settings);
     files.bound(&mut config);
+    config.top_peers = peers::top(&limiter);
     config.quotas = quotas.as_ref().map(|quotas| quotas.admin.clone());
     let front = match what {
         What::Service(answer) => {
@@ -112,7 +114,8 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
         }
         What::Gateway => {
             front::open_only(&mut config, settings);
-            let front = front::embedding(flags, home, settings, files, &limiter)?;
+            let denials = Arc::clone(&config.denials);
+            let front = front::embedding(flags, home, settings, files, &limiter, denials)?;
             Some(Arc::new(front))
         }
     };
@@ -297,7 +300,7 @@ fn config(settings: &Settings) -> ServerConfig {
         auth: settings.auth.clone(),
         callers: settings.callers.clone(),
         data_dir: settings.data_dir.clone(),
-        denials: settings.log.denials.clone(),
+        denials: Arc::new(DenialLog::new(settings.log.denials.clone())),
         top_denied_metric: settings.log.top_denied,
         ..ServerConfig::default()
     };

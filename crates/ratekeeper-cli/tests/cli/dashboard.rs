@@ -1,6 +1,6 @@
 //! The dashboard, driven in headless Chromium as an operator would use it.
 
-use crate::support::{FREE_PORTS, Service, node, ratekeeper, repository, run, url, write};
+use crate::support::{FREE_PORTS, Service, ratekeeper, repository, run, url, write};
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::Server;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tempfile::tempdir;
 
 const RULES: &str = "domain: d
@@ -21,6 +21,19 @@ descriptors:
   - { key: endpoint, value: POST /orders, rate_limit: { window: 24h, limit: 5, algorithm: fixed_window } }
 - { key: ip, rate_limit: { window: 24h, limit: 1000000 } }
 ";
+
+const RULES_WITH_PLANS: &str = "domain: d
+tenant: customer
+plans: [free, pro]
+descriptors:
+- key: customer
+  rate_limit: { window: 24h, limit: 10, algorithm: fixed_window }
+  plans:
+    pro: { window: 24h, limit: 100, algorithm: fixed_window }
+";
+
+/// The time within which the page shows that a breaker has turned.
+const SHOWN_WITHIN: Duration = Duration::from_secs(2);
 
 /// A page in Chromium, told what to do by lines of JSON.
 struct Page {
@@ -157,6 +170,15 @@ fn an_operator_sees_who_is_limited_and_switches_the_rule() {
     page.shows("#connection", "live");
     page.shows(".node", "node-1");
     page.shows("main", "Nobody was denied in the last minute.");
+    for part in [
+        "counters are in the memory of this node",
+        "only counters that nodes share are leased",
+        "the rules in force have no plans",
+        "shares its counters with no other",
+    ] {
+        page.shows("main", part);
+    }
+    page.shows("#quota-state", "answers");
     under_load(&service, || {
         eventually("live numbers move", || {
             page.tile("allowed /s") > 0.0 && page.tile("denied /s") > 0.0
@@ -249,20 +271,54 @@ fn a_broken_rules_file_shows_its_place_until_it_is_mended() {
 fn a_store_that_hangs_turns_its_breaker_on_the_page_and_back() {
     let mut server = Server::start();
     let folder = tempdir().expect("a folder can be made");
-    let service = node(folder.path(), "one", RULES, &url(&server));
+    let url = url(&server);
+    let service = serve(
+        folder.path(),
+        &["--store", &url, "--store-deadline", "100ms"],
+    );
     let mut page = Page::open(&service);
     page.shows("[data-breaker]", "closed");
+    page.shows("#nodes-live", "1 live");
+    page.shows("main", "node-1 this node");
     under_load(&service, || {
-        server.process().pause();
-        let hung = Instant::now();
-        page.shows("[data-breaker]", "open");
-        let opened = hung.elapsed();
-        page.shows("#troubles", "failure modes answer");
-        server.process().resume();
-        let well = Instant::now();
-        page.wait("[data-breaker]", |text| text.ends_with("closed"));
-        println!("open after {opened:?}, closed after {:?}", well.elapsed());
+        // Other programs may hold this machine up now and then, but not each time.
+        let took = (0..5).map(|_| {
+            page.wait("[data-breaker]", |text| text == "closed");
+            server.process().pause();
+            let hung = Instant::now();
+            page.shows("[data-breaker]", "open");
+            let took = hung.elapsed();
+            page.shows("#troubles", "failure modes answer");
+            server.process().resume();
+            page.wait("[data-breaker]", |text| text == "closed");
+            took
+        });
+        let took: Vec<_> = took.take_while(|took| *took > SHOWN_WITHIN).collect();
+        assert!(took.len() < 5, "each time it took longer: {took:?}");
     });
+    page.end();
+    assert!(service.stop().success());
+}
+
+#[test]
+fn the_use_of_plans_and_a_node_without_a_quota_database_are_shown() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES_WITH_PLANS);
+    let flags = ["--rules", "rules.yaml", "--node-name", "node-1"];
+    let args = [&["serve"][..], &FREE_PORTS, &flags].concat();
+    let service = Service::start(ratekeeper(folder.path(), &args), folder.path());
+    let mut page = Page::open(&service);
+    page.shows(
+        "main",
+        "Not configured: plans and overrides come from files alone",
+    );
+    // Of ten on the plan, 8 are taken: 10 %, 20 %, … 80 % used, so 45 % in the mean.
+    for _ in 0..8 {
+        service.check(&[("customer", "acme")]);
+    }
+    let row = "tr:has(td:text-is(\"free\"))";
+    let shown = page.wait(row, |text| text.contains("45.0 %"));
+    assert!(shown.contains('8'), "{shown}");
     page.end();
     assert!(service.stop().success());
 }

@@ -1,6 +1,7 @@
 //! The real binary, as people and scripts run it.
 
 mod bench;
+mod breakers;
 mod config;
 mod dashboard;
 mod denials;
@@ -28,3 +29,4 @@ mod stores;
 mod support;
 mod synced;
 mod tenants;
+mod top_nodes;

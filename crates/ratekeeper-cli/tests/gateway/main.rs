@@ -1,6 +1,7 @@
 //! `ratekeeper gateway`, in front of upstreams that keep to HTTP and upstreams that do not.
 
 mod conformance;
+mod denials;
 mod drain;
 mod flood;
 mod forwarding;

@@ -11,6 +11,7 @@ use jiff::{Timestamp, Zoned};
 use ratekeeper_http::Forwarding;
 use ratekeeper_http::answer::Refusal;
 use ratekeeper_server::Peer;
+use ratekeeper_tower::CallerSlot;
 
 use super::LogFormat;
 use crate::head::hop;
@@ -22,6 +23,10 @@ pub(crate) struct Entry {
     at: Timestamp,
     begun: Instant,
     client: Option<IpAddr>,
+    /// The client's, else one made here.
+    request_id: Arc<str>,
+    /// Filled in by the layer, once it has identified the caller.
+    caller: CallerSlot,
     method: Method,
     uri: Uri,
     version: Version,
@@ -38,7 +43,12 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn begin<B>(request: &Request<B>, forwarding: &Forwarding) -> Self {
+    pub(crate) fn begin<B>(
+        request: &Request<B>,
+        forwarding: &Forwarding,
+        request_id: &Arc<str>,
+        caller: CallerSlot,
+    ) -> Self {
         let headers = request.headers();
         let header = |name: HeaderName| headers.get(name).cloned();
         let peer = request.extensions().get::<Peer>().map(hop);
@@ -55,6 +65,8 @@ impl Entry {
             at: Timestamp::now(),
             begun: Instant::now(),
             client,
+            request_id: Arc::clone(request_id),
+            caller,
             method: request.method().clone(),
             uri: request.uri().clone(),
             version: request.version(),
@@ -101,6 +113,10 @@ impl Entry {
         let _ = write!(line, "{{\"time\":\"{:.6}\"", self.at);
         if let Some(client) = self.client {
             let _ = write!(line, ",\"remote_address\":\"{client}\"");
+        }
+        text(line, "request_id", self.request_id.as_bytes());
+        if let Some(caller) = self.caller.get() {
+            text(line, "caller", caller.as_bytes());
         }
         text(line, "method", self.method.as_str().as_bytes());
         text(line, "path", self.uri.path().as_bytes());

@@ -1,6 +1,8 @@
 //! The body of a denied request's answer.
 
+use ratekeeper_core::Micros;
 use ratekeeper_limiter::{Decision, Descriptor, Snapshot};
+use ratekeeper_rules::Rule;
 use ratekeeper_rules::window::format_duration;
 use serde::Serialize;
 
@@ -16,6 +18,14 @@ pub struct Denial {
     pub(super) violated: Vec<String>,
     #[serde(skip)]
     rule: String,
+    #[serde(skip)]
+    domain: String,
+    #[serde(skip)]
+    quota: String,
+    #[serde(skip)]
+    retry_after: Option<Micros>,
+    #[serde(skip)]
+    degraded: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -56,7 +66,49 @@ impl Denial {
                 .into_iter()
                 .collect(),
             rule: binding.map_or_else(String::new, |binding| binding.rule.clone().into_owned()),
+            domain: String::new(),
+            quota: binding.map_or_else(String::new, |binding| binding.quota.in_words()),
+            retry_after: binding.and_then(|binding| binding.retry_after),
+            degraded: standing.degraded,
         }
+    }
+
+    /// Adds the domain, for operators.
+    #[must_use]
+    pub fn in_domain(mut self, domain: &str) -> Self {
+        domain.clone_into(&mut self.domain);
+        self
+    }
+
+    /// Adds what operators are told about the rule that denies: its domain, and its quota as its file has it.
+    #[must_use]
+    pub fn by(mut self, rule: &Rule) -> Self {
+        self.quota = rule.quota_in_words();
+        self.in_domain(&rule.domain)
+    }
+
+    /// The domain of the rule that denies; empty where it is not known.
+    #[must_use]
+    pub fn domain(&self) -> &str {
+        &self.domain
+    }
+
+    /// The quota in words: `100 per 1m`; empty where it is not known.
+    #[must_use]
+    pub fn quota(&self) -> &str {
+        &self.quota
+    }
+
+    /// Time until the same request would pass; None if no wait helps.
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<Micros> {
+        self.retry_after
+    }
+
+    /// True if a limit was answered by a failure mode.
+    #[must_use]
+    pub const fn is_degraded(&self) -> bool {
+        self.degraded
     }
 
     /// The id of the rule that denies; empty where none is known.

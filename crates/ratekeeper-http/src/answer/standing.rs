@@ -6,6 +6,7 @@ use std::time::Duration;
 use ratekeeper_core::{Micros, Timestamp, Verdict};
 use ratekeeper_limiter::{Binding, Decision, LimitSource, Policy};
 use ratekeeper_rules::RuleSet;
+use ratekeeper_rules::window::format_duration;
 use smallvec::SmallVec;
 
 /// The state of a request's limits as reported to clients, whether a limiter in this process
@@ -128,6 +129,16 @@ impl<'a> Quota<'a> {
             limit,
             window: None,
             is_concurrency: false,
+        }
+    }
+
+    /// The quota in words: `100 per 1m`, `5 at a time`.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        match self.window {
+            _ if self.is_concurrency => format!("{} at a time", self.limit),
+            Some(window) => format!("{} per {}", self.limit, format_duration(window)),
+            None => self.limit.to_string(),
         }
     }
 

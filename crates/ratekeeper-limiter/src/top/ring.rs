@@ -95,6 +95,12 @@ impl Ring {
         }
     }
 
+    /// The most that a key may have been counted that is not among them.
+    pub(super) fn dropped(&self) -> u64 {
+        let slots = self.closed.iter().chain([&self.open]);
+        slots.map(|slot| slot.dropped).sum()
+    }
+
     /// All keys, the largest count first.
     pub(super) fn sum(&self) -> Vec<TopKey> {
         let mut sums: HashMap<(&str, &str), TopKey> = HashMap::new();
@@ -178,5 +184,6 @@ mod tests {
         ring.add(&key("late", 9));
         let late = ring.sum().into_iter().find(|key| &*key.key == "late");
         assert_eq!(late.expect("it is there").error, 1);
+        assert_eq!(ring.dropped(), 1);
     }
 }

@@ -1,7 +1,10 @@
 //! `GET /admin/v1/live`: the state of this node once a second, as server-sent events.
 //!
 //! The first event, `history`, has the seconds of the last hour. Each `state` that follows has the second that just
-//! ended and all that a page shows. `end` says that the node is shutting down.
+//! ended and all that a page shows. `breakers` comes in between, as soon as a circuit breaker has turned. `end` says
+//! that the node is shutting down.
+
+mod panels;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +17,8 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use ratekeeper_limiter::{ListedRule, Snapshot};
 use serde::Serialize;
 use tokio::sync::watch;
+
+use panels::{Breaker, Leases, Owed, PlanUse, QuotaDatabase, StoreState};
 
 use super::rules::RuleEntry;
 use super::top::{KeyEntry, keys};
@@ -40,6 +45,10 @@ struct NodeState {
     store: StoreState,
     owed: Owed,
     leases: Leases,
+    /// The use of their limits by tenants on each plan.
+    plans: Vec<PlanUse>,
+    /// The database with tenants' quotas; null without one.
+    quota_database: Option<QuotaDatabase>,
     /// All faults that `/readyz` tells.
     faults: Vec<String>,
     /// Share of the last ten seconds' decisions that failure modes gave, by store.
@@ -68,37 +77,6 @@ struct Config {
     error: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Breaker {
-    shard: Box<str>,
-    state: &'static str,
-    errors: u64,
-}
-
-#[derive(Serialize)]
-struct StoreState {
-    counters: u64,
-    capacity: u64,
-    bytes: u64,
-    /// True if counters live in servers that nodes share.
-    is_shared: bool,
-}
-
-#[derive(Serialize)]
-struct Owed {
-    owed: u64,
-    posted: u64,
-    dropped: u64,
-    unknown: u64,
-}
-
-#[derive(Serialize)]
-struct Leases {
-    leases: u64,
-    held: u64,
-    over_admission_bound: u64,
-}
-
 /// Streams the state until the reader goes or the drain begins.
 #[utoipa::path(
     get,
@@ -119,10 +97,11 @@ pub(super) async fn show<S: ServedStore>(
             "too many watch this node; close another page",
         ));
     };
-    let states = app.live.states();
+    let (states, breakers) = (app.live.states(), app.live.breakers());
     let reader = Reader {
         next: Some(history(&app)),
         states,
+        breakers,
         app,
         _place: place,
     };
@@ -144,6 +123,7 @@ struct Reader<S> {
     /// The event that nobody has to wait for.
     next: Option<Bytes>,
     states: watch::Receiver<Arc<str>>,
+    breakers: watch::Receiver<Arc<str>>,
     app: Arc<App<S>>,
     _place: WatchersPlace,
 }
@@ -157,6 +137,10 @@ impl<S: ServedStore> Reader<S> {
         tokio::select! {
             biased;
             () = self.app.drain.begun() => None,
+            changed = self.breakers.changed() => {
+                changed.ok()?;
+                Some(event("breakers", &self.breakers.borrow_and_update()))
+            }
             changed = self.states.changed() => {
                 changed.ok()?;
                 Some(event("state", &self.states.borrow_and_update()))
@@ -181,8 +165,6 @@ fn history<S: ServedStore>(app: &App<S>) -> Bytes {
 /// The state after `second`, as JSON.
 pub(crate) fn describe<S: ServedStore>(app: &App<S>, second: &SecondFigures) -> String {
     let snapshot = app.limiter.snapshot();
-    let gauges = app.limiter.store().gauges();
-    let owed = app.limiter.owed();
     let reloads = app.reloads.borrow().clone();
     let (rules, rules_total) = rules(&snapshot);
     json(&NodeState {
@@ -192,7 +174,7 @@ pub(crate) fn describe<S: ServedStore>(app: &App<S>, second: &SecondFigures) -> 
             version: env!("CARGO_PKG_VERSION"),
             started_at: app.started_at,
             state: app.state(),
-            nodes: lease_nodes(app),
+            nodes: panels::lease_nodes(app),
         },
         config: Config {
             accepted: reloads.accepted,
@@ -201,25 +183,22 @@ pub(crate) fn describe<S: ServedStore>(app: &App<S>, second: &SecondFigures) -> 
             error: reloads.error.map(|error| error.to_string()),
         },
         top: keys(app, KEYS_MAX),
-        breakers: breakers(app),
-        store: StoreState {
-            counters: gauges.counters,
-            capacity: gauges.capacity,
-            bytes: gauges.bytes,
-            is_shared: !app.limiter.store().servers().is_empty(),
-        },
-        owed: Owed {
-            owed: owed.owed,
-            posted: owed.posted,
-            dropped: owed.dropped,
-            unknown: owed.unknown,
-        },
-        leases: leases(app),
+        breakers: panels::breakers(app),
+        store: panels::store(app),
+        owed: panels::owed(app),
+        leases: panels::leases(app),
+        plans: panels::plans(&snapshot),
+        quota_database: panels::quota_database(app),
         faults: faults(app, &snapshot),
         degraded_ratio: app.degraded.shares(&snapshot).into_iter().collect(),
         rules,
         rules_total,
     })
+}
+
+/// The circuit breakers now, as JSON; equal texts mean equal states.
+pub(crate) fn describe_breakers<S: ServedStore>(app: &App<S>) -> String {
+    json(&panels::breakers(app))
 }
 
 /// The rules with the most answers since the start, and the number of all.
@@ -237,40 +216,6 @@ fn rules(snapshot: &Snapshot) -> (Vec<RuleEntry>, usize) {
         .iter()
         .map(|listed| RuleEntry::new(snapshot.rules(), listed));
     (entries.collect(), total)
-}
-
-fn breakers<S: ServedStore>(app: &App<S>) -> Vec<Breaker> {
-    let servers = app.limiter.store().servers().into_iter();
-    let breaker = |server: crate::store::ServerGauges| {
-        Some(Breaker {
-            state: match server.circuit? {
-                0 => "closed",
-                1 => "half-open",
-                _ => "open",
-            },
-            errors: server.errors.iter().map(|(_, count)| count).sum(),
-            shard: server.shard,
-        })
-    };
-    servers.filter_map(breaker).collect()
-}
-
-fn leases<S: ServedStore>(app: &App<S>) -> Leases {
-    let leases = app.limiter.store().lease_gauges();
-    let synced = app.limiter.store().sync_gauges();
-    let held = leases.iter().map(|store| store.held).sum();
-    let pending: u64 = synced.iter().map(|store| store.pending).sum();
-    Leases {
-        leases: leases.iter().map(|store| store.leases).sum(),
-        held,
-        over_admission_bound: held + pending,
-    }
-}
-
-fn lease_nodes<S: ServedStore>(app: &App<S>) -> u64 {
-    let leases = app.limiter.store().lease_gauges();
-    let of_default = leases.iter().find(|store| store.store.is_empty());
-    of_default.map_or(0, |store| store.nodes)
 }
 
 /// Strings and numbers alone: nothing in there can fail.

@@ -11,7 +11,7 @@ use utoipa::openapi::{OpenApi as OpenApiDocument, Ref, RefOr, Response as Descri
 use utoipa::{Modify, OpenApi};
 
 use super::problem::Problem;
-use super::{audit, explain, live, metering, quotas, rules, shed, top, usage};
+use super::{audit, explain, followed, live, metering, quotas, rules, shed, top, usage};
 use crate::error_body::ErrorBody;
 use crate::http::HttpApi;
 
@@ -26,6 +26,9 @@ use crate::http::HttpApi;
         audit::list,
         explain::by_query,
         explain::by_body,
+        followed::end,
+        followed::follow,
+        followed::list,
         live::show,
         metering::export,
         quotas::export,

@@ -1,6 +1,7 @@
 //! `GET /admin/v1/top` and `/admin/v1/denials`: who is limited, and by which rule.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
@@ -13,6 +14,7 @@ use crate::app::App;
 use crate::denials::DeniedRequest;
 use crate::http::ApiError;
 use crate::store::ServedStore;
+use crate::top_nodes::{MergedKey, MergedNode, TopOfNode, merge};
 
 /// The most keys in one answer.
 const KEYS_MAX: usize = 100;
@@ -31,6 +33,10 @@ pub(super) struct Options {
     #[serde(default)]
     #[param(inline)]
     decision: Decided,
+    /// `own` for the keys of this node alone.
+    #[serde(default)]
+    #[param(inline)]
+    nodes: Nodes,
     domain: Option<String>,
     rule: Option<String>,
     limit: Option<usize>,
@@ -52,6 +58,14 @@ enum Decided {
     Allowed,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Nodes {
+    #[default]
+    All,
+    Own,
+}
+
 /// The keys with the most requests, the largest count first.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Top {
@@ -60,9 +74,26 @@ pub(super) struct Top {
     /// Requests for each one that is counted: 1 if all are.
     sampled: u32,
     keys: Vec<KeyEntry>,
+    /// The most requests that a key may have had that is on no node's list.
+    unlisted_max: u64,
+    /// The nodes whose lists are merged, this one first.
+    nodes: Vec<NodeEntry>,
+    /// Nodes whose lists are not among them, because there are too many.
+    nodes_left_out: u64,
+    /// The reason why only this node's keys are told; absent if those of all nodes are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    only_this_node: Option<String>,
 }
 
-/// One of them.
+/// A node whose list is merged.
+#[derive(Serialize, ToSchema)]
+struct NodeEntry {
+    name: String,
+    /// Milliseconds since it laid out its list.
+    age_ms: u64,
+}
+
+/// One of the keys.
 #[derive(Serialize, ToSchema)]
 pub(super) struct KeyEntry {
     domain: Box<str>,
@@ -75,24 +106,38 @@ pub(super) struct KeyEntry {
 
 impl From<TopKey> for KeyEntry {
     fn from(top: TopKey) -> Self {
-        let TopKey {
-            domain,
-            rule,
-            key,
-            count,
-            error,
-        } = top;
         Self {
-            domain: (*domain).into(),
-            rule: (*rule).into(),
-            key: (*key).into(),
-            count,
-            error,
+            domain: (*top.domain).into(),
+            rule: (*top.rule).into(),
+            key: (*top.key).into(),
+            count: top.count,
+            error: top.error,
         }
     }
 }
 
-/// Lists the keys with the most requests.
+impl From<MergedKey> for KeyEntry {
+    fn from(merged: MergedKey) -> Self {
+        Self {
+            domain: merged.domain,
+            rule: merged.rule,
+            key: merged.key,
+            count: merged.count,
+            error: merged.error,
+        }
+    }
+}
+
+impl From<MergedNode> for NodeEntry {
+    fn from(node: MergedNode) -> Self {
+        Self {
+            name: node.name,
+            age_ms: u64::try_from(node.age.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// Lists the keys with the most requests, on all nodes that share their counters.
 #[utoipa::path(
     get,
     path = "/admin/v1/top",
@@ -118,18 +163,66 @@ pub(super) async fn show<S: ServedStore>(
         let wanted = wanted.as_deref();
         wanted.is_none_or(|wanted| wanted == found)
     };
-    let keys = app
-        .limiter
-        .top()
-        .top(window, decision, most, |domain, rule| {
-            is(&options.domain, domain) && is(&options.rule, rule)
-        });
+    let is_wanted =
+        |domain: &str, rule: &str| is(&options.domain, domain) && is(&options.rule, rule);
+    let peers = match options.nodes {
+        Nodes::Own => Err("only this node's keys are asked for".to_owned()),
+        Nodes::All => others(&app).await,
+    };
+    let top = app.limiter.top();
+    let (answer, nodes_left_out, only_this_node) = match peers {
+        Err(why) => {
+            let keys = top.top(window, decision, most, is_wanted);
+            let own = MergedNode {
+                name: app.denials.node().to_owned(),
+                age: Duration::ZERO,
+            };
+            let unlisted_max = top.dropped(window, decision);
+            let keys: Vec<_> = keys.into_iter().map(KeyEntry::from).collect();
+            ((keys, vec![own], unlisted_max), 0, Some(why))
+        }
+        Ok((mut nodes, left_out)) => {
+            let own = TopOfNode::read(top, app.denials.node());
+            nodes.insert(0, (Duration::ZERO, own));
+            let merged = merge(&nodes, window, decision);
+            let wanted = merged.keys.into_iter();
+            let wanted = wanted.filter(|key| is_wanted(&key.domain, &key.rule));
+            let keys = wanted.take(most).map(KeyEntry::from).collect();
+            ((keys, merged.nodes, merged.unlisted_max), left_out, None)
+        }
+    };
+    let (keys, nodes, unlisted_max) = answer;
     Ok(Json(Top {
         window: options.window,
         decision: options.decision,
         sampled,
-        keys: keys.into_iter().map(KeyEntry::from).collect(),
+        keys,
+        unlisted_max,
+        nodes: nodes.into_iter().map(NodeEntry::from).collect(),
+        nodes_left_out,
+        only_this_node,
     }))
+}
+
+/// The lists of the other nodes, and the number of those left out.
+///
+/// # Errors
+/// They are not known, for this reason.
+async fn others<S: ServedStore>(app: &App<S>) -> Result<(Vec<(Duration, TopOfNode)>, u64), String> {
+    let Some(peers) = &app.top_peers else {
+        return Err("this node shares its counters with no other".to_owned());
+    };
+    let read = peers.read().await;
+    let lists = read.map_err(|why| format!("the lists of other nodes are not known: {why}"))?;
+    let mut left_out = lists.left_out;
+    let mut nodes = Vec::with_capacity(lists.lists.len() + 1);
+    for (age, text) in lists.lists {
+        match TopOfNode::parse(&text) {
+            Some(node) => nodes.push((age, node)),
+            None => left_out += 1,
+        }
+    }
+    Ok((nodes, left_out))
 }
 
 /// The keys that were denied most in the last minute.

@@ -22,6 +22,7 @@ use crate::listen::{Listener, Room, ServerBounds, Workers};
 use crate::maintenance;
 use crate::reload::{ReloadStatus, Reloader, RulesLoader};
 use crate::store::ServedStore;
+use crate::top_nodes;
 
 impl<S: ServedStore> Server<S> {
     /// Serves until `shutdown` completes, then drains: readiness goes first, and requests are
@@ -114,6 +115,8 @@ fn begin_maintenance<S: ServedStore, F: GatewayService>(
     wake: Arc<Notify>,
 ) {
     tasks.spawn(maintenance::upkeep(Arc::clone(app)));
+    tasks.spawn(top_nodes::share(Arc::clone(app)));
+    tasks.spawn(maintenance::watch_breakers(Arc::clone(app)));
     if let Some(front) = front {
         app.monitor(Arc::clone(front) as _);
         tasks.spawn(front.maintenance());

@@ -90,6 +90,11 @@ async fn passwords_and_what_the_server_says_to_a_wrong_one() {
 
 /// Leases a counter, adds up another, and posts to a third: commands that decisions do without.
 async fn everything_but_decisions(store: &RedisStore) {
+    let board = store.top();
+    let laid_out = board.publish("a list").await;
+    assert!(laid_out.is_ok(), "{laid_out:?}");
+    let read = board.read().await;
+    assert!(read.is_ok(), "{read:?}");
     let limit = limit(Algorithm::FixedWindow, 1_000, LASTING);
     let lease = leased(&step(&limit, 100));
     until_leased(store, &lease).await;

@@ -29,3 +29,4 @@ mod staleness;
 mod support;
 mod synced;
 mod together;
+mod top;

@@ -49,7 +49,12 @@ pub(super) async fn run(
         enforcer = enforcer.with_levels_of(Arc::clone(&limiter));
     }
     let files = Files::of_process(settings, Program::Gateway);
-    let gateway = front::gateway(flags, home, settings, files, enforcer, domain, None)?;
+    let mut config = config(settings);
+    let beside = front::Beside {
+        fleet: None,
+        denials: Arc::clone(&config.denials),
+    };
+    let gateway = front::gateway(flags, home, settings, files, enforcer, domain, beside)?;
     let upstreams = Some(gateway.upstreams());
     let front = Asking {
         gateway,
@@ -57,7 +62,6 @@ pub(super) async fn run(
         on_failure: service.on_failure.name(),
     };
     let stop = stop::Signals::listen()?;
-    let mut config = config(settings);
     files.bound(&mut config);
     front::open_only(&mut config, settings);
     let server = Server::bind(config, Arc::clone(&limiter), loader)

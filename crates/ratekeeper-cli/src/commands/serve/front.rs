@@ -1,17 +1,18 @@
 //! The gateway, wired.
 
 use super::files::Files;
+use super::peers;
 use crate::home::Home;
 use crate::settings::{self, Environment, Flags, Layers, LogTo, Problems, Settings};
 use crate::store::NodeStore;
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
 use ratekeeper_gateway::{
-    AccessLog, FleetAnswer, FleetPeers, Gateway, GatewayConfig, RoutesConfig, RoutesHandle,
+    AccessLog, FleetPeers, Gateway, GatewayConfig, RoutesConfig, RoutesHandle,
 };
 use ratekeeper_http::EncodedSlashes;
 use ratekeeper_limiter::Limiter;
-use ratekeeper_server::{FilesRead, Followed, GatewayListener, ServerConfig};
+use ratekeeper_server::{DenialLog, FilesRead, Followed, GatewayListener, ServerConfig};
 use ratekeeper_tower::{Enforcer, RateLimitLayer, Switch};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -54,6 +55,7 @@ pub(super) fn embedding(
     settings: &Settings,
     files: Files,
     limiter: &Arc<Limiter<NodeStore>>,
+    denials: Arc<DenialLog>,
 ) -> Result<Gateway<Arc<Limiter<NodeStore>>>> {
     let snapshot = limiter.snapshot();
     let domain = settings.auth.describer.domain(None, snapshot.rules());
@@ -61,19 +63,17 @@ pub(super) fn embedding(
         .context("say which is the gateway's, with `auth: { domain: NAME }` in ratekeeper.yaml")?;
     let enforcer = Arc::clone(limiter);
     let domain = domain.unwrap_or_default();
-    let board = limiter.store().shared().map(|store| Board(store.fleet()));
-    let board = board.map(|board| Arc::new(board) as Arc<dyn FleetPeers>);
-    gateway(flags, home, settings, files, enforcer, domain, board)
+    let fleet = peers::fleet(limiter);
+    let beside = Beside { fleet, denials };
+    gateway(flags, home, settings, files, enforcer, domain, beside)
 }
 
-/// The board that gateways with one Redis share.
-#[derive(Debug)]
-struct Board(Arc<ratekeeper_store_redis::FleetBoard>);
-
-impl FleetPeers for Board {
-    fn report(&self, in_flight: u32) -> FleetAnswer<'_> {
-        Box::pin(async move { Ok(self.0.report(in_flight).await?.others) })
-    }
+/// The parts of the node that its gateway shares.
+pub(super) struct Beside {
+    /// The board of the gateways with the same Redis.
+    pub(super) fleet: Option<Arc<dyn FleetPeers>>,
+    /// The log of denied requests.
+    pub(super) denials: Arc<DenialLog>,
 }
 
 /// The gateway as the settings want it, deciding by `enforcer`.
@@ -84,7 +84,7 @@ pub(super) fn gateway<E: Enforcer>(
     files: Files,
     enforcer: E,
     domain: &str,
-    fleet: Option<Arc<dyn FleetPeers>>,
+    beside: Beside,
 ) -> Result<Gateway<E>> {
     let told = &settings.gateway;
     let auth = &settings.auth;
@@ -111,7 +111,8 @@ pub(super) fn gateway<E: Enforcer>(
         patience: settings.listen.patience,
         tunnel_silence_max: TUNNEL_SILENCE_MAX,
         log: log(settings)?,
-        fleet,
+        denials: beside.denials,
+        fleet: beside.fleet,
         files: followed.clone().map(|files| files as Arc<dyn Followed>),
     };
     let gateway = Gateway::new(config, layer)?;

@@ -1,0 +1,144 @@
+//! `/admin/v1/denials/log`: the keys whose denials are all logged, each for a while.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, PathRejection};
+use axum::extract::{Path, State};
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::quotas::ChangedBy;
+use crate::app::App;
+use crate::denials::{FOLLOWED_TIME_MAX, FollowedKey};
+use crate::http::ApiError;
+use crate::store::ServedStore;
+
+/// The most characters of a key.
+const KEY_MAX: usize = 512;
+
+/// The keys whose denials are all logged.
+#[derive(Serialize, ToSchema)]
+pub(super) struct FollowedList {
+    keys: Vec<FollowedEntry>,
+}
+
+/// One of them.
+#[derive(Serialize, ToSchema)]
+struct FollowedEntry {
+    key: Box<str>,
+    /// Seconds left.
+    seconds_left: u64,
+    /// Lines logged for it.
+    logged: u64,
+    /// Denials that were not logged, because there were more than 1,000 in a second.
+    left_out: u64,
+}
+
+impl From<FollowedKey> for FollowedEntry {
+    fn from(followed: FollowedKey) -> Self {
+        Self {
+            key: followed.key,
+            seconds_left: followed.left.as_secs(),
+            logged: followed.logged,
+            left_out: followed.left_out,
+        }
+    }
+}
+
+/// The time for which a key is followed.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Follow {
+    /// From 1 to 60.
+    #[schema(minimum = 1, maximum = 60)]
+    minutes: u64,
+}
+
+/// Lists the keys whose denials are all logged.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/denials/log",
+    tag = "traffic",
+    responses((status = 200, description = "The keys whose denials are all logged", body = FollowedList))
+)]
+pub(super) async fn list<S: ServedStore>(State(app): State<Arc<App<S>>>) -> Json<FollowedList> {
+    Json(followed(&app))
+}
+
+/// Logs every denial of a key for a while: of `customer:acme` and of all descriptors that begin with it.
+#[utoipa::path(
+    put,
+    path = "/admin/v1/denials/log/{key}",
+    tag = "traffic",
+    params(("key" = String, Path, description = "The first entries of a descriptor, as `/admin/v1/top` shows them")),
+    request_body = Follow,
+    responses((status = 200, description = "The keys whose denials are all logged", body = FollowedList))
+)]
+pub(super) async fn follow<S: ServedStore>(
+    State(app): State<Arc<App<S>>>,
+    ChangedBy(editor): ChangedBy,
+    key: Result<Path<String>, PathRejection>,
+    follow: Result<Json<Follow>, JsonRejection>,
+) -> Result<Json<FollowedList>, ApiError> {
+    let Path(key) = key.map_err(|error| ApiError::invalid("{key}", error.body_text()))?;
+    let Json(Follow { minutes }) =
+        follow.map_err(|error| ApiError::invalid("body", error.body_text()))?;
+    if !(1..=KEY_MAX).contains(&key.len()) {
+        let message = format!("expected 1 to {KEY_MAX} bytes");
+        return Err(ApiError::invalid("{key}", message));
+    }
+    let most = FOLLOWED_TIME_MAX.as_secs() / 60;
+    if !(1..=most).contains(&minutes) {
+        let message = format!("expected 1 to {most}");
+        return Err(ApiError::invalid("minutes", message));
+    }
+    let time = Duration::from_secs(minutes * 60);
+    let followed_keys = app.denials.followed();
+    followed_keys.follow(&key, time).map_err(|error| {
+        let status = StatusCode::CONFLICT;
+        ApiError::other(status, "TOO_MANY_KEYS", error.to_string())
+    })?;
+    tracing::warn!(
+        key,
+        minutes,
+        by = editor.name,
+        "all denials of a key are logged for a while"
+    );
+    Ok(Json(followed(&app)))
+}
+
+/// Ends that for a key.
+#[utoipa::path(
+    delete,
+    path = "/admin/v1/denials/log/{key}",
+    tag = "traffic",
+    params(("key" = String, Path, description = "The key")),
+    responses((status = 204, description = "Its denials are logged as any others"))
+)]
+pub(super) async fn end<S: ServedStore>(
+    State(app): State<Arc<App<S>>>,
+    key: Result<Path<String>, PathRejection>,
+) -> Result<StatusCode, ApiError> {
+    let Path(key) = key.map_err(|error| ApiError::invalid("{key}", error.body_text()))?;
+    match app.denials.followed().end(&key) {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => {
+            let message = "no such key is followed".to_owned();
+            Err(ApiError::other(
+                StatusCode::NOT_FOUND,
+                "UNKNOWN_KEY",
+                message,
+            ))
+        }
+    }
+}
+
+fn followed<S: ServedStore>(app: &App<S>) -> FollowedList {
+    let keys = app.denials.followed().list();
+    FollowedList {
+        keys: keys.into_iter().map(FollowedEntry::from).collect(),
+    }
+}

@@ -1,0 +1,122 @@
+//! The top keys of one node, as it lays them out for the others.
+
+use ratekeeper_limiter::{TopDecision, TopKey, TopKeys, TopWindow};
+use serde::{Deserialize, Serialize};
+
+/// The most keys of a list.
+const KEYS_MAX: usize = 64;
+
+/// The most bytes of a key that is laid out.
+const KEY_BYTES_MAX: usize = 512;
+
+/// The lists of a node.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct TopOfNode {
+    /// The name of the node.
+    pub(crate) node: String,
+    /// Denials of the last minute, those of the last hour, and likewise what was allowed.
+    lists: [TopOfWindow; 4],
+}
+
+/// The keys of one window and decision.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct TopOfWindow {
+    /// The keys with the most requests: domain, rule, key, count, error.
+    pub(crate) keys: Vec<(Box<str>, Box<str>, Box<str>, u64, u64)>,
+    /// The most requests that a key may have had that is not listed.
+    pub(crate) unlisted_max: u64,
+}
+
+const LISTS: [(TopWindow, TopDecision); 4] = [
+    (TopWindow::Minute, TopDecision::Denied),
+    (TopWindow::Hour, TopDecision::Denied),
+    (TopWindow::Minute, TopDecision::Allowed),
+    (TopWindow::Hour, TopDecision::Allowed),
+];
+
+impl TopOfNode {
+    /// The lists of this node now.
+    pub(crate) fn read(top: &TopKeys, node: &str) -> Self {
+        Self {
+            node: node.to_owned(),
+            lists: LISTS.map(|(window, decision)| {
+                // One more, to see whether all are listed.
+                let keys = top.top(window, decision, KEYS_MAX + 1, |_, _| true);
+                TopOfWindow::new(keys, top.dropped(window, decision))
+            }),
+        }
+    }
+
+    /// The lists that another node laid out; [`None`] if they cannot be read, as those of a newer version may not.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let mut node: Self = serde_json::from_str(text).ok()?;
+        for list in &mut node.lists {
+            list.keys.truncate(KEYS_MAX);
+            list.keys
+                .retain(|(.., key, _, _)| key.len() <= KEY_BYTES_MAX);
+        }
+        Some(node)
+    }
+
+    pub(crate) fn into_text(self) -> String {
+        // Strings and numbers alone: nothing in there can fail.
+        serde_json::to_string(&self).unwrap_or_default()
+    }
+
+    pub(crate) fn list(&self, window: TopWindow, decision: TopDecision) -> &TopOfWindow {
+        let [minute_denied, hour_denied, minute_allowed, hour_allowed] = &self.lists;
+        match (window, decision) {
+            (TopWindow::Minute, TopDecision::Denied) => minute_denied,
+            (TopWindow::Hour, TopDecision::Denied) => hour_denied,
+            (TopWindow::Minute, TopDecision::Allowed) => minute_allowed,
+            (TopWindow::Hour, TopDecision::Allowed) => hour_allowed,
+        }
+    }
+}
+
+impl TopOfWindow {
+    fn new(keys: Vec<TopKey>, dropped: u64) -> Self {
+        let cut = keys.get(KEYS_MAX).map_or(0, |key| key.count);
+        let listed = keys.into_iter().take(KEYS_MAX).map(|key| {
+            let texts = [key.domain, key.rule, key.key].map(|text| Box::from(&*text));
+            let [domain, rule, name] = texts;
+            (domain, rule, name, key.count, key.error)
+        });
+        Self {
+            keys: listed.collect(),
+            unlisted_max: cut.max(dropped),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_says_what_it_leaves_out() {
+        let key = |number: u64| TopKey {
+            domain: "d".into(),
+            rule: "d.r".into(),
+            key: number.to_string().into(),
+            count: number,
+            error: 0,
+        };
+        let keys = |most: u64| (1..=most).rev().map(key).collect::<Vec<_>>();
+        let all = TopOfWindow::new(keys(64), 0);
+        assert_eq!((all.keys.len(), all.unlisted_max), (64, 0));
+        let cut = TopOfWindow::new(keys(65), 0);
+        assert_eq!((cut.keys.len(), cut.unlisted_max), (64, 1));
+        assert_eq!(TopOfWindow::new(keys(65), 7).unlisted_max, 7);
+    }
+
+    #[test]
+    fn lists_are_read_as_they_were_written() {
+        let node = TopOfNode::read(&TopKeys::default(), "edge-1");
+        let text = node.clone().into_text();
+        assert_eq!(TopOfNode::parse(&text), Some(node));
+        for bad in ["", "{}", "[]", "{\"node\":\"a\",\"lists\":[]}"] {
+            assert_eq!(TopOfNode::parse(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+/** The panels about what a node depends on: its store, the quota database, the other nodes. */
+
+import { fill, h } from "./dom";
+import type { PlanUse, State, Top } from "./types";
+import { count, micros, rate, span } from "./words";
+
+/** Seconds over which the use of plans is averaged. */
+const PLANS_OVER = 60;
+
+function pair(name: string, value: Node | string): HTMLElement {
+  return h("div", { class: "pair" }, h("dt", {}, name), h("dd", {}, value));
+}
+
+function list(at: HTMLElement, ...pairs: HTMLElement[]): void {
+  fill(at, h("dl", {}, ...pairs));
+}
+
+function empty(text: string): HTMLElement {
+  return h("p", { class: "empty" }, text);
+}
+
+function table(names: string[], rows: HTMLElement[]): HTMLElement {
+  const head = names.map((name) => h("th", { scope: "col" }, name));
+  return h("table", {}, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows));
+}
+
+function badge(mood: "good" | "bad" | "warn", text: string, attributes: Record<string, string> = {}): HTMLElement {
+  return h("span", { class: `badge ${mood}`, ...attributes }, text);
+}
+
+/** The servers of the store, with their circuit breakers; `before` is the state a second ago. */
+export function shards(at: HTMLElement, state: State, before: State | null): void {
+  if (state.breakers.length === 0) {
+    fill(at, empty("Not configured: counters are in the memory of this node, and nothing has to be asked."));
+    return;
+  }
+  const seconds = Math.max(0.001, state.second.span_ms / 1_000);
+  const rows = state.breakers.map((shard) => {
+    const then = before?.breakers.find((other) => other.shard === shard.shard) ?? shard;
+    const calls = Math.max(0, shard.calls - then.calls);
+    const mean = calls > 0 ? micros(((shard.call_seconds - then.call_seconds) * 1e6) / calls) : "–";
+    const causes = Object.entries(shard.causes).map(([cause, errors]) => `${cause} ${count(errors)}`);
+    const mood = shard.state === "closed" ? "good" : "bad";
+    return h(
+      "tr",
+      {},
+      h("td", { class: "key" }, shard.shard || "store", h("span", { class: "source" }, causes.join(", "))),
+      h("td", { "data-label": "breaker" }, badge(mood, shard.state, { "data-breaker": shard.shard })),
+      h("td", { class: "number", "data-label": "calls /s" }, rate(calls / seconds)),
+      h("td", { class: "number", "data-label": "mean time" }, mean),
+      h("td", { class: "number", "data-label": "errors" }, count(shard.errors)),
+    );
+  });
+  fill(at, table(["server", "breaker", "calls /s", "mean time", "errors"], rows));
+}
+
+/** Hits that are owed to the store, held in advance, or not told yet. */
+export function debts(at: HTMLElement, state: State): void {
+  const { owed, leases, store } = state;
+  if (!store.is_shared) {
+    fill(at, empty("Not configured: only counters that nodes share are leased, synced or owed to a store."));
+    return;
+  }
+  list(
+    at,
+    pair("owed to the store", count(owed.owed)),
+    pair("posted since the start", count(owed.posted)),
+    pair("dropped", owed.dropped > 0 ? badge("bad", count(owed.dropped)) : "none"),
+    pair("sent, with an unknown end", owed.unknown > 0 ? count(owed.unknown) : "none"),
+    pair("leases", leases.leases > 0 ? `${count(leases.leases)}, with ${count(leases.held)} hits` : "none"),
+    pair("synced hits not told yet", count(leases.unsynced)),
+    pair("over-admission bound", count(leases.over_admission_bound)),
+  );
+}
+
+/** The database with tenants' quotas. */
+export function quotaDatabase(at: HTMLElement, state: State): void {
+  const database = state.quota_database;
+  if (database === null) {
+    fill(at, empty("Not configured: plans and overrides come from files alone. A database is named with --quotas."));
+    return;
+  }
+  const away = database.state !== "up";
+  const told = away
+    ? badge("bad", `away for ${span(database.away_seconds)}`, { id: "quota-state" })
+    : badge("good", "answers", { id: "quota-state" });
+  const known = database.is_known
+    ? `${count(database.tenants)} known here`
+    : badge("bad", "not known: neither the database nor a saved copy was there");
+  list(
+    at,
+    pair("database", told),
+    pair("tenants", known),
+    pair("last change in force", count(database.version)),
+    pair("reads that failed", count(database.errors)),
+    pair("entries that mean nothing", database.ignored > 0 ? badge("warn", count(database.ignored)) : "none"),
+  );
+}
+
+/** The nodes that told of themselves lately. */
+export function nodes(at: HTMLElement, state: State, top: Top | null): void {
+  if (!state.store.is_shared) {
+    fill(at, empty("Not configured: this node shares its counters with no other."));
+    return;
+  }
+  if (top === null) {
+    fill(at, h("p", { class: "loading" }, "Asking who is there…"));
+    return;
+  }
+  const live = top.nodes.map((node, number) => {
+    const age = number === 0 ? "this node" : `heard ${span(node.age_ms / 1_000)} ago`;
+    return h("li", {}, h("strong", {}, node.name || "without a name"), ` ${age}`);
+  });
+  const leased = state.node.nodes > 0 ? `${count(state.node.nodes)} of them lease counters. ` : "";
+  const more = top.nodes_left_out > 0 ? `${count(top.nodes_left_out)} more are not listed. ` : "";
+  const why = top.only_this_node;
+  fill(
+    at,
+    why !== undefined && h("p", { class: "trouble warn" }, `Others may be there: ${why}.`),
+    h("p", { class: "note", id: "nodes-live" }, `${count(top.nodes.length + top.nodes_left_out)} live. ${leased}${more}`),
+    h("ul", { class: "nodes" }, ...live),
+  );
+}
+
+/** What became of a plan's counts, by the time at which they were read. */
+interface Reading {
+  at: number;
+  plans: Map<string, PlanUse>;
+}
+
+/** The use of limits by plan over the last minute. */
+export class Plans {
+  private readings: Reading[] = [];
+
+  take(state: State): void {
+    const plans = new Map(state.plans.map((plan) => [`${plan.domain} ${plan.plan}`, plan]));
+    this.readings.push({ at: state.second.at, plans });
+    while (this.readings.length > 2 && (this.readings[1]?.at ?? 0) <= state.second.at - PLANS_OVER) {
+      this.readings.shift();
+    }
+  }
+
+  show(at: HTMLElement, state: State): void {
+    if (state.plans.length === 0) {
+      fill(at, empty("Not configured: the rules in force have no plans."));
+      return;
+    }
+    const first = this.readings[0]?.plans;
+    const several = new Set(state.plans.map((plan) => plan.domain)).size > 1;
+    const rows = state.plans.map((plan) => {
+      const then = first?.get(`${plan.domain} ${plan.plan}`);
+      const since = (now: number, before: number | undefined): number => Math.max(0, now - (before ?? 0));
+      const answers = since(plan.answers, then?.answers);
+      const counted = since(plan.counted, then?.counted);
+      const of = (value: number, all: number): string => (all > 0 ? `${((100 * value) / all).toFixed(1)} %` : "–");
+      const used = counted > 0 ? since(plan.used_sum, then?.used_sum) / counted : 0;
+      const bar = h("meter", {
+        min: "0",
+        max: "1",
+        high: "0.9",
+        value: used.toFixed(3),
+        "aria-label": `${plan.plan}: mean use of limits`,
+      });
+      return h(
+        "tr",
+        {},
+        h("td", { class: "key" }, plan.plan, several && h("span", { class: "source" }, plan.domain)),
+        h("td", { class: "number", "data-label": "mean use" }, counted > 0 ? of(used, 1) : "–"),
+        h("td", { class: "bar" }, bar),
+        h("td", { class: "number", "data-label": "over 90 %" }, of(since(plan.close, then?.close), counted)),
+        h("td", { class: "number", "data-label": "denied" }, of(since(plan.denied, then?.denied), answers)),
+        h("td", { class: "number", "data-label": "answers" }, count(answers)),
+      );
+    });
+    fill(at, table(["plan", "mean use", "of the limit", "over 90 %", "denied", "answers"], rows));
+  }
+}
