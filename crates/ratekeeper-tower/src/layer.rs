@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::Extensions;
 use ratekeeper_http::answer::{BodyForm, Headers};
 use ratekeeper_http::{Describer, Forwarding, Hop, Identity, Mapping};
+use ratekeeper_limiter::CheckObserver;
 use tower_layer::Layer;
 
 use crate::observer::DenialObserver;
@@ -36,6 +37,7 @@ pub(crate) struct Shared<E> {
     pub(crate) describer: Describer,
     pub(crate) forwarding: Forwarding,
     pub(crate) peer: fn(&Extensions) -> Option<Hop>,
+    pub(crate) check_observer: Option<fn(&Extensions) -> Option<Arc<dyn CheckObserver>>>,
     pub(crate) headers: Headers,
     pub(crate) body_form: BodyForm,
     pub(crate) wait_max: Duration,
@@ -63,13 +65,14 @@ impl<E: Clone> RateLimitLayer<E> {
                 },
                 forwarding: Forwarding::default(),
                 peer: peer_in_extensions,
+                check_observer: None,
                 headers: Headers::default(),
                 body_form: BodyForm::default(),
                 wait_max: WAIT_MAX,
                 waiting_max: WAITING_MAX,
                 switch: Switch::default(),
                 watch: Arc::new(Watch::new(LINES_PER_SECOND)),
-                observer: None,
+                check_observer: None,
                 pacer: Arc::default(),
                 hasher: RandomState::new(),
             }),
@@ -114,6 +117,13 @@ impl<E: Clone> RateLimitLayer<E> {
         self.with(|shared| shared.peer = peer)
     }
 
+    /// Sets the function that finds the observer of a request's check in the request's extensions, for traces. An
+    /// enforcer that asks a service does not use it.
+    #[must_use]
+    pub fn check_observer(self, observer: fn(&Extensions) -> Option<Arc<dyn CheckObserver>>) -> Self {
+        self.with(|shared| shared.check_observer = Some(observer))
+    }
+
     /// Sets the headers that report limits to clients.
     #[must_use]
     pub fn headers(self, headers: Headers) -> Self {
@@ -154,7 +164,7 @@ impl<E: Clone> RateLimitLayer<E> {
     /// Has denied requests told to `observer`, and not logged here.
     #[must_use]
     pub fn denial_observer(self, observer: Arc<dyn DenialObserver>) -> Self {
-        self.with(|shared| shared.observer = Some(observer))
+        self.with(|shared| shared.check_observer = Some(observer))
     }
 
     /// Sets the switch that turns the layer off, to shadow, and on while it runs.

@@ -2,6 +2,8 @@
 
 mod bench;
 mod breakers;
+#[path = "../shared/collector.rs"]
+mod collector;
 mod config;
 mod dashboard;
 mod denials;
@@ -30,3 +32,4 @@ mod support;
 mod synced;
 mod tenants;
 mod top_nodes;
+mod traces;

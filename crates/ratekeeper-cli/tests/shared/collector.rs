@@ -1,0 +1,147 @@
+//! A collector of traces: the OTLP service over gRPC, which keeps what it is sent.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
+    TraceService, TraceServiceServer,
+};
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use ratekeeper_testkit::process::eventually;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Request, Response, Status};
+
+/// A span as it was received, ids in hexadecimal digits.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) name: String,
+    pub(crate) trace: String,
+    pub(crate) id: String,
+    /// Empty for the first span of a trace.
+    pub(crate) parent: String,
+    /// As in the protocol: 1 internal, 2 server, 3 client.
+    pub(crate) kind: i32,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) attributes: BTreeMap<String, String>,
+    pub(crate) resource: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<Seen>>>);
+
+#[tonic::async_trait]
+impl TraceService for Kept {
+    async fn export(
+        &self,
+        request: Request<ExportTraceServiceRequest>,
+    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        let mut kept = self.0.lock().expect("no test has panicked here");
+        for of_resource in request.into_inner().resource_spans {
+            let resource = of_resource.resource.unwrap_or_default().attributes;
+            let resource = attributes(resource);
+            let spans = of_resource.scope_spans.into_iter();
+            kept.extend(spans.flat_map(|it| it.spans).map(|span| Seen {
+                name: span.name,
+                trace: hex(&span.trace_id),
+                id: hex(&span.span_id),
+                parent: hex(&span.parent_span_id),
+                kind: span.kind,
+                start: span.start_time_unix_nano,
+                end: span.end_time_unix_nano,
+                attributes: attributes(span.attributes),
+                resource: resource.clone(),
+            }));
+        }
+        Ok(Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn attributes(pairs: Vec<KeyValue>) -> BTreeMap<String, String> {
+    let text = |value: Option<AnyValue>| match value.and_then(|value| value.value) {
+        Some(Value::StringValue(text)) => text,
+        Some(Value::BoolValue(value)) => value.to_string(),
+        Some(Value::IntValue(number)) => number.to_string(),
+        other => format!("{other:?}"),
+    };
+    let pairs = pairs.into_iter();
+    pairs.map(|pair| (pair.key, text(pair.value))).collect()
+}
+
+/// A collector on a free port, for as long as the test runs.
+pub(crate) struct Collector {
+    address: SocketAddr,
+    kept: Kept,
+    _runtime: Runtime,
+}
+
+impl Collector {
+    pub(crate) fn start() -> Self {
+        let runtime = Runtime::new().expect("a runtime can be made");
+        let kept = Kept::default();
+        let service = TraceServiceServer::new(kept.clone());
+        let address = runtime.block_on(async {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
+            let listener = listener.expect("there is a free port");
+            let address = listener.local_addr().expect("it is bound");
+            let incoming = TcpIncoming::from(listener);
+            let server = Server::builder().add_service(service);
+            tokio::spawn(server.serve_with_incoming(incoming));
+            address
+        });
+        Self {
+            address,
+            kept,
+            _runtime: runtime,
+        }
+    }
+
+    /// The value of `otlp_endpoint`.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// All spans so far.
+    pub(crate) fn spans(&self) -> Vec<Seen> {
+        self.kept
+            .0
+            .lock()
+            .expect("no test has panicked here")
+            .clone()
+    }
+
+    /// The spans of a trace, once there are so many of them.
+    pub(crate) fn trace(&self, trace: &str, count: usize) -> Vec<Seen> {
+        let of_trace = || {
+            let spans = self.spans().into_iter();
+            let spans: Vec<_> = spans.filter(|span| span.trace == trace).collect();
+            spans
+        };
+        eventually("the spans arrive", || of_trace().len() >= count);
+        // One too many would come in the same message, as a rule.
+        let spans = of_trace();
+        assert_eq!(spans.len(), count, "{spans:#?}");
+        spans
+    }
+}
+
+/// The only span of that name.
+pub(crate) fn named<'a>(spans: &'a [Seen], name: &str) -> &'a Seen {
+    let mut found = spans.iter().filter(|span| span.name == name);
+    match (found.next(), found.next()) {
+        (Some(span), None) => span,
+        _ => panic!("not one span {name}: {spans:#?}"),
+    }
+}

@@ -1,0 +1,249 @@
+//! The exporter: sends spans to an OpenTelemetry collector over gRPC.
+//!
+//! It never stands in a request's way: spans that the collector does not take are lost and counted, and none is sent
+//! twice.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use opentelemetry::trace::{SpanContext, SpanId, Status, TraceFlags, TraceId, TraceState};
+use opentelemetry::{InstrumentationScope, KeyValue, Value};
+use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkError;
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout, timeout_at};
+use tracing::{info, warn};
+
+use crate::span::{SpanKind, SpanValue, TraceSpan};
+use crate::tracer::{SpanCounts, SpanQueue};
+
+/// The most spans in one message.
+const BATCH_MAX: usize = 512;
+
+/// The longest time that the first span of a message waits for others.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// The longest time that the collector is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The settings of the exporter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OtlpConfig {
+    /// The collector's address: `http://HOST:PORT`.
+    pub endpoint: String,
+    /// The name of the service that the spans are of.
+    pub service_name: String,
+    /// The name of this node among those of the service.
+    pub node: String,
+    /// The version of the program.
+    pub version: &'static str,
+}
+
+/// The reason there is no exporter.
+#[derive(Debug, thiserror::Error)]
+pub enum OtlpError {
+    /// The endpoint cannot be used.
+    #[error("the exporter for {endpoint} cannot be made")]
+    Endpoint {
+        /// The endpoint.
+        endpoint: String,
+        /// The reason.
+        source: ExporterBuildError,
+    },
+}
+
+/// A running export.
+#[derive(Debug)]
+pub struct OtlpExport {
+    task: JoinHandle<()>,
+    stop: oneshot::Sender<()>,
+    counts: Arc<SpanCounts>,
+}
+
+impl OtlpExport {
+    /// Begins to export on the runtime that this is called on. The collector need not be there yet.
+    ///
+    /// # Errors
+    /// The endpoint cannot be used.
+    pub fn start(queue: SpanQueue, config: &OtlpConfig) -> Result<Self, OtlpError> {
+        let built = SpanExporter::builder()
+            .with_tonic()
+            .with_endpoint(&config.endpoint)
+            .with_timeout(PATIENCE)
+            .build();
+        let mut exporter = built.map_err(|source| OtlpError::Endpoint {
+            endpoint: config.endpoint.clone(),
+            source,
+        })?;
+        exporter.set_resource(&resource(config));
+        let scope = InstrumentationScope::builder("ratekeeper").with_version(config.version);
+        let counts = Arc::clone(&queue.counts);
+        let sender = Sender {
+            exporter,
+            scope: scope.build(),
+            counts: Arc::clone(&counts),
+            is_failing: false,
+        };
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(sender.run(queue, stopped));
+        Ok(Self { task, stop, counts })
+    }
+
+    /// Sends the spans that wait, for at most this long, and ends. Spans that are left are lost.
+    pub async fn finish(mut self, within: Duration) {
+        // If it has ended by itself, there is nobody to tell.
+        let _ = self.stop.send(());
+        if timeout(within, &mut self.task).await.is_err() {
+            self.task.abort();
+            warn!(
+                exported = self.counts.exported(),
+                "the trace collector did not answer in time; the last spans are lost"
+            );
+        }
+    }
+}
+
+/// The properties that all spans share.
+fn resource(config: &OtlpConfig) -> Resource {
+    let mut attributes = vec![
+        KeyValue::new("service.name", config.service_name.clone()),
+        KeyValue::new("service.version", config.version),
+    ];
+    if !config.node.is_empty() {
+        attributes.push(KeyValue::new("service.instance.id", config.node.clone()));
+    }
+    Resource::builder_empty()
+        .with_attributes(attributes)
+        .build()
+}
+
+struct Sender {
+    exporter: SpanExporter,
+    scope: InstrumentationScope,
+    counts: Arc<SpanCounts>,
+    /// True while the collector takes no spans: said once.
+    is_failing: bool,
+}
+
+impl Sender {
+    async fn run(mut self, mut queue: SpanQueue, mut stopped: oneshot::Receiver<()>) {
+        let mut is_stopping = false;
+        loop {
+            let mut batch = Vec::new();
+            if is_stopping {
+                batch.extend(queue.take());
+                if batch.is_empty() {
+                    return;
+                }
+            } else {
+                is_stopping = gather(&mut batch, &mut queue, &mut stopped).await;
+            }
+            while !batch.is_empty() {
+                let rest = batch.split_off(batch.len().min(BATCH_MAX));
+                self.send(batch).await;
+                batch = rest;
+            }
+        }
+    }
+
+    async fn send(&mut self, spans: Vec<TraceSpan>) {
+        let count = spans.len();
+        let spans = spans.into_iter().map(|span| data(span, &self.scope));
+        let sent = timeout(PATIENCE, self.exporter.export(spans.collect())).await;
+        match sent {
+            Ok(Ok(())) => {
+                self.counts.count_exported(count);
+                if std::mem::replace(&mut self.is_failing, false) {
+                    info!("the trace collector takes spans again");
+                }
+            }
+            Ok(Err(error)) => self.failed(count, &error),
+            Err(_) => self.failed(count, &OTelSdkError::Timeout(PATIENCE)),
+        }
+    }
+
+    fn failed(&mut self, count: usize, error: &OTelSdkError) {
+        self.counts.count_failed(count);
+        if !std::mem::replace(&mut self.is_failing, true) {
+            warn!(
+                %error,
+                "the trace collector does not take spans: they are lost until it does; decisions go on"
+            );
+        }
+    }
+}
+
+/// Waits for a span, and a moment longer for others. Returns true once no more is to be waited for.
+async fn gather(
+    batch: &mut Vec<TraceSpan>,
+    queue: &mut SpanQueue,
+    stopped: &mut oneshot::Receiver<()>,
+) -> bool {
+    tokio::select! {
+        _ = &mut *stopped => return true,
+        count = queue.spans.recv_many(batch, BATCH_MAX) => if count == 0 {
+            return true;
+        },
+    }
+    let until = Instant::now() + LINGER;
+    while batch.len() < BATCH_MAX {
+        let room = BATCH_MAX - batch.len();
+        tokio::select! {
+            _ = &mut *stopped => return true,
+            more = timeout_at(until, queue.spans.recv_many(batch, room)) => match more {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(_) => break,
+            },
+        }
+    }
+    false
+}
+
+/// The span as the exporter wants it.
+fn data(span: TraceSpan, scope: &InstrumentationScope) -> SpanData {
+    let context = SpanContext::new(
+        TraceId::from_bytes(span.trace_id.to_be_bytes()),
+        SpanId::from_bytes(span.span_id.to_be_bytes()),
+        TraceFlags::SAMPLED,
+        false,
+        TraceState::default(),
+    );
+    let parent = span.parent.map(u64::to_be_bytes).map(SpanId::from_bytes);
+    let attributes = span.attributes.into_iter();
+    let attributes = attributes.map(|(name, value)| KeyValue::new(name, valued(value)));
+    SpanData {
+        span_context: context,
+        parent_span_id: parent.unwrap_or(SpanId::INVALID),
+        parent_span_is_remote: span.parent_is_remote,
+        span_kind: match span.kind {
+            SpanKind::Server => opentelemetry::trace::SpanKind::Server,
+            SpanKind::Client => opentelemetry::trace::SpanKind::Client,
+            SpanKind::Internal => opentelemetry::trace::SpanKind::Internal,
+        },
+        name: span.name.into(),
+        start_time: span.start,
+        end_time: span.end,
+        attributes: attributes.collect(),
+        dropped_attributes_count: 0,
+        events: SpanEvents::default(),
+        links: SpanLinks::default(),
+        status: match span.is_error {
+            true => Status::error(""),
+            false => Status::Unset,
+        },
+        instrumentation_scope: scope.clone(),
+    }
+}
+
+fn valued(value: SpanValue) -> Value {
+    match value {
+        SpanValue::Bool(value) => value.into(),
+        SpanValue::Number(number) => i64::try_from(number).unwrap_or(i64::MAX).into(),
+        SpanValue::Word(word) => word.into(),
+        SpanValue::Text(text) => String::from(text).into(),
+    }
+}
