@@ -72,7 +72,7 @@ impl<E: Clone> RateLimitLayer<E> {
                 waiting_max: WAITING_MAX,
                 switch: Switch::default(),
                 watch: Arc::new(Watch::new(LINES_PER_SECOND)),
-                check_observer: None,
+                observer: None,
                 pacer: Arc::default(),
                 hasher: RandomState::new(),
             }),
@@ -120,7 +120,10 @@ impl<E: Clone> RateLimitLayer<E> {
     /// Sets the function that finds the observer of a request's check in the request's extensions, for traces. An
     /// enforcer that asks a service does not use it.
     #[must_use]
-    pub fn check_observer(self, observer: fn(&Extensions) -> Option<Arc<dyn CheckObserver>>) -> Self {
+    pub fn check_observer(
+        self,
+        observer: fn(&Extensions) -> Option<Arc<dyn CheckObserver>>,
+    ) -> Self {
         self.with(|shared| shared.check_observer = Some(observer))
     }
 
@@ -164,7 +167,7 @@ impl<E: Clone> RateLimitLayer<E> {
     /// Has denied requests told to `observer`, and not logged here.
     #[must_use]
     pub fn denial_observer(self, observer: Arc<dyn DenialObserver>) -> Self {
-        self.with(|shared| shared.check_observer = Some(observer))
+        self.with(|shared| shared.observer = Some(observer))
     }
 
     /// Sets the switch that turns the layer off, to shadow, and on while it runs.

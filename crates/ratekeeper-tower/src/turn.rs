@@ -162,7 +162,9 @@ impl<E: Enforcer> Shared<E> {
             }
             let entries = question.entries();
             let descriptors = question.descriptors(&entries);
-            let observer = self.check_observer.and_then(|find| find(request.extensions()));
+            let observer = self
+                .check_observer
+                .and_then(|find| find(request.extensions()));
             let check = Check {
                 domain: question.domain(),
                 descriptors: &descriptors,

@@ -31,5 +31,6 @@ mod stores;
 mod support;
 mod synced;
 mod tenants;
+mod top;
 mod top_nodes;
 mod traces;

@@ -11,9 +11,7 @@ use utoipa::openapi::{OpenApi as OpenApiDocument, Ref, RefOr, Response as Descri
 use utoipa::{Modify, OpenApi};
 
 use super::problem::Problem;
-use super::{
-    audit, explain, followed, live, metering, quotas, reloads, rules, shed, top, usage,
-};
+use super::{audit, explain, followed, live, metering, quotas, reloads, rules, shed, top, usage};
 use crate::error_body::ErrorBody;
 use crate::http::HttpApi;
 

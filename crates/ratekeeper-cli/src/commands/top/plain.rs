@@ -1,0 +1,183 @@
+//! The state of a node as text, for pipes and scripts, and the pieces of text that the screen has too.
+
+use super::view::{NodeState, Row, View};
+use crate::output::{count, table};
+
+/// The most rules in the text; `ratekeeper rules list` has all.
+const RULES_MAX: usize = 20;
+
+/// The state as text.
+pub(super) fn text(view: &View) -> String {
+    let Some(state) = &view.state else {
+        return String::new();
+    };
+    let mut text = format!("{}\n\n{}\n", head(view), decisions(state));
+    for line in health(state) {
+        text.push_str(&format!("{line}\n"));
+    }
+    text.push_str("\nDenied most in the last minute\n");
+    match state.top.is_empty() {
+        true => text.push_str("  nobody\n"),
+        false => text.push_str(&table(&keys(state), 2)),
+    }
+    let shown = view.rows.len().min(RULES_MAX);
+    text.push_str(&format!("\nRules ({shown} of {})\n", state.rules_total));
+    let mut rows = vec![RULE_HEADS.map(str::to_owned).to_vec()];
+    rows.extend(view.rows.iter().take(RULES_MAX).map(rule));
+    text.push_str(&table(&rows, 2));
+    text
+}
+
+/// The columns of rules.
+pub(super) const RULE_HEADS: [&str; 7] = [
+    "RULE",
+    "LIMIT",
+    "MODE",
+    "ALLOWED/S",
+    "DENIED/S",
+    "ALLOWED",
+    "DENIED",
+];
+
+/// The columns of a rule.
+pub(super) fn rule(row: &Row) -> Vec<String> {
+    let Row { rule, last } = row;
+    vec![
+        rule.id.clone(),
+        rule.limit.clone(),
+        rule.mode.clone(),
+        last.allowed.to_string(),
+        (last.denied + last.shadow_denied).to_string(),
+        rule.counts.allowed.to_string(),
+        (rule.counts.denied + rule.counts.shadow_denied).to_string(),
+    ]
+}
+
+/// The node, and how long it has run.
+pub(super) fn head(view: &View) -> String {
+    let Some(state) = &view.state else {
+        return format!("ratekeeper at {}", view.address);
+    };
+    let node = &state.node;
+    let name = match node.name.is_empty() {
+        true => &view.address,
+        false => &node.name,
+    };
+    let up = span(state.second.at.saturating_sub(node.started_at));
+    format!("{name}  {}  {}  up {up}", node.version, node.state)
+}
+
+/// Decisions in the last second, and how long they took.
+pub(super) fn decisions(state: &NodeState) -> String {
+    let second = state.second;
+    let micros = |time: Option<f64>| time.map_or("-".to_owned(), |time| format!("{time:.0} us"));
+    let mut line = format!(
+        "{} allowed/s, {} denied/s, {} shadow-denied/s, p50 {}, p99 {}",
+        second.allowed(),
+        second.denied(),
+        second.shadow_denied(),
+        micros(second.p50_us),
+        micros(second.p99_us),
+    );
+    if second.degraded() > 0 {
+        line.push_str(&format!(", {} by failure modes/s", second.degraded()));
+    }
+    if second.shed() > 0 {
+        line.push_str(&format!(", {} shed/s", second.shed()));
+    }
+    line
+}
+
+/// The health of the node, one fact a line, the worst first.
+pub(super) fn health(state: &NodeState) -> Vec<String> {
+    let mut lines: Vec<String> = state
+        .faults
+        .iter()
+        .map(|fault| format!("FAULT  {fault}"))
+        .collect();
+    if let Some(error) = &state.config.error {
+        lines.push(format!("RULES REFUSED  {error}"));
+    }
+    for breaker in &state.breakers {
+        let errors = count(
+            usize::try_from(breaker.errors).unwrap_or(usize::MAX),
+            "error",
+        );
+        lines.push(format!(
+            "breaker {}  {}, {errors}",
+            breaker.shard, breaker.state
+        ));
+    }
+    for (store, share) in state
+        .degraded_ratio
+        .iter()
+        .filter(|(_, share)| **share > 0.0)
+    {
+        let name = if store.is_empty() { "default" } else { store };
+        lines.push(format!(
+            "store {name}  {:.0} % by failure modes",
+            share * 100.0
+        ));
+    }
+    let store = &state.store;
+    let place = match store.is_shared {
+        true => "in Redis",
+        false => "in memory",
+    };
+    lines.push(match store.capacity {
+        0 => format!("counters  {place}"),
+        capacity => format!("counters  {} of {capacity}, {place}", store.counters),
+    });
+    let owed = &state.owed;
+    if owed.owed > 0 {
+        lines.push(format!(
+            "owed  {} hits, {} posted, {} dropped",
+            owed.owed, owed.posted, owed.dropped
+        ));
+    }
+    let leases = &state.leases;
+    if leases.leases > 0 || leases.over_admission_bound > 0 {
+        lines.push(format!(
+            "leases  {}, over-admission at most {}",
+            leases.leases, leases.over_admission_bound
+        ));
+    }
+    lines.push(format!("rules  loaded {} times", state.config.accepted));
+    lines
+}
+
+/// The keys that are denied most.
+pub(super) fn keys(state: &NodeState) -> Vec<Vec<String>> {
+    let row =
+        |key: &super::view::Key| vec![key.count.to_string(), key.key.clone(), key.rule.clone()];
+    state.top.iter().map(row).collect()
+}
+
+/// A span of time for people: `3d 4h`, `12m 5s`.
+fn span(secs: u64) -> String {
+    const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
+    let first = UNITS.iter().position(|(unit, _)| secs >= *unit);
+    let Some(first) = first else {
+        return "0s".to_owned();
+    };
+    let mut left = secs;
+    let parts = UNITS[first..].iter().take(2).map(|(unit, name)| {
+        let part = format!("{}{name}", left / unit);
+        left %= unit;
+        part
+    });
+    parts.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_have_two_units() {
+        assert_eq!(span(0), "0s");
+        assert_eq!(span(59), "59s");
+        assert_eq!(span(725), "12m 5s");
+        assert_eq!(span(3 * 86_400 + 4 * 3_600 + 59), "3d 4h");
+    }
+}
