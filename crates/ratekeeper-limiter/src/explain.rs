@@ -249,9 +249,8 @@ impl Explainer<'_> {
 
     /// The plan of the tenant, where an entry names one.
     fn plan(&self, subscription: &Subscription<'_>, entries: &[Entry<'_>]) -> Option<String> {
-        let tenant = self.domain.tenant()?;
-        let names = entries.iter().any(|entry| entry.key == tenant);
-        names.then(|| subscription.plan_in_words()).flatten()
+        self.domain.tenant_at(entries)?;
+        subscription.plan_in_words()
     }
 
     /// The limits that are in force for the first entries of a descriptor that has `all`.

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use levels::TenantsOf;
 
 use crate::id::{self, Draft};
 use crate::matching::Children;
@@ -252,6 +253,7 @@ impl DomainBuilder {
             name: self.name,
             evaluation: settings.evaluation.map_or(Evaluation::Leaf, |at| at.value),
             tenant: settings.tenant.map(|at| at.value),
+            tenant_of_levels: None,
             plans: settings.plans.map(|at| at.value).unwrap_or_default(),
             secrets: &settings.secrets | &options.secrets,
             tenants: Arc::new(self.tenants),
@@ -304,18 +306,31 @@ fn compile(
     }
     let shed = shed(&mut roots, reports);
     let listed = roots.iter_mut().map(|root| root.tenants.take()).collect();
-    let levels = levels::compile(roots, options, reports, (&mut rules, &mut drafts));
+    let tenants_of = TenantsOf::find(&roots, &of_file, &domains);
+    let levels = levels::compile(
+        roots,
+        options,
+        reports,
+        (&mut rules, &mut drafts),
+        (tenants_of, &domains),
+    );
     id::assign(&mut rules, &drafts, reports);
     check_replaces(&rules, &drafts, reports);
     let suffixes: Arc<[_]> = drafts.into_iter().map(|draft| draft.suffix).collect();
+    let (_, service_levels) = &levels;
     tenants::compile(
         listed,
         &mut domains,
-        options,
+        (options, tenants_of.place(), service_levels.as_slice()),
         reports,
         (&mut rules, &suffixes),
     );
-    let mut rules = assemble(domains, (rules, suffixes), levels, options);
+    let mut rules = assemble(
+        domains,
+        (rules, suffixes),
+        (levels, tenants_of.place()),
+        options,
+    );
     rules.shed = shed;
     rules
 }
@@ -471,7 +486,7 @@ type IdSuffixes = Arc<[Option<Box<str>>]>;
 fn assemble(
     builders: Vec<DomainBuilder>,
     (rules, suffixes): (Vec<Rule>, IdSuffixes),
-    (nodes, service_levels): (Vec<Node>, ServiceLevels),
+    ((nodes, service_levels), tenants_of): ((Vec<Node>, ServiceLevels), Option<usize>),
     options: &Options,
 ) -> RuleSet {
     let named_by_files = builders.len();
@@ -489,7 +504,11 @@ fn assemble(
             tenants: TenantTable::default(),
             place: String::new(),
         };
-        domains.push(builder.finish(options, PathFolding::NONE));
+        let mut levels = builder.finish(options, PathFolding::NONE);
+        if let Some(of_tenants) = tenants_of.and_then(|at| domains.get(at)) {
+            levels.share_tenants(of_tenants);
+        }
+        domains.push(levels);
     }
     let by_name = (0_u32..)
         .zip(&domains)
@@ -503,6 +522,7 @@ fn assemble(
         rules,
         suffixes,
         service_levels: Arc::new(service_levels),
+        tenants_of_levels: tenants_of,
         shed: None,
         path_folding: options.path_folding,
         path_keys: options.path_keys.clone(),

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::matching::{Children, Walk};
-use crate::slas::{LevelMatch, LevelStatus, ServiceLevel, ServiceLevels};
+use crate::slas::{LevelMatch, LevelStatus, SERVICE_LEVELS, ServiceLevel, ServiceLevels, TENANT};
 use crate::tenants::{OverrideDefaults, StoredTenants, TenantTable};
 use crate::{Entry, PathFolding, PathKeys, Rule, ShedRules, secret};
 
@@ -25,6 +25,8 @@ pub struct RuleSet {
     /// The end that the id of each of the files' rules has for its place in a list.
     pub(crate) suffixes: Arc<[Option<Box<str>>]>,
     pub(crate) service_levels: Arc<ServiceLevels>,
+    /// The place of the domain whose tenants the service levels are for.
+    pub(crate) tenants_of_levels: Option<usize>,
     pub(crate) shed: Option<Arc<ShedRules>>,
     pub(crate) path_folding: PathFolding,
     pub(crate) path_keys: PathKeys,
@@ -54,6 +56,23 @@ impl RuleSet {
     #[must_use]
     pub fn service_level_domain(&self) -> Option<&Domain> {
         self.domains.get(self.named_by_files)
+    }
+
+    /// The domain whose tenants the service levels are for: their plans and overrides hold there as well. [`None`] if
+    /// no domain has tenants, or several have and the files do not tell which one is meant.
+    #[must_use]
+    pub fn tenants_of_levels(&self) -> Option<&Domain> {
+        self.domains.get(self.tenants_of_levels?)
+    }
+
+    /// The name of the domain whose tenants `rule` limits: for a tier of a service level the domain that lists them.
+    #[must_use]
+    pub fn tenants_domain_of<'a>(&'a self, rule: &'a Rule) -> &'a Arc<str> {
+        if *rule.domain != *SERVICE_LEVELS {
+            return &rule.domain;
+        }
+        let of_levels = self.tenants_of_levels();
+        of_levels.map_or(&rule.domain, |domain| &domain.name)
     }
 
     /// The differences between paths that do not count. Values made from paths are folded before
@@ -210,6 +229,8 @@ pub struct Domain {
     pub(crate) name: Arc<str>,
     pub(crate) evaluation: Evaluation,
     pub(crate) tenant: Option<Box<str>>,
+    /// In the domain of the service levels, the `tenant` of the domain whose tenants they are for.
+    pub(crate) tenant_of_levels: Option<Box<str>>,
     pub(crate) plans: Vec<Box<str>>,
     pub(crate) secrets: BTreeSet<Box<str>>,
     pub(crate) tenants: Arc<TenantTable>,
@@ -236,6 +257,28 @@ impl Domain {
     #[must_use]
     pub fn tenant(&self) -> Option<&str> {
         self.tenant.as_deref()
+    }
+
+    /// The index of the entry that names the tenant. In the domain of the service levels that is the caller, if it is
+    /// identified by the key of the domain that has the tenants, or by `{tenant}` in the path.
+    #[must_use]
+    #[inline]
+    pub fn tenant_at(&self, entries: &[Entry<'_>]) -> Option<usize> {
+        if let Some(key) = &self.tenant {
+            return entries.iter().position(|entry| *entry.key == **key);
+        }
+        let key = self.tenant_of_levels.as_deref()?;
+        let caller = entries.first()?;
+        (caller.key == key || caller.key == TENANT).then_some(0)
+    }
+
+    /// Makes the tenants of `other` those of this domain, which has the service levels.
+    pub(crate) fn share_tenants(&mut self, other: &Self) {
+        self.tenant_of_levels.clone_from(&other.tenant);
+        self.plans.clone_from(&other.plans);
+        self.secrets.extend(other.secrets.iter().cloned());
+        self.tenants = Arc::clone(&other.tenants);
+        self.stored.clone_from(&other.stored);
     }
 
     /// The plans that a tenant may be on; the first is the default. Empty if the domain has no

@@ -400,7 +400,8 @@ struct TenantPlan {
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its shape is used")]
 struct TenantOverride {
-    /// The entries after the tenant's, each as `key:value`; without it the tenant as a whole.
+    /// The entries after the tenant's, each as `key:value`, or `sla:` and the id of a service level; without it the
+    /// tenant as a whole.
     descriptor: Option<OneOrMany<String>>,
     /// The time from which it is in force; by default as the tenant.
     effective_at: Option<String>,
@@ -488,9 +489,11 @@ struct ServiceLevel {
     /// The path: `*` is one segment, `**` the rest, `{name}` a variable.
     #[serde(rename = "pathPattern")]
     path_pattern: Option<String>,
-    /// The limits; all must pass.
+    /// The limits; all must pass. With `plans`, those of the default plan.
     #[schemars(length(min = 1))]
     tiers: Vec<Tier>,
+    /// The limits of plans other than the default, by plan name.
+    plans: Option<BTreeMap<String, OneOrMany<Tier>>>,
     /// Decide and count, but never deny.
     shadow_mode: Option<bool>,
     /// The default algorithm of the tiers; fixed_window if left out.

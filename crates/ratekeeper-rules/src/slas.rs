@@ -9,7 +9,7 @@ pub(crate) mod conflicts;
 mod pattern;
 mod router;
 
-use crate::{PathFolding, PathForm, Position, RuleIndex};
+use crate::{PathFolding, PathForm, PlanIndex, Position, RuleIndex};
 
 pub use pattern::{PathPattern, PathPatternError, Segment};
 use router::Router;
@@ -36,8 +36,10 @@ pub struct ServiceLevel {
     pub methods: Vec<Box<str>>,
     /// The whole path, base included.
     pub pattern: PathPattern,
-    /// The rules made from its tiers, at least one; all must pass.
+    /// The rules made from its tiers, at least one; all must pass. They are those of the default plan.
     pub rules: Vec<RuleIndex>,
+    /// The rules of the plans that have tiers of their own, in the order of the plans.
+    pub by_plan: Vec<(PlanIndex, Vec<RuleIndex>)>,
     /// The position in its file.
     pub place: Position,
 }

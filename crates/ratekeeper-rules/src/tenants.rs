@@ -6,6 +6,7 @@
 
 mod index;
 mod key;
+mod level;
 mod pattern;
 mod quotas;
 mod resolve;

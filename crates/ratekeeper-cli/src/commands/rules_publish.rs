@@ -102,7 +102,11 @@ impl PublishedLevel {
             id: level.id.to_string(),
             methods: level.methods.iter().map(ToString::to_string).collect(),
             path: level.pattern.as_str().to_owned(),
-            limits: limits(rules, &level.rules),
+            limits: {
+                let of_plans = level.by_plan.iter().flat_map(|(_, rules)| rules);
+                let all: Vec<_> = level.rules.iter().chain(of_plans).copied().collect();
+                limits(rules, &all)
+            },
         }
     }
 }

@@ -11,6 +11,7 @@ mod first_run;
 mod hash_key;
 mod help;
 mod leases;
+mod level_plans;
 mod listeners;
 mod logs;
 mod observability;

@@ -89,3 +89,29 @@ fn renewed_keys_are_taken_in() {
     });
     assert_eq!(gateway.get("/a", &[BY_FIRST]).status, 401);
 }
+
+#[test]
+fn a_tenants_plan_and_override_hold_at_the_gateway() {
+    let upstream = Upstream::start(|_| ok("hello"));
+    let rules = "domain: shop
+tenant: org
+plans: [free, pro]
+slas:
+- id: all
+  pathPattern: /**
+  tiers: [ { period: 864000000, threshold: 2 } ]
+  plans: { pro: { period: 864000000, threshold: 4 } }
+tenants:
+- { tenant: acme, plan: pro }
+- { tenant: globex, plan: pro, overrides: [ { descriptor: 'sla:all', window: 10000d, limit: 6 } ] }
+";
+    let settings = "identity: { from: [ { from: header:x-org, key: org }, remote_address ] }\n";
+    let gateway = Gateway::start_with(rules, settings, &["--upstream", &upstream.url()]);
+    for (org, passed) in [("acme", 4), ("globex", 6), ("initech", 2)] {
+        let line = format!("X-Org: {org}");
+        let statuses = (0..8).map(|_| gateway.get("/a", &[&line]).status);
+        let statuses: Vec<_> = statuses.collect();
+        let found = statuses.iter().take_while(|status| **status == 200).count();
+        assert_eq!(found, passed, "{org}: {statuses:?}");
+    }
+}

@@ -154,8 +154,10 @@ impl Plan {
             // A limit that had room is not why the request was denied.
             let counts = verdicts.allowed || (!answered.fits() && !step.shadow);
             if counts && step.hits > 0 {
-                let rule = snapshot.rules().rule(index);
-                meter.count(now, *tenant, (&rule.domain, &rule.id), verdicts.allowed);
+                let rules = snapshot.rules();
+                let rule = rules.rule(index);
+                let domain = rules.tenants_domain_of(rule);
+                meter.count(now, *tenant, (domain, &rule.id), verdicts.allowed);
             }
         }
     }

@@ -4,17 +4,86 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::Options;
+use super::{DomainBuilder, Options};
 use crate::id::Draft;
 use crate::parse::descriptors::{Compiler, DomainContext};
 use crate::parse::levels::anybody;
 use crate::parse::policy::Policy;
 use crate::parse::root::Root;
+use crate::parse::service_levels::ParsedLevel;
 use crate::report::Report;
 use crate::slas::conflicts::Taken;
 use crate::slas::{SERVICE_LEVELS, ServiceLevels};
 use crate::yaml::Mark;
 use crate::{Node, Rule, secret};
+
+/// The domain whose tenants the service levels are for, among those of the files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum TenantsOf {
+    /// No domain has tenants.
+    Nobody,
+    /// This one, by its place.
+    Domain(usize),
+    /// Several domains have tenants, and nothing tells which one is meant.
+    Unclear,
+}
+
+impl TenantsOf {
+    /// The domain of the files with service levels, if it has tenants; else the only one that has any.
+    pub(super) fn find(
+        roots: &[Root<'_>],
+        of_file: &[Option<usize>],
+        domains: &[DomainBuilder],
+    ) -> Self {
+        let has_tenants = |at: &usize| {
+            let domain = domains.get(*at);
+            domain.is_some_and(|domain| domain.settings.tenant.is_some())
+        };
+        let with_levels = roots.iter().zip(of_file);
+        let with_levels = with_levels.filter(|(root, _)| !root.service_levels.is_empty());
+        let mut here: Vec<usize> = with_levels
+            .filter_map(|(_, domain)| *domain)
+            .filter(has_tenants)
+            .collect();
+        here.sort_unstable();
+        here.dedup();
+        if here.is_empty() {
+            here = (0..domains.len()).filter(has_tenants).collect();
+        }
+        match here.as_slice() {
+            [] => Self::Nobody,
+            [one] => Self::Domain(*one),
+            _ => Self::Unclear,
+        }
+    }
+
+    /// The place of the domain.
+    pub(super) const fn place(self) -> Option<usize> {
+        match self {
+            Self::Domain(at) => Some(at),
+            Self::Nobody | Self::Unclear => None,
+        }
+    }
+
+    /// Reports plans of a service level that no domain defines.
+    fn check(self, level: &mut ParsedLevel, report: &mut Report<'_>) {
+        let (Some(first), false) = (level.plans.first(), self.place().is_some()) else {
+            return;
+        };
+        let (message, help) = match self {
+            Self::Unclear => (
+                "several domains have tenants: it is not clear whose plans these are",
+                "put `slas:` into the file of the domain whose tenants are meant",
+            ),
+            _ => (
+                "plans need a domain that says which entry names the tenant",
+                "write `domain: api`, `tenant: api_key` and `plans: [free, pro]` at the top of a file",
+            ),
+        };
+        report.error(first.plan.mark, message, help);
+        level.plans.clear();
+    }
+}
 
 /// Returns the domain's nodes, none if no file has service levels, and the service levels.
 pub(super) fn compile(
@@ -22,7 +91,11 @@ pub(super) fn compile(
     options: &Options,
     reports: &mut [Report<'_>],
     (rules, drafts): (&mut Vec<Rule>, &mut Vec<Draft>),
+    (tenants, domains): (TenantsOf, &[DomainBuilder]),
 ) -> (Vec<Node>, ServiceLevels) {
+    let of_tenants = tenants.place().and_then(|at| domains.get(at));
+    let plans = of_tenants.and_then(|domain| domain.settings.plans.as_ref());
+    let plans = plans.map(|at| at.value.as_slice()).unwrap_or_default();
     if roots.iter().any(|root| !root.service_levels.is_empty()) {
         refuse_namesake(&roots, reports);
     }
@@ -35,7 +108,7 @@ pub(super) fn compile(
         let around = DomainContext {
             domain: &domain,
             policy: &Policy::default(),
-            plans: &[],
+            plans,
             is_secret: &|key| secret::is_secret_by_default(key) || options.secrets.contains(key),
             profile: options.profile,
             on_store_failure: options.on_store_failure,
@@ -43,7 +116,8 @@ pub(super) fn compile(
             path_keys: &options.path_keys,
             file,
         };
-        for parsed in root.service_levels {
+        for mut parsed in root.service_levels {
+            tenants.check(&mut parsed, report);
             let place = report.place(parsed.mark).to_string();
             if let Some(earlier) = ids.insert(parsed.id.value.clone(), place) {
                 let message = format!("duplicate id '{}' of a service level", parsed.id.value);

@@ -13,14 +13,14 @@ use crate::parse::root::Tenants;
 use crate::report::Report;
 use crate::tenants::{OverrideDefaults, Site, Tenant, TenantTable, Term};
 use crate::yaml::Node as Tree;
-use crate::{Rule, TenantHash, TenantKey, secret};
+use crate::{Rule, ServiceLevel, TenantHash, TenantKey, secret};
 use overrides::Overrides;
 
 /// Puts the tenants of all files into their domains, and their own limits among the rules.
 pub(super) fn compile(
     files: Vec<Option<Tenants<'_>>>,
     domains: &mut [DomainBuilder],
-    options: &Options,
+    (options, tenants_of, levels): (&Options, Option<usize>, &[ServiceLevel]),
     reports: &mut [Report<'_>],
     (rules, suffixes): (&mut Vec<Rule>, &[Option<Box<str>>]),
 ) {
@@ -40,6 +40,10 @@ pub(super) fn compile(
             options,
             suffixes,
             defaults: &defaults,
+            levels: match tenants_of == Some(index) {
+                true => levels,
+                false => &[],
+            },
         };
         for item in tenants.items {
             if item.as_map().is_some() {
@@ -107,6 +111,8 @@ struct Around<'a> {
     options: &'a Options,
     suffixes: &'a [Option<Box<str>>],
     defaults: &'a OverrideDefaults,
+    /// The service levels that overrides may be for.
+    levels: &'a [ServiceLevel],
 }
 
 impl Around<'_> {
@@ -134,6 +140,7 @@ impl Around<'_> {
             secrets: [&self.domain.settings.secrets, &self.options.secrets],
             suffixes: self.suffixes,
             defaults: self.defaults,
+            levels: self.levels,
         }
     }
 }

@@ -169,13 +169,14 @@ const CONCURRENCY: [&str; 10] = [
     "store",
 ];
 
-const SERVICE_LEVEL: [&str; 16] = [
+const SERVICE_LEVEL: [&str; 17] = [
     "id",
     "enabled",
     "match",
     "methods",
     "pathPattern",
     "tiers",
+    "plans",
     "algorithm",
     "consistency",
     "count_denied",

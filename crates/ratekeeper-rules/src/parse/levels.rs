@@ -1,10 +1,15 @@
 //! Compiles service levels into nodes and rules of their own domain.
 
+use std::sync::Arc;
+
 use super::descriptors::{Compiler, Owner, Path};
-use super::service_levels::ParsedLevel;
+use super::fields::At;
+use super::limits::ParsedLimit;
+use super::plans::plan_index;
+use super::service_levels::{ParsedLevel, PlanTiers};
 use crate::matching::Children;
 use crate::slas::{LEVEL_KEYS, ServiceLevel};
-use crate::{Node, RuleIndex};
+use crate::{Node, PlanIndex, RuleIndex};
 
 /// Matches any caller, whichever kind of identity names it.
 const ANYBODY: &str = "*";
@@ -26,9 +31,10 @@ impl Compiler<'_, '_, '_> {
             methods: parsed.methods,
             pattern: parsed.pattern,
             rules: Vec::new(),
+            by_plan: Vec::new(),
             place: self.report.place(parsed.mark),
         };
-        let owner = Owner {
+        let mut owner = Owner {
             path: &path,
             policy: parsed.policy,
             id: Some(parsed.id),
@@ -39,16 +45,55 @@ impl Compiler<'_, '_, '_> {
             metadata: None,
             plan: None,
         };
-        let first = self.rules.len();
-        let is_list = parsed.tiers.len() > 1;
-        self.rules_of(parsed.tiers, is_list, &owner);
-        let rules = first..self.rules.len();
-        let rules: Vec<_> = rules
-            .filter_map(|at| u32::try_from(at).ok().map(RuleIndex))
-            .collect();
-        let by_method = node(method_key.into(), method_key, rules.clone(), Vec::new());
+        let rules = self.tiers(parsed.tiers, &owner);
+        let mut by_plan = Vec::new();
+        for (plan, tiers) in self.plans_of_level(parsed.plans) {
+            let name = self.around.plans.get(plan.get());
+            owner.plan = name.map(|name| Arc::from(&**name));
+            by_plan.push((plan, self.tiers(tiers, &owner)));
+        }
+        let mut by_method = node(method_key.into(), method_key, rules.clone(), Vec::new());
+        let boxed = |(plan, rules): &(PlanIndex, Vec<RuleIndex>)| (*plan, rules.as_slice().into());
+        by_method.by_plan = by_plan.iter().map(boxed).collect();
         let by_level = node(composite, level_key, Vec::new(), vec![by_method]);
-        (ServiceLevel { rules, ..level }, by_level)
+        let level = ServiceLevel {
+            rules,
+            by_plan,
+            ..level
+        };
+        (level, by_level)
+    }
+
+    fn tiers(&mut self, tiers: Vec<ParsedLimit>, owner: &Owner<'_>) -> Vec<RuleIndex> {
+        let first = self.rules.len();
+        let is_list = tiers.len() > 1;
+        self.rules_of(tiers, is_list, owner);
+        let rules = first..self.rules.len();
+        rules
+            .filter_map(|at| u32::try_from(at).ok().map(RuleIndex))
+            .collect()
+    }
+
+    /// The tiers of the plans other than the default one, in the order of the plans.
+    fn plans_of_level(&mut self, plans: Vec<PlanTiers>) -> Vec<(PlanIndex, Vec<ParsedLimit>)> {
+        let mut found: Vec<(PlanIndex, Vec<ParsedLimit>)> = Vec::new();
+        for PlanTiers { plan, tiers } in plans {
+            let name = At {
+                value: &*plan.value,
+                mark: plan.mark,
+            };
+            match plan_index(name, self.around.plans, self.report) {
+                Some(PlanIndex::DEFAULT) => {
+                    let message = "the default plan's limits are there twice: `tiers` has them";
+                    self.report
+                        .error(plan.mark, message, "leave one of them out");
+                }
+                Some(index) => found.push((index, tiers)),
+                None => {}
+            }
+        }
+        found.sort_by_key(|(plan, _)| *plan);
+        found
     }
 }
 

@@ -68,7 +68,8 @@ pub(super) fn parse_plans(
     plans
 }
 
-fn plan_text<'t>(key: &'t Node, report: &mut Report<'_>) -> Option<At<&'t str>> {
+/// The name of a plan, as a key of a mapping.
+pub(super) fn plan_text<'t>(key: &'t Node, report: &mut Report<'_>) -> Option<At<&'t str>> {
     let Kind::Scalar(Scalar {
         text,
         resolved: Resolved::Text,

@@ -7,6 +7,7 @@ use ratekeeper_core::{Algorithm, Micros};
 use super::context::Context;
 use super::fields::{At, Fields, not_a_map};
 use super::limits::{ParsedLimit, checked_limit, parse_id};
+use super::plans::plan_text;
 use super::policy::Policy;
 use crate::report::Report;
 use crate::slas::PathPattern;
@@ -24,6 +25,15 @@ pub(crate) struct ParsedLevel {
     pub(crate) pattern: PathPattern,
     pub(crate) shadow: bool,
     pub(crate) policy: Policy,
+    pub(crate) tiers: Vec<ParsedLimit>,
+    /// The tiers of plans. Their names are looked up once all domains are known.
+    pub(crate) plans: Vec<PlanTiers>,
+}
+
+/// The tiers of one plan.
+#[derive(Debug)]
+pub(crate) struct PlanTiers {
+    pub(crate) plan: At<Box<str>>,
     pub(crate) tiers: Vec<ParsedLimit>,
 }
 
@@ -61,6 +71,7 @@ fn parse_level(
     let policy = Policy::parse(fields, report).within(around.policy);
     let shadow = fields.boolean("shadow_mode", report);
     let tiers = parse_tiers(fields, &policy, report);
+    let plans = parse_plans(fields, &policy, report);
     let (methods, pattern) = parse_match(fields, around.base, report)?;
     Some(ParsedLevel {
         mark: fields.mark,
@@ -70,6 +81,7 @@ fn parse_level(
         shadow: shadow.is_some_and(|at| at.value),
         policy,
         tiers,
+        plans,
     })
 }
 
@@ -180,6 +192,45 @@ fn parse_tiers(fields: &Fields<'_>, policy: &Policy, report: &mut Report<'_>) ->
             "write `tiers: [ { period: 10, threshold: 1000 } ]`",
         );
     }
+    tiers_of(items, policy, report)
+}
+
+/// Reads `plans:`, each with a tier or a list of them.
+fn parse_plans(fields: &Fields<'_>, policy: &Policy, report: &mut Report<'_>) -> Vec<PlanTiers> {
+    let Some(node) = fields.get("plans") else {
+        return Vec::new();
+    };
+    let help = "write `plans: { pro: [ { period: 10, threshold: 5000 } ] }`";
+    let Some(pairs) = node.as_map() else {
+        let message = format!(
+            "`plans` of a service level must be a mapping, not {}",
+            node.kind_name()
+        );
+        report.error(node.mark, message, help);
+        return Vec::new();
+    };
+    let mut plans = Vec::new();
+    for pair in pairs {
+        let Some(At { value, mark }) = plan_text(&pair.key, report) else {
+            continue;
+        };
+        let one = [Rc::clone(&pair.value)];
+        let items = pair.value.as_list().unwrap_or(&one);
+        if items.is_empty() {
+            report.error(mark, format!("the plan '{value}' has no tier"), help);
+        }
+        let plan = At {
+            value: value.into(),
+            mark,
+        };
+        let tiers = tiers_of(items, policy, report);
+        plans.push(PlanTiers { plan, tiers });
+    }
+    plans
+}
+
+/// Reads tiers, which must differ in algorithm or period.
+fn tiers_of(items: &[Rc<Node>], policy: &Policy, report: &mut Report<'_>) -> Vec<ParsedLimit> {
     let mut tiers: Vec<ParsedLimit> = Vec::new();
     for item in items {
         if item.as_map().is_none() {

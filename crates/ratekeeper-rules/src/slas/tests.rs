@@ -10,6 +10,7 @@ fn level(id: &str, methods: &[&str], pattern: &str) -> ServiceLevel {
         methods: methods.iter().map(|method| (*method).into()).collect(),
         pattern: PathPattern::parse(pattern).expect(pattern),
         rules: Vec::new(),
+        by_plan: Vec::new(),
         place: Position {
             file: "slas.yaml".into(),
             line: 1,

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use serde::{Deserialize, Serialize};
 
+use super::level::whole_level;
 use super::site::{OVERRIDES_MAX, Site, Target, entry_of};
 use super::{Pattern, Term};
 use crate::parse::context::Context;
@@ -158,7 +159,7 @@ impl TenantQuotas {
                 self.overrides.iter().position(|other| same(&other))
             };
             all.sort_by_cached_key(|(term, quota)| {
-                (quota.pattern().ranks(), first_of(quota), Reverse(term.from))
+                (quota.ranks(), first_of(quota), Reverse(term.from))
             });
         }
         all.into_iter()
@@ -248,8 +249,13 @@ impl OwnQuota {
         self.descriptor.iter().filter_map(|text| entry_of(text))
     }
 
-    pub(crate) fn pattern(&self) -> Pattern {
-        Pattern::new(self.parts())
+    /// Orders limits whose descriptors match one request: the more specific comes first.
+    fn ranks(&self) -> Vec<u8> {
+        let parts: Vec<_> = self.parts().collect();
+        match whole_level(&parts) {
+            Some(pattern) => pattern.ranks(),
+            None => Pattern::new(parts.into_iter()).ranks(),
+        }
     }
 
     /// The place of the override among the rules of its domain, and its rule.
@@ -260,7 +266,11 @@ impl OwnQuota {
     ) -> Result<(Target, Rule), RefusedQuota> {
         self.check_texts()?;
         let parts: Vec<_> = self.parts().collect();
-        let target = site.target(&parts, rules);
+        let target = site.target(&parts, rules).map_err(|wrong| RefusedQuota {
+            key: "descriptor",
+            message: wrong.to_string().into(),
+            help: wrong.help().map(Into::into),
+        })?;
         let lines = self.lines();
         let text: Vec<_> = lines
             .iter()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::index::{DomainTenants, Resolved, ResolvedLimit, StoredTenants};
 use super::{Site, TenantIndex};
-use crate::{Domain, PlanIndex, Rule, RuleIndex, RuleSet};
+use crate::{Domain, PlanIndex, Rule, RuleIndex, RuleSet, ServiceLevel};
 
 /// Rules with the tenants of a quota store, and the number of records that mean nothing under them.
 #[derive(Debug)]
@@ -49,6 +49,13 @@ impl RuleSet {
                 allows_all: index.allows_all,
             });
         }
+        let shared = self
+            .tenants_of_levels
+            .and_then(|at| domains.get(at))
+            .cloned();
+        if let (Some(shared), Some(levels)) = (shared, domains.get_mut(self.named_by_files)) {
+            levels.share_tenants(&shared);
+        }
         (rules.domains, rules.rules) = (domains, all);
         WithTenants { rules, unknown }
     }
@@ -85,6 +92,15 @@ impl RuleSet {
         }
     }
 
+    /// The service levels that overrides of the tenants of `domain` may be for.
+    fn levels_of(&self, domain: &Domain) -> &[ServiceLevel] {
+        let of_tenants = self.tenants_of_levels();
+        match of_tenants.is_some_and(|of_tenants| of_tenants.name == domain.name) {
+            true => self.service_levels(),
+            false => &[],
+        }
+    }
+
     /// The surroundings of overrides in `domain`.
     pub(super) fn site<'a>(&'a self, domain: &'a Domain) -> Site<'a> {
         Site {
@@ -94,6 +110,7 @@ impl RuleSet {
             secrets: [&domain.secrets, &domain.secrets],
             suffixes: &self.suffixes,
             defaults: &domain.override_defaults,
+            levels: self.levels_of(domain),
         }
     }
 }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use ratekeeper_core::Algorithm;
 
+use super::level::{LevelTarget, NoLevel};
 use super::{CUSTOM, Pattern};
 use crate::parse::limits::ParsedLimit;
 use crate::parse::policy::Policy;
 use crate::rule::{LEASE, sync_terms};
 use crate::yaml::Mark;
 use crate::{
-    Consistency, Enforce, Node, Options, Position, Profile, Rule, RuleIndex, RuleLimit, secret,
+    Consistency, Enforce, Node, Options, Position, Profile, Rule, RuleIndex, RuleLimit,
+    ServiceLevel, secret,
 };
 
 /// The most overrides of one tenant: a check looks through them.
@@ -50,6 +52,8 @@ pub(crate) struct Site<'a> {
     pub(crate) suffixes: &'a [Option<Box<str>>],
     /// The policy and the algorithm of an override that takes no rule's place.
     pub(crate) defaults: &'a OverrideDefaults,
+    /// The service levels that the tenants' overrides may be for.
+    pub(crate) levels: &'a [ServiceLevel],
 }
 
 /// The properties of overrides that take no rule's place.
@@ -119,9 +123,27 @@ impl Site<'_> {
     }
 
     /// The place of a descriptor's parts, which may be where no rule is.
-    pub(crate) fn target(&self, parts: &[(&str, Option<&str>)], rules: &[Rule]) -> Target {
-        let pattern = Arc::new(Pattern::new(parts.iter().copied()));
+    ///
+    /// # Errors
+    /// They name a service level that does not exist.
+    pub(crate) fn target(
+        &self,
+        parts: &[(&str, Option<&str>)],
+        rules: &[Rule],
+    ) -> Result<Target, NoLevel> {
         let node = node_of(self.nodes, self.tenant_key, parts);
+        if node.is_none()
+            && let Some(found) = LevelTarget::find(parts, self.levels)?
+        {
+            let rule = &rules[found.base.get()];
+            return Ok(Target {
+                pattern: Arc::new(found.pattern),
+                id: self.custom_id(found.base, rule).into(),
+                path: Arc::clone(&rule.path),
+                base: Some(found.base),
+            });
+        }
+        let pattern = Arc::new(Pattern::new(parts.iter().copied()));
         // Requests in flight are another kind of limit, which an override leaves alone.
         let is_rate = |index: &RuleIndex| {
             let limit = rules[index.get()].limited();
@@ -130,12 +152,12 @@ impl Site<'_> {
         let base = node.and_then(|node| node.rules().iter().copied().find(is_rate));
         if let Some(index) = base {
             let rule = &rules[index.get()];
-            return Target {
+            return Ok(Target {
                 pattern,
                 id: self.custom_id(index, rule).into(),
                 path: Arc::clone(&rule.path),
                 base,
-            };
+            });
         }
         let tenant = (self.tenant_key, None);
         let shown = std::iter::once(tenant).chain(parts.iter().copied());
@@ -147,12 +169,12 @@ impl Site<'_> {
         let path: Vec<Box<str>> = std::iter::once(self.tenant_key.into())
             .chain(path)
             .collect();
-        Target {
+        Ok(Target {
             pattern,
             id: format!("{}.{}@{CUSTOM}", self.domain, shown.join(".")).into(),
             path: path.into(),
             base: None,
-        }
+        })
     }
 
     /// The id of overrides in the place of `rule`, without the part for a list.

@@ -74,10 +74,7 @@ impl Domain {
 
 impl<'a> Subscription<'a> {
     fn find(&mut self, entries: &[Entry<'_>]) {
-        let Some(key) = self.domain.tenant() else {
-            return;
-        };
-        let Some(at) = entries.iter().position(|entry| entry.key == key) else {
+        let Some(at) = self.domain.tenant_at(entries) else {
             return;
         };
         let (listed, value) = (&self.domain.tenants, entries[at].value);

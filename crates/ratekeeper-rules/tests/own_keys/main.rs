@@ -1,6 +1,7 @@
 //! Ratekeeper's own keys.
 
 mod ids;
+mod level_plans;
 mod limits;
 mod plans;
 mod policies;

@@ -12,7 +12,7 @@ use ratekeeper_core::{Algorithm, Timestamp};
 use ratekeeper_limiter::{Check, Descriptor, ENTRY_BYTES_MAX, ExplainedLimit, Explanation};
 use ratekeeper_quota::tenants_domain;
 use ratekeeper_rules::window::format_duration;
-use ratekeeper_rules::{Entry, Rule, RuleSet};
+use ratekeeper_rules::{Domain, Entry, LEVEL_KEYS, Rule, RuleSet, SERVICE_LEVELS, ServiceLevel};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -136,17 +136,32 @@ pub(super) async fn show<S: ServedStore>(
         value: &api_key,
     };
     let mut known = known::descriptors(domain, own, LOOKS_MAX);
+    let of_levels = rules.tenants_of_levels();
+    let levels = match of_levels.is_some_and(|of_levels| of_levels.name() == domain.name()) {
+        true => rules.service_levels(),
+        false => &[],
+    };
+    known.add_levels(levels, own, LOOKS_MAX);
     for (number, texts) in options.descriptors.iter().enumerate() {
         let entries = texts.iter().map(|text| entry(text));
         let entries: Result<Vec<_>, String> = std::iter::once(Ok(own)).chain(entries).collect();
         let wrong = |why| ApiError::invalid(format!("?descriptor[{number}]"), why);
-        known.lists.push(entries.map_err(wrong)?);
+        let mut entries = entries.map_err(wrong)?;
+        if let Some(level) = level_of(domain, &entries, levels) {
+            entries[0] = known::own_of(level, own);
+        }
+        known.lists.push(entries);
     }
     let now = app.limiter.clock().now();
     let mut usage = BTreeMap::new();
     for entries in &known.lists {
         let descriptors = [Descriptor::new(entries)];
-        let check = Check::new(domain.name(), &descriptors);
+        let level = level_of(domain, entries, levels);
+        let (of, tenant) = match (level, entries.first()) {
+            (Some(_), Some(own)) => (SERVICE_LEVELS, own.key),
+            _ => (domain.name(), tenant),
+        };
+        let check = Check::new(of, &descriptors);
         let explanation = app.limiter.inspect(&check).await;
         add(&mut usage, &explanation, (rules, now), entries, tenant);
     }
@@ -163,6 +178,23 @@ pub(super) async fn show<S: ServedStore>(
         dynamic: known.dynamic.into_iter().collect(),
         truncated: known.is_cut,
     }))
+}
+
+/// The service level among `levels` that a tenant's descriptor is about, if the rules of the domain know no such
+/// descriptor.
+fn level_of<'a>(
+    domain: &Domain,
+    entries: &[Entry<'_>],
+    levels: &'a [ServiceLevel],
+) -> Option<&'a ServiceLevel> {
+    let [_, level, _] = entries else {
+        return None;
+    };
+    let is_known = domain.walk(entries).len() == entries.len();
+    let mut levels = levels
+        .iter()
+        .filter(|_| !is_known && level.key == LEVEL_KEYS[0]);
+    levels.find(|known| *known.id == *level.value)
 }
 
 impl Options {

@@ -7,10 +7,13 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Extension, Query, State};
 use http::HeaderMap;
 use http::header::HOST;
+use ratekeeper_core::Timestamp;
 use ratekeeper_http::{CallerName, Original, Target};
 use ratekeeper_limiter::{Check, Descriptor, ExplainedLimit, Explanation, Limiter, Snapshot};
 use ratekeeper_rules::window::format_duration;
-use ratekeeper_rules::{Entry, LEVEL_KEYS, RuleSet, SERVICE_LEVELS, ServiceLevel, TENANT};
+use ratekeeper_rules::{
+    Entry, LEVEL_KEYS, RuleIndex, RuleSet, SERVICE_LEVELS, ServiceLevel, TENANT,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -23,6 +26,9 @@ use crate::store::ServedStore;
 /// The most service levels whose counters are read for one answer; of the others only the limits
 /// are shown.
 const LOOKS_MAX: usize = 100;
+
+/// A method that a service level without `methods` applies to.
+const ANY_METHOD: &str = "GET";
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -144,24 +150,36 @@ async fn all_levels<S: ServedStore>(
     for (number, level) in enabled.enumerate() {
         let about = OwnLevel::new(level);
         let is_own = !level.pattern.variables().any(|name| name == TENANT);
-        let [method] = &level.methods[..] else {
-            limits.extend(OwnLimit::tiers(rules, level, &about));
-            continue;
-        };
-        if !is_own || number >= LOOKS_MAX {
-            limits.extend(OwnLimit::tiers(rules, level, &about));
+        if !is_own {
+            limits.extend(OwnLimit::tiers(rules, &level.rules, &about));
             continue;
         }
         let entry = |key, value| Entry { key, value };
+        let method = level.methods.first().map_or(ANY_METHOD, |name| name);
         let entries = [
             entry(caller.key, &caller.name),
             entry(level_key, &level.id),
             entry(method_key, method),
         ];
+        if level.methods.len() != 1 || number >= LOOKS_MAX {
+            let in_force = in_force(rules, &entries, limiter.clock().now());
+            limits.extend(OwnLimit::tiers(rules, &in_force, &about));
+            continue;
+        }
         let descriptors = [Descriptor::new(&entries)];
         let check = Check::new(SERVICE_LEVELS, &descriptors);
         looked_at(limiter, &check, rules, Some(&about), limits).await;
     }
+}
+
+/// The limits of the caller and the service level that `entries` name, by the caller's plan and overrides.
+fn in_force(rules: &RuleSet, entries: &[Entry<'_>], now: Timestamp) -> Vec<RuleIndex> {
+    let Some(domain) = rules.service_level_domain() else {
+        return Vec::new();
+    };
+    let subscription = domain.subscription(entries, now);
+    let walk = domain.walk(entries);
+    subscription.rules(entries, &walk).iter().collect()
 }
 
 /// Adds the limits that `check` is held to.
@@ -228,16 +246,16 @@ impl OwnLimit {
         })
     }
 
-    /// The tiers of `level`, whatever is left of them.
-    fn tiers(rules: &RuleSet, level: &ServiceLevel, about: &OwnLevel) -> Vec<Self> {
-        let enforced = level.rules.iter().map(|index| rules.rule(*index));
+    /// The tiers of a service level, whatever is left of them.
+    fn tiers(rules: &RuleSet, tiers: &[RuleIndex], about: &OwnLevel) -> Vec<Self> {
+        let enforced = tiers.iter().map(|index| rules.rule(*index));
         let enforced = enforced.filter(|rule| !rule.shadow);
         let own = enforced.filter_map(|rule| {
             let limit = rule.limited()?;
             Some(Self {
                 rule: rule.id.to_string(),
                 service_level: Some(about.clone()),
-                plan: None,
+                plan: Some(rules.plan_of(rule).to_owned()).filter(|plan| !plan.is_empty()),
                 limit: limit.ceiling(),
                 window: format_duration(limit.window()),
                 state: None,

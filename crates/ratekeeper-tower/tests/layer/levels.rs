@@ -71,3 +71,30 @@ async fn another_domain_switches_no_limit_off() {
         assert_eq!(layer.counts().unclear, 6);
     }
 }
+
+#[tokio::test]
+async fn the_library_gives_tenants_their_plans() {
+    let rules = "
+domain: d
+tenant: api_key
+plans: [free, pro]
+slas:
+- id: all
+  pathPattern: /**
+  tiers: [ { period: 10000d, threshold: 1 } ]
+  plans: { pro: [ { period: 10000d, threshold: 3 } ] }
+tenants:
+- { tenant: ada, plan: pro }
+- { tenant: bob, plan: pro, overrides: [ { descriptor: 'sla:all', window: 10000d, limit: 5, algorithm: fixed_window } ] }
+";
+    let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("")));
+    let limited = layer(rules).describer(Describer::default()).layer(called);
+    for (key, passed) in [("ada", 3), ("bob", 5), ("eve", 1)] {
+        let mut found = 0;
+        for _ in 0..7 {
+            let answer = limited.clone().oneshot(of(key)).await.expect("an answer");
+            found += usize::from(answer.status().is_success());
+        }
+        assert_eq!(found, passed, "{key}");
+    }
+}

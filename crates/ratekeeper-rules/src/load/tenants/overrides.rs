@@ -132,11 +132,19 @@ impl Overrides {
         }
         let text: Vec<_> = texts.iter().map(|at| at.value).collect();
         let text: Box<str> = text.join("\0").into();
-        let known = self.targets.entry(text);
-        Some(
-            known
-                .or_insert_with(|| around.site().target(&parts, rules))
-                .clone(),
-        )
+        if let Some(known) = self.targets.get(&text) {
+            return Some(known.clone());
+        }
+        match around.site().target(&parts, rules) {
+            Ok(target) => {
+                self.targets.insert(text, target.clone());
+                Some(target)
+            }
+            Err(wrong) => {
+                let mark = texts.get(wrong.part()).map_or(fields.mark, |at| at.mark);
+                report.error(mark, wrong.to_string(), wrong.help());
+                None
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ratekeeper_rules::{Domain, Entry, Node};
+use ratekeeper_rules::{Domain, Entry, LEVEL_KEYS, Node, ServiceLevel, TENANT};
 
 /// Descriptors of a tenant.
 #[derive(Debug, Default)]
@@ -26,6 +26,36 @@ pub(super) fn descriptors<'a>(domain: &'a Domain, own: Entry<'a>, most: usize) -
     };
     search.among(domain.nodes(), false);
     search.known
+}
+
+impl<'a> Known<'a> {
+    /// Adds the counters of a tenant for service levels, as long as there are at most `most` lists.
+    pub(super) fn add_levels(&mut self, levels: &'a [ServiceLevel], own: Entry<'a>, most: usize) {
+        let [level_key, method_key] = LEVEL_KEYS;
+        for level in levels.iter().filter(|level| level.enabled) {
+            if level.methods.is_empty() {
+                let pattern = format!("{level_key}:{},{method_key}:*", level.id);
+                self.dynamic.insert(pattern);
+            }
+            for method in &level.methods {
+                if self.lists.len() >= most {
+                    self.is_cut = true;
+                    return;
+                }
+                let own = own_of(level, own);
+                let entry = |key, value| Entry { key, value };
+                let entries = [own, entry(level_key, &level.id), entry(method_key, method)];
+                self.lists.push(entries.to_vec());
+            }
+        }
+    }
+}
+
+/// The entry that names the tenant of `own` in the counters of `level`.
+pub(super) fn own_of<'a>(level: &ServiceLevel, own: Entry<'a>) -> Entry<'a> {
+    let is_in_path = level.pattern.variables().any(|name| name == TENANT);
+    let key = if is_in_path { TENANT } else { own.key };
+    Entry { key, ..own }
 }
 
 struct Search<'a> {
