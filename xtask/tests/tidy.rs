@@ -17,7 +17,6 @@ const ARROWS: &[(&str, &[&str])] = &[
         "ratekeeper-limiter",
         &["ratekeeper-core", "ratekeeper-rules", "ratekeeper-store"],
     ),
-    ("ratekeeper-trace", &["ratekeeper-limiter"]),
     ("ratekeeper-tls", &[]),
     ("ratekeeper-dashboard", &[]),
     ("ratekeeper-quota", &["ratekeeper-core", "ratekeeper-rules"]),
@@ -53,7 +52,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "ratekeeper-rules",
             "ratekeeper-store",
             "ratekeeper-tls",
-            "ratekeeper-trace",
         ],
     ),
     (
@@ -86,11 +84,9 @@ const ARROWS: &[(&str, &[&str])] = &[
         "ratekeeper-gateway",
         &[
             "ratekeeper-http",
-            "ratekeeper-limiter",
             "ratekeeper-server",
             "ratekeeper-tls",
             "ratekeeper-tower",
-            "ratekeeper-trace",
         ],
     ),
     (
@@ -114,7 +110,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "ratekeeper-store-redis",
             "ratekeeper-tls",
             "ratekeeper-tower",
-            "ratekeeper-trace",
         ],
     ),
     // Measures everything, so it may depend on everything; only the command depends on it.

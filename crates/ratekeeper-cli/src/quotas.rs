@@ -1,11 +1,13 @@
 //! The database with tenants' quotas: opened, followed, and reported on.
 
+mod adjust;
 mod key;
 mod meter;
 mod report;
 
 use crate::settings::{QuotaSettings, Settings};
 use crate::store::NodeStore;
+use adjust::{Adjuster, StepCounts};
 use anyhow::{Context, Result, bail};
 use meter::Writer;
 use ratekeeper_limiter::{Limiter, UsageMeter};
@@ -16,10 +18,14 @@ use report::Report;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::timeout;
 use tracing::{info, warn};
 
 /// The time a service waits at its start for the database. After it, the saved copy is in force.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The longest that saving the quotas may hold up the end.
+const SAVE_MAX: Duration = Duration::from_secs(5);
 
 /// The tenants of a service, in step with the database.
 pub(crate) struct Quotas {
@@ -27,11 +33,16 @@ pub(crate) struct Quotas {
     /// For the admin API.
     pub(crate) admin: QuotaAdmin,
     writer: Writer,
+    adjuster: Adjuster,
 }
 
 impl Quotas {
     /// Writes the last calls of tenants, and stops.
     pub(crate) async fn finish(self) {
+        drop(self.adjuster);
+        if timeout(SAVE_MAX, self.admin.follower.save()).await.is_err() {
+            warn!("the latest quotas of tenants were not saved");
+        }
         drop(self.admin);
         self.writer.finish().await;
     }
@@ -83,13 +94,18 @@ pub(crate) async fn follow(
     let apply = move |tenants| applied.replace_tenants(tenants);
     let follower = Follower::start(store.clone(), config, apply, PATIENCE).await;
     info!(database = %address, "tenants' quotas are in a database");
+    let follower = Arc::new(follower);
+    let steps = Arc::new(StepCounts::default());
     Ok(Some(Quotas {
-        report: Arc::new(Report::new(follower.status().clone())),
+        report: Arc::new(Report::new(follower.status().clone(), Arc::clone(&steps))),
         writer: Writer::start(store.clone(), meter),
-        admin: QuotaAdmin {
-            store,
-            follower: Arc::new(follower),
-        },
+        adjuster: Adjuster::start(
+            store.clone(),
+            Arc::clone(limiter),
+            Arc::clone(&follower),
+            steps,
+        ),
+        admin: QuotaAdmin { store, follower },
     }))
 }
 

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::str::FromStr;
 
-use ratekeeper_rules::{NotATenantHash, RuleSet, TenantKey};
+use ratekeeper_rules::{BadQuotas, NotATenantHash, QuotaList, RuleSet, TenantKey};
 use serde::{Deserialize, Serialize};
 
 use crate::document::{
@@ -107,6 +107,7 @@ struct Row {
     algorithm: Option<String>,
     effective_at: Option<String>,
     expires_at: Option<String>,
+    steps: Option<u16>,
 }
 
 /// A mistake in a file of tenants.
@@ -162,6 +163,10 @@ pub struct BulkLine {
     pub line: u64,
     /// The tenant.
     pub tenant: BulkTenant,
+    /// The line of each of its plans, where they have lines of their own.
+    pub tiers: Vec<u64>,
+    /// The line of each of its overrides, where they have lines of their own.
+    pub overrides: Vec<u64>,
 }
 
 /// The tenants in `text`, in order.
@@ -174,7 +179,7 @@ pub fn read_tenants(format: BulkFormat, text: &str) -> Result<Vec<BulkLine>, Bad
         BulkFormat::Csv => read_rows(text)?,
     };
     let mut seen = HashSet::new();
-    for BulkLine { line, tenant } in &all {
+    for BulkLine { line, tenant, .. } in &all {
         if !seen.insert((&tenant.domain, &tenant.api_key, &tenant.hash)) {
             return Err(fault(*line, "", LineFault::Twice));
         }
@@ -194,7 +199,12 @@ fn read_lines(text: &str) -> Result<Vec<BulkLine>, BadTenantLine> {
     let lines = (1..).zip(text.lines());
     let lines = lines.filter(|(_, text)| !text.trim().is_empty());
     let read = |(line, text): (u64, &str)| match serde_json::from_str(text) {
-        Ok(tenant) => Ok(BulkLine { line, tenant }),
+        Ok(tenant) => Ok(BulkLine {
+            line,
+            tenant,
+            tiers: Vec::new(),
+            overrides: Vec::new(),
+        }),
         Err(error) => Err(fault(line, "", error)),
     };
     lines.map(read).collect()
@@ -231,10 +241,17 @@ fn read_rows(text: &str) -> Result<Vec<BulkLine>, BadTenantLine> {
                 tenant_key: row.tenant_key.clone(),
                 ..BulkTenant::default()
             };
-            all.push(BulkLine { line, tenant });
+            all.push(BulkLine {
+                line,
+                tenant,
+                tiers: Vec::new(),
+                overrides: Vec::new(),
+            });
         }
         if let Some(last) = all.last_mut() {
             row.add_to(&mut last.tenant, line)?;
+            last.tiers.resize(last.tenant.tiers.len(), line);
+            last.overrides.resize(last.tenant.overrides.len(), line);
         }
     }
     Ok(all)
@@ -274,6 +291,7 @@ impl Row {
                 window: self.window,
                 burst: self.burst,
                 algorithm: self.algorithm,
+                steps: self.steps,
                 effective_at,
                 expires_at,
             });
@@ -359,7 +377,7 @@ pub const fn bulk_head(format: BulkFormat) -> &'static str {
         BulkFormat::JsonLines => "",
         BulkFormat::Csv => {
             "domain,api_key,hash,shown,tenant_key,tier,descriptor,requests_per_unit,unit,window,burst,algorithm,\
-             effective_at,expires_at\n"
+             effective_at,expires_at,steps\n"
         }
     }
 }
@@ -388,6 +406,7 @@ fn rows(tenant: &BulkTenant) -> String {
         window: own.window.clone(),
         burst: own.burst,
         algorithm: own.algorithm.clone(),
+        steps: own.steps,
         effective_at: time(&own.effective_at),
         expires_at: time(&own.expires_at),
         ..Row::of(tenant)
@@ -403,12 +422,30 @@ fn rows(tenant: &BulkTenant) -> String {
 }
 
 impl BulkLine {
+    /// The line of the part that is wrong.
+    #[must_use]
+    pub fn line_of(&self, bad: &BadQuotas) -> u64 {
+        let of = |list: QuotaList, at: &usize| match list {
+            QuotaList::Plans => self.tiers.get(*at),
+            QuotaList::Overrides => self.overrides.get(*at),
+        };
+        let line = match bad {
+            BadQuotas::NoPlan { at, .. } => of(QuotaList::Plans, at),
+            BadQuotas::NoLimit { at, .. } => of(QuotaList::Overrides, at),
+            BadQuotas::EndsBeforeItBegins { list, at } | BadQuotas::BeginsTwice { list, at } => {
+                of(*list, at)
+            }
+            _ => None,
+        };
+        line.copied().unwrap_or(self.line)
+    }
+
     /// The quotas of the tenant, for the quota store.
     ///
     /// # Errors
     /// It is not clear who is meant, or the quotas say two things or nothing.
     pub fn put(&self, rules: &RuleSet, key: &TenantKey) -> Result<TenantPut, BadTenantLine> {
-        let Self { line, tenant } = self;
+        let Self { line, tenant, .. } = self;
         let fault = |field: &str, what: LineFault| fault(*line, field, what);
         let found = tenants_domain(rules, tenant.domain.as_deref());
         let (domain, entry) = found.map_err(|error| fault("domain", error.into()))?;

@@ -113,7 +113,7 @@ impl QuotaStore {
         self.prepare().await?;
         within(async {
             let mut change = self.begin().await?;
-            let written = change.put(put, expected, editor, rules).await?;
+            let written = change.put("put", put, expected, (editor, rules)).await?;
             if written.is_changed {
                 self.commit(change).await?;
             }
@@ -149,7 +149,8 @@ impl QuotaStore {
             let mut change = self.begin().await?;
             let mut all = Vec::with_capacity(puts.len());
             for (at, put) in puts.iter().enumerate() {
-                let put = change.put(put, Precondition::Any, editor, rules).await;
+                let put = change.put("put", put, Precondition::Any, (editor, rules));
+                let put = put.await;
                 if matches!(put, Err(QuotaError::Invalid(_))) {
                     blamed = Some(at);
                 }
@@ -254,12 +255,13 @@ impl QuotaStore {
 }
 
 impl Change {
-    async fn put(
+    /// Gives a tenant quotas; `action` is the kind of change in the audit trail.
+    pub(crate) async fn put(
         &mut self,
+        action: &'static str,
         put: &TenantPut,
         expected: Precondition,
-        editor: &Editor,
-        rules: &RuleSet,
+        (editor, rules): (&Editor, &RuleSet),
     ) -> Result<Written, QuotaError> {
         let tenant = &put.tenant;
         let before = find(&mut self.transaction, &tenant.domain, tenant.hash).await?;
@@ -281,7 +283,7 @@ impl Change {
         let record = self.next_record(tenant, quotas, before.as_ref());
         self.write(&record, false).await?;
         rows::replace_quotas(&mut self.transaction, tenant, &record.quotas).await?;
-        self.note("put", before.as_ref(), Some(&record), editor)
+        self.note(action, before.as_ref(), Some(&record), editor)
             .await?;
         Ok(Written {
             is_new: before.is_none(),

@@ -142,8 +142,14 @@ impl std::fmt::Debug for DatabaseAddress {
 }
 
 /// The versions of the tables, in order. Those that were released never change.
-const MIGRATIONS: [(i64, &str, &str); 1] =
-    [(1, "tenants", include_str!("../migrations/0001_tenants.sql"))];
+const MIGRATIONS: [(i64, &str, &str); 2] = [
+    (1, "tenants", include_str!("../migrations/0001_tenants.sql")),
+    (
+        2,
+        "adjustment",
+        include_str!("../migrations/0002_adjustment.sql"),
+    ),
+];
 
 fn migrator() -> Migrator {
     let migrations = MIGRATIONS.iter().map(|&(version, name, sql)| {

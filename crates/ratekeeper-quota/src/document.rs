@@ -67,6 +67,10 @@ pub struct OverrideDocument {
     /// The algorithm; by default that of the limit whose place it takes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<String>,
+    /// The steps by which the domain's policy (`adjust`) has raised the plan's limit; absent in an override that
+    /// somebody has set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u16>,
     /// The time at which it begins; by default that of the whole document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effective_at: Option<Rfc3339>,
@@ -223,6 +227,7 @@ impl OverrideDocument {
             window: text(&own.window),
             burst: own.burst,
             algorithm: text(&own.algorithm),
+            steps: own.steps,
             effective_at,
             expires_at,
         }
@@ -242,6 +247,7 @@ impl OverrideDocument {
             window: text(&self.window),
             burst: self.burst,
             algorithm: text(&self.algorithm),
+            steps: self.steps,
         };
         (term((self.effective_at, self.expires_at), whole), quota)
     }

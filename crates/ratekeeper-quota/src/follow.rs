@@ -4,6 +4,7 @@
 //! notification says when to ask at once. After a failure everything is read anew, since the database may
 //! be another one. Whatever happens, the last good tenants stay in force.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,12 +56,12 @@ pub struct FollowerConfig {
 type Apply = dyn Fn(TenantIndex) -> usize + Send + Sync;
 
 /// Keeps the tenants in memory in step with the database, until it is dropped.
-#[derive(Debug)]
 pub struct Follower {
     status: QuotaStatus,
     task: JoinHandle<()>,
     listening: JoinHandle<()>,
     wake: Arc<Notify>,
+    copy: Arc<Mutex<Copy>>,
 }
 
 impl Follower {
@@ -96,13 +97,20 @@ impl Follower {
         }
         let wake = Arc::new(Notify::new());
         let listening = tokio::spawn(listen(copy.store.clone(), Arc::clone(&wake)));
-        let task = tokio::spawn(keep(Arc::new(Mutex::new(copy)), Arc::clone(&wake)));
+        let copy = Arc::new(Mutex::new(copy));
+        let task = tokio::spawn(keep(Arc::clone(&copy), Arc::clone(&wake)));
         Self {
             status,
             task,
             listening,
             wake,
+            copy,
         }
+    }
+
+    /// Saves the copy as it is now, for a clean stop.
+    pub async fn save(&self) {
+        self.copy.lock().await.save(SaveWhen::Changed).await;
     }
 
     /// The state of the copy, for operators.
@@ -115,6 +123,13 @@ impl Follower {
     /// then.
     pub fn look(&self) {
         self.wake.notify_one();
+    }
+}
+
+impl fmt::Debug for Follower {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Follower");
+        shown.field("status", &self.status).finish_non_exhaustive()
     }
 }
 
@@ -138,7 +153,7 @@ async fn keep(copy: Arc<Mutex<Copy>>, wake: Arc<Notify>) {
         look.spawn(async move {
             let mut copy = copy.lock().await;
             copy.look().await;
-            copy.save().await;
+            copy.save(SaveWhen::Due).await;
             copy.tidy().await;
         });
         if let Some(Err(error)) = look.join_next().await {
@@ -163,6 +178,15 @@ async fn listen(store: QuotaStore, wake: Arc<Notify>) {
         // Until it is back, polling alone finds changes.
         sleep(POLL).await;
     }
+}
+
+/// The condition for saving a copy that has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum SaveWhen {
+    /// The last time was long enough ago.
+    Due,
+    /// None: it has changed.
+    Changed,
 }
 
 /// A node's copy of the tenants.
@@ -298,14 +322,15 @@ impl Copy {
             .await;
     }
 
-    /// Saves the copy if it changed, not too often.
-    async fn save(&mut self) {
+    /// Saves the copy if it changed.
+    async fn save(&mut self, when: SaveWhen) {
         let Some(path) = self.config.saved.clone() else {
             return;
         };
-        let is_due = self
-            .saved
-            .is_none_or(|(version, at)| version != self.version && at.elapsed() >= SAVED_EVERY);
+        let is_due = self.saved.is_none_or(|(version, at)| {
+            let is_time = when == SaveWhen::Changed || at.elapsed() >= SAVED_EVERY;
+            version != self.version && is_time
+        });
         if !self.is_whole || !is_due {
             return;
         }

@@ -23,6 +23,7 @@
 //! # }
 //! ```
 
+mod adjust;
 mod audit;
 mod bulk;
 mod change;
@@ -40,6 +41,7 @@ mod store;
 mod tenants;
 mod usage;
 
+pub use adjust::{AdjustRound, AdjustStep};
 pub use audit::{AuditFilter, AuditRow, AuditVerdict};
 pub use bulk::{
     BadTenantLine, BulkFormat, BulkLine, BulkTenant, LineFault, UnknownFormat, bulk_head,

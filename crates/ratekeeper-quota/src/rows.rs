@@ -117,7 +117,7 @@ pub(crate) async fn add_quotas(
     }
     let overrides = format!(
         "SELECT domain, api_key, descriptor, requests_per_unit, unit, time_window, burst, algorithm, \
-         effective_at, expires_at FROM quota_override WHERE {wanted} ORDER BY position"
+         effective_at, expires_at, steps FROM quota_override WHERE {wanted} ORDER BY position"
     );
     for row in of_tenants(transaction, overrides, tenants).await? {
         let Some(kept) = owner(&row, &places, tenants)? else {
@@ -164,6 +164,7 @@ fn own_quota(row: &AnyRow) -> Result<OwnQuota, QuotaError> {
     };
     let descriptor: String = row.try_get("descriptor")?;
     let burst: Option<i64> = row.try_get("burst")?;
+    let steps: Option<i64> = row.try_get("steps")?;
     Ok(OwnQuota {
         descriptor: serde_json::from_str(&descriptor).map_err(|_| corrupt(TABLE))?,
         requests_per_unit: whole(row.try_get("requests_per_unit")?, TABLE)?,
@@ -171,6 +172,9 @@ fn own_quota(row: &AnyRow) -> Result<OwnQuota, QuotaError> {
         window: text("time_window")?,
         burst: burst.map(|burst| whole(burst, TABLE)).transpose()?,
         algorithm: text("algorithm")?,
+        steps: steps
+            .map(|steps| u16::try_from(steps).map_err(|_| corrupt(TABLE)))
+            .transpose()?,
     })
 }
 
@@ -208,8 +212,8 @@ pub(crate) async fn replace_quotas(
         let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
         sqlx::query(
             "INSERT INTO quota_override (domain, api_key, descriptor, requests_per_unit, unit, time_window, \
-             burst, algorithm, effective_at, expires_at, position) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+             burst, algorithm, effective_at, expires_at, position, steps) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
         )
         .bind(domain)
         .bind(hash)
@@ -222,6 +226,7 @@ pub(crate) async fn replace_quotas(
         .bind(stored(term.from.as_micros()))
         .bind(ends(term))
         .bind(position)
+        .bind(quota.steps.map(i64::from))
         .execute(&mut **transaction)
         .await?;
     }

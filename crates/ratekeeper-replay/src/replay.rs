@@ -328,7 +328,6 @@ impl Replay {
             domain: &self.domain,
             descriptors: &descriptors,
             waiting: Waiting::Cannot,
-            observer: None,
         };
         let mut seen: SmallVec<[Seen; 4]> = SmallVec::new();
         let mut steps: SmallVec<[Step; 4]> = SmallVec::new();

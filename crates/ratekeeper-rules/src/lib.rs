@@ -24,6 +24,7 @@
 //! # Ok::<(), ratekeeper_rules::Diagnostics>(())
 //! ```
 
+mod adjust;
 mod calendar;
 mod changes;
 mod cost;
@@ -48,6 +49,7 @@ pub mod window;
 mod words;
 mod yaml;
 
+pub use adjust::{AdjustMode, AdjustPolicy, RaisedSteps, TenantDemand};
 pub use calendar::{Calendar, CalendarUnit};
 pub use changes::{Change, ChangeKind};
 pub use cost::Cost;

@@ -1,5 +1,6 @@
 //! Compiles texts into a [`RuleSet`].
 
+mod adjust;
 mod levels;
 mod tenants;
 
@@ -21,8 +22,8 @@ use crate::slas::{PathPattern, SERVICE_LEVELS, ServiceLevels};
 use crate::tenants::{OverrideDefaults, TenantTable};
 use crate::yaml::{self, Mark, Node as Tree};
 use crate::{
-    Diagnostic, Diagnostics, Domain, Evaluation, FailureMode, Node, PathFolding, PathForm,
-    PathKeys, Position, Rule, RuleSet, ShedRules, Source, TenantKey, secret,
+    AdjustPolicy, Diagnostic, Diagnostics, Domain, Evaluation, FailureMode, Node, PathFolding,
+    PathForm, PathKeys, Position, Rule, RuleSet, ShedRules, Source, TenantKey, secret,
 };
 
 /// The defaults for keys that a file leaves out.
@@ -221,6 +222,7 @@ struct DomainBuilder {
     nodes: Vec<Node>,
     level: Level,
     tenants: TenantTable,
+    adjust: Option<Arc<AdjustPolicy>>,
     /// The file that named the domain first.
     place: String,
 }
@@ -234,6 +236,7 @@ impl DomainBuilder {
             nodes: Vec::new(),
             level: Level::default(),
             tenants: TenantTable::default(),
+            adjust: None,
             place: place.to_string(),
         }
     }
@@ -257,6 +260,7 @@ impl DomainBuilder {
             plans: settings.plans.map(|at| at.value).unwrap_or_default(),
             secrets: &settings.secrets | &options.secrets,
             tenants: Arc::new(self.tenants),
+            adjust: self.adjust,
             stored: None,
             override_defaults,
             root: Arc::new(root),
@@ -305,6 +309,8 @@ fn compile(
         );
     }
     let shed = shed(&mut roots, reports);
+    let adjusts = roots.iter_mut().map(|root| root.adjust.take()).collect();
+    adjust::compile(adjusts, &of_file, &mut domains, reports, &rules);
     let listed = roots.iter_mut().map(|root| root.tenants.take()).collect();
     let tenants_of = TenantsOf::find(&roots, &of_file, &domains);
     let levels = levels::compile(
@@ -502,6 +508,7 @@ fn assemble(
             nodes,
             level: Level::default(),
             tenants: TenantTable::default(),
+            adjust: None,
             place: String::new(),
         };
         let mut levels = builder.finish(options, PathFolding::NONE);

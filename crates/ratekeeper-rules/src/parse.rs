@@ -1,5 +1,6 @@
 //! Checks the tree of a file and turns it into nodes and rules.
 
+pub(crate) mod adjust;
 mod concurrency;
 pub(crate) mod context;
 pub(crate) mod descriptors;

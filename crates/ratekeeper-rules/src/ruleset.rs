@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::matching::{Children, Walk};
 use crate::slas::{LevelMatch, LevelStatus, SERVICE_LEVELS, ServiceLevel, ServiceLevels, TENANT};
 use crate::tenants::{OverrideDefaults, StoredTenants, TenantTable};
-use crate::{Entry, PathFolding, PathKeys, Rule, ShedRules, secret};
+use crate::{AdjustPolicy, Entry, PathFolding, PathKeys, Rule, ShedRules, secret};
 
 /// All domains and rules of one load. A rule set never changes; a reload builds a new one.
 #[derive(Clone, Debug, Default)]
@@ -234,6 +234,7 @@ pub struct Domain {
     pub(crate) plans: Vec<Box<str>>,
     pub(crate) secrets: BTreeSet<Box<str>>,
     pub(crate) tenants: Arc<TenantTable>,
+    pub(crate) adjust: Option<Arc<AdjustPolicy>>,
     /// The tenants of a quota store, if there is one.
     pub(crate) stored: Option<StoredTenants>,
     pub(crate) override_defaults: OverrideDefaults,
@@ -298,6 +299,12 @@ impl Domain {
     #[must_use]
     pub fn tenants_listed(&self) -> usize {
         self.tenants.len()
+    }
+
+    /// The policy by which limits of tenants in a quota store follow their usage, if there is one.
+    #[must_use]
+    pub const fn adjust(&self) -> Option<&Arc<AdjustPolicy>> {
+        self.adjust.as_ref()
     }
 
     /// Returns true if values of entries with this key are secrets (API keys, tokens), to be shown

@@ -11,7 +11,7 @@ use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::{Consistency, Evaluation, FailureMode, LeakyOverRls, ShedMode};
+use crate::{AdjustMode, Consistency, Evaluation, FailureMode, LeakyOverRls, ShedMode};
 
 /// The schema of a rules file (JSON Schema, draft 2020-12).
 #[must_use]
@@ -88,6 +88,8 @@ struct File {
     slas_base: Option<String>,
     /// The requests to refuse first under overload; in one file only.
     shed: Option<Shed>,
+    /// The policy by which limits of tenants follow their usage.
+    adjust: Option<Adjust>,
     /// The default algorithm of this domain's limits.
     algorithm: Option<Algorithm>,
     /// The consistency of counters between nodes.
@@ -108,6 +110,27 @@ struct File {
     store: Option<String>,
     /// The interval at which nodes add their counts to the store, with `consistency: synced`: 10ms to 60s.
     sync_interval: Option<Duration>,
+}
+
+/// The policy by which limits of tenants in a quota database follow their usage.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its shape is used")]
+struct Adjust {
+    /// The plans whose tenants' limits it raises; not the default one.
+    #[schemars(length(min = 1))]
+    plans: Vec<String>,
+    /// off, shadow (the default: tell and audit each step, change nothing) or on.
+    mode: Option<AdjustMode>,
+    /// The share of its limit at which a tenant gets a step: 80% unless set.
+    raise_at: Option<Share>,
+    /// The size of a step, as a share of the plan's limit: 50% unless set.
+    step: Option<Share>,
+    /// The most steps: 2 unless set.
+    #[schemars(range(min = 1, max = 20))]
+    steps: Option<u64>,
+    /// The time without need of its last step after which a tenant loses it: 24h unless set.
+    lower_after: Option<Duration>,
 }
 
 /// The requests to refuse first under overload, and the shedders that refuse them.

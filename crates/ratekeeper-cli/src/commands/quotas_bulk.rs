@@ -42,13 +42,20 @@ pub(super) fn import(args: &QuotaImport) -> Result<ExitCode> {
     })?;
     let mut sum = Imported::default();
     for part in parts(&lines) {
-        let Part { text, first } = part;
+        let Part {
+            text,
+            first,
+            tenants,
+        } = part;
         let path = match args.dry_run {
             true => "/admin/v1/import/quotas?dry_run=true",
             false => "/admin/v1/import/quotas",
         };
         let answer: Result<Imported> = args.access.ask("POST", path, &text);
         let done = answer.map_err(|error| {
+            if let Some(line) = line_of(&error.to_string(), &lines[tenants..]) {
+                return error.context(format!("{name}:{line}"));
+            }
             let before = count(sum.tenants, "tenant");
             let at = count(first, "line");
             error.context(match args.dry_run {
@@ -78,18 +85,42 @@ pub(super) fn import(args: &QuotaImport) -> Result<ExitCode> {
 struct Part {
     text: String,
     first: usize,
+    /// The number of tenants before it.
+    tenants: usize,
+}
+
+/// The line of the file that an answer means by `line 3: overrides[1].unit`: the third tenant of `lines`, and its
+/// second override.
+fn line_of(answer: &str, lines: &[BulkLine]) -> Option<u64> {
+    let (_, rest) = answer.split_once("line ")?;
+    let (number, field) = rest.split_once(": ").unwrap_or((rest, ""));
+    let tenant = lines.get(number.parse::<usize>().ok()?.checked_sub(1)?)?;
+    let at = |list: &str| {
+        let (number, _) = field.strip_prefix(list)?.split_once(']')?;
+        number.parse::<usize>().ok()
+    };
+    let own = match (at("overrides["), at("tiers[")) {
+        (Some(at), _) => tenant.overrides.get(at),
+        (None, Some(at)) => tenant.tiers.get(at),
+        (None, None) => None,
+    };
+    Some(own.copied().unwrap_or(tenant.line))
 }
 
 fn parts(lines: &[BulkLine]) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     let mut room = 0;
-    for BulkLine { line, tenant } in lines {
+    for (number, BulkLine { line, tenant, .. }) in lines.iter().enumerate() {
         let written = tenant.written(BulkFormat::JsonLines);
         let is_full = |part: &Part| room == 0 || part.text.len() + written.len() > BYTES_MAX;
         if parts.last().is_none_or(is_full) {
             let first = usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX);
             let text = String::new();
-            parts.push(Part { text, first });
+            parts.push(Part {
+                text,
+                first,
+                tenants: number,
+            });
             room = TENANTS_MAX;
         }
         room -= 1;
@@ -146,5 +177,26 @@ fn print_pages(access: &AdminAccess, path: &str, query: &str) -> Result<ExitCode
             Some(next) => cursor = Some(next),
             None => return Ok(ExitCode::SUCCESS),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistake_has_the_line_of_its_part() {
+        let text = "api_key,tier,descriptor,requests_per_unit,unit\n\
+                    acme,pro,,,\n\
+                    bob,free,a:1,5,minute\n\
+                    bob,free,a:2,5,minutes\n";
+        let lines = read_tenants(BulkFormat::Csv, text).expect("it is CSV");
+        let of = |answer: &str| line_of(answer, &lines);
+        assert_eq!(of("400: line 2: overrides[1].unit: no unit"), Some(4));
+        assert_eq!(of("400: line 2: overrides[0].unit: no unit"), Some(3));
+        assert_eq!(of("400: line 1: tiers[0].tier: no plan"), Some(2));
+        assert_eq!(of("400: line 2: domain: no domain"), Some(3));
+        assert_eq!(of("400: line 3: tier"), None);
+        assert_eq!(of("503: the database is away"), None);
     }
 }

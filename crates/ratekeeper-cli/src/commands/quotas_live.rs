@@ -231,7 +231,11 @@ fn tenant_text(tenant: TenantDocument) -> String {
         vec![
             own.descriptor.to_string(),
             per(own.requests_per_unit, window),
-            format!("an override{times}"),
+            match own.steps {
+                Some(1) => format!("the policy, 1 step{times}"),
+                Some(steps) => format!("the policy, {steps} steps{times}"),
+                None => format!("an override{times}"),
+            },
         ]
     }));
     if rows.len() > 1 {

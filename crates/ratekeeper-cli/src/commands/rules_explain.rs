@@ -155,7 +155,6 @@ fn explain(args: &RulesExplain, descriptors: &Descriptors) -> Result<Explanation
         domain: args.domain.as_deref().unwrap_or_default(),
         descriptors: &views,
         waiting: Waiting::Cannot,
-        observer: None,
     };
     Ok(limiter.explain_now(&check))
 }

@@ -1,19 +1,24 @@
 //! Metrics and messages about tenants' quotas, for operators.
 
+use super::adjust::StepCounts;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use ratekeeper_quota::QuotaStatus;
 use ratekeeper_server::Monitored;
 use std::fmt;
+use std::sync::Arc;
 
 /// The state of this node's copy of the quotas.
 #[derive(Debug)]
-pub(crate) struct Report(QuotaStatus);
+pub(crate) struct Report {
+    status: QuotaStatus,
+    steps: Arc<StepCounts>,
+}
 
 impl Report {
-    pub(super) const fn new(status: QuotaStatus) -> Self {
-        Self(status)
+    pub(super) const fn new(status: QuotaStatus, steps: Arc<StepCounts>) -> Self {
+        Self { status, steps }
     }
 }
 
@@ -23,7 +28,7 @@ impl Monitored for Report {
     }
 
     fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let status = &self.0;
+        let status = &self.status;
         let gauges = [
             (
                 "ratelimit_quota_database_up",
@@ -58,10 +63,19 @@ impl Monitored for Report {
         let help = "Times that the quota database could not be read";
         encoder
             .encode_descriptor(name, help, None, MetricType::Counter)?
-            .encode_counter(&status.failures(), none)
+            .encode_counter(&status.failures(), none)?;
+        let name = "ratelimit_quota_adjustments";
+        let help = "Steps by which the limits of tenants followed their usage, or would have in shadow mode";
+        let mut steps = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (mode, direction, count) in self.steps.all() {
+            steps
+                .encode_family(&[("mode", mode), ("direction", direction)])?
+                .encode_counter(&count, none)?;
+        }
+        Ok(())
     }
 
     fn faults(&self) -> Vec<String> {
-        self.0.faults()
+        self.status.faults()
     }
 }

@@ -105,7 +105,8 @@ fn the_manuals_files_give_each_tenant_its_own_threshold() {
     assert_eq!(limit(&service, "globex"), "5000");
     assert_eq!(limit(&service, "acme"), "1000");
     assert_eq!(limit(&service, "somebody"), "100");
-    let spoken = "GET /v1/limits HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nx-org: acme\r\n\r\n";
+    let spoken =
+        "GET /v1/limits HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nx-org: acme\r\n\r\n";
     let limits = Answer::read(&say(service.http.port(), spoken)).body;
     let limits: Value = serde_json::from_str(&limits).expect("it is JSON");
     let first = &limits["limits"][0];
@@ -240,7 +241,13 @@ fn a_database_gives_plans_and_overrides_to_service_levels() {
     let service = serve(folder.path(), &["--data-dir", "data"]);
     let (status, lines) = http(service.admin, "GET", "/admin/v1/export/usage", "");
     assert_eq!(status, 200, "{lines}");
-    let lines: Vec<_> = lines.lines().filter(|line| line.contains("get-product")).collect();
+    let lines: Vec<_> = lines
+        .lines()
+        .filter(|line| line.contains("get-product"))
+        .collect();
     let is_billed = |line: &&str| line.contains("\"domain\":\"shop\"") && line.contains("\"acme\"");
-    assert!(!lines.is_empty() && lines.iter().all(is_billed), "{lines:?}");
+    assert!(
+        !lines.is_empty() && lines.iter().all(is_billed),
+        "{lines:?}"
+    );
 }

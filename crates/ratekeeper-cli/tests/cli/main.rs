@@ -1,9 +1,8 @@
 //! The real binary, as people and scripts run it.
 
+mod adjusting;
 mod bench;
 mod breakers;
-#[path = "../shared/collector.rs"]
-mod collector;
 mod config;
 mod dashboard;
 mod denials;
@@ -32,6 +31,4 @@ mod stores;
 mod support;
 mod synced;
 mod tenants;
-mod top;
 mod top_nodes;
-mod traces;

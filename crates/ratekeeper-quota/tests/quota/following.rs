@@ -217,3 +217,36 @@ fn a_damaged_copy_is_not_used() {
         }
     });
 }
+
+#[test]
+fn a_clean_stop_saves_what_changed_last() {
+    let folder = tempdir().expect("a folder can be made");
+    let config = FollowerConfig {
+        saved: Some(saved(folder.path())),
+        allows_unknown: false,
+    };
+    let database = Database::sqlite();
+    run(async {
+        let (address, rules) = (database.fresh(), rules());
+        let quotas = store(&address);
+        put(&quotas, "acme", &on("pro"), &rules).await;
+        let node = Node::start(store(&address), config.clone(), PATIENCE).await;
+        let path = saved(folder.path());
+        eventually("the copy is saved", async || path.exists()).await;
+        // The copy has just been saved, and is not saved again for ten seconds.
+        put(&quotas, "acme", &on("enterprise"), &rules).await;
+        node.follower.look();
+        eventually("the change is in force", async || {
+            node.limits("acme").0 == Some(5_000)
+        })
+        .await;
+        node.follower.save().await;
+        drop(node);
+        let away: DatabaseAddress = format!("sqlite://{}", folder.path().display())
+            .parse()
+            .expect("it is an address");
+        let short = Duration::from_millis(500);
+        let restarted = Node::start(store(&away), config, short).await;
+        assert_eq!(restarted.limits("acme").0, Some(5_000));
+    });
+}

@@ -1,5 +1,6 @@
 //! The quota store on both of its databases, and the nodes that follow it.
 
+mod adjusting;
 mod audit;
 mod editors;
 mod following;

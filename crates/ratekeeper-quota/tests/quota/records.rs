@@ -51,6 +51,7 @@ async fn puts_and_gets(quotas: &QuotaStore) {
                     burst: Some(5),
                     algorithm: Some("token_bucket".into()),
                     unit: None,
+                    steps: None,
                 },
             ),
             (

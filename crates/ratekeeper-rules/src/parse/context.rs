@@ -50,6 +50,8 @@ pub(crate) enum Context {
     TenantPlan,
     /// An item of a tenant's `overrides:`.
     TenantOverride,
+    /// `adjust:`.
+    Adjust,
     /// `shed:`.
     Shed,
     /// An item of `classify:`.
@@ -64,7 +66,7 @@ pub(crate) enum Context {
     Ignored,
 }
 
-const ROOT: [&str; 20] = [
+const ROOT: [&str; 21] = [
     "domain",
     "descriptors",
     "evaluation",
@@ -75,6 +77,7 @@ const ROOT: [&str; 20] = [
     "slas",
     "slas_base",
     "shed",
+    "adjust",
     "algorithm",
     "consistency",
     "count_denied",
@@ -224,6 +227,8 @@ const TENANT_OVERRIDE: [&str; 14] = [
     "strict",
 ];
 
+const ADJUST: [&str; 6] = ["plans", "mode", "raise_at", "step", "steps", "lower_after"];
+
 const SHED: [&str; 7] = [
     "priorities",
     "classify",
@@ -251,6 +256,7 @@ impl Context {
             Self::Tenant => &TENANT,
             Self::TenantPlan => &TENANT_PLAN,
             Self::TenantOverride => &TENANT_OVERRIDE,
+            Self::Adjust => &ADJUST,
             Self::Shed => &SHED,
             Self::Classify => &CLASSIFY,
             Self::Fleet => &["capacity", "reserve", "mode"],
@@ -284,6 +290,7 @@ impl Context {
             Self::Tenant => "in a tenant",
             Self::TenantPlan => "in a tenant's plan",
             Self::TenantOverride => "in an override",
+            Self::Adjust => "in adjust",
             Self::Shed => "in shed",
             Self::Classify => "in classify",
             Self::Fleet => "in fleet",

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use super::adjust::{ParsedAdjust, parse_adjust};
 use super::context::Context;
 use super::fields::{At, Fields};
 use super::policy::Policy;
@@ -37,6 +38,7 @@ pub(crate) struct Root<'t> {
     pub(crate) service_levels: Vec<ParsedLevel>,
     pub(crate) tenants: Option<Tenants<'t>>,
     pub(crate) shed: Option<At<ShedRules>>,
+    pub(crate) adjust: Option<At<ParsedAdjust>>,
 }
 
 /// The `tenants:` of one file, not read yet: that takes the rules of all files.
@@ -82,9 +84,11 @@ pub(crate) fn parse_root<'t>(
         .filter(|at| !at.value.is_empty());
     let tenants = parse_tenants(&fields, domain, report);
     let shed = parse_shed(&fields, report);
+    let adjust = parse_adjust(&fields, report);
     let only_levels = (fields.has("slas") || tenants.is_some() || fields.has("shed"))
         && fields.key_mark("domain").is_none()
-        && !fields.has("descriptors");
+        && !fields.has("descriptors")
+        && !fields.has("adjust");
     if domain.is_none() && !only_levels && fields.get("domain").is_none_or(is_empty_text) {
         empty_domain(
             fields.get("domain").map_or(fields.mark, |node| node.mark),
@@ -100,6 +104,7 @@ pub(crate) fn parse_root<'t>(
         service_levels,
         tenants,
         shed,
+        adjust,
     })
 }
 

@@ -286,7 +286,7 @@ fn requests(fields: &Fields<'_>, key: &str, report: &mut Report<'_>) -> Option<A
 }
 
 /// A whole percentage from 0% to 100%.
-fn percent(fields: &Fields<'_>, key: &str, report: &mut Report<'_>) -> Option<At<u8>> {
+pub(super) fn percent(fields: &Fields<'_>, key: &str, report: &mut Report<'_>) -> Option<At<u8>> {
     let node = fields.get(key)?;
     let mark = node.mark;
     let value = written(node).strip_suffix('%').and_then(percentage);

@@ -39,6 +39,7 @@ fn the_schema_has_the_keys_that_files_may_have() {
         ("Tenant", Context::Tenant),
         ("TenantPlan", Context::TenantPlan),
         ("TenantOverride", Context::TenantOverride),
+        ("Adjust", Context::Adjust),
         ("Shed", Context::Shed),
         ("Classify", Context::Classify),
         ("Fleet", Context::Fleet),

@@ -53,6 +53,10 @@ pub struct OwnQuota {
     /// The algorithm; that of the limit whose place it takes if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<Box<str>>,
+    /// The steps by which the policy of the domain has raised the limit of the plan; [`None`] for a limit that
+    /// somebody has set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u16>,
 }
 
 /// The reason why a tenant cannot have certain quotas.

@@ -92,6 +92,13 @@ impl RuleSet {
         }
     }
 
+    /// The id of the rules of overrides for tenants of `domain` as a whole.
+    #[must_use]
+    pub fn whole_override_id(&self, domain: &Domain) -> Option<Arc<str>> {
+        let target = self.site(domain).target(&[], &self.rules).ok()?;
+        Some(target.id)
+    }
+
     /// The service levels that overrides of the tenants of `domain` may be for.
     fn levels_of(&self, domain: &Domain) -> &[ServiceLevel] {
         let of_tenants = self.tenants_of_levels();

@@ -237,7 +237,7 @@ fn counted(limit: RuleLimit, base: &Rule) -> RuleLimit {
 }
 
 /// The node of `parts` below one that any tenant matches, else below one of a certain tenant's.
-fn node_of<'n>(
+pub(crate) fn node_of<'n>(
     nodes: &'n [Node],
     tenant: &str,
     parts: &[(&str, Option<&str>)],

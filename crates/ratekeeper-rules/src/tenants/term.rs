@@ -19,6 +19,9 @@ impl Term {
         until: Timestamp::from_micros(u64::MAX),
     };
 
+    /// The first microsecond that nothing can begin or end at: 2255-06-05T00:00:00Z. Clocks end on that day.
+    pub const LAST_MICROS: u64 = 9_007_113_600_000_000;
+
     /// Returns true if it is in force at `now`.
     #[must_use]
     pub fn contains(&self, now: Timestamp) -> bool {

@@ -184,7 +184,7 @@ fn wrong_plans_of_service_levels_are_refused() {
         ),
         (
             "{ pro: { period: 1 } }",
-            "a.yaml:10:17: a tier needs a `threshold`; write `threshold: 1000`: calls a period",
+            "a.yaml:10:19: a tier needs a `threshold`; write `threshold: 1000`: calls a period",
         ),
     ] {
         assert_eq!(refused(&[&with(plans)]), [message], "{plans}");
@@ -389,8 +389,8 @@ fn models() -> impl Strategy<Value = Model> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Whatever a tenant's plans and overrides are, from a file or a store, each level is limited as a slow model
-    /// of them says, at every second, and nobody else notices.
+    /// Each level is limited as a slow model of any plans and overrides says, from a file or a store
+    /// alike, at every second, and nobody else notices.
     #[test]
     fn levels_are_limited_as_a_model_says(model in models()) {
         let bare = loaded(RULES).rules;

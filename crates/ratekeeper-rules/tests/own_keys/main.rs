@@ -1,5 +1,6 @@
 //! Ratekeeper's own keys.
 
+mod adjust;
 mod ids;
 mod level_plans;
 mod limits;

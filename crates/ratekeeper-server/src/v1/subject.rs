@@ -160,7 +160,6 @@ impl<'a> Subject<'a> {
             domain: self.domain,
             descriptors: views,
             waiting: self.waiting,
-            observer: None,
         }
     }
 }

@@ -14,7 +14,6 @@ use ratekeeper_http::EncodedSlashes;
 use ratekeeper_limiter::Limiter;
 use ratekeeper_server::{DenialLog, FilesRead, Followed, GatewayListener, ServerConfig};
 use ratekeeper_tower::{Enforcer, RateLimitLayer, Switch};
-use ratekeeper_trace::Tracer;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -56,7 +55,7 @@ pub(super) fn embedding(
     settings: &Settings,
     files: Files,
     limiter: &Arc<Limiter<NodeStore>>,
-    (denials, tracer): (Arc<DenialLog>, Option<Tracer>),
+    denials: Arc<DenialLog>,
 ) -> Result<Gateway<Arc<Limiter<NodeStore>>>> {
     let snapshot = limiter.snapshot();
     let domain = settings.auth.describer.domain(None, snapshot.rules());
@@ -65,11 +64,7 @@ pub(super) fn embedding(
     let enforcer = Arc::clone(limiter);
     let domain = domain.unwrap_or_default();
     let fleet = peers::fleet(limiter);
-    let beside = Beside {
-        fleet,
-        denials,
-        tracer,
-    };
+    let beside = Beside { fleet, denials };
     gateway(flags, home, settings, files, enforcer, domain, beside)
 }
 
@@ -79,8 +74,6 @@ pub(super) struct Beside {
     pub(super) fleet: Option<Arc<dyn FleetPeers>>,
     /// The log of denied requests.
     pub(super) denials: Arc<DenialLog>,
-    /// Traces requests; None to trace none.
-    pub(super) tracer: Option<Tracer>,
 }
 
 /// The gateway as the settings want it, deciding by `enforcer`.
@@ -120,7 +113,6 @@ pub(super) fn gateway<E: Enforcer>(
         log: log(settings)?,
         denials: beside.denials,
         fleet: beside.fleet,
-        tracer: beside.tracer,
         files: followed.clone().map(|files| files as Arc<dyn Followed>),
     };
     let gateway = Gateway::new(config, layer)?;

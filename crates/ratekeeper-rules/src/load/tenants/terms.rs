@@ -85,6 +85,11 @@ fn time(fields: &Fields<'_>, key: &str, report: &mut Report<'_>) -> Option<At<Ti
     };
     // A time before 1970 is as good as the beginning of time.
     let micros = u64::try_from(time.as_microsecond()).unwrap_or(0);
+    if micros >= Term::LAST_MICROS {
+        let message = format!("`{key}` is too late: times end in June 2255");
+        report.error(mark, message, "leave it out if it never comes");
+        return None;
+    }
     Some(At {
         value: Timestamp::from_micros(micros),
         mark,

@@ -88,7 +88,10 @@ pub(in crate::admin) async fn import<S: ServedStore>(
     {
         (Some(bulk), QuotaError::Invalid(bad)) => {
             let field = bulk.tenant.document().field(bad);
-            ApiError::invalid(format!("line {}: {field}", bulk.line), bad.to_string())
+            ApiError::invalid(
+                format!("line {}: {field}", bulk.line_of(bad)),
+                bad.to_string(),
+            )
         }
         (_, error) => refusal(error),
     };

@@ -1,0 +1,156 @@
+//! Limits of tenants follow their usage, as nodes that share a database put them in force.
+
+use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, write};
+use ratekeeper_testkit::postgres::Server;
+use ratekeeper_testkit::process::eventually;
+use serde_json::Value;
+use std::path::Path;
+use tempfile::{TempDir, tempdir};
+
+const KEY: &str = "000102030405060708090a0b0c0d0e0f";
+
+fn rules(mode: &str) -> String {
+    format!(
+        "domain: d
+tenant: customer
+plans: [free, pro]
+adjust: {{ plans: [pro], mode: {mode}, raise_at: 80%, step: 50%, steps: 1, lower_after: 24h }}
+descriptors:
+- key: customer
+  rate_limit: {{ window: 24h, limit: 5, algorithm: fixed_window }}
+  plans: {{ pro: {{ window: 24h, limit: 10, algorithm: fixed_window }} }}
+"
+    )
+}
+
+fn node(folder: &Path, name: &str, mode: &str, database: &str) -> Service {
+    let folder = folder.join(name);
+    write(&folder, "rules.yaml", &rules(mode));
+    let flags = [
+        "--rules",
+        "rules.yaml",
+        "--data-dir",
+        "data",
+        "--quotas",
+        database,
+    ];
+    let args = [&["serve"][..], &FREE_PORTS, &flags].concat();
+    let mut command = ratekeeper(&folder, &args);
+    command.env("RATEKEEPER_TENANT_KEY", KEY);
+    Service::start(command, &folder)
+}
+
+struct Fleet {
+    folder: TempDir,
+    nodes: Vec<Service>,
+}
+
+impl Fleet {
+    fn start(mode: &str, names: &[&str], database: &str) -> Self {
+        let folder = tempdir().expect("a folder can be made");
+        let nodes = names
+            .iter()
+            .map(|name| node(folder.path(), name, mode, database));
+        let nodes = nodes.collect();
+        Self { folder, nodes }
+    }
+
+    fn tell(&self, args: &[&str]) -> String {
+        let admin = format!("http://{}", self.nodes[0].admin);
+        let said = run(self.folder.path(), &[args, &["--admin", &admin]].concat());
+        assert_eq!(said.code, Some(0), "{args:?}: {}", said.err);
+        said.out
+    }
+
+    /// The steps that nodes say that they took, all of them together.
+    fn steps(&self, mode: &str) -> u64 {
+        let name =
+            format!("ratelimit_quota_adjustments_total{{mode=\"{mode}\",direction=\"up\"}} ");
+        let of = |node: &Service| {
+            let metrics = http(node.admin, "GET", "/metrics", "").1;
+            let line = metrics.lines().find_map(|line| line.strip_prefix(&*name));
+            let count = line.and_then(|count| count.parse::<u64>().ok());
+            count.unwrap_or_else(|| panic!("no {name} in {metrics}"))
+        };
+        self.nodes.iter().map(of).sum()
+    }
+
+    fn trail(&self, action: &str) -> usize {
+        let trail = self.tell(&["audit", "list", "--tenant", "acme", "--json"]);
+        let trail: Value = serde_json::from_str(&trail).expect("it is JSON");
+        let rows = trail.as_array().expect("a list").iter();
+        rows.filter(|row| row["action"] == action).count()
+    }
+}
+
+fn limit(node: &Service) -> u64 {
+    let answer = node.check(&[("customer", "acme")]);
+    answer["limit"].as_u64().expect("there is a limit")
+}
+
+fn a_step_is_taken_once(fleet: &Fleet) {
+    fleet.tell(&["quota", "set", "acme", "--plan", "pro"]);
+    for node in &fleet.nodes {
+        eventually("the plan is in force", || limit(node) == 10);
+    }
+    // Four fifths of ten, whoever counts them.
+    for _ in 0..8 / fleet.nodes.len() {
+        fleet.nodes.iter().for_each(|node| {
+            limit(node);
+        });
+    }
+    for node in &fleet.nodes {
+        eventually("the limit is raised", || limit(node) == 15);
+    }
+    let shown = fleet.tell(&["quota", "get", "acme"]);
+    assert!(
+        shown.contains("plan pro") && shown.contains("the policy, 1 step"),
+        "{shown}"
+    );
+    let shown: Value = {
+        let text = fleet.tell(&["quota", "get", "acme", "--json"]);
+        serde_json::from_str(&text).expect("it is JSON")
+    };
+    let own = &shown["quotas"]["overrides"][0];
+    assert_eq!(
+        (&own["steps"], &own["requests_per_unit"]),
+        (&1.into(), &15.into())
+    );
+    assert_eq!(shown["quotas"]["default"]["requests_per_unit"], 15);
+    eventually("the step is counted", || fleet.steps("on") == 1);
+    assert_eq!(fleet.trail("adjust"), 1);
+    // All that is used up and nothing more is given: there is one step.
+    let passes = || fleet.nodes[0].check(&[("customer", "acme")])["decision"] == "allow";
+    while passes() {}
+    assert_eq!(fleet.trail("adjust"), 1);
+}
+
+#[test]
+fn sqlite_limits_follow_usage() {
+    let folder = tempdir().expect("a folder can be made");
+    let database = format!("sqlite://{}", folder.path().join("quotas.db").display());
+    a_step_is_taken_once(&Fleet::start("on", &["a"], &database));
+}
+
+#[test]
+fn postgres_limits_follow_usage_on_all_nodes() {
+    let server = Server::start();
+    let database = server.create("quotas");
+    a_step_is_taken_once(&Fleet::start("on", &["a", "b"], &database));
+}
+
+#[test]
+fn a_policy_in_shadow_tells_and_changes_nothing() {
+    let server = Server::start();
+    let database = server.create("quotas");
+    let fleet = Fleet::start("shadow", &["a", "b"], &database);
+    fleet.tell(&["quota", "set", "acme", "--plan", "pro"]);
+    eventually("the plan is in force", || limit(&fleet.nodes[0]) == 10);
+    for _ in 0..9 {
+        limit(&fleet.nodes[0]);
+    }
+    eventually("the step is noted", || fleet.trail("adjust.shadow") == 1);
+    eventually("the step is counted", || fleet.steps("shadow") == 1);
+    assert_eq!(limit(&fleet.nodes[0]), 10);
+    assert_eq!(fleet.trail("adjust"), 0);
+}

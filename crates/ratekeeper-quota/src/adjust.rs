@@ -1,0 +1,380 @@
+//! The steps of policies by which limits of tenants follow their usage.
+//!
+//! All nodes look at the same calls in the database. Each step is a change of one tenant on the condition that
+//! nobody has changed it since it was looked at, so of several nodes that want to take a step one does.
+
+mod demand;
+mod shadow;
+
+use std::collections::BTreeSet;
+
+use ratekeeper_core::Timestamp;
+use ratekeeper_rules::{
+    AdjustMode, AdjustPolicy, Domain, OwnQuota, RaisedSteps, Rule, RuleSet, TenantHash,
+    TenantQuotas, Term,
+};
+use sqlx::Row;
+
+use crate::rows::{self, stored};
+use crate::store::within;
+use crate::{Editor, Precondition, QuotaError, QuotaStore, TenantId, TenantPut, TenantRecord};
+
+/// The name under which steps stand in the audit trail.
+const EDITOR: &str = "adjust policy";
+
+/// The kind of change of a step in the audit trail.
+const ACTION: &str = "adjust";
+
+/// The tenants that one query asks for.
+const PAGE: usize = 500;
+
+/// The tenants to look at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AdjustRound {
+    /// Those that may need more.
+    Busy,
+    /// Those and all whose limits are raised.
+    All,
+}
+
+/// A step that was taken, or would be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct AdjustStep {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The plan whose limit is raised.
+    pub plan: Box<str>,
+    /// [`AdjustMode::Shadow`] if it was not taken.
+    pub mode: AdjustMode,
+    /// The number of steps before.
+    pub from: u16,
+    /// The number of steps after.
+    pub to: u16,
+    /// The limit after, in hits a window.
+    pub limit: u64,
+}
+
+/// A plan that a policy raises, with what tells how much of it is used.
+struct Raised<'a> {
+    domain: &'a Domain,
+    policy: &'a AdjustPolicy,
+    plan: &'a str,
+    rule: &'a Rule,
+    rules: &'a RuleSet,
+    /// The ids of the rules whose calls count: the plan's, and that of overrides.
+    counted: [String; 2],
+    /// The time over which calls are added up, in minutes.
+    period: u64,
+    /// The calls that the plan allows in that time.
+    capacity: u64,
+    now: Timestamp,
+}
+
+impl QuotaStore {
+    /// Looks at the calls of the tenants of `domain`, and takes the steps that its policy asks for; in shadow mode it
+    /// only notes them. Takes no step that another node has taken.
+    ///
+    /// # Errors
+    /// The database cannot be used. Steps that were taken by then stay.
+    pub async fn adjust(
+        &self,
+        domain: &str,
+        rules: &RuleSet,
+        round: AdjustRound,
+        now: Timestamp,
+    ) -> Result<Vec<AdjustStep>, QuotaError> {
+        let mut taken = Vec::new();
+        let Some(domain) = rules.domain(domain) else {
+            return Ok(taken);
+        };
+        let Some(policy) = domain
+            .adjust()
+            .filter(|policy| policy.mode != AdjustMode::Off)
+        else {
+            return Ok(taken);
+        };
+        self.prepare().await?;
+        let own = rules.whole_override_id(domain);
+        for (plan, index) in &policy.plans {
+            let rule = rules.rule(*index);
+            let raised = Raised {
+                domain,
+                policy,
+                plan: domain.plan_name(*plan),
+                rule,
+                rules,
+                counted: [
+                    rule.id.to_string(),
+                    own.as_deref().unwrap_or_default().to_owned(),
+                ],
+                period: AdjustPolicy::period(rule),
+                capacity: AdjustPolicy::capacity(rule),
+                now,
+            };
+            let mut tenants = self.busy(&raised).await?;
+            if round == AdjustRound::All {
+                tenants.extend(self.raised(&raised).await?);
+            }
+            for hash in tenants {
+                let Ok(tenant) = hash.parse() else {
+                    // Calls that are counted together are nobody's.
+                    continue;
+                };
+                taken.extend(self.adjust_one(&raised, tenant).await?);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// The hashes of tenants whose calls are a reason to raise even the plan's own limit.
+    async fn busy(&self, raised: &Raised<'_>) -> Result<BTreeSet<String>, QuotaError> {
+        let least = raised.policy.threshold(raised.capacity, 0);
+        let current = demand::minute(raised.now);
+        let mut found = BTreeSet::new();
+        // The period that ends with the current minute, which is not over yet, and the one before.
+        for last in [current, current.saturating_sub(1)] {
+            let mut after = String::new();
+            loop {
+                let page = within(async {
+                    let rows = sqlx::query(
+                        "SELECT api_key FROM quota_usage WHERE minute > $1 AND minute <= $2 AND domain = $3 \
+                         AND (rule = $4 OR rule = $5) AND api_key > $6 GROUP BY api_key \
+                         HAVING SUM(allowed) >= $7 ORDER BY api_key LIMIT $8",
+                    )
+                    .bind(stored(last) - stored(raised.period))
+                    .bind(stored(last))
+                    .bind(raised.domain.name().to_owned())
+                    .bind(raised.counted[0].clone())
+                    .bind(raised.counted[1].clone())
+                    .bind(after.clone())
+                    .bind(stored(least))
+                    .bind(stored(PAGE as u64))
+                    .fetch_all(&self.pool)
+                    .await?;
+                    keys(&rows, "api_key")
+                })
+                .await?;
+                let is_last = page.len() < PAGE;
+                after = page.last().cloned().unwrap_or_default();
+                found.extend(page);
+                if is_last {
+                    break;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The hashes of tenants whose limits are raised, or would be in shadow mode.
+    async fn raised(&self, raised: &Raised<'_>) -> Result<Vec<String>, QuotaError> {
+        let mut found: Vec<String> = Vec::new();
+        loop {
+            let after = found.last().cloned().unwrap_or_default();
+            let page = within(async {
+                let query = match raised.policy.mode {
+                    AdjustMode::On => sqlx::query(
+                        "SELECT DISTINCT api_key FROM quota_override WHERE domain = $1 AND steps > 0 \
+                         AND api_key > $2 ORDER BY api_key LIMIT $3",
+                    ),
+                    _ => sqlx::query(
+                        "SELECT DISTINCT subject AS api_key FROM quota_audit WHERE domain = $1 \
+                         AND action = 'adjust.shadow' AND subject > $2 ORDER BY subject LIMIT $3",
+                    ),
+                };
+                let rows = query
+                    .bind(raised.domain.name().to_owned())
+                    .bind(after)
+                    .bind(stored(PAGE as u64))
+                    .fetch_all(&self.pool)
+                    .await?;
+                keys(&rows, "api_key")
+            })
+            .await?;
+            let is_last = page.len() < PAGE;
+            found.extend(page);
+            if is_last {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Takes the step of one tenant, if it is to have one.
+    async fn adjust_one(
+        &self,
+        raised: &Raised<'_>,
+        tenant: TenantHash,
+    ) -> Result<Option<AdjustStep>, QuotaError> {
+        let Some(record) = self.get(raised.domain.name(), tenant).await? else {
+            return Ok(None);
+        };
+        let Some(term) = raised.term(&record.quotas) else {
+            return Ok(None);
+        };
+        let (steps, own) = match raised.policy.mode {
+            AdjustMode::On => match raised.steps(&record.quotas) {
+                Some(found) => found,
+                None => return Ok(None),
+            },
+            _ => match raised.is_set(&record.quotas) {
+                true => return Ok(None),
+                false => (self.shadow_steps(&record.id).await?, None),
+            },
+        };
+        let calls = self.calls(raised, tenant, steps).await?;
+        let demand = demand::of(
+            &calls,
+            raised.period,
+            (raised.policy.lower_after, raised.now),
+        );
+        let policy = raised.policy;
+        let next = policy.next(raised.capacity, steps, demand, raised.now);
+        let to = next.unwrap_or(steps.steps);
+        let step = AdjustStep {
+            tenant: record.id.clone(),
+            plan: raised.plan.into(),
+            mode: policy.mode,
+            from: steps.steps,
+            to,
+            limit: policy.raised(raised.rule.limited().map_or(0, |limit| limit.quota()), to),
+        };
+        let wanted = (to > 0)
+            .then(|| policy.override_of(raised.rule, to))
+            .flatten();
+        let taken = match policy.mode {
+            // The rules may have changed the limit of the plan meanwhile.
+            AdjustMode::On if next.is_some() || own != wanted => {
+                let since = next.map_or(steps.since, |_| raised.now);
+                let wanted = wanted.map(|own| {
+                    (
+                        Term {
+                            from: since,
+                            ..term
+                        },
+                        own,
+                    )
+                });
+                self.take(raised, &record, wanted).await?
+            }
+            AdjustMode::Shadow if next.is_some() => self.note_shadow(raised, &step).await?,
+            _ => false,
+        };
+        Ok(taken.then_some(step))
+    }
+
+    /// The calls of a tenant by minute, as far back as they matter.
+    async fn calls(
+        &self,
+        raised: &Raised<'_>,
+        tenant: TenantHash,
+        steps: RaisedSteps,
+    ) -> Result<Vec<(u64, u64)>, QuotaError> {
+        let mut minutes = raised.period + 1;
+        if steps.steps > 0 {
+            minutes += raised.policy.lower_after.get() / demand::MINUTE + 1;
+        }
+        let from = demand::minute(raised.now).saturating_sub(minutes);
+        within(async {
+            let rows = sqlx::query(
+                "SELECT minute, CAST(SUM(allowed) AS BIGINT) AS calls FROM quota_usage WHERE domain = $1 \
+                 AND api_key = $2 AND minute >= $3 AND (rule = $4 OR rule = $5) GROUP BY minute ORDER BY minute",
+            )
+            .bind(raised.domain.name().to_owned())
+            .bind(tenant.to_string())
+            .bind(stored(from))
+            .bind(raised.counted[0].clone())
+            .bind(raised.counted[1].clone())
+            .fetch_all(&self.pool)
+            .await?;
+            let row = |row: &sqlx::any::AnyRow| {
+                let minute = rows::whole(row.try_get("minute")?, "quota_usage")?;
+                Ok((minute, rows::whole(row.try_get("calls")?, "quota_usage")?))
+            };
+            rows.iter().map(row).collect()
+        })
+        .await
+    }
+
+    /// Gives a tenant another override of the policy, or none; false if somebody has changed the tenant meanwhile.
+    async fn take(
+        &self,
+        raised: &Raised<'_>,
+        record: &TenantRecord,
+        wanted: Option<(Term, OwnQuota)>,
+    ) -> Result<bool, QuotaError> {
+        let mut quotas = record.quotas.clone();
+        quotas.overrides.retain(|(_, own)| !is_raised(own));
+        quotas.overrides.extend(wanted);
+        let put = TenantPut::now(record.id.clone(), quotas);
+        let expected = Precondition::Version(record.version);
+        let editor = editor();
+        let written = within(async {
+            let mut change = self.begin().await?;
+            let put = change.put(ACTION, &put, expected, (&editor, raised.rules));
+            let written = put.await?;
+            if written.is_changed {
+                self.commit(change).await?;
+            }
+            Ok(written.is_changed)
+        });
+        match written.await {
+            Err(QuotaError::Changed { .. } | QuotaError::Invalid(_)) => Ok(false),
+            written => written,
+        }
+    }
+}
+
+/// Returns true for an override that the policy has made.
+fn is_raised(own: &OwnQuota) -> bool {
+    own.descriptor.is_empty() && own.steps.is_some()
+}
+
+fn editor() -> Editor {
+    Editor {
+        name: EDITOR.to_owned(),
+        ..Editor::default()
+    }
+}
+
+fn keys(rows: &[sqlx::any::AnyRow], column: &str) -> Result<Vec<String>, QuotaError> {
+    rows.iter().map(|row| Ok(row.try_get(column)?)).collect()
+}
+
+impl Raised<'_> {
+    /// The time in which a tenant is on the plan, if it is now.
+    fn term(&self, quotas: &TenantQuotas) -> Option<Term> {
+        let in_force = quotas
+            .plans
+            .iter()
+            .filter(|(term, _)| term.contains(self.now));
+        let (term, plan) = in_force.max_by_key(|(term, _)| term.from)?;
+        (**plan == *self.plan).then_some(*term)
+    }
+
+    /// Returns true if somebody has set a limit for the tenant as a whole.
+    fn is_set(&self, quotas: &TenantQuotas) -> bool {
+        let mut own = quotas.overrides.iter();
+        own.any(|(term, own)| {
+            own.descriptor.is_empty() && own.steps.is_none() && self.now < term.until
+        })
+    }
+
+    /// The steps that a tenant has, with the override; [`None`] if its limit is none of the policy's business.
+    fn steps(&self, quotas: &TenantQuotas) -> Option<(RaisedSteps, Option<OwnQuota>)> {
+        if self.is_set(quotas) {
+            return None;
+        }
+        let mut own = quotas.overrides.iter();
+        let found = own.find(|(term, own)| is_raised(own) && self.now < term.until);
+        Some(match found {
+            None => (RaisedSteps::default(), None),
+            Some((term, own)) => {
+                let steps = RaisedSteps {
+                    steps: own.steps.unwrap_or(0),
+                    since: term.from,
+                };
+                (steps, Some(own.clone()))
+            }
+        })
+    }
+}

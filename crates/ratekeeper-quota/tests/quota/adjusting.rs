@@ -1,0 +1,261 @@
+//! Limits that follow usage: the same on SQLite and on PostgreSQL, and each step taken once.
+
+use ratekeeper_core::{Micros, Timestamp};
+use ratekeeper_quota::{
+    AdjustRound, AdjustStep, Precondition, QuotaStore, TenantPut, TenantRecord, UsageRow,
+};
+use ratekeeper_rules::{AdjustMode, Options, OwnQuota, RuleSet, Source, TenantQuotas, Term, load};
+
+use crate::support::{Database, editor, on, orders, run, store, tenant};
+
+/// 1000 a minute on pro, raised by up to twice a half.
+fn rules(mode: &str, pro: u64) -> RuleSet {
+    let text = format!(
+        "domain: d
+evaluation: path
+tenant: customer
+plans: [free, pro, enterprise]
+adjust: {{ plans: [pro], mode: {mode} }}
+descriptors:
+- key: customer
+  rate_limit: {{ unit: minute, requests_per_unit: 100 }}
+  plans:
+    pro: {{ unit: minute, requests_per_unit: {pro} }}
+    enterprise: {{ unit: minute, requests_per_unit: 5000 }}
+  descriptors:
+  - {{ key: endpoint, value: POST /orders, rate_limit: {{ unit: minute, requests_per_unit: 20 }} }}
+"
+    );
+    let source = Source {
+        name: "rules.yaml".to_owned(),
+        text,
+    };
+    let loaded = load(&[source], &Options::default());
+    loaded.expect("the rules are right").rules
+}
+
+/// The middle of a minute, far from now.
+const NOW: Timestamp = Timestamp::from_secs(1_800_000_030);
+const DAY: Micros = Micros::from_secs(86_400);
+
+fn calls(name: &str, node: &str, now: Timestamp, allowed: u64) -> UsageRow {
+    UsageRow {
+        minute: now.as_micros() / 60_000_000,
+        domain: "d".to_owned(),
+        tenant: Some(tenant(name).hash),
+        rule: "d.customer@pro".to_owned(),
+        node: node.to_owned(),
+        allowed,
+        denied: 3,
+    }
+}
+
+async fn put(quotas: &QuotaStore, name: &str, of: &TenantQuotas) {
+    let put = TenantPut::now(tenant(name), of.clone());
+    let (rules, editor) = (rules("on", 1_000), editor());
+    let put = quotas.put_from(&put, Precondition::Any, &editor, &rules);
+    put.await.expect("it can be put");
+}
+
+async fn record(quotas: &QuotaStore, name: &str) -> TenantRecord {
+    let found = quotas.get("d", tenant(name).hash).await;
+    found.expect("it answers").expect("it is there")
+}
+
+/// Steps and limit of the override of the policy; and when it ends.
+async fn raised(quotas: &QuotaStore, name: &str) -> Option<(u16, u64, Timestamp)> {
+    let record = record(quotas, name).await;
+    let (term, own) = record
+        .quotas
+        .overrides
+        .into_iter()
+        .find(|(_, own)| own.steps.is_some())?;
+    Some((own.steps?, own.requests_per_unit, term.until))
+}
+
+/// The steps that two nodes take when they look at the same time.
+async fn adjust(
+    nodes: &[QuotaStore; 2],
+    rules: &RuleSet,
+    round: AdjustRound,
+    now: Timestamp,
+) -> Vec<AdjustStep> {
+    let [a, b] = nodes;
+    let one = a.adjust("d", rules, round, now);
+    let other = b.adjust("d", rules, round, now);
+    let (one, other) = tokio::join!(one, other);
+    let steps = one.expect("it answers").into_iter();
+    steps.chain(other.expect("it answers")).collect()
+}
+
+fn told(steps: &[AdjustStep]) -> Vec<(u16, u16, u64)> {
+    steps
+        .iter()
+        .map(|step| (step.from, step.to, step.limit))
+        .collect()
+}
+
+#[test]
+fn sqlite_limits_follow_usage() {
+    run(suite(&Database::sqlite()));
+}
+
+#[test]
+fn postgres_limits_follow_usage() {
+    run(suite(&Database::postgres()));
+}
+
+async fn suite(database: &Database) {
+    takes_each_step_once(database).await;
+    leaves_others_alone(database).await;
+    notes_steps_in_shadow(database).await;
+}
+
+fn nodes(database: &Database) -> [QuotaStore; 2] {
+    let address = database.fresh();
+    [store(&address), store(&address)]
+}
+
+async fn takes_each_step_once(database: &Database) {
+    let nodes = nodes(database);
+    let [quotas, _] = &nodes;
+    let rules = rules("on", 1_000);
+    let with_orders = TenantQuotas {
+        overrides: vec![(Term::ALWAYS, orders(500))],
+        ..on("pro")
+    };
+    put(quotas, "acme", &with_orders).await;
+    let busy = [calls("acme", "a", NOW, 500), calls("acme", "b", NOW, 299)];
+    quotas.write_usage(&busy).await.expect("it can be written");
+    let steps = adjust(&nodes, &rules, AdjustRound::All, NOW).await;
+    assert_eq!(told(&steps), [], "799 of 1000");
+    let one_more = [calls("acme", "b", NOW, 300)];
+    quotas
+        .write_usage(&one_more)
+        .await
+        .expect("it can be written");
+    let steps = adjust(&nodes, &rules, AdjustRound::Busy, NOW).await;
+    assert_eq!(told(&steps), [(0, 1, 1_500)], "one of two nodes took it");
+    assert_eq!((steps[0].mode, &*steps[0].plan), (AdjustMode::On, "pro"));
+    let forever = Term::ALWAYS.until;
+    assert_eq!(raised(quotas, "acme").await, Some((1, 1_500, forever)));
+    assert_eq!(record(quotas, "acme").await.quotas.overrides.len(), 2);
+    let steps = adjust(&nodes, &rules, AdjustRound::All, NOW).await;
+    assert_eq!(told(&steps), [], "the same calls are no reason for another");
+
+    // Calls of the override count as those of the plan did.
+    let later = NOW.after(Micros::from_secs(300));
+    let own = UsageRow {
+        rule: "d.customer@custom".to_owned(),
+        ..calls("acme", "a", later, 1_900)
+    };
+    quotas.write_usage(&[own]).await.expect("it can be written");
+    let steps = adjust(&nodes, &rules, AdjustRound::Busy, later).await;
+    assert_eq!(told(&steps), [(1, 2, 2_000)]);
+    let steps = adjust(&nodes, &rules, AdjustRound::All, later).await;
+    assert_eq!(told(&steps), [], "two steps are the most");
+
+    // The plan's limit changes, and the steps stay.
+    let dearer = self::rules("on", 2_000);
+    adjust(&nodes, &dearer, AdjustRound::All, later).await;
+    assert_eq!(raised(quotas, "acme").await, Some((2, 4_000, forever)));
+    adjust(&nodes, &rules, AdjustRound::All, later).await;
+    assert_eq!(raised(quotas, "acme").await, Some((2, 2_000, forever)));
+
+    // 1900 a minute needed the second step, which is why it stays for a day.
+    let almost = Timestamp::from_micros(later.after(DAY).as_micros() - 1);
+    let steps = adjust(&nodes, &rules, AdjustRound::All, almost).await;
+    assert_eq!(told(&steps), []);
+    let quiet = later.after(DAY).after(Micros::from_secs(120));
+    let steps = adjust(&nodes, &rules, AdjustRound::All, quiet).await;
+    assert_eq!(told(&steps), [(2, 1, 1_500)]);
+    let steps = adjust(&nodes, &rules, AdjustRound::All, quiet).await;
+    assert_eq!(told(&steps), [], "a day for each step");
+    let steps = adjust(&nodes, &rules, AdjustRound::All, quiet.after(DAY)).await;
+    assert_eq!(told(&steps), [(1, 0, 1_000)]);
+    assert_eq!(raised(quotas, "acme").await, None);
+    assert_eq!(record(quotas, "acme").await.quotas, with_orders);
+
+    let trail = quotas.audit(0, 100).await.expect("it answers");
+    let actions: Vec<_> = trail.iter().map(|row| &*row.action).collect();
+    assert_eq!(
+        actions,
+        [
+            "put", "adjust", "adjust", "adjust", "adjust", "adjust", "adjust"
+        ]
+    );
+    assert!(
+        trail[1..]
+            .iter()
+            .all(|row| row.editor.name == "adjust policy")
+    );
+    let after = trail[1].after.as_deref().unwrap_or_default();
+    assert!(after.contains("\"steps\":1"), "{after}");
+}
+
+async fn leaves_others_alone(database: &Database) {
+    let nodes = nodes(database);
+    let [quotas, _] = &nodes;
+    let rules = rules("on", 1_000);
+    let set = OwnQuota {
+        requests_per_unit: 7,
+        unit: Some("minute".into()),
+        ..OwnQuota::default()
+    };
+    let with_own = TenantQuotas {
+        overrides: vec![(Term::ALWAYS, set)],
+        ..on("pro")
+    };
+    let ends = Term {
+        from: Term::ALWAYS.from,
+        until: NOW.after(DAY),
+    };
+    let for_a_day = TenantQuotas {
+        plans: vec![(ends, "pro".into())],
+        ..TenantQuotas::default()
+    };
+    for (name, of) in [
+        ("set", &with_own),
+        ("big", &on("enterprise")),
+        ("trial", &for_a_day),
+    ] {
+        put(quotas, name, of).await;
+    }
+    let busy: Vec<_> = ["set", "big", "trial", "unknown"]
+        .map(|name| calls(name, "a", NOW, 9_000))
+        .into();
+    quotas.write_usage(&busy).await.expect("it can be written");
+    let steps = adjust(&nodes, &rules, AdjustRound::All, NOW).await;
+    let names: Vec<_> = steps.iter().map(|step| &*step.tenant.shown).collect();
+    assert_eq!(names, ["trial"]);
+    // The plan's end is the end of its raise.
+    assert_eq!(raised(quotas, "trial").await, Some((1, 1_500, ends.until)));
+    assert_eq!(record(quotas, "set").await.quotas, with_own);
+    // Who is given quotas anew begins anew.
+    put(quotas, "trial", &on("pro")).await;
+    assert_eq!(raised(quotas, "trial").await, None);
+    let off = self::rules("off", 1_000);
+    let steps = adjust(&nodes, &off, AdjustRound::All, NOW).await;
+    assert_eq!(told(&steps), []);
+}
+
+async fn notes_steps_in_shadow(database: &Database) {
+    let nodes = nodes(database);
+    let [quotas, _] = &nodes;
+    let rules = rules("shadow", 1_000);
+    put(quotas, "acme", &on("pro")).await;
+    let busy = [calls("acme", "a", NOW, 900)];
+    quotas.write_usage(&busy).await.expect("it can be written");
+    let steps = adjust(&nodes, &rules, AdjustRound::All, NOW).await;
+    assert_eq!(told(&steps), [(0, 1, 1_500)]);
+    assert_eq!(steps[0].mode, AdjustMode::Shadow);
+    let steps = adjust(&nodes, &rules, AdjustRound::All, NOW).await;
+    assert_eq!(told(&steps), []);
+    assert_eq!(raised(quotas, "acme").await, None, "nothing is changed");
+    let quiet = NOW.after(DAY).after(Micros::from_secs(120));
+    let steps = adjust(&nodes, &rules, AdjustRound::All, quiet).await;
+    assert_eq!(told(&steps), [(1, 0, 1_000)]);
+    let trail = quotas.audit(0, 100).await.expect("it answers");
+    let actions: Vec<_> = trail.iter().map(|row| &*row.action).collect();
+    assert_eq!(actions, ["put", "adjust.shadow", "adjust.shadow"]);
+}
