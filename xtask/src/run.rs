@@ -23,6 +23,15 @@ impl Profile {
             Profile::Quick => "quick",
         }
     }
+
+    /// The flags that choose features. A first look needs neither traces nor a terminal's graphics, which take as long to
+    /// build as many other crates.
+    fn features(self) -> &'static [&'static str] {
+        match self {
+            Profile::Release => &[],
+            Profile::Quick => &["--no-default-features"],
+        }
+    }
 }
 
 /// Builds the release binary and prints its path.
@@ -84,7 +93,8 @@ fn binary(profile: Profile) -> Result<PathBuf> {
             "--locked",
             "--package",
             "ratekeeper-cli",
-        ]),
+        ])
+        .args(profile.features()),
     )?;
     let name = format!("ratekeeper{}", std::env::consts::EXE_SUFFIX);
     Ok(target().join(profile.name()).join(name))

@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "ratekeeper-limiter",
         &["ratekeeper-core", "ratekeeper-rules", "ratekeeper-store"],
     ),
+    ("ratekeeper-trace", &["ratekeeper-limiter"]),
     ("ratekeeper-tls", &[]),
     ("ratekeeper-dashboard", &[]),
     ("ratekeeper-quota", &["ratekeeper-core", "ratekeeper-rules"]),
@@ -52,6 +53,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "ratekeeper-rules",
             "ratekeeper-store",
             "ratekeeper-tls",
+            "ratekeeper-trace",
         ],
     ),
     (
@@ -84,9 +86,11 @@ const ARROWS: &[(&str, &[&str])] = &[
         "ratekeeper-gateway",
         &[
             "ratekeeper-http",
+            "ratekeeper-limiter",
             "ratekeeper-server",
             "ratekeeper-tls",
             "ratekeeper-tower",
+            "ratekeeper-trace",
         ],
     ),
     (
@@ -110,6 +114,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "ratekeeper-store-redis",
             "ratekeeper-tls",
             "ratekeeper-tower",
+            "ratekeeper-trace",
         ],
     ),
     // Measures everything, so it may depend on everything; only the command depends on it.

@@ -5,7 +5,7 @@ mod bench;
 mod quota;
 mod reading;
 
-pub(crate) use admin::{AdminAccess, RulesList, SwitchArgs, Token, TokenPlace, Usage};
+pub(crate) use admin::{AdminAccess, RulesList, SwitchArgs, Token, TokenPlace, Top, Usage};
 pub(crate) use bench::{Bench, BenchLoad, BenchQuestion};
 pub(crate) use quota::{
     Audit, AuditExport, AuditList, DatabaseFlags, Quota, QuotaDelete, QuotaExport, QuotaImport,
@@ -118,6 +118,15 @@ Examples:
     /// Make, list and revoke tokens for the admin API
     #[command(subcommand)]
     Token(Token),
+    /// Show what a running node does, second by second
+    #[command(after_help = "\
+In a terminal: decisions a second, who is denied most, health, and rules; q quits, up and down scroll the rules. Into a pipe, or with --once: the next second's state as text.
+
+Examples:
+  ratekeeper top
+  ratekeeper top --admin http://10.0.0.7:6070 --token-file token.txt
+  ratekeeper top --once --json | jq .second")]
+    Top(Top),
     /// Show how much of its limits a tenant has used
     #[command(after_help = "\
 Examples:

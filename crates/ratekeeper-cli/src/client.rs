@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use ratekeeper_tls::TlsFiles;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -50,12 +50,120 @@ pub(crate) struct Request<'a> {
     pub(crate) condition: Option<(&'static str, &'a str)>,
 }
 
+/// An answer whose body is read while it comes.
+pub(crate) struct Opened {
+    reader: BufReader<Box<dyn Stream>>,
+}
+
+impl Opened {
+    /// The next line without its end, of at most so many bytes; [`None`] if the other side has closed.
+    ///
+    /// # Errors
+    /// The line is longer, the connection broke, or nothing came for a while.
+    pub(crate) fn line(&mut self, most: u64) -> std::io::Result<Option<String>> {
+        let mut line = String::new();
+        let read = self.reader.by_ref().take(most).read_line(&mut line)?;
+        if read == 0 {
+            return Ok(None);
+        }
+        match line.strip_suffix('\n') {
+            Some(whole) => Ok(Some(whole.trim_end_matches('\r').to_owned())),
+            None => Err(std::io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// The lines up to the next empty one.
+    fn head(&mut self) -> std::io::Result<String> {
+        const LINES_MAX: usize = 100;
+        let mut head = String::new();
+        for _ in 0..LINES_MAX {
+            match self.line(8 << 10)? {
+                Some(line) if line.is_empty() => return Ok(head),
+                Some(line) => head.push_str(&format!("{line}\r\n")),
+                None => break,
+            }
+        }
+        Err(std::io::ErrorKind::UnexpectedEof.into())
+    }
+
+    /// The rest of an answer that has an end.
+    fn rest(mut self) -> std::io::Result<String> {
+        let mut rest = Vec::new();
+        self.reader
+            .by_ref()
+            .take(ANSWER_MAX)
+            .read_to_end(&mut rest)?;
+        Ok(String::from_utf8_lossy(&rest).into_owned())
+    }
+}
+
+impl Request<'_> {
+    /// The request as it is sent to `host`.
+    fn text(&self, host: &str) -> String {
+        let Self {
+            method,
+            path,
+            body,
+            token,
+            condition,
+        } = self;
+        let mut request = format!(
+            "{method} {path} HTTP/1.0\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
+            body.len(),
+        );
+        if let Some(token) = token {
+            request.push_str(&format!("Authorization: Bearer {token}\r\n"));
+        }
+        if let Some((name, value)) = condition {
+            request.push_str(&format!("{name}: {value}\r\n"));
+        }
+        request.push_str(&format!("\r\n{body}"));
+        request
+    }
+}
+
+/// Sends `asked` as [`send`] does, and reads no more than the head of the answer: its body may go on for ever. The body
+/// of a refusal has an end, and is in the answer.
+///
+/// # Errors
+/// As those of [`send`].
+pub(crate) fn open(
+    address: &str,
+    files: &TlsFiles,
+    asked: &Request<'_>,
+) -> Result<(Answer, Option<Opened>)> {
+    let (mut stream, host) = dial(address, files)?;
+    let broken = || format!("{address} did not answer to the end");
+    stream
+        .write_all(asked.text(host).as_bytes())
+        .with_context(broken)?;
+    let mut opened = Opened {
+        reader: BufReader::new(stream),
+    };
+    let head = opened.head().with_context(broken)?;
+    let answer = read(&format!("{head}\r\n"));
+    let mut answer = answer.with_context(|| format!("{address} does not answer in HTTP"))?;
+    if (200..300).contains(&answer.status) {
+        return Ok((answer, Some(opened)));
+    }
+    answer.body = opened.rest().with_context(broken)?;
+    Ok((answer, None))
+}
+
 /// Sends `asked` to `address`, which is `http://HOST:PORT`, `https://HOST:PORT`, `HOST:PORT` or `unix:/PATH`. With
 /// HTTPS, the server's certificate is verified by `files`.
 ///
 /// # Errors
 /// The address is invalid, no trusted service answers there, or the answer is not HTTP.
 pub(crate) fn send(address: &str, files: &TlsFiles, asked: &Request<'_>) -> Result<Answer> {
+    let (stream, host) = dial(address, files)?;
+    let answer = ask(stream, &asked.text(host));
+    let answer = answer.with_context(|| format!("{address} did not answer to the end"))?;
+    read(&answer).with_context(|| format!("{address} does not answer in HTTP"))
+}
+
+/// Connects to `address`; returns the host that requests name, too.
+fn dial<'a>(address: &'a str, files: &TlsFiles) -> Result<(Box<dyn Stream>, &'a str)> {
     let is_encrypted = address.starts_with(HTTPS);
     if !is_encrypted && *files != TlsFiles::default() {
         bail!(
@@ -63,38 +171,16 @@ pub(crate) fn send(address: &str, files: &TlsFiles, asked: &Request<'_>) -> Resu
         );
     }
     let nobody = || format!("nobody answers at {address}; is it the admin address?");
-    let (stream, host) = match address.strip_prefix(UNIX) {
-        Some(socket) => (connect_unix(socket).with_context(nobody)?, "localhost"),
-        None => {
-            let host = host(address)?;
-            let stream = connect(host).with_context(nobody)?;
-            match is_encrypted {
-                true => (encrypt(stream, host, files)?, host),
-                false => (Box::new(stream) as Box<dyn Stream>, host),
-            }
-        }
+    if let Some(socket) = address.strip_prefix(UNIX) {
+        return Ok((connect_unix(socket).with_context(nobody)?, "localhost"));
+    }
+    let host = host(address)?;
+    let stream = connect(host).with_context(nobody)?;
+    let stream = match is_encrypted {
+        true => encrypt(stream, host, files)?,
+        false => Box::new(stream),
     };
-    let Request {
-        method,
-        path,
-        body,
-        token,
-        condition,
-    } = asked;
-    let mut request = format!(
-        "{method} {path} HTTP/1.0\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
-        body.len(),
-    );
-    if let Some(token) = token {
-        request.push_str(&format!("Authorization: Bearer {token}\r\n"));
-    }
-    if let Some((name, value)) = condition {
-        request.push_str(&format!("{name}: {value}\r\n"));
-    }
-    request.push_str(&format!("\r\n{body}"));
-    let answer =
-        ask(stream, &request).with_context(|| format!("{address} did not answer to the end"))?;
-    read(&answer).with_context(|| format!("{address} does not answer in HTTP"))
+    Ok((stream, host))
 }
 
 fn encrypt(mut stream: TcpStream, host: &str, files: &TlsFiles) -> Result<Box<dyn Stream>> {
@@ -121,9 +207,9 @@ fn ask(mut stream: Box<dyn Stream>, request: &str) -> std::io::Result<String> {
 }
 
 /// A connection of any kind.
-trait Stream: Read + Write {}
+trait Stream: Read + Write + Send {}
 
-impl<S: Read + Write> Stream for S {}
+impl<S: Read + Write + Send> Stream for S {}
 
 fn connect_unix(path: &str) -> std::io::Result<Box<dyn Stream>> {
     let stream = UnixStream::connect(path)?;

@@ -14,6 +14,7 @@ mod rules;
 mod settings;
 mod state;
 mod store;
+mod traces;
 
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue};

@@ -82,6 +82,7 @@ fn local(limiter: &MemoryLimiter, question: &CheckRequest) -> CheckAnswer {
         domain: &question.domain,
         descriptors: &descriptors,
         waiting: question.waiting(),
+        observer: None,
     };
     let now = limiter.clock().now();
     limiter.ask_at(&check, now, |ruling| told(ruling, question, &check, now))

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use pin_project_lite::pin_project;
 use ratekeeper_server::Fault as BoxError;
 use ratekeeper_tower::CallerSlot;
+use ratekeeper_trace::{RequestSpan, SpanValue};
 use tower::Service;
 
 use crate::body::{ProxyBody, RequestBody};
@@ -71,21 +72,52 @@ where
             None => None,
         };
         let shared = Arc::clone(&self.shared);
-        let request = RequestBody::of(request, shared.body_bytes_max, shared.patience);
+        let mut request = RequestBody::of(request, shared.body_bytes_max, shared.patience);
+        let span = trace(&shared, &mut request);
         match admit(&request) {
             Ok(()) => Answering {
                 inner: Some(self.inner.call(request)),
                 refusal: None,
                 entry,
+                span,
                 shared,
             },
             Err(fault) => Answering {
                 inner: None,
                 refusal: Some(fault.response(is_grpc(request.headers()))),
                 entry,
+                span,
                 shared,
             },
         }
+    }
+}
+
+/// Begins the span of a request that is traced, and tells its upstream of it.
+fn trace(shared: &Shared, request: &mut Request<RequestBody>) -> Option<Arc<RequestSpan>> {
+    let tracer = shared.tracer.as_ref()?;
+    let span = tracer.request(request.headers(), name(request.method()))?;
+    let method = SpanValue::text(request.method().as_str());
+    span.note("http.request.method", method);
+    // Without the query, which holds secrets more often than the path does.
+    span.note("url.path", SpanValue::text(request.uri().path()));
+    span.pass_on(request.headers_mut());
+    let span = Arc::new(span);
+    request.extensions_mut().insert(Arc::clone(&span));
+    Some(span)
+}
+
+/// The name of a request's span: its method, if that is one of the standard's.
+fn name(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        Method::PATCH => "PATCH",
+        _ => "HTTP",
     }
 }
 
@@ -98,6 +130,7 @@ pin_project! {
         inner: Option<F>,
         refusal: Option<Response<ProxyBody>>,
         entry: Option<Entry>,
+        span: Option<Arc<RequestSpan>>,
         shared: Arc<Shared>,
     }
 }
@@ -131,7 +164,11 @@ where
                 shared: Arc::clone(this.shared),
             }
         });
-        Poll::Ready(Ok(answer.map(|kind| EdgeBody { kind, logged })))
+        let span = this.span.take();
+        if let Some(span) = &span {
+            span.note_status(answer.status());
+        }
+        Poll::Ready(Ok(answer.map(|kind| EdgeBody { kind, logged, span })))
     }
 }
 
@@ -142,6 +179,8 @@ pin_project! {
         #[pin]
         kind: Kind<B>,
         logged: Option<Logged>,
+        // It ends with the body.
+        span: Option<Arc<RequestSpan>>,
     }
 }
 

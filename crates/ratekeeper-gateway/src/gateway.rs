@@ -11,11 +11,13 @@ use parking_lot::Mutex;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use ratekeeper_http::{Forwarding, Hop};
+use ratekeeper_limiter::CheckObserver;
 use ratekeeper_server::{
     ClassShedding, DenialLog, Followed, GatewayService, Monitored, Patience, Peer, Shedding,
     UpstreamShedding,
 };
 use ratekeeper_tower::{ClassCount, Enforcer, RateLimit, RateLimitLayer};
+use ratekeeper_trace::{RequestSpan, Tracer};
 use tokio::sync::Notify;
 use tower::Layer;
 use tracing::{error, info};
@@ -52,6 +54,8 @@ pub struct GatewayConfig {
     pub log: Option<AccessLog>,
     /// Takes in the requests that are denied.
     pub denials: Arc<DenialLog>,
+    /// Traces requests; None to trace none.
+    pub tracer: Option<Tracer>,
     /// The board that the gateways of a fleet share; None for a gateway that stands alone.
     pub fleet: Option<Arc<dyn FleetPeers>>,
     /// Files that new routes come from.
@@ -103,11 +107,14 @@ impl<E: Enforcer> Gateway<E> {
         let routes = Routes::new(&config.routes, &mut |name| {
             Arc::clone(counts.entry(name.into()).or_default())
         })?;
-        let observer = DenialsOfGateway(Arc::clone(&config.denials));
-        let layer = layer
+        let denials = DenialsOfGateway(Arc::clone(&config.denials));
+        let mut layer = layer
             .forwarding(config.forwarding.clone())
             .peer(peer)
-            .denial_observer(Arc::new(observer));
+            .denial_observer(Arc::new(denials));
+        if config.tracer.is_some() {
+            layer = layer.check_observer(check_observer);
+        }
         let shared = Shared {
             routes: ArcSwap::from_pointee(routes),
             replaced: Notify::new(),
@@ -118,6 +125,7 @@ impl<E: Enforcer> Gateway<E> {
             tunnel_silence_max: config.tunnel_silence_max,
             log: config.log,
             denials: config.denials,
+            tracer: config.tracer,
             shedder: Arc::default(),
             fleet: config.fleet,
             own: UpstreamCounts::default(),
@@ -145,6 +153,12 @@ impl<E: Enforcer> Gateway<E> {
 
 fn peer(extensions: &Extensions) -> Option<Hop> {
     extensions.get::<Peer>().map(crate::head::hop)
+}
+
+/// The observer of the check of a request that is traced.
+fn check_observer(extensions: &Extensions) -> Option<Arc<dyn CheckObserver>> {
+    let span = extensions.get::<Arc<RequestSpan>>()?;
+    Some(span.check("gateway"))
 }
 
 impl<E: Enforcer + fmt::Debug> GatewayService for Gateway<E> {

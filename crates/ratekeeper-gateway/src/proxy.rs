@@ -16,6 +16,7 @@ use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::TrySendError;
 use ratekeeper_server::Peer;
 use ratekeeper_tower::{BodyForm, Ending, Passage, Shed, ShedContext};
+use ratekeeper_trace::RequestSpan;
 use tokio::time::timeout;
 use tower::Service;
 
@@ -82,6 +83,10 @@ impl Proxy {
         let is_http10 = request.version() == Version::HTTP_10;
         let (mut parts, body) = request.into_parts();
         let peer = parts.extensions.remove::<Peer>();
+        let span = match &self.shared.tracer {
+            Some(_) => parts.extensions.remove::<Arc<RequestSpan>>(),
+            None => None,
+        };
         let inbound = Inbound {
             peer: peer.as_ref(),
             scheme: self.shared.scheme,
@@ -124,6 +129,10 @@ impl Proxy {
         };
         let place = HeldPlace::new(place, exchange.progress.as_ref());
         let outcome = exchange.run(Request::from_parts(parts, body)).await;
+        if let Some(span) = span {
+            let status = outcome.as_ref().ok().map(|(answer, _)| answer.status());
+            span.upstream(&upstream.name, exchange.begun, status);
+        }
         let gives_samples = gives_samples && exchange.connection_use == ConnectionUse::Requests;
         let in_flight = passage.map(|it| it.answered(ending(&outcome).filter(|_| gives_samples)));
         let place = place.with(in_flight);

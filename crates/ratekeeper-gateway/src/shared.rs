@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use ratekeeper_http::Forwarding;
 use ratekeeper_server::{DenialLog, Patience};
 use ratekeeper_tower::Shedder;
+use ratekeeper_trace::Tracer;
 use tokio::sync::Notify;
 
 use crate::fleet::FleetPeers;
@@ -29,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) tunnel_silence_max: Duration,
     pub(crate) log: Option<AccessLog>,
     pub(crate) denials: Arc<DenialLog>,
+    /// None while nothing is traced.
+    pub(crate) tracer: Option<Tracer>,
     pub(crate) shedder: Arc<Shedder>,
     /// The other gateways of the fleet, if there are any.
     pub(crate) fleet: Option<Arc<dyn FleetPeers>>,

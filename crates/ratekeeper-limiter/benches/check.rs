@@ -96,6 +96,7 @@ fn compare(threads: usize, keys: usize) -> Paired {
             domain: "api",
             descriptors: &descriptors,
             waiting: Waiting::Cannot,
+            observer: None,
         };
         assert!(black_box(limiter.check_now(black_box(&check))).allowed());
     };
@@ -129,6 +130,7 @@ fn instructions() {
         domain: "api",
         descriptors: &descriptors,
         waiting: Waiting::Cannot,
+        observer: None,
     };
     for _ in 0..TIMES {
         assert!(black_box(limiter.check_now(black_box(&check))).allowed());

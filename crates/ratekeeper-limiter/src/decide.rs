@@ -23,6 +23,7 @@ use crate::decision::{Answered, Decision, LimitSource, Policies};
 use crate::explain::{Explanation, SharedCounter};
 use crate::fallback::{Passed, owes};
 use crate::limiter::Limiter;
+use crate::observer::CheckObserver;
 use crate::plan::{Context, Plan};
 use crate::request::{Check, recosted};
 
@@ -41,6 +42,8 @@ pub(crate) struct Evaluation {
     pub(crate) plan: Plan,
     /// Time of the request, by the limiter's clock.
     pub(crate) now: Timestamp,
+    /// [`None`] unless the request is traced. Shared with the edge, which a store that answers later outlives.
+    observer: Option<Arc<dyn CheckObserver>>,
 }
 
 impl Evaluation {
@@ -51,15 +54,29 @@ impl Evaluation {
             decision: Decision::begin(snapshot),
             plan: Plan::default(),
             now,
+            observer: None,
         }
+    }
+
+    #[cold] // Few requests are traced.
+    fn observe(&mut self, check: &Check<'_>, observer: &Arc<dyn CheckObserver>) {
+        let counters = self.plan.steps.len();
+        observer.matched(check, self.decision.snapshot(), counters);
+        self.observer = Some(Arc::clone(observer));
     }
 
     /// Reads the verdicts into the decision, and passes each limit's answer to `each`.
     #[inline(always)] // The verdicts are large, and read where they lie.
     pub(crate) fn fill(&mut self, verdicts: &Verdicts, each: impl FnMut(&Step, &Answered)) {
+        if let Some(observer) = &self.observer {
+            observer.answered();
+        }
         let (snapshot, statuses) = self.decision.parts();
         self.plan.read(snapshot, verdicts, statuses, each);
         self.decision.conclude(verdicts.allowed);
+        if let Some(observer) = &self.observer {
+            observer.combined(&self.decision);
+        }
     }
 }
 
@@ -251,6 +268,9 @@ impl<S: Store> Limiter<S> {
     ) {
         self.match_rules(evaluation, check, concurrency);
         self.totals().count(&evaluation.plan.missed, check);
+        if let Some(observer) = check.observer {
+            evaluation.observe(check, observer);
+        }
     }
 
     #[inline]
@@ -277,6 +297,7 @@ impl<S: Store> Limiter<S> {
             decision,
             plan,
             now,
+            ..
         } = evaluation;
         if plan.steps.is_empty() {
             return Answer::Decided(Verdicts {
@@ -364,6 +385,7 @@ impl<S: Store> Limiter<S> {
             decision,
             plan,
             now,
+            ..
         } = evaluation;
         let snapshot = decision.snapshot();
         let request = Request::new(&plan.steps, plan.mode(snapshot), *now);
@@ -398,6 +420,7 @@ impl<S: Store> Limiter<S> {
             decision,
             plan,
             now,
+            ..
         } = evaluation;
         let snapshot = decision.snapshot();
         let request = Request {

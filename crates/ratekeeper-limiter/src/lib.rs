@@ -15,6 +15,7 @@ mod fallback;
 mod hold;
 mod identity;
 mod limiter;
+mod observer;
 mod plan;
 mod posting;
 mod request;
@@ -38,6 +39,7 @@ pub use hold::{
     TOKEN_CHARS_MAX,
 };
 pub use limiter::{Limiter, LimiterOptions};
+pub use observer::CheckObserver;
 pub use ratekeeper_store::HashKey;
 pub use request::{Check, Descriptor, ENTRY_BYTES_MAX, MAX_HITS, Override, Waiting};
 pub use scope::Scope;

@@ -1,7 +1,11 @@
 //! The requests that a limiter decides.
 
+use std::sync::Arc;
+
 use ratekeeper_core::{MAX_COUNT, Micros};
 use ratekeeper_rules::{Entry, Unit};
+
+use crate::CheckObserver;
 
 /// The most hits one descriptor may take or give back.
 #[allow(clippy::cast_possible_wrap, reason = "2^53 - 1 fits")]
@@ -21,6 +25,8 @@ pub struct Check<'a> {
     pub descriptors: &'a [Descriptor<'a>],
     /// The caller's ability to hold the request back until a leaky bucket lets it go.
     pub waiting: Waiting,
+    /// The observer of this check, for the few requests that are traced.
+    pub observer: Option<&'a Arc<dyn CheckObserver>>,
 }
 
 impl<'a> Check<'a> {
@@ -31,6 +37,7 @@ impl<'a> Check<'a> {
             domain,
             descriptors,
             waiting: Waiting::Cannot,
+            observer: None,
         }
     }
 }

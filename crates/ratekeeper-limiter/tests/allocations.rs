@@ -43,6 +43,7 @@ fn a_check_allocates_nothing_whether_it_passes_or_not() {
         domain: "api",
         descriptors: &descriptors,
         waiting: Waiting::Cannot,
+        observer: None,
     };
 
     // The first check of a thread may set up what the thread keeps.

@@ -328,6 +328,7 @@ impl Replay {
             domain: &self.domain,
             descriptors: &descriptors,
             waiting: Waiting::Cannot,
+            observer: None,
         };
         let mut seen: SmallVec<[Seen; 4]> = SmallVec::new();
         let mut steps: SmallVec<[Step; 4]> = SmallVec::new();

@@ -23,12 +23,12 @@ pub struct Change {
 pub enum ChangeKind {
     /// The rule is new.
     Added {
-        /// The rule's limit, in words.
+        /// The rule's limit and algorithm, in words.
         limit: String,
     },
     /// The rule is gone.
     Removed {
-        /// The limit that the rule had, in words.
+        /// The limit and the algorithm that the rule had, in words.
         limit: String,
     },
     /// The limit, the burst or the enforcement changed: usage is kept and judged by the new limit
@@ -36,8 +36,10 @@ pub enum ChangeKind {
     Adjusted {
         /// The limit before the change, in words.
         from: String,
-        /// The limit after the change; the same text if another property changed.
+        /// The limit after the change; the same text if only others changed.
         to: String,
+        /// The other properties that changed, in words: `on_store_failure local -> deny`.
+        others: Vec<String>,
     },
     /// The counter's identity changed: its counters start from zero.
     StartsAfresh {
@@ -48,20 +50,32 @@ pub enum ChangeKind {
     },
 }
 
+impl Change {
+    /// A new rule, with its limit in words.
+    #[must_use]
+    pub const fn added(rule: Arc<str>, limit: String) -> Self {
+        Self {
+            rule,
+            kind: ChangeKind::Added { limit },
+        }
+    }
+}
+
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rule = &self.rule;
         match &self.kind {
             ChangeKind::Added { limit } => write!(f, "{rule}: new, {limit}"),
             ChangeKind::Removed { limit } => write!(f, "{rule}: removed, was {limit}"),
-            ChangeKind::Adjusted { from, to } if from == to => {
-                write!(
-                    f,
-                    "{rule}: {to} as before, changed otherwise; keeps its usage"
-                )
-            }
-            ChangeKind::Adjusted { from, to } => {
-                write!(f, "{rule}: {from} -> {to}, keeps its usage")
+            ChangeKind::Adjusted { from, to, others } => {
+                match from == to {
+                    true => write!(f, "{rule}: {to} as before")?,
+                    false => write!(f, "{rule}: {from} -> {to}")?,
+                }
+                for other in others {
+                    write!(f, ", {other}")?;
+                }
+                f.write_str(", keeps its usage")
             }
             ChangeKind::StartsAfresh { from, to } => {
                 write!(f, "{rule} starts afresh: it was {from}, and is {to}")
@@ -83,7 +97,7 @@ impl RuleSet {
                 change(
                     rule,
                     ChangeKind::Removed {
-                        limit: described(rule),
+                        limit: described_with_algorithm(rule),
                     },
                 )
             })
@@ -91,7 +105,7 @@ impl RuleSet {
         for rule in shared(self) {
             let kind = match before.get(&rule.id) {
                 None => Some(ChangeKind::Added {
-                    limit: described(rule),
+                    limit: described_with_algorithm(rule),
                 }),
                 Some(earlier) => difference(earlier, rule),
             };
@@ -132,12 +146,66 @@ fn difference(before: &Rule, after: &Rule) -> Option<ChangeKind> {
     (moved != *after).then(|| ChangeKind::Adjusted {
         from: described(before),
         to: described(after),
+        others: others(before, after),
     })
+}
+
+/// The properties that changed besides the limit and its enforcement. Those whose values are long or structured are
+/// only named.
+fn others(before: &Rule, after: &Rule) -> Vec<String> {
+    const NONE: &str = "none";
+    let both = [before, after];
+    let text = |of: fn(&Rule) -> Option<&str>| both.map(|rule| of(rule).unwrap_or(NONE));
+    let switch = |of: fn(&Rule) -> bool| both.map(|rule| if of(rule) { "true" } else { "false" });
+    let spelt = [
+        ("name", text(|rule| rule.name.as_deref())),
+        ("plan", text(|rule| rule.plan.as_deref())),
+        ("store", text(|rule| rule.store.as_deref())),
+        (
+            "consistency",
+            text(|rule| rule.consistency.map(crate::Consistency::name)),
+        ),
+        (
+            "on_store_failure",
+            text(|rule| Some(rule.on_store_failure.name())),
+        ),
+        ("quota_mode", switch(|rule| rule.quota_mode)),
+        ("count_denied", switch(|rule| rule.count_denied)),
+        ("detailed_metric", switch(|rule| rule.detailed_metric)),
+        ("value_to_metric", switch(|rule| rule.value_to_metric)),
+    ];
+    let spelt = spelt.into_iter().filter(|(_, [from, to])| from != to);
+    let spelt = spelt.map(|(name, [from, to])| format!("{name} {from} -> {to}"));
+    let named = [
+        ("replaces", before.replaces != after.replaces),
+        ("metadata", before.metadata != after.metadata),
+        ("lease_time", before.lease != after.lease),
+        ("sync_interval", before.sync_interval != after.sync_interval),
+        (
+            "leaky_over_rls",
+            before.leaky_over_rls != after.leaky_over_rls,
+        ),
+        ("retry_after", before.retry_after != after.retry_after),
+    ];
+    let named = named.into_iter().filter(|(_, has_changed)| *has_changed);
+    spelt
+        .chain(named.map(|(name, _)| format!("{name} changed")))
+        .collect()
 }
 
 /// The limit of a rule with its enforcement: `100 per 1m, shadow`.
 fn described(rule: &Rule) -> String {
+    in_words(rule, None)
+}
+
+/// The same with the algorithm: `100 per 1m, gcra, shadow`.
+fn described_with_algorithm(rule: &Rule) -> String {
+    in_words(rule, rule.limited().map(|limit| limit.algorithm().name()))
+}
+
+fn in_words(rule: &Rule, algorithm: Option<&str>) -> String {
     let mut parts = vec![amount(&rule.limit, &rule.window_text)];
+    parts.extend(algorithm.map(str::to_owned));
     if !rule.enabled {
         parts.push("off".to_owned());
     }

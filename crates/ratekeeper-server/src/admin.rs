@@ -13,6 +13,7 @@ mod metrics;
 mod openapi;
 mod problem;
 mod quotas;
+mod reloads;
 mod rules;
 mod shed;
 mod top;
@@ -43,6 +44,7 @@ const INDEX: &str = "<!doctype html>
 <li><a href=\"/metrics\">/metrics</a>: counts, for Prometheus</li>
 <li><a href=\"/rlconfig\">/rlconfig</a>: the limits in force</li>
 <li><a href=\"/admin/v1/rules\">/admin/v1/rules</a>: the rules, their switches and counts</li>
+<li><a href=\"/admin/v1/reloads\">/admin/v1/reloads</a>: the latest loads of the rules, and what they changed</li>
 <li><a href=\"/admin/v1/shed\">/admin/v1/shed</a>: the load shedders, their modes and state</li>
 <li>GET or POST /admin/v1/explain: how a check would be decided, and why</li>
 <li>GET /admin/v1/usage/{api_key}: how much of its limits a tenant has used</li>
@@ -78,6 +80,7 @@ pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
         .route("/", get(async || Html(INDEX)))
         .route("/rlconfig", get(show_rules::<S>))
         .route("/admin/v1/rules", get(rules::list::<S>))
+        .route("/admin/v1/reloads", get(reloads::list::<S>))
         .route("/admin/v1/shed", get(shed::show::<S>))
         .route(
             "/admin/v1/explain",

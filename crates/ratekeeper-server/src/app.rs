@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use ratekeeper_core::Timestamp;
-use ratekeeper_limiter::{Check, Decision, Limiter, Pending, Ruling};
+use ratekeeper_limiter::{Check, CheckObserver, Decision, Limiter, Pending, Ruling};
 use ratekeeper_store::Answer;
+use ratekeeper_trace::{RequestSpan, Tracer};
 use tokio::sync::watch;
 
 use crate::access::{Access, RefusalLog};
@@ -55,6 +56,8 @@ pub(crate) struct App<S> {
     pub(crate) top_peers: Option<Arc<dyn TopPeers>>,
     /// True if values of descriptors may become labels of `ratelimit_top_denied`.
     pub(crate) top_denied_metric: bool,
+    /// [`None`] while nothing is traced.
+    tracer: Option<Tracer>,
     /// Seconds since 1970.
     pub(crate) started_at: u64,
     pub(crate) maintenance: MaintenanceTasks,
@@ -101,6 +104,7 @@ impl<S: ServedStore> App<S> {
             live: Arc::new(Live::new()),
             top_peers: config.top_peers.clone(),
             top_denied_metric: config.top_denied_metric,
+            tracer: config.tracer.clone(),
             started_at: unix_seconds(),
             maintenance: MaintenanceTasks::default(),
             monitored: RwLock::default(),
@@ -144,11 +148,29 @@ impl<S: ServedStore> App<S> {
         read: impl FnOnce(&Ruling<'_>) -> D,
     ) -> Answer<Pending<S::Ticket>, D> {
         let start = self.durations.start();
+        let observer = self.observer(origin);
+        let check = &Check {
+            observer: observer.as_ref(),
+            ..*check
+        };
         self.limiter.ask(check, now, |ruling| {
             self.durations.record(start.map(|start| start.elapsed()));
             self.note(ruling.decision, check, origin);
             read(ruling)
         })
+    }
+
+    /// The observer of a check, if it is traced.
+    #[inline]
+    fn observer(&self, origin: CheckOrigin<'_>) -> Option<Arc<dyn CheckObserver>> {
+        let tracer = self.tracer.as_ref()?;
+        tracer.check(origin.headers, origin.protocol)
+    }
+
+    /// The span of a batch of checks, if it is traced.
+    pub(crate) fn batch_span(&self, origin: CheckOrigin<'_>) -> Option<RequestSpan> {
+        let tracer = self.tracer.as_ref()?;
+        tracer.batch(origin.headers)
     }
 
     /// Tells the top keys and the denial log of a decision on `check`.

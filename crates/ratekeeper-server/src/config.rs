@@ -10,6 +10,7 @@ use crate::callers::Caller;
 use ratekeeper_http::answer::{BodyForm, Headers};
 use ratekeeper_http::{Describer, Forwarding};
 use ratekeeper_rules::{Options, Profile, ReadOptions};
+use ratekeeper_trace::Tracer;
 
 use crate::constant::ConstantAnswer;
 use crate::denials::DenialLog;
@@ -57,6 +58,8 @@ pub struct ServerConfig {
     pub top_peers: Option<Arc<dyn TopPeers>>,
     /// True if the keys that are denied most may be labels of a metric. Secrets are fingerprints there.
     pub top_denied_metric: bool,
+    /// Traces checks, if there is a collector.
+    pub tracer: Option<Tracer>,
     /// The database with tenants' quotas, if there is one.
     pub quotas: Option<QuotaAdmin>,
     /// The limits on sizes, counts and times.
@@ -94,6 +97,7 @@ impl Default for ServerConfig {
             denials: Arc::default(),
             top_peers: None,
             top_denied_metric: false,
+            tracer: None,
             quotas: None,
             bounds: ServerBounds::default(),
             connections_max: usize::MAX,

@@ -6,6 +6,7 @@
 //! files, folders moved into place and swapped symbolic links all read differently until they
 //! are done. A set that does not load is refused whole; the last good one stays in force.
 
+mod history;
 mod loader;
 mod watch;
 
@@ -23,6 +24,8 @@ use tracing::{error, info, warn};
 pub use loader::{LoadError, RulesLoader};
 
 use crate::config::WatchConfig;
+use history::{CHANGES_MAX, cut};
+pub(crate) use history::{ReloadEntry, ReloadHistory};
 use loader::Reading;
 pub(crate) use loader::blocking;
 pub(crate) use watch::Watch;
@@ -39,6 +42,8 @@ pub struct ReloadStatus {
     pub error: Option<Arc<str>>,
     /// The time of the last load, taken or refused, in seconds since 1970; 0 if there was none.
     pub last_at: u64,
+    /// The latest loads after the first.
+    pub(crate) history: ReloadHistory,
 }
 
 impl ReloadStatus {
@@ -201,10 +206,12 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
                 let apply = Arc::clone(&self.apply);
                 let changes = blocking(move || apply(loaded.rules)).await;
                 self.loader.set_in_force(fingerprint);
+                let entry = ReloadEntry::accepted(unix_seconds(), &changes);
                 self.status.send_modify(|status| {
-                    status.last_at = unix_seconds();
+                    status.last_at = entry.at();
                     status.accepted += 1;
                     status.error = None;
+                    status.history.note(entry);
                 });
                 info!(rules, tenants, changes = changes.len(), "new rules in use");
                 log_changes(&changes);
@@ -212,25 +219,24 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
             Err(error) => {
                 let error: Arc<str> = error.brief().into();
                 error!(%error, "new rules refused; the last good ones stay in use");
+                let entry = ReloadEntry::refused(unix_seconds(), &error);
                 self.status.send_modify(|status| {
-                    status.last_at = unix_seconds();
+                    status.last_at = entry.at();
                     status.refused += 1;
                     status.error = Some(error);
+                    status.history.note(entry);
                 });
             }
         }
     }
 }
 
-/// The most changes of one reload that are logged one by one.
-const CHANGES_LOGGED_MAX: usize = 50;
-
 /// Logs which rules changed, from what to what.
 fn log_changes(changes: &[Change]) {
-    for change in changes.iter().take(CHANGES_LOGGED_MAX) {
-        info!("{change}");
+    for change in changes.iter().take(CHANGES_MAX) {
+        info!("{}", cut(&change.to_string()));
     }
-    let further = changes.len().saturating_sub(CHANGES_LOGGED_MAX);
+    let further = changes.len().saturating_sub(CHANGES_MAX);
     if further > 0 {
         info!("{further} further changes are not listed");
     }

@@ -64,6 +64,7 @@ pub(crate) fn ask<S: ServedStore>(
         descriptors: &descriptors,
         // Envoy cannot hold a request back.
         waiting: Waiting::Cannot,
+        observer: None,
     };
     let now = app.limiter.clock().now();
     Ok(app.ask(&check, now, origin, |ruling| answer(app, request, ruling)))

@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::Extensions;
 use ratekeeper_http::answer::{BodyForm, Headers};
 use ratekeeper_http::{Describer, Forwarding, Hop, Identity, Mapping};
+use ratekeeper_limiter::CheckObserver;
 use tower_layer::Layer;
 
 use crate::observer::DenialObserver;
@@ -36,6 +37,7 @@ pub(crate) struct Shared<E> {
     pub(crate) describer: Describer,
     pub(crate) forwarding: Forwarding,
     pub(crate) peer: fn(&Extensions) -> Option<Hop>,
+    pub(crate) check_observer: Option<fn(&Extensions) -> Option<Arc<dyn CheckObserver>>>,
     pub(crate) headers: Headers,
     pub(crate) body_form: BodyForm,
     pub(crate) wait_max: Duration,
@@ -63,6 +65,7 @@ impl<E: Clone> RateLimitLayer<E> {
                 },
                 forwarding: Forwarding::default(),
                 peer: peer_in_extensions,
+                check_observer: None,
                 headers: Headers::default(),
                 body_form: BodyForm::default(),
                 wait_max: WAIT_MAX,
@@ -112,6 +115,16 @@ impl<E: Clone> RateLimitLayer<E> {
     #[must_use]
     pub fn peer(self, peer: fn(&Extensions) -> Option<Hop>) -> Self {
         self.with(|shared| shared.peer = peer)
+    }
+
+    /// Sets the function that finds the observer of a request's check in the request's extensions, for traces. An
+    /// enforcer that asks a service does not use it.
+    #[must_use]
+    pub fn check_observer(
+        self,
+        observer: fn(&Extensions) -> Option<Arc<dyn CheckObserver>>,
+    ) -> Self {
+        self.with(|shared| shared.check_observer = Some(observer))
     }
 
     /// Sets the headers that report limits to clients.

@@ -162,10 +162,14 @@ impl<E: Enforcer> Shared<E> {
             }
             let entries = question.entries();
             let descriptors = question.descriptors(&entries);
+            let observer = self
+                .check_observer
+                .and_then(|find| find(request.extensions()));
             let check = Check {
                 domain: question.domain(),
                 descriptors: &descriptors,
                 waiting: Waiting::Within(micros(terms.wait_max)),
+                observer: observer.as_ref(),
             };
             let answer = Some(self.enforcer.ask(&check, terms));
             Ok(Asked { answer, context })

@@ -52,6 +52,15 @@ pub(crate) struct SwitchArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Top {
+    /// Print the next state as text, and end
+    #[arg(long)]
+    pub(crate) once: bool,
+    #[command(flatten)]
+    pub(crate) access: AdminAccess,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Usage {
     /// The tenant
     pub(crate) api_key: String,

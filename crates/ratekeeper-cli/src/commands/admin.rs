@@ -1,9 +1,9 @@
 //! Asking the admin API of a running service.
 
 use crate::cli::AdminAccess;
-use crate::client::{self, Answer, Request};
+use crate::client::{self, Answer, Opened, Request};
 use crate::settings::{ADMIN_TOKEN, Environment};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use ratekeeper_tls::{TlsFiles, TlsIdentity};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -74,7 +74,6 @@ impl AdminAccess {
         body: &str,
         condition: Condition,
     ) -> Result<Answer> {
-        let address = &self.address;
         let token = self.token()?;
         let condition = condition.header();
         let condition = condition.as_ref().map(|(name, value)| (*name, &**value));
@@ -85,15 +84,34 @@ impl AdminAccess {
             token: token.as_deref(),
             condition,
         };
-        let answer = client::send(address, &self.files(), &asked)?;
-        if !(200..300).contains(&answer.status) {
-            bail!(
-                "{address} answers {}: {}",
-                answer.status,
-                detail(&answer.body)
-            );
+        let answer = client::send(&self.address, &self.files(), &asked)?;
+        match (200..300).contains(&answer.status) {
+            true => Ok(answer),
+            false => Err(self.refused(&answer)),
         }
-        Ok(answer)
+    }
+
+    /// Asks for `path`, and returns the answer while its body comes.
+    ///
+    /// # Errors
+    /// Nobody answers, or the service refuses.
+    pub(super) fn open(&self, path: &str) -> Result<Opened> {
+        let token = self.token()?;
+        let asked = Request {
+            method: "GET",
+            path,
+            body: "",
+            token: token.as_deref(),
+            condition: None,
+        };
+        let (answer, opened) = client::open(&self.address, &self.files(), &asked)?;
+        opened.ok_or_else(|| self.refused(&answer))
+    }
+
+    /// The error for an answer that is a refusal.
+    fn refused(&self, answer: &Answer) -> anyhow::Error {
+        let Answer { status, body, .. } = answer;
+        anyhow!("{} answers {status}: {}", self.address, detail(body))
     }
 
     fn token(&self) -> Result<Option<String>> {

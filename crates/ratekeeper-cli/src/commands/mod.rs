@@ -17,6 +17,7 @@ mod rules_publish;
 mod rules_schema;
 mod serve;
 mod token;
+mod top;
 mod usage;
 
 use crate::cli::{Audit, Cli, Command, Config, Key, Quota, Rules};
@@ -52,6 +53,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Audit(Audit::Export(args))) => audit::export(&args),
         Some(Command::Audit(Audit::Verify(flags))) => quota::verify(flags),
         Some(Command::Token(command)) => token::run(&command),
+        Some(Command::Top(args)) => top::run(args),
         Some(Command::Usage(args)) => usage::run(&args),
         Some(Command::Completions { shell }) => completions::run(shell),
     }

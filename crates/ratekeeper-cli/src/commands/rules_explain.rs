@@ -155,6 +155,7 @@ fn explain(args: &RulesExplain, descriptors: &Descriptors) -> Result<Explanation
         domain: args.domain.as_deref().unwrap_or_default(),
         descriptors: &views,
         waiting: Waiting::Cannot,
+        observer: None,
     };
     Ok(limiter.explain_now(&check))
 }

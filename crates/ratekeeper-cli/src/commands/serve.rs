@@ -17,6 +17,7 @@ use crate::home::Home;
 use crate::output::{self, count};
 use crate::settings::{self, Environment, Flags, LogFormat, Settings, TlsSettings};
 use crate::state::{Saver, State};
+use crate::traces::Traces;
 use crate::{limiter, logging, quotas};
 use anyhow::{Result, anyhow};
 use files::{Files, Program};
@@ -107,6 +108,8 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     files.bound(&mut config);
     config.top_peers = peers::top(&limiter);
     config.quotas = quotas.as_ref().map(|quotas| quotas.admin.clone());
+    let traces = Traces::start(settings)?;
+    config.tracer = traces.as_ref().map(Traces::tracer);
     let front = match what {
         What::Service(answer) => {
             config.constant_answer = answer;
@@ -115,7 +118,9 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
         What::Gateway => {
             front::open_only(&mut config, settings);
             let denials = Arc::clone(&config.denials);
-            let front = front::embedding(flags, home, settings, files, &limiter, denials)?;
+            let tracer = config.tracer.clone();
+            let front =
+                front::embedding(flags, home, settings, files, &limiter, (denials, tracer))?;
             Some(Arc::new(front))
         }
     };
@@ -136,8 +141,14 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     if let Some(quotas) = &quotas {
         server.monitor(Arc::clone(&quotas.report) as _);
     }
+    if let Some(traces) = &traces {
+        server.monitor(traces.report());
+    }
     let saver = state.map(|state| Saver::start(Arc::clone(&limiter), state));
     let code = until_stopped(server, front, &stop).await;
+    if let Some(traces) = traces {
+        traces.finish().await;
+    }
     owed::flush(&limiter).await;
     if let Some(quotas) = quotas {
         quotas.finish().await;

@@ -187,6 +187,10 @@ pub(super) static GROUPS: &[Group] = &[
         ],
     ),
     group(
+        "Traces",
+        &["otlp_endpoint", "trace_sample_ratio", "trace_service_name"],
+    ),
+    group(
         "TLS",
         &[
             "grpc_tls_cert",

@@ -22,6 +22,7 @@ mod store;
 mod stores;
 mod table;
 mod tls;
+mod traces;
 mod typed;
 mod value_error;
 mod values;
@@ -39,6 +40,7 @@ pub(crate) use service::ServiceSettings;
 pub(crate) use setting::Setting;
 pub(crate) use table::SETTINGS;
 pub(crate) use tls::TlsSettings;
+pub(crate) use traces::TraceSettings;
 pub(crate) use values::{UNIX, duration, hash_key};
 pub(crate) use values::{masked, masked_within};
 
@@ -77,6 +79,7 @@ pub(crate) struct Settings {
     /// The gateway in front of a service, where there is one.
     pub(crate) gateway: GatewaySettings,
     pub(crate) log: LogSettings,
+    pub(crate) traces: TraceSettings,
 }
 
 /// The place of the rules, and how to read them.
@@ -344,6 +347,7 @@ impl Settings {
             data_dir: typed.data_dir(),
             gateway: typed.gateway(),
             log: typed.log(),
+            traces: typed.traces(),
         };
         let stores = settings.counters.stores.iter();
         settings.rules.secrets = settings.auth.describer.secret_keys();

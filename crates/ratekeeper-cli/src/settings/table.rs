@@ -608,6 +608,26 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "",
         "Name of this node in the denial log and on the admin API. Unset: the host's name",
     ),
+    value(
+        "otlp_endpoint",
+        "URL",
+        "",
+        "OpenTelemetry collector that gets traces over OTLP/gRPC: http://HOST:PORT, as in http://127.0.0.1:4317. Unset: \
+         nothing is traced",
+    ),
+    value(
+        "trace_sample_ratio",
+        "SHARE",
+        "0.01",
+        "Share of requests to trace, 0 to 1, if they bring no `traceparent`; the callers' `traceparent` decides about the \
+         others",
+    ),
+    value(
+        "trace_service_name",
+        "NAME",
+        "ratekeeper",
+        "Name of the service (`service.name`) in traces",
+    ),
 ];
 
 #[cfg(test)]

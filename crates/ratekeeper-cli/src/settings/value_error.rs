@@ -71,6 +71,16 @@ pub(crate) enum ValueError {
     DenialLines(Box<str>),
     #[error("`{0}` is not a node's name; write at most 64 letters, digits, and `-._:`")]
     NodeName(Box<str>),
+    /// The text has no password.
+    #[error(
+        "`{0}` is not a collector; write http://HOST:PORT, as in http://127.0.0.1:4317. For TLS, run a collector on this \
+         host that speaks it"
+    )]
+    Collector(Box<str>),
+    #[error("`{0}` is not a share of requests; write a number from 0 to 1, such as 0.01")]
+    SampleRatio(Box<str>),
+    #[error("this is not the name of a service; write 1 to 128 bytes without control characters")]
+    ServiceName,
     #[error("`{0}` is not a number from 1 to 1024")]
     Batch(Box<str>),
     #[error("`{0}` is not a number above 0 and up to 1, such as 0.5")]

@@ -96,6 +96,42 @@ fn a_reload_says_which_rules_changed_and_how() {
 }
 
 #[test]
+fn the_admin_api_tells_what_reloads_changed() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    let service = Service::start(serve(folder.path(), &[]), folder.path());
+    let loads = || {
+        let (status, body) = http(service.admin, "GET", "/admin/v1/reloads", "");
+        assert_eq!(status, 200, "{body}");
+        let body: Value = serde_json::from_str(&body).expect("it is JSON");
+        body["reloads"].as_array().expect("a list").clone()
+    };
+    // What is there from the start is no change.
+    assert_eq!(loads(), [] as [Value; 0]);
+    let changed = "domain: d\ndescriptors:\n- { key: user, rate_limit: { window: 1h, limit: 7 } }\n- { key: ip, rate_limit: { window: 1m, limit: 5 } }\n";
+    write(folder.path(), "rules.yaml", changed);
+    eventually("the load is told", || loads().len() == 1);
+    write(folder.path(), "rules.yaml", "domain: d\ndescriptors: 3\n");
+    eventually("the refusal is told", || loads().len() == 2);
+    let [refused, accepted] = &loads()[..] else {
+        panic!("two loads: {:?}", loads())
+    };
+    assert_eq!(refused["result"], "refused", "{refused}");
+    assert!(
+        refused["error"].to_string().contains("rules.yaml:2"),
+        "{refused}"
+    );
+    assert_eq!(accepted["result"], "accepted", "{accepted}");
+    assert_eq!(accepted["changes_total"], 2, "{accepted}");
+    let expected = serde_json::json!([
+        { "rule": "d.ip", "change": "added", "to": "5 per 1m, sliding_window" },
+        { "rule": "d.user", "change": "adjusted", "from": "3 per 1h", "to": "7 per 1h" },
+    ]);
+    assert_eq!(accepted["changes"], expected);
+    assert!(service.stop().success());
+}
+
+#[test]
 fn a_name_that_is_probably_misspelt_is_logged_once_without_values() {
     let folder = tempdir().expect("a folder can be made");
     write(folder.path(), "rules.yaml", RULES);

@@ -3,6 +3,8 @@
 mod adjusting;
 mod bench;
 mod breakers;
+#[path = "../shared/collector.rs"]
+mod collector;
 mod config;
 mod dashboard;
 mod denials;
@@ -31,4 +33,6 @@ mod stores;
 mod support;
 mod synced;
 mod tenants;
+mod top;
 mod top_nodes;
+mod traces;

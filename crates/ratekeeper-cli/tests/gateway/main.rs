@@ -1,5 +1,7 @@
 //! `ratekeeper gateway`, in front of upstreams that keep to HTTP and upstreams that do not.
 
+#[path = "../shared/collector.rs"]
+mod collector;
 mod conformance;
 mod denials;
 mod drain;
@@ -22,6 +24,7 @@ mod slow;
 mod smuggling;
 mod spelling;
 mod support;
+mod traces;
 mod trust;
 mod twins;
 mod upstreams;

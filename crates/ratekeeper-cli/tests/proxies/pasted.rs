@@ -44,7 +44,17 @@ const PATIENT: [(&str, &str); 3] = [
 #[test]
 fn readme_works_from_top_to_bottom() {
     let printed = paste("README.md", &[CLONE, INSTALL, FETCH_ENVOY]);
-    let [first_run, checks, install, envoy, http, gateway, nodes] = &printed[..] else {
+    let [
+        first_run,
+        checks,
+        install,
+        plans,
+        envoy,
+        http,
+        gateway,
+        nodes,
+    ] = &printed[..]
+    else {
         panic!("README has {} shell blocks", printed.len());
     };
     assert!(first_run.contains("listening on"), "{first_run}");
@@ -52,6 +62,15 @@ fn readme_works_from_top_to_bottom() {
     assert_eq!(decisions(checks, "deny"), 1, "{checks}");
     for told in ["ok: ", "would be allowed", "2,000 lines read"] {
         assert!(install.contains(told), "no {told:?} in {install}");
+    }
+    for told in [
+        "enterprise",
+        "\"remaining\":499",
+        "endpoint:POST /api/v1/orders  1     500    499",
+        "put",
+        "reset",
+    ] {
+        assert!(plans.contains(told), "no {told} in {plans}");
     }
     assert!(envoy.contains("200 200 200 200 200 429"), "{envoy}");
     let http = http.to_ascii_lowercase();

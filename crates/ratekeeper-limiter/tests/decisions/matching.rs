@@ -49,6 +49,7 @@ fn what_no_rule_matches_is_allowed_and_counted() {
         domain: "other",
         descriptors: &descriptors,
         waiting: Waiting::Cannot,
+        observer: None,
     };
     let decision = limiter.check_now(&check);
     assert!(decision.allowed());

@@ -21,6 +21,7 @@ fn a_limit_of_the_request_holds_without_entries() {
         domain: "d",
         descriptors: &descriptors,
         waiting: Waiting::Cannot,
+        observer: None,
     };
     assert!(!limiter.check_now(&check).allowed());
     let none = [Descriptor::new(&[])];
@@ -120,6 +121,7 @@ fn a_request_may_bring_its_own_limit() {
         domain: "d",
         descriptors: &descriptors,
         waiting: Waiting::Cannot,
+        observer: None,
     };
     let now = Timestamp::from_secs(START);
     let first = limiter.check_at(&check, now);

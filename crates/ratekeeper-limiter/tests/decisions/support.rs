@@ -55,6 +55,7 @@ pub(crate) fn ask_all(
         domain: "d",
         descriptors: &descriptors,
         waiting: Waiting::Cannot,
+        observer: None,
     };
     limiter.check_at(&check, Timestamp::from_secs(START + secs))
 }

@@ -25,6 +25,7 @@ descriptors:
         domain: "d",
         descriptors: &descriptors,
         waiting: Waiting::Cannot,
+        observer: None,
     };
     let policies = limiter.ask_at(&check, limiter.clock().now(), |ruling| ruling.policies());
     let quotas: Vec<_> = policies.iter().map(|p| p.ceiling).collect();
@@ -174,6 +175,7 @@ fn an_explanation_combines_as_the_limiter_does() {
         domain: "d",
         descriptors: &descriptors,
         waiting: Waiting::Cannot,
+        observer: None,
     };
     assert!(limiter.check_now(&check).allowed());
     assert!(
@@ -199,6 +201,7 @@ fn an_explanation_names_the_rules_and_takes_nothing() {
         domain: "d",
         descriptors: &descriptors,
         waiting: Waiting::Cannot,
+        observer: None,
     };
     for _ in 0..5 {
         let explanation = limiter.explain_now(&check);

@@ -57,6 +57,7 @@ descriptors:
             domain: "d",
             descriptors: &descriptors,
             waiting,
+            observer: None,
         };
         let decision = limiter.check_at(&check, Timestamp::from_secs(START));
         (decision.allowed(), decision.delay())
@@ -80,6 +81,7 @@ fn delay_of_the_second(limiter: &Limiter<MemoryStore>, pairs: Pairs<'_>) -> (boo
         domain: "d",
         descriptors: &descriptors,
         waiting: Waiting::Can,
+        observer: None,
     };
     let ask = || limiter.check_at(&check, Timestamp::from_secs(START));
     ask();
@@ -119,6 +121,7 @@ fn who_cannot_wait_so_long_leaves_the_turn_to_others() {
             domain: "d",
             descriptors: &descriptors,
             waiting,
+            observer: None,
         };
         let decision = limiter.check_at(&check, Timestamp::from_secs(START));
         let answered = decision.binding().expect("it is limited").answered;
@@ -164,6 +167,7 @@ descriptors:
         domain: "d",
         descriptors: &descriptors,
         waiting: Waiting::Cannot,
+        observer: None,
     };
     // 2026-03-31 23:59:59.999999 in Vienna is 21:59:59.999999 UTC: summer time has begun.
     let april = 1_774_994_400_000_000;

@@ -78,8 +78,8 @@ fn changes_tell_which_counters_start_afresh() {
         [
             "d.a: 1 per 1d -> 2 per 1d, keeps its usage",
             "d.b starts afresh: it was 1 per 1d (sliding_window of 1d), and is 1 per 1h (sliding_window of 1h)",
-            "d.c: removed, was 1 per 1d",
-            "d.e: new, 1 per 1d",
+            "d.c: removed, was 1 per 1d, sliding_window",
+            "d.e: new, 1 per 1d, sliding_window",
         ]
     );
     assert!(after.changes_since(&after).is_empty());
@@ -89,4 +89,38 @@ fn changes_tell_which_counters_start_afresh() {
             .iter()
             .any(|change| matches!(change.kind, ChangeKind::Added { .. }) && &*change.rule == "d.d")
     );
+}
+
+#[test]
+fn changes_tell_what_else_changed() {
+    let rule = |more: &str| {
+        let limit = "rate_limit: { unit: day, limit: 1 }";
+        loaded(&format!(
+            "domain: d\ndescriptors:\n  - {{ key: a, {limit}{more} }}\n"
+        ))
+        .rules
+    };
+    for (before, after, expected) in [
+        (
+            "",
+            ", on_store_failure: deny",
+            "d.a: 1 per 1d as before, on_store_failure local -> deny, keeps its usage",
+        ),
+        (
+            "",
+            ", shadow_mode: true",
+            "d.a: 1 per 1d -> 1 per 1d, shadow, keeps its usage",
+        ),
+        (
+            "",
+            ", shadow_mode: true, detailed_metric: true",
+            "d.a: 1 per 1d -> 1 per 1d, shadow, detailed_metric false -> true, keeps its usage",
+        ),
+    ] {
+        let changes = rule(after).changes_since(&rule(before));
+        let [change] = &changes[..] else {
+            panic!("{changes:?}")
+        };
+        assert_eq!(change.to_string(), expected);
+    }
 }

@@ -11,7 +11,7 @@ use utoipa::openapi::{OpenApi as OpenApiDocument, Ref, RefOr, Response as Descri
 use utoipa::{Modify, OpenApi};
 
 use super::problem::Problem;
-use super::{audit, explain, followed, live, metering, quotas, rules, shed, top, usage};
+use super::{audit, explain, followed, live, metering, quotas, reloads, rules, shed, top, usage};
 use crate::error_body::ErrorBody;
 use crate::http::HttpApi;
 
@@ -38,6 +38,7 @@ use crate::http::HttpApi;
         quotas::remove,
         quotas::reset,
         quotas::show,
+        reloads::list,
         rules::disable,
         rules::enable,
         rules::list,

@@ -61,12 +61,17 @@ impl<S: ServedStore, C: Sender> Api<'_, S, C> {
         let start = Instant::now();
         let limiter = &self.app.limiter;
         let origin = self.sender.origin();
+        let span = self.app.batch_span(origin);
         let now = limiter.clock().now();
         let ask = |request: &Object<CheckRequest<'_>>| {
             let subject = Subject::from(&request.0);
             let entries = subject.entries();
             let views = subject.views(&entries, 1);
-            let check = subject.check(&views);
+            let observer = span.as_ref().map(|span| span.check(origin.protocol));
+            let check = Check {
+                observer: observer.as_ref(),
+                ..subject.check(&views)
+            };
             limiter.ask(&check, now, |ruling| {
                 self.app.note(ruling.decision, &check, origin);
                 read(request, &answer(request, ruling, now))

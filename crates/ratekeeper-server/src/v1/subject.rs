@@ -160,6 +160,7 @@ impl<'a> Subject<'a> {
             domain: self.domain,
             descriptors: views,
             waiting: self.waiting,
+            observer: None,
         }
     }
 }

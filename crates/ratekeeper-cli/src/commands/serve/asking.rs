@@ -5,6 +5,7 @@ use super::{advise, config, front, load, no_rules, rules_shown, source, stop};
 use crate::home::Home;
 use crate::limiter;
 use crate::settings::{Flags, Problems, ServiceSettings, Settings};
+use crate::traces::Traces;
 use anyhow::{Context, Result, anyhow, bail};
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
@@ -50,9 +51,11 @@ pub(super) async fn run(
     }
     let files = Files::of_process(settings, Program::Gateway);
     let mut config = config(settings);
+    let traces = Traces::start(settings)?;
     let beside = front::Beside {
         fleet: None,
         denials: Arc::clone(&config.denials),
+        tracer: traces.as_ref().map(Traces::tracer),
     };
     let gateway = front::gateway(flags, home, settings, files, enforcer, domain, beside)?;
     let upstreams = Some(gateway.upstreams());
@@ -69,7 +72,14 @@ pub(super) async fn run(
         .map_err(advise)?;
     let limits = shown(settings, service, domain, snapshot.rules());
     super::welcome(&server, settings, snapshot.rules(), &limits, upstreams)?;
-    Ok(super::until_stopped(server, Some(Arc::new(front)), &stop).await)
+    if let Some(traces) = &traces {
+        server.monitor(traces.report());
+    }
+    let code = super::until_stopped(server, Some(Arc::new(front)), &stop).await;
+    if let Some(traces) = traces {
+        traces.finish().await;
+    }
+    Ok(code)
 }
 
 /// The rules that are known here, if any are named: their service levels determine what the service is asked, and with

@@ -14,6 +14,7 @@ use ratekeeper_http::EncodedSlashes;
 use ratekeeper_limiter::Limiter;
 use ratekeeper_server::{DenialLog, FilesRead, Followed, GatewayListener, ServerConfig};
 use ratekeeper_tower::{Enforcer, RateLimitLayer, Switch};
+use ratekeeper_trace::Tracer;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -55,7 +56,7 @@ pub(super) fn embedding(
     settings: &Settings,
     files: Files,
     limiter: &Arc<Limiter<NodeStore>>,
-    denials: Arc<DenialLog>,
+    (denials, tracer): (Arc<DenialLog>, Option<Tracer>),
 ) -> Result<Gateway<Arc<Limiter<NodeStore>>>> {
     let snapshot = limiter.snapshot();
     let domain = settings.auth.describer.domain(None, snapshot.rules());
@@ -64,7 +65,11 @@ pub(super) fn embedding(
     let enforcer = Arc::clone(limiter);
     let domain = domain.unwrap_or_default();
     let fleet = peers::fleet(limiter);
-    let beside = Beside { fleet, denials };
+    let beside = Beside {
+        fleet,
+        denials,
+        tracer,
+    };
     gateway(flags, home, settings, files, enforcer, domain, beside)
 }
 
@@ -74,6 +79,8 @@ pub(super) struct Beside {
     pub(super) fleet: Option<Arc<dyn FleetPeers>>,
     /// The log of denied requests.
     pub(super) denials: Arc<DenialLog>,
+    /// Traces requests; None to trace none.
+    pub(super) tracer: Option<Tracer>,
 }
 
 /// The gateway as the settings want it, deciding by `enforcer`.
@@ -113,6 +120,7 @@ pub(super) fn gateway<E: Enforcer>(
         log: log(settings)?,
         denials: beside.denials,
         fleet: beside.fleet,
+        tracer: beside.tracer,
         files: followed.clone().map(|files| files as Arc<dyn Followed>),
     };
     let gateway = Gateway::new(config, layer)?;

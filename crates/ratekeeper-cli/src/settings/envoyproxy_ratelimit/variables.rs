@@ -44,7 +44,7 @@ impl Fine {
 const NO_STATSD: &str = "there is no statsd; metrics are for Prometheus, at /metrics";
 const NO_XDS: &str = "rules come from files, not over xDS";
 const NO_MEMCACHE: &str = "counters are not in memcached";
-const NO_TRACING: &str = "there are no traces";
+const NO_TRACING: &str = "traces are set up with `otlp_endpoint`";
 const OF_ITSELF: &str = "stores see to that by themselves";
 const POOL: &str = "connections and deadlines are of another kind";
 const ONE_REDIS: &str = "all counters are in one Redis";
