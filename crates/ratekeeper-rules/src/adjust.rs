@@ -76,7 +76,7 @@ pub struct RaisedSteps {
 
 /// The calls of a tenant that its limit allowed, each over the [`period`](AdjustPolicy::period) of the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct TenantDemand {
+pub struct ObservedCalls {
     /// In the latest period.
     pub latest: u64,
     /// In the busiest period since [`AdjustPolicy::lower_after`] ago.
@@ -92,7 +92,7 @@ impl AdjustPolicy {
         &self,
         capacity: u64,
         raised: RaisedSteps,
-        demand: TenantDemand,
+        demand: ObservedCalls,
         now: Timestamp,
     ) -> Option<u16> {
         let RaisedSteps { steps, since } = raised;

@@ -49,7 +49,7 @@ pub mod window;
 mod words;
 mod yaml;
 
-pub use adjust::{AdjustMode, AdjustPolicy, RaisedSteps, TenantDemand};
+pub use adjust::{AdjustMode, AdjustPolicy, ObservedCalls, RaisedSteps};
 pub use calendar::{Calendar, CalendarUnit};
 pub use changes::{Change, ChangeKind};
 pub use cost::Cost;

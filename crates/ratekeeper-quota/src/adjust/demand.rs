@@ -1,7 +1,7 @@
 //! The calls of a tenant over the period of its limit.
 
 use ratekeeper_core::{Micros, Timestamp};
-use ratekeeper_rules::TenantDemand;
+use ratekeeper_rules::ObservedCalls;
 
 /// The microseconds of a minute.
 pub(super) const MINUTE: u64 = 60_000_000;
@@ -17,7 +17,7 @@ pub(super) fn of(
     calls: &[(u64, u64)],
     period: u64,
     (lower_after, now): (Micros, Timestamp),
-) -> TenantDemand {
+) -> ObservedCalls {
     let current = minute(now);
     let quiet = minute(Timestamp::from_micros(
         now.as_micros().saturating_sub(lower_after.get()),
@@ -26,7 +26,7 @@ pub(super) fn of(
     let ends = [quiet, current.saturating_sub(1), current].map(|end| (end, 0));
     let mut calls: Vec<_> = calls.iter().copied().chain(ends).collect();
     calls.sort_unstable();
-    let mut demand = TenantDemand::default();
+    let mut demand = ObservedCalls::default();
     let (mut first, mut sum) = (0, 0_u64);
     for (end, calls_then) in &calls {
         let end = *end;
@@ -54,14 +54,14 @@ mod tests {
     use super::*;
 
     /// The same, by adding up each period anew.
-    fn slowly(calls: &[(u64, u64)], period: u64, lower_after: u64, current: u64) -> TenantDemand {
+    fn slowly(calls: &[(u64, u64)], period: u64, lower_after: u64, current: u64) -> ObservedCalls {
         let sum = |end: u64| {
             let within = |minute: u64| minute <= end && minute + period > end;
             let counted = calls.iter().filter(|(minute, _)| within(*minute));
             counted.map(|(_, calls)| calls).sum::<u64>()
         };
         let quiet = current.saturating_sub(lower_after);
-        TenantDemand {
+        ObservedCalls {
             latest: sum(current).max(sum(current - 1)),
             peak: (quiet..=current).map(sum).max().unwrap_or(0),
         }

@@ -24,8 +24,8 @@ fn raised(steps: u16) -> RaisedSteps {
     }
 }
 
-fn calls(latest: u64, peak: u64) -> TenantDemand {
-    TenantDemand { latest, peak }
+fn calls(latest: u64, peak: u64) -> ObservedCalls {
+    ObservedCalls { latest, peak }
 }
 
 #[test]
@@ -97,7 +97,7 @@ proptest! {
             let time = at((hour as u64 + 1) * 3_600);
             let first = (hour + 1).saturating_sub(quiet_hours + 1);
             let peak = hours[first..=hour].iter().copied().max().unwrap_or(0);
-            let demand = TenantDemand { latest: *latest, peak };
+            let demand = ObservedCalls { latest: *latest, peak };
             let was = now.steps;
             let Some(next) = policy.next(capacity, now, demand, time) else {
                 // Left alone with need: only at the top.
