@@ -33,8 +33,7 @@ Examples:
 const FIRST_EXAMPLES: &str = "\
 Examples:
   ratekeeper                                    serve ./config, and print three commands to try
-  ratekeeper gateway --upstream http://127.0.0.1:3000   limit what reaches a service
-  ratekeeper rules check rules/                 would these rules load? (exit 0 yes, 1 no)";
+  ratekeeper gateway --upstream http://127.0.0.1:3000   limit what reaches a service";
 
 const CODES: &str = "\
 Exit codes: 0 done, 1 refused or failed (the message says why), 2 invalid command line.
