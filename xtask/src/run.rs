@@ -86,7 +86,7 @@ fn binary(profile: Profile) -> Result<PathBuf> {
     dashboard::build_if_possible(&mut steps);
     steps.command(
         "build",
-        &mut cargo([
+        cargo([
             "build",
             "--profile",
             profile.name(),

@@ -28,6 +28,9 @@ pub struct RateLimitLayer<E> {
     pub(crate) shared: Arc<Shared<E>>,
 }
 
+/// Finds the observer of a request's check in the request's extensions.
+type FindObserver = fn(&Extensions) -> Option<Arc<dyn CheckObserver>>;
+
 /// The state that the services of a layer share.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared<E> {
@@ -37,7 +40,7 @@ pub(crate) struct Shared<E> {
     pub(crate) describer: Describer,
     pub(crate) forwarding: Forwarding,
     pub(crate) peer: fn(&Extensions) -> Option<Hop>,
-    pub(crate) check_observer: Option<fn(&Extensions) -> Option<Arc<dyn CheckObserver>>>,
+    pub(crate) check_observer: Option<FindObserver>,
     pub(crate) headers: Headers,
     pub(crate) body_form: BodyForm,
     pub(crate) wait_max: Duration,
