@@ -9,7 +9,8 @@
 //! three gateways that share a Redis, at a thousand calls a second. `bench modes`: the modes of consistency side by side. `bench leases`:
 //! leased limits flooded over four nodes.
 //! `bench overload`: the gateway under up to four times the load that its upstream can take, without and with shedding;
-//! `bench shed`: what all shedders cost a request.
+//! `bench shed`: what all shedders cost a request. `bench tenants`: memory, look-ups, import and propagation of many
+//! tenants.
 
 mod accuracy;
 mod gateway;
@@ -19,6 +20,7 @@ mod modes;
 mod overload;
 mod redis;
 mod seed;
+mod tenants;
 
 use crate::run::release_binary;
 use crate::steps::{Steps, cargo, root, target};
@@ -44,12 +46,13 @@ pub(crate) fn bench(args: &[String]) -> Result<()> {
         Some((what, rest)) if what == "modes" => modes::modes(rest),
         Some((what, rest)) if what == "leases" => leases::leases(rest),
         Some((what, rest)) if what == "overload" => overload::overload(rest),
+        Some((what, rest)) if what == "tenants" => tenants::tenants(rest),
         Some((what, [])) if what == "shed" => overload::cost(),
         Some((what, [])) if what == "layer" => layer("cost"),
         Some((what, [])) if what == "shaping" => layer("shaping"),
         Some((flag, _)) if flag.starts_with("--") => grpc::grpc(args),
         Some(_) => bail!(
-            "there is no benchmark {:?}; there are `grpc`, `core`, `accuracy`, `redis`, `gateway`, `seed`, `modes`, `leases`, `overload`, `shed`, `layer` and `shaping`",
+            "there is no benchmark {:?}; there are `grpc`, `core`, `accuracy`, `redis`, `gateway`, `seed`, `modes`, `leases`, `overload`, `shed`, `tenants`, `layer` and `shaping`",
             args.join(" ")
         ),
     }

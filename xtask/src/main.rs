@@ -46,6 +46,8 @@ The verbs of this repository.
   cargo xtask bench overload [--quick]
                                   the gateway under up to 4 x what its upstream can take, without and with shedding
   cargo xtask bench shed          what all load shedders together cost a request
+  cargo xtask bench tenants [--quick]
+                                  a million tenants: memory, look-ups, import; changes on three nodes
   cargo xtask bench core          speed and size of a decision in process, beside governor
   cargo xtask bench accuracy [--quick] [--log FILE]
                                   the most that passes in any window, and wrong decisions; fails if a promise is broken

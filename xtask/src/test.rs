@@ -14,6 +14,7 @@ pub(crate) fn test(args: &[String]) -> Result<()> {
         need::packages(&need::FOR_TESTS)?;
         need::packages(&need::FOR_ATTACK)?;
         need::express()?;
+        need::schemathesis()?;
         need::envoy()
     })?;
     dashboard::build(&mut steps)?;

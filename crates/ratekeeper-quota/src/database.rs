@@ -142,12 +142,17 @@ impl std::fmt::Debug for DatabaseAddress {
 }
 
 /// The versions of the tables, in order. Those that were released never change.
-const MIGRATIONS: [(i64, &str, &str); 2] = [
+const MIGRATIONS: [(i64, &str, &str); 3] = [
     (1, "tenants", include_str!("../migrations/0001_tenants.sql")),
     (
         2,
         "adjustment",
         include_str!("../migrations/0002_adjustment.sql"),
+    ),
+    (
+        3,
+        "audit_export",
+        include_str!("../migrations/0003_audit_export.sql"),
     ),
 ];
 

@@ -1,5 +1,6 @@
 //! Tenants as documents: the JSON of the admin API, and of files for import and export.
 
+mod audit;
 mod shown;
 mod text;
 
@@ -7,6 +8,7 @@ use ratekeeper_rules::{BadQuotas, CUSTOM, OwnQuota, QuotaList, TenantQuotas, Ter
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use audit::AuditDocument;
 pub use shown::{LimitDocument, LimitsDocument, TenantDocument};
 pub use text::{DescriptorText, NotATime, Rfc3339, WHOLE_TENANT};
 

@@ -30,6 +30,7 @@ mod change;
 mod database;
 mod document;
 mod error;
+mod export;
 mod follow;
 mod list;
 mod metering;
@@ -50,10 +51,11 @@ pub use bulk::{
 pub use change::{PutAllError, TenantPut};
 pub use database::{DatabaseAddress, DatabaseKind};
 pub use document::{
-    BadDocument, DescriptorText, LimitDocument, LimitsDocument, NotATime, OverrideDocument,
-    QuotaDocument, Rfc3339, TenantDocument, TierDocument, WHOLE_TENANT,
+    AuditDocument, BadDocument, DescriptorText, LimitDocument, LimitsDocument, NotATime,
+    OverrideDocument, QuotaDocument, Rfc3339, TenantDocument, TierDocument, WHOLE_TENANT,
 };
 pub use error::QuotaError;
+pub use export::ExportClaim;
 pub use follow::{Follower, FollowerConfig};
 pub use list::{ListCursor, ListFilter, ListPage, NotACursor, PAGE_MAX};
 pub use metering::{NotAUsageCursor, USAGE_PAGE_MAX, UsageCursor, UsageLine, UsagePage};

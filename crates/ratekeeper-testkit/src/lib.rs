@@ -16,6 +16,7 @@ pub mod conformance;
 pub mod events;
 pub mod http1;
 pub mod http2;
+pub mod keep_alive;
 pub mod leases;
 pub mod model;
 pub mod paired;

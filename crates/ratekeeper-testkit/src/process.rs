@@ -18,7 +18,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -59,15 +59,23 @@ pub fn system(program: &str) -> Command {
 /// If it is not installed.
 #[must_use]
 pub fn tool(program: &str) -> Command {
+    let path = tool_folder(program).join(program);
+    assert!(path.is_file(), "{}", missing(program));
+    Command::new(path)
+}
+
+/// The folder into which `cargo xtask test` installs a tool below the target folder.
+///
+/// # Panics
+/// If it is not installed.
+#[must_use]
+pub fn tool_folder(tool: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test knows where it lies");
     let found = test
         .ancestors()
-        .map(|folder| folder.join("tools").join(program).join(program))
-        .find(|path| path.is_file());
-    match found {
-        Some(path) => Command::new(path),
-        None => panic!("{}", missing(program)),
-    }
+        .map(|folder| folder.join("tools").join(tool))
+        .find(|path| path.is_dir());
+    found.unwrap_or_else(|| panic!("{}", missing(tool)))
 }
 
 fn missing(program: &str) -> String {

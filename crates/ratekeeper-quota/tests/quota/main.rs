@@ -3,7 +3,10 @@
 mod adjusting;
 mod audit;
 mod editors;
+mod exports;
 mod following;
+mod migrations;
+mod model;
 mod records;
 mod support;
 mod usage;

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use ratekeeper_quota::{AuditFilter, AuditRow, Rfc3339};
+use ratekeeper_quota::{AuditDocument, AuditFilter};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::quotas::{no_database, refusal, tenant};
@@ -40,36 +39,10 @@ pub(super) struct AuditOptions {
 /// A page of the trail.
 #[derive(Serialize, ToSchema)]
 pub(super) struct AuditList {
-    changes: Vec<AuditEntry>,
+    changes: Vec<AuditDocument>,
     /// Asks for the next page: as `cursor`, or as `after` if the oldest come first. Absent if there are no more.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<u64>,
-}
-
-/// A change.
-#[derive(Serialize, ToSchema)]
-struct AuditEntry {
-    /// The number of the change.
-    version: u64,
-    changed_at: Rfc3339,
-    /// The name of the caller who made it.
-    editor: String,
-    /// The address from which it came.
-    source: String,
-    /// The `x-request-id` of the request that made it.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    request_id: String,
-    /// `put`, `delete`, `reset`, or `rule.…` for a switch of a rule.
-    action: String,
-    domain: String,
-    /// The keyed hash of the tenant, or the id of the rule.
-    subject: String,
-    #[schema(value_type = Option<Object>)]
-    before: Option<Value>,
-    #[schema(value_type = Option<Object>)]
-    after: Option<Value>,
-    /// The hash of the row and of all rows before it.
-    hash: String,
 }
 
 /// Lists changes, the newest first.
@@ -97,6 +70,11 @@ pub(super) async fn list<S: ServedStore>(
         let message = "it means nothing beside after";
         return Err(ApiError::invalid("?cursor", message));
     }
+    for (name, version) in [("?after", options.after), ("?cursor", options.cursor)] {
+        if version.is_some_and(|version| i64::try_from(version).is_err()) {
+            return Err(ApiError::invalid(name, "no change has so large a number"));
+        }
+    }
     let filter = AuditFilter {
         after: options.after.unwrap_or(0),
         before: options.cursor,
@@ -118,26 +96,6 @@ pub(super) async fn list<S: ServedStore>(
     let last = rows.last().map(|row| row.version);
     Ok(Json(AuditList {
         next_cursor: last.filter(|last| is_full && (!filter.newest_first || *last > 1)),
-        changes: rows.into_iter().map(AuditEntry::of).collect(),
+        changes: rows.into_iter().map(AuditDocument::from).collect(),
     }))
-}
-
-impl AuditEntry {
-    fn of(row: AuditRow) -> Self {
-        // The store writes JSON; what somebody else wrote is shown as it stands.
-        let state = |text: String| serde_json::from_str(&text).unwrap_or(Value::String(text));
-        Self {
-            version: row.version,
-            changed_at: Rfc3339(row.changed_at),
-            editor: row.editor.name,
-            source: row.editor.source,
-            request_id: row.editor.request_id,
-            action: row.action,
-            domain: row.domain,
-            subject: row.subject,
-            before: row.before.map(state),
-            after: row.after.map(state),
-            hash: row.hash,
-        }
-    }
 }

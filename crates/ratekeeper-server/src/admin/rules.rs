@@ -75,8 +75,41 @@ struct CountsEntry {
     uncounted: u64,
 }
 
+/// A rule or a load shedder after its switch was moved; of one that no file has any more, the last three alone.
+#[derive(ToSchema)]
+#[schema(as = Switched)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(super) struct SwitchedSchema {
+    #[schema(nullable = false)]
+    id: Option<String>,
+    #[schema(nullable = false)]
+    domain: Option<String>,
+    #[schema(nullable = false)]
+    limit: Option<String>,
+    #[schema(nullable = false)]
+    plan: Option<String>,
+    #[schema(nullable = false)]
+    source: Option<String>,
+    #[schema(nullable = false)]
+    mode: Option<String>,
+    switch: Option<String>,
+    #[schema(nullable = false)]
+    counts: Option<CountsEntry>,
+    /// The settings of a load shedder in words.
+    #[schema(nullable = false)]
+    terms: Option<String>,
+    /// True if the audit trail of the quota database has it; absent without such a database.
+    #[schema(nullable = false)]
+    audited: Option<bool>,
+    /// True if the switch outlives a restart of this node.
+    survives_restart: bool,
+    /// The reason why it does not.
+    #[schema(nullable = false)]
+    warning: Option<String>,
+}
+
 /// A rule after its switch was moved.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
 pub(super) struct Switched {
     #[serde(flatten)]
     rule: Option<RuleEntry>,
@@ -140,7 +173,7 @@ pub(super) async fn list<S: ServedStore>(
     params(
         ("id" = String, Path, description = "The id of the rule"),
     ),
-    responses((status = 200, description = "The rule as it is now", body = Switched))
+    responses((status = 200, description = "The rule as it is now", body = SwitchedSchema))
 )]
 pub(super) async fn enable<S: ServedStore>(
     state: State<Arc<App<S>>>,
@@ -158,7 +191,7 @@ pub(super) async fn enable<S: ServedStore>(
     params(
         ("id" = String, Path, description = "The id of the rule"),
     ),
-    responses((status = 200, description = "The rule as it is now", body = Switched))
+    responses((status = 200, description = "The rule as it is now", body = SwitchedSchema))
 )]
 pub(super) async fn disable<S: ServedStore>(
     state: State<Arc<App<S>>>,
@@ -176,7 +209,7 @@ pub(super) async fn disable<S: ServedStore>(
     params(
         ("id" = String, Path, description = "The id of the rule"),
     ),
-    responses((status = 200, description = "The rule as it is now", body = Switched))
+    responses((status = 200, description = "The rule as it is now", body = SwitchedSchema))
 )]
 pub(super) async fn shadow<S: ServedStore>(
     state: State<Arc<App<S>>>,
@@ -194,7 +227,7 @@ pub(super) async fn shadow<S: ServedStore>(
     params(
         ("id" = String, Path, description = "The id of the rule"),
     ),
-    responses((status = 200, description = "The rule as it is now", body = Switched))
+    responses((status = 200, description = "The rule as it is now", body = SwitchedSchema))
 )]
 pub(super) async fn restore<S: ServedStore>(
     state: State<Arc<App<S>>>,

@@ -1,0 +1,142 @@
+//! A database that an earlier version of the tables has filled is used as it is.
+
+use ratekeeper_quota::{AuditVerdict, DatabaseAddress, Precondition};
+use ratekeeper_rules::{TenantQuotas, Term};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::{AnyPool, AssertSqlSafe, SqlSafeStr};
+
+use crate::support::{Database, editor, key, on, orders, rules, run, store, tenant};
+
+/// The tables' versions, as the crate embeds them.
+const VERSIONS: [(&str, &str); 3] = [
+    ("tenants", include_str!("../../migrations/0001_tenants.sql")),
+    (
+        "adjustment",
+        include_str!("../../migrations/0002_adjustment.sql"),
+    ),
+    (
+        "audit_export",
+        include_str!("../../migrations/0003_audit_export.sql"),
+    ),
+];
+
+#[test]
+fn every_version_is_tried() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations");
+    let files = std::fs::read_dir(folder).expect("the folder is there");
+    assert_eq!(files.count(), VERSIONS.len());
+}
+
+#[test]
+fn sqlite_is_migrated_from_every_version() {
+    run(suite(&Database::sqlite()));
+}
+
+#[test]
+fn postgres_is_migrated_from_every_version() {
+    run(suite(&Database::postgres()));
+}
+
+async fn suite(database: &Database) {
+    for last in 1..=VERSIONS.len() {
+        let url = database.fresh_url();
+        fill(&url, last).await;
+        uses_what_is_there(&url.parse().expect("it is an address")).await;
+    }
+}
+
+/// Makes the tables up to version `last`, and fills them as that version did.
+async fn fill(url: &str, last: usize) {
+    sqlx::any::install_default_drivers();
+    let url = match url.starts_with("sqlite") {
+        true => format!("{url}?mode=rwc"),
+        false => url.to_owned(),
+    };
+    let pool = AnyPool::connect(&url).await.expect("it answers");
+    let versions = (1_i64..).zip(VERSIONS).take(last);
+    let migrations = versions.map(|(version, (name, sql))| {
+        let sql = sql.into_sql_str();
+        Migration::new(version, name.into(), MigrationType::Simple, sql, false)
+    });
+    let migrator = Migrator::with_migrations(migrations.collect());
+    migrator.run(&pool).await.expect("the tables are made");
+    let acme = tenant("acme").hash;
+    // The fields in their order, after the hash of the row before.
+    let fields = json!([
+        "",
+        1,
+        1_700_000_000_000_000_u64,
+        "alice",
+        "127.0.0.1",
+        "r-1",
+        "put",
+        "d",
+        acme.to_string(),
+        null,
+        "{}"
+    ]);
+    let digest = Sha256::digest(fields.to_string().as_bytes());
+    let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let of_key = key().hash("\0ratekeeper: is this the key?");
+    for statement in [
+        format!(
+            "UPDATE quota_version SET version = 1, audit_hash = '{hash}', tenant_key = '{of_key}'"
+        ),
+        format!(
+            "INSERT INTO tenant VALUES ('d', '{acme}', 'acme', 2, 1, 1700000000000000, 1700000000000000, NULL)"
+        ),
+        format!("INSERT INTO tenant_plan VALUES ('d', '{acme}', 'pro', 0, NULL)"),
+        format!(
+            "INSERT INTO quota_override (domain, api_key, descriptor, requests_per_unit, unit, effective_at, position) \
+             VALUES ('d', '{acme}', '[\"endpoint:POST /orders\"]', 500, 'minute', 0, 0)"
+        ),
+        format!(
+            "INSERT INTO quota_audit VALUES (1, 1700000000000000, 'alice', '127.0.0.1', 'r-1', 'put', 'd', '{acme}', \
+             NULL, '{{}}', '{hash}')"
+        ),
+        format!(
+            "INSERT INTO quota_usage VALUES (28333333, 'd', '{acme}', 'd.customer@pro', 'n', 7, 2)"
+        ),
+    ] {
+        let done = sqlx::query(AssertSqlSafe(statement.clone()))
+            .execute(&pool)
+            .await;
+        done.unwrap_or_else(|error| panic!("{statement}: {error}"));
+    }
+    pool.close().await;
+}
+
+async fn uses_what_is_there(address: &DatabaseAddress) {
+    let quotas = store(address);
+    let acme = tenant("acme");
+    let record = quotas.get("d", acme.hash).await.expect("it answers");
+    let record = record.expect("the tenant is there");
+    let expected = TenantQuotas {
+        overrides: vec![(Term::ALWAYS, orders(500))],
+        epoch: 2,
+        ..on("pro")
+    };
+    assert_eq!((record.quotas, record.version), (expected, 1));
+    let (by, rules) = (editor(), rules());
+    let next = on("enterprise");
+    let put = quotas.put(&acme, &next, Precondition::Version(1), &by, &rules);
+    assert_eq!(put.await.expect("it can be put").record.version, 2);
+    let verdict = quotas.verify_audit().await.expect("it answers");
+    assert!(
+        matches!(verdict, AuditVerdict::Intact { rows: 2, .. }),
+        "{verdict:?}"
+    );
+    let usage = quotas.usage_page(
+        &ratekeeper_quota::UsageFilter {
+            tenant: None,
+            from: 0,
+            until: u64::MAX,
+        },
+        None,
+        10,
+    );
+    let usage = usage.await.expect("it answers");
+    assert_eq!((usage.lines[0].allowed, usage.lines[0].denied), (7, 2));
+}

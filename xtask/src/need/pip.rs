@@ -1,0 +1,59 @@
+//! Installs Schemathesis, which tests an HTTP API by its OpenAPI document, with pip below the target folder.
+//! Nothing is installed into the system or its Python.
+
+use crate::steps::{succeed, target};
+use anyhow::{Context, Result};
+use std::process::Command;
+
+/// Every package with its version, as pip reads it.
+const REQUIREMENTS: &str = include_str!("schemathesis.txt");
+
+/// Installs Schemathesis in the version of the list, unless it is there.
+///
+/// # Errors
+/// It cannot be fetched.
+pub(crate) fn schemathesis() -> Result<()> {
+    let tools = target().join("tools");
+    let folder = tools.join("schemathesis");
+    // Some packages are built for one version of Python.
+    let installed = format!("{}\n{REQUIREMENTS}", python_version()?);
+    let marker = folder.join("installed.txt");
+    if std::fs::read_to_string(&marker).is_ok_and(|have| have == installed) {
+        return Ok(());
+    }
+    eprintln!(
+        "installing Schemathesis with pip into {}, once",
+        folder.display()
+    );
+    // Installed beside its place and moved there whole, so that an interrupted run leaves no partial result.
+    let fresh = tools.join("schemathesis.new");
+    super::remove(&fresh)?;
+    std::fs::create_dir_all(&fresh).with_context(|| format!("cannot make {}", fresh.display()))?;
+    let requirements = fresh.join("requirements.txt");
+    std::fs::write(&requirements, REQUIREMENTS)?;
+    succeed(
+        Command::new("python3")
+            .args(["-m", "pip", "install", "--quiet", "--no-deps"])
+            .args([
+                "--only-binary",
+                ":all:",
+                "--disable-pip-version-check",
+                "--target",
+            ])
+            .arg(fresh.join("lib"))
+            .arg("--requirement")
+            .arg(&requirements),
+    )
+    .context("Schemathesis cannot be fetched; a test of the HTTP APIs needs it")?;
+    std::fs::write(fresh.join("installed.txt"), installed)?;
+    super::remove(&folder)?;
+    std::fs::rename(&fresh, &folder).with_context(|| format!("cannot make {}", folder.display()))
+}
+
+fn python_version() -> Result<String> {
+    let output = Command::new("python3")
+        .arg("--version")
+        .output()
+        .context("cannot start python3")?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
