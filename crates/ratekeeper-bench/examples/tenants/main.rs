@@ -1,5 +1,5 @@
-//! What many tenants cost: their memory and look-ups in a node, their import through the admin API, and the time until a
-//! change is in force on three nodes that share PostgreSQL.
+//! The cost of many tenants: their memory and look-ups in a node, their import through the admin API, and the time until
+//! a change is in force on three nodes that share PostgreSQL.
 //!
 //! `cargo xtask bench tenants` builds the parts and runs it.
 

@@ -22,16 +22,18 @@ descriptors:
 const ROLES: [&str; 3] = ["viewer", "editor", "admin"];
 
 /// Every route that needs a role, with the least role that may use it.
-const ROUTES: [(&str, &str, &str); 24] = [
+const ROUTES: [(&str, &str, &str); 28] = [
     ("GET", "/", "viewer"),
     ("GET", "/rlconfig", "viewer"),
     ("GET", "/admin/v1/rules", "viewer"),
+    ("GET", "/admin/v1/reloads", "viewer"),
     ("GET", "/admin/v1/shed", "viewer"),
     ("GET", "/admin/v1/explain", "viewer"),
     ("POST", "/admin/v1/explain", "viewer"),
     ("GET", "/admin/v1/usage/{api_key}", "viewer"),
     ("GET", "/admin/v1/top", "viewer"),
     ("GET", "/admin/v1/denials", "viewer"),
+    ("GET", "/admin/v1/denials/log", "viewer"),
     ("GET", "/admin/v1/live", "viewer"),
     ("GET", "/admin/v1/openapi.json", "viewer"),
     ("GET", "/admin/v1/quotas", "viewer"),
@@ -43,6 +45,8 @@ const ROUTES: [(&str, &str, &str); 24] = [
     ("PUT", "/admin/v1/quotas/{api_key}", "editor"),
     ("DELETE", "/admin/v1/quotas/{api_key}", "editor"),
     ("POST", "/admin/v1/quotas/{api_key}/reset", "editor"),
+    ("PUT", "/admin/v1/denials/log/{key}", "editor"),
+    ("DELETE", "/admin/v1/denials/log/{key}", "editor"),
     ("GET", "/admin/v1/audit", "admin"),
     ("GET", "/admin/v1/export/quotas", "admin"),
     ("GET", "/admin/v1/export/usage", "admin"),
@@ -74,13 +78,17 @@ fn status(to: SocketAddr, method: &str, path: &str, token: Option<&str>) -> u16 
         .set_read_timeout(Some(Duration::from_secs(60)))
         .expect("a timeout can be set");
     let body = match path {
+        path if path.starts_with("/admin/v1/denials/log/") => "{\"minutes\":1}",
         path if path.ends_with("/import/quotas") => "{\"api_key\":\"b\",\"tier\":\"pro\"}",
         path if path.starts_with("/admin/v1/quotas/") => "{\"tier\":\"pro\"}",
         _ => {
             "{\"domain\":\"d\",\"descriptors\":[{\"entries\":[{\"key\":\"customer\",\"value\":\"a\"}]}]}"
         }
     };
-    let path = path.replace("{api_key}", "a").replace("{id}", "d.customer");
+    let path = path
+        .replace("{api_key}", "a")
+        .replace("{id}", "d.customer")
+        .replace("{key}", "customer:a");
     let authorization = token.map_or_else(String::new, |token| {
         format!("Authorization: Bearer {token}\r\n")
     });
