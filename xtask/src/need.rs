@@ -91,9 +91,9 @@ const WEBSOCKETS: Package = Package {
     program: "/usr/lib/python3/dist-packages/websockets/__init__.py",
     package: "python3-websockets",
 };
-/// Programs that the tests start, apart from Envoy: proxies, Redis, PostgreSQL, and tools for the README's
+/// Programs that the tests start, apart from Envoy: proxies, Redis, PostgreSQL, NATS, and tools for the README's
 /// commands.
-pub(crate) const FOR_TESTS: [Package; 13] = [
+pub(crate) const FOR_TESTS: [Package; 14] = [
     Package {
         program: "curl",
         package: "curl",
@@ -125,6 +125,11 @@ pub(crate) const FOR_TESTS: [Package; 13] = [
     Package {
         program: "prometheus",
         package: "prometheus",
+    },
+    // A target of the audit trail's export.
+    Package {
+        program: "nats-server",
+        package: "nats-server",
     },
     // Fetches Envoy and Schemathesis.
     Package {

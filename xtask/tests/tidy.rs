@@ -21,6 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ratekeeper-tls", &[]),
     ("ratekeeper-dashboard", &[]),
     ("ratekeeper-quota", &["ratekeeper-core", "ratekeeper-rules"]),
+    ("ratekeeper-audit", &["ratekeeper-quota"]),
     (
         "ratekeeper-store-redis",
         &["ratekeeper-core", "ratekeeper-store", "ratekeeper-tls"],
@@ -100,6 +101,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "ratekeeper-cli",
         &[
+            "ratekeeper-audit",
             "ratekeeper-bench",
             "ratekeeper-client",
             "ratekeeper-core",

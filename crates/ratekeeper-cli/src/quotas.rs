@@ -1,6 +1,7 @@
 //! The database with tenants' quotas: opened, followed, and reported on.
 
 mod adjust;
+mod export_report;
 mod key;
 mod meter;
 mod report;
@@ -9,7 +10,9 @@ use crate::settings::{QuotaSettings, Settings};
 use crate::store::NodeStore;
 use adjust::{Adjuster, StepCounts};
 use anyhow::{Context, Result, bail};
+use export_report::ExportReport;
 use meter::Writer;
+use ratekeeper_audit::Exporter;
 use ratekeeper_limiter::{Limiter, UsageMeter};
 use ratekeeper_quota::{DatabaseAddress, DatabaseKind, Follower, FollowerConfig, QuotaStore};
 use ratekeeper_rules::{RuleSet, TenantKey};
@@ -30,6 +33,7 @@ const SAVE_MAX: Duration = Duration::from_secs(5);
 /// The tenants of a service, in step with the database.
 pub(crate) struct Quotas {
     pub(crate) report: Arc<Report>,
+    exporter: Option<Exporter>,
     /// For the admin API.
     pub(crate) admin: QuotaAdmin,
     writer: Writer,
@@ -45,6 +49,15 @@ impl Quotas {
         }
         drop(self.admin);
         self.writer.finish().await;
+        if let Some(exporter) = self.exporter {
+            exporter.finish().await;
+        }
+    }
+
+    /// The state of the audit trail's export, if there is one.
+    pub(crate) fn export_report(&self) -> Option<Arc<ExportReport>> {
+        let exporter = self.exporter.as_ref()?;
+        Some(Arc::new(ExportReport::new(exporter.status().clone())))
     }
 }
 
@@ -71,6 +84,12 @@ pub(crate) async fn follow(
     meter: Arc<UsageMeter>,
 ) -> Result<Option<Quotas>> {
     let Some(address) = address(&settings.quotas, limiter.snapshot().rules()) else {
+        if settings.quotas.export.is_some() {
+            bail!(
+                "audit_export: without a quota database there is no audit trail; name a database with --quotas, or \
+                 set --data-dir and give the rules a `tenant:`"
+            );
+        }
         return Ok(None);
     };
     let is_shared = settings.counters.redis.is_some();
@@ -96,7 +115,12 @@ pub(crate) async fn follow(
     info!(database = %address, "tenants' quotas are in a database");
     let follower = Arc::new(follower);
     let steps = Arc::new(StepCounts::default());
+    let exporter = settings.quotas.export.clone().map(|target| {
+        info!(%target, "the audit trail is exported");
+        Exporter::start(store.clone(), follower.status().clone(), target)
+    });
     Ok(Some(Quotas {
+        exporter,
         report: Arc::new(Report::new(follower.status().clone(), Arc::clone(&steps))),
         writer: Writer::start(store.clone(), meter),
         adjuster: Adjuster::start(

@@ -19,6 +19,8 @@ pub mod http2;
 pub mod keep_alive;
 pub mod leases;
 pub mod model;
+#[cfg(unix)]
+pub mod nats;
 pub mod paired;
 #[cfg(unix)]
 pub mod postgres;

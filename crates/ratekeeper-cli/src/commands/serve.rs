@@ -140,6 +140,9 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     }
     if let Some(quotas) = &quotas {
         server.monitor(Arc::clone(&quotas.report) as _);
+        if let Some(report) = quotas.export_report() {
+            server.monitor(report);
+        }
     }
     if let Some(traces) = &traces {
         server.monitor(traces.report());

@@ -2,6 +2,7 @@
 
 use super::layer::Origin;
 use super::typed::Typed;
+use ratekeeper_audit::ExportTarget;
 use ratekeeper_quota::DatabaseAddress;
 use std::path::PathBuf;
 
@@ -16,6 +17,8 @@ pub(crate) struct QuotaSettings {
     pub(crate) saved: Option<PathBuf>,
     /// True if tenants are not limited as long as nothing is known of them.
     pub(crate) allows_unknown: bool,
+    /// The target of the audit trail's export.
+    pub(crate) export: Option<ExportTarget>,
 }
 
 impl Typed<'_> {
@@ -38,7 +41,19 @@ impl Typed<'_> {
                 "allow" => Ok(true),
                 _ => Err("write `default` or `allow`".to_owned()),
             }),
+            export: self.audit_export(),
         }
+    }
+
+    fn audit_export(&mut self) -> Option<ExportTarget> {
+        let stream = self.get("audit_export_stream", |text| {
+            Ok::<_, String>(text.to_owned())
+        });
+        let authorities = self.path("audit_export_ca");
+        self.get("audit_export", |url| match url {
+            "" => Ok(None),
+            url => ExportTarget::new(url, &stream, authorities.clone()).map(Some),
+        })
     }
 }
 

@@ -77,6 +77,25 @@ pub(crate) static SETTINGS: &[Setting] = &[
          `default` plan, or none (`allow`)",
     ),
     value(
+        "audit_export",
+        "URL",
+        "",
+        "Where each change of tenants and switches goes as well, from the audit trail of that database: a Redis stream \
+         (redis://HOST:PORT/DB, rediss:// for TLS) or a NATS JetStream subject (nats://HOST:PORT, tls:// for TLS)",
+    ),
+    value(
+        "audit_export_stream",
+        "NAME",
+        "ratekeeper.audit",
+        "The name of that stream or subject",
+    ),
+    value(
+        "audit_export_ca",
+        "FILE",
+        "",
+        "Authorities to trust for `audit_export`, as PEM. Unset: the system's",
+    ),
+    value(
         "profile",
         "NAME",
         "ratekeeper",

@@ -1,6 +1,7 @@
 //! The real binary, as people and scripts run it.
 
 mod adjusting;
+mod audit_export;
 mod bench;
 mod breakers;
 #[path = "../shared/collector.rs"]

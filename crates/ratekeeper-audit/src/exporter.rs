@@ -1,0 +1,239 @@
+//! Exports the audit trail, for as long as this node has the task.
+
+use std::time::{Duration, Instant};
+
+use ratekeeper_quota::{ExportClaim, QuotaStatus, QuotaStore};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use tracing::{info, warn};
+
+use crate::pause::Pause;
+use crate::record::Record;
+use crate::target::Sink;
+use crate::{ExportError, ExportStatus, ExportTarget};
+
+/// The longest time to connect to a target.
+pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(3);
+
+/// The longest time that a target may take for one answer.
+pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// The longest time for all records that are sent at once, less than a claim lasts.
+const SEND_MAX: Duration = Duration::from_secs(20);
+
+/// The time for which a claim keeps other nodes away.
+const LEASE: Duration = Duration::from_secs(30);
+
+/// The time after which a claim is renewed, and after which nodes without it look for it.
+const LOOKS_EVERY: Duration = Duration::from_secs(10);
+
+/// The time after which the trail is read again if it has fewer rows than there are changes.
+const LOOKS_AGAIN: Duration = Duration::from_millis(200);
+
+/// The rows that are in memory at once.
+const BATCH: u64 = 100;
+
+/// The longest that the end waits until other nodes may have the task.
+const RELEASE_MAX: Duration = Duration::from_secs(2);
+
+/// Exports the audit trail to one target, until it is told to finish.
+#[derive(Debug)]
+pub struct Exporter {
+    status: ExportStatus,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Exporter {
+    /// Begins to export what `store` has and `target` has not. `quotas` tells when there is more.
+    ///
+    /// # Panics
+    /// If it is called outside a Tokio runtime.
+    #[must_use]
+    pub fn start(store: QuotaStore, quotas: QuotaStatus, target: ExportTarget) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let status = ExportStatus::new(target.to_string(), quotas.clone());
+        let export = Export {
+            claim: ExportClaim {
+                target: target.to_string(),
+                holder: format!("{:016x}", fastrand::u64(..)),
+                lease: LEASE,
+            },
+            store,
+            quotas,
+            target,
+            sink: None,
+            held: None,
+            status: status.clone(),
+        };
+        Self {
+            status,
+            stop,
+            task: tokio::spawn(export.keep(stopped)),
+        }
+    }
+
+    /// The state of the export, for operators.
+    #[must_use]
+    pub const fn status(&self) -> &ExportStatus {
+        &self.status
+    }
+
+    /// Stops, and lets another node have the task.
+    pub async fn finish(self) {
+        drop(self.stop);
+        // Otherwise it is free when the claim ends.
+        let _ = timeout(RELEASE_MAX, self.task).await;
+    }
+}
+
+/// The outcome of one turn.
+enum Turn {
+    /// Records were exported; there may be more.
+    Exported,
+    /// The target has all rows up to this one.
+    UpToDate(u64),
+    /// Another node exports.
+    Elsewhere,
+}
+
+struct Export {
+    store: QuotaStore,
+    quotas: QuotaStatus,
+    target: ExportTarget,
+    claim: ExportClaim,
+    sink: Option<Sink>,
+    /// The last row that the target has confirmed, and the time at which the claim was last renewed.
+    held: Option<(u64, Instant)>,
+    status: ExportStatus,
+}
+
+impl Export {
+    async fn keep(mut self, mut stopped: oneshot::Receiver<()>) {
+        let mut pause = Pause::default();
+        loop {
+            let turn = tokio::select! {
+                turn = self.turn() => turn,
+                _ = &mut stopped => break,
+            };
+            let wait = match turn {
+                Ok(turn) => {
+                    pause = Pause::default();
+                    self.until_next(turn)
+                }
+                Err(error) => {
+                    self.failed(&error).await;
+                    Wait::For(pause.next())
+                }
+            };
+            tokio::select! {
+                () = wait.over(&self.quotas) => {}
+                _ = &mut stopped => break,
+            }
+        }
+        if self.held.is_some() {
+            // A turn that was cut short may have sent records that the next node sends again.
+            let _ = self.store.release_export(&self.claim).await;
+        }
+    }
+
+    fn until_next(&self, turn: Turn) -> Wait {
+        if !matches!(turn, Turn::Elsewhere)
+            && let Some(away) = self.status.answered()
+        {
+            info!(target = %self.target, away_s = away.as_secs(), "the audit trail is exported again");
+        }
+        match turn {
+            Turn::Exported => Wait::For(Duration::ZERO),
+            Turn::UpToDate(version) => Wait::Change(version),
+            Turn::Elsewhere => {
+                self.status.is_elsewhere();
+                Wait::For(LOOKS_EVERY)
+            }
+        }
+    }
+
+    /// Exports the next rows, if this node has the task or can get it.
+    async fn turn(&mut self) -> Result<Turn, ExportError> {
+        let Some(position) = self.position().await? else {
+            return Ok(Turn::Elsewhere);
+        };
+        self.status.holds(position);
+        let rows = self.store.audit(position, BATCH).await?;
+        let records: Vec<Record> = rows.into_iter().map(Record::from).collect();
+        let Some(last) = records.last().map(|record| record.version) else {
+            return Ok(Turn::UpToDate(position));
+        };
+        let sent = timeout(SEND_MAX, self.send(&records)).await;
+        sent.unwrap_or(Err(ExportError::TooSlow(SEND_MAX)))?;
+        if !self.store.confirm_export(&self.claim, last).await? {
+            self.held = None;
+            return Ok(Turn::Elsewhere);
+        }
+        self.held = Some((last, Instant::now()));
+        self.status.exported_to(last, records.len() as u64);
+        Ok(Turn::Exported)
+    }
+
+    /// The last row that the target has; [`None`] while another node exports.
+    async fn position(&mut self) -> Result<Option<u64>, ExportError> {
+        if let Some((position, renewed)) = self.held
+            && renewed.elapsed() < LOOKS_EVERY
+        {
+            return Ok(Some(position));
+        }
+        let claimed = self.store.claim_export(&self.claim).await?;
+        self.held = claimed.map(|position| (position, Instant::now()));
+        Ok(claimed)
+    }
+
+    async fn send(&mut self, records: &[Record]) -> Result<(), ExportError> {
+        // Put back only if it works: after an error, or if we are cut short, the next try connects anew.
+        let mut sink = match self.sink.take() {
+            Some(sink) => sink,
+            None => Sink::open(&self.target).await?,
+        };
+        sink.send(records).await?;
+        self.sink = Some(sink);
+        Ok(())
+    }
+
+    /// Says so, and lets another node try, which may reach the target.
+    async fn failed(&mut self, error: &ExportError) {
+        let why = error.in_words();
+        if self.status.failed(why.clone()) {
+            warn!(
+                target = %self.target, %why,
+                "the audit trail cannot be exported; changes wait in the database"
+            );
+        }
+        self.sink = None;
+        if self.held.take().is_some() {
+            // Otherwise it is free when the claim ends.
+            let _ = self.store.release_export(&self.claim).await;
+        }
+    }
+}
+
+/// The reason to wait before the next turn.
+enum Wait {
+    For(Duration),
+    /// Until there is a change after this one, or the claim has to be renewed.
+    Change(u64),
+}
+
+impl Wait {
+    async fn over(self, quotas: &QuotaStatus) {
+        match self {
+            Self::For(time) => sleep(time).await,
+            // There should be more than the trail has: it is looked at again, but not at once.
+            Self::Change(version) if quotas.version() > version => sleep(LOOKS_AGAIN).await,
+            Self::Change(version) => {
+                let changed = quotas.reached(version.saturating_add(1));
+                // Either may come first.
+                let _ = timeout(LOOKS_EVERY, changed).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Exports to a stream of a Redis server.
+
+use ratekeeper_testkit::redis::{Reply, Server};
+
+use crate::support::{Received, STREAM, Trail, complete_and_in_order, eventually, run};
+
+fn url(server: &Server) -> String {
+    format!("redis://127.0.0.1:{}/0", server.port())
+}
+
+/// The records in the stream.
+fn received(server: &Server) -> Vec<Received> {
+    let Reply::Array(entries) = server.client().ask(&["XRANGE", STREAM, "-", "+"]) else {
+        return Vec::new();
+    };
+    entries.iter().map(record).collect()
+}
+
+fn record(entry: &Reply) -> Received {
+    let Reply::Array(parts) = entry else {
+        panic!("not an entry: {entry:?}");
+    };
+    let Some(Reply::Array(fields)) = parts.last() else {
+        panic!("no fields: {entry:?}");
+    };
+    let texts: Vec<String> = fields.iter().map(Reply::text).collect();
+    let [version_name, version, hash_name, hash, record_name, record] = texts.as_slice() else {
+        panic!("other fields: {texts:?}");
+    };
+    assert_eq!(
+        [version_name, hash_name, record_name],
+        ["version", "hash", "record"]
+    );
+    // The record is the whole row.
+    let whole = format!("\"hash\":\"{hash}\"}}");
+    assert!(record.ends_with(&whole), "{record}");
+    assert!(
+        record.starts_with(&format!("{{\"version\":{version},")),
+        "{record}"
+    );
+    Received {
+        version: version.parse().expect("it is a number"),
+        hash: hash.clone(),
+    }
+}
+
+#[test]
+fn a_stream_gets_every_change_in_order_though_its_server_is_away_for_a_while() {
+    let mut server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    run(async {
+        let mut trail = Trail::new();
+        trail.change(230).await;
+        let node = trail.node(&url(&server)).await;
+        let status = node.exporter.status().clone();
+        eventually("what was there is exported", async || {
+            status.exported() == 230
+        })
+        .await;
+        assert!(status.is_active() && status.faults().is_empty());
+        complete_and_in_order(&received(&server), &trail.rows().await);
+        trail.change(1).await;
+        eventually("a change is exported", async || status.exported() == 231).await;
+
+        server.process().kill();
+        trail.change(120).await;
+        eventually("the fault is seen", async || status.failures() >= 2).await;
+        let fault = format!(
+            "the audit trail has not been exported to {} {STREAM} for",
+            url(&server)
+        );
+        eventually("the fault tells what waits", async || {
+            let faults = status.faults();
+            let [told] = faults.as_slice() else {
+                return false;
+            };
+            told.starts_with(&fault) && told.contains("120 changes wait in the database")
+        })
+        .await;
+        server.restart();
+        eventually("all of it is exported", async || status.exported() == 351).await;
+        assert!(status.faults().is_empty());
+        complete_and_in_order(&received(&server), &trail.rows().await);
+
+        // A server that hangs is no other case.
+        server.process().pause();
+        trail.change(3).await;
+        let failures = status.failures();
+        eventually("the fault is seen", async || status.failures() > failures).await;
+        server.process().resume();
+        eventually("the rest is exported", async || status.exported() == 354).await;
+        complete_and_in_order(&received(&server), &trail.rows().await);
+    });
+}
+
+#[test]
+fn one_node_exports_at_a_time_and_the_next_goes_on_where_it_stopped() {
+    let server = Server::start();
+    run(async {
+        let mut trail = Trail::new();
+        trail.change(20).await;
+        let first = trail.node(&url(&server)).await;
+        eventually("the first node exports", async || {
+            first.exporter.status().exported() == 20
+        })
+        .await;
+        let second = trail.node(&url(&server)).await;
+        trail.change(20).await;
+        eventually("the first node goes on", async || {
+            first.exporter.status().exported() == 40
+        })
+        .await;
+        let status = second.exporter.status().clone();
+        assert!(!status.is_active() && status.exported() == 0);
+        assert!(status.faults().is_empty() && status.waiting() == 0);
+
+        first.exporter.finish().await;
+        trail.change(20).await;
+        eventually("the second node goes on", async || status.exported() == 20).await;
+        assert!(status.is_active());
+        assert_eq!(received(&server), trail.rows().await, "nothing came twice");
+    });
+}
+
+#[test]
+fn a_server_that_refuses_gets_nothing_out_of_order() {
+    let server = Server::start();
+    run(async {
+        let mut trail = Trail::new();
+        // Some other kind of value stands in the place of the stream.
+        server.client().ask(&["SET", STREAM, "taken"]);
+        trail.change(5).await;
+        let node = trail.node(&url(&server)).await;
+        let status = node.exporter.status();
+        eventually("the fault is seen", async || {
+            status
+                .faults()
+                .iter()
+                .any(|fault| fault.contains("WRONGTYPE"))
+        })
+        .await;
+        assert_eq!(status.exported(), 0);
+        server.client().ask(&["DEL", STREAM]);
+        eventually("all of it is exported", async || status.exported() == 5).await;
+        assert_eq!(received(&server), trail.rows().await);
+    });
+}
