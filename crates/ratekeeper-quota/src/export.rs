@@ -1,4 +1,4 @@
-//! How far the audit trail has been exported, and the node that exports it.
+//! The position of each export of the audit trail, and the node that exports it.
 //!
 //! A node claims a target for a while, and confirms what the target has taken. Both go by the clock of the database, so
 //! nodes need not agree about the time. A node that was held up for longer than its claim may send rows that the next

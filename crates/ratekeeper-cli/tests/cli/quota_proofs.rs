@@ -228,7 +228,7 @@ fn state_of(result: &Value, used_max: u64) -> usize {
     state
 }
 
-/// What writers were told: the status for each tenant.
+/// The answers that writers got: the status for each tenant.
 type Told = BTreeMap<String, u16>;
 
 #[test]
