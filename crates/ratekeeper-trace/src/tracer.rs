@@ -66,6 +66,10 @@ impl SpanCounts {
 #[derive(Debug)]
 pub struct SpanQueue {
     pub(crate) spans: mpsc::Receiver<TraceSpan>,
+    #[cfg_attr(
+        not(feature = "otlp"),
+        expect(dead_code, reason = "the exporter counts")
+    )]
     pub(crate) counts: Arc<SpanCounts>,
 }
 

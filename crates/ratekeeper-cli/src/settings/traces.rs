@@ -9,6 +9,10 @@ const SERVICE_NAME_MAX: usize = 128;
 
 /// The settings of traces.
 #[derive(Debug)]
+#[cfg_attr(
+    not(feature = "traces"),
+    expect(dead_code, reason = "a build without them only refuses")
+)]
 pub(crate) struct TraceSettings {
     /// The collector's address; `None` if nothing is traced.
     pub(crate) endpoint: Option<String>,
