@@ -67,10 +67,8 @@ where
     }
 
     fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
-        let entry = match self.shared.log {
-            Some(_) => Some(self.begin_entry(&mut request)),
-            None => None,
-        };
+        let is_logged = self.shared.log.is_some();
+        let entry = is_logged.then(|| self.begin_entry(&mut request));
         let shared = Arc::clone(&self.shared);
         let mut request = RequestBody::of(request, shared.body_bytes_max, shared.patience);
         let span = trace(&shared, &mut request);

@@ -74,6 +74,8 @@ pub struct RuleCounts {
     pub shadow_denied: u64,
     /// Answers without counting: the store had no room.
     pub uncounted: u64,
+    /// Counted answers that let the request pass and left less than a fifth of the limit.
+    pub near: u64,
     /// Answers by remaining / capacity, one count for each of [`REMAINING_BOUNDS`].
     pub remaining: [u64; REMAINING_BOUNDS.len()],
     /// The sum of remaining / capacity, in millionths.
@@ -201,6 +203,7 @@ struct Stripe {
     shadow_denied: AtomicU64,
     uncounted: AtomicU64,
     uncounted_allowed: AtomicU64,
+    near: AtomicU64,
     /// Allowed and counted requests by the share that remained: their total needs no count of its own.
     allowed: Buckets,
     refused: Buckets,
@@ -240,6 +243,9 @@ impl Striped {
         let bucket = REMAINING_BOUNDS.iter().position(|bound| share <= *bound);
         let bucket = bucket.unwrap_or(REMAINING_BOUNDS.len() - 1);
         buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        if answer == Answer::Allowed && remaining.saturating_mul(5) < capacity {
+            stripe.near.fetch_add(1, Ordering::Relaxed);
+        }
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -256,6 +262,7 @@ impl Striped {
             sum.denied += load(&stripe.denied);
             sum.shadow_denied += load(&stripe.shadow_denied);
             sum.uncounted += load(&stripe.uncounted);
+            sum.near += load(&stripe.near);
             sum.allowed += load(&stripe.uncounted_allowed);
             sum.remaining_sum_ppm += load(&stripe.remaining_sum_ppm);
             let buckets = stripe.allowed.iter().zip(&stripe.refused);
@@ -309,6 +316,9 @@ mod tests {
         striped.record(Answer::Denied, 0, 100);
         striped.record(Answer::ShadowDenied, 0, 0);
         let sum = striped.sum();
+        striped.record(Answer::Allowed, 20, 100);
+        striped.record(Answer::Allowed, 19, 100);
+        assert_eq!(striped.sum().near, 2, "of 5 and of 19 left");
         assert_eq!((sum.allowed, sum.denied, sum.shadow_denied), (2, 1, 1));
         assert_eq!(sum.remaining, [2, 1, 0, 0, 0, 0, 1]);
         assert_eq!(sum.remaining_sum_ppm, 1_050_000);

@@ -25,6 +25,7 @@ use crate::live::Live;
 use crate::maintenance::task::MaintenanceTasks;
 use crate::quotas::QuotaAdmin;
 use crate::reload::{ReloadStatus, unix_seconds};
+use crate::statsd::StatsdConfig;
 use crate::store::ServedStore;
 use crate::switches::SwitchFile;
 use crate::tls::Tls;
@@ -54,6 +55,10 @@ pub(crate) struct App<S> {
     pub(crate) live: Arc<Live>,
     /// The place where nodes lay out their top keys, if there is one.
     pub(crate) top_peers: Option<Arc<dyn TopPeers>>,
+    /// The statsd agent that counts are sent to, if there is one.
+    pub(crate) statsd: Option<StatsdConfig>,
+    /// True if metrics have envoyproxy/ratelimit's names too.
+    pub(crate) envoy_metrics: bool,
     /// True if values of descriptors may become labels of `ratelimit_top_denied`.
     pub(crate) top_denied_metric: bool,
     /// [`None`] while nothing is traced.
@@ -103,6 +108,8 @@ impl<S: ServedStore> App<S> {
             denials: Arc::clone(&config.denials),
             live: Arc::new(Live::new()),
             top_peers: config.top_peers.clone(),
+            statsd: config.statsd.clone(),
+            envoy_metrics: config.envoy_metrics,
             top_denied_metric: config.top_denied_metric,
             tracer: config.tracer.clone(),
             started_at: unix_seconds(),

@@ -16,6 +16,7 @@ use crate::constant::ConstantAnswer;
 use crate::denials::DenialLog;
 use crate::listen::{ListenAddress, ServerBounds};
 use crate::quotas::QuotaAdmin;
+use crate::statsd::StatsdConfig;
 use crate::tls::TlsConfig;
 use crate::top_nodes::TopPeers;
 
@@ -56,6 +57,10 @@ pub struct ServerConfig {
     pub denials: Arc<DenialLog>,
     /// The place where the nodes that share counters lay out their top keys; None for a node that stands alone.
     pub top_peers: Option<Arc<dyn TopPeers>>,
+    /// The statsd agent that counts are sent to, if there is one.
+    pub statsd: Option<StatsdConfig>,
+    /// True if metrics have envoyproxy/ratelimit's names beside their own.
+    pub envoy_metrics: bool,
     /// True if the keys that are denied most may be labels of a metric. Secrets are fingerprints there.
     pub top_denied_metric: bool,
     /// Traces checks, if there is a collector.
@@ -96,6 +101,8 @@ impl Default for ServerConfig {
             data_dir: None,
             denials: Arc::default(),
             top_peers: None,
+            statsd: None,
+            envoy_metrics: false,
             top_denied_metric: false,
             tracer: None,
             quotas: None,

@@ -41,6 +41,7 @@ mod degraded;
 mod denials;
 mod drain;
 mod durations;
+mod envoy_stats;
 mod error_body;
 mod follow;
 mod front;
@@ -56,6 +57,7 @@ mod quotas;
 mod reload;
 mod rls;
 mod server;
+mod statsd;
 mod switches;
 mod tls;
 mod top_nodes;
@@ -78,6 +80,7 @@ pub use listen::{
 pub use quotas::QuotaAdmin;
 pub use reload::{LoadError, ReloadStatus, RulesLoader};
 pub use server::{Addresses, BindError, Drained, OPERATORS_MAX, Reload, Server};
+pub use statsd::{StatsdConfig, StatsdFormat};
 pub use store::{Agreement, ServedStore, ServerGauges, StoreGauges};
 
 use ratekeeper_store::served as store;

@@ -316,6 +316,8 @@ fn config(settings: &Settings) -> ServerConfig {
         data_dir: settings.data_dir.clone(),
         denials: Arc::new(DenialLog::new(settings.log.denials.clone())),
         top_denied_metric: settings.log.top_denied,
+        envoy_metrics: settings.log.envoy_metrics,
+        statsd: settings.log.statsd.clone(),
         ..ServerConfig::default()
     };
     let connections = &listen.grpc_connections;

@@ -70,9 +70,33 @@ pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut
             text,
         );
     }
+    put_statsd(environment, layers, problems);
     if is_true(environment, "USE_PROMETHEUS", problems) {
         let text = environment.get("PROMETHEUS_ADDR").unwrap_or(":9090");
         put_text(layers, "metrics", "USE_PROMETHEUS", text.to_owned());
+    }
+}
+
+/// envoyproxy/ratelimit sends to statsd unless it is told otherwise; here a switch, the host or the port has to be set.
+fn put_statsd(environment: &Environment, layers: &mut Layers, problems: &mut Vec<Problem>) {
+    let is_dog = is_true(environment, "USE_DOG_STATSD", problems);
+    let is_on = is_true(environment, "USE_STATSD", problems);
+    let said = ["STATSD_HOST", "STATSD_PORT"];
+    let said = said
+        .into_iter()
+        .find(|name| environment.get(name).is_some());
+    let is_told = environment.get("USE_STATSD").is_some();
+    let switch = match (is_dog, is_on, said) {
+        (true, ..) => "USE_DOG_STATSD",
+        (false, true, _) => "USE_STATSD",
+        (false, false, Some(said)) if !is_told => said,
+        _ => return,
+    };
+    let host = environment.get("STATSD_HOST").unwrap_or("localhost");
+    let port = environment.get("STATSD_PORT").unwrap_or("8125");
+    put_text(layers, "statsd", switch, format!("{host}:{port}"));
+    if is_dog {
+        put_text(layers, "statsd_format", switch, "dogstatsd".to_owned());
     }
 }
 

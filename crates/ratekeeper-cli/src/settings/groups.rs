@@ -194,6 +194,15 @@ pub(super) static GROUPS: &[Group] = &[
         &["otlp_endpoint", "trace_sample_ratio", "trace_service_name"],
     ),
     group(
+        "Metrics for other systems",
+        &[
+            "envoy_metrics",
+            "statsd",
+            "statsd_format",
+            "statsd_interval",
+        ],
+    ),
+    group(
         "TLS",
         &[
             "grpc_tls_cert",

@@ -51,7 +51,7 @@ use ratekeeper_rules::{
 };
 use ratekeeper_server::{
     AuthConfig, Caller, DenialLogConfig, EnvoyCallers, LimitHeaderNames, ListenAddress,
-    ListenersTls, Patience,
+    ListenersTls, Patience, StatsdConfig,
 };
 use ratekeeper_store_redis::{Endpoint, RedisConfig};
 use std::collections::BTreeSet;
@@ -222,6 +222,10 @@ pub(crate) struct LogSettings {
     pub(crate) denials: DenialLogConfig,
     /// True if top keys may be labels of a metric.
     pub(crate) top_denied: bool,
+    /// True if metrics have envoyproxy/ratelimit's names too.
+    pub(crate) envoy_metrics: bool,
+    /// The statsd agent, if there is one.
+    pub(crate) statsd: Option<StatsdConfig>,
 }
 
 /// The format of a log line.

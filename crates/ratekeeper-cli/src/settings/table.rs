@@ -621,6 +621,28 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "Show the keys that are denied most as ratelimit_top_denied{domain,rule,key}, at most 50: values of requests become \
          labels, secrets as fingerprints",
     ),
+    switch(
+        "envoy_metrics",
+        "Show counts at /metrics under envoyproxy/ratelimit's names too: ratelimit_service_rate_limit_total_hits and others",
+    ),
+    value(
+        "statsd",
+        "ADDRESS",
+        "",
+        "Send counts to this statsd agent over UDP, under envoyproxy/ratelimit's names: HOST:PORT. Unset: none",
+    ),
+    value(
+        "statsd_format",
+        "FORMAT",
+        "statsd",
+        "`statsd`: domain and rule in the names; `dogstatsd`: as tags",
+    ),
+    value(
+        "statsd_interval",
+        "DURATION",
+        "10s",
+        "Time between two sendings to statsd, from 1s to 1h",
+    ),
     value(
         "node_name",
         "NAME",

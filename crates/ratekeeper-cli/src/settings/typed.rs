@@ -20,10 +20,12 @@ use ratekeeper_http::{Describer, EncodedSlashes, Forwarding};
 use ratekeeper_limiter::Modes;
 use ratekeeper_rules::{PathFolding, PathKeys, Profile, ReadOptions, TenantKey};
 use ratekeeper_server::{
-    AuthConfig, Caller, DenialLogConfig, EnvoyCallers, LimitHeaderNames, Patience,
+    AuthConfig, Caller, DenialLogConfig, EnvoyCallers, LimitHeaderNames, Patience, StatsdConfig,
+    StatsdFormat,
 };
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Parses values and collects their errors.
 pub(super) struct Typed<'a> {
@@ -258,7 +260,24 @@ impl<'a> Typed<'a> {
                 node: self.node_name(),
             },
             top_denied: self.get("top_denied_metric", values::switch),
+            envoy_metrics: self.get("envoy_metrics", values::switch),
+            statsd: self.statsd(),
         }
+    }
+
+    fn statsd(&mut self) -> Option<StatsdConfig> {
+        let formats = [
+            ("statsd", StatsdFormat::Statsd),
+            ("dogstatsd", StatsdFormat::DogStatsd),
+        ];
+        let format = self.get("statsd_format", |text| values::one_of(text, &formats));
+        let interval = self.get("statsd_interval", statsd_interval);
+        let address = self.get("statsd", |text| values::maybe(text, statsd_address))?;
+        Some(StatsdConfig {
+            address,
+            format,
+            interval,
+        })
     }
 
     fn node_name(&mut self) -> Box<str> {
@@ -268,6 +287,28 @@ impl<'a> Typed<'a> {
             let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
             host.unwrap_or_default().trim().into()
         })
+    }
+}
+
+/// The host and port of a statsd agent. Its name is looked up each time that counts are sent.
+fn statsd_address(text: &str) -> Result<Box<str>, ValueError> {
+    let parts = text.rsplit_once(':');
+    let is_host = |host: &str| !host.is_empty() && !host.contains(['/', ' ']);
+    let is_good = parts.is_some_and(|(host, port)| {
+        is_host(host) && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
+    match is_good {
+        true => Ok(text.into()),
+        false => Err(ValueError::StatsdAddress(text.into())),
+    }
+}
+
+fn statsd_interval(text: &str) -> Result<Duration, ValueError> {
+    let interval = values::duration(text)?;
+    let range = Duration::from_secs(1)..=Duration::from_secs(3_600);
+    match range.contains(&interval) {
+        true => Ok(interval),
+        false => Err(ValueError::StatsdInterval(text.into())),
     }
 }
 

@@ -11,6 +11,10 @@ use std::time::Duration;
 pub(crate) enum ValueError {
     #[error("`{0}` is not an address to listen on; write HOST:PORT, as in 127.0.0.1:8080 or :8080")]
     Address(Box<str>),
+    #[error("`{0}` is not a statsd agent; write HOST:PORT, as in 127.0.0.1:8125")]
+    StatsdAddress(Box<str>),
+    #[error("`{0}` is not from 1s to 1h")]
+    StatsdInterval(Box<str>),
     #[error("`{host}` cannot be looked up ({error}); write an IP address")]
     Lookup { host: Box<str>, error: io::Error },
     #[error("`{0}` has no address; write an IP address")]

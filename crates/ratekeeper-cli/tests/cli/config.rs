@@ -115,14 +115,14 @@ fn what_envoyproxy_ratelimit_can_and_we_cannot_stops_the_start() {
 fn what_envoyproxy_ratelimit_knows_and_nothing_depends_on_is_named() {
     let folder = tempdir().expect("a folder can be made");
     let mut command = ratekeeper(folder.path(), &["config", "show"]);
-    command.env("STATSD_HOST", "localhost").env("PORT", "9000");
+    command.env("EXTRA_TAGS", "a:b").env("PORT", "9000");
     let said = said(command.output().expect("the binary starts"));
     assert_eq!(said.code, Some(0), "{}", said.err);
     let lines: Vec<_> = said.err.lines().collect();
     let [line] = lines[..] else {
         panic!("{}", said.err)
     };
-    assert!(line.starts_with("ratekeeper: STATSD_HOST: "), "{line}");
+    assert!(line.starts_with("ratekeeper: EXTRA_TAGS: "), "{line}");
 }
 
 #[test]

@@ -34,6 +34,7 @@ mod schemathesis;
 mod serve;
 mod signals;
 mod state;
+mod statsd;
 mod stores;
 mod support;
 mod synced;

@@ -179,3 +179,58 @@ fn a_prometheus_scrapes_a_node_and_answers_every_expression() {
     }
     assert!(service.stop().success());
 }
+
+/// The example's one command starts both programs, and its end ends them.
+#[test]
+fn the_example_starts_prometheus_with_the_alerts_and_a_node_that_it_scrapes() {
+    let folder = tempdir().expect("a folder can be made");
+    let binary = Path::new(env!("CARGO_BIN_EXE_ratekeeper"));
+    let path = format!(
+        "{}:{}",
+        binary.parent().expect("it lies in a folder").display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
+    let [http_port, admin, prometheus] = [free_port(), free_port(), free_port()];
+    let local = |port: u16| format!("127.0.0.1:{port}");
+    let mut command = Command::new("sh");
+    command
+        .current_dir(folder.path())
+        .arg(repository().join("examples/observability/start.sh"))
+        .env_clear()
+        .env("PATH", path)
+        .env("HTTP", local(http_port))
+        .env("ADMIN", local(admin))
+        .env("PROMETHEUS", local(prometheus))
+        .env("GRAFANA", local(free_port()))
+        .env("SCRAPE_INTERVAL", "1s");
+    let mut example = Process::spawn("start.sh", command);
+    for port in [http_port, admin, prometheus] {
+        example.wait_for_port(port);
+    }
+    let check =
+        r#"{"domain":"shop","descriptors":[{"entries":[{"key":"customer","value":"acme"}]}]}"#;
+    let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+    for _ in 0..8 {
+        let (status, body) = http(at(http_port), "POST", "/v1/check", check);
+        assert_eq!(status, 200, "{body}");
+    }
+    let query = "/api/v1/query?query=ratelimit_top_denied";
+    eventually("Prometheus knows who is denied", || {
+        let (_, body) = http(at(prometheus), "GET", query, "");
+        body.contains("customer:acme")
+    });
+    let (_, rules) = http(at(prometheus), "GET", "/api/v1/rules", "");
+    for alert in [
+        "RatekeeperDown",
+        "RatekeeperBreakerOpen",
+        "RatekeeperDenialSpike",
+    ] {
+        assert!(rules.contains(alert), "no {alert} in {rules}");
+    }
+    example.terminate();
+    for port in [http_port, admin, prometheus] {
+        eventually("nothing of it is left", || {
+            std::net::TcpStream::connect(at(port)).is_err()
+        });
+    }
+}

@@ -27,7 +27,7 @@ fn admin(gateway: &Gateway, method: &str, path: &str, body: &str) -> String {
     );
     say(
         gateway.admin,
-        &format!("{head}Content-Length: {length}\r\n\r\n{body}"),
+        format!("{head}Content-Length: {length}\r\n\r\n{body}"),
     )
 }
 

@@ -1,6 +1,7 @@
 //! `/metrics`: what is counted, in the OpenMetrics text format. Every series is there from the
 //! start, at zero. Values of descriptors never become labels, except for rules that ask for it.
 
+mod envoy;
 mod leases;
 mod operators;
 mod process;
@@ -29,6 +30,7 @@ use crate::front::Monitored;
 use crate::reload::ReloadStatus;
 use crate::store::{Agreement, ServedStore, ServerGauges, StoreGauges};
 use crate::tls::TlsCounts;
+use envoy::EnvoyFigures;
 use process::ProcessFigures;
 
 /// All metrics, as they are now.
@@ -65,6 +67,8 @@ struct Scrape {
     process: ProcessFigures,
     /// The keys that are denied most, if they may be shown.
     top: Vec<TopKey>,
+    /// The same counts by envoyproxy/ratelimit's names, if they are wanted.
+    envoy: Option<EnvoyFigures>,
     /// Refusals of the admin API, by reason.
     refused: [(&'static str, u64); 3],
 }
@@ -105,6 +109,9 @@ impl Scrape {
             monitored: app.monitored(),
             process: ProcessFigures::read(app.started_at),
             top: top(app),
+            envoy: app
+                .envoy_metrics
+                .then(|| EnvoyFigures::read(app, &snapshot)),
             refused: app.access.refused(),
             tls: app.tls.iter().map(|tls| tls.counts()).collect(),
         }
@@ -155,6 +162,9 @@ impl Collector for Scrape {
         servers::encode(&self.servers, self.agreement, &mut encoder)?;
         leases::encode(&self.leases, &self.synced, &mut encoder)?;
         synced::encode(&self.synced, &mut encoder)?;
+        if let Some(envoy) = &self.envoy {
+            envoy.encode(&self.reloads, &mut encoder)?;
+        }
         let mut parts = self.monitored.iter();
         parts.try_for_each(|part| part.encode(&mut encoder))
     }

@@ -21,6 +21,7 @@ use crate::http;
 use crate::listen::{Listener, Room, ServerBounds, Workers};
 use crate::maintenance;
 use crate::reload::{ReloadStatus, Reloader, RulesLoader};
+use crate::statsd;
 use crate::store::ServedStore;
 use crate::top_nodes;
 
@@ -116,6 +117,7 @@ fn begin_maintenance<S: ServedStore, F: GatewayService>(
 ) {
     tasks.spawn(maintenance::upkeep(Arc::clone(app)));
     tasks.spawn(top_nodes::share(Arc::clone(app)));
+    tasks.spawn(statsd::send(Arc::clone(app)));
     tasks.spawn(maintenance::watch_breakers(Arc::clone(app)));
     if let Some(front) = front {
         app.monitor(Arc::clone(front) as _);

@@ -21,11 +21,14 @@ pub(crate) struct TopOfNode {
 /// The keys of one window and decision.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct TopOfWindow {
-    /// The keys with the most requests: domain, rule, key, count, error.
-    pub(crate) keys: Vec<(Box<str>, Box<str>, Box<str>, u64, u64)>,
+    /// The keys with the most requests.
+    pub(crate) keys: Vec<ListedKey>,
     /// The most requests that a key may have had that is not listed.
     pub(crate) unlisted_max: u64,
 }
+
+/// A key with its counts: domain, rule, key, count, error.
+pub(crate) type ListedKey = (Box<str>, Box<str>, Box<str>, u64, u64);
 
 const LISTS: [(TopWindow, TopDecision); 4] = [
     (TopWindow::Minute, TopDecision::Denied),

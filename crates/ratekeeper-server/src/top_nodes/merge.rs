@@ -81,6 +81,7 @@ pub(crate) fn merge(
 
 #[cfg(test)]
 mod tests {
+    use super::super::list::ListedKey;
     use super::*;
 
     /// A node that lists these keys as denied in the last minute.
@@ -88,7 +89,7 @@ mod tests {
         let entry = |(key, count, error): &(&str, u64, u64)| {
             ("d".into(), "d.r".into(), Box::from(*key), *count, *error)
         };
-        let keys: Vec<(Box<str>, Box<str>, Box<str>, u64, u64)> = keys.iter().map(entry).collect();
+        let keys: Vec<ListedKey> = keys.iter().map(entry).collect();
         let none = r#"{"keys":[],"unlisted_max":0}"#;
         let keys = serde_json::to_string(&keys).expect("it is JSON");
         let text = format!(

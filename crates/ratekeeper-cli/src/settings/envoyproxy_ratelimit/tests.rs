@@ -80,6 +80,27 @@ fn what_is_a_setting_sets_it() {
         ":9090",
         "USE_PROMETHEUS",
     );
+    expect(
+        &[("USE_STATSD", "true")],
+        "statsd",
+        "localhost:8125",
+        "USE_STATSD",
+    );
+    expect(
+        &[("STATSD_PORT", "9")],
+        "statsd",
+        "localhost:9",
+        "STATSD_PORT",
+    );
+    let off = [("STATSD_PORT", "9"), ("USE_STATSD", "false")];
+    expect(&off, "statsd", "", "default");
+    let dog = [
+        ("USE_DOG_STATSD", "true"),
+        ("STATSD_HOST", "dog"),
+        ("STATSD_PORT", "9"),
+    ];
+    expect(&dog, "statsd", "dog:9", "USE_DOG_STATSD");
+    expect(&dog, "statsd_format", "dogstatsd", "USE_DOG_STATSD");
     let both = [("USE_PROMETHEUS", "1"), ("PROMETHEUS_ADDR", ":9")];
     expect(&both, "metrics", ":9", "USE_PROMETHEUS");
     expect(&[("PROMETHEUS_ADDR", ":9")], "metrics", "", "default");
@@ -244,7 +265,7 @@ fn denials_that_cost_nothing_are_a_profile() {
 #[test]
 fn what_nothing_depends_on_is_named_once() {
     let said = warnings(&[
-        ("STATSD_HOST", "localhost"),
+        ("EXTRA_TAGS", "a:b"),
         ("USE_STATSD", "false"),
         ("CONFIG_GRPC_XDS_NODE_ID", "a"),
         ("LOCAL_CACHE_SIZE_IN_BYTES", "0"),
@@ -257,9 +278,9 @@ fn what_nothing_depends_on_is_named_once() {
         .collect();
     assert_eq!(
         names,
-        ["CONFIG_GRPC_XDS_NODE_ID", "STATSD_HOST", "TRACING_ENABLED"]
+        ["CONFIG_GRPC_XDS_NODE_ID", "EXTRA_TAGS", "TRACING_ENABLED"]
     );
-    assert!(said[1].ends_with("there is no statsd; metrics are for Prometheus, at /metrics"));
+    assert!(said[1].ends_with("Prometheus adds labels as it scrapes"));
 }
 
 #[test]

@@ -41,7 +41,7 @@ impl Fine {
     }
 }
 
-const NO_STATSD: &str = "there is no statsd; metrics are for Prometheus, at /metrics";
+const NO_MOGRIFIERS: &str = "domain and rule are tags";
 const NO_XDS: &str = "rules come from files, not over xDS";
 const NO_MEMCACHE: &str = "counters are not in memcached";
 const NO_TRACING: &str = "traces are set up with `otlp_endpoint`";
@@ -96,12 +96,16 @@ pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
     ),
     ("CONFIG_GRPC_XDS_*", Unused(Nothing), NO_XDS),
     ("XDS_CLIENT_*", Unused(Nothing), NO_XDS),
-    ("USE_DOG_STATSD", Unused(False), NO_STATSD),
-    ("USE_DOG_STATSD_MOGRIFIERS", Unused(Nothing), NO_STATSD),
-    ("DOG_STATSD_MOGRIFIER_*", Unused(Nothing), NO_STATSD),
-    ("USE_STATSD", Unused(False), NO_STATSD),
-    ("STATSD_HOST", Unused(Nothing), NO_STATSD),
-    ("STATSD_PORT", Unused(Nothing), NO_STATSD),
+    (
+        "USE_DOG_STATSD",
+        Makes,
+        "`statsd` and `statsd_format`: turns it on, with tags",
+    ),
+    ("USE_DOG_STATSD_MOGRIFIERS", Unused(Nothing), NO_MOGRIFIERS),
+    ("DOG_STATSD_MOGRIFIER_*", Unused(Nothing), NO_MOGRIFIERS),
+    ("USE_STATSD", Makes, "`statsd`: turns it on, over UDP"),
+    ("STATSD_HOST", Makes, "`statsd`: the host"),
+    ("STATSD_PORT", Makes, "`statsd`: the port"),
     (
         "EXTRA_TAGS",
         Unused(Nothing),

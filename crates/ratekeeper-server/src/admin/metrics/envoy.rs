@@ -1,0 +1,78 @@
+//! Metrics under the names that envoyproxy/ratelimit has at `/metrics`, for dashboards and alerts made for it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::MetricType;
+use ratekeeper_limiter::Snapshot;
+
+use crate::app::App;
+use crate::envoy_stats::{EnvoyCounts, Place};
+use crate::reload::ReloadStatus;
+use crate::store::ServedStore;
+
+/// The counts that envoyproxy/ratelimit has.
+#[derive(Debug)]
+pub(super) struct EnvoyFigures {
+    places: BTreeMap<Place, EnvoyCounts>,
+    /// Decisions that no server of the store took.
+    store_errors: u64,
+}
+
+/// The first two keys of a place: envoyproxy/ratelimit has no labels for more.
+type Labels<'a> = (&'a str, Option<&'a str>, Option<&'a str>);
+
+impl EnvoyFigures {
+    pub(super) fn read<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Self {
+        let servers = app.limiter.store().servers();
+        let errors = servers.iter().flat_map(|server| &server.errors);
+        Self {
+            places: EnvoyCounts::read(snapshot),
+            store_errors: errors.map(|(_, count)| count).sum(),
+        }
+    }
+
+    /// Writes them without the end `_total`, which their names there do not have.
+    pub(super) fn encode(
+        &self,
+        reloads: &ReloadStatus,
+        encoder: &mut DescriptorEncoder<'_>,
+    ) -> fmt::Result {
+        let mut folded: BTreeMap<Labels<'_>, EnvoyCounts> = BTreeMap::new();
+        for ((domain, path), counts) in &self.places {
+            let key = |number: usize| path.get(number).map(|node| &**node);
+            let sum = folded.entry((&**domain, key(0), key(1))).or_default();
+            sum.add(counts);
+        }
+        for (number, (name, _)) in EnvoyCounts::default().named().iter().enumerate() {
+            let name = format!("ratelimit_service_rate_limit_{name}");
+            let help = "As envoyproxy/ratelimit names it, in decisions";
+            let mut metric = encoder.encode_descriptor(&name, help, None, MetricType::Unknown)?;
+            for ((domain, key1, key2), counts) in &folded {
+                let keys = [("key1", key1), ("key2", key2)];
+                let keys = keys
+                    .into_iter()
+                    .filter_map(|(name, key)| Some((name, (*key)?)));
+                let labels: Vec<_> = [("domain", *domain)].into_iter().chain(keys).collect();
+                let count = counts.named().get(number).map_or(0, |(_, count)| *count);
+                metric.encode_family(&labels)?.encode_gauge(&count)?;
+            }
+        }
+        for (name, count) in [
+            ("ratelimit_service_config_load_success", reloads.accepted),
+            ("ratelimit_service_config_load_error", reloads.refused),
+        ] {
+            let help = "As envoyproxy/ratelimit names it: loads of the rules";
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Unknown)?;
+            metric.encode_gauge(&count)?;
+        }
+        let name = "ratelimit_service_should_rate_limit_error";
+        let help = "As envoyproxy/ratelimit names it: decisions that the store did not take";
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Unknown)?;
+        let labels = [("err_type", "redis_error")];
+        metric
+            .encode_family(&labels)?
+            .encode_gauge(&self.store_errors)
+    }
+}

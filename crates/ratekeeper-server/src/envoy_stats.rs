@@ -1,0 +1,79 @@
+//! The counts of rules under the names that envoyproxy/ratelimit gives them, for those who migrate.
+//!
+//! `total_hits`, `within_limit`, `over_limit`, `near_limit` and `shadow_mode` of each place in the rules. They count
+//! decisions, where envoyproxy/ratelimit counts hits; the limits of all plans, and of a list, at one place are added up.
+
+use std::collections::BTreeMap;
+
+use ratekeeper_limiter::Snapshot;
+use ratekeeper_rules::Domain;
+
+/// The counts of one place in the rules since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct EnvoyCounts {
+    pub(crate) total_hits: u64,
+    pub(crate) within_limit: u64,
+    /// Denials, and those that shadow mode did not enforce.
+    pub(crate) over_limit: u64,
+    /// Requests that passed with less than a fifth of the limit left.
+    pub(crate) near_limit: u64,
+    pub(crate) shadow_mode: u64,
+}
+
+/// A place in the rules: its domain, and the composite keys from there, secrets as fingerprints.
+pub(crate) type Place = (Box<str>, Vec<String>);
+
+impl EnvoyCounts {
+    /// The counts of every place in the rules that has a limit.
+    pub(crate) fn read(snapshot: &Snapshot) -> BTreeMap<Place, Self> {
+        let mut places: BTreeMap<Place, Self> = BTreeMap::new();
+        let rules = snapshot.rules();
+        for (rule, stats) in snapshot.counted() {
+            let domain = rules.domain(&rule.domain);
+            let path = rule.path.iter().map(|node| shown(domain, node));
+            let place = ((*rule.domain).into(), path.collect());
+            let counts = stats.counts();
+            let at = places.entry(place).or_default();
+            at.total_hits += counts.allowed + counts.denied + counts.shadow_denied;
+            at.within_limit += counts.allowed;
+            at.over_limit += counts.denied + counts.shadow_denied;
+            at.near_limit += counts.near;
+            at.shadow_mode += counts.shadow_denied;
+        }
+        places
+    }
+
+    pub(crate) const fn add(&mut self, other: &Self) {
+        self.total_hits += other.total_hits;
+        self.within_limit += other.within_limit;
+        self.over_limit += other.over_limit;
+        self.near_limit += other.near_limit;
+        self.shadow_mode += other.shadow_mode;
+    }
+
+    /// Each count with its name.
+    pub(crate) const fn named(&self) -> [(&'static str, u64); 5] {
+        [
+            ("total_hits", self.total_hits),
+            ("within_limit", self.within_limit),
+            ("over_limit", self.over_limit),
+            ("near_limit", self.near_limit),
+            ("shadow_mode", self.shadow_mode),
+        ]
+    }
+}
+
+/// A node of the rules, `key` or `key_value`, without a secret value.
+fn shown(domain: Option<&Domain>, node: &str) -> String {
+    let Some(domain) = domain else {
+        return node.to_owned();
+    };
+    // Keys may have underscores too: every way to part it counts.
+    for (at, _) in node.match_indices('_') {
+        let (key, value) = (&node[..at], &node[at + 1..]);
+        if domain.is_secret(key) {
+            return domain.composite(key, Some(value));
+        }
+    }
+    node.to_owned()
+}

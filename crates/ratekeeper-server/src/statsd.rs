@@ -1,0 +1,292 @@
+//! Sends counts to a statsd or DogStatsD agent, under the names that envoyproxy/ratelimit gives them.
+//!
+//! Every few seconds it sends the increase of each count, in datagrams that no request waits for. An agent that is away
+//! misses them, as with any statsd.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cadence::prelude::*;
+use cadence::{BufferedUdpMetricSink, MetricError, StatsdClient};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tracing::{info, warn};
+
+use crate::app::App;
+use crate::envoy_stats::{EnvoyCounts, Place};
+use crate::reload::blocking;
+use crate::store::ServedStore;
+
+/// The most bytes of a datagram: with its headers it fits any Ethernet.
+const DATAGRAM_MAX: usize = 1_432;
+
+/// An agent to send counts to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StatsdConfig {
+    /// Its host and port; the name is looked up each time.
+    pub address: Box<str>,
+    /// The form of the names.
+    pub format: StatsdFormat,
+    /// The time between two sendings.
+    pub interval: Duration,
+}
+
+/// The form of names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum StatsdFormat {
+    /// Domain and rule are parts of the name: `ratelimit.service.rate_limit.d.customer.total_hits`.
+    #[default]
+    Statsd,
+    /// They are tags: `ratelimit.service.rate_limit.total_hits` with `domain:d` and `rule:customer`.
+    DogStatsd,
+}
+
+/// A count's name: the part that is the same everywhere, the place in the rules, and the end.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Name {
+    place: Option<Place>,
+    end: &'static str,
+}
+
+/// Counts since the start.
+type Counts = BTreeMap<Name, u64>;
+
+/// The reason why counts were not sent.
+#[derive(Debug, thiserror::Error)]
+enum StatsdError {
+    #[error("the address cannot be looked up")]
+    Lookup(#[source] io::Error),
+    #[error("the name has no address")]
+    NoAddress,
+    #[error("there is no socket")]
+    Socket(#[source] io::Error),
+    #[error("not sent")]
+    Send(#[from] MetricError),
+}
+
+/// Sends counts as long as the server runs, if there is an agent.
+pub(crate) async fn send<S: ServedStore>(app: Arc<App<S>>) {
+    let Some(config) = app.statsd.clone() else {
+        return std::future::pending().await;
+    };
+    let config = Arc::new(config);
+    let first = Instant::now() + config.interval;
+    let mut ticks = interval_at(first, config.interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut sent = Counts::new();
+    let mut works = true;
+    loop {
+        ticks.tick().await;
+        let now = read(&app);
+        let new = since(&now, &sent);
+        let to = Arc::clone(&config);
+        // One at a time: while a name server does not answer, counts wait here, added up.
+        let posted = blocking(move || post(&to, &new)).await;
+        match (&posted, works) {
+            (Ok(()), false) => info!(statsd = config.address, "counts are sent again"),
+            (Err(error), true) => warn!(
+                error = %chain(error), statsd = config.address,
+                "counts are not sent to statsd; they are added to the next ones"
+            ),
+            _ => {}
+        }
+        works = posted.is_ok();
+        if works {
+            sent = now;
+        }
+    }
+}
+
+/// An error with its causes.
+fn chain(error: &StatsdError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+fn read<S: ServedStore>(app: &App<S>) -> Counts {
+    let mut counts = Counts::new();
+    for (place, of_place) in EnvoyCounts::read(&app.limiter.snapshot()) {
+        for (end, count) in of_place.named() {
+            let place = Some(place.clone());
+            counts.insert(Name { place, end }, count);
+        }
+    }
+    let servers = app.limiter.store().servers();
+    let errors = servers.iter().flat_map(|server| &server.errors);
+    let reloads = app.reloads.borrow();
+    for (end, count) in [
+        ("config_load_success", reloads.accepted),
+        ("config_load_error", reloads.refused),
+        (
+            "call.should_rate_limit.redis_error",
+            errors.map(|(_, count)| count).sum(),
+        ),
+    ] {
+        counts.insert(Name { place: None, end }, count);
+    }
+    counts
+}
+
+/// The counts of `now` that are larger than `before`, and by how much. Those of a rule that is gone are left out.
+fn since(now: &Counts, before: &Counts) -> Counts {
+    let new = now.iter().filter_map(|(name, count)| {
+        let more = count.saturating_sub(before.get(name).copied().unwrap_or_default());
+        (more > 0).then(|| (name.clone(), more))
+    });
+    new.collect()
+}
+
+/// Sends `counts` in as few datagrams as they fit into, without waiting for room.
+fn post(config: &StatsdConfig, counts: &Counts) -> Result<(), StatsdError> {
+    if counts.is_empty() {
+        return Ok(());
+    }
+    let mut addresses = config
+        .address
+        .to_socket_addrs()
+        .map_err(StatsdError::Lookup)?;
+    let to = addresses.next().ok_or(StatsdError::NoAddress)?;
+    let socket = socket(&to).map_err(StatsdError::Socket)?;
+    let sink = BufferedUdpMetricSink::with_capacity(to, socket, DATAGRAM_MAX)?;
+    let client = StatsdClient::from_sink("ratelimit.service", sink);
+    for (name, count) in counts {
+        write(&client, config.format, name, *count)?;
+    }
+    client.flush()?;
+    Ok(())
+}
+
+fn socket(to: &SocketAddr) -> io::Result<UdpSocket> {
+    let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(any)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+fn write(
+    client: &StatsdClient,
+    format: StatsdFormat,
+    name: &Name,
+    count: u64,
+) -> Result<(), MetricError> {
+    let end = name.end;
+    let Some((domain, path)) = &name.place else {
+        return client.count(end, count).map(drop);
+    };
+    let path = path.iter().map(|node| clean(node));
+    let path = path.collect::<Vec<_>>().join(".");
+    let domain = clean(domain);
+    match format {
+        StatsdFormat::Statsd => {
+            let name = format!("rate_limit.{domain}.{path}.{end}");
+            client.count(&name, count).map(drop)
+        }
+        StatsdFormat::DogStatsd => {
+            let name = format!("rate_limit.{end}");
+            let metric = client.count_with_tags(&name, count);
+            let metric = metric.with_tag("domain", &domain).with_tag("rule", &path);
+            metric.try_send().map(drop)
+        }
+    }
+}
+
+/// A part of a name or a tag: without the characters that mean something in the format, and, as envoyproxy/ratelimit
+/// writes them, with underscores for the dots of an IPv4 address.
+fn clean(text: &str) -> String {
+    let is_special = |c: char| c.is_control() || ":|,@#".contains(c);
+    let clean = text.replace(is_special, "_");
+    let value = clean.rsplit_once('_').map_or(&*clean, |(_, value)| value);
+    match value.parse::<std::net::Ipv4Addr>() {
+        Ok(_) => {
+            let start = clean.len() - value.len();
+            format!("{}{}", &clean[..start], value.replace('.', "_"))
+        }
+        Err(_) => clean,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn posted(format: StatsdFormat, counts: &[(&str, &[&str], &'static str, u64)]) -> Vec<String> {
+        let agent = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let wait = Some(Duration::from_secs(60));
+        agent.set_read_timeout(wait).expect("a timeout can be set");
+        let address = agent.local_addr().expect("an address").to_string();
+        let config = StatsdConfig {
+            address: address.into(),
+            format,
+            interval: Duration::from_secs(1),
+        };
+        let name = |(domain, path, end, count): &(&str, &[&str], &'static str, u64)| {
+            let path: Vec<String> = path.iter().map(|node| (*node).to_owned()).collect();
+            let place = (!domain.is_empty()).then(|| (Box::from(*domain), path));
+            (Name { place, end }, *count)
+        };
+        let counts: Counts = counts.iter().map(name).collect();
+        post(&config, &counts).expect("it is sent");
+        let mut lines = Vec::new();
+        while lines.len() < counts.len() {
+            let mut buffer = [0; 65_536];
+            let length = agent.recv(&mut buffer).expect("it arrives");
+            assert!(length <= DATAGRAM_MAX, "{length}");
+            let text = std::str::from_utf8(&buffer[..length]).expect("UTF-8");
+            lines.extend(text.lines().map(str::to_owned));
+        }
+        lines
+    }
+
+    #[test]
+    fn names_are_those_of_envoyproxy_ratelimit() {
+        let lines = posted(
+            StatsdFormat::Statsd,
+            &[
+                ("", &[], "config_load_success", 1),
+                ("d", &["ip_10.0.0.1"], "total_hits", 5),
+                ("d", &["path_a:b|c", "k"], "over_limit", 2),
+            ],
+        );
+        assert_eq!(
+            lines,
+            [
+                "ratelimit.service.config_load_success:1|c",
+                "ratelimit.service.rate_limit.d.ip_10_0_0_1.total_hits:5|c",
+                "ratelimit.service.rate_limit.d.path_a_b_c.k.over_limit:2|c",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_dog_gets_tags() {
+        let lines = posted(
+            StatsdFormat::DogStatsd,
+            &[("d", &["a", "b_c,d"], "near_limit", 3)],
+        );
+        let wanted = "ratelimit.service.rate_limit.near_limit:3|c|#domain:d,rule:a.b_c_d";
+        assert_eq!(lines, [wanted]);
+    }
+
+    #[test]
+    fn many_counts_are_several_datagrams() {
+        let nodes: Vec<String> = (0..200).map(|number| format!("key_{number:03}")).collect();
+        let paths: Vec<[&str; 1]> = nodes.iter().map(|node| [&**node]).collect();
+        let counts: Vec<_> = paths
+            .iter()
+            .map(|path| ("d", &path[..], "total_hits", 1))
+            .collect();
+        assert_eq!(posted(StatsdFormat::Statsd, &counts).len(), 200);
+    }
+
+    #[test]
+    fn only_what_is_new_is_sent() {
+        let name = |end| Name { place: None, end };
+        let now = Counts::from([(name("a"), 5), (name("b"), 7), (name("c"), 0)]);
+        let before = Counts::from([(name("a"), 3), (name("b"), 7), (name("gone"), 9)]);
+        assert_eq!(since(&now, &before), Counts::from([(name("a"), 2)]));
+    }
+}
