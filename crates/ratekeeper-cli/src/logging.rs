@@ -5,6 +5,9 @@ use crate::settings::{LogFormat, LogSettings};
 use anyhow::{Result, anyhow};
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::MakeExt as _;
+use tracing_subscriber::fmt::FormatFields;
+use tracing_subscriber::fmt::format::debug_fn;
 
 /// Starts logging; once in a process.
 ///
@@ -20,8 +23,21 @@ pub(crate) fn start(settings: &LogSettings) -> Result<()> {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
     let started = match settings.format {
-        LogFormat::Text => builder.try_init(),
+        LogFormat::Text => builder.fmt_fields(text()).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
     started.map_err(|error| anyhow!("logging cannot be started: {error}"))
+}
+
+/// The fields of a line. Servers and files have a say in errors: nothing that controls a terminal is written.
+fn text() -> impl for<'a> FormatFields<'a> + Send + Sync + 'static {
+    debug_fn(|line, field, value| {
+        let value = format!("{value:?}");
+        let value = output::plain(&value);
+        match field.name() {
+            "message" => write!(line, "{value}"),
+            name => write!(line, "{name}={value}"),
+        }
+    })
+    .delimited(" ")
 }

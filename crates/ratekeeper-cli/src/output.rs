@@ -60,7 +60,7 @@ fn as_event(text: &str) -> serde_json::Value {
 }
 
 /// Replaces characters that control a terminal or reorder its text: foreign files and servers determine what is in it.
-fn plain(text: &str) -> Cow<'_, str> {
+pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     let obeyed = |c: char| {
         (c.is_control() && !matches!(c, '\n' | '\t'))
             || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

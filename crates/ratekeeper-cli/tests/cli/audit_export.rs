@@ -91,7 +91,7 @@ fn a_target_is_checked_at_the_start_and_its_password_is_not_shown() {
     let nowhere = serve("redis://host", &[]);
     assert_eq!(nowhere.code, Some(1));
     assert!(
-        nowhere.err.contains("there is no quota database"),
+        nowhere.err.contains("without a quota database"),
         "{}",
         nowhere.err
     );

@@ -1,7 +1,7 @@
 //! Several stores by name, with real servers.
 
 use crate::owed::owed;
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, write};
+use crate::support::{FREE_PORTS, Service, http, keys, ratekeeper, run, write};
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::{Reply, Server};
 use std::path::Path;
@@ -49,10 +49,7 @@ fn counters(server: &Server, password: Option<&str>) -> usize {
     if let Some(password) = password {
         client.ask(&["AUTH", password]);
     }
-    match client.ask(&["KEYS", "rk:{*"]) {
-        Reply::Array(keys) => keys.len(),
-        other => panic!("{other:?}"),
-    }
+    keys(&mut client, "rk:{*")
 }
 
 fn decision(service: &Service, entries: &[(&str, &str)]) -> (String, bool) {

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use ratekeeper_testkit::process::eventually;
-use ratekeeper_testkit::redis::Server;
+use ratekeeper_testkit::redis::{Client, Reply, Server};
 
 /// The binary in `folder`, with nothing but PATH from this process's environment.
 pub(crate) fn ratekeeper(folder: &Path, args: &[&str]) -> Command {
@@ -99,6 +99,15 @@ pub(crate) fn node(folder: &Path, name: &str, rules: &str, store: &str) -> Servi
 /// The URL of a Redis server of a test.
 pub(crate) fn url(server: &Server) -> String {
     format!("redis://127.0.0.1:{}/", server.port())
+}
+
+/// The number of keys of that pattern, but for those in which nodes tell each other of their top keys.
+pub(crate) fn keys(client: &mut Client, pattern: &str) -> usize {
+    let Reply::Array(keys) = client.ask(&["KEYS", pattern]) else {
+        panic!("KEYS is answered by a list");
+    };
+    let is_other = |key: &&Reply| !key.text().starts_with("rk:{top}");
+    keys.iter().filter(is_other).count()
 }
 
 /// A running service; it is killed with the test.

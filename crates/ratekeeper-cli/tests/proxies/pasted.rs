@@ -199,6 +199,11 @@ fn blocks(page: &str, done_before: &[&str], ports: &Ports) -> Vec<String> {
             .fold(block.to_owned(), |block, line| block.replace(line, "true"));
         let own = done
             .replace("cargo xtask run &", "ratekeeper &")
+            // Not at the address that these commands ask by default.
+            .replace("ratekeeper quota set", &asking("quota set"))
+            .replace("ratekeeper usage", &asking("usage"))
+            .replace("ratekeeper reset", &asking("reset"))
+            .replace("ratekeeper audit list", &asking("audit list"))
             // Beside other Envoys on this host.
             .replace(
                 "target/envoy/envoy/_bin/envoy",
@@ -207,6 +212,11 @@ fn blocks(page: &str, done_before: &[&str], ports: &Ports) -> Vec<String> {
         ports.replaced_in(&patient(&own))
     });
     prepared.collect()
+}
+
+/// The command, asking the admin listener at the port that stands for 6070.
+fn asking(command: &str) -> String {
+    format!("ratekeeper {command} --admin http://127.0.0.1:6070")
 }
 
 fn patient(text: &str) -> String {
