@@ -12,7 +12,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// As `docs/security.md` shows it.
+    /// The campaign of `docs/benchmarks.md`.
     #[must_use]
     pub const fn full() -> Self {
         Self {
