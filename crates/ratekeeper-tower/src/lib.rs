@@ -1,9 +1,8 @@
 //! Rate limiting for tower HTTP services: axum, tonic, hyper.
 //!
-//! A [`RateLimitLayer`] turns each request into a check for an [`Enforcer`], and passes the request
-//! to the inner service, delays it until its turn, or refuses it. The enforcer is a limiter in this
-//! process, which decides without allocating or awaiting while its counters are in memory, or a
-//! remote service.
+//! A [`RateLimitLayer`] asks an [`Enforcer`] about each request, then calls the inner service, delays
+//! the request until its turn, or refuses it. The enforcer is a limiter in this process or a remote
+//! service. A limiter with counters in memory decides without allocating or awaiting.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -42,11 +41,26 @@
 //! # }
 //! ```
 //!
-//! A request holds its permits of concurrency limits until the body of its response has ended, or
-//! it ends in any other way: the client disconnects, the inner service fails or panics, everything
-//! is dropped.
+//! # Behaviour
 //!
-//! The crate listens nowhere, reads no bodies, and decides nothing itself.
+//! - *Refusals* are responses, not errors: 429 over a limit, 503 when too many requests wait, 400 for
+//!   an ambiguous request. Errors are those of the inner service. Refusals carry an
+//!   `Arc<Refusal>` in their extensions.
+//! - *Readiness* is that of the inner service. A request that has to wait takes the service that
+//!   reported ready along, and leaves a clone in its place.
+//! - *Leaky buckets* delay requests, at most [`waiting_max`](RateLimitLayer::waiting_max) at a time
+//!   and each for at most [`wait_max`](RateLimitLayer::wait_max).
+//! - *Concurrency limits* hold their permit until the response's body has ended, or the request ends
+//!   in any other way: the client disconnects, the inner service fails or panics, or the future is
+//!   dropped.
+//! - A [`Switch`] turns the layer off, on or to shadow mode while it runs.
+//!
+//! The layer never reads a request's body.
+//!
+//! # Load shedding
+//!
+//! A [`ShedLayer`] refuses the least important requests while the service is overloaded. It works
+//! alone, or inside a [`RateLimitLayer`], whose rules it then follows.
 
 mod alarm;
 mod asked;

@@ -1,4 +1,8 @@
-//! An embeddable rate limiter: rules in YAML, counters in memory, decisions as values.
+//! Rate limiting for Rust programs: rules in YAML, counters in memory or in Redis.
+//!
+//! A [`Limiter`] matches each [`Check`] against its rules and returns a [`Decision`]: allow or deny,
+//! the remaining hits, and the time to wait. It needs no server and no async runtime. With the
+//! feature `tower` it limits axum, tonic and hyper services.
 //!
 //! ```
 //! use ratekeeper::{Check, Descriptor, Entry};
@@ -19,41 +23,42 @@
 //! # Ok::<(), ratekeeper::Error>(())
 //! ```
 //!
-//! # Contents
+//! # Creating a limiter
 //!
-//! - [`from_yaml`] and [`from_path`] create a [`MemoryLimiter`] with the defaults. For anything
-//!   else combine the parts: [`rules::load`] compiles rules, [`MemoryStore::new`] allocates counters,
-//!   and [`Limiter::new`] joins them.
-//! - [`Limiter::check_now`] decides at the current time, without a runtime and without waiting;
-//!   [`Limiter::check_at`] decides at a given time, for tests and replays; [`Limiter::check`] works
-//!   with stores that answer asynchronously.
-//! - A [`Decision`] allows or denies the request. Its [`binding`](Decision::binding) limit has the
-//!   remaining hits, the reset and the retry time. A denial is a value, never an error.
-//! - [`Limiter::replace_rules`] replaces all rules at once; counters whose identity did not change
-//!   keep their usage.
-//! - [`Limiter::explain`] reports how a request would be decided, and takes nothing.
-//! - [`Snapshot::stats`] counts the decisions of each rule.
+//! [`from_yaml`] and [`from_path`] create a [`MemoryLimiter`] with the defaults. For anything else,
+//! combine the parts: [`rules::load`] compiles rules, [`MemoryStore::new`] allocates counters, and
+//! [`Limiter::new`] joins them. A limiter is [`Sync`]; share it in an [`Arc`](std::sync::Arc).
+//!
+//! [`Limiter::replace_rules`] swaps all rules at once. Counters keep their usage unless the
+//! algorithm or the window of their limit changes.
+//!
+//! # Deciding
+//!
+//! - [`Limiter::check_now`] decides at the current time, without waiting.
+//! - [`Limiter::check_at`] decides at a given time, so tests and replays need not sleep.
+//! - [`Limiter::check`] returns a future, for stores that answer later, such as Redis.
+//! - [`Limiter::explain`] reports how a request would be decided, and charges nothing.
+//!
+//! A request is charged to all its limits, or to none if one of them denies. A denial is a value,
+//! never an error: its [`binding`](Decision::binding) limit has the remaining hits, the reset and the
+//! retry time. If the store does not answer, the failure mode of each rule does, and the decision
+//! [is degraded](Decision::is_degraded).
+//!
+//! [`Snapshot::stats`] counts the decisions of each rule. The crate exports no metrics by itself.
 //!
 //! # Features
 //!
 //! None is on by default.
 //!
-//! | feature | brings |
+//! | feature | adds |
 //! |---|---|
-//! | `tower` | `ratekeeper::tower::RateLimitLayer`, which limits the requests to any tower HTTP service: axum, tonic, hyper |
-//! | `http` | `ratekeeper::http`: an HTTP request as rules see it, and the headers and bodies of answers; part of `tower` |
-//! | `jwt` | the claims of bearer tokens whose signatures are checked, as parts of a request |
-//! | `geoip` | the country of an address, from a MaxMind DB, as a part of a request |
-//! | `redis` | `ratekeeper::redis::RedisStore`: counters in Redis or Valkey, which several nodes share |
+//! | `tower` | `ratekeeper::tower::RateLimitLayer` for axum, tonic and hyper; starts a thread for timers; includes `http` |
+//! | `http` | `ratekeeper::http`: descriptors of HTTP requests, headers and bodies of answers |
+//! | `jwt` | verified claims of bearer tokens as descriptor values |
+//! | `geoip` | the country of an address, from a MaxMind DB, as a descriptor value |
+//! | `redis` | `ratekeeper::redis::RedisStore`: counters in Redis or Valkey, shared by nodes |
 //!
-//! Settings that need a feature which was not built in are refused, and the error names the
-//! feature.
-//!
-//! # Out of scope
-//!
-//! There is no server, no protocol and no runtime: those are in the program `ratekeeper`. The
-//! feature `tower` starts a thread for timers. A limiter is [`Sync`]; share it with an
-//! [`Arc`](std::sync::Arc).
+//! A setting that needs a missing feature is an error that names the feature.
 
 mod error;
 
@@ -80,10 +85,10 @@ pub use ratekeeper_tower as tower;
 use ratekeeper_rules::{Options, ReadError, ReadOptions, Source};
 use std::path::Path;
 
-/// A limiter with its counters in the memory of this process.
+/// A limiter that keeps its counters in this process.
 pub type MemoryLimiter = Limiter<MemoryStore>;
 
-/// Creates a limiter of the rules in `text`, with every default.
+/// Creates a limiter with the rules in `text` and the default options.
 ///
 /// # Errors
 /// [`Error::Rules`] has all errors in the rules, with line and column.
@@ -95,8 +100,8 @@ pub fn from_yaml(text: &str) -> Result<MemoryLimiter, Error> {
     limiter(&[source])
 }
 
-/// Creates a limiter of the rules in a file, or in the `*.yaml` and `*.yml` files of a folder, with
-/// every default. The rules are read once: to follow changes, load them again and call
+/// Creates a limiter with the rules in a file, or in the `*.yaml` and `*.yml` files of a folder, and
+/// the default options. The rules are read once: to follow changes, load them again and call
 /// [`Limiter::replace_rules`].
 ///
 /// # Errors
