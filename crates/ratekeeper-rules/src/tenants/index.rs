@@ -7,7 +7,6 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashTable};
-use smallvec::SmallVec;
 
 use super::quotas::{OwnQuota, TenantQuotas};
 use super::{Pattern, TenantHash, TenantKey, Term};
@@ -63,7 +62,7 @@ impl TenantIndex {
     /// All tenants with their quotas, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, TenantHash, TenantQuotas)> {
         self.domains.iter().flat_map(|(domain, tenants)| {
-            let all = tenants.shards.iter().flat_map(|shard| &shard.tenants);
+            let all = tenants.shards.iter().flat_map(|shard| &shard.0);
             all.map(|tenant| {
                 let hash = TenantHash::of_halves(tenant.hash);
                 (&**domain, hash, tenants.quotas(tenant))
@@ -112,7 +111,7 @@ impl Default for DomainTenants {
 
 impl DomainTenants {
     fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.tenants.len()).sum()
+        self.shards.iter().map(|shard| shard.0.len()).sum()
     }
 
     #[inline]
@@ -131,6 +130,12 @@ impl DomainTenants {
             .into_iter()
             .chain(plans);
         let limits = more.map(|more| &*more.limits).unwrap_or_default();
+        let limits = limits.iter().map(|own| (own.term, own.quota));
+        let limits = tenant
+            .limit
+            .map(|quota| (Term::ALWAYS, quota))
+            .into_iter()
+            .chain(limits);
         TenantQuotas {
             plans: plans
                 .filter_map(|(term, name)| {
@@ -138,9 +143,8 @@ impl DomainTenants {
                 })
                 .collect(),
             overrides: limits
-                .iter()
-                .filter_map(|own| {
-                    Some((own.term, self.limits.values.get(place(own.quota))?.clone()))
+                .filter_map(|(term, quota)| {
+                    Some((term, self.limits.values.get(place(quota))?.clone()))
                 })
                 .collect(),
             epoch: tenant.epoch,
@@ -163,14 +167,11 @@ impl DomainTenants {
             term: *term,
             quota: number(&mut self.limits, quota),
         });
-        let limits: SmallVec<[StoredLimit; 1]> = limits.collect();
-        let (plan, plans) = match plans.as_slice() {
-            [] => (None, plans),
-            [one] if one.term == Term::ALWAYS => (Some(one.name), Vec::new()),
-            _ => (None, plans),
-        };
+        let mut limits: Vec<_> = limits.collect();
+        let plan = take_lasting(&mut plans, |plan| plan.term).map(|plan| plan.name);
+        let limit = take_lasting(&mut limits, |own| own.term).map(|own| own.quota);
         let more = (!plans.is_empty() || !limits.is_empty()).then(|| {
-            let plans = plans.into();
+            let (plans, limits) = (plans.into(), limits.into());
             Box::new(More { plans, limits })
         });
         let (high, low) = hash.halves();
@@ -178,8 +179,17 @@ impl DomainTenants {
             hash: (high, low),
             epoch: quotas.epoch,
             plan,
+            limit,
             more,
         });
+    }
+}
+
+/// Takes the only element of a list, if it is in force for ever.
+fn take_lasting<T>(all: &mut Vec<T>, term: impl Fn(&T) -> Term) -> Option<T> {
+    match all.as_slice() {
+        [only] if term(only) == Term::ALWAYS => all.pop(),
+        _ => None,
     }
 }
 
@@ -221,58 +231,29 @@ fn number<T: Clone + Eq + Hash>(all: &mut Arc<Numbered<T>>, value: &T) -> Number
     number
 }
 
-/// A part of the tenants.
+/// A part of the tenants. They lie in the table itself: a look-up waits for memory once.
 #[derive(Clone, Debug, Default)]
-struct Shard {
-    index: HashTable<u32>,
-    tenants: Vec<StoredTenant>,
-}
+struct Shard(HashTable<StoredTenant>);
 
 impl Shard {
     #[inline]
     fn get(&self, hash: TenantHash) -> Option<&StoredTenant> {
         let halves = hash.halves();
-        let is_it = |&at: &u32| self.tenants[at as usize].hash == halves;
-        let at = *self.index.find(halves.1, is_it)?;
-        self.tenants.get(at as usize)
+        self.0.find(halves.1, |tenant| tenant.hash == halves)
     }
 
     fn put(&mut self, tenant: StoredTenant) {
-        let hash = tenant.hash;
-        let Self { index, tenants } = self;
-        let is_it = |&at: &u32| tenants[at as usize].hash == hash;
-        if let Some(&at) = index.find(hash.1, is_it) {
-            tenants[at as usize] = tenant;
-            return;
-        }
-        // A shard of four billion tenants does not fit into memory.
-        let Ok(next) = u32::try_from(tenants.len()) else {
-            return;
-        };
-        if tenants.len() == tenants.capacity() {
-            // A quarter more, not twice as much: there are millions of them.
-            tenants.reserve_exact(tenants.len() / 4 + 4);
-        }
-        tenants.push(tenant);
-        index.insert_unique(hash.1, next, |&at| tenants[at as usize].hash.1);
+        let halves = tenant.hash;
+        let place = self
+            .0
+            .entry(halves.1, |other| other.hash == halves, |other| other.hash.1);
+        place.insert(tenant);
     }
 
     fn remove(&mut self, hash: TenantHash) {
         let halves = hash.halves();
-        let Self { index, tenants } = self;
-        let is_it = |&at: &u32| tenants[at as usize].hash == halves;
-        let Ok(found) = index.find_entry(halves.1, is_it) else {
-            return;
-        };
-        let (at, _) = found.remove();
-        tenants.swap_remove(at as usize);
-        // The last one has moved here.
-        if let Some(moved) = tenants.get(at as usize) {
-            let from = tenants.len();
-            let place = index.find_mut(moved.hash.1, |&other| other as usize == from);
-            if let Some(place) = place {
-                *place = at;
-            }
+        if let Ok(found) = self.0.find_entry(halves.1, |tenant| tenant.hash == halves) {
+            found.remove();
         }
     }
 }
@@ -284,15 +265,19 @@ pub(crate) struct StoredTenant {
     pub(crate) epoch: u32,
     /// Its plan, if it is on one for ever.
     plan: Option<Number>,
+    /// Its only limit, if it has that one for ever.
+    limit: Option<Number>,
     more: Option<Box<More>>,
 }
 
+/// The plans and limits of a tenant that has several, or some for a time.
 #[derive(Clone, Debug)]
 struct More {
     /// Its plans, if they change; the one that begins last comes first.
     plans: Box<[StoredPlan]>,
-    /// Its own limits: the most specific comes first, and of one descriptor the one that begins last.
-    limits: SmallVec<[StoredLimit; 1]>,
+    /// Its own limits, if they change or are several: the most specific comes first, and of one descriptor the
+    /// one that begins last.
+    limits: Box<[StoredLimit]>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -311,13 +296,13 @@ impl StoredTenant {
     /// Returns true if it has a plan or limits, now or at another time.
     #[inline]
     pub(crate) const fn has_quotas(&self) -> bool {
-        self.plan.is_some() || self.more.is_some()
+        self.plan.is_some() || self.limit.is_some() || self.more.is_some()
     }
 
     #[inline]
     pub(crate) fn has_limits(&self) -> bool {
         let more = self.more.as_ref();
-        more.is_some_and(|more| !more.limits.is_empty())
+        self.limit.is_some() || more.is_some_and(|more| !more.limits.is_empty())
     }
 }
 
@@ -373,12 +358,16 @@ impl<'a> Known<'a> {
         now: super::Timestamp,
         matches: impl Fn(&Pattern) -> bool,
     ) -> Option<(Term, &'a RuleIndex)> {
+        let found = |term, quota| {
+            let limit = self.resolved.limits.get(place(quota))?.as_ref()?;
+            matches(&limit.pattern).then_some((term, &limit.rule))
+        };
+        if let Some(quota) = self.tenant.limit {
+            return found(Term::ALWAYS, quota);
+        }
         let more = self.tenant.more.as_ref()?;
         let mut in_force = more.limits.iter().filter(|own| own.term.contains(now));
-        in_force.find_map(|own| {
-            let limit = self.resolved.limits.get(place(own.quota))?.as_ref()?;
-            matches(&limit.pattern).then_some((own.term, &limit.rule))
-        })
+        in_force.find_map(|own| found(own.term, own.quota))
     }
 }
 
