@@ -60,19 +60,22 @@ pub struct Limiter<S> {
 /// The rules of files and the tenants of a quota store, which come and change independently.
 #[derive(Debug)]
 struct Sources {
+    /// The rules, with the tenants that were in force last.
     rules: Arc<RuleSet>,
     tenants: Option<TenantIndex>,
 }
 
 impl Sources {
-    /// The rules with the tenants, and the number of the tenants' plans and limits that mean nothing under
+    /// Joins the rules and the tenants. Returns them, and the number of the tenants' plans and limits that mean nothing under
     /// the rules.
-    fn joined(&self) -> (Arc<RuleSet>, usize) {
-        let Some(tenants) = &self.tenants else {
-            return (Arc::clone(&self.rules), 0);
-        };
-        let joined = self.rules.with_tenants(tenants);
-        (Arc::new(joined.rules), joined.unknown)
+    fn join(&mut self) -> (Arc<RuleSet>, usize) {
+        let mut unknown = 0;
+        if let Some(tenants) = &self.tenants {
+            let joined = self.rules.with_tenants(tenants);
+            self.rules = Arc::new(joined.rules);
+            unknown = joined.unknown;
+        }
+        (Arc::clone(&self.rules), unknown)
     }
 }
 
@@ -161,7 +164,7 @@ impl<S: Store> Limiter<S> {
     pub fn replace_rules(&self, rules: RuleSet) {
         let mut sources = self.sources.lock();
         sources.rules = Arc::new(rules);
-        self.put_joined(&sources);
+        self.put_joined(&mut sources);
     }
 
     /// Puts the tenants of a quota store in force, likewise. Returns the number of domains, plans and limits
@@ -169,11 +172,11 @@ impl<S: Store> Limiter<S> {
     pub fn replace_tenants(&self, tenants: TenantIndex) -> usize {
         let mut sources = self.sources.lock();
         sources.tenants = Some(tenants);
-        self.put_joined(&sources)
+        self.put_joined(&mut sources)
     }
 
-    fn put_joined(&self, sources: &Sources) -> usize {
-        let (rules, unknown) = sources.joined();
+    fn put_joined(&self, sources: &mut Sources) -> usize {
+        let (rules, unknown) = sources.join();
         let before = self.snapshot.load();
         self.put(rules, before.switches().clone(), before.namer, &before);
         unknown

@@ -171,9 +171,10 @@ proptest! {
         changes in proptest::collection::vec(changes(), 1..12),
     ) {
         let files = rules("");
+        let mut last = rules("");
         let mut index = TenantIndex::new(key());
         let mut model: HashMap<usize, Quotas> = HashMap::new();
-        for change in changes {
+        for (number, change) in changes.into_iter().enumerate() {
             let name = format!("t{}", change.tenant);
             let before = index.clone();
             match change.quotas {
@@ -187,9 +188,22 @@ proptest! {
                     model.remove(&change.tenant);
                 }
             }
-            let joined = files.with_tenants(&index);
+            if number % 4 == 3 {
+                // As after a failure: all is read anew, in another order.
+                let mut anew = TenantIndex::new(key());
+                let mut all: Vec<_> = index.iter().collect();
+                all.reverse();
+                for (domain, tenant, quotas) in all {
+                    anew.put(domain, tenant, &quotas);
+                }
+                index = anew;
+            }
+            let joined = last.with_tenants(&index);
             prop_assert_eq!(joined.unknown, 0);
             prop_assert_eq!(index.len(), model.len());
+            // With nothing new, there are no more rules.
+            let again = joined.rules.with_tenants(&index).rules;
+            prop_assert_eq!(again.rules().len(), joined.rules.rules().len());
             // A copy taken before is as it was.
             prop_assert!(before.len() <= index.len() + 1);
             for (tenant, endpoint) in (0..4).flat_map(|tenant| [(tenant, 0), (tenant, 1)]) {
@@ -205,11 +219,12 @@ proptest! {
                 }
             }
             for (domain, tenant, quotas) in index.iter() {
-                // What is read back and put again is the same.
+                // A quota read back and put again is the same.
                 let mut again = TenantIndex::new(key());
                 again.put(domain, tenant, &quotas);
                 prop_assert_eq!(again.iter().next().map(|(.., of)| of), Some(quotas));
             }
+            last = joined.rules;
         }
     }
 }

@@ -17,9 +17,23 @@ pub struct WithTenants {
     pub unknown: usize,
 }
 
+impl Domain {
+    /// Returns true if the limits of `index` begin with those that the domain has from an earlier index.
+    fn is_continued(&self, index: &TenantIndex) -> bool {
+        let Some(earlier) = &self.stored else {
+            return true;
+        };
+        let (earlier, now) = (&earlier.tenants.limits, index.domains.get(self.name()));
+        now.is_some_and(|now| {
+            Arc::ptr_eq(&now.limits, earlier) || now.limits.values.starts_with(&earlier.values)
+        }) || earlier.values.is_empty()
+    }
+}
+
 impl RuleSet {
     /// These rules with the tenants of `index`, in place of those of an earlier index. Plans and limits
-    /// are looked up by the rules of the files; a tenant that files list as well is as the index says.
+    /// are looked up by the rules of the files; a tenant that files list as well is as the index says. Limits
+    /// that the earlier index had are not compiled again: a change costs little beside many limits.
     #[must_use]
     pub fn with_tenants(&self, index: &TenantIndex) -> WithTenants {
         let mut rules = self.clone();
@@ -28,14 +42,22 @@ impl RuleSet {
             unknown += usize::from(self.domain(name).is_none());
         }
         let (mut domains, mut all) = (std::mem::take(&mut rules.domains), rules.rules);
-        all.truncate(self.of_files);
+        let mut of_tenants = domains.iter().filter(|domain| domain.tenant.is_some());
+        let continues = of_tenants.all(|domain| domain.is_continued(index));
+        if !continues {
+            all.truncate(self.of_files);
+        }
         for domain in domains.iter_mut().filter(|domain| domain.tenant.is_some()) {
             let tenants = index
                 .domains
                 .get(domain.name())
                 .cloned()
                 .unwrap_or_default();
-            let resolved = self.resolved(domain, &tenants, &mut all);
+            let mut resolved = Resolved::default();
+            if let Some(earlier) = domain.stored.as_ref().filter(|_| continues) {
+                resolved.limits.clone_from(&earlier.resolved.limits);
+            }
+            self.resolve(domain, &tenants, &mut resolved, &mut all);
             unknown += resolved.plans.iter().filter(|plan| plan.is_none()).count();
             unknown += resolved
                 .limits
@@ -60,18 +82,21 @@ impl RuleSet {
         WithTenants { rules, unknown }
     }
 
-    fn resolved(
+    /// Adds the limits of `tenants` that are not in `resolved` yet, and sets the plans.
+    fn resolve(
         &self,
         domain: &Domain,
         tenants: &DomainTenants,
+        resolved: &mut Resolved,
         rules: &mut Vec<Rule>,
-    ) -> Resolved {
+    ) {
         let plan_of = |name: &str| {
             let index = domain.plans.iter().position(|plan| **plan == *name)?;
             u16::try_from(index).ok().map(PlanIndex)
         };
         let site = self.site(domain);
-        let limits = tenants.limits.values.iter().map(|quota| {
+        let new = tenants.limits.values.iter().skip(resolved.limits.len());
+        let limits = new.map(|quota| {
             let index = RuleIndex(u32::try_from(rules.len()).ok()?);
             let (target, rule) = quota.compile(&site, rules).ok()?;
             rules.push(rule);
@@ -80,16 +105,9 @@ impl RuleSet {
                 rule: index,
             })
         });
-        let limits = limits.collect();
-        Resolved {
-            plans: tenants
-                .plans
-                .values
-                .iter()
-                .map(|name| plan_of(name))
-                .collect(),
-            limits,
-        }
+        resolved.limits.extend(limits);
+        let plans = tenants.plans.values.iter();
+        resolved.plans = plans.map(|name| plan_of(name)).collect();
     }
 
     /// The id of the rules of overrides for tenants of `domain` as a whole.
