@@ -305,6 +305,9 @@ impl QuotaStore {
         let mut quotas = record.quotas.clone();
         quotas.overrides.retain(|(_, own)| !is_raised(own));
         quotas.overrides.extend(wanted);
+        if quotas.check(&record.id.domain, raised.rules).is_err() {
+            return Ok(false);
+        }
         let put = TenantPut::now(record.id.clone(), quotas);
         let expected = Precondition::Version(record.version);
         let editor = editor();
@@ -318,7 +321,7 @@ impl QuotaStore {
             Ok(written.is_changed)
         });
         match written.await {
-            Err(QuotaError::Changed { .. } | QuotaError::Invalid(_)) => Ok(false),
+            Err(QuotaError::Changed { .. }) => Ok(false),
             written => written,
         }
     }

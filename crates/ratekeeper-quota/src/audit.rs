@@ -1,5 +1,7 @@
 //! The audit trail: a row for each change, written with it, and chained to the row before by a hash.
 
+use std::borrow::Cow;
+
 use ratekeeper_core::Timestamp;
 use ratekeeper_rules::TenantHash;
 use serde_json::{Value, json};
@@ -10,7 +12,7 @@ use sqlx::{AssertSqlSafe, Row};
 use crate::change::Change;
 use crate::database::{DatabaseKind, reading};
 use crate::record::printable;
-use crate::rows::{self, stored};
+use crate::rows::{self, Cell, stored};
 use crate::store::within;
 use crate::{Editor, QuotaError, QuotaStore};
 
@@ -18,7 +20,7 @@ use crate::{Editor, QuotaError, QuotaStore};
 pub(crate) struct Entry<'a> {
     pub(crate) action: &'a str,
     pub(crate) domain: &'a str,
-    pub(crate) subject: &'a str,
+    pub(crate) subject: Cow<'a, str>,
     pub(crate) before: Option<Value>,
     pub(crate) after: Option<Value>,
     pub(crate) editor: &'a Editor,
@@ -107,6 +109,22 @@ impl AuditRow {
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
+    fn cells(self) -> [Cell; 11] {
+        [
+            Cell::Number(Some(stored(self.version))),
+            Cell::Number(Some(stored(self.changed_at.as_micros()))),
+            self.editor.name.into(),
+            self.editor.source.into(),
+            self.editor.request_id.into(),
+            self.action.into(),
+            self.domain.into(),
+            self.subject.into(),
+            self.before.into(),
+            self.after.into(),
+            self.hash.into(),
+        ]
+    }
+
     fn read(row: &AnyRow) -> Result<Self, QuotaError> {
         Ok(Self {
             version: rows::whole(row.try_get("version")?, "quota_audit")?,
@@ -129,6 +147,12 @@ impl AuditRow {
 impl Change {
     /// Takes the next number and writes the row of the audit trail that has it.
     pub(crate) async fn record(&mut self, entry: &Entry<'_>) -> Result<(), QuotaError> {
+        let row = self.next_row(entry);
+        self.write_rows(vec![row]).await
+    }
+
+    /// Takes the next number and makes the row of the audit trail that has it.
+    pub(crate) fn next_row(&mut self, entry: &Entry<'_>) -> AuditRow {
         let mut row = AuditRow {
             version: self.version + 1,
             changed_at: self.now,
@@ -139,30 +163,22 @@ impl Change {
             },
             action: entry.action.to_owned(),
             domain: entry.domain.to_owned(),
-            subject: entry.subject.to_owned(),
+            subject: entry.subject.clone().into_owned(),
             before: entry.before.as_ref().map(Value::to_string),
             after: entry.after.as_ref().map(Value::to_string),
             hash: String::new(),
         };
         row.hash = row.chained(&self.audit_hash);
         (self.version, self.audit_hash) = (row.version, row.hash.clone());
-        sqlx::query(
-            "INSERT INTO quota_audit (version, changed_at, editor, source, request_id, action, domain, subject, \
-             state_before, state_after, hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-        )
-        .bind(stored(row.version))
-        .bind(stored(row.changed_at.as_micros()))
-        .bind(row.editor.name)
-        .bind(row.editor.source)
-        .bind(row.editor.request_id)
-        .bind(row.action)
-        .bind(row.domain)
-        .bind(row.subject)
-        .bind(row.before)
-        .bind(row.after)
-        .bind(row.hash)
-        .execute(&mut *self.transaction)
-        .await?;
+        row
+    }
+
+    /// Writes rows of the audit trail.
+    pub(crate) async fn write_rows(&mut self, rows: Vec<AuditRow>) -> Result<(), QuotaError> {
+        let head = "INSERT INTO quota_audit (version, changed_at, editor, source, request_id, action, domain, \
+                    subject, state_before, state_after, hash)";
+        let rows = rows.into_iter().map(AuditRow::cells).collect();
+        rows::insert(&mut self.transaction, head, "", rows).await?;
         Ok(())
     }
 }
@@ -206,7 +222,7 @@ impl QuotaStore {
             let entry = Entry {
                 action,
                 domain,
-                subject,
+                subject: subject.into(),
                 before,
                 after,
                 editor,

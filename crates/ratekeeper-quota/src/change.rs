@@ -1,13 +1,15 @@
 //! Changing tenants.
 
+use std::collections::{HashMap, HashSet};
+
 use ratekeeper_core::Timestamp;
 use ratekeeper_rules::{RuleSet, TenantHash, TenantQuotas, Term};
 use serde_json::{Value, json};
 use sqlx::{Any, Row, Transaction};
 
 use crate::audit::Entry;
-use crate::rows::{self, stored};
-use crate::store::{find, within};
+use crate::rows::{self, Cell, Kept, stored};
+use crate::store::{find, find_all, within};
 use crate::{
     Deleted, Editor, Precondition, QuotaError, QuotaStore, TenantId, TenantRecord, Written,
 };
@@ -148,13 +150,13 @@ impl QuotaStore {
         let written = within(async {
             let mut change = self.begin().await?;
             let mut all = Vec::with_capacity(puts.len());
-            for (at, put) in puts.iter().enumerate() {
-                let put = change.put("put", put, Precondition::Any, (editor, rules));
-                let put = put.await;
-                if matches!(put, Err(QuotaError::Invalid(_))) {
-                    blamed = Some(at);
-                }
-                all.push(put?);
+            while all.len() < puts.len() {
+                let some = distinct(&puts[all.len()..]);
+                let put = change.put_several("put", some, Precondition::Any, (editor, rules));
+                all.extend(put.await.map_err(|error| {
+                    blamed = error.at.map(|at| all.len() + at);
+                    error.source
+                })?);
             }
             if all.iter().any(|written: &Written| written.is_changed) {
                 self.commit(change).await?;
@@ -190,12 +192,15 @@ impl QuotaStore {
                 ..TenantQuotas::default()
             };
             let record = change.next_record(&before.id, bare, Some(&before));
-            change.write(&record, true).await?;
-            rows::replace_quotas(&mut change.transaction, &record.id, &record.quotas).await?;
-            change.note("delete", Some(&before), None, editor).await?;
+            let version = record.version;
+            change.write([&record].into_iter(), true).await?;
+            rows::delete_quotas(&mut change.transaction, &[&before.id]).await?;
+            change
+                .record(&noted("delete", Some(&before), None, editor))
+                .await?;
             self.commit(change).await?;
             Ok(Deleted {
-                version: record.version,
+                version,
                 record: before,
             })
         })
@@ -226,9 +231,9 @@ impl QuotaStore {
             quotas.epoch = quotas.epoch.saturating_add(1);
             let record = change.next_record(tenant, quotas, before.as_ref());
             // A tenant without quotas of its own is not listed for having been reset.
-            change.write(&record, is_deleted).await?;
+            change.write([&record].into_iter(), is_deleted).await?;
             change
-                .note("reset", before.as_ref(), Some(&record), editor)
+                .record(&noted("reset", before.as_ref(), Some(&record), editor))
                 .await?;
             self.commit(change).await?;
             Ok(record)
@@ -261,35 +266,88 @@ impl Change {
         action: &'static str,
         put: &TenantPut,
         expected: Precondition,
-        (editor, rules): (&Editor, &RuleSet),
+        by: (&Editor, &RuleSet),
     ) -> Result<Written, QuotaError> {
-        let tenant = &put.tenant;
-        let before = find(&mut self.transaction, &tenant.domain, tenant.hash).await?;
+        let put = std::slice::from_ref(put);
+        let written = self.put_several(action, put, expected, by).await;
+        let mut written = written.map_err(|error| error.source)?;
+        written.pop().ok_or(QuotaError::NotFound)
+    }
+
+    /// Gives different tenants quotas; at most [`PUTS_MAX`].
+    async fn put_several(
+        &mut self,
+        action: &'static str,
+        puts: &[TenantPut],
+        expected: Precondition,
+        (editor, rules): (&Editor, &RuleSet),
+    ) -> Result<Vec<Written>, PutAllError> {
+        let of = |at| move |source| PutAllError { at, source };
+        let wanted: Vec<_> = puts.iter().map(|put| put.tenant.key()).collect();
+        let found = find_all(&mut self.transaction, &wanted).await;
+        let found = found.map_err(of(None))?.into_iter();
+        let mut found: HashMap<_, _> = found
+            .map(|kept| ((kept.record.id.domain.clone(), kept.record.id.hash), kept))
+            .collect();
+        let (mut all, mut noted_all) = (Vec::with_capacity(puts.len()), Vec::new());
+        for (at, put) in puts.iter().enumerate() {
+            let before = found.remove(&(put.tenant.domain.clone(), put.tenant.hash));
+            let (before, written) = self
+                .outcome(put, before, expected, rules)
+                .map_err(of(Some(at)))?;
+            if written.is_changed {
+                let entry = noted(action, before.as_ref(), Some(&written.record), editor);
+                noted_all.push(self.next_row(&entry));
+            }
+            all.push(written);
+        }
+        self.write_changed(&all).await.map_err(of(None))?;
+        self.write_rows(noted_all).await.map_err(of(None))?;
+        Ok(all)
+    }
+
+    /// The tenant as it was, and as it will be.
+    fn outcome(
+        &self,
+        put: &TenantPut,
+        before: Option<Kept>,
+        expected: Precondition,
+        rules: &RuleSet,
+    ) -> Result<(Option<TenantRecord>, Written), QuotaError> {
         let had = before.as_ref().map(|kept| &kept.record.quotas);
         let quotas = put.after(had, self.now);
         let before = before
             .filter(|kept| !kept.is_deleted)
             .map(|kept| kept.record);
         check(expected, before.as_ref())?;
-        // Together with what the tenant keeps, there may be too much.
-        quotas.check(&tenant.domain, rules)?;
-        if let Some(record) = before.as_ref().filter(|record| record.quotas == quotas) {
-            return Ok(Written {
+        if put.begins.is_some() {
+            // Together with what the tenant keeps, there may be too much.
+            quotas.check(&put.tenant.domain, rules)?;
+        }
+        let written = match &before {
+            Some(record) if record.quotas == quotas => Written {
                 record: record.clone(),
                 is_new: false,
                 is_changed: false,
-            });
-        }
-        let record = self.next_record(tenant, quotas, before.as_ref());
-        self.write(&record, false).await?;
-        rows::replace_quotas(&mut self.transaction, tenant, &record.quotas).await?;
-        self.note(action, before.as_ref(), Some(&record), editor)
-            .await?;
-        Ok(Written {
-            is_new: before.is_none(),
-            is_changed: true,
-            record,
-        })
+            },
+            _ => Written {
+                record: self.next_record(&put.tenant, quotas, before.as_ref()),
+                is_new: before.is_none(),
+                is_changed: true,
+            },
+        };
+        Ok((before, written))
+    }
+
+    /// Writes the tenants that changed, with their plans and overrides.
+    async fn write_changed(&mut self, all: &[Written]) -> Result<(), QuotaError> {
+        let changed = all.iter().filter(|written| written.is_changed);
+        let records = changed.clone().map(|written| &written.record);
+        self.write(records.clone(), false).await?;
+        let known = changed.filter(|written| !written.is_new);
+        let known: Vec<_> = known.map(|written| &written.record.id).collect();
+        rows::delete_quotas(&mut self.transaction, &known).await?;
+        rows::insert_quotas(&mut self.transaction, records).await
     }
 
     fn next_record(
@@ -312,47 +370,61 @@ impl Change {
         }
     }
 
-    /// Writes the row of a tenant.
-    async fn write(&mut self, record: &TenantRecord, is_deleted: bool) -> Result<(), QuotaError> {
+    /// Writes the rows of tenants.
+    async fn write<'a>(
+        &mut self,
+        records: impl Iterator<Item = &'a TenantRecord>,
+        is_deleted: bool,
+    ) -> Result<(), QuotaError> {
         let deleted_at = is_deleted.then(|| stored(self.now.as_micros()));
-        sqlx::query(
-            "INSERT INTO tenant (domain, api_key, shown, epoch, version, created_at, updated_at, deleted_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8) \
-             ON CONFLICT (domain, api_key) DO UPDATE SET shown = excluded.shown, epoch = excluded.epoch, \
-             version = excluded.version, created_at = excluded.created_at, \
-             updated_at = excluded.updated_at, deleted_at = excluded.deleted_at",
-        )
-        .bind(record.id.domain.clone())
-        .bind(record.id.hash.to_string())
-        .bind(record.id.shown.clone())
-        .bind(i64::from(record.quotas.epoch))
-        .bind(stored(record.version))
-        .bind(stored(record.created_at.as_micros()))
-        .bind(stored(record.updated_at.as_micros()))
-        .bind(deleted_at)
-        .execute(&mut *self.transaction)
-        .await?;
+        let row = |record: &TenantRecord| {
+            [
+                record.id.domain.clone().into(),
+                record.id.hash.to_string().into(),
+                record.id.shown.clone().into(),
+                Cell::Number(Some(i64::from(record.quotas.epoch))),
+                Cell::Number(Some(stored(record.version))),
+                Cell::Number(Some(stored(record.created_at.as_micros()))),
+                Cell::Number(Some(stored(record.updated_at.as_micros()))),
+                Cell::Number(deleted_at),
+            ]
+        };
+        let head = "INSERT INTO tenant (domain, api_key, shown, epoch, version, created_at, updated_at, deleted_at)";
+        let tail = " ON CONFLICT (domain, api_key) DO UPDATE SET shown = excluded.shown, epoch = excluded.epoch, \
+                    version = excluded.version, created_at = excluded.created_at, \
+                    updated_at = excluded.updated_at, deleted_at = excluded.deleted_at";
+        let rows = records.map(row).collect();
+        rows::insert(&mut self.transaction, head, tail, rows).await?;
         Ok(())
     }
+}
 
-    /// Adds the row of the audit trail for one tenant.
-    async fn note(
-        &mut self,
-        action: &'static str,
-        before: Option<&TenantRecord>,
-        after: Option<&TenantRecord>,
-        editor: &Editor,
-    ) -> Result<(), QuotaError> {
-        let id = after.or(before).map(|record| &record.id);
-        let entry = Entry {
-            action,
-            domain: id.map_or("", |id| &id.domain),
-            subject: &id.map(|id| id.hash.to_string()).unwrap_or_default(),
-            before: before.map(described),
-            after: after.map(described),
-            editor,
-        };
-        self.record(&entry).await
+/// The most tenants that are changed by one set of statements.
+const PUTS_MAX: usize = 200;
+
+/// The first puts, up to one for a tenant that is among them already.
+fn distinct(puts: &[TenantPut]) -> &[TenantPut] {
+    let mut seen = HashSet::new();
+    let puts_max = puts.iter().take(PUTS_MAX);
+    let most = puts_max.take_while(|put| seen.insert(put.tenant.key()));
+    &puts[..most.count()]
+}
+
+/// The entry of the audit trail for one tenant.
+fn noted<'a>(
+    action: &'static str,
+    before: Option<&'a TenantRecord>,
+    after: Option<&'a TenantRecord>,
+    editor: &'a Editor,
+) -> Entry<'a> {
+    let id = after.or(before).map(|record| &record.id);
+    Entry {
+        action,
+        domain: id.map_or("", |id| &id.domain),
+        subject: id.map(|id| id.hash.to_string().into()).unwrap_or_default(),
+        before: before.map(described),
+        after: after.map(described),
+        editor,
     }
 }
 

@@ -21,6 +21,11 @@ const SHOWN_OF_SECRET: usize = 4;
 const HIDDEN_OF_SECRET: usize = 8;
 
 impl TenantId {
+    /// The key of its row.
+    pub(crate) fn key(&self) -> (&str, TenantHash) {
+        (&self.domain, self.hash)
+    }
+
     /// The tenant whose entry has this value. Of a secret value only the hash and the last characters are
     /// kept.
     #[must_use]

@@ -100,10 +100,10 @@ pub(crate) async fn add_quotas(
     let places: HashMap<(String, TenantHash), usize> = places
         .map(|(at, kept)| ((kept.record.id.domain.clone(), kept.record.id.hash), at))
         .collect();
-    let pairs: Vec<_> = (0..tenants.len())
-        .map(|at| format!("(${}, ${})", 2 * at + 1, 2 * at + 2))
-        .collect();
-    let wanted = format!("(domain, api_key) IN (VALUES {})", pairs.join(", "));
+    let wanted = format!(
+        "(domain, api_key) IN (VALUES {})",
+        parameters::<2>(tenants.len())
+    );
     let plans = format!(
         "SELECT domain, api_key, tier, effective_at, expires_at FROM tenant_plan WHERE {wanted} \
          ORDER BY effective_at"
@@ -178,57 +178,121 @@ fn own_quota(row: &AnyRow) -> Result<OwnQuota, QuotaError> {
     })
 }
 
-/// Replaces the plans and overrides of a tenant.
-pub(crate) async fn replace_quotas(
+/// A value of a row.
+pub(crate) enum Cell {
+    Text(Option<String>),
+    Number(Option<i64>),
+}
+
+impl<T: Into<Option<String>>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+/// The most rows of one statement. Databases take 32,766 values, and a row has at most twelve.
+const ROWS_MAX: usize = 500;
+
+/// Inserts rows. `head` is the statement up to its values, `tail` the rest.
+pub(crate) async fn insert<const N: usize>(
     transaction: &mut Transaction<'_, Any>,
-    id: &TenantId,
-    quotas: &TenantQuotas,
-) -> Result<(), QuotaError> {
-    let key = || (id.domain.clone(), id.hash.to_string());
-    for delete in [
-        "DELETE FROM tenant_plan WHERE domain = $1 AND api_key = $2",
-        "DELETE FROM quota_override WHERE domain = $1 AND api_key = $2",
-    ] {
-        let (domain, hash) = key();
-        let query = sqlx::query(delete).bind(domain).bind(hash);
+    head: &str,
+    tail: &str,
+    rows: Vec<[Cell; N]>,
+) -> Result<(), sqlx::Error> {
+    let mut rows = rows.into_iter().peekable();
+    while rows.peek().is_some() {
+        let rows: Vec<_> = rows.by_ref().take(ROWS_MAX).collect();
+        let query = format!("{head} VALUES {}{tail}", parameters::<N>(rows.len()));
+        let mut query = sqlx::query(AssertSqlSafe(query));
+        for cell in rows.into_iter().flatten() {
+            query = match cell {
+                Cell::Text(text) => query.bind(text),
+                Cell::Number(number) => query.bind(number),
+            };
+        }
         query.execute(&mut **transaction).await?;
     }
-    for (term, plan) in &quotas.plans {
-        let (domain, hash) = key();
-        sqlx::query(
-            "INSERT INTO tenant_plan (domain, api_key, tier, effective_at, expires_at) \
-             VALUES ($1, $2, $3, $4, $5)",
-        )
-        .bind(domain)
-        .bind(hash)
-        .bind(plan.to_string())
-        .bind(stored(term.from.as_micros()))
-        .bind(ends(term))
-        .execute(&mut **transaction)
-        .await?;
-    }
-    for (position, (term, quota)) in (0_i64..).zip(&quotas.overrides) {
-        let (domain, hash) = key();
-        let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
-        sqlx::query(
-            "INSERT INTO quota_override (domain, api_key, descriptor, requests_per_unit, unit, time_window, \
-             burst, algorithm, effective_at, expires_at, position, steps) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
-        )
-        .bind(domain)
-        .bind(hash)
-        .bind(serde_json::Value::from_iter(quota.descriptor.iter().map(|entry| &**entry)).to_string())
-        .bind(stored(quota.requests_per_unit))
-        .bind(text(&quota.unit))
-        .bind(text(&quota.window))
-        .bind(quota.burst.map(stored))
-        .bind(text(&quota.algorithm))
-        .bind(stored(term.from.as_micros()))
-        .bind(ends(term))
-        .bind(position)
-        .bind(quota.steps.map(i64::from))
-        .execute(&mut **transaction)
-        .await?;
+    Ok(())
+}
+
+/// The parameters of so many rows: `($1, $2), ($3, $4)`.
+pub(crate) fn parameters<const N: usize>(rows: usize) -> String {
+    let row = |at| {
+        let numbers = (1..=N).map(|column| format!("${}", at * N + column));
+        format!("({})", numbers.collect::<Vec<_>>().join(", "))
+    };
+    (0..rows).map(row).collect::<Vec<_>>().join(", ")
+}
+
+/// Deletes the plans and overrides of tenants.
+pub(crate) async fn delete_quotas(
+    transaction: &mut Transaction<'_, Any>,
+    tenants: &[&TenantId],
+) -> Result<(), QuotaError> {
+    for some in tenants.chunks(ROWS_MAX) {
+        let wanted = format!(
+            "(domain, api_key) IN (VALUES {})",
+            parameters::<2>(some.len())
+        );
+        for table in ["tenant_plan", "quota_override"] {
+            let query = format!("DELETE FROM {table} WHERE {wanted}");
+            let mut query = sqlx::query(AssertSqlSafe(query));
+            for id in some {
+                query = query.bind(id.domain.clone()).bind(id.hash.to_string());
+            }
+            query.execute(&mut **transaction).await?;
+        }
     }
     Ok(())
+}
+
+/// Inserts the plans and overrides of tenants that have none.
+pub(crate) async fn insert_quotas<'a>(
+    transaction: &mut Transaction<'_, Any>,
+    records: impl Iterator<Item = &'a TenantRecord> + Clone,
+) -> Result<(), QuotaError> {
+    let plans = records.clone().flat_map(|record| {
+        let plans = record.quotas.plans.iter();
+        plans.map(|(term, plan)| plan_row(&record.id, term, plan))
+    });
+    let head = "INSERT INTO tenant_plan (domain, api_key, tier, effective_at, expires_at)";
+    insert(transaction, head, "", plans.collect()).await?;
+    let overrides = records.flat_map(|record| {
+        let overrides = (0..).zip(&record.quotas.overrides);
+        overrides.map(|(position, own)| override_row(&record.id, position, own))
+    });
+    let head = "INSERT INTO quota_override (domain, api_key, descriptor, requests_per_unit, unit, time_window, \
+                burst, algorithm, effective_at, expires_at, position, steps)";
+    insert(transaction, head, "", overrides.collect()).await?;
+    Ok(())
+}
+
+fn plan_row(id: &TenantId, term: &Term, plan: &str) -> [Cell; 5] {
+    [
+        id.domain.clone().into(),
+        id.hash.to_string().into(),
+        plan.to_owned().into(),
+        Cell::Number(Some(stored(term.from.as_micros()))),
+        Cell::Number(ends(term)),
+    ]
+}
+
+fn override_row(id: &TenantId, position: i64, (term, quota): &(Term, OwnQuota)) -> [Cell; 12] {
+    let text = |text: &Option<Box<str>>| Cell::Text(text.as_deref().map(str::to_owned));
+    let descriptor = quota.descriptor.iter().map(|entry| &**entry);
+    [
+        id.domain.clone().into(),
+        id.hash.to_string().into(),
+        serde_json::Value::from_iter(descriptor).to_string().into(),
+        Cell::Number(Some(stored(quota.requests_per_unit))),
+        text(&quota.unit),
+        text(&quota.window),
+        Cell::Number(quota.burst.map(stored)),
+        text(&quota.algorithm),
+        Cell::Number(Some(stored(term.from.as_micros()))),
+        Cell::Number(ends(term)),
+        Cell::Number(Some(position)),
+        Cell::Number(quota.steps.map(i64::from)),
+    ]
 }

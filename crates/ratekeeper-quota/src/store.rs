@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use ratekeeper_rules::{TenantHash, TenantKey};
-use sqlx::{Any, AnyPool, Row, Transaction};
+use sqlx::{Any, AnyPool, AssertSqlSafe, Row, Transaction};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
@@ -121,22 +121,35 @@ pub(crate) async fn find(
     domain: &str,
     tenant: TenantHash,
 ) -> Result<Option<Kept>, QuotaError> {
-    let row = sqlx::query(concat!(
-        "SELECT ",
-        tenant_columns!(),
-        " FROM tenant t WHERE t.domain = $1 AND t.api_key = $2"
-    ))
-    .bind(domain.to_owned())
-    .bind(tenant.to_string())
-    .fetch_optional(&mut **transaction)
-    .await?;
-    let Some(row) = row else {
-        return Ok(None);
-    };
-    let mut found = [rows::kept(&row)?];
+    let mut found = find_all(transaction, &[(domain, tenant)]).await?;
+    Ok(found.pop())
+}
+
+/// Those of the tenants that there are, or traces of, in no order; at most a few hundred.
+pub(crate) async fn find_all(
+    transaction: &mut Transaction<'_, Any>,
+    tenants: &[(&str, TenantHash)],
+) -> Result<Vec<Kept>, QuotaError> {
+    if tenants.is_empty() {
+        return Ok(Vec::new());
+    }
+    let query = format!(
+        concat!(
+            "SELECT ",
+            tenant_columns!(),
+            " FROM tenant t WHERE (t.domain, t.api_key) IN (VALUES {})"
+        ),
+        rows::parameters::<2>(tenants.len())
+    );
+    let mut query = sqlx::query(AssertSqlSafe(query));
+    for (domain, tenant) in tenants {
+        query = query.bind((*domain).to_owned()).bind(tenant.to_string());
+    }
+    let found = query.fetch_all(&mut **transaction).await?;
+    let found = found.iter().map(rows::kept);
+    let mut found = found.collect::<Result<Vec<_>, _>>()?;
     rows::add_quotas(transaction, &mut found).await?;
-    let [kept] = found;
-    Ok(Some(kept))
+    Ok(found)
 }
 
 /// Runs an operation, and gives up once it takes too long: its transaction is rolled back then.

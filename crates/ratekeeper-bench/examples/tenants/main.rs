@@ -62,9 +62,9 @@ fn main() -> Result<()> {
         }
     }
     let binary = PathBuf::from(binary.context("say where the binary is: --ratekeeper PATH")?);
-    let mut rows = index::measure(sizes.tenants)?;
-    rows.extend(import::measure(&binary, sizes.tenants)?);
-    rows.extend(propagation::measure(&binary, sizes.changes)?);
+    let mut rows = told(index::measure(sizes.tenants)?);
+    rows.extend(told(import::measure(&binary, sizes.tenants)?));
+    rows.extend(told(propagation::measure(&binary, sizes.changes)?));
     let table = table(&rows)?;
     print!("{table}");
     if let Some(out) = out.map(PathBuf::from) {
@@ -75,6 +75,14 @@ fn main() -> Result<()> {
         true => Ok(()),
         false => bail!("a goal was not met"),
     }
+}
+
+/// Tells rows at once: the next ones take minutes.
+fn told(rows: Vec<Row>) -> Vec<Row> {
+    for row in &rows {
+        eprintln!("{}: {}", row.what, row.value);
+    }
+    rows
 }
 
 fn table(rows: &[Row]) -> Result<String> {

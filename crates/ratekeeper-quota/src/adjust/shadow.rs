@@ -48,7 +48,7 @@ impl QuotaStore {
             let entry = Entry {
                 action: SHADOW_ACTION,
                 domain,
-                subject: &subject,
+                subject: subject.into(),
                 before: Some(json!({ "steps": step.from })),
                 after: Some(after),
                 editor: &editor,

@@ -5,6 +5,7 @@ mod audit;
 mod editors;
 mod exports;
 mod following;
+mod many;
 mod migrations;
 mod model;
 mod records;

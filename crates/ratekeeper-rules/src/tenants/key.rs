@@ -114,7 +114,7 @@ mod tests {
         for end in (0..=text.len()).step_by(2) {
             let mut hasher = SipHasher24::new_with_key(&[3; 16]);
             hasher.write(b"tenant\0");
-            hasher.write(text[..end].as_bytes());
+            hasher.write(&text.as_bytes()[..end]);
             let hash = TenantHash(hasher.finish128().as_u128());
             assert_eq!(key.hash(&text[..end]), hash, "{end} bytes");
         }
