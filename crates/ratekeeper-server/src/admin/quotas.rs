@@ -23,7 +23,7 @@ use utoipa::ToSchema;
 use crate::app::App;
 use crate::http::{ApiError, read_json};
 use crate::store::ServedStore;
-use asked::Asked;
+use asked::{Asked, Conditions, OfDomain, TenantInPath};
 pub(super) use asked::{ChangedBy, tenant, unclear};
 pub(super) use bulk::{__path_export, __path_import, NEXT_CURSOR, export, import};
 pub(super) use list::{__path_list, list};
@@ -47,10 +47,7 @@ struct ResetAnswer {
     get,
     path = "/admin/v1/quotas/{api_key}",
     tag = "quotas",
-    params(
-        ("api_key" = String, Path, description = "The tenant: its value, or `hash:` and its keyed hash"),
-        ("domain" = Option<String>, Query, description = "The domain, where several have tenants"),
-    ),
+    params(TenantInPath, OfDomain),
     responses((status = 200, description = "The tenant", body = TenantDocument))
 )]
 pub(super) async fn show<S: ServedStore>(
@@ -69,12 +66,7 @@ pub(super) async fn show<S: ServedStore>(
     put,
     path = "/admin/v1/quotas/{api_key}",
     tag = "quotas",
-    params(
-        ("api_key" = String, Path, description = "The tenant: its value, or `hash:` and its keyed hash"),
-        ("domain" = Option<String>, Query, description = "The domain, where several have tenants"),
-        ("if-match" = Option<String>, Header, description = "The entity tag that the tenant has to have"),
-        ("if-none-match" = Option<String>, Header, description = "`*` if the database must not have the tenant"),
-    ),
+    params(TenantInPath, OfDomain, Conditions),
     request_body = QuotaDocument,
     responses((status = 200, description = "The tenant as it is now", body = TenantDocument))
 )]
@@ -110,12 +102,7 @@ pub(super) async fn put<S: ServedStore>(
     delete,
     path = "/admin/v1/quotas/{api_key}",
     tag = "quotas",
-    params(
-        ("api_key" = String, Path, description = "The tenant: its value, or `hash:` and its keyed hash"),
-        ("domain" = Option<String>, Query, description = "The domain, where several have tenants"),
-        ("if-match" = Option<String>, Header, description = "The entity tag that the tenant has to have"),
-        ("if-none-match" = Option<String>, Header, description = "`*` if the database must not have the tenant"),
-    ),
+    params(TenantInPath, OfDomain, Conditions),
     responses((status = 204, description = "They are gone"))
 )]
 pub(super) async fn remove(asked: Asked) -> Result<StatusCode, ApiError> {
@@ -134,12 +121,7 @@ pub(super) async fn remove(asked: Asked) -> Result<StatusCode, ApiError> {
     post,
     path = "/admin/v1/quotas/{api_key}/reset",
     tag = "quotas",
-    params(
-        ("api_key" = String, Path, description = "The tenant: its value, or `hash:` and its keyed hash"),
-        ("domain" = Option<String>, Query, description = "The domain, where several have tenants"),
-        ("if-match" = Option<String>, Header, description = "The entity tag that the tenant has to have"),
-        ("if-none-match" = Option<String>, Header, description = "`*` if the database must not have the tenant"),
-    ),
+    params(TenantInPath, OfDomain, Conditions),
     responses((status = 200, description = "Its counters begin anew", body = ResetAnswer))
 )]
 pub(super) async fn reset(asked: Asked) -> Result<Response, ApiError> {

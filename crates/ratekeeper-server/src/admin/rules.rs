@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{FromRequestParts, Path, Query, State};
 use http::StatusCode;
+use http::request::Parts;
 use ratekeeper_limiter::{ListedRule, RuleCounts, RuleSwitch, SwitchError};
+use ratekeeper_quota::Editor;
 use ratekeeper_rules::{RuleSet, ShedderKind};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -165,22 +167,26 @@ pub(super) async fn list<S: ServedStore>(
     }))
 }
 
+/// The rule of a path.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(super) struct RuleId {
+    /// The id of the rule.
+    id: String,
+}
+
 /// Switches a rule on.
 #[utoipa::path(
     post,
     path = "/admin/v1/rules/{id}/enable",
     tag = "rules",
-    params(
-        ("id" = String, Path, description = "The id of the rule"),
-    ),
+    params(RuleId),
     responses((status = 200, description = "The rule as it is now", body = SwitchedSchema))
 )]
 pub(super) async fn enable<S: ServedStore>(
-    state: State<Arc<App<S>>>,
-    by: ChangedBy,
-    rule: Result<Path<String>, PathRejection>,
+    request: SwitchRequest<S>,
 ) -> Result<Json<Switched>, ApiError> {
-    switch(state, by, rule, Some(RuleSwitch::Enabled)).await
+    request.switch(Some(RuleSwitch::Enabled)).await
 }
 
 /// Switches a rule off.
@@ -188,17 +194,13 @@ pub(super) async fn enable<S: ServedStore>(
     post,
     path = "/admin/v1/rules/{id}/disable",
     tag = "rules",
-    params(
-        ("id" = String, Path, description = "The id of the rule"),
-    ),
+    params(RuleId),
     responses((status = 200, description = "The rule as it is now", body = SwitchedSchema))
 )]
 pub(super) async fn disable<S: ServedStore>(
-    state: State<Arc<App<S>>>,
-    by: ChangedBy,
-    rule: Result<Path<String>, PathRejection>,
+    request: SwitchRequest<S>,
 ) -> Result<Json<Switched>, ApiError> {
-    switch(state, by, rule, Some(RuleSwitch::Disabled)).await
+    request.switch(Some(RuleSwitch::Disabled)).await
 }
 
 /// Switches a rule to shadow mode.
@@ -206,17 +208,13 @@ pub(super) async fn disable<S: ServedStore>(
     post,
     path = "/admin/v1/rules/{id}/shadow",
     tag = "rules",
-    params(
-        ("id" = String, Path, description = "The id of the rule"),
-    ),
+    params(RuleId),
     responses((status = 200, description = "The rule as it is now", body = SwitchedSchema))
 )]
 pub(super) async fn shadow<S: ServedStore>(
-    state: State<Arc<App<S>>>,
-    by: ChangedBy,
-    rule: Result<Path<String>, PathRejection>,
+    request: SwitchRequest<S>,
 ) -> Result<Json<Switched>, ApiError> {
-    switch(state, by, rule, Some(RuleSwitch::Shadow)).await
+    request.switch(Some(RuleSwitch::Shadow)).await
 }
 
 /// Takes the switch away: the rule does what its file says.
@@ -224,61 +222,77 @@ pub(super) async fn shadow<S: ServedStore>(
     delete,
     path = "/admin/v1/rules/{id}/switch",
     tag = "rules",
-    params(
-        ("id" = String, Path, description = "The id of the rule"),
-    ),
+    params(RuleId),
     responses((status = 200, description = "The rule as it is now", body = SwitchedSchema))
 )]
 pub(super) async fn restore<S: ServedStore>(
-    state: State<Arc<App<S>>>,
-    by: ChangedBy,
-    rule: Result<Path<String>, PathRejection>,
+    request: SwitchRequest<S>,
 ) -> Result<Json<Switched>, ApiError> {
-    switch(state, by, rule, None).await
+    request.switch(None).await
 }
 
-async fn switch<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
-    ChangedBy(editor): ChangedBy,
-    rule: Result<Path<String>, PathRejection>,
-    to: Option<RuleSwitch>,
-) -> Result<Json<Switched>, ApiError> {
-    let Path(rule) = rule.map_err(|error| ApiError::invalid("{id}", error.body_text()))?;
-    let (worker, name) = (Arc::clone(&app), rule.clone());
-    // It writes a file.
-    let switched = blocking(move || worker.switches.switch(&worker.limiter, &name, to)).await;
-    let durability = switched.map_err(|error| {
-        let (status, code) = match error {
-            SwitchError::UnknownRule(_) => (StatusCode::NOT_FOUND, "UNKNOWN_RULE"),
-            SwitchError::TooMany => (StatusCode::CONFLICT, "TOO_MANY_SWITCHES"),
+/// A request to move the switch of a rule.
+pub(super) struct SwitchRequest<S> {
+    app: Arc<App<S>>,
+    editor: Editor,
+    rule: String,
+}
+
+impl<S: ServedStore> FromRequestParts<Arc<App<S>>> for SwitchRequest<S> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App<S>>) -> Result<Self, ApiError> {
+        let path = Path::<RuleId>::from_request_parts(parts, app).await;
+        let Path(RuleId { id: rule }) =
+            path.map_err(|error| ApiError::invalid("{id}", error.body_text()))?;
+        let Ok(ChangedBy(editor)) = ChangedBy::from_request_parts(parts, app).await;
+        Ok(Self {
+            app: Arc::clone(app),
+            editor,
+            rule,
+        })
+    }
+}
+
+impl<S: ServedStore> SwitchRequest<S> {
+    async fn switch(self, to: Option<RuleSwitch>) -> Result<Json<Switched>, ApiError> {
+        let Self { app, editor, rule } = self;
+        let (worker, name) = (Arc::clone(&app), rule.clone());
+        // It writes a file.
+        let switched = blocking(move || worker.switches.switch(&worker.limiter, &name, to)).await;
+        let durability = switched.map_err(|error| {
+            let (status, code) = match error {
+                SwitchError::UnknownRule(_) => (StatusCode::NOT_FOUND, "UNKNOWN_RULE"),
+                SwitchError::TooMany => (StatusCode::CONFLICT, "TOO_MANY_SWITCHES"),
+            };
+            ApiError::other(status, code, error.to_string())
+        })?;
+        let position = to.map_or("as its file says", RuleSwitch::name);
+        tracing::warn!(rule, to = position, by = editor.name, "a rule was switched");
+        let audited = match &app.quotas {
+            Some(quotas) => Some(quotas.note_switch(&rule, to, &editor).await),
+            None => None,
         };
-        ApiError::other(status, code, error.to_string())
-    })?;
-    let position = to.map_or("as its file says", RuleSwitch::name);
-    tracing::warn!(rule, to = position, by = editor.name, "a rule was switched");
-    let audited = match &app.quotas {
-        Some(quotas) => Some(quotas.note_switch(&rule, to, &editor).await),
-        None => None,
-    };
-    let snapshot = app.limiter.snapshot();
-    let found = snapshot.listed().find(|listed| *listed.rule.id == *rule);
-    let shedder = ShedderKind::ALL.into_iter().find(|kind| kind.id() == rule);
-    let shedder = shedder.filter(|_| found.is_none());
-    Ok(Json(Switched {
-        audited,
-        shedder: shedder.and_then(|kind| shed::entry(&snapshot, kind)),
-        rule: found.map(|listed| RuleEntry::new(snapshot.rules(), &listed)),
-        survives_restart: durability == Durability::Kept,
-        warning: match durability {
-            Durability::Kept => None,
-            Durability::NoFolder => {
-                Some("there is no data folder (--data-dir), so a restart undoes this")
-            }
-            Durability::Failed => {
-                Some("the data folder cannot be written (see the log), so a restart undoes this")
-            }
-        },
-    }))
+        let snapshot = app.limiter.snapshot();
+        let found = snapshot.listed().find(|listed| *listed.rule.id == *rule);
+        let shedder = ShedderKind::ALL.into_iter().find(|kind| kind.id() == rule);
+        let shedder = shedder.filter(|_| found.is_none());
+        Ok(Json(Switched {
+            audited,
+            shedder: shedder.and_then(|kind| shed::entry(&snapshot, kind)),
+            rule: found.map(|listed| RuleEntry::new(snapshot.rules(), &listed)),
+            survives_restart: durability == Durability::Kept,
+            warning: match durability {
+                Durability::Kept => None,
+                Durability::NoFolder => {
+                    Some("there is no data folder (--data-dir), so a restart undoes this")
+                }
+                Durability::Failed => Some(
+                    "the data folder cannot be written (see the log), so a restart undoes this",
+                ),
+            },
+        }))
+    }
 }
 
 impl RuleEntry {

@@ -11,6 +11,7 @@ use ratekeeper_limiter::ENTRY_BYTES_MAX;
 use ratekeeper_quota::{Editor, Precondition, TenantId, UnclearTenants, tenants_domain};
 use ratekeeper_rules::RuleSet;
 use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::refused::no_database;
 use crate::access::Operator;
@@ -39,18 +40,41 @@ pub(in crate::admin) struct Asked {
     pub(in crate::admin) expected: Precondition,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-struct OfDomain {
+pub(super) struct OfDomain {
+    /// The domain, where several have tenants.
     domain: Option<String>,
+}
+
+/// The tenant of a path.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(super) struct TenantInPath {
+    /// The tenant: its value, or `hash:` and its keyed hash.
+    api_key: String,
+}
+
+/// The headers that make a change conditional.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "only its description is used")]
+pub(super) struct Conditions {
+    /// The entity tag that the tenant has to have.
+    #[param(rename = "if-match")]
+    if_match: Option<String>,
+    /// `*` if the database must not have the tenant.
+    #[param(rename = "if-none-match")]
+    if_none_match: Option<String>,
 }
 
 impl<S: ServedStore> FromRequestParts<Arc<App<S>>> for Asked {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App<S>>) -> Result<Self, ApiError> {
-        let path = Path::<String>::from_request_parts(parts, app).await;
-        let Path(api_key) =
+        let path = Path::<TenantInPath>::from_request_parts(parts, app).await;
+        let Path(TenantInPath { api_key }) =
             path.map_err(|error| ApiError::invalid("{api_key}", error.body_text()))?;
         let query = Query::<OfDomain>::from_request_parts(parts, app).await;
         let Query(OfDomain { domain }) =
