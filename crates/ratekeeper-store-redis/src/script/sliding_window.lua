@@ -121,13 +121,7 @@ if s4 > 0 and settle ~= 2 then
   if alive > 0 then
     given = max(0, counted - s3 - size * (alive - 1))
     local tail = string.sub(raw, at + ends[first], at + stop - 1)
-    if size == 1 then
-      value = pack('<BI6', width, s2) .. tail
-    elseif size < 65536 then
-      value = pack('<BI6HH', 4, s2, s3, size) .. tail
-    else
-      value = pack('<BI6I7I7', 5, s2, s3, size) .. tail
-    end
+    --= form
     expiry = s2 * tick + a2
   else
     given, value, expiry = counted, '', now
@@ -227,20 +221,7 @@ else
         local age, last = distance, s1 and #s1 or 0
         next_byte = 1
         while left > 0 and next_byte <= last and age < gone do
-          distance = s1[next_byte]
-          if width == 2 then
-            if distance >= 240 then
-              next_byte = next_byte + 1
-              distance = (distance - 240) * 256 + 240 + s1[next_byte]
-            end
-          elseif width < 2 then
-            next_byte = next_byte + 1
-            distance = distance + s1[next_byte] * 256
-            if width == 0 then
-              next_byte = next_byte + 1
-              distance = distance + s1[next_byte] * 65536
-            end
-          end
+          --= distance
           age, left, next_byte = age + distance, left - 1, next_byte + 1
         end
         if next_byte > 1 then
@@ -263,13 +244,7 @@ end
 if s3 == 0 then
   value, expiry = '', now
 else
-  if size == 1 then
-    value = pack('<BI6', width, s2) .. tail
-  elseif size < 65536 then
-    value = pack('<BI6HH', 4, s2, s3, size) .. tail
-  else
-    value = pack('<BI6I7I7', 5, s2, s3, size) .. tail
-  end
+  --= form
   expiry = s2 * tick + a2
 end
 --@ distance
@@ -287,4 +262,13 @@ elseif width < 2 then
     next_byte = next_byte + 1
     distance = distance + s1[next_byte] * 65536
   end
+end
+--@ form
+-- The state with a beginning, hits and the bytes of distances.
+if size == 1 then
+  value = pack('<BI6', width, s2) .. tail
+elseif size < 65536 then
+  value = pack('<BI6HH', 4, s2, s3, size) .. tail
+else
+  value = pack('<BI6I7I7', 5, s2, s3, size) .. tail
 end

@@ -63,7 +63,7 @@ impl Script {
         let mut whole = String::with_capacity(text.len());
         for line in text.lines() {
             match line.strip_prefix(INNER) {
-                Some("distance") => section(SLIDING_WINDOW, "distance", &mut whole),
+                Some(place @ ("distance" | "form")) => section(SLIDING_WINDOW, place, &mut whole),
                 Some(place) => section(clock.text(), place, &mut whole),
                 None => push(line, &mut whole),
             }
