@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::random::Random;
+use fastrand::Rng;
 
 /// The most keys of a run; the requests for all keys are encoded in memory before it begins.
 pub const KEYS_MAX: u32 = 10_000_000;
@@ -86,7 +86,7 @@ impl Keys {
 /// Draws key numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Picker {
-    random: Random,
+    random: Rng,
     keys: u32,
     aliases: Option<Arc<[Alias]>>,
 }
@@ -105,7 +105,7 @@ impl Picker {
             Keys::Hot | Keys::Uniform(_) => None,
         };
         Self {
-            random: Random::new(seed),
+            random: seeded(seed),
             keys: keys.count(),
             aliases,
         }
@@ -114,24 +114,29 @@ impl Picker {
     /// The same distribution with another seed.
     pub(crate) fn reseeded(&self, seed: u64) -> Self {
         Self {
-            random: Random::new(seed),
+            random: seeded(seed),
             ..self.clone()
         }
     }
 
     /// The number of the next key, below [`Keys::count`].
     pub(crate) fn next(&mut self) -> u32 {
-        // Below `keys`, which is a u32.
-        let place = self.random.below(u64::from(self.keys)) as u32;
+        let place = self.random.u32(..self.keys.max(1));
         let alias = self
             .aliases
             .as_ref()
             .and_then(|aliases| aliases.get(place as usize));
         match alias {
-            Some(alias) if self.random.unit() >= f64::from(alias.threshold) => alias.other,
+            Some(alias) if self.random.f64() >= f64::from(alias.threshold) => alias.other,
             _ => place,
         }
     }
+}
+
+/// The random numbers of a seed.
+fn seeded(seed: u64) -> Rng {
+    // The first draws of neighbouring seeds correlate, and workers have neighbouring seeds.
+    Rng::with_seed(seed).fork()
 }
 
 /// Builds the table of Walker's alias method in Vose's form: after one pass over all keys, each

@@ -41,7 +41,6 @@ mod pace;
 mod payload;
 mod process;
 mod question;
-mod random;
 mod report;
 mod run;
 mod service;

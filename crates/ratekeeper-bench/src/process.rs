@@ -92,10 +92,10 @@ mod tests {
     fn a_process_that_works_takes_time_in_both_counts() {
         let pid = std::process::id();
         let before = (cpu_time(pid).expect("we run"), ticks(pid).expect("we run"));
-        let mut random = crate::random::Random::new(1);
+        let mut random = fastrand::Rng::with_seed(1);
         while cpu_time(pid).expect("we run") < before.0 + Duration::from_millis(50) {
             (0..100_000).for_each(|_| {
-                std::hint::black_box(random.bits());
+                std::hint::black_box(random.u64(..));
             });
         }
         let after = ticks(pid).expect("we run");
