@@ -347,19 +347,6 @@ impl LeasesTable {
             None => Ok(()),
         }
     }
-
-    /// Writes `leases.json` and `leases.md` into `folder`.
-    pub(crate) fn write(&self, folder: &Path) -> Result<()> {
-        std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot make {}", folder.display()))?;
-        let json = serde_json::to_string_pretty(self)? + "\n";
-        for (name, text) in [("leases.json", json), ("leases.md", self.to_string())] {
-            let path = folder.join(name);
-            std::fs::write(&path, text)
-                .with_context(|| format!("cannot write {}", path.display()))?;
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

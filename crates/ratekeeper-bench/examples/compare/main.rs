@@ -23,6 +23,7 @@ mod loads;
 mod machine;
 mod modes;
 mod redis;
+mod results;
 mod rows;
 mod servers;
 mod table;
@@ -69,17 +70,19 @@ fn main() -> Result<()> {
     if plan.is_modes {
         let table = modes::all(&plan)?;
         println!("\n{table}");
-        return table.write(&plan.out);
+        return results::write(&plan.out, "modes", &table);
     }
     if plan.is_leases {
         let table = leases::all(&plan)?;
         println!("\n{table}");
-        table.write(&plan.out)?;
+        results::write(&plan.out, "leases", &table)?;
         return table.verdict();
     }
     let table = rows::all(&plan)?;
     println!("\n{table}");
-    let missing = table.write(&plan.out, if plan.is_redis { "redis" } else { "grpc" })?;
+    let name = if plan.is_redis { "redis" } else { "grpc" };
+    results::write(&plan.out, name, &table)?;
+    let missing = table.missing();
     if missing > 0 {
         bail!("{missing} comparisons are missing or failed; see above");
     }

@@ -297,21 +297,6 @@ impl fmt::Display for ModesTable {
     }
 }
 
-impl ModesTable {
-    /// Writes `modes.json` and `modes.md` into `folder`.
-    pub(crate) fn write(&self, folder: &Path) -> Result<()> {
-        std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot make {}", folder.display()))?;
-        let json = serde_json::to_string_pretty(self)? + "\n";
-        for (name, text) in [("modes.json", json), ("modes.md", self.to_string())] {
-            let path = folder.join(name);
-            std::fs::write(&path, text)
-                .with_context(|| format!("cannot write {}", path.display()))?;
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
