@@ -29,11 +29,15 @@ mod calendar;
 mod changes;
 mod cost;
 mod diagnostic;
+mod domain;
 mod folding;
 mod id;
+mod index;
 mod load;
 mod matching;
 mod nearest_name;
+mod node;
+mod options;
 mod parse;
 mod read;
 mod report;
@@ -44,6 +48,7 @@ mod schema;
 pub mod secret;
 mod shed;
 mod slas;
+mod source;
 mod tenants;
 pub mod window;
 mod words;
@@ -54,13 +59,17 @@ pub use calendar::{Calendar, CalendarUnit};
 pub use changes::{Change, ChangeKind};
 pub use cost::Cost;
 pub use diagnostic::{Diagnostic, Diagnostics, Excerpt, Position, Severity};
+pub use domain::{Domain, Evaluation};
 pub use folding::{PathFolding, PathForm, PathKeys};
-pub use load::{DEFAULT_STORE, Loaded, Options, Profile, load};
+pub use index::{PlanIndex, RuleIndex};
+pub use load::{Loaded, load};
 pub use matching::{Entry, Matched, Visit, Walk};
 pub use nearest_name::Nearest;
-pub use read::{ReadError, ReadOptions, Source, Unreadable, read};
+pub use node::Node;
+pub use options::{DEFAULT_STORE, Options, Profile};
+pub use read::{ReadError, ReadOptions, Unreadable, read};
 pub use rule::{Consistency, Enforce, FailureMode, LeakyOverRls, Rule, RuleLimit, Unit};
-pub use ruleset::{Domain, Evaluation, Node, PlanIndex, RuleIndex, RuleSet};
+pub use ruleset::RuleSet;
 pub use schema::json_schema;
 pub use shed::{
     AdaptiveShed, Classifier, DEFAULT_PRIORITIES, FleetShed, PRIORITIES_MAX, ShedMode, ShedRules,
@@ -70,6 +79,7 @@ pub use slas::{
     LEVEL_KEYS, LevelMatch, LevelStatus, PathPattern, PathPatternError, SERVICE_LEVELS, Segment,
     ServiceLevel, TENANT,
 };
+pub use source::Source;
 pub use tenants::{
     BadQuotas, CUSTOM, InForce, NotATenantHash, OwnQuota, QuotaList, Subscription, TenantHash,
     TenantIndex, TenantKey, TenantQuotas, Term, WithTenants,

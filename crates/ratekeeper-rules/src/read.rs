@@ -8,16 +8,7 @@ use std::path::{Path, PathBuf};
 use hashbrown::HashSet;
 
 use crate::diagnostic::Excerpt;
-use crate::{Diagnostic, Diagnostics, Options, Position, Severity, load};
-
-/// The text of one file.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Source {
-    /// The file's name in messages.
-    pub name: String,
-    /// The file's contents.
-    pub text: String,
-}
+use crate::{Diagnostic, Diagnostics, Options, Position, Severity, Source, load};
 
 /// Options for reading a folder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ratekeeper_core::Algorithm;
 
-use super::DomainBuilder;
+use super::domain::DomainBuilder;
 use crate::adjust::WINDOW_MAX;
 use crate::parse::adjust::ParsedAdjust;
 use crate::parse::fields::At;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::{DomainBuilder, Options};
+use super::domain::DomainBuilder;
 use crate::id::Draft;
 use crate::parse::descriptors::{Compiler, DomainContext};
 use crate::parse::levels::anybody;
@@ -15,7 +15,7 @@ use crate::report::Report;
 use crate::slas::conflicts::Taken;
 use crate::slas::{SERVICE_LEVELS, ServiceLevels};
 use crate::yaml::Mark;
-use crate::{Node, Rule, secret};
+use crate::{Node, Options, Rule, secret};
 
 /// The domain whose tenants the service levels are for, among those of the files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

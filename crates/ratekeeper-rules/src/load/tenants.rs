@@ -5,7 +5,7 @@ mod terms;
 
 use hashbrown::HashMap;
 
-use super::{DomainBuilder, Options};
+use super::domain::DomainBuilder;
 use crate::parse::context::Context;
 use crate::parse::fields::{At, Fields, not_a_map};
 use crate::parse::nearest::nearest;
@@ -13,7 +13,7 @@ use crate::parse::root::Tenants;
 use crate::report::Report;
 use crate::tenants::{OverrideDefaults, Site, Tenant, TenantTable, Term};
 use crate::yaml::Node as Tree;
-use crate::{Rule, ServiceLevel, TenantHash, TenantKey, secret};
+use crate::{Options, Rule, ServiceLevel, TenantHash, TenantKey, secret};
 use overrides::Overrides;
 
 /// Puts the tenants of all files into their domains, and their own limits among the rules.
