@@ -4,6 +4,7 @@
 //! and finds the tenant of a request with one. Plans and limits may begin and end at a time: the
 //! one in force is found when a request is matched, so that nothing has to be reloaded for it.
 
+mod check;
 mod index;
 mod key;
 mod level;
