@@ -1,10 +1,13 @@
 //! Typed access to the checked keys of one mapping.
 
+mod keys;
+
 use std::rc::Rc;
 
+use keys::{check_key, check_leaf, first_keys, key_text, rate_help};
 use ratekeeper_core::{MAX_COUNT, Micros};
 
-use super::context::{Context, ENVOY_KEYS};
+use super::context::Context;
 use super::nearest::nearest;
 use crate::report::Report;
 use crate::window::parse_duration;
@@ -271,134 +274,6 @@ fn duration_help(key: &str, node: &Node) -> String {
     }
 }
 
-/// Suggests the mapping for a rate written the way people say it: `10/s`, `100 per minute`.
-fn rate_help(node: &Node, context: Context) -> Option<String> {
-    if !matches!(context, Context::RateLimit | Context::PlanLimit) {
-        return None;
-    }
-    let example = "write `{ window: 1s, limit: 10 }`";
-    let Kind::Scalar(scalar) = &node.kind else {
-        return Some(example.to_owned());
-    };
-    let parts = scalar.text.split_once('/');
-    let parts = parts.or_else(|| scalar.text.split_once(" per "));
-    let written = parts.and_then(|(limit, unit)| {
-        let limit: u64 = limit.trim().parse().ok()?;
-        let window = match unit.trim() {
-            "s" | "sec" | "second" => "1s",
-            "m" | "min" | "minute" => "1m",
-            "h" | "hour" => "1h",
-            "d" | "day" => "1d",
-            _ => return None,
-        };
-        Some(format!("write `{{ window: {window}, limit: {limit} }}`"))
-    });
-    Some(written.unwrap_or_else(|| example.to_owned()))
-}
-
-fn first_keys(context: Context) -> Option<String> {
-    let keys: Vec<_> = context
-        .keys()
-        .iter()
-        .take(3)
-        .map(|key| format!("`{key}:`"))
-        .collect();
-    (!keys.is_empty()).then(|| format!("write keys such as {}", keys.join(", ")))
-}
-
-/// The prefix of keys for templates: values at the top of a file that aliases refer to, and that
-/// have no meaning there.
-const TEMPLATE: &str = "x-";
-
-/// The key, if it is text.
-fn key_text(pair: &Pair) -> Option<&str> {
-    match &pair.key.kind {
-        Kind::Scalar(Scalar {
-            text,
-            resolved: Resolved::Text,
-            ..
-        }) => Some(text),
-        _ => None,
-    }
-}
-
-fn check_key(pair: &Pair, context: Context, report: &mut Report<'_>) {
-    if pair.stale {
-        return;
-    }
-    let mark = pair.key.mark;
-    let Some(key) = key_text(pair) else {
-        let (what, help) = match &pair.key.kind {
-            Kind::Scalar(scalar) => (
-                scalar.text.to_string(),
-                format!("quote it: \"{}\"", scalar.text),
-            ),
-            _ => (pair.key.kind_name().to_owned(), "write a name".to_owned()),
-        };
-        report.error(mark, format!("key is not of type string: {what}"), help);
-        return;
-    };
-    if context.keys().contains(&key) || context == Context::Root && key.starts_with(TEMPLATE) {
-        return;
-    }
-    if context.is_known_to_envoy() && ENVOY_KEYS.contains(&key) {
-        if context != Context::Ignored {
-            let message = format!("`{key}` means nothing {} and is ignored", context.name());
-            report.warn(mark, message, None);
-        }
-        if key != "metadata" {
-            check_ignored(key, &pair.value, report);
-        }
-        return;
-    }
-    let known = context
-        .keys()
-        .iter()
-        .chain(ENVOY_KEYS.iter().filter(|_| context.is_known_to_envoy()));
-    let help = nearest(key, known.copied()).map(|name| format!("did you mean `{name}`?"));
-    let help = help
-        .or_else(|| elsewhere(key))
-        .or_else(|| first_keys(context));
-    // A value whose key is wrong may be a secret.
-    let message = if pair.value.is_null() {
-        format!("unknown key without a value {}", context.name())
-    } else {
-        format!("unknown key '{key}' {}", context.name())
-    };
-    report.error(mark, message, help);
-}
-
-/// Names the mapping in which one of our keys would have a meaning.
-fn elsewhere(key: &str) -> Option<String> {
-    use Context::{Concurrency, Descriptor, RateLimit, Root, ServiceLevel, Tier};
-    let contexts = [Root, Descriptor, RateLimit, Concurrency, ServiceLevel, Tier];
-    let right = contexts
-        .into_iter()
-        .find(|context| context.keys().contains(&key))?;
-    Some(format!("`{key}` belongs {}", right.name()))
-}
-
-/// Applies the checks that envoyproxy/ratelimit makes even of values that it ignores.
-fn check_ignored(key: &str, value: &Node, report: &mut Report<'_>) {
-    match &value.kind {
-        Kind::Scalar(scalar) => {
-            check_leaf(key, value, scalar, report);
-        }
-        Kind::Map(_) => {
-            Fields::new(value, Context::Ignored, report);
-        }
-        Kind::List(items) => {
-            for item in items {
-                if item.as_map().is_some() {
-                    Fields::new(item, Context::Ignored, report);
-                } else {
-                    not_a_map(item, report);
-                }
-            }
-        }
-    }
-}
-
 /// Reports a list item that is not a mapping: envoyproxy/ratelimit accepts no other.
 pub(crate) fn not_a_map(item: &Node, report: &mut Report<'_>) {
     // The message names the kind only: the text may be a secret in the wrong place.
@@ -407,21 +282,4 @@ pub(crate) fn not_a_map(item: &Node, report: &mut Report<'_>) {
         format!("list of type other than map: {}", item.kind_name()),
         "each item has keys and values: `- key: value`",
     );
-}
-
-/// Refuses decimals and huge numbers wherever envoyproxy/ratelimit reads a value.
-fn check_leaf(key: &str, node: &Node, scalar: &Scalar, report: &mut Report<'_>) -> bool {
-    match scalar.resolved {
-        Resolved::Float(_) | Resolved::BigInt(_) => {
-            // The message names the kind only: the text may be a secret.
-            let message = format!("`{key}` cannot be {}", scalar.resolved.kind());
-            report.error(
-                node.mark,
-                message,
-                format!("for the text, quote it: `{key}: \"{}\"`", scalar.text),
-            );
-            false
-        }
-        _ => true,
-    }
 }

@@ -1,0 +1,305 @@
+//! The rules of one descriptor.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ratekeeper_core::Algorithm;
+use ratekeeper_core::lease::Terms;
+use ratekeeper_core::synced::{SyncTerms, Unsyncable};
+
+use super::{Compiler, Owner, Path};
+use crate::id::Draft;
+use crate::parse::concurrency::parse_concurrency;
+use crate::parse::context::Context;
+use crate::parse::fields::Fields;
+use crate::parse::limits::{LimitDefaults, ParsedLimit, parse_id};
+use crate::parse::metadata::parse_metadata;
+use crate::parse::plans::{ParsedPlans, PlanLimits, parse_limits, parse_plans};
+use crate::parse::policy::Policy;
+use crate::rule::LEASE;
+use crate::yaml::Mark;
+use crate::{Consistency, Enforce, LeakyOverRls, PlanIndex, Profile, Rule, RuleIndex, RuleLimit};
+
+/// The rules of one descriptor.
+#[derive(Default)]
+pub(super) struct NodeRules {
+    pub(super) default: Vec<RuleIndex>,
+    pub(super) by_plan: Vec<(PlanIndex, Box<[RuleIndex]>)>,
+    /// The concurrency limit, which is in each of the lists.
+    pub(super) permits: Option<RuleIndex>,
+}
+
+impl Compiler<'_, '_, '_> {
+    /// Compiles all rules of one descriptor.
+    pub(super) fn limits(
+        &mut self,
+        fields: &Fields<'_>,
+        path: &Path,
+        value_to_metric: bool,
+    ) -> NodeRules {
+        let policy = Policy::parse(fields, self.report).within(self.around.policy);
+        let around = LimitDefaults {
+            policy: &policy,
+            algorithm: self.around.default_algorithm(),
+        };
+        self.check_null(fields);
+        let rate = fields.get("rate_limit");
+        let mut limits = PlanLimits {
+            limits: rate
+                .map(|node| parse_limits(node, Context::RateLimit, around, self.report))
+                .unwrap_or_default(),
+            is_list: rate.is_some_and(|node| node.as_list().is_some()),
+        };
+        let plans = fields.get("plans");
+        let plans = plans
+            .map(|node| parse_plans(node, self.around.plans, around, self.report))
+            .unwrap_or_default();
+        let plans = self.default_plan(plans, rate.is_some(), &mut limits, fields);
+        let concurrency = fields
+            .get("concurrency")
+            .and_then(|node| parse_concurrency(node, &policy, self.report));
+        let metadata = fields
+            .get("metadata")
+            .and_then(|node| parse_metadata(node, self.report));
+        let mut owner = Owner {
+            path,
+            id: parse_id(fields, self.report),
+            shadow: self.flag(fields, "shadow_mode"),
+            quota_mode: self.flag(fields, "quota_mode"),
+            detailed_metric: self.flag(fields, "detailed_metric"),
+            value_to_metric,
+            metadata: metadata.map(Arc::new),
+            plan: None,
+            policy,
+        };
+        let first = self.rules.len();
+        self.rules_of(limits.limits, limits.is_list, &owner);
+        let rates = self.rules.len();
+        if let Some(limit) = concurrency {
+            self.rule(limit, Some("concurrency".to_owned()), &owner);
+        }
+        // Plans have rates of their own; requests in flight are limited alike on all of them.
+        let permits = indexes(rates..self.rules.len()).next();
+        let mut rules = NodeRules {
+            default: indexes(first..self.rules.len()).collect(),
+            by_plan: Vec::new(),
+            permits,
+        };
+        for (plan, limits) in plans {
+            let name = self.around.plans.get(plan.get());
+            owner.plan = name.map(|name| Arc::from(&**name));
+            let first = self.rules.len();
+            self.rules_of(limits.limits, limits.is_list, &owner);
+            let own = indexes(first..self.rules.len()).chain(permits);
+            rules.by_plan.push((plan, own.collect()));
+        }
+        rules
+    }
+
+    /// Adds one rule for each limit; in a list, the window becomes the id's suffix.
+    pub(in crate::parse) fn rules_of(
+        &mut self,
+        limits: Vec<ParsedLimit>,
+        is_list: bool,
+        owner: &Owner<'_>,
+    ) {
+        let suffixes = suffixes(&limits, is_list);
+        for (limit, suffix) in limits.into_iter().zip(suffixes) {
+            self.rule(limit, suffix, owner);
+        }
+    }
+
+    /// `rate_limit:` and `rate_limit: null` mean no limit, but the parser of envoyproxy/ratelimit
+    /// reads the other spellings of null as a limit without keys.
+    fn check_null(&mut self, fields: &Fields<'_>) {
+        let Some((text, mark)) = fields.null("rate_limit") else {
+            return;
+        };
+        if matches!(text, "Null" | "NULL") {
+            self.report.error(
+                mark,
+                "invalid rate limit unit ''",
+                "write `rate_limit: null`, or leave it out",
+            );
+        }
+    }
+
+    /// Moves the default plan's limits, if they stand under `plans:`, to those of `rate_limit:`.
+    fn default_plan(
+        &mut self,
+        plans: ParsedPlans,
+        has_rate_limit: bool,
+        limits: &mut PlanLimits,
+        fields: &Fields<'_>,
+    ) -> Vec<(PlanIndex, PlanLimits)> {
+        match plans.default {
+            Some(default) if has_rate_limit => {
+                let message =
+                    "the default plan's limit is there twice: `rate_limit` is the default plan's";
+                self.report
+                    .error(default.mark, message, "leave one of them out");
+            }
+            Some(default) => *limits = default.value,
+            // The default plan has no limit here, which is something else than a request that no rule knows.
+            None if !has_rate_limit && !plans.others.is_empty() => {
+                limits.limits.push(ParsedLimit::unlimited(
+                    fields.key_mark("plans").unwrap_or(fields.mark),
+                ));
+            }
+            None => {}
+        }
+        plans.others
+    }
+
+    fn rule(&mut self, limit: ParsedLimit, suffix: Option<String>, owner: &Owner<'_>) {
+        let place = self.report.place(limit.mark);
+        let own_id = limit.id.map(|id| (id, None));
+        let explicit = own_id.or_else(|| owner.id.clone().map(|id| (id, suffix.clone())));
+        self.drafts.push(Draft {
+            file: self.around.file,
+            mark: explicit.as_ref().map_or(limit.mark, |(id, _)| id.mark),
+            explicit: explicit.map(|(id, suffix)| (id.value, suffix)),
+            domain: Arc::clone(self.around.domain),
+            path: owner.path.shown.as_slice().into(),
+            plan: owner.plan.clone(),
+            suffix: suffix.map(Into::into),
+            replaces: limit.replaces.iter().map(|at| at.mark).collect(),
+        });
+        let policy = limit.policy.within(&owner.policy);
+        self.check_leaky(&limit.limit, &policy, limit.mark);
+        self.check_leased(&limit.limit, &policy, limit.mark);
+        let counted = self.synced(limit.limit, &policy, limit.mark);
+        self.rules.push(Rule {
+            // `id::assign` fills it in once all rules are known.
+            id: "".into(),
+            domain: Arc::clone(self.around.domain),
+            path: owner.path.composites.as_slice().into(),
+            place,
+            limit: counted,
+            calendar: limit.calendar,
+            unit: limit.unit,
+            window_text: limit.window_text,
+            name: limit.name,
+            replaces: limit.replaces.into_iter().map(|at| at.value).collect(),
+            shadow: owner.shadow,
+            quota_mode: owner.quota_mode,
+            enabled: policy.enabled.unwrap_or(true),
+            enforce: policy.enforce.unwrap_or(Enforce::ALL),
+            count_denied: policy
+                .count_denied
+                .unwrap_or(self.around.profile == Profile::Envoy),
+            detailed_metric: owner.detailed_metric,
+            value_to_metric: owner.value_to_metric,
+            metadata: owner.metadata.clone(),
+            plan: owner.plan.clone(),
+            consistency: policy.consistency,
+            lease: policy.lease_time.unwrap_or(LEASE),
+            is_global: !owner.path.counts_each,
+            sync_interval: policy.sync_interval,
+            store: policy.store,
+            on_store_failure: policy
+                .on_store_failure
+                .unwrap_or(self.around.on_store_failure),
+            leaky_over_rls: policy.leaky_over_rls.unwrap_or_default(),
+            retry_after: limit.retry_after,
+        });
+    }
+
+    /// Refuses leases where the limit bears none.
+    fn check_leased(&mut self, limit: &RuleLimit, policy: &Policy, mark: Mark) {
+        let RuleLimit::Limited(limit) = limit else {
+            return;
+        };
+        if policy.consistency != Some(Consistency::Leased) {
+            return;
+        }
+        let counts_denied = self.around.profile == Profile::Envoy;
+        let lease = policy.lease_time.unwrap_or(LEASE);
+        let message = match Terms::try_new(limit, lease) {
+            Err(why) => format!("`consistency: leased` is not possible here: {why}"),
+            Ok(_) if policy.count_denied.unwrap_or(counts_denied) => {
+                "`consistency: leased` is not possible with `count_denied`: denied requests would have to be \
+                 charged in the shared store, one by one"
+                    .to_owned()
+            }
+            Ok(_) => return,
+        };
+        self.report
+            .error(mark, message, "write `consistency: exact`");
+    }
+
+    /// The limit as its counters are kept. Refuses to sync what cannot be.
+    fn synced(&mut self, limit: RuleLimit, policy: &Policy, mark: Mark) -> RuleLimit {
+        let RuleLimit::Limited(spec) = &limit else {
+            return limit;
+        };
+        if policy.consistency != Some(Consistency::Synced) {
+            return limit;
+        }
+        let counts_denied = self.around.profile == Profile::Envoy;
+        let (why, help) = match SyncTerms::try_new(spec, policy.sync_interval) {
+            Ok(_) if policy.count_denied.unwrap_or(counts_denied) => (
+                "not with `count_denied`: of denied requests nodes tell each other nothing"
+                    .to_owned(),
+                "write `count_denied: false`, or `consistency: exact`".to_owned(),
+            ),
+            Ok(terms) => return RuleLimit::Limited(*terms.limit()),
+            Err(why) => (why.to_string(), help_to_sync(why)),
+        };
+        let message = format!("`consistency: synced` is not possible here: {why}");
+        self.report.error(mark, message, help);
+        limit
+    }
+
+    fn check_leaky(&mut self, limit: &RuleLimit, policy: &Policy, mark: Mark) {
+        let leaky = matches!(limit, RuleLimit::Limited(limit) if limit.algorithm() == Algorithm::LeakyBucket);
+        if leaky && policy.leaky_over_rls == Some(LeakyOverRls::Allow) {
+            let message = "with `leaky_over_rls: allow` nothing is shaped where the edge cannot wait: \
+                           up to a whole burst passes at once";
+            self.report.warn(mark, message, None);
+        }
+    }
+}
+
+/// The way out for a limit that cannot be synced.
+fn help_to_sync(why: Unsyncable) -> String {
+    match why {
+        Unsyncable::Algorithm(Algorithm::TokenBucket | Algorithm::Gcra) => {
+            "write `consistency: leased`, or `algorithm: sliding_window`".to_owned()
+        }
+        Unsyncable::Strict => "leave `strict` out, or write `consistency: leased`".to_owned(),
+        Unsyncable::IntervalOutOfRange => "write `sync_interval: 1s`".to_owned(),
+        Unsyncable::IntervalTooLong(most) => {
+            format!("write `sync_interval: {}ms`", most.get() / 1_000)
+        }
+        _ => "write `consistency: exact`".to_owned(),
+    }
+}
+
+/// The indexes of rules, of which there are far fewer than 2^32: files are bounded.
+fn indexes(rules: Range<usize>) -> impl Iterator<Item = RuleIndex> {
+    rules.filter_map(|at| u32::try_from(at).ok().map(RuleIndex))
+}
+
+/// The id suffixes of a list's limits: the window, and the algorithm where the window is not
+/// enough.
+fn suffixes(limits: &[ParsedLimit], is_list: bool) -> Vec<Option<String>> {
+    let suffix = |limit: &ParsedLimit| {
+        let window = &limit.window_text;
+        let alike = limits
+            .iter()
+            .filter(|other| other.window_text == *window)
+            .count();
+        match limit.limit {
+            RuleLimit::Limited(limit) if alike > 1 => {
+                format!("{window}:{}", limit.algorithm().name())
+            }
+            RuleLimit::Limited(_) => window.to_string(),
+            RuleLimit::Unlimited => "unlimited".to_owned(),
+        }
+    };
+    limits
+        .iter()
+        .map(|limit| is_list.then(|| suffix(limit)))
+        .collect()
+}
