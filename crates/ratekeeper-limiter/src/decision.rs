@@ -9,7 +9,7 @@ use ratekeeper_rules::{Rule, RuleIndex, Unit};
 use ratekeeper_store::{Charge, Step, StepOutcome};
 use smallvec::SmallVec;
 
-use crate::Snapshot;
+use crate::{LimitSource, Snapshot};
 
 /// The wait before a retry that callers are told if nothing was counted.
 const UNCOUNTED_RETRY: Micros = Micros::from_secs(1);
@@ -151,15 +151,6 @@ impl Status {
         delay: Micros::ZERO,
         degraded: false,
     };
-}
-
-/// The origin of a limit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LimitSource {
-    /// A rule of the snapshot.
-    Rule(RuleIndex),
-    /// The request itself.
-    Override,
 }
 
 /// A limit and its answer.

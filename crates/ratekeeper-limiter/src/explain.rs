@@ -1,16 +1,17 @@
 //! Explanations of decisions in words: for `rules explain`, and for whoever is on call at 3 a.m.
 
-use ratekeeper_core::{Algorithm, Micros, Timestamp, Verdict};
-use ratekeeper_rules::{
-    Domain, Entry, Evaluation, Matched, Rule, RuleIndex, Subscription, Visit, secret,
-};
+mod words;
+
+use ratekeeper_core::{Micros, Timestamp, Verdict};
+use ratekeeper_rules::{Domain, Entry, Evaluation, Rule, RuleIndex, Subscription, Visit, secret};
 use ratekeeper_store::{LeasedHits, Step, Store, SyncedHits, Verdicts};
 use serde::{Deserialize, Serialize};
+use words::{how, leased, shown, synced, why_not};
 
-use crate::decision::{Answered, LimitSource};
+use crate::decision::Answered;
 use crate::plan::Plan;
 use crate::switch::{RuleMode, RuleSwitch};
-use crate::{Check, Descriptor, Snapshot};
+use crate::{Check, Descriptor, LimitSource, Snapshot};
 
 /// The most domains that an [`Explanation`] names.
 pub const DOMAINS_SHOWN: usize = 20;
@@ -379,84 +380,5 @@ impl SharedCounter {
     pub(crate) fn of(store: &impl Store, step: &Step) -> Option<Self> {
         let leased = store.held(step).map(Self::Leased);
         leased.or_else(|| store.synced(step).map(Self::Synced))
-    }
-}
-
-/// A synced counter in words: how often, what is known, how much may pass, and what a change does.
-fn synced(known: &SyncedHits) -> String {
-    let SyncedHits {
-        interval,
-        own,
-        others,
-        pending,
-        age,
-    } = *known;
-    let every = interval.as_millis_ceil();
-    let others = match age {
-        Some(age) => format!(
-            "other nodes {others} as of {} ms ago, and {pending} of its own are not added yet",
-            age.as_millis_ceil()
-        ),
-        None => "of other nodes it knows nothing yet".to_owned(),
-    };
-    format!(
-        "synced every {every} ms: this node admitted {own}, {others}; beyond the limit passes at most what the other \
-         nodes admit in {} ms and a round trip, never more than (nodes - 1) x the limit; changing to or from \
-         `consistency: synced` starts afresh",
-        2 * every
-    )
-}
-
-/// The hits that a node holds of a counter, in words.
-fn leased(held: &LeasedHits, by_default: bool) -> String {
-    let LeasedHits {
-        leases,
-        granted,
-        left,
-        until,
-    } = *held;
-    let leased = match by_default {
-        true => "leased by default, because all requests share one counter of a cluster",
-        false => "leased",
-    };
-    let until = until.as_millis_ceil();
-    match leases {
-        0 => format!("{leased}: this node holds nothing now"),
-        1 => {
-            format!("{leased}: this node holds {left} of {granted} in a lease, until in {until} ms")
-        }
-        _ => format!(
-            "{leased}: this node holds {left} of {granted} in {leases} leases, until in {until} ms"
-        ),
-    }
-}
-
-fn why_not(rule: &Rule, mode: RuleMode, reached: bool) -> &'static str {
-    let concurrency = rule
-        .limited()
-        .is_some_and(|limit| limit.algorithm() == Algorithm::Concurrency);
-    let is_enabled = mode != RuleMode::Disabled;
-    match (reached, is_enabled) {
-        (false, _) => "does not count: evaluation is leaf, and more entries follow",
-        (true, false) if rule.enabled => "does not count: its switch is off",
-        (true, false) => "does not count: the rule is disabled",
-        (true, true) if concurrency => "does not count: nothing would release the permit here",
-        (true, true) => "does not count: replaced by another rule, or by the request's own limit",
-    }
-}
-
-const fn how(how: Matched) -> &'static str {
-    match how {
-        Matched::Exact => "exact",
-        Matched::Wildcard => "wildcard",
-        Matched::KeyOnly => "key only",
-    }
-}
-
-fn shown(snapshot: &Snapshot, entry: &Entry<'_>, is_secret: bool) -> String {
-    if is_secret {
-        format!("{}={}", entry.key, snapshot.fingerprint(entry.value))
-    } else {
-        format!("{}={}", entry.key, entry.value)
     }
 }

@@ -23,11 +23,10 @@ pub use receipt::{BucketTurn, Queued, Receipt};
 pub use reservations::{Reservation, Reserve, Reserved, Settled};
 pub use token::TOKEN_CHARS_MAX;
 
-use crate::compiled::Snapshot;
 use crate::decide::{Concurrency, Evaluation};
 use crate::limiter::Limiter;
 use crate::plan::Plan;
-use crate::{Check, Decision, Policies};
+use crate::{Check, Decision, Policies, Snapshot};
 use token::{Claim, Kind, PARTS_MAX, Part, Sealer, low};
 
 impl Snapshot {

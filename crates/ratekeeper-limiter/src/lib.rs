@@ -21,16 +21,19 @@ mod posting;
 mod request;
 mod scope;
 mod sip;
+mod snapshot;
+mod source;
 mod stats;
 mod stray;
 mod switch;
 mod top;
+mod totals;
 mod usage;
+mod waiting;
 
 pub use clock::Clock;
-pub use compiled::{ListedRule, Modes, Snapshot};
 pub use decide::{Pending, Ruling};
-pub use decision::{Answered, Binding, Code, Decision, LimitSource, Policies, Policy, Status};
+pub use decision::{Answered, Binding, Code, Decision, Policies, Policy, Status};
 pub use explain::{DOMAINS_SHOWN, ExplainedDescriptor, ExplainedLimit, ExplainedNode, Explanation};
 pub use fallback::{Fallback, FallbackConfig, FallbackError, OwedCounts};
 pub use hold::{
@@ -41,10 +44,14 @@ pub use hold::{
 pub use limiter::{Limiter, LimiterOptions};
 pub use observer::CheckObserver;
 pub use ratekeeper_store::HashKey;
-pub use request::{Check, Descriptor, ENTRY_BYTES_MAX, MAX_HITS, Override, Waiting};
+pub use request::{Check, Descriptor, ENTRY_BYTES_MAX, MAX_HITS, Override};
 pub use scope::Scope;
-pub use stats::{REMAINING_BOUNDS, RuleCounts, RuleStats, STRIPES, Totals, stripe_of_thread};
+pub use snapshot::{ListedRule, Modes, Snapshot};
+pub use source::LimitSource;
+pub use stats::{REMAINING_BOUNDS, RuleCounts, RuleStats, STRIPES, stripe_of_thread};
 pub use stray::{Stray, Strays};
 pub use switch::{RuleMode, RuleSwitch, SWITCHES_MAX, SwitchError, Switches};
 pub use top::{ALLOWED_SAMPLE, TopDecision, TopKey, TopKeys, TopWindow};
+pub use totals::Totals;
 pub use usage::{USAGE_ROWS_MAX, UsageCount, UsageMeter};
+pub use waiting::Waiting;

@@ -9,17 +9,17 @@ use ratekeeper_core::Timestamp;
 use ratekeeper_rules::{Profile, RuleSet, ShedderKind, TenantIndex};
 use ratekeeper_store::{HashKey, Step, Store};
 
-use crate::Clock;
-use crate::compiled::{Modes, Places, Snapshot};
+use crate::compiled::Places;
 use crate::decision::Answered;
 use crate::fallback::{Fallback, Owed, OwedCounts};
 use crate::hold::token::Sealer;
 use crate::identity::Namer;
 use crate::posting::Posting;
-use crate::stats::Totals;
 use crate::switch::{RuleSwitch, SwitchError, Switches};
 use crate::top::TopKeys;
+use crate::totals::Totals;
 use crate::usage::UsageMeter;
+use crate::{Clock, Modes, Snapshot};
 
 /// The settings of a limiter besides its rules and its store.
 #[derive(Clone, Copy, Debug, Default)]

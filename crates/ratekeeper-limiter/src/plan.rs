@@ -8,13 +8,12 @@ use ratekeeper_rules::{Domain, Entry, Evaluation, Profile, Rule, RuleIndex, Tena
 use ratekeeper_store::{Charge, CounterKey, FullMode, Step, StoreSlot};
 use smallvec::SmallVec;
 
-use crate::Snapshot;
 use crate::compiled::OVERRIDES;
-use crate::decision::LimitSource;
 use crate::identity::{LimitIdentity, Naming, stable_hash};
-use crate::request::{Check, Descriptor, MAX_HITS, Override, Waiting};
-use crate::stats::Missed;
+use crate::request::{Check, Descriptor, MAX_HITS, Override};
 use crate::switch::RuleMode;
+use crate::totals::Missed;
+use crate::{LimitSource, Snapshot, Waiting};
 
 /// Rules, time and options that a check is matched by.
 #[derive(Clone, Copy)]

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use ratekeeper_core::{MAX_COUNT, Micros};
+use ratekeeper_core::MAX_COUNT;
 use ratekeeper_rules::{Entry, Unit};
 
-use crate::CheckObserver;
+use crate::{CheckObserver, Waiting};
 
 /// The most hits one descriptor may take or give back.
 #[allow(clippy::cast_possible_wrap, reason = "2^53 - 1 fits")]
@@ -95,17 +95,4 @@ pub struct Override {
     pub quota: u64,
     /// The window.
     pub unit: Unit,
-}
-
-/// A caller's ability to wait for its turn.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Waiting {
-    /// No: a leaky bucket's delay becomes a denial, unless the rule says `leaky_over_rls: allow`.
-    #[default]
-    Cannot,
-    /// Yes, at most this long: a leaky bucket denies requests that would have to wait longer, and
-    /// gives them no turn.
-    Within(Micros),
-    /// Yes, for any turn: the decision says how long.
-    Can,
 }

@@ -9,9 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use parking_lot::RwLock;
 use ratekeeper_rules::Rule;
 
-use crate::Check;
 use crate::identity::stable_hash;
-use crate::stray::Strays;
 
 /// Upper bounds of the buckets of remaining / capacity; everything is below the last.
 pub const REMAINING_BOUNDS: [f64; 7] = [0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0];
@@ -33,19 +31,6 @@ pub(crate) enum Answer {
     Denied,
     /// It would have denied, but is in shadow mode.
     ShadowDenied,
-}
-
-/// The descriptors and limits that took no part, for the statistics.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Missed {
-    /// True if a domain of the request has no rules.
-    pub(crate) unknown_domain: bool,
-    /// Descriptors of known domains that no limit matched.
-    pub(crate) unmatched: u16,
-    /// Concurrency limits left out because nothing would release the permit.
-    pub(crate) concurrency_skipped: u16,
-    /// The first descriptor without a limit.
-    pub(crate) stray: Option<u16>,
 }
 
 /// The counts of one rule since it was first loaded.
@@ -154,40 +139,6 @@ impl RuleStats {
             return None;
         }
         Some(details.entry(detail.into()).or_default().clone())
-    }
-}
-
-/// Counts of requests, independent of their rules.
-#[derive(Debug, Default)]
-pub struct Totals {
-    /// Requests for a domain without rules, which are allowed.
-    pub unknown_domain: AtomicU64,
-    /// Descriptors that no limit matched, which are allowed.
-    pub unmatched: AtomicU64,
-    /// Concurrency limits skipped because nothing would release the permit.
-    pub concurrency_skipped: AtomicU64,
-    /// A sample of the descriptors that no rule matched.
-    pub strays: Strays,
-}
-
-impl Totals {
-    /// Counts the parts of `check` that no limit matched.
-    #[inline]
-    pub(crate) fn count(&self, missed: &Missed, check: &Check<'_>) {
-        let add = |count: &AtomicU64, more: u16| {
-            if more > 0 {
-                // Relaxed: nothing else depends on this count.
-                count.fetch_add(u64::from(more), Ordering::Relaxed);
-            }
-        };
-        add(&self.unknown_domain, u16::from(missed.unknown_domain));
-        add(&self.unmatched, missed.unmatched);
-        add(&self.concurrency_skipped, missed.concurrency_skipped);
-        let stray = missed.stray.map(usize::from);
-        if let Some(stray) = stray.and_then(|number| check.descriptors.get(number)) {
-            self.strays
-                .note(stray.domain_in(check.domain), stray.entries);
-        }
     }
 }
 

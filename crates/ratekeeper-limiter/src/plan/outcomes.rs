@@ -5,12 +5,12 @@ use ratekeeper_rules::{FailureMode, RuleIndex, TenantHash, Unit};
 use ratekeeper_store::{Charge, Step, Verdicts};
 
 use super::Plan;
-use crate::Snapshot;
-use crate::decision::{Answered, Binding, Code, LimitSource, Policies, Policy, Status, Statuses};
+use crate::decision::{Answered, Binding, Code, Policies, Policy, Status, Statuses};
 use crate::hold::token::Part;
 use crate::hold::{Receipt, TakenPart};
 use crate::stats::{Answer, RuleStats};
 use crate::usage::UsageMeter;
+use crate::{LimitSource, Snapshot};
 
 impl Plan {
     /// The mode that bears on the combined answer besides the steps.

@@ -1,0 +1,133 @@
+//! The answers of failure modes, where the store gives none in time.
+
+use ratekeeper_core::combine;
+use ratekeeper_store::{Execution, Extra, Request, StepOutcome, Store, StoreError, Verdicts};
+use smallvec::SmallVec;
+
+use super::Evaluation;
+use crate::fallback::{Passed, owes};
+use crate::limiter::Limiter;
+
+impl<S: Store> Limiter<S> {
+    /// Turns the store's `answer` into verdicts.
+    pub(crate) fn heard(
+        &self,
+        evaluation: &Evaluation,
+        extra: Option<&Extra>,
+        answer: Result<Verdicts, StoreError>,
+    ) -> Verdicts {
+        match answer {
+            Ok(verdicts) if verdicts.fault().is_none() => {
+                if self.fallback().is_some_and(|it| it.owed().owes()) {
+                    self.post_owed(evaluation.now);
+                }
+                verdicts
+            }
+            answer => self.unanswered(evaluation, extra, answer),
+        }
+    }
+
+    /// The verdicts when no answer of the store has come in time: those of the failure modes, which are
+    /// settled with the store when its answer comes after all.
+    #[cold]
+    pub(super) fn timed_out(&self, evaluation: &Evaluation, late: Option<S::Ticket>) -> Verdicts {
+        let Some((late, fallback)) = late.zip(self.fallback()) else {
+            return self.unanswered(evaluation, None, Err(StoreError::Timeout));
+        };
+        let Evaluation {
+            decision,
+            plan,
+            now,
+            ..
+        } = evaluation;
+        let snapshot = decision.snapshot();
+        let request = Request::new(&plan.steps, plan.mode(snapshot), *now);
+        let verdicts = fallback.decide(&request, plan.failure_modes(snapshot), None);
+        let passed = Passed {
+            now: *now,
+            boot: self.clock().boot(),
+            named_by: snapshot.namer.hash_key(),
+        };
+        let modes = plan.failure_modes(snapshot);
+        let owed = plan.steps.iter().zip(modes).zip(&verdicts.outcomes);
+        let owed = owed
+            .map(|((step, mode), outcome)| owes(step, mode, outcome.fits() && verdicts.allowed));
+        self.expect_late(late, &plan.steps, owed.collect(), verdicts.allowed, passed);
+        verdicts
+    }
+
+    /// The verdicts when the store gave none, or its `answer` is about only some of the steps: each rule's
+    /// failure mode decides the others. This is the one place in which a fault becomes an answer.
+    #[cold]
+    fn unanswered(
+        &self,
+        evaluation: &Evaluation,
+        extra: Option<&Extra>,
+        answer: Result<Verdicts, StoreError>,
+    ) -> Verdicts {
+        // A store that has learned its hash key since then does not serve counters named by another key.
+        if let Some(key) = self.store().hash_key() {
+            self.adopt_hash_key(key);
+        }
+        let Evaluation {
+            decision,
+            plan,
+            now,
+            ..
+        } = evaluation;
+        let snapshot = decision.snapshot();
+        let request = Request {
+            extra,
+            ..Request::new(&plan.steps, plan.mode(snapshot), *now)
+        };
+        let answered = answer.as_ref().ok();
+        let verdicts = match self.fallback() {
+            Some(fallback) => {
+                let modes = || plan.failure_modes(snapshot);
+                let verdicts = fallback.decide(&request, modes(), answered);
+                let passed = Passed {
+                    now: *now,
+                    boot: self.clock().boot(),
+                    named_by: snapshot.namer.hash_key(),
+                };
+                let fault = |number| fault_of(&answer, number);
+                fallback.owe(&request, modes(), &verdicts, fault, &passed);
+                verdicts
+            }
+            None => uncounted(&request, answered),
+        };
+        if let Some(taken) = answered.filter(|taken| taken.allowed && !verdicts.allowed) {
+            self.store().give_back(&request, taken);
+        }
+        verdicts
+    }
+}
+
+/// The reason why the store has not decided step `number`; [`None`] if it has.
+fn fault_of(answer: &Result<Verdicts, StoreError>, number: usize) -> Option<StoreError> {
+    match answer {
+        Err(error) => Some(*error),
+        Ok(verdicts) => match verdicts.outcomes.get(number) {
+            Some(StepOutcome::Unanswered(error)) => Some(*error),
+            _ => None,
+        },
+    }
+}
+
+/// The verdicts on `request` if nothing counts the steps that the store has not `answered`.
+fn uncounted(request: &Request<'_>, answered: Option<&Verdicts>) -> Verdicts {
+    let outcomes = request.steps.iter().enumerate().map(|(number, step)| {
+        let outcome = answered.map(|verdicts| verdicts.outcomes[number]);
+        let outcome = outcome.filter(StepOutcome::is_answered);
+        outcome.unwrap_or(StepOutcome::Full(step.full_mode))
+    });
+    let outcomes: SmallVec<[StepOutcome; 4]> = outcomes.collect();
+    let votes = request.steps.iter().zip(&outcomes);
+    let votes = votes.map(|(step, outcome)| step.vote(outcome.fits()));
+    Verdicts {
+        allowed: combine(votes, request.mode),
+        outcomes,
+        at: answered.map_or(request.now, |verdicts| verdicts.at),
+        execution: answered.map_or(Execution::Now, |verdicts| verdicts.execution),
+    }
+}

@@ -1,0 +1,87 @@
+//! The words of explanations.
+
+use ratekeeper_core::Algorithm;
+use ratekeeper_rules::{Entry, Matched, Rule};
+use ratekeeper_store::{LeasedHits, SyncedHits};
+
+use crate::Snapshot;
+use crate::switch::RuleMode;
+
+/// A synced counter in words: how often, what is known, how much may pass, and what a change does.
+pub(super) fn synced(known: &SyncedHits) -> String {
+    let SyncedHits {
+        interval,
+        own,
+        others,
+        pending,
+        age,
+    } = *known;
+    let every = interval.as_millis_ceil();
+    let others = match age {
+        Some(age) => format!(
+            "other nodes {others} as of {} ms ago, and {pending} of its own are not added yet",
+            age.as_millis_ceil()
+        ),
+        None => "of other nodes it knows nothing yet".to_owned(),
+    };
+    format!(
+        "synced every {every} ms: this node admitted {own}, {others}; beyond the limit passes at most what the other \
+         nodes admit in {} ms and a round trip, never more than (nodes - 1) x the limit; changing to or from \
+         `consistency: synced` starts afresh",
+        2 * every
+    )
+}
+
+/// The hits that a node holds of a counter, in words.
+pub(super) fn leased(held: &LeasedHits, by_default: bool) -> String {
+    let LeasedHits {
+        leases,
+        granted,
+        left,
+        until,
+    } = *held;
+    let leased = match by_default {
+        true => "leased by default, because all requests share one counter of a cluster",
+        false => "leased",
+    };
+    let until = until.as_millis_ceil();
+    match leases {
+        0 => format!("{leased}: this node holds nothing now"),
+        1 => {
+            format!("{leased}: this node holds {left} of {granted} in a lease, until in {until} ms")
+        }
+        _ => format!(
+            "{leased}: this node holds {left} of {granted} in {leases} leases, until in {until} ms"
+        ),
+    }
+}
+
+pub(super) fn why_not(rule: &Rule, mode: RuleMode, reached: bool) -> &'static str {
+    let concurrency = rule
+        .limited()
+        .is_some_and(|limit| limit.algorithm() == Algorithm::Concurrency);
+    let is_enabled = mode != RuleMode::Disabled;
+    match (reached, is_enabled) {
+        (false, _) => "does not count: evaluation is leaf, and more entries follow",
+        (true, false) if rule.enabled => "does not count: its switch is off",
+        (true, false) => "does not count: the rule is disabled",
+        (true, true) if concurrency => "does not count: nothing would release the permit here",
+        (true, true) => "does not count: replaced by another rule, or by the request's own limit",
+    }
+}
+
+pub(super) const fn how(how: Matched) -> &'static str {
+    match how {
+        Matched::Exact => "exact",
+        Matched::Wildcard => "wildcard",
+        Matched::KeyOnly => "key only",
+    }
+}
+
+pub(super) fn shown(snapshot: &Snapshot, entry: &Entry<'_>, is_secret: bool) -> String {
+    if is_secret {
+        format!("{}={}", entry.key, snapshot.fingerprint(entry.value))
+    } else {
+        format!("{}={}", entry.key, entry.value)
+    }
+}

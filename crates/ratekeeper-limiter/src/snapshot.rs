@@ -1,0 +1,247 @@
+//! The rules as a check sees them: one snapshot, complete and immutable.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ratekeeper_rules::{
+    CUSTOM, Domain, Rule, RuleIndex, RuleSet, ShedMode, ShedRules, ShedderKind,
+};
+use ratekeeper_store::{RuleSlot, Store};
+
+use crate::LimitSource;
+use crate::compiled::{Compiled, CompiledLimit, Places, Slots};
+use crate::hold::token::Sealer;
+use crate::identity::{Namer, fingerprint};
+use crate::stats::RuleStats;
+use crate::switch::{RuleMode, RuleSwitch, Switches};
+
+/// Modes that apply to every rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Modes {
+    /// Nothing is denied; what would have been is counted (envoyproxy/ratelimit's `SHADOW_MODE`).
+    pub shadow: bool,
+    /// Every descriptor is in quota mode (envoyproxy/ratelimit's `QUOTA_MODE`).
+    pub quota: bool,
+}
+
+/// The rules and their compiled form. A reload makes another snapshot.
+#[derive(Debug)]
+pub struct Snapshot {
+    rules: Arc<RuleSet>,
+    compiled: Vec<Compiled>,
+    pub(crate) namer: Namer,
+    /// Writes permits and reservations, by the same hash key.
+    pub(crate) sealer: Sealer,
+    pub(crate) modes: Modes,
+    pub(crate) has_replaces: bool,
+    /// The rules with a limit, by the name that permits and reservations have for them.
+    by_token: HashMap<u64, RuleIndex>,
+    switches: Switches,
+    /// The load shedders of the rules, in the modes that their switches put them.
+    shed: Option<Arc<ShedRules>>,
+}
+
+/// A rule in force, as operators see it.
+#[derive(Clone, Copy, Debug)]
+pub struct ListedRule<'a> {
+    /// The rule of the file.
+    pub rule: &'a Rule,
+    /// The part that it has in decisions.
+    pub mode: RuleMode,
+    /// Its switch, if it has one.
+    pub switch: Option<RuleSwitch>,
+    /// Its counts.
+    pub stats: &'a RuleStats,
+}
+
+impl Snapshot {
+    /// Compiles `rules`, whose counters lie at `places`. Rules that `before` had
+    /// as well, by id, keep their statistics and slots.
+    pub(crate) fn new(
+        rules: Arc<RuleSet>,
+        switches: Switches,
+        modes: Modes,
+        namer: Namer,
+        places: &Places<'_, impl Store>,
+        before: Option<&Self>,
+    ) -> Self {
+        let mut kept = before.map(Self::by_id).unwrap_or_default();
+        let mut slots = Slots::without(&rules, &kept);
+        // Limits that single tenants have in one place have one id, and are counted together.
+        let mut customs: HashMap<Arc<str>, (Arc<RuleStats>, RuleSlot)> = HashMap::new();
+        let compiled = rules.rules().iter().map(|rule| {
+            let plan = rules.plan_of(rule);
+            let mode = RuleMode::of(rule, switches.get(&rule.id));
+            if let Some((stats, slot)) = customs.get(&*rule.id) {
+                let stats = Arc::clone(stats);
+                return Compiled {
+                    shares_stats: true,
+                    ..Compiled::new(rule, mode, *slot, places, stats, &namer)
+                };
+            }
+            let (stats, slot) = match kept.remove(&*rule.id) {
+                // The plan is a label of the statistics.
+                Some((stats, slot)) if *stats.plan == *plan => (stats, slot),
+                Some((_, slot)) => (Arc::new(RuleStats::new(rule, plan)), slot),
+                None => (Arc::new(RuleStats::new(rule, plan)), slots.next()),
+            };
+            if plan == CUSTOM {
+                customs.insert(rule.id.clone(), (Arc::clone(&stats), slot));
+            }
+            Compiled::new(rule, mode, slot, places, stats, &namer)
+        });
+        let compiled: Vec<Compiled> = compiled.collect();
+        let limited = (0..).map(RuleIndex).zip(&compiled);
+        let by_token = limited
+            .filter(|(_, made)| made.limit.is_some())
+            .map(|(index, made)| (made.token, index))
+            .collect();
+        let has_replaces = rules.rules().iter().any(|rule| !rule.replaces.is_empty());
+        Self {
+            compiled,
+            namer,
+            sealer: Sealer::new(namer.hash_key()),
+            modes,
+            has_replaces,
+            by_token,
+            shed: rules_of_shedders(rules.shed(), &switches),
+            rules,
+            switches,
+        }
+    }
+
+    fn by_id(&self) -> HashMap<Arc<str>, (Arc<RuleStats>, RuleSlot)> {
+        let rules = self.rules.rules().iter().zip(&self.compiled);
+        let kept = rules.map(|(rule, made)| (rule.id.clone(), (made.stats.clone(), made.slot)));
+        kept.collect()
+    }
+
+    /// The rules.
+    #[must_use]
+    pub fn rules(&self) -> &RuleSet {
+        &self.rules
+    }
+
+    /// Returns `secret` as answers and logs show it: a keyed hash, and its last 4 characters where at
+    /// least 8 others stay hidden. It is the same on all nodes that share the hash key.
+    #[must_use]
+    pub fn fingerprint(&self, secret: &str) -> String {
+        fingerprint(self.namer.hash_key(), secret)
+    }
+
+    /// The rule whose counters the store knows by `slot`; the first, where several share it.
+    #[must_use]
+    pub fn rule_of(&self, slot: RuleSlot) -> Option<&Rule> {
+        let at = self.compiled.iter().position(|made| made.slot == slot)?;
+        self.rules.rules().get(at)
+    }
+
+    /// The rules, to be put into another snapshot.
+    pub(crate) fn shared_rules(&self) -> Arc<RuleSet> {
+        Arc::clone(&self.rules)
+    }
+
+    /// The rules whose counters are leased although they do not say so: `consistency: leased` is the default for a
+    /// counter that all requests share in a cluster.
+    pub fn leased_by_default(&self) -> impl Iterator<Item = &Rule> {
+        let rules = self.rules.rules().iter().zip(&self.compiled);
+        let is_leased = |made: &Compiled| {
+            let limit = made.limit.as_ref();
+            limit.is_some_and(|limit| !limit.lease.is_zero())
+        };
+        let leased =
+            rules.filter(move |(rule, made)| rule.consistency.is_none() && is_leased(made));
+        leased.map(|(rule, _)| rule)
+    }
+
+    /// The modes that apply to every rule.
+    #[must_use]
+    pub const fn modes(&self) -> Modes {
+        self.modes
+    }
+
+    /// The rule that answered, if it was one of the file's.
+    #[must_use]
+    pub fn rule(&self, source: LimitSource) -> Option<&Rule> {
+        match source {
+            LimitSource::Rule(index) => Some(self.rules.rule(index)),
+            LimitSource::Override => None,
+        }
+    }
+
+    /// The statistics of every rule, in the order of the files. The limits that single tenants have in
+    /// one place have the first one's.
+    pub fn stats(&self) -> impl Iterator<Item = &RuleStats> {
+        self.counted().map(|(_, stats)| stats)
+    }
+
+    /// As [`Self::stats`], each with its rule.
+    pub fn counted(&self) -> impl Iterator<Item = (&Rule, &RuleStats)> {
+        let rules = self.rules.rules().iter().zip(&self.compiled);
+        let own = rules.filter(|(_, made)| !made.shares_stats);
+        own.map(|(rule, made)| (rule, &*made.stats))
+    }
+
+    /// The rules in the order of the files, with the modes that they are in. As in [`Self::counted`], the
+    /// limits that single tenants have in one place are one.
+    pub fn listed(&self) -> impl Iterator<Item = ListedRule<'_>> {
+        let rules = self.rules.rules().iter().zip(&self.compiled);
+        let own = rules.filter(|(_, made)| !made.shares_stats);
+        own.map(|(rule, made)| ListedRule {
+            rule,
+            mode: made.mode,
+            switch: self.switches.get(&rule.id),
+            stats: &made.stats,
+        })
+    }
+
+    /// The switches, also of rules that the files no longer have.
+    #[must_use]
+    pub const fn switches(&self) -> &Switches {
+        &self.switches
+    }
+
+    /// The load shedders in force, each in the mode that its switch or its file says; None if the files have none.
+    #[must_use]
+    pub const fn shed(&self) -> Option<&Arc<ShedRules>> {
+        self.shed.as_ref()
+    }
+
+    pub(crate) fn domain(&self, name: &str) -> Option<&Domain> {
+        self.rules.domain(name)
+    }
+
+    /// The limit that a permit or a reservation names, with its rule; None if the rule is gone, or
+    /// its limit has other counters now.
+    pub(crate) fn limit_of_token(&self, token: u64) -> Option<(&Rule, &Compiled, &CompiledLimit)> {
+        let index = *self.by_token.get(&token)?;
+        let made = self.compiled(index);
+        Some((self.rules.rule(index), made, made.limit.as_ref()?))
+    }
+
+    pub(crate) fn compiled(&self, index: RuleIndex) -> &Compiled {
+        &self.compiled[index.get()]
+    }
+}
+
+/// The load shedders of the files, in the modes that operators have switched them to.
+fn rules_of_shedders(
+    written: Option<&Arc<ShedRules>>,
+    switches: &Switches,
+) -> Option<Arc<ShedRules>> {
+    let written = written?;
+    let switched = ShedderKind::ALL.map(|kind| (kind, switches.get(kind.id())));
+    if switched.iter().all(|(_, switch)| switch.is_none()) {
+        return Some(Arc::clone(written));
+    }
+    let mut rules = (**written).clone();
+    for (kind, switch) in switched {
+        match switch {
+            Some(RuleSwitch::Enabled) => rules.set_mode(kind, ShedMode::On),
+            Some(RuleSwitch::Disabled) => rules.set_mode(kind, ShedMode::Off),
+            Some(RuleSwitch::Shadow) => rules.set_mode(kind, ShedMode::Shadow),
+            None => {}
+        }
+    }
+    Some(Arc::new(rules))
+}
