@@ -2,8 +2,8 @@
 
 use ratekeeper_store::StoreError;
 
-use crate::queue::{Members, Waiting};
 use crate::script::{Group, slot};
+use crate::waiting::{Members, Waiting};
 
 /// Groups that are decided in one call of the script: in a cluster those of one slot.
 pub(crate) struct Batch {

@@ -16,12 +16,12 @@ use crate::asking::Asking;
 use crate::config::RedisConfig;
 use crate::metrics::Fault;
 use crate::node::Address;
-use crate::queue::{Waiting, earliest};
 use crate::script::slot;
 use crate::shard::Shard;
 use crate::shard_connection::{ConnectionTask, ShardConnection};
 use crate::stall::Stall;
 use crate::topology::Topology;
+use crate::waiting::{Waiting, earliest};
 
 /// The first pause before asking again, and the amount by which each further attempt lengthens it.
 const PAUSE: Duration = Duration::from_millis(1);

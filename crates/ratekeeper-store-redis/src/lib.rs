@@ -48,6 +48,7 @@ mod synced;
 mod ticket;
 mod top_board;
 mod topology;
+mod waiting;
 mod wire;
 
 pub use breaker::Circuit;

@@ -15,12 +15,12 @@ use crate::batch::{Batch, by_slot};
 use crate::clock;
 use crate::connections::Elsewhere;
 use crate::metrics::Fault;
-use crate::queue::{Member, Waiting, earliest};
 use crate::script::{Aside, Call, Clock, Group, Told, decode_and_keep};
 use crate::shard_connection::ShardConnection;
 use crate::stall::{Mark, SLICE};
 use crate::survey::told;
 use crate::topology::Topology;
+use crate::waiting::{Member, Waiting, earliest};
 use crate::wire::{Refusal, Sent, ask, is_of_connection, item};
 
 /// The outcome of a pipeline.

@@ -11,6 +11,8 @@
 //!               `---------- a reply comes ----------'
 //! ```
 
+mod connecting;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,20 +24,21 @@ use futures_util::stream::FuturesUnordered;
 use ratekeeper_store::{Post, Request, StoreError};
 use tokio::runtime::Handle;
 use tokio::task::{AbortHandle, yield_now};
-use tokio::time::{sleep, sleep_until, timeout};
+use tokio::time::{sleep, sleep_until};
 
 use crate::asking::Asking;
-use crate::breaker::{Circuit, Probe};
+use crate::breaker::Circuit;
 use crate::config::RedisConfig;
 use crate::connections::ShardConnections;
 use crate::link::Link;
 use crate::metrics::Fault;
 use crate::pipeline::{Pipeline, PipelineEnd};
-use crate::queue::{Member, Pushed, Queue, QueueBounds, Taken};
+use crate::queue::{Pushed, Queue, QueueBounds, Taken};
 use crate::reply::Reply;
 use crate::shard::Shard;
 use crate::stall::{SLICE, Stall};
 use crate::topology::Topology;
+use crate::waiting::Member;
 
 /// The pause before connecting again; doubled each time, up to the cooldown of the breaker.
 const BACKOFF: Duration = Duration::from_millis(5);
@@ -77,7 +80,7 @@ impl Drop for ConnectionTask {
 }
 
 impl ShardConnection {
-    /// A connection whose connection is kept by a task of `runtime`.
+    /// Makes a connection that a task of `runtime` opens, and opens again.
     pub(crate) fn start(
         shard: Arc<Shard>,
         config: Arc<RedisConfig>,
@@ -282,80 +285,6 @@ impl ShardConnection {
             topology.doubt();
         }
     }
-
-    async fn connect(&self) -> Option<Link> {
-        match Link::open(&self.shard.node, self.config.connect_timeout).await {
-            Ok(link) => {
-                self.is_missing.store(false, Ordering::Relaxed);
-                Some(link)
-            }
-            Err(error) => {
-                self.shard.failed(Fault::Connection, 1, &error.to_string());
-                self.doubt();
-                self.is_missing.store(true, Ordering::Relaxed);
-                self.queue.fail(StoreError::Unavailable);
-                None
-            }
-        }
-    }
-
-    /// Waits for the cooldown to end, then one connection asks the server if it is back. Returns a
-    /// connection if it was this connection, and the server is back.
-    async fn probe(&self) -> Option<Link> {
-        // From here on the breaker keeps decisions from waiting.
-        self.is_missing.store(false, Ordering::Relaxed);
-        let breaker = &self.shard.breaker;
-        tokio::select! {
-            () = sleep_until(breaker.probe_at().into()) => {}
-            () = breaker.wait_for(|circuit| circuit == Circuit::Closed) => return None,
-        }
-        let Some(probe) = breaker.try_probe(Instant::now()) else {
-            breaker
-                .wait_for(|circuit| circuit != Circuit::HalfOpen)
-                .await;
-            return None;
-        };
-        self.ask(probe).await
-    }
-
-    async fn ask(&self, probe: Probe<'_>) -> Option<Link> {
-        // Another server may have taken over meanwhile.
-        self.doubt();
-        let link = Link::open(&self.shard.node, self.config.connect_timeout).await;
-        let mut link = match link {
-            Ok(link) => link,
-            Err(error) => {
-                self.shard.failed(Fault::Connection, 1, &error.to_string());
-                return None;
-            }
-        };
-        let map = self.topology()?.map();
-        let mut connection = link.connection.clone();
-        let asked = crate::probe::probe(&mut connection, &self.shard, &map, &self.asking);
-        let answered = tokio::select! {
-            answered = timeout(self.config.deadline, asked) => answered,
-            () = &mut link.driver => return None,
-        };
-        match answered {
-            Ok(Ok(())) => {
-                probe.answered();
-                self.shard.served();
-                Some(link)
-            }
-            Ok(Err(error)) => {
-                self.shard.failed(Fault::Refused, 1, &error.to_string());
-                None
-            }
-            Err(_) => {
-                self.shard.failed(
-                    Fault::Timeout,
-                    1,
-                    "no answer to a probe within the deadline",
-                );
-                None
-            }
-        }
-    }
 }
 
 /// Closes the queue of a connection whose task has ended, for any reason.
@@ -367,7 +296,7 @@ impl Drop for Closing {
     }
 }
 
-/// A connection with a connection.
+/// The serving of one link, until it is lost.
 struct Serving<'a> {
     shard_connection: &'a ShardConnection,
     link: Link,

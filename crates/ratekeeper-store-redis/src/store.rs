@@ -1,5 +1,7 @@
 //! The Redis store, as limiters see it.
 
+mod status;
+
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
@@ -12,18 +14,16 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use crate::asking::Asking;
-use crate::breaker::Circuit;
 use crate::config::RedisConfig;
 use crate::denied::Denied;
 use crate::endpoint::Endpoint;
 use crate::fleet::FleetBoard;
 use crate::hash_key::{Share, SharedHashKey};
 use crate::lease::{Leased, Leases};
-use crate::metrics::{Fault, ShardCounts};
+use crate::metrics::Fault;
 use crate::monitor::Monitor;
 use crate::nodes::Nodes;
 use crate::script::{Clock, Group, KeyName, Script, slot};
-use crate::server_status::ServerStatus;
 use crate::slots::Slots;
 use crate::synced::{SYNCED, is_step_synced, is_synced};
 use crate::ticket::Ticket;
@@ -206,100 +206,6 @@ impl RedisStore {
         if let Some(synced) = self.slots.synced() {
             synced.close().await;
         }
-    }
-
-    /// The status of the servers.
-    #[must_use]
-    pub fn status(&self) -> ServerStatus {
-        self.monitor.status()
-    }
-
-    /// Waits until all known servers have been asked what they are, with any result.
-    pub async fn greeted(&self) {
-        self.monitor.greeted().await;
-    }
-
-    /// The hash key that all nodes name counters by; [`None`] before a server has returned it. Until
-    /// then, and for counters [named by](Request::named_by) another one, nothing is decided here:
-    /// counts under a node's own hash key would be hidden from all other nodes.
-    #[must_use]
-    pub fn hash_key(&self) -> Option<HashKey> {
-        self.monitor.hash_key().adopted().map(HashKey::from_bytes)
-    }
-
-    /// Waits until [`Self::hash_key`] is known and differs from `known`.
-    pub async fn hash_key_other_than(&self, known: HashKey) -> HashKey {
-        let other = self.monitor.hash_key().other_than(known.to_bytes()).await;
-        HashKey::from_bytes(other)
-    }
-
-    /// Returns true if the authoritative hash key is known: not if only a copy was found.
-    #[must_use]
-    pub fn is_hash_key_agreed(&self) -> bool {
-        self.monitor.hash_key().is_agreed()
-    }
-
-    /// The number of times another hash key than the one in use was found at the authoritative key:
-    /// each time some nodes had counted apart from others.
-    #[must_use]
-    pub fn hash_key_conflicts(&self) -> u64 {
-        self.monitor.hash_key().conflicts()
-    }
-
-    /// The counts of each shard; in a cluster, of those that serve slots now.
-    #[must_use]
-    pub fn shards(&self) -> Vec<ShardCounts> {
-        let map = self.slots.topology().map();
-        map.shards().iter().map(|shard| shard.counts()).collect()
-    }
-
-    /// As [`Self::shards`], for servers that no longer serve, and for decisions without a known
-    /// server (their `shard` is empty): their failures stay counted. The circuit of such a shard
-    /// means nothing.
-    #[must_use]
-    pub fn former_shards(&self) -> Vec<ShardCounts> {
-        let topology = self.slots.topology();
-        let former = topology.former();
-        let nowhere = &topology.nowhere;
-        let nowhere = nowhere
-            .has_faults()
-            .then(|| nowhere.counts("", Circuit::Closed));
-        let former = former.iter().map(|shard| shard.counts());
-        former.chain(nowhere).collect()
-    }
-
-    /// The number of requests denied from memory, without asking.
-    #[must_use]
-    pub fn denied_from_memory(&self) -> u64 {
-        self.slots.denied_from_memory()
-    }
-
-    /// The faults that prevent decisions, or will.
-    #[must_use]
-    pub fn faults(&self) -> Vec<String> {
-        let topology = self.slots.topology();
-        let map = topology.map();
-        let mut faults = Vec::new();
-        if let Some(trouble) = &*topology.trouble.lock() {
-            faults.push(trouble.to_string());
-        } else if topology.is_cluster() && map.unserved() > 0 {
-            let unserved = map.unserved();
-            faults.push(format!(
-                "{unserved} of 16384 slots of the Redis cluster are served by nobody, and failure modes decide there"
-            ));
-        }
-        for shard in map.shards() {
-            faults.extend(shard.fault());
-            faults.extend(shard.clock_fault());
-            faults.extend(shard.distance.lock().as_deref().map(str::to_owned));
-        }
-        if self.leases.get().is_some() {
-            let shards = map.shards().iter();
-            faults.extend(shards.filter_map(|shard| shard.replicas.fault(&shard.name)));
-        }
-        faults.extend(self.monitor.hash_key_fault());
-        faults.extend(self.monitor.status().warnings);
-        faults
     }
 }
 

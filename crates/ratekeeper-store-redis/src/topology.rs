@@ -5,11 +5,15 @@
 //! name another one (`sentinel`). The map of a cluster comes from its nodes; any caller that finds
 //! it wrong, or the cluster in trouble, wakes the task that asks them again (`survey`).
 
+mod slot_map;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
+use slot_map::NOBODY;
+pub(crate) use slot_map::{Range, SlotMap};
 use tokio::sync::{Notify, watch};
 
 use crate::discovery::DiscoveryError;
@@ -27,64 +31,6 @@ const FORMER_MAX: usize = 16;
 
 /// The time for which a server is remembered that was named and serves nothing.
 const GUEST: Duration = Duration::from_secs(60);
-
-/// The number of no shard.
-const NOBODY: u16 = u16::MAX;
-
-/// The known shard of each slot.
-#[derive(Debug)]
-pub(crate) struct SlotMap {
-    pub(crate) version: u64,
-    /// The shards that serve slots, each once.
-    shards: Box<[Arc<Shard>]>,
-    /// The number of each slot's shard; empty if one shard serves all.
-    owners: Box<[u16]>,
-}
-
-impl SlotMap {
-    /// The number of the shard that serves `slot`.
-    pub(crate) fn owner(&self, slot: u16) -> Option<usize> {
-        let Some(owner) = self.owners.get(usize::from(slot)) else {
-            return (!self.shards.is_empty()).then_some(0);
-        };
-        (*owner != NOBODY).then(|| usize::from(*owner))
-    }
-
-    /// The shard that serves `slot`.
-    pub(crate) fn shard(&self, slot: u16) -> Option<&Arc<Shard>> {
-        self.shards.get(self.owner(slot)?)
-    }
-
-    pub(crate) fn shards(&self) -> &[Arc<Shard>] {
-        &self.shards
-    }
-
-    /// Returns true if `shard` serves any slot.
-    pub(crate) fn serves(&self, shard: &Arc<Shard>) -> bool {
-        let number = self.shards.iter().position(|it| Arc::ptr_eq(it, shard));
-        let Some(number) = number.and_then(|it| u16::try_from(it).ok()) else {
-            return false;
-        };
-        self.owners.is_empty() || self.owners.contains(&number)
-    }
-
-    /// The number of slots that nobody serves.
-    pub(crate) fn unserved(&self) -> usize {
-        self.owners.iter().filter(|owner| **owner == NOBODY).count()
-    }
-
-    fn at(&self, address: &Address) -> Option<&Arc<Shard>> {
-        self.shards.iter().find(|it| it.node.address == *address)
-    }
-}
-
-/// A range of slots that a cluster assigns to one of its nodes.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Range {
-    pub(crate) first: u16,
-    pub(crate) last: u16,
-    pub(crate) address: Address,
-}
 
 /// A server that was named, but serves nothing as far as is known.
 #[derive(Debug)]

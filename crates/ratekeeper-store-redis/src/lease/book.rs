@@ -3,10 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ratekeeper_core::lease::Facts;
-use ratekeeper_core::{Micros, Outcome};
+use ratekeeper_core::{Micros, Outcome, Verdict};
 use ratekeeper_store::LeaseGauges;
-
-use super::fits;
 
 /// The store's answer to each lease. Read without a lock while another lease may take the slot: a caller may then be told
 /// the answer to the other one.
@@ -88,11 +86,14 @@ impl Entry {
         let until =
             |at: &AtomicU64| Micros::new(at.load(Ordering::Relaxed).saturating_sub(now.get()));
         let remaining = self.remaining.load(Ordering::Relaxed);
-        fits(
-            remaining.saturating_add(left),
-            until(&self.reset_at),
-            until(&self.full_at),
-        )
+        Outcome {
+            verdict: Verdict::Fits,
+            remaining: remaining.saturating_add(left),
+            reset_after: until(&self.reset_at),
+            full_after: until(&self.full_at),
+            retry_after: Micros::ZERO,
+            delay: Micros::ZERO,
+        }
     }
 
     /// Returns true once for each reason to ask for the next lease: few hits are left, or little time.

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{sleep, timeout};
 
-use super::Shared;
+use super::shared::Shared;
 use crate::config::RedisConfig;
 use crate::link::Link;
 use crate::node::Address;

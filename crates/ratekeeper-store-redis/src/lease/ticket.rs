@@ -11,7 +11,7 @@ use ratekeeper_store::{
 };
 use smallvec::SmallVec;
 
-use super::Shared;
+use super::shared::Shared;
 use crate::reply::Decided;
 use crate::slots::Slots;
 

@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
-use ratekeeper_core::Micros;
-use ratekeeper_core::lease::{Closed, Demand, Ended};
+use ratekeeper_core::lease::{Closed, Demand, Ended, Terms};
+use ratekeeper_core::{Bounds, Micros};
 use ratekeeper_store::{CounterKey, Step};
 
-use super::{Leasing, counter};
 use crate::script::LeaseCall;
 
 /// Parts with a lock of their own.
@@ -21,6 +20,9 @@ const WORTH: u64 = 2;
 
 /// A counter that was not asked for in this time is forgotten when there is no room for another.
 const IDLE: Micros = Micros::from_secs(1);
+
+/// The limit of a counter as it is leased, and its window's edges if they follow a calendar.
+pub(super) type Leasing = (Terms, Option<Bounds>);
 
 #[derive(Debug)]
 pub(super) struct Tracks {
@@ -191,4 +193,8 @@ fn track(
         *track = fresh;
     }
     Some(track)
+}
+
+pub(super) const fn counter((subject, identity): (u64, u64)) -> CounterKey {
+    CounterKey { subject, identity }
 }
