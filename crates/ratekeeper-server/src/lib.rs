@@ -33,6 +33,7 @@
 mod access;
 mod admin;
 mod app;
+mod blocking;
 mod callers;
 mod config;
 mod constant;

@@ -18,7 +18,8 @@ use tracing::{error, info, warn};
 
 use crate::admin;
 use crate::app::App;
-use crate::reload::{Reloader, blocking};
+use crate::blocking::blocking;
+use crate::reload::Reloader;
 use crate::store::ServedStore;
 
 /// The interval at which the limiter's clock is compared with the wall clock and the store is

@@ -3,6 +3,8 @@
 //! Every few seconds it sends the increase of each count, in datagrams that no request waits for. An agent that is away
 //! misses them, as with any statsd.
 
+mod config;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
@@ -14,34 +16,15 @@ use cadence::{BufferedUdpMetricSink, MetricError, StatsdClient};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tracing::{info, warn};
 
+pub use config::{StatsdConfig, StatsdFormat};
+
 use crate::app::App;
+use crate::blocking::blocking;
 use crate::envoy_stats::{EnvoyCounts, Place};
-use crate::reload::blocking;
 use crate::store::ServedStore;
 
 /// The most bytes of a datagram: with its headers it fits any Ethernet.
 const DATAGRAM_MAX: usize = 1_432;
-
-/// An agent to send counts to.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct StatsdConfig {
-    /// Its host and port; the name is looked up each time.
-    pub address: Box<str>,
-    /// The form of the names.
-    pub format: StatsdFormat,
-    /// The time between two sendings.
-    pub interval: Duration,
-}
-
-/// The form of names.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum StatsdFormat {
-    /// Domain and rule are parts of the name: `ratelimit.service.rate_limit.d.customer.total_hits`.
-    #[default]
-    Statsd,
-    /// They are tags: `ratelimit.service.rate_limit.total_hits` with `domain:d` and `rule:customer`.
-    DogStatsd,
-}
 
 /// A count's name: the part that is the same everywhere, the place in the rules, and the end.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

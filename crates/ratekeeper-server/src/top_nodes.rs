@@ -5,10 +5,8 @@
 
 mod list;
 mod merge;
+mod peers;
 
-use std::error::Error;
-use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,33 +17,10 @@ use crate::app::App;
 use crate::store::ServedStore;
 pub(crate) use list::TopOfNode;
 pub(crate) use merge::{MergedKey, MergedNode, merge};
+pub use peers::{PeerLists, TopAnswer, TopPeers, TopUnknown};
 
 /// The interval at which a node lays out its lists.
 const EVERY: Duration = Duration::from_secs(2);
-
-/// The place where nodes lay out their lists.
-pub trait TopPeers: fmt::Debug + Send + Sync {
-    /// Lays out this node's list in place of the one before.
-    fn publish<'a>(&'a self, list: &'a str) -> TopAnswer<'a, ()>;
-
-    /// Reads the lists of all other nodes.
-    fn read(&self) -> TopAnswer<'_, PeerLists>;
-}
-
-/// The answer of the place where nodes lay out their lists.
-pub type TopAnswer<'a, T> = Pin<Box<dyn Future<Output = Result<T, TopUnknown>> + Send + 'a>>;
-
-/// The reason why the lists of other nodes are not known.
-pub type TopUnknown = Box<dyn Error + Send + Sync>;
-
-/// The lists of the other nodes.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct PeerLists {
-    /// The lists, each with its age.
-    pub lists: Vec<(Duration, String)>,
-    /// Nodes whose lists were not read, because there are too many.
-    pub left_out: u64,
-}
 
 /// Lays out this node's lists as long as the server runs, if there is a place for them.
 pub(crate) async fn share<S: ServedStore>(app: Arc<App<S>>) {

@@ -2,10 +2,13 @@
 //! start, at zero. Values of descriptors never become labels, except for rules that ask for it.
 
 mod envoy;
+mod family;
 mod leases;
 mod operators;
 mod process;
+mod rules;
 mod servers;
+mod store;
 mod synced;
 
 use std::fmt;
@@ -13,15 +16,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Registry;
-use ratekeeper_limiter::{
-    ListedRule, OwedCounts, REMAINING_BOUNDS, RuleCounts, RuleSwitch, Snapshot, TopDecision,
-    TopKey, TopWindow,
-};
-use ratekeeper_rules::FailureMode;
+use ratekeeper_limiter::{OwedCounts, TopDecision, TopKey, TopWindow};
 use ratekeeper_store::{LeaseGauges, SyncGauges};
 
 use crate::app::App;
@@ -31,7 +29,9 @@ use crate::reload::ReloadStatus;
 use crate::store::{Agreement, ServedStore, ServerGauges, StoreGauges};
 use crate::tls::TlsCounts;
 use envoy::EnvoyFigures;
+use family::{Label, count_of, counter, histogram};
 use process::ProcessFigures;
+use rules::RuleRow;
 
 /// All metrics, as they are now.
 pub(super) fn openmetrics<S: ServedStore>(app: &App<S>) -> Result<String, fmt::Error> {
@@ -73,23 +73,11 @@ struct Scrape {
     refused: [(&'static str, u64); 3],
 }
 
-#[derive(Debug)]
-struct RuleRow {
-    domain: Box<str>,
-    rule: Box<str>,
-    plan: Box<str>,
-    failure_mode: FailureMode,
-    counts: RuleCounts,
-    switch: Option<RuleSwitch>,
-    /// Of rules whose values may become labels.
-    details: Vec<(Box<str>, RuleCounts)>,
-}
-
 impl Scrape {
     fn new<S: ServedStore>(app: &App<S>) -> Self {
         let (totals, snapshot) = (app.limiter.totals(), app.limiter.snapshot());
         Self {
-            rules: rows(&snapshot),
+            rules: rules::rows(&snapshot),
             durations: app.durations.counts(),
             reloads: app.reloads.borrow().clone(),
             store: app.limiter.store().gauges(),
@@ -130,35 +118,16 @@ fn top<S: ServedStore>(app: &App<S>) -> Vec<TopKey> {
     top.top(TopWindow::Minute, TopDecision::Denied, most, |_, _| true)
 }
 
-fn rows(snapshot: &Snapshot) -> Vec<RuleRow> {
-    let row = |ListedRule {
-                   rule,
-                   switch,
-                   stats,
-                   ..
-               }: ListedRule<'_>| RuleRow {
-        switch,
-        domain: (*stats.domain).into(),
-        rule: (*stats.rule).into(),
-        plan: stats.plan.clone(),
-        failure_mode: rule.on_store_failure,
-        counts: stats.counts(),
-        details: stats.details(),
-    };
-    snapshot.listed().map(row).collect()
-}
-
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        self.decisions(&mut encoder)?;
-        self.remaining(&mut encoder)?;
+        rules::encode(&self.rules, &mut encoder)?;
         self.failures(&mut encoder)?;
         self.totals(&mut encoder)?;
         process::encode(&self.process, &self.reloads, &mut encoder)?;
         self.top(&mut encoder)?;
         operators::encode(&self.rules, self.refused, &mut encoder)?;
         self.tls(&mut encoder)?;
-        self.store(&mut encoder)?;
+        store::encode(&self.store, &mut encoder)?;
         servers::encode(&self.servers, self.agreement, &mut encoder)?;
         leases::encode(&self.leases, &self.synced, &mut encoder)?;
         synced::encode(&self.synced, &mut encoder)?;
@@ -170,69 +139,7 @@ impl Collector for Scrape {
     }
 }
 
-type Label<'a> = (&'a str, &'a str);
-
 impl Scrape {
-    fn decisions(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        let help = "Decisions by rule: allow, deny, or shadow_deny where a denial was not enforced";
-        let mut metric = counter(encoder, "ratelimit_decisions", help)?;
-        for row in &self.rules {
-            let RuleCounts {
-                allowed,
-                denied,
-                shadow_denied,
-                ..
-            } = row.counts;
-            for (decision, count) in [
-                ("allow", allowed),
-                ("deny", denied),
-                ("shadow_deny", shadow_denied),
-            ] {
-                let labels = [
-                    ("domain", &*row.domain),
-                    ("rule", &row.rule),
-                    ("decision", decision),
-                ];
-                count_of(&mut metric, labels, count)?;
-            }
-        }
-        let mut metric = counter(encoder, "ratelimit_denied", "Denials by rule")?;
-        for row in &self.rules {
-            count_of(&mut metric, row.labels(), row.counts.denied)?;
-        }
-        if self.rules.iter().all(|row| row.details.is_empty()) {
-            return Ok(());
-        }
-        let help = "Decisions by value, of rules with detailed_metric or value_to_metric";
-        let mut metric = counter(encoder, "ratelimit_value_decisions", help)?;
-        for row in &self.rules {
-            for (value, counts) in &row.details {
-                for (decision, count) in [("allow", counts.allowed), ("deny", counts.denied)] {
-                    let [domain, rule] = row.labels();
-                    let labels = [domain, rule, ("value", value), ("decision", decision)];
-                    count_of(&mut metric, labels, count)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn remaining(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        let help = "Share of the limit that remained after each decision";
-        let mut metric =
-            encoder.encode_descriptor("ratelimit_remaining", help, None, MetricType::Histogram)?;
-        for row in &self.rules {
-            let [domain, rule] = row.labels();
-            let labels = [domain, rule, ("plan", &*row.plan)];
-            let bounds = REMAINING_BOUNDS.iter().copied().zip(row.counts.remaining);
-            let buckets: Vec<_> = bounds.chain([(f64::INFINITY, 0)]).collect();
-            #[expect(clippy::cast_precision_loss, reason = "figures of metrics are doubles")]
-            let sum = row.counts.remaining_sum_ppm as f64 / 1e6;
-            histogram(&mut metric.encode_family(&labels)?, sum, &buckets)?;
-        }
-        Ok(())
-    }
-
     fn failures(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
         let help = "Answers of failure modes, by rule";
         let mut metric = counter(encoder, "ratelimit_failopen", help)?;
@@ -347,82 +254,4 @@ impl Scrape {
         }
         Ok(())
     }
-
-    fn store(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        for (name, help, value) in [
-            (
-                "ratelimit_store_counters",
-                "Counters in the store",
-                self.store.counters,
-            ),
-            (
-                "ratelimit_store_capacity",
-                "Capacity of the store, in counters",
-                self.store.capacity,
-            ),
-            (
-                "ratelimit_store_bytes",
-                "Bytes reserved for counters",
-                self.store.bytes,
-            ),
-        ] {
-            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            metric.encode_gauge(&value)?;
-        }
-        let refusing = self.store.refusing.map_or(0, |refusing| refusing.permille);
-        let name = "ratelimit_store_denying_ratio";
-        let help = "Of what one rule may hold, the largest share taken by counters that deny";
-        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        metric.encode_gauge(&(f64::from(refusing) / 1_000.0))?;
-        for (name, help, count) in [
-            (
-                "ratelimit_store_expired",
-                "Expired counters removed",
-                self.store.expired,
-            ),
-            (
-                "ratelimit_store_evicted",
-                "Live counters evicted for new ones",
-                self.store.evicted,
-            ),
-            (
-                "ratelimit_store_refused",
-                "Steps refused because the store was full",
-                self.store.refused,
-            ),
-        ] {
-            counter(encoder, name, help)?.encode_counter::<[Label<'_>; 0], _, u64>(&count, None)?;
-        }
-        Ok(())
-    }
-}
-
-impl RuleRow {
-    fn labels(&self) -> [Label<'_>; 2] {
-        [("domain", &self.domain), ("rule", &self.rule)]
-    }
-}
-
-/// A counter; the format appends `_total` to its name.
-fn counter<'e>(
-    encoder: &'e mut DescriptorEncoder,
-    name: &'e str,
-    help: &str,
-) -> Result<MetricEncoder<'e>, fmt::Error> {
-    encoder.encode_descriptor(name, help, None, MetricType::Counter)
-}
-
-fn count_of<const N: usize>(
-    metric: &mut MetricEncoder<'_>,
-    labels: [Label<'_>; N],
-    count: u64,
-) -> fmt::Result {
-    let none: Option<&Exemplar<[Label<'_>; 0], u64>> = None;
-    metric.encode_family(&labels)?.encode_counter(&count, none)
-}
-
-/// `buckets`: upper bound, and the count between it and the bound before.
-fn histogram(metric: &mut MetricEncoder<'_>, sum: f64, buckets: &[(f64, u64)]) -> fmt::Result {
-    let count = buckets.iter().map(|(_, count)| count).sum();
-    metric.encode_histogram::<[Label<'_>; 0]>(sum, count, buckets, None)
 }

@@ -16,8 +16,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::quotas::ChangedBy;
 use super::shed::{self, ShedderEntry};
 use crate::app::App;
+use crate::blocking::blocking;
 use crate::http::ApiError;
-use crate::reload::blocking;
 use crate::store::ServedStore;
 use crate::switches::Durability;
 

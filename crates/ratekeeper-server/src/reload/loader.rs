@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ratekeeper_rules::{Diagnostics, Loaded, ReadError, ReadOptions, Unreadable, load, read};
 
-use super::ReloadStatus;
+use super::status::{ReloadStatus, unix_seconds};
 use crate::config::RulesSource;
 
 /// The reason rules were not loaded.
@@ -76,7 +76,7 @@ impl RulesLoader {
         let reading = Reading::new(&self.source);
         let fingerprint = reading.fingerprint();
         let loaded = reading.compile(&self.source);
-        self.status.last_at = super::unix_seconds();
+        self.status.last_at = unix_seconds();
         match &loaded {
             Ok(_) => {
                 self.in_force = Some(fingerprint);
@@ -205,16 +205,4 @@ fn read_all(source: &RulesSource) -> Result<Unreadable, LoadError> {
         all.sources.extend(new);
     }
     Ok(all)
-}
-
-/// Runs `work` where blocking is allowed; a panic in it is passed on.
-pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime is going down and takes this task along at its next await.
-            Err(_) => std::future::pending().await,
-        },
-    }
 }

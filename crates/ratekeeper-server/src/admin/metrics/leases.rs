@@ -7,7 +7,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use ratekeeper_store::{LeaseGauges, SyncGauges};
 
-use super::{count_of, counter};
+use super::family::{count_of, counter, named};
 
 pub(super) fn encode(
     leases: &[LeaseGauges],
@@ -93,12 +93,4 @@ fn over_admission_bound(
 
 fn shown(leases: &LeaseGauges) -> &str {
     named(&leases.store)
-}
-
-/// The label of a store's name.
-pub(super) const fn named(store: &str) -> &str {
-    match store.is_empty() {
-        true => "default",
-        false => store,
-    }
 }

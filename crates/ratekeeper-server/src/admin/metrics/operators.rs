@@ -6,7 +6,8 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use ratekeeper_limiter::RuleSwitch;
 
-use super::{RuleRow, count_of, counter};
+use super::family::{count_of, counter};
+use super::rules::RuleRow;
 
 pub(super) fn encode(
     rules: &[RuleRow],

@@ -7,7 +7,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 
-use super::{Label, counter};
+use super::family::{Label, counter};
 use crate::reload::ReloadStatus;
 
 /// Clock ticks in a second, in which Linux tells CPU time to programs on every architecture that Rust's standard library

@@ -7,7 +7,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 
-use super::{Label, count_of, counter};
+use super::family::{Label, count_of, counter};
 use crate::store::{Agreement, ServerGauges};
 
 pub(super) fn encode(

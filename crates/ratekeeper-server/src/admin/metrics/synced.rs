@@ -6,8 +6,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use ratekeeper_store::SyncGauges;
 
-use super::leases::named;
-use super::{count_of, counter};
+use super::family::{count_of, counter, named};
 
 pub(super) fn encode(stores: &[SyncGauges], encoder: &mut DescriptorEncoder) -> fmt::Result {
     if stores.is_empty() {
