@@ -14,17 +14,13 @@ use super::table::find;
 use super::values::{self, UNIX};
 use std::path::PathBuf;
 use variables::Here::{Is, Makes, Moot, Stops, Unused};
-use variables::VARIABLES;
+pub(crate) use variables::RUNTIME_ROOT;
+use variables::{STOP_INCREMENT, VARIABLES};
 
-/// envoyproxy/ratelimit's variable for its configuration folder. Every file there contains rules, whatever its name.
-pub(crate) const RUNTIME_ROOT: &str = "RUNTIME_ROOT";
 /// The default of [`RUNTIME_ROOT`].
 const RUNTIME_ROOT_DEFAULT: &str = "/srv/runtime_data/current";
 /// Further variables that name parts of the path to the rules.
 const RUNTIME_PARTS: [&str; 2] = ["RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY"];
-/// A switch that has a meaning under the profile `envoy` only.
-const STOP_INCREMENT: &str = "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT";
-
 /// Names that any program may use: they do not show that somebody comes from envoyproxy/ratelimit.
 const COMMON: [&str; 4] = ["HOST", "PORT", "LOG_LEVEL", "LOG_FORMAT"];
 /// The most variables that one message lists.

@@ -5,17 +5,21 @@
 
 mod callers;
 mod environment;
+mod envoy;
 mod envoyproxy_ratelimit;
 mod file;
 mod flags;
 mod gateway;
 mod groups;
 mod layer;
+mod listen;
+mod log;
 mod meaning;
 mod nested;
 mod problem;
 mod quotas;
 mod requests;
+mod rules;
 mod service;
 mod setting;
 mod store;
@@ -31,13 +35,16 @@ pub(crate) use environment::{ADMIN_TOKEN, Environment};
 pub(crate) use flags::{Flags, ServeFlags, is_gateways};
 pub(crate) use gateway::{GatewaySettings, LogTo};
 pub(crate) use layer::Layers;
+pub(crate) use log::{LogFormat, LogSettings};
 pub(crate) use meaning::{path_folding, profile};
 pub(crate) use nested::parse as nested;
 pub(crate) use problem::{Problem, Problems};
 pub(crate) use quotas::QuotaSettings;
 pub(crate) use requests::slas_base;
+pub(crate) use rules::RulesSettings;
 pub(crate) use service::ServiceSettings;
 pub(crate) use setting::Setting;
+pub(crate) use store::RedisSettings;
 pub(crate) use table::SETTINGS;
 pub(crate) use tls::TlsSettings;
 pub(crate) use traces::TraceSettings;
@@ -45,20 +52,13 @@ pub(crate) use values::{UNIX, duration, hash_key};
 pub(crate) use values::{masked, masked_within};
 
 use crate::home::Home;
+use envoy::EnvoySettings;
+use listen::Listen;
 use ratekeeper_limiter::Modes;
-use ratekeeper_rules::{
-    FailureMode, Options, PathFolding, PathKeys, PathPattern, Profile, ReadOptions, TenantKey,
-};
-use ratekeeper_server::{
-    AuthConfig, Caller, DenialLogConfig, EnvoyCallers, LimitHeaderNames, ListenAddress,
-    ListenersTls, Patience, StatsdConfig,
-};
-use ratekeeper_store_redis::{Endpoint, RedisConfig};
-use std::collections::BTreeSet;
+use ratekeeper_server::{AuthConfig, Caller};
 use std::io::Read;
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use store::Counters;
 use typed::Typed;
 
 /// All settings, typed.
@@ -80,161 +80,6 @@ pub(crate) struct Settings {
     pub(crate) gateway: GatewaySettings,
     pub(crate) log: LogSettings,
     pub(crate) traces: TraceSettings,
-}
-
-/// The place of the rules, and how to read them.
-#[derive(Debug)]
-pub(crate) struct RulesSettings {
-    /// The file or folder; `None` where none was named and none was found.
-    pub(crate) path: Option<PathBuf>,
-    /// Reads every file in a folder under envoyproxy/ratelimit's RUNTIME_ROOT.
-    pub(crate) read: ReadOptions,
-    pub(crate) watch: bool,
-    pub(crate) merge_domains: bool,
-    pub(crate) profile: Profile,
-    /// The variables of envoyproxy/ratelimit that are set although no profile is.
-    pub(crate) profile_unsaid: Option<String>,
-    /// For rules that do not say.
-    pub(crate) on_store_failure: FailureMode,
-    /// For files with service levels that do not say.
-    pub(crate) slas_base: Option<PathPattern>,
-    /// The stores that they may name.
-    pub(crate) stores: Vec<Box<str>>,
-    /// The file or folder of tenants, where they are not among the rules.
-    pub(crate) tenants: Option<PathBuf>,
-    /// The secret under which tenants are hashed in files.
-    pub(crate) tenant_key: Option<TenantKey>,
-    /// The keys of entries that are made from credentials.
-    pub(crate) secrets: BTreeSet<Box<str>>,
-    /// The differences between paths that do not count.
-    pub(crate) path_folding: PathFolding,
-    /// The keys of entries that are made from paths.
-    pub(crate) path_keys: PathKeys,
-}
-
-impl RulesSettings {
-    /// As the rules crate wants them.
-    pub(crate) fn options(&self) -> Options {
-        let mut options = Options::default();
-        options.merge_domains = self.merge_domains;
-        options.profile = self.profile;
-        options.on_store_failure = self.on_store_failure;
-        options.slas_base = self.slas_base.clone();
-        options.stores = Some(self.stores.clone());
-        options.secrets = self.secrets.clone();
-        options.tenant_key = self.tenant_key.clone();
-        options.path_folding = self.path_folding;
-        options.path_keys = self.path_keys.clone();
-        options
-    }
-}
-
-/// The addresses that are opened, and when they are closed.
-#[derive(Debug)]
-pub(crate) struct Listen {
-    pub(crate) grpc: ListenAddress,
-    pub(crate) http: ListenAddress,
-    pub(crate) admin: ListenAddress,
-    pub(crate) metrics: Option<ListenAddress>,
-    /// Of Unix sockets' files; `None` leaves them to the umask.
-    pub(crate) unix_mode: Option<u32>,
-    pub(crate) tls: ListenersTls,
-    pub(crate) grpc_connections: GrpcConnections,
-    /// The number of threads that serve them.
-    pub(crate) worker_threads: NonZeroUsize,
-    /// Limits on how slow their clients may be.
-    pub(crate) patience: Patience,
-    /// The time they stay open after a shutdown began.
-    pub(crate) drain_delay: Duration,
-}
-
-/// The lifetime of gRPC connections, and their keepalive.
-#[derive(Debug)]
-pub(crate) struct GrpcConnections {
-    pub(crate) age_max: Option<Duration>,
-    pub(crate) age_grace: Duration,
-    pub(crate) idle_max: Option<Duration>,
-    pub(crate) keepalive_time: Duration,
-    pub(crate) keepalive_timeout: Duration,
-}
-
-/// The stores of counters.
-#[derive(Debug)]
-pub(crate) struct Counters {
-    /// In bytes, 1 MiB at least.
-    pub(crate) memory_limit: u64,
-    /// The most of it that one rule may hold, 1 to 100.
-    pub(crate) max_share_percent: u8,
-    /// The file they are saved in, if they are.
-    pub(crate) state: Option<PathBuf>,
-    /// The Redis they are in; `None` for memory.
-    pub(crate) redis: Option<RedisSettings>,
-    /// Further ones, for rules that name them; in the order of their names.
-    pub(crate) stores: Vec<NamedStore>,
-    /// The factor applied to limits while a store cannot be reached, above 0 and at most 1.
-    pub(crate) local_factor: f64,
-    /// True if the process refuses to start unless all stores can be reached.
-    pub(crate) is_required: bool,
-}
-
-impl Counters {
-    /// The file that counters in memory are saved in, if they are in memory and are saved.
-    pub(crate) fn kept(&self) -> Option<&Path> {
-        self.state.as_deref().filter(|_| self.redis.is_none())
-    }
-}
-
-/// A Redis, and how to connect to it.
-#[derive(Debug)]
-pub(crate) struct RedisSettings {
-    pub(crate) endpoint: Endpoint,
-    /// The URL without its password.
-    pub(crate) shown: String,
-    pub(crate) config: RedisConfig,
-    /// The settings that name its files.
-    pub(crate) files: TlsSettings,
-}
-
-/// A store that rules may name.
-#[derive(Debug)]
-pub(crate) struct NamedStore {
-    pub(crate) name: Box<str>,
-    pub(crate) redis: RedisSettings,
-}
-
-/// The answers to Envoy.
-#[derive(Debug)]
-pub(crate) struct EnvoySettings {
-    pub(crate) limit_headers: Option<LimitHeaderNames>,
-    pub(crate) draft_headers: bool,
-    pub(crate) degraded_header: bool,
-    pub(crate) dynamic_metadata: bool,
-    /// The permissions that Envoy's protocol asks for; `None` for those of the profile.
-    pub(crate) callers: Option<EnvoyCallers>,
-}
-
-/// The filter and the format of the log.
-#[derive(Debug)]
-pub(crate) struct LogSettings {
-    /// A level or a filter, as tracing understands it.
-    pub(crate) filter: String,
-    pub(crate) format: LogFormat,
-    pub(crate) denials: DenialLogConfig,
-    /// True if top keys may be labels of a metric.
-    pub(crate) top_denied: bool,
-    /// True if metrics have envoyproxy/ratelimit's names too.
-    pub(crate) envoy_metrics: bool,
-    /// The statsd agent, if there is one.
-    pub(crate) statsd: Option<StatsdConfig>,
-}
-
-/// The format of a log line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object a line.
-    Json,
 }
 
 /// Merges all layers (defaults, the settings file, the environment, flags) and parses every value.

@@ -1,12 +1,14 @@
-//! The settings of the default Redis, and of how any Redis is asked.
+//! The settings of the counters: in memory, in the default Redis, and how any Redis is asked.
 
+use super::meaning::{memory_limit, percent};
+use super::tls::TlsSettings;
 use super::typed::Typed;
 use super::value_error::ValueError;
 use super::values;
-use super::{RedisSettings, TlsSettings};
 use ratekeeper_store::HashKey;
 use ratekeeper_store_redis::{Endpoint, RedisConfig};
 use ratekeeper_tls::TlsFiles;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The settings that name the files of the default store.
@@ -16,7 +18,73 @@ const TLS_KEYS: [&str; 3] = ["store_ca", "store_cert", "store_key"];
 pub(super) const NOT_ENCRYPTED: &str =
     "it means nothing for a store that is not encrypted; write rediss://";
 
+/// The stores of counters.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    /// In bytes, 1 MiB at least.
+    pub(crate) memory_limit: u64,
+    /// The most of it that one rule may hold, 1 to 100.
+    pub(crate) max_share_percent: u8,
+    /// The file they are saved in, if they are.
+    pub(crate) state: Option<PathBuf>,
+    /// The Redis they are in; `None` for memory.
+    pub(crate) redis: Option<RedisSettings>,
+    /// Further ones, for rules that name them; in the order of their names.
+    pub(crate) stores: Vec<NamedStore>,
+    /// The factor applied to limits while a store cannot be reached, above 0 and at most 1.
+    pub(crate) local_factor: f64,
+    /// True if the process refuses to start unless all stores can be reached.
+    pub(crate) is_required: bool,
+}
+
+impl Counters {
+    /// The file that counters in memory are saved in, if they are in memory and are saved.
+    pub(crate) fn kept(&self) -> Option<&Path> {
+        self.state.as_deref().filter(|_| self.redis.is_none())
+    }
+}
+
+/// A Redis, and how to connect to it.
+#[derive(Debug)]
+pub(crate) struct RedisSettings {
+    pub(crate) endpoint: Endpoint,
+    /// The URL without its password.
+    pub(crate) shown: String,
+    pub(crate) config: RedisConfig,
+    /// The settings that name its files.
+    pub(crate) files: TlsSettings,
+}
+
+/// A store that rules may name.
+#[derive(Debug)]
+pub(crate) struct NamedStore {
+    pub(crate) name: Box<str>,
+    pub(crate) redis: RedisSettings,
+}
+
 impl Typed<'_> {
+    pub(super) fn counters(&mut self) -> Counters {
+        let defaults = self.redis_config();
+        let redis = self.redis(&defaults);
+        let stores = self.stores(&defaults);
+        let data_dir = self.data_dir();
+        Counters {
+            local_factor: self.get("local_factor", local_factor),
+            is_required: self.get("require_store", values::switch),
+            memory_limit: self.get("memory_limit", memory_limit),
+            max_share_percent: self.get("max_share", percent),
+            state: self
+                .path("state")
+                .or_else(|| Some(data_dir?.join("counters.state"))),
+            redis,
+            stores,
+        }
+    }
+
+    pub(super) fn data_dir(&mut self) -> Option<PathBuf> {
+        self.path("data_dir")
+    }
+
     /// The configuration of every Redis without one of its own.
     pub(super) fn redis_config(&mut self) -> RedisConfig {
         let mut config = RedisConfig::default();
@@ -118,7 +186,7 @@ fn batch(text: &str) -> Result<usize, ValueError> {
     batch.ok_or_else(|| ValueError::Batch(text.into()))
 }
 
-pub(super) fn local_factor(text: &str) -> Result<f64, ValueError> {
+fn local_factor(text: &str) -> Result<f64, ValueError> {
     let factor = text
         .parse()
         .ok()

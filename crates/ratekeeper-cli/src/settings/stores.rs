@@ -2,10 +2,11 @@
 
 use super::layer::{Origin, Said};
 use super::nested::NestedError;
-use super::store::{self, NOT_ENCRYPTED};
+use super::store::{self, NOT_ENCRYPTED, NamedStore, RedisSettings};
+use super::tls::TlsSettings;
 use super::typed::Typed;
 use super::value_error::ValueError;
-use super::{NamedStore, RedisSettings, TlsSettings, nested, values};
+use super::{nested, values};
 use ratekeeper_rules::DEFAULT_STORE;
 use ratekeeper_store_redis::RedisConfig;
 use ratekeeper_tls::{TlsFiles, TlsIdentity};

@@ -1,9 +1,14 @@
 //! envoyproxy/ratelimit's variables, and what each corresponds to here.
 
-use super::{RUNTIME_ROOT, STOP_INCREMENT};
 use crate::settings::values;
 use Fine::{False, Nothing, Only};
 use Here::{Is, Makes, Moot, Stops, Unused};
+
+/// A switch that has a meaning under the profile `envoy` only.
+pub(super) const STOP_INCREMENT: &str = "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT";
+
+/// envoyproxy/ratelimit's variable for its configuration folder. Every file there contains rules, whatever its name.
+pub(crate) const RUNTIME_ROOT: &str = "RUNTIME_ROOT";
 
 /// The counterpart of one of envoyproxy/ratelimit's variables.
 #[derive(Debug)]

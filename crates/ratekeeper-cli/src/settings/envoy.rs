@@ -1,0 +1,77 @@
+//! The settings of the answers to Envoy, and to forward-auth.
+
+use super::callers;
+use super::layer::Origin;
+use super::meaning::{HeaderKinds, envoy_callers, header_name};
+use super::requests::{auth, identity};
+use super::typed::Typed;
+use super::values;
+use ratekeeper_http::{Describer, EncodedSlashes, Forwarding};
+use ratekeeper_server::{AuthConfig, Caller, EnvoyCallers, LimitHeaderNames};
+
+/// The answers to Envoy.
+#[derive(Debug)]
+pub(crate) struct EnvoySettings {
+    pub(crate) limit_headers: Option<LimitHeaderNames>,
+    pub(crate) draft_headers: bool,
+    pub(crate) degraded_header: bool,
+    pub(crate) dynamic_metadata: bool,
+    /// The permissions that Envoy's protocol asks for; `None` for those of the profile.
+    pub(crate) callers: Option<EnvoyCallers>,
+}
+
+impl Typed<'_> {
+    pub(super) fn envoy(&mut self) -> EnvoySettings {
+        let kinds: HeaderKinds = self.get("response_headers", str::parse);
+        let headers = LimitHeaderNames {
+            limit: self.get("limit_header", header_name),
+            remaining: self.get("remaining_header", header_name),
+            reset: self.get("reset_header", header_name),
+        };
+        EnvoySettings {
+            limit_headers: kinds.limits.then_some(headers),
+            draft_headers: kinds.draft,
+            degraded_header: kinds.degraded,
+            dynamic_metadata: self.get("dynamic_metadata", values::switch),
+            callers: self.get("envoy_callers", |text| values::maybe(text, envoy_callers)),
+        }
+    }
+
+    pub(super) fn auth(&mut self) -> AuthConfig {
+        let forwarding = Forwarding {
+            trusted: self.get("trusted_proxies", str::parse),
+            client_header: self.get("client_header", str::parse),
+        };
+        let (domain, mapping) = self.get("auth", auth);
+        let origin = self.layers.said("identity").map(|said| said.origin);
+        let origin = origin.unwrap_or(Origin::Default);
+        let identity = self.get("identity", |text| identity(text, &origin));
+
+        let encoded_slashes = self.get("encoded_slashes", |text| match text {
+            "" => Ok(EncodedSlashes::default()),
+            text => text.parse(),
+        });
+        let ambiguous_paths = self.get("ambiguous_paths", str::parse);
+        AuthConfig {
+            headers: self.get("headers", str::parse),
+            denial_body: self.get("denial_body", str::parse),
+            forwarding,
+            describer: Describer {
+                identity,
+                mapping,
+                domain,
+                encoded_slashes,
+                ambiguous_paths,
+            },
+        }
+    }
+
+    /// `envoy` may need some.
+    pub(super) fn callers(&mut self, envoy: &EnvoySettings) -> Vec<Caller> {
+        let callers = self.get("callers", callers::callers);
+        if envoy.callers == Some(EnvoyCallers::Required) && callers.is_empty() {
+            self.lacks::<()>("envoy_callers", "callers");
+        }
+        callers
+    }
+}
