@@ -13,12 +13,6 @@ use crate::record::Record;
 use crate::target::Sink;
 use crate::{ExportError, ExportStatus, ExportTarget};
 
-/// The longest time to connect to a target.
-pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(3);
-
-/// The longest time that a target may take for one answer.
-pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(5);
-
 /// The longest time for all records that are sent at once, less than a claim lasts.
 const SEND_MAX: Duration = Duration::from_secs(20);
 

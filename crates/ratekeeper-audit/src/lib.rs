@@ -25,6 +25,7 @@ mod record;
 mod status;
 mod stream;
 mod target;
+mod timing;
 
 pub use error::ExportError;
 pub use exporter::Exporter;

@@ -7,7 +7,7 @@ use async_nats::jetstream::message::PublishMessage;
 use async_nats::{ConnectOptions, ServerAddr};
 
 use crate::ExportError;
-use crate::exporter::{ANSWER_MAX, CONNECT_MAX};
+use crate::timing::{ANSWER_MAX, CONNECT_MAX};
 use crate::record::Record;
 
 /// A connection to NATS, and the subject to publish to.

@@ -6,7 +6,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionInfo, TlsCertificates, Value};
 
 use crate::ExportError;
-use crate::exporter::{ANSWER_MAX, CONNECT_MAX};
+use crate::timing::{ANSWER_MAX, CONNECT_MAX};
 use crate::record::Record;
 
 /// A connection to a stream of a Redis server.

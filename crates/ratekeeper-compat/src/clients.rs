@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tokio::process::Command;
 
-use crate::Args;
+use crate::args::Args;
 use crate::target::{Environment, Target};
 
 const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use fastrand::Rng;
 use serde::Serialize;
 
-use crate::Args;
+use crate::args::Args;
 use crate::answer::{Answer, Reply};
 use crate::compare::{Outcome, compare};
 use crate::json;

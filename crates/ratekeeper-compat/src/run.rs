@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
-use crate::Args;
+use crate::args::Args;
 use crate::burst::bursts;
 use crate::clients::clients;
 use crate::differences::Difference;

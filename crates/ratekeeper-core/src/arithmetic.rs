@@ -3,7 +3,7 @@
 
 use crate::limit::Kind;
 use crate::rate::Rate;
-use crate::{Limit, Micros};
+use crate::{Groups, Limit, Micros};
 
 /// The parameters of a limit's steps, besides its quota and window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,21 +27,6 @@ pub enum Arithmetic {
     LeakyWithin(Emission, Micros),
     /// [`concurrency`](crate::concurrency): no further parameters.
     Concurrency,
-}
-
-/// The grouping of a sliding window's hits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Groups {
-    /// The most hits that can count at once: the quota, or less for a strict limit.
-    pub most: u64,
-    /// Hits per group.
-    pub size: u64,
-    /// Bits of the distance between two group boundaries: 22, 16, 11 or 8.
-    pub bits: u32,
-    /// The time unit of boundaries with that many bits.
-    pub tick: Micros,
-    /// The time after their charge at which hits may still come: zero unless the limit is leased.
-    pub lead: Micros,
 }
 
 /// The refill rate of a bucket: one hit every `interval`.

@@ -59,7 +59,7 @@ mod tests;
 use crate::ask::Finding;
 use crate::{Ask, Heap, Micros, Outcome, Spill, StateMut, StateRef, Timestamp, Verdict, Words};
 pub(crate) use form::EqualCount;
-pub use form::{EXACT_UP_TO, SHORTEST_WINDOW};
+pub use form::{EXACT_UP_TO, Groups, SHORTEST_WINDOW};
 pub use lease::GrantedGroups;
 pub(crate) use lease::{before_grant, give_back, granted};
 use log::Log;

@@ -53,9 +53,10 @@ pub mod synced;
 mod time;
 pub mod token_bucket;
 
-pub use arithmetic::{Arithmetic, Emission, Groups};
+pub use arithmetic::{Arithmetic, Emission};
 pub use ask::{Ask, Bounds, Moment};
 pub use combine::{Mode, Vote, combine, quota_denies};
+pub use equal_count::Groups;
 pub use limit::Limit;
 pub use outcome::{Outcome, Verdict};
 pub use spec::{Algorithm, LimitError, LimitSpec, MAX_LOG, MAX_PERMITS, MAX_SUB_WINDOWS};

@@ -2,12 +2,13 @@
 
 mod leftover;
 mod place;
+mod progress;
 mod timing;
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,11 +20,11 @@ use ratekeeper_server::{Fault as BoxError, Patience};
 use tokio::time::{Instant, Sleep, sleep};
 
 pub(crate) use self::place::HeldPlace;
+pub(crate) use self::progress::Progress;
 use self::timing::Timing;
 use crate::head::clean_trailers;
 use crate::media_type::is_stream;
 use crate::pool::Lease;
-use crate::upstream::Place;
 
 /// A client's body on its way to an upstream.
 #[derive(Debug)]
@@ -35,49 +36,6 @@ pub struct RequestBody {
     is_http2: bool,
     /// None if its client may take as long as it likes.
     timing: Option<Timing>,
-}
-
-/// The progress of a request's body.
-#[derive(Debug, Default)]
-pub(crate) struct Progress {
-    frames: AtomicU64,
-    is_done: AtomicBool,
-    is_awaited: AtomicBool,
-    is_too_large: AtomicBool,
-    is_too_slow: AtomicBool,
-    is_broken: AtomicBool,
-    /// The request's place at its upstream: an answer may be over before its request is.
-    place: OnceLock<Place>,
-}
-
-impl Progress {
-    /// The number of frames so far: it changes whenever part of the body arrives.
-    pub(crate) fn frames(&self) -> u64 {
-        self.frames.load(Ordering::Relaxed)
-    }
-
-    /// Returns true if the upstream has received all of it.
-    pub(crate) fn is_done(&self) -> bool {
-        self.is_done.load(Ordering::Relaxed)
-    }
-
-    /// Returns true if more is expected from the client.
-    pub(crate) fn is_awaited(&self) -> bool {
-        self.is_awaited.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn is_too_slow(&self) -> bool {
-        self.is_too_slow.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn is_too_large(&self) -> bool {
-        self.is_too_large.load(Ordering::Relaxed)
-    }
-
-    /// Returns true if it could not be read to its end.
-    pub(crate) fn is_broken(&self) -> bool {
-        self.is_broken.load(Ordering::Relaxed)
-    }
 }
 
 /// A body that is larger than it may be, or that its sender did not finish.

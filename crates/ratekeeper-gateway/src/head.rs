@@ -3,53 +3,7 @@
 
 mod admit;
 mod forward;
+mod hop_by_hop;
 
 pub(crate) use admit::admit;
 pub(crate) use forward::{Inbound, as_http2, clean_trailers, forward, frame_http1, hop, of_answer};
-
-use http::HeaderMap;
-use http::header::{
-    CONNECTION, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
-};
-
-static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-static PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-
-/// The hop-by-hop header fields, which are not forwarded (RFC 9110, section 7.6.1).
-static HOP_BY_HOP: [&HeaderName; 8] = [
-    &CONNECTION,
-    &KEEP_ALIVE,
-    &PROXY_CONNECTION,
-    &TE,
-    &TRANSFER_ENCODING,
-    &UPGRADE,
-    &PROXY_AUTHENTICATE,
-    &PROXY_AUTHORIZATION,
-];
-
-fn is_between_neighbours(name: &HeaderName) -> bool {
-    HOP_BY_HOP.contains(&name)
-}
-
-/// Removes the hop-by-hop fields, and those that `Connection` lists as such.
-fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    if headers.contains_key(CONNECTION) {
-        let lines: Vec<_> = headers.get_all(CONNECTION).iter().cloned().collect();
-        let names = lines
-            .iter()
-            .flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
-        for name in names.map(<[u8]>::trim_ascii) {
-            // These two say where a message belongs and where it ends, even if `Connection` lists them.
-            let is_needed =
-                name.eq_ignore_ascii_case(b"host") || name.eq_ignore_ascii_case(b"content-length");
-            if let (false, Ok(name)) = (is_needed, HeaderName::from_bytes(name)) {
-                headers.remove(name);
-            }
-        }
-    }
-    // Usually there is one: scanning all names is cheaper than eight lookups.
-    while let Some(name) = headers.keys().find(|name| is_between_neighbours(name)) {
-        let name = name.clone();
-        headers.remove(name);
-    }
-}

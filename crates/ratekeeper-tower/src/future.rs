@@ -14,7 +14,7 @@ use tower_service::Service;
 
 use crate::body::ResponseBody;
 use crate::hold::HeldPermit;
-use crate::layer::Shared;
+use crate::shared::Shared;
 use crate::turn::{InLine, Next, Stamp};
 use crate::{AdmissionOf, Enforcer, LayerMode};
 

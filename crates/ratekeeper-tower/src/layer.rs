@@ -12,7 +12,7 @@ use ratekeeper_limiter::CheckObserver;
 use tower_layer::Layer;
 
 use crate::observer::DenialObserver;
-use crate::pacer::Pacer;
+use crate::shared::Shared;
 use crate::watch::{LINES_PER_SECOND, LayerCounts, Watch};
 use crate::{RateLimit, Switch};
 
@@ -26,32 +26,6 @@ const WAITING_MAX: u64 = 1_024;
 #[derive(Clone, Debug)]
 pub struct RateLimitLayer<E> {
     pub(crate) shared: Arc<Shared<E>>,
-}
-
-/// Finds the observer of a request's check in the request's extensions.
-type FindObserver = fn(&Extensions) -> Option<Arc<dyn CheckObserver>>;
-
-/// The state that the services of a layer share.
-#[derive(Clone, Debug)]
-pub(crate) struct Shared<E> {
-    pub(crate) enforcer: E,
-    /// The domain to use if the describer names none and the rules do not determine it.
-    pub(crate) domain: Option<Box<str>>,
-    pub(crate) describer: Describer,
-    pub(crate) forwarding: Forwarding,
-    pub(crate) peer: fn(&Extensions) -> Option<Hop>,
-    pub(crate) check_observer: Option<FindObserver>,
-    pub(crate) headers: Headers,
-    pub(crate) body_form: BodyForm,
-    pub(crate) wait_max: Duration,
-    pub(crate) waiting_max: u64,
-    pub(crate) switch: Switch,
-    pub(crate) watch: Arc<Watch>,
-    /// Is told of denied requests in place of the log.
-    pub(crate) observer: Option<Arc<dyn DenialObserver>>,
-    pub(crate) pacer: Arc<Pacer>,
-    /// Names tenants to shedders, under a key of this process: nobody can choose a name that is taken for another.
-    pub(crate) hasher: RandomState,
 }
 
 impl<E: Clone> RateLimitLayer<E> {

@@ -77,6 +77,7 @@ mod places;
 mod queued;
 mod renewal;
 mod service;
+mod shared;
 mod shed;
 mod switch;
 mod turn;

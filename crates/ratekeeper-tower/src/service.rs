@@ -11,7 +11,7 @@ use tower_service::Service;
 use crate::body::ResponseBody;
 use crate::future::{Later, ResponseFuture};
 use crate::hold::HeldPermit;
-use crate::layer::Shared;
+use crate::shared::Shared;
 use crate::turn::{Asked, Next};
 use crate::{Enforcer, LayerMode};
 

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::asked::original;
 use crate::body::ResponseBody;
 use crate::hold::HeldPermit;
-use crate::layer::Shared;
+use crate::shared::Shared;
 use crate::observer::{CallerSlot, DeniedByLayer};
 use crate::pacer::Paced;
 use crate::places::Place;

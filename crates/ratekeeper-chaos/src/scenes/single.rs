@@ -2,70 +2,12 @@
 
 mod network;
 mod pauses;
+mod scene;
 mod server;
 mod start;
 
-use std::time::Duration;
-
-use ratekeeper_testkit::proxy::Proxy;
-use ratekeeper_testkit::redis::{Reply, Server};
-
-use crate::fault::{Counters, Fault, Scene, Spares, Stage, Start};
-
-/// A server behind a proxy.
-pub(crate) struct Single {
-    server: Server,
-    proxy: Proxy,
-    /// The user that nodes log in as, with the password.
-    user: Option<&'static str>,
-}
-
-impl Scene for Single {
-    fn url(&self) -> String {
-        let user = self.user.map(|user| format!("{user}@")).unwrap_or_default();
-        format!("redis://{user}127.0.0.1:{}/", self.proxy.port())
-    }
-}
-
-impl Single {
-    fn new(server: Server) -> Self {
-        Self {
-            proxy: Proxy::start(server.port()),
-            server,
-            user: None,
-        }
-    }
-
-    fn ask(&self, command: &[&str]) -> Reply {
-        let reply = self.server.client().ask(command);
-        assert!(!reply.is_error(), "{command:?}: {reply:?}");
-        reply
-    }
-
-    /// The URL of the server without the proxy.
-    fn directly(&self) -> String {
-        format!("redis://127.0.0.1:{}/", self.server.port())
-    }
-}
-
-/// The defaults that most faults start from.
-const FAULT: Fault<Single> = Fault {
-    name: "none",
-    scene: || Single::new(Server::start()),
-    before: |_| {},
-    prepare: |_, _| {},
-    strike: |_, stage: &mut Stage| stage.last(),
-    heal: |_, _| {},
-    start: Start::Healthy,
-    counters: Counters::Kept,
-    spares: Spares::Nothing,
-    is_idle: false,
-    opens: false,
-    told: None,
-    excused: None,
-    is_long: false,
-    is_tested: false,
-};
+use crate::fault::Fault;
+pub(crate) use scene::Single;
 
 /// All of them.
 pub(crate) static FAULTS: &[&[Fault<Single>]] = &[
@@ -74,6 +16,3 @@ pub(crate) static FAULTS: &[&[Fault<Single>]] = &[
     pauses::FAULTS,
     network::FAULTS,
 ];
-
-/// The interval between repeated acts of a fault.
-const OFTEN: Duration = Duration::from_millis(10);

@@ -2,7 +2,7 @@
 
 use crate::divisor::Divisor;
 use crate::spec::LimitError;
-use crate::{Groups, MAX_COUNT, Micros, Timestamp};
+use crate::{MAX_COUNT, Micros, Timestamp};
 
 use super::log::Log;
 
@@ -150,6 +150,21 @@ impl Form {
             },
         })
     }
+}
+
+/// The grouping of a sliding window's hits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Groups {
+    /// The most hits that can count at once: the quota, or less for a strict limit.
+    pub most: u64,
+    /// Hits per group.
+    pub size: u64,
+    /// Bits of the distance between two group boundaries: 22, 16, 11 or 8.
+    pub bits: u32,
+    /// The time unit of boundaries with that many bits.
+    pub tick: Micros,
+    /// The time after their charge at which hits may still come: zero unless the limit is leased.
+    pub lead: Micros,
 }
 
 /// A limit with the precomputed values of its steps.

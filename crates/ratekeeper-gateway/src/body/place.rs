@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ratekeeper_tower::InFlight;
 
-use super::Progress;
+use super::progress::Progress;
 use crate::upstream::Place;
 
 /// A request's place at its upstream, free once this is dropped.

@@ -12,7 +12,7 @@ use http::{Method, Version};
 use ratekeeper_http::{ClientHeader, Forwarding, Hop, push_address};
 use ratekeeper_server::{Peer, PeerAddress};
 
-use super::{is_between_neighbours, remove_hop_by_hop};
+use super::hop_by_hop::{is_between_neighbours, remove_hop_by_hop};
 use crate::upstream::{Speech, Upstream};
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");

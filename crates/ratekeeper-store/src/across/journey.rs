@@ -8,9 +8,10 @@ use std::task::{Context, Poll, ready};
 use ratekeeper_core::Timestamp;
 use smallvec::SmallVec;
 
+use super::partition::Partition;
+use super::partitions::Partitions;
 use super::parts::Parts;
 use super::verdict::{self, whole};
-use super::{Partition, Partitions};
 use crate::{Answer, Request, Step, StoreError, Verdicts};
 
 /// A partition with the steps of the request there.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ratekeeper_core::{Algorithm, Mode, Vote};
 use smallvec::SmallVec;
 
-use super::Partition;
+use super::partition::Partition;
 use crate::{Extra, Once, Permit, PermitAct, Request, Step};
 
 /// The division of a request by partition. The steps themselves are kept beside it, in this order.

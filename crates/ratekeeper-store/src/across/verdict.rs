@@ -4,8 +4,9 @@ use ratekeeper_core::{Algorithm, Mode, Timestamp};
 use smallvec::SmallVec;
 
 use super::journey::{Leg, Returning};
+use super::partition::Partition;
+use super::partitions::Partitions;
 use super::parts::Parts;
-use super::{Partition, Partitions};
 use crate::{
     Answer, Charge, Execution, Extra, FullMode, Permit, PermitAct, Request, Step, StepOutcome,
     StoreError, Verdicts,

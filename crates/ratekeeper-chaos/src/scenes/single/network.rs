@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{FAULT, Single};
+use super::scene::{FAULT, Single};
 use crate::fault::{Fault, Stage};
 
 /// Makes each round trip longer by `tenths` tenths of the deadline while the fault lasts.

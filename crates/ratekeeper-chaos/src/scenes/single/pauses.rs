@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{FAULT, Single};
+use super::scene::{FAULT, Single};
 use crate::fault::{Fault, Spares, Stage};
 use crate::still::{crowd, pause_again};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::{Reply, Server, encode, is_7_or_later};
 
-use super::{FAULT, OFTEN, Single};
+use super::scene::{FAULT, OFTEN, Single};
 use crate::fault::{Counters, Fault, Spares, Stage};
 
 /// Options that make a server slow to load what it had saved: a key each 100 microseconds.

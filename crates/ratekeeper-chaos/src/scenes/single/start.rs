@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ratekeeper_testkit::redis::Reply;
 
-use super::{FAULT, Single};
+use super::scene::{FAULT, Single};
 use crate::fault::{Counters, Fault, Start};
 
 /// The key under which nodes keep the secret that counters are named by.
