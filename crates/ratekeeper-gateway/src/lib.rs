@@ -13,6 +13,7 @@ mod body;
 mod connect;
 mod denials;
 mod edge;
+mod exchange;
 mod fault;
 mod fleet;
 mod gateway;
