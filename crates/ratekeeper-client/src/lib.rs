@@ -63,12 +63,11 @@ mod health;
 mod permit;
 mod pool;
 mod question;
+mod results;
 mod throttle;
 mod unsettled;
 
-pub use client::{
-    Acquired, Client, ClientCounts, Refund, Reservation, Reserved, Settled, ToReserve,
-};
+pub use client::{Acquired, Client};
 pub use config::{ClientCertificate, Config, ConfigError, RetryBudget, Tls};
 pub use enforcer::{ServiceAdmission, ServiceEnforcer};
 pub use error::Error;
@@ -76,3 +75,4 @@ pub use fallback::FallbackPolicy;
 pub use health::Trouble;
 pub use permit::Permit;
 pub use question::{CheckAnswer, CheckRequest, LimitState, Peek, RequestStatus};
+pub use results::{ClientCounts, Refund, Reservation, Reserved, Settled, ToReserve};

@@ -80,10 +80,8 @@ impl Proxy {
         let version = request.version();
         let (mut parts, body) = request.into_parts();
         let peer = parts.extensions.remove::<Peer>();
-        let span = match &self.shared.tracer {
-            Some(_) => parts.extensions.remove::<Arc<RequestSpan>>(),
-            None => None,
-        };
+        let tracer = self.shared.tracer.as_ref();
+        let span = tracer.and_then(|_| parts.extensions.remove::<Arc<RequestSpan>>());
         let inbound = Inbound {
             peer: peer.as_ref(),
             scheme: self.shared.scheme,

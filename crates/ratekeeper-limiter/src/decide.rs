@@ -9,6 +9,7 @@
 //! [`Limiter::ask`] goes as far as it can without waiting, [`Limiter::finish`] goes the rest; checks,
 //! peeks, explanations, permits and reservations differ in what they ask and what they read.
 
+mod ruling;
 mod unanswered;
 
 use std::sync::Arc;
@@ -20,13 +21,15 @@ use ratekeeper_store::{
 };
 use smallvec::SmallVec;
 
-use crate::decision::{Answered, Decision, Policies};
+pub use ruling::Ruling;
+
+use crate::Snapshot;
+use crate::decision::{Answered, Decision};
 use crate::explain::{Explanation, SharedCounter};
 use crate::limiter::Limiter;
 use crate::observer::CheckObserver;
 use crate::plan::{Context, Plan};
 use crate::request::{Check, recosted};
-use crate::{LimitSource, Snapshot};
 
 /// The part that concurrency limits have in a request: none, unless permits come back or nothing
 /// is taken.
@@ -78,39 +81,6 @@ impl Evaluation {
         if let Some(observer) = &self.observer {
             observer.combined(&self.decision);
         }
-    }
-}
-
-/// A decided request: its decision, and all limits that took part.
-#[derive(Clone, Copy, Debug)]
-pub struct Ruling<'a> {
-    /// Allow or deny, and the status of each descriptor.
-    pub decision: &'a Decision,
-    plan: &'a Plan,
-    verdicts: &'a Verdicts,
-}
-
-impl<'a> Ruling<'a> {
-    pub(crate) const fn new(evaluation: &'a Evaluation, verdicts: &'a Verdicts) -> Self {
-        Self {
-            decision: &evaluation.decision,
-            plan: &evaluation.plan,
-            verdicts,
-        }
-    }
-
-    /// The enforced limits that the request is held to, each once, in the order of its
-    /// descriptors.
-    #[must_use]
-    pub fn policies(&self) -> Policies {
-        self.plan.policies()
-    }
-
-    /// Every limit that took part, in the order of the descriptors: the step the store was asked to
-    /// decide, the limit's origin, and its answer. A decision has room for one limit of each
-    /// descriptor; statistics want them all.
-    pub fn limits(&self) -> impl Iterator<Item = (&'a Step, LimitSource, Answered)> + use<'a> {
-        self.plan.answers(self.decision.snapshot(), self.verdicts)
     }
 }
 

@@ -1,89 +1,24 @@
 //! Replays a log through the rules at the times in the log.
 
-use ratekeeper_core::{Micros, Timestamp, Vote};
-use ratekeeper_http::{Describer, Forwarding, Refused, RequestCheck};
+use ratekeeper_core::{Timestamp, Vote};
+use ratekeeper_http::{Refused, RequestCheck};
 use ratekeeper_limiter::{Check, Decision, LimitSource, Limiter, LimiterOptions, Waiting};
 use ratekeeper_rules::{RuleIndex, RuleSet, SERVICE_LEVELS};
-use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
+use ratekeeper_store::memory::MemoryStore;
 use smallvec::SmallVec;
 
 use crate::compare::{Comparison, Step};
 use crate::described::{Requests, with_user_agent};
-use crate::descriptors::{Descriptors, Filled};
+use crate::descriptors::Filled;
 use crate::error::{ReplayError, choose_domain};
-use crate::fields::Fields;
 use crate::input::{Line, Lines, Log};
 use crate::keys::Keys;
+use crate::options::ReplayOptions;
 use crate::parse::{Format, LineParser};
 use crate::record::{BadLine, MalformedLine, Record};
 use crate::reorder::{HeldLine, Reorder};
 use crate::report::{LineCounts, Report, Summary};
 use crate::tally::Tally;
-
-/// The settings of a replay, besides the rules.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct ReplayOptions {
-    /// The domain to check; None means the describer's, else the rules' only one.
-    pub domain: Option<String>,
-    /// The format of the logs; None means to detect it.
-    pub format: Option<Format>,
-    /// The paths of fields in JSON lines.
-    pub fields: Fields,
-    /// The descriptors for each line; None means those that the describer makes.
-    pub descriptors: Option<Descriptors>,
-    /// The mapping from requests to descriptors, and the caller for service levels. A describer
-    /// with the default mapping also adds a descriptor for the `User-Agent`.
-    pub describer: Describer,
-    /// The trusted proxies, for logs that record a forwarding header.
-    pub forwarding: Forwarding,
-    /// The algorithm to compare the rules' decisions with.
-    pub compare: Option<CompareWith>,
-    /// The number of most denied keys to report for each rule, at most 1,024.
-    pub top_denied: usize,
-    /// The number of malformed lines to show.
-    pub bad_lines: usize,
-    /// The memory for the rules' counters.
-    pub memory: MemoryConfig,
-    /// The most by which lines may be out of order and still be sorted; zero disables sorting.
-    pub sort_within: Micros,
-}
-
-/// The default of [`ReplayOptions::sort_within`].
-const SORT_WITHIN: Micros = Micros::from_secs(60);
-
-impl Default for ReplayOptions {
-    fn default() -> Self {
-        Self {
-            domain: None,
-            format: None,
-            fields: Fields::default(),
-            descriptors: None,
-            describer: Describer::default(),
-            forwarding: Forwarding::default(),
-            compare: None,
-            top_denied: 10,
-            bad_lines: 5,
-            memory: MemoryConfig::default(),
-            sort_within: SORT_WITHIN,
-        }
-    }
-}
-
-/// An algorithm to compare decisions with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CompareWith {
-    /// The exact log of the same quota and window: `sliding_log`.
-    SlidingLog,
-}
-
-impl CompareWith {
-    /// The algorithm with that name on the command line.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        (name == "sliding_log").then_some(Self::SlidingLog)
-    }
-}
 
 /// The progress of a replay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

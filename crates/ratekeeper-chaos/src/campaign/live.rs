@@ -1,5 +1,6 @@
 //! One row: nodes, callers, a fault, and the outcome.
 
+mod goals;
 mod signals;
 
 use std::collections::BTreeSet;
@@ -10,14 +11,15 @@ use anyhow::Result;
 
 use super::Campaign;
 use crate::ask::{Asker, Key};
-use crate::fault::{Fault, Scene, Spares, Stage, Start};
+use crate::fault::{Fault, Scene, Stage, Start};
 use crate::ledger::{Entry, Ledger, shared_again};
 use crate::load::{Asked, Load};
 use crate::look::{Look, Looks};
 use crate::node::{Settings, resident_kib};
 use crate::row::Row;
-use crate::rules::{self, AMPLE, PERMITS, Rule, TENANTS};
+use crate::rules::{self, AMPLE, PERMITS, Rule};
 use crate::verdict::{self, Readiness, Span};
+use goals::{back, unspared};
 use signals::{is_seen_open, is_told, is_too_many, still};
 
 const NODES: usize = 3;
@@ -354,50 +356,4 @@ fn clean(looks: &Looks, from: Duration, patience: Duration) -> Option<Vec<Look>>
 fn failopen(evidence: &Evidence) -> Option<u64> {
     let last = evidence.last.as_ref().filter(|_| !evidence.is_restarted)?;
     Some(last.iter().map(|look| look.failopen).sum())
-}
-
-/// The time from the end of the fault until all nodes decided in Redis again or, without callers, were ready without
-/// a fault.
-fn back<S>(fault: &Fault<S>, evidence: &Evidence) -> Option<Duration> {
-    let healed = evidence.span.healed;
-    let back = match fault.is_idle {
-        false => shared_again(&evidence.entries, NODES, healed)?,
-        true => {
-            let clean = (0..NODES).map(|node| {
-                let mut after = evidence
-                    .looks
-                    .iter()
-                    .filter(|look| look.at >= healed && look.node == node);
-                Some(after.find(|look| look.faults.is_empty())?.at)
-            });
-            clean.collect::<Option<Vec<_>>>()?.into_iter().max()?
-        }
-    };
-    Some(back.saturating_sub(healed))
-}
-
-/// The effect of a fault on decisions that it should have left alone, if any.
-fn unspared(spares: Spares, evidence: &Evidence) -> Option<String> {
-    let during = || {
-        evidence
-            .entries
-            .iter()
-            .filter(|entry| evidence.span.has(entry.sent))
-    };
-    match spares {
-        Spares::Nothing => None,
-        Spares::Everything => {
-            let share = verdict::share(during());
-            (share > 0.01).then(|| format!("{:.1} % degraded", share * 100.0))
-        }
-        Spares::AllButVictim => {
-            let share = verdict::share(during().filter(|entry| entry.key.rule != Rule::Victim));
-            (share > 0.05).then(|| format!("{:.0} % of others degraded", share * 100.0))
-        }
-        Spares::OtherShards => {
-            let lost = verdict::tenants_lost(&evidence.entries, evidence.span);
-            (lost * 3 > TENANTS as usize * 2)
-                .then(|| format!("{lost} of {TENANTS} tenants degraded"))
-        }
-    }
 }

@@ -1,0 +1,41 @@
+//! A decided request, with all limits that took part.
+
+use ratekeeper_store::{Step, Verdicts};
+
+use super::Evaluation;
+use crate::LimitSource;
+use crate::decision::{Answered, Decision, Policies};
+use crate::plan::Plan;
+
+/// A decided request: its decision, and all limits that took part.
+#[derive(Clone, Copy, Debug)]
+pub struct Ruling<'a> {
+    /// Allow or deny, and the status of each descriptor.
+    pub decision: &'a Decision,
+    plan: &'a Plan,
+    verdicts: &'a Verdicts,
+}
+
+impl<'a> Ruling<'a> {
+    pub(crate) const fn new(evaluation: &'a Evaluation, verdicts: &'a Verdicts) -> Self {
+        Self {
+            decision: &evaluation.decision,
+            plan: &evaluation.plan,
+            verdicts,
+        }
+    }
+
+    /// The enforced limits that the request is held to, each once, in the order of its
+    /// descriptors.
+    #[must_use]
+    pub fn policies(&self) -> Policies {
+        self.plan.policies()
+    }
+
+    /// Every limit that took part, in the order of the descriptors: the step the store was asked to
+    /// decide, the limit's origin, and its answer. A decision has room for one limit of each
+    /// descriptor; statistics want them all.
+    pub fn limits(&self) -> impl Iterator<Item = (&'a Step, LimitSource, Answered)> + use<'a> {
+        self.plan.answers(self.decision.snapshot(), self.verdicts)
+    }
+}
