@@ -10,7 +10,7 @@ use std::time::Duration;
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_http::answer::{Denial, LimitStatus};
 use ratekeeper_limiter::{
-    Admitted, Check, Limiter, PendingAdmission, Receipt, Scope, Snapshot, TopDecision,
+    Admitted, Check, Decision, Limiter, PendingAdmission, Receipt, Scope, Snapshot, TopDecision,
 };
 use ratekeeper_rules::{RuleSet, ShedRules};
 use ratekeeper_store::{Answer, Store};
@@ -200,11 +200,8 @@ impl<S: Store> Stage<S> {
         };
         // A request that waited for its turn was counted when it came.
         let is_new = before.is_none() || !standing.allowed;
-        if is_new
-            && (!standing.allowed || limiter.top().wants(&decision))
-            && let Some(scope) = decision.binding_descriptor().and_then(scope)
-        {
-            limiter.top().count_scope(&decision, kind, scope);
+        if is_new {
+            count_top(limiter, &decision, kind, scope);
         }
         let report = LimitReport::new(&standing, terms);
         if !standing.allowed {
@@ -215,15 +212,7 @@ impl<S: Store> Stage<S> {
                 send(queued.receipt.give_back(limiter));
             }
             let scope = decision.binding_descriptor().and_then(scope);
-            let scope = scope.map(Scope::into_text);
-            let rule = decision
-                .binding()
-                .and_then(|binding| decision.rule(binding));
-            let denial = Denial::of(&standing, scope);
-            let denial = match rule {
-                Some(rule) => denial.by(rule),
-                None => denial,
-            };
+            let denial = denial(&decision, &standing, scope);
             return report.admission(AdmissionVerdict::Deny(Box::new(denial)));
         }
         let permit = slots.map(|slots| Permit::new(Arc::clone(limiter), slots));
@@ -253,6 +242,31 @@ impl<S: Store> Stage<S> {
                 Admission::waiting(turn.unwrap_or_default(), Box::new(queued))
             }
         }
+    }
+}
+
+/// Counts a decision among those of the keys that are limited most.
+fn count_top<S: Store>(
+    limiter: &Limiter<S>,
+    decision: &Decision,
+    kind: TopDecision,
+    scope: impl Fn(usize) -> Option<Scope>,
+) {
+    if (kind == TopDecision::Denied || limiter.top().wants(decision))
+        && let Some(scope) = decision.binding_descriptor().and_then(scope)
+    {
+        limiter.top().count_scope(decision, kind, scope);
+    }
+}
+
+/// The denial that the layer answers with.
+fn denial(decision: &Decision, standing: &LimitStatus, scope: Option<Scope>) -> Denial {
+    let rule = decision.binding();
+    let rule = rule.and_then(|binding| decision.rule(binding));
+    let denial = Denial::of(standing, scope.map(Scope::into_text));
+    match rule {
+        Some(rule) => denial.by(rule),
+        None => denial,
     }
 }
 

@@ -20,10 +20,10 @@ use tokio::time::Instant;
 use crate::asked::original;
 use crate::body::ResponseBody;
 use crate::hold::HeldPermit;
-use crate::shared::Shared;
 use crate::observer::{CallerSlot, DeniedByLayer};
 use crate::pacer::Paced;
 use crate::places::Place;
+use crate::shared::Shared;
 use crate::shed::ShedContext;
 use crate::{
     AdmissionOf, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, LayerMode, Turn, Undo,

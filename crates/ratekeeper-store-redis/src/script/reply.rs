@@ -128,13 +128,29 @@ fn decode_group<'r>(
             false => Err(AnswerError::Malformed),
         };
     }
-    let is_lone = group.lone().is_some();
     let mut replay = Replay::new(group, now, states);
     *moved += match execution {
         Execution::Now => replay.moved(),
         // States read by the first execution were moved by it.
         _ => 0,
     };
+    let is_denied = replay_runs(group, &mut replay, execution, items, answer)?;
+    let known = is_denied.then(|| Known::new(group, replay)).flatten();
+    Ok(known.map(Aside::Denied))
+}
+
+/// Takes the steps of all runs again, and passes the verdicts to `answer`. Returns true if the last request is denied.
+///
+/// # Errors
+/// The server let other requests pass than these steps do.
+fn replay_runs<'r>(
+    group: &Group,
+    replay: &mut Replay<'_>,
+    execution: Execution,
+    items: &mut impl Iterator<Item = Item<'r>>,
+    mut answer: impl FnMut(Verdicts),
+) -> Result<bool, AnswerError> {
+    let is_lone = group.lone().is_some();
     let mut is_denied = false;
     for run in &group.runs {
         let passed = integer(items.next())?;
@@ -162,8 +178,7 @@ fn decode_group<'r>(
             return Err(AnswerError::Disagrees);
         }
     }
-    let known = is_denied.then(|| Known::new(group, replay)).flatten();
-    Ok(known.map(Aside::Denied))
+    Ok(is_denied)
 }
 
 /// The answer to a request that was not carried out.
