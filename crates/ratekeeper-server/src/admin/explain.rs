@@ -36,7 +36,9 @@ pub(super) async fn by_query<S: ServedStore>(
         match name.as_str() {
             "domain" if domain.is_empty() => domain = value,
             "domain" => return Err(ApiError::invalid("?domain", "it is there twice")),
-            "entry" => entries.push(entry(value).map_err(|why| ApiError::invalid("?entry", why))?),
+            "entry" => entries.push(
+                entry(value).map_err(|wrong| ApiError::invalid("?entry", wrong.to_string()))?,
+            ),
             _ => {
                 let message = format!("there is no parameter {name:?}; expected domain and entry");
                 return Err(ApiError::invalid("?", message));
@@ -70,16 +72,30 @@ pub(super) async fn by_body<S: ServedStore>(received: Received<S>) -> Result<Res
     explain(received).await
 }
 
+/// A text that is not an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub(super) enum WrongEntry<'a> {
+    /// It has no colon.
+    #[error("{0:?} is not an entry; write KEY:VALUE")]
+    NoColon(&'a str),
+    /// Nothing stands before the colon.
+    #[error("the key must not be empty")]
+    NoKey,
+    /// It is longer than any entry of a check.
+    #[error("at most {ENTRY_BYTES_MAX} bytes")]
+    TooLong,
+}
+
 /// The entry that `text` writes as `key:value`, split at the first colon.
-pub(super) fn entry(text: &str) -> Result<Entry<'_>, String> {
+pub(super) fn entry(text: &str) -> Result<Entry<'_>, WrongEntry<'_>> {
     let Some((key, value)) = text.split_once(':') else {
-        return Err(format!("{text:?} is not an entry; write KEY:VALUE"));
+        return Err(WrongEntry::NoColon(text));
     };
     if key.is_empty() {
-        return Err("the key must not be empty".to_owned());
+        return Err(WrongEntry::NoKey);
     }
     if text.len() > ENTRY_BYTES_MAX {
-        return Err(format!("at most {ENTRY_BYTES_MAX} bytes"));
+        return Err(WrongEntry::TooLong);
     }
     Ok(Entry { key, value })
 }

@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::denials::DeniedRequest;
 use crate::http::ApiError;
 use crate::store::ServedStore;
-use crate::top_nodes::{MergedKey, MergedNode, TopOfNode, merge};
+use crate::top_nodes::{MergedKey, MergedNode, TopOfNode, TopUnknown, merge};
 
 /// The most keys in one answer.
 const KEYS_MAX: usize = 100;
@@ -166,7 +166,7 @@ pub(super) async fn show<S: ServedStore>(
     let is_wanted =
         |domain: &str, rule: &str| is(&options.domain, domain) && is(&options.rule, rule);
     let peers = match options.nodes {
-        Nodes::Own => Err("only this node's keys are asked for".to_owned()),
+        Nodes::Own => Err(OnlyThisNode::Asked),
         Nodes::All => others(&app).await,
     };
     let top = app.limiter.top();
@@ -179,7 +179,7 @@ pub(super) async fn show<S: ServedStore>(
             };
             let unlisted_max = top.dropped(window, decision);
             let keys: Vec<_> = keys.into_iter().map(KeyEntry::from).collect();
-            ((keys, vec![own], unlisted_max), 0, Some(why))
+            ((keys, vec![own], unlisted_max), 0, Some(why.to_string()))
         }
         Ok((mut nodes, left_out)) => {
             let own = TopOfNode::read(top, app.denials.node());
@@ -204,16 +204,23 @@ pub(super) async fn show<S: ServedStore>(
     }))
 }
 
+/// The reason why an answer is about this node alone.
+#[derive(Debug, thiserror::Error)]
+enum OnlyThisNode {
+    #[error("only this node's keys are asked for")]
+    Asked,
+    #[error("this node shares its counters with no other")]
+    Alone,
+    #[error("the lists of other nodes are not known: {0}")]
+    Unknown(TopUnknown),
+}
+
 /// The lists of the other nodes, and the number of those left out.
-///
-/// # Errors
-/// They are not known, for this reason.
-async fn others<S: ServedStore>(app: &App<S>) -> Result<(Vec<(Duration, TopOfNode)>, u64), String> {
-    let Some(peers) = &app.top_peers else {
-        return Err("this node shares its counters with no other".to_owned());
-    };
-    let read = peers.read().await;
-    let lists = read.map_err(|why| format!("the lists of other nodes are not known: {why}"))?;
+async fn others<S: ServedStore>(
+    app: &App<S>,
+) -> Result<(Vec<(Duration, TopOfNode)>, u64), OnlyThisNode> {
+    let peers = app.top_peers.as_ref().ok_or(OnlyThisNode::Alone)?;
+    let lists = peers.read().await.map_err(OnlyThisNode::Unknown)?;
     let mut left_out = lists.left_out;
     let mut nodes = Vec::with_capacity(lists.lists.len() + 1);
     for (age, text) in lists.lists {

@@ -16,7 +16,7 @@ use ratekeeper_rules::{Domain, Entry, LEVEL_KEYS, Rule, RuleSet, SERVICE_LEVELS,
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::explain::entry;
+use super::explain::{WrongEntry, entry};
 use super::quotas::unclear;
 use crate::app::App;
 use crate::config::ENTRIES_MAX;
@@ -144,9 +144,11 @@ pub(super) async fn show<S: ServedStore>(
     known.add_levels(levels, own, LOOKS_MAX);
     for (number, texts) in options.descriptors.iter().enumerate() {
         let entries = texts.iter().map(|text| entry(text));
-        let entries: Result<Vec<_>, String> = std::iter::once(Ok(own)).chain(entries).collect();
-        let wrong = |why| ApiError::invalid(format!("?descriptor[{number}]"), why);
-        let mut entries = entries.map_err(wrong)?;
+        let entries: Result<Vec<_>, WrongEntry<'_>> =
+            std::iter::once(Ok(own)).chain(entries).collect();
+        let mut entries = entries.map_err(|wrong| {
+            ApiError::invalid(format!("?descriptor[{number}]"), wrong.to_string())
+        })?;
         if let Some(level) = level_of(domain, &entries, levels) {
             entries[0] = known::own_of(level, own);
         }
