@@ -24,10 +24,10 @@ Examples:
   ratekeeper                                    serve ./config, and print three commands to try
   ratekeeper serve --rules rules/ --http :8080  serve a folder of rules
   ratekeeper gateway --upstream http://127.0.0.1:3000   limit what reaches a service
-  ratekeeper rules check rules/                 would these rules load? (exit 0 yes, 1 no)
+  ratekeeper rules check rules/                 validate rules (exit 0 valid, 1 not)
   ratekeeper rules explain --rules rules/ api api_key=abc,path=/login
   ratekeeper replay --rules rules/ --log access.log.gz
-  ratekeeper bench grpc --keys zipf:100000      how fast is it here?";
+  ratekeeper bench grpc --keys zipf:100000      measure a running service";
 
 /// For a screen that has to hold the flags of `serve` as well.
 const FIRST_EXAMPLES: &str = "\
@@ -36,8 +36,8 @@ Examples:
   ratekeeper gateway --upstream http://127.0.0.1:3000   limit what reaches a service";
 
 const CODES: &str = "\
-Exit codes: 0 done, 1 refused or failed (the message says why), 2 invalid command line.
-Settings: ratekeeper.yaml < RATEKEEPER_* < flags; `ratekeeper config show` prints each value and its source.";
+Exit codes: 0 success, 1 failure (see the message), 2 invalid command line.
+Precedence of settings: ratekeeper.yaml < RATEKEEPER_* < flags; `ratekeeper config show` prints each value and its source.";
 
 /// Rate limiting for APIs: rules in YAML, decisions over gRPC and HTTP.
 #[derive(Debug, Parser)]
@@ -79,42 +79,42 @@ Examples:
 
 SIGTERM and Ctrl-C drain: requests in flight are answered first. SIGHUP reloads the rules.")]
     Serve(ServeFlags),
-    /// Run a reverse proxy that enforces the rules before it forwards
+    /// Run a reverse proxy that limits requests before it forwards them
     #[command(after_help = "\
 Examples:
   ratekeeper gateway --upstream http://127.0.0.1:3000        listen on :8082, limit and forward
   ratekeeper gateway --listen :80 --upstream h2c://app:50051 gRPC
   ratekeeper gateway --config gateway.yaml                   routes to several upstreams by host and path
 
-It opens --listen and --admin; --grpc and --http add the service. Rules and routes are reloaded when they are saved.
+It opens --listen and --admin; with --grpc and --http it serves checks as well. Rules and routes reload when files change.
 SIGTERM and Ctrl-C drain: requests in flight are answered first.")]
     Gateway(Flags),
     /// Check and explain rules
     #[command(subcommand)]
     Rules(Rules),
-    /// Play an access log through rules and report what they would have denied
+    /// Replay an access log through rules, and report what they would have denied
     Replay(Replay),
-    /// Put load on a running service and report rates and latencies
+    /// Load-test a running service, and report rates and latencies
     #[command(subcommand)]
     Bench(Bench),
     /// Show settings
     #[command(subcommand)]
     Config(Config),
-    /// Hash secrets, so that files can name them
+    /// Hash secrets for use in files
     #[command(subcommand)]
     Key(Key),
-    /// Give tenants plans and limits of their own, in the quota database
+    /// Manage tenants' plans and limits in the quota database
     #[command(subcommand)]
     Quota(Quota),
-    /// Forget what a tenant has used: its counters begin anew
+    /// Reset a tenant's usage to zero
     #[command(after_help = "\
 Examples:
   ratekeeper reset acme")]
     Reset(TenantArgs),
-    /// Show and check the trail of changes to tenants' quotas
+    /// List, export and verify changes to tenants' quotas
     #[command(subcommand)]
     Audit(Audit),
-    /// Make, list and revoke tokens for the admin API
+    /// Create, list and revoke tokens for the admin API
     #[command(subcommand)]
     Token(Token),
     /// Show what a running node does, second by second
@@ -126,7 +126,7 @@ Examples:
   ratekeeper top --admin http://10.0.0.7:6070 --token-file token.txt
   ratekeeper top --once --json | jq .second")]
     Top(Top),
-    /// Show how much of its limits a tenant has used
+    /// Show a tenant's usage of its limits
     #[command(after_help = "\
 Examples:
   ratekeeper usage abc123
@@ -139,7 +139,7 @@ Examples:
   ratekeeper completions zsh > ~/.zfunc/_ratekeeper
   ratekeeper completions fish > ~/.config/fish/completions/ratekeeper.fish")]
     Completions {
-        /// The shell
+        /// Shell to write the script for
         shell: Shell,
     },
 }
@@ -147,9 +147,9 @@ Examples:
 /// The commands about rules.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Rules {
-    /// Report every error in rules, with file, line and column
+    /// Validate rules, and report every error with file, line and column
     #[command(after_help = "\
-Exit codes: 0 the rules are valid (warnings are printed), 1 they would be refused, 2 invalid command line.
+Exit codes: 0 valid (warnings are printed), 1 invalid, 2 invalid command line.
 
 Examples:
   ratekeeper rules check rules/
@@ -157,14 +157,14 @@ Examples:
     Check(RulesCheck),
     /// Show which limits apply to a request and what each would answer, without charging it
     #[command(after_help = "\
-With --address a running service answers, from its live counters; otherwise the rules are read here, with fresh counters. An entry is key=value; a comma inside a value is written \\, and a backslash \\\\.
+With --address, a running service answers from its live counters; otherwise rules are read from files, and counters start empty. An entry is key=value; write a comma in a value as \\, and a backslash as \\\\.
 
 Examples:
   ratekeeper rules explain --rules rules/ api api_key=abc,path=/login
   ratekeeper rules explain --rules rules/ api api_key=abc remote_address=192.0.2.7
   ratekeeper rules explain --rules slas.yaml --request 'GET /product/7' --header 'x-api-key: abc'
   ratekeeper rules explain --address http://127.0.0.1:6070 api api_key=abc,path=/login
-  ratekeeper rules explain --address http://127.0.0.1:6070 --request 'GET /product/7'   would it be shed now?")]
+  ratekeeper rules explain --address http://127.0.0.1:6070 --request 'GET /product/7'   is it shed now?")]
     Explain(Box<RulesExplain>),
     /// List the rules of a running service, with their switches and counts
     #[command(after_help = "\
@@ -172,22 +172,22 @@ Examples:
   ratekeeper rules list
   ratekeeper rules list --switched --admin http://10.0.0.7:6070")]
     List(RulesList),
-    /// Switch a rule of a running service on, even if its file disables it
+    /// Enable a rule of a running service, even if its file disables it
     Enable(SwitchArgs),
-    /// Switch a rule of a running service off: it takes no part in any decision
+    /// Disable a rule of a running service: it takes no part in decisions
     #[command(after_help = "\
-The switch is in force at the next request, and stays until `rules enable` or `rules restore`, over reloads and, with --data-dir, restarts.
+The switch takes effect at the next request. Until `rules enable` or `rules restore` it survives reloads and, with --data-dir, restarts.
 
 Examples:
   ratekeeper rules disable 'api.api_key.endpoint_POST /orders'")]
     Disable(SwitchArgs),
-    /// Switch a rule of a running service to shadow mode: decided and counted, not enforced
+    /// Put a rule of a running service in shadow mode: decided and counted, not enforced
     Shadow(SwitchArgs),
-    /// Take the switch of a rule away: it does what its file says
+    /// Remove the switch of a rule: its file applies again
     Restore(SwitchArgs),
-    /// Write the limits for the API's users
+    /// Publish the limits as a document for users of the API
     #[command(after_help = "\
-Disabled and shadow limits are left out; secrets are fingerprints.
+Disabled and shadow limits are left out; secrets become fingerprints.
 
 Examples:
   ratekeeper rules publish --rules rules/ > LIMITS.md
@@ -208,26 +208,26 @@ pub(crate) struct RulesCheck {
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) reading: Reading,
-    /// The settings file whose `stores` the rules may name, and whose `tenant_key` made the tenants' hashes
+    /// Settings file with the `stores` that rules may name and the `tenant_key` of tenants' hashes
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Tenants to check with the rules: a file, or a folder of *.yaml and *.yml
     #[arg(long, value_name = "PATH")]
     pub(crate) tenants: Option<PathBuf>,
-    /// Print problems and nothing else
+    /// Print only problems
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RulesPublish {
-    /// A file, or a folder of *.yaml and *.yml
+    /// File, or folder of *.yaml and *.yml
     #[arg(long, value_name = "PATH")]
     pub(crate) rules: PathBuf,
-    /// The format
+    /// Format of the document
     #[arg(long, value_name = "NAME", default_value = "md")]
     pub(crate) format: SlaForm,
-    /// The heading [default: Service level agreement]
+    /// Heading of the document [default: Service level agreement]
     #[arg(long, value_name = "TEXT")]
     pub(crate) title: Option<String>,
     #[command(flatten)]
@@ -244,22 +244,22 @@ pub(crate) enum SlaForm {
 
 #[derive(Debug, Args)]
 pub(crate) struct RulesExplain {
-    /// The rules to read here [default: the `rules` setting]
+    /// Rules to read [default: the `rules` setting]
     #[arg(long, value_name = "PATH", conflicts_with = "address")]
     pub(crate) rules: Option<PathBuf>,
-    /// The settings file, for `auth` and `identity` [default: as for `serve`]
+    /// Settings file, for `auth` and `identity` [default: as for `serve`]
     #[arg(long, value_name = "FILE", conflicts_with = "address")]
     pub(crate) config: Option<PathBuf>,
-    /// The admin address of a running service
+    /// Admin address of a running service
     #[arg(long, value_name = "URL", conflicts_with = "slas_base")]
     pub(crate) address: Option<String>,
-    /// With an https:// address: authorities to verify it by, as PEM [default: the system's]
+    /// With https://: CA certificates that verify the service, as PEM [default: the system's]
     #[arg(long, value_name = "FILE", requires = "address")]
     pub(crate) ca: Option<PathBuf>,
-    /// With an https:// address: the client certificate (mTLS), as PEM
+    /// With https://: client certificate (mTLS), as PEM
     #[arg(long, value_name = "FILE", requires_all = ["address", "key"])]
     pub(crate) cert: Option<PathBuf>,
-    /// That certificate's private key, as unencrypted PEM
+    /// Private key of that certificate, as unencrypted PEM
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
     #[command(flatten)]
@@ -267,20 +267,20 @@ pub(crate) struct RulesExplain {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// An HTTP request instead of descriptors: `GET /product/7`; the settings `auth` and `identity` turn it into descriptors. With
-    /// --address: what the load shedders of a running gateway would do with it now
+    /// HTTP request in place of descriptors, such as `GET /product/7`; the `auth` and `identity` settings turn it into
+    /// descriptors. With --address: show what the load shedders of a running gateway would do with it now
     #[arg(long, value_name = "METHOD PATH", conflicts_with = "descriptors")]
     pub(crate) request: Option<String>,
-    /// A header of that request; can be repeated
+    /// Header of that request; repeatable
     #[arg(long = "header", value_name = "NAME: VALUE", requires = "request")]
     pub(crate) headers: Vec<String>,
-    /// The client's address [default: 127.0.0.1]
+    /// Address of the client [default: 127.0.0.1]
     #[arg(long, value_name = "ADDR", requires = "request")]
     pub(crate) client: Option<std::net::IpAddr>,
-    /// The request's domain
+    /// Domain of the request
     #[arg(required_unless_present = "request")]
     pub(crate) domain: Option<String>,
-    /// The entries of a descriptor, in order: key=value,key=value. Several descriptors form one request
+    /// Entries of a descriptor, in order: key=value,key=value; several descriptors form one request
     #[arg(value_name = "KEY=VALUE,…", required_unless_present = "request")]
     pub(crate) descriptors: Vec<String>,
 }
@@ -288,15 +288,15 @@ pub(crate) struct RulesExplain {
 /// The commands about secrets.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Key {
-    /// Print the hashes of tenants' API keys, by which `tenants:` can name them
+    /// Print hashes of tenants' API keys, for `tenants:` in files
     #[command(after_help = "\
-Reads one key a line from standard input, so that none of them shows in the list of processes. The `tenant_key` setting has to be the one that the service has.
+Reads one key per line from standard input, so that no key shows in the list of processes. Use the `tenant_key` of the service.
 
 Examples:
   openssl rand -hex 16                                 a new tenant_key
   RATEKEEPER_TENANT_KEY=… ratekeeper key hash < keys.txt")]
     Hash {
-        /// The settings file with the `tenant_key` [default: as for `serve`]
+        /// Settings file with the `tenant_key` [default: as for `serve`]
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
@@ -306,7 +306,7 @@ Examples:
 pub(crate) enum Config {
     /// Print every setting, its value and its source
     #[command(after_help = "\
-Takes the flags of `ratekeeper serve`, to try a command line.
+Accepts the flags of `ratekeeper serve`, so that you can try a command line.
 
 Examples:
   ratekeeper config show
@@ -322,7 +322,7 @@ Examples:
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each line becomes the descriptors that a gateway would make of the request, by the settings `auth` and `identity` (by default remote_address, api_key, method, path and user_agent, one each), and goes through the limiter at the log's own time. Lines without a timestamp and an address are counted as malformed and skipped. --descriptors builds descriptors from the log's fields instead: field, key=field, or key='text {field}'.
+Each line becomes the descriptors that a gateway would build from the request by the `auth` and `identity` settings (by default one each for remote_address, api_key, method, path and user_agent), and is decided at its time in the log. Lines without a timestamp and an address are skipped and counted as malformed. --descriptors builds descriptors from the log's fields instead: field, key=field, or key='text {field}'.
 
 Examples:
   ratekeeper replay --rules rules/ --log access.log.gz
@@ -332,36 +332,36 @@ Examples:
   ratekeeper replay --rules slas.yaml --log access.log      service levels, by method and path
   ratekeeper replay --config gateway.yaml --rules rules/ --log access.log")]
 pub(crate) struct Replay {
-    /// The rules to try
+    /// Rules to replay the log through
     #[arg(long, value_name = "PATH")]
     pub(crate) rules: PathBuf,
     /// Logs, oldest first: common, combined or JSON lines, plain or gzip; - is standard input
     #[arg(long = "log", value_name = "FILE", required = true, num_args = 1..)]
     pub(crate) logs: Vec<PathBuf>,
-    /// The settings file, for `auth`, `identity` and `trusted_proxies` [default: as for `serve`]
+    /// Settings file, for `auth`, `identity` and `trusted_proxies` [default: as for `serve`]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// The domain [default: that of the `auth` setting, else the only one]
+    /// Domain of the requests [default: that of the `auth` setting, else the only one]
     #[arg(long)]
     pub(crate) domain: Option<String>,
-    /// The log's format [default: detected from its first lines]
+    /// Format of the log [default: detected from its first lines]
     #[arg(long, value_name = "NAME", value_parser = ["common", "combined", "json"])]
     pub(crate) format: Option<String>,
-    /// Descriptors of each line, in place of the settings': entry,entry;entry
+    /// Descriptors of each line, in place of those of the settings: entry,entry;entry
     #[arg(long, value_name = "TEXT")]
     pub(crate) descriptors: Option<String>,
     /// Paths of fields in JSON lines: time=ts,remote_address=ip,header:x-api-key=key,…
     #[arg(long, value_name = "NAME=FIELD,…")]
     pub(crate) fields: Option<String>,
-    /// Also decide exactly, and count the decisions that differ
+    /// Also decide by this exact algorithm, and count the decisions that differ
     #[arg(long, value_name = "ALGORITHM", value_parser = ["sliding_log"])]
     pub(crate) compare: Option<String>,
     #[command(flatten)]
     pub(crate) reading: ReadingBySettings,
-    /// Put lines in order that are late by no more than this; 0 takes a log as it stands
+    /// Sort lines that are late by at most this much; 0 keeps the order of the log
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = settings::duration)]
     pub(crate) sort_within: Duration,
-    /// Most denied keys to print for each rule
+    /// Number of most denied keys to print per rule
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) top: usize,
     /// Print JSON

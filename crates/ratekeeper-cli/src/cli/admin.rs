@@ -6,23 +6,23 @@ use std::path::PathBuf;
 /// The way to the admin API of a running service.
 #[derive(Debug, Args)]
 pub(crate) struct AdminAccess {
-    /// The admin address of the service: http://HOST:PORT, https://HOST:PORT or unix:/PATH
+    /// Admin address of the service: http://HOST:PORT, https://HOST:PORT or unix:/PATH
     #[arg(
         long = "admin",
         value_name = "URL",
         default_value = "http://127.0.0.1:6070"
     )]
     pub(crate) address: String,
-    /// The file with the token, if the service wants one [default: the variable RATEKEEPER_ADMIN_TOKEN]
+    /// File with the token, if the service needs one [default: the variable RATEKEEPER_ADMIN_TOKEN]
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// With an https:// address: authorities to verify it by, as PEM [default: the system's]
+    /// With https://: CA certificates that verify the service, as PEM [default: the system's]
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// With an https:// address: the client certificate (mTLS), as PEM
+    /// With https://: client certificate (mTLS), as PEM
     #[arg(long, value_name = "FILE", requires = "key")]
     pub(crate) cert: Option<PathBuf>,
-    /// That certificate's private key, as unencrypted PEM
+    /// Private key of that certificate, as unencrypted PEM
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
     /// Print JSON
@@ -44,7 +44,7 @@ pub(crate) struct RulesList {
 
 #[derive(Debug, Args)]
 pub(crate) struct SwitchArgs {
-    /// The rule's id, as `rules list` prints it
+    /// Id of the rule, as `rules list` prints it
     #[arg(value_name = "ID")]
     pub(crate) rule: String,
     #[command(flatten)]
@@ -67,7 +67,8 @@ pub(crate) struct Usage {
     /// The domain, where several have tenants
     #[arg(long)]
     pub(crate) domain: Option<String>,
-    /// The entry after the tenant's, KEY:VALUE, where its values differ from request to request; or a JSON list of entries; can be repeated
+    /// Entry after the tenant's, for limits whose values differ by request: KEY:VALUE, or a JSON list of entries;
+    /// repeatable
     #[arg(long = "descriptor", value_name = "KEY:VALUE")]
     pub(crate) descriptors: Vec<String>,
     #[command(flatten)]
@@ -77,9 +78,9 @@ pub(crate) struct Usage {
 /// The commands about tokens, which work on the data folder of a service.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Token {
-    /// Make a token and print it, once
+    /// Create a token and print it; it cannot be shown again
     #[command(after_help = "\
-The data folder keeps only the token's hash. Running services that use the folder know the token at once. From the first token on, every client of their admin API needs one, on this host too.
+The data folder keeps only the hash of the token. Running services that use the folder accept it at once. As soon as there is a token, every client of their admin API needs one, on this host too.
 
 Examples:
   ratekeeper token create ann --role editor --data-dir /var/lib/ratekeeper
@@ -87,7 +88,7 @@ Examples:
     Create {
         /// The name of its holder
         name: String,
-        /// The role: viewer (read), editor (switch rules, change quotas), admin (everything)
+        /// Role of the holder: viewer (read), editor (switch rules, change quotas), admin (everything)
         #[arg(long, value_name = "ROLE", value_parser = ["viewer", "editor", "admin"])]
         role: String,
         #[command(flatten)]
@@ -101,7 +102,7 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// Revoke a token: it is refused from the next request on
+    /// Revoke a token, from the next request on
     Revoke {
         /// The name of its holder
         name: String,
@@ -113,10 +114,10 @@ Examples:
 /// The data folder.
 #[derive(Debug, Args)]
 pub(crate) struct TokenPlace {
-    /// The data folder of the service [default: the `data_dir` setting]
+    /// Data folder of the service [default: the `data_dir` setting]
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// The settings file with the `data_dir` [default: as for `serve`]
+    /// Settings file with the `data_dir` [default: as for `serve`]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }

@@ -39,7 +39,7 @@ Examples:
         #[arg(long, value_name = "PATH", default_value = "/v1/check", value_parser = ["/v1/check", "/json"])]
         path: String,
     },
-    /// Many checks a request, over gRPC (ratekeeper.v1) or HTTP/1.1 (/v1/checks)
+    /// Batches of checks, over gRPC (ratekeeper.v1) or HTTP/1.1 (/v1/checks)
     #[command(after_help = "\
 Examples:
   ratekeeper bench batch --size 100 --keys uniform:100000
@@ -56,7 +56,7 @@ Examples:
         #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=i64::from(BATCH_MAX)))]
         size: u32,
     },
-    /// Requests through a gateway, or to any HTTP/1.1 service that answers 429 to those over a limit
+    /// Requests through a gateway, or to any HTTP/1.1 service that denies with 429
     #[command(after_help = "\
 Examples:
   ratekeeper bench gateway --path '/v1/organizations/{key}/product/7' --keys uniform:25 --rate 1000
@@ -64,18 +64,18 @@ Examples:
     Gateway {
         #[command(flatten)]
         load: BenchLoad,
-        /// The path; {key} becomes the key
+        /// Path of the requests; {key} stands for the key
         #[arg(long, value_name = "PATH", default_value = "/")]
         path: String,
         /// Method of the requests
         #[arg(long, value_name = "METHOD", default_value = "GET")]
         method: Method,
     },
-    /// Serve one constant answer over gRPC: what everything but the decision costs
+    /// Serve a constant answer over gRPC, to measure the cost of everything but decisions
     #[command(after_help = "\
-Takes the flags of `ratekeeper serve` and serves as it does, with the same listeners, runtime and codec. But a
-RateLimitRequest is decoded and never decided: each is answered with the same bytes. What `bench grpc` measures on
-it is the ceiling for any decision by this binary on this machine.
+Accepts the flags of `ratekeeper serve`, and has the same listeners, runtime and codec. Requests are decoded and not
+decided: each gets the same bytes as its answer. What `bench grpc` measures on it is the upper bound for this binary on
+this machine.
 
 Examples:
   ratekeeper bench ceiling --rules rules/ --grpc 127.0.0.1:8091
@@ -92,10 +92,10 @@ Examples:
 /// The descriptor to check.
 #[derive(Debug, Args)]
 pub(crate) struct BenchQuestion {
-    /// The domain to ask in
+    /// Domain of the requests
     #[arg(long, default_value = "api")]
     pub(crate) domain: String,
-    /// The descriptor of each request; {key} becomes the key
+    /// Descriptor of each request; {key} stands for the key
     #[arg(long, value_name = "KEY=VALUE,…", default_value = "api_key={key}", value_parser = entries)]
     pub(crate) entries: Entries,
 }
@@ -113,8 +113,8 @@ pub(crate) struct BenchLoad {
     /// Threads to spread the connections over
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) threads: u32,
-    /// Open loop: this many requests a second are due, and latency counts from when each was due [default: closed loop,
-    /// each stream asks again as soon as it is answered]
+    /// Open loop: send this many requests per second, and measure latency from the time that each was due [default:
+    /// closed loop, where each stream sends its next request as soon as it is answered]
     #[arg(long, value_name = "PER_SECOND")]
     pub(crate) rate: Option<f64>,
     /// Distribution of keys: hot, uniform:N, zipf:N or zipf:N:EXPONENT
@@ -123,13 +123,13 @@ pub(crate) struct BenchLoad {
     /// Length of the measurement
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = settings::duration)]
     pub(crate) duration: Duration,
-    /// Load before anything is measured
+    /// Time under load before the measurement
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = settings::duration)]
     pub(crate) warm_up: Duration,
-    /// Count what passes for each key in each window of this length, aligned to the epoch
+    /// Count the requests that pass, for each key and each window of this length, aligned to the epoch
     #[arg(long, value_name = "TIME", value_parser = settings::duration)]
     pub(crate) windows: Option<Duration>,
-    /// The server's process on this machine, to report its processor time by decision and its memory
+    /// Process of the server on this machine: report its CPU time per decision and its memory
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
     /// Print JSON

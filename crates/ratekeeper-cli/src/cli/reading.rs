@@ -9,13 +9,13 @@ use std::path::PathBuf;
 /// Those of commands that read rules and no settings.
 #[derive(Debug, Args)]
 pub(crate) struct Reading {
-    /// Let several files add to one domain
+    /// Merge files that name the same domain
     #[arg(long)]
     merge_domains: bool,
-    /// Semantics of rules that do not choose their own
+    /// Defaults for rules that do not set their own
     #[arg(long, value_name = "NAME", default_value = "ratekeeper", value_parser = ["ratekeeper", "envoy"])]
     profile: String,
-    /// Path that the paths of service levels are relative to
+    /// Base path of service levels
     #[arg(long, value_name = "PATH")]
     slas_base: Option<String>,
 }
@@ -35,13 +35,13 @@ impl Reading {
 /// Those of commands that read the settings as well, which hold where nothing is said here.
 #[derive(Debug, Args)]
 pub(crate) struct ReadingBySettings {
-    /// Let several files add to one domain
+    /// Merge files that name the same domain
     #[arg(long)]
     merge_domains: bool,
-    /// Semantics of rules that do not choose their own [default: the `profile` setting]
+    /// Defaults for rules that do not set their own [default: the `profile` setting]
     #[arg(long, value_name = "NAME", value_parser = ["ratekeeper", "envoy"])]
     profile: Option<String>,
-    /// Path that the paths of service levels are relative to [default: the `slas_base` setting]
+    /// Base path of service levels [default: the `slas_base` setting]
     #[arg(long, value_name = "PATH")]
     slas_base: Option<String>,
     /// Tenants with a plan or limits of their own [default: the `tenants` setting]

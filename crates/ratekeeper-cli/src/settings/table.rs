@@ -12,11 +12,11 @@ pub(crate) fn find(key: &str) -> Option<&'static Setting> {
 }
 
 const TLS_CERT: &str =
-    "Encrypt with this certificate and its chain, as PEM; reread when it changes";
-const TLS_KEY: &str = "The certificate's private key, as unencrypted PEM";
-const TLS_CLIENT_CA: &str = "Require client certificates from these authorities (mTLS), as PEM";
-const TLS_CLIENT_NAMES: &str = "Of those, accept only these subject alternative names: DNS names (`*.` stands for one label), URIs, IP \
-     addresses, separated by commas";
+    "Serve TLS with this certificate and its chain, as PEM; reloaded when it changes";
+const TLS_KEY: &str = "Private key of that certificate, as unencrypted PEM";
+const TLS_CLIENT_CA: &str = "Require client certificates signed by these CAs (mTLS), as PEM";
+const TLS_CLIENT_NAMES: &str = "Accept only client certificates with one of these subject alternative names: DNS names \
+     (`*.` matches one label), URIs, IP addresses, separated by commas";
 
 /// All settings, in the order in which they are shown.
 pub(crate) static SETTINGS: &[Setting] = &[
@@ -31,50 +31,50 @@ pub(crate) static SETTINGS: &[Setting] = &[
         key: "watch",
         value_name: "BOOL",
         default: "true",
-        help: "Reload rules when they are saved; SIGHUP reloads them in either case",
+        help: "Reload rules when files change; SIGHUP always reloads them",
         switch: true,
         nested: false,
         secret: false,
     },
     switch(
         "merge_domains",
-        "Let several files add to one domain instead of refusing it",
+        "Merge files that name the same domain; otherwise the second one is an error",
     ),
     value(
         "slas_base",
         "PATH",
         "",
-        "The path that the paths of service levels (`slas:`) are relative to, unless a file sets it; it can name the \
-         tenant: /v1/organizations/{tenant}",
+        "Base path of service levels (`slas:`), unless a file sets its own; it can name the tenant: \
+         /v1/organizations/{tenant}",
     ),
     value(
         "tenants",
         "PATH",
         "",
-        "The tenants that have a plan or limits of their own: a file, or a folder of `*.yaml` and `*.yml`, reloaded as \
-         the rules are. Unset: only those that the rules list",
+        "Tenants with a plan or limits of their own: a file, or a folder of `*.yaml` and `*.yml`, reloaded like the \
+         rules. Unset: only those in the rules",
     ),
     secret(
         "tenant_key",
         "HEX",
-        "Key of the hashes that name tenants in files (`ratekeeper key hash`) and in PostgreSQL: 32 hexadecimal digits, \
-         the same on all nodes. Unset: files can name tenants by their values only; for SQLite, one is made beside the \
-         database",
+        "Key of the hashes that name tenants in files (`ratekeeper key hash`) and in PostgreSQL: 32 hexadecimal \
+         digits, the same on all nodes. Unset: files can name tenants only by value, and SQLite keeps a generated \
+         key beside the database",
     ),
     value(
         "quotas",
         "WHERE",
         "",
-        "Database with tenants' plans and limits, which count before those in files: sqlite://PATH for one node, \
-         postgres://USER:PASSWORD@HOST/DATABASE for many, or `off`. Unset: quotas.db in `data_dir`, if that is set and \
-         the rules have tenants",
+        "Database of tenants' plans and limits, which take precedence over files: sqlite://PATH for one node, \
+         postgres://USER:PASSWORD@HOST/DATABASE for many, or `off`. Unset: quotas.db in `data_dir`, if that is set \
+         and the rules have tenants",
     ),
     value(
         "on_quota_failure",
         "MODE",
         "default",
-        "Tenants' limits after a start that has neither that database nor its saved copy in `data_dir`: those of the \
-         `default` plan, or none (`allow`)",
+        "Limits of tenants if a node starts with neither that database nor its saved copy in `data_dir`: those of \
+         the `default` plan, or none (`allow`)",
     ),
     value(
         "audit_export",
@@ -99,14 +99,14 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "profile",
         "NAME",
         "ratekeeper",
-        "The defaults of rules: `ratekeeper` (sliding windows, denied requests cost nothing) or `envoy` (fixed \
-         windows that count denied requests, as envoyproxy/ratelimit does)",
+        "Defaults for rules: `ratekeeper` (sliding windows; denied requests cost nothing) or `envoy` (fixed windows \
+         that count denied requests, like envoyproxy/ratelimit)",
     ),
     value(
         "grpc",
         "ADDR",
         "0.0.0.0:8081",
-        "Address of Envoy's RateLimitService and of ratekeeper.v1; port 0 picks a free one, unix:/PATH is a Unix \
+        "Address of Envoy's RateLimitService and of ratekeeper.v1. Port 0 picks a free port; unix:/PATH is a Unix \
          socket",
     ),
     value(
@@ -119,19 +119,19 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "admin",
         "ADDR",
         "127.0.0.1:6070",
-        "Address for operators: /metrics, /rlconfig, /admin/v1. Beyond this host it needs client certificates or a token",
+        "Address of the admin API: /metrics, /rlconfig, /admin/v1. Other hosts need client certificates or tokens",
     ),
     value(
         "metrics",
         "ADDR",
         "",
-        "A further address that serves /metrics alone, for scrapers on other hosts",
+        "Further address with /metrics and health probes only, for scrapers on other hosts",
     ),
     value(
         "unix_mode",
         "MODE",
         "",
-        "Permissions of Unix socket files, as for chmod: 0660; whoever may write may connect. Unset: the umask \
+        "Permissions of Unix socket files, as for chmod (0660); connecting takes write permission. Unset: the umask \
          decides",
     ),
     value("grpc_tls_cert", "FILE", "", TLS_CERT),
@@ -154,109 +154,109 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "grpc_max_connection_age",
         "DURATION",
         "24h",
-        "Age at which a gRPC connection is told to close (GOAWAY), give or take a tenth, so that clients spread over \
-         new instances; requests in flight are answered; 0s: never",
+        "Age at which a gRPC connection is told to close (GOAWAY), within a tenth, so that clients spread to new \
+         instances. Requests in flight are answered. 0s: never",
     ),
     value(
         "grpc_max_connection_age_grace",
         "DURATION",
         "1h",
-        "Time for requests in flight before such a connection is cut",
+        "Time that requests in flight have before such a connection is cut",
     ),
     value(
         "grpc_max_connection_idle",
         "DURATION",
         "0s",
-        "Time without a request, or up to twice that, after which a gRPC connection is told to close; 0s: never",
+        "Idle time after which a gRPC connection is told to close; it may take twice as long. 0s: never",
     ),
     value(
         "grpc_keepalive_time",
         "DURATION",
         "30s",
-        "Time without a byte after which a gRPC client is pinged, 1s at least",
+        "Silence after which a gRPC client is pinged, at least 1s",
     ),
     value(
         "grpc_keepalive_timeout",
         "DURATION",
         "20s",
-        "Time to answer that ping before the connection is closed, 1s at least",
+        "Time to answer that ping before the connection is closed, at least 1s",
     ),
     value(
         "worker_threads",
         "NUMBER",
         "",
-        "Threads that serve gRPC, HTTP and the gateway, each with its own connections. Unset: one for each core",
+        "Threads that serve gRPC, HTTP and the gateway, each with its own connections. Unset: one per core",
     ),
     value(
         "stall_timeout",
         "DURATION",
         "30s",
-        "Longest time a client may take nothing of a ready answer, or send nothing of an awaited body, before its \
-         request is ended; 0s: no limit. Time with nothing to take or send does not count",
+        "Longest time that a client may stop reading a ready answer, or sending an expected body, before its request \
+         is aborted; 0s: no limit. Time with nothing to read or send does not count",
     ),
     value(
         "min_rate",
         "SIZE",
         "1KiB",
-        "Bytes a second that such a client has to take or send on average; 0: any",
+        "Lowest average rate, in bytes per second, at which such a client may read or send; 0: any",
     ),
     value(
         "drain_delay",
         "DURATION",
         "3s",
         "Time after SIGTERM during which requests are still served while /readyz fails, so that load balancers can \
-         react; 0s: none, 10m at most",
+         react; 0s to 10m",
     ),
     value(
         "store",
         "WHERE",
         "memory",
-        "Where counters live: `memory`, or the URL of a Redis or Valkey that nodes share: \
-         redis://user:password@host:6379/0, rediss:// for TLS, redis+unix:///path, \
-         redis+cluster://host,host, redis+sentinel://host,host/name; ?prefix=text keeps services apart",
+        "Where counters live: `memory`, or the URL of a Redis or Valkey that all nodes share: \
+         redis://user:password@host:6379/0, rediss:// for TLS, redis+unix:///path, redis+cluster://host,host, \
+         redis+sentinel://host,host/name; ?prefix=text separates services",
     ),
     value(
         "store_ca",
         "FILE",
         "",
-        "With rediss://: authorities to verify Redis's certificate by, as PEM. Unset: the system's",
+        "With rediss://: CA certificates that verify Redis, as PEM. Unset: the system's",
     ),
     value(
         "store_cert",
         "FILE",
         "",
-        "With rediss://: this node's certificate (mTLS), as PEM; reread when it changes",
+        "With rediss://: this node's certificate (mTLS), as PEM; reloaded when it changes",
     ),
     value(
         "store_key",
         "FILE",
         "",
-        "That certificate's private key, as unencrypted PEM",
+        "Private key of that certificate, as unencrypted PEM",
     ),
     secret(
         "store_hash_key",
         "HEX",
-        "Key of the hashes that name counters in Redis: 32 hexadecimal digits, the same on all nodes. Unset: created \
-         at random and shared through Redis",
+        "Key of the hashes that name counters in Redis: 32 hexadecimal digits, the same on all nodes. Unset: \
+         generated at random and shared through Redis",
     ),
     value(
         "store_deadline",
         "DURATION",
         "10ms",
-        "Longest time a decision waits for Redis, all included, before the failure mode answers; 1ms to 1s",
+        "Longest time that a decision waits for Redis in total before the failure mode decides; 1ms to 1s",
     ),
     value(
         "deny_cache_max",
         "DURATION",
         "1s",
-        "Longest time a denial is repeated from memory; hits returned on another node show after that; 0s: never, 10s \
-         at most",
+        "Longest time that a denial is repeated from memory; hits that another node gives back take effect after it. \
+         0s: never; at most 10s",
     ),
     Setting {
         key: "store_merge",
         value_name: "BOOL",
         default: "true",
-        help: "Decide waiting requests for the same counters together",
+        help: "Decide queued requests for the same counters together",
         switch: true,
         nested: false,
         secret: false,
@@ -265,57 +265,58 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "store_batch",
         "COUNT",
         "64",
-        "Groups of requests in one call to Redis, at most; 1 to 1024",
+        "Most groups of requests per call to Redis, 1 to 1024",
     ),
     nested(
         "stores",
         "MAPPING",
-        "Further stores for rules that name one (`store: NAME`): NAME: { url, ca, cert, key, deadline }, each like \
-         the setting that begins with store_, which is also its default",
+        "Further stores, for rules that choose one (`store: NAME`). NAME: { url, ca, cert, key, deadline }, each \
+         like the setting with the prefix store_, which is also its default",
     ),
     value(
         "local_factor",
         "FACTOR",
         "1",
-        "Factor for limits while this node decides on its own: 1 denies nobody within the limit, 1 divided by the \
-         number of nodes lets no more pass in all",
+        "Factor for limits while this node decides alone: 1 denies nobody within the limit; 1 divided by the number \
+         of nodes never lets more than the limit pass in total",
     ),
     switch(
         "require_store",
-        "Refuse to start without Redis; otherwise failure modes answer until it is there",
+        "Refuse to start while Redis is unreachable; otherwise failure modes decide until it is back",
     ),
     value(
         "memory_limit",
         "SIZE",
         "256MiB",
-        "Memory for counters, 1MiB at least; when it is full, expired counters go first and denied ones last",
+        "Memory for counters, at least 1MiB. When it is full, expired counters go first and denying ones last",
     ),
     value(
         "max_share",
         "PERCENT",
         "50%",
-        "Share of that memory that one rule may use, 1% to 100%, so that a flood of keys on it leaves room for others",
+        "Share of that memory that one rule may use, 1% to 100%, so that a flood of keys on one rule leaves room for \
+         others",
     ),
     value(
         "state",
         "FILE",
         "",
-        "Save counters of windows of a minute or more in this file every 10 s and on SIGTERM, and load them at start, \
-         so that a restart does not reset a month's quota",
+        "File that keeps counters of windows of a minute or more, so that a restart does not reset a month's quota: \
+         saved every 10 s and on SIGTERM, loaded at start",
     ),
     value(
         "data_dir",
         "DIR",
         "",
-        "Folder for what outlives a restart: switches of rules, tokens of the admin API, and counters, as `state` is then \
-         counters.state in it. Unset: nothing is written",
+        "Folder for what survives a restart: switches of rules, admin tokens, and counters (`state` is then \
+         counters.state in it). Unset: nothing is written",
     ),
     value(
         "on_store_failure",
         "MODE",
         "local",
-        "Failure mode while the store cannot answer: `local` (decide by this node's own counters), `allow` or `deny`; \
-         a rule's own on_store_failure overrides it",
+        "Failure mode while the store does not answer: `local` (decide by this node's own counters), `allow` or \
+         `deny`; a rule's own on_store_failure overrides it",
     ),
     switch(
         "shadow_mode",
@@ -323,15 +324,15 @@ pub(crate) static SETTINGS: &[Setting] = &[
     ),
     switch(
         "quota_mode",
-        "Put every rule in quota mode: a request is denied only if all of its limits are over",
+        "Put all rules in quota mode: a request is denied only if all of its limits are exceeded",
     ),
     value(
         "response_headers",
         "KINDS",
         "",
-        "Headers in answers to Envoy: `limits` (RateLimit-Limit, -Remaining, -Reset as envoyproxy/ratelimit has \
-         them), `draft` (the IETF draft's RateLimit-Policy and RateLimit), `degraded` (x-ratelimit-degraded on \
-         answers of failure modes), or several, separated by commas",
+        "Headers in answers to Envoy, separated by commas: `limits` (RateLimit-Limit, -Remaining and -Reset, as in \
+         envoyproxy/ratelimit), `draft` (RateLimit-Policy and RateLimit of the IETF draft), `degraded` \
+         (x-ratelimit-degraded on answers of failure modes)",
     ),
     value(
         "limit_header",
@@ -353,101 +354,102 @@ pub(crate) static SETTINGS: &[Setting] = &[
     ),
     switch(
         "dynamic_metadata",
-        "Answer Envoy with dynamic metadata: domain, descriptors, the rules' metadata",
+        "Add dynamic metadata to answers to Envoy: domain, descriptors and the rules' metadata",
     ),
     value(
         "envoy_callers",
         "any|permitted|required",
         "",
-        "Permissions that Envoy's protocol (gRPC and /json) requires: `any`, none; `permitted`, `override` and \
-         `refund` in `callers` for requests that carry a limit or return hits; `required`, these, and a known caller \
-         for all others. Loopback and Unix listeners require none. Unset: permitted, or any under `--profile envoy`",
+        "Permissions that Envoy's protocol (gRPC and /json) requires: `any` requires none; `permitted` requires \
+         `override` or `refund` (see `callers`) of requests that carry a limit or return hits; `required` also \
+         requires all others to come from a known caller. Loopback and Unix listeners require none. Unset: \
+         permitted, or any under `--profile envoy`",
     ),
     value(
         "trusted_proxies",
         "NETWORKS",
         "loopback",
-        "Proxies whose forwarding headers count on /v1/auth and at the gateway: addresses and networks, separated by \
-         commas, and `loopback` for this host and Unix sockets; empty: none",
+        "Proxies whose forwarding headers are trusted on /v1/auth and at the gateway: addresses and networks, \
+         separated by commas; `loopback` is this host and Unix sockets; empty: none",
     ),
     value(
         "client_header",
         "NAME",
         "x-forwarded-for",
         "The one header in which those proxies name the client: `x-forwarded-for`, `forwarded` (RFC 7239), or one \
-         with a single address such as `x-real-ip`",
+         with a single address, such as `x-real-ip`",
     ),
     value(
         "encoded_slashes",
         "refuse|keep",
         "",
-        "Paths with `%2F` or a backslash in a segment, which services read differently, on /v1/auth and at the \
-         gateway: refused with 400, or `keep` as part of the segment. Unset: the gateway refuses them, /v1/auth where \
-         a rule or a service level uses the path",
+        "Paths with `%2F` or a backslash in a segment, which servers read differently, on /v1/auth and at the \
+         gateway: `refuse` with 400, or `keep` as part of the segment. Unset: the gateway refuses them; /v1/auth \
+         does where a rule or a service level uses the path",
     ),
     value(
         "ambiguous_paths",
         "refuse|accept",
         "refuse",
-        "Other paths that services read differently (`;x`, `/../`, leading `//`, `%00`, `%252F`), on /v1/auth and at \
+        "Other paths that servers read differently (`;x`, `/../`, leading `//`, `%00`, `%252F`), on /v1/auth and at \
          the gateway, where a rule or a service level uses the path: `refuse` with 400, or `accept`, which lets \
-         callers choose between two counters if the service behind reads them differently",
+         callers choose between two counters if the server behind reads them differently",
     ),
     value(
         "ignore_path_case",
         "true|false",
         "",
-        "Limit `/Orders` as `/orders`, by rules and service levels, on /v1/auth and at the gateway: `false` only for \
-         services that tell the two apart. What is forwarded is not changed. Unset: true, or false under `--profile \
+        "Count `/Orders` as `/orders` in rules and service levels, on /v1/auth and at the gateway; `false` only for \
+         services that tell the two apart. Forwarded paths never change. Unset: true, or false under `--profile \
          envoy`",
     ),
     value(
         "ignore_trailing_slash",
         "true|false",
         "",
-        "Limit `/orders/` as `/orders`, likewise. Service levels always do. Unset: true, or false under `--profile \
+        "Count `/orders/` as `/orders`, likewise; service levels always do. Unset: true, or false under `--profile \
          envoy`",
     ),
     nested(
         "auth",
         "MAPPING",
-        "Descriptors of a request on /v1/auth and at the gateway: `domain`, and `descriptors` from parts of the \
-         request. Unset: one descriptor each for remote_address, api_key (from x-api-key), method and path, in the \
-         only domain",
+        "Descriptors of a request on /v1/auth and at the gateway: `domain`, and `descriptors` built from parts of \
+         the request. Unset: one descriptor each for remote_address, api_key (from x-api-key), method and path, in \
+         the only domain",
     ),
     nested(
         "identity",
         "MAPPING",
-        "The caller, for service levels and for descriptors `from: identity`: `from`, a list of parts of a request \
-         that are tried in order, `default`, `known`, `ipv6_prefix`, `jwt` and `country`. Unset: the x-api-key \
-         header, else the address",
+        "Caller of a request, for service levels and for descriptors `from: identity`: `from` (parts of the request, \
+         tried in order), `default`, `known`, `ipv6_prefix`, `jwt` and `country`. Unset: the x-api-key header, else \
+         the client's address",
     ),
     value(
         "headers",
         "LIST",
         "draft, x-ratelimit, retry-after",
-        "Headers about limits on /v1/auth and at the gateway: a list of `draft`, `x-ratelimit`, `x-ratelimit-epoch`, \
+        "Rate limit headers on /v1/auth and at the gateway: a list of `draft`, `x-ratelimit`, `x-ratelimit-epoch`, \
          `github`, `retry-after`, `retry-after-date`, `rule` and `degraded`, or `none`",
     ),
     value(
         "denial_body",
         "FORM",
         "json",
-        "Body of a denial on /v1/auth and at the gateway: `json`, or `problem` for application/problem+json; a \
+        "Body of a denial on /v1/auth and at the gateway: `json`, or `problem` for application/problem+json; the \
          client's Accept header overrides it",
     ),
     nested(
         "callers",
         "LIST",
-        "Callers with permissions, besides unauthenticated ones on a loopback or Unix listener: a list of `name`, \
-         `token_sha256` or `tls_name`, `may` of override, refund, hold, and `role` in the admin API: viewer, editor or \
-         admin",
+        "Callers with permissions, in addition to unauthenticated ones on loopback and Unix listeners: a list of \
+         `name`, `token_sha256` or `tls_name`, `may` (override, refund, hold), and `role` in the admin API (viewer, \
+         editor, admin)",
     ),
     value(
         "listen",
         "ADDR",
         "0.0.0.0:8082",
-        "Address of the gateway, for HTTP/1.1 and HTTP/2; port 0 picks a free one, unix:/PATH is a Unix socket",
+        "Address of the gateway, for HTTP/1.1 and HTTP/2. Port 0 picks a free port; unix:/PATH is a Unix socket",
     ),
     value("listen_tls_cert", "FILE", "", TLS_CERT),
     value("listen_tls_key", "FILE", "", TLS_KEY),
@@ -457,27 +459,27 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "upstream",
         "URL",
         "",
-        "The upstream of all requests: http://HOST:PORT, h2c://HOST:PORT for HTTP/2 in the clear, https://HOST, \
+        "Upstream of all requests: http://HOST:PORT, h2c://HOST:PORT for HTTP/2 without TLS, https://HOST, \
          unix:/PATH for a Unix socket",
     ),
     nested(
         "upstreams",
         "MAPPING",
-        "Several upstreams by name: a URL, a list of URLs that take turns, or `urls`, `ca` (a file of authorities), \
-         `server_name` (of its certificate), `host` (instead of the client's) and `health_check` (`path`, `interval`, \
-         `timeout`, `unhealthy_threshold`, `healthy_threshold`)",
+        "Upstreams by name: a URL, a list of URLs that take turns, or `urls`, `ca` (a file of CA certificates), \
+         `server_name` (in its certificate), `host` (in place of the client's) and `health_check` (`path`, \
+         `interval`, `timeout`, `unhealthy_threshold`, `healthy_threshold`)",
     ),
     nested(
         "routes",
         "LIST",
-        "Routes to `upstreams`: a list of `host` (`*.` stands for all below), `path` (for itself and what is below) \
-         and `upstream`; the most specific wins",
+        "Routes to `upstreams`: a list of `host` (`*.` matches all subdomains), `path` (matches itself and all \
+         below) and `upstream`; the most specific route wins",
     ),
     value(
         "upstream_connect_timeout",
         "DURATION",
         "5s",
-        "Time to connect to an upstream; then the next address is tried, or the answer is 504",
+        "Time to connect to an upstream; after it the next address is tried, or the answer is 504",
     ),
     value(
         "upstream_timeout",
@@ -489,88 +491,89 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "upstream_requests_max",
         "REQUESTS",
         "1024",
-        "Concurrent requests to one upstream, at most 1000000; over HTTP/1.1 each has a connection of its own",
+        "Most concurrent requests to one upstream, up to 1000000; over HTTP/1.1 each has its own connection",
     ),
     value(
         "upstream_queue_max",
         "REQUESTS",
         "1024",
-        "Requests that wait for one of those to end, for at most upstream_connect_timeout; more get 503",
+        "Most requests that wait for one of those to end, each for at most upstream_connect_timeout; others get 503",
     ),
     value(
         "connection_requests_max",
         "REQUESTS",
         "100",
-        "Concurrent requests on one HTTP/2 connection of a client of the gateway, 1 to 1000",
+        "Most concurrent requests on one HTTP/2 connection of a gateway client, 1 to 1000",
     ),
     value(
         "request_body_max",
         "SIZE",
         "1GiB",
-        "Largest body that the gateway forwards; larger ones get 413",
+        "Largest request body that the gateway forwards; larger ones get 413",
     ),
     value(
         "limits",
         "MODE",
         "on",
-        "What the gateway does about limits: `on` (enforce), `shadow` (count, and let everything pass) or `off` (only \
+        "Effect of limits at the gateway: `on` (enforce), `shadow` (count, and let everything pass) or `off` (only \
          forward)",
     ),
     value(
         "wait_max",
         "DURATION",
         "10s",
-        "Longest time the gateway holds a request back for a leaky bucket, at most 1h; longer waits are denied",
+        "Longest time that the gateway delays a request for a leaky bucket, up to 1h; requests that would wait \
+         longer are denied",
     ),
     value(
         "waiting_max",
         "REQUESTS",
         "1024",
-        "Requests that the gateway holds back at a time, at most 1000000; further ones are denied",
+        "Most requests that the gateway delays at a time, up to 1000000; others are denied",
     ),
     value(
         "service",
         "URL",
         "",
-        "The Ratekeeper service that decides for the gateway, instead of its own rules and counters: \
-         grpc://HOST:PORT, grpcs://HOST:PORT for TLS, unix:/PATH; several, separated by commas, are asked in order \
-         while those before them are down",
+        "Ratekeeper service that decides for the gateway, in place of its own rules and counters: grpc://HOST:PORT, \
+         grpcs://HOST:PORT for TLS, unix:/PATH. Of several, separated by commas, each is used while those before it \
+         are down",
     ),
     value(
         "on_service_failure",
         "MODE",
         "allow",
-        "What happens to a request that no service answers: `allow`, `deny` (503), or `local` (the gateway decides by \
-         its own `rules` and counters in memory)",
+        "Answer to a request that no service decides: `allow`, `deny` (503), or `local` (the gateway decides by its \
+         own `rules` and counters in memory)",
     ),
     value(
         "service_deadline",
         "DURATION",
         "20ms",
-        "Longest time a request waits for the service, connecting and retries included; 1ms to 10s",
+        "Longest time that a request waits for the service, including connecting and retries; 1ms to 10s",
     ),
     switch(
         "service_permits",
-        "Enforce the service's concurrency limits too, if its `callers` allow it; otherwise they do not count at this \
-         gateway",
+        "Enforce the service's concurrency limits too, if its `callers` allow it; otherwise this gateway ignores \
+         them",
     ),
     secret(
         "service_token",
         "TOKEN",
-        "The gateway's bearer token at the service (its `callers`); prefer the variable or a file",
+        "Bearer token of the gateway at the service (see its `callers`); prefer the variable or a file",
     ),
-    value("service_token_file", "FILE", "", "The file with that token"),
+    value("service_token_file", "FILE", "", "File with that token"),
     value(
         "service_server_name",
         "NAME",
         "",
-        "With grpcs://: the name in the service's certificate, if it is not the URL's host",
+        "With grpcs://: name in the service's certificate, if it is not the URL's host",
     ),
     value(
         "service_ca",
         "FILE",
         "",
-        "With grpcs://: authorities to verify the service's certificate by, as PEM",
+        "With grpcs://: CA certificates that verify the service, as PEM",
     ),
     value(
         "service_cert",
@@ -582,72 +585,73 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "service_key",
         "FILE",
         "",
-        "That certificate's private key, as unencrypted PEM",
+        "Private key of that certificate, as unencrypted PEM",
     ),
     value(
         "access_log",
         "FILE",
         "",
-        "Log every request of the gateway to this file, `-` for standard output, in a format that `ratekeeper replay` \
-         reads; a rotated file is reopened",
+        "File that gets a line per request of the gateway, in a format that `ratekeeper replay` reads; `-` is \
+         standard output. A rotated file is reopened",
     ),
     value(
         "access_log_format",
         "FORMAT",
         "json",
-        "`json`, with the decision, its rule and its reason, or `combined` as Apache and NGINX write it",
+        "`json`, with the decision, its rule and its reason, or `combined`, as Apache and NGINX write it",
     ),
     value(
         "log_level",
         "LEVEL",
         "info",
-        "error, warn, info, debug, trace, or a filter like `info,ratekeeper_server=debug`. Libraries log from `error` \
-         on; name one to hear more: `info,h2=debug`",
+        "error, warn, info, debug, trace, or a filter such as `info,ratekeeper_server=debug`. Libraries log only \
+         errors, unless named: `info,h2=debug`",
     ),
     value(
         "log_format",
         "FORMAT",
         "text",
-        "`text` for people, `json` for machines: one object a line, on stderr",
+        "`text` for people, or `json`: one object per line, on stderr",
     ),
     value(
         "denial_log",
         "LINES",
         "10",
-        "Denied requests that are logged in a second, at most 1000; 0 for none. Metrics count all of them",
+        "Most denied requests to log per second, up to 1000; 0 logs none. Metrics count all of them",
     ),
     switch(
         "top_denied_metric",
-        "Show the keys that are denied most as ratelimit_top_denied{domain,rule,key}, at most 50: values of requests become \
-         labels, secrets as fingerprints",
+        "Export the most denied keys, at most 50, as ratelimit_top_denied{domain,rule,key}: values of requests \
+         become labels, secrets as fingerprints",
     ),
     switch(
         "envoy_metrics",
-        "Show counts at /metrics under envoyproxy/ratelimit's names too: ratelimit_service_rate_limit_total_hits and others",
+        "Export counts at /metrics under envoyproxy/ratelimit's names too: ratelimit_service_rate_limit_total_hits \
+         and others",
     ),
     value(
         "statsd",
         "ADDRESS",
         "",
-        "Send counts to this statsd agent over UDP, under envoyproxy/ratelimit's names: HOST:PORT. Unset: none",
+        "statsd agent that gets counts over UDP, under envoyproxy/ratelimit's names: HOST:PORT. Unset: none",
     ),
     value(
         "statsd_format",
         "FORMAT",
         "statsd",
-        "`statsd`: domain and rule in the names; `dogstatsd`: as tags",
+        "`statsd` puts domain and rule into the names, `dogstatsd` into tags",
     ),
     value(
         "statsd_interval",
         "DURATION",
         "10s",
-        "Time between two sendings to statsd, from 1s to 1h",
+        "Interval between reports to statsd, 1s to 1h",
     ),
     value(
         "node_name",
         "NAME",
         "",
-        "Name of this node in the denial log and on the admin API. Unset: the host's name",
+        "Name of this node in the denial log and in the admin API. Unset: the host name",
     ),
     value(
         "otlp_endpoint",
