@@ -27,8 +27,8 @@ pub use status::ReloadStatus;
 
 use crate::blocking::blocking;
 use crate::config::WatchConfig;
+pub(crate) use history::ReloadEntry;
 use history::{CHANGES_MAX, cut};
-pub(crate) use history::{ReloadEntry, ReloadHistory};
 use loader::Reading;
 pub(crate) use status::unix_seconds;
 pub(crate) use watch::Watch;

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
-use std::time::Duration;
 
 use cadence::prelude::*;
 use cadence::{BufferedUdpMetricSink, MetricError, StatsdClient};
@@ -194,6 +193,8 @@ fn clean(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn posted(format: StatsdFormat, counts: &[(&str, &[&str], &'static str, u64)]) -> Vec<String> {

@@ -50,9 +50,7 @@ pub use journey::{Rest, Ticket};
 pub use partition::Partition;
 pub use partitions::Partitions;
 
-use crate::{
-    Answer, Execution, Permit, PermitAct, Request, Step, StepOutcome, StoreError, Verdicts,
-};
+use crate::{Answer, Execution, Permit, PermitAct, Request, Step, StepOutcome, Verdicts};
 use journey::{Asked, Leg};
 use parts::Parts;
 

@@ -3,7 +3,8 @@
 use super::*;
 use ratekeeper_client::Config as ClientConfig;
 use ratekeeper_http::answer::Headers;
-use ratekeeper_server::ServerBounds;
+use ratekeeper_rules::Options;
+use ratekeeper_server::{LimitHeaderNames, ServerBounds};
 use ratekeeper_store::MemoryConfig;
 use ratekeeper_store_redis::RedisConfig;
 

@@ -1,5 +1,7 @@
 //! Settings as a whole: layers, types, messages.
 
+use ratekeeper_server::ListenAddress;
+
 use super::*;
 
 fn home(folder: &Path) -> Home {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use ratekeeper_rules::{Diagnostics, Loaded, ReadError, ReadOptions, Unreadable, load, read};
 
 use super::status::{ReloadStatus, unix_seconds};
+use crate::blocking::blocking;
 use crate::config::RulesSource;
 
 /// The reason rules were not loaded.
