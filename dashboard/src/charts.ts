@@ -70,9 +70,18 @@ export class Chart {
         // Room for the last label of the time axis.
         padding: [8, 28, 0, 0],
         cursor: { drag: { x: false, y: false } },
+        // Without a pointer over the chart, the legend tells the latest values.
+        hooks: {
+          setLegend: [
+            (plot) => {
+              const last = plot.data[0].length - 1;
+              if (last >= 0 && (plot.cursor.left ?? -1) < 0) plot.setLegend({ idx: last }, false);
+            },
+          ],
+        },
         scales: { x: { time: true }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] } },
         axes: [
-          { ...axis(), values: [[1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
+          { ...axis(), space: 90, values: [[1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
           { ...axis(), size: 64, values: (_, ticks) => ticks.map(shown) },
         ],
         series: [

@@ -1,10 +1,10 @@
 /** Dialogs: a tenant, the switch of a rule, a token. */
 
 import { get, Refused, send, setToken } from "./api";
-import { fill, h } from "./dom";
+import { breakable, fill, h } from "./dom";
 import { quotas } from "./quotas";
 import type { Denial, Rule, TopKey, Usage } from "./types";
-import { clock, count, millis } from "./words";
+import { clock, count, millis, moment } from "./words";
 
 function dialog(title: string, ...content: (Node | string)[]): HTMLDialogElement {
   const close = h("button", { class: "close", "aria-label": "Close", click: () => element.close() }, "×");
@@ -82,11 +82,11 @@ function denialsOf(denials: Denial[]): HTMLElement {
     return h(
       "tr",
       {},
-      h("td", { "data-label": "time" }, clock(denial.time)),
+      h("td", { class: "short", "data-label": "time" }, clock(denial.time)),
       h("td", { "data-label": "rule" }, denial.rule, h("span", { class: "source" }, denial.limit)),
       h("td", { "data-label": "request" }, request || denial.scope),
-      h("td", { "data-label": "reason" }, denial.degraded ? "failure mode" : `retry in ${millis(denial.retry_after_ms)}`),
-      h("td", { "data-label": "id" }, h("span", { class: "source" }, denial.request_id)),
+      h("td", { class: "short", "data-label": "reason" }, denial.degraded ? "failure mode" : `retry in ${millis(denial.retry_after_ms)}`),
+      h("td", { class: "short", "data-label": "id" }, h("span", { class: "source" }, denial.request_id)),
     );
   });
   const head = ["time", "rule", "request", "reason", "request id"].map((name) => h("th", { scope: "col" }, name));
@@ -103,7 +103,7 @@ export function tenant(top: TopKey): void {
   const denials = h("div", { class: "scroll" }, h("p", { class: "loading" }, "Reading the denials…"));
   dialog(
     top.key,
-    h("p", {}, `Denied ${count(top.count)} times by `, h("code", {}, top.rule), " in the window shown."),
+    h("p", {}, `Denied ${count(top.count)} times by `, h("code", {}, breakable(top.rule)), ` in the window shown, since ${moment(top.since)}.`),
     h("h3", {}, "Limits"),
     usage,
     h("h3", {}, "Plan and overrides"),

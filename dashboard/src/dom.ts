@@ -37,6 +37,13 @@ export function fill(parent: Element, ...children: Child[]): void {
   }
 }
 
+/** A name that may be broken behind its punctuation, where it is longer than its place. */
+export function breakable(text: string): DocumentFragment {
+  const parts = document.createDocumentFragment();
+  for (const part of text.split(/(?<=[.:_/])/)) parts.append(part, document.createElement("wbr"));
+  return parts;
+}
+
 /** Sets the text of an element only if it changed, so that screen readers and selections are left alone. */
 export function say(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;

@@ -7,9 +7,10 @@ import { Chart, History } from "./charts";
 import { askToken, switchRule, tenant } from "./dialogs";
 import { fill, h, say } from "./dom";
 import { explainer, suggestDomain } from "./explain";
-import { health, Rates, rules, tiles, topKeys, troubles } from "./panels";
-import { debts, nodes, Plans, quotaDatabase, shards } from "./stores";
-import type { Breaker, Second, State, Top, TopKey } from "./types";
+import { health, limited, Rates, rules, silence, tiles, topKeys, troubles } from "./panels";
+import { debts, missing, nodes, Plans, quotaDatabase, shards } from "./stores";
+import type { Breaker, Second, State, Top } from "./types";
+import { moment } from "./words";
 
 /** Silence after which what is shown is called old. */
 const SILENCE_MS = 5_000;
@@ -20,18 +21,20 @@ const name = h("span", { class: "node" });
 const notice = h("p", { class: "notice", role: "status" });
 const gate = h("section", { id: "gate" });
 const trouble = h("section", { id: "troubles", "aria-label": "Faults", "aria-live": "polite" });
+const who = h("section", { id: "limited", "aria-label": "Limited most" });
 const numbers = h("section", { id: "tiles", "aria-label": "This second" });
 const answers = h("div", { class: "plot", role: "img", "aria-label": "Answers of rules by second" });
 const durations = h("div", { class: "plot", role: "img", "aria-label": "Durations of checks by second" });
 const top = h("div", { class: "scroll" });
 const state = h("dl", {});
 const list = h("div", { class: "scroll" });
-const question = h("div", {});
+const question = h("div", { class: "explain" });
 const planList = h("div", { class: "scroll" });
 const shardList = h("div", { class: "scroll" });
 const debtList = h("div", {});
 const databaseState = h("div", {});
 const nodeList = h("div", {});
+const missingList = h("div", {});
 
 const history = new History();
 const rates = new Rates();
@@ -57,6 +60,15 @@ function choice<T extends string | number>(label: string, all: [string, T][], fi
   });
   return h("div", { class: "choices", role: "group", "aria-label": label }, ...buttons);
 }
+
+/** Panels about parts that a node may do without, each with the condition on which it is there. */
+const optional: [string, HTMLElement, (state: State) => boolean][] = [
+  ["Store by server", shardList, (state) => state.store.is_shared],
+  ["Owed, leased and synced", debtList, (state) => state.store.is_shared],
+  ["Quota use by plan, last minute", planList, (state) => state.plans.length > 0],
+  ["Quota database", databaseState, (state) => state.quota_database !== null],
+  ["Nodes", nodeList, (state) => state.store.is_shared],
+];
 
 function panel(title: string, body: HTMLElement, extra?: HTMLElement, class_ = ""): HTMLElement {
   return h("section", { class: `panel ${class_}` }, h("header", {}, h("h2", {}, title), extra), body);
@@ -84,6 +96,7 @@ function page(): HTMLElement {
     "div",
     { id: "page", hidden: true },
     trouble,
+    who,
     numbers,
     h(
       "div",
@@ -92,13 +105,10 @@ function page(): HTMLElement {
       panel("Duration of checks", durations),
       panel("Denied most", top, window_),
       panel("Limiter", state),
-      panel("Store by server", shardList),
-      panel("Owed, leased and synced", debtList),
-      panel("Quota use by plan, last minute", planList),
-      panel("Quota database", databaseState),
-      panel("Nodes", nodeList),
+      ...optional.map(([title, body]) => panel(title, body)),
       panel("Rules", list, undefined, "wide"),
       panel("What would happen to this request?", question, undefined, "wide"),
+      panel("Not configured", missingList, undefined, "wide missing"),
     ),
   );
 }
@@ -121,15 +131,14 @@ function isHeld(): boolean {
 
 /** The keys of the window; those of this node's last minute come with each state. */
 async function keys(): Promise<void> {
-  const open = (key: TopKey): void => tenant(key);
   const window = shown.window;
   if (window === "minute" && shown.latest?.store.is_shared === false) {
-    topKeys(top, shown.latest.top, window, open);
+    topKeys(top, shown.latest.top, window, tenant, shown.latest);
     return;
   }
   try {
     fleet = await get<Top>(`/admin/v1/top?window=${window}&limit=10`);
-    if (shown.window === window && !isHeld()) topKeys(top, fleet.keys, window, open, fleet);
+    if (shown.window === window && !isHeld()) topKeys(top, fleet.keys, window, tenant, shown.latest, fleet);
     if (shown.latest !== null) nodes(nodeList, shown.latest, fleet);
   } catch (error) {
     fill(top, h("p", { class: "empty" }, error instanceof Error ? error.message : String(error)));
@@ -147,6 +156,8 @@ function take(next: State): void {
   troubles(trouble, next);
   tiles(numbers, next);
   health(state, next);
+  missing(missingList, next);
+  for (const [, body, isThere] of optional) body.closest("section")?.toggleAttribute("hidden", !isThere(next));
   shards(shardList, next, before);
   debts(debtList, next);
   plans.take(next);
@@ -154,6 +165,7 @@ function take(next: State): void {
   quotaDatabase(databaseState, next);
   nodes(nodeList, next, fleet);
   if (!isHeld()) {
+    limited(who, next, tenant);
     rules(list, next, rates, (rule) =>
       switchRule(rule, (text) => {
         say(notice, text);
@@ -171,7 +183,21 @@ function take(next: State): void {
 function connection(mood: "good" | "bad" | "warn", text: string): void {
   badge.className = `badge ${mood}`;
   say(badge, text);
-  document.body.classList.toggle("stale", mood === "bad" && shown.latest !== null);
+  document.body.classList.remove("stale");
+}
+
+/** The page shows what was, not what is. */
+function silent(why: string): void {
+  connection("bad", why);
+  if (shown.latest === null) return;
+  document.body.classList.add("stale");
+  silence(trouble, shown.latest);
+}
+
+/** The state without a connection: how old is what the page shows? */
+function lost(): string {
+  const since = shown.latest === null ? "" : ` since ${moment(shown.latest.second.at)}`;
+  return `disconnected${since}, trying again`;
 }
 
 /** Charts take their colors when they are made. */
@@ -195,7 +221,7 @@ function event(kind: string, data: string): void {
     troubles(trouble, shown.latest);
     shards(shardList, shown.latest, before);
   } else if (kind === "end") {
-    connection("bad", "the node is shutting down");
+    silent("the node is shutting down");
   }
 }
 
@@ -211,7 +237,7 @@ async function watch(): Promise<void> {
         wait = 1_000;
         event(kind, data);
       });
-      connection("bad", "disconnected, trying again");
+      silent(lost());
     } catch (error) {
       if (error instanceof Refused && (error.status === 401 || error.status === 403)) {
         clearInterval(timer);
@@ -221,8 +247,8 @@ async function watch(): Promise<void> {
         connection("warn", "connecting");
         continue;
       }
-      const why = error instanceof Refused ? error.message : "disconnected, trying again";
-      connection("bad", why);
+      const why = error instanceof Refused ? error.message : lost();
+      silent(why);
       if (shown.latest === null) {
         fill(gate, h("p", { class: "empty" }, `This node cannot be watched now: ${why}.`));
       }

@@ -1,8 +1,11 @@
 /** The parts of the page that show the state of the node. */
 
-import { fill, h } from "./dom";
+import { breakable, fill, h } from "./dom";
 import type { Rule, Second, State, Top, TopKey } from "./types";
-import { ago, bytes, count, micros, rate, span } from "./words";
+import { ago, bytes, count, micros, moment, rate, span } from "./words";
+
+/** The most keys in a state. */
+const KEYS_MAX = 10;
 
 const perSecond = (value: number, second: Second): number => (value * 1_000) / Math.max(1, second.span_ms);
 
@@ -17,10 +20,10 @@ function tile(name: string, value: string, note: string, mood: "" | "bad" | "war
 }
 
 export function tiles(at: HTMLElement, state: State): void {
-  const { second, owed, leases, store } = state;
+  const { second, store } = state;
   const per = (value: number): string => rate(perSecond(value, second));
   const checks = second.p50_us === null ? "no checks in this second" : `p50 ${micros(second.p50_us)}`;
-  const room = store.capacity > 0 ? `${((100 * store.counters) / store.capacity).toFixed(1)} % of the room` : "";
+  const room = store.capacity > 0 ? `${((100 * store.counters) / store.capacity).toFixed(1)} % full` : "";
   fill(
     at,
     tile("allowed /s", per(second.allowed), "answers of rules"),
@@ -30,18 +33,42 @@ export function tiles(at: HTMLElement, state: State): void {
     tile("shed /s", per(second.shed), "overload, 503", second.shed > 0 ? "bad" : ""),
     tile("p99", micros(second.p99_us), checks),
     tile("counters", count(store.counters), [room, bytes(store.bytes)].filter(Boolean).join(", ")),
-    tile(
-      "owed hits",
-      count(owed.owed),
-      owed.dropped > 0 ? `${count(owed.dropped)} dropped` : `${count(owed.posted)} posted`,
-      owed.dropped > 0 ? "bad" : owed.owed > 0 ? "warn" : "",
-    ),
-    tile(
-      "over-admission bound",
-      count(leases.over_admission_bound),
-      leases.leases > 0 ? `${count(leases.leases)} leases` : "nothing leased or synced",
-    ),
   );
+}
+
+/** The limit of a rule without the ways in which it counts; empty for a rule that is not listed. */
+function limitOf(state: State, id: string): string {
+  return state.rules.find((rule) => rule.id === id)?.limit.split(", ")[0] ?? "";
+}
+
+/** The number of keys that are denied besides the first; those that are listed are not all if there are ten. */
+function besides(number: number): string {
+  if (number === 0) return "";
+  if (number === 1) return " Another key is limited.";
+  return ` ${number < KEYS_MAX - 1 ? number : `At least ${number}`} more keys are limited.`;
+}
+
+/** The key that is denied most, in a sentence: who, by which rule, since when. */
+export function limited(at: HTMLElement, state: State, open: (key: TopKey) => void): void {
+  const [first, ...others] = state.top;
+  if (first === undefined) {
+    fill(at);
+    return;
+  }
+  const limit = limitOf(state, first.rule);
+  const where = state.store.is_shared ? " on this node" : "";
+  const key = h("button", { class: "link", "data-key": "limited", click: () => open(first) }, breakable(first.key));
+  const rule = h("code", {}, breakable(first.rule));
+  const since = `, since ${moment(first.since)} (${ago(first.since)})`;
+  const denied = `: ${count(first.count)} denied${where} in the last minute.`;
+  const title = h("strong", {}, "Limited most: ");
+  fill(at, h("p", {}, title, key, " by ", rule, limit && ` (${limit})`, since, denied, besides(others.length)));
+}
+
+/** Says that what the page shows is old, instead of what was wrong then. */
+export function silence(at: HTMLElement, state: State): void {
+  const text = `Nothing was heard from this node since ${moment(state.second.at)}: what follows is as it was then.`;
+  fill(at, h("div", { class: "trouble bad" }, h("strong", {}, text)));
 }
 
 /** What is wrong, in words: the first thing to read. */
@@ -56,6 +83,9 @@ export function troubles(at: HTMLElement, state: State): void {
         h("pre", {}, state.config.error),
       ),
     );
+  }
+  if (state.node.state !== "serving") {
+    found.push(h("div", { class: "trouble bad" }, `This node does not serve: ${state.node.state}.`));
   }
   const open = state.breakers.filter((breaker) => breaker.state !== "closed");
   for (const breaker of open) {
@@ -104,11 +134,16 @@ function origin(fleet: Top | null): HTMLElement | null {
   return h("p", { class: "note" }, text + rest);
 }
 
+function small(text: string | null): HTMLElement {
+  return h("span", { class: "source" }, text);
+}
+
 export function topKeys(
   at: HTMLElement,
   keys: TopKey[],
   window: string,
   open: (key: TopKey) => void,
+  state: State | null,
   fleet: Top | null = null,
 ): void {
   if (keys.length === 0) {
@@ -127,15 +162,21 @@ export function topKeys(
         h(
           "button",
           { class: "link", "data-key": `${key.rule} ${key.key}`, click: () => open(key) },
-          key.key,
+          breakable(key.key),
         ),
       ),
-      h("td", { class: "rule", "data-label": "rule" }, key.rule),
-      h("td", { class: "number", "data-label": "denied" }, count(key.count), key.error > 0 && ` (±${count(key.error)})`),
-      h("td", { class: "bar" }, bar),
+      h("td", { class: "rule", "data-label": "rule" }, breakable(key.rule), small(state && limitOf(state, key.rule))),
+      h("td", { class: "number", "data-label": "since" }, moment(key.since), small(ago(key.since))),
+      h(
+        "td",
+        { class: "number denied", "data-label": "denied" },
+        count(key.count),
+        key.error > 0 && ` (±${count(key.error)})`,
+        bar,
+      ),
     );
   });
-  const head = ["key", "rule", "denied", "share"].map((name) => h("th", { scope: "col" }, name));
+  const head = ["key", "rule", "since", "denied"].map((name) => h("th", { scope: "col" }, name));
   fill(at, h("table", {}, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows)), origin(fleet));
 }
 
@@ -176,7 +217,7 @@ export function rules(at: HTMLElement, state: State, rates: Rates, change: (rule
     return h(
       "tr",
       { class: rule.mode },
-      h("td", { class: "key" }, rule.id, h("span", { class: "source" }, rule.source)),
+      h("td", { class: "key" }, breakable(rule.id), h("span", { class: "source" }, rule.source)),
       h("td", { class: "limit", "data-label": "limit" }, limit, h("span", { class: "source" }, how.join(", "))),
       h("td", { class: "number", "data-label": "allowed /s" }, rate(allowed)),
       h("td", { class: "number", "data-label": "denied /s" }, rate(denied)),

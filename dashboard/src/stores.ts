@@ -15,10 +15,6 @@ function list(at: HTMLElement, ...pairs: HTMLElement[]): void {
   fill(at, h("dl", {}, ...pairs));
 }
 
-function empty(text: string): HTMLElement {
-  return h("p", { class: "empty" }, text);
-}
-
 function table(names: string[], rows: HTMLElement[]): HTMLElement {
   const head = names.map((name) => h("th", { scope: "col" }, name));
   return h("table", {}, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows));
@@ -28,10 +24,29 @@ function badge(mood: "good" | "bad" | "warn", text: string, attributes: Record<s
   return h("span", { class: `badge ${mood}`, ...attributes }, text);
 }
 
+/** The parts that this node does without, each with the way to get it. */
+export function missing(at: HTMLElement, state: State): void {
+  const parts: [string, string, string][] = [];
+  if (!state.store.is_shared) {
+    const without = "counters are in this node's memory, so there are no servers, debts, leases or other nodes to show.";
+    parts.push(["Redis", without, "--store redis://HOST:6379"]);
+  }
+  if (state.plans.length === 0) {
+    parts.push(["Plans", "the rules in force have no plans.", "plans: [free, pro]"]);
+  }
+  if (state.quota_database === null) {
+    const without = "plans and overrides come from files alone, and this page cannot change them.";
+    parts.push(["Quota database", without, "--data-dir DIR, or --quotas postgres://HOST/DATABASE"]);
+  }
+  const items = parts.map(([name, without, how]) => h("li", {}, h("strong", {}, name), `: ${without} `, h("code", {}, how)));
+  fill(at, h("ul", {}, ...items));
+  at.closest("section")?.toggleAttribute("hidden", parts.length === 0);
+}
+
 /** The servers of the store, with their circuit breakers; `before` is the state a second ago. */
 export function shards(at: HTMLElement, state: State, before: State | null): void {
   if (state.breakers.length === 0) {
-    fill(at, empty("Not configured: counters are in the memory of this node, and nothing has to be asked."));
+    fill(at, h("p", { class: "loading" }, "No server is known yet."));
     return;
   }
   const seconds = Math.max(0.001, state.second.span_ms / 1_000);
@@ -56,11 +71,7 @@ export function shards(at: HTMLElement, state: State, before: State | null): voi
 
 /** Hits that are owed to the store, held in advance, or not told yet. */
 export function debts(at: HTMLElement, state: State): void {
-  const { owed, leases, store } = state;
-  if (!store.is_shared) {
-    fill(at, empty("Not configured: only counters that nodes share are leased, synced or owed to a store."));
-    return;
-  }
+  const { owed, leases } = state;
   list(
     at,
     pair("owed to the store", count(owed.owed)),
@@ -77,7 +88,7 @@ export function debts(at: HTMLElement, state: State): void {
 export function quotaDatabase(at: HTMLElement, state: State): void {
   const database = state.quota_database;
   if (database === null) {
-    fill(at, empty("Not configured: plans and overrides come from files alone. A database is named with --quotas."));
+    fill(at);
     return;
   }
   const away = database.state !== "up";
@@ -99,10 +110,6 @@ export function quotaDatabase(at: HTMLElement, state: State): void {
 
 /** The nodes that told of themselves lately. */
 export function nodes(at: HTMLElement, state: State, top: Top | null): void {
-  if (!state.store.is_shared) {
-    fill(at, empty("Not configured: this node shares its counters with no other."));
-    return;
-  }
   if (top === null) {
     fill(at, h("p", { class: "loading" }, "Asking who is there…"));
     return;
@@ -141,10 +148,6 @@ export class Plans {
   }
 
   show(at: HTMLElement, state: State): void {
-    if (state.plans.length === 0) {
-      fill(at, empty("Not configured: the rules in force have no plans."));
-      return;
-    }
     const first = this.readings[0]?.plans;
     const several = new Set(state.plans.map((plan) => plan.domain)).size > 1;
     const rows = state.plans.map((plan) => {

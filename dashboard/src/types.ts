@@ -18,6 +18,8 @@ export interface TopKey {
   key: string;
   count: number;
   error: number;
+  /** The start, in seconds since 1970: it was denied in every window since. */
+  since: number;
 }
 
 /** What `GET /admin/v1/top` answers. */

@@ -13,6 +13,7 @@ export function rate(value: number): string {
 
 export function micros(value: number | null | undefined): string {
   if (value === null || value === undefined) return "–";
+  if (value === 0) return "0";
   if (value < 1_000) return `${value < 10 ? value.toFixed(1) : value.toFixed(0)} µs`;
   if (value < 1_000_000) return `${(value / 1_000).toPrecision(3)} ms`;
   return `${(value / 1_000_000).toPrecision(3)} s`;
@@ -40,8 +41,16 @@ export function ago(unixSeconds: number): string {
   return unixSeconds === 0 ? "never" : `${span(Math.max(0, Date.now() / 1_000 - unixSeconds))} ago`;
 }
 
-export function clock(time: string): string {
+export function clock(time: string | number): string {
   return new Date(time).toLocaleTimeString("en-GB");
+}
+
+/** A time of day, with the day if it is not today's. */
+export function moment(unixSeconds: number): string {
+  const time = new Date(unixSeconds * 1_000);
+  const today = new Date().toDateString() === time.toDateString();
+  const day = today ? "" : `${time.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} `;
+  return day + clock(time.getTime());
 }
 
 export function bytes(value: number): string {

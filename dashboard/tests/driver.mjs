@@ -1,5 +1,6 @@
 // Drives a page in Chromium for a test that talks to it in lines of JSON: one command in, one answer out.
 
+import { readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import AxeBuilder from "@axe-core/playwright";
 import { chromium } from "playwright-core";
@@ -21,6 +22,16 @@ let origin = "";
 page.on("request", (request) => {
   if (origin !== "" && !request.url().startsWith(origin)) foreign.push(request.url());
 });
+
+// Bytes of memory that a process has for itself: what it shares with others, such as the browser's program, is not its own.
+async function privateBytes(pid) {
+  const status = await readFile(`/proc/${pid}/status`, "utf8");
+  const kib = (name) => Number(new RegExp(`^${name}:\\s+(\\d+) kB`, "m").exec(status)?.[1] ?? 0);
+  return 1_024 * (kib("RssAnon") + kib("VmSwap"));
+}
+
+const ofBrowser = await browser.newBrowserCDPSession();
+const ofPage = await context.newCDPSession(page);
 
 const commands = {
   async open({ url }) {
@@ -58,6 +69,14 @@ const commands = {
   async axe() {
     const { violations } = await new AxeBuilder({ page }).analyze();
     return violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.target.join(" ")).join(", ")}`);
+  },
+  // The memory of the process that shows the page, and of the objects of its program, dead ones included.
+  async memory() {
+    const { processInfo } = await ofBrowser.send("SystemInfo.getProcessInfo");
+    const renderers = processInfo.filter(({ type }) => type === "renderer");
+    const sizes = await Promise.all(renderers.map(({ id }) => privateBytes(id)));
+    const { usedSize } = await ofPage.send("Runtime.getHeapUsage");
+    return { process_bytes: Math.max(...sizes), heap_bytes: usedSize };
   },
   async complaints() {
     return { complaints, foreign };

@@ -137,9 +137,9 @@ impl<S: Store> Limiter<S> {
     /// Drops a share of the expired state kept outside the store, posts to the store what is owed to it, and
     /// begins the next second of the [top keys](Self::top); to be called about once a second.
     pub fn maintain(&self) {
-        self.top.roll();
+        let now = self.clock.now();
+        self.top.roll(now);
         if let Some(fallback) = &self.fallback {
-            let now = self.clock.now();
             fallback.maintain(now);
             if fallback.owed().owes() && self.store.away().is_none() {
                 self.post_owed(now);

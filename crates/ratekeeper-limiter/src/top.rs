@@ -20,6 +20,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use ratekeeper_core::Timestamp;
 use ratekeeper_rules::Rule;
 
 use crate::stats::{STRIPES, shortened, stripe_of_thread};
@@ -43,6 +44,8 @@ pub struct TopKey {
     pub count: u64,
     /// The most by which `count` may be off because there were too many keys; 0 if none had to make room.
     pub error: u64,
+    /// The start of the requests: since then the key was counted at least once in every window, to the second.
+    pub since: Timestamp,
 }
 
 /// The time that is looked back on.
@@ -171,14 +174,15 @@ impl TopKeys {
         sketch.add(hasher.finish(), weight, || named(rule, &scope()));
     }
 
-    /// Makes room for the next second; called about once a second.
-    pub(crate) fn roll(&self) {
+    /// Closes the second that ends `now`, and makes room for the next; called about once a second.
+    pub(crate) fn roll(&self, now: Timestamp) {
         let mut rings = self.rings.lock();
         for stripe in &self.stripes {
             let mut stripe = stripe.0.lock();
             for kind in [TopDecision::Denied, TopDecision::Allowed] {
                 let sketch = stripe.of(kind);
-                for key in sketch.drain() {
+                for mut key in sketch.drain() {
+                    key.since = now;
                     rings.minute.of(kind).add(&key);
                     rings.hour.of(kind).add(&key);
                 }
@@ -231,6 +235,8 @@ fn named(rule: &Rule, scope: &Scope) -> TopKey {
         key: shortened(key).into(),
         count: 0,
         error: 0,
+        // Known when the second ends.
+        since: Timestamp::default(),
     }
 }
 

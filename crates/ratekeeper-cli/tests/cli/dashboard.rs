@@ -1,13 +1,14 @@
 //! The dashboard, driven in headless Chromium as an operator would use it.
 
-use crate::support::{FREE_PORTS, Service, ratekeeper, repository, run, url, write};
+mod page;
+
+use crate::support::{FREE_PORTS, Service, ratekeeper, run, url, write};
+use page::{Page, under_load};
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::Server;
-use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write};
+use serde_json::json;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::tempdir;
 
@@ -32,134 +33,17 @@ descriptors:
     pro: { window: 24h, limit: 100, algorithm: fixed_window }
 ";
 
+/// The panel that says what a node does without.
+const NOT_CONFIGURED: &str = "section.missing";
+
 /// The time within which the page shows that a breaker has turned.
 const SHOWN_WITHIN: Duration = Duration::from_secs(2);
-
-/// A page in Chromium, told what to do by lines of JSON.
-struct Page {
-    driver: Child,
-    commands: ChildStdin,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Page {
-    fn open(service: &Service) -> Self {
-        let folder = repository().join("dashboard");
-        assert!(
-            folder.join("dist/dashboard.js").exists() && folder.join("node_modules").exists(),
-            "the dashboard is not built: `cargo xtask test` builds it, with Node 20.19 or newer"
-        );
-        let mut driver = Command::new("node")
-            .arg("tests/driver.mjs")
-            .current_dir(folder)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("Node starts");
-        let commands = driver.stdin.take().expect("its input is piped");
-        let answers = driver.stdout.take().expect("its output is piped");
-        let mut page = Self {
-            driver,
-            commands,
-            answers: BufReader::new(answers),
-        };
-        page.tell(json!({"command": "look", "width": 1280, "height": 900, "scheme": "light"}));
-        let url = format!("http://{}/dashboard", service.admin);
-        page.tell(json!({"command": "open", "url": url}));
-        page
-    }
-
-    fn tell(&mut self, command: Value) -> Value {
-        writeln!(self.commands, "{command}").expect("the driver reads");
-        let mut line = String::new();
-        let read = self.answers.read_line(&mut line);
-        assert!(read.is_ok_and(|count| count > 0), "the driver ended");
-        let answer: Value = serde_json::from_str(&line).expect("it answers JSON");
-        assert_eq!(answer["error"], Value::Null, "{command}");
-        answer["ok"].clone()
-    }
-
-    fn text(&mut self, at: &str) -> String {
-        let text = self.tell(json!({"command": "text", "at": at}));
-        text.as_str().unwrap_or_default().to_owned()
-    }
-
-    fn click(&mut self, at: &str) {
-        self.tell(json!({"command": "click", "at": at}));
-    }
-
-    fn write(&mut self, at: &str, text: &str) {
-        self.tell(json!({"command": "type", "at": at, "text": text}));
-    }
-
-    /// Waits until the text at `at` satisfies `is_there`.
-    fn wait(&mut self, at: &str, is_there: impl Fn(&str) -> bool) -> String {
-        let mut text = String::new();
-        eventually(&format!("{at} shows it"), || {
-            text = self.text(at);
-            is_there(&text)
-        });
-        text
-    }
-
-    fn shows(&mut self, at: &str, part: &str) -> String {
-        self.wait(at, |text| text.contains(part))
-    }
-
-    fn tile(&mut self, name: &str) -> f64 {
-        let at = format!(".tile:has(.name:text-is(\"{name}\")) .value");
-        self.text(&at).replace(',', "").parse().unwrap_or(0.0)
-    }
-
-    /// Nothing failed in the page, and nothing was asked of another origin.
-    fn end(mut self) {
-        let said = self.tell(json!({"command": "complaints"}));
-        assert_eq!(said, json!({"complaints": [], "foreign": []}));
-    }
-}
-
-impl Drop for Page {
-    fn drop(&mut self) {
-        // Either may have ended already. The browser ends with its driver.
-        let _ = self.driver.kill();
-        let _ = self.driver.wait();
-    }
-}
 
 fn serve(folder: &Path, more: &[&str]) -> Service {
     write(folder, "rules.yaml", RULES);
     let flags = ["--rules", "rules.yaml", "--node-name", "node-1"];
     let args = [&["serve"][..], &FREE_PORTS, &flags, more].concat();
     Service::start(ratekeeper(folder, &args), folder)
-}
-
-/// Sends checks in the background while `work` runs.
-fn under_load<T>(service: &Service, work: impl FnOnce() -> T) -> T {
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut number = 0_u32;
-            while !is_over.load(Ordering::Relaxed) {
-                number += 1;
-                let customer = ["acme", "acme", "beta", "gamma"][(number % 4) as usize];
-                service.check(&[("customer", customer), ("endpoint", "POST /orders")]);
-                service.check(&[("ip", "192.0.2.1")]);
-            }
-        });
-        // Also if `work` fails: the thread would never end.
-        let over = Over(&is_over);
-        let result = work();
-        drop(over);
-        result
-    })
-}
-
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 #[test]
@@ -171,20 +55,38 @@ fn an_operator_sees_who_is_limited_and_switches_the_rule() {
     page.shows(".node", "node-1");
     page.shows("main", "Nobody was denied in the last minute.");
     for part in [
-        "counters are in the memory of this node",
-        "only counters that nodes share are leased",
-        "the rules in force have no plans",
-        "shares its counters with no other",
+        "Redis: counters are in this node's memory",
+        "Plans: the rules in force have no plans",
     ] {
-        page.shows("main", part);
+        page.shows(NOT_CONFIGURED, part);
     }
     page.shows("#quota-state", "answers");
+    let shown = page.text("main");
+    for part in [
+        "Store by server",
+        "Owed",
+        "Quota use",
+        "Nodes",
+        "Quota database:",
+        "Limited most",
+    ] {
+        assert!(!shown.contains(part), "{part} in {shown}");
+    }
     under_load(&service, || {
         eventually("live numbers move", || {
             page.tile("allowed /s") > 0.0 && page.tile("denied /s") > 0.0
         });
-        page.shows("main", "customer:acme:endpoint:POST /orders");
-        // Who, by which rule, and why.
+        // Who, by which rule, since when.
+        let limited = page.shows("#limited", "customer:acme:endpoint:POST /orders by d.");
+        for part in [
+            "(5 per 1d), since ",
+            " ago): ",
+            " denied in the last minute",
+        ] {
+            assert!(limited.contains(part), "no {part} in {limited}");
+        }
+        page.picture("limited");
+        // And why.
         page.click(".link");
         let dialog = page.wait("dialog", |text| {
             text.contains("5 of 5") && text.contains("retry in")
@@ -197,6 +99,7 @@ fn an_operator_sees_who_is_limited_and_switches_the_rule() {
         ] {
             assert!(dialog.contains(part), "no {part} in {dialog}");
         }
+        page.picture("tenant");
         page.click("dialog .close");
         page.click("button[aria-label^=\"d.customer.endpoint_POST /orders is enforced\"]");
         page.click("dialog .choice:has-text(\"Shadow\")");
@@ -261,10 +164,16 @@ fn a_broken_rules_file_shows_its_place_until_it_is_mended() {
     write(folder.path(), "rules.yaml", &broken);
     let error = page.shows("#config-error", "rules.yaml:8:");
     assert!(error.contains("magic"), "{error}");
+    page.picture("refused");
     write(folder.path(), "rules.yaml", RULES);
     page.shows("#troubles", "The limiter is well");
-    page.end();
     assert!(service.stop().success());
+    page.shows("#connection", "disconnected since");
+    // It was well when it was last heard of, which says nothing of now.
+    let told = page.shows("#troubles", "Nothing was heard from this node since");
+    assert!(!told.contains("is well"), "{told}");
+    page.picture("disconnected");
+    page.end();
 }
 
 #[test]
@@ -289,6 +198,7 @@ fn a_store_that_hangs_turns_its_breaker_on_the_page_and_back() {
             page.shows("[data-breaker]", "open");
             let took = hung.elapsed();
             page.shows("#troubles", "failure modes answer");
+            page.picture("breaker");
             server.process().resume();
             page.wait("[data-breaker]", |text| text == "closed");
             took
@@ -309,8 +219,8 @@ fn the_use_of_plans_and_a_node_without_a_quota_database_are_shown() {
     let service = Service::start(ratekeeper(folder.path(), &args), folder.path());
     let mut page = Page::open(&service);
     page.shows(
-        "main",
-        "Not configured: plans and overrides come from files alone",
+        NOT_CONFIGURED,
+        "Quota database: plans and overrides come from files alone",
     );
     // Of ten on the plan, 8 are taken: 10 %, 20 %, … 80 % used, so 45 % in the mean.
     for _ in 0..8 {
@@ -340,6 +250,7 @@ fn the_page_asks_for_a_token_where_one_is_wanted() {
     let service = serve(folder.path(), &["--data-dir", "data"]);
     let mut page = Page::open(&service);
     page.shows("#gate", "This node wants a token");
+    page.picture("token");
     page.write("#token", "rk_admin_wrong");
     page.click("form.token button");
     page.shows("#gate", "expected Bearer");
@@ -355,8 +266,6 @@ fn the_page_fits_all_screens_and_readers() {
     let folder = tempdir().expect("a folder can be made");
     let service = serve(folder.path(), &[]);
     let mut page = Page::open(&service);
-    let pictures = repository().join("target/dashboard");
-    std::fs::create_dir_all(&pictures).expect("folders can be made");
     under_load(&service, || {
         page.shows("main", "customer:acme:endpoint:POST /orders");
         for (width, height) in [(360, 780), (1280, 900), (2560, 1440)] {
@@ -364,8 +273,7 @@ fn the_page_fits_all_screens_and_readers() {
                 page.tell(
                     json!({"command": "look", "width": width, "height": height, "scheme": scheme}),
                 );
-                let path = pictures.join(format!("{width}-{scheme}.png"));
-                page.tell(json!({"command": "picture", "path": path}));
+                page.picture(&format!("{width}-{scheme}"));
                 let wider = page.tell(json!({"command": "overflow"}));
                 assert_eq!(wider, 0, "the page is wider than {width}");
                 let violations = page.tell(json!({"command": "axe"}));

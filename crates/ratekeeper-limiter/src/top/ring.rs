@@ -1,7 +1,10 @@
 //! The keys of the last minute, or hour.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+
+use ratekeeper_core::Timestamp;
 
 use super::TopKey;
 
@@ -21,26 +24,34 @@ pub(super) struct Ring {
     closed: VecDeque<Slot>,
 }
 
+/// A rule and a key.
+type Name = (Arc<str>, Arc<str>);
+
 #[derive(Debug, Default)]
 struct Slot {
-    /// By rule and key.
-    keys: HashMap<(Arc<str>, Arc<str>), TopKey>,
+    keys: HashMap<Name, TopKey>,
     /// The most that was counted of any key that had to go.
     dropped: u64,
 }
 
 impl Slot {
-    fn add(&mut self, key: &TopKey) {
+    /// Counts a key, which other slots have had since `before` if it is new here.
+    fn add(&mut self, key: &TopKey, before: impl FnOnce(&Name) -> Option<Timestamp>) {
         let dropped = self.dropped;
-        let own = self
-            .keys
-            .entry((key.rule.clone(), key.key.clone()))
-            .or_insert_with(|| TopKey {
-                count: 0,
-                // It may have been here before, and gone.
-                error: dropped,
-                ..key.clone()
-            });
+        let name = (key.rule.clone(), key.key.clone());
+        let own = match self.keys.entry(name) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let since = before(new.key()).unwrap_or(key.since);
+                new.insert(TopKey {
+                    count: 0,
+                    // It may have been here before, and gone.
+                    error: dropped,
+                    since,
+                    ..key.clone()
+                })
+            }
+        };
         own.count += key.count;
         own.error += key.error;
         if self.keys.len() >= 2 * KEYS_MAX {
@@ -77,7 +88,11 @@ impl Ring {
     }
 
     pub(super) fn add(&mut self, key: &TopKey) {
-        self.open.add(key);
+        let closed = &self.closed;
+        self.open.add(key, |name| {
+            let known = closed.iter().rev().find_map(|slot| slot.keys.get(name));
+            known.map(|known| known.since)
+        });
     }
 
     /// A second has passed.
@@ -113,6 +128,7 @@ impl Ring {
             });
             sum.count += key.count;
             sum.error += key.error;
+            sum.since = sum.since.min(key.since);
         }
         // Slots that do not have the key may have dropped it.
         for slot in slots().filter(|slot| slot.dropped > 0) {
@@ -140,6 +156,15 @@ mod tests {
             key: name.into(),
             count,
             error: 0,
+            since: Timestamp::from_secs(0),
+        }
+    }
+
+    /// The key, counted once in the second that ends at `second`.
+    fn at(name: &str, second: u64) -> TopKey {
+        TopKey {
+            since: Timestamp::from_secs(second),
+            ..key(name, 1)
         }
     }
 
@@ -152,6 +177,24 @@ mod tests {
             ring.tick();
         }
         assert_eq!(ring.sum(), []);
+    }
+
+    #[test]
+    fn a_key_begins_when_it_was_first_counted_without_a_gap_of_a_window() {
+        let mut ring = Ring::new(5);
+        let since = |ring: &Ring| ring.sum()[0].since;
+        for second in 100..1_000 {
+            // Now and then is enough, over many slots.
+            if second % 30 == 10 {
+                ring.add(&at("a", second));
+                assert_eq!(since(&ring), Timestamp::from_secs(100), "at {second}");
+            }
+            ring.tick();
+        }
+        (0..65).for_each(|_| ring.tick());
+        assert_eq!(ring.sum(), []);
+        ring.add(&at("a", 1_065));
+        assert_eq!(since(&ring), Timestamp::from_secs(1_065));
     }
 
     #[test]

@@ -64,6 +64,7 @@ impl Sketch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ratekeeper_core::Timestamp;
 
     fn key(number: u64) -> TopKey {
         TopKey {
@@ -72,6 +73,7 @@ mod tests {
             key: number.to_string().into(),
             count: 0,
             error: 0,
+            since: Timestamp::default(),
         }
     }
 

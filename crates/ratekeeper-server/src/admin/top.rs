@@ -102,6 +102,8 @@ pub(super) struct KeyEntry {
     count: u64,
     /// The most by which `count` may be off because there were too many keys.
     error: u64,
+    /// The start, in seconds since 1970: there has been no whole window without such a request since.
+    since: u64,
 }
 
 impl From<TopKey> for KeyEntry {
@@ -112,6 +114,7 @@ impl From<TopKey> for KeyEntry {
             key: (*top.key).into(),
             count: top.count,
             error: top.error,
+            since: top.since.as_micros() / 1_000_000,
         }
     }
 }
@@ -124,6 +127,7 @@ impl From<MergedKey> for KeyEntry {
             key: merged.key,
             count: merged.count,
             error: merged.error,
+            since: merged.since,
         }
     }
 }

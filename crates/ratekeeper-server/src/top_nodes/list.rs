@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 /// The most keys of a list.
 const KEYS_MAX: usize = 64;
 
+const MICROS_PER_SECOND: u64 = 1_000_000;
+
 /// The most bytes of a key that is laid out.
 const KEY_BYTES_MAX: usize = 512;
 
@@ -27,8 +29,8 @@ pub(crate) struct TopOfWindow {
     pub(crate) unlisted_max: u64,
 }
 
-/// A key with its counts: domain, rule, key, count, error.
-pub(crate) type ListedKey = (Box<str>, Box<str>, Box<str>, u64, u64);
+/// A key with its counts: domain, rule, key, count, error, and since when, in seconds since 1970.
+pub(crate) type ListedKey = (Box<str>, Box<str>, Box<str>, u64, u64, u64);
 
 const LISTS: [(TopWindow, TopDecision); 4] = [
     (TopWindow::Minute, TopDecision::Denied),
@@ -56,7 +58,7 @@ impl TopOfNode {
         for list in &mut node.lists {
             list.keys.truncate(KEYS_MAX);
             list.keys
-                .retain(|(.., key, _, _)| key.len() <= KEY_BYTES_MAX);
+                .retain(|(_, _, key, ..)| key.len() <= KEY_BYTES_MAX);
         }
         Some(node)
     }
@@ -83,7 +85,8 @@ impl TopOfWindow {
         let listed = keys.into_iter().take(KEYS_MAX).map(|key| {
             let texts = [key.domain, key.rule, key.key].map(|text| Box::from(&*text));
             let [domain, rule, name] = texts;
-            (domain, rule, name, key.count, key.error)
+            let since = key.since.as_micros() / MICROS_PER_SECOND;
+            (domain, rule, name, key.count, key.error, since)
         });
         Self {
             keys: listed.collect(),
@@ -95,6 +98,7 @@ impl TopOfWindow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ratekeeper_core::Timestamp;
 
     #[test]
     fn a_list_says_what_it_leaves_out() {
@@ -104,10 +108,12 @@ mod tests {
             key: number.to_string().into(),
             count: number,
             error: 0,
+            since: Timestamp::from_secs(1_800_000_000),
         };
         let keys = |most: u64| (1..=most).rev().map(key).collect::<Vec<_>>();
         let all = TopOfWindow::new(keys(64), 0);
         assert_eq!((all.keys.len(), all.unlisted_max), (64, 0));
+        assert_eq!(all.keys[0].5, 1_800_000_000);
         let cut = TopOfWindow::new(keys(65), 0);
         assert_eq!((cut.keys.len(), cut.unlisted_max), (64, 1));
         assert_eq!(TopOfWindow::new(keys(65), 7).unlisted_max, 7);

@@ -28,6 +28,8 @@ pub(crate) struct MergedKey {
     pub(crate) count: u64,
     /// The most by which `count` may be off.
     pub(crate) error: u64,
+    /// The earliest start on any node, in seconds since 1970.
+    pub(crate) since: u64,
 }
 
 /// A node whose lists were merged.
@@ -47,24 +49,27 @@ pub(crate) fn merge(
     let lists = || nodes.iter().map(|(_, node)| node.list(window, decision));
     let unlisted = |list: &TopOfWindow| list.unlisted_max;
     let unlisted_max = lists().map(unlisted).fold(0, u64::saturating_add);
-    let mut sums: HashMap<(&str, &str, &str), (u64, u64)> = HashMap::new();
+    let mut sums: HashMap<(&str, &str, &str), (u64, u64, u64)> = HashMap::new();
     for list in lists() {
-        for (domain, rule, key, count, error) in &list.keys {
+        for (domain, rule, key, count, error, since) in &list.keys {
             // As if no node listed it, of which each that does takes its own part away.
-            let sum = sums.entry((domain, rule, key)).or_insert((0, unlisted_max));
+            let first = (0, unlisted_max, *since);
+            let sum = sums.entry((domain, rule, key)).or_insert(first);
             sum.0 = sum.0.saturating_add(*count);
             let rest = sum.1.saturating_sub(list.unlisted_max);
             sum.1 = rest.saturating_add(*error);
+            sum.2 = sum.2.min(*since);
         }
     }
     let keys = sums
         .into_iter()
-        .map(|((domain, rule, key), (count, error))| MergedKey {
+        .map(|((domain, rule, key), (count, error, since))| MergedKey {
             domain: domain.into(),
             rule: rule.into(),
             key: key.into(),
             count,
             error,
+            since,
         });
     let mut keys: Vec<_> = keys.collect();
     keys.sort_unstable_by(|a, b| (b.count, &a.rule, &a.key).cmp(&(a.count, &b.rule, &b.key)));
@@ -87,7 +92,15 @@ mod tests {
     /// A node that lists these keys as denied in the last minute.
     fn node(name: &str, keys: &[(&str, u64, u64)], unlisted_max: u64) -> (Duration, TopOfNode) {
         let entry = |(key, count, error): &(&str, u64, u64)| {
-            ("d".into(), "d.r".into(), Box::from(*key), *count, *error)
+            let since = count.saturating_add(1_000);
+            (
+                "d".into(),
+                "d.r".into(),
+                Box::from(*key),
+                *count,
+                *error,
+                since,
+            )
         };
         let keys: Vec<ListedKey> = keys.iter().map(entry).collect();
         let none = r#"{"keys":[],"unlisted_max":0}"#;
@@ -115,6 +128,7 @@ mod tests {
             .map(|it| (&*it.key, it.count, it.error))
             .collect();
         assert_eq!(keys, [("beta", 7, 1), ("acme", 5, 0)]);
+        assert_eq!(all.keys[0].since, 1_003, "the earlier of both");
         assert_eq!(all.unlisted_max, 0);
         let names: Vec<_> = all.nodes.iter().map(|node| &*node.name).collect();
         assert_eq!(names, ["a", "b"]);

@@ -78,6 +78,10 @@ async fn the_top_keys_are_those_that_are_denied_most() {
         assert_eq!(keys[0]["count"], 7);
         assert_eq!(keys[0]["rule"], "d.customer");
         assert_eq!(keys[0]["error"], 0);
+        let since = keys[0]["since"].as_u64().expect("a time");
+        let age = std::time::UNIX_EPOCH + std::time::Duration::from_secs(since);
+        let age = age.elapsed().expect("it is over");
+        assert!(age < std::time::Duration::from_secs(600), "{top}");
         assert!(!top.to_string().contains("geheim_"), "{top}");
     }
     let one = json(&running, "/admin/v1/top?rule=d.api_key").await;
