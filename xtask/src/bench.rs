@@ -10,9 +10,10 @@
 //! leased limits flooded over four nodes.
 //! `bench overload`: the gateway under up to four times the load that its upstream can take, without and with shedding;
 //! `bench shed`: what all shedders cost a request. `bench tenants`: memory, look-ups, import and propagation of many
-//! tenants.
+//! tenants. `bench dashboard`: memory of the dashboard's page and of its node over ten minutes of load.
 
 mod accuracy;
+mod dashboard;
 mod gateway;
 mod grpc;
 mod leases;
@@ -47,12 +48,13 @@ pub(crate) fn bench(args: &[String]) -> Result<()> {
         Some((what, rest)) if what == "leases" => leases::leases(rest),
         Some((what, rest)) if what == "overload" => overload::overload(rest),
         Some((what, rest)) if what == "tenants" => tenants::tenants(rest),
+        Some((what, rest)) if what == "dashboard" => dashboard::dashboard(rest),
         Some((what, [])) if what == "shed" => overload::cost(),
         Some((what, [])) if what == "layer" => layer("cost"),
         Some((what, [])) if what == "shaping" => layer("shaping"),
         Some((flag, _)) if flag.starts_with("--") => grpc::grpc(args),
         Some(_) => bail!(
-            "there is no benchmark {:?}; there are `grpc`, `core`, `accuracy`, `redis`, `gateway`, `seed`, `modes`, `leases`, `overload`, `shed`, `tenants`, `layer` and `shaping`",
+            "there is no benchmark {:?}; there are `grpc`, `core`, `accuracy`, `redis`, `gateway`, `seed`, `modes`, `leases`, `overload`, `shed`, `tenants`, `dashboard`, `layer` and `shaping`",
             args.join(" ")
         ),
     }

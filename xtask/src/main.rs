@@ -48,6 +48,8 @@ The verbs of this repository.
   cargo xtask bench shed          what all load shedders together cost a request
   cargo xtask bench tenants [--quick]
                                   a million tenants: memory, look-ups, import; changes on three nodes
+  cargo xtask bench dashboard [--quick]
+                                  the dashboard open for ten minutes at 10,000 decisions a second: memory of page and node
   cargo xtask bench core          speed and size of a decision in process, beside governor
   cargo xtask bench accuracy [--quick] [--log FILE]
                                   the most that passes in any window, and wrong decisions; fails if a promise is broken

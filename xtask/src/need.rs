@@ -81,6 +81,11 @@ pub(crate) const NGINX: Package = Package {
     program: "nginx",
     package: "nginx",
 };
+/// A browser, which shows the dashboard.
+pub(crate) const CHROMIUM: Package = Package {
+    program: "chromium",
+    package: "chromium",
+};
 /// A load generator for HTTP/1.1 and HTTP/2.
 pub(crate) const H2LOAD: Package = Package {
     program: "h2load",
@@ -116,11 +121,7 @@ pub(crate) const FOR_TESTS: [Package; 14] = [
         program: "redis-cli",
         package: "redis-tools",
     },
-    // Shows the dashboard.
-    Package {
-        program: "chromium",
-        package: "chromium",
-    },
+    CHROMIUM,
     // And promtool.
     Package {
         program: "prometheus",
