@@ -1,6 +1,11 @@
 //! Instructions per decision, counted by callgrind: the figure does not depend on the machine's
 //! load.
+//!
+//! The service is counted beside one that decides nothing, and with what tells operators of decisions turned
+//! off, as far as there are settings: the denial log and metering. There are none for the counts and durations
+//! of `/metrics` and for the sample of the top keys; of these, the functions that are not inlined are told apart.
 
+use std::fmt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -12,31 +17,137 @@ use serde::Serialize;
 
 use crate::Plan;
 use crate::loads::closed;
-use crate::servers::Server;
+use crate::profile::inclusive;
+use crate::servers::{Server, wide_with_tenants};
 use crate::versus::once;
 
 /// Uncounted load, then counted load: some thousands of requests each.
 const WARM_UP: Duration = Duration::from_secs(2);
 const COUNTED: Duration = Duration::from_secs(5);
 
+/// Parts of the names of functions that tell operators of a decision, and call none of each other.
+const TELLING: [&str; 2] = ["App<S>::note_wanted", "Durations::record"];
+
 /// Instructions that the server executes for a decision over gRPC, without the kernel's.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Instructions {
     pub(crate) ours: f64,
     pub(crate) constant: f64,
+    /// The cost of telling operators of decisions.
+    pub(crate) telling: Vec<Telling>,
 }
 
-/// Counts both servers, one after the other. They run beside the load and are not pinned: the load
+/// The same decisions, with something that tells operators of them on, as by default, and off.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Telling {
+    /// The decisions.
+    pub(crate) decisions: &'static str,
+    /// The setting that turns it off.
+    pub(crate) setting: &'static str,
+    pub(crate) on: Counted,
+    pub(crate) off: Counted,
+}
+
+/// Instructions by decision.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Counted {
+    /// All instructions.
+    pub(crate) all: f64,
+    /// Those of functions that tell operators of a decision, unless they are inlined.
+    pub(crate) telling: f64,
+}
+
+/// Counts the servers, one after the other. They run beside the load and are not pinned: the load
 /// waits for them nearly all the time.
 pub(crate) fn count(plan: &Plan, folder: &Path, answer_of: &Server) -> Result<Instructions> {
+    let ours = counted(plan, folder, "ours", |plan| {
+        Server::ratekeeper(plan, folder, &[])
+    })?;
+    let constant = counted(plan, folder, "constant", |plan| {
+        Server::constant(plan, folder, answer_of)
+    })?;
     Ok(Instructions {
-        ours: counted(plan, folder, "ours", |plan| {
-            Server::ratekeeper(plan, folder, &[])
-        })?,
-        constant: counted(plan, folder, "constant", |plan| {
-            Server::constant(plan, folder, answer_of)
-        })?,
+        ours: ours.all,
+        constant: constant.all,
+        telling: telling(plan, folder, ours)?,
     })
+}
+
+/// Counts each kind of decision with and without what tells operators of it; `ours` are allowed ones, by default.
+fn telling(plan: &Plan, folder: &Path, ours: Counted) -> Result<Vec<Telling>> {
+    let silent = ["--denial-log", "0"];
+    let tenants = |plan: &Plan, name: &str, more: &[&str]| {
+        let data = folder.join(name).display().to_string();
+        let more = [&["--data-dir", &*data][..], more].concat();
+        Server::with_rules(plan, folder, &wide_with_tenants(), &more)
+    };
+    let counted = |name: &str, start: &dyn Fn(&Plan) -> Result<Server>| {
+        eprintln!("instructions: {name}");
+        counted(plan, folder, name, start)
+    };
+    Ok(vec![
+        Telling {
+            decisions: "allowed",
+            setting: "denial_log: 0",
+            on: ours,
+            off: counted("allowed, no denial log", &|plan| {
+                Server::ratekeeper(plan, folder, &silent)
+            })?,
+        },
+        Telling {
+            decisions: "denied",
+            setting: "denial_log: 0",
+            on: counted("denied", &|plan| Server::denying(plan, folder, &[]))?,
+            off: counted("denied, no denial log", &|plan| {
+                Server::denying(plan, folder, &silent)
+            })?,
+        },
+        Telling {
+            decisions: "allowed, of tenants with a quota database",
+            setting: "quotas: off",
+            on: counted("metered", &|plan| tenants(plan, "metered", &[]))?,
+            off: counted("not metered", &|plan| {
+                tenants(plan, "unmetered", &["--quotas", "off"])
+            })?,
+        },
+    ])
+}
+
+impl fmt::Display for Instructions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (ours, constant) = (self.ours, self.constant);
+        writeln!(
+            f,
+            "\nInstructions by decision over gRPC, hot, without the kernel's: {ours:.0}, of the constant \
+             server {constant:.0}; a decision adds {:.0}.",
+            ours - constant
+        )?;
+        writeln!(
+            f,
+            "\n| decisions | by default | of these, to tell operators | off by | then | default costs |\n|---|---:|---:|---|---:|---:|"
+        )?;
+        for Telling {
+            decisions,
+            setting,
+            on,
+            off,
+        } in &self.telling
+        {
+            writeln!(
+                f,
+                "| {decisions} | {:.0} | {:.0} ({:.1} %) | `{setting}` | {:.0} | {:+.1} % |",
+                on.all,
+                on.telling,
+                100.0 * on.telling / on.all,
+                off.all,
+                100.0 * (on.all / off.all - 1.0)
+            )?;
+        }
+        writeln!(
+            f,
+            "\nNo setting turns off the counts and durations of /metrics, or the sample of the top keys."
+        )
+    }
 }
 
 fn counted(
@@ -44,8 +155,8 @@ fn counted(
     folder: &Path,
     name: &str,
     start: impl FnOnce(&Plan) -> Result<Server>,
-) -> Result<f64> {
-    let out = folder.join(format!("callgrind.{name}"));
+) -> Result<Counted> {
+    let out = folder.join(format!("callgrind.{}", name.replace([' ', ','], "-")));
     let tool = ["valgrind", "--tool=callgrind", "--instr-atstart=no"];
     let mut prefix = plan.prefix.clone();
     prefix.extend(tool.map(str::to_owned));
@@ -72,7 +183,11 @@ fn counted(
         report.decisions > 1_000,
         "too few requests to count by: {report}"
     );
-    Ok(total / report.decisions as f64)
+    let decisions = report.decisions as f64;
+    Ok(Counted {
+        all: total / decisions,
+        telling: inclusive(&text, &TELLING) as f64 / decisions,
+    })
 }
 
 fn load(server: &Server, duration: Duration) -> Load {

@@ -22,6 +22,7 @@ mod loads;
 #[path = "../shared/machine.rs"]
 mod machine;
 mod modes;
+mod profile;
 mod redis;
 mod results;
 mod rows;

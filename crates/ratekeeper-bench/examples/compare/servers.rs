@@ -32,6 +32,11 @@ fn wide() -> String {
     rules("minute", 4_000_000_000)
 }
 
+/// The same limit, in a domain that knows tenants.
+pub(crate) fn wide_with_tenants() -> String {
+    format!("tenant: api_key\n{}", wide())
+}
+
 /// A limit that lets one request pass.
 fn narrow() -> String {
     rules("year", 1)

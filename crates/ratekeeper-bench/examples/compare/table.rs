@@ -206,13 +206,8 @@ impl fmt::Display for Table {
                 mebibytes(memory.resident_bytes)
             )?;
         }
-        if let Some(Instructions { ours, constant }) = self.instructions {
-            writeln!(
-                f,
-                "\nInstructions by decision over gRPC, hot, without the kernel's: {ours:.0}, of the constant \
-                 server {constant:.0}; a decision adds {:.0}.",
-                ours - constant
-            )?;
+        if let Some(instructions) = &self.instructions {
+            write!(f, "{instructions}")?;
         }
         for versus in &self.versus {
             let (ours, theirs) = (versus.ours.answer_bytes, versus.theirs.answer_bytes);
