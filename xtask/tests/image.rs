@@ -1,0 +1,110 @@
+//! The container image is built from what the repository says elsewhere.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+#[test]
+fn the_image_is_built_with_the_toolchain_of_the_repository() {
+    let toolchain = read("rust-toolchain.toml");
+    let line = toolchain
+        .lines()
+        .find_map(|line| line.strip_prefix("channel = "));
+    let channel = line.expect("it names a channel").trim_matches('"');
+    let image = stage("build");
+    assert_eq!(
+        image.split_once('-').map(|(version, _)| version),
+        Some(&*format!("rust:{channel}")),
+        "the Rust of the image"
+    );
+    assert_eq!(
+        words("ENV RUSTUP_TOOLCHAIN="),
+        [channel],
+        "the Rust that it runs"
+    );
+}
+
+#[test]
+fn the_binary_is_built_on_the_system_that_runs_it() {
+    let dockerfile = read("deploy/Dockerfile");
+    let last = dockerfile
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("FROM "));
+    let release = last.and_then(|image| image.strip_prefix("debian:"));
+    let release = release.and_then(|tag| tag.strip_suffix("-slim"));
+    let release = release.expect("the image is a small Debian");
+    assert!(stage("build").ends_with(release), "{release}");
+}
+
+/// The same steps as those of `cargo xtask build`, with a Node that they run on.
+#[test]
+fn the_page_is_built_as_outside_of_the_image() {
+    let page: Value = serde_json::from_str(&read("dashboard/package.json")).expect("it is JSON");
+    let wanted = page["engines"]["node"].as_str().expect("it names a Node");
+    let (major, minor) = wanted
+        .strip_prefix(">=")
+        .and_then(|version| version.split_once('.'))
+        .expect("a least version");
+    let xtask = read("xtask/src/dashboard.rs");
+    let same = format!("NODE_MIN: (u32, u32) = ({major}, {minor});");
+    assert!(xtask.contains(&same), "xtask wants {same}");
+    let image = stage("dashboard");
+    let version = image.strip_prefix("node:").expect("an image of Node");
+    let version = version.split('-').next().and_then(|it| it.parse().ok());
+    let least: u32 = major.parse().expect("a number");
+    assert!(version > Some(least), "{image}, and {wanted} is wanted");
+
+    let steps = words("RUN npm ");
+    assert_eq!(steps, ["ci --ignore-scripts && npm run build"]);
+    assert!(xtask.contains(r#"["ci", "--ignore-scripts","#), "{xtask}");
+    assert!(xtask.contains(r#"["run", "--silent", "build"]"#), "{xtask}");
+    assert!(page["scripts"]["build"].is_string());
+}
+
+#[test]
+fn what_is_copied_into_the_image_exists_and_is_not_ignored() {
+    let ignored = read(".dockerignore");
+    let copied = words("COPY ");
+    assert!(copied.len() >= 4, "{copied:?}");
+    for from in copied.iter().filter(|copy| !copy.starts_with("--from=")) {
+        let source = from.split(' ').next().expect("a source");
+        assert!(root().join(source).exists(), "{source}");
+        let is_ignored = ignored.lines().any(|line| line == format!("/{source}"));
+        assert!(!is_ignored, "{source} is ignored");
+    }
+    // Whatever a build has left here would be taken for the image's own.
+    for folder in ["/target", "/dashboard/node_modules", "/dashboard/dist"] {
+        assert!(ignored.lines().any(|line| line == folder), "{folder}");
+    }
+}
+
+/// The image that the stage of that name begins with.
+fn stage(name: &str) -> String {
+    let end = format!(" AS {name}");
+    let stages = words("FROM ");
+    let found = stages.iter().find_map(|image| image.strip_suffix(&end));
+    found.expect("the Dockerfile has that stage").to_owned()
+}
+
+/// The rest of each line that begins so.
+fn words(begin: &str) -> Vec<String> {
+    let dockerfile = read("deploy/Dockerfile");
+    let rest = dockerfile
+        .lines()
+        .filter_map(|line| line.strip_prefix(begin));
+    rest.map(str::to_owned).collect()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).expect("it is in the repository")
+}
+
+fn root() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask
+        .parent()
+        .expect("xtask lies in the repository")
+        .to_path_buf()
+}
