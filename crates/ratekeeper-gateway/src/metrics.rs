@@ -15,9 +15,9 @@ use ratekeeper_tower::Site;
 use crate::upstream::Room;
 
 /// Upper bounds of the latency buckets, in microseconds.
-const BOUNDS_US: [u64; 14] = [
-    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000,
-    5_000_000, 30_000_000,
+const BOUNDS_US: [u64; 16] = [
+    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 2_000_000, 5_000_000, 30_000_000,
 ];
 
 /// Status classes of answers by their first digit; the last is for statuses outside of HTTP.

@@ -6,8 +6,9 @@ use std::time::Duration;
 use crate::Circuit;
 
 /// Upper bounds of the buckets of command durations, in microseconds.
-const BOUNDS_US: [u64; 12] = [
-    50, 100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 100_000, 1_000_000, 10_000_000,
+const BOUNDS_US: [u64; 17] = [
+    50, 100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 2_000_000, 10_000_000,
 ];
 
 /// The reason that asking Redis failed.

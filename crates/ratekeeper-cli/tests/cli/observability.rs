@@ -1,7 +1,8 @@
 //! Metrics, alerts and the dashboard for Grafana, read by a real Prometheus.
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, repository, write};
+use crate::support::{FREE_PORTS, Service, http, node, ratekeeper, repository, url, write};
 use ratekeeper_testkit::process::{Process, eventually, free_port, system};
+use ratekeeper_testkit::redis::Server;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -105,6 +106,156 @@ fn promtool_accepts_the_metrics_the_alerts_and_their_tests() {
         assert!(output.status.success(), "{args:?}: {said}");
     }
     assert!(service.stop().success());
+}
+
+/// Series that dashboards and alerts are built on, as a node shows them that has decided nothing.
+const FROM_THE_START: [&str; 17] = [
+    r#"ratelimit_decisions_total{domain="d",rule="d.customer",decision="allow"} 0"#,
+    r#"ratelimit_decisions_total{domain="d",rule="d.customer",decision="deny"} 0"#,
+    r#"ratelimit_decisions_total{domain="d",rule="d.customer",decision="shadow_deny"} 0"#,
+    r#"ratelimit_denied_total{domain="d",rule="d.customer"} 0"#,
+    r#"ratelimit_remaining_count{domain="d",rule="d.customer",plan=""} 0"#,
+    r#"ratelimit_failopen_total{domain="d",rule="d.customer",mode="local"} 0"#,
+    r#"ratelimit_degraded_ratio{store="default"} 0.0"#,
+    r#"ratelimit_owed_hits_total{state="dropped"} 0"#,
+    r#"ratelimit_over_admission_bound{store="default"} 0"#,
+    r#"ratelimit_config_reload_total{result="success"} 1"#,
+    r#"ratelimit_config_reload_total{result="error"} 0"#,
+    "ratelimit_config_last_reload_successful 1",
+    "ratelimit_check_duration_seconds_count 0",
+    r#"ratelimit_check_duration_seconds_bucket{le="0.5"} 0"#,
+    r#"ratelimit_check_duration_seconds_bucket{le="1.0"} 0"#,
+    r#"ratelimit_check_duration_seconds_bucket{le="2.0"} 0"#,
+    r#"ratelimit_build_info{version="0.1.0"} 1"#,
+];
+
+/// Metrics that a setting or an operator asks for; all others of the page are always there.
+const ASKED_FOR: [&str; 3] = [
+    "ratelimit_value_decisions_total",
+    "ratelimit_top_denied",
+    "ratelimit_rule_switched",
+];
+
+/// The metrics of the manual's page that every node has.
+fn of_the_manual() -> Vec<String> {
+    let page = repository().join("docs/metrics.md");
+    let page = std::fs::read_to_string(page).expect("it is there");
+    let (page, _) = page.split_once("## By subject").expect("the sections");
+    let quoted = page.split('`').skip(1).step_by(2);
+    let names = quoted.filter(|text| text.starts_with("ratelimit_"));
+    let names = names.map(|text| text.split('{').next().unwrap_or(text));
+    let names = names.filter(|name| !ASKED_FOR.contains(name));
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn every_metric_is_there_at_zero_from_the_start_with_redis_and_without() {
+    let folder = tempdir().expect("a folder can be made");
+    let mut server = Server::start();
+    let redis = url(&server);
+    for store in ["memory", &redis] {
+        let service = node(folder.path(), "node", RULES, store);
+        let text = metrics(&service);
+        for line in FROM_THE_START {
+            assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+        }
+        let manual = of_the_manual();
+        assert!(manual.len() > 20, "{manual:?}");
+        for name in manual {
+            let kind = format!("# TYPE {name} ");
+            assert!(text.contains(&kind), "{name}, {store}:\n{text}");
+        }
+        for name in ["ratelimit_circuit_state", "ratelimit_redis_errors_total"] {
+            let begin = format!("{name}{{shard=\"");
+            let mut lines = text.lines().filter(|line| line.starts_with(&begin));
+            assert!(lines.clone().count() > 0, "{name}, {store}:\n{text}");
+            assert!(lines.all(|line| line.ends_with(" 0")), "{name}:\n{text}");
+        }
+        // It has talked to Redis, if there is one, to see that it is there.
+        let calls = "ratelimit_redis_command_duration_seconds_bucket{le=\"";
+        let mut bounds = vec!["+Inf"];
+        if store != "memory" {
+            bounds.extend(["0.5", "1.0", "2.0"]);
+        }
+        for bound in bounds {
+            let begin = format!("{calls}{bound}\",shard=\"");
+            assert!(text.contains(&begin), "{begin} in\n{text}");
+        }
+        assert!(service.stop().success());
+    }
+    server.process().kill();
+}
+
+/// The types are those that Grafana publishes.
+#[test]
+fn grafana_knows_every_field_of_its_dashboard() {
+    let folder = tempdir().expect("a folder can be made");
+    let path = repository().join("deploy/grafana/ratekeeper.json");
+    let text = std::fs::read_to_string(path).expect("it is there");
+    let wrong = text.replacen("\"fieldConfig\"", "\"fieldConfigs\"", 1);
+    for (name, text, is_right) in [("right", &text, true), ("wrong", &wrong, false)] {
+        let path = write(folder.path(), name, text);
+        let node = Command::new("node")
+            .arg("tests/grafana.mjs")
+            .arg(path)
+            .current_dir(repository().join("dashboard"))
+            .output();
+        let output = node.expect("Node starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), is_right, "{name}: {said}");
+        assert_eq!(said.contains("fieldConfigs"), !is_right, "{said}");
+    }
+}
+
+/// Kinds of panels that every Grafana has.
+const PANELS: [&str; 3] = ["timeseries", "table", "stat"];
+
+/// Columns of Grafana's grid.
+const COLUMNS: u64 = 24;
+
+#[test]
+fn the_dashboard_for_grafana_is_one() {
+    let path = repository().join("deploy/grafana/ratekeeper.json");
+    let text = std::fs::read_to_string(path).expect("it is there");
+    let dashboard: Value = serde_json::from_str(&text).expect("it is JSON");
+    assert!(dashboard["schemaVersion"].as_u64() >= Some(36));
+    // Grafana gives an imported dashboard an id of its own.
+    assert_eq!(dashboard["id"], Value::Null);
+    assert_eq!(dashboard["uid"], "ratekeeper", "README.md links to it");
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut variables = BTreeSet::from(["__rate_interval".to_owned()]);
+    for variable in list(&dashboard["templating"]["list"]) {
+        let name = variable["name"].as_str().expect("it has a name");
+        assert!(variable["type"].is_string() && variable["label"].is_string());
+        variables.insert(name.to_owned());
+    }
+    let (mut ids, mut cells) = (BTreeSet::new(), BTreeSet::new());
+    for panel in list(&dashboard["panels"]) {
+        let title = panel["title"].as_str().expect("it has a title");
+        assert!(ids.insert(panel["id"].as_u64()), "{title}: its id");
+        let kind = panel["type"].as_str().unwrap_or_default();
+        assert!(PANELS.contains(&kind), "{title}: {kind}");
+        assert_eq!(panel["datasource"]["uid"], "${datasource}", "{title}");
+        let [x, y, w, h] = ["x", "y", "w", "h"].map(|at| panel["gridPos"][at].as_u64());
+        let [x, y, w, h] = [x, y, w, h].map(|at| at.expect("a place"));
+        assert!(w > 0 && h > 0 && x + w <= COLUMNS, "{title}: its place");
+        for cell in (x..x + w).flat_map(|x| (y..y + h).map(move |y| (x, y))) {
+            assert!(cells.insert(cell), "{title} lies on another panel");
+        }
+        assert!(panel["fieldConfig"]["defaults"]["unit"].is_string());
+        let targets = list(&panel["targets"]);
+        assert!(!targets.is_empty(), "{title}");
+        let refs: BTreeSet<_> = targets.iter().map(|it| it["refId"].to_string()).collect();
+        assert_eq!(refs.len(), targets.len(), "{title}: its queries' names");
+    }
+    for used in text.split('$').skip(1) {
+        let name: String = used
+            .trim_start_matches('{')
+            .chars()
+            .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
+            .collect();
+        assert!(name == "__all" || variables.contains(&name), "${name}");
+    }
 }
 
 #[test]
