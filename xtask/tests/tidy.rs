@@ -21,7 +21,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ratekeeper-tls", &[]),
     ("ratekeeper-dashboard", &[]),
     ("ratekeeper-quota", &["ratekeeper-core", "ratekeeper-rules"]),
-    ("ratekeeper-audit", &["ratekeeper-quota"]),
+    (
+        "ratekeeper-audit",
+        &[
+            "ratekeeper-quota",
+            "ratekeeper-store-redis",
+            "ratekeeper-tls",
+        ],
+    ),
     (
         "ratekeeper-store-redis",
         &["ratekeeper-core", "ratekeeper-store", "ratekeeper-tls"],

@@ -1,9 +1,13 @@
 //! The ways in which an export fails.
 
+#[cfg(feature = "nats")]
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ratekeeper_quota::QuotaError;
+use ratekeeper_store_redis::AppendError;
+#[cfg(feature = "nats")]
+use ratekeeper_tls::TlsFileError;
 
 /// An error of an export. All of them are tried again.
 #[derive(Debug, thiserror::Error)]
@@ -12,17 +16,26 @@ pub enum ExportError {
     /// The database that has the trail.
     #[error("the quota database cannot be read")]
     Database(#[from] QuotaError),
-    /// The file with the authorities to trust.
+    /// Redis cannot be reached, or refuses.
+    #[error("Redis does not take the records")]
+    Redis(#[from] AppendError),
+    /// A file for TLS.
+    #[cfg(feature = "nats")]
+    #[error("no TLS with NATS")]
+    TlsFile(#[from] TlsFileError),
+    /// The file with credentials cannot be read.
+    #[cfg(feature = "nats")]
     #[error("cannot read {}", path.display())]
-    Authorities {
+    CredentialsFile {
         /// The file.
         path: PathBuf,
         /// The reason.
         source: std::io::Error,
     },
-    /// Redis cannot be reached, or refuses.
-    #[error("Redis does not take the records")]
-    Redis(#[from] redis::RedisError),
+    /// The file with credentials has none.
+    #[cfg(feature = "nats")]
+    #[error("{} has neither the seed of a user's nkey nor a JWT with one", .0.display())]
+    NoCredentials(PathBuf),
     /// NATS cannot be reached.
     #[cfg(feature = "nats")]
     #[error("NATS cannot be reached")]

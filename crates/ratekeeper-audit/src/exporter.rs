@@ -58,6 +58,7 @@ impl Exporter {
             quotas,
             target,
             sink: None,
+            behind: None,
             held: None,
             status: status.clone(),
         };
@@ -98,6 +99,8 @@ struct Export {
     target: ExportTarget,
     claim: ExportClaim,
     sink: Option<Sink>,
+    /// The last row that the target has, if it has lost later ones.
+    behind: Option<u64>,
     /// The last row that the target has confirmed, and the time at which the claim was last renewed.
     held: Option<(u64, Instant)>,
     status: ExportStatus,
@@ -154,20 +157,47 @@ impl Export {
             return Ok(Turn::Elsewhere);
         };
         self.status.holds(position);
-        let rows = self.store.audit(position, BATCH).await?;
+        self.look_for_losses(position).await?;
+        let rows = self
+            .store
+            .audit(self.behind.unwrap_or(position), BATCH)
+            .await?;
         let records: Vec<Record> = rows.into_iter().map(Record::from).collect();
         let Some(last) = records.last().map(|record| record.version) else {
             return Ok(Turn::UpToDate(position));
         };
         let sent = timeout(SEND_MAX, self.send(&records)).await;
         sent.unwrap_or(Err(ExportError::TooSlow(SEND_MAX)))?;
-        if !self.store.confirm_export(&self.claim, last).await? {
-            self.held = None;
-            return Ok(Turn::Elsewhere);
+        self.behind = Some(last).filter(|last| *last < position);
+        if last > position {
+            if !self.store.confirm_export(&self.claim, last).await? {
+                self.held = None;
+                return Ok(Turn::Elsewhere);
+            }
+            self.held = Some((last, Instant::now()));
         }
-        self.held = Some((last, Instant::now()));
-        self.status.exported_to(last, records.len() as u64);
+        self.status
+            .exported_to(last.max(position), records.len() as u64);
         Ok(Turn::Exported)
+    }
+
+    /// Asks a target that may have lost rows for the last one that it has, to go on after it. A row of another trail says
+    /// nothing.
+    async fn look_for_losses(&mut self, position: u64) -> Result<(), ExportError> {
+        let mut sink = self.open().await?;
+        let last = timeout(SEND_MAX, sink.last()).await;
+        let last = last.unwrap_or(Err(ExportError::TooSlow(SEND_MAX)))?;
+        self.sink = Some(sink);
+        let Some((last, hash)) = last.filter(|(last, _)| (1..position).contains(last)) else {
+            return Ok(());
+        };
+        let rows = self.store.audit(last - 1, 1).await?;
+        if rows.first().is_some_and(|row| row.hash == hash) {
+            let lost = position - last;
+            warn!(target = %self.target, lost, "the target has lost changes; they are exported again");
+            self.behind = Some(last);
+        }
+        Ok(())
     }
 
     /// The last row that the target has; [`None`] while another node exports.
@@ -182,12 +212,17 @@ impl Export {
         Ok(claimed)
     }
 
+    /// The connection, to be put back only if it works: after an error, or if we are cut short, the next try connects
+    /// anew.
+    async fn open(&mut self) -> Result<Sink, ExportError> {
+        match self.sink.take() {
+            Some(sink) => Ok(sink),
+            None => Sink::open(&self.target).await,
+        }
+    }
+
     async fn send(&mut self, records: &[Record]) -> Result<(), ExportError> {
-        // Put back only if it works: after an error, or if we are cut short, the next try connects anew.
-        let mut sink = match self.sink.take() {
-            Some(sink) => sink,
-            None => Sink::open(&self.target).await?,
-        };
+        let mut sink = self.open().await?;
         sink.send(records).await?;
         self.sink = Some(sink);
         Ok(())
@@ -202,7 +237,7 @@ impl Export {
                 "the audit trail cannot be exported; changes wait in the database"
             );
         }
-        self.sink = None;
+        (self.sink, self.behind) = (None, None);
         if self.held.take().is_some() {
             // Otherwise it is free when the claim ends.
             let _ = self.store.release_export(&self.claim).await;

@@ -7,15 +7,17 @@
 //! ```no_run
 //! # async fn example(store: ratekeeper_quota::QuotaStore, status: ratekeeper_quota::QuotaStatus)
 //! # -> Result<(), ratekeeper_audit::BadTarget> {
-//! use ratekeeper_audit::{ExportTarget, Exporter};
+//! use ratekeeper_audit::{ExportFiles, ExportTarget, Exporter};
 //!
-//! let target = ExportTarget::new("redis://audit.internal:6379/0", "ratekeeper.audit", None)?;
+//! let target = ExportTarget::new("redis://audit.internal:6379/0", "ratekeeper.audit", ExportFiles::default())?;
 //! let exporter = Exporter::start(store, status, target);
 //! assert!(exporter.status().faults().is_empty());
 //! # Ok(())
 //! # }
 //! ```
 
+#[cfg(feature = "nats")]
+mod credentials;
 mod error;
 mod exporter;
 #[cfg(feature = "nats")]
@@ -25,9 +27,8 @@ mod record;
 mod status;
 mod stream;
 mod target;
-mod timing;
 
 pub use error::ExportError;
 pub use exporter::Exporter;
 pub use status::ExportStatus;
-pub use target::{BadTarget, ExportTarget};
+pub use target::{BadTarget, ExportFiles, ExportTarget};

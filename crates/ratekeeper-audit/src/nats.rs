@@ -1,14 +1,33 @@
 //! A subject of NATS that a JetStream stream keeps.
 
-use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use async_nats::jetstream::Context;
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::{ConnectOptions, ServerAddr};
+use ratekeeper_tls::ClientTls;
 
 use crate::ExportError;
-use crate::timing::{ANSWER_MAX, CONNECT_MAX};
+use crate::credentials::Credentials;
 use crate::record::Record;
+
+/// The longest time to connect.
+const CONNECT_MAX: Duration = Duration::from_secs(3);
+
+/// The longest time for one answer.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// A server of NATS, and the files to connect with. They are read for each connection, so that renewed ones are used.
+#[derive(Clone)]
+pub(crate) struct NatsServer {
+    pub(crate) address: ServerAddr,
+    /// The TLS settings; [`None`] to encrypt only if the server asks for it, trusting the authorities of the system.
+    pub(crate) tls: Option<Arc<ClientTls>>,
+    /// The file with an nkey, or with a JWT and its nkey.
+    pub(crate) credentials: Option<PathBuf>,
+}
 
 /// A connection to NATS, and the subject to publish to.
 pub(crate) struct Subject {
@@ -16,21 +35,29 @@ pub(crate) struct Subject {
     subject: String,
 }
 
-impl Subject {
-    pub(crate) async fn open(
-        address: &ServerAddr,
-        authorities: Option<&Path>,
-        subject: &str,
-    ) -> Result<Self, ExportError> {
+impl NatsServer {
+    fn options(&self) -> Result<ConnectOptions, ExportError> {
         // A connection that is lost is not repaired: the exporter opens another one, in its own time.
         let mut options = ConnectOptions::new()
             .name("ratekeeper audit export")
             .connection_timeout(CONNECT_MAX)
             .max_reconnects(1);
-        if let Some(path) = authorities {
-            options = options.add_root_certificates(path.to_owned());
+        if let Some(tls) = &self.tls {
+            let config = tls.config()?;
+            options = options
+                .tls_client_config((*config).clone())
+                .require_tls(true);
         }
-        let client = options.connect(address.clone()).await?;
+        if let Some(path) = &self.credentials {
+            options = Credentials::read(path)?.applied_to(options);
+        }
+        Ok(options)
+    }
+}
+
+impl Subject {
+    pub(crate) async fn open(server: &NatsServer, subject: &str) -> Result<Self, ExportError> {
+        let client = server.options()?.connect(server.address.clone()).await?;
         let mut jetstream = async_nats::jetstream::new(client);
         jetstream.set_timeout(ANSWER_MAX);
         Ok(Self {

@@ -1,67 +1,55 @@
-//! A stream of a Redis server.
+//! A stream of Redis or Valkey: of one server, of the primary that sentinels name, or of a cluster.
 
-use std::path::Path;
-
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ConnectionInfo, TlsCertificates, Value};
+use ratekeeper_store_redis::{Endpoint, StreamWriter};
 
 use crate::ExportError;
-use crate::timing::{ANSWER_MAX, CONNECT_MAX};
 use crate::record::Record;
 
-/// A connection to a stream of a Redis server.
+/// A stream of Redis or Valkey.
 pub(crate) struct RedisStream {
-    connection: MultiplexedConnection,
-    stream: String,
+    writer: StreamWriter,
+    /// The server whose last entry is known to be what it should be.
+    checked: Option<Box<str>>,
 }
 
 impl RedisStream {
-    pub(crate) async fn open(
-        info: ConnectionInfo,
-        authorities: Option<&Path>,
-        stream: &str,
-    ) -> Result<Self, ExportError> {
-        let client = match authorities {
-            Some(path) => {
-                let root_cert = std::fs::read(path).map_err(|source| ExportError::Authorities {
-                    path: path.to_owned(),
-                    source,
-                })?;
-                let certificates = TlsCertificates {
-                    client_tls: None,
-                    root_cert: Some(root_cert),
-                };
-                Client::build_with_tls(info, certificates)?
-            }
-            None => Client::open(info)?,
-        };
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_MAX))
-            .set_response_timeout(Some(ANSWER_MAX));
-        let connection = client.get_multiplexed_async_connection_with_config(&config);
-        Ok(Self {
-            connection: connection.await?,
-            stream: stream.to_owned(),
-        })
+    pub(crate) fn new(endpoint: &Endpoint, stream: &str) -> Self {
+        Self {
+            writer: StreamWriter::new(endpoint, stream),
+            checked: None,
+        }
+    }
+
+    /// The number and the hash of the last record, if the server has not been asked yet: one that took over may have
+    /// fewer records than the one before confirmed.
+    pub(crate) async fn last(&mut self) -> Result<Option<(u64, String)>, ExportError> {
+        let server = self.writer.server().await?;
+        if self.checked.as_ref() == Some(&server) {
+            return Ok(None);
+        }
+        let last = self.writer.last(["version", "hash"]).await?;
+        self.checked = Some(server);
+        Ok(last.and_then(|[version, hash]| Some((version.parse().ok()?, hash))))
     }
 
     /// Appends records, all of them or none, so that none comes before an earlier one that is refused.
     pub(crate) async fn send(&mut self, records: &[Record]) -> Result<(), ExportError> {
-        let mut transaction = redis::pipe();
-        transaction.atomic();
-        for record in records {
-            transaction
-                .cmd("XADD")
-                .arg(&self.stream)
-                .arg("*")
-                .arg("version")
-                .arg(record.version)
-                .arg("hash")
-                .arg(&record.hash)
-                .arg("record")
-                .arg(&record.json);
-        }
-        let _: Vec<Value> = transaction.query_async(&mut self.connection).await?;
+        let versions: Vec<_> = records
+            .iter()
+            .map(|record| record.version.to_string())
+            .collect();
+        let entries: Vec<_> = records
+            .iter()
+            .zip(&versions)
+            .map(|(record, version)| {
+                [
+                    ("version", version.as_str()),
+                    ("hash", record.hash.as_str()),
+                    ("record", record.json.as_str()),
+                ]
+            })
+            .collect();
+        self.writer.append(&entries).await?;
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use crate::script::slot_of_key;
 use crate::shard::Shard;
 use crate::topology::Topology;
 
-/// The time within which Redis has to answer.
+/// The time within which Redis has to answer, unless the connection is told to wait longer.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The reason why nothing is known of the other nodes.
@@ -32,8 +32,8 @@ pub enum BoardError {
     #[error("{0} closed the connection")]
     Closed(String),
     /// The server took too long.
-    #[error("{0} did not answer within {PATIENCE:?}")]
-    Timeout(String),
+    #[error("{0} did not answer within {1:?}")]
+    Timeout(String, Duration),
 }
 
 /// A connection to the server with the keys of one hash tag. It neither waits for decisions nor holds them up.
@@ -41,8 +41,10 @@ pub enum BoardError {
 pub(crate) struct SideLink {
     topology: Arc<Topology>,
     connect_timeout: Duration,
+    /// The longest time for an answer.
+    patience: Duration,
     /// The part of the keys that decides their slot.
-    tag: &'static str,
+    tag: Box<str>,
     open: Mutex<Option<Open>>,
 }
 
@@ -61,31 +63,33 @@ impl std::fmt::Debug for Open {
 }
 
 impl SideLink {
-    pub(crate) fn new(
-        topology: Arc<Topology>,
-        connect_timeout: Duration,
-        tag: &'static str,
-    ) -> Self {
+    pub(crate) fn new(topology: Arc<Topology>, connect_timeout: Duration, tag: &str) -> Self {
         Self {
             topology,
             connect_timeout,
-            tag,
+            patience: PATIENCE,
+            tag: tag.into(),
             open: Mutex::new(None),
         }
     }
 
-    /// Sends `calls` and returns their answers. Takes at most about a second.
+    /// The same connection, which waits for each answer for up to `patience`.
+    pub(crate) fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Sends `calls` and returns their answers. Unless it is told to wait longer, it takes at most about a second.
     ///
     /// # Errors
     /// There is no answer. The next call connects anew.
     pub(crate) async fn ask<T: FromRedisValue>(&self, calls: &Pipeline) -> Result<T, BoardError> {
         let mut open = self.open.lock().await;
-        let shard = self.topology.map().shard(slot_of_key(self.tag)).cloned();
+        let shard = self.topology.map().shard(slot_of_key(&self.tag)).cloned();
         let shard = shard.ok_or_else(|| BoardError::Nowhere(format!("{{{}}}", self.tag)))?;
         // Left out of the lock's place, so that one that fails, or is given up halfway, is not used again.
         let kept = open.take().filter(|open| Arc::ptr_eq(&open.shard, &shard));
         if let Some(mut kept) = kept
-            && let Ok(answer) = kept.ask(calls).await
+            && let Ok(answer) = kept.ask(calls, self.patience).await
         {
             *open = Some(kept);
             return Ok(answer);
@@ -93,7 +97,7 @@ impl SideLink {
         // A kept connection may have been closed long ago.
         let link = Link::open(&shard.node, self.connect_timeout).await?;
         let mut fresh = Open { shard, link };
-        let answer = fresh.ask(calls).await;
+        let answer = fresh.ask(calls, self.patience).await;
         match answer {
             Ok(_) => *open = Some(fresh),
             // A cluster may have moved the keys.
@@ -105,18 +109,22 @@ impl SideLink {
 }
 
 impl Open {
-    async fn ask<T: FromRedisValue>(&mut self, calls: &Pipeline) -> Result<T, BoardError> {
+    async fn ask<T: FromRedisValue>(
+        &mut self,
+        calls: &Pipeline,
+        patience: Duration,
+    ) -> Result<T, BoardError> {
         let Self { shard, link } = self;
         let name = || shard.name.to_string();
         let mut connection = link.connection.clone();
         let asked = calls.query_async::<T>(&mut connection);
         let answered = tokio::select! {
-            answered = timeout(PATIENCE, asked) => answered,
+            answered = timeout(patience, asked) => answered,
             () = &mut link.driver => return Err(BoardError::Closed(name())),
         };
         match answered {
             Ok(answer) => answer.map_err(|error| BoardError::Refused(name(), error)),
-            Err(_) => Err(BoardError::Timeout(name())),
+            Err(_) => Err(BoardError::Timeout(name(), patience)),
         }
     }
 }

@@ -21,7 +21,17 @@ impl Server {
     /// If it does not start.
     #[must_use]
     pub fn start() -> Self {
+        Self::with("")
+    }
+
+    /// Starts a server with lines of its configuration file.
+    ///
+    /// # Panics
+    /// If it does not start.
+    #[must_use]
+    pub fn with(settings: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder can be made");
+        std::fs::write(settings_file(&folder), settings).expect("a file can be written");
         let port = free_port();
         let process = launch(port, &folder);
         let mut server = Self {
@@ -37,6 +47,12 @@ impl Server {
     #[must_use]
     pub fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    /// Its port.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.port
     }
 
     /// Kills it; what its streams have is kept.
@@ -58,11 +74,17 @@ impl Server {
     }
 }
 
+fn settings_file(folder: &TempDir) -> std::path::PathBuf {
+    folder.path().join("nats.conf")
+}
+
 fn launch(port: u16, folder: &TempDir) -> Process {
     let mut command: Command = system("nats-server");
     command
         .args(["--addr", "127.0.0.1", "--port", &port.to_string()])
         .arg("--jetstream")
+        .arg("--config")
+        .arg(settings_file(folder))
         .arg("--store_dir")
         .arg(folder.path());
     Process::spawn(&format!("NATS on port {port}"), command)

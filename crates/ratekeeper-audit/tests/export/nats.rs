@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use async_nats::Client;
 use async_nats::jetstream::consumer::pull;
 use async_nats::jetstream::stream::Config;
 use futures_util::StreamExt as _;
@@ -9,10 +10,13 @@ use ratekeeper_testkit::nats::Server;
 
 use crate::support::{Received, STREAM, Trail, complete_and_in_order, eventually, run};
 
+async fn client(server: &Server) -> Client {
+    async_nats::connect(server.url()).await.expect("it listens")
+}
+
 /// Makes a stream for the subject.
-async fn make_stream(server: &Server) {
-    let client = async_nats::connect(server.url()).await.expect("it listens");
-    let jetstream = async_nats::jetstream::new(client);
+pub(crate) async fn make_stream(client: &Client) {
+    let jetstream = async_nats::jetstream::new(client.clone());
     let made = jetstream.create_stream(Config {
         name: "AUDIT".to_owned(),
         subjects: vec![STREAM.to_owned()],
@@ -22,9 +26,9 @@ async fn make_stream(server: &Server) {
 }
 
 /// The records in the stream, once it has at least `count`.
-async fn received(server: &Server, count: usize) -> Vec<Received> {
-    let client = async_nats::connect(server.url()).await.expect("it listens");
-    let stream = async_nats::jetstream::new(client).get_stream("AUDIT").await;
+pub(crate) async fn received(client: &Client, count: usize) -> Vec<Received> {
+    let jetstream = async_nats::jetstream::new(client.clone());
+    let stream = jetstream.get_stream("AUDIT").await;
     let stream = stream.expect("the stream is there");
     let consumer = stream.create_consumer(pull::Config::default()).await;
     let messages = consumer.expect("a consumer is made").messages().await;
@@ -73,12 +77,15 @@ fn a_subject_gets_every_change_in_order_though_its_server_is_away_for_a_while() 
         })
         .await;
         assert_eq!(status.exported(), 0);
-        make_stream(&server).await;
+        make_stream(&client(&server).await).await;
         eventually("what was there is exported", async || {
             status.exported() == 120
         })
         .await;
-        complete_and_in_order(&received(&server, 120).await, &trail.rows().await);
+        complete_and_in_order(
+            &received(&client(&server).await, 120).await,
+            &trail.rows().await,
+        );
 
         server.kill();
         trail.change(30).await;
@@ -86,6 +93,9 @@ fn a_subject_gets_every_change_in_order_though_its_server_is_away_for_a_while() 
         server.restart();
         eventually("all of it is exported", async || status.exported() == 150).await;
         assert!(status.faults().is_empty());
-        complete_and_in_order(&received(&server, 150).await, &trail.rows().await);
+        complete_and_in_order(
+            &received(&client(&server).await, 150).await,
+            &trail.rows().await,
+        );
     });
 }

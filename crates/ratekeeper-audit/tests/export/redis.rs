@@ -1,6 +1,6 @@
 //! Exports to a stream of a Redis server.
 
-use ratekeeper_testkit::redis::{Reply, Server};
+use ratekeeper_testkit::redis::{Client, Reply, Server};
 
 use crate::support::{Received, STREAM, Trail, complete_and_in_order, eventually, run};
 
@@ -8,9 +8,13 @@ fn url(server: &Server) -> String {
     format!("redis://127.0.0.1:{}/0", server.port())
 }
 
-/// The records in the stream.
 fn received(server: &Server) -> Vec<Received> {
-    let Reply::Array(entries) = server.client().ask(&["XRANGE", STREAM, "-", "+"]) else {
+    received_by(&mut server.client())
+}
+
+/// The records in the stream of the server that `client` asks.
+pub(crate) fn received_by(client: &mut Client) -> Vec<Received> {
+    let Reply::Array(entries) = client.ask(&["XRANGE", STREAM, "-", "+"]) else {
         return Vec::new();
     };
     entries.iter().map(record).collect()
@@ -142,5 +146,60 @@ fn a_server_that_refuses_gets_nothing_out_of_order() {
         server.client().ask(&["DEL", STREAM]);
         eventually("all of it is exported", async || status.exported() == 5).await;
         assert_eq!(received(&server), trail.rows().await);
+    });
+}
+
+#[test]
+fn what_a_server_has_lost_is_sent_again() {
+    let server = Server::start();
+    run(async {
+        let mut trail = Trail::new();
+        trail.change(230).await;
+        let node = trail.node(&url(&server)).await;
+        eventually("what was there is exported", async || {
+            node.exporter.status().exported() == 230
+        })
+        .await;
+        node.exporter.finish().await;
+        let rows = trail.rows().await;
+
+        // As after a failover to a replica that lagged.
+        let mut client = server.client();
+        let Reply::Array(entries) = client.ask(&["XRANGE", STREAM, "-", "+"]) else {
+            panic!("there are entries");
+        };
+        let ids = entries[100..].iter().map(|entry| match entry {
+            Reply::Array(parts) => parts[0].text(),
+            other => panic!("not an entry: {other:?}"),
+        });
+        let ids: Vec<String> = ids.collect();
+        let delete = ["XDEL", STREAM].into_iter();
+        let delete: Vec<&str> = delete.chain(ids.iter().map(String::as_str)).collect();
+        assert_eq!(client.ask(&delete), Reply::Int(130));
+        let node = trail.node(&url(&server)).await;
+        let status = node.exporter.status().clone();
+        eventually("it has them again", async || received(&server) == rows).await;
+        eventually("they are counted", async || status.exported() == 130).await;
+        trail.change(1).await;
+        eventually("it goes on", async || status.exported() == 131).await;
+        assert_eq!(received(&server), trail.rows().await);
+        node.exporter.finish().await;
+
+        // An entry of somebody else is no reason to send anything again.
+        let other = [
+            "XADD",
+            STREAM,
+            "*",
+            "version",
+            "7",
+            "hash",
+            "of another trail",
+        ];
+        assert!(!client.ask(&other).is_error());
+        let node = trail.node(&url(&server)).await;
+        trail.change(1).await;
+        let status = node.exporter.status().clone();
+        eventually("the next one is exported", async || status.exported() > 0).await;
+        assert_eq!(status.exported(), 1);
     });
 }

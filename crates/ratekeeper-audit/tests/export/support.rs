@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use ratekeeper_audit::{ExportTarget, Exporter};
+use ratekeeper_audit::{ExportFiles, ExportTarget, Exporter};
 use ratekeeper_quota::{
     AuditRow, Editor, Follower, FollowerConfig, Precondition, QuotaStore, TenantId,
 };
@@ -94,12 +94,17 @@ impl Trail {
 
     /// Another node on the same database, which exports to `url`.
     pub(crate) async fn node(&self, url: &str) -> Node {
+        self.node_with(url, ExportFiles::default()).await
+    }
+
+    /// The same, which connects with `files`.
+    pub(crate) async fn node_with(&self, url: &str, files: ExportFiles) -> Node {
         let store = opened(&self.folder, &self.key);
         let apply = |_| 0;
         let patience = Duration::from_secs(60);
         let follower = Follower::start(store.clone(), FollowerConfig::default(), apply, patience);
         let follower = follower.await;
-        let target = ExportTarget::new(url, STREAM, None).expect("it is a target");
+        let target = ExportTarget::new(url, STREAM, files).expect("it is a target");
         Node {
             exporter: Exporter::start(store, follower.status().clone(), target),
             _follower: follower,

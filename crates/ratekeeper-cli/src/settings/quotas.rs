@@ -2,7 +2,7 @@
 
 use super::layer::Origin;
 use super::typed::Typed;
-use ratekeeper_audit::ExportTarget;
+use ratekeeper_audit::{ExportFiles, ExportTarget};
 use ratekeeper_quota::DatabaseAddress;
 use std::path::PathBuf;
 
@@ -49,10 +49,13 @@ impl Typed<'_> {
         let stream = self.get("audit_export_stream", |text| {
             Ok::<_, String>(text.to_owned())
         });
-        let authorities = self.path("audit_export_ca");
+        let files = ExportFiles {
+            tls: self.client_tls(["audit_export_ca", "audit_export_cert", "audit_export_key"]),
+            credentials: self.path("audit_export_credentials"),
+        };
         self.get("audit_export", |url| match url {
             "" => Ok(None),
-            url => ExportTarget::new(url, &stream, authorities.clone()).map(Some),
+            url => ExportTarget::new(url, &stream, files.clone()).map(Some),
         })
     }
 }

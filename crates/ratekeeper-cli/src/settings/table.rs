@@ -81,7 +81,8 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "URL",
         "",
         "Where each change of tenants and switches goes as well, from the audit trail of that database: a Redis stream \
-         (redis://HOST:PORT/DB, rediss:// for TLS) or a NATS JetStream subject (nats://HOST:PORT, tls:// for TLS)",
+         (the forms of `store`: redis://HOST:PORT/DB, rediss:// for TLS, redis+sentinel://, redis+cluster://) or a NATS \
+         JetStream subject (nats://HOST:PORT, tls:// for TLS)",
     ),
     value(
         "audit_export_stream",
@@ -94,6 +95,19 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "FILE",
         "",
         "Authorities to trust for `audit_export`, as PEM. Unset: the system's",
+    ),
+    value(
+        "audit_export_cert",
+        "FILE",
+        "",
+        "Certificate for `audit_export` (mTLS), as PEM",
+    ),
+    value("audit_export_key", "FILE", "", "Its private key, as PEM"),
+    value(
+        "audit_export_credentials",
+        "FILE",
+        "",
+        "Credentials for NATS: a .creds file, or the seed of a user's nkey",
     ),
     value(
         "profile",

@@ -1,9 +1,13 @@
 //! The export of the audit trail by the binary.
 
-use crate::fleet::{KEY, RULES};
+use crate::fleet::{Fleet, KEY, RULES};
 use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, url, write};
+use ratekeeper_testkit::keep_alive::HttpConnection;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::{Reply, Server};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 use tempfile::tempdir;
 
 #[test]
@@ -105,4 +109,99 @@ fn a_target_is_checked_at_the_start_and_its_password_is_not_shown() {
         ],
     );
     assert!(shown.out.contains("nats://app:****@host"), "{}", shown.out);
+}
+
+#[test]
+fn another_node_goes_on_when_the_one_that_exports_is_killed() {
+    let redis = Server::start();
+    let fleet = Fleet::postgres();
+    let flags = ["--audit-export", &url(&redis)];
+    let first = fleet.node_with("a", &flags);
+    let is_active = |node: &Service| {
+        let metrics = http(node.admin, "GET", "/metrics", "").1;
+        metrics.contains("ratelimit_audit_export_active 1\n")
+    };
+    eventually("the first node exports", || is_active(&first));
+    let second = fleet.node_with("b", &flags);
+    let (stop, made) = (AtomicBool::new(false), AtomicU64::new(0));
+    let rows = thread::scope(|scope| {
+        // Changes do not stop for the death of a node.
+        let editor = scope.spawn(|| keep_changing(&second, &stop, &made));
+        let exported = || match redis.client().ask(&["XLEN", "ratekeeper.audit"]) {
+            Reply::Int(length) => u64::try_from(length).unwrap_or(0),
+            _ => 0,
+        };
+        eventually("changes are exported", || exported() > 50);
+        assert!(!is_active(&second));
+        first.signal("KILL");
+        let at_death = exported();
+        eventually("the other node exports", || exported() > at_death + 150);
+        assert!(is_active(&second));
+        stop.store(true, Ordering::Relaxed);
+        editor.join().expect("no change is refused");
+        let rows = made.load(Ordering::Relaxed);
+        eventually("all changes are exported", || {
+            exported() >= rows && exported_by_version(&redis).len() as u64 == rows
+        });
+        rows
+    });
+
+    // Without a gap, in order, and the same if one came twice: a row with its hash.
+    let trail = fleet.done(&second, &["audit", "export"]);
+    let hash_of = |line: &str| {
+        let row: serde_json::Value = serde_json::from_str(line).expect("it is JSON");
+        row["hash"].as_str().expect("a row has a hash").to_owned()
+    };
+    let expected: BTreeMap<u64, String> = (1..).zip(trail.lines().map(hash_of)).collect();
+    assert_eq!(expected.len() as u64, rows);
+    assert_eq!(exported_by_version(&redis), expected);
+    let mut last = 0;
+    let mut repeated = 0;
+    for (version, hash) in exported(&redis) {
+        assert_eq!(expected.get(&version), Some(&hash), "row {version}");
+        assert!(version <= last + 1, "row {version} came after row {last}");
+        repeated += u64::from(version <= last);
+        last = last.max(version);
+    }
+    assert!(repeated <= 100, "{repeated} rows came twice");
+    println!("{rows} rows, {repeated} of them twice");
+}
+
+/// Changes a tenant again and again, through `node`.
+fn keep_changing(node: &Service, stop: &AtomicBool, made: &AtomicU64) {
+    let mut connection = HttpConnection::open(node.admin);
+    while !stop.load(Ordering::Relaxed) {
+        let next = made.load(Ordering::Relaxed) + 1;
+        let body = format!("{{\"overrides\":[{{\"requests_per_unit\":{next},\"unit\":\"day\"}}]}}");
+        let answer = connection.ask("PUT", "/admin/v1/quotas/acme", "", &body);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        made.store(next, Ordering::Relaxed);
+        // So that the rows of a minute are not too many to compare.
+        thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// The numbers and hashes in the stream, as they came.
+fn exported(redis: &Server) -> Vec<(u64, String)> {
+    let Reply::Array(entries) = redis
+        .client()
+        .ask(&["XRANGE", "ratekeeper.audit", "-", "+"])
+    else {
+        return Vec::new();
+    };
+    let row = |entry: &Reply| {
+        let Reply::Array(parts) = entry else {
+            panic!("not an entry: {entry:?}");
+        };
+        let Some(Reply::Array(fields)) = parts.last() else {
+            panic!("no fields: {entry:?}");
+        };
+        let version = fields[1].text().parse().expect("a version is a number");
+        (version, fields[3].text())
+    };
+    entries.iter().map(row).collect()
+}
+
+fn exported_by_version(redis: &Server) -> BTreeMap<u64, String> {
+    exported(redis).into_iter().collect()
 }

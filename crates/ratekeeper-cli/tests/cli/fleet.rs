@@ -103,6 +103,11 @@ impl Fleet {
 
     /// Starts the node `name`, with a data folder of its own.
     pub(crate) fn node(&self, name: &str) -> Service {
+        self.node_with(name, &[])
+    }
+
+    /// The same, with more flags.
+    pub(crate) fn node_with(&self, name: &str, more: &[&str]) -> Service {
         let folder = self.folder.path().join(name);
         write(&folder, "rules.yaml", self.rules);
         let url = self.database.url();
@@ -114,7 +119,7 @@ impl Fleet {
             "--quotas",
             &url,
         ];
-        let args = [&["serve"][..], &FREE_PORTS, &flags].concat();
+        let args = [&["serve"][..], &FREE_PORTS, &flags, more].concat();
         let mut command = ratekeeper(&folder, &args);
         command.env("RATEKEEPER_TENANT_KEY", KEY);
         Service::start(command, &folder)
