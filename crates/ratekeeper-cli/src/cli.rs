@@ -8,8 +8,8 @@ mod reading;
 pub(crate) use admin::{AdminAccess, RulesList, SwitchArgs, Token, TokenPlace, Top, Usage};
 pub(crate) use bench::{Bench, BenchLoad, BenchQuestion};
 pub(crate) use quota::{
-    Audit, AuditExport, AuditList, DatabaseFlags, Quota, QuotaDelete, QuotaExport, QuotaImport,
-    QuotaList, QuotaSet, QuotaUsage, TenantArgs, TenantsForm,
+    Audit, AuditExport, AuditList, AuditVerify, DatabaseFlags, Quota, QuotaDelete, QuotaExport,
+    QuotaImport, QuotaList, QuotaSet, QuotaUsage, TenantArgs, TenantsForm,
 };
 use reading::{Reading, ReadingBySettings};
 

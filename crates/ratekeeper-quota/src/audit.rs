@@ -84,6 +84,9 @@ pub enum AuditVerdict {
         /// The number of the first such change.
         version: u64,
     },
+    /// The rows are whole by themselves, but none of them is the known head: rows were cut off at the end, or all were
+    /// rewritten.
+    OtherTrail,
 }
 
 /// The rows that are read at once.
@@ -285,45 +288,82 @@ impl QuotaStore {
         .await
     }
 
-    /// Reads the whole audit trail and checks the chain of its hashes.
+    /// Reads the whole audit trail and checks the chain of its hashes; with `known`, the head of an earlier time, also
+    /// that a row has it.
     ///
     /// # Errors
     /// The database cannot be used.
-    pub async fn verify_audit(&self) -> Result<AuditVerdict, QuotaError> {
+    pub async fn verify_audit(&self, known: Option<&str>) -> Result<AuditVerdict, QuotaError> {
         self.prepare().await?;
-        let (last, head) = within(self.audit_head()).await?;
-        let (mut known, mut hash) = (0, String::new());
-        while known < last {
-            let rows = self.audit(known, PAGE).await?;
-            let rows = rows.into_iter().take_while(|row| row.version <= last);
-            let before = known;
+        let end = within(self.audit_end()).await?;
+        let (mut version, mut hash) = (0, String::new());
+        let mut has_known = false;
+        while version < end.version {
+            let rows = self.audit(version, PAGE).await?;
+            let rows = rows
+                .into_iter()
+                .take_while(|row| row.version <= end.version);
+            let before = version;
             for row in rows {
-                if row.version != known + 1 {
-                    return Ok(AuditVerdict::Missing { version: known + 1 });
+                if row.version != version + 1 {
+                    let version = version + 1;
+                    return Ok(AuditVerdict::Missing { version });
                 }
                 if row.hash != row.chained(&hash) {
-                    return Ok(AuditVerdict::Altered {
-                        version: row.version,
-                    });
+                    let version = row.version;
+                    return Ok(AuditVerdict::Altered { version });
                 }
-                (known, hash) = (row.version, row.hash);
+                (version, hash) = (row.version, row.hash);
+                has_known |= known.is_some_and(|known| known == hash);
             }
-            if known == before {
-                return Ok(AuditVerdict::Missing { version: known + 1 });
+            if version == before {
+                let version = version + 1;
+                return Ok(AuditVerdict::Missing { version });
             }
         }
-        match hash == head {
-            true => Ok(AuditVerdict::Intact { rows: known, head }),
-            false => Ok(AuditVerdict::Altered { version: last }),
+        if let Some(version) = end.stranger {
+            return Ok(AuditVerdict::Altered { version });
         }
+        if hash != end.hash {
+            return Ok(AuditVerdict::Altered { version });
+        }
+        Ok(match known.is_some() && !has_known {
+            true => AuditVerdict::OtherTrail,
+            false => AuditVerdict::Intact {
+                rows: version,
+                head: hash,
+            },
+        })
     }
 
-    /// The number and the hash that the last row has to have.
-    async fn audit_head(&self) -> Result<(u64, String), QuotaError> {
+    /// The end that the trail has to have.
+    async fn audit_end(&self) -> Result<AuditEnd, QuotaError> {
         let mut transaction = reading(&self.pool, self.address.kind()).await?;
         let row = sqlx::query("SELECT version, audit_hash FROM quota_version WHERE id = 1");
         let row = row.fetch_one(&mut *transaction).await?;
-        let version = rows::whole(row.try_get("version")?, "quota_version")?;
-        Ok((version, row.try_get("audit_hash")?))
+        let version: i64 = row.try_get("version")?;
+        let hash = row.try_get("audit_hash")?;
+        let outside = sqlx::query(
+            "SELECT version FROM quota_audit WHERE version < 1 OR version > $1 ORDER BY version LIMIT 1",
+        );
+        let stranger = outside.bind(version).fetch_optional(&mut *transaction);
+        let stranger: Option<i64> = stranger
+            .await?
+            .map(|row| row.try_get("version"))
+            .transpose()?;
+        Ok(AuditEnd {
+            version: rows::whole(version, "quota_version")?,
+            hash,
+            stranger: stranger.map(|version| u64::try_from(version).unwrap_or(0)),
+        })
     }
+}
+
+/// The end of the audit trail, by the row of versions.
+struct AuditEnd {
+    version: u64,
+    /// The hash that the last row has to have.
+    hash: String,
+    /// The number of a row that no change has written: after the last one, or before the first.
+    stranger: Option<u64>,
 }

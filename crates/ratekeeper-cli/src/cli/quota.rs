@@ -194,14 +194,14 @@ Examples:
   ratekeeper audit export > audit.jsonl
   ratekeeper audit export --after 1042 >> audit.jsonl   what came after change 1042")]
     Export(AuditExport),
-    /// Check that no row of the audit trail was changed or removed (exit 0 intact, 1 not)
+    /// Check that no row of the audit trail was changed, removed or added (exit 0 intact, 1 not)
     #[command(after_help = "\
-Each row has a hash of itself and of the row before. The last one, the head, is printed: kept elsewhere, it shows later whether all rows were rewritten.
+Each row has a hash of itself and of the row before. The last one, the head, is printed. Keep it elsewhere and pass it as --head later: only that detects rows cut off at the end, or a trail rewritten as a whole.
 
 Examples:
   ratekeeper audit verify --data-dir /var/lib/ratekeeper
-  ratekeeper audit verify --quotas postgres://ratekeeper@db/ratekeeper")]
-    Verify(DatabaseFlags),
+  ratekeeper audit verify --quotas postgres://ratekeeper@db/ratekeeper --head 9f86d081884c7d65…")]
+    Verify(AuditVerify),
 }
 
 #[derive(Debug, Args)]
@@ -226,6 +226,15 @@ pub(crate) struct AuditExport {
     pub(crate) after: u64,
     #[command(flatten)]
     pub(crate) access: AdminAccess,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditVerify {
+    #[command(flatten)]
+    pub(crate) database: DatabaseFlags,
+    /// A head that an earlier run printed: a row has to have it
+    #[arg(long, value_name = "HASH")]
+    pub(crate) head: Option<String>,
 }
 
 /// The flags that name the quota database.

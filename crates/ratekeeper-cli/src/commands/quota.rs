@@ -1,6 +1,6 @@
 //! `ratekeeper quota migrate` and `ratekeeper audit verify`, which open the database themselves.
 
-use crate::cli::DatabaseFlags;
+use crate::cli::{AuditVerify, DatabaseFlags};
 use crate::home::Home;
 use crate::output::{self, count};
 use crate::quotas;
@@ -27,9 +27,10 @@ pub(crate) fn migrate(flags: DatabaseFlags) -> Result<ExitCode> {
 }
 
 /// Checks the chain of the audit trail.
-pub(crate) fn verify(flags: DatabaseFlags) -> Result<ExitCode> {
-    with_store(flags, async |store| {
-        let (said, code) = match store.verify_audit().await? {
+pub(crate) fn verify(args: AuditVerify) -> Result<ExitCode> {
+    let AuditVerify { database, head } = args;
+    with_store(database, async move |store| {
+        let (said, code) = match store.verify_audit(head.as_deref()).await? {
             AuditVerdict::Intact { rows: 0, .. } => {
                 ("the audit trail is empty".to_owned(), ExitCode::SUCCESS)
             }
@@ -42,6 +43,11 @@ pub(crate) fn verify(flags: DatabaseFlags) -> Result<ExitCode> {
             }
             AuditVerdict::Altered { version } => (
                 format!("the audit trail was altered: row {version} is not as it was written"),
+                ExitCode::FAILURE,
+            ),
+            AuditVerdict::OtherTrail => (
+                "the audit trail has no row with the given head: rows were cut off at its end, or all were rewritten"
+                    .to_owned(),
                 ExitCode::FAILURE,
             ),
             AuditVerdict::Missing { version } => (

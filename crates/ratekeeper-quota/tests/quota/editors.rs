@@ -65,7 +65,7 @@ async fn concurrent_editors(database: &Database) {
     let record = record.expect("it is there");
     assert_eq!(record.quotas, with(EDITORS * CHANGES));
     assert_eq!(record.version, EDITORS * CHANGES, "no number is left out");
-    let verdict = quotas.verify_audit().await.expect("it answers");
+    let verdict = quotas.verify_audit(None).await.expect("it answers");
     assert!(matches!(verdict, AuditVerdict::Intact { rows, .. } if rows == record.version));
 }
 
@@ -137,7 +137,7 @@ fn nothing_is_half_written_when_postgres_is_killed() {
             with(acknowledged),
             "what was acknowledged is kept"
         );
-        let verdict = quotas.verify_audit().await.expect("it answers");
+        let verdict = quotas.verify_audit(None).await.expect("it answers");
         let version = quotas.version().await.expect("it answers");
         assert!(matches!(verdict, AuditVerdict::Intact { rows, .. } if rows == version));
         assert_eq!(record.version, version, "each number has its change");

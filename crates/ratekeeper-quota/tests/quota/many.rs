@@ -32,7 +32,7 @@ async fn suite(database: &Database) {
         };
         assert_eq!(of(&together).await, of(&alone).await, "tenant {number}");
     }
-    let intact = async |quotas: &QuotaStore| match quotas.verify_audit().await {
+    let intact = async |quotas: &QuotaStore| match quotas.verify_audit(None).await {
         Ok(AuditVerdict::Intact { rows, .. }) => rows,
         verdict => panic!("the trail is not intact: {verdict:?}"),
     };

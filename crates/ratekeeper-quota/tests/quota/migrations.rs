@@ -123,7 +123,7 @@ async fn uses_what_is_there(address: &DatabaseAddress) {
     let next = on("enterprise");
     let put = quotas.put(&acme, &next, Precondition::Version(1), &by, &rules);
     assert_eq!(put.await.expect("it can be put").record.version, 2);
-    let verdict = quotas.verify_audit().await.expect("it answers");
+    let verdict = quotas.verify_audit(None).await.expect("it answers");
     assert!(
         matches!(verdict, AuditVerdict::Intact { rows: 2, .. }),
         "{verdict:?}"
