@@ -105,8 +105,8 @@ impl QuotaStore {
                 rule,
                 rules,
                 counted: [
-                    rule.id.to_string(),
-                    own.as_deref().unwrap_or_default().to_owned(),
+                    rows::key_text(&rule.id),
+                    rows::key_text(own.as_deref().unwrap_or_default()),
                 ],
                 period: AdjustPolicy::period(rule),
                 capacity: AdjustPolicy::capacity(rule),

@@ -166,7 +166,7 @@ impl Change {
             },
             action: entry.action.to_owned(),
             domain: entry.domain.to_owned(),
-            subject: entry.subject.clone().into_owned(),
+            subject: rows::key_text(&entry.subject),
             before: entry.before.as_ref().map(Value::to_string),
             after: entry.after.as_ref().map(Value::to_string),
             hash: String::new(),

@@ -4,6 +4,9 @@
 //! and the rows of one tenant stand together. Secret values are exported as hashes, with a mark of the key
 //! that made them: under another key they would name nobody.
 
+pub(crate) mod cell;
+
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::str::FromStr;
 
@@ -90,7 +93,7 @@ pub struct BulkTenant {
 }
 
 /// A row of CSV: a plan, an override, or both.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Row {
     domain: Option<String>,
@@ -213,7 +216,7 @@ fn read_lines(text: &str) -> Result<Vec<BulkLine>, BadTenantLine> {
 fn read_rows(text: &str) -> Result<Vec<BulkLine>, BadTenantLine> {
     let mut all: Vec<BulkLine> = Vec::new();
     let mut reader = csv::ReaderBuilder::new()
-        .trim(csv::Trim::All)
+        .trim(csv::Trim::Headers)
         .from_reader(text.as_bytes());
     let head = reader
         .headers()
@@ -225,7 +228,7 @@ fn read_rows(text: &str) -> Result<Vec<BulkLine>, BadTenantLine> {
             fault(line, "", error)
         })?;
         let line = record.position().map_or(0, csv::Position::line);
-        let row: Row = record
+        let row: Row = cell::texts(&record)
             .deserialize(Some(&head))
             .map_err(|error| fault(line, "", error))?;
         let is_same = |last: &BulkLine| {
@@ -297,6 +300,30 @@ impl Row {
             });
         }
         Ok(())
+    }
+
+    /// The row as a line, its columns in the order of [`bulk_head`].
+    fn written(&self) -> String {
+        let text = |text: &Option<String>| Cow::from(text.clone().unwrap_or_default());
+        let number =
+            |number: Option<u64>| Cow::from(number.map(|it| it.to_string()).unwrap_or_default());
+        cell::line([
+            text(&self.domain),
+            text(&self.api_key),
+            text(&self.hash),
+            text(&self.shown),
+            text(&self.tenant_key),
+            text(&self.tier),
+            text(&self.descriptor),
+            number(self.requests_per_unit),
+            text(&self.unit),
+            text(&self.window),
+            number(self.burst),
+            text(&self.algorithm),
+            text(&self.effective_at),
+            text(&self.expires_at),
+            number(self.steps.map(u64::from)),
+        ])
     }
 
     fn of(tenant: &BulkTenant) -> Self {
@@ -411,14 +438,7 @@ fn rows(tenant: &BulkTenant) -> String {
         expires_at: time(&own.expires_at),
         ..Row::of(tenant)
     }));
-    let mut writer = csv::WriterBuilder::new()
-        .has_headers(false)
-        .from_writer(Vec::new());
-    for row in all {
-        // Into memory: nothing can fail.
-        let _ = writer.serialize(row);
-    }
-    String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
+    all.iter().map(Row::written).collect()
 }
 
 impl BulkLine {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_rules::{OwnQuota, TenantHash, TenantQuotas, Term};
+use sha2::{Digest, Sha256};
 use sqlx::any::AnyRow;
 use sqlx::{Any, AssertSqlSafe, Row, Transaction};
 
@@ -35,6 +36,23 @@ pub(crate) fn whole(number: i64, table: &'static str) -> Result<u64, QuotaError>
 /// The number as databases have it; larger ones than they can hold become the largest.
 pub(crate) fn stored(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// The longest text of a key that is kept as it is, in bytes. An index of PostgreSQL takes less than three kilobytes.
+const KEY_BYTES_MAX: usize = 1_024;
+
+/// The text as keys have it: of a longer one the beginning, and a hash of all.
+pub(crate) fn key_text(text: &str) -> String {
+    if text.len() <= KEY_BYTES_MAX {
+        return text.to_owned();
+    }
+    let digest = Sha256::digest(text.as_bytes());
+    let digest: String = digest[..8]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let most = KEY_BYTES_MAX - digest.len() - 1;
+    format!("{}~{digest}", &text[..text.floor_char_boundary(most)])
 }
 
 pub(crate) fn time(micros: i64) -> Timestamp {

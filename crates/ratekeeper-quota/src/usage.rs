@@ -19,7 +19,8 @@ pub struct UsageRow {
     pub domain: String,
     /// The tenant; [`None`] for those beyond what one node writes for a minute, together.
     pub tenant: Option<TenantHash>,
-    /// The id of the rule; empty for those together.
+    /// The id of the rule; empty for those together. Of one with more than a kilobyte the database has the beginning and a
+    /// hash.
     pub rule: String,
     /// The name of the node.
     pub node: String,
@@ -73,7 +74,7 @@ impl QuotaStore {
                     .bind(stored(row.minute))
                     .bind(row.domain.clone())
                     .bind(tenant.unwrap_or_else(|| OTHERS.to_owned()))
-                    .bind(row.rule.clone())
+                    .bind(rows::key_text(&row.rule))
                     .bind(row.node.clone())
                     .bind(stored(row.allowed))
                     .bind(stored(row.denied));

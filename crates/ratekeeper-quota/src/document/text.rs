@@ -84,7 +84,7 @@ impl fmt::Display for DescriptorText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {
             [] => f.write_str(WHOLE_TENANT),
-            [one] if !one.starts_with('[') => f.write_str(one),
+            [one] if !is_ambiguous(one) && !one.starts_with('[') => f.write_str(one),
             several => write!(f, "{}", serde_json::Value::from(several)),
         }
     }
@@ -94,7 +94,7 @@ impl Serialize for DescriptorText {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0.as_slice() {
             [] => serializer.serialize_str(WHOLE_TENANT),
-            [one] => serializer.serialize_str(one),
+            [one] if !is_ambiguous(one) => serializer.serialize_str(one),
             several => several.serialize(serializer),
         }
     }
@@ -112,11 +112,16 @@ impl<'de> Deserialize<'de> for DescriptorText {
             Several(Vec<String>),
         }
         Ok(match Either::deserialize(deserializer)? {
-            Either::One(one) if one.is_empty() || one == WHOLE_TENANT => Self::default(),
+            Either::One(one) if is_ambiguous(&one) => Self::default(),
             Either::One(one) => Self(vec![one]),
             Either::Several(several) => Self(several),
         })
     }
+}
+
+/// Returns true for an entry that, without the brackets of a list, would stand for the tenant as a whole.
+fn is_ambiguous(entry: &str) -> bool {
+    entry.is_empty() || entry == WHOLE_TENANT
 }
 
 impl PartialSchema for Rfc3339 {
@@ -148,5 +153,30 @@ impl PartialSchema for DescriptorText {
 impl ToSchema for DescriptorText {
     fn name() -> Cow<'static, str> {
         "OverrideDescriptor".into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descriptor_is_read_as_it_is_written() {
+        for entries in [
+            &[][..],
+            &["endpoint:POST /orders"],
+            &["a:1", "b:2"],
+            // A key without a value that is called as the tenant as a whole is.
+            &["default"],
+            &["[a"],
+            &["a: b "],
+        ] {
+            let text = DescriptorText(entries.iter().map(ToString::to_string).collect());
+            let json = serde_json::to_string(&text).expect("texts are JSON");
+            let read: DescriptorText = serde_json::from_str(&json).expect("it was written so");
+            assert_eq!(read, text, "{json}");
+            let shown = text.to_string();
+            assert_eq!(shown.parse::<DescriptorText>().ok(), Some(text), "{shown}");
+        }
     }
 }

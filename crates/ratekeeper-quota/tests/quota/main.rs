@@ -10,4 +10,5 @@ mod migrations;
 mod model;
 mod records;
 mod support;
+mod texts;
 mod usage;

@@ -15,6 +15,10 @@ const PLANS_MAX: usize = 64;
 /// The longest text in a quota, in bytes.
 const TEXT_BYTES_MAX: usize = 256;
 
+/// The most bytes of all entries of a descriptor: it is part of a key in the database, and of the ids of rules. An index
+/// of PostgreSQL takes less than three kilobytes.
+const DESCRIPTOR_BYTES_MAX: usize = 1_024;
+
 impl TenantQuotas {
     /// Checks the quotas by the rules of their domain.
     ///
@@ -177,6 +181,11 @@ impl OwnQuota {
         }
         if self.descriptor.len() > crate::tenants::ENTRIES_MAX {
             return Err(refused("descriptor", "it has too many entries"));
+        }
+        let bytes: usize = self.descriptor.iter().map(|text| text.len()).sum();
+        if bytes > DESCRIPTOR_BYTES_MAX {
+            let message = format!("its entries have more than {DESCRIPTOR_BYTES_MAX} bytes");
+            return Err(refused("descriptor", &message));
         }
         if self.descriptor.iter().any(|text| entry_of(text).is_none()) {
             let message = "an entry has no key: it is the key, a colon and the value";

@@ -12,8 +12,8 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
 use http::header::{ETAG, HeaderValue};
+use http::{HeaderMap, StatusCode};
 use ratekeeper_quota::{
     QuotaDocument, QuotaError, Rfc3339, TenantDocument, TenantPut, TenantRecord,
 };
@@ -47,17 +47,29 @@ struct ResetAnswer {
     get,
     path = "/admin/v1/quotas/{api_key}",
     tag = "quotas",
-    params(TenantInPath, OfDomain),
-    responses((status = 200, description = "The tenant", body = TenantDocument))
+    params(
+        TenantInPath,
+        OfDomain,
+        ("if-none-match" = Option<String>, Header, description = "The entity tags that the reader has"),
+    ),
+    responses(
+        (status = 200, description = "The tenant", body = TenantDocument),
+        (status = 304, description = "The tenant is as the reader has it"),
+    )
 )]
 pub(super) async fn show<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
     asked: Asked,
+    headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let (store, tenant) = (&asked.quotas.store, &asked.tenant);
     let found = store.get(&tenant.domain, tenant.hash).await;
     let record = found.map_err(|error| refusal(&error))?;
     let record = record.ok_or_else(refused::unknown_tenant)?;
+    let tag = tag(&record);
+    if asked::is_known(&headers, &tag) {
+        return Ok((StatusCode::NOT_MODIFIED, [(ETAG, tag)]).into_response());
+    }
     Ok(answer(&app, &record, asked.api_key.as_deref()))
 }
 

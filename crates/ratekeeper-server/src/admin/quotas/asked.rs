@@ -4,9 +4,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Path, Query};
-use http::HeaderMap;
-use http::header::{IF_MATCH, IF_NONE_MATCH};
+use http::header::{HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use http::request::Parts;
+use http::{HeaderMap, Method};
 use ratekeeper_limiter::ENTRY_BYTES_MAX;
 use ratekeeper_quota::{Editor, Precondition, TenantId, UnclearTenants, tenants_domain};
 use ratekeeper_rules::RuleSet;
@@ -91,7 +91,11 @@ impl<S: ServedStore> FromRequestParts<Arc<App<S>>> for Asked {
             api_key: Some(api_key).filter(|text| !text.starts_with(HASH)),
             tenant,
             editor,
-            expected: expected(&parts.headers)?,
+            // What a reader has is for `is_known` to tell.
+            expected: match parts.method {
+                Method::GET | Method::HEAD => Precondition::Any,
+                _ => expected(&parts.headers)?,
+            },
         })
     }
 }
@@ -181,6 +185,16 @@ fn expected(headers: &HeaderMap) -> Result<Precondition, ApiError> {
     }
 }
 
+/// Returns true if the reader says by `If-None-Match` that it has the version with `tag`. Browsers do so by themselves.
+pub(super) fn is_known(headers: &HeaderMap, tag: &HeaderValue) -> bool {
+    let values = headers.get_all(IF_NONE_MATCH).iter();
+    let mut tags = values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim);
+    tags.any(|known| known == "*" || *tag == known.strip_prefix("W/").unwrap_or(known))
+}
+
 /// The version that an entity tag names.
 fn version(tag: &str) -> Option<u64> {
     let digits = tag.strip_prefix('"')?.strip_suffix('"')?;
@@ -190,14 +204,25 @@ fn version(tag: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     fn with(name: http::HeaderName, value: &'static str) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(name, HeaderValue::from_static(value));
         headers
+    }
+
+    #[test]
+    fn a_reader_says_what_it_has() {
+        let tag = HeaderValue::from_static("\"17\"");
+        let has = |value| is_known(&with(IF_NONE_MATCH, value), &tag);
+        for known in ["\"17\"", "W/\"17\"", "\"1\", \"17\"", "*"] {
+            assert!(has(known), "{known}");
+        }
+        for other in ["\"1\"", "17", "", "\"171\""] {
+            assert!(!has(other), "{other}");
+        }
+        assert!(!is_known(&HeaderMap::new(), &tag));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Many tenants at once: `/admin/v1/import/quotas` and `/admin/v1/export/quotas`.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
@@ -11,8 +12,8 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use http::header::{CONTENT_TYPE, HeaderMap};
 use ratekeeper_quota::{
-    BadTenantLine, BulkFormat, BulkTenant, ListCursor, ListFilter, PAGE_MAX, PutAllError,
-    QuotaError, QuotaStore, bulk_head, read_tenants,
+    BadTenantLine, BulkFormat, BulkTenant, LineFault, ListCursor, ListFilter, PAGE_MAX,
+    PutAllError, QuotaError, QuotaStore, bulk_head, read_tenants,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -83,6 +84,20 @@ pub(in crate::admin) async fn import<S: ServedStore>(
     for line in &lines {
         let put = line.put(rules, quotas.store.key());
         puts.push(put.map_err(|bad| wrong_line(&bad))?);
+    }
+    // By value here and by hash there, or with and without the only domain, it is the same tenant.
+    let mut seen = HashSet::new();
+    let names = puts.iter().map(|put| (&put.tenant.domain, put.tenant.hash));
+    if let Some((line, _)) = lines
+        .iter()
+        .zip(names)
+        .find(|(_, name)| !seen.insert(*name))
+    {
+        return Err(wrong_line(&BadTenantLine {
+            line: line.line,
+            field: String::new(),
+            fault: LineFault::Twice,
+        }));
     }
     let refused = |error: &PutAllError| match (error.at.and_then(|at| lines.get(at)), &error.source)
     {
