@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
+use sqlx::any::{AnyConnectOptions, AnyPoolOptions, AnyRow};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
-use sqlx::{Any, AnyPool, SqlSafeStr, Transaction};
+use sqlx::{Any, AnyPool, Row, SqlSafeStr, Transaction};
 
 use crate::QuotaError;
 
@@ -169,6 +169,9 @@ const ATTEMPTS: u32 = 5;
 
 /// Brings the tables up to date. Several nodes may do so at once.
 pub(crate) async fn migrate(pool: &AnyPool, kind: DatabaseKind) -> Result<(), QuotaError> {
+    if kind == DatabaseKind::Postgres && is_up_to_date(pool).await {
+        return Ok(());
+    }
     for attempt in 1.. {
         let Err(error) = migrator().run(pool).await else {
             break;
@@ -186,6 +189,28 @@ pub(crate) async fn migrate(pool: &AnyPool, kind: DatabaseKind) -> Result<(), Qu
         });
     }
     Ok(())
+}
+
+/// Returns true if the tables are of this version and nothing has to be done, which needs no right to make tables.
+async fn is_up_to_date(pool: &AnyPool) -> bool {
+    let rows =
+        sqlx::query("SELECT version, success, checksum FROM _sqlx_migrations ORDER BY version");
+    // The table may not be there yet: then the migrator says what it lacks.
+    let Ok(rows) = rows.fetch_all(pool).await else {
+        return false;
+    };
+    let read = |row: &AnyRow| {
+        let done: bool = row.try_get("success")?;
+        let (version, checksum): (i64, Vec<u8>) =
+            (row.try_get("version")?, row.try_get("checksum")?);
+        Ok(done.then_some((version, checksum)))
+    };
+    let applied: Result<Vec<_>, sqlx::Error> = rows.iter().map(read).collect();
+    let migrator = migrator();
+    let known = migrator
+        .iter()
+        .map(|it| Some((it.version, it.checksum.to_vec())));
+    applied.is_ok_and(|applied| known.eq(applied))
 }
 
 /// Begins a transaction that sees one state of the database throughout.

@@ -2,6 +2,7 @@
 
 use ratekeeper_quota::{AuditVerdict, DatabaseAddress, Precondition};
 use ratekeeper_rules::{TenantQuotas, Term};
+use ratekeeper_testkit::postgres::Server;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
@@ -45,6 +46,40 @@ async fn suite(database: &Database) {
         fill(&url, last).await;
         uses_what_is_there(&url.parse().expect("it is an address")).await;
     }
+}
+
+#[test]
+fn a_user_who_may_not_create_tables_uses_those_that_are_there() {
+    let server = Server::start();
+    let url = server.create("quotas");
+    run(async {
+        let owner = store(&url.parse().expect("it is an address"));
+        owner.prepare().await.expect("the owner makes the tables");
+        for statement in [
+            "CREATE ROLE app LOGIN",
+            "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO app",
+        ] {
+            let _ = server.run("quotas", statement);
+        }
+        let url = url.replace("postgres@", "app@");
+        let quotas = store(&url.parse().expect("it is an address"));
+        let (acme, by, rules) = (tenant("acme"), editor(), rules());
+        let on_pro = on("pro");
+        let put = quotas.put(&acme, &on_pro, Precondition::Absent, &by, &rules);
+        assert_eq!(put.await.expect("it can be put").record.version, 1);
+
+        // Where tables are missing, the reason is told.
+        let url = server.create("empty").replace("postgres@", "app@");
+        let empty = store(&url.parse().expect("it is an address"));
+        let refused = empty.prepare().await.expect_err("it may not make them");
+        let why = std::error::Error::source(&refused).map(ToString::to_string);
+        assert!(
+            why.as_ref()
+                .is_some_and(|why| why.contains("permission denied")),
+            "{refused:?}"
+        );
+    });
 }
 
 /// Makes the tables up to version `last`, and fills them as that version did.
