@@ -1,6 +1,7 @@
 //! The real binary, as people and scripts run it.
 
 mod adjusting;
+mod admin_bodies;
 mod audit_export;
 mod bench;
 mod breakers;
@@ -24,6 +25,7 @@ mod pages;
 mod pauses;
 mod profile;
 mod quota_commands;
+mod quota_dates;
 mod quota_proofs;
 mod quotas;
 mod redis;

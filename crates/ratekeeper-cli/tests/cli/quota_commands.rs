@@ -165,10 +165,25 @@ fn the_database_may_be_away(mut fleet: Fleet) {
     });
     assert!(a.stop().success());
 
-    // The node starts without the database, by its copy; what it cannot write, it says.
+    // The node starts without the database, by its copy, and says so; what it cannot write, it says.
     fleet.database.leave();
     let a = fleet.node("a");
     assert_eq!(limits(&a, "acme"), (1_000, 20), "{}", a.log());
+    let (status, ready) = http(a.admin, "GET", "/readyz", "");
+    assert_eq!(status, 200, "it serves all the same: {ready}");
+    assert!(
+        ready.contains("the quota database has not answered for")
+            && ready.contains("the saved plans and overrides are in force"),
+        "{ready}"
+    );
+    let metrics = http(a.admin, "GET", "/metrics", "").1;
+    assert!(
+        metrics.contains("ratelimit_quota_database_up 0\n"),
+        "{metrics}"
+    );
+    let log = a.wait_for_log("the saved quotas of tenants are in use");
+    let warned = log.matches("the quota database does not answer").count();
+    assert_eq!(warned, 1, "once: {log}");
     for (method, path, body) in [
         ("PUT", "/admin/v1/quotas/acme", "{\"tier\":\"enterprise\"}"),
         ("DELETE", "/admin/v1/quotas/acme", ""),
@@ -198,6 +213,14 @@ fn the_database_may_be_away(mut fleet: Fleet) {
     });
     assert_eq!(limits(&a, "acme").0, 5_000);
     assert_eq!(fleet.verified(), 2, "nothing was half-written");
+    a.wait_for_log("the quota database answers again");
+    let metrics = http(a.admin, "GET", "/metrics", "").1;
+    assert!(
+        metrics.contains("ratelimit_quota_database_up 1\n"),
+        "{metrics}"
+    );
+    let ready = http(a.admin, "GET", "/readyz", "").1;
+    assert!(!ready.contains("quota database"), "{ready}");
     assert!(a.stop().success());
 }
 

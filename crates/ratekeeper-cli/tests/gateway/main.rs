@@ -14,6 +14,7 @@ mod http2;
 mod levels;
 mod limits;
 mod log;
+mod plans;
 mod python;
 mod routes;
 mod service;
