@@ -129,17 +129,16 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// Posts what is owed to the store, as [`Self::maintain`] does. Returns true while anything is owed that can still be
-    /// posted: a node that stops calls it again and again, for a moment.
+    /// Posts what is owed to the store, as [`Self::maintain`] does. Returns true while anything is owed: a node that
+    /// stops calls it again and again, for a moment, in which a store that is away may come back.
     #[must_use]
     pub fn flush_owed(&self) -> bool {
         let Some(fallback) = self.fallback() else {
             return false;
         };
-        if !fallback.owed().owes() || self.store().away().is_some() {
-            return false;
+        if fallback.owed().owes() && self.store().away().is_none() {
+            self.post_owed(self.clock().now());
         }
-        self.post_owed(self.clock().now());
         fallback.owed().owes()
     }
 

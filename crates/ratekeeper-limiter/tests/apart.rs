@@ -5,14 +5,14 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use ratekeeper_core::Micros;
+use ratekeeper_core::{Micros, Mode, Timestamp};
 use ratekeeper_limiter::{
     Acquired, Check, Descriptor, Fallback, FallbackConfig, HoldError, Limiter, LimiterOptions,
     Reserve, Reserved,
 };
 use ratekeeper_rules::{Entry, Options, RuleSet, Source, load};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
-use ratekeeper_store::{Answer, Request, Store, StoreError, Verdicts};
+use ratekeeper_store::{Answer, Post, Request, Store, StoreError, Verdicts};
 
 const RULES: &str = "
 domain: d
@@ -35,6 +35,8 @@ struct Apart {
     inner: MemoryStore,
     is_away: AtomicBool,
     ahead_us: AtomicU64,
+    /// Hits that were posted to it.
+    posted: AtomicU64,
 }
 
 impl Store for Apart {
@@ -49,6 +51,22 @@ impl Store for Apart {
             now: request.now.after(ahead),
             ..*request
         }))
+    }
+
+    fn away(&self) -> Option<StoreError> {
+        let is_away = self.is_away.load(Ordering::Relaxed);
+        is_away.then_some(StoreError::Unavailable)
+    }
+
+    fn post(&self, post: &Post) -> Option<Self::Ticket> {
+        if let Some(why) = self.away() {
+            return Some(ready(Err(why)));
+        }
+        let hits = post.step.hits.unsigned_abs();
+        self.posted.fetch_add(hits, Ordering::Relaxed);
+        // Nobody reads these verdicts.
+        let nothing = Request::new(&[], Mode::default(), Timestamp::from_micros(0));
+        Some(ready(Ok(self.inner.decide_now(&nothing))))
     }
 }
 
@@ -72,6 +90,7 @@ fn limiter() -> Limiter<Apart> {
         inner: MemoryStore::new(memory).expect("the least store"),
         is_away: AtomicBool::new(false),
         ahead_us: AtomicU64::new(0),
+        posted: AtomicU64::new(0),
     };
     let config = FallbackConfig {
         memory,
@@ -240,4 +259,24 @@ fn keys_are_known_by_the_clock_of_the_store() {
     let token = |reserved: Reserved| reserved.reservation.map(|it| it.token);
     assert_eq!(token(first), token(again));
     assert!(held(acquire(&limiter, "job", Some("k"))).is_some());
+}
+
+/// A node that stops has a moment in which its store may come back: until then, nothing is given up.
+#[test]
+fn what_is_owed_is_posted_by_a_flush_once_the_store_is_back() {
+    let limiter = limiter();
+    away(&limiter, true);
+    for _ in 0..3 {
+        assert!(with("user", 1, |check| now(limiter.check(check))).allowed());
+    }
+    assert!(limiter.flush_owed(), "it is still owed");
+    assert_eq!(limiter.owed().owed, 3);
+    away(&limiter, false);
+    let begun = std::time::Instant::now();
+    while limiter.flush_owed() {
+        assert!(begun.elapsed().as_secs() < 60, "{:?}", limiter.owed());
+        std::thread::yield_now();
+    }
+    assert_eq!(limiter.store().posted.load(Ordering::Relaxed), 3);
+    assert_eq!(limiter.owed().posted, 3);
 }

@@ -3,6 +3,7 @@
 use crate::support::{Service, http, node, run, url};
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::{Cluster, Server};
+use std::path::Path;
 use tempfile::tempdir;
 
 /// The hits that both nodes together may admit.
@@ -151,6 +152,30 @@ descriptors:
 - { key: k, rate_limit: { window: 24h, limit: 50, algorithm: fixed_window } }
 ";
 
+/// Makes the failure mode of `node` let hits pass, until it does so without asking; returns how many it owes.
+fn owe(node: &Service) -> f64 {
+    let owed = || metric(node, &["ratelimit_owed_hits_total", "state=\"owed\""]);
+    eventually("the failure mode answers without asking", || {
+        assert!(allows(node, "k"));
+        metric(node, &["ratelimit_circuit_state"]) > 0.0 && owed() >= 10.0
+    });
+    owed()
+}
+
+/// The hits that a new node admits until it denies.
+fn left(folder: &Path, store: &str) -> f64 {
+    let node = node(folder, "two", OWED, store);
+    eventually("it decides in Redis", || {
+        let (_, ready) = http(node.admin, "GET", "/readyz", "");
+        ready.contains("\"faults\":[]")
+    });
+    let mut admitted = 0.0;
+    while allows(&node, "k") {
+        admitted += 1.0;
+    }
+    admitted
+}
+
 /// Nobody else knows of these hits once the node has stopped.
 #[test]
 fn a_node_that_is_told_to_stop_posts_what_its_failure_mode_let_pass() {
@@ -160,26 +185,55 @@ fn a_node_that_is_told_to_stop_posts_what_its_failure_mode_let_pass() {
     let first = node(folder.path(), "one", OWED, &store);
     assert!(allows(&first, "k"));
     server.process().kill();
-    let owed = || metric(&first, &["ratelimit_owed_hits_total", "state=\"owed\""]);
-    eventually("the failure mode answers without asking", || {
-        assert!(allows(&first, "k"));
-        metric(&first, &["ratelimit_circuit_state"]) > 0.0 && owed() >= 10.0
-    });
-    let owed = owed();
+    let owed = owe(&first);
     server.restart();
     eventually("Redis is asked again", || {
         metric(&first, &["ratelimit_circuit_state"]) == 0.0
     });
-    let _ = first.stop();
-    let second = node(folder.path(), "two", OWED, &store);
-    eventually("it decides in Redis", || {
-        let (_, ready) = http(second.admin, "GET", "/readyz", "");
-        ready.contains("\"faults\":[]")
-    });
+    assert!(first.stop().success());
+    let log = std::fs::read_to_string(folder.path().join("one/log.txt")).expect("it has a log");
     // The server has forgotten the hits that it had counted itself.
-    let mut admitted = 0.0;
-    while allows(&second, "k") {
-        admitted += 1.0;
-    }
-    assert_eq!(admitted, 50.0 - owed);
+    assert_eq!(left(folder.path(), &store), 50.0 - owed, "{log}");
+}
+
+/// The store may be back a moment after the node was told to stop, or only its breaker not closed yet.
+#[test]
+fn a_node_that_is_told_to_stop_waits_a_moment_for_a_store_that_is_away() {
+    let mut server = Server::start();
+    let store = url(&server);
+    let folder = tempdir().expect("a folder can be made");
+    let first = node(folder.path(), "one", OWED, &store);
+    server.process().pause();
+    let owed = owe(&first);
+    first.signal("TERM");
+    first.wait_for_log("waiting for the store to count hits");
+    server.process().resume();
+    assert!(first.end().success());
+    // Those that were sent to the server before its breaker opened are counted as well, and not owed.
+    let left = left(folder.path(), &store);
+    assert!(
+        (50.0 - owed - 10.0..=50.0 - owed).contains(&left),
+        "{left} left, {owed} owed"
+    );
+}
+
+/// A store that stays away is not waited for longer, and what it does not count is told.
+#[test]
+fn hits_that_no_store_counts_are_told_at_the_end() {
+    let mut server = Server::start();
+    let store = url(&server);
+    let folder = tempdir().expect("a folder can be made");
+    let first = node(folder.path(), "one", OWED, &store);
+    server.process().kill();
+    let owed = owe(&first);
+    first.signal("TERM");
+    let log = first.wait_for_log("does not count hits that failure modes let pass");
+    let line = log
+        .lines()
+        .find(|line| line.contains("does not count hits"));
+    assert!(
+        line.is_some_and(|line| line.contains(&format!("hits={owed}"))),
+        "{log}"
+    );
+    assert!(first.end().success());
 }

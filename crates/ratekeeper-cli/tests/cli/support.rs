@@ -208,8 +208,13 @@ impl Service {
     }
 
     /// Asks it to stop by that signal, `TERM` or `INT`, and waits until it has.
-    pub(crate) fn stop_by(mut self, signal: &str) -> ExitStatus {
+    pub(crate) fn stop_by(self, signal: &str) -> ExitStatus {
         self.signal(signal);
+        self.end()
+    }
+
+    /// Waits until it has ended.
+    pub(crate) fn end(mut self) -> ExitStatus {
         self.child.wait().expect("its end can be waited for")
     }
 
