@@ -5,6 +5,7 @@
 //! than none. Variables that no answer depends on are named once, and the start goes on.
 
 mod store;
+mod traces;
 mod variables;
 
 use super::environment::Environment;
@@ -22,7 +23,17 @@ const RUNTIME_ROOT_DEFAULT: &str = "/srv/runtime_data/current";
 /// Further variables that name parts of the path to the rules.
 const RUNTIME_PARTS: [&str; 2] = ["RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY"];
 /// Names that any program may use: they do not show that somebody comes from envoyproxy/ratelimit.
-const COMMON: [&str; 4] = ["HOST", "PORT", "LOG_LEVEL", "LOG_FORMAT"];
+const COMMON: [&str; 9] = [
+    "HOST",
+    "PORT",
+    "LOG_LEVEL",
+    "LOG_FORMAT",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_CERTIFICATE",
+    "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
+    "OTEL_EXPORTER_OTLP_CLIENT_KEY",
+];
 /// The most variables that one message lists.
 const NAMED_MAX: usize = 5;
 
@@ -67,6 +78,7 @@ pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut
         );
     }
     put_statsd(environment, layers, problems);
+    traces::put(environment, layers, problems);
     if is_true(environment, "USE_PROMETHEUS", problems) {
         let text = environment.get("PROMETHEUS_ADDR").unwrap_or(":9090");
         put_text(layers, "metrics", "USE_PROMETHEUS", text.to_owned());

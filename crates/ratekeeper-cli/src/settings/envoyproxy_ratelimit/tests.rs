@@ -269,7 +269,7 @@ fn what_nothing_depends_on_is_named_once() {
         ("USE_STATSD", "false"),
         ("CONFIG_GRPC_XDS_NODE_ID", "a"),
         ("LOCAL_CACHE_SIZE_IN_BYTES", "0"),
-        ("TRACING_ENABLED", "true"),
+        ("TRACING_SERVICE_NAMESPACE", "shop"),
         ("PROMETHEUS_PATH", "/metrics"),
     ]);
     let names: Vec<_> = said
@@ -278,14 +278,106 @@ fn what_nothing_depends_on_is_named_once() {
         .collect();
     assert_eq!(
         names,
-        ["CONFIG_GRPC_XDS_NODE_ID", "EXTRA_TAGS", "TRACING_ENABLED"]
+        [
+            "CONFIG_GRPC_XDS_NODE_ID",
+            "EXTRA_TAGS",
+            "TRACING_SERVICE_NAMESPACE"
+        ]
     );
     assert!(said[1].ends_with("Prometheus adds labels as it scrapes"));
 }
 
 #[test]
+fn traces_go_to_the_same_collector_over_grpc() {
+    let on = [
+        ("TRACING_ENABLED", "true"),
+        ("TRACING_EXPORTER_PROTOCOL", "grpc"),
+    ];
+    expect(
+        &on,
+        "otlp_endpoint",
+        "http://localhost:4317",
+        "TRACING_ENABLED",
+    );
+    expect(&on, "trace_service_name", "RateLimit", "TRACING_ENABLED");
+    expect(&on, "trace_sample_ratio", "1", "TRACING_ENABLED");
+    let with = |more: &[(&'static str, &'static str)]| [&on[..], more].concat();
+    let named = with(&[
+        ("TRACING_SERVICE_NAME", "limits"),
+        ("TRACING_SAMPLING_RATE", "0.5"),
+        ("TRACING_SERVICE_INSTANCE_ID", "node-7"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317"),
+        ("OTEL_EXPORTER_OTLP_CERTIFICATE", "ca.pem"),
+    ]);
+    for (key, value, name) in [
+        ("trace_service_name", "limits", "TRACING_SERVICE_NAME"),
+        ("trace_sample_ratio", "0.5", "TRACING_SAMPLING_RATE"),
+        ("node_name", "node-7", "TRACING_SERVICE_INSTANCE_ID"),
+        (
+            "otlp_endpoint",
+            "http://collector:4317",
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+        ),
+        ("otlp_ca", "", "default"),
+    ] {
+        expect(&named, key, value, name);
+    }
+    let encrypted = with(&[
+        (
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+            "https://otlp.example.com:443",
+        ),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://other:4317"),
+        ("OTEL_EXPORTER_OTLP_CERTIFICATE", "ca.pem"),
+        ("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "tls.crt"),
+        ("OTEL_EXPORTER_OTLP_CLIENT_KEY", "tls.key"),
+    ]);
+    for (key, value, name) in [
+        (
+            "otlp_endpoint",
+            "https://otlp.example.com:443",
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+        ),
+        ("otlp_ca", "ca.pem", "OTEL_EXPORTER_OTLP_CERTIFICATE"),
+        (
+            "otlp_cert",
+            "tls.crt",
+            "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
+        ),
+        ("otlp_key", "tls.key", "OTEL_EXPORTER_OTLP_CLIENT_KEY"),
+    ] {
+        expect(&encrypted, key, value, name);
+    }
+}
+
+#[test]
+fn traces_that_are_off_or_go_over_http_are_not_sent() {
+    let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318");
+    let named = ("TRACING_SERVICE_NAME", "limits");
+    // The endpoint alone is no sign of envoyproxy/ratelimit: any program may use it.
+    assert_eq!(put(&[endpoint]).0.envoy_variables, None);
+    for off in [
+        &[endpoint][..],
+        &[endpoint, named, ("TRACING_ENABLED", "false")],
+    ] {
+        expect(off, "otlp_endpoint", "", "default");
+        expect(off, "trace_sample_ratio", "0.01", "default");
+        assert_eq!(warnings(off), Vec::<String>::new());
+    }
+    let over_http = [endpoint, ("TRACING_ENABLED", "true")];
+    let endpoint = value(&put(&over_http).0, "otlp_endpoint");
+    assert_eq!(endpoint, (String::new(), "default".to_owned()));
+    let said = warnings(&over_http);
+    assert!(
+        said.len() == 1 && said[0].contains("TRACING_EXPORTER_PROTOCOL=grpc"),
+        "{said:?}"
+    );
+}
+
+#[test]
 fn a_switch_that_is_neither_on_nor_off_is_refused() {
     for name in [
+        "TRACING_ENABLED",
         "GRPC_SERVER_USE_TLS",
         "LIMIT_RESPONSE_HEADERS_ENABLED",
         "USE_PROMETHEUS",

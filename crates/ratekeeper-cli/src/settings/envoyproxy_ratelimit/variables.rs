@@ -49,7 +49,6 @@ impl Fine {
 const NO_MOGRIFIERS: &str = "domain and rule are tags";
 const NO_XDS: &str = "rules come from files, not over xDS";
 const NO_MEMCACHE: &str = "counters are not in memcached";
-const NO_TRACING: &str = "traces are set up with `otlp_endpoint`";
 const OF_ITSELF: &str = "stores see to that by themselves";
 const POOL: &str = "connections and deadlines are of another kind";
 const ONE_REDIS: &str = "all counters are in one Redis";
@@ -256,5 +255,60 @@ pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
     ("QUOTA_MODE", Is("quota_mode"), ""),
     ("RESPONSE_DYNAMIC_METADATA", Is("dynamic_metadata"), ""),
     ("MERGE_DOMAIN_CONFIG", Is("merge_domains"), ""),
-    ("TRACING_*", Unused(False), NO_TRACING),
+    (
+        "TRACING_ENABLED",
+        Makes,
+        "`otlp_endpoint`: turns it on if the protocol is `grpc`, and is named at start if not",
+    ),
+    (
+        "TRACING_EXPORTER_PROTOCOL",
+        Makes,
+        "`otlp_endpoint`: `grpc`; its default `http` cannot be had",
+    ),
+    (
+        "TRACING_SERVICE_NAME",
+        Makes,
+        "`trace_service_name`: `RateLimit` if it is not set",
+    ),
+    (
+        "TRACING_SERVICE_NAMESPACE",
+        Unused(Nothing),
+        "spans have no namespace",
+    ),
+    ("TRACING_SERVICE_INSTANCE_ID", Is("node_name"), ""),
+    (
+        "TRACING_SAMPLING_RATE",
+        Makes,
+        "`trace_sample_ratio`: 1 if it is not set; callers with a `traceparent` decide themselves",
+    ),
+    (
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        Makes,
+        "`otlp_endpoint`, with TRACING_ENABLED: http://localhost:4317 if it is not set",
+    ),
+    (
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+        Makes,
+        "`otlp_endpoint`: goes before that one",
+    ),
+    (
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        Moot,
+        "the exporter of traces reads it",
+    ),
+    (
+        "OTEL_EXPORTER_OTLP_CERTIFICATE",
+        Makes,
+        "`otlp_ca`, with TRACING_ENABLED and an https:// endpoint",
+    ),
+    (
+        "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
+        Makes,
+        "`otlp_cert`, likewise",
+    ),
+    (
+        "OTEL_EXPORTER_OTLP_CLIENT_KEY",
+        Makes,
+        "`otlp_key`, likewise",
+    ),
 ];
