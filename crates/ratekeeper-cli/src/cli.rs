@@ -5,6 +5,8 @@ mod bench;
 mod quota;
 mod reading;
 
+#[cfg(all(test, feature = "top"))]
+pub(crate) use admin::AdminCredentials;
 pub(crate) use admin::{AdminAccess, RulesList, SwitchArgs, Token, TokenPlace, Top, Usage};
 pub(crate) use bench::{Bench, BenchLoad, BenchQuestion};
 pub(crate) use quota::{
@@ -123,7 +125,7 @@ In a terminal: decisions a second, who is denied most, health, and rules; q quit
 
 Examples:
   ratekeeper top
-  ratekeeper top --admin http://10.0.0.7:6070 --token-file token.txt
+  ratekeeper top --admin http://10.0.0.7:6070 --admin http://10.0.0.8:6070 --token-file token.txt
   ratekeeper top --once --json | jq .second")]
     Top(Top),
     /// Show a tenant's usage of its limits

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 /// The way to the admin API of a running service.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct AdminAccess {
     /// Admin address of the service: http://HOST:PORT, https://HOST:PORT or unix:/PATH
     #[arg(
@@ -13,6 +13,16 @@ pub(crate) struct AdminAccess {
         default_value = "http://127.0.0.1:6070"
     )]
     pub(crate) address: String,
+    #[command(flatten)]
+    pub(crate) credentials: AdminCredentials,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The token and the TLS files for an admin API.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct AdminCredentials {
     /// File with the token, if the service needs one [default: the variable RATEKEEPER_ADMIN_TOKEN]
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
@@ -25,9 +35,6 @@ pub(crate) struct AdminAccess {
     /// Private key of that certificate, as unencrypted PEM
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -56,8 +63,35 @@ pub(crate) struct Top {
     /// Print the next state as text, and end
     #[arg(long)]
     pub(crate) once: bool,
+    /// Admin address of a node: http://HOST:PORT, https://HOST:PORT or unix:/PATH; repeat it to watch several nodes
+    #[arg(
+        long = "admin",
+        value_name = "URL",
+        default_value = "http://127.0.0.1:6070"
+    )]
+    pub(crate) addresses: Vec<String>,
     #[command(flatten)]
-    pub(crate) access: AdminAccess,
+    pub(crate) credentials: AdminCredentials,
+    /// Print the next state as JSON, and end; of several nodes, a list
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Top {
+    /// The ways to the nodes, each once.
+    pub(crate) fn nodes(&self) -> Vec<AdminAccess> {
+        let mut nodes: Vec<AdminAccess> = Vec::new();
+        for address in &self.addresses {
+            if nodes.iter().all(|node| node.address != *address) {
+                nodes.push(AdminAccess {
+                    address: address.clone(),
+                    credentials: self.credentials.clone(),
+                    json: self.json,
+                });
+            }
+        }
+        nodes
+    }
 }
 
 #[derive(Debug, Args)]

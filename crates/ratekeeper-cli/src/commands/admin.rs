@@ -115,7 +115,7 @@ impl AdminAccess {
     }
 
     fn token(&self) -> Result<Option<String>> {
-        let text = match &self.token_file {
+        let text = match &self.credentials.token_file {
             Some(path) => {
                 let mut text = String::new();
                 std::fs::File::open(path)
@@ -136,9 +136,10 @@ impl AdminAccess {
     }
 
     fn files(&self) -> TlsFiles {
-        let identity = self.cert.clone().zip(self.key.clone());
+        let told = &self.credentials;
+        let identity = told.cert.clone().zip(told.key.clone());
         TlsFiles {
-            authorities: self.ca.clone(),
+            authorities: told.ca.clone(),
             identity: identity.map(|(certificate, key)| TlsIdentity { certificate, key }),
         }
     }

@@ -1,5 +1,6 @@
-//! `ratekeeper top`: the state of a running node, second by second, in a terminal or as one text.
+//! `ratekeeper top`: the state of running nodes, second by second, in a terminal or as one text.
 
+mod nodes;
 mod plain;
 #[cfg(feature = "top")]
 mod screen;
@@ -8,40 +9,107 @@ mod stream;
 mod tests;
 mod view;
 
-use crate::cli::Top;
+use crate::cli::{AdminAccess, Top};
 use crate::output;
-use anyhow::Result;
+use anyhow::{Result, bail};
+use nodes::Nodes;
 use std::process::ExitCode;
 use stream::{Event, Watch};
-use view::View;
+use view::Link;
+
+/// The most nodes that are watched at a time; each has a thread.
+const NODES_MAX: usize = 64;
 
 pub(super) fn run(args: Top) -> Result<ExitCode> {
-    #[cfg(feature = "top")]
-    if !args.once && !args.access.json && screen::is_terminal() {
-        return screen::run(args.access);
+    let nodes = args.nodes();
+    if nodes.len() > NODES_MAX {
+        bail!("at most {NODES_MAX} nodes can be watched at a time");
     }
-    once(args)
+    #[cfg(feature = "top")]
+    if !args.once && !args.json && screen::is_terminal() {
+        return screen::run(nodes);
+    }
+    once(&nodes, args.json)
 }
 
-/// Prints the next state of the node.
-fn once(args: Top) -> Result<ExitCode> {
-    let mut watch = Watch::open(&args.access)?;
-    let mut view = View::new(&args.access.address);
+/// Prints the next state of the nodes. Fails if one of them does not tell it, after printing those of the others.
+fn once(nodes: &[AdminAccess], in_json: bool) -> Result<ExitCode> {
+    let told = std::thread::scope(|scope| {
+        let asked: Vec<_> = nodes
+            .iter()
+            .map(|node| scope.spawn(|| events(node)))
+            .collect();
+        let told = asked.into_iter().map(|asked| match asked.join() {
+            Ok(told) => told,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        told.collect::<Vec<_>>()
+    });
+    match (&told[..], told.iter().any(Result::is_ok)) {
+        // As any other command tells it.
+        ([Err(_)], _) | (_, false) => Err(told
+            .into_iter()
+            .find_map(Result::err)
+            .unwrap_or_else(|| anyhow::anyhow!("there is no node to ask"))),
+        _ if in_json => print_json(told),
+        _ => print_text(nodes, told),
+    }
+}
+
+/// The events of a node up to the first that is a state.
+fn events(node: &AdminAccess) -> Result<Vec<Event>> {
+    let mut watch = Watch::open(node)?;
+    let mut events = Vec::new();
     loop {
-        let event = watch.next()?;
-        if let (true, Event::State(text)) = (args.access.json, &event) {
-            let state: serde_json::Value = serde_json::from_str(text)?;
-            output::print(&format!("{}\n", serde_json::to_string_pretty(&state)?))?;
-            return Ok(ExitCode::SUCCESS);
+        match watch.next()? {
+            Event::End => bail!("{} shuts down", node.address),
+            event => events.push(event),
         }
-        let is_state = matches!(event, Event::State(_));
-        view.apply(event)?;
-        if is_state {
-            output::print(&plain::text(&view))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        if view.has_ended() {
-            anyhow::bail!("{} shuts down", args.access.address);
+        if let Some(Event::State(_)) = events.last() {
+            return Ok(events);
         }
     }
+}
+
+/// Prints the state of a single node as it is, those of several as a list.
+fn print_json(told: Vec<Result<Vec<Event>>>) -> Result<ExitCode> {
+    let (is_one, mut states) = (told.len() == 1, Vec::new());
+    let mut code = ExitCode::SUCCESS;
+    for told in told {
+        match told.map(|mut events| events.pop()) {
+            Ok(Some(Event::State(text))) => {
+                states.push(serde_json::from_str::<serde_json::Value>(&text)?);
+            }
+            Ok(_) => {}
+            Err(why) => {
+                output::complain(&format!("{why:#}"));
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    let all = match (is_one, &states[..]) {
+        (true, [state]) => state.clone(),
+        _ => states.into(),
+    };
+    output::print(&format!("{}\n", serde_json::to_string_pretty(&all)?))?;
+    Ok(code)
+}
+
+fn print_text(nodes: &[AdminAccess], told: Vec<Result<Vec<Event>>>) -> Result<ExitCode> {
+    let mut shown = Nodes::new(nodes.iter().map(|node| &*node.address));
+    let mut code = ExitCode::SUCCESS;
+    for (number, told) in told.into_iter().enumerate() {
+        let Some(view) = shown.view(number) else {
+            continue;
+        };
+        match told {
+            Ok(events) => events.into_iter().try_for_each(|event| view.apply(event))?,
+            Err(why) => {
+                view.link = Link::Lost(format!("{why:#}"), 0);
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    output::print(&plain::text(&shown))?;
+    Ok(code)
 }

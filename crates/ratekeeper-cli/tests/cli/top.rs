@@ -1,11 +1,11 @@
 //! `ratekeeper top`, as people and scripts run it.
 
 use crate::support::{FREE_PORTS, Service, ratekeeper, run, write};
-use ratekeeper_testkit::process::{free_port, system};
+use ratekeeper_testkit::process::{eventually, free_port, system};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use tempfile::tempdir;
 
 const RULES: &str = "domain: d\ndescriptors:\n- { key: user, rate_limit: { window: 24h, limit: 1, algorithm: fixed_window } }\n";
@@ -96,42 +96,134 @@ fn nobody_there_is_told_in_one_line() {
     assert!(said.err.contains("nobody answers"), "{}", said.err);
 }
 
-/// In a real terminal it takes another screen, and gives the first one back.
+/// `ratekeeper top` in a terminal of its own.
+struct Terminal {
+    script: Child,
+    input: ChildStdin,
+    output: ChildStdout,
+    said: String,
+}
+
+impl Terminal {
+    /// Runs it, and waits until rules are drawn, which is once the first state has come.
+    fn start(service: &Service) -> Self {
+        let top = format!(
+            "stty cols 120 rows 40; echo before $(stty -g); sh -c 'echo pid=$$; exec {} top --admin http://{}'; \
+             echo code=$?; echo after $(stty -g)",
+            env!("CARGO_BIN_EXE_ratekeeper"),
+            service.admin
+        );
+        let mut script = system("script");
+        script.args(["--quiet", "--command", &top, "/dev/null"]);
+        script.env("TERM", "xterm-256color");
+        script.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut script = script.spawn().expect("script starts");
+        let mut terminal = Self {
+            input: script.stdin.take().expect("its input is piped"),
+            output: script.stdout.take().expect("its output is piped"),
+            script,
+            said: String::new(),
+        };
+        let mut piece = [0; 4096];
+        while !terminal.said.contains("d.user") {
+            let read = terminal.output.read(&mut piece).expect("it can be read");
+            assert!(read > 0, "it ended: {}", terminal.said);
+            terminal.said += &String::from_utf8_lossy(&piece[..read]);
+        }
+        terminal
+    }
+
+    fn press(&mut self, key: &str) {
+        self.input.write_all(key.as_bytes()).expect("it reads keys");
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.line("pid=");
+        let kill = system("kill").args([&format!("-{name}"), &pid]).status();
+        assert!(kill.expect("kill starts").success());
+    }
+
+    /// The rest of the line that begins so.
+    fn line(&self, start: &str) -> String {
+        let after = self.said.split_once(start).map(|(_, after)| after);
+        let after = after.unwrap_or_else(|| panic!("no {start} in {}", self.said));
+        after.lines().next().unwrap_or_default().trim().to_owned()
+    }
+
+    /// Waits for the end, and fails unless the terminal is as it was; returns the exit code.
+    fn end(mut self) -> String {
+        let mut rest = Vec::new();
+        self.output.read_to_end(&mut rest).expect("it can be read");
+        self.said += &String::from_utf8_lossy(&rest);
+        self.script.wait().expect("it ends");
+        let said = &self.said;
+        let (enter, leave) = ("\u{1b}[?1049h", "\u{1b}[?1049l");
+        assert!(said.contains(enter) && said.contains(leave), "{said}");
+        assert!(said.rfind(leave) > said.rfind("d.user"), "{said}");
+        let (hide, show) = ("\u{1b}[?25l", "\u{1b}[?25h");
+        assert!(said.rfind(show) > said.rfind(hide), "{said}");
+        assert_eq!(self.line("before "), self.line("after "));
+        self.line("code=")
+    }
+}
+
+/// It takes another screen, and gives the first one back.
 #[test]
 fn a_terminal_is_restored() {
     let folder = tempdir().expect("a folder can be made");
     let service = serve(folder.path(), &[]);
     for key in ["q", "\u{3}"] {
-        let top = format!(
-            "stty cols 120 rows 40; exec {} top --admin http://{}",
-            env!("CARGO_BIN_EXE_ratekeeper"),
-            service.admin
-        );
-        let mut script = system("script");
-        script.args(["--quiet", "--return", "--command", &top, "/dev/null"]);
-        script.env("TERM", "xterm-256color");
-        script.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut script = script.spawn().expect("script starts");
-        let mut input = script.stdin.take().expect("its input is piped");
-        let mut output = script.stdout.take().expect("its output is piped");
-        let mut said = Vec::new();
-        let mut piece = [0; 4096];
-        // Rules are drawn once the first state has come.
-        while !String::from_utf8_lossy(&said).contains("d.user") {
-            let read = output.read(&mut piece).expect("its output can be read");
-            assert!(read > 0, "it ended: {}", String::from_utf8_lossy(&said));
-            said.extend_from_slice(&piece[..read]);
-        }
-        input.write_all(key.as_bytes()).expect("it reads keys");
-        output
-            .read_to_end(&mut said)
-            .expect("its output can be read");
-        let ended = script.wait().expect("it ends");
-        let said = String::from_utf8_lossy(&said);
-        assert!(ended.success(), "{said}");
-        let (enter, leave) = ("\u{1b}[?1049h", "\u{1b}[?1049l");
-        assert!(said.contains(enter) && said.contains(leave), "{said}");
-        assert!(said.rfind(leave) > said.rfind("d.user"), "{said}");
+        let mut terminal = Terminal::start(&service);
+        terminal.press(key);
+        assert_eq!(terminal.end(), "0");
+    }
+    for (signal, code) in [("TERM", "143"), ("HUP", "129"), ("INT", "130")] {
+        let terminal = Terminal::start(&service);
+        terminal.signal(signal);
+        assert_eq!(terminal.end(), code, "{signal}");
     }
     assert!(service.stop().success());
+}
+
+#[test]
+fn several_nodes_are_one_text() {
+    let folders = [tempdir(), tempdir()].map(|folder| folder.expect("a folder can be made"));
+    let services = folders
+        .each_ref()
+        .map(|folder| serve(folder.path(), &["--node-name", "ann"]));
+    for service in &services {
+        for _ in 0..3 {
+            service.check(&[("user", "ann")]);
+        }
+    }
+    let urls = services
+        .each_ref()
+        .map(|service| format!("http://{}", service.admin));
+    let both = ["top", "--once", "--admin", &urls[0], "--admin", &urls[1]];
+    eventually("the second with the checks has ended", || {
+        let said = run(folders[0].path(), &both);
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        assert!(said.out.contains("2 nodes"), "{}", said.out);
+        let mut lines = said.out.lines();
+        // Allowed and denied since the start.
+        lines.any(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words.first() == Some(&"d.user") && words.ends_with(&["2", "4"])
+        })
+    });
+    let nobody = format!("http://127.0.0.1:{}", free_port());
+    let three = [&both[..], &["--admin", &nobody]].concat();
+    let said = run(folders[0].path(), &three);
+    assert_eq!(said.code, Some(1));
+    for part in ["1 away, 2 serving", "NODE", &nobody, "nobody answers"] {
+        assert!(said.out.contains(part), "no {part:?} in\n{}", said.out);
+    }
+    let said = run(folders[0].path(), &[&three[..], &["--json"]].concat());
+    assert_eq!(said.code, Some(1));
+    assert!(said.err.contains("nobody answers"), "{}", said.err);
+    let states: Value = serde_json::from_str(&said.out).expect("it is JSON");
+    assert_eq!(states.as_array().map(Vec::len), Some(2), "{states}");
+    for service in services {
+        assert!(service.stop().success());
+    }
 }

@@ -1,17 +1,27 @@
-//! The state of a node as text, for pipes and scripts, and the pieces of text that the screen has too.
+//! The state of nodes as text, for pipes and scripts, and the pieces of text that the screen has too.
 
-use super::view::{NodeState, Row, View};
+use super::nodes::Nodes;
+use super::view::{Link, NodeState, Row, View};
 use crate::output::{count, table};
 
 /// The most rules in the text; `ratekeeper rules list` has all.
 const RULES_MAX: usize = 20;
 
 /// The state as text.
-pub(super) fn text(view: &View) -> String {
-    let Some(state) = &view.state else {
-        return String::new();
-    };
+pub(super) fn text(nodes: &Nodes) -> String {
+    nodes.with_shown(|view| match &view.state {
+        Some(state) => text_of(nodes, view, state),
+        None => String::new(),
+    })
+}
+
+fn text_of(nodes: &Nodes, view: &View, state: &NodeState) -> String {
     let mut text = format!("{}\n\n{}\n", head(view), decisions(state));
+    if nodes.are_many() {
+        let mut rows = vec![NODE_HEADS.map(str::to_owned).to_vec()];
+        rows.extend(nodes.ordered().into_iter().map(node));
+        text.push_str(&format!("\nNodes\n{}\n", table(&rows, 2)));
+    }
     for line in health(state) {
         text.push_str(&format!("{line}\n"));
     }
@@ -26,6 +36,38 @@ pub(super) fn text(view: &View) -> String {
     rows.extend(view.rows.iter().take(RULES_MAX).map(rule));
     text.push_str(&table(&rows, 2));
     text
+}
+
+/// The columns of nodes.
+pub(super) const NODE_HEADS: [&str; 6] =
+    ["NODE", "STATE", "ALLOWED/S", "DENIED/S", "P99", "FAULTS"];
+
+/// The columns of a node.
+pub(super) fn node(view: &View) -> Vec<String> {
+    let name = view.name().to_owned();
+    let Some(state) = view.live() else {
+        let why = match view.link {
+            Link::Connecting | Link::Live => "connecting",
+            Link::Ended => "shuts down",
+            Link::Lost(..) => "away",
+        };
+        let mut row = vec![name, why.to_owned()];
+        row.resize(NODE_HEADS.len(), "-".to_owned());
+        return row;
+    };
+    let second = state.second;
+    vec![
+        name,
+        state.node.state.clone(),
+        second.allowed().to_string(),
+        second.denied().to_string(),
+        micros(second.p99_us),
+        state.faults.len().to_string(),
+    ]
+}
+
+fn micros(time: Option<f64>) -> String {
+    time.map_or("-".to_owned(), |time| format!("{time:.0} us"))
 }
 
 /// The columns of rules.
@@ -63,14 +105,17 @@ pub(super) fn head(view: &View) -> String {
         true => &view.address,
         false => &node.name,
     };
-    let up = span(state.second.at.saturating_sub(node.started_at));
-    format!("{name}  {}  {}  up {up}", node.version, node.state)
+    let head = format!("{name}  {}  {}", node.version, node.state);
+    match node.started_at {
+        // Several nodes have no start.
+        0 => head,
+        start => format!("{head}  up {}", span(state.second.at.saturating_sub(start))),
+    }
 }
 
 /// Decisions in the last second, and how long they took.
 pub(super) fn decisions(state: &NodeState) -> String {
     let second = state.second;
-    let micros = |time: Option<f64>| time.map_or("-".to_owned(), |time| format!("{time:.0} us"));
     let mut line = format!(
         "{} allowed/s, {} denied/s, {} shadow-denied/s, p50 {}, p99 {}",
         second.allowed(),

@@ -1,9 +1,11 @@
 //! The picture of a real node, on a screen that is kept in memory.
 
+use super::nodes::Nodes;
 use super::screen::draw;
+use super::screen::terminal::Screen;
 use super::stream::{Event, Watch};
 use super::view::{Link, View};
-use crate::cli::AdminAccess;
+use crate::cli::{AdminAccess, AdminCredentials};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratekeeper_limiter::{Check, Descriptor, Limiter, LimiterOptions};
@@ -72,10 +74,7 @@ impl Node {
     fn access(&self) -> AdminAccess {
         AdminAccess {
             address: self.admin.clone(),
-            token_file: None,
-            ca: None,
-            cert: None,
-            key: None,
+            credentials: AdminCredentials::default(),
             json: false,
         }
     }
@@ -111,15 +110,17 @@ impl Drop for Node {
 }
 
 /// The screen as text.
-fn screen(view: &View, (width, height): (u16, u16)) -> String {
+fn screen(nodes: &Nodes, (width, height): (u16, u16)) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("it is in memory");
     terminal
-        .draw(|frame| draw(frame, view, 0))
+        .draw(|frame| draw(frame, nodes, 0))
         .expect("it is in memory");
     terminal.backend().to_string()
 }
 
-fn until(watch: &mut Watch, view: &mut View, is_it: impl Fn(&View) -> bool) {
+/// Applies what the first node tells until it is so.
+fn until(watch: &mut Watch, nodes: &mut Nodes, is_it: impl Fn(&View) -> bool) {
+    let view = nodes.view(0).expect("there is one");
     for _ in 0..60 {
         view.apply(watch.next().expect("the node goes on"))
             .expect("it is understood");
@@ -134,15 +135,15 @@ fn until(watch: &mut Watch, view: &mut View, is_it: impl Fn(&View) -> bool) {
 fn a_screen_shows_who_is_denied_by_which_rule() {
     let mut node = Node::start();
     let mut watch = Watch::open(&node.access()).expect("the node is there");
-    let mut view = View::new(&node.admin);
+    let mut nodes = Nodes::new([&*node.admin]);
     // The first state tells the counts before.
-    until(&mut watch, &mut view, |view| view.state.is_some());
+    until(&mut watch, &mut nodes, |view| view.state.is_some());
     node.ask("ann", 2 + 7);
-    until(&mut watch, &mut view, |view| {
+    until(&mut watch, &mut nodes, |view| {
         let state = view.state.as_ref().expect("there was one before");
         !state.top.is_empty() && view.rows.iter().any(|row| row.rule.counts.denied == 7)
     });
-    let picture = screen(&view, (140, 40));
+    let picture = screen(&nodes, (140, 40));
     for part in [
         "serving",
         "denied most in the last minute",
@@ -159,33 +160,126 @@ fn a_screen_shows_who_is_denied_by_which_rule() {
     }
     // However small it is, nothing panics.
     for size in [(1, 1), (20, 5), (80, 24), (300, 80)] {
-        screen(&view, size);
+        screen(&nodes, size);
     }
     node.stop();
+}
+
+#[test]
+fn several_nodes_have_a_line_each_and_add_up() {
+    let (mut nodes, mut shown) = (
+        [Node::start(), Node::start()],
+        Nodes::new(["http://one", "http://two", "http://three"]),
+    );
+    for (number, node) in nodes.iter().enumerate() {
+        let mut watch = Watch::open(&node.access()).expect("the node is there");
+        node.ask("ann", 2 + 7);
+        let view = shown.view(number).expect("it is one of them");
+        let counts = |view: &View| {
+            view.rows
+                .iter()
+                .map(|row| row.rule.counts.denied)
+                .sum::<u64>()
+        };
+        while counts(view) < 7 {
+            view.apply(watch.next().expect("the node goes on"))
+                .expect("it is understood");
+        }
+    }
+    let lost = shown.view(2).expect("there are three");
+    lost.link = Link::Lost("nobody answers at http://three".to_owned(), 8);
+    for size in [(1, 1), (20, 5), (80, 24), (300, 80)] {
+        screen(&shown, size);
+    }
+    let picture = screen(&shown, (140, 50));
+    for part in [
+        "3 nodes",
+        "1 away, 2 serving",
+        "nodes (3 of 3)",
+        "http://one",
+        "http://three: nobody answers",
+        "14",
+        "user:ann",
+        "trying again in 8 s",
+    ] {
+        assert!(picture.contains(part), "no {part:?} in\n{picture}");
+    }
+    nodes.iter_mut().for_each(Node::stop);
+}
+
+/// Set in the process that is to panic.
+const PANICS: &str = "TEST_PANICS_ON_A_SCREEN";
+
+/// It runs itself again, in a terminal.
+#[test]
+fn a_panic_restores_the_terminal() {
+    if std::env::var_os(PANICS).is_some() {
+        let mut screen = Screen::open().expect("there is a terminal");
+        let nodes = Nodes::new(["http://one"]);
+        screen
+            .terminal()
+            .draw(|frame| draw(frame, &nodes, 0))
+            .expect("it can be drawn on");
+        panic!("there was a bug");
+    }
+    let program = std::env::current_exe().expect("it is a program");
+    let (_, test) = module_path!().split_once("::").expect("it is in a crate");
+    let command = format!(
+        "stty cols 120 rows 40; echo \"before $(stty -g)\"; {PANICS}=1 {} --exact {test}::a_panic_restores_the_terminal \
+         --nocapture; echo \"after $(stty -g)\"",
+        program.display()
+    );
+    let mut script = ratekeeper_testkit::process::system("script");
+    script.args(["--quiet", "--command", &command, "/dev/null"]);
+    script.env("TERM", "xterm-256color");
+    let script = script.stdin(std::process::Stdio::null()).output();
+    let said = script.expect("script starts").stdout;
+    let said = String::from_utf8_lossy(&said);
+    let (drawn, message) = (said.find("connecting to"), said.find("there was a bug"));
+    let leave = said.rfind("\u{1b}[?1049l");
+    assert!(
+        drawn.is_some() && drawn < leave && leave < message,
+        "{said}"
+    );
+    assert!(
+        said.rfind("\u{1b}[?25h") > said.rfind("\u{1b}[?25l"),
+        "{said}"
+    );
+    let modes = |name: &str| {
+        let found = said
+            .lines()
+            .find_map(|line| line.trim_start().strip_prefix(name));
+        found
+            .unwrap_or_else(|| panic!("no {name} in {said}"))
+            .trim()
+            .to_owned()
+    };
+    assert_eq!(modes("before "), modes("after "));
 }
 
 #[test]
 fn the_end_of_a_stream_is_said() {
     let mut node = Node::start();
     let mut watch = Watch::open(&node.access()).expect("the node is there");
-    let mut view = View::new(&node.admin);
-    until(&mut watch, &mut view, |view| view.state.is_some());
+    let mut nodes = Nodes::new([&*node.admin]);
+    until(&mut watch, &mut nodes, |view| view.state.is_some());
     drop(node.stop.take());
-    until(&mut watch, &mut view, View::has_ended);
-    assert!(screen(&view, (100, 30)).contains("shuts down"));
+    until(&mut watch, &mut nodes, |view| view.link == Link::Ended);
+    assert!(screen(&nodes, (100, 30)).contains("shuts down"));
     let why = watch.next().expect_err("the stream has ended").to_string();
-    view.link = Link::Lost(why, 4);
-    let picture = screen(&view, (100, 30));
+    nodes.view(0).expect("there is one").link = Link::Lost(why, 4);
+    let picture = screen(&nodes, (100, 30));
     assert!(picture.contains("trying again in 4 s"), "{picture}");
     node.stop();
 }
 
 #[test]
 fn states_of_other_versions_are_shown_as_far_as_they_go() {
-    let mut view = View::new("http://127.0.0.1:6070");
+    let mut nodes = Nodes::new(["http://127.0.0.1:6070"]);
+    let view = nodes.view(0).expect("there is one");
     let state = r#"{"second":{"allowed":500,"span_ms":1000},"colour":"green"}"#;
     view.apply(Event::State(state.to_owned()))
         .expect("it is understood");
-    assert!(screen(&view, (120, 30)).contains("500 allowed/s"));
     assert!(view.apply(Event::State("4".to_owned())).is_err());
+    assert!(screen(&nodes, (120, 30)).contains("500 allowed/s"));
 }

@@ -26,7 +26,26 @@ pub(super) struct Second {
 impl Second {
     /// A count as a rate: a second is longer where the node was busy.
     fn rate(self, count: u64) -> u64 {
-        count * 1_000 / self.span_ms.max(1)
+        count.saturating_mul(1_000) / self.span_ms.max(1)
+    }
+
+    /// The same second of two nodes: rates add up, and the longer durations count.
+    pub(super) fn plus(self, other: Self) -> Self {
+        let longer = |one: Option<f64>, other: Option<f64>| match (one, other) {
+            (Some(one), Some(other)) => Some(one.max(other)),
+            (one, other) => one.or(other),
+        };
+        Self {
+            at: self.at.max(other.at),
+            span_ms: 1_000,
+            allowed: self.allowed().saturating_add(other.allowed()),
+            denied: self.denied().saturating_add(other.denied()),
+            shadow_denied: self.shadow_denied().saturating_add(other.shadow_denied()),
+            degraded: self.degraded().saturating_add(other.degraded()),
+            shed: self.shed().saturating_add(other.shed()),
+            p50_us: longer(self.p50_us, other.p50_us),
+            p99_us: longer(self.p99_us, other.p99_us),
+        }
     }
 
     pub(super) fn allowed(self) -> u64 {
@@ -85,7 +104,7 @@ pub(super) struct Config {
 }
 
 /// A key that is denied often.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Key {
     pub(super) rule: String,
@@ -124,7 +143,7 @@ pub(super) struct Leases {
     pub(super) over_admission_bound: u64,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Rule {
     pub(super) id: String,
@@ -143,6 +162,19 @@ pub(super) struct Counts {
 }
 
 impl Counts {
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            allowed: self.allowed.saturating_add(other.allowed),
+            denied: self.denied.saturating_add(other.denied),
+            shadow_denied: self.shadow_denied.saturating_add(other.shadow_denied),
+        }
+    }
+
+    fn sum(self) -> u64 {
+        let denied = self.denied.saturating_add(self.shadow_denied);
+        self.allowed.saturating_add(denied)
+    }
+
     fn since(self, before: Self) -> Self {
         Self {
             allowed: self.allowed.saturating_sub(before.allowed),
@@ -153,7 +185,7 @@ impl Counts {
 }
 
 /// A rule, with its answers in the last second.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) rule: Rule,
     pub(super) last: Counts,
@@ -167,10 +199,6 @@ pub(super) enum Link {
     /// The node has said that it shuts down.
     Ended,
     /// It is not connected, because of this; the next try is this many seconds away.
-    #[cfg_attr(
-        not(feature = "top"),
-        expect(dead_code, reason = "one text is not waited for")
-    )]
     Lost(String, u64),
 }
 
@@ -198,10 +226,6 @@ impl View {
             rows: Vec::new(),
             before: HashMap::new(),
         }
-    }
-
-    pub(super) fn has_ended(&self) -> bool {
-        self.link == Link::Ended
     }
 
     /// Takes an event.
@@ -249,11 +273,27 @@ impl View {
             Row { rule, last }
         };
         self.rows = rules.into_iter().map(row).collect();
-        self.rows.sort_by_cached_key(|row| {
-            let sum = |counts: Counts| counts.allowed + counts.denied + counts.shadow_denied;
-            let (last, all) = (sum(row.last), sum(row.rule.counts));
-            std::cmp::Reverse((last, all))
-        });
+        sort(&mut self.rows);
         self.state = Some(state);
     }
+
+    /// The name of the node, or its address if it has none or is not known yet.
+    pub(super) fn name(&self) -> &str {
+        let state = self.state.as_ref();
+        let name = state.map_or("", |state| &state.node.name);
+        match name.is_empty() {
+            true => &self.address,
+            false => name,
+        }
+    }
+
+    /// The state of a node that answers.
+    pub(super) fn live(&self) -> Option<&NodeState> {
+        self.state.as_ref().filter(|_| self.link == Link::Live)
+    }
+}
+
+/// Puts those with the most answers in the last second first, then those with the most since the start.
+pub(super) fn sort(rows: &mut [Row]) {
+    rows.sort_by_cached_key(|row| std::cmp::Reverse((row.last.sum(), row.rule.counts.sum())));
 }

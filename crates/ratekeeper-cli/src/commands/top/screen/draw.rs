@@ -1,5 +1,6 @@
 //! The picture of a state.
 
+use super::super::nodes::Nodes;
 use super::super::plain;
 use super::super::view::{Link, NodeState, Second, View};
 use ratatui::Frame;
@@ -8,10 +9,28 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table};
 
-/// Draws `view`, with the rules from `first_row` on.
-pub(in super::super) fn draw(frame: &mut Frame<'_>, view: &View, first_row: usize) {
-    let [head, charts, middle, rules, foot] = Layout::vertical([
+/// The most nodes in the picture; those in trouble come first.
+const NODES_MAX: usize = 8;
+
+/// Draws `nodes`, with the rules from `first_row` on.
+pub(in super::super) fn draw(frame: &mut Frame<'_>, nodes: &Nodes, first_row: usize) {
+    nodes.with_shown(|view| draw_view(frame, nodes, view, first_row));
+}
+
+fn draw_view(frame: &mut Frame<'_>, nodes: &Nodes, view: &View, first_row: usize) {
+    let each = nodes.ordered();
+    let each_shown = match nodes.are_many() {
+        true => each.len().min(NODES_MAX),
+        false => 0,
+    };
+    // The border and the heads need three lines.
+    let each_lines = match u16::try_from(each_shown) {
+        Ok(count @ 1..) => count + 3,
+        _ => 0,
+    };
+    let [head, each_area, charts, middle, rules, foot] = Layout::vertical([
         Constraint::Length(1),
+        Constraint::Length(each_lines),
         Constraint::Length(6),
         Constraint::Length(9),
         Constraint::Min(4),
@@ -20,6 +39,9 @@ pub(in super::super) fn draw(frame: &mut Frame<'_>, view: &View, first_row: usiz
     .areas(frame.area());
     let bold = Style::new().add_modifier(Modifier::BOLD);
     frame.render_widget(Line::styled(plain::head(view), bold), head);
+    if each_shown > 0 {
+        draw_nodes(frame, &each, each_shown, each_area);
+    }
     draw_charts(frame, view, charts);
     if let Some(state) = &view.state {
         let [keys, health] =
@@ -30,6 +52,29 @@ pub(in super::super) fn draw(frame: &mut Frame<'_>, view: &View, first_row: usiz
         draw_rules(frame, view, state, first_row, rules);
     }
     frame.render_widget(foot_line(view), foot);
+}
+
+fn draw_nodes(frame: &mut Frame<'_>, nodes: &[&View], shown: usize, area: Rect) {
+    let rows = nodes.iter().take(shown).map(|view| {
+        let is_well = view.live().is_some_and(|state| state.faults.is_empty());
+        let style = match is_well {
+            true => Style::new(),
+            false => Style::new().fg(Color::Red),
+        };
+        Row::new(plain::node(view)).style(style)
+    });
+    let widths = [
+        Constraint::Fill(2),
+        Constraint::Fill(1),
+        Constraint::Length(10),
+        Constraint::Length(10),
+        Constraint::Length(12),
+        Constraint::Length(8),
+    ];
+    let heads = Row::new(plain::NODE_HEADS).style(Style::new().add_modifier(Modifier::BOLD));
+    let title = format!(" nodes ({shown} of {}) ", nodes.len());
+    let table = Table::new(rows, widths).header(heads);
+    frame.render_widget(table.block(Block::bordered().title(title)), area);
 }
 
 fn draw_charts(frame: &mut Frame<'_>, view: &View, area: Rect) {

@@ -1,0 +1,349 @@
+//! Several nodes as one: the states of each, and their sum.
+
+use super::view::{
+    Breaker, Config, Key, Leases, Link, Node, NodeState, Owed, Row, Second, Store, View, sort,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most keys that are shown: as many as a node tells.
+const KEYS_MAX: usize = 10;
+
+/// The nodes that are watched, at least one.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    views: Vec<View>,
+}
+
+impl Nodes {
+    /// Nodes at these addresses, of which nothing is known yet.
+    pub(super) fn new<'a>(addresses: impl IntoIterator<Item = &'a str>) -> Self {
+        Self {
+            views: addresses.into_iter().map(View::new).collect(),
+        }
+    }
+
+    pub(super) fn are_many(&self) -> bool {
+        self.views.len() > 1
+    }
+
+    /// The node of that number, in the order of the addresses.
+    pub(super) fn view(&mut self, number: usize) -> Option<&mut View> {
+        self.views.get_mut(number)
+    }
+
+    /// Calls `read` with the only node, or with the sum of all.
+    pub(super) fn with_shown<T>(&self, read: impl FnOnce(&View) -> T) -> T {
+        match &self.views[..] {
+            [only] => read(only),
+            _ => read(&self.sum()),
+        }
+    }
+
+    /// The nodes: those that do not answer first, then by their faults and denials.
+    pub(super) fn ordered(&self) -> Vec<&View> {
+        let mut views: Vec<&View> = self.views.iter().collect();
+        views.sort_by_cached_key(|view| {
+            let state = view.live();
+            let trouble = state.map(|state| (state.faults.len(), state.second.denied()));
+            (state.is_some(), std::cmp::Reverse(trouble))
+        });
+        views
+    }
+
+    /// All nodes as one: counts and rates of those that answer add up, and the longest durations count.
+    fn sum(&self) -> View {
+        let states: Vec<_> = self.views.iter().filter_map(View::live).collect();
+        let mut sum = View::new(&format!("{} nodes", self.views.len()));
+        // The first that is not as it should be.
+        let links = self.views.iter().map(|view| &view.link);
+        let link = links.clone().find(|link| matches!(link, Link::Lost(..)));
+        let link = link.or_else(|| links.clone().find(|link| **link != Link::Live));
+        sum.link = link.cloned().unwrap_or(Link::Live);
+        if states.is_empty() {
+            return sum;
+        }
+        sum.seconds = self.seconds().into_values().collect();
+        sum.rows = self.rows();
+        sum.state = Some(NodeState {
+            second: add(&states, Second::default(), |sum, state| {
+                sum.plus(state.second)
+            }),
+            node: self.node(&states),
+            config: Config {
+                accepted: most(&states, |state| state.config.accepted),
+                error: None,
+            },
+            top: keys(&states),
+            breakers: self.breakers(),
+            store: store(&states),
+            owed: owed(&states),
+            leases: leases(&states),
+            faults: self.faults(),
+            degraded_ratio: degraded(&states),
+            rules: Vec::new(),
+            rules_total: most(&states, |state| state.rules_total),
+        });
+        sum
+    }
+
+    /// The seconds that every node that answers has told, by their time.
+    fn seconds(&self) -> BTreeMap<u64, Second> {
+        let live = || self.views.iter().filter(|view| view.live().is_some());
+        let latest = |view: &View| view.seconds.back().map_or(0, |second| second.at);
+        let told = live().map(latest).min().unwrap_or_default();
+        let mut seconds: BTreeMap<u64, Second> = BTreeMap::new();
+        for second in live().flat_map(|view| &view.seconds) {
+            if second.at <= told {
+                let sum = seconds.entry(second.at).or_default();
+                *sum = sum.plus(*second);
+            }
+        }
+        seconds
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
+        let live = self.views.iter().filter(|view| view.live().is_some());
+        for row in live.flat_map(|view| &view.rows) {
+            match rows.get_mut(&*row.rule.id) {
+                Some(sum) => {
+                    sum.last = sum.last.plus(row.last);
+                    sum.rule.counts = sum.rule.counts.plus(row.rule.counts);
+                }
+                None => _ = rows.insert(&row.rule.id, row.clone()),
+            }
+        }
+        let mut rows: Vec<Row> = rows.into_values().collect();
+        sort(&mut rows);
+        rows
+    }
+
+    fn node(&self, states: &[&NodeState]) -> Node {
+        let versions: BTreeSet<&str> = states.iter().map(|state| &*state.node.version).collect();
+        let mut by_state: BTreeMap<&str, usize> = BTreeMap::new();
+        for state in states {
+            *by_state.entry(&state.node.state).or_default() += 1;
+        }
+        let away = self.views.len() - states.len();
+        if away > 0 {
+            by_state.insert("away", away);
+        }
+        let told = by_state
+            .iter()
+            .map(|(state, count)| format!("{count} {state}"));
+        Node {
+            name: format!("{} nodes", self.views.len()),
+            version: versions.into_iter().collect::<Vec<_>>().join(", "),
+            started_at: 0,
+            state: told.collect::<Vec<_>>().join(", "),
+        }
+    }
+
+    /// The faults of all nodes, with their names in front.
+    fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        for view in &self.views {
+            let name = view.name();
+            if let Link::Lost(why, _) = &view.link {
+                faults.push(format!("{name}: {why}"));
+            }
+            let Some(state) = view.live() else { continue };
+            faults.extend(state.faults.iter().map(|fault| format!("{name}: {fault}")));
+            let refused = state.config.error.iter();
+            faults.extend(refused.map(|error| format!("{name}: rules refused: {error}")));
+        }
+        faults
+    }
+
+    /// The breakers that are not closed, with the names of their nodes in front.
+    fn breakers(&self) -> Vec<Breaker> {
+        let of = |view: &'_ View| {
+            let state = view.live();
+            let breakers = state.into_iter().flat_map(|state| &state.breakers);
+            let tripped = breakers.filter(|breaker| breaker.state != "closed");
+            let told = tripped.map(|breaker| Breaker {
+                shard: format!("{}: {}", view.name(), breaker.shard),
+                state: breaker.state.clone(),
+                errors: breaker.errors,
+            });
+            told.collect::<Vec<_>>()
+        };
+        self.views.iter().flat_map(of).collect()
+    }
+}
+
+fn add<T>(states: &[&NodeState], start: T, add: impl Fn(T, &NodeState) -> T) -> T {
+    states.iter().fold(start, |sum, state| add(sum, state))
+}
+
+fn most<T: Ord + Default>(states: &[&NodeState], count: impl Fn(&NodeState) -> T) -> T {
+    states
+        .iter()
+        .map(|state| count(state))
+        .max()
+        .unwrap_or_default()
+}
+
+/// The keys that are denied most on all nodes together, as far as each has them in its list.
+fn keys(states: &[&NodeState]) -> Vec<Key> {
+    let mut counts: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    for key in states.iter().flat_map(|state| &state.top) {
+        let count = counts.entry((&key.rule, &key.key)).or_default();
+        *count = count.saturating_add(key.count);
+    }
+    let mut keys: Vec<Key> = counts
+        .into_iter()
+        .map(|((rule, key), count)| Key {
+            rule: rule.to_owned(),
+            key: key.to_owned(),
+            count,
+        })
+        .collect();
+    keys.sort_by_key(|key| std::cmp::Reverse(key.count));
+    keys.truncate(KEYS_MAX);
+    keys
+}
+
+fn store(states: &[&NodeState]) -> Store {
+    let sum = |count: fn(&Store) -> u64| {
+        add(states, 0, |sum: u64, it| {
+            sum.saturating_add(count(&it.store))
+        })
+    };
+    Store {
+        counters: sum(|store| store.counters),
+        capacity: sum(|store| store.capacity),
+        is_shared: states.iter().any(|state| state.store.is_shared),
+    }
+}
+
+fn owed(states: &[&NodeState]) -> Owed {
+    let sum = |count: fn(&Owed) -> u64| {
+        add(states, 0, |sum: u64, it| {
+            sum.saturating_add(count(&it.owed))
+        })
+    };
+    Owed {
+        owed: sum(|owed| owed.owed),
+        posted: sum(|owed| owed.posted),
+        dropped: sum(|owed| owed.dropped),
+    }
+}
+
+fn leases(states: &[&NodeState]) -> Leases {
+    let sum = |count: fn(&Leases) -> u64| {
+        add(states, 0, |sum: u64, it| {
+            sum.saturating_add(count(&it.leases))
+        })
+    };
+    Leases {
+        leases: sum(|leases| leases.leases),
+        over_admission_bound: sum(|leases| leases.over_admission_bound),
+    }
+}
+
+/// The largest share of each store.
+fn degraded(states: &[&NodeState]) -> BTreeMap<String, f64> {
+    let mut shares: BTreeMap<String, f64> = BTreeMap::new();
+    for (store, share) in states.iter().flat_map(|state| &state.degraded_ratio) {
+        let most = shares.entry(store.clone()).or_default();
+        *most = most.max(*share);
+    }
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plain;
+    use super::super::stream::Event;
+    use super::*;
+
+    /// A state with so many answers in the last second, and a key that is denied.
+    fn state(name: &str, at: u64, allowed: u64, denied: u64) -> Event {
+        let state = serde_json::json!({
+            "second": { "at": at, "span_ms": 1000, "allowed": allowed, "denied": denied, "p99_us": allowed },
+            "node": { "name": name, "version": "1.0", "state": "serving", "started_at": 7 },
+            "top": [{ "rule": "d.user", "key": "user:ann", "count": denied }],
+            "rules": [{ "id": "d.user", "limit": "1 per 1d", "counts": { "allowed": allowed, "denied": denied } }],
+            "rules_total": 1,
+            "store": { "counters": 2, "capacity": 10 },
+        });
+        Event::State(state.to_string())
+    }
+
+    fn two() -> Nodes {
+        let mut nodes = Nodes::new(["http://a:1", "http://b:1"]);
+        for (number, name, allowed) in [(0, "one", 100), (1, "two", 20)] {
+            let view = nodes.view(number).expect("there are two");
+            view.apply(state(name, 50, allowed, 3))
+                .expect("it is understood");
+        }
+        nodes
+    }
+
+    #[test]
+    fn nodes_add_up() {
+        let text = plain::text(&two());
+        for part in [
+            "2 nodes  1.0  2 serving",
+            "120 allowed/s, 6 denied/s",
+            "p99 100 us",
+            "6  user:ann  d.user",
+            "counters  4 of 20",
+        ] {
+            assert!(text.contains(part), "no {part:?} in\n{text}");
+        }
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert!(
+            lines.contains(&vec!["two", "serving", "20", "3", "20", "us", "0"]),
+            "{text}"
+        );
+        assert!(
+            lines.iter().any(|line| line.ends_with(&["120", "6"])),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_node_that_is_away_counts_no_more_and_is_named() {
+        let mut nodes = two();
+        let view = nodes.view(0).expect("there are two");
+        view.link = Link::Lost("nobody answers at http://a:1".to_owned(), 4);
+        let text = plain::text(&nodes);
+        for part in [
+            "1 away, 1 serving",
+            "20 allowed/s, 3 denied/s",
+            "FAULT  one: nobody answers",
+            "3  user:ann",
+        ] {
+            assert!(text.contains(part), "no {part:?} in\n{text}");
+        }
+        assert_eq!(nodes.ordered()[0].name(), "one");
+    }
+
+    /// A second that one node has not told yet would look like a dip.
+    #[test]
+    fn seconds_are_summed_once_all_have_told_them() {
+        let mut nodes = two();
+        let view = nodes.view(0).expect("there are two");
+        view.apply(state("one", 51, 500, 0))
+            .expect("it is understood");
+        let seconds = nodes.seconds();
+        assert_eq!(seconds.keys().copied().collect::<Vec<_>>(), [50]);
+        assert_eq!(seconds[&50].allowed(), 120);
+    }
+
+    #[test]
+    fn one_node_is_shown_as_it_is() {
+        let mut nodes = Nodes::new(["http://a:1"]);
+        let view = nodes.view(0).expect("there is one");
+        view.apply(state("one", 50, 100, 3))
+            .expect("it is understood");
+        let text = plain::text(&nodes);
+        assert!(text.starts_with("one  1.0  serving  up 43s"), "{text}");
+        assert!(!text.contains("Nodes"), "{text}");
+    }
+}
