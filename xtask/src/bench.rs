@@ -11,6 +11,7 @@
 //! `bench overload`: the gateway under up to four times the load that its upstream can take, without and with shedding;
 //! `bench shed`: what all shedders cost a request. `bench tenants`: memory, look-ups, import and propagation of many
 //! tenants. `bench dashboard`: memory of the dashboard's page and of its node over ten minutes of load.
+//! `bench traces [--quick]`: the cost of traces for checks that are not traced.
 
 mod accuracy;
 mod dashboard;
@@ -50,11 +51,12 @@ pub(crate) fn bench(args: &[String]) -> Result<()> {
         Some((what, rest)) if what == "tenants" => tenants::tenants(rest),
         Some((what, rest)) if what == "dashboard" => dashboard::dashboard(rest),
         Some((what, [])) if what == "shed" => overload::cost(),
+        Some((what, rest)) if what == "traces" => traces(rest),
         Some((what, [])) if what == "layer" => layer("cost"),
         Some((what, [])) if what == "shaping" => layer("shaping"),
         Some((flag, _)) if flag.starts_with("--") => grpc::grpc(args),
         Some(_) => bail!(
-            "there is no benchmark {:?}; there are `grpc`, `core`, `accuracy`, `redis`, `gateway`, `seed`, `modes`, `leases`, `overload`, `shed`, `tenants`, `dashboard`, `layer` and `shaping`",
+            "there is no benchmark {:?}; there are `grpc`, `core`, `accuracy`, `redis`, `gateway`, `seed`, `modes`, `leases`, `overload`, `shed`, `tenants`, `dashboard`, `traces`, `layer` and `shaping`",
             args.join(" ")
         ),
     }
@@ -95,6 +97,24 @@ fn layer(part: &'static str) -> Result<()> {
     command.args(["--bench", "layer", "--", part]);
     steps.command(part, &mut command)?;
     steps.finish("bench");
+    Ok(())
+}
+
+/// Measures checks that are not traced, with and without a tracer.
+fn traces(arguments: &[String]) -> Result<()> {
+    let mut steps = Steps::new();
+    let mut command = cargo([
+        "bench",
+        "--quiet",
+        "--locked",
+        "--package",
+        "ratekeeper-trace",
+        "--bench",
+        "cost",
+        "--",
+    ]);
+    steps.command("traces", command.args(arguments))?;
+    steps.finish("bench traces");
     Ok(())
 }
 

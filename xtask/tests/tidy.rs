@@ -17,7 +17,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         "ratekeeper-limiter",
         &["ratekeeper-core", "ratekeeper-rules", "ratekeeper-store"],
     ),
-    ("ratekeeper-trace", &["ratekeeper-limiter"]),
+    (
+        "ratekeeper-trace",
+        &["ratekeeper-limiter", "ratekeeper-tls"],
+    ),
     ("ratekeeper-tls", &[]),
     ("ratekeeper-dashboard", &[]),
     ("ratekeeper-quota", &["ratekeeper-core", "ratekeeper-rules"]),

@@ -8,7 +8,7 @@ use ratekeeper_proto::ratekeeper::v1;
 use tonic::{Code, Status};
 
 use crate::budget::Budget;
-use crate::calls::{Calls, Repeat};
+use crate::calls::{Calls, Repeat, Stub};
 use crate::channel::{authorization, endpoints};
 use crate::health::{ServiceHealth, Trouble};
 use crate::pool::Pool;
@@ -108,7 +108,10 @@ impl Client {
     /// # Errors
     /// The service refuses the request or the caller; retrying does not help.
     pub async fn check(&self, question: &CheckRequest) -> Result<CheckAnswer, Error> {
-        let call = async |mut stub: crate::calls::Stub, request| stub.check(request).await;
+        let call = |mut stub: Stub, request| {
+            let request = question.traced(request);
+            async move { stub.check(request).await }
+        };
         let answer = self
             .0
             .calls
@@ -128,7 +131,7 @@ impl Client {
             return Ok(Vec::new());
         }
         let checks = questions.iter().map(CheckRequest::check).collect();
-        let call = async |mut stub: crate::calls::Stub, request| stub.check_batch(request).await;
+        let call = async |mut stub: Stub, request| stub.check_batch(request).await;
         let message = v1::CheckBatchRequest { checks };
         let answer = self.0.calls.ask(&message, Repeat::Charged, call).await;
         let answers =
@@ -148,7 +151,7 @@ impl Client {
             descriptors: question.descriptors.clone(),
             wait_ms_max: question.wait_ms_max,
         };
-        let call = async |mut stub: crate::calls::Stub, request| stub.peek(request).await;
+        let call = async |mut stub: Stub, request| stub.peek(request).await;
         let answer = self.0.calls.call(&message, Repeat::Harmless, call).await?;
         Ok(Peek {
             would_allow: answer.decision() == v1::Decision::Allow,
@@ -172,7 +175,7 @@ impl Client {
             wait_ms_max: question.wait_ms_max,
             standing: question.has_standing,
         };
-        let answer = self.0.take_permit(message).await;
+        let answer = self.0.take_permit(question, message).await;
         let held = |answer: v1::AcquireResponse| {
             let left = Duration::from_millis(answer.expires_after_ms);
             let decision = answer.decision();
@@ -211,7 +214,7 @@ impl Client {
             true => Repeat::Charged,
             false => Repeat::Harmless,
         };
-        let call = async |mut stub: crate::calls::Stub, request| stub.reserve(request).await;
+        let call = async |mut stub: Stub, request| stub.reserve(request).await;
         let answer = self.0.calls.ask(&message, repeat, call).await;
         let reserved = |answer: v1::ReserveResponse| {
             let expires_after = Duration::from_millis(answer.expires_after_ms);
@@ -246,7 +249,7 @@ impl Client {
             reservation: reservation.token.clone(),
             hits,
         };
-        let call = async |mut stub: crate::calls::Stub, request| stub.commit(request).await;
+        let call = async |mut stub: Stub, request| stub.commit(request).await;
         let answer = self.0.calls.call(&message, Repeat::Harmless, call).await?;
         Ok(Settled {
             given_back: answer.given_back,
@@ -263,7 +266,7 @@ impl Client {
         let message = v1::CancelRequest {
             reservation: reservation.token.clone(),
         };
-        let call = async |mut stub: crate::calls::Stub, request| stub.cancel(request).await;
+        let call = async |mut stub: Stub, request| stub.cancel(request).await;
         let answer = self.0.calls.call(&message, Repeat::Harmless, call).await?;
         Ok(Settled {
             given_back: answer.given_back,
@@ -291,7 +294,7 @@ impl Client {
             true => Repeat::Charged,
             false => Repeat::Harmless,
         };
-        let call = async |mut stub: crate::calls::Stub, request| stub.refund(request).await;
+        let call = async |mut stub: Stub, request| stub.refund(request).await;
         let answer = self.0.calls.call(&message, repeat, call).await?;
         Ok(Refund {
             limit: answer.limit.map(Into::into),
@@ -338,9 +341,13 @@ impl Inner {
     /// Acquires permits, and makes sure that none stays held without an owner.
     async fn take_permit(
         self: &Arc<Self>,
+        question: &CheckRequest,
         message: v1::AcquireRequest,
     ) -> Result<v1::AcquireResponse, Status> {
-        let call = async |mut stub: crate::calls::Stub, request| stub.acquire(request).await;
+        let call = |mut stub: Stub, request| {
+            let request = question.traced(request);
+            async move { stub.acquire(request).await }
+        };
         self.calls.throttle.pass()?;
         let end = self.calls.deadline();
         let unsettled = Unsettled::new(self, message);
@@ -371,7 +378,7 @@ impl Inner {
         let message = v1::ReleaseRequest {
             permit: token.to_owned(),
         };
-        let call = async |mut stub: crate::calls::Stub, request| stub.release(request).await;
+        let call = async |mut stub: Stub, request| stub.release(request).await;
         let answer = self.calls.call(&message, Repeat::Harmless, call).await?;
         Ok(answer.was_held)
     }
@@ -380,7 +387,7 @@ impl Inner {
         let message = v1::RenewRequest {
             permit: token.to_owned(),
         };
-        let call = async |mut stub: crate::calls::Stub, request| stub.renew(request).await;
+        let call = async |mut stub: Stub, request| stub.renew(request).await;
         let answer = self.calls.call(&message, Repeat::Harmless, call).await?;
         Ok(Duration::from_millis(answer.expires_after_ms))
     }

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
+use ratekeeper::limiter::{ServiceBinding, ServiceDecision};
 use ratekeeper::rules::ShedRules;
 use ratekeeper::tower::answer::{Bound, Denial, HeaderLines, LimitStatus, Quota};
 use ratekeeper::tower::{Admission, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, Turn};
@@ -130,10 +131,16 @@ impl Enforcer for ServiceEnforcer {
 
     fn ask(&self, check: &Check<'_>, terms: EnforceOptions) -> AnswerOf<Self> {
         let question = CheckRequest::of(check);
+        let observer = check.observer.cloned();
         let service = self.clone();
         tower::Answer::Pending(Box::pin(async move {
             match service.answer(&question).await {
-                Some((answer, permit)) => admission(answer, permit, terms, &question.domain),
+                Some((answer, permit)) => {
+                    if let Some(observer) = observer {
+                        observer.decided_by_service(&observed(&answer));
+                    }
+                    admission(answer, permit, terms, &question.domain)
+                }
                 None => undecided(),
             }
         }))
@@ -141,6 +148,19 @@ impl Enforcer for ServiceEnforcer {
 
     fn at_turn(&self, queued: QueuedAtService) -> AnswerOf<Self> {
         tower::Answer::Decided(*queued.0)
+    }
+}
+
+/// The answer as a trace has it.
+fn observed(answer: &CheckAnswer) -> ServiceDecision<'_> {
+    ServiceDecision {
+        allowed: answer.allowed,
+        degraded: answer.degraded,
+        binding: answer.limit.as_ref().map(|limit| ServiceBinding {
+            rule: &limit.rule,
+            limit: limit.limit,
+            remaining: limit.remaining,
+        }),
     }
 }
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 use ratekeeper::tower::answer::{Bound, LimitStatus, Quota};
 use ratekeeper::{Check, Micros, Timestamp, Waiting};
 use ratekeeper_proto::ratekeeper::v1;
+use tonic::Request;
+use tonic::metadata::{Ascii, MetadataValue};
 
 /// A request to decide: a domain, and descriptors of the request.
 #[derive(Clone, PartialEq, Debug)]
@@ -14,6 +16,8 @@ pub struct CheckRequest {
     /// In milliseconds.
     pub(crate) wait_ms_max: Option<u64>,
     pub(crate) has_standing: bool,
+    /// The position of the question in the trace of its request.
+    traceparent: Option<MetadataValue<Ascii>>,
 }
 
 impl CheckRequest {
@@ -25,6 +29,7 @@ impl CheckRequest {
             descriptors: Vec::new(),
             wait_ms_max: None,
             has_standing: false,
+            traceparent: None,
         }
     }
 
@@ -55,7 +60,18 @@ impl CheckRequest {
                 Waiting::Can => None,
             },
             has_standing: true,
+            traceparent: check
+                .observer
+                .and_then(|observer| observer.traceparent_for_service()?.parse().ok()),
         }
+    }
+
+    /// Adds the trace's context to a call that asks this question.
+    pub(crate) fn traced<M>(&self, mut call: Request<M>) -> Request<M> {
+        if let Some(context) = &self.traceparent {
+            call.metadata_mut().insert("traceparent", context.clone());
+        }
+        call
     }
 
     /// Adds a descriptor that costs one hit: its entries, in order.

@@ -17,7 +17,7 @@ use ratekeeper_server::{
     UpstreamShedding,
 };
 use ratekeeper_tower::{ClassCount, Enforcer, RateLimit, RateLimitLayer};
-use ratekeeper_trace::{RequestSpan, Tracer};
+use ratekeeper_trace::{RequestSpan, TracedCall, Tracer};
 use tokio::sync::Notify;
 use tower::Layer;
 use tracing::{error, info};
@@ -158,7 +158,7 @@ fn peer(extensions: &Extensions) -> Option<Hop> {
 /// The observer of the check of a request that is traced.
 fn check_observer(extensions: &Extensions) -> Option<Arc<dyn CheckObserver>> {
     let span = extensions.get::<Arc<RequestSpan>>()?;
-    Some(span.check("gateway"))
+    Some(span.check(TracedCall::check("gateway")))
 }
 
 impl<E: Enforcer + fmt::Debug> GatewayService for Gateway<E> {

@@ -42,7 +42,7 @@ pub use hold::{
     TOKEN_CHARS_MAX,
 };
 pub use limiter::{Limiter, LimiterOptions};
-pub use observer::CheckObserver;
+pub use observer::{CheckObserver, ServiceBinding, ServiceDecision};
 pub use ratekeeper_store::HashKey;
 pub use request::{Check, Descriptor, ENTRY_BYTES_MAX, MAX_HITS, Override};
 pub use scope::Scope;

@@ -15,4 +15,33 @@ pub trait CheckObserver: fmt::Debug + Send + Sync {
 
     /// The answers were combined.
     fn combined(&self, decision: &Decision);
+
+    /// The `traceparent` (W3C Trace Context) for a service that is asked to decide the check; [`None`] if it need not
+    /// know. No stage ends here then: [`Self::decided_by_service`] is called in place of the three methods above.
+    fn traceparent_for_service(&self) -> Option<String>;
+
+    /// A service has decided the check, or its client's fallback has.
+    fn decided_by_service(&self, decision: &ServiceDecision<'_>);
+}
+
+/// The decision of a service, as its client knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServiceDecision<'a> {
+    /// True if the request may pass.
+    pub allowed: bool,
+    /// True if a limit was answered without being counted in its store.
+    pub degraded: bool,
+    /// The most restrictive limit; [`None`] if no enforced limit matched.
+    pub binding: Option<ServiceBinding<'a>>,
+}
+
+/// The most restrictive limit of a [`ServiceDecision`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServiceBinding<'a> {
+    /// The id of its rule; empty if the request brought the limit along.
+    pub rule: &'a str,
+    /// The most hits that the limit holds.
+    pub limit: u64,
+    /// Hits left.
+    pub remaining: u64,
 }

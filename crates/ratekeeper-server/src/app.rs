@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Check, CheckObserver, Decision, Limiter, Pending, Ruling};
 use ratekeeper_store::Answer;
-use ratekeeper_trace::{RequestSpan, Tracer};
+use ratekeeper_trace::{RequestSpan, TracedCall, TracedMethod, Tracer};
 use tokio::sync::watch;
 
 use crate::access::{Access, RefusalLog};
@@ -155,7 +155,7 @@ impl<S: ServedStore> App<S> {
         read: impl FnOnce(&Ruling<'_>) -> D,
     ) -> Answer<Pending<S::Ticket>, D> {
         let start = self.durations.start();
-        let observer = self.observer(origin);
+        let observer = self.observer(TracedMethod::Check, origin);
         let check = &Check {
             observer: observer.as_ref(),
             ..*check
@@ -167,11 +167,16 @@ impl<S: ServedStore> App<S> {
         })
     }
 
-    /// The observer of a check, if it is traced.
+    /// The observer of a call that decides, if it is traced.
     #[inline]
-    fn observer(&self, origin: CheckOrigin<'_>) -> Option<Arc<dyn CheckObserver>> {
+    pub(crate) fn observer(
+        &self,
+        method: TracedMethod,
+        origin: CheckOrigin<'_>,
+    ) -> Option<Arc<dyn CheckObserver>> {
         let tracer = self.tracer.as_ref()?;
-        tracer.check(origin.headers, origin.protocol)
+        let protocol = origin.protocol;
+        tracer.check(origin.headers, TracedCall { method, protocol })
     }
 
     /// The span of a batch of checks, if it is traced.

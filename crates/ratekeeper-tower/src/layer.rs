@@ -95,7 +95,7 @@ impl<E: Clone> RateLimitLayer<E> {
     }
 
     /// Sets the function that finds the observer of a request's check in the request's extensions, for traces. An
-    /// enforcer that asks a service does not use it.
+    /// enforcer that asks a service hands its context on.
     #[must_use]
     pub fn check_observer(
         self,

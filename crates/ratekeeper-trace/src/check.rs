@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use ratekeeper_limiter::{Check, CheckObserver, Decision, Snapshot};
+use ratekeeper_limiter::{
+    Check, CheckObserver, Decision, ServiceBinding, ServiceDecision, Snapshot,
+};
 
-use crate::span::{SpanClock, SpanKind, SpanValue, TraceSpan};
+use crate::context::TraceContext;
+use crate::span::{SpanClock, SpanKind, SpanValue, TraceSpan, TracedCall};
 use crate::tracer::{SpanPlace, Tracer, span_id};
 
 /// The most descriptors whose text is kept until it is known which one decides.
@@ -18,7 +21,7 @@ pub(crate) struct CheckSpan {
     place: SpanPlace,
     span_id: u64,
     kind: SpanKind,
-    protocol: &'static str,
+    call: TracedCall,
     clock: SpanClock,
     /// One thread at a time uses it; a check may be asked on one, and answered on another.
     stages: Mutex<Stages>,
@@ -36,6 +39,8 @@ struct Stages {
     counters: usize,
     outcome: Vec<(&'static str, SpanValue)>,
     is_degraded: bool,
+    /// True if a service is asked, which has the stages in spans of its own.
+    is_at_service: bool,
 }
 
 impl CheckSpan {
@@ -43,21 +48,22 @@ impl CheckSpan {
         tracer: Tracer,
         place: SpanPlace,
         kind: SpanKind,
-        protocol: &'static str,
+        call: TracedCall,
     ) -> Self {
         Self {
             tracer,
             place,
             span_id: span_id(),
             kind,
-            protocol,
+            call,
             clock: SpanClock::start(),
             stages: Mutex::default(),
         }
     }
 
     fn attributes(&self, stages: &mut Stages) -> Vec<(&'static str, SpanValue)> {
-        let mut attributes = vec![("ratekeeper.protocol", SpanValue::Word(self.protocol))];
+        let protocol = SpanValue::Word(self.call.protocol);
+        let mut attributes = vec![("ratekeeper.protocol", protocol)];
         let domain = stages.domain.take();
         attributes.extend(domain.map(|domain| ("ratekeeper.domain", domain)));
         attributes.append(&mut stages.outcome);
@@ -114,28 +120,62 @@ impl CheckObserver for CheckSpan {
         let mut stages = self.stages.lock();
         stages.combined = Some(ended);
         stages.is_degraded = decision.is_degraded();
-        let verdict = match decision.allowed() {
-            true => "allow",
-            false => "deny",
-        };
-        let is_degraded = stages.is_degraded;
-        let outcome = &mut stages.outcome;
-        outcome.push(("ratekeeper.decision", SpanValue::Word(verdict)));
-        outcome.push(("ratekeeper.degraded", SpanValue::Bool(is_degraded)));
-        let Some(binding) = decision.binding() else {
-            return;
-        };
-        if let Some(rule) = decision.rule(binding) {
-            outcome.push(("ratekeeper.rule", SpanValue::text(&rule.id)));
-        }
-        outcome.push(("ratekeeper.limit", SpanValue::Number(binding.ceiling)));
-        let remaining = SpanValue::Number(binding.answered.remaining);
-        outcome.push(("ratekeeper.remaining", remaining));
+        let binding = decision.binding();
+        let rule = binding.and_then(|binding| decision.rule(binding));
+        stages.note(&ServiceDecision {
+            allowed: decision.allowed(),
+            degraded: decision.is_degraded(),
+            binding: binding.map(|binding| ServiceBinding {
+                rule: rule.map_or("", |rule| &rule.id),
+                limit: binding.ceiling,
+                remaining: binding.answered.remaining,
+            }),
+        });
         let number = decision.binding_descriptor();
         if let Some(scope) = number.and_then(|number| stages.scopes.get(number)) {
             let scope = SpanValue::text(scope);
             stages.outcome.push(("ratekeeper.scope", scope));
         }
+    }
+
+    fn traceparent_for_service(&self) -> Option<String> {
+        self.stages.lock().is_at_service = true;
+        let context = TraceContext {
+            trace_id: self.place.trace_id,
+            span_id: self.span_id,
+            is_sampled: true,
+        };
+        Some(context.text())
+    }
+
+    fn decided_by_service(&self, decision: &ServiceDecision<'_>) {
+        let ended = self.clock.elapsed();
+        let mut stages = self.stages.lock();
+        stages.combined = Some(ended);
+        stages.is_degraded = decision.degraded;
+        stages.note(decision);
+    }
+}
+
+impl Stages {
+    /// Notes what was decided.
+    fn note(&mut self, decision: &ServiceDecision<'_>) {
+        let verdict = match decision.allowed {
+            true => "allow",
+            false => "deny",
+        };
+        let outcome = &mut self.outcome;
+        outcome.push(("ratekeeper.decision", SpanValue::Word(verdict)));
+        outcome.push(("ratekeeper.degraded", SpanValue::Bool(decision.degraded)));
+        let Some(binding) = decision.binding else {
+            return;
+        };
+        if !binding.rule.is_empty() {
+            outcome.push(("ratekeeper.rule", SpanValue::text(binding.rule)));
+        }
+        outcome.push(("ratekeeper.limit", SpanValue::Number(binding.limit)));
+        let remaining = SpanValue::Number(binding.remaining);
+        outcome.push(("ratekeeper.remaining", remaining));
     }
 }
 
@@ -157,8 +197,11 @@ impl Drop for CheckSpan {
             span_id: self.span_id,
             parent: self.place.parent,
             parent_is_remote: self.place.parent_is_remote,
-            kind: self.kind,
-            name: "check",
+            kind: match stages.is_at_service {
+                true => SpanKind::Client,
+                false => self.kind,
+            },
+            name: self.call.method.name(),
             start: self.clock.at(Duration::ZERO),
             end: self.clock.at(ended),
             // Nobody waited for the answer.
@@ -197,7 +240,7 @@ descriptors:
             value: "very-secret",
         }];
         let descriptors = [Descriptor::new(&entries)];
-        let observer = tracer.check(None, "test");
+        let observer = tracer.check(None, TracedCall::check("test"));
         let check = Check {
             waiting: Waiting::Cannot,
             observer: observer.as_ref(),
@@ -253,5 +296,40 @@ descriptors:
             matches!(scope, Some((_, SpanValue::Text(text))) if text.starts_with("api_key:~")),
             "{scope:?}"
         );
+    }
+    #[test]
+    fn a_service_gets_the_span_that_waits_for_it() {
+        let (tracer, mut queue) = Tracer::new(1.0);
+        let observer = tracer.check(None, TracedCall::check("test"));
+        let observer = observer.expect("all are traced");
+        let told = observer.traceparent_for_service().expect("it is told");
+        let told = TraceContext::parse(told.as_bytes()).expect("it is a context");
+        observer.decided_by_service(&ServiceDecision {
+            allowed: false,
+            degraded: false,
+            binding: Some(ServiceBinding {
+                rule: "api.user",
+                limit: 5,
+                remaining: 0,
+            }),
+        });
+        drop(observer);
+        let [span] = &queue.take()[..] else {
+            panic!("the stages are the service's")
+        };
+        assert_eq!((told.trace_id, told.span_id), (span.trace_id, span.span_id));
+        assert!(told.is_sampled);
+        assert_eq!((span.kind, span.is_error), (SpanKind::Client, false));
+        let rule = ("ratekeeper.rule", SpanValue::text("api.user"));
+        assert!(span.attributes.contains(&rule), "{span:?}");
+    }
+
+    #[test]
+    fn a_service_that_decides_nothing_is_an_error() {
+        let (tracer, mut queue) = Tracer::new(1.0);
+        let observer = tracer.check(None, TracedCall::check("test"));
+        let told = observer.map(|observer| observer.traceparent_for_service());
+        assert!(told.is_some());
+        assert!(queue.take()[0].is_error);
     }
 }

@@ -32,5 +32,5 @@ pub use context::{TRACEPARENT, TRACESTATE, TraceContext};
 #[cfg(feature = "otlp")]
 pub use otlp::{OtlpConfig, OtlpError, OtlpExport};
 pub use request::RequestSpan;
-pub use span::{SpanKind, SpanValue, TraceSpan};
+pub use span::{SpanKind, SpanValue, TraceSpan, TracedCall, TracedMethod};
 pub use tracer::{SpanCounts, SpanQueue, Tracer};

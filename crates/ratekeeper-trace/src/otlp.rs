@@ -3,18 +3,24 @@
 //! It never stands in a request's way: spans that the collector does not take are lost and counted, and none is sent
 //! twice.
 
+mod channel;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderMap;
+
 use opentelemetry::trace::{SpanContext, SpanId, Status, TraceFlags, TraceId, TraceState};
 use opentelemetry::{InstrumentationScope, KeyValue, Value};
-use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig};
+use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig, WithTonicConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkError;
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks};
+use ratekeeper_tls::{TlsFileError, TlsFiles};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
+use tonic::metadata::MetadataMap;
 use tracing::{info, warn};
 
 use crate::span::{SpanKind, SpanValue, TraceSpan};
@@ -32,8 +38,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The settings of the exporter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OtlpConfig {
-    /// The collector's address: `http://HOST:PORT`.
+    /// The collector's address: `http://HOST:PORT`, or `https://HOST:PORT` for TLS.
     pub endpoint: String,
+    /// The files for TLS: the authorities to trust, and the certificate to present. Renewed files count from the next
+    /// connection on.
+    pub tls: TlsFiles,
+    /// Headers of each message, such as credentials. Values that are marked as sensitive are never logged.
+    pub headers: HeaderMap,
     /// The name of the service that the spans are of.
     pub service_name: String,
     /// The name of this node among those of the service.
@@ -45,9 +56,15 @@ pub struct OtlpConfig {
 /// The reason there is no exporter.
 #[derive(Debug, thiserror::Error)]
 pub enum OtlpError {
-    /// The endpoint cannot be used.
+    /// The endpoint is not an address.
+    #[error("{0} is not the address of a collector")]
+    Address(String),
+    /// A file for TLS cannot be used.
+    #[error(transparent)]
+    Tls(TlsFileError),
+    /// The exporter refuses its settings.
     #[error("the exporter for {endpoint} cannot be made")]
-    Endpoint {
+    Exporter {
         /// The endpoint.
         endpoint: String,
         /// The reason.
@@ -67,14 +84,15 @@ impl OtlpExport {
     /// Begins to export on the runtime that this is called on. The collector need not be there yet.
     ///
     /// # Errors
-    /// The endpoint cannot be used.
+    /// The endpoint or a file for TLS cannot be used.
     pub fn start(queue: SpanQueue, config: &OtlpConfig) -> Result<Self, OtlpError> {
         let built = SpanExporter::builder()
             .with_tonic()
-            .with_endpoint(&config.endpoint)
+            .with_channel(channel::channel(config)?)
+            .with_metadata(MetadataMap::from_headers(config.headers.clone()))
             .with_timeout(PATIENCE)
             .build();
-        let mut exporter = built.map_err(|source| OtlpError::Endpoint {
+        let mut exporter = built.map_err(|source| OtlpError::Exporter {
             endpoint: config.endpoint.clone(),
             source,
         })?;

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use ratekeeper_limiter::CheckObserver;
 
 use crate::context::{TRACEPARENT, TRACESTATE, TraceContext};
-use crate::span::{SpanClock, SpanKind, SpanValue, TraceSpan};
+use crate::span::{SpanClock, SpanKind, SpanValue, TraceSpan, TracedCall};
 use crate::tracer::{SpanPlace, Tracer, span_id};
 
 /// The span of a request. It ends, and is recorded, when it is dropped.
@@ -81,13 +81,13 @@ impl RequestSpan {
 
     /// An observer for a check that is a part of the request.
     #[must_use]
-    pub fn check(&self, protocol: &'static str) -> Arc<dyn CheckObserver> {
+    pub fn check(&self, call: TracedCall) -> Arc<dyn CheckObserver> {
         let place = SpanPlace {
             trace_id: self.place.trace_id,
             parent: Some(self.span_id),
             parent_is_remote: false,
         };
-        self.tracer.observer(place, SpanKind::Internal, protocol)
+        self.tracer.observer(place, SpanKind::Internal, call)
     }
 
     /// Records the upstream's part of the request, which began at `begun` and has ended; `status` is that of its answer,

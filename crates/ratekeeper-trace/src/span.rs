@@ -41,6 +41,49 @@ pub enum SpanKind {
     Internal,
 }
 
+/// A call that asks for a decision.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TracedCall {
+    /// The method, which names the span.
+    pub method: TracedMethod,
+    /// The protocol it came over.
+    pub protocol: &'static str,
+}
+
+impl TracedCall {
+    /// A check over `protocol`.
+    #[must_use]
+    pub const fn check(protocol: &'static str) -> Self {
+        let method = TracedMethod::Check;
+        Self { method, protocol }
+    }
+}
+
+/// A method that decides, or reads the state of limits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TracedMethod {
+    /// Decides and charges.
+    Check,
+    /// Reads, and charges nothing.
+    Peek,
+    /// Decides, and takes permits.
+    Acquire,
+    /// Decides, and charges the most that a request may cost.
+    Reserve,
+}
+
+impl TracedMethod {
+    /// The name of its span.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Check => "check",
+            Self::Peek => "peek",
+            Self::Acquire => "acquire",
+            Self::Reserve => "reserve",
+        }
+    }
+}
+
 /// The value of an attribute.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SpanValue {

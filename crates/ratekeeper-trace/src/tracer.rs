@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use crate::check::CheckSpan;
 use crate::context::TraceContext;
 use crate::request::RequestSpan;
-use crate::span::{SpanKind, TraceSpan};
+use crate::span::{SpanKind, TraceSpan, TracedCall};
 
 /// The most spans that wait for the exporter: about 4 MiB.
 const QUEUE_MAX: usize = 8_192;
@@ -126,44 +126,38 @@ impl Tracer {
         Some(RequestSpan::begin(self.clone(), place, "checks"))
     }
 
-    /// An observer for a check that is asked for over `protocol`, by a call with these headers or metadata;
-    /// [`None`] if it is not traced.
+    /// An observer for a check that is asked for by `call`, with these headers or metadata; [`None`] if it is not
+    /// traced.
+    #[inline]
     #[must_use]
     pub fn check(
         &self,
         headers: Option<&HeaderMap>,
-        protocol: &'static str,
+        call: TracedCall,
     ) -> Option<Arc<dyn CheckObserver>> {
         let place = self.sample(headers)?;
-        Some(self.observer(place, SpanKind::Server, protocol))
+        Some(self.observer(place, SpanKind::Server, call))
     }
 
+    #[cold] // Few requests are traced.
     pub(crate) fn observer(
         &self,
         place: SpanPlace,
         kind: SpanKind,
-        protocol: &'static str,
+        call: TracedCall,
     ) -> Arc<dyn CheckObserver> {
-        Arc::new(CheckSpan::begin(self.clone(), place, kind, protocol))
+        Arc::new(CheckSpan::begin(self.clone(), place, kind, call))
     }
 
-    /// The decision, before there is any span: that of the caller if it brought a context, else by chance.
+    /// The decision, before there is any span: that of the caller if it brought a context, else by chance. Nearly all
+    /// requests are not traced, and are done after a random number and a look for the flag in a context.
+    #[inline]
     fn sample(&self, headers: Option<&HeaderMap>) -> Option<SpanPlace> {
-        if let Some(context) = headers.and_then(TraceContext::of) {
-            return context.is_sampled.then_some(SpanPlace {
-                trace_id: context.trace_id,
-                parent: Some(context.span_id),
-                parent_is_remote: true,
-            });
-        }
-        if fastrand::u64(..) >= self.threshold {
+        let is_drawn = fastrand::u64(..) < self.threshold;
+        if !is_drawn && !headers.is_some_and(TraceContext::may_be_sampled) {
             return None;
         }
-        Some(SpanPlace {
-            trace_id: fastrand::u128(1..),
-            parent: None,
-            parent_is_remote: false,
-        })
+        place(headers, is_drawn)
     }
 
     /// Queues a span, or drops and counts it if there is no room.
@@ -172,6 +166,23 @@ impl Tracer {
             self.counts.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+/// The place of a request that may be traced; `is_drawn` is the decision if it brings no context.
+#[cold]
+fn place(headers: Option<&HeaderMap>, is_drawn: bool) -> Option<SpanPlace> {
+    if let Some(context) = headers.and_then(TraceContext::of) {
+        return context.is_sampled.then_some(SpanPlace {
+            trace_id: context.trace_id,
+            parent: Some(context.span_id),
+            parent_is_remote: true,
+        });
+    }
+    is_drawn.then(|| SpanPlace {
+        trace_id: fastrand::u128(1..),
+        parent: None,
+        parent_is_remote: false,
+    })
 }
 
 /// A new id of a span.

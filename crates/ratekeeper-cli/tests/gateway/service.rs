@@ -10,16 +10,16 @@ use tempfile::TempDir;
 use crate::support::{Gateway, RULES, Upstream, ok};
 
 /// The deadline in tests that are not about deadlines: a loaded machine is slow.
-const PATIENT: [&str; 2] = ["--service-deadline", "10s"];
+pub(crate) const PATIENT: [&str; 2] = ["--service-deadline", "10s"];
 
 /// A service whose rules allow the key `few` three requests an hour, and `one` a single request at a time.
-struct Service {
+pub(crate) struct Service {
     folder: TempDir,
     port: u16,
 }
 
 impl Service {
-    fn new() -> Service {
+    pub(crate) fn new() -> Service {
         let folder = tempfile::tempdir().expect("a folder can be made");
         let rules = format!(
             "{RULES}  - key: api_key\n    value: one\n    concurrency: {{ limit: 1, timeout: 60s }}\n"
@@ -30,17 +30,22 @@ impl Service {
     }
 
     fn start(&self) -> Process {
+        self.start_with(&[])
+    }
+
+    pub(crate) fn start_with(&self, args: &[&str]) -> Process {
         let path = self.folder.path();
         let mut command = ratekeeper(path);
         command.args(["serve", "--rules", "rules.yaml", "--http", "127.0.0.1:0"]);
         command.args(["--admin", "127.0.0.1:0", "--drain-delay", "0s"]);
         command.args(["--grpc", &format!("127.0.0.1:{}", self.port)]);
+        command.args(args);
         let mut process = Process::spawn("service", command);
         process.wait_for_port(self.port);
         process
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("grpc://127.0.0.1:{}", self.port)
     }
 }

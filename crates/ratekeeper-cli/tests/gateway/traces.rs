@@ -2,7 +2,8 @@
 
 use ratekeeper_testkit::recorder::Recorder;
 
-use crate::collector::{Collector, named};
+use crate::collector::{Collector, Seen, named};
+use crate::service::{PATIENT, Service};
 use crate::support::{Gateway, ok};
 
 const PARENT: &str = "traceparent: 00-000000000000000000000000000000a1-00000000000000cd-01";
@@ -66,6 +67,64 @@ fn a_denied_request_has_no_part_of_the_upstream() {
     assert_eq!(request.attributes["http.response.status_code"], "429");
     assert!(gateway.process.terminate().success());
     assert_eq!(collector.spans().len(), 5);
+}
+
+/// The gateway asks a service: one trace has the spans of both, the service's stages inside the check of the gateway.
+#[test]
+fn a_service_that_decides_continues_the_trace() {
+    for permits in ["false", "true"] {
+        let (upstream, collector) = (Recorder::start(|_| ok("fine")), Collector::start());
+        let url = collector.url();
+        let traces = ["--otlp-endpoint", &url, "--trace-sample-ratio", "0"];
+        let service = Service::new();
+        let args = [&traces[..], &["--trace-service-name", "limits"]].concat();
+        let mut running = service.start_with(&args);
+        let (upstream_url, service_url) = (upstream.url(), service.url());
+        let asking = ["--upstream", &upstream_url, "--service", &service_url];
+        let asking = [&asking[..], &PATIENT, &["--service-permits", permits]].concat();
+        let args = [&asking[..], &traces].concat();
+        let mut gateway = Gateway::asking("auth: { domain: api }", &args);
+        let answer = gateway.get("/", &[PARENT, "x-api-key: few"]);
+        assert_eq!(answer.status, 200);
+        let spans = collector.trace(TRACE, 7);
+        let request = named(&spans, "GET");
+        let method = if permits == "true" {
+            "acquire"
+        } else {
+            "check"
+        };
+        let is_of = |span: &&Seen, service: &str| span.resource["service.name"] == service;
+        let [asking, deciding] = ["ratekeeper", "limits"].map(|service| {
+            let mut all = spans.iter().filter(|span| is_of(span, service));
+            let found = all.find(|span| span.attributes.contains_key("ratekeeper.decision"));
+            found.unwrap_or_else(|| panic!("no check of {service}: {spans:#?}"))
+        });
+        assert_eq!(
+            (&*asking.name, &asking.parent, asking.kind),
+            ("check", &request.id, 3)
+        );
+        assert_eq!(
+            (&*deciding.name, &deciding.parent, deciding.kind),
+            (method, &asking.id, 2)
+        );
+        for span in [asking, deciding] {
+            assert_eq!(span.attributes["ratekeeper.decision"], "allow");
+            let rule = &span.attributes["ratekeeper.rule"];
+            assert!(rule.starts_with("api.api_key_~"), "{rule}");
+            assert_eq!(span.attributes["ratekeeper.remaining"], "2");
+        }
+        for stage in ["match", "store", "combine"] {
+            let stage = named(&spans, stage);
+            assert_eq!(stage.parent, deciding.id);
+            assert!(is_of(&stage, "limits"));
+        }
+        assert_eq!(named(&spans, "upstream").parent, request.id);
+        // A request that is not recorded is not recorded by the service either.
+        assert_eq!(gateway.get("/", &["x-api-key: few"]).status, 200);
+        assert!(gateway.process.terminate().success());
+        assert!(running.terminate().success());
+        assert_eq!(collector.spans().len(), 7);
+    }
 }
 
 #[test]

@@ -15,6 +15,7 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use ratekeeper_testkit::process::eventually;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+use tonic::service::Interceptor;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
@@ -82,26 +83,38 @@ fn attributes(pairs: Vec<KeyValue>) -> BTreeMap<String, String> {
 
 /// A collector on a free port, for as long as the test runs.
 pub(crate) struct Collector {
+    scheme: &'static str,
     address: SocketAddr,
     kept: Kept,
     _runtime: Runtime,
 }
 
 impl Collector {
+    /// One that takes all spans, and does not encrypt.
     pub(crate) fn start() -> Self {
+        Self::start_by("http", Server::builder(), Ok)
+    }
+
+    /// One that `server` serves at addresses of that scheme, with the messages that `admit` lets pass.
+    pub(crate) fn start_by(
+        scheme: &'static str,
+        mut server: Server,
+        admit: impl Interceptor + Clone + Send + Sync + 'static,
+    ) -> Self {
         let runtime = Runtime::new().expect("a runtime can be made");
         let kept = Kept::default();
-        let service = TraceServiceServer::new(kept.clone());
+        let service = TraceServiceServer::with_interceptor(kept.clone(), admit);
         let address = runtime.block_on(async {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
             let listener = listener.expect("there is a free port");
             let address = listener.local_addr().expect("it is bound");
             let incoming = TcpIncoming::from(listener);
-            let server = Server::builder().add_service(service);
+            let server = server.add_service(service);
             tokio::spawn(server.serve_with_incoming(incoming));
             address
         });
         Self {
+            scheme,
             address,
             kept,
             _runtime: runtime,
@@ -110,7 +123,7 @@ impl Collector {
 
     /// The value of `otlp_endpoint`.
     pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", self.scheme, self.address)
     }
 
     /// All spans so far.

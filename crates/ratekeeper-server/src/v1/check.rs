@@ -5,6 +5,7 @@ use std::time::Instant;
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Check, Explanation, Ruling, Waiting};
 use ratekeeper_store::Answer::{Decided, Pending};
+use ratekeeper_trace::{TracedCall, TracedMethod};
 
 use super::unmatched::{RuleNames, Unmatched, refuse_unmatched};
 use super::{
@@ -67,7 +68,8 @@ impl<S: ServedStore, C: Sender> Api<'_, S, C> {
             let subject = Subject::from(&request.0);
             let entries = subject.entries();
             let views = subject.views(&entries, 1);
-            let observer = span.as_ref().map(|span| span.check(origin.protocol));
+            let call = TracedCall::check(origin.protocol);
+            let observer = span.as_ref().map(|span| span.check(call));
             let check = Check {
                 observer: observer.as_ref(),
                 ..subject.check(&views)
@@ -134,7 +136,12 @@ impl<S: ServedStore, C: Sender> Api<'_, S, C> {
         require_rules(self.app)?;
         let entries = subject.entries();
         let views = subject.views(&entries, 0);
-        let (decision, would_allow) = self.app.limiter.peek(&subject.check(&views)).await;
+        let observer = (self.app).observer(TracedMethod::Peek, self.sender.origin());
+        let check = Check {
+            observer: observer.as_ref(),
+            ..subject.check(&views)
+        };
+        let (decision, would_allow) = self.app.limiter.peek(&check).await;
         Ok(read(&Answer::peeked(&decision, would_allow)))
     }
 

@@ -1,7 +1,8 @@
 //! Permits, reservations and refunds, for callers with the permission.
 
 use ratekeeper_core::Micros;
-use ratekeeper_limiter::{CallerHolds, HoldError, MAX_HITS, Reservation, Reserve, Settled};
+use ratekeeper_limiter::{CallerHolds, Check, HoldError, MAX_HITS, Reservation, Reserve, Settled};
+use ratekeeper_trace::TracedMethod;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -94,7 +95,11 @@ impl<S: ServedStore> Holder<'_, S> {
         require_rules(self.app)?;
         let entries = subject.entries();
         let views = subject.views(&entries, 1);
-        let check = subject.check(&views);
+        let observer = self.app.observer(TracedMethod::Acquire, self.origin);
+        let check = Check {
+            observer: observer.as_ref(),
+            ..subject.check(&views)
+        };
         let now = self.app.limiter.clock().now();
         let acquired = self.caller.acquire(&check, key).await;
         let acquired = acquired.map_err(Refusal::of_hold("idempotency_key"))?;
@@ -143,8 +148,12 @@ impl<S: ServedStore> Holder<'_, S> {
         require_rules(self.app)?;
         let entries = subject.entries();
         let views = subject.views(&entries, hits);
+        let observer = self.app.observer(TracedMethod::Reserve, self.origin);
         let reserve = Reserve {
-            check: subject.check(&views),
+            check: Check {
+                observer: observer.as_ref(),
+                ..subject.check(&views)
+            },
             hits: request.hits,
             fixed: &subject.own_hits(),
             ttl,
