@@ -160,10 +160,12 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that may use the wire formats.
-const KNOW_PROTOBUF: [&str; 7] = [
+const KNOW_PROTOBUF: [&str; 8] = [
     "ratekeeper-proto",
     "ratekeeper-server",
     "ratekeeper-client",
+    // The channel to the collector, in the exporter alone.
+    "ratekeeper-trace",
     "ratekeeper-bench",
     "ratekeeper-compat",
     "ratekeeper-chaos",

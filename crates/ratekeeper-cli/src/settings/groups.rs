@@ -194,7 +194,16 @@ pub(super) static GROUPS: &[Group] = &[
     ),
     group(
         "Traces",
-        &["otlp_endpoint", "trace_sample_ratio", "trace_service_name"],
+        &[
+            "otlp_endpoint",
+            "otlp_headers",
+            "otlp_headers_file",
+            "otlp_ca",
+            "otlp_cert",
+            "otlp_key",
+            "trace_sample_ratio",
+            "trace_service_name",
+        ],
     ),
     group(
         "Metrics for other systems",

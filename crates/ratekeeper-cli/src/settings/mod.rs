@@ -48,6 +48,8 @@ pub(crate) use store::RedisSettings;
 pub(crate) use table::SETTINGS;
 pub(crate) use tls::TlsSettings;
 pub(crate) use traces::TraceSettings;
+#[cfg(feature = "traces")]
+pub(crate) use traces::headers as trace_headers;
 pub(crate) use values::{UNIX, duration, hash_key};
 pub(crate) use values::{masked, masked_within};
 

@@ -114,7 +114,8 @@ impl Typed<'_> {
         self.layers.said(key).map(|said| said.text).as_deref() == default
     }
 
-    fn is_said(&self, key: &str) -> bool {
+    /// Returns true if somebody has given `key` a value.
+    pub(super) fn is_said(&self, key: &str) -> bool {
         self.layers
             .said(key)
             .is_some_and(|said| said.origin != Origin::Default && !said.text.is_empty())

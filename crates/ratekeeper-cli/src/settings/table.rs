@@ -671,8 +671,38 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "otlp_endpoint",
         "URL",
         "",
-        "OpenTelemetry collector that gets traces over OTLP/gRPC: http://HOST:PORT, as in http://127.0.0.1:4317. Unset: \
-         nothing is traced",
+        "OpenTelemetry collector that gets traces over OTLP/gRPC: http://HOST:PORT, as in http://127.0.0.1:4317, or \
+         https://HOST:PORT. Unset: nothing is traced",
+    ),
+    secret(
+        "otlp_headers",
+        "HEADERS",
+        "Headers for the collector, such as an API key: NAME=VALUE, several separated by commas, special characters in \
+         values as %XX",
+    ),
+    value(
+        "otlp_headers_file",
+        "FILE",
+        "",
+        "File with more such headers, one per line; read at start",
+    ),
+    value(
+        "otlp_ca",
+        "FILE",
+        "",
+        "With https://: CA certificates that verify the collector, as PEM. Unset: the system's",
+    ),
+    value(
+        "otlp_cert",
+        "FILE",
+        "",
+        "With https://: client certificate for the collector (mTLS), as PEM",
+    ),
+    value(
+        "otlp_key",
+        "FILE",
+        "",
+        "Private key of that certificate, as unencrypted PEM",
     ),
     value(
         "trace_sample_ratio",

@@ -2,7 +2,10 @@
 
 use super::typed::Typed;
 use super::value_error::ValueError;
-use super::values;
+use super::{TlsSettings, values};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use ratekeeper_tls::TlsFiles;
+use std::path::PathBuf;
 
 /// The longest name of a service, in bytes.
 const SERVICE_NAME_MAX: usize = 128;
@@ -16,34 +19,123 @@ const SERVICE_NAME_MAX: usize = 128;
 pub(crate) struct TraceSettings {
     /// The collector's address; `None` if nothing is traced.
     pub(crate) endpoint: Option<String>,
+    /// The files for a collector that is reached over TLS.
+    pub(crate) tls: TlsFiles,
+    pub(crate) tls_settings: TlsSettings,
+    /// Headers for the collector; all of them are secrets.
+    pub(crate) headers: HeaderMap,
+    /// The file with more of them, in the form of the setting.
+    pub(crate) headers_file: Option<PathBuf>,
     /// The share of the requests without a context that are traced, 0 to 1.
     pub(crate) sample_ratio: f64,
     /// The service that the spans are of.
     pub(crate) service_name: String,
 }
 
+/// The settings that name the files of TLS.
+const TLS_KEYS: [&str; 3] = ["otlp_ca", "otlp_cert", "otlp_key"];
+
+/// The settings that have a meaning only beside a collector.
+const NEED_COLLECTOR: [&str; 5] = [
+    "otlp_headers",
+    "otlp_headers_file",
+    "otlp_ca",
+    "otlp_cert",
+    "otlp_key",
+];
+
+/// The most headers for the collector.
+const HEADERS_MAX: usize = 32;
+
 impl Typed<'_> {
     pub(super) fn traces(&mut self) -> TraceSettings {
+        let endpoint = self.get("otlp_endpoint", |text| values::maybe(text, collector));
+        match &endpoint {
+            None => self.without_collector(),
+            Some(endpoint) if endpoint.starts_with("http://") => self.without_encryption(),
+            Some(_) => {}
+        }
         TraceSettings {
-            endpoint: self.get("otlp_endpoint", |text| values::maybe(text, collector)),
+            endpoint,
+            tls: self.client_tls(TLS_KEYS),
+            tls_settings: TlsSettings::of(TLS_KEYS),
+            headers: self.get("otlp_headers", headers),
+            headers_file: self.path("otlp_headers_file"),
             sample_ratio: self.get("trace_sample_ratio", ratio),
             service_name: self.get("trace_service_name", service_name),
         }
     }
+
+    fn without_collector(&mut self) {
+        for key in NEED_COLLECTOR {
+            if self.is_said(key) {
+                self.lacks::<()>(key, "otlp_endpoint");
+            }
+        }
+    }
+
+    fn without_encryption(&mut self) {
+        for key in TLS_KEYS {
+            if self.is_said(key) {
+                self.refuse(
+                    key,
+                    "it means nothing for a collector that is not encrypted; write https://",
+                );
+            }
+        }
+    }
 }
 
-/// The address of a collector: `http://127.0.0.1:4317`.
+/// The address of a collector: `http://127.0.0.1:4317`, `https://otlp.example.com:443`.
 fn collector(text: &str) -> Result<String, ValueError> {
     let wrong = || ValueError::Collector(values::masked(text).into());
-    let place = text.strip_prefix("http://").ok_or_else(wrong)?;
+    let (scheme, place) = text.split_once("://").ok_or_else(wrong)?;
+    if !matches!(scheme, "http" | "https") {
+        return Err(wrong());
+    }
     let place = place.strip_suffix('/').unwrap_or(place);
     let (host, port) = place.rsplit_once(':').ok_or_else(wrong)?;
     let is_host = |c: char| c.is_ascii_alphanumeric() || "-._[]:".contains(c);
     let has_port = port.parse::<u16>().is_ok_and(|port| port != 0);
     match !host.is_empty() && host.chars().all(is_host) && has_port {
-        true => Ok(format!("http://{place}")),
+        true => Ok(format!("{scheme}://{place}")),
         false => Err(wrong()),
     }
+}
+
+/// The headers in `text`, in the form of `OTEL_EXPORTER_OTLP_HEADERS`: `NAME=VALUE`, with commas or new lines between
+/// them.
+pub(crate) fn headers(text: &str) -> Result<HeaderMap, ValueError> {
+    let mut headers = HeaderMap::new();
+    let pairs = text.split([',', '\n']).map(str::trim);
+    for pair in pairs.filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').ok_or(ValueError::TraceHeaders)?;
+        let name = HeaderName::try_from(name.trim());
+        let name = name.map_err(|_| ValueError::TraceHeaders)?;
+        let value = unescaped(value.trim()).and_then(|value| HeaderValue::try_from(value).ok());
+        let mut value = value.ok_or(ValueError::TraceHeaders)?;
+        value.set_sensitive(true);
+        headers.append(name, value);
+    }
+    match headers.len() <= HEADERS_MAX {
+        true => Ok(headers),
+        false => Err(ValueError::TraceHeaders),
+    }
+}
+
+/// The text with `%XX` replaced by the characters that they stand for.
+fn unescaped(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut parts = text.split('%');
+    bytes.extend(parts.next()?.bytes());
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2)?;
+        // A sign before a digit is no digit.
+        let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        bytes.push(u8::from_str_radix(digits, 16).ok().filter(|_| is_hex)?);
+        bytes.extend(rest.bytes());
+    }
+    Some(bytes)
 }
 
 fn ratio(text: &str) -> Result<f64, ValueError> {
@@ -70,13 +162,18 @@ mod tests {
             ("http://127.0.0.1:4317", "http://127.0.0.1:4317"),
             ("http://otel-collector:4317/", "http://otel-collector:4317"),
             ("http://[::1]:4317", "http://[::1]:4317"),
+            (
+                "https://otlp.example.com:443",
+                "https://otlp.example.com:443",
+            ),
         ] {
             assert_eq!(collector(good).expect(good), expected);
         }
         for bad in [
             "",
             "127.0.0.1:4317",
-            "https://collector:4317",
+            "grpc://collector:4317",
+            "https://collector",
             "http://collector",
             "http://:4317",
             "http://collector:0",
@@ -95,6 +192,34 @@ mod tests {
         }
         for bad in ["", "1.1", "-0.1", "NaN", "1%", "inf"] {
             assert!(ratio(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn headers_are_pairs_and_secrets() {
+        let text = "api-key=a%2Cb%20c, x-team = shop\n\nauthorization=Basic Zm9vOmJhcg==\n";
+        let found = headers(text).expect("they are headers");
+        assert_eq!(found.len(), 3);
+        for (name, value) in [
+            ("api-key", "a,b c"),
+            ("x-team", "shop"),
+            ("authorization", "Basic Zm9vOmJhcg=="),
+        ] {
+            assert_eq!(found[name], value);
+        }
+        assert!(!format!("{found:?}").contains("shop"), "{found:?}");
+        assert!(headers("").expect("there need not be any").is_empty());
+        let many = "a=1,".repeat(HEADERS_MAX + 1);
+        for bad in [
+            "secret",
+            "a b=secret",
+            "a=secret%2",
+            "a=secret%+1",
+            "a=secret%0A",
+            &many,
+        ] {
+            let refused = headers(bad).expect_err(bad).to_string();
+            assert!(!refused.contains("secret"), "{refused}");
         }
     }
 

@@ -77,10 +77,15 @@ pub(crate) enum ValueError {
     NodeName(Box<str>),
     /// The text has no password.
     #[error(
-        "`{0}` is not a collector; write http://HOST:PORT, as in http://127.0.0.1:4317. For TLS, run a collector on this \
-         host that speaks it"
+        "`{0}` is not a collector; write http://HOST:PORT, as in http://127.0.0.1:4317, or https://HOST:PORT for TLS"
     )]
     Collector(Box<str>),
+    /// Does not repeat the text, which may hold a secret.
+    #[error(
+        "these are not headers; write NAME=VALUE, with a comma or a new line after each, and other than visible ASCII \
+         characters in a value as %XX"
+    )]
+    TraceHeaders,
     #[error("`{0}` is not a share of requests; write a number from 0 to 1, such as 0.01")]
     SampleRatio(Box<str>),
     #[error("this is not the name of a service; write 1 to 128 bytes without control characters")]

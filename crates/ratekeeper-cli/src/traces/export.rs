@@ -1,12 +1,13 @@
 //! The export of spans, and its metrics.
 
-use crate::settings::Settings;
-use anyhow::Result;
+use crate::settings::{Settings, TraceSettings, trace_headers};
+use anyhow::{Context, Result, anyhow};
+use http::HeaderMap;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use ratekeeper_server::Monitored;
-use ratekeeper_trace::{OtlpConfig, OtlpExport, Tracer};
+use ratekeeper_trace::{OtlpConfig, OtlpError, OtlpExport, Tracer};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +26,7 @@ impl Traces {
     /// Begins to export, if a collector is set; it need not be there yet.
     ///
     /// # Errors
-    /// The collector's address cannot be used.
+    /// The collector's address cannot be used, or a file for it cannot.
     pub(crate) fn start(settings: &Settings) -> Result<Option<Self>> {
         let told = &settings.traces;
         let Some(endpoint) = &told.endpoint else {
@@ -34,11 +35,16 @@ impl Traces {
         let (tracer, queue) = Tracer::new(told.sample_ratio);
         let config = OtlpConfig {
             endpoint: endpoint.clone(),
+            tls: told.tls.clone(),
+            headers: headers(told)?,
             service_name: told.service_name.clone(),
             node: settings.log.denials.node.to_string(),
             version: env!("CARGO_PKG_VERSION"),
         };
-        let export = OtlpExport::start(queue, &config)?;
+        let export = OtlpExport::start(queue, &config).map_err(|error| match error {
+            OtlpError::Tls(error) => anyhow!("{}", told.tls_settings.blame(&error)),
+            error => error.into(),
+        })?;
         info!(
             collector = endpoint,
             sample_ratio = told.sample_ratio,
@@ -60,6 +66,17 @@ impl Traces {
     pub(crate) async fn finish(self) {
         self.export.finish(WITHIN).await;
     }
+}
+
+/// The headers for the collector, those in the file included.
+fn headers(told: &TraceSettings) -> Result<HeaderMap> {
+    let mut headers = told.headers.clone();
+    if let Some(path) = &told.headers_file {
+        let place = || format!("otlp_headers_file: cannot use {}", path.display());
+        let text = std::fs::read_to_string(path).with_context(place)?;
+        headers.extend(trace_headers(&text).with_context(place)?);
+    }
+    Ok(headers)
 }
 
 #[derive(Debug)]

@@ -6,11 +6,13 @@ use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescrip
 use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
+use ratekeeper_testkit::certificates::{Authority, Validity};
 use ratekeeper_testkit::http1::{Answer, say};
 use ratekeeper_testkit::process::{eventually, free_port};
 use std::net::SocketAddr;
 use std::path::Path;
 use tempfile::tempdir;
+use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 
 const RULES: &str = "domain: d\ndescriptors:\n- { key: api_key, rate_limit: { window: 24h, limit: 1, algorithm: fixed_window } }\n";
 
@@ -18,10 +20,14 @@ const RULES: &str = "domain: d\ndescriptors:\n- { key: api_key, rate_limit: { wi
 const SECRET: &str = "sk-0123456789";
 
 fn serve(folder: &Path, collector: &str, ratio: &str) -> Service {
+    serve_with(folder, collector, ratio, &[])
+}
+
+fn serve_with(folder: &Path, collector: &str, ratio: &str, more: &[&str]) -> Service {
     write(folder, "rules.yaml", RULES);
     let flags = ["--rules", "rules.yaml", "--node-name", "node-1"];
     let traces = ["--otlp-endpoint", collector, "--trace-sample-ratio", ratio];
-    let args = [&["serve"][..], &FREE_PORTS, &flags, &traces].concat();
+    let args = [&["serve"][..], &FREE_PORTS, &flags, &traces, more].concat();
     Service::start(ratekeeper(folder, &args), folder)
 }
 
@@ -36,11 +42,11 @@ fn trace_id(trace: u8) -> String {
 
 /// Posts a check over HTTP, with further lines of the head; the body of the answer.
 fn check(address: SocketAddr, path: &str, lines: &str) -> String {
-    let one = format!(
-        r#"{{"domain":"d","descriptors":[{{"entries":[{{"key":"api_key","value":"{SECRET}"}}]}}]}}"#
-    );
+    let descriptor = format!(r#"{{"entries":[{{"key":"api_key","value":"{SECRET}"}}]}}"#);
+    let one = format!(r#"{{"domain":"d","descriptors":[{descriptor}]}}"#);
     let body = match path {
         "/v1/checks" => format!(r#"{{"checks":[{one},{one}]}}"#),
+        "/v1/reserve" => format!(r#"{{"domain":"d","descriptors":[{descriptor}],"hits":1}}"#),
         _ => one,
     };
     let request = format!(
@@ -194,6 +200,33 @@ fn checks_of_a_batch_lie_in_one_span_and_are_sent_before_the_end() {
     );
 }
 
+/// Each call that decides has a span with its stages inside; those that only settle have none.
+#[test]
+fn permits_reservations_and_looks_are_traced_as_checks_are() {
+    let folder = tempdir().expect("a folder can be made");
+    let collector = Collector::start();
+    let service = serve(folder.path(), &collector.url(), "0");
+    for (trace, path, name, verdict) in [
+        (0xc1, "/v1/peek", "peek", "allow"),
+        (0xc2, "/v1/acquire", "acquire", "allow"),
+        (0xc3, "/v1/reserve", "reserve", "deny"),
+        (0xc4, "/v1/peek", "peek", "allow"),
+    ] {
+        let context = format!("traceparent: {}\r\n", parent(trace, true));
+        check(service.http, path, &context);
+        let spans = collector.trace(&trace_id(trace), 4);
+        let whole = named(&spans, name);
+        assert_eq!((whole.parent.as_str(), whole.kind), ("00000000000000cd", 2));
+        assert_eq!(whole.attributes["ratekeeper.protocol"], "v1");
+        assert_eq!(whole.attributes["ratekeeper.decision"], verdict, "{path}");
+        assert_eq!(whole.attributes["ratekeeper.rule"], "d.api_key");
+        assert_nested(whole, &spans);
+    }
+    check(service.http, "/v1/peek", "");
+    assert!(service.stop().success());
+    assert_eq!(collector.spans().len(), 16);
+}
+
 #[test]
 fn without_its_collector_a_service_decides_and_counts_what_is_lost() {
     let folder = tempdir().expect("a folder can be made");
@@ -211,13 +244,108 @@ fn without_its_collector_a_service_decides_and_counts_what_is_lost() {
     assert!(service.stop().success());
 }
 
+/// The key that the collector below wants.
+const API_KEY: &str = "key-8d1f,2";
+
+/// A collector as vendors run them: it encrypts, and wants a key; this one wants a client certificate as well.
+fn vendor(authority: &Authority) -> Collector {
+    let own = authority.issue("127.0.0.1", Validity::Valid);
+    let tls = ServerTlsConfig::new()
+        .identity(Identity::from_pem(&own.certificate, &own.key))
+        .client_ca_root(Certificate::from_pem(authority.pem()));
+    let server = Server::builder().tls_config(tls).expect("it can be used");
+    Collector::start_by("https", server, |message: tonic::Request<()>| {
+        let has = |name, value| message.metadata().get(name).is_some_and(|it| it == value);
+        match has("x-api-key", API_KEY) && has("x-team", "shop") {
+            true => Ok(message),
+            false => Err(tonic::Status::unauthenticated("no key")),
+        }
+    })
+}
+
+#[test]
+fn a_collector_over_tls_gets_spans_with_its_key() {
+    let folder = tempdir().expect("a folder can be made");
+    let authority = Authority::new();
+    let collector = vendor(&authority);
+    write(folder.path(), "ca.pem", &authority.pem());
+    let own = authority.issue("ratekeeper.example", Validity::Valid);
+    own.write(folder.path());
+    write(folder.path(), "key.txt", "x-api-key=key-8d1f%2C2\n");
+    let trust = ["--otlp-ca", "ca.pem", "--otlp-headers", "x-team=shop"];
+    let identity = ["--otlp-cert", "tls.crt", "--otlp-key", "tls.key"];
+    let file = ["--otlp-headers-file", "key.txt"];
+    let more = [&trust[..], &identity, &file].concat();
+    let service = serve_with(folder.path(), &collector.url(), "0", &more);
+    let context = format!("traceparent: {}\r\n", parent(0xd1, true));
+    check(service.http, "/v1/check", &context);
+    let spans = collector.trace(&trace_id(0xd1), 4);
+    assert_nested(named(&spans, "check"), &spans);
+    assert!(!service.log().contains("key-8d1f"), "{}", service.log());
+    assert!(service.stop().success());
+}
+
+/// Spans do not go to a server that nobody vouches for, nor pass one that refuses them; decisions go on.
+#[test]
+fn a_collector_that_is_not_trusted_or_refuses_gets_no_spans() {
+    let authority = Authority::new();
+    let collector = vendor(&authority);
+    let own = authority.issue("ratekeeper.example", Validity::Valid);
+    for (trusted, key) in [
+        (false, "x-api-key=key-8d1f%2C2,x-team=shop"),
+        (true, "x-team=shop"),
+    ] {
+        let folder = tempdir().expect("a folder can be made");
+        let pem = match trusted {
+            true => authority.pem(),
+            false => Authority::new().pem(),
+        };
+        write(folder.path(), "ca.pem", &pem);
+        own.write(folder.path());
+        let trust = ["--otlp-ca", "ca.pem", "--otlp-headers", key];
+        let identity = ["--otlp-cert", "tls.crt", "--otlp-key", "tls.key"];
+        let more = [trust, identity].concat();
+        let service = serve_with(folder.path(), &collector.url(), "1", &more);
+        check(service.http, "/v1/check", "");
+        let log = service.wait_for_log("does not take spans");
+        assert!(!log.contains("key-8d1f"), "{log}");
+        check(service.http, "/v1/check", "");
+        let _ = service.stop();
+    }
+    assert!(collector.spans().is_empty(), "{:#?}", collector.spans());
+}
+
+#[test]
+fn settings_of_the_collector_that_cannot_be_used_stop_the_start() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES);
+    write(folder.path(), "bad.txt", "secret\n");
+    let collector = ["--otlp-endpoint", "https://127.0.0.1:4317"];
+    let plain = ["--otlp-endpoint", "http://127.0.0.1:4317"];
+    for (collector, more, words) in [
+        (&collector[..], ["--otlp-ca", "missing.pem"], "otlp_ca: "),
+        (&collector, ["--otlp-cert", "tls.crt"], "otlp_key"),
+        (&collector, ["--otlp-headers", "secret"], "NAME=VALUE"),
+        (&collector, ["--otlp-headers-file", "bad.txt"], "NAME=VALUE"),
+        (&collector, ["--otlp-headers-file", "none.txt"], "none.txt"),
+        (&plain, ["--otlp-ca", "ca.pem"], "https://"),
+        (&[], ["--otlp-headers", "a=b"], "otlp_endpoint"),
+    ] {
+        let args = [&["serve", "--rules", "rules.yaml"][..], collector, &more].concat();
+        let said = run(folder.path(), &args);
+        assert_eq!(said.code, Some(1), "{more:?}: {}", said.err);
+        assert!(said.err.contains(words), "{more:?}: {}", said.err);
+        assert!(!said.err.contains("secret"), "{more:?}: {}", said.err);
+    }
+}
+
 #[test]
 fn an_address_that_is_no_collector_stops_the_start() {
     let folder = tempdir().expect("a folder can be made");
     write(folder.path(), "rules.yaml", RULES);
     for bad in [
         "127.0.0.1:4317",
-        "https://collector:4317",
+        "https://collector",
         "http://collector:4317/v1/traces",
     ] {
         let args = ["serve", "--rules", "rules.yaml", "--otlp-endpoint", bad];

@@ -72,7 +72,7 @@ fn a_denied_request_has_no_part_of_the_upstream() {
 /// The gateway asks a service: one trace has the spans of both, the service's stages inside the check of the gateway.
 #[test]
 fn a_service_that_decides_continues_the_trace() {
-    for permits in ["false", "true"] {
+    for permits in ["--service-permits=false", "--service-permits=true"] {
         let (upstream, collector) = (Recorder::start(|_| ok("fine")), Collector::start());
         let url = collector.url();
         let traces = ["--otlp-endpoint", &url, "--trace-sample-ratio", "0"];
@@ -81,14 +81,14 @@ fn a_service_that_decides_continues_the_trace() {
         let mut running = service.start_with(&args);
         let (upstream_url, service_url) = (upstream.url(), service.url());
         let asking = ["--upstream", &upstream_url, "--service", &service_url];
-        let asking = [&asking[..], &PATIENT, &["--service-permits", permits]].concat();
+        let asking = [&asking[..], &PATIENT, &[permits]].concat();
         let args = [&asking[..], &traces].concat();
         let mut gateway = Gateway::asking("auth: { domain: api }", &args);
         let answer = gateway.get("/", &[PARENT, "x-api-key: few"]);
         assert_eq!(answer.status, 200);
         let spans = collector.trace(TRACE, 7);
         let request = named(&spans, "GET");
-        let method = if permits == "true" {
+        let method = if permits.ends_with("true") {
             "acquire"
         } else {
             "check"
