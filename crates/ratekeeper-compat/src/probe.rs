@@ -10,8 +10,8 @@ use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descr
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use tokio::process::Command;
 
-use crate::args::Args;
 use crate::answer::Reply;
+use crate::args::Args;
 use crate::differences::Difference;
 use crate::request::{Call, Via};
 use crate::target::{Environment, Pair, Target};

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 use fastrand::Rng;
 use serde::Serialize;
 
-use crate::args::Args;
 use crate::answer::{Answer, Reply};
+use crate::args::Args;
 use crate::compare::{Outcome, compare};
 use crate::json;
 use crate::play::{Counters, clear_of_the_edge, now};

@@ -15,8 +15,8 @@ use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_client::
 use tokio::process::Command;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::args::Args;
 use crate::answer::{Answer, Reply};
+use crate::args::Args;
 use crate::process::{Program, free_ports};
 use crate::request::{Call, Via};
 

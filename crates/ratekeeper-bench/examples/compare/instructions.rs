@@ -145,7 +145,8 @@ impl fmt::Display for Instructions {
         }
         writeln!(
             f,
-            "\nNo setting turns off the counts and durations of /metrics, or the sample of the top keys."
+            "\nWithout the quota database there is no metering and no look-up of a tenant's quotas. No setting turns off \
+             the counts and durations of /metrics, or the sample of the top keys."
         )
     }
 }

@@ -6,13 +6,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use ratekeeper_bench::Report;
 
-use crate::machine;
+use crate::{Times, machine};
 
 /// The most memory of the page.
 const PAGE_BYTES_MAX: u64 = 100_000_000;
-
-/// The most by which the node may grow once it has settled.
-const NODE_GROWTH_MAX: f64 = 0.05;
 
 /// Memory at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -61,19 +58,20 @@ impl Samples {
     }
 
     /// Fails if a bound was broken.
-    pub(crate) fn verdict(&self, settle: Duration) -> Result<()> {
+    pub(crate) fn verdict(&self, times: Times) -> Result<()> {
         if self.page_most() > PAGE_BYTES_MAX {
             bail!("the page took more than {} MB", PAGE_BYTES_MAX / 1_000_000);
         }
-        let growth = self.growth(settle)?;
-        if growth > NODE_GROWTH_MAX {
+        let growth = self.growth(times.settle)?;
+        if growth > times.growth_max {
             bail!("the node still grew by {:.1} %", growth * 100.0);
         }
         Ok(())
     }
 
     /// The results as Markdown.
-    pub(crate) fn table(&self, settle: Duration, report: &Report) -> Result<String> {
+    pub(crate) fn table(&self, times: Times, report: &Report) -> Result<String> {
+        let settle = times.settle;
         let rows: [(&str, Read, String); 3] = [
             (
                 "node, resident",
@@ -82,7 +80,7 @@ impl Samples {
                     "{:+.1} % at most since {} s: bound {:.0} %",
                     self.growth(settle)? * 100.0,
                     settle.as_secs(),
-                    NODE_GROWTH_MAX * 100.0
+                    times.growth_max * 100.0
                 ),
             ),
             (
@@ -146,7 +144,12 @@ fn megabytes(bytes: u64) -> f64 {
 mod tests {
     use super::*;
 
-    const SETTLE: Duration = Duration::from_secs(60);
+    const TIMES: Times = Times {
+        run: Duration::from_secs(180),
+        every: Duration::from_secs(60),
+        settle: Duration::from_secs(60),
+        growth_max: 0.05,
+    };
 
     fn samples(nodes: &[u64], page_bytes: u64) -> Samples {
         let sample = |(minute, node_bytes): (u64, &u64)| Sample {
@@ -161,16 +164,16 @@ mod tests {
     #[test]
     fn a_node_that_grows_after_it_settled_fails() {
         let flat = samples(&[10_000_000, 90_000_000, 91_000_000, 90_000_000], 1);
-        assert!(flat.verdict(SETTLE).is_ok());
+        assert!(flat.verdict(TIMES).is_ok());
         let grows = samples(&[10_000_000, 90_000_000, 93_000_000, 96_000_000], 1);
-        assert!(grows.verdict(SETTLE).is_err());
-        assert!((slope(grows.settled(SETTLE), |it| it.node_bytes) - 3.0).abs() < 1e-9);
-        assert!(samples(&[1], 1).verdict(SETTLE).is_err(), "too short");
+        assert!(grows.verdict(TIMES).is_err());
+        assert!((slope(grows.settled(TIMES.settle), |it| it.node_bytes) - 3.0).abs() < 1e-9);
+        assert!(samples(&[1], 1).verdict(TIMES).is_err(), "too short");
     }
 
     #[test]
     fn a_page_that_is_too_large_fails() {
-        assert!(samples(&[1, 1], 100_000_001).verdict(SETTLE).is_err());
-        assert!(samples(&[1, 1], 100_000_000).verdict(SETTLE).is_ok());
+        assert!(samples(&[1, 1], 100_000_001).verdict(TIMES).is_err());
+        assert!(samples(&[1, 1], 100_000_000).verdict(TIMES).is_ok());
     }
 }
