@@ -6,8 +6,8 @@
 //! `bench layer`: overhead of the tower layer; `bench shaping`: spacing of requests from a leaky
 //! bucket.
 //! `bench gateway`: the gateway compared with itself without limits and with NGINX; `bench seed`:
-//! three gateways that share a Redis, at a thousand calls a second. `bench modes`: the modes of consistency side by side. `bench leases`:
-//! leased limits flooded over four nodes.
+//! three gateways that share a Redis, at a thousand calls a second.
+//! `bench modes`: the modes of consistency side by side; `bench leases`: leased limits flooded over four nodes.
 //! `bench overload`: the gateway under up to four times the load that its upstream can take, without and with shedding;
 //! `bench shed`: what all shedders cost a request. `bench tenants`: memory, look-ups, import and propagation of many
 //! tenants. `bench dashboard`: memory of the dashboard's page and of its node over ten minutes of load.
@@ -56,7 +56,8 @@ pub(crate) fn bench(args: &[String]) -> Result<()> {
         Some((what, [])) if what == "shaping" => layer("shaping"),
         Some((flag, _)) if flag.starts_with("--") => grpc::grpc(args),
         Some(_) => bail!(
-            "there is no benchmark {:?}; there are `grpc`, `core`, `accuracy`, `redis`, `gateway`, `seed`, `modes`, `leases`, `overload`, `shed`, `tenants`, `dashboard`, `traces`, `layer` and `shaping`",
+            "there is no benchmark {:?}; there are `grpc`, `core`, `accuracy`, `redis`, `gateway`, `seed`, `modes`, \
+             `leases`, `overload`, `shed`, `tenants`, `dashboard`, `traces`, `layer` and `shaping`",
             args.join(" ")
         ),
     }

@@ -1,10 +1,10 @@
 //! The verbs of this repository: `cargo xtask build | run | test | check | bench | fuzz | compat | matrix | chaos |
 //! help`.
 //!
-//! `check`, `test`, `matrix` and `fuzz --check` use the dev profile; `build`, `bench`, `compat`, `chaos` and `attack` the release
-//! profile; `run` alone uses the profile `quick`, which optimises nothing, so that a first look at the product does not
-//! wait for link-time optimisation. Each step prints its command and the time it took, so that a failed step can be
-//! repeated by hand.
+//! `check`, `test`, `matrix` and `fuzz --check` use the dev profile; `build`, `bench`, `compat`, `chaos` and `attack`
+//! use the release profile. `run` alone uses the profile `quick`, which optimises nothing, so that a first look at the
+//! product does not wait for link-time optimisation. Each step prints its command and the time it took, so that a
+//! failed step can be repeated by hand.
 
 mod attack;
 mod bench;

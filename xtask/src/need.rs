@@ -139,8 +139,8 @@ pub(crate) const FOR_TESTS: [Package; 14] = [
     },
 ];
 
-/// Programs that the attack campaign starts besides Express: NGINX, and application servers for Debian's own Python, whose modules
-/// are looked for as the files that they are.
+/// Programs that the attack campaign starts besides Express: NGINX, and application servers for Debian's own Python,
+/// whose modules are looked for as the files that they are.
 pub(crate) const FOR_ATTACK: [Package; 8] = [
     NGINX,
     Package {

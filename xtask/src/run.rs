@@ -24,7 +24,7 @@ impl Profile {
         }
     }
 
-    /// The flags that choose features. A first look needs neither traces nor a terminal's graphics, which take as long to
+    /// The flags that choose features. A first look needs neither traces nor terminal graphics, which take as long to
     /// build as many other crates.
     fn features(self) -> &'static [&'static str] {
         match self {
