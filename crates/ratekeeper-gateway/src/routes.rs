@@ -103,13 +103,6 @@ impl Routes {
                 .join("; "),
         }
     }
-
-    /// The longest time that any upstream may take to begin its answer.
-    #[must_use]
-    pub fn response_timeout_max(&self) -> std::time::Duration {
-        let all = self.upstreams.iter().map(|it| it.response_timeout);
-        all.max().unwrap_or_default()
-    }
 }
 
 fn is_below(path: &str, prefix: &str) -> bool {

@@ -2,8 +2,10 @@
 
 use super::layer::Origin;
 use super::typed::Typed;
+use super::value_error::ValueError;
 use ratekeeper_audit::{ExportFiles, ExportTarget};
 use ratekeeper_quota::DatabaseAddress;
+use std::convert::Infallible;
 use std::path::PathBuf;
 
 /// The place of tenants' quotas, and what to do without it.
@@ -39,7 +41,7 @@ impl Typed<'_> {
             allows_unknown: self.get("on_quota_failure", |text| match text {
                 "default" => Ok(false),
                 "allow" => Ok(true),
-                _ => Err("write `default` or `allow`".to_owned()),
+                _ => Err(ValueError::QuotaFailure),
             }),
             export: self.audit_export(),
         }
@@ -47,7 +49,7 @@ impl Typed<'_> {
 
     fn audit_export(&mut self) -> Option<ExportTarget> {
         let stream = self.get("audit_export_stream", |text| {
-            Ok::<_, String>(text.to_owned())
+            Ok::<_, Infallible>(text.to_owned())
         });
         let files = ExportFiles {
             tls: self.client_tls(["audit_export_ca", "audit_export_cert", "audit_export_key"]),
@@ -61,7 +63,7 @@ impl Typed<'_> {
 }
 
 /// The database; [`None`] if there is none. A path in a settings file counts from that file's folder.
-fn address(text: &str, origin: &Origin) -> Result<Option<DatabaseAddress>, String> {
+fn address(text: &str, origin: &Origin) -> Result<Option<DatabaseAddress>, ValueError> {
     if matches!(text, "" | "off") {
         return Ok(None);
     }
@@ -72,8 +74,5 @@ fn address(text: &str, origin: &Origin) -> Result<Option<DatabaseAddress>, Strin
         Some(path) => Ok(DatabaseAddress::sqlite(&origin.path(path))),
         None => text.parse(),
     };
-    // The address may have a password in it, and is not repeated.
-    address.map(Some).map_err(|_| {
-        "write sqlite://PATH, postgres://USER:PASSWORD@HOST/DATABASE, or off".to_owned()
-    })
+    address.map(Some).map_err(|_| ValueError::Database)
 }

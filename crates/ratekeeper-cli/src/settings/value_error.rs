@@ -127,6 +127,11 @@ pub(crate) enum ValueError {
     MixedEncryption,
     #[error("at most {0} services")]
     TooManyServices(usize),
+    /// Does not repeat the text, which may have a password in it.
+    #[error("write sqlite://PATH, postgres://USER:PASSWORD@HOST/DATABASE, or off")]
+    Database,
+    #[error("write `default` or `allow`")]
+    QuotaFailure,
     /// Does not repeat the text, which is a secret.
     #[error("a token has visible ASCII characters only")]
     Token,
