@@ -199,7 +199,7 @@ impl<E: Enforcer + fmt::Debug> Monitored for Gateway<E> {
         shed_metrics::encode(&shedder.counts(), shedder.fleet_usage(), sites, encoder)?;
         self.encode_health(encoder)?;
         let counts = self.layer.counts();
-        let help = "Requests that the gateway refused, would have refused, or held back";
+        let help = "Requests by what the gateway did: denied, would have denied, delayed, or refused for other reasons";
         let name = "ratelimit_gateway_held";
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (what, count) in [
@@ -214,7 +214,7 @@ impl<E: Enforcer + fmt::Debug> Monitored for Gateway<E> {
             count_of(&mut metric, [("what", what)], count)?;
         }
         if let Some(log) = &self.shared.log {
-            let help = "Lines of the access log that were left out, because it could not keep up";
+            let help = "Lines dropped from the access log because it could not keep up";
             let name = "ratelimit_gateway_access_log_dropped";
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             count_of(&mut metric, [], log.dropped())?;

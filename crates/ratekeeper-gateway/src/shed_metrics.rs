@@ -19,17 +19,17 @@ const GAUGES: [GaugeOf; 4] = [
     ),
     (
         "ratelimit_shed_upstream_in_flight",
-        "Requests in flight to an upstream, until its answer begins",
+        "Requests in flight to an upstream, until its response begins",
         |state| state.in_flight.into(),
     ),
     (
         "ratelimit_shed_utilisation",
-        "Work asked for as a part of the adaptive limit",
+        "Demand as a share of the adaptive limit",
         |state| state.utilisation,
     ),
     (
         "ratelimit_shed_share",
-        "Part of the requests that the worker-utilisation controller wants shed",
+        "Share of requests that the worker-utilisation controller sheds",
         |state| state.share_shed,
     ),
 ];
@@ -42,7 +42,7 @@ pub(crate) fn encode<'a>(
     encoder: &mut DescriptorEncoder<'_>,
 ) -> fmt::Result {
     let classes = || counts.rules.priorities.iter().enumerate();
-    let help = "Requests that were shed, or would have been in shadow mode";
+    let help = "Requests shed, or, in shadow mode, that would have been";
     let name = "ratelimit_shed_requests";
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
     for (mode, rows) in [("on", &counts.shed), ("shadow", &counts.shadow)] {
@@ -62,7 +62,8 @@ pub(crate) fn encode<'a>(
             .encode_family(&labels)?
             .encode_gauge(&i64::from(count))?;
     }
-    let help = "Requests that are not critical in flight in the fleet: on this node, and on all others by their last report";
+    let help =
+        "Non-critical requests in flight: on this node, and on all others by their last report";
     let name = "ratelimit_shed_fleet_in_flight";
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for (nodes, count) in [("own", fleet.own), ("others", fleet.others)] {
@@ -71,7 +72,7 @@ pub(crate) fn encode<'a>(
             .encode_family(&labels)?
             .encode_gauge(&i64::from(count))?;
     }
-    let help = "1 while the usage of the rest of the fleet is not known and its last report stays in force";
+    let help = "1 while the last report of the rest of the fleet is stale and stays in force";
     encoder
         .encode_descriptor("ratelimit_shed_fleet_stale", help, None, MetricType::Gauge)?
         .encode_gauge(&i64::from(fleet.is_stale))?;
@@ -91,7 +92,7 @@ fn encode_sites(sites: &[(&str, SiteState)], encoder: &mut DescriptorEncoder<'_>
             metric.encode_family(&labels)?.encode_gauge(&of(state))?;
         }
     }
-    let help = "Round trips to an upstream: unloaded, and on average in the last window";
+    let help = "Round-trip time of an upstream: without load, and the average of the last window";
     let name = "ratelimit_shed_round_trip_seconds";
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for (upstream, state) in sites {

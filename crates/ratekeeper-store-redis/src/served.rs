@@ -88,12 +88,12 @@ fn gauges(shard: ShardCounts) -> ServerGauges {
         ),
         (
             "script_reloads",
-            "Times that the script was loaded again",
+            "Reloads of the script",
             shard.reloads as f64,
         ),
         (
             "circuit_opened",
-            "Times that the circuit breaker opened",
+            "Openings of the circuit breaker",
             shard.opened as f64,
         ),
         (
@@ -118,7 +118,7 @@ fn gauges(shard: ShardCounts) -> ServerGauges {
         ),
         (
             "clock_steps_back",
-            "How often the server's clock went back by more than a second",
+            "Times that the server's clock went back by more than a second",
             shard.clock_steps_back as f64,
         ),
     ];

@@ -27,7 +27,7 @@ impl Monitored for ExportReport {
         let gauges = [
             (
                 "ratelimit_audit_export_up",
-                "1 if the last try to export the audit trail did not fail here",
+                "1 if the last attempt of this node to export the audit trail did not fail",
                 u64::from(status.failing_for().is_none()),
             ),
             (
@@ -37,7 +37,7 @@ impl Monitored for ExportReport {
             ),
             (
                 "ratelimit_audit_export_waiting",
-                "Changes that are not exported yet, on the node that exports",
+                "Changes not yet exported, on the exporting node",
                 status.waiting(),
             ),
         ];
@@ -51,12 +51,12 @@ impl Monitored for ExportReport {
         let counters = [
             (
                 "ratelimit_audit_exported",
-                "Changes that this node has exported",
+                "Changes exported by this node",
                 status.exported(),
             ),
             (
                 "ratelimit_audit_export_errors",
-                "Tries to export that failed",
+                "Failed attempts to export",
                 status.failures(),
             ),
         ];

@@ -42,12 +42,12 @@ impl Monitored for Report {
             ),
             (
                 "ratelimit_quota_tenants",
-                "Tenants that are known here",
+                "Tenants known to this node",
                 status.tenants(),
             ),
             (
                 "ratelimit_quota_ignored",
-                "Domains, plans and overrides in the quota database that mean nothing under the rules",
+                "Domains, plans and overrides in the quota database that the rules do not know",
                 status.unknown(),
             ),
         ];
@@ -60,12 +60,12 @@ impl Monitored for Report {
         }
         let none: Option<&Exemplar<[(&str, &str); 0], u64>> = None;
         let name = "ratelimit_quota_database_errors";
-        let help = "Times that the quota database could not be read";
+        let help = "Failed reads of the quota database";
         encoder
             .encode_descriptor(name, help, None, MetricType::Counter)?
             .encode_counter(&status.failures(), none)?;
         let name = "ratelimit_quota_adjustments";
-        let help = "Steps by which the limits of tenants followed their usage, or would have in shadow mode";
+        let help = "Adjustments of tenants' limits to their usage; in shadow mode, those that would have been made";
         let mut steps = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (mode, direction, count) in self.steps.all() {
             steps

@@ -59,7 +59,7 @@ impl Monitored for Report {
                 .encode_family(&[("result", result)])?
                 .encode_counter(&count, none)?;
         }
-        let help = "State files that could not be used at start and were set aside";
+        let help = "State files set aside at start because they could not be used";
         let name = "ratelimit_state_set_aside";
         encoder
             .encode_descriptor(name, help, None, MetricType::Counter)?

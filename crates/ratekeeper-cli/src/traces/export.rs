@@ -90,8 +90,8 @@ impl Monitored for TraceReport {
     fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let counts = self.0.counts();
         let none: Option<&Exemplar<[(&str, &str); 0], u64>> = None;
-        let help = "Spans of traces: exported, dropped because the queue was full, or failed because the collector did \
-                    not take them";
+        let help = "Spans by result: exported, dropped because the queue was full, or failed because the collector \
+                    refused them";
         let name = "ratelimit_trace_spans";
         let mut spans = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (result, count) in [

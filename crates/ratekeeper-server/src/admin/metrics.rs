@@ -141,22 +141,22 @@ impl Collector for Scrape {
 
 impl Scrape {
     fn failures(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        let help = "Answers of failure modes, by rule";
+        let help = "Decisions by failure mode, by rule";
         let mut metric = counter(encoder, "ratelimit_failopen", help)?;
         for row in &self.rules {
             let [domain, rule] = row.labels();
             let labels = [domain, rule, ("mode", row.failure_mode.name())];
             count_of(&mut metric, labels, row.counts.uncounted)?;
         }
-        let help = "Share of the last ten seconds' decisions that failure modes gave, 0 to 1";
+        let help = "Share of decisions made by failure modes in the last 10 s, 0 to 1";
         let name = "ratelimit_degraded_ratio";
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (store, share) in &self.degraded {
             let labels = [("store", &**store)];
             metric.encode_family(&labels)?.encode_gauge(share)?;
         }
-        let help = "Hits that failure modes let pass and the store is to count: those owed, and what became of them; \
-            unknown are hits that were sent, while nobody knows if they were counted";
+        let help = "Hits admitted by failure modes, by state: owed to the store, posted to it, dropped, or unknown \
+            (sent without an answer)";
         let mut metric = counter(encoder, "ratelimit_owed_hits", help)?;
         for (state, hits) in [
             ("owed", self.owed.owed),
@@ -173,7 +173,7 @@ impl Scrape {
         if self.top.is_empty() {
             return Ok(());
         }
-        let help = "Denials of the keys that were denied most, in the last minute";
+        let help = "Denials in the last minute, of the most denied keys";
         let name = "ratelimit_top_denied";
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for top in &self.top {
@@ -188,7 +188,7 @@ impl Scrape {
     }
 
     fn totals(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        let help = "Duration of a check";
+        let help = "Duration of checks";
         let mut metric = encoder.encode_descriptor(
             "ratelimit_check_duration_seconds",
             help,
@@ -201,12 +201,13 @@ impl Scrape {
             &self.durations.buckets,
         )?;
 
-        let help = "Rule loads, the first included";
+        let help = "Loads of the rules, including the first";
         let mut metric = counter(encoder, "ratelimit_config_reload", help)?;
         count_of(&mut metric, [("result", "success")], self.reloads.accepted)?;
         count_of(&mut metric, [("result", "error")], self.reloads.refused)?;
 
-        let help = "Maintenance tasks that failed and were restarted: a bug in Ratekeeper";
+        let help =
+            "Failures of maintenance tasks, which are restarted: each is a bug in Ratekeeper";
         let mut metric = counter(encoder, "ratelimit_task_failures", help)?;
         for (task, count) in self.failures {
             count_of(&mut metric, [("task", task)], count)?;
@@ -215,17 +216,17 @@ impl Scrape {
         for (name, help, count) in [
             (
                 "ratelimit_unknown_domain",
-                "Requests for a domain without rules, which are allowed",
+                "Requests for a domain without rules; they are allowed",
                 self.unknown_domain,
             ),
             (
                 "ratelimit_unmatched",
-                "Descriptors that no limit matched, which are allowed",
+                "Descriptors that no limit matched; they are allowed",
                 self.unmatched,
             ),
             (
                 "ratelimit_concurrency_skipped",
-                "Concurrency limits skipped because a release could never come",
+                "Concurrency limits skipped because nobody could release the permit",
                 self.concurrency_skipped,
             ),
         ] {
@@ -238,7 +239,7 @@ impl Scrape {
         if self.tls.is_empty() {
             return Ok(());
         }
-        let help = "Loads of a listener's certificate, the first included";
+        let help = "Loads of a listener's certificate, including the first";
         let mut metric = counter(encoder, "ratelimit_tls_reload", help)?;
         for tls in &self.tls {
             for (result, count) in [("success", tls.accepted), ("error", tls.refused)] {
@@ -246,7 +247,7 @@ impl Scrape {
                 count_of(&mut metric, labels, count)?;
             }
         }
-        let help = "TLS handshakes that failed: clients that were not let in, or gave up";
+        let help = "Failed TLS handshakes: rejected clients, and clients that gave up";
         let mut metric = counter(encoder, "ratelimit_tls_handshake_failures", help)?;
         for tls in &self.tls {
             let labels = [("listener", tls.listener)];

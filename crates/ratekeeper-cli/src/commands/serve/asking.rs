@@ -275,7 +275,7 @@ impl Monitored for Asking {
             ),
             (
                 "ratelimit_gateway_service_held_back",
-                "Calls not sent to the rate limit service, because it refuses too many",
+                "Calls not sent to the rate limit service because it refuses too many",
                 counts.held_back,
             ),
             (
@@ -288,13 +288,13 @@ impl Monitored for Asking {
                 .encode_descriptor(name, help, None, MetricType::Counter)?
                 .encode_counter(&count, none)?;
         }
-        let help = "Requests without an answer of the service, by what decided instead";
+        let help = "Requests that the service did not answer, by what decided instead";
         let name = "ratelimit_gateway_service_fallbacks";
         encoder
             .encode_descriptor(name, help, None, MetricType::Counter)?
             .encode_family(&[("mode", self.on_failure)])?
             .encode_counter(&counts.fallbacks, none)?;
-        let help = "1 if a rate limit service answers, 0 if it is down";
+        let help = "1 if the rate limit service answers, 0 if it is down";
         let name = "ratelimit_gateway_service_up";
         let mut up = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (service, is_up) in self.client.services() {

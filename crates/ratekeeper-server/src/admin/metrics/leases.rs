@@ -32,7 +32,7 @@ pub(super) fn encode(
         ),
         (
             "ratelimit_lease_nodes",
-            "Nodes that lease counters of the store, as far as is known",
+            "Known nodes that lease counters in the store",
             |it| it.nodes,
         ),
     ];
@@ -43,12 +43,12 @@ pub(super) fn encode(
             metric.encode_family(&labels)?.encode_gauge(&read(store))?;
         }
     }
-    let help = "Answers of the store to requests for leases";
+    let help = "Lease requests that the store answered";
     let mut metric = counter(encoder, "ratelimit_lease_grants", help)?;
     for store in leases {
         count_of(&mut metric, [("store", shown(store))], store.grants)?;
     }
-    let help = "Hits of leases: granted, spent (admitted, once their lease is over), returned, and burned (charged, never admitted)";
+    let help = "Hits of leases by fate: granted, spent (admitted; counted when the lease ends), returned, burned (charged, never admitted)";
     let mut metric = counter(encoder, "ratelimit_lease_hits", help)?;
     for store in leases {
         for (fate, hits) in [
@@ -80,8 +80,8 @@ fn over_admission_bound(
         // Nothing is leased or synced: nothing can pass beyond a limit for that.
         hits.insert("", 0);
     }
-    let help = "Hits by which limits may be exceeded because of this node: held in leases, if the store loses its latest \
-                charges, and of synced counters those that other nodes do not know of yet";
+    let help = "Most hits by which this node may exceed limits: hits held in leases, if the store loses its latest \
+                charges, and hits of synced counters that other nodes do not know of yet";
     let name = "ratelimit_over_admission_bound";
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for (store, hits) in hits {

@@ -36,7 +36,7 @@ pub(super) fn encode(
             metric.encode_family(&labels)?.encode_gauge(&1_u64)?;
         }
     }
-    let help = "Requests to the admin API that were refused because of their sender";
+    let help = "Requests to the admin API refused because of their sender";
     let mut metric = counter(encoder, "ratelimit_admin_refusals", help)?;
     for (reason, count) in refused {
         count_of(&mut metric, [("reason", reason)], count)?;

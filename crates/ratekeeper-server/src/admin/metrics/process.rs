@@ -74,13 +74,13 @@ pub(super) fn encode(
     reloads: &ReloadStatus,
     encoder: &mut DescriptorEncoder<'_>,
 ) -> fmt::Result {
-    let help = "1, with the version of Ratekeeper as a label";
+    let help = "Always 1; the version of Ratekeeper is a label";
     let name = "ratelimit_build_info";
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     let labels = [("version", env!("CARGO_PKG_VERSION"))];
     metric.encode_family(&labels)?.encode_gauge(&1_u64)?;
     if let Some(seconds) = process.cpu_seconds {
-        let help = "CPU time of the process, user and system together";
+        let help = "CPU time of the process, user and system";
         let none: Option<&Exemplar<[Label<'_>; 0], f64>> = None;
         counter(encoder, "process_cpu_seconds", help)?.encode_counter(&seconds, none)?;
     }
@@ -88,12 +88,12 @@ pub(super) fn encode(
     for (name, help, value) in [
         (
             "ratelimit_config_last_reload_timestamp_seconds",
-            "Time of the last load of the rules, taken or refused, in seconds since 1970",
+            "Time of the last load of the rules, successful or not, in seconds since 1970",
             Some(reloads.last_at),
         ),
         (
             "ratelimit_config_last_reload_successful",
-            "1 if the rules' files are in force, 0 if they were refused",
+            "1 if the rules files are in force, 0 if the last load was refused",
             Some(last_result),
         ),
         (
@@ -103,12 +103,12 @@ pub(super) fn encode(
         ),
         (
             "process_resident_memory_bytes",
-            "Memory of the process in RAM",
+            "Resident memory of the process",
             process.resident_bytes,
         ),
         (
             "process_virtual_memory_bytes",
-            "Address space of the process",
+            "Virtual memory of the process",
             process.virtual_bytes,
         ),
         (
@@ -118,7 +118,7 @@ pub(super) fn encode(
         ),
         (
             "process_max_fds",
-            "Most file descriptors that the process may open",
+            "Maximum number of open file descriptors",
             process.max_fds,
         ),
     ] {

@@ -53,7 +53,7 @@ pub(super) fn encode(rules: &[RuleRow], encoder: &mut DescriptorEncoder<'_>) -> 
 }
 
 fn decisions(rules: &[RuleRow], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let help = "Decisions by rule: allow, deny, or shadow_deny where a denial was not enforced";
+    let help = "Decisions by rule: allow, deny, or shadow_deny for a denial that was not enforced";
     let mut metric = counter(encoder, "ratelimit_decisions", help)?;
     for row in rules {
         let RuleCounts {
@@ -82,7 +82,7 @@ fn decisions(rules: &[RuleRow], encoder: &mut DescriptorEncoder<'_>) -> fmt::Res
     if rules.iter().all(|row| row.details.is_empty()) {
         return Ok(());
     }
-    let help = "Decisions by value, of rules with detailed_metric or value_to_metric";
+    let help = "Decisions by value, for rules with detailed_metric or value_to_metric";
     let mut metric = counter(encoder, "ratelimit_value_decisions", help)?;
     for row in rules {
         for (value, counts) in &row.details {

@@ -16,11 +16,11 @@ pub(super) fn encode(
     encoder: &mut DescriptorEncoder,
 ) -> fmt::Result {
     if let Some(agreement) = agreement {
-        let help = "1 if this node's hash key is known to be that of all nodes, else 0";
+        let help = "1 if this node is known to use the hash key of all nodes, else 0";
         let name = "ratelimit_redis_hash_key_agreed";
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         metric.encode_gauge(&u64::from(agreement.is_agreed))?;
-        let help = "Times that a different hash key was found: some nodes had counted apart";
+        let help = "Times that a different hash key was found, under which some nodes had counted";
         let none: Option<&Exemplar<[Label<'_>; 0], u64>> = None;
         counter(encoder, "ratelimit_redis_hash_key_conflicts", help)?
             .encode_counter(&agreement.conflicts, none)?;
@@ -53,7 +53,7 @@ pub(super) fn encode(
             metric.encode_family(&labels)?.encode_gauge(&circuit)?;
         }
     }
-    let help = "Duration of a call to a Redis server";
+    let help = "Duration of calls to a Redis server";
     let name = "ratelimit_redis_command_duration_seconds";
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
     for server in servers {

@@ -31,7 +31,7 @@ pub(super) fn encode(store: &StoreGauges, encoder: &mut DescriptorEncoder<'_>) -
     }
     let refusing = store.refusing.map_or(0, |refusing| refusing.permille);
     let name = "ratelimit_store_denying_ratio";
-    let help = "Of what one rule may hold, the largest share taken by counters that deny";
+    let help = "Largest share of a rule's part of the store that denying counters take, 0 to 1";
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     metric.encode_gauge(&(f64::from(refusing) / 1_000.0))?;
     for (name, help, count) in [
@@ -42,12 +42,12 @@ pub(super) fn encode(store: &StoreGauges, encoder: &mut DescriptorEncoder<'_>) -
         ),
         (
             "ratelimit_store_evicted",
-            "Live counters evicted for new ones",
+            "Live counters evicted to make room",
             store.evicted,
         ),
         (
             "ratelimit_store_refused",
-            "Steps refused because the store was full",
+            "Steps refused because the store had no room",
             store.refused,
         ),
     ] {

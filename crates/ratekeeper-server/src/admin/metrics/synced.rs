@@ -16,17 +16,17 @@ pub(super) fn encode(stores: &[SyncGauges], encoder: &mut DescriptorEncoder) -> 
     let gauges: [(&str, &str, Read); 3] = [
         (
             "ratelimit_synced_counters",
-            "Synced counters that this node keeps",
+            "Synced counters on this node",
             |it| it.counters,
         ),
         (
             "ratelimit_synced_counters_due",
-            "Synced counters that wait for their next sync",
+            "Synced counters due for their next sync",
             |it| it.due,
         ),
         (
             "ratelimit_synced_hits_pending",
-            "Hits that this node admitted and has not added to the store yet: other nodes do not know of them",
+            "Hits admitted by this node and not yet added to the store; other nodes do not know of them",
             |it| it.pending,
         ),
     ];
@@ -37,7 +37,7 @@ pub(super) fn encode(stores: &[SyncGauges], encoder: &mut DescriptorEncoder) -> 
             metric.encode_family(&labels)?.encode_gauge(&read(store))?;
         }
     }
-    let help = "Syncs of counters with the store: answered, or failed";
+    let help = "Syncs of counters with the store, by result";
     let mut metric = counter(encoder, "ratelimit_syncs", help)?;
     for store in stores {
         for (result, count) in [("answered", store.synced), ("failed", store.failed)] {
@@ -45,14 +45,14 @@ pub(super) fn encode(stores: &[SyncGauges], encoder: &mut DescriptorEncoder) -> 
             count_of(&mut metric, labels, count)?;
         }
     }
-    let help = "Hits of synced counters: applied (added to the store), and dropped (their window was over before)";
+    let help = "Hits of synced counters by fate: applied (added to the store), dropped (their window ended before)";
     let mut metric = counter(encoder, "ratelimit_synced_hits", help)?;
     for store in stores {
         for (fate, hits) in [("applied", store.applied), ("dropped", store.dropped)] {
             count_of(&mut metric, [("store", shown(store)), ("fate", fate)], hits)?;
         }
     }
-    let help = "Steps of synced counters that found no room for a new one, and were answered by their failure mode";
+    let help = "Steps decided by failure mode because there was no room for another synced counter";
     let mut metric = counter(encoder, "ratelimit_synced_refused", help)?;
     for store in stores {
         count_of(&mut metric, [("store", shown(store))], store.refused)?;
