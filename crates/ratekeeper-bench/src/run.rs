@@ -1,14 +1,15 @@
 //! A run, from its first connection to its report.
 
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
-use std::thread::sleep;
+use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use crate::connect::{Stream, Target};
-use crate::failure::LoadError;
+use crate::failure::{LoadError, NoConnection};
 use crate::load::Load;
 use crate::pace::Window;
 use crate::process::ProcessUse;
@@ -82,16 +83,7 @@ pub fn run(load: &Load, progress: impl FnMut(Progress)) -> Result<Report, LoadEr
         );
     }
     drop(connected);
-    for _ in 0..threads {
-        // A thread that failed to start sends nothing; its error is handled below.
-        if let Ok(Err(reason)) = connections.recv() {
-            return Err(LoadError::Connect {
-                target: load.target.clone(),
-                service: load.service.name(),
-                reason,
-            });
-        }
-    }
+    wait_for_connections(load, threads, &connections)?;
     let start = Instant::now() + START_DELAY;
     let window = Window {
         start,
@@ -103,6 +95,35 @@ pub fn run(load: &Load, progress: impl FnMut(Progress)) -> Result<Report, LoadEr
         let _ = start.send(window);
     }
     let server = watch(load.pid, window, &counts, progress)?;
+    let tally = join(running)?;
+    let windows = tally
+        .windows
+        .as_ref()
+        .map(|counts| counts.results(load.keys.count(), window.start, window.end));
+    Ok(Report::new(load, &tally, windows, server))
+}
+
+/// Waits until each of so many threads has all of its connections.
+fn wait_for_connections(
+    load: &Load,
+    threads: u32,
+    connections: &mpsc::Receiver<Result<(), NoConnection>>,
+) -> Result<(), LoadError> {
+    for _ in 0..threads {
+        // A thread that failed to start sends nothing; its error comes when it is joined.
+        if let Ok(Err(reason)) = connections.recv() {
+            return Err(LoadError::Connect {
+                target: load.target.clone(),
+                service: load.service.name(),
+                reason,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Waits for the end of all threads, and adds up their counts.
+fn join(running: Vec<JoinHandle<io::Result<Tally>>>) -> Result<Tally, LoadError> {
     let mut tally = Tally::new();
     for thread in running {
         match thread.join() {
@@ -110,11 +131,7 @@ pub fn run(load: &Load, progress: impl FnMut(Progress)) -> Result<Report, LoadEr
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
-    let windows = tally
-        .windows
-        .as_ref()
-        .map(|counts| counts.results(load.keys.count(), window.start, window.end));
-    Ok(Report::new(load, &tally, windows, server))
+    Ok(tally)
 }
 
 /// Sends the first request once and returns the bytes of the answer: the gRPC message or the HTTP

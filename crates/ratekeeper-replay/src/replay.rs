@@ -226,21 +226,15 @@ impl Replay {
             requests.take(record);
         }
         let snapshot = self.limiter.snapshot();
-        let original;
-        let question = match &self.requests {
-            None => None,
-            Some(requests) => {
-                original = requests.original(record);
-                let asked = original.as_ref();
-                let asked = asked.map_err(|malformed| Refused::from(malformed.clone()));
-                match asked.and_then(|asked| requests.question(asked, snapshot.rules())) {
-                    Ok(question) => Some(question),
-                    Err(_) => {
-                        self.summary.refused += 1;
-                        return;
-                    }
-                }
-            }
+        let original = self.requests.as_ref().map(|it| (it, it.original(record)));
+        let question = original.as_ref().map(|(requests, original)| {
+            let asked = original.as_ref();
+            let asked = asked.map_err(|malformed| Refused::from(malformed.clone()))?;
+            requests.question(asked, snapshot.rules())
+        });
+        let Ok(question) = question.transpose() else {
+            self.summary.refused += 1;
+            return;
         };
         let of_request = question
             .as_ref()
@@ -293,9 +287,8 @@ impl Replay {
         let snapshot = self.limiter.snapshot();
         let rules = snapshot.rules();
         for denied in seen.iter().filter(|seen| !seen.fits) {
-            let key = self
-                .keys
-                .of(rules, denied.rule, descriptors[denied.descriptor].entries);
+            let entries = descriptors[denied.descriptor].entries;
+            let key = self.keys.of(rules, denied.rule, entries);
             self.tallies[denied.rule.get()].deny(key, now);
         }
     }
