@@ -119,7 +119,7 @@ Examples:
     /// Create, list and revoke tokens for the admin API
     #[command(subcommand)]
     Token(Token),
-    /// Show what a running node does, second by second
+    /// Watch a running node, second by second
     #[command(after_help = "\
 In a terminal: decisions a second, who is denied most, health, and rules; q quits, up and down scroll the rules. Into a pipe, or with --once: the next second's state as text.
 

@@ -96,9 +96,9 @@ impl Top {
 
 #[derive(Debug, Args)]
 pub(crate) struct Usage {
-    /// The tenant
+    /// Tenant
     pub(crate) api_key: String,
-    /// The domain, where several have tenants
+    /// Domain, if several have tenants
     #[arg(long)]
     pub(crate) domain: Option<String>,
     /// Entry after the tenant's, for limits whose values differ by request: KEY:VALUE, or a JSON list of entries;
@@ -120,7 +120,7 @@ Examples:
   ratekeeper token create ann --role editor --data-dir /var/lib/ratekeeper
   RATEKEEPER_ADMIN_TOKEN=rk_admin_… ratekeeper rules list")]
     Create {
-        /// The name of its holder
+        /// Name of the holder
         name: String,
         /// Role of the holder: viewer (read), editor (switch rules, change quotas), admin (everything)
         #[arg(long, value_name = "ROLE", value_parser = ["viewer", "editor", "admin"])]
@@ -138,7 +138,7 @@ Examples:
     },
     /// Revoke a token, from the next request on
     Revoke {
-        /// The name of its holder
+        /// Name of the holder
         name: String,
         #[command(flatten)]
         place: TokenPlace,
