@@ -97,15 +97,16 @@ fn check_stores(known: Option<&[Box<str>]>, report: &mut Report<'_>) {
     }
 }
 
-fn compile(
-    trees: &[Option<Option<Rc<Tree>>>],
+/// Parses the top of each file; of a file that is broken, or empty, nothing is there.
+fn parse_roots<'t>(
+    trees: &'t [Option<Option<Rc<Tree>>>],
     options: &Options,
     reports: &mut [Report<'_>],
-) -> RuleSet {
+) -> Vec<Root<'t>> {
     let defaults = Defaults {
         slas_base: options.slas_base.clone(),
     };
-    let mut roots: Vec<Root<'_>> = trees
+    trees
         .iter()
         .zip(reports.iter_mut())
         .map(|(tree, report)| {
@@ -113,7 +114,15 @@ fn compile(
             parse_root(tree.as_deref(), &defaults, report)
         })
         .map(Option::unwrap_or_default)
-        .collect();
+        .collect()
+}
+
+fn compile(
+    trees: &[Option<Option<Rc<Tree>>>],
+    options: &Options,
+    reports: &mut [Report<'_>],
+) -> RuleSet {
+    let mut roots = parse_roots(trees, options, reports);
     let mut domains: Vec<DomainBuilder> = Vec::new();
     let mut by_name: HashMap<Box<str>, usize> = HashMap::new();
     let mut of_file = Vec::with_capacity(roots.len());

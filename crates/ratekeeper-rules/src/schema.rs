@@ -92,24 +92,12 @@ struct File {
     adjust: Option<Adjust>,
     /// The default algorithm of this domain's limits.
     algorithm: Option<Algorithm>,
-    /// The consistency of counters between nodes.
-    consistency: Option<Consistency>,
-    /// Counts denied requests too.
-    count_denied: Option<bool>,
     /// false disables all rules of the domain.
     enabled: Option<bool>,
     /// The share of subjects for which denials are enforced: `10%`.
     enforce: Option<Share>,
-    /// The answer to Envoy where a leaky bucket would delay a request.
-    leaky_over_rls: Option<LeakyOverRls>,
-    /// The time for which a node holds hits of a leased counter: `100ms`, 5ms to 10s.
-    lease_time: Option<Duration>,
-    /// The answer while the store is unavailable.
-    on_store_failure: Option<FailureMode>,
-    /// The store that keeps the counters.
-    store: Option<String>,
-    /// The interval at which nodes add their counts to the store, with `consistency: synced`: 10ms to 60s.
-    sync_interval: Option<Duration>,
+    #[schemars(flatten)]
+    counting: Counting,
 }
 
 /// The policy by which limits of tenants in a quota database follow their usage.
@@ -257,24 +245,77 @@ struct Descriptor {
     concurrency: Option<Concurrency>,
     /// The default algorithm of this descriptor's limits.
     algorithm: Option<Algorithm>,
-    /// The consistency of counters between nodes.
-    consistency: Option<Consistency>,
-    /// Counts denied requests too.
-    count_denied: Option<bool>,
     /// false disables this descriptor's limits.
     enabled: Option<bool>,
     /// The share of subjects for which denials are enforced: `10%`.
     enforce: Option<Share>,
-    /// The answer to Envoy where a leaky bucket would delay a request.
-    leaky_over_rls: Option<LeakyOverRls>,
+    #[schemars(flatten)]
+    counting: Counting,
+}
+
+/// The keys of counters: where they are, and how nodes share them.
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "only its shape is used")]
+struct Counters {
+    /// The consistency of counters between nodes.
+    consistency: Option<Consistency>,
     /// The time for which a node holds hits of a leased counter: `100ms`, 5ms to 10s.
     lease_time: Option<Duration>,
-    /// The answer while the store is unavailable.
-    on_store_failure: Option<FailureMode>,
     /// The store that keeps the counters.
     store: Option<String>,
     /// The interval at which nodes add their counts to the store, with `consistency: synced`: 10ms to 60s.
     sync_interval: Option<Duration>,
+}
+
+/// The keys about counting that a domain, a descriptor, a limit and a service level can have.
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "only its shape is used")]
+struct Counting {
+    /// Counts denied requests too.
+    count_denied: Option<bool>,
+    /// The answer to Envoy where a leaky bucket would delay a request.
+    leaky_over_rls: Option<LeakyOverRls>,
+    /// The answer while the store is unavailable.
+    on_store_failure: Option<FailureMode>,
+    #[schemars(flatten)]
+    counters: Counters,
+}
+
+/// The keys that give an algorithm its form.
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "only its shape is used")]
+struct Form {
+    /// The most hits that can pass at once after idle time: token_bucket, gcra and leaky_bucket.
+    #[schemars(range(min = 1, max = 9_007_199_254_740_991_u64))]
+    burst: Option<u64>,
+    /// Cuts a sliding_window into this many parts of equal time; up to twice the limit passes in a
+    /// window.
+    #[schemars(range(min = 1, max = 64))]
+    sub_windows: Option<u32>,
+    /// A sliding_window that never exceeds its limit, and refuses some hits near it.
+    strict: Option<bool>,
+}
+
+/// The keys of a quota and its window.
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "only its shape is used")]
+struct Quota {
+    /// The window: second, minute, hour, day, week (7 days), month (30 days) or year (365 days).
+    unit: Option<Unit>,
+    /// Requests per window, up to 4294967295; 0 blocks everything.
+    #[schemars(range(max = 4_294_967_295_u32))]
+    requests_per_unit: Option<u64>,
+    /// No limit.
+    unlimited: Option<bool>,
+    /// Hits per window, up to 2^53 - 1; 0 blocks everything.
+    #[schemars(range(max = 9_007_199_254_740_991_u64))]
+    limit: Option<u64>,
+    /// The length of the window: 10s, 250ms, 1m, 1h, 1d.
+    window: Option<Duration>,
+    /// The time zone whose calendar the window follows, with `unit: day`, `week` or `month`.
+    calendar: Option<String>,
+    #[schemars(flatten)]
+    form: Form,
 }
 
 /// A quota and its window.
@@ -282,55 +323,22 @@ struct Descriptor {
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its shape is used")]
 struct RateLimit {
-    /// The window: second, minute, hour, day, week (7 days), month (30 days) or year (365 days).
-    unit: Option<Unit>,
-    /// Requests per window, up to 4294967295; 0 blocks everything.
-    #[schemars(range(max = 4_294_967_295_u32))]
-    requests_per_unit: Option<u64>,
-    /// No limit.
-    unlimited: Option<bool>,
     /// The name that clients see, and that `replaces` refers to.
     name: Option<Text>,
     /// Limits that do not count when this one matches in the same request.
     replaces: Option<Vec<Replaces>>,
-    /// Hits per window, up to 2^53 - 1; 0 blocks everything.
-    #[schemars(range(max = 9_007_199_254_740_991_u64))]
-    limit: Option<u64>,
-    /// The length of the window: 10s, 250ms, 1m, 1h, 1d.
-    window: Option<Duration>,
-    /// The time zone whose calendar the window follows, with `unit: day`, `week` or `month`.
-    calendar: Option<String>,
     /// The counting algorithm.
     algorithm: Option<Algorithm>,
-    /// The most hits that can pass at once after idle time: token_bucket, gcra and leaky_bucket.
-    #[schemars(range(min = 1, max = 9_007_199_254_740_991_u64))]
-    burst: Option<u64>,
-    /// Cuts a sliding_window into this many parts of equal time; up to twice the limit passes in a
-    /// window.
-    #[schemars(range(min = 1, max = 64))]
-    sub_windows: Option<u32>,
-    /// A sliding_window that never exceeds its limit, and refuses some hits near it.
-    strict: Option<bool>,
     /// The rule's id; by default made from domain and path.
     id: Option<Text>,
-    /// The consistency of counters between nodes.
-    consistency: Option<Consistency>,
-    /// Counts denied requests too.
-    count_denied: Option<bool>,
     /// false disables this limit.
     enabled: Option<bool>,
     /// The share of subjects for which denials are enforced: `10%`.
     enforce: Option<Share>,
-    /// The answer to Envoy where a leaky bucket would delay a request.
-    leaky_over_rls: Option<LeakyOverRls>,
-    /// The time for which a node holds hits of a leased counter: `100ms`, 5ms to 10s.
-    lease_time: Option<Duration>,
-    /// The answer while the store is unavailable.
-    on_store_failure: Option<FailureMode>,
-    /// The store that keeps the counters.
-    store: Option<String>,
-    /// The interval at which nodes add their counts to the store, with `consistency: synced`: 10ms to 60s.
-    sync_interval: Option<Duration>,
+    #[schemars(flatten)]
+    quota: Quota,
+    #[schemars(flatten)]
+    counting: Counting,
 }
 
 /// The limit of a plan.
@@ -338,41 +346,14 @@ struct RateLimit {
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its shape is used")]
 struct PlanLimit {
-    /// The window: second, minute, hour, day, week (7 days), month (30 days) or year (365 days).
-    unit: Option<Unit>,
-    /// Requests per window, up to 4294967295; 0 blocks everything.
-    #[schemars(range(max = 4_294_967_295_u32))]
-    requests_per_unit: Option<u64>,
-    /// No limit.
-    unlimited: Option<bool>,
     /// The name that clients see.
     name: Option<Text>,
-    /// Hits per window, up to 2^53 - 1; 0 blocks everything.
-    #[schemars(range(max = 9_007_199_254_740_991_u64))]
-    limit: Option<u64>,
-    /// The length of the window: 10s, 250ms, 1m, 1h, 1d.
-    window: Option<Duration>,
-    /// The time zone whose calendar the window follows, with `unit: day`, `week` or `month`.
-    calendar: Option<String>,
     /// The counting algorithm.
     algorithm: Option<Algorithm>,
-    /// The most hits that can pass at once after idle time: token_bucket, gcra and leaky_bucket.
-    #[schemars(range(min = 1, max = 9_007_199_254_740_991_u64))]
-    burst: Option<u64>,
-    /// Cuts a sliding_window into this many parts of equal time; up to twice the limit passes in a
-    /// window.
-    #[schemars(range(min = 1, max = 64))]
-    sub_windows: Option<u32>,
-    /// A sliding_window that never exceeds its limit, and refuses some hits near it.
-    strict: Option<bool>,
-    /// The consistency of counters between nodes.
-    consistency: Option<Consistency>,
-    /// The time for which a node holds hits of a leased counter: `100ms`, 5ms to 10s.
-    lease_time: Option<Duration>,
-    /// The store that keeps the counters.
-    store: Option<String>,
-    /// The interval at which nodes add their counts to the store, with `consistency: synced`: 10ms to 60s.
-    sync_interval: Option<Duration>,
+    #[schemars(flatten)]
+    quota: Quota,
+    #[schemars(flatten)]
+    counters: Counters,
 }
 
 /// A tenant, its plan and the limits that it has alone.
@@ -430,33 +411,12 @@ struct TenantOverride {
     effective_at: Option<String>,
     /// The time from which it no longer is; by default as the tenant.
     expires_at: Option<String>,
-    /// The window: second, minute, hour, day, week (7 days), month (30 days) or year (365 days).
-    unit: Option<Unit>,
-    /// Requests per window, up to 4294967295; 0 blocks everything.
-    #[schemars(range(max = 4_294_967_295_u32))]
-    requests_per_unit: Option<u64>,
-    /// No limit.
-    unlimited: Option<bool>,
     /// The name that clients see.
     name: Option<Text>,
-    /// Hits per window, up to 2^53 - 1; 0 blocks everything.
-    #[schemars(range(max = 9_007_199_254_740_991_u64))]
-    limit: Option<u64>,
-    /// The length of the window: 10s, 250ms, 1m, 1h, 1d.
-    window: Option<Duration>,
-    /// The time zone whose calendar the window follows, with `unit: day`, `week` or `month`.
-    calendar: Option<String>,
     /// The counting algorithm; by default that of the limit whose place it takes.
     algorithm: Option<Algorithm>,
-    /// The most hits that can pass at once after idle time: token_bucket, gcra and leaky_bucket.
-    #[schemars(range(min = 1, max = 9_007_199_254_740_991_u64))]
-    burst: Option<u64>,
-    /// Cuts a sliding_window into this many parts of equal time; up to twice the limit passes in a
-    /// window.
-    #[schemars(range(min = 1, max = 64))]
-    sub_windows: Option<u32>,
-    /// A sliding_window that never exceeds its limit, and refuses some hits near it.
-    strict: Option<bool>,
+    #[schemars(flatten)]
+    quota: Quota,
 }
 
 /// A limit that this one replaces.
@@ -521,22 +481,10 @@ struct ServiceLevel {
     shadow_mode: Option<bool>,
     /// The default algorithm of the tiers; fixed_window if left out.
     algorithm: Option<Algorithm>,
-    /// The consistency of counters between nodes.
-    consistency: Option<Consistency>,
-    /// Counts denied requests too.
-    count_denied: Option<bool>,
     /// The share of tenants for which denials are enforced: `10%`.
     enforce: Option<Share>,
-    /// The answer to Envoy where a leaky bucket would delay a request.
-    leaky_over_rls: Option<LeakyOverRls>,
-    /// The time for which a node holds hits of a leased counter: `100ms`, 5ms to 10s.
-    lease_time: Option<Duration>,
-    /// The answer while the store is unavailable.
-    on_store_failure: Option<FailureMode>,
-    /// The store that keeps the counters.
-    store: Option<String>,
-    /// The interval at which nodes add their counts to the store, with `consistency: synced`: 10ms to 60s.
-    sync_interval: Option<Duration>,
+    #[schemars(flatten)]
+    counting: Counting,
 }
 
 /// The calls that a service level applies to.
@@ -563,15 +511,8 @@ struct Tier {
     threshold: u64,
     /// The counting algorithm; fixed_window by default.
     algorithm: Option<Algorithm>,
-    /// The most hits that can pass at once after idle time: token_bucket, gcra and leaky_bucket.
-    #[schemars(range(min = 1, max = 9_007_199_254_740_991_u64))]
-    burst: Option<u64>,
-    /// Cuts a sliding_window into this many parts of equal time; up to twice the limit passes in a
-    /// window.
-    #[schemars(range(min = 1, max = 64))]
-    sub_windows: Option<u32>,
-    /// A sliding_window that never exceeds its limit, and refuses some hits near it.
-    strict: Option<bool>,
+    #[schemars(flatten)]
+    form: Form,
 }
 
 /// One item, or a list.
