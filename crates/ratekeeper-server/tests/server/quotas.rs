@@ -544,6 +544,52 @@ async fn many_tenants_come_in_and_go_out_in_both_formats() {
 }
 
 #[tokio::test]
+async fn a_tenant_named_twice_is_no_import_whatever_its_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = start_in(folder.path()).await;
+    let hash = TenantKey::from_bytes([7; 16]).hash("acme").to_string();
+    for second in [
+        json!({ "hash": hash, "tier": "free" }),
+        json!({ "domain": "api_platform", "api_key": "acme", "tier": "free" }),
+        json!({ "api_key": "acme", "tier": "free" }),
+    ] {
+        let lines = format!("{{\"api_key\":\"acme\",\"tier\":\"pro\"}}\n{second}\n");
+        let import = "/admin/v1/import/quotas";
+        let (status, told) = text(&running, "POST", import, "application/x-ndjson", &lines).await;
+        assert_eq!(status, 400, "{second}: {told}");
+        assert!(
+            told.contains("line 2") && told.contains("listed twice"),
+            "{told}"
+        );
+    }
+    assert_eq!(admin(&running, "GET", ACME, "").await.0, 404);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_reader_with_the_current_version_is_sent_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = start_in(folder.path()).await;
+    assert_eq!(
+        admin(&running, "PUT", ACME, "{\"tier\":\"pro\"}").await.0,
+        200
+    );
+    for (tags, expected) in [
+        ("\"1\"", 304),
+        ("W/\"1\"", 304),
+        ("\"7\", \"1\"", 304),
+        ("*", 304),
+        ("\"2\"", 200),
+        ("1", 200),
+    ] {
+        let read = send(&running, "GET", ACME, ("if-none-match", tags), &Value::Null).await;
+        assert_eq!(read.0, expected, "{tags}: {}", read.1);
+        assert_eq!(read.1.is_null(), expected == 304, "{tags}");
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn exports_go_on_where_a_page_ends() {
     let folder = tempfile::tempdir().unwrap();
     let running = start_in(folder.path()).await;
