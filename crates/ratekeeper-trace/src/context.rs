@@ -15,7 +15,7 @@ const LENGTH: usize = 55;
 const SAMPLED: u8 = 1;
 
 /// The most headers that are compared one by one, which takes less time than to hash the name.
-const COMPARED_MAX: usize = 12;
+const COMPARED_MAX: usize = 8;
 
 /// A position in a trace: `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
