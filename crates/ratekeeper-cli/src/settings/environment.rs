@@ -1,6 +1,5 @@
-//! The environment: our own `RATEKEEPER_*`, and what envoyproxy/ratelimit reads where we have a counterpart.
+//! The environment, and our own `RATEKEEPER_*` in it.
 
-use super::envoyproxy_ratelimit;
 use super::layer::{Layers, Origin, Said};
 use super::problem::{Problem, nearest};
 use super::setting::{PREFIX, Setting};
@@ -61,9 +60,8 @@ impl Environment {
             .map(|(found, text)| (found.as_str(), text.as_str()))
     }
 
-    /// Puts envoyproxy/ratelimit's variables and then ours over `layers`.
+    /// Puts our variables over `layers`.
     pub(crate) fn put(&self, layers: &mut Layers, problems: &mut Vec<Problem>) {
-        envoyproxy_ratelimit::put(self, layers, problems);
         for setting in SETTINGS {
             let name = setting.variable();
             if let Some(text) = self.get(&name) {
@@ -110,12 +108,15 @@ fn unknown(name: &str) -> Option<Problem> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::envoyproxy_ratelimit;
     use super::super::table::find;
     use super::*;
 
     fn put(pairs: &[(&str, &str)]) -> (Layers, Vec<String>) {
         let (mut layers, mut problems) = (Layers::defaults(), Vec::new());
-        Environment::of(pairs).put(&mut layers, &mut problems);
+        let environment = Environment::of(pairs);
+        envoyproxy_ratelimit::put(&environment, &mut layers, &mut problems);
+        environment.put(&mut layers, &mut problems);
         (layers, problems.iter().map(ToString::to_string).collect())
     }
 

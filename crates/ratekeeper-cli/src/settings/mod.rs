@@ -153,6 +153,8 @@ fn lay(
             }),
         }
     }
+    // Ours go before envoyproxy/ratelimit's.
+    envoyproxy_ratelimit::put(environment, &mut layers, problems);
     environment.put(&mut layers, problems);
     flags.put(&mut layers);
     envoyproxy_ratelimit::judge(environment, &mut layers, problems);

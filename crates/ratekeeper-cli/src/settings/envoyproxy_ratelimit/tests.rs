@@ -4,6 +4,7 @@ use super::*;
 fn put(pairs: &[(&str, &str)]) -> (Layers, Vec<String>) {
     let (mut layers, mut problems) = (Layers::defaults(), Vec::new());
     let environment = Environment::of(pairs);
+    super::put(&environment, &mut layers, &mut problems);
     environment.put(&mut layers, &mut problems);
     judge(&environment, &mut layers, &mut problems);
     (layers, problems.iter().map(ToString::to_string).collect())
