@@ -199,7 +199,7 @@ impl fmt::Display for Report {
         } = self;
         writeln!(
             f,
-            "{} at {}: {connections} x {streams} in a {} loop, keys {}, {} s",
+            "{} at {}: {connections} x {streams}, {} loop, keys {}, {} s",
             self.service, self.target, self.pace, self.keys, self.duration_seconds
         )?;
         if let Some(offered) = self.offered_per_second {
