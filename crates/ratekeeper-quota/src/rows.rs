@@ -155,7 +155,7 @@ async fn of_tenants(
     query: String,
     tenants: &[Kept],
 ) -> Result<Vec<AnyRow>, sqlx::Error> {
-    let mut query = sqlx::query(AssertSqlSafe(query));
+    let mut query = sqlx::query(AssertSqlSafe(query)).persistent(is_kept(tenants.len()));
     for kept in tenants {
         let id = &kept.record.id;
         query = query.bind(id.domain.clone()).bind(id.hash.to_string());
@@ -209,7 +209,13 @@ impl<T: Into<Option<String>>> From<T> for Cell {
 }
 
 /// The most rows of one statement. Databases take 32,766 values, and a row has at most twelve.
-const ROWS_MAX: usize = 500;
+pub(crate) const ROWS_MAX: usize = 500;
+
+/// Returns true if a statement for so many rows is kept prepared for the next time. Each number of rows is a statement
+/// of its own, and those of hundreds take up to half a megabyte on each connection: only two are kept.
+pub(crate) const fn is_kept(rows: usize) -> bool {
+    rows == 1 || rows == ROWS_MAX
+}
 
 /// Inserts rows. `head` is the statement up to its values, `tail` the rest.
 pub(crate) async fn insert<const N: usize>(
@@ -222,7 +228,7 @@ pub(crate) async fn insert<const N: usize>(
     while rows.peek().is_some() {
         let rows: Vec<_> = rows.by_ref().take(ROWS_MAX).collect();
         let query = format!("{head} VALUES {}{tail}", parameters::<N>(rows.len()));
-        let mut query = sqlx::query(AssertSqlSafe(query));
+        let mut query = sqlx::query(AssertSqlSafe(query)).persistent(is_kept(rows.len()));
         for cell in rows.into_iter().flatten() {
             query = match cell {
                 Cell::Text(text) => query.bind(text),
@@ -255,7 +261,7 @@ pub(crate) async fn delete_quotas(
         );
         for table in ["tenant_plan", "quota_override"] {
             let query = format!("DELETE FROM {table} WHERE {wanted}");
-            let mut query = sqlx::query(AssertSqlSafe(query));
+            let mut query = sqlx::query(AssertSqlSafe(query)).persistent(is_kept(some.len()));
             for id in some {
                 query = query.bind(id.domain.clone()).bind(id.hash.to_string());
             }

@@ -141,7 +141,7 @@ pub(crate) async fn find_all(
         ),
         rows::parameters::<2>(tenants.len())
     );
-    let mut query = sqlx::query(AssertSqlSafe(query));
+    let mut query = sqlx::query(AssertSqlSafe(query)).persistent(rows::is_kept(tenants.len()));
     for (domain, tenant) in tenants {
         query = query.bind((*domain).to_owned()).bind(tenant.to_string());
     }

@@ -6,7 +6,7 @@
 use ratekeeper_rules::TenantHash;
 use sqlx::{AssertSqlSafe, Row};
 
-use crate::rows::{self, stored};
+use crate::rows::{self, ROWS_MAX, stored};
 use crate::store::within;
 use crate::{QuotaError, QuotaStore};
 
@@ -44,9 +44,6 @@ pub struct UsageFilter {
 /// The tenant of what is counted together.
 const OTHERS: &str = "other";
 
-/// The rows that one statement writes.
-const ROWS_MAX: usize = 500;
-
 impl QuotaStore {
     /// Writes what a node counted, in place of what it wrote for the same minutes before.
     ///
@@ -55,19 +52,14 @@ impl QuotaStore {
     pub async fn write_usage(&self, rows: &[UsageRow]) -> Result<(), QuotaError> {
         self.prepare().await?;
         for part in rows.chunks(ROWS_MAX) {
-            let values: Vec<_> = (0..part.len())
-                .map(|row| {
-                    let places: Vec<_> = (1..=7).map(|at| format!("${}", row * 7 + at)).collect();
-                    format!("({})", places.join(", "))
-                })
-                .collect();
             let statement = format!(
                 "INSERT INTO quota_usage (minute, domain, api_key, rule, node, allowed, denied) VALUES {} \
                  ON CONFLICT (minute, domain, api_key, rule, node) \
                  DO UPDATE SET allowed = excluded.allowed, denied = excluded.denied",
-                values.join(", ")
+                rows::parameters::<7>(part.len())
             );
-            let mut query = sqlx::query(AssertSqlSafe(statement));
+            let mut query =
+                sqlx::query(AssertSqlSafe(statement)).persistent(rows::is_kept(part.len()));
             for row in part {
                 let tenant = row.tenant.map(|tenant| tenant.to_string());
                 query = query
@@ -147,5 +139,58 @@ impl QuotaStore {
             Ok(done.rows_affected())
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratekeeper_rules::TenantKey;
+    use ratekeeper_testkit::postgres::Server;
+
+    /// Statements that the server keeps prepared for the connections of `store`.
+    async fn kept(store: &QuotaStore) -> i64 {
+        let (mut connections, mut kept) = (Vec::new(), 0);
+        for _ in 0..4 {
+            connections.push(store.pool.acquire().await.expect("it connects"));
+        }
+        for connection in &mut connections {
+            let row = sqlx::query("SELECT count(*) AS kept FROM pg_prepared_statements");
+            let row = row.fetch_one(&mut **connection).await.expect("it answers");
+            kept += row.try_get::<i64, _>("kept").expect("it is a number");
+        }
+        kept
+    }
+
+    #[test]
+    fn statements_for_each_number_of_rows_are_not_kept() {
+        let server = Server::start();
+        let url = server.create("quotas");
+        let key = TenantKey::from_bytes([7; 16]);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.expect("a runtime can be made").block_on(async {
+            let store = QuotaStore::new(url.parse().expect("it is an address"), key.clone());
+            let store = store.expect("the address is right");
+            let row = |tenant: usize| UsageRow {
+                minute: 7,
+                domain: "d".to_owned(),
+                tenant: Some(key.hash(&tenant.to_string())),
+                rule: "d.customer".to_owned(),
+                node: "n".to_owned(),
+                allowed: 1,
+                denied: 0,
+            };
+            let rows: Vec<_> = (0..100).map(row).collect();
+            store.write_usage(&rows[..1]).await.expect("it is written");
+            let before = kept(&store).await;
+            for number in 1..rows.len() {
+                let written = store.write_usage(&rows[..number]).await;
+                written.expect("they are written");
+            }
+            let after = kept(&store).await;
+            assert!(after < before + 10, "{after} after {before}");
+        });
     }
 }
