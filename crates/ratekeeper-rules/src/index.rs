@@ -1,6 +1,6 @@
 //! Indexes into a rule set.
 
-/// An index into [`RuleSet::rules`].
+/// An index into [`RuleSet::rules`](crate::RuleSet::rules).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RuleIndex(pub u32);
 
@@ -12,7 +12,7 @@ impl RuleIndex {
     }
 }
 
-/// An index into [`Domain::plans`].
+/// An index into [`Domain::plans`](crate::Domain::plans).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct PlanIndex(pub u16);
 

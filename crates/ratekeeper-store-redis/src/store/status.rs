@@ -20,7 +20,7 @@ impl RedisStore {
     }
 
     /// The hash key that all nodes name counters by; [`None`] before a server has returned it. Until
-    /// then, and for counters [named by](Request::named_by) another one, nothing is decided here:
+    /// then, and for counters [named by](ratekeeper_store::Request::named_by) another one, nothing is decided here:
     /// counts under a node's own hash key would be hidden from all other nodes.
     #[must_use]
     pub fn hash_key(&self) -> Option<HashKey> {
