@@ -296,6 +296,26 @@ fn what_the_rules_do_not_have_is_ignored_and_counted() {
 }
 
 #[test]
+fn limits_that_no_tenant_has_any_more_go() {
+    let (mut joined, key) = (rules(""), key());
+    let mut index = TenantIndex::new(key.clone());
+    let of_files = joined.rules().len();
+    for number in 1..=5_000 {
+        let quotas = TenantQuotas {
+            overrides: vec![(Term::ALWAYS, quota(None, number))],
+            ..TenantQuotas::default()
+        };
+        index.put("d", key.hash("acme"), &quotas);
+        if number % 500 == 0 {
+            joined = joined.with_tenants(&index).rules;
+            assert_eq!(in_force(&joined, "acme", "a", 0)[0], Some(number));
+            let own = joined.rules().len() - of_files;
+            assert!(own <= 1_100, "{own} rules for one limit");
+        }
+    }
+}
+
+#[test]
 fn unknown_tenants_may_pass() {
     let joined = rules("")
         .with_tenants(&TenantIndex::allowing_all(key()))

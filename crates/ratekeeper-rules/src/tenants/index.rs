@@ -77,6 +77,9 @@ impl TenantIndex {
         }
         if let Some(tenants) = self.domains.get_mut(domain) {
             tenants.put(tenant, quotas);
+            if tenants.limits.values.len() > 2 * tenants.limits_used + LIMITS_SPARE {
+                *tenants = tenants.renumbered();
+            }
         }
     }
 
@@ -88,12 +91,18 @@ impl TenantIndex {
     }
 }
 
+/// The limits that a domain may have besides twice those in use when they were last looked through. Then those that
+/// no tenant has any more go: nobody can fill memory by changing one tenant again and again.
+const LIMITS_SPARE: usize = 1_024;
+
 /// The tenants of one domain.
 #[derive(Clone, Debug)]
 pub(crate) struct DomainTenants {
     shards: Arc<Vec<Arc<Shard>>>,
     pub(crate) plans: Arc<Numbered<Box<str>>>,
     pub(crate) limits: Arc<Numbered<OwnQuota>>,
+    /// The limits that tenants had when all were last looked through.
+    limits_used: usize,
 }
 
 /// The shards of a domain: a power of two.
@@ -105,6 +114,7 @@ impl Default for DomainTenants {
             shards: Arc::new(vec![Arc::default(); SHARDS]),
             plans: Arc::default(),
             limits: Arc::default(),
+            limits_used: 0,
         }
     }
 }
@@ -117,6 +127,16 @@ impl DomainTenants {
     #[inline]
     pub(crate) fn get(&self, hash: TenantHash) -> Option<&StoredTenant> {
         self.shards[hash.shard() % SHARDS].get(hash)
+    }
+
+    /// The same tenants, with numbers for the plans and limits alone that one of them has.
+    fn renumbered(&self) -> Self {
+        let mut anew = Self::default();
+        for tenant in self.shards.iter().flat_map(|shard| &shard.0) {
+            anew.put(TenantHash::of_halves(tenant.hash), &self.quotas(tenant));
+        }
+        anew.limits_used = anew.limits.values.len();
+        anew
     }
 
     /// The quotas of a tenant, as they were put.
