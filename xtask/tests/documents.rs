@@ -72,6 +72,28 @@ fn pages_of_the_book_do_not_link_out_of_it_by_path() {
 }
 
 #[test]
+fn the_reference_of_the_admin_api_lists_every_route() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("it is text");
+    let (code, page) = (
+        read("crates/ratekeeper-server/src/admin.rs"),
+        read("docs/admin.md"),
+    );
+    let calls = code.split(".route(").skip(1);
+    let paths = calls.filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next());
+    let routes: Vec<&str> = paths.collect();
+    assert!(routes.len() >= 20, "the routes have moved: {routes:?}");
+    let rows: Vec<&str> = page
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .collect();
+    for route in routes {
+        let is_page = route.starts_with("/dashboard") || route == "/";
+        let listed = is_page || rows.iter().any(|row| row.contains(&format!("{route}`")));
+        assert!(listed, "docs/admin.md does not list {route}");
+    }
+}
+
+#[test]
 fn a_heading_becomes_the_anchor_that_web_sites_make_of_it() {
     for (heading, anchor) in [
         ("Permits", "permits"),
