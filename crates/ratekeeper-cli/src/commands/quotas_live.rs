@@ -7,6 +7,7 @@ use anyhow::{Context, Result, anyhow};
 use ratekeeper_quota::{OverrideDocument, QuotaDocument, TenantDocument};
 use ratekeeper_rules::Unit;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::fmt::Write as _;
 use std::io::Read as _;
 use std::path::Path;
@@ -53,19 +54,10 @@ pub(super) fn delete(args: &QuotaDelete) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-#[derive(Deserialize)]
-struct Reset {
-    epoch: u32,
-}
-
 pub(super) fn reset(args: &TenantArgs) -> Result<ExitCode> {
     let answer = args.access.ask("POST", &path(args, "/reset"), "")?;
-    print(&args.access, &answer, |reset: Reset| {
-        let times = match reset.epoch {
-            1 => "the first time".to_owned(),
-            times => format!("{times} times by now"),
-        };
-        format!("the usage of {} begins anew ({times})\n", args.api_key)
+    print(&args.access, &answer, |_: IgnoredAny| {
+        format!("the usage of {} is reset to zero\n", args.api_key)
     })
 }
 

@@ -48,11 +48,15 @@ fn tenants_are_managed_through_any_node(fleet: &Fleet) {
     let table = fleet.done(&b, &["quota", "get", "acme"]);
     assert!(table.contains("500 per day"), "{table}");
 
-    // Usage is seen, and forgotten through the other node.
+    // Usage is seen, of limits that only this tenant has too, and forgotten through the other node.
+    let reports = ["--override", "endpoint:GET /reports=7/day"];
+    fleet.done(&a, &[&set[..], &reports].concat());
+    let seen = fleet.json(&a, &["usage", "acme"]);
+    assert_eq!(seen["usage"]["endpoint:GET /reports"]["limit"], 7, "{seen}");
     let spent = used(&fleet.json(&a, &["usage", "acme"]), "default");
     assert!(spent > 0);
     let told = fleet.done(&b, &["reset", "acme"]);
-    assert_eq!(told, "the usage of acme begins anew (the first time)\n");
+    assert_eq!(told, "the usage of acme is reset to zero\n");
     assert_eq!(used(&fleet.json(&b, &["usage", "acme"]), "default"), 0);
     eventually("it is forgotten on the other node", || {
         used(&fleet.json(&a, &["usage", "acme"]), "default") == 0
@@ -89,7 +93,7 @@ fn tenants_are_managed_through_any_node(fleet: &Fleet) {
     let trail = fleet.json(&a, &["audit", "list", "--tenant", "acme"]);
     let actions = trail.as_array().expect("a list").iter();
     let actions: Vec<_> = actions.map(|change| &change["action"]).collect();
-    assert_eq!(actions, ["delete", "put", "reset", "put"]);
+    assert_eq!(actions, ["delete", "put", "reset", "put", "put"]);
     assert_eq!(
         (&trail[0]["editor"], &trail[0]["source"]),
         (&"local".into(), &"127.0.0.1".into())

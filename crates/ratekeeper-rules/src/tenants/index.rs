@@ -389,6 +389,19 @@ impl<'a> Known<'a> {
         let mut in_force = more.limits.iter().filter(|own| own.term.contains(now));
         in_force.find_map(|own| found(own.term, own.quota))
     }
+
+    /// The descriptors of the limits in force.
+    pub(crate) fn patterns(self, now: super::Timestamp) -> impl Iterator<Item = &'a Pattern> {
+        let more = self.tenant.more.as_ref().map(|more| &*more.limits);
+        let in_force = more.unwrap_or_default().iter();
+        let in_force = in_force.filter(move |own| own.term.contains(now));
+        let numbers = self.tenant.limit.into_iter();
+        let numbers = numbers.chain(in_force.map(|own| own.quota));
+        numbers.filter_map(|quota| {
+            let limit = self.resolved.limits.get(place(quota))?.as_ref()?;
+            Some(&*limit.pattern)
+        })
+    }
 }
 
 impl Resolved {

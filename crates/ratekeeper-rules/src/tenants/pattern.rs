@@ -11,8 +11,8 @@ pub(crate) struct Pattern {
 
 #[derive(Debug)]
 enum Part {
-    /// Key and value, as `key_value`.
-    Exact(Box<str>),
+    /// Key and value, as `key_value`, and the length of the key: both may have underscores.
+    Exact(Box<str>, usize),
     /// Key and value with `*` in them.
     Wildcard(Box<Wildcard>),
     /// A key; each value has its own counter.
@@ -26,7 +26,7 @@ impl Pattern {
             Some(value) if key.contains('*') || value.contains('*') => {
                 Part::Wildcard(Box::new(Wildcard::new(&format!("{key}_{value}"))))
             }
-            Some(value) => Part::Exact(format!("{key}_{value}").into()),
+            Some(value) => Part::Exact(format!("{key}_{value}").into(), key.len()),
             None if key.contains('*') => Part::Wildcard(Box::new(Wildcard::new(key))),
             None => Part::KeyOnly(key.into()),
         };
@@ -38,6 +38,11 @@ impl Pattern {
     /// Orders patterns of as many entries: the more specific comes first.
     pub(crate) fn ranks(&self) -> Vec<u8> {
         self.parts.iter().map(Part::rank).collect()
+    }
+
+    /// The entries that match, if there is only one list of them; none for the tenant as a whole.
+    pub(super) fn exact_entries(&self) -> Option<Vec<Entry<'_>>> {
+        self.parts.iter().map(Part::entry).collect()
     }
 
     /// Returns true if all `entries` match, and none of their nodes matched more specifically.
@@ -59,15 +64,24 @@ impl Pattern {
 impl Part {
     const fn rank(&self) -> u8 {
         match self {
-            Self::Exact(_) => rank(Matched::Exact),
+            Self::Exact(..) => rank(Matched::Exact),
             Self::Wildcard(_) => rank(Matched::Wildcard),
             Self::KeyOnly(_) => rank(Matched::KeyOnly),
         }
     }
 
+    fn entry(&self) -> Option<Entry<'_>> {
+        let Self::Exact(composite, key) = self else {
+            return None;
+        };
+        let (key, value) = composite.split_at_checked(*key)?;
+        let value = value.strip_prefix('_')?;
+        Some(Entry { key, value })
+    }
+
     fn matches(&self, entry: &Entry<'_>) -> bool {
         match self {
-            Self::Exact(composite) => Composite::new(entry).is(composite.as_bytes()),
+            Self::Exact(composite, _) => Composite::new(entry).is(composite.as_bytes()),
             Self::Wildcard(wildcard) => wildcard.matches(&Composite::new(entry)),
             Self::KeyOnly(key) => **key == *entry.key,
         }

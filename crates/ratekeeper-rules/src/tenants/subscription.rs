@@ -3,7 +3,7 @@
 use ratekeeper_core::Timestamp;
 
 use super::index::Known;
-use super::{Tenant, TenantHash, Term};
+use super::{Pattern, Tenant, TenantHash, Term};
 use crate::{Domain, Entry, PlanIndex, RuleIndex, Visit};
 
 /// The plan and the limits that the tenant of a descriptor has at one time.
@@ -183,6 +183,26 @@ impl<'a> Subscription<'a> {
             rules: node.map_or(&[], |visit| visit.node.rules_on(self.plan)),
             permits: None,
             is_override: false,
+        }
+    }
+
+    /// The entries after the tenant's of each of its own limits in force whose descriptor has no wildcard and no
+    /// open value.
+    #[must_use]
+    pub fn override_entries(&self) -> Vec<Vec<Entry<'a>>> {
+        match self.quotas {
+            Quotas::Default | Quotas::Lifted => Vec::new(),
+            Quotas::Listed(tenant) => {
+                let limits = tenant.limits.iter();
+                let in_force = limits.filter(|own| own.term.contains(self.now));
+                in_force
+                    .filter_map(|own| own.pattern.exact_entries())
+                    .collect()
+            }
+            Quotas::Stored(known) => {
+                let patterns = known.patterns(self.now);
+                patterns.filter_map(Pattern::exact_entries).collect()
+            }
         }
     }
 

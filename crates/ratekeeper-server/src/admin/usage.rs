@@ -142,6 +142,9 @@ pub(super) async fn show<S: ServedStore>(
         false => &[],
     };
     known.add_levels(levels, own, LOOKS_MAX);
+    let now = app.limiter.clock().now();
+    let subscription = domain.subscription(&[own], now);
+    known.add_overrides(subscription.override_entries(), own, LOOKS_MAX);
     for (number, texts) in options.descriptors.iter().enumerate() {
         let entries = texts.iter().map(|text| entry(text));
         let entries: Result<Vec<_>, WrongEntry<'_>> =
@@ -154,7 +157,6 @@ pub(super) async fn show<S: ServedStore>(
         }
         known.lists.push(entries);
     }
-    let now = app.limiter.clock().now();
     let mut usage = BTreeMap::new();
     for entries in &known.lists {
         let descriptors = [Descriptor::new(entries)];
@@ -170,7 +172,7 @@ pub(super) async fn show<S: ServedStore>(
     let own_window = usage
         .iter()
         .find(|(name, _)| name.split('#').next() == Some(DEFAULT));
-    let plan = domain.subscription(&[own], now).plan();
+    let plan = subscription.plan();
     Ok(Json(Usage {
         current_window: own_window.map(|(_, used)| used.window.clone()),
         plan: Some(domain.plan_name(plan).to_owned()).filter(|plan| !plan.is_empty()),

@@ -1,4 +1,4 @@
-//! The descriptors of a tenant that can be told from the rules alone.
+//! The descriptors of a tenant that can be told from the rules and from its own limits.
 
 use std::collections::BTreeSet;
 
@@ -47,6 +47,22 @@ impl<'a> Known<'a> {
                 let entries = [own, entry(level_key, &level.id), entry(method_key, method)];
                 self.lists.push(entries.to_vec());
             }
+        }
+    }
+
+    /// Adds the descriptors of a tenant's own limits, given the entries after the tenant's, as long as there are at
+    /// most `most` lists.
+    pub(super) fn add_overrides(&mut self, all: Vec<Vec<Entry<'a>>>, own: Entry<'a>, most: usize) {
+        for after in all {
+            let list: Vec<_> = std::iter::once(own).chain(after).collect();
+            if self.lists.contains(&list) {
+                continue;
+            }
+            if self.lists.len() >= most {
+                self.is_cut = true;
+                return;
+            }
+            self.lists.push(list);
         }
     }
 }
