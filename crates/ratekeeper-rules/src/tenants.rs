@@ -13,6 +13,7 @@ mod quotas;
 mod resolve;
 mod site;
 mod subscription;
+mod table;
 mod term;
 
 use std::cmp::Reverse;

@@ -6,9 +6,10 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
-use hashbrown::{HashMap, HashTable};
+use hashbrown::HashMap;
 
 use super::quotas::{OwnQuota, TenantQuotas};
+use super::table::{PackedTable, StoredTenant};
 use super::{Pattern, TenantHash, TenantKey, Term};
 use crate::{PlanIndex, RuleIndex};
 
@@ -62,11 +63,8 @@ impl TenantIndex {
     /// All tenants with their quotas, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, TenantHash, TenantQuotas)> {
         self.domains.iter().flat_map(|(domain, tenants)| {
-            let all = tenants.shards.iter().flat_map(|shard| &shard.0);
-            all.map(|tenant| {
-                let hash = TenantHash::of_halves(tenant.hash);
-                (&**domain, hash, tenants.quotas(tenant))
-            })
+            let all = tenants.table.iter();
+            all.map(|(hash, tenant)| (&**domain, hash, tenants.quotas(tenant)))
         })
     }
 
@@ -86,7 +84,7 @@ impl TenantIndex {
     /// Removes a tenant; has no effect if it is not there.
     pub fn remove(&mut self, domain: &str, tenant: TenantHash) {
         if let Some(tenants) = self.domains.get_mut(domain) {
-            tenants.shard(tenant).remove(tenant);
+            tenants.table.remove(tenant);
         }
     }
 }
@@ -96,52 +94,38 @@ impl TenantIndex {
 const LIMITS_SPARE: usize = 1_024;
 
 /// The tenants of one domain.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct DomainTenants {
-    shards: Arc<Vec<Arc<Shard>>>,
+    table: PackedTable,
     pub(crate) plans: Arc<Numbered<Box<str>>>,
     pub(crate) limits: Arc<Numbered<OwnQuota>>,
     /// The limits that tenants had when all were last looked through.
     limits_used: usize,
 }
 
-/// The shards of a domain: a power of two.
-const SHARDS: usize = 256;
-
-impl Default for DomainTenants {
-    fn default() -> Self {
-        Self {
-            shards: Arc::new(vec![Arc::default(); SHARDS]),
-            plans: Arc::default(),
-            limits: Arc::default(),
-            limits_used: 0,
-        }
-    }
-}
-
 impl DomainTenants {
     fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.0.len()).sum()
+        self.table.len()
     }
 
     #[inline]
-    pub(crate) fn get(&self, hash: TenantHash) -> Option<&StoredTenant> {
-        self.shards[hash.shard() % SHARDS].get(hash)
+    pub(crate) fn get(&self, hash: TenantHash) -> Option<StoredTenant<'_>> {
+        self.table.get(hash)
     }
 
     /// The same tenants, with numbers for the plans and limits alone that one of them has.
     fn renumbered(&self) -> Self {
         let mut anew = Self::default();
-        for tenant in self.shards.iter().flat_map(|shard| &shard.0) {
-            anew.put(TenantHash::of_halves(tenant.hash), &self.quotas(tenant));
+        for (hash, tenant) in self.table.iter() {
+            anew.put(hash, &self.quotas(tenant));
         }
         anew.limits_used = anew.limits.values.len();
         anew
     }
 
     /// The quotas of a tenant, as they were put.
-    fn quotas(&self, tenant: &StoredTenant) -> TenantQuotas {
-        let more = tenant.more.as_deref();
+    fn quotas(&self, tenant: StoredTenant<'_>) -> TenantQuotas {
+        let more = tenant.more;
         let plans = more.map(|more| &*more.plans).unwrap_or_default();
         let plans = plans.iter().map(|plan| (plan.term, plan.name));
         let plans = tenant
@@ -171,11 +155,6 @@ impl DomainTenants {
         }
     }
 
-    fn shard(&mut self, hash: TenantHash) -> &mut Shard {
-        let shards = Arc::make_mut(&mut self.shards);
-        Arc::make_mut(&mut shards[hash.shard() % SHARDS])
-    }
-
     fn put(&mut self, hash: TenantHash, quotas: &TenantQuotas) {
         let plans = quotas.plans.iter().map(|(term, name)| StoredPlan {
             term: *term,
@@ -192,16 +171,15 @@ impl DomainTenants {
         let limit = take_lasting(&mut limits, |own| own.term).map(|own| own.quota);
         let more = (!plans.is_empty() || !limits.is_empty()).then(|| {
             let (plans, limits) = (plans.into(), limits.into());
-            Box::new(More { plans, limits })
+            Arc::new(More { plans, limits })
         });
-        let (high, low) = hash.halves();
-        self.shard(hash).put(StoredTenant {
-            hash: (high, low),
+        let tenant = StoredTenant {
             epoch: quotas.epoch,
             plan,
             limit,
-            more,
-        });
+            more: more.as_ref(),
+        };
+        self.table.put(hash, tenant);
     }
 }
 
@@ -251,53 +229,14 @@ fn number<T: Clone + Eq + Hash>(all: &mut Arc<Numbered<T>>, value: &T) -> Number
     number
 }
 
-/// A part of the tenants. They lie in the table itself: a look-up waits for memory once.
-#[derive(Clone, Debug, Default)]
-struct Shard(HashTable<StoredTenant>);
-
-impl Shard {
-    #[inline]
-    fn get(&self, hash: TenantHash) -> Option<&StoredTenant> {
-        let halves = hash.halves();
-        self.0.find(halves.1, |tenant| tenant.hash == halves)
-    }
-
-    fn put(&mut self, tenant: StoredTenant) {
-        let halves = tenant.hash;
-        let place = self
-            .0
-            .entry(halves.1, |other| other.hash == halves, |other| other.hash.1);
-        place.insert(tenant);
-    }
-
-    fn remove(&mut self, hash: TenantHash) {
-        let halves = hash.halves();
-        if let Ok(found) = self.0.find_entry(halves.1, |tenant| tenant.hash == halves) {
-            found.remove();
-        }
-    }
-}
-
-/// A tenant of a quota store.
-#[derive(Clone, Debug)]
-pub(crate) struct StoredTenant {
-    hash: (u64, u64),
-    pub(crate) epoch: u32,
-    /// Its plan, if it is on one for ever.
-    plan: Option<Number>,
-    /// Its only limit, if it has that one for ever.
-    limit: Option<Number>,
-    more: Option<Box<More>>,
-}
-
 /// The plans and limits of a tenant that has several, or some for a time.
 #[derive(Clone, Debug)]
-struct More {
+pub(super) struct More {
     /// Its plans, if they change; the one that begins last comes first.
     plans: Box<[StoredPlan]>,
     /// Its own limits, if they change or are several: the most specific comes first, and of one descriptor the
     /// one that begins last.
-    limits: Box<[StoredLimit]>,
+    pub(super) limits: Box<[StoredLimit]>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -307,23 +246,9 @@ struct StoredPlan {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct StoredLimit {
+pub(super) struct StoredLimit {
     term: Term,
     quota: Number,
-}
-
-impl StoredTenant {
-    /// Returns true if it has a plan or limits, now or at another time.
-    #[inline]
-    pub(crate) const fn has_quotas(&self) -> bool {
-        self.plan.is_some() || self.limit.is_some() || self.more.is_some()
-    }
-
-    #[inline]
-    pub(crate) fn has_limits(&self) -> bool {
-        let more = self.more.as_ref();
-        self.limit.is_some() || more.is_some_and(|more| !more.limits.is_empty())
-    }
 }
 
 /// The meaning of the tenants' plans and limits under the rules in force.
@@ -353,7 +278,7 @@ pub(crate) struct StoredTenants {
 /// A tenant that was looked up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known<'a> {
-    pub(crate) tenant: &'a StoredTenant,
+    pub(crate) tenant: StoredTenant<'a>,
     pub(crate) resolved: &'a Resolved,
 }
 
@@ -364,7 +289,7 @@ impl<'a> Known<'a> {
         if let Some(name) = self.tenant.plan {
             return self.resolved.plan(name).map(|plan| (Term::ALWAYS, plan));
         }
-        let more = self.tenant.more.as_ref()?;
+        let more = self.tenant.more?;
         let mut plans = more.plans.iter();
         let found = plans.find(|plan| plan.term.contains(now))?;
         let plan = self.resolved.plan(found.name)?;
@@ -385,7 +310,7 @@ impl<'a> Known<'a> {
         if let Some(quota) = self.tenant.limit {
             return found(Term::ALWAYS, quota);
         }
-        let more = self.tenant.more.as_ref()?;
+        let more = self.tenant.more?;
         let mut in_force = more.limits.iter().filter(|own| own.term.contains(now));
         in_force.find_map(|own| found(own.term, own.quota))
     }
@@ -409,3 +334,6 @@ impl Resolved {
         self.plans.get(place(name)).copied().flatten()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashMap;
+
 use super::index::{DomainTenants, Resolved, ResolvedLimit, StoredTenants};
 use super::{Site, TenantIndex};
 use crate::{Domain, PlanIndex, Rule, RuleIndex, RuleSet, ServiceLevel};
@@ -96,12 +98,15 @@ impl RuleSet {
         };
         let site = self.site(domain);
         let new = tenants.limits.values.iter().skip(resolved.limits.len());
+        // Limits of one descriptor share its pattern, which stays in the cache then.
+        let mut patterns = HashMap::new();
         let limits = new.map(|quota| {
             let index = RuleIndex(u32::try_from(rules.len()).ok()?);
             let (target, rule) = quota.compile(&site, rules).ok()?;
             rules.push(rule);
+            let pattern = patterns.entry(&quota.descriptor);
             Some(ResolvedLimit {
-                pattern: target.pattern,
+                pattern: Arc::clone(pattern.or_insert(target.pattern)),
                 rule: index,
             })
         });

@@ -1,0 +1,108 @@
+//! The tenants of a domain, held to a map.
+
+use std::collections::HashMap as Map;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use ratekeeper_core::Timestamp;
+
+use super::*;
+
+/// A step of a history.
+#[derive(Clone, Debug)]
+enum Step {
+    Put(TenantHash, TenantQuotas),
+    Remove(TenantHash),
+    Renumber,
+    /// Keeps a copy, which must not change any more.
+    Copy,
+}
+
+/// Hashes that share halves, buckets and parts far more often than those of real values do: few, of which many have a
+/// half in common, and many of one part, so that it grows.
+fn hashes() -> impl Strategy<Value = TenantHash> {
+    let shared = (0..4_u64, 0..4_u64).prop_map(|(high, low)| (high, low << 62 | 7));
+    let crowded = (0..8_u64, 0..200_u64).prop_map(|(high, low)| (high << 60, low << 56 | 7));
+    let halves = prop_oneof![shared, crowded, any::<(u64, u64)>()];
+    halves.prop_map(TenantHash::of_halves)
+}
+
+fn quotas() -> impl Strategy<Value = TenantQuotas> {
+    let term = (0..3_u64).prop_map(|until| match until {
+        0 => Term::ALWAYS,
+        until => Term {
+            from: Timestamp::from_secs(until),
+            until: Timestamp::from_secs(until + 5),
+        },
+    });
+    let plan = (term.clone(), 0..4_u8).prop_map(|(term, plan)| (term, plan.to_string().into()));
+    let own = (term, 0..40_u64).prop_map(|(term, requests_per_unit)| {
+        let quota = OwnQuota {
+            requests_per_unit,
+            ..OwnQuota::default()
+        };
+        (term, quota)
+    });
+    let epoch = prop_oneof![4 => Just(0), 1 => any::<u32>()];
+    let lists = (vec(plan, 0..2), vec(own, 0..2), epoch);
+    lists.prop_map(|(plans, overrides, epoch)| TenantQuotas {
+        plans,
+        overrides,
+        epoch,
+    })
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        40 => (hashes(), quotas()).prop_map(|(tenant, quotas)| Step::Put(tenant, quotas)),
+        15 => hashes().prop_map(Step::Remove),
+        1 => Just(Step::Renumber),
+        1 => Just(Step::Copy),
+    ]
+}
+
+fn holds(tenants: &DomainTenants, model: &Map<TenantHash, TenantQuotas>, seen: &[TenantHash]) {
+    assert_eq!(tenants.len(), model.len());
+    for hash in seen {
+        let same_half = |listed: &TenantHash| listed.halves().0 == hash.halves().0;
+        if !model.contains_key(hash) && model.keys().any(same_half) {
+            // The one case that the table may get wrong.
+            continue;
+        }
+        let found = tenants.get(*hash).map(|tenant| tenants.quotas(tenant));
+        assert_eq!(found.as_ref(), model.get(hash), "{hash}");
+    }
+    let all = tenants.table.iter();
+    let all: Map<_, _> = all
+        .map(|(hash, tenant)| (hash, tenants.quotas(tenant)))
+        .collect();
+    assert_eq!(all, *model);
+}
+
+proptest! {
+    #[test]
+    fn tenants_are_those_of_a_map(steps in vec(steps(), 1..600)) {
+        let (mut tenants, mut model) = (DomainTenants::default(), Map::new());
+        let (mut seen, mut copies) = (Vec::new(), Vec::new());
+        for step in steps {
+            match step {
+                Step::Put(hash, quotas) => {
+                    tenants.put(hash, &quotas);
+                    model.insert(hash, quotas);
+                    seen.push(hash);
+                }
+                Step::Remove(hash) => {
+                    tenants.table.remove(hash);
+                    model.remove(&hash);
+                    seen.push(hash);
+                }
+                Step::Renumber => tenants = tenants.renumbered(),
+                Step::Copy => copies.push((tenants.clone(), model.clone())),
+            }
+        }
+        copies.push((tenants, model));
+        for (tenants, model) in copies {
+            holds(&tenants, &model, &seen);
+        }
+    }
+}
