@@ -399,8 +399,8 @@ impl Change {
     }
 }
 
-/// The most tenants that are changed by one set of statements.
-const PUTS_MAX: usize = 200;
+/// The most tenants that are changed by one set of statements: as many as have prepared ones.
+const PUTS_MAX: usize = rows::ROWS_MAX;
 
 /// The first puts, up to one for a tenant that is among them already.
 fn distinct(puts: &[TenantPut]) -> &[TenantPut] {

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use sqlx::any::AnyRow;
 use sqlx::{Any, AssertSqlSafe, Row, Transaction};
 
-use crate::{QuotaError, TenantId, TenantRecord};
+use crate::{DatabaseKind, QuotaError, TenantId, TenantRecord};
 
 /// A tenant, or the trace of a deleted one.
 #[derive(Clone, Debug)]
@@ -120,7 +120,7 @@ pub(crate) async fn add_quotas(
         .collect();
     let wanted = format!(
         "(domain, api_key) IN (VALUES {})",
-        parameters::<2>(tenants.len())
+        parameters::<2>(kind_of(transaction), tenants.len())
     );
     let plans = format!(
         "SELECT domain, api_key, tier, effective_at, expires_at FROM tenant_plan WHERE {wanted} \
@@ -227,7 +227,10 @@ pub(crate) async fn insert<const N: usize>(
     let mut rows = rows.into_iter().peekable();
     while rows.peek().is_some() {
         let rows: Vec<_> = rows.by_ref().take(ROWS_MAX).collect();
-        let query = format!("{head} VALUES {}{tail}", parameters::<N>(rows.len()));
+        let query = format!(
+            "{head} VALUES {}{tail}",
+            parameters::<N>(kind_of(transaction), rows.len())
+        );
         let mut query = sqlx::query(AssertSqlSafe(query)).persistent(is_kept(rows.len()));
         for cell in rows.into_iter().flatten() {
             query = match cell {
@@ -240,13 +243,26 @@ pub(crate) async fn insert<const N: usize>(
     Ok(())
 }
 
-/// The parameters of so many rows: `($1, $2), ($3, $4)`.
-pub(crate) fn parameters<const N: usize>(rows: usize) -> String {
+/// The parameters of so many rows: `($1, $2), ($3, $4)`, and for SQLite `(?, ?), (?, ?)`. SQLite looks for the name of
+/// each parameter among all of them, which takes most of the time of a statement with thousands.
+pub(crate) fn parameters<const N: usize>(kind: DatabaseKind, rows: usize) -> String {
+    if kind == DatabaseKind::Sqlite {
+        let row = format!("({})", ["?"; N].join(", "));
+        return vec![row; rows].join(", ");
+    }
     let row = |at| {
         let numbers = (1..=N).map(|column| format!("${}", at * N + column));
         format!("({})", numbers.collect::<Vec<_>>().join(", "))
     };
     (0..rows).map(row).collect::<Vec<_>>().join(", ")
+}
+
+/// The kind of database that a transaction is of.
+pub(crate) fn kind_of(transaction: &Transaction<'_, Any>) -> DatabaseKind {
+    match transaction.backend_name() {
+        "SQLite" => DatabaseKind::Sqlite,
+        _ => DatabaseKind::Postgres,
+    }
 }
 
 /// Deletes the plans and overrides of tenants.
@@ -257,7 +273,7 @@ pub(crate) async fn delete_quotas(
     for some in tenants.chunks(ROWS_MAX) {
         let wanted = format!(
             "(domain, api_key) IN (VALUES {})",
-            parameters::<2>(some.len())
+            parameters::<2>(kind_of(transaction), some.len())
         );
         for table in ["tenant_plan", "quota_override"] {
             let query = format!("DELETE FROM {table} WHERE {wanted}");

@@ -139,7 +139,7 @@ pub(crate) async fn find_all(
             tenant_columns!(),
             " FROM tenant t WHERE (t.domain, t.api_key) IN (VALUES {})"
         ),
-        rows::parameters::<2>(tenants.len())
+        rows::parameters::<2>(rows::kind_of(transaction), tenants.len())
     );
     let mut query = sqlx::query(AssertSqlSafe(query)).persistent(rows::is_kept(tenants.len()));
     for (domain, tenant) in tenants {

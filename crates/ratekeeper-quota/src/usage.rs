@@ -56,7 +56,7 @@ impl QuotaStore {
                 "INSERT INTO quota_usage (minute, domain, api_key, rule, node, allowed, denied) VALUES {} \
                  ON CONFLICT (minute, domain, api_key, rule, node) \
                  DO UPDATE SET allowed = excluded.allowed, denied = excluded.denied",
-                rows::parameters::<7>(part.len())
+                rows::parameters::<7>(self.address.kind(), part.len())
             );
             let mut query =
                 sqlx::query(AssertSqlSafe(statement)).persistent(rows::is_kept(part.len()));
