@@ -2,162 +2,9 @@
 //! and that nothing in the repository belongs to one machine.
 
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// Our crates, each with those of ours that its library or program may use. A new arrow is a change
-/// of the design: add it deliberately, with a word in ARCHITECTURE.md.
-const ARROWS: &[(&str, &[&str])] = &[
-    ("ratekeeper-core", &[]),
-    ("ratekeeper-rules", &["ratekeeper-core"]),
-    ("ratekeeper-store", &["ratekeeper-core"]),
-    ("ratekeeper-shed", &["ratekeeper-core"]),
-    (
-        "ratekeeper-limiter",
-        &["ratekeeper-core", "ratekeeper-rules", "ratekeeper-store"],
-    ),
-    (
-        "ratekeeper-trace",
-        &["ratekeeper-limiter", "ratekeeper-tls"],
-    ),
-    ("ratekeeper-tls", &[]),
-    ("ratekeeper-dashboard", &[]),
-    ("ratekeeper-quota", &["ratekeeper-core", "ratekeeper-rules"]),
-    (
-        "ratekeeper-audit",
-        &[
-            "ratekeeper-quota",
-            "ratekeeper-store-redis",
-            "ratekeeper-tls",
-        ],
-    ),
-    (
-        "ratekeeper-store-redis",
-        &["ratekeeper-core", "ratekeeper-store", "ratekeeper-tls"],
-    ),
-    (
-        "ratekeeper-http",
-        &["ratekeeper-core", "ratekeeper-limiter", "ratekeeper-rules"],
-    ),
-    (
-        "ratekeeper-tower",
-        &[
-            "ratekeeper-core",
-            "ratekeeper-http",
-            "ratekeeper-limiter",
-            "ratekeeper-rules",
-            "ratekeeper-shed",
-            "ratekeeper-store",
-        ],
-    ),
-    ("ratekeeper-proto", &[]),
-    (
-        "ratekeeper-server",
-        &[
-            "ratekeeper-core",
-            "ratekeeper-dashboard",
-            "ratekeeper-http",
-            "ratekeeper-limiter",
-            "ratekeeper-proto",
-            "ratekeeper-quota",
-            "ratekeeper-rules",
-            "ratekeeper-store",
-            "ratekeeper-tls",
-            "ratekeeper-trace",
-        ],
-    ),
-    (
-        "ratekeeper-replay",
-        &[
-            "ratekeeper-core",
-            "ratekeeper-http",
-            "ratekeeper-limiter",
-            "ratekeeper-rules",
-            "ratekeeper-store",
-        ],
-    ),
-    (
-        "ratekeeper-testkit",
-        &["ratekeeper-core", "ratekeeper-store"],
-    ),
-    (
-        "ratekeeper",
-        &[
-            "ratekeeper-core",
-            "ratekeeper-http",
-            "ratekeeper-limiter",
-            "ratekeeper-rules",
-            "ratekeeper-store",
-            "ratekeeper-store-redis",
-            "ratekeeper-tower",
-        ],
-    ),
-    (
-        "ratekeeper-gateway",
-        &[
-            "ratekeeper-http",
-            "ratekeeper-limiter",
-            "ratekeeper-server",
-            "ratekeeper-tls",
-            "ratekeeper-tower",
-            "ratekeeper-trace",
-        ],
-    ),
-    (
-        "ratekeeper-client",
-        &["ratekeeper", "ratekeeper-proto", "ratekeeper-tls"],
-    ),
-    (
-        "ratekeeper-cli",
-        &[
-            "ratekeeper-audit",
-            "ratekeeper-bench",
-            "ratekeeper-client",
-            "ratekeeper-core",
-            "ratekeeper-gateway",
-            "ratekeeper-http",
-            "ratekeeper-limiter",
-            "ratekeeper-quota",
-            "ratekeeper-replay",
-            "ratekeeper-rules",
-            "ratekeeper-server",
-            "ratekeeper-store",
-            "ratekeeper-store-redis",
-            "ratekeeper-tls",
-            "ratekeeper-tower",
-            "ratekeeper-trace",
-        ],
-    ),
-    // Measures everything, so it may depend on everything; only the command depends on it.
-    (
-        "ratekeeper-bench",
-        &[
-            "ratekeeper",
-            "ratekeeper-core",
-            "ratekeeper-limiter",
-            "ratekeeper-proto",
-            "ratekeeper-replay",
-            "ratekeeper-rules",
-            "ratekeeper-server",
-            "ratekeeper-store",
-            "ratekeeper-testkit",
-        ],
-    ),
-    // Test from outside, as any client would.
-    ("ratekeeper-compat", &["ratekeeper-proto"]),
-    (
-        "ratekeeper-chaos",
-        &["ratekeeper-proto", "ratekeeper-testkit"],
-    ),
-    ("ratekeeper-attack", &["ratekeeper-testkit"]),
-    // Examples for users to copy.
-    ("example-axum", &["ratekeeper"]),
-    ("example-library", &["ratekeeper", "ratekeeper-client"]),
-    ("example-overload", &["ratekeeper"]),
-    ("example-tonic", &["ratekeeper"]),
-    ("xtask", &[]),
-];
 
 /// Crates that may use the wire formats.
 const KNOW_PROTOBUF: [&str; 8] = [
@@ -255,19 +102,60 @@ fn files() -> Vec<(String, String)> {
 }
 
 #[test]
-fn arrows_between_crates_point_inward() {
-    for package in packages() {
-        let name = name(&package);
-        let allowed = ARROWS.iter().find(|(from, _)| *from == name);
-        let (_, allowed) =
-            allowed.unwrap_or_else(|| panic!("{name} is new: say in ARROWS what it may use"));
-        let ours = dependencies(&package)
-            .into_iter()
-            .filter(|to| ARROWS.iter().any(|(from, _)| from == to));
-        for to in ours {
-            assert!(allowed.contains(&to), "{name} must not know {to}");
-        }
+fn dependencies_between_crates_are_those_of_architecture_md() {
+    let table = table_of_dependencies();
+    let packages = packages();
+    let ours: BTreeSet<&str> = packages.iter().map(name).collect();
+    for package in &packages {
+        let name = name(package);
+        let allowed = table.get(name);
+        let allowed =
+            allowed.unwrap_or_else(|| panic!("{name} is new: list it in ARCHITECTURE.md"));
+        let uses: BTreeSet<&str> = dependencies(package).intersection(&ours).copied().collect();
+        let allowed: BTreeSet<&str> = allowed.iter().map(String::as_str).collect();
+        assert_eq!(
+            uses, allowed,
+            "of {name}: left the manifest, right ARCHITECTURE.md"
+        );
     }
+    for listed in table.keys() {
+        assert!(ours.contains(listed.as_str()), "{listed} is no crate");
+    }
+}
+
+/// Our crates, each with those of ours that its library or program may use, by ARCHITECTURE.md.
+fn table_of_dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let page = std::fs::read_to_string(root().join("ARCHITECTURE.md"));
+    let page = page.expect("there is an ARCHITECTURE.md");
+    let (_, section) = page
+        .split_once("\n### Dependencies\n")
+        .expect("a section has the table");
+    let rows = section
+        .lines()
+        .skip_while(|line| !line.starts_with("|---"))
+        .skip(1)
+        .take_while(|line| line.starts_with('|'));
+    let mut table = BTreeMap::new();
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [_, crates, uses, must_not_know, _] = cells[..] else {
+            panic!("not three cells: {row}");
+        };
+        assert!(!must_not_know.is_empty(), "{crates} may know everything?");
+        let uses: BTreeSet<String> = names(uses).collect();
+        table.extend(names(crates).map(|from| (from, uses.clone())));
+    }
+    table
+}
+
+/// The names of crates in a cell, in full.
+fn names(cell: &str) -> impl Iterator<Item = String> {
+    let short = cell.split(", ").filter(|name| !name.is_empty());
+    short.map(|name| match name {
+        "ratekeeper" | "xtask" => name.to_owned(),
+        example if example.starts_with("example-") => example.to_owned(),
+        part => format!("ratekeeper-{part}"),
+    })
 }
 
 #[test]
