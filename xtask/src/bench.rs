@@ -14,22 +14,15 @@
 //! `bench traces [--quick]`: the cost of traces for checks that are not traced.
 
 mod accuracy;
-mod dashboard;
-mod gateway;
+mod examples;
 mod grpc;
-mod leases;
-mod modes;
-mod overload;
 mod redis;
-mod seed;
-mod tenants;
 
 use crate::run::release_binary;
-use crate::steps::{Steps, cargo, root, target};
+use crate::steps::{Steps, cargo, root};
 use anyhow::{Context, Result, bail};
-use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -43,17 +36,21 @@ pub(crate) fn bench(args: &[String]) -> Result<()> {
         Some((what, rest)) if what == "redis" => redis::redis(rest),
         Some((what, [])) if what == "core" => core(),
         Some((what, rest)) if what == "accuracy" => accuracy::accuracy(rest),
-        Some((what, rest)) if what == "gateway" => gateway::gateway(rest),
-        Some((what, rest)) if what == "seed" => seed::seed(rest),
-        Some((what, rest)) if what == "modes" => modes::modes(rest),
-        Some((what, rest)) if what == "leases" => leases::leases(rest),
-        Some((what, rest)) if what == "overload" => overload::overload(rest),
-        Some((what, rest)) if what == "tenants" => tenants::tenants(rest),
-        Some((what, rest)) if what == "dashboard" => dashboard::dashboard(rest),
-        Some((what, [])) if what == "shed" => overload::cost(),
-        Some((what, rest)) if what == "traces" => traces(rest),
-        Some((what, [])) if what == "layer" => layer("cost"),
-        Some((what, [])) if what == "shaping" => layer("shaping"),
+        Some((what, rest)) if what == "gateway" => examples::gateway(rest),
+        Some((what, rest)) if what == "seed" => examples::seed(rest),
+        Some((what, rest)) if what == "modes" => grpc::nodes("modes", rest),
+        Some((what, rest)) if what == "leases" => grpc::nodes("leases", rest),
+        Some((what, rest)) if what == "overload" => examples::overload(rest),
+        Some((what, rest)) if what == "tenants" => examples::tenants(rest),
+        Some((what, rest)) if what == "dashboard" => examples::dashboard(rest),
+        Some((what, [])) if what == "shed" => of_bench("ratekeeper-shed", "cost", &[]),
+        Some((what, rest)) if what == "traces" => of_bench("ratekeeper-trace", "cost", rest),
+        Some((what, [])) if what == "layer" => {
+            of_bench("ratekeeper-tower", "layer", &["cost".to_owned()])
+        }
+        Some((what, [])) if what == "shaping" => {
+            of_bench("ratekeeper-tower", "layer", &["shaping".to_owned()])
+        }
         Some((flag, _)) if flag.starts_with("--") => grpc::grpc(args),
         Some(_) => bail!(
             "there is no benchmark {:?}; there are `grpc`, `core`, `accuracy`, `redis`, `gateway`, `seed`, `modes`, \
@@ -63,60 +60,19 @@ pub(crate) fn bench(args: &[String]) -> Result<()> {
     }
 }
 
-/// Builds the release binary and an example of `ratekeeper-bench` that measures it; returns the
-/// program and its first arguments.
-fn measured_by(example: &str, steps: &mut Steps) -> Result<(PathBuf, [OsString; 4])> {
-    let binary = release_binary()?;
-    let mut build = cargo([
-        "build",
-        "--release",
-        "--locked",
-        "--package",
-        "ratekeeper-bench",
-    ]);
-    steps.command("load", build.args(["--example", example]))?;
-    let program = target().join("release/examples").join(example);
-    let arguments = [
-        "--ratekeeper".into(),
-        binary.into(),
-        "--out".into(),
-        target().join("bench").into(),
-    ];
-    Ok((program, arguments))
-}
-
-/// Runs one part of the tower layer's benchmark.
-fn layer(part: &'static str) -> Result<()> {
+/// Runs a benchmark of one package alone.
+fn of_bench(package: &str, bench: &str, args: &[String]) -> Result<()> {
     let mut steps = Steps::new();
-    let mut command = cargo([
-        "bench",
-        "--quiet",
-        "--locked",
-        "--package",
-        "ratekeeper-tower",
-    ]);
-    command.args(["--bench", "layer", "--", part]);
-    steps.command(part, &mut command)?;
+    steps.command("measure", of_package(package, bench).args(args))?;
     steps.finish("bench");
     Ok(())
 }
 
-/// Measures checks that are not traced, with and without a tracer.
-fn traces(arguments: &[String]) -> Result<()> {
-    let mut steps = Steps::new();
-    let mut command = cargo([
-        "bench",
-        "--quiet",
-        "--locked",
-        "--package",
-        "ratekeeper-trace",
-        "--bench",
-        "cost",
-        "--",
-    ]);
-    steps.command("traces", command.args(arguments))?;
-    steps.finish("bench traces");
-    Ok(())
+/// The benchmark `bench` of `package`, to which further arguments go.
+fn of_package(package: &str, bench: &str) -> Command {
+    let mut command = cargo(["bench", "--quiet", "--locked", "--package"]);
+    command.args([package, "--bench", bench, "--"]);
+    command
 }
 
 fn core() -> Result<()> {
@@ -126,16 +82,7 @@ fn core() -> Result<()> {
         ("store beside governor", "ratekeeper-store", "store"),
         ("check beside governor", "ratekeeper-limiter", "check"),
     ] {
-        let mut command = cargo([
-            "bench",
-            "--quiet",
-            "--locked",
-            "--package",
-            package,
-            "--bench",
-            bench,
-        ]);
-        steps.command(name, &mut command)?;
+        steps.command(name, &mut of_package(package, bench))?;
     }
     steps.command("replay", &mut example("speed"))?;
     let binary = release_binary()?;
@@ -145,16 +92,9 @@ fn core() -> Result<()> {
 }
 
 fn example(name: &str) -> Command {
-    cargo([
-        "run",
-        "--quiet",
-        "--release",
-        "--locked",
-        "--package",
-        "ratekeeper-replay",
-        "--example",
-        name,
-    ])
+    let mut command = cargo(["run", "--quiet", "--release", "--locked", "--package"]);
+    command.args(["ratekeeper-replay", "--example", name, "--"]);
+    command
 }
 
 /// The real logs in this repository.
@@ -184,19 +124,11 @@ fn start(binary: &Path) -> Result<()> {
 }
 
 fn start_once(binary: &Path) -> Result<Duration> {
-    let ports = [
-        "--grpc",
-        "127.0.0.1:0",
-        "--http",
-        "127.0.0.1:0",
-        "--admin",
-        "127.0.0.1:0",
-    ];
     let begin = Instant::now();
     let mut child = Command::new(binary)
         .current_dir(root())
         .arg("serve")
-        .args(ports)
+        .args(["--grpc", "--http", "--admin"].map(|flag| format!("{flag}=127.0.0.1:0")))
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()

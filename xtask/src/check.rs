@@ -6,6 +6,9 @@ use anyhow::Result;
 
 const FUZZ: &str = "fuzz/Cargo.toml";
 
+/// Makes warnings of clippy errors.
+const WARNINGS: [&str; 3] = ["--", "-D", "warnings"];
+
 pub(crate) fn check() -> Result<()> {
     let mut steps = Steps::new();
     steps.command("formatting", &mut cargo(["fmt", "--all", "--check"]))?;
@@ -15,15 +18,7 @@ pub(crate) fn check() -> Result<()> {
     )?;
     steps.command(
         "clippy",
-        &mut cargo([
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--locked",
-            "--",
-            "-D",
-            "warnings",
-        ]),
+        cargo(["clippy", "--workspace", "--all-targets", "--locked"]).args(WARNINGS),
     )?;
     // The workspace is built with every feature; users of the library have fewer.
     for features in [
@@ -32,20 +27,13 @@ pub(crate) fn check() -> Result<()> {
         &["--features", "jwt,redis"],
     ] {
         let library = ["clippy", "--package", "ratekeeper", "--locked"];
-        let mut clippy = cargo([&library, features, &["--", "-D", "warnings"]].concat());
+        let mut clippy = cargo([&library, features, &WARNINGS].concat());
         steps.command("features", &mut clippy)?;
     }
     steps.command(
         "what is not built in",
-        &mut cargo([
-            "test",
-            "--package",
-            "ratekeeper-http",
-            "--lib",
-            "--locked",
-            "--quiet",
-            "identity",
-        ]),
+        cargo(["test", "--package", "ratekeeper-http", "--lib"])
+            .args(["--locked", "--quiet", "identity"]),
     )?;
     steps.command(
         "rustdoc",
@@ -57,19 +45,12 @@ pub(crate) fn check() -> Result<()> {
     })?;
     // Not --locked: its lock file follows this workspace's crates on the next build.
     let mut fuzz = cargo(["clippy", "--manifest-path", FUZZ, "--target-dir"]);
-    fuzz.arg(target()).args(["--", "-D", "warnings"]);
+    fuzz.arg(target()).args(WARNINGS);
     steps.command("fuzz targets", &mut fuzz)?;
     steps.command(
         "dependencies",
-        &mut cargo([
-            "deny",
-            "--all-features",
-            "--locked",
-            "check",
-            "bans",
-            "licenses",
-            "sources",
-        ]),
+        cargo(["deny", "--all-features", "--locked", "check"])
+            .args(["bans", "licenses", "sources"]),
     )?;
     advisories(&mut steps)?;
     steps.finish("check");

@@ -6,19 +6,15 @@
 //! product does not wait for link-time optimisation. Each step prints its command and the time it took, so that a
 //! failed step can be repeated by hand.
 
-mod attack;
 mod bench;
 mod book;
-mod chaos;
+mod campaigns;
 mod check;
-mod compat;
 mod dashboard;
 mod fuzz;
-mod loom;
 mod matrix;
 mod need;
 mod run;
-mod simulate;
 mod steps;
 mod test;
 
@@ -89,13 +85,13 @@ fn main() -> ExitCode {
         "test" => test::test(rest),
         "check" => check::check(),
         "bench" => bench::bench(rest),
-        "compat" => compat::compat(rest),
+        "compat" => campaigns::compat(rest),
         "fuzz" => fuzz::fuzz(rest),
         "matrix" => matrix::matrix(rest),
-        "chaos" => chaos::chaos(rest),
-        "attack" => attack::attack(rest),
-        "loom" => loom::loom(),
-        "simulate" => simulate::simulate(rest),
+        "chaos" => campaigns::chaos(rest),
+        "attack" => campaigns::attack(rest),
+        "loom" => campaigns::loom(),
+        "simulate" => campaigns::simulate(rest),
         "book" => book::book(),
         "help" | "--help" | "-h" => {
             // `cargo xtask help | head` closes the pipe early, which is no fault.

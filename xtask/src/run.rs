@@ -84,18 +84,9 @@ pub(crate) fn release_binary() -> Result<PathBuf> {
 fn binary(profile: Profile) -> Result<PathBuf> {
     let mut steps = Steps::new();
     dashboard::build_if_possible(&mut steps);
-    steps.command(
-        "build",
-        cargo([
-            "build",
-            "--profile",
-            profile.name(),
-            "--locked",
-            "--package",
-            "ratekeeper-cli",
-        ])
-        .args(profile.features()),
-    )?;
+    let mut build = cargo(["build", "--locked", "--package", "ratekeeper-cli"]);
+    build.args(["--profile", profile.name()]);
+    steps.command("build", build.args(profile.features()))?;
     let name = format!("ratekeeper{}", std::env::consts::EXE_SUFFIX);
     Ok(target().join(profile.name()).join(name))
 }

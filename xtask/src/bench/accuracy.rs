@@ -22,7 +22,7 @@ pub(super) fn accuracy(args: &[String]) -> Result<()> {
     }
     let mut steps = Steps::new();
     let mut command = example("accuracy");
-    command.arg("--").args(is_quick.then_some("--quick"));
+    command.args(is_quick.then_some("--quick"));
     steps.command("accuracy", command.args(paths))?;
     steps.finish("bench accuracy");
     Ok(())

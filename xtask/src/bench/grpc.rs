@@ -5,40 +5,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::need::{self, CargoTool, Package};
+use crate::need::{self, CargoTool, PROTOC, REDIS, SETPRIV, TASKSET, VALGRIND};
 use crate::run::release_binary;
 use crate::steps::{Steps, cargo, succeed, target};
 use anyhow::{Context, Result, bail};
 
 /// The peer, from its published crate.
-const THROTTLECRAB: CargoTool = CargoTool {
-    name: "throttlecrab-server",
-    version: "0.4.40",
-};
-
-/// Programs that pin others to processors, and end servers together with their parent.
-pub(super) const UTIL_LINUX: [Package; 2] = [
-    Package {
-        program: "taskset",
-        package: "util-linux",
-    },
-    Package {
-        program: "setpriv",
-        package: "util-linux",
-    },
-];
-
-/// Counts instructions.
-const VALGRIND: Package = Package {
-    program: "valgrind",
-    package: "valgrind",
-};
-
-/// Required for the peer's gRPC, which it is otherwise built without.
-const PROTOC: Package = Package {
-    program: "protoc",
-    package: "protobuf-compiler",
-};
+const THROTTLECRAB: CargoTool = CargoTool::new("throttlecrab-server", "0.4.40");
 
 /// Servers run on the first processor, the load on the second.
 const SERVER_CORE: &str = "0";
@@ -46,19 +19,34 @@ pub(super) const LOAD_CORE: &str = "1";
 
 /// Builds everything, then runs the comparisons; `args` are passed on: `--quick`, `--only NAME`.
 pub(super) fn grpc(args: &[String]) -> Result<()> {
+    two_processors()?;
     let mut steps = Steps::new();
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    if cores < 2 {
-        bail!("the load needs a processor beside the server's, and here is one");
-    }
     steps.step("tools", "taskset, setpriv, protoc, valgrind", || {
-        need::packages(&UTIL_LINUX)?;
-        need::packages(&[PROTOC, VALGRIND])
+        need::packages(&[TASKSET, SETPRIV, PROTOC, VALGRIND])
     })?;
     let throttlecrab = steps.step("peer", THROTTLECRAB.name, peer)?;
     let more = ["--throttlecrab".into(), throttlecrab.into_os_string()];
     compare(&mut steps, "grpc", &more, args)?;
     steps.finish("bench grpc");
+    Ok(())
+}
+
+/// Compares modes of consistency, or floods leased limits over four nodes: `name` is `modes` or `leases`.
+pub(super) fn nodes(name: &'static str, args: &[String]) -> Result<()> {
+    let mut steps = Steps::new();
+    steps.step("tools", "taskset, setpriv, redis-server", || {
+        need::packages(&[TASKSET, SETPRIV, REDIS])
+    })?;
+    compare(&mut steps, name, &[format!("--{name}").into()], args)?;
+    steps.finish(&format!("bench {name}"));
+    Ok(())
+}
+
+/// Servers and load each need a processor, or they measure each other.
+pub(super) fn two_processors() -> Result<()> {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        bail!("the load needs a processor beside the server's, and here is one");
+    }
     Ok(())
 }
 
@@ -70,7 +58,9 @@ pub(super) fn compare(
     args: &[String],
 ) -> Result<()> {
     let binary = release_binary()?;
-    steps.command("load", &mut example(&["build"]))?;
+    let mut build = cargo(["build", "--release", "--locked", "--package"]);
+    build.args(["ratekeeper-bench", "--example", "compare"]);
+    steps.command("load", &mut build)?;
     let compare = target().join("release/examples/compare");
     let out = target().join("bench");
     let mut command = Command::new("taskset");
@@ -87,13 +77,6 @@ pub(super) fn compare(
         markdown.display()
     );
     Ok(())
-}
-
-fn example(verb: &[&str]) -> Command {
-    let mut command = cargo(verb);
-    command.args(["--release", "--locked", "--package", "ratekeeper-bench"]);
-    command.args(["--example", "compare"]);
-    command
 }
 
 /// Installs the peer below the target folder, once, and returns its path.

@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 
-use super::grpc::{UTIL_LINUX, compare};
-use crate::need::{self, FOR_BENCH, REDIS, REDIS_BENCHMARK};
-use crate::steps::{Steps, cargo};
+use super::grpc::compare;
+use super::of_package;
+use crate::need::{self, FOR_BENCH, REDIS, REDIS_BENCHMARK, SETPRIV, TASKSET};
+use crate::steps::Steps;
 use anyhow::{Result, bail};
 
 /// The parts of the store's benchmark.
@@ -38,16 +39,18 @@ pub(super) fn redis(args: &[String]) -> Result<()> {
     let wants = |part: &str| parts.is_empty() || parts.iter().any(|wanted| *wanted == part);
     let mut steps = Steps::new();
     steps.step("tools", "redis-server, redis-benchmark, taskset", || {
-        need::packages(&[REDIS, REDIS_BENCHMARK])?;
-        need::packages(&UTIL_LINUX)
+        need::packages(&[REDIS, REDIS_BENCHMARK, TASKSET, SETPRIV])
     })?;
     if wants("scripts") {
-        steps.command("scripts", &mut bench("scripts"))?;
+        steps.command(
+            "scripts",
+            &mut of_package("ratekeeper-store-redis", "scripts"),
+        )?;
     }
     let of_store: Vec<&str> = STORE.into_iter().filter(|part| wants(part)).collect();
     if !of_store.is_empty() {
-        let mut command = bench("store");
-        command.arg("--").args(of_store);
+        let mut command = of_package("ratekeeper-store-redis", "store");
+        command.args(of_store);
         command.args(is_quick.then_some("--quick"));
         steps.command("store", &mut command)?;
     }
@@ -70,10 +73,4 @@ pub(super) fn redis(args: &[String]) -> Result<()> {
     }
     steps.finish("bench redis");
     Ok(())
-}
-
-fn bench(name: &str) -> std::process::Command {
-    let mut command = cargo(["bench", "--quiet", "--locked", "--package"]);
-    command.args(["ratekeeper-store-redis", "--bench", name]);
-    command
 }

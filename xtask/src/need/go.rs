@@ -10,61 +10,63 @@ use std::process::Command;
 pub(crate) struct GoTool {
     /// The comparison's option for its path.
     pub(crate) flag: &'static str,
-    /// The program.
-    pub(crate) name: &'static str,
     /// The package to install.
     pub(crate) package: &'static str,
     /// The version with which this repository is compared.
     pub(crate) version: &'static str,
 }
 
+impl GoTool {
+    /// The program is called by the last part of the package's path.
+    const fn new(flag: &'static str, package: &'static str, version: &'static str) -> Self {
+        Self {
+            flag,
+            package,
+            version,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        self.package.rsplit('/').next().unwrap_or(self.package)
+    }
+}
+
 /// The latest version of envoyproxy/ratelimit in Go's proxy; the project makes no releases.
 const ENVOYPROXY_RATELIMIT: &str = "v1.4.1-0.20260122083618-3fb702589d36";
 
+/// envoyproxy/ratelimit itself.
+const SERVICE: GoTool = GoTool::new(
+    "--envoyproxy-ratelimit",
+    "github.com/envoyproxy/ratelimit/src/service_cmd",
+    ENVOYPROXY_RATELIMIT,
+);
+
 /// The peer of `cargo xtask bench redis`, if Go is available.
-pub(crate) const FOR_BENCH: [GoTool; 1] = [GoTool {
-    flag: "--envoyproxy-ratelimit",
-    name: "service_cmd",
-    package: "github.com/envoyproxy/ratelimit/src/service_cmd",
-    version: ENVOYPROXY_RATELIMIT,
-}];
+pub(crate) const FOR_BENCH: [GoTool; 1] = [SERVICE];
 
 /// The programs that `cargo xtask compat` starts: envoyproxy/ratelimit, its rules checker, and
 /// clients.
 pub(crate) const FOR_COMPAT: [GoTool; 4] = [
-    GoTool {
-        flag: "--envoyproxy-ratelimit",
-        name: "service_cmd",
-        package: "github.com/envoyproxy/ratelimit/src/service_cmd",
-        version: ENVOYPROXY_RATELIMIT,
-    },
-    GoTool {
-        flag: "--checker",
-        name: "config_check_cmd",
-        package: "github.com/envoyproxy/ratelimit/src/config_check_cmd",
-        version: ENVOYPROXY_RATELIMIT,
-    },
-    GoTool {
-        flag: "--grpcurl",
-        name: "grpcurl",
-        package: "github.com/fullstorydev/grpcurl/cmd/grpcurl",
-        version: "v1.9.4",
-    },
-    GoTool {
-        flag: "--ghz",
-        name: "ghz",
-        package: "github.com/bojand/ghz/cmd/ghz",
-        version: "v0.93.0",
-    },
+    SERVICE,
+    GoTool::new(
+        "--checker",
+        "github.com/envoyproxy/ratelimit/src/config_check_cmd",
+        ENVOYPROXY_RATELIMIT,
+    ),
+    GoTool::new(
+        "--grpcurl",
+        "github.com/fullstorydev/grpcurl/cmd/grpcurl",
+        "v1.9.4",
+    ),
+    GoTool::new("--ghz", "github.com/bojand/ghz/cmd/ghz", "v0.93.0"),
 ];
 
 /// The conformance tests of HTTP/2 that `cargo xtask attack` runs.
-pub(crate) const FOR_ATTACK: [GoTool; 1] = [GoTool {
-    flag: "--h2spec",
-    name: "h2spec",
-    package: "github.com/summerwind/h2spec/cmd/h2spec",
-    version: "v2.2.1+incompatible",
-}];
+pub(crate) const FOR_ATTACK: [GoTool; 1] = [GoTool::new(
+    "--h2spec",
+    "github.com/summerwind/h2spec/cmd/h2spec",
+    "v2.2.1+incompatible",
+)];
 
 /// As [`install`] if Go is available; otherwise prints the tools that are left out.
 pub(crate) fn install_if_there(tools: &[GoTool]) -> Result<Vec<(&'static str, PathBuf)>> {
@@ -72,7 +74,7 @@ pub(crate) fn install_if_there(tools: &[GoTool]) -> Result<Vec<(&'static str, Pa
         return install(tools);
     }
     for tool in tools {
-        eprintln!("Go is missing: {} is left out", tool.name);
+        eprintln!("Go is missing: {} is left out", tool.name());
     }
     Ok(Vec::new())
 }
@@ -85,11 +87,9 @@ pub(crate) fn install(tools: &[GoTool]) -> Result<Vec<(&'static str, PathBuf)>> 
 
 fn one(tool: &GoTool) -> Result<PathBuf> {
     let GoTool {
-        name,
-        package,
-        version,
-        ..
+        package, version, ..
     } = tool;
+    let name = tool.name();
     // A folder for each version, into which go puts the program atomically.
     let folder = target().join("tools/go").join(version);
     let program = folder.join(name);

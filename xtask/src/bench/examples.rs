@@ -1,0 +1,91 @@
+//! The benchmarks that are examples of `ratekeeper-bench`: `gateway`, `seed`, `tenants`, `dashboard` and `overload`.
+//!
+//! Each builds everything, runs, and writes its results below the target folder; `args` may be `--quick`.
+
+use std::ffi::OsString;
+use std::process::Command;
+
+use super::grpc::{LOAD_CORE, two_processors};
+use crate::dashboard;
+use crate::need::{self, CHROMIUM, H2LOAD, NGINX, POSTGRESQL, Package, REDIS, SETPRIV, TASKSET};
+use crate::run::release_binary;
+use crate::steps::{Steps, cargo, root, target};
+use anyhow::Result;
+
+/// The gateway, compared with itself without limits and with NGINX.
+pub(super) fn gateway(args: &[String]) -> Result<()> {
+    two_processors()?;
+    let packages = [TASKSET, SETPRIV, NGINX, H2LOAD];
+    run("gateway", &packages, &[], &[], args)
+}
+
+/// The performance test from the article that introduced service levels.
+pub(super) fn seed(args: &[String]) -> Result<()> {
+    two_processors()?;
+    let packages = [TASKSET, SETPRIV, NGINX, REDIS];
+    run("seed", &packages, &["taskset", "-c", LOAD_CORE], &[], args)
+}
+
+/// Memory, look-ups, import and propagation of many tenants.
+pub(super) fn tenants(args: &[String]) -> Result<()> {
+    run("tenants", &[POSTGRESQL], &[], &[], args)
+}
+
+/// The memory of the dashboard's page, and of the node that it watches.
+pub(super) fn dashboard(args: &[String]) -> Result<()> {
+    // The release binary embeds the page, and would do without it.
+    dashboard::build(&mut Steps::new())?;
+    let page = root().join("dashboard").into();
+    run(
+        "dashboard",
+        &[CHROMIUM],
+        &[],
+        &["--page".into(), page],
+        args,
+    )
+}
+
+/// Goodput and latency under overload. Draws the plots of the manual; a quick run, which is no measurement, draws them
+/// into the folder of results instead.
+pub(super) fn overload(args: &[String]) -> Result<()> {
+    let plots = match args.is_empty() {
+        true => root().join("docs"),
+        false => target().join("bench"),
+    };
+    eprintln!("the plots will be in {}", plots.display());
+    run("overload", &[], &[], &["--docs".into(), plots.into()], args)
+}
+
+/// Installs `packages`, builds the release binary and the example `name`, and runs it behind the command `prefix`.
+fn run(
+    name: &'static str,
+    packages: &[Package],
+    prefix: &[&str],
+    options: &[OsString],
+    args: &[String],
+) -> Result<()> {
+    let mut steps = Steps::new();
+    let tools: Vec<_> = packages.iter().map(|it| it.program).collect();
+    steps.step("tools", &tools.join(", "), || need::packages(packages))?;
+    let binary = release_binary()?;
+    let mut build = cargo(["build", "--release", "--locked", "--package"]);
+    build.args(["ratekeeper-bench", "--example", name]);
+    steps.command("load", &mut build)?;
+    let program = target().join("release/examples").join(name);
+    let mut command = match prefix {
+        [] => Command::new(program),
+        [first, rest @ ..] => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(program);
+            command
+        }
+    };
+    let out = target().join("bench");
+    command.arg("--ratekeeper").arg(binary);
+    command.arg("--out").arg(&out).args(options).args(args);
+    steps.command(name, &mut command)?;
+    let results = out.join(name).with_extension("md");
+    eprintln!("the results are in {}", results.display());
+    steps.finish(&format!("bench {name}"));
+    Ok(())
+}
