@@ -125,7 +125,7 @@ fn parse_tenants<'t>(
 /// Returns true if a file has no key that says anything about a domain or a service level.
 fn has_nothing_else(fields: &Fields<'_>) -> bool {
     let mut others = Context::Root.keys().iter();
-    others.all(|key| matches!(*key, "domain" | "tenants") || fields.key_mark(key).is_none())
+    others.all(|key| matches!(key.as_str(), "domain" | "tenants") || fields.key_mark(key).is_none())
 }
 
 /// Returns true if a `domain` that was not accepted is empty text: any other fault has been

@@ -32,12 +32,8 @@ pub(super) fn rate_help(node: &Node, context: Context) -> Option<String> {
 }
 
 pub(super) fn first_keys(context: Context) -> Option<String> {
-    let keys: Vec<_> = context
-        .keys()
-        .iter()
-        .take(3)
-        .map(|key| format!("`{key}:`"))
-        .collect();
+    let keys = context.first_keys();
+    let keys: Vec<_> = keys.map(|key| format!("`{key}:`")).collect();
     (!keys.is_empty()).then(|| format!("write keys such as {}", keys.join(", ")))
 }
 
@@ -73,7 +69,7 @@ pub(super) fn check_key(pair: &Pair, context: Context, report: &mut Report<'_>) 
         report.error(mark, format!("key is not of type string: {what}"), help);
         return;
     };
-    if context.keys().contains(&key) || context == Context::Root && key.starts_with(TEMPLATE) {
+    if context.has(key) || context == Context::Root && key.starts_with(TEMPLATE) {
         return;
     }
     if context.is_known_to_envoy() && ENVOY_KEYS.contains(&key) {
@@ -86,11 +82,10 @@ pub(super) fn check_key(pair: &Pair, context: Context, report: &mut Report<'_>) 
         }
         return;
     }
-    let known = context
-        .keys()
-        .iter()
-        .chain(ENVOY_KEYS.iter().filter(|_| context.is_known_to_envoy()));
-    let help = nearest(key, known.copied()).map(|name| format!("did you mean `{name}`?"));
+    let envoy = ENVOY_KEYS.iter().filter(|_| context.is_known_to_envoy());
+    let known = context.keys().iter().map(String::as_str);
+    let help =
+        nearest(key, known.chain(envoy.copied())).map(|name| format!("did you mean `{name}`?"));
     let help = help
         .or_else(|| elsewhere(key))
         .or_else(|| first_keys(context));
@@ -107,9 +102,7 @@ pub(super) fn check_key(pair: &Pair, context: Context, report: &mut Report<'_>) 
 fn elsewhere(key: &str) -> Option<String> {
     use Context::{Concurrency, Descriptor, RateLimit, Root, ServiceLevel, Tier};
     let contexts = [Root, Descriptor, RateLimit, Concurrency, ServiceLevel, Tier];
-    let right = contexts
-        .into_iter()
-        .find(|context| context.keys().contains(&key))?;
+    let right = contexts.into_iter().find(|context| context.has(key))?;
     Some(format!("`{key}` belongs {}", right.name()))
 }
 
