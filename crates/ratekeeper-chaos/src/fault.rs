@@ -1,15 +1,14 @@
 //! A fault, and the stage that it happens on.
 
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use ratekeeper_testkit::http1::say;
 
-use crate::look::Looks;
+use crate::look::{Look, Looks};
 use crate::node::{Node, Settings};
 use crate::rules::{DOMAIN, Rule};
 
@@ -62,7 +61,9 @@ pub(crate) struct Fault<S> {
     pub(crate) before: fn(&mut S),
     /// Prepares the stage after nodes were started and before any caller asks.
     pub(crate) prepare: fn(&mut S, &mut Stage),
-    /// Begins the fault, and returns when it has lasted long enough.
+    /// Begins the fault.
+    pub(crate) begin: fn(&mut S),
+    /// Keeps it up, and returns when it has lasted long enough.
     pub(crate) strike: fn(&mut S, &mut Stage),
     /// Ends the fault, and returns when the servers report that they serve.
     pub(crate) heal: fn(&mut S, &mut Stage),
@@ -81,6 +82,30 @@ pub(crate) struct Fault<S> {
     pub(crate) is_long: bool,
     /// True if the tests go through it as well.
     pub(crate) is_tested: bool,
+}
+
+impl<S> Fault<S> {
+    /// No fault at all: the defaults that others start from.
+    pub(crate) const fn none(scene: fn() -> S) -> Self {
+        Self {
+            name: "none",
+            scene,
+            before: |_| {},
+            prepare: |_, _| {},
+            begin: |_| {},
+            strike: |_, stage| stage.last(),
+            heal: |_, _| {},
+            start: Start::Healthy,
+            counters: Counters::Kept,
+            spares: Spares::Nothing,
+            is_idle: false,
+            opens: false,
+            told: None,
+            excused: None,
+            is_long: false,
+            is_tested: false,
+        }
+    }
 }
 
 /// The nodes under load, with those that watch them.
@@ -117,19 +142,6 @@ impl Stage {
         std::thread::sleep(self.lasting);
     }
 
-    /// Waits until every node has found the breaker of some server open, or until `patience` is over.
-    pub(crate) fn until_open(&self, patience: Duration) {
-        let end = Instant::now() + patience;
-        let is_open = || {
-            let looks = self.looks.as_ref();
-            let latest = looks.and_then(|looks| looks.latest(self.nodes.len(), Duration::ZERO));
-            latest.is_some_and(|latest| latest.iter().all(|look| look.is_open))
-        };
-        while Instant::now() < end && !is_open() {
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    }
-
     /// Repeats `act` at intervals of `every` while the fault lasts.
     pub(crate) fn keep(&self, every: Duration, mut act: impl FnMut()) {
         let end = Instant::now() + self.lasting;
@@ -164,56 +176,28 @@ impl Stage {
 
     /// Asks the first node once for the victim, whatever it answers.
     pub(crate) fn ask_victim(&self) {
-        let port = self.nodes[0].ports().http;
-        let _ = ask_once(port);
+        let body = format!(
+            r#"{{"domain":"{DOMAIN}","descriptors":[{{"entries":[{{"key":"{}","value":"0"}}]}}]}}"#,
+            Rule::Victim.key()
+        );
+        let length = body.len();
+        let request = format!(
+            "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        say(self.nodes[0].ports().http, request);
     }
 
-    /// Waits until no node reports a fault, or until `patience` is over.
-    pub(crate) fn until_clean(&self, patience: Duration) {
+    /// Waits until the latest look at every node is as wanted, or until `patience` is over.
+    pub(crate) fn until(&self, patience: Duration, is_wanted: impl Fn(&Look) -> bool) {
         let end = Instant::now() + patience;
-        let is_clean = || {
+        let are_wanted = || {
             let looks = self.looks.as_ref();
             let latest = looks.and_then(|looks| looks.latest(self.nodes.len(), Duration::ZERO));
-            latest.is_some_and(|latest| latest.iter().all(|look| look.faults.is_empty()))
+            latest.is_some_and(|latest| latest.iter().all(&is_wanted))
         };
-        while Instant::now() < end && !is_clean() {
+        while Instant::now() < end && !are_wanted() {
             std::thread::sleep(Duration::from_millis(100));
         }
     }
-
-    /// Waits until readiness of every node says `text`, or until `patience` is over.
-    pub(crate) fn until_told(&self, text: &str, patience: Duration) {
-        let end = Instant::now() + patience;
-        while Instant::now() < end && !self.is_told(text) {
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    }
-
-    fn is_told(&self, text: &str) -> bool {
-        let looks = self.looks.as_ref();
-        let latest = looks.and_then(|looks| looks.latest(self.nodes.len(), Duration::ZERO));
-        latest.is_some_and(|latest| {
-            let says = |fault: &String| fault.to_lowercase().contains(text);
-            latest.iter().all(|look| look.faults.iter().any(says))
-        })
-    }
-}
-
-/// Sends one check for the victim to the HTTP port of a node, and reads the answer to its end.
-fn ask_once(port: u16) -> std::io::Result<String> {
-    let body = format!(
-        r#"{{"domain":"{DOMAIN}","descriptors":[{{"entries":[{{"key":"{}","value":"0"}}]}}]}}"#,
-        Rule::Victim.key()
-    );
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    let length = body.len();
-    write!(
-        stream,
-        "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
-         Content-Length: {length}\r\n\r\n{body}"
-    )?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
 }

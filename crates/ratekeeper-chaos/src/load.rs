@@ -156,17 +156,15 @@ impl Callers {
     async fn ask(&self, lane: Lane) -> Result<()> {
         let asker = &self.asker;
         match lane {
-            Lane::Envoy(rule) => {
-                let key = self.key(rule);
-                self.noted(&key, asker.envoy(&key)).await
-            }
-            Lane::Grpc(rule) => {
-                let key = self.key(rule);
-                self.noted(&key, asker.grpc(&key)).await
-            }
-            Lane::Http(rule) => {
-                let key = self.key(rule);
-                self.noted(&key, asker.http(&key)).await
+            Lane::Envoy(rule) | Lane::Grpc(rule) | Lane::Http(rule) => {
+                let (key, sent) = (self.key(rule), self.ledger.now());
+                let answer = match lane {
+                    Lane::Envoy(_) => asker.envoy(&key).await?,
+                    Lane::Grpc(_) => asker.grpc(&key).await?,
+                    _ => asker.http(&key).await?,
+                };
+                self.note(&key, sent, answer);
+                Ok(())
             }
             Lane::Batch => self.batch().await,
             Lane::Reserve => self.reserve().await,
@@ -182,13 +180,6 @@ impl Callers {
             _ => 0,
         };
         Key { rule, value }
-    }
-
-    async fn noted(&self, key: &Key, asking: impl Future<Output = Result<Answer>>) -> Result<()> {
-        let sent = self.ledger.now();
-        let answer = asking.await?;
-        self.note(key, sent, answer);
-        Ok(())
     }
 
     fn note(&self, key: &Key, sent: Duration, answer: Answer) {

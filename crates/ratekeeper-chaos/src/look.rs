@@ -39,6 +39,14 @@ pub(crate) struct Look {
     pub(crate) errors: u64,
 }
 
+impl Look {
+    /// Returns true if readiness reports a fault that contains `text`, which is in lower case.
+    pub(crate) fn tells(&self, text: &str) -> bool {
+        let mut faults = self.faults.iter();
+        faults.any(|fault| fault.to_lowercase().contains(text))
+    }
+}
+
 /// A watcher that looks at all nodes until it is dropped.
 pub(crate) struct Looks {
     seen: Arc<Mutex<Vec<Look>>>,

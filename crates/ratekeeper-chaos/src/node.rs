@@ -83,6 +83,11 @@ impl Node {
         self.process.lines()
     }
 
+    /// The memory that it has resident now, in KiB.
+    pub(crate) fn resident_kib(&self) -> usize {
+        self.process.resident_kib()
+    }
+
     /// The end of its log.
     pub(crate) fn log(&self) -> String {
         self.process.output()
@@ -110,12 +115,4 @@ fn launch(settings: &Settings, folder: &Path, ports: Ports) -> Process {
         .arg("--store-deadline")
         .arg(format!("{}ms", settings.deadline.as_millis()));
     Process::spawn(&format!("node on port {}", ports.http), command)
-}
-
-/// The memory that a process has resident now, in KiB.
-pub(crate) fn resident_kib(id: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let number = line.and_then(|rest| rest.split_whitespace().next());
-    number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }

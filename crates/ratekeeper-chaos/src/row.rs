@@ -29,7 +29,7 @@ pub(crate) struct Row {
     /// Log lines per second and node.
     pub(crate) lines: f64,
     /// The most memory that a node had resident, in KiB.
-    pub(crate) resident_kib: u64,
+    pub(crate) resident_kib: usize,
     /// The goals missed, apart from signals.
     pub(crate) missed: Vec<String>,
 }

@@ -4,10 +4,16 @@ pub(crate) mod sentinels;
 pub(crate) mod shards;
 pub(crate) mod single;
 
+use ratekeeper_testkit::redis::{Client, Reply};
+
 fn hosts(ports: &[u16]) -> String {
-    let hosts: Vec<String> = ports
-        .iter()
-        .map(|port| format!("127.0.0.1:{port}"))
-        .collect();
-    hosts.join(",")
+    let hosts = ports.iter().map(|port| format!("127.0.0.1:{port}"));
+    hosts.collect::<Vec<_>>().join(",")
+}
+
+fn is_primary(client: &mut Client) -> bool {
+    match client.ask(&["ROLE"]) {
+        Reply::Array(role) => role[0].text() == "master",
+        other => panic!("{other:?} is not a role"),
+    }
 }

@@ -15,7 +15,7 @@ use crate::fault::{Fault, Scene, Stage, Start};
 use crate::ledger::{Entry, Ledger, shared_again};
 use crate::load::{Asked, Load};
 use crate::look::{Look, Looks};
-use crate::node::{Settings, resident_kib};
+use crate::node::Settings;
 use crate::row::Row;
 use crate::rules::{self, AMPLE, PERMITS, Rule};
 use crate::verdict::{self, Readiness, Span};
@@ -51,7 +51,7 @@ struct Evidence {
     /// Log lines of all nodes during `watched`, which starts with the fault.
     lines: u64,
     watched: Duration,
-    resident_kib: u64,
+    resident_kib: usize,
     /// The ends of the nodes' logs.
     logs: Vec<String>,
     is_restarted: bool,
@@ -147,9 +147,10 @@ impl Campaign<'_> {
             Start::Healthy => ledger.now(),
             Start::Faulty => Duration::ZERO,
         };
+        (fault.begin)(scene);
         (fault.strike)(scene, stage);
         if fault.opens && !self.plan.is_timed {
-            stage.until_open(SLOW_MAX);
+            stage.until(SLOW_MAX, |look| look.is_open);
         }
         (fault.heal)(scene, stage);
         Span {
@@ -172,6 +173,7 @@ impl Campaign<'_> {
         };
         let last = looks.and_then(|looks| clean(looks, ledger.now(), patience));
         let entries = ledger.entries();
+        let resident = stage.nodes.iter().map(|node| node.resident_kib());
         Ok(Evidence {
             span,
             charged: self.charged(stage, &entries)?,
@@ -180,12 +182,7 @@ impl Campaign<'_> {
             last,
             lines,
             watched,
-            resident_kib: stage
-                .nodes
-                .iter()
-                .map(|node| resident_kib(node.id()))
-                .max()
-                .unwrap_or(0),
+            resident_kib: resident.max().unwrap_or(0),
             logs: stage.nodes.iter().map(|node| node.log()).collect(),
             is_restarted: !stage.restarted.is_empty(),
         })

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use ratekeeper_testkit::process::eventually;
-use ratekeeper_testkit::redis::{Client, PRIMARY, Reply, Sentinels};
+use ratekeeper_testkit::redis::{Client, PRIMARY, Sentinels};
 
-use super::hosts;
-use crate::fault::{Counters, Fault, Scene, Spares, Stage, Start};
+use super::{hosts, is_primary};
+use crate::fault::{Counters, Fault, Scene, Start};
 
 /// The time that a primary has to be gone before another server takes over.
 const GONE: Duration = Duration::from_secs(2);
@@ -60,29 +60,9 @@ impl Watched {
     }
 }
 
-fn is_primary(client: &mut Client) -> bool {
-    match client.ask(&["ROLE"]) {
-        Reply::Array(role) => role[0].text() == "master",
-        other => panic!("{other:?} is not a role"),
-    }
-}
-
 const FAULT: Fault<Watched> = Fault {
-    name: "",
-    scene: || Watched(Sentinels::with_down_after(GONE)),
-    before: |_| {},
-    prepare: |_, _| {},
-    strike: |_, stage: &mut Stage| stage.last(),
-    heal: |_, _| {},
-    start: Start::Healthy,
     counters: Counters::Copied(1),
-    spares: Spares::Nothing,
-    is_idle: false,
-    opens: false,
-    told: None,
-    excused: None,
-    is_long: false,
-    is_tested: false,
+    ..Fault::none(|| Watched(Sentinels::with_down_after(GONE)))
 };
 
 /// All of them.
@@ -109,13 +89,12 @@ pub(crate) static FAULTS: &[Fault<Watched>] = &[
     },
     Fault {
         name: "sentinels: the primary paused until another is named, then resumed",
-        strike: |scene, stage| {
+        begin: |scene| {
             let before = scene.0.primary();
             let primary = scene.primary();
             scene.0.servers()[primary].process().pause();
             scene.succeeded(before);
             scene.0.servers()[primary].process().resume();
-            stage.last();
         },
         told: Some(""),
         ..FAULT
@@ -143,21 +122,17 @@ pub(crate) static FAULTS: &[Fault<Watched>] = &[
             }
             Watched(set)
         },
-        strike: |scene, stage| {
-            scene.replace();
-            stage.last();
-        },
+        begin: |scene| scene.replace(),
         told: Some("clock"),
         ..FAULT
     },
     Fault {
         name: "sentinels: all of them killed, the primary serving",
         counters: Counters::Kept,
-        strike: |scene, stage| {
+        begin: |scene| {
             for sentinel in scene.0.sentinels() {
                 sentinel.kill();
             }
-            stage.last();
         },
         heal: |scene, _| scene.0.restart_sentinels(),
         told: Some("sentinel"),

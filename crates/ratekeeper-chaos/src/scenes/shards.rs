@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use ratekeeper_testkit::process::eventually;
-use ratekeeper_testkit::redis::{Client, Cluster, Reply};
+use ratekeeper_testkit::redis::{Cluster, Reply};
 
-use super::hosts;
-use crate::fault::{Counters, Fault, Scene, Spares, Stage, Start};
+use super::{hosts, is_primary};
+use crate::fault::{Counters, Fault, Scene, Spares, Start};
 
 const SHARDS: usize = 3;
 
@@ -68,31 +68,11 @@ impl Shards {
     }
 }
 
-fn is_primary(client: &mut Client) -> bool {
-    match client.ask(&["ROLE"]) {
-        Reply::Array(role) => role[0].text() == "master",
-        other => panic!("{other:?} is not a role"),
-    }
-}
-
 const FAULT: Fault<Shards> = Fault {
-    name: "",
-    scene: || Shards {
-        cluster: Cluster::of(SHARDS, 1, GONE),
-    },
-    before: |_| {},
-    prepare: |_, _| {},
-    strike: |_, stage: &mut Stage| stage.last(),
-    heal: |_, _| {},
-    start: Start::Healthy,
-    counters: Counters::Kept,
     spares: Spares::OtherShards,
-    is_idle: false,
-    opens: false,
-    told: None,
-    excused: None,
-    is_long: false,
-    is_tested: false,
+    ..Fault::none(|| Shards {
+        cluster: Cluster::of(SHARDS, 1, GONE),
+    })
 };
 
 /// All of them.
@@ -113,10 +93,9 @@ pub(crate) static FAULTS: &[Fault<Shards>] = &[
     Fault {
         name: "cluster: a shard of three lost, primary and replica, and back empty",
         counters: Counters::Lost,
-        strike: |scene, stage| {
+        begin: |scene| {
             scene.kill(SHARDS);
             scene.kill(0);
-            stage.last();
         },
         heal: |scene, _| {
             for server in scene.cluster.servers() {
@@ -142,11 +121,10 @@ pub(crate) static FAULTS: &[Fault<Shards>] = &[
     Fault {
         name: "cluster: a primary of three paused until its replica has taken over, then resumed",
         counters: Counters::Copied(1),
-        strike: |scene, stage| {
+        begin: |scene| {
             scene.cluster.servers()[0].process().pause();
             scene.succeeded();
             scene.cluster.servers()[0].process().resume();
-            stage.last();
         },
         told: Some(""),
         ..FAULT

@@ -18,10 +18,8 @@ pub(super) fn is_seen_open(evidence: &Evidence, node: usize) -> bool {
 /// Returns true if every node reports `text`, in readiness or in its log.
 pub(super) fn is_told(evidence: &Evidence, text: &str) -> bool {
     let in_readiness = |node: usize| {
-        evidence.looks.iter().any(|look| {
-            let says = |fault: &String| fault.to_lowercase().contains(text);
-            look.node == node && look.at >= evidence.span.struck && look.faults.iter().any(says)
-        })
+        let mut looks = evidence.looks.iter();
+        looks.any(|look| look.node == node && look.at >= evidence.span.struck && look.tells(text))
     };
     let in_log =
         |node: usize| !text.is_empty() && evidence.logs[node].to_lowercase().contains(text);

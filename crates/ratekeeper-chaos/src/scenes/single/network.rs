@@ -37,10 +37,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
     },
     Fault {
         name: "network swallows everything",
-        strike: |scene, stage| {
-            scene.proxy.swallow(true);
-            stage.last();
-        },
+        begin: |scene| scene.proxy.swallow(true),
         heal: |scene, _| {
             scene.proxy.swallow(false);
             scene.proxy.cut_all();
@@ -50,10 +47,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
     },
     Fault {
         name: "replies lost, requests carried out",
-        strike: |scene, stage| {
-            scene.proxy.swallow_replies(true);
-            stage.last();
-        },
+        begin: |scene| scene.proxy.swallow_replies(true),
         heal: |scene, _| {
             scene.proxy.swallow_replies(false);
             scene.proxy.cut_all();

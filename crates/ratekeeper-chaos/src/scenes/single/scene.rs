@@ -5,7 +5,7 @@ use std::time::Duration;
 use ratekeeper_testkit::proxy::Proxy;
 use ratekeeper_testkit::redis::{Reply, Server};
 
-use crate::fault::{Counters, Fault, Scene, Spares, Stage, Start};
+use crate::fault::{Fault, Scene};
 
 /// A server behind a proxy.
 pub(crate) struct Single {
@@ -44,23 +44,7 @@ impl Single {
 }
 
 /// The defaults that most faults start from.
-pub(super) const FAULT: Fault<Single> = Fault {
-    name: "none",
-    scene: || Single::new(Server::start()),
-    before: |_| {},
-    prepare: |_, _| {},
-    strike: |_, stage: &mut Stage| stage.last(),
-    heal: |_, _| {},
-    start: Start::Healthy,
-    counters: Counters::Kept,
-    spares: Spares::Nothing,
-    is_idle: false,
-    opens: false,
-    told: None,
-    excused: None,
-    is_long: false,
-    is_tested: false,
-};
+pub(super) const FAULT: Fault<Single> = Fault::none(|| Single::new(Server::start()));
 
 /// The interval between repeated acts of a fault.
 pub(super) const OFTEN: Duration = Duration::from_millis(10);

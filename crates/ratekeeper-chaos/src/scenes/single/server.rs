@@ -17,6 +17,9 @@ const SLOW_START: [&str; 4] = [
     "1024",
 ];
 
+/// The time that nodes may take to see a setting of the server: they look each minute.
+const LONG: Duration = Duration::from_secs(75);
+
 /// The user of [`Single::with_user`], and its login.
 const USER: &str = "app";
 const LOGIN: &str = "app:word";
@@ -101,10 +104,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
     Fault {
         name: "killed (kill -9), back empty",
         counters: Counters::Lost,
-        strike: |scene, stage| {
-            scene.server.process().kill();
-            stage.last();
-        },
+        begin: |scene| scene.server.process().kill(),
         heal: |scene, _| scene.server.restart(),
         opens: true,
         told: Some(""),
@@ -113,10 +113,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
     },
     Fault {
         name: "hangs (SIGSTOP)",
-        strike: |scene, stage| {
-            scene.server.process().pause();
-            stage.last();
-        },
+        begin: |scene| scene.server.process().pause(),
         heal: |scene, _| scene.server.process().resume(),
         opens: true,
         told: Some(""),
@@ -124,10 +121,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
     },
     Fault {
         name: "hangs (SIGSTOP), and nobody asks",
-        strike: |scene, stage| {
-            scene.server.process().pause();
-            stage.last();
-        },
+        begin: |scene| scene.server.process().pause(),
         heal: |scene, _| scene.server.process().resume(),
         is_idle: true,
         told: Some(""),
@@ -137,7 +131,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
         name: "killed and loading 20,000 keys from its disk",
         scene: Single::with_slow_start,
         counters: Counters::Lost,
-        strike: |scene, stage| {
+        begin: |scene| {
             let mut client = scene.server.client();
             let mut commands = Vec::new();
             for number in 0..20_000 {
@@ -148,7 +142,6 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
             // Hits that pass after that are forgotten.
             scene.ask(&["SAVE"]);
             scene.server.restart();
-            stage.last();
         },
         heal: |scene, _| {
             eventually("it has loaded everything", || {
@@ -172,10 +165,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
     },
     Fault {
         name: "full (maxmemory)",
-        strike: |scene, stage| {
-            scene.ask(&["CONFIG", "SET", "maxmemory", "1"]);
-            stage.last();
-        },
+        begin: |scene| drop(scene.ask(&["CONFIG", "SET", "maxmemory", "1"])),
         heal: |scene, _| drop(scene.ask(&["CONFIG", "SET", "maxmemory", "0"])),
         opens: true,
         told: Some(""),
@@ -183,10 +173,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
     },
     Fault {
         name: "read-only (a replica of nobody)",
-        strike: |scene, stage| {
-            scene.ask(&["REPLICAOF", "127.0.0.1", "1"]);
-            stage.last();
-        },
+        begin: |scene| drop(scene.ask(&["REPLICAOF", "127.0.0.1", "1"])),
         heal: |scene, _| drop(scene.ask(&["REPLICAOF", "NO", "ONE"])),
         opens: true,
         told: Some(""),
@@ -194,10 +181,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
     },
     Fault {
         name: "writes paused (CLIENT PAUSE WRITE)",
-        strike: |scene, stage| {
-            scene.ask(&["CLIENT", "PAUSE", "600000", "WRITE"]);
-            stage.last();
-        },
+        begin: |scene| drop(scene.ask(&["CLIENT", "PAUSE", "600000", "WRITE"])),
         heal: |scene, _| drop(scene.ask(&["CLIENT", "UNPAUSE"])),
         opens: true,
         told: Some(""),
@@ -206,10 +190,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
     Fault {
         name: "right to run scripts withdrawn (ACL)",
         scene: Single::with_user,
-        strike: |scene, stage| {
-            scene.ask(&["ACL", "SETUSER", USER, "-eval", "-evalsha"]);
-            stage.last();
-        },
+        begin: |scene| drop(scene.ask(&["ACL", "SETUSER", USER, "-eval", "-evalsha"])),
         heal: |scene, _| drop(scene.ask(&["ACL", "SETUSER", USER, "+eval", "+evalsha"])),
         opens: true,
         told: Some("evalsha"),
@@ -219,11 +200,11 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
         name: "eviction allowed at run time",
         strike: |scene, stage| {
             scene.ask(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
-            stage.until_told("maxmemory-policy", Duration::from_secs(75));
+            stage.until(LONG, |look| look.tells("maxmemory-policy"));
         },
         heal: |scene, stage| {
             scene.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
-            stage.until_clean(Duration::from_secs(75));
+            stage.until(LONG, |look| look.faults.is_empty());
         },
         told: Some("maxmemory-policy"),
         is_long: true,
@@ -238,10 +219,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
     Fault {
         name: "clock 20 s back",
         scene: Single::with_clock,
-        strike: |scene, stage| {
-            scene.server.set_clock(-20);
-            stage.last();
-        },
+        begin: |scene| scene.server.set_clock(-20),
         told: Some("clock"),
         is_tested: true,
         ..FAULT
