@@ -98,9 +98,12 @@ impl Target {
 
     /// The admin listener's answer at `path`; None without an answer of HTTP.
     pub(crate) fn told(&self, path: &str) -> Option<Answer> {
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-        Answer::try_read(&say(self.admin, request))
+        get(self.admin, path)
+    }
+
+    /// Returns true if a client that behaves is served at `path`.
+    pub(crate) fn serves(&self, path: &str) -> bool {
+        get(self.port, path).is_some_and(|answer| answer.status == 200)
     }
 
     /// The value of a metric's series, 0 while it is not there.
@@ -111,4 +114,29 @@ impl Target {
         let value = |line: &str| line.strip_prefix(series)?.trim().parse().ok();
         body.lines().find_map(value).unwrap_or(0)
     }
+}
+
+fn get(port: u16, path: &str) -> Option<Answer> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    Answer::try_read(&say(port, request))
+}
+
+/// The answer to `body` at `path`, with further lines of the head such as [`JSON`]; None without an answer of HTTP.
+pub(crate) fn post(port: u16, path: &str, lines: &str, body: &str) -> Option<Answer> {
+    let length = body.len();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\n{lines}Content-Length: {length}\r\n\
+         Connection: close\r\n\r\n{body}"
+    );
+    Answer::try_read(&say(port, request))
+}
+
+/// The line of a head by which a body is JSON.
+pub(crate) const JSON: &str = "Content-Type: application/json\r\n";
+
+/// A check of one entry in the domain `api`, as JSON, with `more` fields in the descriptor.
+pub(crate) fn check(key: &str, value: &str, more: &str) -> String {
+    format!(
+        r#"{{"domain":"api","descriptors":[{{"entries":[{{"key":"{key}","value":"{value}"}}]{more}}}]}}"#
+    )
 }

@@ -7,11 +7,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use ratekeeper_testkit::http1::{Answer, connect, say};
+use ratekeeper_testkit::http1::connect;
 use ratekeeper_testkit::http2::{
     DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, block, frame,
 };
 
+use super::lifted::{bytes, framed, message};
 use crate::plan::Plan;
 use crate::row::{Fate, Row};
 use crate::target::{Setup, Target};
@@ -48,9 +49,7 @@ pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
     let tried = peers.len();
     // A reset is read once, so that a peer which has gone is not looked at again.
     while !peers.is_empty() && begun.elapsed() < GONE {
-        let request = "GET /healthcheck HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-        let honest = Answer::try_read(&say(service.port, request));
-        row.bound(honest.is_some_and(|honest| honest.status == 200), || {
+        row.bound(service.serves("/healthcheck"), || {
             "an honest client got no answer".to_owned()
         });
         row.measure(&service.process);
@@ -72,16 +71,8 @@ pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
 
 /// A message of `CheckBatch`, with its prefix.
 fn batch() -> Vec<u8> {
-    let field = |number: u8, value: &[u8]| {
-        let length = u8::try_from(value.len()).unwrap_or(0x7f);
-        [&[number << 3 | 2, length][..], value].concat()
-    };
-    let entry = [field(1, b"user"), field(2, b"ada")].concat();
-    let descriptor = field(1, &entry);
-    let check = field(1, &[field(1, b"api"), field(2, &descriptor)].concat());
-    let message = check.repeat(CHECKS);
-    let length = u32::try_from(message.len()).unwrap_or(0).to_be_bytes();
-    [&[0][..], &length, &message].concat()
+    // `ratekeeper.v1` numbers the fields of a check as Envoy does those of its request.
+    framed(&bytes(1, &message(&[])).repeat(CHECKS))
 }
 
 /// Asks for a batch, with a window of one byte for the answer.
@@ -100,11 +91,7 @@ fn open(port: u16, batch: &[u8]) -> TcpStream {
     bytes.extend(frame(HEADERS, END_HEADERS, 1, &block(&fields)));
     let mut pieces = batch.chunks(16 << 10).peekable();
     while let Some(piece) = pieces.next() {
-        let flags = if pieces.peek().is_none() {
-            END_STREAM
-        } else {
-            0
-        };
+        let flags = u8::from(pieces.peek().is_none()) * END_STREAM;
         bytes.extend(frame(DATA, flags, 1, piece));
     }
     let mut stream = connect(port);

@@ -6,12 +6,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Result;
-use ratekeeper_testkit::http1::{Answer, say};
 use ratekeeper_testkit::process::Process;
 
 use crate::plan::Plan;
 use crate::row::{Fate, Row};
-use crate::target::{Setup, Target};
+use crate::target::{JSON, Setup, Target, check, post};
 
 /// The processor time that one request may cost.
 const EACH: Duration = Duration::from_millis(500);
@@ -35,97 +34,43 @@ fn patterns() -> String {
     rules
 }
 
-/// Requests to `serve`: the path, and the body.
-fn bodies() -> Vec<(String, &'static str, String)> {
-    let check = |value: &str| {
-        format!(
-            r#"{{"domain":"api","descriptors":[{{"entries":[{{"key":"path","value":"{value}"}}]}}]}}"#
-        )
-    };
-    let a = |length: usize| "a".repeat(length);
+/// Requests to `serve`: what they are, the path, and the body.
+fn bodies() -> Vec<(&'static str, &'static str, String)> {
+    let path = |value: &str| check("path", value, "");
+    let a = |length: usize| path(&"a".repeat(length));
     let many = |body: &str, count: usize| vec![body; count].join(",");
+    let checks = |body: &str, count| format!(r#"{{"checks":[{}]}}"#, many(body, count));
     let entry = r#"{"key":"path","value":"x"}"#;
-    let descriptor = format!(r#"{{"entries":[{entry}]}}"#);
+    let descriptor = |entries: &str| format!(r#"{{"entries":[{entries}]}}"#);
+    let of = |descriptors: &str| format!(r#"{{"domain":"api","descriptors":[{descriptors}]}}"#);
+    let one = "/v1/check";
     vec![
+        ("a value of 15 KB", one, a(15 << 10)),
+        ("a value of 64 KiB", one, a(64 << 10)),
+        ("a value of 900 KB", one, a(900 << 10)),
+        ("a body of 2 MB", one, a(2 << 20)),
+        ("a value of 900 KB", "/json", a(900 << 10)),
+        ("1,000 checks", "/v1/checks", checks(&path("x"), 1_000)),
         (
-            "a value of 15 KB".to_owned(),
-            "/v1/check",
-            check(&a(15 << 10)),
-        ),
-        (
-            "a value of 64 KiB".to_owned(),
-            "/v1/check",
-            check(&a(64 << 10)),
-        ),
-        (
-            "a value of 900 KB".to_owned(),
-            "/v1/check",
-            check(&a(900 << 10)),
-        ),
-        ("a body of 2 MB".to_owned(), "/v1/check", check(&a(2 << 20))),
-        (
-            "a value of 900 KB".to_owned(),
-            "/json",
-            check(&a(900 << 10)),
-        ),
-        (
-            "1,000 checks".to_owned(),
+            "1,000 checks of 900 bytes",
             "/v1/checks",
-            format!(r#"{{"checks":[{}]}}"#, many(&check("x"), 1_000)),
+            checks(&a(900), 1_000),
         ),
+        ("10,000 checks", "/v1/checks", checks(&of(""), 10_000)),
         (
-            "1,000 checks of 900 bytes".to_owned(),
-            "/v1/checks",
-            format!(r#"{{"checks":[{}]}}"#, many(&check(&a(900)), 1_000)),
+            "20,000 descriptors",
+            one,
+            of(&many(&descriptor(entry), 20_000)),
         ),
+        ("20,000 entries", one, of(&descriptor(&many(entry, 20_000)))),
+        ("500,000 brackets", one, "[".repeat(500_000)),
+        ("500,000 brackets", "/json", "[".repeat(500_000)),
+        ("objects in objects", one, r#"{"a":"#.repeat(150_000)),
+        ("a number of 900,000 digits", one, "9".repeat(900_000)),
+        ("150,000 escapes", one, path(&"\\u0061".repeat(150_000))),
         (
-            "10,000 checks".to_owned(),
-            "/v1/checks",
-            format!(
-                r#"{{"checks":[{}]}}"#,
-                many(r#"{"domain":"api","descriptors":[]}"#, 10_000)
-            ),
-        ),
-        (
-            "20,000 descriptors".to_owned(),
-            "/v1/check",
-            format!(
-                r#"{{"domain":"api","descriptors":[{}]}}"#,
-                many(&descriptor, 20_000)
-            ),
-        ),
-        (
-            "20,000 entries".to_owned(),
-            "/v1/check",
-            format!(
-                r#"{{"domain":"api","descriptors":[{{"entries":[{}]}}]}}"#,
-                many(entry, 20_000)
-            ),
-        ),
-        (
-            "500,000 brackets".to_owned(),
-            "/v1/check",
-            "[".repeat(500_000),
-        ),
-        ("500,000 brackets".to_owned(), "/json", "[".repeat(500_000)),
-        (
-            "objects in objects".to_owned(),
-            "/v1/check",
-            r#"{"a":"#.repeat(150_000),
-        ),
-        (
-            "a number of 900,000 digits".to_owned(),
-            "/v1/check",
-            "9".repeat(900_000),
-        ),
-        (
-            "150,000 escapes".to_owned(),
-            "/v1/check",
-            check(&"\\u0061".repeat(150_000)),
-        ),
-        (
-            "a key said 100,000 times".to_owned(),
-            "/v1/check",
+            "a key said 100,000 times",
+            one,
             format!("{{{}}}", many(r#""a":1"#, 100_000)),
         ),
     ]
@@ -137,17 +82,12 @@ fn requests(program: &Path) -> Result<Row> {
     let mut row = Row::new("requests that are dear to read, service");
     for (what, path, body) in bodies() {
         let before = service.process.processor_time();
-        let length = body.len();
-        let request = format!(
-            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
-             Connection: close\r\n\r\n{body}"
-        );
-        let answer = Answer::try_read(&say(service.port, request));
+        let answer = post(service.port, path, JSON, &body);
         let fate = match answer.map(|answer| answer.status) {
             Some(200) => Fate::Harmless,
             _ => Fate::Refused,
         };
-        row.count(fate, || what.clone());
+        row.count(fate, || what.to_owned());
         let took = service.process.processor_time() - before;
         row.bound(took <= EACH, || {
             format!("{what} at {path} took {took:?} of processor time")
@@ -170,49 +110,39 @@ fn files() -> Vec<(&'static str, String)> {
         .collect();
     let repeated = "  - key: k\n".repeat(50_000);
     let keys: String = (0..20_000).map(|_| "key: x\n").collect();
+    let api = |rest: String| format!("domain: api\n{rest}\n");
+    let nested = |level| format!("{}a:\n", " ".repeat(level));
+    let merged = "  - {<<: *a0, <<: *a0}\n".repeat(10_000);
+    let top = format!("a0: &a0 [x]\n{bomb}domain: api\n");
     vec![
         (
             "an alias bomb",
-            format!("domain: api\nx-a: &a0 [x]\n{bomb}descriptors: *a29\n"),
+            api(format!("x-a: &a0 [x]\n{bomb}descriptors: *a29")),
         ),
-        (
-            "an alias bomb at the top",
-            format!("a0: &a0 [x]\n{bomb}domain: api\n"),
-        ),
+        ("an alias bomb at the top", top),
         (
             "an alias of itself",
-            "domain: api\ndescriptors: &a [ *a ]\n".to_owned(),
+            api("descriptors: &a [ *a ]".to_owned()),
         ),
-        ("a key said 20,000 times", format!("domain: api\n{keys}")),
+        ("a key said 20,000 times", api(keys)),
         (
             "50,000 descriptors of one key",
-            format!("domain: api\ndescriptors:\n{repeated}"),
+            api(format!("descriptors:\n{repeated}")),
         ),
         (
             "100,000 brackets",
-            format!("domain: api\ndescriptors: {}\n", "[".repeat(100_000)),
+            api(format!("descriptors: {}", "[".repeat(100_000))),
         ),
-        (
-            "2,000 levels",
-            (0..2_000)
-                .map(|level| format!("{}a:\n", " ".repeat(level)))
-                .collect(),
-        ),
+        ("2,000 levels", (0..2_000).map(nested).collect()),
         (
             "a scalar of 8 MB",
             format!("domain: {}\n", "x".repeat(8 << 20)),
         ),
-        (
-            "a file of 40 MB",
-            format!("domain: api\n#{}\n", "x".repeat(40 << 20)),
-        ),
-        ("binary", "domain: api\n\0\u{1}\u{fffe}".to_owned()),
+        ("a file of 40 MB", api(format!("#{}", "x".repeat(40 << 20)))),
+        ("binary", api("\0\u{1}\u{fffe}".to_owned())),
         (
             "a merge key bomb",
-            format!(
-                "domain: api\nx-a: &a0 {{k: v}}\ndescriptors:\n{}",
-                "  - {<<: *a0, <<: *a0}\n".repeat(10_000)
-            ),
+            api(format!("x-a: &a0 {{k: v}}\ndescriptors:\n{merged}")),
         ),
     ]
 }
@@ -238,14 +168,11 @@ fn rules(program: &Path) -> Result<Row> {
         row.bound(matches!(code, Some(0 | 1)), || {
             format!("{what}: exit {code:?} within {FILE:?}")
         });
-        row.count(
-            if code == Some(0) {
-                Fate::Harmless
-            } else {
-                Fate::Refused
-            },
-            || what.to_owned(),
-        );
+        let fate = match code {
+            Some(0) => Fate::Harmless,
+            _ => Fate::Refused,
+        };
+        row.count(fate, || what.to_owned());
         process.kill();
     }
     let peak = row.peak_kib;

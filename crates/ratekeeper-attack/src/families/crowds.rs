@@ -10,12 +10,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use ratekeeper_testkit::http1::{Answer, connect, say};
-use ratekeeper_testkit::http2::{
-    ACK, END_HEADERS, END_STREAM, HEADERS, PING, PREFACE, SETTINGS, block, frame,
-};
+use ratekeeper_testkit::http1::connect;
+use ratekeeper_testkit::http2::{ACK, END_HEADERS, END_STREAM, PING, PREFACE, SETTINGS, frame};
 use ratekeeper_testkit::recorder::{Act, Recorder, ok};
 
+use super::floods::request;
 use crate::plan::Plan;
 use crate::row::Row;
 use crate::target::{Setup, Target};
@@ -187,10 +186,8 @@ fn crowd(program: &Path, plan: &Plan, kind: &Kind) -> Result<Row> {
 /// True if a client that behaves and an operator are answered in time.
 fn honest(gateway: &Target) -> bool {
     let begun = Instant::now();
-    let request = "GET /honest HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    let served = Answer::try_read(&say(gateway.port, request));
-    let told = gateway.told("/readyz");
-    served.is_some_and(|answer| answer.status == 200) && told.is_some() && begun.elapsed() < HONEST
+    let is_served = gateway.serves("/honest");
+    is_served && gateway.told("/readyz").is_some() && begun.elapsed() < HONEST
 }
 
 fn open(port: u16, bytes: &[u8]) -> TcpStream {
@@ -202,17 +199,10 @@ fn open(port: u16, bytes: &[u8]) -> TcpStream {
 /// Streams with windows of one byte.
 fn stalling_streams(port: u16) -> TcpStream {
     const INITIAL_WINDOW_SIZE: [u8; 6] = [0, 4, 0, 0, 0, 1];
-    let fields = [
-        (":method", "GET"),
-        (":scheme", "http"),
-        (":authority", "a"),
-        (":path", "/"),
-    ];
     let mut bytes = PREFACE.to_vec();
     bytes.extend(frame(SETTINGS, 0, 0, &INITIAL_WINDOW_SIZE));
     for number in 0..STREAMS {
-        let flags = END_HEADERS | END_STREAM;
-        bytes.extend(frame(HEADERS, flags, 2 * number + 1, &block(&fields)));
+        bytes.extend(request(2 * number + 1, END_HEADERS | END_STREAM));
     }
     open(port, &bytes)
 }

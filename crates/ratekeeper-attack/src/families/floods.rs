@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use ratekeeper_testkit::http1::{Answer, connect, say};
+use ratekeeper_testkit::http1::connect;
 use ratekeeper_testkit::http2::{
     ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS,
     WINDOW_UPDATE, block, frame,
@@ -169,10 +169,9 @@ fn push(stream: &mut TcpStream, mut bytes: &[u8]) -> bool {
 /// The time that a client which behaves waits for its answer.
 fn honest(gateway: &Target, row: &mut Row) -> Duration {
     let begun = Instant::now();
-    let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    let answer = Answer::try_read(&say(gateway.port, request));
-    let is_served = answer.is_some_and(|answer| answer.status == 200);
-    row.bound(is_served, || "an honest client was not served".to_owned());
+    row.bound(gateway.serves("/"), || {
+        "an honest client was not served".to_owned()
+    });
     begun.elapsed()
 }
 
@@ -182,7 +181,7 @@ const fn stream(number: u32) -> u32 {
 }
 
 /// A request without a body.
-fn request(stream: u32, flags: u8) -> Vec<u8> {
+pub(super) fn request(stream: u32, flags: u8) -> Vec<u8> {
     let fields = [
         (":method", "GET"),
         (":scheme", "http"),

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use ratekeeper_testkit::certificates::{Authority, Identity, Validity};
-use ratekeeper_testkit::http1::{Answer, connect, say};
+use ratekeeper_testkit::http1::connect;
 use ratekeeper_testkit::http2::{
     DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PREFACE, RST_STREAM, SETTINGS, block, frame,
     read_flagged,
@@ -17,7 +17,7 @@ use std::io::Write;
 
 use crate::plan::Plan;
 use crate::row::{Fate, Row};
-use crate::target::{Setup, Target};
+use crate::target::{self, JSON, Setup, Target, check};
 
 const LIMIT: usize = 3;
 
@@ -42,9 +42,7 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
 
 /// A check of a user, with something more beside the entries.
 fn body(more: &str) -> String {
-    format!(
-        r#"{{"domain":"api","descriptors":[{{"entries":[{{"key":"user","value":"ada"}}]{more}}}]}}"#
-    )
+    check("user", "ada", more)
 }
 
 const REFUND: &str = r#","isNegativeHits":true,"hitsAddend":"3""#;
@@ -52,14 +50,8 @@ const OVERRIDE: &str = r#","limit":{"requestsPerUnit":1000,"unit":"YEAR"}"#;
 
 /// Posts to `/json`; 200 is allowed, 429 over a limit.
 fn post(port: u16, lines: &str, body: &str) -> Option<u16> {
-    let length = body.len();
-    let request = format!(
-        "POST /json HTTP/1.1\r\nHost: localhost\r\n{lines}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-    );
-    Answer::try_read(&say(port, request)).map(|answer| answer.status)
+    target::post(port, "/json", lines, body).map(|answer| answer.status)
 }
-
-const JSON: &str = "Content-Type: application/json\r\n";
 
 /// Uses the user's limit up, and says if it held.
 fn use_up(port: u16) -> bool {
@@ -80,8 +72,7 @@ fn fate(port: u16, status: Option<u16>) -> Fate {
 
 /// Attempts of a web page, a form or a stranger over `/json`.
 fn json(program: &Path) -> Result<Row> {
-    let target = Target::serve_all(&Setup::new(program, RULES, CALLERS))?;
-    let (target, _) = target;
+    let (target, _) = Target::serve_all(&Setup::new(program, RULES, CALLERS))?;
     let mut row = Row::new("refunds and limits of strangers and web pages, /json");
     row.bound(use_up(target.port), || "the limit does not hold".to_owned());
     let headers = [
@@ -130,16 +121,22 @@ fn varint(number: u8, value: u8) -> Vec<u8> {
     vec![number << 3, value]
 }
 
-fn bytes(number: u8, value: &[u8]) -> Vec<u8> {
+pub(super) fn bytes(number: u8, value: &[u8]) -> Vec<u8> {
     let length = u8::try_from(value.len()).unwrap_or(0x7f);
     [&[number << 3 | 2, length][..], value].concat()
 }
 
 /// `envoy.service.ratelimit.v3.RateLimitRequest` for the user, with more fields in the descriptor.
-fn message(more: &[u8]) -> Vec<u8> {
+pub(super) fn message(more: &[u8]) -> Vec<u8> {
     let entry = [bytes(1, b"user"), bytes(2, b"ada")].concat();
     let descriptor = [bytes(1, &entry), more.to_vec()].concat();
     [bytes(1, b"api"), bytes(2, &descriptor)].concat()
+}
+
+/// A message of gRPC with its prefix.
+pub(super) fn framed(message: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(message.len()).unwrap_or(0).to_be_bytes();
+    [&[0][..], &length, message].concat()
 }
 
 /// True if Envoy's service answers the request over gRPC that it is within its limit; None if it refuses it.
@@ -156,14 +153,12 @@ fn call(port: u16, message: &[u8], more: &[(&str, &str)]) -> Option<bool> {
         ("te", "trailers"),
     ];
     fields.extend(more);
-    let length = u32::try_from(message.len()).unwrap_or(0).to_be_bytes();
-    let data = [&[0][..], &length, message].concat();
     let mut stream = connect(port);
     let opening = [
         PREFACE.to_vec(),
         frame(SETTINGS, 0, 0, &[]),
         frame(HEADERS, END_HEADERS, 1, &block(&fields)),
-        frame(DATA, END_STREAM, 1, &data),
+        frame(DATA, END_STREAM, 1, &framed(message)),
     ];
     stream.write_all(&opening.concat()).ok()?;
     loop {
@@ -246,27 +241,23 @@ fn names(program: &Path) -> Result<Row> {
         "spiffe://mesh/gateway.internal",
         "https://gateway.internal",
     ] {
-        attempts.push((
-            format!("a certificate for {name:?}"),
-            Some(own.issue(name, Validity::Valid)),
-        ));
+        let issued = own.issue(name, Validity::Valid);
+        attempts.push((format!("a certificate for {name:?}"), Some(issued)));
     }
-    attempts.push((
-        "the right common name beside another name".to_owned(),
-        Some(own.issue_as(NAME, "evil.example")),
-    ));
-    attempts.push((
-        "the right name, expired".to_owned(),
-        Some(own.issue(NAME, Validity::Expired)),
-    ));
-    attempts.push((
-        "the right name of another authority".to_owned(),
-        Some(other.issue(NAME, Validity::Valid)),
-    ));
-    attempts.push((
-        "the right name, signed by itself".to_owned(),
-        Some(Identity::self_signed(NAME)),
-    ));
+    let beside = own.issue_as(NAME, "evil.example");
+    let expired = own.issue(NAME, Validity::Expired);
+    let foreign = other.issue(NAME, Validity::Valid);
+    for (what, identity) in [
+        ("the right common name beside another name", beside),
+        ("the right name, expired", expired),
+        ("the right name of another authority", foreign),
+        (
+            "the right name, signed by itself",
+            Identity::self_signed(NAME),
+        ),
+    ] {
+        attempts.push((what.to_owned(), Some(identity)));
+    }
     for (what, identity) in attempts {
         let status = curl(&target, identity.as_ref())?;
         let fate = match status {
@@ -284,18 +275,9 @@ fn curl(target: &Target, identity: Option<&Identity>) -> Result<Option<u16>> {
     let folder = tempfile::tempdir()?;
     let mut command = system("curl");
     command.current_dir(folder.path());
-    command.args([
-        "-s",
-        "-o",
-        "/dev/null",
-        "-w",
-        "%{http_code}",
-        "--max-time",
-        "30",
-    ]);
-    command
-        .arg("--cacert")
-        .arg(target.folder.path().join("ca.crt"));
+    command.args(["-s", "-o", "/dev/null", "-w", "%{http_code}"]);
+    command.args(["--max-time", "30", "--cacert"]);
+    command.arg(target.folder.path().join("ca.crt"));
     if let Some(identity) = identity {
         identity.write(folder.path());
         command.args(["--cert", "tls.crt", "--key", "tls.key"]);

@@ -122,10 +122,9 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
         let is_shown = |secret: &str| place.ends_with("/rlconfig") && secret == "kePlantedRule6";
         for (secret, what) in SECRETS {
             let is_found = text.contains(secret) && !is_shown(secret);
-            let fate = if is_found {
-                Fate::Passed
-            } else {
-                Fate::Refused
+            let fate = match is_found {
+                true => Fate::Passed,
+                false => Fate::Refused,
             };
             row.count(fate, || format!("{what} is in: {place}"));
         }

@@ -10,11 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use ratekeeper_testkit::http1::{Answer, say};
 
 use crate::plan::Plan;
 use crate::row::{Fate, Row};
-use crate::target::{Setup, Target};
+use crate::target::{JSON, Setup, Target, check, post};
 
 /// Requests that the rules allow where this node counts alone.
 const LIMIT: usize = 3;
@@ -154,24 +153,7 @@ fn serve(mut stream: TcpStream, greets: bool, answer: Say) {
 fn one(program: &Path, plan: &Plan, row: &mut Row, (what, answer): (&str, Say)) -> Result<()> {
     for greets in [true, false] {
         let store = format!("redis://127.0.0.1:{}/", fake(greets, answer)?);
-        let mut setup = Setup::new(program, RULES, "");
-        let args = ["--store", &*store];
-        setup.args = &args;
-        let mut node = Target::serve(&setup)?;
-        let before = node.process.resident_kib();
-        for round in 0..(ROUNDS / plan.divisor) {
-            check_modes(&node, row, (what, round));
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        row.measure(&node.process);
-        let grown = node.process.resident_peak_kib().saturating_sub(before);
-        row.bound(grown <= GROWTH_KIB, || {
-            format!("{what}: {grown} KiB more, not {GROWTH_KIB} at most")
-        });
-        let ended = node.process.ended();
-        row.bound(ended.is_none(), || {
-            format!("{what}: the node ended, {ended:?}")
-        });
+        let node = withstand(program, plan, row, (what, &store))?;
         let has_escapes = node.process.output().contains('\u{1b}');
         row.bound(!has_escapes, || {
             format!("{what}: escape sequences in the log")
@@ -180,20 +162,41 @@ fn one(program: &Path, plan: &Plan, row: &mut Row, (what, answer): (&str, Say)) 
     Ok(())
 }
 
+/// Asks a node round after round: it must stay up, and take no more memory than it may.
+fn withstand(
+    program: &Path,
+    plan: &Plan,
+    row: &mut Row,
+    (what, store): (&str, &str),
+) -> Result<Target> {
+    let mut setup = Setup::new(program, RULES, "");
+    let args = ["--store", store];
+    setup.args = &args;
+    let mut node = Target::serve(&setup)?;
+    let before = node.process.resident_kib();
+    for round in 0..(ROUNDS / plan.divisor) {
+        check_modes(&node, row, (what, round));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    row.measure(&node.process);
+    let grown = node.process.resident_peak_kib().saturating_sub(before);
+    row.bound(grown <= GROWTH_KIB, || {
+        format!("{what}: {grown} KiB more, not {GROWTH_KIB} at most")
+    });
+    let ended = node.process.ended();
+    row.bound(ended.is_none(), || {
+        format!("{what}: the node ended, {ended:?}")
+    });
+    Ok(node)
+}
+
 /// Asks for each rule as often as it takes to be over its limit.
 fn check_modes(node: &Target, row: &mut Row, (what, round): (&str, u32)) {
     for (mode, expected) in [("local", LIMIT), ("allow", ASKED), ("deny", 0)] {
         let mut allowed = 0;
         for _ in 0..ASKED {
-            let body = format!(
-                r#"{{"domain":"api","descriptors":[{{"entries":[{{"key":"{mode}","value":"u{round}"}}]}}]}}"#
-            );
-            let request = format!(
-                "POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-                 Connection: close\r\n\r\n{body}",
-                body.len()
-            );
-            let answer = Answer::try_read(&say(node.port, request));
+            let body = check(mode, &format!("u{round}"), "");
+            let answer = post(node.port, "/v1/check", JSON, &body);
             allowed +=
                 usize::from(answer.is_some_and(|it| it.body.contains(r#""decision":"allow""#)));
         }
@@ -229,25 +232,11 @@ fn cluster(program: &Path, plan: &Plan) -> Result<Row> {
     });
     let mut row = Row::new("a cluster of servers that are none");
     let store = format!("redis+cluster://127.0.0.1:{port}/");
-    let mut setup = Setup::new(program, RULES, "");
-    let args = ["--store", &*store];
-    setup.args = &args;
-    let mut node = Target::serve(&setup)?;
-    let before = node.process.resident_kib();
-    for round in 0..(ROUNDS / plan.divisor) {
-        check_modes(&node, &mut row, ("a cluster of strangers", round));
-    }
-    row.measure(&node.process);
-    let grown = node.process.resident_peak_kib().saturating_sub(before);
-    row.bound(grown <= GROWTH_KIB, || {
-        format!("{grown} KiB more, not {GROWTH_KIB} at most")
-    });
+    withstand(program, plan, &mut row, ("a cluster of strangers", &store))?;
     let files = opened.load(Ordering::Relaxed);
     row.bound(files <= FILES_MAX, || {
         format!("{files} connections, not {FILES_MAX} at most")
     });
-    let ended = node.process.ended();
-    row.bound(ended.is_none(), || format!("the node ended, {ended:?}"));
     Ok(row)
 }
 

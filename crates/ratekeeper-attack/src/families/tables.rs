@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use ratekeeper_testkit::http1::{Answer, say};
 
 use crate::plan::Plan;
 use crate::row::{Fate, Row};
-use crate::target::{Setup, Target};
+use crate::target::{self, JSON, Setup, Target, post};
 
 /// A rule against guessing: what cannot be counted is denied.
 const RULES: &str = "
@@ -38,10 +37,8 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
     for first in (0..KEYS).step_by(BATCH as usize) {
         // Twice each, so that every counter denies.
         for _ in 0..2 {
-            check(
-                &service,
-                (first..first + BATCH).map(|number| format!("made-up-{number}")),
-            )?;
+            let names = (first..first + BATCH).map(|number| format!("made-up-{number}"));
+            check(&service, names)?;
         }
     }
     for number in 0..NEW {
@@ -70,19 +67,9 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
 
 /// Takes one hit of each user in turn, and answers how many of these were allowed.
 fn check(service: &Target, users: impl Iterator<Item = String>) -> Result<u32> {
-    let one = |user: String| {
-        format!(
-            r#"{{"domain":"api","descriptors":[{{"entries":[{{"key":"user","value":"{user}"}}]}}]}}"#
-        )
-    };
-    let checks: Vec<String> = users.map(one).collect();
+    let checks: Vec<_> = users.map(|user| target::check("user", &user, "")).collect();
     let body = format!(r#"{{"checks":[{}]}}"#, checks.join(","));
-    let request = format!(
-        "POST /v1/checks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n{body}",
-        body.len()
-    );
-    let answer = Answer::try_read(&say(service.port, request)).context("no answer")?;
+    let answer = post(service.port, "/v1/checks", JSON, &body).context("no answer")?;
     anyhow::ensure!(answer.status == 200, "{}: {}", answer.status, answer.body);
     let allowed = answer.body.matches(r#""decision":"allow""#).count();
     Ok(u32::try_from(allowed)?)
