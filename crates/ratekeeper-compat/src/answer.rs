@@ -25,6 +25,16 @@ pub(crate) enum Reply {
     Closed,
 }
 
+impl Reply {
+    /// The decision, if it is one.
+    pub(crate) const fn answer(&self) -> Option<&Answer> {
+        match self {
+            Self::Decided { answer, .. } => Some(answer),
+            _ => None,
+        }
+    }
+}
+
 /// A `RateLimitResponse`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]

@@ -12,8 +12,7 @@ use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use tokio::task::JoinSet;
 
 use crate::answer::Reply;
-use crate::compare::{Outcome, compare};
-use crate::play::{Finding, Tally, now};
+use crate::play::{Tally, now};
 use crate::random::{chance, pick};
 use crate::request::{Call, Via};
 use crate::rules::Domain;
@@ -113,20 +112,8 @@ async fn burst(
         return Ok(false);
     }
     for (theirs, ours) in theirs.into_iter().zip(ours) {
-        match compare(call, world.modes, end, &theirs, &ours) {
-            Outcome::Equal(listed) => tally.equal(&listed, &theirs),
-            Outcome::Different(expected) => {
-                let (world, domain, call) = (world.number, domain.name.clone(), call.clone());
-                tally.different.push(Finding {
-                    world,
-                    domain,
-                    call,
-                    theirs,
-                    expected: *expected,
-                    ours,
-                });
-                break;
-            }
+        if !tally.note((world, domain, call), (theirs, ours), end) {
+            break;
         }
     }
     Ok(true)
@@ -149,10 +136,8 @@ async fn all_at_once(
         replies.push(reply??);
     }
     replies.sort_by_key(|reply| {
-        let Reply::Decided { answer, .. } = reply else {
-            return (0, false);
-        };
-        let Some(status) = answer.statuses.first() else {
+        let statuses = reply.answer().map(|answer| &answer.statuses);
+        let Some(status) = statuses.and_then(|statuses| statuses.first()) else {
             return (0, false);
         };
         // Without a reset, a limit in quota mode is over: that is how envoyproxy/ratelimit reports

@@ -39,23 +39,16 @@ pub(crate) async fn clients(args: &Args) -> Result<()> {
         );
     }
     let method = format!("{SERVICE}/ShouldRateLimit");
-    let answer = printed(
-        &args.grpcurl,
-        &["-plaintext", "-d", REQUEST, &address, &method],
-    )
-    .await?;
+    let check = ["-plaintext", "-d", REQUEST, &address, &method];
+    let answer = printed(&args.grpcurl, &check).await?;
     let answer: Value = serde_json::from_str(&answer)?;
     ensure!(
         answer["overallCode"] == "OK" && answer["statuses"][0]["limitRemaining"] == 999,
         "grpcurl was answered {answer}"
     );
-    let health = [
-        "-plaintext",
-        "-d",
-        r#"{"service": "ratelimit"}"#,
-        &address,
-        "grpc.health.v1.Health/Check",
-    ];
+    let service = r#"{"service": "ratelimit"}"#;
+    let method = "grpc.health.v1.Health/Check";
+    let health = ["-plaintext", "-d", service, &address, method];
     let health = printed(&args.grpcurl, &health).await?;
     ensure!(
         health.contains("\"SERVING\""),
@@ -63,21 +56,10 @@ pub(crate) async fn clients(args: &Args) -> Result<()> {
     );
 
     let (call, calls) = (format!("{SERVICE}.ShouldRateLimit"), CALLS.to_string());
-    let load = [
-        "--insecure",
-        "--call",
-        &call,
-        "-d",
-        REQUEST,
-        "-n",
-        &calls,
-        "-c",
-        "20",
-        "--format",
-        "json",
-        &address,
-    ];
-    let report: Value = serde_json::from_str(&printed(&args.ghz, &load).await?)?;
+    let what = ["--insecure", "--call", &call, "-d", REQUEST];
+    let load = ["-n", &calls, "-c", "20", "--format", "json", &address];
+    let report = printed(&args.ghz, &[&what[..], &load].concat()).await?;
+    let report: Value = serde_json::from_str(&report)?;
     let codes = &report["statusCodeDistribution"];
     ensure!(
         codes["OK"] == CALLS && codes.as_object().is_some_and(|codes| codes.len() == 1),
@@ -88,7 +70,7 @@ pub(crate) async fn clients(args: &Args) -> Result<()> {
     println!(
         "grpcurl lists, asks and checks health; ghz had {CALLS} answers and no error ({rate:.0}/s)"
     );
-    ours.program.stop().await
+    Ok(())
 }
 
 async fn printed(program: &Path, args: &[&str]) -> Result<String> {

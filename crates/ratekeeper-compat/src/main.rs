@@ -12,7 +12,6 @@ mod differences;
 mod json;
 mod play;
 mod probe;
-mod process;
 mod random;
 mod record;
 mod refusal;

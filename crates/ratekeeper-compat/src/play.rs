@@ -62,8 +62,34 @@ impl Tally {
         self.keys_met += other.keys_met;
     }
 
+    /// Counts the outcome of a comparison; returns false if the two differ otherwise than listed.
+    pub(crate) fn note(
+        &mut self,
+        (world, domain, call): (&World, &Domain, &Call),
+        (theirs, ours): (Reply, Reply),
+        now: u64,
+    ) -> bool {
+        match compare(call, world.modes, now, &theirs, &ours) {
+            Outcome::Equal(listed) => {
+                self.equal(&listed, &theirs);
+                true
+            }
+            Outcome::Different(expected) => {
+                self.different.push(Finding {
+                    world: world.number,
+                    domain: domain.name.clone(),
+                    call: call.clone(),
+                    theirs,
+                    expected: *expected,
+                    ours,
+                });
+                false
+            }
+        }
+    }
+
     /// Counts a pair that is equal except for the differences in `listed`.
-    pub(crate) fn equal(&mut self, listed: &BTreeSet<Difference>, theirs: &Reply) {
+    fn equal(&mut self, listed: &BTreeSet<Difference>, theirs: &Reply) {
         self.answers += 1;
         if let Reply::Decided { answer, .. } = theirs {
             self.denied += u64::from(answer.overall_code == "OVER_LIMIT");
@@ -116,20 +142,8 @@ pub(crate) async fn play(
             until_second(end + 1).await;
             continue;
         }
-        match compare(&call, world.modes, end, &theirs, &ours) {
-            Outcome::Equal(listed) => tally.equal(&listed, &theirs),
-            Outcome::Different(expected) => {
-                let (world, domain) = (world.number, domain.name.clone());
-                tally.different.push(Finding {
-                    world,
-                    domain,
-                    call,
-                    theirs,
-                    expected: *expected,
-                    ours,
-                });
-                break;
-            }
+        if !tally.note((world, domain, &call), (theirs, ours), end) {
+            break;
         }
     }
     Ok(tally)
@@ -164,7 +178,7 @@ pub(crate) async fn clear_of_the_edge() {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// The entries behind a joined text.
-    entries: HashMap<String, Vec<(String, String)>>,
+    entries: HashMap<String, Vec<Entry>>,
     /// The unit of a joined text in the window that begins at that second.
     units: HashMap<(String, u64), Unit>,
 }
@@ -173,16 +187,9 @@ impl Counters {
     pub(crate) fn would_meet(&mut self, call: &Call) -> bool {
         let mut meets = false;
         for view in &call.request.descriptors {
-            let own: Vec<_> = view
-                .entries
-                .iter()
-                .map(|entry| (entry.key.clone(), entry.value.clone()))
-                .collect();
-            let known = self
-                .entries
-                .entry(joined(&view.entries))
-                .or_insert_with(|| own.clone());
-            meets |= *known != own;
+            let own = &view.entries;
+            let known = self.entries.entry(joined(own));
+            meets |= known.or_insert_with(|| own.clone()) != own;
         }
         meets
     }

@@ -8,6 +8,7 @@ use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descr
     Entry, RateLimitOverride,
 };
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
+use ratekeeper_testkit::process::eventually;
 use tokio::process::Command;
 
 use crate::answer::Reply;
@@ -25,44 +26,31 @@ descriptors:
   - { key: a, rate_limit: { unit: year, requests_per_unit: 3 } }
   - { key: a_b, rate_limit: { unit: year, requests_per_unit: 3 } }
 ";
-/// A file that only one of the two checkers accepts.
-struct FileProbe {
-    difference: Difference,
-    accepted: By,
-    rules: &'static str,
-}
-
+/// The one of the two checkers that accepts a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Them,
     Us,
 }
 
-const FILES: [FileProbe; 4] = [
-    FileProbe {
-        difference: Difference::MetadataKey,
-        accepted: By::Us,
-        rules: "
+/// A difference, and a file that only one of the two checkers accepts.
+type FileProbe = (Difference, By, &'static str);
+
+const METADATA: &str = "
 domain: p
 descriptors:
   - { key: a, metadata: { team: red }, rate_limit: { unit: year, requests_per_unit: 3 } }
-",
-    },
-    FileProbe {
-        difference: Difference::YamlEndFirst,
-        accepted: By::Us,
-        rules: "...\ndomain: p\n",
-    },
-    FileProbe {
-        difference: Difference::YamlTwice,
-        accepted: By::Us,
-        rules: "domain: [p]\ndomain: p\n",
-    },
-    FileProbe {
-        difference: Difference::YamlDirective,
-        accepted: By::Them,
-        rules: "domain: p\n%YAML 1.1\n---\ndomain: q\n",
-    },
+";
+
+const FILES: [FileProbe; 4] = [
+    (Difference::MetadataKey, By::Us, METADATA),
+    (Difference::YamlEndFirst, By::Us, "...\ndomain: p\n"),
+    (Difference::YamlTwice, By::Us, "domain: [p]\ndomain: p\n"),
+    (
+        Difference::YamlDirective,
+        By::Them,
+        "domain: p\n%YAML 1.1\n---\ndomain: q\n",
+    ),
 ];
 
 /// Demonstrates every difference.
@@ -94,7 +82,7 @@ pub(crate) async fn probes(args: &Args, redis: std::net::SocketAddr) -> Result<(
         );
     }
     the_process_ends(pair).await?;
-    for file in &FILES {
+    for file in FILES {
         checkers_differ(args, file).await?;
     }
     refused_at_start(args, redis).await
@@ -230,34 +218,23 @@ fn failed(reply: &Reply, code: &str) -> bool {
 /// Returns true if the answer has this overall code, this code for the first descriptor, and this
 /// many remaining hits.
 fn said(reply: &Reply, overall: &str, first: &str, remaining: Option<u32>) -> bool {
-    let Reply::Decided { answer, .. } = reply else {
-        return false;
-    };
-    let status = answer.statuses.first();
-    answer.overall_code == overall
-        && status.is_some_and(|status| {
-            status.code == first && remaining.is_none_or(|wanted| status.limit_remaining == wanted)
-        })
+    reply.answer().is_some_and(|answer| {
+        let status = answer.statuses.first().filter(|it| it.code == first);
+        let left = status.map(|status| status.limit_remaining);
+        answer.overall_code == overall
+            && left.is_some()
+            && (remaining.is_none() || left == remaining)
+    })
 }
 
 fn has_reset(reply: &Reply) -> bool {
-    let Reply::Decided { answer, .. } = reply else {
-        return false;
-    };
-    answer
-        .statuses
-        .first()
-        .is_some_and(|status| status.duration_until_reset.is_some())
+    let status = reply.answer().and_then(|answer| answer.statuses.first());
+    status.is_some_and(|status| status.duration_until_reset.is_some())
 }
 
 fn has_quota_metadata(reply: &Reply) -> bool {
-    let Reply::Decided { answer, .. } = reply else {
-        return false;
-    };
-    answer
-        .dynamic_metadata
-        .as_ref()
-        .is_some_and(|metadata| metadata.contains_key("quotaModeEnabled"))
+    let metadata = reply.answer().and_then(|it| it.dynamic_metadata.as_ref());
+    metadata.is_some_and(|metadata| metadata.contains_key("quotaModeEnabled"))
 }
 
 /// An invalid unit over gRPC ends the process of envoyproxy/ratelimit.
@@ -279,15 +256,17 @@ async fn the_process_ends(pair: Pair) -> Result<()> {
         no_answer,
         "override-unit: envoyproxy/ratelimit says {theirs:?}"
     );
-    let Pair { mut theirs, ours } = pair;
-    theirs.program.ended().await?;
-    ours.program.stop().await
+    let mut theirs = pair.theirs;
+    eventually("envoyproxy/ratelimit ends", || {
+        theirs.program.ended().is_some()
+    });
+    Ok(())
 }
 
 /// Rules that one checker accepts and the other refuses.
-async fn checkers_differ(args: &Args, file: &FileProbe) -> Result<()> {
+async fn checkers_differ(args: &Args, (difference, accepted, rules): FileProbe) -> Result<()> {
     let dir = tempfile::tempdir()?;
-    std::fs::write(dir.path().join("r.yaml"), file.rules)?;
+    std::fs::write(dir.path().join("r.yaml"), rules)?;
     let theirs = Command::new(&args.checker)
         .arg("-config_dir")
         .arg(dir.path())
@@ -298,13 +277,13 @@ async fn checkers_differ(args: &Args, file: &FileProbe) -> Result<()> {
         .arg(dir.path())
         .output()
         .await?;
-    let (name, rules) = (file.difference.name(), file.rules);
+    let name = difference.name();
     ensure!(
-        theirs.status.success() == (file.accepted == By::Them),
+        theirs.status.success() == (accepted == By::Them),
         "{name}: envoyproxy/ratelimit does not differ as listed any more:\n{rules}"
     );
     ensure!(
-        ours.status.success() == (file.accepted == By::Us),
+        ours.status.success() == (accepted == By::Us),
         "{name}: we do not differ as listed:\n{rules}"
     );
     Ok(())
@@ -323,7 +302,7 @@ async fn refused_at_start(args: &Args, redis: std::net::SocketAddr) -> Result<()
     let name = Difference::RefusedAtStart.name();
     let unloaded = matches!(&reply, Reply::Failed { message, .. } if message == "no rate limit configuration loaded");
     ensure!(unloaded, "{name}: envoyproxy/ratelimit says {reply:?}");
-    theirs.program.stop().await?;
+    drop(theirs);
     let ended = at.ratekeeper_fails(Path::new(&args.ratekeeper)).await?;
     ensure!(ended.contains("fortnight"), "{name}: we said {ended}");
     Ok(())

@@ -80,19 +80,13 @@ pub(crate) async fn record(args: &Args, redis: SocketAddr, file: &Path) -> Resul
         let rules = domain.texts().concat();
         writeln!(text, "{}", serde_json::to_string(&Line { rules, asked })?)?;
     }
-    pair.theirs.program.stop().await?;
-    pair.ours.program.stop().await?;
     std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn one(rng: &mut Rng, domain: &Domain) -> Call {
     let mut call = Call::random(rng, domain);
-    for limit in call
-        .request
-        .descriptors
-        .iter_mut()
-        .filter_map(|view| view.limit.as_mut())
-    {
+    let views = call.request.descriptors.iter_mut();
+    for limit in views.filter_map(|view| view.limit.as_mut()) {
         if (1..=3).contains(&limit.unit) {
             limit.unit = 4;
         }
@@ -115,10 +109,9 @@ fn step(rng: &mut Rng, call: Call, ours: Reply) -> Result<Step> {
             }
             // The third header has the reset time.
             answer.response_headers_to_add.truncate(2);
-            let status = if answer.overall_code == "OK" {
-                200
-            } else {
-                429
+            let status = match answer.overall_code.as_str() {
+                "OK" => 200,
+                _ => 429,
             };
             (status, Some(answer))
         }

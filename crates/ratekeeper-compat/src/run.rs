@@ -2,12 +2,13 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use ratekeeper_testkit::process::{Process, free_port};
 use tempfile::TempDir;
-use tokio::process::Command;
 use tokio::task::JoinSet;
 
 use crate::args::Args;
@@ -16,7 +17,6 @@ use crate::clients::clients;
 use crate::differences::Difference;
 use crate::play::{Finding, Tally, play};
 use crate::probe::probes;
-use crate::process::{Program, free_ports};
 use crate::random::fork;
 use crate::record::record;
 use crate::refusal::{Disagreement, Refusals, refusals};
@@ -36,10 +36,9 @@ const FINDINGS_MAX: usize = 10;
 /// A program cannot be run.
 pub(crate) async fn run(args: &Args) -> Result<bool> {
     let dir = tempfile::tempdir().context("no folder for logs")?;
-    let (redis, redis_at) = start_redis(&args.redis, dir.path()).await?;
+    let (redis, redis_at) = start_redis(&args.redis, dir.path());
     if let Some(file) = &args.record {
         record(args, redis_at, file).await?;
-        redis.stop().await?;
         return Ok(true);
     }
     let bar = progress(args.answers);
@@ -58,7 +57,7 @@ pub(crate) async fn run(args: &Args) -> Result<bool> {
     bar.finish_and_clear();
     probes(args, redis_at).await?;
     clients(args).await?;
-    redis.stop().await?;
+    drop(redis);
     eprintln!(
         "{} sets of rules, most of them broken, to both checkers",
         args.rules
@@ -69,25 +68,15 @@ pub(crate) async fn run(args: &Args) -> Result<bool> {
     Ok(tally.different.is_empty() && refusals.disagreements.is_empty())
 }
 
-async fn start_redis(program: &Path, dir: &Path) -> Result<(Program, SocketAddr)> {
-    let [port] = free_ports()?;
-    let at = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+fn start_redis(program: &Path, dir: &Path) -> (Process, SocketAddr) {
+    let port = free_port();
     let mut command = Command::new(program);
-    command.current_dir(dir).args([
-        "--port",
-        &port.to_string(),
-        "--bind",
-        "127.0.0.1",
-        "--save",
-        "",
-        "--appendonly",
-        "no",
-    ]);
-    let mut redis = Program::start("redis", &mut command, dir)?;
-    redis
-        .until(async || tokio::net::TcpStream::connect(at).await.is_ok())
-        .await?;
-    Ok((redis, at))
+    command.current_dir(dir).args(["--bind", "127.0.0.1"]);
+    command.args(["--save", "", "--appendonly", "no"]);
+    command.args(["--port", &port.to_string()]);
+    let mut redis = Process::spawn("redis", command);
+    redis.wait_for_port(port);
+    (redis, SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port))
 }
 
 /// Starts both services with the rules of one world, runs all domains concurrently, and stops both.
@@ -115,11 +104,6 @@ async fn one_world(args: &Args, redis: SocketAddr, world: World) -> Result<Tally
     while let Some(played) = plays.join_next().await {
         tally.add(played??);
     }
-    let Ok(pair) = Arc::try_unwrap(pair) else {
-        bail!("a play has not ended");
-    };
-    pair.theirs.program.stop().await?;
-    pair.ours.program.stop().await?;
     Ok(tally)
 }
 

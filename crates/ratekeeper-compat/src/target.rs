@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -12,12 +13,12 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
-use tokio::process::Command;
+use ratekeeper_testkit::http1::{self, say};
+use ratekeeper_testkit::process::{Process, free_port};
 use tonic::transport::{Channel, Endpoint};
 
 use crate::answer::{Answer, Reply};
 use crate::args::Args;
-use crate::process::{Program, free_ports};
 use crate::request::{Call, Via};
 
 /// Timeout of an answer: far more than it needs.
@@ -54,10 +55,8 @@ impl<'a> Environment<'a> {
 
     /// Starts both services with them.
     pub(crate) async fn pair(&self, args: &Args, redis: SocketAddr) -> Result<Pair> {
-        let (theirs, ours) = tokio::try_join!(
-            Target::envoyproxy_ratelimit(&args.envoyproxy_ratelimit, redis, self),
-            Target::ratekeeper(&args.ratekeeper, self),
-        )?;
+        let theirs = Target::envoyproxy_ratelimit(&args.envoyproxy_ratelimit, redis, self).await?;
+        let ours = Target::ratekeeper(&args.ratekeeper, self).await?;
         Ok(Pair { theirs, ours })
     }
 
@@ -66,9 +65,10 @@ impl<'a> Environment<'a> {
         let mut command = ours(program);
         self.apply(&mut command);
         let ports = ["GRPC_PORT", "PORT", "DEBUG_PORT"].map(|name| (name, "0"));
-        let output =
-            tokio::time::timeout(PATIENCE, command.envs(ports).kill_on_drop(true).output());
-        let output = output.await.context("it goes on")??;
+        let mut command = tokio::process::Command::from(command);
+        let output = command.envs(ports).kill_on_drop(true).output();
+        let output = tokio::time::timeout(PATIENCE, output).await;
+        let output = output.context("it goes on")??;
         anyhow::ensure!(!output.status.success(), "it ended with success");
         Ok(String::from_utf8_lossy(&output.stderr).into_owned())
     }
@@ -94,7 +94,7 @@ fn ours(program: &Path) -> Command {
 /// A service under test.
 #[derive(Debug)]
 pub(crate) struct Target {
-    pub(crate) program: Program,
+    pub(crate) program: Process,
     pub(crate) grpc: SocketAddr,
     http: SocketAddr,
     admin: SocketAddr,
@@ -126,26 +126,22 @@ impl Target {
         Self::start("ratekeeper", ours(program), at).await
     }
 
-    async fn start(name: &'static str, mut command: Command, at: &Environment<'_>) -> Result<Self> {
-        let [grpc, http, admin] = free_ports()?;
+    async fn start(name: &str, mut command: Command, at: &Environment<'_>) -> Result<Self> {
+        let [grpc, http, admin] = [free_port(), free_port(), free_port()];
         let ports = [("GRPC_PORT", grpc), ("PORT", http), ("DEBUG_PORT", admin)];
         at.apply(&mut command);
         command.envs(ports.map(|(name, port)| (name, port.to_string())));
+        let mut program = Process::spawn(name, command);
+        for port in [http, grpc, admin] {
+            program.wait_for_port(port);
+        }
+        let request = "GET /healthcheck HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        program.wait_until("it is healthy", || {
+            let answer = http1::Answer::try_read(&say(http, request));
+            answer.is_some_and(|answer| answer.status == 200)
+        });
         let at_port = |port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
-        let mut program = Program::start(name, &mut command, at.dir)?;
-        let web = Client::builder(TokioExecutor::new()).build_http();
-        let healthy = format!("http://{}/healthcheck", at_port(http));
-        program
-            .until(async || {
-                get(&web, &healthy)
-                    .await
-                    .is_ok_and(|(status, _)| status == 200)
-            })
-            .await?;
         let endpoint = Endpoint::from_shared(format!("http://{}", at_port(grpc)))?;
-        program
-            .until(async || endpoint.connect().await.is_ok())
-            .await?;
         let rls = RateLimitServiceClient::new(endpoint.timeout(PATIENCE).connect().await?);
         Ok(Self {
             program,
@@ -153,7 +149,7 @@ impl Target {
             http: at_port(http),
             admin: at_port(admin),
             rls,
-            web,
+            web: Client::builder(TokioExecutor::new()).build_http(),
         })
     }
 
@@ -212,17 +208,13 @@ impl Target {
 
     /// The lines of `/rlconfig`, sorted, because envoyproxy/ratelimit prints them in random order.
     pub(crate) async fn rlconfig(&self) -> Result<Vec<String>> {
-        let (_, text) = get(&self.web, &format!("http://{}/rlconfig", self.admin)).await?;
+        let url = format!("http://{}/rlconfig", self.admin);
+        let request = http::Request::get(url).body(Full::default())?;
+        let response = tokio::time::timeout(PATIENCE, self.web.request(request)).await??;
+        let body = response.into_body().collect().await?.to_bytes();
+        let text = String::from_utf8_lossy(&body);
         let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
         lines.sort();
         Ok(lines)
     }
-}
-
-async fn get(web: &Client<HttpConnector, Full<Bytes>>, url: &str) -> Result<(u16, String)> {
-    let request = http::Request::get(url).body(Full::default())?;
-    let response = tokio::time::timeout(PATIENCE, web.request(request)).await??;
-    let status = response.status().as_u16();
-    let body = response.into_body().collect().await?.to_bytes();
-    Ok((status, String::from_utf8_lossy(&body).into_owned()))
 }

@@ -9,18 +9,13 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use schemars::Schema;
-use schemars::generate::SchemaSettings;
 use schemars::transform::transform_subschemas;
 use serde_json::{Map, Value};
-
-use format::RulesFile;
 
 /// The schema of a rules file (JSON Schema, draft 2020-12).
 #[must_use]
 pub fn json_schema() -> Schema {
-    let mut schema = SchemaSettings::draft2020_12()
-        .into_generator()
-        .into_root_schema_for::<RulesFile>();
+    let mut schema = format::schema();
     choose_by_type(&mut schema);
     schema
 }

@@ -7,6 +7,8 @@ mod tabs;
 
 use std::rc::Rc;
 
+use crate::parse::fields::At;
+
 pub(crate) use build::build;
 pub(crate) use scalar::Resolved;
 
@@ -63,6 +65,12 @@ pub(crate) struct Pair {
 }
 
 impl Node {
+    /// `value` at the position of this node.
+    pub(crate) fn at<T>(&self, value: T) -> At<T> {
+        let mark = self.mark;
+        At { value, mark }
+    }
+
     /// The kind of value, with its article, for messages.
     pub(crate) fn kind_name(&self) -> &'static str {
         match &self.kind {

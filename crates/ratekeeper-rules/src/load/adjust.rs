@@ -48,11 +48,7 @@ pub(super) fn compile(
         let known = domain.settings.plans.as_ref();
         let known = known.map(|at| at.value.as_slice()).unwrap_or_default();
         let mut plans: Vec<(PlanIndex, RuleIndex)> = Vec::new();
-        for At { value: name, mark } in &value.plans {
-            let name = At {
-                value: &**name,
-                mark: *mark,
-            };
+        for name in value.plans.iter().map(At::as_str) {
             let Some(plan) = plan_index(name, known, report) else {
                 continue;
             };

@@ -33,8 +33,7 @@ pub(super) fn parse_adjust(
 ) -> Option<At<ParsedAdjust>> {
     let mark = fields.key_mark("adjust")?;
     let fields = Fields::new(fields.get("adjust")?, Context::Adjust, report)?;
-    let modes = AdjustMode::ALL.map(|mode| (mode.name(), mode));
-    let mode = fields.choice("mode", &modes, report);
+    let mode = fields.choice("mode", report);
     let plans = fields.texts("plans", report);
     if plans.is_empty() && fields.key_mark("plans").is_none() {
         let message = "`adjust` does not say whose limits it raises";
@@ -55,13 +54,7 @@ pub(super) fn parse_adjust(
     }
     let value = ParsedAdjust {
         mode: mode.map_or_else(AdjustMode::default, |at| at.value),
-        plans: plans
-            .into_iter()
-            .map(|At { value, mark }| At {
-                value: value.into(),
-                mark,
-            })
-            .collect(),
+        plans: plans.into_iter().map(|at| at.map(Into::into)).collect(),
         raise_at,
         step,
         steps: steps.map_or(2, |at| u16::try_from(at.value).unwrap_or(u16::MAX)),

@@ -42,16 +42,13 @@ pub(crate) fn parse_concurrency(
     let window = timeout.map_or(PERMIT_TIMEOUT, |at| at.value);
     match Limit::try_new(LimitSpec::new(Algorithm::Concurrency, limit.value, window)) {
         Ok(limit) => Some(ParsedLimit {
-            mark: fields.mark,
             limit: RuleLimit::Limited(limit),
-            calendar: None,
-            unit: None,
             window_text: format_duration(window).into(),
             name,
-            replaces: Vec::new(),
             id,
             policy,
             retry_after,
+            ..ParsedLimit::unlimited(fields.mark)
         }),
         Err(error) => {
             let mark = timeout.map_or(limit.mark, |at| at.mark);

@@ -5,19 +5,40 @@ mod keys;
 use std::rc::Rc;
 
 use keys::{check_key, check_leaf, first_keys, key_text, rate_help};
-use ratekeeper_core::{MAX_COUNT, Micros};
+use ratekeeper_core::{Algorithm, MAX_COUNT, Micros};
 
 use super::context::Context;
 use super::nearest::nearest;
 use crate::report::Report;
 use crate::window::parse_duration;
 use crate::yaml::{Kind, Mark, Node, Pair, Resolved, Scalar};
+use crate::{AdjustMode, Consistency, Evaluation, FailureMode, LeakyOverRls, ShedMode};
 
 /// A value and its position.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct At<T> {
     pub(crate) value: T,
     pub(crate) mark: Mark,
+}
+
+impl<T> At<T> {
+    /// Another value at the same position.
+    pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U) -> At<U> {
+        At {
+            value: change(self.value),
+            mark: self.mark,
+        }
+    }
+}
+
+impl At<Box<str>> {
+    /// The same text, borrowed.
+    pub(crate) fn as_str(&self) -> At<&str> {
+        At {
+            value: &self.value,
+            mark: self.mark,
+        }
+    }
 }
 
 /// A mapping whose keys have been checked.
@@ -91,10 +112,7 @@ impl<'t> Fields<'t> {
         if !check_leaf(key, node, scalar, report) {
             return None;
         }
-        Some(At {
-            value: &scalar.text,
-            mark: node.mark,
-        })
+        Some(node.at(&*scalar.text))
     }
 
     pub(crate) fn boolean(&self, key: &str, report: &mut Report<'_>) -> Option<At<bool>> {
@@ -104,10 +122,7 @@ impl<'t> Fields<'t> {
             ..
         }) = node.kind
         {
-            return Some(At {
-                value,
-                mark: node.mark,
-            });
+            return Some(node.at(value));
         }
         let message = format!("`{key}` must be true or false, not {}", node.kind_name());
         let quoted = matches!(&node.kind, Kind::Scalar(scalar) if scalar.text.eq_ignore_ascii_case("true")
@@ -131,12 +146,7 @@ impl<'t> Fields<'t> {
                 text,
                 ..
             }) => match u64::try_from(*int).ok().filter(|&count| count <= most) {
-                Some(value) => {
-                    return Some(At {
-                        value,
-                        mark: node.mark,
-                    });
-                }
+                Some(value) => return Some(node.at(value)),
                 None => (
                     format!("`{key}` is {range}, not {text}"),
                     too_large_help(key, *int),
@@ -176,10 +186,7 @@ impl<'t> Fields<'t> {
             _ => Err("it must be a duration".to_owned()),
         };
         match parsed {
-            Ok(value) => Some(At {
-                value,
-                mark: node.mark,
-            }),
+            Ok(value) => Some(node.at(value)),
             Err(why) => {
                 report.error(
                     node.mark,
@@ -192,24 +199,17 @@ impl<'t> Fields<'t> {
     }
 
     /// One of a fixed set of words.
-    pub(crate) fn choice<T: Copy>(
-        &self,
-        key: &str,
-        choices: &[(&'static str, T)],
-        report: &mut Report<'_>,
-    ) -> Option<At<T>> {
+    pub(crate) fn choice<T: Choice>(&self, key: &str, report: &mut Report<'_>) -> Option<At<T>> {
         let node = self.get(key)?;
         let written = match &node.kind {
             Kind::Scalar(scalar) => &*scalar.text,
             _ => node.kind_name(),
         };
-        if let Some(&(_, value)) = choices.iter().find(|(name, _)| *name == written) {
-            return Some(At {
-                value,
-                mark: node.mark,
-            });
+        let mut choices = T::CHOICES.iter().copied();
+        if let Some(value) = choices.find(|choice| choice.word() == written) {
+            return Some(node.at(value));
         }
-        let names: Vec<_> = choices.iter().map(|&(name, _)| name).collect();
+        let names: Vec<_> = T::CHOICES.iter().map(|choice| choice.word()).collect();
         let help = match nearest(written, names.iter().copied()) {
             Some(name) => format!("did you mean `{name}`?"),
             None => format!("write one of {}", names.join(", ")),
@@ -234,10 +234,7 @@ impl<'t> Fields<'t> {
         for item in self.list(key, report).unwrap_or_default() {
             match &item.kind {
                 Kind::Scalar(scalar) if !item.is_null() && !scalar.text.is_empty() => {
-                    texts.push(At {
-                        value: &*scalar.text,
-                        mark: item.mark,
-                    });
+                    texts.push(item.at(&*scalar.text));
                 }
                 _ => {
                     let message = format!(
@@ -251,6 +248,35 @@ impl<'t> Fields<'t> {
         texts
     }
 }
+
+/// A value that files name by a word.
+pub(crate) trait Choice: Copy + 'static {
+    const CHOICES: &'static [Self];
+
+    fn word(self) -> &'static str;
+}
+
+macro_rules! choices {
+    ($($type:ty),+) => {
+        $(impl Choice for $type {
+            const CHOICES: &'static [Self] = &Self::ALL;
+
+            fn word(self) -> &'static str {
+                self.name()
+            }
+        })+
+    };
+}
+
+choices!(
+    AdjustMode,
+    Algorithm,
+    Consistency,
+    Evaluation,
+    FailureMode,
+    LeakyOverRls,
+    ShedMode
+);
 
 fn too_large_help(key: &str, int: i64) -> Option<String> {
     match key {

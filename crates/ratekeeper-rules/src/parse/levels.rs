@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::descriptors::{Compiler, Owner, Path};
-use super::fields::At;
 use super::limits::ParsedLimit;
 use super::plans::plan_index;
 use super::service_levels::{ParsedLevel, PlanTiers};
@@ -78,11 +77,7 @@ impl Compiler<'_, '_, '_> {
     fn plans_of_level(&mut self, plans: Vec<PlanTiers>) -> Vec<(PlanIndex, Vec<ParsedLimit>)> {
         let mut found: Vec<(PlanIndex, Vec<ParsedLimit>)> = Vec::new();
         for PlanTiers { plan, tiers } in plans {
-            let name = At {
-                value: &*plan.value,
-                mark: plan.mark,
-            };
-            match plan_index(name, self.around.plans, self.report) {
+            match plan_index(plan.as_str(), self.around.plans, self.report) {
                 Some(PlanIndex::DEFAULT) => {
                     let message = "the default plan's limits are there twice: `tiers` has them";
                     self.report

@@ -262,19 +262,13 @@ fn parse_quota(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<u64> {
 }
 
 pub(crate) fn parse_id(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<At<Box<str>>> {
-    let At { value, mark } = fields.text("id", report)?;
-    if value.is_empty() || value.len() > 200 || value.chars().any(char::is_control) {
-        report.error(
-            mark,
-            "an id has 1 to 200 bytes and no control characters",
-            None,
-        );
-        return None;
+    let id = fields.text("id", report)?;
+    let is_good = (1..=200).contains(&id.value.len()) && !id.value.chars().any(char::is_control);
+    if !is_good {
+        let message = "an id has 1 to 200 bytes and no control characters";
+        report.error(id.mark, message, None);
     }
-    Some(At {
-        value: value.into(),
-        mark,
-    })
+    is_good.then(|| id.map(Into::into))
 }
 
 fn parse_replaces(
@@ -304,10 +298,7 @@ fn parse_replaces(
                 help,
             );
         }
-        names.push(At {
-            value: replaced.value.into(),
-            mark: replaced.mark,
-        });
+        names.push(replaced.map(Into::into));
     }
     names
 }

@@ -56,10 +56,7 @@ pub(super) fn parse_plans(
             is_list: pair.value.as_list().is_some(),
         };
         if plan == PlanIndex::DEFAULT {
-            plans.default = Some(At {
-                value: limits,
-                mark: pair.key.mark,
-            });
+            plans.default = Some(pair.key.at(limits));
         } else {
             plans.others.push((plan, limits));
         }
@@ -79,10 +76,7 @@ pub(super) fn plan_text<'t>(key: &'t Node, report: &mut Report<'_>) -> Option<At
         report.error(key.mark, "the name of a plan is text", "quote it");
         return None;
     };
-    Some(At {
-        value: text,
-        mark: key.mark,
-    })
+    Some(key.at(text))
 }
 
 /// The plan of that name; one that the domain does not have is reported.

@@ -24,30 +24,17 @@ pub(crate) struct Policy {
 
 impl Policy {
     pub(crate) fn parse(fields: &Fields<'_>, report: &mut Report<'_>) -> Self {
-        let algorithms = Algorithm::ALL.map(|algorithm| (algorithm.name(), algorithm));
-        let algorithm = fields.choice("algorithm", &algorithms, report);
-        let consistency = consistency(fields, report);
+        let algorithm = fields.choice("algorithm", report);
+        let consistency = value(fields.choice("consistency", report));
         Self {
             algorithm: algorithm.and_then(|algorithm| a_rate(algorithm, report)),
             consistency,
-            count_denied: fields.boolean("count_denied", report).map(|at| at.value),
-            enabled: fields.boolean("enabled", report).map(|at| at.value),
+            count_denied: value(fields.boolean("count_denied", report)),
+            enabled: value(fields.boolean("enabled", report)),
             enforce: enforce(fields, report),
-            leaky_over_rls: fields
-                .choice(
-                    "leaky_over_rls",
-                    &LeakyOverRls::ALL.map(|it| (it.name(), it)),
-                    report,
-                )
-                .map(|at| at.value),
+            leaky_over_rls: value(fields.choice("leaky_over_rls", report)),
             lease_time: lease_time(fields, report),
-            on_store_failure: fields
-                .choice(
-                    "on_store_failure",
-                    &FailureMode::ALL.map(|it| (it.name(), it)),
-                    report,
-                )
-                .map(|at| at.value),
+            on_store_failure: value(fields.choice("on_store_failure", report)),
             store: store(fields, report),
             sync_interval: sync_interval(fields, consistency, report),
         }
@@ -55,37 +42,25 @@ impl Policy {
 
     /// Adds the keys of `other`; returns a key on which the two differ.
     pub(crate) fn merge(&mut self, other: Self) -> Option<&'static str> {
-        let agreed = [
-            ("algorithm", keep(&mut self.algorithm, other.algorithm)),
-            (
-                "consistency",
-                keep(&mut self.consistency, other.consistency),
-            ),
-            (
-                "count_denied",
-                keep(&mut self.count_denied, other.count_denied),
-            ),
-            ("enabled", keep(&mut self.enabled, other.enabled)),
-            ("enforce", keep(&mut self.enforce, other.enforce)),
-            (
-                "leaky_over_rls",
-                keep(&mut self.leaky_over_rls, other.leaky_over_rls),
-            ),
-            ("lease_time", keep(&mut self.lease_time, other.lease_time)),
-            (
-                "on_store_failure",
-                keep(&mut self.on_store_failure, other.on_store_failure),
-            ),
-            ("store", keep(&mut self.store, other.store)),
-            (
-                "sync_interval",
-                keep(&mut self.sync_interval, other.sync_interval),
-            ),
+        macro_rules! keep {
+            ($($key:ident),+) => {
+                [$((stringify!($key), keep(&mut self.$key, other.$key))),+]
+            };
+        }
+        let agreed = keep![
+            algorithm,
+            consistency,
+            count_denied,
+            enabled,
+            enforce,
+            leaky_over_rls,
+            lease_time,
+            on_store_failure,
+            store,
+            sync_interval
         ];
-        agreed
-            .into_iter()
-            .find(|(_, agreed)| !agreed)
-            .map(|(key, _)| key)
+        let mut agreed = agreed.into_iter();
+        agreed.find_map(|(key, agrees)| (!agrees).then_some(key))
     }
 
     /// Fills the gaps in this policy from `outer`. A rule that is disabled outside stays disabled.
@@ -110,6 +85,10 @@ impl Policy {
     }
 }
 
+fn value<T>(at: Option<At<T>>) -> Option<T> {
+    at.map(|at| at.value)
+}
+
 /// Keeps the value of `from` where `into` has none; false if both have one and they differ.
 fn keep<T: PartialEq>(into: &mut Option<T>, from: Option<T>) -> bool {
     match (&*into, from) {
@@ -132,12 +111,6 @@ fn a_rate(algorithm: At<Algorithm>, report: &mut Report<'_>) -> Option<Algorithm
         "write `concurrency: { limit: 20, timeout: 60s }` in the descriptor, beside or instead of `rate_limit:`",
     );
     None
-}
-
-fn consistency(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<Consistency> {
-    let modes = Consistency::ALL.map(|it| (it.name(), it));
-    let mode = fields.choice("consistency", &modes, report);
-    mode.map(|at| at.value)
 }
 
 /// Reads `sync_interval`, whose range depends on the limit's window.
@@ -183,11 +156,12 @@ fn store(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<Box<str>> {
         return None;
     }
     // A single file cannot know which stores exist.
+    let value: Box<str> = value.into();
     report.stores.push(At {
-        value: value.into(),
+        value: value.clone(),
         mark,
     });
-    Some(value.into())
+    Some(value)
 }
 
 fn enforce(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<Enforce> {

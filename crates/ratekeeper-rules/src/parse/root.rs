@@ -143,16 +143,12 @@ fn empty_domain(mark: Mark, report: &mut Report<'_>) {
 }
 
 fn parse_settings(fields: &Fields<'_>, report: &mut Report<'_>) -> Settings {
-    let evaluations = Evaluation::ALL.map(|evaluation| (evaluation.name(), evaluation));
     let tenant = fields
         .text("tenant", report)
         .filter(|at| !at.value.is_empty());
     Settings {
-        evaluation: fields.choice("evaluation", &evaluations, report),
-        tenant: tenant.map(|at| At {
-            value: at.value.into(),
-            mark: at.mark,
-        }),
+        evaluation: fields.choice("evaluation", report),
+        tenant: tenant.map(|at| at.map(Into::into)),
         plans: parse_plan_names(fields, report),
         secrets: fields
             .texts("secrets", report)

@@ -211,18 +211,16 @@ fn parse_plans(fields: &Fields<'_>, policy: &Policy, report: &mut Report<'_>) ->
     };
     let mut plans = Vec::new();
     for pair in pairs {
-        let Some(At { value, mark }) = plan_text(&pair.key, report) else {
+        let Some(plan) = plan_text(&pair.key, report) else {
             continue;
         };
         let one = [Rc::clone(&pair.value)];
         let items = pair.value.as_list().unwrap_or(&one);
         if items.is_empty() {
-            report.error(mark, format!("the plan '{value}' has no tier"), help);
+            let message = format!("the plan '{}' has no tier", plan.value);
+            report.error(plan.mark, message, help);
         }
-        let plan = At {
-            value: value.into(),
-            mark,
-        };
+        let plan = plan.map(Into::into);
         let tiers = tiers_of(items, policy, report);
         plans.push(PlanTiers { plan, tiers });
     }

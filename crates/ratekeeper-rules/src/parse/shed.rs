@@ -56,9 +56,7 @@ fn section<'t>(
 }
 
 fn mode(fields: &Fields<'_>, outer: ShedMode, report: &mut Report<'_>) -> ShedMode {
-    let modes = ShedMode::ALL.map(|mode| (mode.name(), mode));
-    let written = fields.choice("mode", &modes, report);
-    written.map_or(outer, |at| at.value)
+    fields.choice("mode", report).map_or(outer, |at| at.value)
 }
 
 fn priorities(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<Box<str>> {
@@ -274,15 +272,12 @@ fn adaptive(fields: &Fields<'_>, outer: ShedMode, report: &mut Report<'_>) -> Ad
 
 /// A number of requests, at least 1.
 fn requests(fields: &Fields<'_>, key: &str, report: &mut Report<'_>) -> Option<At<u32>> {
-    let At { value, mark } = fields.count(key, REQUESTS_MAX, report)?;
-    if value == 0 {
-        report.error(mark, format!("`{key}` is at least 1"), None);
+    let count = fields.count(key, REQUESTS_MAX, report)?;
+    if count.value == 0 {
+        report.error(count.mark, format!("`{key}` is at least 1"), None);
         return None;
     }
-    Some(At {
-        value: u32::try_from(value).unwrap_or(u32::MAX),
-        mark,
-    })
+    Some(count.map(|count| u32::try_from(count).unwrap_or(u32::MAX)))
 }
 
 /// A whole percentage from 0% to 100%.

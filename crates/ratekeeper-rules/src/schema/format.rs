@@ -4,14 +4,21 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
 
 use crate::{AdjustMode, Consistency, Evaluation, FailureMode, LeakyOverRls, ShedMode};
+
+/// The schema of a file, as it follows from the types.
+pub(super) fn schema() -> Schema {
+    let generator = SchemaSettings::draft2020_12().into_generator();
+    generator.into_root_schema_for::<RulesFile>()
+}
 
 /// Ratekeeper rules: one file
 #[derive(JsonSchema)]
 #[serde(untagged)]
-pub(super) enum RulesFile {
+enum RulesFile {
     /// A domain and its descriptors.
     Domain(Box<File>),
     /// Service levels alone.
