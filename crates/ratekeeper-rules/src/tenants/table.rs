@@ -111,7 +111,7 @@ struct Part {
     rest: Arc<Rest>,
 }
 
-/// What look-ups of most tenants do without.
+/// The data of a part that most look-ups do not read.
 #[derive(Clone, Debug, Default)]
 struct Rest {
     /// The half of the hash that is not in the slot, for each slot.
