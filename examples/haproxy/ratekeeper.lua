@@ -1,12 +1,12 @@
--- Asks Ratekeeper whether a request may pass.
+-- Asks Ratekeeper if a request may pass.
 
 local url = os.getenv("RATEKEEPER_AUTH")
 
--- Not longer than this is waited for an answer, in milliseconds. HAProxy's client tries up to four times.
+-- The longest wait for an answer, in milliseconds. HAProxy's HTTP client tries up to four times.
 local patience = 250
 
--- Ratekeeper's header, and the variable in which haproxy.cfg finds it.
-local told = {
+-- Ratekeeper's headers, and the variables that haproxy.cfg reads them from.
+local limit_headers = {
     ["x-ratelimit-limit"] = "txn.limit_limit",
     ["x-ratelimit-remaining"] = "txn.limit_remaining",
     ["x-ratelimit-reset"] = "txn.limit_reset",
@@ -14,8 +14,8 @@ local told = {
     ["ratelimit-policy"] = "txn.limit_policy",
 }
 
--- The request's headers that descriptors are made from; `auth` in ratekeeper.yaml names them. No others are sent, so
--- that nothing a client writes is taken for this proxy's word.
+-- The request headers that `auth` in ratekeeper.yaml uses. No others are sent, so that a client cannot forge the
+-- proxy's own.
 local asked_for = { "x-api-key" }
 
 core.register_action("ratekeeper", { "http-req" }, function(txn)
@@ -43,14 +43,14 @@ core.register_action("ratekeeper", { "http-req" }, function(txn)
     local client = core.httpclient()
     local ok, answer = pcall(client.get, client, { url = url, headers = sent, timeout = patience })
 
-    -- Without an answer requests pass. To refuse them instead, end the transaction here with
-    -- txn:done(txn:reply{ status = 503 }), and ask in haproxy.cfg in any case.
+    -- If Ratekeeper does not answer, requests pass. To refuse them instead, end the transaction here with
+    -- txn:done(txn:reply{ status = 503 }), and remove the condition `if { nbsrv... }` in haproxy.cfg.
     if not ok or not answer or answer.status == 0 or answer.status >= 500 then
         return
     end
 
     if answer.status == 200 then
-        for name, variable in pairs(told) do
+        for name, variable in pairs(limit_headers) do
             if answer.headers[name] then
                 txn:set_var(variable, answer.headers[name][0])
             end
@@ -64,7 +64,7 @@ core.register_action("ratekeeper", { "http-req" }, function(txn)
             reply:add_header(name, answer.headers[name][0])
         end
     end
-    for name, _ in pairs(told) do
+    for name, _ in pairs(limit_headers) do
         if answer.headers[name] then
             reply:add_header(name, answer.headers[name][0])
         end
