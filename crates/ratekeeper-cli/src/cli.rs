@@ -15,7 +15,7 @@ pub(crate) use quota::{
 };
 use reading::{Reading, ReadingBySettings};
 
-use crate::settings::{self, Environment, Flags, ServeFlags};
+use crate::settings::{self, CommandFlags, Environment};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use std::path::PathBuf;
@@ -49,7 +49,7 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
     /// A bare `ratekeeper` is `ratekeeper serve`.
     #[command(flatten)]
-    pub(crate) serve: ServeFlags,
+    pub(crate) serve: CommandFlags<false>,
 }
 
 /// Returns true if an invalid command line asks for a JSON log, by its flag or by the variables that stand for it.
@@ -80,7 +80,7 @@ Examples:
   ratekeeper serve --profile envoy --merge-domains   as a drop-in for envoyproxy/ratelimit
 
 SIGTERM and Ctrl-C drain: requests in flight are answered first. SIGHUP reloads the rules.")]
-    Serve(ServeFlags),
+    Serve(CommandFlags<false>),
     /// Run a reverse proxy that limits requests before it forwards them
     #[command(after_help = "\
 Examples:
@@ -90,7 +90,7 @@ Examples:
 
 It opens --listen and --admin; with --grpc and --http it serves checks as well. Rules and routes reload when files change.
 SIGTERM and Ctrl-C drain: requests in flight are answered first.")]
-    Gateway(Flags),
+    Gateway(CommandFlags<true>),
     /// Check and explain rules
     #[command(subcommand)]
     Rules(Rules),
@@ -315,7 +315,7 @@ Examples:
   RATEKEEPER_HTTP=:9000 ratekeeper config show --profile envoy")]
     Show {
         #[command(flatten)]
-        flags: Flags,
+        flags: CommandFlags<true>,
         /// Print JSON
         #[arg(long)]
         json: bool,

@@ -184,7 +184,7 @@ fn dial<'a>(address: &'a str, files: &TlsFiles) -> Result<(Box<dyn Stream>, &'a 
 }
 
 fn encrypt(mut stream: TcpStream, host: &str, files: &TlsFiles) -> Result<Box<dyn Stream>> {
-    let settings = TlsSettings::of(["--ca", "--cert", "--key"]);
+    let settings = TlsSettings::of("--");
     let config = files.client_config();
     let config = config.map_err(|error| anyhow!("{}", settings.blame(&error)))?;
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);

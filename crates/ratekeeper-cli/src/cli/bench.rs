@@ -1,7 +1,7 @@
 //! `ratekeeper bench`: what load is put on whom.
 
 use crate::entries::{self, EntriesError};
-use crate::settings::{self, ServeFlags};
+use crate::settings::{self, CommandFlags};
 use clap::{Args, Subcommand};
 use http::Method;
 use ratekeeper_bench::{BATCH_MAX, Keys};
@@ -82,7 +82,7 @@ Examples:
   ratekeeper bench grpc --target 127.0.0.1:8091")]
     Ceiling {
         #[command(flatten)]
-        flags: ServeFlags,
+        flags: CommandFlags<false>,
         /// The answer, an encoded RateLimitResponse in hexadecimal [default: one descriptor within its limit]
         #[arg(long, value_name = "HEX", value_parser = hex)]
         answer: Option<Answer>,

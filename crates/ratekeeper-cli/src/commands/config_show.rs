@@ -2,7 +2,7 @@
 
 use crate::home::Home;
 use crate::output;
-use crate::settings::{self, Environment, Flags, Layers, SETTINGS, Setting, Settings, masked};
+use crate::settings::{self, Environment, Flags, Layers, Setting, Settings, masked};
 use anyhow::Result;
 use std::process::ExitCode;
 
@@ -17,7 +17,7 @@ pub(crate) fn run(flags: &Flags, json: bool) -> Result<ExitCode> {
         as_table(&shown)
     };
     output::print(&text)?;
-    for warning in layers.warnings() {
+    for warning in &layers.warnings {
         output::complain(&format!("ratekeeper: {warning}"));
     }
     Ok(ExitCode::SUCCESS)
@@ -47,7 +47,7 @@ fn shown(layers: &Layers, settings: &Settings) -> Vec<Shown> {
         };
         (setting.key, text, origin)
     };
-    SETTINGS.iter().map(show).collect()
+    settings::all().map(show).collect()
 }
 
 /// A list or a mapping, as JSON; what is none was refused before.

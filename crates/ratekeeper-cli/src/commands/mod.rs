@@ -33,7 +33,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         None => serve::run(&cli.serve.0),
         Some(Command::Serve(flags)) => serve::run(&flags.0),
-        Some(Command::Gateway(flags)) => serve::run_gateway(&flags),
+        Some(Command::Gateway(flags)) => serve::run_gateway(&flags.0),
         Some(Command::Rules(Rules::Check(args))) => rules_check::run(&args),
         Some(Command::Rules(Rules::Explain(args))) => rules_explain::run(&args),
         Some(Command::Rules(Rules::List(args))) => rules_live::list(&args),
@@ -45,7 +45,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Rules(Rules::Schema)) => rules_schema::run(),
         Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Bench(args)) => bench::run(args),
-        Some(Command::Config(Config::Show { flags, json })) => config_show::run(&flags, json),
+        Some(Command::Config(Config::Show { flags, json })) => config_show::run(&flags.0, json),
         Some(Command::Key(Key::Hash { config })) => key_hash::run(config),
         Some(Command::Quota(command)) => run_quota(command),
         Some(Command::Reset(args)) => quotas_live::reset(&args),

@@ -62,7 +62,7 @@ fn start(flags: &Flags, what: What) -> Result<ExitCode> {
     }
     let (layers, settings) = loaded?;
     logging::start(&settings.log)?;
-    for warning in layers.warnings() {
+    for warning in &layers.warnings {
         warn!("{warning}");
     }
     profile::warn_if_unsaid(&settings.rules);
@@ -309,6 +309,7 @@ fn config(settings: &Settings) -> ServerConfig {
         unix_mode: listen.unix_mode,
         tls: listen.tls.clone(),
         worker_threads: Some(listen.worker_threads),
+        bounds: listen.bounds,
         drain_delay: listen.drain_delay,
         rls: rls(settings),
         auth: settings.auth.clone(),
@@ -320,13 +321,6 @@ fn config(settings: &Settings) -> ServerConfig {
         statsd: settings.log.statsd.clone(),
         ..ServerConfig::default()
     };
-    let connections = &listen.grpc_connections;
-    config.bounds.patience = listen.patience;
-    config.bounds.connection_age_max = connections.age_max;
-    config.bounds.connection_age_grace = connections.age_grace;
-    config.bounds.connection_idle_max = connections.idle_max;
-    config.bounds.ping_interval = connections.keepalive_time;
-    config.bounds.ping_timeout = connections.keepalive_timeout;
     config.watch.enabled = settings.rules.watch;
     config
 }
@@ -353,8 +347,10 @@ fn advise(error: BindError) -> anyhow::Error {
             )
         }
         BindError::Tls { name, source } => {
-            let part = ["client_ca", "cert", "key"].map(|part| format!("{name}_tls_{part}"));
-            let settings = TlsSettings::of(part.each_ref().map(String::as_str));
+            let settings = TlsSettings {
+                authorities: format!("{name}_tls_client_ca"),
+                ..TlsSettings::of(&format!("{name}_tls_"))
+            };
             anyhow!("{}", settings.blame(source))
         }
         _ => error.into(),

@@ -1,9 +1,9 @@
 //! The environment, and our own `RATEKEEPER_*` in it.
 
-use super::layer::{Layers, Origin, Said};
+use super::layer::{Layers, Origin};
 use super::problem::{Problem, nearest};
 use super::setting::{PREFIX, Setting};
-use super::table::SETTINGS;
+use super::table::settings;
 use std::collections::BTreeMap;
 
 /// Variables with our prefix that are no settings.
@@ -62,16 +62,10 @@ impl Environment {
 
     /// Puts our variables over `layers`.
     pub(crate) fn put(&self, layers: &mut Layers, problems: &mut Vec<Problem>) {
-        for setting in SETTINGS {
+        for setting in settings() {
             let name = setting.variable();
             if let Some(text) = self.get(&name) {
-                layers.put(
-                    setting,
-                    Said {
-                        text: text.to_owned(),
-                        origin: Origin::Variable(name),
-                    },
-                );
+                layers.put(setting, text, Origin::Variable(name));
             }
         }
         for name in self.0.keys().filter(|name| name.starts_with(PREFIX)) {
@@ -85,7 +79,7 @@ impl Environment {
 /// Not every unknown one: beside a Kubernetes Service named `ratekeeper`, every pod is given `RATEKEEPER_PORT`,
 /// `RATEKEEPER_SERVICE_HOST` and more of that kind, which must not keep the service from starting.
 fn unknown(name: &str) -> Option<Problem> {
-    let variables: Vec<String> = SETTINGS.iter().map(Setting::variable).collect();
+    let variables: Vec<String> = settings().map(Setting::variable).collect();
     let known = || variables.iter().map(String::as_str).chain(OTHERS);
     let from_kubernetes = [
         "RATEKEEPER_PORT",
@@ -109,11 +103,10 @@ fn unknown(name: &str) -> Option<Problem> {
 #[cfg(test)]
 mod tests {
     use super::super::envoyproxy_ratelimit;
-    use super::super::table::find;
     use super::*;
 
     fn put(pairs: &[(&str, &str)]) -> (Layers, Vec<String>) {
-        let (mut layers, mut problems) = (Layers::defaults(), Vec::new());
+        let (mut layers, mut problems) = (Layers::default(), Vec::new());
         let environment = Environment::of(pairs);
         envoyproxy_ratelimit::put(&environment, &mut layers, &mut problems);
         environment.put(&mut layers, &mut problems);
@@ -121,7 +114,7 @@ mod tests {
     }
 
     fn value(layers: &Layers, key: &str) -> (String, String) {
-        let said = layers.get(find(key).expect("a known key"));
+        let said = layers.said(key);
         (said.text, said.origin.to_string())
     }
 

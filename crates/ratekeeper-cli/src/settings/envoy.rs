@@ -1,7 +1,6 @@
 //! The settings of the answers to Envoy, and to forward-auth.
 
 use super::callers;
-use super::layer::Origin;
 use super::meaning::{HeaderKinds, envoy_callers, header_name};
 use super::requests::{auth, identity};
 use super::typed::Typed;
@@ -43,15 +42,13 @@ impl Typed<'_> {
             client_header: self.get("client_header", str::parse),
         };
         let (domain, mapping) = self.get("auth", auth);
-        let origin = self.layers.said("identity").map(|said| said.origin);
-        let origin = origin.unwrap_or(Origin::Default);
+        let origin = self.layers.said("identity").origin;
         let identity = self.get("identity", |text| identity(text, &origin));
 
         let encoded_slashes = self.get("encoded_slashes", |text| match text {
             "" => Ok(EncodedSlashes::default()),
             text => text.parse(),
         });
-        let ambiguous_paths = self.get("ambiguous_paths", str::parse);
         AuthConfig {
             headers: self.get("headers", str::parse),
             denial_body: self.get("denial_body", str::parse),
@@ -61,7 +58,7 @@ impl Typed<'_> {
                 mapping,
                 domain,
                 encoded_slashes,
-                ambiguous_paths,
+                ambiguous_paths: self.get("ambiguous_paths", str::parse),
             },
         }
     }

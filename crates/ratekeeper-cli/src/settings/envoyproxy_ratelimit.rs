@@ -9,7 +9,7 @@ mod traces;
 mod variables;
 
 use super::environment::Environment;
-use super::layer::{Layers, Origin, Said};
+use super::layer::{Layers, Origin};
 use super::problem::Problem;
 use super::table::find;
 use super::values::{self, UNIX};
@@ -42,8 +42,8 @@ pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut
     for (name, here, says) in VARIABLES {
         for (name, text) in environment.called(name) {
             match here {
-                Is(key) => put_text(layers, key, name, text.to_owned()),
-                Unused(fine) if !fine.holds(text) => layers.warn(Problem {
+                Is(key) => put_text(layers, key, name, text),
+                Unused(fine) if !fine.holds(text) => layers.warnings.push(Problem {
                     place: name.to_owned(),
                     message: format!(
                         "this variable of envoyproxy/ratelimit changes nothing here: {says}"
@@ -69,19 +69,18 @@ pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut
     store::put(environment, layers, problems);
     put_rules(environment, layers);
     if is_true(environment, "LIMIT_RESPONSE_HEADERS_ENABLED", problems) {
-        let text = "limits".to_owned();
         put_text(
             layers,
             "response_headers",
             "LIMIT_RESPONSE_HEADERS_ENABLED",
-            text,
+            "limits",
         );
     }
     put_statsd(environment, layers, problems);
     traces::put(environment, layers, problems);
     if is_true(environment, "USE_PROMETHEUS", problems) {
         let text = environment.get("PROMETHEUS_ADDR").unwrap_or(":9090");
-        put_text(layers, "metrics", "USE_PROMETHEUS", text.to_owned());
+        put_text(layers, "metrics", "USE_PROMETHEUS", text);
     }
 }
 
@@ -104,15 +103,15 @@ fn put_statsd(environment: &Environment, layers: &mut Layers, problems: &mut Vec
     let port = environment.get("STATSD_PORT").unwrap_or("8125");
     put_text(layers, "statsd", switch, format!("{host}:{port}"));
     if is_dog {
-        put_text(layers, "statsd_format", switch, "dogstatsd".to_owned());
+        put_text(layers, "statsd_format", switch, "dogstatsd");
     }
 }
 
 /// Checks what can only be judged once all layers are merged.
 pub(super) fn judge(environment: &Environment, layers: &mut Layers, problems: &mut Vec<Problem>) {
     note_semantics(environment, layers);
-    let profile = layers.said("profile").map(|said| said.text);
-    let counts_denied = profile.is_some_and(|profile| profile.eq_ignore_ascii_case("envoy"));
+    let profile = layers.said("profile").text;
+    let counts_denied = profile.eq_ignore_ascii_case("envoy");
     if is_true(environment, STOP_INCREMENT, problems) && counts_denied {
         let message = "under the profile `envoy` denied requests are counted, and answers depend on it: leave this \
                        out, or use the profile `ratekeeper`, under which they are not, with `algorithm: fixed_window`";
@@ -125,8 +124,7 @@ pub(super) fn judge(environment: &Environment, layers: &mut Layers, problems: &m
 
 /// Notes which of envoyproxy/ratelimit's variables are used although no profile is set.
 fn note_semantics(environment: &Environment, layers: &mut Layers) {
-    let origin = layers.said("profile").map(|said| said.origin);
-    if origin != Some(Origin::Default) {
+    if layers.said("profile").origin != Origin::Default {
         return;
     }
     let heeded = VARIABLES
@@ -152,7 +150,6 @@ fn put_address(
     host: &'static str,
     port: &'static str,
 ) {
-    let Some(setting) = find(key) else { return };
     let (said_host, said_port) = (environment.get(host), environment.get(port));
     let name = match (said_host, said_port) {
         (None, None) => return,
@@ -160,7 +157,7 @@ fn put_address(
         (None, Some(_)) => port.to_owned(),
         (Some(_), Some(_)) => format!("{host} and {port}"),
     };
-    let now = layers.get(setting).text;
+    let now = layers.said(key).text;
     // A Unix socket has neither.
     let (host_now, port_now) = match now.strip_prefix(UNIX) {
         Some(_) => ("0.0.0.0", "0"),
@@ -174,8 +171,7 @@ fn put_address(
     } else {
         format!("{host}:{port}")
     };
-    let origin = Origin::Variable(name);
-    layers.put(setting, Said { text, origin });
+    put_text(layers, key, &name, text);
 }
 
 /// envoyproxy/ratelimit has files and a switch for them; here TLS is on where there are files.
@@ -191,7 +187,7 @@ fn put_tls(environment: &Environment, layers: &mut Layers, problems: &mut Vec<Pr
         ("grpc_tls_client_names", "GRPC_CLIENT_TLS_SAN", false),
     ] {
         match environment.get(name) {
-            Some(text) => put_text(layers, key, name, text.to_owned()),
+            Some(text) => put_text(layers, key, name, text),
             None if needed => problems.push(Problem {
                 place: USE.to_owned(),
                 message: format!("it needs {name}, which is not set"),
@@ -215,12 +211,7 @@ fn put_rules(environment: &Environment, layers: &mut Layers) {
     .iter()
     .filter(|part| !part.is_empty())
     .collect();
-    put_text(
-        layers,
-        "rules",
-        RUNTIME_ROOT,
-        path.to_string_lossy().into_owned(),
-    );
+    put_text(layers, "rules", RUNTIME_ROOT, path.to_string_lossy());
 }
 
 /// Returns true if a switch is on; reports a problem if it is neither on nor off.
@@ -235,10 +226,9 @@ fn is_true(environment: &Environment, name: &str, problems: &mut Vec<Problem>) -
     })
 }
 
-fn put_text(layers: &mut Layers, key: &str, name: &str, text: String) {
+fn put_text(layers: &mut Layers, key: &str, name: &str, text: impl Into<String>) {
     if let Some(setting) = find(key) {
-        let origin = Origin::Variable(name.to_owned());
-        layers.put(setting, Said { text, origin });
+        layers.put(setting, text, Origin::Variable(name.to_owned()));
     }
 }
 

@@ -3,10 +3,10 @@
 //! The file is read as YAML events, not into a type, so that all that is wrong with it is said in one run and every
 //! value keeps its place and the text that was written.
 
-use super::layer::{Layers, Origin, Said};
+use super::layer::{Layers, Origin};
 use super::nested::{self, NestedError};
 use super::problem::{Problem, nearest};
-use super::table::{SETTINGS, find};
+use super::table::{find, settings};
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use std::collections::HashSet;
 use std::path::Path;
@@ -128,13 +128,7 @@ impl Reader<'_> {
             line,
             column,
         };
-        layers.put(
-            setting,
-            Said {
-                text: text.to_owned(),
-                origin,
-            },
-        );
+        layers.put(setting, text, origin);
     }
 
     fn nested(&mut self, name: &str, at: Place) {
@@ -149,7 +143,7 @@ impl Reader<'_> {
     }
 
     fn unknown(&mut self, name: &str, at: Place) {
-        let keys = || SETTINGS.iter().map(|setting| setting.key);
+        let keys = || settings().map(|setting| setting.key);
         let message = match nearest(name, keys()) {
             Some(known) => format!("there is no setting `{name}`; did you mean `{known}`?"),
             None => {
@@ -179,14 +173,14 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> (Layers, Vec<String>) {
-        let mut layers = Layers::defaults();
+        let mut layers = Layers::default();
         let mut problems = Vec::new();
         put(text, Path::new("r.yaml"), &mut layers, &mut problems);
         (layers, problems.iter().map(ToString::to_string).collect())
     }
 
     fn value(layers: &Layers, key: &str) -> (String, String) {
-        let said = layers.get(find(key).expect("a known key"));
+        let said = layers.said(key);
         (said.text, said.origin.to_string())
     }
 

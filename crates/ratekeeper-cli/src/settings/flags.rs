@@ -1,9 +1,8 @@
 //! The flags of commands, made from the table of settings.
 
-use super::groups::{GROUPS, Group, IN_SHORT_HELP};
-use super::layer::{Layers, Origin, Said};
+use super::layer::{Layers, Origin};
 use super::setting::Setting;
-use super::table::SETTINGS;
+use super::table::{GROUPS, Group, IN_SHORT_HELP, settings};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use std::path::PathBuf;
 
@@ -18,16 +17,10 @@ pub(crate) struct Flags {
 impl Flags {
     /// Puts the given flags over `layers`.
     pub(crate) fn put(&self, layers: &mut Layers) {
-        for setting in SETTINGS {
+        for setting in settings() {
             if let Some((_, text)) = self.said.iter().find(|(key, _)| *key == setting.key) {
                 let origin = Origin::Flag(format!("--{}", setting.flag()));
-                layers.put(
-                    setting,
-                    Said {
-                        text: text.clone(),
-                        origin,
-                    },
-                );
+                layers.put(setting, text, origin);
             }
         }
     }
@@ -47,7 +40,7 @@ impl Flags {
         };
         Flags {
             config: matches.get_one::<PathBuf>("config").cloned(),
-            said: SETTINGS.iter().filter_map(said).collect(),
+            said: settings().filter_map(said).collect(),
         }
     }
 }
@@ -56,18 +49,18 @@ impl Flags {
 pub(crate) fn is_gateways(flag: &str) -> bool {
     let mut gateways = GROUPS.iter().filter(|group| group.is_gateways);
     gateways.any(|group| {
-        let mut settings = group.settings();
+        let mut settings = group.settings.iter();
         settings.any(|setting| flag.strip_prefix("--") == Some(&setting.flag()))
     })
 }
 
-/// The flags of `ratekeeper serve`.
+/// The flags of a command, with those that only `ratekeeper gateway` uses, or without them.
 #[derive(Clone, Debug)]
-pub(crate) struct ServeFlags(pub(crate) Flags);
+pub(crate) struct CommandFlags<const HAS_GATEWAYS: bool>(pub(crate) Flags);
 
-impl Args for Flags {
+impl<const HAS_GATEWAYS: bool> Args for CommandFlags<HAS_GATEWAYS> {
     fn augment_args(command: Command) -> Command {
-        with_flags(command, |_| true)
+        with_flags(command, |group| HAS_GATEWAYS || !group.is_gateways)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -75,28 +68,7 @@ impl Args for Flags {
     }
 }
 
-impl FromArgMatches for Flags {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(Flags::read(matches))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Flags::read(matches);
-        Ok(())
-    }
-}
-
-impl Args for ServeFlags {
-    fn augment_args(command: Command) -> Command {
-        with_flags(command, |group| !group.is_gateways)
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
-}
-
-impl FromArgMatches for ServeFlags {
+impl<const HAS_GATEWAYS: bool> FromArgMatches for CommandFlags<HAS_GATEWAYS> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         Ok(Self(Flags::read(matches)))
     }
@@ -116,7 +88,10 @@ fn with_flags(command: Command, has: impl Fn(&Group) -> bool) -> Command {
     GROUPS
         .iter()
         .filter(|group| has(group))
-        .flat_map(|group| group.settings().map(|setting| arg(setting, group.heading)))
+        .flat_map(|group| {
+            let settings = group.settings.iter();
+            settings.map(|setting| arg(setting, group.heading))
+        })
         .fold(command.arg(config), Command::arg)
 }
 

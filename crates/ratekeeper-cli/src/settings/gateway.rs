@@ -1,6 +1,6 @@
 //! The settings of the gateway.
 
-use super::layer::{Origin, Said};
+use super::layer::Origin;
 use super::nested::NestedError;
 use super::typed::Typed;
 use super::value_error::ValueError;
@@ -10,7 +10,6 @@ use ratekeeper_server::{ListenAddress, TlsConfig};
 use ratekeeper_tower::LayerMode;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -57,19 +56,18 @@ impl Typed<'_> {
         ];
         GatewaySettings {
             listen: self.get("listen", values::listen_address),
-            tls: self.tls([
-                "listen_tls_cert",
-                "listen_tls_key",
-                "listen_tls_client_ca",
-                "listen_tls_client_names",
-            ]),
+            tls: self.tls("listen"),
             routes: self.routes(),
             body_max: self.get("request_body_max", values::size),
-            connection_requests_max: self
-                .get("connection_requests_max", |text| requests(text, 1..=1_000)),
+            connection_requests_max: self.get("connection_requests_max", |text| {
+                values::number(text, 1..=1_000)
+            }),
             limits: self.get("limits", |text| values::one_of(text, &modes)),
-            wait_max: self.get("wait_max", wait),
-            waiting_max: self.get("waiting_max", |text| requests(text, 0..=REQUESTS_MAX)),
+            wait_max: self.get("wait_max", |text| {
+                // No client waits longer for an answer.
+                values::duration_within(text, Duration::ZERO..=Duration::from_hours(1))
+            }),
+            waiting_max: self.get("waiting_max", |text| values::number(text, 0..=1_000_000)),
             service: self.service(),
             access_log: self.access_log(),
             access_log_format: self.get("access_log_format", |text| values::one_of(text, &formats)),
@@ -83,11 +81,10 @@ impl Typed<'_> {
             values::maybe(text, |text| Ok::<_, ValueError>(UpstreamConfig::of(text)))
         });
         let mut upstreams: BTreeMap<String, UpstreamConfig> = self.get("upstreams", read);
-        if let Some(Said { origin, .. }) = self.layers.said("upstreams") {
-            for ca in upstreams.values_mut().filter_map(|it| it.ca.as_mut()) {
-                *ca = ca
-                    .to_str()
-                    .map_or_else(|| ca.clone(), |text| origin.full_path(text));
+        let origin = self.layers.said("upstreams").origin;
+        for ca in upstreams.values_mut().filter_map(|it| it.ca.as_mut()) {
+            if let Some(text) = ca.to_str() {
+                *ca = origin.full_path(text);
             }
         }
         if let Some(only) = only {
@@ -105,16 +102,16 @@ impl Typed<'_> {
             connect_timeout: self.get("upstream_connect_timeout", patience),
             response_timeout: self.get("upstream_timeout", patience),
             requests_max: self.get("upstream_requests_max", |text| {
-                requests(text, 1..=REQUESTS_MAX).map(Some)
+                values::number(text, 1..=REQUESTS_MAX).map(Some)
             }),
             waiting_max: self.get("upstream_queue_max", |text| {
-                requests(text, 0..=REQUESTS_MAX).map(Some)
+                values::number(text, 0..=REQUESTS_MAX).map(Some)
             }),
         }
     }
 
     fn access_log(&mut self) -> Option<LogTo> {
-        match self.layers.said("access_log")?.text.as_str() {
+        match self.layers.said("access_log").text.as_str() {
             "-" => Some(LogTo::Stdout),
             _ => self.path("access_log").map(LogTo::File),
         }
@@ -122,7 +119,7 @@ impl Typed<'_> {
 
     /// The place where `key` was set; [`None`] if it has its default.
     pub(super) fn asked_for(&self, key: &str) -> Option<Origin> {
-        let origin = self.layers.said(key)?.origin;
+        let origin = self.layers.said(key).origin;
         (origin != Origin::Default).then_some(origin)
     }
 }
@@ -137,36 +134,8 @@ fn read<T: DeserializeOwned + Default>(text: &str) -> Result<T, NestedError> {
 
 /// The time to wait for an upstream, 1 ms to 24 h.
 fn patience(text: &str) -> Result<Duration, ValueError> {
-    let duration = values::duration(text)?;
-    let (least, most) = (Duration::from_millis(1), Duration::from_secs(24 * 3_600));
-    if !(least..=most).contains(&duration) {
-        return Err(ValueError::UpstreamTimeout(text.into()));
-    }
-    Ok(duration)
-}
-
-/// Parses a wait, an hour at most: no client waits longer for an answer.
-fn wait(text: &str) -> Result<Duration, ValueError> {
-    let duration = values::duration(text)?;
-    if duration > Duration::from_secs(3_600) {
-        return Err(ValueError::TooLong {
-            text: text.into(),
-            most: "1h",
-        });
-    }
-    Ok(duration)
+    values::duration_within(text, Duration::from_millis(1)..=Duration::from_hours(24))
 }
 
 /// The most requests that settings can speak of: each of them holds a connection and memory.
-const REQUESTS_MAX: u32 = 1_000_000;
-
-fn requests<T: TryFrom<u32>>(text: &str, range: RangeInclusive<u32>) -> Result<T, ValueError> {
-    let number = text.parse().ok().filter(|number| range.contains(number));
-    number
-        .and_then(|number: u32| T::try_from(number).ok())
-        .ok_or_else(|| ValueError::Requests {
-            text: text.into(),
-            least: *range.start(),
-            most: *range.end(),
-        })
-}
+const REQUESTS_MAX: usize = 1_000_000;

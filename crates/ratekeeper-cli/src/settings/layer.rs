@@ -2,7 +2,7 @@
 
 use super::problem::Problem;
 use super::setting::Setting;
-use super::table::SETTINGS;
+use super::table::find;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -36,9 +36,7 @@ impl Origin {
             _ => PathBuf::from(text),
         }
     }
-}
 
-impl Origin {
     /// As [`Self::path`], from the root, so that a message says which file is meant.
     pub(crate) fn full_path(&self, text: &str) -> PathBuf {
         let path = self.path(text);
@@ -63,53 +61,34 @@ pub(crate) struct Said {
     pub(crate) origin: Origin,
 }
 
-/// The values in force, by key. Each layer put over it replaces what it names.
-#[derive(Clone, Debug)]
+/// The values that are set, by key. Each layer put over it replaces what it names.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Layers {
     said: BTreeMap<&'static str, Said>,
-    /// Warnings about values that have no effect.
-    warnings: Vec<Problem>,
+    /// Warnings about values that have no effect, with the place where each was set.
+    pub(crate) warnings: Vec<Problem>,
     /// envoyproxy/ratelimit's variables that are used, unless a profile is named.
     pub(super) envoy_variables: Option<String>,
 }
 
 impl Layers {
-    /// The defaults alone.
-    pub(crate) fn defaults() -> Layers {
-        let default = |setting: &'static Setting| {
-            (
-                setting.key,
-                Said {
-                    text: setting.default.to_owned(),
-                    origin: Origin::Default,
-                },
-            )
-        };
-        Layers {
-            said: SETTINGS.iter().map(default).collect(),
-            warnings: Vec::new(),
-            envoy_variables: None,
-        }
-    }
-
-    /// Keeps a warning about a value that has no effect.
-    pub(super) fn warn(&mut self, warning: Problem) {
-        self.warnings.push(warning);
-    }
-
-    /// Warnings about values that have no effect, with the place where each was set.
-    pub(crate) fn warnings(&self) -> &[Problem] {
-        &self.warnings
-    }
-
     /// Replaces the value of one setting.
-    pub(crate) fn put(&mut self, setting: &'static Setting, said: Said) {
-        self.said.insert(setting.key, said);
+    pub(crate) fn put(
+        &mut self,
+        setting: &'static Setting,
+        text: impl Into<String>,
+        origin: Origin,
+    ) {
+        let text = text.into();
+        self.said.insert(setting.key, Said { text, origin });
     }
 
-    /// The value in force under that name; `None` only where there is no such setting.
-    pub(crate) fn said(&self, key: &str) -> Option<Said> {
-        super::table::find(key).map(|setting| self.get(setting))
+    /// The value in force under that name.
+    ///
+    /// # Panics
+    /// If there is no such setting: the names that the program reads are its own.
+    pub(crate) fn said(&self, key: &str) -> Said {
+        self.get(find(key).expect("the table has every setting that is read"))
     }
 
     /// The value in force. Every setting has one, empty for one that is off.

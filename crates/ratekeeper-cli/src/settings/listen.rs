@@ -3,7 +3,7 @@
 use super::meaning::{drain_delay, keepalive, stall_timeout, worker_threads};
 use super::typed::Typed;
 use super::values;
-use ratekeeper_server::{ListenAddress, ListenersTls, Patience};
+use ratekeeper_server::{ListenAddress, ListenersTls, Patience, ServerBounds};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -17,23 +17,12 @@ pub(crate) struct Listen {
     /// Of Unix sockets' files; `None` leaves them to the umask.
     pub(crate) unix_mode: Option<u32>,
     pub(crate) tls: ListenersTls,
-    pub(crate) grpc_connections: GrpcConnections,
     /// The number of threads that serve them.
     pub(crate) worker_threads: NonZeroUsize,
-    /// Limits on how slow their clients may be.
-    pub(crate) patience: Patience,
+    /// Limits on how slow their clients may be, and how long gRPC connections last.
+    pub(crate) bounds: ServerBounds,
     /// The time they stay open after a shutdown began.
     pub(crate) drain_delay: Duration,
-}
-
-/// The lifetime of gRPC connections, and their keepalive.
-#[derive(Debug)]
-pub(crate) struct GrpcConnections {
-    pub(crate) age_max: Option<Duration>,
-    pub(crate) age_grace: Duration,
-    pub(crate) idle_max: Option<Duration>,
-    pub(crate) keepalive_time: Duration,
-    pub(crate) keepalive_timeout: Duration,
 }
 
 impl Typed<'_> {
@@ -47,23 +36,24 @@ impl Typed<'_> {
             }),
             unix_mode: self.get("unix_mode", |text| values::maybe(text, values::permissions)),
             tls: self.listeners_tls(),
-            grpc_connections: self.grpc_connections(),
             worker_threads: self.get("worker_threads", worker_threads),
-            patience: Patience {
-                stall_timeout: self.get("stall_timeout", stall_timeout),
-                rate_min: self.get("min_rate", values::size),
-            },
+            bounds: self.bounds(),
             drain_delay: self.get("drain_delay", drain_delay),
         }
     }
 
-    fn grpc_connections(&mut self) -> GrpcConnections {
-        GrpcConnections {
-            age_max: self.get("grpc_max_connection_age", values::some_duration),
-            age_grace: self.get("grpc_max_connection_age_grace", values::duration),
-            idle_max: self.get("grpc_max_connection_idle", values::some_duration),
-            keepalive_time: self.get("grpc_keepalive_time", keepalive),
-            keepalive_timeout: self.get("grpc_keepalive_timeout", keepalive),
+    fn bounds(&mut self) -> ServerBounds {
+        ServerBounds {
+            patience: Patience {
+                stall_timeout: self.get("stall_timeout", stall_timeout),
+                rate_min: self.get("min_rate", values::size),
+            },
+            connection_age_max: self.get("grpc_max_connection_age", values::some_duration),
+            connection_age_grace: self.get("grpc_max_connection_age_grace", values::duration),
+            connection_idle_max: self.get("grpc_max_connection_idle", values::some_duration),
+            ping_interval: self.get("grpc_keepalive_time", keepalive),
+            ping_timeout: self.get("grpc_keepalive_timeout", keepalive),
+            ..ServerBounds::default()
         }
     }
 }

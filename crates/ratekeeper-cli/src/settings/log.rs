@@ -38,7 +38,7 @@ impl Typed<'_> {
             filter: self.get("log_level", log_filter),
             format: self.get("log_format", |text| values::one_of(text, &formats)),
             denials: DenialLogConfig {
-                lines_per_second: self.get("denial_log", denial_lines),
+                lines_per_second: self.get("denial_log", |text| values::number(text, 0..=1_000)),
                 node: self.node_name(),
             },
             top_denied: self.get("top_denied_metric", values::switch),
@@ -53,7 +53,9 @@ impl Typed<'_> {
             ("dogstatsd", StatsdFormat::DogStatsd),
         ];
         let format = self.get("statsd_format", |text| values::one_of(text, &formats));
-        let interval = self.get("statsd_interval", statsd_interval);
+        let interval = self.get("statsd_interval", |text| {
+            values::duration_within(text, Duration::from_secs(1)..=Duration::from_hours(1))
+        });
         let address = self.get("statsd", |text| values::maybe(text, statsd_address))?;
         Some(StatsdConfig {
             address,
@@ -74,30 +76,10 @@ impl Typed<'_> {
 
 /// The host and port of a statsd agent. Its name is looked up each time that counts are sent.
 fn statsd_address(text: &str) -> Result<Box<str>, ValueError> {
-    let parts = text.rsplit_once(':');
-    let is_host = |host: &str| !host.is_empty() && !host.contains(['/', ' ']);
-    let is_good = parts.is_some_and(|(host, port)| {
-        is_host(host) && port.parse::<u16>().is_ok_and(|port| port > 0)
-    });
-    match is_good {
+    match values::names_port(text) {
         true => Ok(text.into()),
         false => Err(ValueError::StatsdAddress(text.into())),
     }
-}
-
-fn statsd_interval(text: &str) -> Result<Duration, ValueError> {
-    let interval = values::duration(text)?;
-    let range = Duration::from_secs(1)..=Duration::from_secs(3_600);
-    match range.contains(&interval) {
-        true => Ok(interval),
-        false => Err(ValueError::StatsdInterval(text.into())),
-    }
-}
-
-/// Lines of the denial log in a second.
-fn denial_lines(text: &str) -> Result<u64, ValueError> {
-    let lines = text.parse().ok().filter(|lines| *lines <= 1_000);
-    lines.ok_or_else(|| ValueError::DenialLines(text.into()))
 }
 
 /// The name of a node: it stands in logs and labels.

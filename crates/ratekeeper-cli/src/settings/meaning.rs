@@ -59,21 +59,15 @@ pub(super) fn memory_limit(text: &str) -> Result<u64, ValueError> {
     Ok(size)
 }
 
-/// The most threads that can be asked for: more would only take turns.
-const WORKER_THREADS_MAX: usize = 1_024;
-
 /// A number of threads; if none is given, one for each core that this process may use.
 pub(super) fn worker_threads(text: &str) -> Result<NonZeroUsize, ValueError> {
     if text.is_empty() {
         // A system that cannot say how many cores it has gets one thread.
         return Ok(std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN));
     }
-    let number = text.parse().ok();
-    let number = number.filter(|threads: &NonZeroUsize| threads.get() <= WORKER_THREADS_MAX);
-    number.ok_or_else(|| ValueError::Threads {
-        text: text.into(),
-        most: WORKER_THREADS_MAX,
-    })
+    // More would only take turns.
+    let threads = values::number(text, 1..=1_024_usize)?;
+    Ok(NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN))
 }
 
 /// A second at least: pings are work for both sides.
@@ -87,15 +81,7 @@ pub(super) fn keepalive(text: &str) -> Result<Duration, ValueError> {
 
 /// Parses the drain delay, 10 minutes at most: supervisors cannot be expected to wait longer.
 pub(super) fn drain_delay(text: &str) -> Result<Duration, ValueError> {
-    let most = Duration::from_secs(600);
-    let delay = values::duration(text)?;
-    if delay > most {
-        return Err(ValueError::TooLong {
-            text: text.into(),
-            most: "10m",
-        });
-    }
-    Ok(delay)
+    values::duration_within(text, Duration::ZERO..=Duration::from_mins(10))
 }
 
 /// The kinds of headers in answers to Envoy.

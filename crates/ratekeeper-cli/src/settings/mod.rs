@@ -10,7 +10,6 @@ mod envoyproxy_ratelimit;
 mod file;
 mod flags;
 mod gateway;
-mod groups;
 mod layer;
 mod listen;
 mod log;
@@ -32,7 +31,7 @@ mod value_error;
 mod values;
 
 pub(crate) use environment::{ADMIN_TOKEN, Environment};
-pub(crate) use flags::{Flags, ServeFlags, is_gateways};
+pub(crate) use flags::{CommandFlags, Flags, is_gateways};
 pub(crate) use gateway::{GatewaySettings, LogTo};
 pub(crate) use layer::Layers;
 pub(crate) use log::{LogFormat, LogSettings};
@@ -45,7 +44,7 @@ pub(crate) use rules::RulesSettings;
 pub(crate) use service::ServiceSettings;
 pub(crate) use setting::Setting;
 pub(crate) use store::RedisSettings;
-pub(crate) use table::SETTINGS;
+pub(crate) use table::settings as all;
 pub(crate) use tls::TlsSettings;
 pub(crate) use traces::TraceSettings;
 #[cfg(feature = "traces")]
@@ -108,18 +107,16 @@ pub(crate) fn load(
 /// Returns true if the layers ask for a JSON log; read apart, so that messages about invalid settings follow it.
 pub(crate) fn wants_json(flags: &Flags, environment: &Environment, home: &Home) -> bool {
     let layers = lay(flags, environment, home, &mut Vec::new());
-    let format = layers.said("log_format");
-    format.is_some_and(|said| said.text.eq_ignore_ascii_case("json"))
+    layers.said("log_format").text.eq_ignore_ascii_case("json")
 }
 
 /// The settings that were given but that only `ratekeeper gateway` uses, each with the place where it was set.
 pub(crate) fn ignored_by_serve(layers: &Layers) -> Vec<String> {
-    let gateways = groups::GROUPS.iter().filter(|group| group.is_gateways);
+    let gateways = table::GROUPS.iter().filter(|group| group.is_gateways);
     let said = gateways
-        .flat_map(|group| group.settings())
+        .flat_map(|group| group.settings)
         .filter_map(|setting| {
-            let said = layers.get(setting);
-            let origin = said.origin;
+            let origin = layers.get(setting).origin;
             (origin != layer::Origin::Default).then(|| format!("{} ({origin})", setting.key))
         });
     said.collect()
@@ -143,7 +140,7 @@ fn lay(
     home: &Home,
     problems: &mut Vec<Problem>,
 ) -> Layers {
-    let mut layers = Layers::defaults();
+    let mut layers = Layers::default();
     if let Some(path) = file_in_use(flags, environment, home) {
         match read(&path) {
             Ok(text) => file::put(&text, &path, &mut layers, problems),
@@ -197,7 +194,7 @@ impl Settings {
             auth: typed.auth(),
             callers: typed.callers(&envoy),
             envoy,
-            data_dir: typed.data_dir(),
+            data_dir: typed.path("data_dir"),
             gateway: typed.gateway(),
             log: typed.log(),
             traces: typed.traces(),

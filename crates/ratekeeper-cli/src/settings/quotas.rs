@@ -27,15 +27,11 @@ impl Typed<'_> {
     pub(super) fn quotas(&mut self) -> QuotaSettings {
         let data_dir = self.path("data_dir");
         let said = self.layers.said("quotas");
-        let origin = said
-            .as_ref()
-            .map_or(Origin::Default, |said| said.origin.clone());
-        let is_unsaid = said.is_none_or(|said| said.text.is_empty());
         let beside = data_dir.as_ref().map(|folder| folder.join("quotas.db"));
         QuotaSettings {
-            named: self.get("quotas", |text| address(text, &origin)),
+            named: self.get("quotas", |text| address(text, &said.origin)),
             unnamed: beside
-                .filter(|_| is_unsaid)
+                .filter(|_| said.text.is_empty())
                 .map(|path| DatabaseAddress::sqlite(&path)),
             saved: data_dir.map(|folder| folder.join("quotas.saved")),
             allows_unknown: self.get("on_quota_failure", |text| match text {
@@ -52,7 +48,7 @@ impl Typed<'_> {
             Ok::<_, Infallible>(text.to_owned())
         });
         let files = ExportFiles {
-            tls: self.client_tls(["audit_export_ca", "audit_export_cert", "audit_export_key"]),
+            tls: self.client_tls("audit_export_"),
             credentials: self.path("audit_export_credentials"),
         };
         self.get("audit_export", |url| match url {

@@ -68,10 +68,7 @@ impl Typed<'_> {
         let profile = self.get("profile", profile);
         RulesSettings {
             read: ReadOptions {
-                every_file: self
-                    .layers
-                    .said("rules")
-                    .is_some_and(|said| said.origin == runtime_root),
+                every_file: self.layers.said("rules").origin == runtime_root,
             },
             path: self.path("rules").or_else(|| home.rules()),
             watch: self.get("watch", values::switch),

@@ -6,7 +6,7 @@ use super::problem::Problem;
 use super::table::find;
 use super::typed::Typed;
 use super::value_error::ValueError;
-use super::{TlsSettings, store, values};
+use super::{TlsSettings, values};
 use ratekeeper_rules::FailureMode;
 use ratekeeper_tls::TlsFiles;
 use std::path::PathBuf;
@@ -37,9 +37,6 @@ pub(crate) struct ServiceSettings {
     pub(crate) contradictions: Vec<Problem>,
 }
 
-/// The settings that name the files of TLS.
-const TLS_KEYS: [&str; 3] = ["service_ca", "service_cert", "service_key"];
-
 /// The most services that a gateway can be given, in order of preference.
 const SERVICES_MAX: usize = 16;
 
@@ -61,7 +58,7 @@ impl Typed<'_> {
         let endpoints = self.get("service", |text| values::maybe(text, endpoints));
         let on_failure = self.get("on_service_failure", failure_mode);
         let deadline = self.get("service_deadline", |text| {
-            store::bounded_duration(text, Duration::from_millis(1), Duration::from_secs(10))
+            values::duration_within(text, Duration::from_millis(1)..=Duration::from_secs(10))
         });
         let permits = self.get("service_permits", values::switch);
         let token = self.get("service_token", token);
@@ -75,7 +72,7 @@ impl Typed<'_> {
         let server_name = self.get("service_server_name", |text| {
             values::maybe(text, |text| Ok::<_, ValueError>(text.to_owned()))
         });
-        let files = self.client_tls(TLS_KEYS);
+        let files = self.client_tls("service_");
         let Some(endpoints) = endpoints else {
             return self.without_service();
         };
@@ -92,15 +89,14 @@ impl Typed<'_> {
             }
         }
         let reads_rules = on_failure == FailureMode::Local || self.asked_for("rules").is_some();
-        let shown = self.layers.said("service")?.text;
         Some(ServiceSettings {
-            shown,
+            shown: self.layers.said("service").text,
             endpoints,
             token,
             token_file,
             server_name,
             files,
-            file_settings: TlsSettings::of(TLS_KEYS),
+            file_settings: TlsSettings::of("service_"),
             deadline,
             reads_rules,
             permits,
@@ -109,23 +105,16 @@ impl Typed<'_> {
         })
     }
 
-    fn is_default(&self, key: &str) -> bool {
-        let default = find(key).map(|setting| setting.default);
-        self.layers.said(key).map(|said| said.text).as_deref() == default
-    }
-
     /// Returns true if somebody has given `key` a value.
     pub(super) fn is_said(&self, key: &str) -> bool {
-        self.layers
-            .said(key)
-            .is_some_and(|said| said.origin != Origin::Default && !said.text.is_empty())
+        let said = self.layers.said(key);
+        said.origin != Origin::Default && !said.text.is_empty()
     }
 
     /// Reports settings about asking a service where no service is set: whoever sets them expects one to be asked.
     fn without_service(&mut self) -> Option<ServiceSettings> {
         for key in NEED_SERVICE {
-            let said = self.layers.said(key)?;
-            if said.origin != Origin::Default {
+            if self.asked_for(key).is_some() {
                 self.lacks::<()>(key, "service");
             }
         }
@@ -148,7 +137,9 @@ impl Typed<'_> {
                 let origin = self.asked_for(key)?;
                 let place = match origin {
                     // The example settings file spells out the defaults.
-                    Origin::File { .. } if self.is_default(key) => return None,
+                    Origin::File { .. } if self.layers.said(key).text == find(key)?.default => {
+                        return None;
+                    }
                     Origin::File { .. } => format!("{origin}: {key}"),
                     _ => origin.to_string(),
                 };
@@ -200,13 +191,10 @@ fn endpoint(text: &str) -> Result<String, ValueError> {
     let stripped = |(scheme, meant)| Some((meant, text.strip_prefix(scheme)?));
     let (scheme, place) = schemes.into_iter().find_map(stripped).ok_or_else(wrong)?;
     let place = place.strip_suffix('/').unwrap_or(place);
-    let (host, port) = place.rsplit_once(':').ok_or_else(wrong)?;
-    let is_host = |c: char| c.is_ascii_alphanumeric() || "-._[]:".contains(c);
-    let has_port = port.parse::<u16>().is_ok_and(|port| port != 0);
-    if host.is_empty() || !host.chars().all(is_host) || !has_port {
-        return Err(wrong());
+    match values::names_port(place) {
+        true => Ok(format!("{scheme}{place}")),
+        false => Err(wrong()),
     }
-    Ok(format!("{scheme}{host}:{port}"))
 }
 
 /// Parses a token, which has to fit into a header. The error does not repeat it.

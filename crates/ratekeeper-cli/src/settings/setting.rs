@@ -79,13 +79,8 @@ pub(super) const fn nested(
 /// A switch that is off by default.
 pub(super) const fn switch(key: &'static str, help: &'static str) -> Setting {
     Setting {
-        key,
-        value_name: "BOOL",
-        default: "false",
-        help,
         switch: true,
-        nested: false,
-        secret: false,
+        ..value(key, "BOOL", "false", help)
     }
 }
 

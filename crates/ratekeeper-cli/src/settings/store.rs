@@ -11,9 +11,6 @@ use ratekeeper_tls::TlsFiles;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The settings that name the files of the default store.
-const TLS_KEYS: [&str; 3] = ["store_ca", "store_cert", "store_key"];
-
 /// The error message about TLS files for a store without TLS.
 pub(super) const NOT_ENCRYPTED: &str =
     "it means nothing for a store that is not encrypted; write rediss://";
@@ -67,7 +64,7 @@ impl Typed<'_> {
         let defaults = self.redis_config();
         let redis = self.redis(&defaults);
         let stores = self.stores(&defaults);
-        let data_dir = self.data_dir();
+        let data_dir = self.path("data_dir");
         Counters {
             local_factor: self.get("local_factor", local_factor),
             is_required: self.get("require_store", values::switch),
@@ -81,50 +78,43 @@ impl Typed<'_> {
         }
     }
 
-    pub(super) fn data_dir(&mut self) -> Option<PathBuf> {
-        self.path("data_dir")
-    }
-
     /// The configuration of every Redis without one of its own.
-    pub(super) fn redis_config(&mut self) -> RedisConfig {
+    fn redis_config(&mut self) -> RedisConfig {
         let mut config = RedisConfig::default();
         config.deadline = self.get("store_deadline", deadline);
-        config.deny_cache_max = self.get("deny_cache_max", deny_cache_max);
+        config.deny_cache_max = self.get("deny_cache_max", |text| {
+            values::duration_within(text, Duration::ZERO..=Duration::from_secs(10))
+        });
         config.merges = self.get("store_merge", values::switch);
-        config.groups_max = self.get("store_batch", batch);
+        config.groups_max = self.get("store_batch", |text| values::number(text, 1..=1_024));
         config.hash_key = self.get("store_hash_key", |text| {
             values::maybe(text, values::hash_key).map(|key| key.map(HashKey::from_bytes))
         });
         config
     }
 
-    pub(super) fn redis(&mut self, config: &RedisConfig) -> Option<RedisSettings> {
+    fn redis(&mut self, config: &RedisConfig) -> Option<RedisSettings> {
         let endpoint = self.get("store", store);
         let endpoint = self.with_tls(endpoint);
-        let said = self.layers.said("store");
-        let shown = said
-            .map(|said| values::masked(&said.text))
-            .unwrap_or_default();
+        let shown = values::masked(&self.layers.said("store").text);
         Some(RedisSettings {
             endpoint: endpoint?,
             shown: format!("--store {shown}"),
             config: config.clone(),
-            files: TlsSettings::of(TLS_KEYS),
+            files: TlsSettings::of("store_"),
         })
     }
 
     /// The endpoint with the files that are named for it. Files for what is not encrypted are a
     /// mistake: whoever names an authority expects to be safe.
     fn with_tls(&mut self, endpoint: Option<Endpoint>) -> Option<Endpoint> {
-        let [ca, cert, _] = TLS_KEYS;
-        let files = self.client_tls(TLS_KEYS);
+        let files = self.client_tls("store_");
         if files == TlsFiles::default() {
             return endpoint;
         }
-        let first = if files.authorities.is_some() {
-            ca
-        } else {
-            cert
+        let first = match files.authorities {
+            Some(_) => "store_ca",
+            None => "store_cert",
         };
         let encrypted = endpoint?.with_tls(files);
         if encrypted.is_none() {
@@ -155,35 +145,7 @@ pub(super) fn redis(text: &str) -> Result<Endpoint, ValueError> {
 
 /// Long enough for a way there and back, and too short for a caller to notice.
 pub(super) fn deadline(text: &str) -> Result<Duration, ValueError> {
-    bounded_duration(text, Duration::from_millis(1), Duration::from_secs(1))
-}
-
-fn deny_cache_max(text: &str) -> Result<Duration, ValueError> {
-    bounded_duration(text, Duration::ZERO, Duration::from_secs(10))
-}
-
-pub(super) fn bounded_duration(
-    text: &str,
-    least: Duration,
-    most: Duration,
-) -> Result<Duration, ValueError> {
-    let duration = values::duration(text)?;
-    if !(least..=most).contains(&duration) {
-        return Err(ValueError::NotWithin {
-            text: text.into(),
-            least,
-            most,
-        });
-    }
-    Ok(duration)
-}
-
-fn batch(text: &str) -> Result<usize, ValueError> {
-    let batch = text
-        .parse()
-        .ok()
-        .filter(|batch| (1..=1_024).contains(batch));
-    batch.ok_or_else(|| ValueError::Batch(text.into()))
+    values::duration_within(text, Duration::from_millis(1)..=Duration::from_secs(1))
 }
 
 fn local_factor(text: &str) -> Result<f64, ValueError> {

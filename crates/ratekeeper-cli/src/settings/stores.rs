@@ -1,6 +1,6 @@
 //! `stores`: further stores, by name.
 
-use super::layer::{Origin, Said};
+use super::layer::Origin;
 use super::nested::NestedError;
 use super::store::{self, NOT_ENCRYPTED, NamedStore, RedisSettings};
 use super::tls::TlsSettings;
@@ -32,9 +32,7 @@ struct Entry {
 
 impl Typed<'_> {
     pub(super) fn stores(&mut self, defaults: &RedisConfig) -> Vec<NamedStore> {
-        let Some(Said { origin, .. }) = self.layers.said("stores") else {
-            return Vec::new();
-        };
+        let origin = self.layers.said("stores").origin;
         self.get("stores", |text| stores(text, &origin, defaults))
     }
 }
@@ -124,16 +122,11 @@ fn redis(
     if let Some(text) = &entry.deadline {
         config.deadline = store::deadline(text).map_err(StoreFault::Deadline)?;
     }
-    let setting = |part: &str| format!("stores.{name}.{part}");
     Ok(RedisSettings {
         endpoint,
         shown: format!("stores.{name} {}", values::masked(&entry.url)),
         config,
-        files: TlsSettings {
-            authorities: setting("ca"),
-            certificate: setting("cert"),
-            key: setting("key"),
-        },
+        files: TlsSettings::of(&format!("stores.{name}.")),
     })
 }
 

@@ -13,13 +13,12 @@ pub(crate) struct TlsSettings {
 }
 
 impl TlsSettings {
-    /// The settings for the authorities to trust, the certificate to present, and its key.
-    pub(crate) fn of(keys: [&str; 3]) -> Self {
-        let [authorities, certificate, key] = keys.map(str::to_owned);
+    /// The settings whose names begin with `prefix`: `store_ca`, `store_cert` and `store_key` with `store_`.
+    pub(crate) fn of(prefix: &str) -> Self {
         Self {
-            authorities,
-            certificate,
-            key,
+            authorities: format!("{prefix}ca"),
+            certificate: format!("{prefix}cert"),
+            key: format!("{prefix}key"),
         }
     }
 
@@ -36,7 +35,10 @@ impl TlsSettings {
 
 impl Typed<'_> {
     /// The files for connections to a server: the authorities to trust, and the certificate to present with its key.
-    pub(super) fn client_tls(&mut self, [ca, cert, key]: [&'static str; 3]) -> TlsFiles {
+    /// Their settings begin with `prefix`.
+    pub(super) fn client_tls(&mut self, prefix: &str) -> TlsFiles {
+        let names = TlsSettings::of(prefix);
+        let (cert, key) = (&names.certificate, &names.key);
         let identity = match (self.path(cert), self.path(key)) {
             (Some(certificate), Some(key)) => Some(TlsIdentity { certificate, key }),
             (Some(_), None) => self.lacks(cert, key),
@@ -44,46 +46,26 @@ impl Typed<'_> {
             (None, None) => None,
         };
         TlsFiles {
-            authorities: self.path(ca),
+            authorities: self.path(&names.authorities),
             identity,
         }
     }
 
     pub(super) fn listeners_tls(&mut self) -> ListenersTls {
         ListenersTls {
-            grpc: self.tls([
-                "grpc_tls_cert",
-                "grpc_tls_key",
-                "grpc_tls_client_ca",
-                "grpc_tls_client_names",
-            ]),
-            http: self.tls([
-                "http_tls_cert",
-                "http_tls_key",
-                "http_tls_client_ca",
-                "http_tls_client_names",
-            ]),
-            admin: self.tls([
-                "admin_tls_cert",
-                "admin_tls_key",
-                "admin_tls_client_ca",
-                "admin_tls_client_names",
-            ]),
-            metrics: self.tls([
-                "metrics_tls_cert",
-                "metrics_tls_key",
-                "metrics_tls_client_ca",
-                "metrics_tls_client_names",
-            ]),
+            grpc: self.tls("grpc"),
+            http: self.tls("http"),
+            admin: self.tls("admin"),
+            metrics: self.tls("metrics"),
         }
     }
 
     /// TLS of one listener; `None` if it is off. A part that has no effect without another is an error: whoever
     /// names authorities expects clients to be verified.
-    pub(super) fn tls(
-        &mut self,
-        [cert, key, client_ca, client_names]: [&'static str; 4],
-    ) -> Option<TlsConfig> {
+    pub(super) fn tls(&mut self, listener: &str) -> Option<TlsConfig> {
+        let keys = ["cert", "key", "client_ca", "client_names"];
+        let keys = keys.map(|part| format!("{listener}_tls_{part}"));
+        let [cert, key, client_ca, client_names] = keys.each_ref().map(String::as_str);
         let names = self.get(client_names, tls_names);
         let paths = (self.path(cert), self.path(key), self.path(client_ca));
         let has_names = !names.is_empty();

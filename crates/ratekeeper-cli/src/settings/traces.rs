@@ -32,9 +32,6 @@ pub(crate) struct TraceSettings {
     pub(crate) service_name: String,
 }
 
-/// The settings that name the files of TLS.
-const TLS_KEYS: [&str; 3] = ["otlp_ca", "otlp_cert", "otlp_key"];
-
 /// The settings that have a meaning only beside a collector.
 const NEED_COLLECTOR: [&str; 5] = [
     "otlp_headers",
@@ -50,38 +47,26 @@ const HEADERS_MAX: usize = 32;
 impl Typed<'_> {
     pub(super) fn traces(&mut self) -> TraceSettings {
         let endpoint = self.get("otlp_endpoint", |text| values::maybe(text, collector));
-        match &endpoint {
-            None => self.without_collector(),
-            Some(endpoint) if endpoint.starts_with("http://") => self.without_encryption(),
-            Some(_) => {}
+        let plain = "it means nothing for a collector that is not encrypted; write https://";
+        for key in NEED_COLLECTOR {
+            let is_tls = !key.starts_with("otlp_headers");
+            match &endpoint {
+                _ if !self.is_said(key) => {}
+                None => self.lacks(key, "otlp_endpoint").unwrap_or_default(),
+                Some(endpoint) if is_tls && endpoint.starts_with("http://") => {
+                    self.refuse(key, plain);
+                }
+                Some(_) => {}
+            }
         }
         TraceSettings {
             endpoint,
-            tls: self.client_tls(TLS_KEYS),
-            tls_settings: TlsSettings::of(TLS_KEYS),
+            tls: self.client_tls("otlp_"),
+            tls_settings: TlsSettings::of("otlp_"),
             headers: self.get("otlp_headers", headers),
             headers_file: self.path("otlp_headers_file"),
-            sample_ratio: self.get("trace_sample_ratio", ratio),
+            sample_ratio: self.get("trace_sample_ratio", |text| values::number(text, 0.0..=1.0)),
             service_name: self.get("trace_service_name", service_name),
-        }
-    }
-
-    fn without_collector(&mut self) {
-        for key in NEED_COLLECTOR {
-            if self.is_said(key) {
-                self.lacks::<()>(key, "otlp_endpoint");
-            }
-        }
-    }
-
-    fn without_encryption(&mut self) {
-        for key in TLS_KEYS {
-            if self.is_said(key) {
-                self.refuse(
-                    key,
-                    "it means nothing for a collector that is not encrypted; write https://",
-                );
-            }
         }
     }
 }
@@ -94,10 +79,7 @@ fn collector(text: &str) -> Result<String, ValueError> {
         return Err(wrong());
     }
     let place = place.strip_suffix('/').unwrap_or(place);
-    let (host, port) = place.rsplit_once(':').ok_or_else(wrong)?;
-    let is_host = |c: char| c.is_ascii_alphanumeric() || "-._[]:".contains(c);
-    let has_port = port.parse::<u16>().is_ok_and(|port| port != 0);
-    match !host.is_empty() && host.chars().all(is_host) && has_port {
+    match values::names_port(place) {
         true => Ok(format!("{scheme}://{place}")),
         false => Err(wrong()),
     }
@@ -136,12 +118,6 @@ fn unescaped(text: &str) -> Option<Vec<u8>> {
         bytes.extend(rest.bytes());
     }
     Some(bytes)
-}
-
-fn ratio(text: &str) -> Result<f64, ValueError> {
-    let ratio = text.parse().ok();
-    let ratio = ratio.filter(|ratio: &f64| (0.0..=1.0).contains(ratio));
-    ratio.ok_or_else(|| ValueError::SampleRatio(text.into()))
 }
 
 fn service_name(text: &str) -> Result<String, ValueError> {
@@ -187,6 +163,7 @@ mod tests {
 
     #[test]
     fn a_ratio_is_a_share() {
+        let ratio = |text| values::number(text, 0.0_f64..=1.0);
         for (good, expected) in [("0", 0.0), ("1", 1.0), ("0.01", 0.01)] {
             assert!((ratio(good).expect(good) - expected).abs() < f64::EPSILON);
         }

@@ -35,21 +35,18 @@ impl<'a> Typed<'a> {
         key: &str,
         parse: impl Fn(&str) -> Result<T, E>,
     ) -> T {
-        let setting = find(key).expect("the table has every setting that is read");
-        let Said { text, origin } = self.layers.get(setting);
+        let Said { text, origin } = self.layers.said(key);
         parse(&text).unwrap_or_else(|error| {
             self.problem(key, &origin, error.to_string());
-            parse(setting.default)
-                .ok()
-                .expect("a default in the table has a meaning")
+            let default = find(key).and_then(|setting| parse(setting.default).ok());
+            default.expect("a default in the table has a meaning")
         })
     }
 
     /// Reports the value of `key`, whatever it is.
     pub(super) fn refuse(&mut self, key: &str, message: impl Into<String>) {
-        if let Some(Said { origin, .. }) = self.layers.said(key) {
-            self.problem(key, &origin, message.into());
-        }
+        let origin = self.layers.said(key).origin;
+        self.problem(key, &origin, message.into());
     }
 
     fn problem(&mut self, key: &str, origin: &Origin, message: String) {
@@ -62,11 +59,8 @@ impl<'a> Typed<'a> {
 
     /// A path; `None` where it is off. One in a settings file counts from that file's folder.
     pub(super) fn path(&mut self, key: &str) -> Option<PathBuf> {
-        let Said { text, origin } = self.layers.said(key)?;
-        if text.is_empty() {
-            return None;
-        }
-        Some(origin.path(&text))
+        let Said { text, origin } = self.layers.said(key);
+        (!text.is_empty()).then(|| origin.path(&text))
     }
 
     /// `key` is set, and means nothing without `other`.

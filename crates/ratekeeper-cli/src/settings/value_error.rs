@@ -4,7 +4,6 @@ use ratekeeper_rules::PathPatternError;
 use ratekeeper_rules::window::DurationError;
 use ratekeeper_store_redis::EndpointError;
 use std::io;
-use std::time::Duration;
 
 /// The fault of a setting's text. Its message says what to write instead.
 #[derive(Debug, thiserror::Error)]
@@ -13,8 +12,6 @@ pub(crate) enum ValueError {
     Address(Box<str>),
     #[error("`{0}` is not a statsd agent; write HOST:PORT, as in 127.0.0.1:8125")]
     StatsdAddress(Box<str>),
-    #[error("`{0}` is not from 1s to 1h")]
-    StatsdInterval(Box<str>),
     #[error("`{host}` cannot be looked up ({error}); write an IP address")]
     Lookup { host: Box<str>, error: io::Error },
     #[error("`{0}` has no address; write an IP address")]
@@ -38,16 +35,12 @@ pub(crate) enum ValueError {
     },
     #[error("`{0}` is too short; write 1s or more")]
     TooShort(Box<str>),
-    #[error("`{text}` is longer than {most}")]
-    TooLong { text: Box<str>, most: &'static str },
-    #[error("`{text}` is not {least:?} to {most:?}")]
+    #[error("`{text}` is not from {least} to {most}")]
     NotWithin {
         text: Box<str>,
-        least: Duration,
-        most: Duration,
+        least: String,
+        most: String,
     },
-    #[error("`{0}` is not 1ms to 24h")]
-    UpstreamTimeout(Box<str>),
     #[error("`{0}` is not 100ms to 24h; write 0s for ever")]
     StallTimeout(Box<str>),
     #[error("`{0}` is neither true nor false")]
@@ -61,18 +54,6 @@ pub(crate) enum ValueError {
     /// Does not repeat the text, which is a secret.
     #[error("this is not a key of 32 hexadecimal digits, as `openssl rand -hex 16` prints them")]
     HashKey,
-    #[error(
-        "`{text}` is not a number of threads; write 1 to {most}, or nothing for one for each core"
-    )]
-    Threads { text: Box<str>, most: usize },
-    #[error("`{text}` is not a number of requests; write {least} to {most}")]
-    Requests {
-        text: Box<str>,
-        least: u32,
-        most: u32,
-    },
-    #[error("`{0}` is not a number of lines; write 0 to 1000")]
-    DenialLines(Box<str>),
     #[error("`{0}` is not a node's name; write at most 64 letters, digits, and `-._:`")]
     NodeName(Box<str>),
     /// The text has no password.
@@ -86,12 +67,8 @@ pub(crate) enum ValueError {
          characters in a value as %XX"
     )]
     TraceHeaders,
-    #[error("`{0}` is not a share of requests; write a number from 0 to 1, such as 0.01")]
-    SampleRatio(Box<str>),
     #[error("this is not the name of a service; write 1 to 128 bytes without control characters")]
     ServiceName,
-    #[error("`{0}` is not a number from 1 to 1024")]
-    Batch(Box<str>),
     #[error("`{0}` is not a number above 0 and up to 1, such as 0.5")]
     LocalFactor(Box<str>),
     #[error("`{0}` is not a share; write a whole number from 1% to 100%")]

@@ -1,11 +1,14 @@
 //! Parsers for the text of settings: addresses, sizes, durations, switches.
 
 use super::value_error::ValueError;
-use ratekeeper_rules::window::parse_duration;
+use ratekeeper_rules::window::{format_duration, parse_duration};
 use ratekeeper_server::ListenAddress;
 use serde_json::Value;
+use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::ops::RangeInclusive;
 use std::path::Path;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// An address to listen on: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, `:8080` (every IPv4 interface), and
@@ -94,6 +97,45 @@ pub(crate) fn duration(text: &str) -> Result<Duration, ValueError> {
         error,
     })?;
     Ok(Duration::from_micros(micros.get()))
+}
+
+/// A span of time in `range`.
+pub(crate) fn duration_within(
+    text: &str,
+    range: RangeInclusive<Duration>,
+) -> Result<Duration, ValueError> {
+    let duration = duration(text)?;
+    if !range.contains(&duration) {
+        let [least, most] = [range.start(), range.end()].map(|end| format_duration((*end).into()));
+        return Err(ValueError::NotWithin {
+            text: text.into(),
+            least,
+            most,
+        });
+    }
+    Ok(duration)
+}
+
+/// A number in `range`.
+pub(crate) fn number<T: FromStr + PartialOrd + Display>(
+    text: &str,
+    range: RangeInclusive<T>,
+) -> Result<T, ValueError> {
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| ValueError::NotWithin {
+        text: text.into(),
+        least: range.start().to_string(),
+        most: range.end().to_string(),
+    })
+}
+
+/// Returns true if a text is the name or address of a host and a port.
+pub(crate) fn names_port(text: &str) -> bool {
+    let is_host = |c: char| c.is_ascii_alphanumeric() || "-._[]:".contains(c);
+    text.rsplit_once(':').is_some_and(|(host, port)| {
+        let has_port = port.parse::<u16>().is_ok_and(|port| port != 0);
+        !host.is_empty() && host.chars().all(is_host) && has_port
+    })
 }
 
 /// A span of time; [`None`] if it is 0.

@@ -115,7 +115,7 @@ pub(super) fn gateway<E: Enforcer>(
         forwarding: auth.forwarding.clone(),
         is_encrypted: told.tls.is_some(),
         body_bytes_max: told.body_max,
-        patience: settings.listen.patience,
+        patience: settings.listen.bounds.patience,
         tunnel_silence_max: TUNNEL_SILENCE_MAX,
         log: log(settings)?,
         denials: beside.denials,

@@ -25,7 +25,7 @@ pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut
             ("REDIS_TLS_CLIENT_KEY", "store_key"),
         ] {
             if let Some(path) = environment.get(name) {
-                put_text(layers, key, name, path.to_owned());
+                put_text(layers, key, name, path);
             }
         }
     }

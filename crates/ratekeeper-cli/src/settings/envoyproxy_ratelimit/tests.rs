@@ -2,7 +2,7 @@ use super::variables::Fine::{self, False, Nothing, Only};
 use super::*;
 
 fn put(pairs: &[(&str, &str)]) -> (Layers, Vec<String>) {
-    let (mut layers, mut problems) = (Layers::defaults(), Vec::new());
+    let (mut layers, mut problems) = (Layers::default(), Vec::new());
     let environment = Environment::of(pairs);
     super::put(&environment, &mut layers, &mut problems);
     environment.put(&mut layers, &mut problems);
@@ -11,7 +11,7 @@ fn put(pairs: &[(&str, &str)]) -> (Layers, Vec<String>) {
 }
 
 fn value(layers: &Layers, key: &str) -> (String, String) {
-    let said = layers.get(find(key).expect("a known key"));
+    let said = layers.said(key);
     (said.text, said.origin.to_string())
 }
 
@@ -19,14 +19,14 @@ fn value(layers: &Layers, key: &str) -> (String, String) {
 fn one(pairs: &[(&str, &str)], key: &str) -> (String, String) {
     let (layers, problems) = put(pairs);
     assert_eq!(problems, Vec::<String>::new(), "{pairs:?}");
-    assert!(layers.warnings().is_empty(), "{pairs:?}");
+    assert!(layers.warnings.is_empty(), "{pairs:?}");
     value(&layers, key)
 }
 
 fn warnings(pairs: &[(&str, &str)]) -> Vec<String> {
     let (layers, problems) = put(pairs);
     assert_eq!(problems, Vec::<String>::new(), "{pairs:?}");
-    layers.warnings().iter().map(ToString::to_string).collect()
+    layers.warnings.iter().map(ToString::to_string).collect()
 }
 
 fn expect(pairs: &[(&str, &str)], key: &str, text: &str, origin: &str) {

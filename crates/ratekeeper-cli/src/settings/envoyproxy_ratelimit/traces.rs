@@ -31,7 +31,7 @@ pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut
     }
     let protocol = environment.get(PROTOCOL).unwrap_or("http");
     if !protocol.eq_ignore_ascii_case("grpc") {
-        layers.warn(Problem {
+        layers.warnings.push(Problem {
             place: ENABLED.to_owned(),
             message: format!(
                 "nothing is traced: traces are sent over gRPC alone, which most collectors take on port 4317; set \
@@ -66,7 +66,7 @@ pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut
             Some(text) => (name, text),
             None => (ENABLED, default),
         };
-        put_text(layers, key, name, text.to_owned());
+        put_text(layers, key, name, text);
     }
     let files = [
         ("otlp_ca", "OTEL_EXPORTER_OTLP_CERTIFICATE"),
@@ -75,7 +75,7 @@ pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut
     ];
     for (key, name) in files {
         if let Some(path) = environment.get(name).filter(|_| is_encrypted) {
-            put_text(layers, key, name, path.to_owned());
+            put_text(layers, key, name, path);
         }
     }
 }
