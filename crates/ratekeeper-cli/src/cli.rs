@@ -5,9 +5,9 @@ mod bench;
 mod quota;
 mod reading;
 
-#[cfg(all(test, feature = "top"))]
-pub(crate) use admin::AdminCredentials;
-pub(crate) use admin::{AdminAccess, RulesList, SwitchArgs, Token, TokenPlace, Top, Usage};
+pub(crate) use admin::{
+    AdminAccess, AdminCredentials, RulesList, SwitchArgs, Token, TokenPlace, Top, Usage,
+};
 pub(crate) use bench::{Bench, BenchLoad, BenchQuestion};
 pub(crate) use quota::{
     Audit, AuditExport, AuditList, AuditVerify, DatabaseFlags, Quota, QuotaDelete, QuotaExport,
@@ -159,14 +159,14 @@ Examples:
     Check(RulesCheck),
     /// Show which limits apply to a request and what each would answer, without charging it
     #[command(after_help = "\
-With --address, a running service answers from its live counters; otherwise rules are read from files, and counters start empty. An entry is key=value; write a comma in a value as \\, and a backslash as \\\\.
+With --admin, a running service answers from its live counters; otherwise rules are read from files, and counters start empty. An entry is key=value; write a comma in a value as \\, and a backslash as \\\\.
 
 Examples:
   ratekeeper rules explain --rules rules/ api api_key=abc,path=/login
   ratekeeper rules explain --rules rules/ api api_key=abc remote_address=192.0.2.7
   ratekeeper rules explain --rules slas.yaml --request 'GET /product/7' --header 'x-api-key: abc'
-  ratekeeper rules explain --address http://127.0.0.1:6070 api api_key=abc,path=/login
-  ratekeeper rules explain --address http://127.0.0.1:6070 --request 'GET /product/7'   is it shed now?")]
+  ratekeeper rules explain --admin http://127.0.0.1:6070 api api_key=abc,path=/login
+  ratekeeper rules explain --admin http://127.0.0.1:6070 --request 'GET /product/7'   is it shed now?")]
     Explain(Box<RulesExplain>),
     /// List the rules of a running service, with their switches and counts
     #[command(after_help = "\
@@ -253,24 +253,23 @@ pub(crate) struct RulesExplain {
     #[arg(long, value_name = "FILE", conflicts_with = "address")]
     pub(crate) config: Option<PathBuf>,
     /// Admin address of a running service
-    #[arg(long, value_name = "URL", conflicts_with = "slas_base")]
+    // `--address` is its name of old.
+    #[arg(
+        long = "admin",
+        alias = "address",
+        value_name = "URL",
+        conflicts_with = "slas_base"
+    )]
     pub(crate) address: Option<String>,
-    /// With https://: CA certificates that verify the service, as PEM [default: the system's]
-    #[arg(long, value_name = "FILE", requires = "address")]
-    pub(crate) ca: Option<PathBuf>,
-    /// With https://: client certificate (mTLS), as PEM
-    #[arg(long, value_name = "FILE", requires_all = ["address", "key"])]
-    pub(crate) cert: Option<PathBuf>,
-    /// Private key of that certificate, as unencrypted PEM
-    #[arg(long, value_name = "FILE", requires = "cert")]
-    pub(crate) key: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) credentials: AdminCredentials,
     #[command(flatten)]
     pub(crate) reading: ReadingBySettings,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     /// HTTP request in place of descriptors, such as `GET /product/7`; the `auth` and `identity` settings turn it into
-    /// descriptors. With --address: show what the load shedders of a running gateway would do with it now
+    /// descriptors. With --admin: show what the load shedders of a running gateway would do with it now
     #[arg(long, value_name = "METHOD PATH", conflicts_with = "descriptors")]
     pub(crate) request: Option<String>,
     /// Header of that request; repeatable

@@ -1,7 +1,9 @@
 //! Printing for people and pipes.
 
+use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, Write};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
@@ -98,6 +100,35 @@ pub(crate) fn bytes(number: u64) -> String {
         }
     }
     format!("{number} B")
+}
+
+/// Prints what a command found out: as JSON if that is asked for, else as `text` words it.
+///
+/// # Errors
+/// Standard output is closed, or `text` fails.
+pub(crate) fn answer(
+    in_json: bool,
+    found: &impl Serialize,
+    text: impl FnOnce() -> anyhow::Result<String>,
+) -> anyhow::Result<ExitCode> {
+    print(&match in_json {
+        true => serde_json::to_string_pretty(found)? + "\n",
+        false => text()?,
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Rows under `heads`, with their columns aligned.
+pub(crate) fn headed<const N: usize>(
+    heads: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
+    let rows = rows.into_iter().map(Vec::from);
+    let rows: Vec<_> = [heads.map(str::to_owned).to_vec()]
+        .into_iter()
+        .chain(rows)
+        .collect();
+    table(&rows, 0)
 }
 
 /// Rows with their columns aligned, two spaces apart, each line indented by `indent`.

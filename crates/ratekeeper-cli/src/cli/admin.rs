@@ -21,7 +21,7 @@ pub(crate) struct AdminAccess {
 }
 
 /// The token and the TLS files for an admin API.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Args)]
 pub(crate) struct AdminCredentials {
     /// File with the token, if the service needs one [default: the variable RATEKEEPER_ADMIN_TOKEN]
     #[arg(long, value_name = "FILE")]

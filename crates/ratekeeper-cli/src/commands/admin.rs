@@ -91,6 +91,29 @@ impl AdminAccess {
         }
     }
 
+    /// Reads all pages of a list, each with `page`, which returns the cursor of the next one.
+    ///
+    /// # Errors
+    /// Those of `page`.
+    pub(super) fn each_page<C: PartialEq + ToString>(
+        &self,
+        path: &str,
+        mut page: impl FnMut(&str) -> Result<Option<C>>,
+    ) -> Result<()> {
+        let mut cursor: Option<C> = None;
+        loop {
+            let after = cursor.as_ref().map_or_else(String::new, |cursor| {
+                format!("&cursor={}", encoded(&cursor.to_string()))
+            });
+            let next = page(&format!("{path}{after}"))?;
+            // A service that sends us back to the same place would never let us go.
+            if next.is_none() || next == cursor {
+                return Ok(());
+            }
+            cursor = next;
+        }
+    }
+
     /// Asks for `path`, and returns the answer while its body comes.
     ///
     /// # Errors
@@ -108,10 +131,15 @@ impl AdminAccess {
         opened.ok_or_else(|| self.refused(&answer))
     }
 
-    /// The error for an answer that is a refusal.
     fn refused(&self, answer: &Answer) -> anyhow::Error {
-        let Answer { status, body, .. } = answer;
-        anyhow!("{} answers {status}: {}", self.address, detail(body))
+        let (address, status, detail) = (&self.address, answer.status, detail(&answer.body));
+        match status {
+            // Answers of the admin API itself are about what was asked for.
+            404 | 405 if detail == answer.body.trim() => anyhow!(
+                "{address} answers {status}; is it the admin address? It is 127.0.0.1:6070 by default"
+            ),
+            _ => anyhow!("{address} answers {status}: {detail}"),
+        }
     }
 
     fn token(&self) -> Result<Option<String>> {
@@ -153,13 +181,22 @@ struct Problem {
     field: String,
 }
 
-/// The body of an error, for people.
-pub(super) fn detail(body: &str) -> String {
+/// The detail of an error of the admin API, else the whole body.
+fn detail(body: &str) -> String {
     match serde_json::from_str::<Problem>(body) {
         Ok(Problem { detail, field }) if field.is_empty() => detail,
         Ok(Problem { detail, field }) => format!("{field}: {detail}"),
         Err(_) => body.trim().to_owned(),
     }
+}
+
+/// The parameters that have a value, as the query of a URL.
+pub(super) fn query<'a>(
+    parameters: impl IntoIterator<Item = (&'a str, Option<&'a str>)>,
+) -> String {
+    let given = parameters.into_iter();
+    let given = given.filter_map(|(name, value)| Some(format!("{name}={}", encoded(value?))));
+    given.collect::<Vec<_>>().join("&")
 }
 
 /// A segment of a path, or a value of a query, percent-encoded.

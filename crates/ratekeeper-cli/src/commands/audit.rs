@@ -1,6 +1,6 @@
 //! `ratekeeper audit list|export`: the trail of changes, from a running service.
 
-use super::admin::encoded;
+use super::admin::query;
 use crate::cli::{AuditExport, AuditList};
 use crate::output;
 use anyhow::Result;
@@ -31,21 +31,14 @@ struct Change {
 }
 
 pub(super) fn list(args: &AuditList) -> Result<ExitCode> {
-    let mut query = format!("limit={}", args.limit);
-    for (name, value) in [("api_key", &args.tenant), ("domain", &args.domain)] {
-        if let Some(value) = value {
-            query.push_str(&format!("&{name}={}", encoded(value)));
-        }
-    }
-    let page: Page = args
-        .access
-        .ask("GET", &format!("/admin/v1/audit?{query}"), "")?;
-    let text = match args.access.json {
-        true => format!("{}\n", serde_json::to_string_pretty(&page.changes)?),
-        false => table(&page.changes)?,
-    };
-    output::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    let query = query([
+        ("limit", Some(&*args.limit.to_string())),
+        ("api_key", args.tenant.as_deref()),
+        ("domain", args.domain.as_deref()),
+    ]);
+    let access = &args.access;
+    let page: Page = access.ask("GET", &format!("/admin/v1/audit?{query}"), "")?;
+    output::answer(access.json, &page.changes, || table(&page.changes))
 }
 
 pub(super) fn export(args: &AuditExport) -> Result<ExitCode> {
@@ -65,12 +58,12 @@ fn table(changes: &[Value]) -> Result<String> {
     let heads = [
         "CHANGE", "WHEN", "WHO", "FROM", "WHAT", "DOMAIN", "SUBJECT", "NOW",
     ];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    for change in changes {
+    let row = |change| {
         let change = Change::deserialize(change)?;
         let state = change.after.as_ref().or(change.before.as_ref());
         let shown = state.and_then(|state| state["shown"].as_str());
-        rows.push(vec![
+        let now = change.after.as_ref().map(in_words);
+        Ok([
             change.version.to_string(),
             change.changed_at,
             change.editor,
@@ -78,13 +71,11 @@ fn table(changes: &[Value]) -> Result<String> {
             change.action,
             change.domain,
             shown.map_or(change.subject, str::to_owned),
-            change
-                .after
-                .as_ref()
-                .map_or_else(|| "-".to_owned(), in_words),
-        ]);
-    }
-    Ok(output::table(&rows, 0))
+            now.unwrap_or_else(|| "-".to_owned()),
+        ])
+    };
+    let rows: Result<Vec<_>> = changes.iter().map(row).collect();
+    Ok(output::headed(heads, rows?))
 }
 
 /// The state of a tenant, or the switch of a rule.

@@ -11,16 +11,11 @@ pub(crate) fn run(flags: &Flags, json: bool) -> Result<ExitCode> {
     // What could not be served with is not shown as if it could.
     let (layers, settings) = settings::load(flags, &Environment::of_process(), &home)?;
     let shown = shown(&layers, &settings);
-    let text = if json {
-        as_json(&shown)?
-    } else {
-        as_table(&shown)
-    };
-    output::print(&text)?;
+    let code = output::answer(json, &as_json(&shown), || Ok(as_table(&shown)))?;
     for warning in &layers.warnings {
         output::complain(&format!("ratekeeper: {warning}"));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }
 
 /// A setting as it is shown: its key, its value, and where that came from.
@@ -69,31 +64,20 @@ fn path(path: Option<&std::path::PathBuf>) -> String {
 fn as_table(shown: &[Shown]) -> String {
     let row = |(key, text, origin): &Shown| {
         let text = if text.is_empty() { "-" } else { text };
-        vec![(*key).to_owned(), text.to_owned(), origin.clone()]
+        [(*key).to_owned(), text.to_owned(), origin.clone()]
     };
-    let mut rows = vec![vec![
-        "SETTING".to_owned(),
-        "VALUE".to_owned(),
-        "FROM".to_owned(),
-    ]];
-    rows.extend(shown.iter().map(row));
-    output::table(&rows, 0)
+    output::headed(["SETTING", "VALUE", "FROM"], shown.iter().map(row))
 }
 
-fn as_json(shown: &[Shown]) -> serde_json::Result<String> {
+fn as_json(shown: &[Shown]) -> serde_json::Map<String, serde_json::Value> {
     let entry = |(key, text, origin): &Shown| {
-        let value = if text.is_empty() {
-            serde_json::Value::Null
-        } else {
-            text.as_str().into()
-        };
+        let value = Some(text).filter(|text| !text.is_empty());
         (
             (*key).to_owned(),
             serde_json::json!({ "value": value, "from": origin }),
         )
     };
-    let map: serde_json::Map<_, _> = shown.iter().map(entry).collect();
-    Ok(format!("{}\n", serde_json::to_string_pretty(&map)?))
+    shown.iter().map(entry).collect()
 }
 
 #[cfg(test)]

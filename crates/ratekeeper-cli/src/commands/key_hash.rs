@@ -1,8 +1,7 @@
 //! `ratekeeper key hash`.
 
-use crate::home::Home;
 use crate::output;
-use crate::settings::{self, Environment, Flags};
+use crate::settings::{self, Flags};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, Read as _};
 use std::path::PathBuf;
@@ -12,9 +11,7 @@ use std::process::ExitCode;
 const LINE_BYTES_MAX: u64 = 128 << 10;
 
 pub(crate) fn run(config: Option<PathBuf>) -> Result<ExitCode> {
-    let mut flags = Flags::default();
-    flags.config = config;
-    let (_, settings) = settings::load(&flags, &Environment::of_process(), &Home::find())?;
+    let settings = settings::of_process(&Flags::of_config(config))?;
     let Some(key) = settings.rules.tenant_key else {
         bail!(
             "there is no `tenant_key` to hash with; make one with `openssl rand -hex 16`, and set it in \

@@ -1,10 +1,9 @@
 //! `ratekeeper quota migrate` and `ratekeeper audit verify`, which open the database themselves.
 
 use crate::cli::{AuditVerify, DatabaseFlags};
-use crate::home::Home;
 use crate::output::{self, count};
 use crate::quotas;
-use crate::settings::{self, Environment, Flags};
+use crate::settings::{self, Flags};
 use anyhow::{Context, Result};
 use ratekeeper_quota::{AuditVerdict, QuotaStore};
 use std::future::Future;
@@ -68,14 +67,13 @@ fn with_store<F: Future<Output = Result<ExitCode>>>(
     flags: DatabaseFlags,
     command: impl FnOnce(QuotaStore) -> F,
 ) -> Result<ExitCode> {
-    let mut all = Flags::default();
-    all.config = flags.config;
+    let mut all = Flags::of_config(flags.config);
     for (key, text) in [("quotas", flags.quotas), ("data_dir", flags.data_dir)] {
         if let Some(text) = text {
             all = all.with(key, text);
         }
     }
-    let (_, settings) = settings::load(&all, &Environment::of_process(), &Home::find())?;
+    let settings = settings::of_process(&all)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

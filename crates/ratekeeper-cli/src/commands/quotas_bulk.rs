@@ -1,6 +1,6 @@
 //! `ratekeeper quota import|export`: many tenants of a running service.
 
-use super::admin::{Condition, encoded};
+use super::admin::{Condition, query};
 use super::quotas_live::read;
 use crate::cli::{AdminAccess, QuotaExport, QuotaImport, QuotaUsage, TenantsForm};
 use crate::output::{self, count};
@@ -69,16 +69,15 @@ pub(super) fn import(args: &QuotaImport) -> Result<ExitCode> {
         sum.unchanged += done.unchanged;
     }
     let tenants = count(sum.tenants, "tenant");
-    let text = match (args.access.json, args.dry_run) {
-        (true, _) => format!("{}\n", serde_json::to_string_pretty(&sum)?),
-        (false, true) => format!("{tenants} can be imported\n"),
-        (false, false) => format!(
-            "{tenants}: {} new, {} changed, {} as they were\n",
-            sum.created, sum.updated, sum.unchanged
-        ),
-    };
-    output::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    output::answer(args.access.json, &sum, || {
+        Ok(match args.dry_run {
+            true => format!("{tenants} can be imported\n"),
+            false => format!(
+                "{tenants}: {} new, {} changed, {} as they were\n",
+                sum.created, sum.updated, sum.unchanged
+            ),
+        })
+    })
 }
 
 /// A part of a file that is sent at once, as JSON lines, and the number of lines before it.
@@ -132,27 +131,23 @@ fn parts(lines: &[BulkLine]) -> Vec<Part> {
 }
 
 pub(super) fn export(args: &QuotaExport) -> Result<ExitCode> {
-    let mut query = format!("format={}&limit=500", form(args.format));
-    if let Some(domain) = &args.domain {
-        query.push_str(&format!("&domain={}", encoded(domain)));
-    }
-    print_pages(&args.access, "/admin/v1/export/quotas", &query)
+    let query = query([
+        ("format", Some(form(args.format))),
+        ("limit", Some("500")),
+        ("domain", args.domain.as_deref()),
+    ]);
+    print_pages(&args.access, &format!("/admin/v1/export/quotas?{query}"))
 }
 
 pub(super) fn usage(args: &QuotaUsage) -> Result<ExitCode> {
-    let mut query = format!("format={}", form(args.format));
-    let options = [
-        ("from", &args.from),
-        ("until", &args.until),
-        ("api_key", &args.tenant),
-        ("domain", &args.domain),
-    ];
-    for (name, value) in options {
-        if let Some(value) = value {
-            query.push_str(&format!("&{name}={}", encoded(value)));
-        }
-    }
-    print_pages(&args.access, "/admin/v1/export/usage", &query)
+    let query = query([
+        ("format", Some(form(args.format))),
+        ("from", args.from.as_deref()),
+        ("until", args.until.as_deref()),
+        ("api_key", args.tenant.as_deref()),
+        ("domain", args.domain.as_deref()),
+    ]);
+    print_pages(&args.access, &format!("/admin/v1/export/usage?{query}"))
 }
 
 const fn form(form: TenantsForm) -> &'static str {
@@ -162,22 +157,14 @@ const fn form(form: TenantsForm) -> &'static str {
     }
 }
 
-/// Prints an export, page by page.
-fn print_pages(access: &AdminAccess, path: &str, query: &str) -> Result<ExitCode> {
-    let mut cursor: Option<String> = None;
-    loop {
-        let after = cursor.as_deref().map(encoded);
-        let after = after.map_or_else(String::new, |cursor| format!("&cursor={cursor}"));
-        let path = format!("{path}?{query}{after}");
-        let answer = access.send("GET", &path, "", Condition::Any)?;
+/// Prints all pages of an export as they come.
+fn print_pages(access: &AdminAccess, path: &str) -> Result<ExitCode> {
+    access.each_page(path, |path| {
+        let answer = access.send("GET", path, "", Condition::Any)?;
         output::print_data(&answer.body)?;
-        let next = answer.header("x-next-cursor").map(str::to_owned);
-        // A service that sends us back to the same place would never let us go.
-        match next.filter(|next| Some(next) != cursor.as_ref()) {
-            Some(next) => cursor = Some(next),
-            None => return Ok(ExitCode::SUCCESS),
-        }
-    }
+        Ok(answer.header("x-next-cursor").map(str::to_owned))
+    })?;
+    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `ratekeeper quota get|set|list|delete` and `ratekeeper reset`: tenants of a running service.
 
-use super::admin::{Condition, encoded};
+use super::admin::{Condition, encoded, query};
 use crate::cli::{AdminAccess, QuotaDelete, QuotaList, QuotaSet, TenantArgs};
 use crate::output;
 use anyhow::{Context, Result, anyhow};
@@ -17,7 +17,7 @@ use std::process::ExitCode;
 const BODY_BYTES_MAX: u64 = 1 << 20;
 
 /// The number of tenants that are asked for at once.
-const PAGE: usize = 500;
+const PAGE: &str = "500";
 
 pub(super) fn get(args: &TenantArgs) -> Result<ExitCode> {
     let answer = args.access.ask("GET", &path(args, ""), "")?;
@@ -62,56 +62,26 @@ pub(super) fn reset(args: &TenantArgs) -> Result<ExitCode> {
 }
 
 pub(super) fn list(args: &QuotaList) -> Result<ExitCode> {
-    let mut query = format!("limit={PAGE}");
-    for (name, value) in [("domain", &args.domain), ("tier", &args.plan)] {
-        if let Some(value) = value {
-            let _ = write!(query, "&{name}={}", encoded(value));
-        }
+    #[derive(Deserialize)]
+    struct Page {
+        quotas: Vec<TenantDocument>,
+        next_cursor: Option<String>,
     }
-    if args.overrides {
-        query.push_str("&overrides=true");
-    }
+
+    let query = query([
+        ("limit", Some(PAGE)),
+        ("domain", args.domain.as_deref()),
+        ("tier", args.plan.as_deref()),
+        ("overrides", args.overrides.then_some("true")),
+    ]);
+    let access = &args.access;
     let mut tenants = Vec::new();
-    each_page(&args.access, &query, |page| {
-        tenants.extend(page);
-        Ok(())
+    access.each_page(&format!("/admin/v1/quotas?{query}"), |path| {
+        let page: Page = access.ask("GET", path, "")?;
+        tenants.extend(page.quotas);
+        Ok(page.next_cursor)
     })?;
-    let text = match args.access.json {
-        true => format!("{}\n", serde_json::to_string_pretty(&tenants)?),
-        false => table(&tenants),
-    };
-    output::print(&text)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-#[derive(Deserialize)]
-struct Page {
-    quotas: Vec<TenantDocument>,
-    next_cursor: Option<String>,
-}
-
-/// Asks for the tenants that `query` selects, page by page.
-fn each_page(
-    access: &AdminAccess,
-    query: &str,
-    mut take: impl FnMut(Vec<TenantDocument>) -> Result<()>,
-) -> Result<()> {
-    let mut cursor: Option<String> = None;
-    loop {
-        let after = cursor.as_deref().map(encoded);
-        let after = after.map_or_else(String::new, |cursor| format!("&cursor={cursor}"));
-        let path = format!("/admin/v1/quotas?{query}{after}");
-        let page: Page = access.ask("GET", &path, "")?;
-        take(page.quotas)?;
-        // A service that sends us back to the same place would never let us go.
-        match page
-            .next_cursor
-            .filter(|next| Some(next) != cursor.as_ref())
-        {
-            Some(next) => cursor = Some(next),
-            None => return Ok(()),
-        }
-    }
+    output::answer(access.json, &tenants, || Ok(table(&tenants)))
 }
 
 fn path(args: &TenantArgs, end: &str) -> String {
@@ -125,18 +95,13 @@ fn path(args: &TenantArgs, end: &str) -> String {
     format!("/admin/v1/quotas/{named}{end}{query}")
 }
 
-/// Prints an answer as JSON, or as `text` shows it.
+/// Prints an answer: all of it as JSON, or what `text` makes of it.
 fn print<T: for<'d> Deserialize<'d>>(
     access: &AdminAccess,
     answer: &serde_json::Value,
     text: impl FnOnce(T) -> String,
 ) -> Result<ExitCode> {
-    let text = match access.json {
-        true => format!("{}\n", serde_json::to_string_pretty(answer)?),
-        false => text(T::deserialize(answer)?),
-    };
-    output::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    output::answer(access.json, answer, || Ok(text(T::deserialize(answer)?)))
 }
 
 fn document(args: &QuotaSet) -> Result<QuotaDocument> {
@@ -205,12 +170,12 @@ fn tenant_text(tenant: TenantDocument) -> String {
         let times = times(plan.effective_at, plan.expires_at);
         let _ = writeln!(text, "  plan {}{times}", plan.tier);
     }
-    let mut rows = vec![["DESCRIPTOR", "LIMIT", "FROM"].map(str::to_owned).to_vec()];
+    let mut rows = Vec::new();
     if let Some(limit) = &tenant.quotas.default {
         let is_own = |own: &OverrideDocument| own.descriptor.0.is_empty();
         if !tenant.quotas.overrides.iter().any(is_own) {
             let window = limit.unit.as_ref().or(limit.window.as_ref());
-            rows.push(vec![
+            rows.push([
                 "default".to_owned(),
                 per(limit.requests_per_unit, window),
                 "the plan".to_owned(),
@@ -220,7 +185,7 @@ fn tenant_text(tenant: TenantDocument) -> String {
     rows.extend(tenant.quotas.overrides.iter().map(|own| {
         let window = own.unit.as_ref().or(own.window.as_ref());
         let times = times(own.effective_at, own.expires_at);
-        vec![
+        [
             own.descriptor.to_string(),
             per(own.requests_per_unit, window),
             match own.steps {
@@ -230,9 +195,9 @@ fn tenant_text(tenant: TenantDocument) -> String {
             },
         ]
     }));
-    if rows.len() > 1 {
+    if !rows.is_empty() {
         text.push('\n');
-        text.push_str(&output::table(&rows, 0));
+        text.push_str(&output::headed(["DESCRIPTOR", "LIMIT", "FROM"], rows));
     }
     text
 }
@@ -257,9 +222,8 @@ fn table(tenants: &[TenantDocument]) -> String {
         "CHANGED",
         "HASH",
     ];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    rows.extend(tenants.iter().map(|tenant| {
-        vec![
+    let row = |tenant: &TenantDocument| {
+        [
             tenant.api_key.clone(),
             tenant.tier.clone().unwrap_or_else(|| "-".to_owned()),
             tenant.quotas.overrides.len().to_string(),
@@ -268,8 +232,8 @@ fn table(tenants: &[TenantDocument]) -> String {
             tenant.updated_at.to_string(),
             tenant.hash.clone(),
         ]
-    }));
-    output::table(&rows, 0)
+    };
+    output::headed(heads, tenants.iter().map(row))
 }
 
 #[cfg(test)]

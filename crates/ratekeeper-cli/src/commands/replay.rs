@@ -1,8 +1,7 @@
 //! `ratekeeper replay`.
 
 use crate::cli;
-use crate::home::Home;
-use crate::settings::{self, Environment, Flags};
+use crate::settings::{self, Flags};
 use crate::{output, rules};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -15,7 +14,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &cli::Replay) -> Result<ExitCode> {
-    let (_, settings) = settings::load(&flags(args), &Environment::of_process(), &Home::find())?;
+    let settings = settings::of_process(&flags(args))?;
     let options: Options = settings.rules.options();
     let loaded = rules::load(
         &args.rules,
@@ -37,8 +36,8 @@ pub(crate) fn run(args: &cli::Replay) -> Result<ExitCode> {
 
 /// The settings that the command line says.
 fn flags(args: &cli::Replay) -> Flags {
-    let mut flags = Flags::default().with("rules", args.rules.display().to_string());
-    flags.config = args.config.clone();
+    let flags = Flags::of_config(args.config.clone());
+    let flags = flags.with("rules", args.rules.display().to_string());
     args.reading.add_to(flags)
 }
 

@@ -1,22 +1,20 @@
 //! `ratekeeper rules check PATH…`.
 
 use crate::cli::RulesCheck;
-use crate::home::Home;
 use crate::output::{self, count};
 use crate::rules;
-use crate::settings::{self, Environment, Flags, RulesSettings};
+use crate::settings::{self, Flags};
 use anyhow::Result;
 use ratekeeper_rules::{
     Diagnostic, Diagnostics, Loaded, Options, PathFolding, ReadOptions, RuleSet,
 };
 use std::fmt::Write as _;
-use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &RulesCheck) -> Result<ExitCode> {
     let mut options = args.reading.options()?;
     if let Some(path) = &args.config {
-        let settings = settings_at(path)?;
+        let settings = settings::of_process(&Flags::of_config(Some(path.clone())))?.rules;
         options.stores = Some(settings.stores);
         options.tenant_key = settings.tenant_key;
         options.path_folding = settings.path_folding;
@@ -42,14 +40,6 @@ pub(crate) fn run(args: &RulesCheck) -> Result<ExitCode> {
             Ok(ExitCode::FAILURE)
         }
     }
-}
-
-/// The settings of rules in the file at `path`, with those that go before it.
-fn settings_at(path: &Path) -> Result<RulesSettings> {
-    let mut flags = Flags::default();
-    flags.config = Some(path.to_path_buf());
-    let (_, settings) = settings::load(&flags, &Environment::of_process(), &Home::find())?;
-    Ok(settings.rules)
 }
 
 fn warn(warnings: &[Diagnostic]) {

@@ -1,6 +1,6 @@
 //! `ratekeeper rules list|enable|disable|shadow|restore`: the rules of a running service.
 
-use super::admin::encoded;
+use super::admin::{encoded, query};
 use crate::cli::{RulesList, SwitchArgs};
 use crate::output;
 use anyhow::Result;
@@ -45,28 +45,19 @@ struct Counts {
 }
 
 pub(super) fn list(args: &RulesList) -> Result<ExitCode> {
-    let mut query = "limit=1000".to_owned();
-    if let Some(domain) = &args.domain {
-        query.push_str(&format!("&domain={}", encoded(domain)));
-    }
-    if args.switched {
-        query.push_str("&switched=true");
-    }
+    let query = query([
+        ("limit", Some("1000")),
+        ("domain", args.domain.as_deref()),
+        ("switched", args.switched.then_some("true")),
+    ]);
+    let access = &args.access;
     let mut rules: Vec<Listed> = Vec::new();
-    let mut cursor = Some(0);
-    while let Some(at) = cursor {
-        let path = format!("/admin/v1/rules?{query}&cursor={at}");
-        let page: Page = args.access.ask("GET", &path, "")?;
+    access.each_page(&format!("/admin/v1/rules?{query}"), |path| {
+        let page: Page = access.ask("GET", path, "")?;
         rules.extend(page.rules);
-        // A service that sends us back would never let us go.
-        cursor = page.next_cursor.filter(|next| *next > at);
-    }
-    let text = match args.access.json {
-        true => format!("{}\n", serde_json::to_string_pretty(&rules)?),
-        false => table(&rules),
-    };
-    output::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+        Ok(page.next_cursor)
+    })?;
+    output::answer(access.json, &rules, || Ok(table(&rules)))
 }
 
 fn table(rules: &[Listed]) -> String {
@@ -74,7 +65,7 @@ fn table(rules: &[Listed]) -> String {
         "RULE", "MODE", "SWITCH", "LIMIT", "ALLOWED", "DENIED", "SHADOW", "SOURCE",
     ];
     let row = |rule: &Listed| {
-        vec![
+        [
             rule.id.clone(),
             rule.mode.clone(),
             rule.switch.clone().unwrap_or_else(|| "-".to_owned()),
@@ -85,9 +76,7 @@ fn table(rules: &[Listed]) -> String {
             rule.source.clone(),
         ]
     };
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    rows.extend(rules.iter().map(row));
-    output::table(&rows, 0)
+    output::headed(heads, rules.iter().map(row))
 }
 
 #[derive(Deserialize, Serialize)]

@@ -1,9 +1,8 @@
 //! `ratekeeper token create|list|revoke`.
 
 use crate::cli::{Token, TokenPlace};
-use crate::home::Home;
 use crate::output;
-use crate::settings::{self, Environment, Flags};
+use crate::settings::{self, Flags};
 use anyhow::{Result, anyhow};
 use ratekeeper_server::{AdminToken, Role, Tokens};
 use std::process::ExitCode;
@@ -22,11 +21,7 @@ pub(super) fn run(command: &Token) -> Result<ExitCode> {
         }
         Token::List { place, json } => {
             let tokens = tokens(place)?.list()?;
-            let text = match json {
-                true => format!("{}\n", serde_json::to_string_pretty(&shown(&tokens))?),
-                false => table(&tokens),
-            };
-            output::print(&text)?;
+            return output::answer(*json, &shown(&tokens), || Ok(table(&tokens)));
         }
         Token::Revoke { name, place } => {
             tokens(place)?.revoke(name)?;
@@ -40,9 +35,7 @@ fn tokens(place: &TokenPlace) -> Result<Tokens> {
     if let Some(folder) = &place.data_dir {
         return Ok(Tokens::new(folder));
     }
-    let mut flags = Flags::default();
-    flags.config = place.config.clone();
-    let (_, settings) = settings::load(&flags, &Environment::of_process(), &Home::find())?;
+    let settings = settings::of_process(&Flags::of_config(place.config.clone()))?;
     let folder = settings.data_dir.ok_or_else(|| {
         anyhow!("there is no data folder to keep tokens in; name the service's with --data-dir DIR")
     })?;
@@ -62,15 +55,13 @@ fn shown(tokens: &[AdminToken]) -> Vec<serde_json::Value> {
 
 fn table(tokens: &[AdminToken]) -> String {
     let row = |token: &AdminToken| {
-        vec![
+        [
             token.name.to_string(),
             token.role.name().to_owned(),
             made_at(token),
         ]
     };
-    let mut rows = vec![["NAME", "ROLE", "MADE"].map(str::to_owned).to_vec()];
-    rows.extend(tokens.iter().map(row));
-    output::table(&rows, 0)
+    output::headed(["NAME", "ROLE", "MADE"], tokens.iter().map(row))
 }
 
 /// The time in UTC.

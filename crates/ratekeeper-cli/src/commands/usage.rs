@@ -1,6 +1,6 @@
 //! `ratekeeper usage API_KEY`.
 
-use super::admin::encoded;
+use super::admin::{encoded, query};
 use crate::cli::Usage;
 use crate::output;
 use anyhow::Result;
@@ -43,26 +43,18 @@ struct Leased {
 }
 
 pub(super) fn run(args: &Usage) -> Result<ExitCode> {
-    let mut query = Vec::new();
-    query.extend(
-        args.domain
-            .iter()
-            .map(|domain| format!("domain={}", encoded(domain))),
-    );
     let descriptors = args.descriptors.iter();
-    query.extend(descriptors.map(|text| format!("descriptor={}", encoded(text))));
-    let path = format!(
-        "/admin/v1/usage/{}?{}",
-        encoded(&args.api_key),
-        query.join("&")
+    let descriptors = descriptors.map(|text| ("descriptor", Some(&**text)));
+    let query = query(
+        [("domain", args.domain.as_deref())]
+            .into_iter()
+            .chain(descriptors),
     );
+    let path = format!("/admin/v1/usage/{}?{query}", encoded(&args.api_key));
     let answer: serde_json::Value = args.access.ask("GET", &path, "")?;
-    let text = match args.access.json {
-        true => format!("{}\n", serde_json::to_string_pretty(&answer)?),
-        false => text(&serde_json::from_value(answer)?),
-    };
-    output::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    output::answer(args.access.json, &answer, || {
+        Ok(text(&Told::deserialize(&answer)?))
+    })
 }
 
 fn text(told: &Told) -> String {
@@ -80,9 +72,8 @@ fn text(told: &Told) -> String {
         "RULE",
         "NOTE",
     ];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    rows.extend(told.usage.iter().map(|(name, used)| row(name, used)));
-    text.push_str(&output::table(&rows, 0));
+    let rows = told.usage.iter().map(|(name, used)| row(name, used));
+    text.push_str(&output::headed(heads, rows));
     if told.usage.is_empty() {
         text.push_str("no limit of this tenant has a counter\n");
     }
@@ -99,7 +90,7 @@ fn text(told: &Told) -> String {
     text
 }
 
-fn row(name: &str, used: &Used) -> Vec<String> {
+fn row(name: &str, used: &Used) -> [String; 7] {
     let window = match &used.window.end {
         Some(end) => format!("{} to {end}", used.window.length),
         None => used.window.length.clone(),
@@ -114,7 +105,7 @@ fn row(name: &str, used: &Used) -> Vec<String> {
             leased.held_by_this_node
         ));
     }
-    vec![
+    [
         name.to_owned(),
         used.used.to_string(),
         used.limit.to_string(),

@@ -15,6 +15,12 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
+    /// The flag `--config` alone, if it is given.
+    pub(crate) fn of_config(config: Option<PathBuf>) -> Flags {
+        let said = Vec::new();
+        Flags { config, said }
+    }
+
     /// Puts the given flags over `layers`.
     pub(crate) fn put(&self, layers: &mut Layers) {
         for setting in settings() {

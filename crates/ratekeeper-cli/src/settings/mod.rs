@@ -104,6 +104,15 @@ pub(crate) fn load(
     }
 }
 
+/// The settings of this process with `flags`, for commands that serve nothing.
+///
+/// # Errors
+/// Those of [`load`].
+pub(crate) fn of_process(flags: &Flags) -> Result<Settings, Problems> {
+    let loaded = load(flags, &Environment::of_process(), &Home::find());
+    loaded.map(|(_, settings)| settings)
+}
+
 /// Returns true if the layers ask for a JSON log; read apart, so that messages about invalid settings follow it.
 pub(crate) fn wants_json(flags: &Flags, environment: &Environment, home: &Home) -> bool {
     let layers = lay(flags, environment, home, &mut Vec::new());

@@ -323,8 +323,8 @@ fn requests_are_explained_and_limits_published() {
     for wanted in [
         "GET /v1/organizations/A/product/7",
         "caller: remote_address=127.0.0.1",
-        "holds: the most specific one about this method",
-        "does not hold: it is less specific",
+        "used: the most specific one that covers this method",
+        "not used: another one is more specific",
         "[slas: tenant=a, sla=get-product, method=GET]",
         "allow, 1000 left",
     ] {
@@ -332,7 +332,7 @@ fn requests_are_explained_and_limits_published() {
     }
     let put = explain("PUT /v1/organizations/A/product/7");
     assert!(
-        put.out.contains("does not hold: it is about other methods"),
+        put.out.contains("not used: it covers other methods"),
         "{}",
         put.out
     );

@@ -129,10 +129,10 @@ impl Candidate {
             path: level.pattern.as_str().to_owned(),
             place: level.place.to_string(),
             why: match standing {
-                LevelStatus::Holds => "holds: the most specific one about this method",
-                LevelStatus::LessSpecific => "does not hold: it is less specific",
-                LevelStatus::OtherMethod => "does not hold: it is about other methods",
-                LevelStatus::Disabled => "does not hold: it is disabled",
+                LevelStatus::Holds => "used: the most specific one that covers this method",
+                LevelStatus::LessSpecific => "not used: another one is more specific",
+                LevelStatus::OtherMethod => "not used: it covers other methods",
+                LevelStatus::Disabled => "not used: it is disabled",
             },
         }
     }

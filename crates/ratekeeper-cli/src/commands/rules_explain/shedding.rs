@@ -1,11 +1,8 @@
 //! The treatment of a request by load shedders.
 
-use super::super::admin::{self, encoded};
-use super::files;
-use crate::cli::RulesExplain;
-use crate::client;
-use crate::settings::{self, Environment};
-use anyhow::{Context, Result, bail};
+use super::super::admin::query;
+use crate::cli::{AdminAccess, RulesExplain};
+use anyhow::Result;
 use http::HeaderMap;
 use ratekeeper_rules::{ShedRules, ShedderKind};
 use serde::{Deserialize, Serialize};
@@ -90,36 +87,23 @@ impl Shedding {
 }
 
 impl Live {
-    /// Asks the gateway at `address` about `request`, a method and a path.
-    pub(super) fn ask(args: &RulesExplain, address: &str, request: &str) -> Result<Self> {
+    /// Asks the service that admin commands reach by `access`.
+    pub(super) fn ask(args: &RulesExplain, access: &AdminAccess, request: &str) -> Result<Self> {
         let (method, uri) = super::request::request_line(request)?;
-        let mut path = format!(
-            "/admin/v1/shed?method={}&path={}",
-            encoded(method.as_str()),
-            encoded(uri.path())
+        let headers = super::request::headers(&args.headers)?;
+        let headers = headers
+            .iter()
+            .map(|(name, value)| format!("{name}:{}", String::from_utf8_lossy(value.as_bytes())));
+        let headers: Vec<String> = headers.collect();
+        let query = query(
+            [
+                ("method", Some(method.as_str())),
+                ("path", Some(uri.path())),
+            ]
+            .into_iter()
+            .chain(headers.iter().map(|header| ("header", Some(&**header)))),
         );
-        for (name, value) in &super::request::headers(&args.headers)? {
-            let value = String::from_utf8_lossy(value.as_bytes());
-            path.push_str(&format!("&header={}", encoded(&format!("{name}:{value}"))));
-        }
-        let environment = Environment::of_process();
-        let asked = client::Request {
-            method: "GET",
-            path: &path,
-            body: "",
-            token: environment.get(settings::ADMIN_TOKEN),
-            condition: None,
-        };
-        let answer = client::send(address, &files(args), &asked)?;
-        if answer.status != 200 {
-            bail!(
-                "{address} answers {}: {}",
-                answer.status,
-                admin::detail(&answer.body)
-            );
-        }
-        serde_json::from_str(&answer.body)
-            .with_context(|| format!("{address} answers what this version does not understand"))
+        access.ask("GET", &format!("/admin/v1/shed?{query}"), "")
     }
 
     /// For people.

@@ -126,7 +126,7 @@ impl Welcome<'_> {
                 Some(_) => format!("{admin}/rlconfig"),
                 None => {
                     let address = quoted(&url(&reachable(&self.addresses.admin), None));
-                    format!("{program} rules explain --address {address} {domain} {entries}")
+                    format!("{program} rules explain --admin {address} {domain} {entries}")
                 }
             },
         ]
