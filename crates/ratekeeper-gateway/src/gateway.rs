@@ -8,13 +8,11 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use http::Extensions;
 use parking_lot::Mutex;
-use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::metrics::MetricType;
 use ratekeeper_http::{Forwarding, Hop};
 use ratekeeper_limiter::CheckObserver;
 use ratekeeper_server::{
-    ClassShedding, DenialLog, Followed, GatewayService, Monitored, Patience, Peer, Shedding,
-    UpstreamShedding,
+    ClassShedding, DenialLog, Families, Followed, GatewayService, Monitored, Patience, Peer,
+    Shedding, UpstreamShedding, by,
 };
 use ratekeeper_tower::{ClassCount, Enforcer, RateLimit, RateLimitLayer};
 use ratekeeper_trace::{RequestSpan, TracedCall, Tracer};
@@ -27,12 +25,12 @@ use crate::edge::Edge;
 use crate::fleet::{self, FleetPeers};
 use crate::health;
 use crate::log::AccessLog;
-use crate::metrics::{self, UpstreamCounts, count_of};
+use crate::metrics::{self, UpstreamCounts};
 use crate::proxy::Proxy;
 use crate::routes::{BadRoutes, Routes, RoutesConfig};
 use crate::shared::Shared;
 use crate::shed_metrics;
-use crate::upstream::{Address, Health, Upstream};
+use crate::upstream::{Address, Health};
 
 /// The settings of a [`Gateway`] besides its limits.
 #[derive(Debug)]
@@ -189,20 +187,17 @@ impl<E: Enforcer + fmt::Debug> Monitored for Gateway<E> {
         counts.shed.iter().flat_map(|(_, row)| row).sum()
     }
 
-    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn encode(&self, families: &mut Families<'_>) -> fmt::Result {
         let counts = self.shared.counts.lock();
         let upstreams = counts.iter().map(|(name, counts)| (&**name, &**counts));
         let all = upstreams.chain([("", &self.shared.own)]);
-        metrics::encode(all, encoder)?;
+        metrics::encode(all, families)?;
         let sites = counts.iter().map(|(name, counts)| (&**name, &*counts.site));
         let shedder = &self.shared.shedder;
-        shed_metrics::encode(&shedder.counts(), shedder.fleet_usage(), sites, encoder)?;
-        self.encode_health(encoder)?;
+        shed_metrics::encode(&shedder.counts(), shedder.fleet_usage(), sites, families)?;
+        self.encode_health(families)?;
         let counts = self.layer.counts();
-        let help = "Requests by what the gateway did: denied, would have denied, delayed, or refused for other reasons";
-        let name = "ratelimit_gateway_held";
-        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (what, count) in [
+        let held = [
             ("denied", counts.denied),
             ("shadow_denied", counts.shadow_denied),
             ("waited", counts.waited),
@@ -210,14 +205,12 @@ impl<E: Enforcer + fmt::Debug> Monitored for Gateway<E> {
             ("malformed", counts.malformed),
             ("unclear", counts.unclear),
             ("degraded", counts.degraded),
-        ] {
-            count_of(&mut metric, [("what", what)], count)?;
-        }
+        ];
+        let help = "Requests by what the gateway did: denied, would have denied, delayed, or refused for other reasons";
+        families.counters("ratelimit_gateway_held", help, by("what", held))?;
         if let Some(log) = &self.shared.log {
             let help = "Lines dropped from the access log because it could not keep up";
-            let name = "ratelimit_gateway_access_log_dropped";
-            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            count_of(&mut metric, [], log.dropped())?;
+            families.counter("ratelimit_gateway_access_log_dropped", help, log.dropped())?;
         }
         Ok(())
     }
@@ -284,25 +277,26 @@ impl<E: Enforcer + fmt::Debug> Monitored for Gateway<E> {
 
 impl<E> Gateway<E> {
     /// Encodes the health of the addresses of all upstreams that have health checks.
-    fn encode_health(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "Addresses of an upstream by health";
-        let name = "ratelimit_gateway_upstream_addresses";
-        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    fn encode_health(&self, families: &mut Families<'_>) -> fmt::Result {
+        let states = [
+            (Health::Unknown, "unknown"),
+            (Health::Healthy, "healthy"),
+            (Health::Unhealthy, "unhealthy"),
+        ];
         let routes = self.shared.routes.load();
-        let is_checked = |upstream: &&Arc<Upstream>| upstream.health_check.is_some();
-        for upstream in routes.upstreams().iter().filter(is_checked) {
-            for (health, state) in [
-                (Health::Unknown, "unknown"),
-                (Health::Healthy, "healthy"),
-                (Health::Unhealthy, "unhealthy"),
-            ] {
+        let upstreams = routes.upstreams().iter();
+        let checked = upstreams.filter(|upstream| upstream.health_check.is_some());
+        let counts = checked.flat_map(|upstream| {
+            states.map(|(health, state)| {
                 let addresses = upstream.addresses.iter();
                 let count = addresses.filter(|it| it.health() == health).count();
-                metric
-                    .encode_family(&[("upstream", &*upstream.name), ("state", state)])?
-                    .encode_gauge(&i64::try_from(count).unwrap_or(i64::MAX))?;
-            }
-        }
-        Ok(())
+                (
+                    [("upstream", &*upstream.name), ("state", state)],
+                    count as u64,
+                )
+            })
+        });
+        let help = "Addresses of an upstream by health";
+        families.gauges("ratelimit_gateway_upstream_addresses", help, counts)
     }
 }

@@ -6,10 +6,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::exemplar::Exemplar;
 
+use ratekeeper_server::{Families, by};
 use ratekeeper_tower::Site;
 
 use crate::upstream::Room;
@@ -83,93 +81,62 @@ impl UpstreamCounts {
     pub(crate) fn note_retry(&self) {
         self.retries.fetch_add(1, Ordering::Relaxed);
     }
-}
 
-/// A family of counters: its name, its help text, and the counter it reads.
-type CountOf = (
-    &'static str,
-    &'static str,
-    fn(&UpstreamCounts) -> &AtomicU64,
-);
+    /// The sum of the latencies in seconds, and their buckets.
+    #[expect(clippy::cast_precision_loss, reason = "figures of metrics are doubles")]
+    fn latency(&self) -> (f64, Vec<(f64, u64)>) {
+        let count = |bucket: &AtomicU64| bucket.load(Ordering::Relaxed);
+        let bounds = BOUNDS_US.iter().map(|us| *us as f64 / 1e6);
+        let bounds = bounds.chain([f64::INFINITY]);
+        let buckets = bounds.zip(self.latency.iter().map(count)).collect();
+        (count(&self.latency_sum_us) as f64 / 1e6, buckets)
+    }
+}
 
 /// Encodes the counts of all upstreams, each with its name; `""` is for requests that no upstream answered.
 pub(crate) fn encode<'a>(
     all: impl Iterator<Item = (&'a str, &'a UpstreamCounts)> + Clone,
-    encoder: &mut DescriptorEncoder<'_>,
+    families: &mut Families<'_>,
 ) -> fmt::Result {
-    let help = "Responses by upstream (empty: the gateway's own) and status class";
-    let name = "ratelimit_gateway_requests";
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-    for (upstream, counts) in all.clone() {
-        for (class, count) in CLASSES.iter().zip(&counts.answers) {
+    let answers = all.clone().flat_map(|(upstream, counts)| {
+        let classes = CLASSES.iter().zip(&counts.answers);
+        classes.map(move |(class, count)| {
             let labels = [("upstream", upstream), ("status", *class)];
-            count_of(&mut metric, labels, count.load(Ordering::Relaxed))?;
-        }
-    }
+            (labels, count.load(Ordering::Relaxed))
+        })
+    });
+    let help = "Responses by upstream (empty: the gateway's own) and status class";
+    families.counters("ratelimit_gateway_requests", help, answers)?;
     let upstreams = all.filter(|(name, _)| !name.is_empty());
+    let latencies = upstreams
+        .clone()
+        .map(|(name, counts)| (name, counts.latency()));
     let help = "Time until an upstream's response begins";
     let name = "ratelimit_gateway_upstream_duration_seconds";
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
-    for (upstream, counts) in upstreams.clone() {
-        latency(&mut metric, upstream, counts)?;
-    }
+    families.histograms(name, help, by("upstream", latencies))?;
+    let open = upstreams.clone();
+    let open = open.map(|(name, counts)| (name, counts.connections.load(Ordering::Relaxed)));
     let help = "Open connections to an upstream";
     let name = "ratelimit_gateway_upstream_connections";
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for (upstream, counts) in upstreams.clone() {
-        let open = counts.connections.load(Ordering::Relaxed);
-        metric
-            .encode_family(&[("upstream", upstream)])?
-            .encode_gauge(&open)?;
-    }
-    let families: [CountOf; 3] = [
-        (
-            "ratelimit_gateway_upstream_connects",
-            "Connections opened to an upstream",
-            |counts| &counts.connects,
-        ),
-        (
-            "ratelimit_gateway_upstream_connect_failures",
-            "Failed connection attempts to an upstream",
-            |counts| &counts.connect_failures,
-        ),
-        (
-            "ratelimit_gateway_upstream_retries",
-            "Requests retried on another connection",
-            |counts| &counts.retries,
-        ),
-    ];
-    for (name, help, of) in families {
-        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (upstream, counts) in upstreams.clone() {
-            let count = of(counts).load(Ordering::Relaxed);
-            count_of(&mut metric, [("upstream", upstream)], count)?;
-        }
-    }
-    Ok(())
-}
-
-#[expect(clippy::cast_precision_loss, reason = "figures of metrics are doubles")]
-fn latency(metric: &mut MetricEncoder<'_>, upstream: &str, counts: &UpstreamCounts) -> fmt::Result {
-    let bounds = BOUNDS_US
-        .iter()
-        .map(|us| *us as f64 / 1e6)
-        .chain([f64::INFINITY]);
-    let count = |bucket: &AtomicU64| bucket.load(Ordering::Relaxed);
-    let buckets: Vec<_> = bounds.zip(counts.latency.iter().map(count)).collect();
-    let total = buckets.iter().map(|(_, count)| count).sum();
-    let sum = count(&counts.latency_sum_us) as f64 / 1e6;
-    metric
-        .encode_family(&[("upstream", upstream)])?
-        .encode_histogram::<[(&str, &str); 0]>(sum, total, &buckets, None)
-}
-
-/// Encodes one more counter of a family; the format appends `_total` to its name.
-pub(crate) fn count_of<const N: usize>(
-    metric: &mut MetricEncoder<'_>,
-    labels: [(&str, &str); N],
-    count: u64,
-) -> fmt::Result {
-    let none: Option<&Exemplar<[(&str, &str); 0], u64>> = None;
-    metric.encode_family(&labels)?.encode_counter(&count, none)
+    families.gauges(name, help, by("upstream", open))?;
+    let counted = |of: fn(&UpstreamCounts) -> &AtomicU64| {
+        let upstreams = upstreams.clone();
+        let counts = upstreams.map(move |(name, it)| (name, of(it).load(Ordering::Relaxed)));
+        by("upstream", counts)
+    };
+    families.counters(
+        "ratelimit_gateway_upstream_connects",
+        "Connections opened to an upstream",
+        counted(|it| &it.connects),
+    )?;
+    families.counters(
+        "ratelimit_gateway_upstream_connect_failures",
+        "Failed connection attempts to an upstream",
+        counted(|it| &it.connect_failures),
+    )?;
+    families.counters(
+        "ratelimit_gateway_upstream_retries",
+        "Requests retried on another connection",
+        counted(|it| &it.retries),
+    )
 }

@@ -2,11 +2,8 @@
 
 use std::fmt;
 
-use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::metrics::MetricType;
+use ratekeeper_server::{Families, by};
 use ratekeeper_tower::{FleetState, ShedCounts, Site, SiteState};
-
-use crate::metrics::count_of;
 
 /// A gauge of an upstream: its name, its help text, and the value it reads.
 type GaugeOf = (&'static str, &'static str, fn(&SiteState) -> f64);
@@ -39,69 +36,53 @@ pub(crate) fn encode<'a>(
     counts: &ShedCounts,
     fleet: FleetState,
     sites: impl Iterator<Item = (&'a str, &'a Site)>,
-    encoder: &mut DescriptorEncoder<'_>,
+    families: &mut Families<'_>,
 ) -> fmt::Result {
-    let classes = || counts.rules.priorities.iter().enumerate();
-    let help = "Requests shed, or, in shadow mode, that would have been";
-    let name = "ratelimit_shed_requests";
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-    for (mode, rows) in [("on", &counts.shed), ("shadow", &counts.shadow)] {
-        for (layer, row) in rows {
-            for ((_, class), count) in classes().zip(row) {
+    let classes = || counts.rules.priorities.iter().map(|class| &**class);
+    let modes = [("on", &counts.shed), ("shadow", &counts.shadow)];
+    let shed = modes.into_iter().flat_map(|(mode, rows)| {
+        rows.iter().flat_map(move |(layer, row)| {
+            classes().zip(row).map(move |(class, count)| {
                 let labels = [("layer", layer.name()), ("class", class), ("mode", mode)];
-                count_of(&mut metric, labels, *count)?;
-            }
-        }
-    }
+                (labels, *count)
+            })
+        })
+    });
+    let help = "Requests shed, or, in shadow mode, that would have been";
+    families.counters("ratelimit_shed_requests", help, shed)?;
+    let in_flight = classes().zip(counts.in_flight.iter().map(|count| i64::from(*count)));
     let help = "Requests in flight by class";
-    let name = "ratelimit_shed_in_flight";
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for ((_, class), count) in classes().zip(counts.in_flight) {
-        let labels = [("class", &**class)];
-        metric
-            .encode_family(&labels)?
-            .encode_gauge(&i64::from(count))?;
-    }
-    let help =
-        "Non-critical requests in flight: on this node, and on all others by their last report";
-    let name = "ratelimit_shed_fleet_in_flight";
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for (nodes, count) in [("own", fleet.own), ("others", fleet.others)] {
-        let labels = [("nodes", nodes)];
-        metric
-            .encode_family(&labels)?
-            .encode_gauge(&i64::from(count))?;
-    }
-    let help = "1 while the last report of the rest of the fleet is stale and stays in force";
-    encoder
-        .encode_descriptor("ratelimit_shed_fleet_stale", help, None, MetricType::Gauge)?
-        .encode_gauge(&i64::from(fleet.is_stale))?;
-    encode_sites(
-        &sites
-            .map(|(name, site)| (name, site.state()))
-            .collect::<Vec<_>>(),
-        encoder,
-    )
-}
-
-fn encode_sites(sites: &[(&str, SiteState)], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    families.gauges("ratelimit_shed_in_flight", help, by("class", in_flight))?;
+    families.gauges(
+        "ratelimit_shed_fleet_in_flight",
+        "Non-critical requests in flight: on this node, and on all others by their last report",
+        by(
+            "nodes",
+            [
+                ("own", i64::from(fleet.own)),
+                ("others", i64::from(fleet.others)),
+            ],
+        ),
+    )?;
+    families.gauge(
+        "ratelimit_shed_fleet_stale",
+        "1 while the last report of the rest of the fleet is stale and stays in force",
+        i64::from(fleet.is_stale),
+    )?;
+    let sites: Vec<_> = sites.map(|(name, site)| (name, site.state())).collect();
     for (name, help, of) in GAUGES {
-        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (upstream, state) in sites {
-            let labels = [("upstream", *upstream)];
-            metric.encode_family(&labels)?.encode_gauge(&of(state))?;
-        }
+        let states = sites.iter().map(|(upstream, state)| (*upstream, of(state)));
+        families.gauges(name, help, by("upstream", states))?;
     }
+    let times = sites.iter().flat_map(|(upstream, state)| {
+        let times = [("unloaded", state.unloaded), ("average", state.average)];
+        times.map(|(kind, took)| {
+            (
+                [("upstream", *upstream), ("kind", kind)],
+                took.as_secs_f64(),
+            )
+        })
+    });
     let help = "Round-trip time of an upstream: without load, and the average of the last window";
-    let name = "ratelimit_shed_round_trip_seconds";
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for (upstream, state) in sites {
-        for (kind, took) in [("unloaded", state.unloaded), ("average", state.average)] {
-            let labels = [("upstream", *upstream), ("kind", kind)];
-            metric
-                .encode_family(&labels)?
-                .encode_gauge(&took.as_secs_f64())?;
-        }
-    }
-    Ok(())
+    families.gauges("ratelimit_shed_round_trip_seconds", help, times)
 }

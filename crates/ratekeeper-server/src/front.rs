@@ -9,10 +9,10 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::{Body, Frame, Incoming};
-use prometheus_client::encoding::DescriptorEncoder;
 use serde::Serialize;
 use tower::Service;
 
+use crate::families::Families;
 use crate::follow::Followed;
 use crate::listen::HttpService;
 
@@ -44,7 +44,7 @@ pub trait Monitored: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// The text cannot be written.
-    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result;
+    fn encode(&self, families: &mut Families<'_>) -> fmt::Result;
 
     /// The current faults, for `/readyz`.
     fn faults(&self) -> Vec<String>;
@@ -137,7 +137,7 @@ impl Service<Request<Incoming>> for NoGateway {
 }
 
 impl Monitored for NoGateway {
-    fn encode(&self, _: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn encode(&self, _: &mut Families<'_>) -> fmt::Result {
         match *self {}
     }
 

@@ -44,6 +44,7 @@ mod drain;
 mod durations;
 mod envoy_stats;
 mod error_body;
+mod families;
 mod follow;
 mod front;
 mod grpc;
@@ -73,6 +74,7 @@ pub use config::{
 pub use constant::{ConstantAnswer, NoAnswer};
 pub use denials::{DenialLog, DenialLogConfig, GatewayDenial};
 pub use drain::DrainDelay;
+pub use families::{Families, Label, by};
 pub use follow::{FilesRead, Followed};
 pub use front::{ClassShedding, GatewayService, Monitored, Shedding, UpstreamShedding};
 pub use listen::{

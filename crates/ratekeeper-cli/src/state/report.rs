@@ -1,10 +1,7 @@
 //! Metrics and messages about the state file, for operators.
 
 use parking_lot::Mutex;
-use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::exemplar::Exemplar;
-use ratekeeper_server::Monitored;
+use ratekeeper_server::{Families, Monitored, by};
 use std::fmt;
 
 /// The results of loading and saving since the start.
@@ -48,22 +45,13 @@ impl Monitored for Report {
         "state file"
     }
 
-    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn encode(&self, families: &mut Families<'_>) -> fmt::Result {
         let counts = self.0.lock().clone();
-        let none: Option<&Exemplar<[(&str, &str); 0], u64>> = None;
+        let saves = [("success", counts.saved), ("error", counts.failed)];
         let help = "Saves of the state file";
-        let name = "ratelimit_state_saves";
-        let mut saves = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (result, count) in [("success", counts.saved), ("error", counts.failed)] {
-            saves
-                .encode_family(&[("result", result)])?
-                .encode_counter(&count, none)?;
-        }
+        families.counters("ratelimit_state_saves", help, by("result", saves))?;
         let help = "State files set aside at start because they could not be used";
-        let name = "ratelimit_state_set_aside";
-        encoder
-            .encode_descriptor(name, help, None, MetricType::Counter)?
-            .encode_counter(&counts.set_aside, none)
+        families.counter("ratelimit_state_set_aside", help, counts.set_aside)
     }
 
     fn faults(&self) -> Vec<String> {

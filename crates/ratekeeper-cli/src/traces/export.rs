@@ -3,10 +3,7 @@
 use crate::settings::{Settings, TraceSettings, trace_headers};
 use anyhow::{Context, Result, anyhow};
 use http::HeaderMap;
-use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::exemplar::Exemplar;
-use ratekeeper_server::Monitored;
+use ratekeeper_server::{Families, Monitored, by};
 use ratekeeper_trace::{OtlpConfig, OtlpError, OtlpExport, Tracer};
 use std::fmt;
 use std::sync::Arc;
@@ -87,23 +84,16 @@ impl Monitored for TraceReport {
         "traces"
     }
 
-    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn encode(&self, families: &mut Families<'_>) -> fmt::Result {
         let counts = self.0.counts();
-        let none: Option<&Exemplar<[(&str, &str); 0], u64>> = None;
-        let help = "Spans by result: exported, dropped because the queue was full, or failed because the collector \
-                    refused them";
-        let name = "ratelimit_trace_spans";
-        let mut spans = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (result, count) in [
+        let spans = [
             ("exported", counts.exported()),
             ("dropped", counts.dropped()),
             ("failed", counts.failed()),
-        ] {
-            spans
-                .encode_family(&[("result", result)])?
-                .encode_counter(&count, none)?;
-        }
-        Ok(())
+        ];
+        let help = "Spans by result: exported, dropped because the queue was full, or failed because the collector \
+                    refused them";
+        families.counters("ratelimit_trace_spans", help, by("result", spans))
     }
 
     // A limiter without its collector limits as well as with it.

@@ -2,7 +2,6 @@
 //! start, at zero. Values of descriptors never become labels, except for rules that ask for it.
 
 mod envoy;
-mod family;
 mod leases;
 mod operators;
 mod process;
@@ -17,19 +16,18 @@ use std::sync::atomic::Ordering;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use ratekeeper_limiter::{OwedCounts, TopDecision, TopKey, TopWindow};
 use ratekeeper_store::{LeaseGauges, SyncGauges};
 
 use crate::app::App;
 use crate::durations::DurationCounts;
+use crate::families::{Families, NO_LABELS, by};
 use crate::front::Monitored;
 use crate::reload::ReloadStatus;
 use crate::store::{Agreement, ServedStore, ServerGauges, StoreGauges};
 use crate::tls::TlsCounts;
 use envoy::EnvoyFigures;
-use family::{Label, count_of, counter, histogram};
 use process::ProcessFigures;
 use rules::RuleRow;
 
@@ -119,140 +117,122 @@ fn top<S: ServedStore>(app: &App<S>) -> Vec<TopKey> {
 }
 
 impl Collector for Scrape {
-    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        rules::encode(&self.rules, &mut encoder)?;
-        self.failures(&mut encoder)?;
-        self.totals(&mut encoder)?;
-        process::encode(&self.process, &self.reloads, &mut encoder)?;
-        self.top(&mut encoder)?;
-        operators::encode(&self.rules, self.refused, &mut encoder)?;
-        self.tls(&mut encoder)?;
-        store::encode(&self.store, &mut encoder)?;
-        servers::encode(&self.servers, self.agreement, &mut encoder)?;
-        leases::encode(&self.leases, &self.synced, &mut encoder)?;
-        synced::encode(&self.synced, &mut encoder)?;
+    fn encode(&self, encoder: DescriptorEncoder) -> fmt::Result {
+        let families = &mut Families::new(encoder);
+        rules::encode(&self.rules, families)?;
+        self.failures(families)?;
+        self.totals(families)?;
+        process::encode(&self.process, &self.reloads, families)?;
+        self.top(families)?;
+        operators::encode(&self.rules, self.refused, families)?;
+        self.tls(families)?;
+        store::encode(&self.store, families)?;
+        servers::encode(&self.servers, self.agreement, families)?;
+        leases::encode(&self.leases, &self.synced, families)?;
+        synced::encode(&self.synced, families)?;
         if let Some(envoy) = &self.envoy {
-            envoy.encode(&self.reloads, &mut encoder)?;
+            envoy.encode(&self.reloads, families)?;
         }
         let mut parts = self.monitored.iter();
-        parts.try_for_each(|part| part.encode(&mut encoder))
+        parts.try_for_each(|part| part.encode(families))
     }
 }
 
 impl Scrape {
-    fn failures(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        let help = "Decisions by failure mode, by rule";
-        let mut metric = counter(encoder, "ratelimit_failopen", help)?;
-        for row in &self.rules {
+    fn failures(&self, families: &mut Families<'_>) -> fmt::Result {
+        let failed = self.rules.iter().map(|row| {
             let [domain, rule] = row.labels();
             let labels = [domain, rule, ("mode", row.failure_mode.name())];
-            count_of(&mut metric, labels, row.counts.uncounted)?;
-        }
+            (labels, row.counts.uncounted)
+        });
+        let help = "Decisions by failure mode, by rule";
+        families.counters("ratelimit_failopen", help, failed)?;
+        let shares = self
+            .degraded
+            .iter()
+            .map(|(store, share)| (&**store, *share));
         let help = "Share of decisions made by failure modes in the last 10 s, 0 to 1";
-        let name = "ratelimit_degraded_ratio";
-        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (store, share) in &self.degraded {
-            let labels = [("store", &**store)];
-            metric.encode_family(&labels)?.encode_gauge(share)?;
-        }
-        let help = "Hits admitted by failure modes, by state: owed to the store, posted to it, dropped, or unknown \
-            (sent without an answer)";
-        let mut metric = counter(encoder, "ratelimit_owed_hits", help)?;
-        for (state, hits) in [
+        families.gauges("ratelimit_degraded_ratio", help, by("store", shares))?;
+        let hits = [
             ("owed", self.owed.owed),
             ("posted", self.owed.posted),
             ("dropped", self.owed.dropped),
             ("unknown", self.owed.unknown),
-        ] {
-            count_of(&mut metric, [("state", state)], hits)?;
-        }
-        Ok(())
+        ];
+        let help = "Hits admitted by failure modes, by state: owed to the store, posted to it, dropped, or unknown \
+                    (sent without an answer)";
+        families.counters("ratelimit_owed_hits", help, by("state", hits))
     }
 
-    fn top(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+    fn top(&self, families: &mut Families<'_>) -> fmt::Result {
         if self.top.is_empty() {
             return Ok(());
         }
+        let top = self.top.iter().map(|top| {
+            let (domain, rule) = (("domain", &*top.domain), ("rule", &*top.rule));
+            ([domain, rule, ("key", &*top.key)], top.count)
+        });
         let help = "Denials in the last minute, of the most denied keys";
-        let name = "ratelimit_top_denied";
-        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for top in &self.top {
-            let labels = [
-                ("domain", &*top.domain),
-                ("rule", &top.rule),
-                ("key", &top.key),
-            ];
-            metric.encode_family(&labels)?.encode_gauge(&top.count)?;
-        }
-        Ok(())
+        families.gauges("ratelimit_top_denied", help, top)
     }
 
-    fn totals(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        let help = "Duration of checks";
-        let mut metric = encoder.encode_descriptor(
+    fn totals(&self, families: &mut Families<'_>) -> fmt::Result {
+        let DurationCounts {
+            sum_seconds,
+            buckets,
+        } = &self.durations;
+        families.histograms(
             "ratelimit_check_duration_seconds",
-            help,
-            None,
-            MetricType::Histogram,
+            "Duration of checks",
+            [(NO_LABELS, (*sum_seconds, buckets.clone()))],
         )?;
-        histogram(
-            &mut metric,
-            self.durations.sum_seconds,
-            &self.durations.buckets,
-        )?;
-
+        let loads = [
+            ("success", self.reloads.accepted),
+            ("error", self.reloads.refused),
+        ];
         let help = "Loads of the rules, including the first";
-        let mut metric = counter(encoder, "ratelimit_config_reload", help)?;
-        count_of(&mut metric, [("result", "success")], self.reloads.accepted)?;
-        count_of(&mut metric, [("result", "error")], self.reloads.refused)?;
-
+        families.counters("ratelimit_config_reload", help, by("result", loads))?;
         let help =
             "Failures of maintenance tasks, which are restarted: each is a bug in Ratekeeper";
-        let mut metric = counter(encoder, "ratelimit_task_failures", help)?;
-        for (task, count) in self.failures {
-            count_of(&mut metric, [("task", task)], count)?;
-        }
-
-        for (name, help, count) in [
-            (
-                "ratelimit_unknown_domain",
-                "Requests for a domain without rules; they are allowed",
-                self.unknown_domain,
-            ),
-            (
-                "ratelimit_unmatched",
-                "Descriptors that no limit matched; they are allowed",
-                self.unmatched,
-            ),
-            (
-                "ratelimit_concurrency_skipped",
-                "Concurrency limits skipped because nobody could release the permit",
-                self.concurrency_skipped,
-            ),
-        ] {
-            counter(encoder, name, help)?.encode_counter::<[Label<'_>; 0], _, u64>(&count, None)?;
-        }
-        Ok(())
+        let failures = by("task", self.failures);
+        families.counters("ratelimit_task_failures", help, failures)?;
+        families.counter(
+            "ratelimit_unknown_domain",
+            "Requests for a domain without rules; they are allowed",
+            self.unknown_domain,
+        )?;
+        families.counter(
+            "ratelimit_unmatched",
+            "Descriptors that no limit matched; they are allowed",
+            self.unmatched,
+        )?;
+        families.counter(
+            "ratelimit_concurrency_skipped",
+            "Concurrency limits skipped because nobody could release the permit",
+            self.concurrency_skipped,
+        )
     }
 
-    fn tls(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+    fn tls(&self, families: &mut Families<'_>) -> fmt::Result {
         if self.tls.is_empty() {
             return Ok(());
         }
+        let loads = self.tls.iter().flat_map(|tls| {
+            let results = [("success", tls.accepted), ("error", tls.refused)];
+            let labels = |result| [("listener", tls.listener), ("result", result)];
+            results.map(|(result, count)| (labels(result), count))
+        });
         let help = "Loads of a listener's certificate, including the first";
-        let mut metric = counter(encoder, "ratelimit_tls_reload", help)?;
-        for tls in &self.tls {
-            for (result, count) in [("success", tls.accepted), ("error", tls.refused)] {
-                let labels = [("listener", tls.listener), ("result", result)];
-                count_of(&mut metric, labels, count)?;
-            }
-        }
+        families.counters("ratelimit_tls_reload", help, loads)?;
+        let failed = self
+            .tls
+            .iter()
+            .map(|tls| (tls.listener, tls.failed_handshakes));
         let help = "Failed TLS handshakes: rejected clients, and clients that gave up";
-        let mut metric = counter(encoder, "ratelimit_tls_handshake_failures", help)?;
-        for tls in &self.tls {
-            let labels = [("listener", tls.listener)];
-            count_of(&mut metric, labels, tls.failed_handshakes)?;
-        }
-        Ok(())
+        families.counters(
+            "ratelimit_tls_handshake_failures",
+            help,
+            by("listener", failed),
+        )
     }
 }

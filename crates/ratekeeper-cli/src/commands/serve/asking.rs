@@ -7,9 +7,6 @@ use crate::limiter;
 use crate::settings::{Flags, Problems, ServiceSettings, Settings};
 use crate::traces::Traces;
 use anyhow::{Context, Result, anyhow, bail};
-use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::exemplar::Exemplar;
 use ratekeeper_client::{
     Client, ClientCertificate, Config, FallbackPolicy, ServiceEnforcer, Tls, Trouble,
 };
@@ -18,7 +15,8 @@ use ratekeeper_http::UnclearDomain;
 use ratekeeper_limiter::Limiter;
 use ratekeeper_rules::{FailureMode, RuleSet};
 use ratekeeper_server::{
-    DESCRIPTORS_MAX, Followed, GatewayService, Monitored, RulesLoader, Server, Shedding,
+    DESCRIPTORS_MAX, Families, Followed, GatewayService, Monitored, RulesLoader, Server, Shedding,
+    by,
 };
 use ratekeeper_store::memory::MemoryStore;
 use ratekeeper_tls::{PemFile, PemPair, TlsFile, TlsFileError};
@@ -258,50 +256,40 @@ impl Monitored for Asking {
         "gateway or service"
     }
 
-    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        self.gateway.encode(encoder)?;
+    fn encode(&self, families: &mut Families<'_>) -> fmt::Result {
+        self.gateway.encode(families)?;
         let counts = self.client.counts();
-        let none: Option<&Exemplar<[(&str, &str); 0], u64>> = None;
-        for (name, help, count) in [
-            (
-                "ratelimit_gateway_service_calls",
-                "Calls to the rate limit service, without retries",
-                counts.calls,
-            ),
-            (
-                "ratelimit_gateway_service_retries",
-                "Retried calls to the rate limit service",
-                counts.retries,
-            ),
-            (
-                "ratelimit_gateway_service_held_back",
-                "Calls not sent to the rate limit service because it refuses too many",
-                counts.held_back,
-            ),
-            (
-                "ratelimit_gateway_service_refused",
-                "Requests refused because the service cannot decide them",
-                counts.refused,
-            ),
-        ] {
-            encoder
-                .encode_descriptor(name, help, None, MetricType::Counter)?
-                .encode_counter(&count, none)?;
-        }
-        let help = "Requests that the service did not answer, by what decided instead";
-        let name = "ratelimit_gateway_service_fallbacks";
-        encoder
-            .encode_descriptor(name, help, None, MetricType::Counter)?
-            .encode_family(&[("mode", self.on_failure)])?
-            .encode_counter(&counts.fallbacks, none)?;
+        families.counter(
+            "ratelimit_gateway_service_calls",
+            "Calls to the rate limit service, without retries",
+            counts.calls,
+        )?;
+        families.counter(
+            "ratelimit_gateway_service_retries",
+            "Retried calls to the rate limit service",
+            counts.retries,
+        )?;
+        families.counter(
+            "ratelimit_gateway_service_held_back",
+            "Calls not sent to the rate limit service because it refuses too many",
+            counts.held_back,
+        )?;
+        families.counter(
+            "ratelimit_gateway_service_refused",
+            "Requests refused because the service cannot decide them",
+            counts.refused,
+        )?;
+        families.counters(
+            "ratelimit_gateway_service_fallbacks",
+            "Requests that the service did not answer, by what decided instead",
+            by("mode", [(self.on_failure, counts.fallbacks)]),
+        )?;
+        let services = self.client.services();
+        let up = services
+            .iter()
+            .map(|(name, is_up)| (name.as_str(), i64::from(*is_up)));
         let help = "1 if the rate limit service answers, 0 if it is down";
-        let name = "ratelimit_gateway_service_up";
-        let mut up = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (service, is_up) in self.client.services() {
-            let labels = [("service", service.as_str())];
-            up.encode_family(&labels)?.encode_gauge(&i64::from(is_up))?;
-        }
-        Ok(())
+        families.gauges("ratelimit_gateway_service_up", help, by("service", up))
     }
 
     fn shedding(&self) -> Option<Shedding> {

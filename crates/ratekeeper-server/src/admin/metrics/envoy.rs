@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::metrics::MetricType;
 use ratekeeper_limiter::Snapshot;
 
 use crate::app::App;
 use crate::envoy_stats::{EnvoyCounts, Place};
+use crate::families::{Families, NO_LABELS, by};
 use crate::reload::ReloadStatus;
 use crate::store::ServedStore;
 
@@ -37,7 +36,7 @@ impl EnvoyFigures {
     pub(super) fn encode(
         &self,
         reloads: &ReloadStatus,
-        encoder: &mut DescriptorEncoder<'_>,
+        families: &mut Families<'_>,
     ) -> fmt::Result {
         let mut folded: BTreeMap<Labels<'_>, EnvoyCounts> = BTreeMap::new();
         for ((domain, path), counts) in &self.places {
@@ -46,33 +45,32 @@ impl EnvoyFigures {
             sum.add(counts);
         }
         for (number, (name, _)) in EnvoyCounts::default().named().iter().enumerate() {
-            let name = format!("ratelimit_service_rate_limit_{name}");
-            let help = "As envoyproxy/ratelimit names it, in decisions";
-            let mut metric = encoder.encode_descriptor(&name, help, None, MetricType::Unknown)?;
-            for ((domain, key1, key2), counts) in &folded {
-                let keys = [("key1", key1), ("key2", key2)];
-                let keys = keys
-                    .into_iter()
-                    .filter_map(|(name, key)| Some((name, (*key)?)));
+            let counts = folded.iter().map(|((domain, key1, key2), counts)| {
+                let keys = [("key1", *key1), ("key2", *key2)].into_iter();
+                let keys = keys.filter_map(|(name, key)| Some((name, key?)));
                 let labels: Vec<_> = [("domain", *domain)].into_iter().chain(keys).collect();
-                let count = counts.named().get(number).map_or(0, |(_, count)| *count);
-                metric.encode_family(&labels)?.encode_gauge(&count)?;
-            }
+                (
+                    labels,
+                    counts.named().get(number).map_or(0, |(_, count)| *count),
+                )
+            });
+            families.untyped(
+                &format!("ratelimit_service_rate_limit_{name}"),
+                "As envoyproxy/ratelimit names it, in decisions",
+                counts,
+            )?;
         }
         for (name, count) in [
             ("ratelimit_service_config_load_success", reloads.accepted),
             ("ratelimit_service_config_load_error", reloads.refused),
         ] {
             let help = "As envoyproxy/ratelimit names it: loads of the rules";
-            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Unknown)?;
-            metric.encode_gauge(&count)?;
+            families.untyped(name, help, [(NO_LABELS, count)])?;
         }
-        let name = "ratelimit_service_should_rate_limit_error";
-        let help = "As envoyproxy/ratelimit names it: decisions that the store did not take";
-        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Unknown)?;
-        let labels = [("err_type", "redis_error")];
-        metric
-            .encode_family(&labels)?
-            .encode_gauge(&self.store_errors)
+        families.untyped(
+            "ratelimit_service_should_rate_limit_error",
+            "As envoyproxy/ratelimit names it: decisions that the store did not take",
+            by("err_type", [("redis_error", self.store_errors)]),
+        )
     }
 }

@@ -3,11 +3,7 @@
 use std::fmt;
 use std::fs;
 
-use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::exemplar::Exemplar;
-
-use super::family::{Label, counter};
+use crate::families::Families;
 use crate::reload::ReloadStatus;
 
 /// Clock ticks in a second, in which Linux tells CPU time to programs on every architecture that Rust's standard library
@@ -72,17 +68,14 @@ fn max_fds(limits: &str) -> Option<u64> {
 pub(super) fn encode(
     process: &ProcessFigures,
     reloads: &ReloadStatus,
-    encoder: &mut DescriptorEncoder<'_>,
+    families: &mut Families<'_>,
 ) -> fmt::Result {
     let help = "Always 1; the version of Ratekeeper is a label";
-    let name = "ratelimit_build_info";
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    let labels = [("version", env!("CARGO_PKG_VERSION"))];
-    metric.encode_family(&labels)?.encode_gauge(&1_u64)?;
+    let version = [([("version", env!("CARGO_PKG_VERSION"))], 1_u64)];
+    families.gauges("ratelimit_build_info", help, version)?;
     if let Some(seconds) = process.cpu_seconds {
         let help = "CPU time of the process, user and system";
-        let none: Option<&Exemplar<[Label<'_>; 0], f64>> = None;
-        counter(encoder, "process_cpu_seconds", help)?.encode_counter(&seconds, none)?;
+        families.counter("process_cpu_seconds", help, seconds)?;
     }
     let last_result = u64::from(reloads.error.is_none());
     for (name, help, value) in [
@@ -123,8 +116,7 @@ pub(super) fn encode(
         ),
     ] {
         if let Some(value) = value {
-            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            metric.encode_gauge(&value)?;
+            families.gauge(name, help, value)?;
         }
     }
     Ok(())

@@ -2,12 +2,10 @@
 
 use std::fmt;
 
-use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::metrics::MetricType;
 use ratekeeper_limiter::{ListedRule, REMAINING_BOUNDS, RuleCounts, RuleSwitch, Snapshot};
 use ratekeeper_rules::FailureMode;
 
-use super::family::{Label, count_of, counter, histogram};
+use crate::families::{Families, Label};
 
 /// The counts of one rule.
 #[derive(Debug)]
@@ -47,67 +45,43 @@ pub(super) fn rows(snapshot: &Snapshot) -> Vec<RuleRow> {
 }
 
 /// Encodes decisions, and the shares that remained after them.
-pub(super) fn encode(rules: &[RuleRow], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    decisions(rules, encoder)?;
-    remaining(rules, encoder)
-}
-
-fn decisions(rules: &[RuleRow], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let help = "Decisions by rule: allow, deny, or shadow_deny for a denial that was not enforced";
-    let mut metric = counter(encoder, "ratelimit_decisions", help)?;
-    for row in rules {
-        let RuleCounts {
-            allowed,
-            denied,
-            shadow_denied,
-            ..
-        } = row.counts;
-        for (decision, count) in [
-            ("allow", allowed),
-            ("deny", denied),
-            ("shadow_deny", shadow_denied),
-        ] {
-            let labels = [
-                ("domain", &*row.domain),
-                ("rule", &row.rule),
-                ("decision", decision),
-            ];
-            count_of(&mut metric, labels, count)?;
-        }
-    }
-    let mut metric = counter(encoder, "ratelimit_denied", "Denials by rule")?;
-    for row in rules {
-        count_of(&mut metric, row.labels(), row.counts.denied)?;
-    }
-    if rules.iter().all(|row| row.details.is_empty()) {
-        return Ok(());
-    }
-    let help = "Decisions by value, for rules with detailed_metric or value_to_metric";
-    let mut metric = counter(encoder, "ratelimit_value_decisions", help)?;
-    for row in rules {
-        for (value, counts) in &row.details {
-            for (decision, count) in [("allow", counts.allowed), ("deny", counts.denied)] {
-                let [domain, rule] = row.labels();
-                let labels = [domain, rule, ("value", value), ("decision", decision)];
-                count_of(&mut metric, labels, count)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-fn remaining(rules: &[RuleRow], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let help = "Share of the limit that remained after each decision";
-    let mut metric =
-        encoder.encode_descriptor("ratelimit_remaining", help, None, MetricType::Histogram)?;
-    for row in rules {
+pub(super) fn encode(rules: &[RuleRow], families: &mut Families<'_>) -> fmt::Result {
+    let decisions = rules.iter().flat_map(|row| {
         let [domain, rule] = row.labels();
-        let labels = [domain, rule, ("plan", &*row.plan)];
+        let counts = [
+            ("allow", row.counts.allowed),
+            ("deny", row.counts.denied),
+            ("shadow_deny", row.counts.shadow_denied),
+        ];
+        counts.map(|(decision, count)| ([domain, rule, ("decision", decision)], count))
+    });
+    let help = "Decisions by rule: allow, deny, or shadow_deny for a denial that was not enforced";
+    families.counters("ratelimit_decisions", help, decisions)?;
+    let denied = rules.iter().map(|row| (row.labels(), row.counts.denied));
+    families.counters("ratelimit_denied", "Denials by rule", denied)?;
+    let details = rules.iter().flat_map(|row| {
+        row.details.iter().flat_map(|(value, counts)| {
+            let [domain, rule] = row.labels();
+            let counts = [("allow", counts.allowed), ("deny", counts.denied)];
+            counts.map(|(decision, count)| {
+                let labels = [domain, rule, ("value", &**value), ("decision", decision)];
+                (labels, count)
+            })
+        })
+    });
+    let mut details = details.peekable();
+    if details.peek().is_some() {
+        let help = "Decisions by value, for rules with detailed_metric or value_to_metric";
+        families.counters("ratelimit_value_decisions", help, details)?;
+    }
+    let remaining = rules.iter().map(|row| {
+        let [domain, rule] = row.labels();
         let bounds = REMAINING_BOUNDS.iter().copied().zip(row.counts.remaining);
-        let buckets: Vec<_> = bounds.chain([(f64::INFINITY, 0)]).collect();
+        let buckets = bounds.chain([(f64::INFINITY, 0)]).collect();
         #[expect(clippy::cast_precision_loss, reason = "figures of metrics are doubles")]
         let sum = row.counts.remaining_sum_ppm as f64 / 1e6;
-        histogram(&mut metric.encode_family(&labels)?, sum, &buckets)?;
-    }
-    Ok(())
+        ([domain, rule, ("plan", &*row.plan)], (sum, buckets))
+    });
+    let help = "Share of the limit that remained after each decision";
+    families.histograms("ratelimit_remaining", help, remaining)
 }
