@@ -193,9 +193,7 @@ pub(crate) fn charge(
     hits: i64,
     now: Timestamp,
 ) -> Result<(), Spill> {
-    if let StateMut::Words(words) = &mut state
-        && log::charged_in_place(cut, words, hits, now)
-    {
+    if log::charged_in_place(cut, &mut state, hits, now) {
         return Ok(());
     }
     charge_log(cut, state, hits, now)

@@ -35,6 +35,28 @@ pub enum StateMut<'a> {
     Heap(&'a mut Heap),
 }
 
+impl StateMut<'_> {
+    /// The state to read.
+    #[inline]
+    #[must_use]
+    pub fn as_ref(&self) -> StateRef<'_> {
+        match self {
+            Self::Words(words) => StateRef::Words(words),
+            Self::Heap(heap) => StateRef::Heap(heap),
+        }
+    }
+
+    /// The same state, lent for one change.
+    #[inline]
+    #[must_use]
+    pub fn reborrow(&mut self) -> StateMut<'_> {
+        match self {
+            Self::Words(words) => StateMut::Words(words),
+            Self::Heap(heap) => StateMut::Heap(heap),
+        }
+    }
+}
+
 /// The charge does not fit the counter's [`Words`], and nothing was changed. Put
 /// [`Limit::spill`](crate::Limit::spill) of the words on the heap and charge that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,7 +2,7 @@
 
 use super::distances::{ALL_GONE, Distances, LAST_BITS, LAST_MASK, shift_down, shift_up};
 use super::form::{EqualCount, Form, Width};
-use crate::{MAX_COUNT, Spill, State, StateMut, StateRef, Timestamp, Words};
+use crate::{MAX_COUNT, Spill, State, StateMut, StateRef, Timestamp};
 
 /// Bits of word 0 that hold the newest boundary's tick.
 const BASE_BITS: u32 = 48;
@@ -115,33 +115,61 @@ impl Log {
     }
 }
 
-/// Charges a counter in words without taking it apart, if it is kept in this limit's form, its
-/// clock has not gone back, and the hits go into the newest group, which is in the window. That is
-/// nearly every charge of a counter in use, and those of no hits that follow a denial.
+/// Charges a counter without taking it apart, if it is kept in this limit's form, its clock has not
+/// gone back, and the hits go into the newest group, which is in the window. That is nearly every
+/// charge of a counter in use, and those of no hits that follow a denial.
 #[inline(always)]
 pub(super) fn charged_in_place(
     cut: &EqualCount,
-    words: &mut Words,
+    state: &mut StateMut<'_>,
     hits: i64,
     now: Timestamp,
 ) -> bool {
-    let [head, .., last] = words;
-    let now = now.as_micros();
-    let (base, tick) = (*head & BASE_MASK, cut.tick_of(cut.form()).get());
+    match state {
+        StateMut::Words(words) => {
+            let [head, .., last] = &mut **words;
+            let base = *head & BASE_MASK;
+            let form = *last >> LAST_BITS;
+            match newest_after(cut, (base, *head >> BASE_BITS, form), hits, now) {
+                Some(newest) => *head = base | newest << BASE_BITS,
+                None => return false,
+            }
+        }
+        StateMut::Heap(heap) => {
+            let [base, newest, form, _, _, _] = &mut heap[..] else {
+                return false;
+            };
+            match newest_after(cut, (*base, *newest, *form), hits, now) {
+                Some(after) => *newest = after,
+                None => return false,
+            }
+        }
+    }
+    true
+}
+
+/// The hits of the newest group after `hits` more, of a counter that began it at tick `base`; None
+/// if more than this number changes.
+#[inline(always)]
+fn newest_after(
+    cut: &EqualCount,
+    (base, newest, form): (u64, u64, u64),
+    hits: i64,
+    now: Timestamp,
+) -> Option<u64> {
+    let (now, tick) = (now.as_micros(), cut.tick_of(cut.form()).get());
     let began = base.saturating_mul(tick);
     // Rounded up, the newest beginning may be ahead by less than a tick.
-    if *last >> LAST_BITS != cut.form().to_bits()
-        || began >= now.saturating_add(tick).saturating_add(cut.lead())
+    if form != cut.form().to_bits() || began >= now.saturating_add(tick).saturating_add(cut.lead())
     {
-        return false;
+        return None;
     }
-    let total = (*head >> BASE_BITS).max(1).saturating_add_signed(hits);
+    let total = newest.max(1).saturating_add_signed(hits);
     let is_in_window = began.saturating_add(cut.window()) > now;
     if hits > 0 && is_in_window && total <= cut.form().group {
-        *head = base | total << BASE_BITS;
-        return true;
+        return Some(total);
     }
-    hits == 0
+    (hits == 0).then_some(newest)
 }
 
 /// A counter in the parts that a store may keep it in.
