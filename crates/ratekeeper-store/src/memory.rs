@@ -152,18 +152,23 @@ impl MemoryStore {
         let probe = Probe::new(step.key);
         let shard = &mut *self.shards[probe.shard_bits()].0.lock();
         shard.now = shard.now.max(request.now);
-        match shard.decide_inline(step, request.mode, probe) {
-            Some(verdicts) => verdicts,
+        let (allowed, outcome) = match shard.decide_in_place(step, request.mode, probe) {
+            Some((allowed, outcome)) => (allowed, StepOutcome::Counted(outcome)),
             None => self.decide_unusual(shard, step, request.mode, probe),
-        }
+        };
+        Verdicts::one(allowed, outcome, shard.now)
     }
 
-    /// Decides one step whose counter is new or out of line.
+    /// Decides one step whose counter is new, or grows.
     #[inline(never)]
-    fn decide_unusual(&self, shard: &mut Shard, step: &Step, mode: Mode, probe: Probe) -> Verdicts {
-        let now = shard.now;
-        let (allowed, outcome) = self.decide_at(shard, now, step, mode, probe);
-        Verdicts::one(allowed, outcome, now)
+    fn decide_unusual(
+        &self,
+        shard: &mut Shard,
+        step: &Step,
+        mode: Mode,
+        probe: Probe,
+    ) -> (bool, StepOutcome) {
+        self.decide_at(shard, shard.now, step, mode, probe)
     }
 
     /// Decides one step as of `now`.

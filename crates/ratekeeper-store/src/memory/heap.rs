@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ratekeeper_core::Heap;
+use ratekeeper_core::{Heap, Limit};
 
 /// Memory of an out-of-line state besides its words: its `Vec` in the slab (which may have
 /// doubled), a free-list entry and the allocator's bookkeeping.
@@ -100,6 +100,14 @@ impl Slab {
 
     pub(super) fn get_full_mut(&mut self, word: u64) -> Option<&mut Heap> {
         self.states.get_mut(usize::try_from(word).ok()?)
+    }
+
+    /// The state, if it is one that no charge under `limit` makes larger any more.
+    #[inline]
+    pub(super) fn get_grown(&mut self, word: u64, limit: &Limit) -> Option<&mut Heap> {
+        let heap = self.get_full_mut(word)?;
+        let words_max = limit.heap_words();
+        (words_max > 0 && heap.len() == words_max).then_some(heap)
     }
 
     /// Frees the state; returns the bytes that it took.

@@ -3,14 +3,14 @@
 
 use std::ops::Range;
 
-use ratekeeper_core::{Ask, Limit, Mode, Moment, Shape, StateMut, StateRef, Timestamp};
+use ratekeeper_core::{Ask, Limit, Mode, Moment, Outcome, Shape, StateMut, StateRef, Timestamp};
 
 use super::heap::{Budget, Slab, bytes_of};
 use super::meta::Meta;
 use super::plan::{Context, Plan, Spot};
 use super::stats::Tally;
 use super::table::{Place, Probe, SLOTS, Table};
-use crate::{Charge, RuleSlot, Step, StepOutcome, Verdicts};
+use crate::{Charge, RuleSlot, Step, StepOutcome};
 
 /// The rule of a counter that was loaded and not used since: rules get new numbers at each start.
 pub(super) const NO_RULE: RuleSlot = RuleSlot(u16::MAX);
@@ -58,41 +58,41 @@ impl Shard {
         }
     }
 
-    /// Decides a request of one step whose counter exists, is inline and belongs to its rule:
-    /// nearly all requests. None if anything is unusual; nothing was changed then.
+    /// Decides a request of one step whose counter exists, belongs to its rule and cannot outgrow its
+    /// place: nearly all requests. None if anything is unusual; nothing was changed then.
     #[inline]
-    pub(super) fn decide_inline(
+    pub(super) fn decide_in_place(
         &mut self,
         step: &Step,
         mode: Mode,
         probe: Probe,
-    ) -> Option<Verdicts> {
+    ) -> Option<(bool, Outcome)> {
         let limit = &step.limit;
         let place = self.table.find(probe)?;
         let meta = self.table.meta(place);
-        let words = self.table.state_mut(place);
-        if meta.is_heap() || meta.rule() != step.rule || limit.shape() == Shape::Heap {
+        if meta.rule() != step.rule || (limit.shape() == Shape::Heap && !meta.is_heap()) {
             return None;
         }
+        let words = self.table.state_mut(place);
+        let mut state = match meta.is_heap() {
+            false => StateMut::Words(words),
+            true => StateMut::Heap(self.heaps.get_grown(words[0], limit)?),
+        };
         let at = Moment {
             now: self.now,
             calendar: step.calendar,
         };
-        let outcome = limit.test(StateRef::Words(words), Ask::hits(step.hits), &at);
+        let outcome = limit.test(state.as_ref(), Ask::hits(step.hits), &at);
         let fits = outcome.fits();
         let allowed = step.decides_alone(fits, mode);
         let hits = step.charged(fits && allowed);
         if hits != 0 || !fits {
-            limit.charge(StateMut::Words(words), hits, &at).ok()?;
-            let expires_at = limit.expires_at(StateRef::Words(words), &at);
+            limit.charge(state.reborrow(), hits, &at).ok()?;
+            let expires_at = limit.expires_at(state.as_ref(), &at);
             let meta = meta.settled(&outcome, limit.capacity(), expires_at);
             self.table.set_meta(place, meta);
         }
-        Some(Verdicts::one(
-            allowed,
-            StepOutcome::Counted(outcome),
-            self.now,
-        ))
+        Some((allowed, outcome))
     }
 
     /// The position of the step's counter, if it exists.
