@@ -44,7 +44,14 @@ impl Decision {
     /// Concludes the decision once the statuses are filled in.
     pub(crate) fn conclude(&mut self, allowed: bool) {
         self.allowed = allowed;
-        self.binding = most_restrictive(allowed, &self.statuses);
+        self.binding = match &self.statuses[..] {
+            // Most requests have one descriptor: nothing to rank.
+            [status] => {
+                let binding = status.binding.as_ref();
+                binding.filter(|binding| !binding.shadow).map(|_| 0)
+            }
+            statuses => most_restrictive(allowed, statuses),
+        };
     }
 
     /// Returns true if the request may pass.

@@ -191,8 +191,9 @@ impl Striped {
         } else {
             remaining as f64 / capacity as f64
         };
-        let bucket = REMAINING_BOUNDS.iter().position(|bound| share <= *bound);
-        let bucket = bucket.unwrap_or(REMAINING_BOUNDS.len() - 1);
+        // From above, where most counters are.
+        let below = REMAINING_BOUNDS.iter().rposition(|bound| share > *bound);
+        let bucket = below.map_or(0, |below| (below + 1).min(REMAINING_BOUNDS.len() - 1));
         buckets[bucket].fetch_add(1, Ordering::Relaxed);
         if answer == Answer::Allowed && remaining.saturating_mul(5) < capacity {
             stripe.near.fetch_add(1, Ordering::Relaxed);
