@@ -18,7 +18,7 @@ use axum::{Router, middleware};
 
 pub(crate) use error::{ApiError, method_not_allowed, not_found, refuse_large};
 pub(crate) use health::{faults, livez, readyz};
-pub(crate) use openapi::{CheckSchema, HttpApi};
+pub(crate) use openapi::HttpApi;
 pub(crate) use v1::{Received, explain, read_json};
 
 use crate::app::App;

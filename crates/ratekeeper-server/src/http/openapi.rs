@@ -1,18 +1,17 @@
 //! The part of the OpenAPI document about the HTTP listener.
 //!
-//! Requests are read as borrowed texts and answers are written by hand, for speed; their schemas stand here. A test
-//! compares them with real answers.
+//! Answers are written by hand, for speed; their schemas stand here. A test compares them with real answers.
 
 mod schemas;
 
 use utoipa::OpenApi;
 
 use super::{limits, v1};
-pub(crate) use schemas::CheckSchema;
-pub(super) use schemas::{
-    AcquireSchema, BatchAnswerSchema, BatchSchema, CancelSchema, CommitSchema, DecisionSchema,
-    HeldSchema, PermitSchema, RefundSchema, ReserveSchema,
+use crate::v1::{
+    AcquireRequest, BatchRequest, CancelRequest, CheckRequest, CommitRequest, PermitRequest,
+    RefundRequest, ReserveRequest,
 };
+pub(super) use schemas::{BatchAnswerSchema, DecisionSchema, HeldSchema};
 
 /// The operations of the HTTP listener.
 #[derive(OpenApi)]
@@ -31,17 +30,17 @@ pub(super) use schemas::{
         limits::answer,
     ),
     components(schemas(
-        AcquireSchema,
+        AcquireRequest,
         BatchAnswerSchema,
-        BatchSchema,
-        CancelSchema,
-        CheckSchema,
-        CommitSchema,
+        BatchRequest,
+        CancelRequest,
+        CheckRequest,
+        CommitRequest,
         DecisionSchema,
         HeldSchema,
-        PermitSchema,
-        RefundSchema,
-        ReserveSchema,
+        PermitRequest,
+        RefundRequest,
+        ReserveRequest,
     ))
 )]
 pub(crate) struct HttpApi;

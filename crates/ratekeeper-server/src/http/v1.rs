@@ -16,10 +16,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::http::error::ApiError;
-use crate::http::openapi::{
-    AcquireSchema, BatchAnswerSchema, BatchSchema, CancelSchema, CheckSchema, CommitSchema,
-    DecisionSchema, HeldSchema, PermitSchema, RefundSchema, ReserveSchema,
-};
+use crate::http::openapi::{BatchAnswerSchema, DecisionSchema, HeldSchema};
 use crate::store::ServedStore;
 use crate::v1::{
     AcquireRequest, Answer, Batch, BatchRequest, CancelRequest, CheckRequest, CommitRequest,
@@ -52,7 +49,7 @@ pub(super) struct CheckOptions {
     path = "/v1/check",
     tag = "checks",
     params(CheckOptions),
-    request_body = CheckSchema,
+    request_body = CheckRequest,
     responses(
         (status = 200, description = "The decision", body = DecisionSchema),
         (status = 429, description = "A denial, with `?status=true`", body = DecisionSchema)
@@ -88,7 +85,7 @@ pub(super) async fn check<S: ServedStore>(
     post,
     path = "/v1/checks",
     tag = "checks",
-    request_body = BatchSchema,
+    request_body = BatchRequest,
     responses((status = 200, description = "The decisions", body = BatchAnswerSchema))
 )]
 pub(super) async fn checks<S: ServedStore>(received: Received<S>) -> Answered {
@@ -130,7 +127,7 @@ pub(crate) async fn explain<S: ServedStore>(received: Received<S>) -> Answered {
     post,
     path = "/v1/peek",
     tag = "checks",
-    request_body = CheckSchema,
+    request_body = CheckRequest,
     responses((status = 200, description = "The decision on one hit now", body = DecisionSchema))
 )]
 pub(super) async fn peek<S: ServedStore>(received: Received<S>) -> Answered {
@@ -147,7 +144,7 @@ pub(super) async fn peek<S: ServedStore>(received: Received<S>) -> Answered {
     post,
     path = "/v1/acquire",
     tag = "permits",
-    request_body = AcquireSchema,
+    request_body = AcquireRequest,
     responses((status = 200, description = "The decision and the permit", body = HeldSchema))
 )]
 pub(super) async fn acquire<S: ServedStore>(received: Received<S>) -> Answered {
@@ -163,7 +160,7 @@ pub(super) async fn acquire<S: ServedStore>(received: Received<S>) -> Answered {
     post,
     path = "/v1/release",
     tag = "permits",
-    request_body = PermitSchema,
+    request_body = PermitRequest,
     responses((status = 200, description = "It is released", body = Released))
 )]
 pub(super) async fn release<S: ServedStore>(received: Received<S>) -> Answered {
@@ -179,7 +176,7 @@ pub(super) async fn release<S: ServedStore>(received: Received<S>) -> Answered {
     post,
     path = "/v1/renew",
     tag = "permits",
-    request_body = PermitSchema,
+    request_body = PermitRequest,
     responses((status = 200, description = "It is held for longer", body = Renewed))
 )]
 pub(super) async fn renew<S: ServedStore>(received: Received<S>) -> Answered {
@@ -195,7 +192,7 @@ pub(super) async fn renew<S: ServedStore>(received: Received<S>) -> Answered {
     post,
     path = "/v1/reserve",
     tag = "reservations",
-    request_body = ReserveSchema,
+    request_body = ReserveRequest,
     responses((status = 200, description = "The decision and the reservation", body = HeldSchema))
 )]
 pub(super) async fn reserve<S: ServedStore>(received: Received<S>) -> Answered {
@@ -211,7 +208,7 @@ pub(super) async fn reserve<S: ServedStore>(received: Received<S>) -> Answered {
     post,
     path = "/v1/commit",
     tag = "reservations",
-    request_body = CommitSchema,
+    request_body = CommitRequest,
     responses((status = 200, description = "It is settled", body = Settlement))
 )]
 pub(super) async fn commit<S: ServedStore>(received: Received<S>) -> Answered {
@@ -227,7 +224,7 @@ pub(super) async fn commit<S: ServedStore>(received: Received<S>) -> Answered {
     post,
     path = "/v1/cancel",
     tag = "reservations",
-    request_body = CancelSchema,
+    request_body = CancelRequest,
     responses((status = 200, description = "It is settled", body = Settlement))
 )]
 pub(super) async fn cancel<S: ServedStore>(received: Received<S>) -> Answered {
@@ -243,7 +240,7 @@ pub(super) async fn cancel<S: ServedStore>(received: Received<S>) -> Answered {
     post,
     path = "/v1/refund",
     tag = "checks",
-    request_body = RefundSchema,
+    request_body = RefundRequest,
     responses((status = 200, description = "The hits are given back", body = DecisionSchema))
 )]
 pub(super) async fn refund<S: ServedStore>(received: Received<S>) -> Answered {

@@ -1,10 +1,12 @@
-//! The requests of `ratekeeper.v1`. JSON bodies are read as these; gRPC's messages become these.
+//! The requests of `ratekeeper.v1`. JSON bodies are read as these, and the OpenAPI document describes them from here;
+//! gRPC's messages become these.
 
 use std::borrow::Cow;
 
 use ratekeeper_limiter::Override;
 use ratekeeper_rules::Unit;
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use super::object::Object;
 
@@ -12,31 +14,39 @@ use super::object::Object;
 pub(crate) type Descriptors<'a> = Vec<Object<DescriptorRequest<'a>>>;
 
 /// A property of a request.
-#[derive(Deserialize, Debug)]
+#[derive(Deserialize, ToSchema, Debug)]
+#[schema(as = Descriptor)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DescriptorRequest<'a> {
     /// The domain of its rules, if not the request's.
     #[serde(borrow, default)]
     pub(crate) domain: Cow<'a, str>,
+    /// 1 to 32.
     #[serde(borrow)]
+    #[schema(value_type = Vec<EntryRequest<'a>>, min_items = 1, max_items = 32)]
     pub(crate) entries: Vec<Object<EntryRequest<'a>>>,
     /// The cost: 1 if absent; 0 decides without charging.
     pub(crate) hits: Option<u64>,
+    /// A limit in place of those of the rules, for callers with the permission.
+    #[schema(value_type = Option<OverrideRequest>)]
     pub(crate) limit: Option<Object<OverrideRequest>>,
 }
 
 /// An entry of a descriptor.
-#[derive(Deserialize, Debug)]
+#[derive(Deserialize, ToSchema, Debug)]
+#[schema(as = Entry)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EntryRequest<'a> {
     #[serde(borrow)]
+    #[schema(min_length = 1)]
     pub(crate) key: Cow<'a, str>,
     #[serde(borrow)]
     pub(crate) value: Cow<'a, str>,
 }
 
 /// A limit that a descriptor brings along.
-#[derive(Deserialize, Clone, Copy, Debug)]
+#[derive(Deserialize, ToSchema, Clone, Copy, Debug)]
+#[schema(as = BroughtLimit)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OverrideRequest {
     pub(crate) requests_per_unit: u64,
@@ -44,7 +54,8 @@ pub(crate) struct OverrideRequest {
 }
 
 /// The unit of such a limit.
-#[derive(Deserialize, Clone, Copy, Debug)]
+#[derive(Deserialize, ToSchema, Clone, Copy, Debug)]
+#[schema(as = Unit)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum UnitName {
     /// Refused; JSON has no word for it.
@@ -78,17 +89,20 @@ impl OverrideRequest {
 }
 
 /// A request to decide.
-#[derive(Deserialize, Debug)]
+#[derive(Deserialize, ToSchema, Debug)]
+#[schema(as = Check)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CheckRequest<'a> {
+    /// The namespace of rules.
     #[serde(borrow)]
     pub(crate) domain: Cow<'a, str>,
+    /// 1 to 100.
     #[serde(borrow)]
+    #[schema(value_type = Vec<DescriptorRequest<'a>>, min_items = 1, max_items = 100)]
     pub(crate) descriptors: Descriptors<'a>,
-    /// The longest time the request can be delayed, in milliseconds; if absent, any delay is
-    /// acceptable.
+    /// The longest time the request can be delayed, in milliseconds; any if absent.
     pub(crate) wait_ms_max: Option<u64>,
-    /// Asks for `standing` in the answer.
+    /// True to have `standing` in the answer.
     #[serde(default)]
     pub(crate) standing: bool,
     /// Asks for `statuses` in the answer, where JSON always has them.
@@ -97,21 +111,28 @@ pub(crate) struct CheckRequest<'a> {
 }
 
 /// Independent requests to decide.
-#[derive(Deserialize, Debug)]
+#[derive(Deserialize, ToSchema, Debug)]
+#[schema(as = Checks)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BatchRequest<'a> {
+    /// 1 to 1,000.
     #[serde(borrow)]
+    #[schema(value_type = Vec<CheckRequest<'a>>, min_items = 1, max_items = 1000)]
     pub(crate) checks: Vec<Object<CheckRequest<'a>>>,
 }
 
 /// A request that needs permits.
-#[derive(Deserialize, Debug)]
+#[derive(Deserialize, ToSchema, Debug)]
+#[schema(as = Acquire)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AcquireRequest<'a> {
     #[serde(borrow)]
     pub(crate) domain: Cow<'a, str>,
+    /// 1 to 100.
     #[serde(borrow)]
+    #[schema(value_type = Vec<DescriptorRequest<'a>>, min_items = 1, max_items = 100)]
     pub(crate) descriptors: Descriptors<'a>,
+    /// The same request of the same caller runs once under it.
     #[serde(borrow, default)]
     pub(crate) idempotency_key: Cow<'a, str>,
     pub(crate) wait_ms_max: Option<u64>,
@@ -120,15 +141,20 @@ pub(crate) struct AcquireRequest<'a> {
 }
 
 /// A request whose cost is known only afterwards.
-#[derive(Deserialize, Debug)]
+#[derive(Deserialize, ToSchema, Debug)]
+#[schema(as = Reserve)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReserveRequest<'a> {
     #[serde(borrow)]
     pub(crate) domain: Cow<'a, str>,
+    /// 1 to 100.
     #[serde(borrow)]
+    #[schema(value_type = Vec<DescriptorRequest<'a>>, min_items = 1, max_items = 100)]
     pub(crate) descriptors: Descriptors<'a>,
+    /// The most that each descriptor can cost.
+    #[schema(minimum = 1)]
     pub(crate) hits: u64,
-    /// Time within which it must be settled; 0 for the default.
+    /// Milliseconds within which it must be settled; a minute if absent or 0.
     #[serde(default)]
     pub(crate) ttl_ms: u64,
     #[serde(borrow, default)]
@@ -137,19 +163,23 @@ pub(crate) struct ReserveRequest<'a> {
 }
 
 /// Hits to give back.
-#[derive(Deserialize, Debug)]
+#[derive(Deserialize, ToSchema, Debug)]
+#[schema(as = Refund)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RefundRequest<'a> {
     #[serde(borrow)]
     pub(crate) domain: Cow<'a, str>,
+    /// 1 to 100.
     #[serde(borrow)]
+    #[schema(value_type = Vec<DescriptorRequest<'a>>, min_items = 1, max_items = 100)]
     pub(crate) descriptors: Descriptors<'a>,
     #[serde(borrow, default)]
     pub(crate) idempotency_key: Cow<'a, str>,
 }
 
 /// A permit to release or renew.
-#[derive(Deserialize, Debug)]
+#[derive(Deserialize, ToSchema, Debug)]
+#[schema(as = Permit)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PermitRequest<'a> {
     #[serde(borrow)]
@@ -157,16 +187,19 @@ pub(crate) struct PermitRequest<'a> {
 }
 
 /// A reservation to settle.
-#[derive(Deserialize, Debug)]
+#[derive(Deserialize, ToSchema, Debug)]
+#[schema(as = Commit)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CommitRequest<'a> {
     #[serde(borrow)]
     pub(crate) reservation: Cow<'a, str>,
+    /// The actual cost.
     pub(crate) hits: u64,
 }
 
 /// A reservation to cancel.
-#[derive(Deserialize, Debug)]
+#[derive(Deserialize, ToSchema, Debug)]
+#[schema(as = Cancel)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CancelRequest<'a> {
     #[serde(borrow)]

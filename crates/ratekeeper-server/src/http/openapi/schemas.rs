@@ -1,71 +1,6 @@
-//! The bodies of `ratekeeper.v1`, for the OpenAPI document.
+//! The answers of `ratekeeper.v1`, for the OpenAPI document: they are written without serde.
 
 use utoipa::ToSchema;
-
-/// A request to decide.
-#[derive(ToSchema)]
-#[schema(as = Check)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub(crate) struct CheckSchema {
-    /// The namespace of rules.
-    domain: String,
-    /// 1 to 100.
-    #[schema(min_items = 1, max_items = 100)]
-    descriptors: Vec<DescriptorSchema>,
-    /// The longest time the request can be delayed, in milliseconds; any if absent.
-    wait_ms_max: Option<u64>,
-    /// True to have `standing` in the answer.
-    standing: Option<bool>,
-}
-
-/// A property of a request.
-#[derive(ToSchema)]
-#[schema(as = Descriptor)]
-#[expect(dead_code, reason = "only its schema is used")]
-struct DescriptorSchema {
-    /// 1 to 32.
-    #[schema(min_items = 1, max_items = 32)]
-    entries: Vec<EntrySchema>,
-    /// The domain of its rules, if not the request's.
-    domain: Option<String>,
-    /// The cost: 1 if absent; 0 decides without charging.
-    hits: Option<u64>,
-    /// A limit in place of those of the rules, for callers with the permission.
-    limit: Option<BroughtLimitSchema>,
-}
-
-/// An entry of a descriptor.
-#[derive(ToSchema)]
-#[schema(as = Entry)]
-#[expect(dead_code, reason = "only its schema is used")]
-struct EntrySchema {
-    #[schema(min_length = 1)]
-    key: String,
-    value: String,
-}
-
-/// A limit that a descriptor brings along.
-#[derive(ToSchema)]
-#[schema(as = BroughtLimit)]
-#[expect(dead_code, reason = "only its schema is used")]
-struct BroughtLimitSchema {
-    requests_per_unit: u64,
-    unit: UnitSchema,
-}
-
-/// The unit of a window.
-#[derive(ToSchema)]
-#[schema(as = Unit, rename_all = "snake_case")]
-#[expect(dead_code, reason = "only its schema is used")]
-enum UnitSchema {
-    Second,
-    Minute,
-    Hour,
-    Day,
-    Week,
-    Month,
-    Year,
-}
 
 /// A decision.
 #[derive(ToSchema)]
@@ -139,36 +74,12 @@ enum VerdictSchema {
     Deny,
 }
 
-/// Independent requests to decide.
-#[derive(ToSchema)]
-#[schema(as = Checks)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub(in crate::http) struct BatchSchema {
-    /// 1 to 1,000.
-    #[schema(min_items = 1, max_items = 1000)]
-    checks: Vec<CheckSchema>,
-}
-
 /// The decisions, in the order of the requests.
 #[derive(ToSchema)]
 #[schema(as = Decisions)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(in crate::http) struct BatchAnswerSchema {
     results: Vec<DecisionSchema>,
-}
-
-/// A request that needs permits.
-#[derive(ToSchema)]
-#[schema(as = Acquire)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub(in crate::http) struct AcquireSchema {
-    domain: String,
-    #[schema(min_items = 1, max_items = 100)]
-    descriptors: Vec<DescriptorSchema>,
-    /// The same request of the same caller runs once under it.
-    idempotency_key: Option<String>,
-    wait_ms_max: Option<u64>,
-    standing: Option<bool>,
 }
 
 /// A decision, and what is held if it allows.
@@ -190,58 +101,4 @@ pub(in crate::http) struct HeldSchema {
     expires_after_ms: Option<u64>,
     /// True if the same request ran before under its idempotency key.
     repeated_before: bool,
-}
-
-/// A permit to release or renew.
-#[derive(ToSchema)]
-#[schema(as = Permit)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub(in crate::http) struct PermitSchema {
-    permit: String,
-}
-
-/// A request whose cost is known only afterwards.
-#[derive(ToSchema)]
-#[schema(as = Reserve)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub(in crate::http) struct ReserveSchema {
-    domain: String,
-    #[schema(min_items = 1, max_items = 100)]
-    descriptors: Vec<DescriptorSchema>,
-    /// The most that each descriptor can cost.
-    #[schema(minimum = 1)]
-    hits: u64,
-    /// Milliseconds within which it must be settled; a minute if absent.
-    ttl_ms: Option<u64>,
-    idempotency_key: Option<String>,
-    wait_ms_max: Option<u64>,
-}
-
-/// A reservation to settle.
-#[derive(ToSchema)]
-#[schema(as = Commit)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub(in crate::http) struct CommitSchema {
-    reservation: String,
-    /// The actual cost.
-    hits: u64,
-}
-
-/// A reservation to cancel.
-#[derive(ToSchema)]
-#[schema(as = Cancel)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub(in crate::http) struct CancelSchema {
-    reservation: String,
-}
-
-/// Hits to give back.
-#[derive(ToSchema)]
-#[schema(as = Refund)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub(in crate::http) struct RefundSchema {
-    domain: String,
-    #[schema(min_items = 1, max_items = 100)]
-    descriptors: Vec<DescriptorSchema>,
-    idempotency_key: Option<String>,
 }
