@@ -11,6 +11,7 @@ mod live;
 mod metering;
 mod metrics;
 mod openapi;
+mod options;
 mod problem;
 mod quotas;
 mod reloads;

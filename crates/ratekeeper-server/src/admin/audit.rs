@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use ratekeeper_quota::{AuditDocument, AuditFilter};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::options::{Given, limit};
 use super::quotas::{no_database, refusal, tenant};
 use crate::app::App;
 use crate::http::ApiError;
@@ -55,17 +55,10 @@ pub(super) struct AuditList {
 )]
 pub(super) async fn list<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
-    options: Result<Query<AuditOptions>, QueryRejection>,
+    Given(options): Given<AuditOptions>,
 ) -> Result<Json<AuditList>, ApiError> {
-    let Query(options) = options.map_err(|error| ApiError::invalid("?", error.body_text()))?;
     let quotas = app.quotas.as_ref().ok_or_else(no_database)?;
-    let most = options.limit.unwrap_or(PAGE);
-    if most == 0 || most > PAGE_MAX {
-        return Err(ApiError::invalid(
-            "?limit",
-            format!("expected 1 to {PAGE_MAX}"),
-        ));
-    }
+    let most = limit(options.limit, PAGE, 1..=PAGE_MAX)?;
     if options.after.is_some() && options.cursor.is_some() {
         let message = "it means nothing beside after";
         return Err(ApiError::invalid("?cursor", message));

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::Response;
 use ratekeeper_limiter::{Check, Descriptor, ENTRY_BYTES_MAX, Explanation};
 use ratekeeper_rules::Entry;
 
+use super::options::Given;
 use crate::app::App;
 use crate::config::ENTRIES_MAX;
-use crate::http::{ApiError, CheckSchema, Received, explain};
+use crate::http::{ApiError, Received, explain};
 use crate::store::ServedStore;
+use crate::v1::CheckRequest;
 
 /// Explains a descriptor: `?domain=api&entry=api_key:abc&entry=path:/login`. Takes nothing. Several descriptors
 /// go by POST.
@@ -28,9 +29,8 @@ use crate::store::ServedStore;
 )]
 pub(super) async fn by_query<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
-    query: Result<Query<Vec<(String, String)>>, QueryRejection>,
+    Given(pairs): Given<Vec<(String, String)>>,
 ) -> Result<Json<Explanation>, ApiError> {
-    let Query(pairs) = query.map_err(|error| ApiError::invalid("?", error.body_text()))?;
     let (mut domain, mut entries) = ("", Vec::new());
     for (name, value) in &pairs {
         match name.as_str() {
@@ -65,7 +65,7 @@ pub(super) async fn by_query<S: ServedStore>(
     post,
     path = "/admin/v1/explain",
     tag = "explain",
-    request_body = CheckSchema,
+    request_body = CheckRequest,
     responses((status = 200, description = "The rules that match, and what each would answer", body = Object))
 )]
 pub(super) async fn by_body<S: ServedStore>(received: Received<S>) -> Result<Response, ApiError> {

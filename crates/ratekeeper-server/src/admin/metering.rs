@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
-use ratekeeper_quota::{
-    BulkFormat, Rfc3339, USAGE_PAGE_MAX, UnknownFormat, UsageCursor, UsageFilter, UsageLine,
-};
+use ratekeeper_quota::{BulkFormat, Rfc3339, USAGE_PAGE_MAX, UsageCursor, UsageFilter, UsageLine};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use super::options::{Given, limit, parsed};
 use super::quotas::{NEXT_CURSOR, no_database, refusal, tenant};
 use crate::app::App;
 use crate::http::ApiError;
@@ -50,22 +48,13 @@ pub(super) struct MeteringOptions {
 )]
 pub(super) async fn export<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
-    options: Result<Query<MeteringOptions>, QueryRejection>,
+    Given(options): Given<MeteringOptions>,
 ) -> Result<Response, ApiError> {
-    let Query(options) = options.map_err(|error| ApiError::invalid("?", error.body_text()))?;
     let quotas = app.quotas.as_ref().ok_or_else(no_database)?;
-    let format = options.format.as_deref().unwrap_or("jsonl").parse();
-    let format: BulkFormat =
-        format.map_err(|error: UnknownFormat| ApiError::invalid("?format", error.to_string()))?;
-    let most = options.limit.unwrap_or(USAGE_PAGE_MAX);
-    if most == 0 || most > USAGE_PAGE_MAX {
-        let message = format!("expected 1 to {USAGE_PAGE_MAX}");
-        return Err(ApiError::invalid("?limit", message));
-    }
-    let cursor = options.cursor.as_deref().map(str::parse::<UsageCursor>);
-    let cursor = cursor
-        .transpose()
-        .map_err(|error| ApiError::invalid("?cursor", error.to_string()))?;
+    let format = parsed("?format", options.format.as_deref())?;
+    let format = format.unwrap_or(BulkFormat::JsonLines);
+    let most = limit(options.limit, USAGE_PAGE_MAX, 1..=USAGE_PAGE_MAX)?;
+    let cursor: Option<UsageCursor> = parsed("?cursor", options.cursor.as_deref())?;
     let named = options.api_key.as_deref().map(|api_key| {
         let snapshot = app.limiter.snapshot();
         tenant(quotas, snapshot.rules(), options.domain.as_deref(), api_key)

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{FromRequestParts, Path, Query, State};
+use axum::extract::{FromRequestParts, Path, State};
 use http::StatusCode;
 use http::request::Parts;
 use ratekeeper_limiter::{ListedRule, RuleCounts, RuleSwitch, SwitchError};
@@ -13,6 +12,7 @@ use ratekeeper_rules::{RuleSet, ShedderKind};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::options::{Given, limit};
 use super::quotas::ChangedBy;
 use super::shed::{self, ShedderEntry};
 use crate::app::App;
@@ -138,14 +138,9 @@ pub(super) struct Switched {
 )]
 pub(super) async fn list<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
-    options: Result<Query<ListOptions>, QueryRejection>,
+    Given(options): Given<ListOptions>,
 ) -> Result<Json<RuleList>, ApiError> {
-    let Query(options) = options.map_err(|error| ApiError::invalid("?", error.body_text()))?;
-    let page = options.limit.unwrap_or(PAGE_MAX);
-    if page == 0 || page > PAGE_MAX {
-        let message = format!("expected 1 to {PAGE_MAX}");
-        return Err(ApiError::invalid("?limit", message));
-    }
+    let page = limit(options.limit, PAGE_MAX, 1..=PAGE_MAX)?;
     let first = options.cursor.unwrap_or(0);
     let snapshot = app.limiter.snapshot();
     let is_wanted = |listed: &ListedRule<'_>| {

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use ratekeeper_limiter::{RuleSwitch, Snapshot};
 use ratekeeper_rules::{ShedMode, ShedRules, ShedderKind};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::options::Given;
 use crate::app::App;
 use crate::front::{Shedding, UpstreamShedding};
 use crate::http::ApiError;
@@ -77,9 +77,8 @@ struct VerdictView {
 )]
 pub(super) async fn show<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
-    query: Result<Query<Vec<(String, String)>>, QueryRejection>,
+    Given(pairs): Given<Vec<(String, String)>>,
 ) -> Result<Json<ShedView>, ApiError> {
-    let Query(pairs) = query.map_err(|error| ApiError::invalid("?", error.body_text()))?;
     let asked = Asked::read(&pairs)?;
     let snapshot = app.limiter.snapshot();
     let state = app.monitored().iter().find_map(|part| part.shedding());

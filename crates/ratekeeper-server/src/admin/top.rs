@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use ratekeeper_limiter::{ALLOWED_SAMPLE, TopDecision, TopKey, TopWindow};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::options::{Given, limit};
 use crate::app::App;
 use crate::denials::DeniedRequest;
 use crate::http::ApiError;
@@ -151,10 +151,9 @@ impl From<MergedNode> for NodeEntry {
 )]
 pub(super) async fn show<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
-    options: Result<Query<Options>, QueryRejection>,
+    Given(options): Given<Options>,
 ) -> Result<Json<Top>, ApiError> {
-    let Query(options) = options.map_err(|error| ApiError::invalid("?", error.body_text()))?;
-    let most = within(options.limit, KEYS_DEFAULT)?;
+    let most = limit(options.limit, KEYS_DEFAULT, 1..=KEYS_MAX)?;
     let window = match options.window {
         Window::Minute => TopWindow::Minute,
         Window::Hour => TopWindow::Hour,
@@ -271,10 +270,9 @@ pub(super) struct Denials {
 )]
 pub(super) async fn denials<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
-    options: Result<Query<DenialOptions>, QueryRejection>,
+    Given(options): Given<DenialOptions>,
 ) -> Result<Json<Denials>, ApiError> {
-    let Query(options) = options.map_err(|error| ApiError::invalid("?", error.body_text()))?;
-    let most = within(options.limit, KEYS_MAX)?;
+    let most = limit(options.limit, KEYS_MAX, 1..=KEYS_MAX)?;
     let is_wanted = |denied: &DeniedRequest| {
         let is = |wanted: &Option<String>, found: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted == found)
@@ -287,15 +285,4 @@ pub(super) async fn denials<S: ServedStore>(
     Ok(Json(Denials {
         denials: app.denials.latest(most, is_wanted),
     }))
-}
-
-fn within(limit: Option<usize>, default: usize) -> Result<usize, ApiError> {
-    let limit = limit.unwrap_or(default);
-    match (1..=KEYS_MAX).contains(&limit) {
-        true => Ok(limit),
-        false => {
-            let message = format!("expected 1 to {KEYS_MAX}");
-            Err(ApiError::invalid("?limit", message))
-        }
-    }
 }

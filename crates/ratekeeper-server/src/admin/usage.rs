@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
 use ratekeeper_core::{Algorithm, Timestamp};
 use ratekeeper_limiter::{Check, Descriptor, ENTRY_BYTES_MAX, ExplainedLimit, Explanation};
 use ratekeeper_quota::tenants_domain;
@@ -17,6 +17,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::explain::{WrongEntry, entry};
+use super::options::Given;
 use super::quotas::unclear;
 use crate::app::App;
 use crate::config::ENTRIES_MAX;
@@ -114,7 +115,7 @@ struct Options {
 pub(super) async fn show<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
     api_key: Result<Path<String>, PathRejection>,
-    query: Result<Query<Vec<(String, String)>>, QueryRejection>,
+    Given(pairs): Given<Vec<(String, String)>>,
 ) -> Result<Json<Usage>, ApiError> {
     let Path(api_key) =
         api_key.map_err(|error| ApiError::invalid("{api_key}", error.body_text()))?;
@@ -122,7 +123,6 @@ pub(super) async fn show<S: ServedStore>(
         let message = format!("expected 1 to {ENTRY_BYTES_MAX} bytes");
         return Err(ApiError::invalid("{api_key}", message));
     }
-    let Query(pairs) = query.map_err(|error| ApiError::invalid("?", error.body_text()))?;
     let options = Options::read(pairs)?;
     if !app.is_loaded() {
         return Err(ApiError::no_rules());

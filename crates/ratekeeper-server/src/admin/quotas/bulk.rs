@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
-use axum::extract::rejection::{BytesRejection, QueryRejection};
-use axum::extract::{Query, State};
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use http::header::{CONTENT_TYPE, HeaderMap};
@@ -20,6 +20,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::asked::ChangedBy;
 use super::refused::{no_database, refusal};
+use crate::admin::options::{Given, limit, parsed};
 use crate::app::App;
 use crate::http::ApiError;
 use crate::store::ServedStore;
@@ -60,12 +61,11 @@ pub(in crate::admin) struct Imported {
 )]
 pub(in crate::admin) async fn import<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
-    options: Result<Query<ImportOptions>, QueryRejection>,
+    Given(options): Given<ImportOptions>,
     ChangedBy(editor): ChangedBy,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Imported>, ApiError> {
-    let Query(options) = options.map_err(|error| ApiError::invalid("?", error.body_text()))?;
     let quotas = app.quotas.clone().ok_or_else(no_database)?;
     if !app.is_loaded() {
         return Err(ApiError::no_rules());
@@ -200,14 +200,11 @@ pub(in crate::admin) const NEXT_CURSOR: &str = "x-next-cursor";
 )]
 pub(in crate::admin) async fn export<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
-    options: Result<Query<ExportOptions>, QueryRejection>,
+    Given(options): Given<ExportOptions>,
 ) -> Result<Response, ApiError> {
-    let Query(options) = options.map_err(|error| ApiError::invalid("?", error.body_text()))?;
     let quotas = app.quotas.as_ref().ok_or_else(no_database)?;
-    let format = options.format.as_deref().unwrap_or("jsonl").parse();
-    let format: BulkFormat = format.map_err(|error| match error {
-        ratekeeper_quota::UnknownFormat => ApiError::invalid("?format", error.to_string()),
-    })?;
+    let format = parsed("?format", options.format.as_deref())?;
+    let format = format.unwrap_or(BulkFormat::JsonLines);
     let pages = Pages {
         store: quotas.store.clone(),
         filter: ListFilter {
@@ -216,15 +213,8 @@ pub(in crate::admin) async fn export<S: ServedStore>(
         },
         format,
     };
-    let cursor = options.cursor.as_deref().map(str::parse::<ListCursor>);
-    let cursor = cursor
-        .transpose()
-        .map_err(|error| ApiError::invalid("?cursor", error.to_string()))?;
-    let most = options.limit.unwrap_or(PAGE_MAX);
-    if most == 0 || most > PAGE_MAX {
-        let message = format!("expected 1 to {PAGE_MAX}");
-        return Err(ApiError::invalid("?limit", message));
-    }
+    let cursor: Option<ListCursor> = parsed("?cursor", options.cursor.as_deref())?;
+    let most = limit(options.limit, PAGE_MAX, 1..=PAGE_MAX)?;
     // Read before the answer begins: a database that is away is a 503 and not half a file.
     let first = pages.read(cursor.as_ref(), most).await;
     let (text, rest) = first.map_err(|error| refusal(&error))?;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use ratekeeper_quota::{ListCursor, ListFilter, PAGE_MAX, TenantDocument};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::refused::{no_database, refusal};
+use crate::admin::options::{Given, limit, parsed};
 use crate::app::App;
 use crate::http::ApiError;
 use crate::store::ServedStore;
@@ -52,19 +52,11 @@ pub(in crate::admin) struct TenantList {
 )]
 pub(in crate::admin) async fn list<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
-    options: Result<Query<ListOptions>, QueryRejection>,
+    Given(options): Given<ListOptions>,
 ) -> Result<Json<TenantList>, ApiError> {
-    let Query(options) = options.map_err(|error| ApiError::invalid("?", error.body_text()))?;
     let quotas = app.quotas.as_ref().ok_or_else(no_database)?;
-    let most = options.limit.unwrap_or(PAGE);
-    if most == 0 || most > PAGE_MAX {
-        let message = format!("expected 1 to {PAGE_MAX}");
-        return Err(ApiError::invalid("?limit", message));
-    }
-    let cursor = options.cursor.as_deref().map(str::parse::<ListCursor>);
-    let cursor = cursor
-        .transpose()
-        .map_err(|error| ApiError::invalid("?cursor", error.to_string()))?;
+    let most = limit(options.limit, PAGE, 1..=PAGE_MAX)?;
+    let cursor: Option<ListCursor> = parsed("?cursor", options.cursor.as_deref())?;
     let filter = ListFilter {
         domain: options.domain,
         plan: options.tier,

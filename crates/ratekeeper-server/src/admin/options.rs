@@ -1,0 +1,49 @@
+//! The query of a request to the admin API.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use axum::extract::{FromRequestParts, Query};
+use http::request::Parts;
+use serde::de::DeserializeOwned;
+
+use crate::http::ApiError;
+
+/// The options in a query; the field of a fault in them is `?`.
+pub(super) struct Given<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Given<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let query = Query::from_request_parts(parts, state).await;
+        let query = query.map(|Query(options)| Self(options));
+        query.map_err(|error| ApiError::invalid("?", error.body_text()))
+    }
+}
+
+/// The option `limit`, which has to be in `range`, or `default`.
+pub(super) fn limit<T: PartialOrd + Display>(
+    given: Option<T>,
+    default: T,
+    range: RangeInclusive<T>,
+) -> Result<T, ApiError> {
+    let limit = given.unwrap_or(default);
+    match range.contains(&limit) {
+        true => Ok(limit),
+        false => {
+            let message = format!("expected {} to {}", range.start(), range.end());
+            Err(ApiError::invalid("?limit", message))
+        }
+    }
+}
+
+/// The option that a fault calls `field`, read from its text.
+pub(super) fn parsed<T: FromStr<Err: Display>>(
+    field: &str,
+    text: Option<&str>,
+) -> Result<Option<T>, ApiError> {
+    let parsed = text.map(str::parse).transpose();
+    parsed.map_err(|error: T::Err| ApiError::invalid(field, error.to_string()))
+}
