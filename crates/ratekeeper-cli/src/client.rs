@@ -141,8 +141,7 @@ pub(crate) fn open(
         reader: BufReader::new(stream),
     };
     let head = opened.head().with_context(broken)?;
-    let answer = read(&format!("{head}\r\n"));
-    let mut answer = answer.with_context(|| format!("{address} does not answer in HTTP"))?;
+    let mut answer = read(&head).with_context(|| format!("{address} does not answer in HTTP"))?;
     if (200..300).contains(&answer.status) {
         return Ok((answer, Some(opened)));
     }
@@ -156,10 +155,12 @@ pub(crate) fn open(
 /// # Errors
 /// The address is invalid, no trusted service answers there, or the answer is not HTTP.
 pub(crate) fn send(address: &str, files: &TlsFiles, asked: &Request<'_>) -> Result<Answer> {
-    let (stream, host) = dial(address, files)?;
-    let answer = ask(stream, &asked.text(host));
-    let answer = answer.with_context(|| format!("{address} did not answer to the end"))?;
-    read(&answer).with_context(|| format!("{address} does not answer in HTTP"))
+    let (mut answer, opened) = open(address, files, asked)?;
+    if let Some(opened) = opened {
+        let body = opened.rest();
+        answer.body = body.with_context(|| format!("{address} did not answer to the end"))?;
+    }
+    Ok(answer)
 }
 
 /// Connects to `address`; returns the host that requests name, too.
@@ -196,14 +197,6 @@ fn encrypt(mut stream: TcpStream, host: &str, files: &TlsFiles) -> Result<Box<dy
         .complete_io(&mut stream)
         .with_context(|| format!("no TLS with {host}"))?;
     Ok(Box::new(StreamOwned::new(session, stream)))
-}
-
-/// Sends a request and reads until the other side closes.
-fn ask(mut stream: Box<dyn Stream>, request: &str) -> std::io::Result<String> {
-    stream.write_all(request.as_bytes())?;
-    let mut answer = Vec::new();
-    stream.take(ANSWER_MAX).read_to_end(&mut answer)?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
 /// A connection of any kind.
@@ -248,19 +241,13 @@ fn connect(host: &str) -> std::io::Result<TcpStream> {
     Err(failed)
 }
 
-fn read(answer: &str) -> Option<Answer> {
-    let (head, body) = answer.split_once("\r\n\r\n")?;
+fn read(head: &str) -> Option<Answer> {
     let line = head.lines().next()?;
-    let status = line
-        .strip_prefix("HTTP/1.")?
-        .split(' ')
-        .nth(1)?
-        .parse()
-        .ok()?;
+    let status = line.strip_prefix("HTTP/1.")?.split(' ').nth(1)?;
     Some(Answer {
-        status,
+        status: status.parse().ok()?,
         head: head.to_owned(),
-        body: body.to_owned(),
+        body: String::new(),
     })
 }
 
@@ -295,9 +282,8 @@ mod tests {
 
     #[test]
     fn answers_are_read_and_what_is_none_is_not() {
-        let answer =
-            read("HTTP/1.0 404 Not Found\r\nContent-Length: 2\r\n\r\nno").expect("it is HTTP");
-        assert_eq!((answer.status, answer.body.as_str()), (404, "no"));
+        let answer = read("HTTP/1.0 404 Not Found\r\nContent-Length: 2\r\n").expect("it is HTTP");
+        assert_eq!(answer.status, 404);
         assert_eq!(answer.header("content-length"), Some("2"));
         assert_eq!(answer.header("content"), None);
         assert!(read("").is_none());

@@ -44,7 +44,7 @@ impl Nodes {
         let mut views: Vec<&View> = self.views.iter().collect();
         views.sort_by_cached_key(|view| {
             let state = view.live();
-            let trouble = state.map(|state| (state.faults.len(), state.second.denied()));
+            let trouble = state.map(|state| (state.faults.len(), state.second.denied));
             (state.is_some(), std::cmp::Reverse(trouble))
         });
         views
@@ -333,7 +333,7 @@ mod tests {
             .expect("it is understood");
         let seconds = nodes.seconds();
         assert_eq!(seconds.keys().copied().collect::<Vec<_>>(), [50]);
-        assert_eq!(seconds[&50].allowed(), 120);
+        assert_eq!(seconds[&50].allowed, 120);
     }
 
     #[test]

@@ -59,8 +59,8 @@ pub(super) fn node(view: &View) -> Vec<String> {
     vec![
         name,
         state.node.state.clone(),
-        second.allowed().to_string(),
-        second.denied().to_string(),
+        second.allowed.to_string(),
+        second.denied.to_string(),
         micros(second.p99_us),
         state.faults.len().to_string(),
     ]
@@ -118,17 +118,17 @@ pub(super) fn decisions(state: &NodeState) -> String {
     let second = state.second;
     let mut line = format!(
         "{} allowed/s, {} denied/s, {} shadow-denied/s, p50 {}, p99 {}",
-        second.allowed(),
-        second.denied(),
-        second.shadow_denied(),
+        second.allowed,
+        second.denied,
+        second.shadow_denied,
         micros(second.p50_us),
         micros(second.p99_us),
     );
-    if second.degraded() > 0 {
-        line.push_str(&format!(", {} by failure modes/s", second.degraded()));
+    if second.degraded > 0 {
+        line.push_str(&format!(", {} by failure modes/s", second.degraded));
     }
-    if second.shed() > 0 {
-        line.push_str(&format!(", {} shed/s", second.shed()));
+    if second.shed > 0 {
+        line.push_str(&format!(", {} shed/s", second.shed));
     }
     line
 }

@@ -14,19 +14,28 @@ const SECONDS_MAX: usize = 600;
 pub(super) struct Second {
     pub(super) at: u64,
     span_ms: u64,
-    allowed: u64,
-    denied: u64,
-    shadow_denied: u64,
-    degraded: u64,
-    shed: u64,
+    pub(super) allowed: u64,
+    pub(super) denied: u64,
+    pub(super) shadow_denied: u64,
+    pub(super) degraded: u64,
+    pub(super) shed: u64,
     pub(super) p50_us: Option<f64>,
     pub(super) p99_us: Option<f64>,
 }
 
 impl Second {
-    /// A count as a rate: a second is longer where the node was busy.
-    fn rate(self, count: u64) -> u64 {
-        count.saturating_mul(1_000) / self.span_ms.max(1)
+    /// Makes rates of the counts: a second is longer where the node was busy.
+    fn per_second(self) -> Self {
+        let rate = |count: u64| count.saturating_mul(1_000) / self.span_ms.max(1);
+        Self {
+            span_ms: 1_000,
+            allowed: rate(self.allowed),
+            denied: rate(self.denied),
+            shadow_denied: rate(self.shadow_denied),
+            degraded: rate(self.degraded),
+            shed: rate(self.shed),
+            ..self
+        }
     }
 
     /// The same second of two nodes: rates add up, and the longer durations count.
@@ -38,34 +47,14 @@ impl Second {
         Self {
             at: self.at.max(other.at),
             span_ms: 1_000,
-            allowed: self.allowed().saturating_add(other.allowed()),
-            denied: self.denied().saturating_add(other.denied()),
-            shadow_denied: self.shadow_denied().saturating_add(other.shadow_denied()),
-            degraded: self.degraded().saturating_add(other.degraded()),
-            shed: self.shed().saturating_add(other.shed()),
+            allowed: self.allowed.saturating_add(other.allowed),
+            denied: self.denied.saturating_add(other.denied),
+            shadow_denied: self.shadow_denied.saturating_add(other.shadow_denied),
+            degraded: self.degraded.saturating_add(other.degraded),
+            shed: self.shed.saturating_add(other.shed),
             p50_us: longer(self.p50_us, other.p50_us),
             p99_us: longer(self.p99_us, other.p99_us),
         }
-    }
-
-    pub(super) fn allowed(self) -> u64 {
-        self.rate(self.allowed)
-    }
-
-    pub(super) fn denied(self) -> u64 {
-        self.rate(self.denied)
-    }
-
-    pub(super) fn shadow_denied(self) -> u64 {
-        self.rate(self.shadow_denied)
-    }
-
-    pub(super) fn degraded(self) -> u64 {
-        self.rate(self.degraded)
-    }
-
-    pub(super) fn shed(self) -> u64 {
-        self.rate(self.shed)
     }
 }
 
@@ -241,13 +230,18 @@ impl View {
         match event {
             Event::History(text) => {
                 let history: History = serde_json::from_str(&text).context(unknown)?;
-                self.seconds = history.seconds.into();
+                self.seconds = history
+                    .seconds
+                    .into_iter()
+                    .map(Second::per_second)
+                    .collect();
                 // A node that was restarted counts from zero.
                 self.before.clear();
                 self.link = Link::Live;
             }
             Event::State(text) => {
-                let state: NodeState = serde_json::from_str(&text).context(unknown)?;
+                let mut state: NodeState = serde_json::from_str(&text).context(unknown)?;
+                state.second = state.second.per_second();
                 self.link = Link::Live;
                 self.seconds.push_back(state.second);
                 self.take_rules(state);

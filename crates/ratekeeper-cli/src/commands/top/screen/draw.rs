@@ -88,10 +88,16 @@ fn draw_charts(frame: &mut Frame<'_>, view: &View, area: Rect) {
         frame,
         view,
         ("allowed", Color::Green),
-        Second::allowed,
+        |second| second.allowed,
         allowed,
     );
-    draw_chart(frame, view, ("denied", Color::Red), Second::denied, denied);
+    draw_chart(
+        frame,
+        view,
+        ("denied", Color::Red),
+        |second| second.denied,
+        denied,
+    );
 }
 
 /// The last seconds, as many as there are columns; the latest is on the right.
