@@ -155,17 +155,7 @@ pub(crate) struct Answer(pub(crate) Vec<u8>);
 pub(crate) struct NotHex;
 
 fn hex(text: &str) -> Result<Answer, NotHex> {
-    // A sign would be taken for a digit.
-    let digits = text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if !text.len().is_multiple_of(2) || !digits {
-        return Err(NotHex);
-    }
-    let pairs = (0..text.len()).step_by(2);
-    let bytes = pairs.map(|at| u8::from_str_radix(&text[at..at + 2], 16));
-    bytes
-        .collect::<Result<_, _>>()
-        .map(Answer)
-        .map_err(|_| NotHex)
+    hex::decode(text).map(Answer).map_err(|_| NotHex)
 }
 
 #[cfg(test)]

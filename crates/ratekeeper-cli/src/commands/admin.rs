@@ -2,12 +2,11 @@
 
 use crate::cli::AdminAccess;
 use crate::client::{self, Answer, Opened, Request};
-use crate::settings::{ADMIN_TOKEN, Environment};
+use crate::settings::{ADMIN_TOKEN, Environment, percent_encoded};
 use anyhow::{Context, Result, anyhow, bail};
 use ratekeeper_tls::{TlsFiles, TlsIdentity};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use std::fmt::Write as _;
 use std::io::Read as _;
 
 /// The longest token file that is read: longer than any token.
@@ -103,7 +102,7 @@ impl AdminAccess {
         let mut cursor: Option<C> = None;
         loop {
             let after = cursor.as_ref().map_or_else(String::new, |cursor| {
-                format!("&cursor={}", encoded(&cursor.to_string()))
+                format!("&cursor={}", percent_encoded(&cursor.to_string()))
             });
             let next = page(&format!("{path}{after}"))?;
             // A service that sends us back to the same place would never let us go.
@@ -195,22 +194,9 @@ pub(super) fn query<'a>(
     parameters: impl IntoIterator<Item = (&'a str, Option<&'a str>)>,
 ) -> String {
     let given = parameters.into_iter();
-    let given = given.filter_map(|(name, value)| Some(format!("{name}={}", encoded(value?))));
+    let given =
+        given.filter_map(|(name, value)| Some(format!("{name}={}", percent_encoded(value?))));
     given.collect::<Vec<_>>().join("&")
-}
-
-/// A segment of a path, or a value of a query, percent-encoded.
-pub(super) fn encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            // Writing to a string cannot fail.
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
 }
 
 #[cfg(test)]
@@ -219,7 +205,10 @@ mod tests {
 
     #[test]
     fn ids_fit_into_a_path() {
-        assert_eq!(encoded("d.k_POST /a?#%é"), "d.k_POST%20%2Fa%3F%23%25%C3%A9");
+        assert_eq!(
+            percent_encoded("d.k_POST /a?#%é"),
+            "d.k_POST%20%2Fa%3F%23%25%C3%A9"
+        );
     }
 
     #[test]

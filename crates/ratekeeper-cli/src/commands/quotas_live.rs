@@ -1,8 +1,9 @@
 //! `ratekeeper quota get|set|list|delete` and `ratekeeper reset`: tenants of a running service.
 
-use super::admin::{Condition, encoded, query};
+use super::admin::{Condition, query};
 use crate::cli::{AdminAccess, QuotaDelete, QuotaList, QuotaSet, TenantArgs};
 use crate::output;
+use crate::settings::percent_encoded;
 use anyhow::{Context, Result, anyhow};
 use ratekeeper_quota::{OverrideDocument, QuotaDocument, TenantDocument};
 use ratekeeper_rules::Unit;
@@ -87,10 +88,10 @@ pub(super) fn list(args: &QuotaList) -> Result<ExitCode> {
 fn path(args: &TenantArgs, end: &str) -> String {
     // The colon of `hash:` is one of few characters that mean something: it may stand in a path.
     let named = match args.api_key.strip_prefix("hash:") {
-        Some(hash) => format!("hash:{}", encoded(hash)),
-        None => encoded(&args.api_key),
+        Some(hash) => format!("hash:{}", percent_encoded(hash)),
+        None => percent_encoded(&args.api_key),
     };
-    let domain = args.domain.as_deref().map(encoded);
+    let domain = args.domain.as_deref().map(percent_encoded);
     let query = domain.map_or_else(String::new, |domain| format!("?domain={domain}"));
     format!("/admin/v1/quotas/{named}{end}{query}")
 }

@@ -1,8 +1,9 @@
 //! `ratekeeper rules list|enable|disable|shadow|restore`: the rules of a running service.
 
-use super::admin::{encoded, query};
+use super::admin::query;
 use crate::cli::{RulesList, SwitchArgs};
 use crate::output;
+use crate::settings::percent_encoded;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use std::process::ExitCode;
@@ -96,7 +97,7 @@ pub(super) fn switch(args: &SwitchArgs, to: To) -> Result<ExitCode> {
         To::Shadow => ("POST", "shadow"),
         To::Restore => ("DELETE", "switch"),
     };
-    let path = format!("/admin/v1/rules/{}/{end}", encoded(&args.rule));
+    let path = format!("/admin/v1/rules/{}/{end}", percent_encoded(&args.rule));
     let answer: serde_json::Value = args.access.ask(method, &path, "")?;
     if args.access.json {
         output::print(&format!("{}\n", serde_json::to_string_pretty(&answer)?))?;

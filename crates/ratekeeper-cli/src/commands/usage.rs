@@ -1,8 +1,9 @@
 //! `ratekeeper usage API_KEY`.
 
-use super::admin::{encoded, query};
+use super::admin::query;
 use crate::cli::Usage;
 use crate::output;
+use crate::settings::percent_encoded;
 use anyhow::Result;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -50,7 +51,7 @@ pub(super) fn run(args: &Usage) -> Result<ExitCode> {
             .into_iter()
             .chain(descriptors),
     );
-    let path = format!("/admin/v1/usage/{}?{query}", encoded(&args.api_key));
+    let path = format!("/admin/v1/usage/{}?{query}", percent_encoded(&args.api_key));
     let answer: serde_json::Value = args.access.ask("GET", &path, "")?;
     output::answer(args.access.json, &answer, || {
         Ok(text(&Told::deserialize(&answer)?))

@@ -53,7 +53,7 @@ async fn keep_writing(
 ) {
     // A restarted node is another one: what it counts in a minute adds to what it counted before.
     let node = ratekeeper_store::HashKey::random().to_bytes();
-    let node: String = node[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    let node = hex::encode(&node[..8]);
     let clock = Clock::new();
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

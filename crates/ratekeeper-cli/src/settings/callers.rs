@@ -127,17 +127,9 @@ fn tls_name(text: &str) -> Result<ClientName, CallerFault> {
 
 /// 64 hexadecimal digits.
 fn sha256(text: &str) -> Result<[u8; 32], CallerFault> {
-    let digit = |byte: &u8| char::from(*byte).to_digit(16);
-    let digits: Option<Vec<u32>> = text.as_bytes().iter().map(digit).collect();
-    let digits = digits
-        .filter(|digits| digits.len() == 64)
-        .ok_or(CallerFault::Sha256)?;
-    let (pairs, _) = digits.as_chunks::<2>();
     let mut hash = [0; 32];
-    for (byte, [high, low]) in hash.iter_mut().zip(pairs) {
-        *byte = u8::try_from(high << 4 | low).map_err(|_| CallerFault::Sha256)?;
-    }
-    Ok(hash)
+    let decoded = hex::decode_to_slice(text, &mut hash);
+    decoded.map(|()| hash).map_err(|_| CallerFault::Sha256)
 }
 
 #[cfg(test)]

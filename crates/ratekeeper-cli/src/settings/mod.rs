@@ -50,7 +50,7 @@ pub(crate) use traces::TraceSettings;
 #[cfg(feature = "traces")]
 pub(crate) use traces::headers as trace_headers;
 pub(crate) use values::{UNIX, duration, hash_key};
-pub(crate) use values::{masked, masked_within};
+pub(crate) use values::{masked, masked_within, percent_encoded};
 
 use crate::home::Home;
 use envoy::EnvoySettings;

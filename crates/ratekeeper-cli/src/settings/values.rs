@@ -1,6 +1,7 @@
 //! Parsers for the text of settings: addresses, sizes, durations, switches.
 
 use super::value_error::ValueError;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use ratekeeper_rules::window::{format_duration, parse_duration};
 use ratekeeper_server::ListenAddress;
 use serde_json::Value;
@@ -231,29 +232,23 @@ pub(crate) fn masked(text: &str) -> String {
 
 /// Returns true if the name of a URL parameter suggests that its value is a secret, whatever its case or escapes.
 fn names_secret(name: &str) -> bool {
-    let name = percent_decoded(name).to_ascii_lowercase();
+    let name = percent_decode_str(name).decode_utf8_lossy();
+    let name = name.to_ascii_lowercase();
     ["pass", "pwd", "secret", "token"]
         .iter()
         .any(|word| name.contains(word))
 }
 
-/// Decodes the percent-escapes of a text; anything else stays as it is.
-fn percent_decoded(text: &str) -> String {
-    let mut pieces = text.split('%');
-    let mut decoded = pieces.next().unwrap_or_default().as_bytes().to_vec();
-    for piece in pieces {
-        match piece.get(..2).map(|digits| u8::from_str_radix(digits, 16)) {
-            Some(Ok(byte)) => {
-                decoded.push(byte);
-                decoded.extend_from_slice(&piece.as_bytes()[2..]);
-            }
-            _ => {
-                decoded.push(b'%');
-                decoded.extend_from_slice(piece.as_bytes());
-            }
-        }
-    }
-    String::from_utf8_lossy(&decoded).into_owned()
+/// The bytes of a URL's part that are escaped: all but those that RFC 3986 calls unreserved.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// A text as a part of a URL.
+pub(crate) fn percent_encoded(text: &str) -> String {
+    utf8_percent_encode(text, RESERVED).to_string()
 }
 
 /// A hash key: 128 bits as 32 hexadecimal digits. The error does not repeat them.

@@ -141,12 +141,12 @@ impl Tokens {
         }
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).map_err(AdminTokenError::Random)?;
-        let token = format!("{PREFIX}{}", hex(&secret));
+        let token = format!("{PREFIX}{}", hex::encode(secret));
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         content.tokens.push(AdminToken {
             name: name.into(),
             role,
-            sha256: hex(&Sha256::digest(&token)).into(),
+            sha256: hex::encode(Sha256::digest(&token)).into(),
             created_at: now.map_or(0, |since| since.as_secs()),
         });
         // First: from here on nobody gets in without a token.
@@ -275,21 +275,9 @@ impl Stamp {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn from_hex(text: &str) -> Option<[u8; 32]> {
-    let digit = |byte: &u8| char::from(*byte).to_digit(16);
-    let digits: Vec<u32> = text.as_bytes().iter().map(digit).collect::<Option<_>>()?;
-    let (pairs, rest) = digits.as_chunks::<2>();
-    if pairs.len() != 32 || !rest.is_empty() {
-        return None;
-    }
     let mut bytes = [0; 32];
-    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
-        *byte = u8::try_from(high << 4 | low).ok()?;
-    }
+    hex::decode_to_slice(text, &mut bytes).ok()?;
     Some(bytes)
 }
 

@@ -3,6 +3,7 @@
 use super::super::environment::Environment;
 use super::super::layer::Layers;
 use super::super::problem::Problem;
+use super::super::values::percent_encoded;
 use super::{is_true, put_text};
 
 /// The kinds of Redis that envoyproxy/ratelimit supports.
@@ -59,7 +60,7 @@ fn url(
     }
     let auth = |name| environment.get(name).map(Login::of);
     let login = auth("REDIS_AUTH");
-    let prefix = environment.get("CACHE_KEY_PREFIX").map(escaped);
+    let prefix = environment.get("CACHE_KEY_PREFIX").map(percent_encoded);
     let mut query: Vec<String> = Vec::new();
     query.extend(prefix.map(|prefix| format!("prefix={prefix}")));
     let family = if with_tls { "rediss" } else { "redis" };
@@ -85,7 +86,10 @@ fn url(
             })?;
             let sentinel = auth("REDIS_SENTINEL_AUTH");
             query.extend(sentinel.iter().flat_map(|it| it.as_query("sentinel_")));
-            format!("{family}+sentinel://{before}{hosts}/{}", escaped(name))
+            format!(
+                "{family}+sentinel://{before}{hosts}/{}",
+                percent_encoded(name)
+            )
         }
     };
     let mark = if query.is_empty() { "" } else { "?" };
@@ -102,8 +106,8 @@ impl Login {
     fn of(text: &str) -> Self {
         let (user, password) = text.split_once(':').unwrap_or(("", text));
         Self {
-            user: escaped(user),
-            password: escaped(password),
+            user: percent_encoded(user),
+            password: percent_encoded(password),
         }
     }
 
@@ -113,18 +117,4 @@ impl Login {
         let password = format!("{begin}pass={}", self.password);
         user.into_iter().chain([password]).collect()
     }
-}
-
-/// As it may stand in a URL.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                out.push(char::from(byte));
-            }
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
 }
