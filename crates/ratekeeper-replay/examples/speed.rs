@@ -14,6 +14,10 @@
     reason = "figures of measurements, and of tests, are rounded on purpose"
 )]
 
+#[allow(dead_code, reason = "each example uses a part of it")]
+#[path = "traffic/mod.rs"]
+mod traffic;
+
 use std::error::Error;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -21,10 +25,10 @@ use std::io::{BufWriter, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use ratekeeper_core::Micros;
-use ratekeeper_replay::generate::{Traffic, TrafficShape};
 use ratekeeper_replay::{CompareWith, Descriptors, Log, Replay, ReplayOptions};
 use ratekeeper_rules::{Options, RuleSet, Source};
 use rustix::time::{ClockId, clock_gettime};
+use traffic::{Traffic, TrafficShape};
 
 const RULES: &str = "
 domain: speed

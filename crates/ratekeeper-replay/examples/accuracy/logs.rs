@@ -1,13 +1,17 @@
 //! Requests from logs, decided beside an exact log.
 
+use std::collections::HashMap;
 use std::error::Error;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 
-use ratekeeper_core::Micros;
-use ratekeeper_replay::generate::{GeneratedRequest, Traffic, TrafficShape};
-use ratekeeper_replay::requests;
+use flate2::bufread::MultiGzDecoder;
+use ratekeeper_core::{Micros, Timestamp};
+use ratekeeper_replay::{Fields, LineParser};
 use ratekeeper_testkit::accuracy::{Counters, Form, Ledger, Tally};
 
+use crate::traffic::{GeneratedRequest, Traffic, TrafficShape};
 use crate::{Broken, Effort};
 
 /// The limits applied to clients: hits, and the window in seconds.
@@ -155,7 +159,7 @@ pub(super) fn print(
     println!("| log |{limits}\n|---|{}", "---|".repeat(LIMITS.len()));
     for path in paths {
         let name = path.file_name().unwrap_or(path.as_os_str());
-        let requests = requests::of_log(path)?;
+        let requests = of_log(path)?;
         let name = format!("{} ({} requests)", name.display(), requests.len());
         let rows = Rows::measure(name, |_, _| requests.clone());
         rows.hold(false, broken);
@@ -170,7 +174,7 @@ pub(super) fn print(
                 window,
                 requests: effort.requests,
             };
-            requests::in_seconds(&traffic.requests())
+            in_seconds(&traffic.requests())
         };
         let rows = Rows::measure(format!("generated: {}", shape.name()), generated);
         rows.hold(shape != TrafficShape::Bursts, broken);
@@ -178,4 +182,39 @@ pub(super) fn print(
     }
     println!();
     Ok(())
+}
+
+/// The requests of a log in order of time; each client is a number.
+fn of_log(path: &Path) -> Result<Vec<GeneratedRequest>, Box<dyn Error>> {
+    let file = BufReader::new(File::open(path)?);
+    let text: Box<dyn Read> = match path.extension().is_some_and(|end| end == "gz") {
+        true => Box::new(MultiGzDecoder::new(file)),
+        false => Box::new(file),
+    };
+    let mut parser = LineParser::new(None, Fields::default());
+    let mut clients: HashMap<String, u32> = HashMap::new();
+    let mut requests: Vec<GeneratedRequest> = Vec::new();
+    for line in BufReader::new(text).split(b'\n') {
+        let line = line?;
+        let Ok(record) = parser.parse(&line) else {
+            continue;
+        };
+        let fresh = u32::try_from(clients.len())?;
+        let address = record.remote_address.into_owned();
+        let client = *clients.entry(address).or_insert(fresh);
+        let time = record.time;
+        requests.push(GeneratedRequest { time, client });
+    }
+    // Servers write a line when they have answered, so start times are out of order.
+    requests.sort_by_key(|request| request.time);
+    Ok(requests)
+}
+
+/// The same requests with their times in whole seconds, as in most logs.
+fn in_seconds(requests: &[GeneratedRequest]) -> Vec<GeneratedRequest> {
+    let whole = |&GeneratedRequest { time, client }| GeneratedRequest {
+        time: Timestamp::from_secs(time.as_micros() / 1_000_000),
+        client,
+    };
+    requests.iter().map(whole).collect()
 }

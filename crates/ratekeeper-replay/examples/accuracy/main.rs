@@ -9,6 +9,9 @@
 //! same figures.
 
 mod logs;
+#[allow(dead_code, reason = "each example uses a part of it")]
+#[path = "../traffic/mod.rs"]
+mod traffic;
 mod worst;
 
 use std::error::Error;

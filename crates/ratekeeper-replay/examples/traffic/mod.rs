@@ -20,15 +20,14 @@ mod random;
 
 use std::io::{self, Write};
 
-use ratekeeper_core::{Micros, Timestamp};
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Moment, State, Timestamp};
 
-use crate::exact::ExactLog;
 use clients::{Client, FIRST_PERSON, VISITORS, merge};
 use random::Random;
 
 /// The pattern in which bots exceed the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum TrafficShape {
+pub(crate) enum TrafficShape {
     /// Scrapers and credential stuffers: bursts at 5 to 50 times the limit, for a twentieth of a
     /// window to two windows, with pauses of three windows on average.
     Bursts,
@@ -41,11 +40,11 @@ pub enum TrafficShape {
 
 impl TrafficShape {
     /// All shapes.
-    pub const ALL: [Self; 3] = [Self::Bursts, Self::Turns, Self::Steady];
+    pub(crate) const ALL: [Self; 3] = [Self::Bursts, Self::Turns, Self::Steady];
 
     /// The name in tables.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Bursts => "bursts",
             Self::Turns => "turns",
@@ -82,30 +81,30 @@ impl TrafficShape {
 
 /// The traffic to generate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Traffic {
+pub(crate) struct Traffic {
     /// The random seed: the same seed gives the same log.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// The pattern in which bots exceed the limit.
-    pub shape: TrafficShape,
+    pub(crate) shape: TrafficShape,
     /// The limit that half of the requests exceed: hits per window, at least 1.
-    pub quota: u64,
+    pub(crate) quota: u64,
     /// The window of that limit.
-    pub window: Micros,
+    pub(crate) window: Micros,
     /// The approximate number of requests; the last burst is not cut off.
-    pub requests: usize,
+    pub(crate) requests: usize,
 }
 
 /// One generated request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct GeneratedRequest {
+pub(crate) struct GeneratedRequest {
     /// The time.
-    pub time: Timestamp,
+    pub(crate) time: Timestamp,
     /// The client: a small number.
-    pub client: u32,
+    pub(crate) client: u32,
 }
 
 /// The start of every generated log: 1 November 2026, 00:00 UTC.
-pub const START: Timestamp = Timestamp::from_secs(1_793_491_200);
+pub(crate) const START: Timestamp = Timestamp::from_secs(1_793_491_200);
 
 /// The number of bots: bots are few and busy, people many and calm.
 const BOTS: u32 = 24;
@@ -116,7 +115,7 @@ impl Traffic {
     /// Adds people to the bots until half of all requests exceed the limit, by the exact log. If
     /// less than half of the bots' requests exceed it, no people are added.
     #[must_use]
-    pub fn requests(&self) -> Vec<GeneratedRequest> {
+    pub(crate) fn requests(&self) -> Vec<GeneratedRequest> {
         let mut random = Random(self.seed);
         let bots: Vec<Client> = (0..BOTS)
             .map(|id| Client::bot(id, *self, random.fork()))
@@ -144,7 +143,7 @@ impl Traffic {
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn write_combined(&self, out: &mut impl Write) -> io::Result<()> {
+    pub(crate) fn write_combined(&self, out: &mut impl Write) -> io::Result<()> {
         const PATHS: [&str; 6] = [
             "/",
             "/login",
@@ -178,17 +177,16 @@ impl Traffic {
 
     /// The number of `requests` that the exact log denies.
     fn over(&self, requests: &[GeneratedRequest]) -> usize {
-        let mut logs = vec![ExactLog::default(); BOTS as usize];
+        let spec = LimitSpec::new(Algorithm::SlidingLog, self.quota, self.window);
+        let limit = Limit::try_new(spec).expect("the limits of the examples fit into a log");
+        let mut logs = vec![State::new(limit.shape()); BOTS as usize];
         let mut over = 0;
         for request in requests {
             let Some(log) = logs.get_mut(request.client as usize) else {
                 continue;
             };
-            if log.fits(self.quota, self.window, request.time) {
-                log.take(self.quota, request.time);
-            } else {
-                over += 1;
-            }
+            let outcome = limit.step(log, 1, &Moment::at(request.time));
+            over += usize::from(!outcome.fits());
         }
         over
     }
@@ -203,8 +201,9 @@ fn clf_time(time: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ratekeeper_replay::{Fields, LineParser};
+
     use super::*;
-    use crate::{Fields, LineParser};
 
     fn traffic(shape: TrafficShape) -> Traffic {
         Traffic {
