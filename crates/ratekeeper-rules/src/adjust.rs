@@ -2,6 +2,7 @@
 
 use ratekeeper_core::{MAX_COUNT, Micros, Timestamp};
 
+use crate::named::named;
 use crate::window::format_duration;
 use crate::{OwnQuota, PlanIndex, Rule, RuleIndex};
 
@@ -29,20 +30,7 @@ pub enum AdjustMode {
     On,
 }
 
-impl AdjustMode {
-    /// All values.
-    pub const ALL: [Self; 3] = [Self::Off, Self::Shadow, Self::On];
-
-    /// The name in rules files.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Shadow => "shadow",
-            Self::On => "on",
-        }
-    }
-}
+named!(AdjustMode: Off "off", Shadow "shadow", On "on");
 
 /// The policy of a domain by which limits of its tenants follow their usage.
 ///

@@ -6,6 +6,8 @@ use jiff::tz::TimeZone;
 use jiff::{ToSpan, Zoned};
 use ratekeeper_core::{Bounds, Micros, Timestamp};
 
+use crate::named::named;
+
 /// A calendar's unit of windows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CalendarUnit {
@@ -17,20 +19,9 @@ pub enum CalendarUnit {
     Month,
 }
 
+named!(CalendarUnit: Day "day", Week "week", Month "month");
+
 impl CalendarUnit {
-    /// All units, shortest first.
-    pub const ALL: [Self; 3] = [Self::Day, Self::Week, Self::Month];
-
-    /// The name in rules files.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Day => "day",
-            Self::Week => "week",
-            Self::Month => "month",
-        }
-    }
-
     /// The longest such a window can be, clock changes aside: a month has 31 days.
     #[must_use]
     pub const fn longest(self) -> Micros {

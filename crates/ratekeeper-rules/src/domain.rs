@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::matching::{Children, Walk};
+use crate::named::named;
 use crate::slas::TENANT;
 use crate::tenants::{OverrideDefaults, StoredTenants, TenantTable};
 use crate::{AdjustPolicy, Entry, Node, PlanIndex, secret};
@@ -23,19 +24,7 @@ pub enum Evaluation {
     Path,
 }
 
-impl Evaluation {
-    /// Both values.
-    pub const ALL: [Self; 2] = [Self::Leaf, Self::Path];
-
-    /// The name in rules files.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Leaf => "leaf",
-            Self::Path => "path",
-        }
-    }
-}
+named!(Evaluation: Leaf "leaf", Path "path");
 
 /// A namespace of rules.
 #[derive(Clone, Debug)]

@@ -35,6 +35,7 @@ mod id;
 mod index;
 mod load;
 mod matching;
+mod named;
 mod nearest_name;
 mod node;
 mod options;

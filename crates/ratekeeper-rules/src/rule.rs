@@ -7,6 +7,7 @@ use ratekeeper_core::synced::{SyncTerms, Unsyncable};
 use ratekeeper_core::{Limit, Micros};
 use serde::{Deserialize, Serialize};
 
+use crate::named::named;
 use crate::{Calendar, Position};
 
 /// A limit at a node of a domain. A list of limits makes one rule of each.
@@ -266,26 +267,7 @@ pub enum FailureMode {
     Deny,
 }
 
-impl FailureMode {
-    /// All modes.
-    pub const ALL: [Self; 3] = [Self::Local, Self::Allow, Self::Deny];
-
-    /// The name in rules files, settings and metrics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::Allow => "allow",
-            Self::Deny => "deny",
-        }
-    }
-
-    /// The mode with that name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.name() == name)
-    }
-}
+named!(FailureMode: Local "local", Allow "allow", Deny "deny");
 
 /// The time of a lease, where the limit bears it.
 pub(crate) const LEASE: Micros = Micros::from_millis(100);
@@ -304,27 +286,7 @@ pub enum Consistency {
     Local,
 }
 
-impl Consistency {
-    /// All modes.
-    pub const ALL: [Self; 4] = [Self::Exact, Self::Leased, Self::Synced, Self::Local];
-
-    /// The name in rules files.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Exact => "exact",
-            Self::Leased => "leased",
-            Self::Synced => "synced",
-            Self::Local => "local",
-        }
-    }
-
-    /// The mode with that name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.name() == name)
-    }
-}
+named!(Consistency: Exact "exact", Leased "leased", Synced "synced", Local "local");
 
 /// The answer of an edge that cannot delay a request, where a leaky bucket would.
 #[derive(
@@ -339,22 +301,4 @@ pub enum LeakyOverRls {
     Allow,
 }
 
-impl LeakyOverRls {
-    /// Both values.
-    pub const ALL: [Self; 2] = [Self::Deny, Self::Allow];
-
-    /// The name in rules files.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Deny => "deny",
-            Self::Allow => "allow",
-        }
-    }
-
-    /// The value with that name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|value| value.name() == name)
-    }
-}
+named!(LeakyOverRls: Deny "deny", Allow "allow");

@@ -1,5 +1,6 @@
 //! `shed:`, the requests to refuse first under overload.
 
+use crate::named::named;
 use crate::{PathFolding, PathPattern};
 
 /// The mode of a shedder.
@@ -17,20 +18,7 @@ pub enum ShedMode {
     On,
 }
 
-impl ShedMode {
-    /// All values.
-    pub const ALL: [Self; 3] = [Self::Off, Self::Shadow, Self::On];
-
-    /// The name in rules files.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Shadow => "shadow",
-            Self::On => "on",
-        }
-    }
-}
+named!(ShedMode: Off "off", Shadow "shadow", On "on");
 
 /// A shedder that rules configure.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 
 use super::domain::DomainBuilder;
 use crate::parse::context::Context;
-use crate::parse::fields::{At, Fields, not_a_map};
+use crate::parse::fields::{At, Fields};
 use crate::parse::nearest::nearest;
 use crate::parse::root::Tenants;
 use crate::report::Report;
@@ -46,11 +46,7 @@ pub(super) fn compile(
             },
         };
         for item in tenants.items {
-            if item.as_map().is_some() {
-                compiler.tenant(item, &around, rules, report);
-            } else {
-                not_a_map(item, report);
-            }
+            compiler.tenant(item, &around, rules, report);
         }
     }
     for (index, compiler) in compilers {
@@ -178,7 +174,7 @@ impl Compiler {
         rules: &mut Vec<Rule>,
         report: &mut Report<'_>,
     ) {
-        let Some(fields) = Fields::new(item, Context::Tenant, report) else {
+        let Some(fields) = Fields::item(item, Context::Tenant, report) else {
             return;
         };
         let name = self.name(&fields, around, report);

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use ratekeeper_core::Algorithm;
 
 use super::context::Context;
-use super::fields::{At, Fields, not_a_map};
+use super::fields::{At, Fields};
 use super::policy::Policy;
 use crate::id::Draft;
 use crate::matching::Children;
@@ -109,17 +109,13 @@ impl Compiler<'_, '_, '_> {
     ) -> Vec<Node> {
         let mut nodes = Vec::with_capacity(items.len());
         for item in items {
-            if item.as_map().is_some() {
-                nodes.extend(self.node(item, path, level));
-            } else {
-                not_a_map(item, self.report);
-            }
+            nodes.extend(self.node(item, path, level));
         }
         nodes
     }
 
     fn node(&mut self, item: &Tree, path: &Path, level: &mut Level) -> Option<Node> {
-        let fields = Fields::new(item, Context::Descriptor, self.report)?;
+        let fields = Fields::item(item, Context::Descriptor, self.report)?;
         let key = self.key(&fields);
         let value = fields
             .text("value", self.report)

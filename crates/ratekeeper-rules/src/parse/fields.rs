@@ -228,6 +228,15 @@ impl<'t> Fields<'t> {
         node.as_list()
     }
 
+    /// An item of a list, which has to be a mapping; [`None`] if it is none, which has been reported.
+    pub(crate) fn item(item: &'t Node, context: Context, report: &mut Report<'_>) -> Option<Self> {
+        if item.as_map().is_none() {
+            not_a_map(item, report);
+            return None;
+        }
+        Self::new(item, context, report)
+    }
+
     /// A list of texts with their positions; items that are not text are reported and left out.
     pub(crate) fn texts(&self, key: &str, report: &mut Report<'_>) -> Vec<At<&'t str>> {
         let mut texts = Vec::new();

@@ -3,7 +3,7 @@
 use ratekeeper_core::{Algorithm, Limit, LimitError, LimitSpec, Micros};
 
 use super::context::Context;
-use super::fields::{At, Fields, not_a_map};
+use super::fields::{At, Fields};
 use super::policy::Policy;
 use super::window::{Window, parse_window};
 use crate::report::Report;
@@ -179,18 +179,11 @@ fn limit_help(error: LimitError) -> Option<String> {
 fn check_unlimited(fields: &Fields<'_>, report: &mut Report<'_>) {
     if let Some(unit) = fields.text("unit", report) {
         if Unit::from_name(unit.value).is_some() {
-            let help = "leave out `unit:`, or `unlimited:`";
-            report.error(
-                unit.mark,
-                "should not specify rate limit unit when unlimited",
-                help,
-            );
+            let message = "should not specify rate limit unit when unlimited";
+            report.error(unit.mark, message, "leave out `unit:`, or `unlimited:`");
         } else {
-            report.warn(
-                unit.mark,
-                "`unit` means nothing beside `unlimited` and is ignored",
-                None,
-            );
+            let message = "`unit` means nothing beside `unlimited` and is ignored";
+            report.warn(unit.mark, message, None);
         }
     }
     if let Some(count) = fields.count("requests_per_unit", u64::from(u32::MAX), report) {
@@ -219,43 +212,30 @@ fn check_unlimited(fields: &Fields<'_>, report: &mut Report<'_>) {
 fn parse_quota(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<u64> {
     let per_unit = fields.count("requests_per_unit", u64::from(u32::MAX), report);
     let limit = fields.hits("limit", report);
+    let help = "write `limit: 100`; 0 blocks everything";
     match (
         fields.key_mark("requests_per_unit"),
         fields.key_mark("limit"),
     ) {
         (Some(_), Some(mark)) => {
-            report.error(
-                mark,
-                "`limit` and `requests_per_unit` say the same thing",
-                "leave one of them out",
-            );
+            let message = "`limit` and `requests_per_unit` say the same thing";
+            report.error(mark, message, "leave one of them out");
             None
         }
         (None, Some(_)) if !fields.has("limit") => {
-            report.error(
-                fields.mark,
-                "`limit` is empty",
-                "write `limit: 100`; 0 blocks everything",
-            );
+            report.error(fields.mark, "`limit` is empty", help);
             None
         }
         (None, Some(_)) => limit.map(|at| at.value),
         (Some(_), None) if fields.has("requests_per_unit") => per_unit.map(|at| at.value),
         _ if fields.has("window") || fields.has("calendar") => {
-            report.error(
-                fields.mark,
-                "there is no `limit`",
-                "write `limit: 100`; 0 blocks everything",
-            );
+            report.error(fields.mark, "there is no `limit`", help);
             None
         }
         _ => {
             let message = "without `requests_per_unit` this blocks everything";
-            report.warn(
-                fields.mark,
-                message,
-                "if that is meant, write `requests_per_unit: 0`",
-            );
+            let help = "if that is meant, write `requests_per_unit: 0`";
+            report.warn(fields.mark, message, help);
             Some(0)
         }
     }
@@ -278,11 +258,7 @@ fn parse_replaces(
 ) -> Vec<At<Box<str>>> {
     let mut names = Vec::new();
     for item in fields.list("replaces", report).unwrap_or_default() {
-        if item.as_map().is_none() {
-            not_a_map(item, report);
-            continue;
-        }
-        let Some(entry) = Fields::new(item, Context::Replaces, report) else {
+        let Some(entry) = Fields::item(item, Context::Replaces, report) else {
             continue;
         };
         let Some(replaced) = entry.text("name", report).filter(|at| !at.value.is_empty()) else {

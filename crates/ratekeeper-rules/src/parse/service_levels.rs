@@ -5,7 +5,7 @@ use std::rc::Rc;
 use ratekeeper_core::{Algorithm, Micros};
 
 use super::context::Context;
-use super::fields::{At, Fields, not_a_map};
+use super::fields::{At, Fields};
 use super::limits::{ParsedLimit, checked_limit, parse_id};
 use super::plans::plan_text;
 use super::policy::Policy;
@@ -53,11 +53,8 @@ pub(super) fn parse_service_levels(
 ) -> Vec<ParsedLevel> {
     let mut levels = Vec::new();
     for item in items {
-        if item.as_map().is_none() {
-            not_a_map(item, report);
-        } else if let Some(fields) = Fields::new(item, Context::ServiceLevel, report) {
-            levels.extend(parse_level(&fields, around, report));
-        }
+        let fields = Fields::item(item, Context::ServiceLevel, report);
+        levels.extend(fields.and_then(|fields| parse_level(&fields, around, report)));
     }
     levels
 }
@@ -231,10 +228,6 @@ fn parse_plans(fields: &Fields<'_>, policy: &Policy, report: &mut Report<'_>) ->
 fn tiers_of(items: &[Rc<Node>], policy: &Policy, report: &mut Report<'_>) -> Vec<ParsedLimit> {
     let mut tiers: Vec<ParsedLimit> = Vec::new();
     for item in items {
-        if item.as_map().is_none() {
-            not_a_map(item, report);
-            continue;
-        }
         let Some(tier) = parse_tier(item, policy, report) else {
             continue;
         };
@@ -253,7 +246,7 @@ fn tiers_of(items: &[Rc<Node>], policy: &Policy, report: &mut Report<'_>) -> Vec
 }
 
 fn parse_tier(item: &Node, outer: &Policy, report: &mut Report<'_>) -> Option<ParsedLimit> {
-    let fields = Fields::new(item, Context::Tier, report)?;
+    let fields = Fields::item(item, Context::Tier, report)?;
     let policy = Policy::parse(&fields, report).within(outer);
     let algorithm = policy.algorithm.unwrap_or(Algorithm::FixedWindow);
     let period = parse_period(&fields, report);

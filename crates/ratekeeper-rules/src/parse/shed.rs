@@ -1,7 +1,7 @@
 //! Reads `shed:` at the top of a file.
 
 use super::context::Context;
-use super::fields::{At, Fields, not_a_map};
+use super::fields::{At, Fields};
 use super::nearest::nearest;
 use super::service_levels::parse_methods;
 use crate::report::Report;
@@ -130,11 +130,8 @@ fn classifiers(
     }
     let mut classifiers = Vec::new();
     for item in items.iter().take(CLASSIFIERS_MAX) {
-        if item.as_map().is_none() {
-            not_a_map(item, report);
-        } else if let Some(fields) = Fields::new(item, Context::Classify, report) {
-            classifiers.extend(classifier(&fields, priorities, report));
-        }
+        let fields = Fields::item(item, Context::Classify, report);
+        classifiers.extend(fields.and_then(|fields| classifier(&fields, priorities, report)));
     }
     classifiers
 }

@@ -57,16 +57,10 @@ pub(super) fn parse_window(fields: &Fields<'_>, report: &mut Report<'_>) -> Opti
         return None;
     }
     if fields.has("window") {
-        if let Some(mark) = ["unit", "calendar"]
-            .into_iter()
-            .find_map(|key| fields.get(key))
-            .map(|node| node.mark)
-        {
-            report.error(
-                mark,
-                "`window` already says how long",
-                "leave one of them out",
-            );
+        let mut others = ["unit", "calendar"].into_iter();
+        if let Some(other) = others.find_map(|key| fields.get(key)) {
+            let message = "`window` already says how long";
+            report.error(other.mark, message, "leave one of them out");
         }
         return fields
             .duration("window", report)
@@ -106,10 +100,7 @@ fn parse_calendar(
 ) -> Option<Calendar> {
     let zone = fields.text("calendar", report)?;
     let written = unit.map_or("", |at| at.value).to_lowercase();
-    let Some(unit) = CalendarUnit::ALL
-        .into_iter()
-        .find(|unit| unit.name() == written)
-    else {
+    let Some(unit) = CalendarUnit::from_name(&written) else {
         let mark = unit.map_or(zone.mark, |at| at.mark);
         let message = format!("a calendar has no window '{written}'");
         report.error(
