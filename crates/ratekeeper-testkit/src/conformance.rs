@@ -121,6 +121,12 @@ fn step(limit: &Limit, number: u64) -> Step {
     Step::new(key(number), *limit)
 }
 
+/// The same of so many hits.
+fn taking(hits: i64, limit: &Limit, number: u64) -> Step {
+    let step = step(limit, number);
+    Step { hits, ..step }
+}
+
 /// The key of a counter. There are three subjects, so some counters share a shard and some do not.
 fn key(number: u64) -> CounterKey {
     let spread = |n: u64| (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
@@ -142,26 +148,25 @@ fn hourly(algorithm: Algorithm, quota: u64) -> Limit {
 /// A limit of every algorithm, and a sliding window with so many sub-windows that its state is out
 /// of line.
 fn every_limit(quota: u64) -> impl Iterator<Item = Limit> {
-    let spec = LimitSpec::new(Algorithm::SlidingWindow, quota, Micros::from_secs(3_600));
-    let fine = Limit::try_new(LimitSpec {
-        sub_windows: Some(60),
-        ..spec
+    let parts = [60, 1].map(move |parts| {
+        let hour = Micros::from_secs(3_600);
+        let mut spec = LimitSpec::new(Algorithm::SlidingWindow, quota, hour);
+        spec.sub_windows = Some(parts);
+        Limit::try_new(spec).expect("a valid limit")
     });
-    let coarse = Limit::try_new(LimitSpec {
-        sub_windows: Some(1),
-        ..spec
+    let of_each = Algorithm::ALL.into_iter().map(move |algorithm| {
+        let most = match algorithm {
+            Algorithm::SlidingLog => MAX_LOG,
+            _ => u64::MAX,
+        };
+        hourly(algorithm, quota.min(most))
     });
-    Algorithm::ALL
-        .into_iter()
-        .map(move |algorithm| match algorithm {
-            Algorithm::SlidingLog => hourly(algorithm, quota.min(MAX_LOG)),
-            _ => hourly(algorithm, quota),
-        })
-        .chain(
-            [fine, coarse]
-                .into_iter()
-                .map(|limit| limit.expect("a valid limit")),
-        )
+    of_each.chain(parts)
+}
+
+/// The same without permits, which are not hits.
+fn every_rate(quota: u64) -> impl Iterator<Item = Limit> {
+    every_limit(quota).filter(|limit| limit.algorithm() != Algorithm::Concurrency)
 }
 
 /// The name of the limit for assertion messages.

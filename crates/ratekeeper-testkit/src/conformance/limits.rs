@@ -3,7 +3,7 @@
 use ratekeeper_core::{Algorithm, Micros, Timestamp, Verdict};
 use ratekeeper_store::{Step, Store};
 
-use super::{NOW, every_limit, name, one, remaining, step};
+use super::{NOW, every_limit, every_rate, name, one, remaining, step, taking};
 
 /// Admits exactly the quota, one by one and at once.
 pub fn admits_exactly_its_limit<S: Store>(make: impl Fn() -> S) {
@@ -17,10 +17,7 @@ pub fn admits_exactly_its_limit<S: Store>(make: impl Fn() -> S) {
         let (allowed, outcome) = one(&store, NOW, step(&limit, number));
         assert!(!allowed, "{}", name(&limit));
         assert_eq!(outcome.verdict, Verdict::Later, "{}", name(&limit));
-        let at_once = Step {
-            hits: 7,
-            ..step(&limit, number + 1)
-        };
+        let at_once = taking(7, &limit, number + 1);
         assert!(one(&store, NOW, at_once).0, "{}", name(&limit));
         assert_eq!(remaining(&store, NOW, at_once), 0, "{}", name(&limit));
     }
@@ -29,7 +26,7 @@ pub fn admits_exactly_its_limit<S: Store>(make: impl Fn() -> S) {
 /// Denies at every moment before `retry_after`, and admits at it. Concurrency limits are left out:
 /// permits return on release, which no hint can predict.
 pub fn comes_back_exactly_when_told<S: Store>(make: impl Fn() -> S) {
-    let limits = every_limit(5).filter(|limit| limit.algorithm() != Algorithm::Concurrency);
+    let limits = every_rate(5);
     for (number, limit) in (0..).zip(limits) {
         // The time of a store never goes back, even for another counter, so each case has its own.
         let store = make();
@@ -47,10 +44,7 @@ pub fn comes_back_exactly_when_told<S: Store>(make: impl Fn() -> S) {
 pub fn oversized_hits_are_never_admitted<S: Store>(make: impl Fn() -> S) {
     let store = make();
     for (number, limit) in (0..).zip(every_limit(5)) {
-        let oversized = Step {
-            hits: 6,
-            ..step(&limit, number)
-        };
+        let oversized = taking(6, &limit, number);
         let (allowed, outcome) = one(&store, NOW, oversized);
         assert!(!allowed, "{}", name(&limit));
         assert_eq!(outcome.verdict, Verdict::Never, "{}", name(&limit));
@@ -105,15 +99,9 @@ pub fn time_going_back_is_harmless<S: Store>(make: impl Fn() -> S) {
 pub fn a_lowered_limit_takes_effect_at_once<S: Store>(make: impl Fn() -> S) {
     let store = make();
     for (number, (high, low)) in (0..).zip(every_limit(100).zip(every_limit(10))) {
-        let fifty = Step {
-            hits: 50,
-            ..step(&high, number)
-        };
+        let fifty = taking(50, &high, number);
         assert!(one(&store, NOW, fifty).0, "{}", name(&high));
-        let ten = Step {
-            hits: 10,
-            ..step(&low, number)
-        };
+        let ten = taking(10, &low, number);
         assert!(!one(&store, NOW, ten).0, "{}", name(&low));
         let left = remaining(&store, NOW, fifty);
         match low.algorithm() {

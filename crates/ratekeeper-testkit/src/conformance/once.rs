@@ -7,7 +7,7 @@ use std::thread;
 use ratekeeper_core::{Algorithm, Micros, Mode, Moment, Timestamp};
 use ratekeeper_store::{Charge, Execution, Extra, Once, Request, Step, Store, Until, Verdicts};
 
-use super::{NOW, at, decide, every_limit, hourly, name, remaining, step};
+use super::{NOW, at, decide, every_rate, hourly, name, remaining, step, taking};
 
 fn later(micros: u64) -> Timestamp {
     NOW.after(Micros::new(micros))
@@ -37,12 +37,9 @@ fn once(id: u128) -> Extra {
 /// A repeat gets the first answer and takes nothing, until the record expires.
 pub fn a_repeat_takes_nothing<S: Store>(make: impl Fn() -> S) {
     let store = make();
-    let limits = every_limit(5).filter(|limit| limit.algorithm() != Algorithm::Concurrency);
+    let limits = every_rate(5);
     for (number, limit) in (0..).zip(limits) {
-        let take = Step {
-            hits: 2,
-            ..step(&limit, number)
-        };
+        let take = taking(2, &limit, number);
         let id = u128::from(number) + 1;
         let first = with(&store, NOW, once(id), &[take]);
         assert_eq!((first.allowed, first.execution), (true, Execution::Now));
@@ -111,10 +108,7 @@ pub fn giving_back_is_remembered_in_any_case<S: Store>(make: impl Fn() -> S) {
         ..step(&none, 1)
     };
     assert!(!at(&store, NOW, &[over]).allowed);
-    let take = Step {
-        hits: 4,
-        ..step(&limit, 0)
-    };
+    let take = taking(4, &limit, 0);
     assert!(at(&store, NOW, &[take]).allowed);
     let back = [Step { hits: -1, ..take }, Step { hits: 0, ..over }];
     for execution in [Execution::Now, Execution::Before, Execution::Before] {
@@ -126,10 +120,7 @@ pub fn giving_back_is_remembered_in_any_case<S: Store>(make: impl Fn() -> S) {
 /// A denied request took nothing, so it may be repeated; an expired record is forgotten.
 pub fn a_denied_or_forgotten_request_is_decided_anew<S: Store>(make: impl Fn() -> S) {
     let (store, limit) = (make(), hourly(Algorithm::SlidingLog, 2));
-    let take = Step {
-        hits: 2,
-        ..step(&limit, 0)
-    };
+    let take = taking(2, &limit, 0);
     assert!(at(&store, NOW, &[take]).allowed);
     assert!(!with(&store, NOW, once(1), &[take]).allowed);
     assert!(at(&store, NOW, &[Step { hits: -2, ..take }]).allowed);
@@ -189,7 +180,7 @@ pub fn copies_that_arrive_together_are_one<S: Store>(make: impl Fn() -> S) {
 
 /// Hits are given back while they count; afterwards giving back does not touch other hits.
 pub fn hits_come_back_while_they_count<S: Store>(make: impl Fn() -> S) {
-    let limits = every_limit(10).filter(|limit| limit.algorithm() != Algorithm::Concurrency);
+    let limits = every_rate(10);
     for (number, limit) in (0..).zip(limits) {
         // To the middle of the window, just before and just after its end, and far beyond.
         for wait in [
@@ -200,10 +191,7 @@ pub fn hits_come_back_while_they_count<S: Store>(make: impl Fn() -> S) {
             9_000_000_000,
         ] {
             let store = make();
-            let take = Step {
-                hits: 6,
-                ..step(&limit, number)
-            };
+            let take = taking(6, &limit, number);
             let taken = at(&store, NOW, &[take]);
             assert!(taken.allowed && taken.at == NOW, "{}", name(&limit));
             let now = later(wait);

@@ -3,7 +3,7 @@
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp, Verdict};
 use ratekeeper_store::{Extra, Permit, PermitAct, Request, Step, Store, Verdicts};
 
-use super::{NOW, counted, decide, every_limit, hourly, name, remaining, step};
+use super::{NOW, counted, decide, every_rate, hourly, name, remaining, step};
 
 /// A limit of `quota` permits, each for a minute.
 fn permits(quota: u64) -> Limit {
@@ -106,7 +106,7 @@ pub fn a_permit_ends_at_its_deadline_unless_renewed<S: Store>(make: impl Fn() ->
 /// Rate limits and permits of a request are taken together or not at all.
 pub fn permits_and_rates_are_taken_together<S: Store>(make: impl Fn() -> S) {
     let store = make();
-    let limits = every_limit(2).filter(|limit| limit.algorithm() != Algorithm::Concurrency);
+    let limits = every_rate(2);
     for (number, rate) in (0..).step_by(10).zip(limits) {
         let (one, nothing) = (permits(1), hourly(Algorithm::FixedWindow, 0));
         let (rate_step, permit) = (step(&rate, number), step(&one, number + 1));

@@ -3,7 +3,9 @@
 use ratekeeper_core::{Algorithm, Limit, Mode, Verdict};
 use ratekeeper_store::{Charge, Request, Step, Store};
 
-use super::{NOW, at, counted, decide, every_limit, hourly, name, one, remaining, step};
+use super::{
+    NOW, at, counted, decide, every_limit, every_rate, hourly, name, one, remaining, step, taking,
+};
 
 /// If any step denies, no other step is charged.
 pub fn a_denied_request_consumes_nothing<S: Store>(make: impl Fn() -> S) {
@@ -33,10 +35,7 @@ pub fn a_denied_request_consumes_nothing<S: Store>(make: impl Fn() -> S) {
 pub fn a_repeated_counter_sees_the_earlier_take<S: Store>(make: impl Fn() -> S) {
     let store = make();
     for (number, limit) in (0..).zip(every_limit(5)) {
-        let two = Step {
-            hits: 2,
-            ..step(&limit, number)
-        };
+        let two = taking(2, &limit, number);
         let three = Step { hits: 3, ..two };
         let verdicts = at(&store, NOW, &[two, two, two]);
         assert!(!verdicts.allowed, "{}", name(&limit));
@@ -139,12 +138,9 @@ pub fn always_charges_what_is_denied<S: Store>(make: impl Fn() -> S) {
 pub fn refunds_give_back_in_any_case<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let none = hourly(Algorithm::FixedWindow, 0);
-    let limits = every_limit(5).filter(|limit| limit.algorithm() != Algorithm::Concurrency);
+    let limits = every_rate(5);
     for (number, limit) in (0..).step_by(2).zip(limits) {
-        let take = Step {
-            hits: 4,
-            ..step(&limit, number)
-        };
+        let take = taking(4, &limit, number);
         let refund = |hits| Step { hits, ..take };
         assert_eq!(
             one(&store, NOW, refund(-1)).1.remaining,
@@ -166,10 +162,7 @@ pub fn refunds_give_back_in_any_case<S: Store>(make: impl Fn() -> S) {
 pub fn peeks_change_nothing<S: Store>(make: impl Fn() -> S) {
     let store = make();
     for (number, limit) in (0..).zip(every_limit(3)) {
-        let peek = Step {
-            hits: 0,
-            ..step(&limit, number)
-        };
+        let peek = taking(0, &limit, number);
         for left in [3, 2, 1, 0, 0] {
             for _ in 0..3 {
                 let (allowed, outcome) = one(&store, NOW, peek);
