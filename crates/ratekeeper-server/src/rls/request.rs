@@ -2,7 +2,9 @@
 
 use ratekeeper_limiter::{Descriptor, ENTRY_BYTES_MAX, MAX_HITS, Override};
 use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
+use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{
+    Entry as WireEntry, RateLimitOverride,
+};
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use ratekeeper_rules::{Entry, Unit};
 use smallvec::SmallVec;
@@ -38,19 +40,14 @@ pub(super) fn entries<'a>(
                 "descriptors[{number}].entries: at most {ENTRIES_MAX} in one descriptor"
             )));
         }
-        let mut entries = descriptor.entries.iter();
-        if let Some(at) =
-            entries.position(|entry| entry.key.len().max(entry.value.len()) > ENTRY_BYTES_MAX)
-        {
-            return Err(Refusal::Invalid(format!(
-                "descriptors[{number}].entries[{at}]: at most {ENTRY_BYTES_MAX} bytes in a key or a value"
-            )));
+        for (at, WireEntry { key, value }) in descriptor.entries.iter().enumerate() {
+            if key.len().max(value.len()) > ENTRY_BYTES_MAX {
+                return Err(Refusal::Invalid(format!(
+                    "descriptors[{number}].entries[{at}]: at most {ENTRY_BYTES_MAX} bytes in a key or a value"
+                )));
+            }
+            all.push(Entry { key, value });
         }
-        let entries = descriptor.entries.iter();
-        all.extend(entries.map(|entry| Entry {
-            key: &entry.key,
-            value: &entry.value,
-        }));
     }
     Ok(())
 }
