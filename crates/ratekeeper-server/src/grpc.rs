@@ -89,11 +89,15 @@ impl<S: ServedStore> RateLimitService for Rls<S> {
         }
         let origin = CheckOrigin::new("rls", Some(request.metadata().as_ref()));
         let request = request.get_ref();
-        let answer = match rls::ask(&self.app, request, origin).map_err(status)? {
-            Answer::Decided(answer) => answer,
-            Answer::Pending(pending) => rls::finish(&self.app, request, origin, pending).await,
-        };
-        Ok(tonic::Response::new(answer))
+        // Each answer is moved once: combinators of results would move it again and again.
+        match rls::ask(&self.app, request, origin) {
+            Answer::Decided(Ok(answer)) => Ok(tonic::Response::new(answer)),
+            Answer::Decided(Err(refusal)) => Err(status(refusal)),
+            Answer::Pending(pending) => {
+                let answer = rls::finish(&self.app, request, origin, pending).await;
+                Ok(tonic::Response::new(answer))
+            }
+        }
     }
 }
 

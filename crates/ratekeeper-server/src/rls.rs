@@ -38,26 +38,27 @@ pub(crate) async fn decide<S: ServedStore>(
     request: &RateLimitRequest,
     origin: CheckOrigin<'_>,
 ) -> Result<RateLimitResponse, Refusal> {
-    match ask(app, request, origin)? {
-        Answer::Decided(response) => Ok(response),
+    match ask(app, request, origin) {
+        Answer::Decided(response) => response,
         Answer::Pending(pending) => Ok(finish(app, request, origin, pending).await),
     }
 }
 
-/// Decides `request` without waiting. A plain function, so that the state it holds does not move.
-///
-/// # Errors
-/// Those of [`decide`].
+/// Decides `request` without waiting, or refuses it as [`decide`] does. A plain function, so that the
+/// state it holds does not move; the result is inside of the answer, because a response is large too.
 pub(crate) fn ask<S: ServedStore>(
     app: &App<S>,
     request: &RateLimitRequest,
     origin: CheckOrigin<'_>,
-) -> Result<Answer<Pending<S::Ticket>, RateLimitResponse>, Refusal> {
+) -> Answer<Pending<S::Ticket>, Result<RateLimitResponse, Refusal>> {
     let (mut entries, mut descriptors) = (Entries::new(), Descriptors::new());
-    request::entries(request, &mut entries)?;
-    request::descriptors(request, &entries, &mut descriptors)?;
+    let read = request::entries(request, &mut entries)
+        .and_then(|()| request::descriptors(request, &entries, &mut descriptors));
+    if let Err(refusal) = read {
+        return Answer::Decided(Err(refusal));
+    }
     if !app.is_loaded() {
-        return Err(Refusal::NoRules);
+        return Answer::Decided(Err(Refusal::NoRules));
     }
     let check = Check {
         domain: &request.domain,
@@ -67,7 +68,9 @@ pub(crate) fn ask<S: ServedStore>(
         observer: None,
     };
     let now = app.limiter.clock().now();
-    Ok(app.ask(&check, now, origin, |ruling| answer(app, request, ruling)))
+    app.ask(&check, now, origin, |ruling| {
+        Ok(answer(app, request, ruling))
+    })
 }
 
 /// Waits for the answer to a request that was asked about.
