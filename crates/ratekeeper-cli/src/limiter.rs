@@ -85,7 +85,7 @@ fn memory(settings: &Settings) -> MemoryConfig {
 /// The limiter's options for rules.
 fn options(settings: &Settings) -> LimiterOptions {
     let mut options = LimiterOptions::default();
-    options.profile = settings.rules.profile;
+    options.profile = settings.rules.options.profile;
     options.modes = settings.modes;
     options
 }

@@ -161,7 +161,7 @@ fn open(settings: &Settings, address: &DatabaseAddress) -> Result<QuotaStore> {
 
 /// The key that is set; for SQLite, else the one beside the database, which is made if it is not there.
 fn tenant_key(settings: &Settings, address: &DatabaseAddress) -> Result<TenantKey> {
-    if let Some(key) = &settings.rules.tenant_key {
+    if let Some(key) = &settings.rules.options.tenant_key {
         return Ok(key.clone());
     }
     let Some(file) = address.path() else {

@@ -5,7 +5,6 @@ mod place;
 mod progress;
 mod timing;
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,30 +38,14 @@ pub struct RequestBody {
 }
 
 /// A body that is larger than it may be, or that its sender did not finish.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 enum BadBody {
+    #[error("the request's body is too large")]
     TooLarge,
+    #[error("the request's body comes too slowly")]
     TooSlow,
-    Broken(hyper::Error),
-}
-
-impl fmt::Display for BadBody {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLarge => f.write_str("the request's body is too large"),
-            Self::TooSlow => f.write_str("the request's body comes too slowly"),
-            Self::Broken(_) => f.write_str("the request's body broke off"),
-        }
-    }
-}
-
-impl std::error::Error for BadBody {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::TooLarge | Self::TooSlow => None,
-            Self::Broken(error) => Some(error),
-        }
-    }
+    #[error("the request's body broke off")]
+    Broken(#[source] hyper::Error),
 }
 
 impl RequestBody {
@@ -230,16 +213,9 @@ pin_project! {
 }
 
 /// An upstream that stopped in the middle of its answer.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the upstream paused for too long in the middle of its answer")]
 struct Stalled;
-
-impl fmt::Display for Stalled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the upstream paused for too long in the middle of its answer")
-    }
-}
-
-impl std::error::Error for Stalled {}
 
 impl ProxyBody {
     pub(crate) const fn text(text: Bytes) -> Self {

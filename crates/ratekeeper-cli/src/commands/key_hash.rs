@@ -12,7 +12,7 @@ const LINE_BYTES_MAX: u64 = 128 << 10;
 
 pub(crate) fn run(config: Option<PathBuf>) -> Result<ExitCode> {
     let settings = settings::of_process(&Flags::of_config(config))?;
-    let Some(key) = settings.rules.tenant_key else {
+    let Some(key) = settings.rules.options.tenant_key else {
         bail!(
             "there is no `tenant_key` to hash with; make one with `openssl rand -hex 16`, and set it in \
              ratekeeper.yaml or as RATEKEEPER_TENANT_KEY, here and for the service"

@@ -8,19 +8,17 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ratekeeper_replay::{
     CompareWith, Descriptors, Fields, Format, Log, Progress, Replay, ReplayOptions, Report,
 };
-use ratekeeper_rules::Options;
 use ratekeeper_server::AuthConfig;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &cli::Replay) -> Result<ExitCode> {
     let settings = settings::of_process(&flags(args))?;
-    let options: Options = settings.rules.options();
     let loaded = rules::load(
         &args.rules,
         settings.rules.tenants.as_deref(),
         settings.rules.read,
-        &options,
+        &settings.rules.options,
     )?;
     let mut replay = Replay::new(replay_options(args, settings.auth)?, loaded.rules)?;
     for log in &args.logs {

@@ -14,11 +14,12 @@ use std::process::ExitCode;
 pub(crate) fn run(args: &RulesCheck) -> Result<ExitCode> {
     let mut options = args.reading.options()?;
     if let Some(path) = &args.config {
-        let settings = settings::of_process(&Flags::of_config(Some(path.clone())))?.rules;
-        options.stores = Some(settings.stores);
-        options.tenant_key = settings.tenant_key;
-        options.path_folding = settings.path_folding;
-        options.path_keys = settings.path_keys;
+        let settings = settings::of_process(&Flags::of_config(Some(path.clone())))?;
+        let told = settings.rules.options;
+        options.stores = told.stores;
+        options.tenant_key = told.tenant_key;
+        options.path_folding = told.path_folding;
+        options.path_keys = told.path_keys;
     }
     let mut read = rules::read_all(&args.paths)?;
     if let Some(tenants) = &args.tenants {

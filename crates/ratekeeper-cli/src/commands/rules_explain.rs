@@ -9,7 +9,7 @@ use crate::settings::{self, Flags, Settings};
 use crate::{entries, limiter, output, rules};
 use anyhow::{Result, anyhow};
 use ratekeeper_limiter::{Check, Descriptor, Explanation, Limiter, Waiting};
-use ratekeeper_rules::{Entry, Options};
+use ratekeeper_rules::Entry;
 use ratekeeper_store::memory::MemoryStore;
 use serde_json::json;
 use std::process::ExitCode;
@@ -88,12 +88,11 @@ fn fresh_limiter(args: &RulesExplain) -> Result<(Limiter<MemoryStore>, Settings)
     let path = path.ok_or_else(|| {
         anyhow!("there are no rules here; name them: --rules PATH, or ask a service: --admin URL")
     })?;
-    let options: Options = settings.rules.options();
     let loaded = rules::load(
         path,
         settings.rules.tenants.as_deref(),
         settings.rules.read,
-        &options,
+        &settings.rules.options,
     )?;
     let limiter = limiter::fresh(loaded.rules, &settings)?;
     Ok((limiter, settings))

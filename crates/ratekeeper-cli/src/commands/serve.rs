@@ -24,7 +24,7 @@ use files::{Files, Program};
 use ratekeeper_rules::{Loaded, RuleSet};
 use ratekeeper_server::{
     BindError, ConstantAnswer, DenialLog, DrainDelay, Drained, GatewayService, ListenAddress,
-    RlsConfig, RulesLoader, RulesSource, ServedStore, Server, ServerConfig,
+    RulesLoader, RulesSource, ServedStore, Server, ServerConfig,
 };
 use std::path::Path;
 use std::process::ExitCode;
@@ -179,10 +179,10 @@ fn welcome<S: ServedStore>(
         tls: settings.gateway.tls.clone(),
         upstreams,
     });
-    let rls = rls(settings);
+    let rls = &settings.envoy;
     paths::warn_if_told_apart(&settings.rules, rules, in_front.is_some());
     if settings.log.format == LogFormat::Text {
-        let profile = profile::shown(&settings.rules) + &envoy::shown(&rls, settings, &addresses);
+        let profile = profile::shown(&settings.rules) + &envoy::shown(rls, settings, &addresses);
         let welcome = Welcome {
             rules,
             limits,
@@ -275,7 +275,7 @@ fn source(settings: &Settings, path: &Path) -> RulesSource {
         path: path.to_path_buf(),
         tenants: settings.rules.tenants.clone(),
         read: settings.rules.read,
-        options: settings.rules.options(),
+        options: settings.rules.options.clone(),
     }
 }
 
@@ -311,7 +311,7 @@ fn config(settings: &Settings) -> ServerConfig {
         worker_threads: Some(listen.worker_threads),
         bounds: listen.bounds,
         drain_delay: listen.drain_delay,
-        rls: rls(settings),
+        rls: settings.envoy.clone(),
         auth: settings.auth.clone(),
         callers: settings.callers.clone(),
         data_dir: settings.data_dir.clone(),
@@ -323,17 +323,6 @@ fn config(settings: &Settings) -> ServerConfig {
     };
     config.watch.enabled = settings.rules.watch;
     config
-}
-
-fn rls(settings: &Settings) -> RlsConfig {
-    RlsConfig {
-        profile: settings.rules.profile,
-        callers: settings.envoy.callers,
-        dynamic_metadata: settings.envoy.dynamic_metadata,
-        limit_headers: settings.envoy.limit_headers.clone(),
-        draft_headers: settings.envoy.draft_headers,
-        degraded_header: settings.envoy.degraded_header,
-    }
 }
 
 /// Turns the error about a listener into one that says what to do about it.

@@ -49,9 +49,12 @@ fn stores_have_the_defaults_of_their_libraries() {
 fn rules_and_answers_have_the_defaults_of_their_libraries() {
     let settings = settings(&[("RATEKEEPER_RESPONSE_HEADERS", "limits")]);
     let options = Options::default();
-    assert_eq!(settings.rules.profile, options.profile);
-    assert_eq!(settings.rules.merge_domains, options.merge_domains);
-    assert_eq!(settings.rules.on_store_failure, options.on_store_failure);
+    assert_eq!(settings.rules.options.profile, options.profile);
+    assert_eq!(settings.rules.options.merge_domains, options.merge_domains);
+    assert_eq!(
+        settings.rules.options.on_store_failure,
+        options.on_store_failure
+    );
     assert_eq!(settings.modes, Modes::default());
     let names = settings.envoy.limit_headers;
     assert_eq!(names, Some(LimitHeaderNames::default()));

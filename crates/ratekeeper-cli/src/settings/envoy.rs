@@ -6,33 +6,24 @@ use super::requests::{auth, identity};
 use super::typed::Typed;
 use super::values;
 use ratekeeper_http::{Describer, EncodedSlashes, Forwarding};
-use ratekeeper_server::{AuthConfig, Caller, EnvoyCallers, LimitHeaderNames};
-
-/// The answers to Envoy.
-#[derive(Debug)]
-pub(crate) struct EnvoySettings {
-    pub(crate) limit_headers: Option<LimitHeaderNames>,
-    pub(crate) draft_headers: bool,
-    pub(crate) degraded_header: bool,
-    pub(crate) dynamic_metadata: bool,
-    /// The permissions that Envoy's protocol asks for; `None` for those of the profile.
-    pub(crate) callers: Option<EnvoyCallers>,
-}
+use ratekeeper_server::{AuthConfig, Caller, EnvoyCallers, LimitHeaderNames, RlsConfig};
 
 impl Typed<'_> {
-    pub(super) fn envoy(&mut self) -> EnvoySettings {
+    /// All but the profile, which is among the settings of rules.
+    pub(super) fn envoy(&mut self) -> RlsConfig {
         let kinds: HeaderKinds = self.get("response_headers", str::parse);
         let headers = LimitHeaderNames {
             limit: self.get("limit_header", header_name),
             remaining: self.get("remaining_header", header_name),
             reset: self.get("reset_header", header_name),
         };
-        EnvoySettings {
+        RlsConfig {
             limit_headers: kinds.limits.then_some(headers),
             draft_headers: kinds.draft,
             degraded_header: kinds.degraded,
             dynamic_metadata: self.get("dynamic_metadata", values::switch),
             callers: self.get("envoy_callers", |text| values::maybe(text, envoy_callers)),
+            ..RlsConfig::default()
         }
     }
 
@@ -64,7 +55,7 @@ impl Typed<'_> {
     }
 
     /// `envoy` may need some.
-    pub(super) fn callers(&mut self, envoy: &EnvoySettings) -> Vec<Caller> {
+    pub(super) fn callers(&mut self, envoy: &RlsConfig) -> Vec<Caller> {
         let callers = self.get("callers", callers::callers);
         if envoy.callers == Some(EnvoyCallers::Required) && callers.is_empty() {
             self.lacks::<()>("envoy_callers", "callers");

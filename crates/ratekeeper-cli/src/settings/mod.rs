@@ -53,10 +53,9 @@ pub(crate) use values::{UNIX, duration, hash_key};
 pub(crate) use values::{masked, masked_within, percent_encoded};
 
 use crate::home::Home;
-use envoy::EnvoySettings;
 use listen::Listen;
 use ratekeeper_limiter::Modes;
-use ratekeeper_server::{AuthConfig, Caller};
+use ratekeeper_server::{AuthConfig, Caller, RlsConfig};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use store::Counters;
@@ -70,7 +69,8 @@ pub(crate) struct Settings {
     pub(crate) counters: Counters,
     pub(crate) quotas: QuotaSettings,
     pub(crate) modes: Modes,
-    pub(crate) envoy: EnvoySettings,
+    /// The answers to Envoy, and the permissions that its protocol asks for.
+    pub(crate) envoy: RlsConfig,
     /// The answers to forward-auth.
     pub(crate) auth: AuthConfig,
     /// Callers with permissions beyond checks.
@@ -209,9 +209,11 @@ impl Settings {
             traces: typed.traces(),
         };
         let stores = settings.counters.stores.iter();
-        settings.rules.secrets = settings.auth.describer.secret_keys();
-        settings.rules.path_keys = settings.auth.describer.path_keys();
-        settings.rules.stores = stores.map(|store| store.name.clone()).collect();
+        let options = &mut settings.rules.options;
+        options.secrets = settings.auth.describer.secret_keys();
+        options.path_keys = settings.auth.describer.path_keys();
+        options.stores = Some(stores.map(|store| store.name.clone()).collect());
+        settings.envoy.profile = options.profile;
         typed.finish(settings)
     }
 }

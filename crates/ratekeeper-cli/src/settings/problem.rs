@@ -1,37 +1,22 @@
 //! Errors in settings, worded so that they can be corrected.
 
-use std::fmt;
-
 /// One error: its place, what is wrong, and what to write instead.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {message}")]
 pub(crate) struct Problem {
     /// `ratekeeper.yaml:3:1`, `RATEKEEPER_HTTP` or `--http`.
     pub(crate) place: String,
     pub(crate) message: String,
 }
 
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.message)
-    }
-}
-
 /// All errors in the settings, at least one.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}", lines(.0))]
 pub(crate) struct Problems(pub(crate) Vec<Problem>);
 
-impl std::error::Error for Problems {}
-
-impl fmt::Display for Problems {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.0.iter().enumerate() {
-            if index > 0 {
-                f.write_str("\n")?;
-            }
-            write!(f, "{problem}")?;
-        }
-        Ok(())
-    }
+fn lines(problems: &[Problem]) -> String {
+    let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
+    lines.join("\n")
 }
 
 /// The known name that is closest to `name`, if it is close enough to have been meant.

@@ -22,30 +22,7 @@ const KEY_MAX: usize = 512;
 /// The keys whose denials are all logged.
 #[derive(Serialize, ToSchema)]
 pub(super) struct FollowedList {
-    keys: Vec<FollowedEntry>,
-}
-
-/// One of them.
-#[derive(Serialize, ToSchema)]
-struct FollowedEntry {
-    key: Box<str>,
-    /// Seconds left.
-    seconds_left: u64,
-    /// Lines logged for it.
-    logged: u64,
-    /// Denials that were not logged, because there were more than 1,000 in a second.
-    left_out: u64,
-}
-
-impl From<FollowedKey> for FollowedEntry {
-    fn from(followed: FollowedKey) -> Self {
-        Self {
-            key: followed.key,
-            seconds_left: followed.left.as_secs(),
-            logged: followed.logged,
-            left_out: followed.left_out,
-        }
-    }
+    keys: Vec<FollowedKey>,
 }
 
 /// The time for which a key is followed.
@@ -138,7 +115,5 @@ pub(super) async fn end<S: ServedStore>(
 
 fn followed<S: ServedStore>(app: &App<S>) -> FollowedList {
     let keys = app.denials.followed().list();
-    FollowedList {
-        keys: keys.into_iter().map(FollowedEntry::from).collect(),
-    }
+    FollowedList { keys }
 }

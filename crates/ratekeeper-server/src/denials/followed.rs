@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 /// The most keys that are followed at a time.
 pub(crate) const FOLLOWED_MAX: usize = 8;
@@ -15,15 +17,16 @@ pub(crate) const FOLLOWED_TIME_MAX: Duration = Duration::from_secs(3_600);
 const LINES_PER_SECOND: u64 = 1_000;
 
 /// A key that is followed.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+#[schema(as = FollowedEntry)]
 pub(crate) struct FollowedKey {
     /// The beginning of a descriptor, as top keys are shown: `customer:acme`.
     pub(crate) key: Box<str>,
-    /// Time left.
-    pub(crate) left: Duration,
+    /// Seconds left.
+    pub(crate) seconds_left: u64,
     /// Lines logged for it.
     pub(crate) logged: u64,
-    /// Denials that were not logged, because there were too many in one second.
+    /// Denials that were not logged, because there were more than 1,000 in a second.
     pub(crate) left_out: u64,
 }
 
@@ -104,7 +107,7 @@ impl FollowedKeys {
         let live = keys.iter().filter(|it| it.until > now);
         live.map(|it| FollowedKey {
             key: it.key.clone(),
-            left: it.until - now,
+            seconds_left: (it.until - now).as_secs(),
             logged: it.logged,
             left_out: it.left_out,
         })
@@ -192,7 +195,8 @@ mod tests {
         assert_eq!(keys.follow("customer:more", MINUTE), Err(TooMany));
         // One that is followed already only gets another time.
         assert_eq!(keys.follow("customer:0", MINUTE), Ok(()));
-        assert!(keys.list().iter().all(|it| it.left <= FOLLOWED_TIME_MAX));
+        let most = FOLLOWED_TIME_MAX.as_secs();
+        assert!(keys.list().iter().all(|it| it.seconds_left <= most));
         keys.end("customer:1");
         keys.follow("customer:2", Duration::ZERO).expect("known");
         assert_eq!(

@@ -148,8 +148,7 @@ pub(super) async fn peek<S: ServedStore>(received: Received<S>) -> Answered {
     responses((status = 200, description = "The decision and the permit", body = HeldSchema))
 )]
 pub(super) async fn acquire<S: ServedStore>(received: Received<S>) -> Answered {
-    let api = received.api();
-    let holder = api.holder()?;
+    let holder = received.api().holder()?;
     let body: AcquireRequest<'_> = received.parse()?;
     let respond = |held: &HeldAnswer<'_>| json(|out| write_held(held, "permit", out));
     Ok(holder.acquire(&body, respond).await?)
@@ -164,8 +163,7 @@ pub(super) async fn acquire<S: ServedStore>(received: Received<S>) -> Answered {
     responses((status = 200, description = "It is released", body = Released))
 )]
 pub(super) async fn release<S: ServedStore>(received: Received<S>) -> Answered {
-    let api = received.api();
-    let holder = api.holder()?;
+    let holder = received.api().holder()?;
     let PermitRequest { permit } = received.parse()?;
     let released = holder.release(&permit).await?;
     Ok(Json(released).into_response())
@@ -180,8 +178,7 @@ pub(super) async fn release<S: ServedStore>(received: Received<S>) -> Answered {
     responses((status = 200, description = "It is held for longer", body = Renewed))
 )]
 pub(super) async fn renew<S: ServedStore>(received: Received<S>) -> Answered {
-    let api = received.api();
-    let holder = api.holder()?;
+    let holder = received.api().holder()?;
     let PermitRequest { permit } = received.parse()?;
     let renewed = holder.renew(&permit).await?;
     Ok(Json(renewed).into_response())
@@ -196,8 +193,7 @@ pub(super) async fn renew<S: ServedStore>(received: Received<S>) -> Answered {
     responses((status = 200, description = "The decision and the reservation", body = HeldSchema))
 )]
 pub(super) async fn reserve<S: ServedStore>(received: Received<S>) -> Answered {
-    let api = received.api();
-    let holder = api.holder()?;
+    let holder = received.api().holder()?;
     let body: ReserveRequest<'_> = received.parse()?;
     let respond = |held: &HeldAnswer<'_>| json(|out| write_held(held, "reservation", out));
     Ok(holder.reserve(&body, respond).await?)
@@ -212,8 +208,7 @@ pub(super) async fn reserve<S: ServedStore>(received: Received<S>) -> Answered {
     responses((status = 200, description = "It is settled", body = Settlement))
 )]
 pub(super) async fn commit<S: ServedStore>(received: Received<S>) -> Answered {
-    let api = received.api();
-    let holder = api.holder()?;
+    let holder = received.api().holder()?;
     let CommitRequest { reservation, hits } = received.parse()?;
     let settled = holder.commit(&reservation, hits).await?;
     Ok(Json(settled).into_response())
@@ -228,8 +223,7 @@ pub(super) async fn commit<S: ServedStore>(received: Received<S>) -> Answered {
     responses((status = 200, description = "It is settled", body = Settlement))
 )]
 pub(super) async fn cancel<S: ServedStore>(received: Received<S>) -> Answered {
-    let api = received.api();
-    let holder = api.holder()?;
+    let holder = received.api().holder()?;
     let CancelRequest { reservation } = received.parse()?;
     let settled = holder.cancel(&reservation).await?;
     Ok(Json(settled).into_response())
@@ -244,8 +238,7 @@ pub(super) async fn cancel<S: ServedStore>(received: Received<S>) -> Answered {
     responses((status = 200, description = "The hits are given back", body = DecisionSchema))
 )]
 pub(super) async fn refund<S: ServedStore>(received: Received<S>) -> Answered {
-    let api = received.api();
-    let refunder = api.refunder()?;
+    let refunder = received.api().refunder()?;
     let body: RefundRequest<'_> = received.parse()?;
     Ok(refunder.refund(&body, answer).await?)
 }

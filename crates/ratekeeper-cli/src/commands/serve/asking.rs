@@ -106,7 +106,7 @@ impl Known {
 
 /// No rules: only what the settings say of paths.
 fn load_none(settings: &Settings) -> Result<RuleSet> {
-    Ok(ratekeeper_rules::load(&[], &settings.rules.options())?.rules)
+    Ok(ratekeeper_rules::load(&[], &settings.rules.options)?.rules)
 }
 
 /// The domain that the service is asked about: the settings', else the only one of the rules that are known here; empty

@@ -9,14 +9,14 @@ use tracing::warn;
 /// envoyproxy/ratelimit does so too, and sees no paths but those that its proxy sends: under its profile only a
 /// gateway is worth a warning.
 pub(super) fn warn_if_told_apart(settings: &RulesSettings, rules: &RuleSet, is_gateway: bool) {
-    let is_of_interest = is_gateway || settings.profile == Profile::Ratekeeper;
+    let is_of_interest = is_gateway || settings.options.profile == Profile::Ratekeeper;
     if !is_of_interest || !rules.goes_by_path() {
         return;
     }
     let PathFolding {
         ignores_case,
         ignores_trailing_slash,
-    } = settings.path_folding;
+    } = settings.options.path_folding;
     for (is_ignored, setting, other) in [
         (ignores_case, "ignore_path_case", "/Orders"),
         (ignores_trailing_slash, "ignore_trailing_slash", "/orders/"),

@@ -6,7 +6,7 @@ use tracing::warn;
 
 /// The profile's name, as settings spell it.
 pub(super) fn name(rules: &RulesSettings) -> &'static str {
-    match rules.profile {
+    match rules.options.profile {
         Profile::Envoy => "envoy",
         _ => "ratekeeper",
     }
@@ -14,7 +14,7 @@ pub(super) fn name(rules: &RulesSettings) -> &'static str {
 
 /// Lines of the banner: which profile holds, what that means, and what to do if another one was meant.
 pub(super) fn shown(rules: &RulesSettings) -> String {
-    let means = match rules.profile {
+    let means = match rules.options.profile {
         Profile::Envoy => {
             "envoyproxy/ratelimit's own: fixed_window unless a rule says otherwise, denied requests are counted"
         }
