@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use ratekeeper_quota::QuotaError;
 use ratekeeper_store_redis::AppendError;
-#[cfg(feature = "nats")]
 use ratekeeper_tls::TlsFileError;
 
 /// An error of an export. All of them are tried again.
@@ -19,9 +18,11 @@ pub enum ExportError {
     /// Redis cannot be reached, or refuses.
     #[error("Redis does not take the records")]
     Redis(#[from] AppendError),
+    /// Redis has closed the connection since it was asked for its last record.
+    #[error("Redis has closed the connection")]
+    Disconnected,
     /// A file for TLS.
-    #[cfg(feature = "nats")]
-    #[error("no TLS with NATS")]
+    #[error("no TLS with the target")]
     TlsFile(#[from] TlsFileError),
     /// The file with credentials cannot be read.
     #[cfg(feature = "nats")]
@@ -47,22 +48,4 @@ pub enum ExportError {
     /// The target does not answer.
     #[error("the target did not answer within {} s", .0.as_secs())]
     TooSlow(Duration),
-}
-
-impl ExportError {
-    /// The error with its causes.
-    pub(crate) fn in_words(&self) -> String {
-        let mut words = self.to_string();
-        let mut source = std::error::Error::source(self);
-        while let Some(cause) = source {
-            let cause_words = cause.to_string();
-            // Some errors repeat their cause.
-            if !words.ends_with(&cause_words) {
-                words.push_str(": ");
-                words.push_str(&cause_words);
-            }
-            source = cause.source();
-        }
-        words
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ratekeeper_quota::{ExportClaim, QuotaStatus, QuotaStore};
+use ratekeeper_quota::{ExportClaim, QuotaStatus, QuotaStore, with_causes};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -230,7 +230,7 @@ impl Export {
 
     /// Says so, and lets another node try, which may reach the target.
     async fn failed(&mut self, error: &ExportError) {
-        let why = error.in_words();
+        let why = with_causes(error);
         if self.status.failed(why.clone()) {
             warn!(
                 target = %self.target, %why,

@@ -8,8 +8,8 @@ use crate::record::Record;
 /// A stream of Redis or Valkey.
 pub(crate) struct RedisStream {
     writer: StreamWriter,
-    /// The server whose last entry is known to be what it should be.
-    checked: Option<Box<str>>,
+    /// The server whose last entry is known to be what it should be, and the connection over which it said so.
+    checked: Option<(Box<str>, u64)>,
 }
 
 impl RedisStream {
@@ -20,15 +20,18 @@ impl RedisStream {
         }
     }
 
-    /// The number and the hash of the last record, if the server has not been asked yet: one that took over may have
-    /// fewer records than the one before confirmed.
+    /// The number and the hash of the last record, unless this server has told it over this connection. A server that
+    /// took over or restarted may have fewer records than were confirmed.
     pub(crate) async fn last(&mut self) -> Result<Option<(u64, String)>, ExportError> {
         let server = self.writer.server().await?;
-        if self.checked.as_ref() == Some(&server) {
+        let connection = self.writer.connection().await;
+        let known = self.checked.as_ref();
+        if known.is_some_and(|(name, number)| *name == server && connection == Some(*number)) {
             return Ok(None);
         }
         let last = self.writer.last(["version", "hash"]).await?;
-        self.checked = Some(server);
+        let connection = self.writer.connection().await;
+        self.checked = connection.map(|connection| (server, connection));
         Ok(last.and_then(|[version, hash]| Some((version.parse().ok()?, hash))))
     }
 
@@ -49,7 +52,8 @@ impl RedisStream {
                 ]
             })
             .collect();
-        self.writer.append(&entries).await?;
+        let (_, connection) = self.checked.as_ref().ok_or(ExportError::Disconnected)?;
+        self.writer.append(*connection, &entries).await?;
         Ok(())
     }
 }

@@ -17,6 +17,7 @@ pub struct ExportTarget {
     stream: String,
     /// The address without its credentials, and the stream.
     name: String,
+    files: ExportFiles,
 }
 
 /// The files for connections to a target.
@@ -81,9 +82,9 @@ impl ExportTarget {
             return Err(BadTarget::BadStream);
         }
         let (kind, prefix) = match scheme {
-            "nats" | "tls" => (nats(url, stream, files)?, String::new()),
+            "nats" | "tls" => (nats(url, stream, files.clone())?, String::new()),
             _ => {
-                let endpoint = redis(url, files)?;
+                let endpoint = redis(url, files.clone())?;
                 let prefix = endpoint.prefix().to_owned();
                 (Kind::Redis(Box::new(endpoint)), prefix)
             }
@@ -94,7 +95,23 @@ impl ExportTarget {
             name: format!("{scheme}://{place} {prefix}{stream}"),
             kind,
             stream: stream.to_owned(),
+            files,
         })
+    }
+
+    /// Reads the files, which are read again for each connection. Blocks.
+    ///
+    /// # Errors
+    /// A file is missing or unusable.
+    pub fn check_files(&self) -> Result<(), ExportError> {
+        if self.files.tls != TlsFiles::default() {
+            self.files.tls.client_config()?;
+        }
+        #[cfg(feature = "nats")]
+        if let Some(path) = &self.files.credentials {
+            crate::credentials::Credentials::read(path)?;
+        }
+        Ok(())
     }
 }
 

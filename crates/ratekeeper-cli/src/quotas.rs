@@ -21,6 +21,7 @@ use report::Report;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
@@ -103,6 +104,11 @@ pub(crate) async fn follow(
         warn!(
             "without --data-dir no copy of the quotas is saved: a start without the database has none"
         );
+    }
+    if let Some(target) = settings.quotas.export.clone() {
+        // A file that is missing by mistake should not be noticed when the trail is needed.
+        let checked = spawn_blocking(move || target.check_files()).await?;
+        checked.context("audit_export")?;
     }
     let store = open(settings, &address)?;
     let config = FollowerConfig {

@@ -9,6 +9,7 @@ use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{Any, AnyPool, Row, SqlSafeStr, Transaction};
 
 use crate::QuotaError;
+use crate::file::{FileId, Replaced};
 
 /// The longest time one operation may take.
 pub(crate) const OPERATION_MAX: Duration = Duration::from_secs(10);
@@ -69,11 +70,19 @@ impl DatabaseAddress {
         }
     }
 
+    /// The file that is there now, for SQLite. A server is always the same one.
+    pub(crate) fn file(&self) -> Option<FileId> {
+        match &self.path {
+            Some(path) => FileId::at(path),
+            None => Some(FileId::default()),
+        }
+    }
+
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    pub(crate) fn pool(&self) -> Result<AnyPool, QuotaError> {
+    pub(crate) fn pool(&self, replaced: Replaced) -> Result<AnyPool, QuotaError> {
         sqlx::any::install_default_drivers();
         let options = AnyConnectOptions::from_str(&self.url);
         let options = options.map_err(|error| QuotaError::BadAddress(Some(error)))?;
@@ -82,6 +91,10 @@ impl DatabaseAddress {
             .acquire_timeout(CONNECT_MAX)
             .idle_timeout(Duration::from_secs(300));
         let is_sqlite = self.kind() == DatabaseKind::Sqlite;
+        let pool = pool.before_acquire(move |_, connection| {
+            let is_current = replaced.is_before(connection.age);
+            Box::pin(async move { Ok(is_current) })
+        });
         let pool = pool.after_connect(move |connection, _| {
             Box::pin(async move {
                 if is_sqlite {

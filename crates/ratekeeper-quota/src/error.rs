@@ -1,5 +1,8 @@
 //! The ways in which an operation on the quota store fails.
 
+use std::error::Error;
+use std::path::PathBuf;
+
 use ratekeeper_rules::BadQuotas;
 
 /// An error of the quota store.
@@ -29,6 +32,9 @@ pub enum QuotaError {
         "not the address of a database: write sqlite://PATH or postgres://USER:PASSWORD@HOST/DATABASE"
     )]
     BadAddress(#[source] Option<sqlx::Error>),
+    /// The file of SQLite is not there any more. Nothing is written until it is back, or another one in its place.
+    #[error("{} is not there any more", .0.display())]
+    FileGone(PathBuf),
     /// The tables are newer than this program, or were changed by hand.
     #[error("the tables do not match this version of the program")]
     Migration(#[source] sqlx::migrate::MigrateError),
@@ -51,6 +57,26 @@ impl QuotaError {
     /// Returns true if trying again later may help.
     #[must_use]
     pub const fn is_temporary(&self) -> bool {
-        matches!(self, Self::TooSlow(_) | Self::Unavailable(_))
+        matches!(
+            self,
+            Self::TooSlow(_) | Self::Unavailable(_) | Self::FileGone(_)
+        )
     }
+}
+
+/// The error and its causes, in one line.
+#[must_use]
+pub fn with_causes(error: &dyn Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_words = cause.to_string();
+        // Some errors repeat their cause.
+        if !words.ends_with(&cause_words) {
+            words.push_str(": ");
+            words.push_str(&cause_words);
+        }
+        source = cause.source();
+    }
+    words
 }

@@ -21,7 +21,7 @@ use crate::database::DatabaseKind;
 use crate::rows;
 use crate::saved;
 use crate::status::{QuotaStatus, Source};
-use crate::{QuotaError, QuotaStore};
+use crate::{QuotaError, QuotaStore, with_causes};
 
 /// The PostgreSQL channel on which changes are announced.
 pub(crate) const CHANNEL: &str = "ratekeeper_quota";
@@ -81,6 +81,7 @@ impl Follower {
             apply: Arc::new(apply),
             status: status.clone(),
             version: 0,
+            replaced: None,
             is_whole: false,
             asked: Instant::now(),
             saved: None,
@@ -198,6 +199,8 @@ struct Copy {
     index: TenantIndex,
     /// The number of the last change that is in the index.
     version: u64,
+    /// The last time that the file of the database was replaced, of which the index is.
+    replaced: Option<Instant>,
     /// False if the index has to be read anew.
     is_whole: bool,
     /// The time of the last answer.
@@ -227,6 +230,10 @@ impl Copy {
 
     async fn read(&mut self) -> Result<(), QuotaError> {
         let newest = self.store.version().await?;
+        let replaced = self.store.replaced_at();
+        if self.replaced != replaced {
+            (self.is_whole, self.replaced) = (false, replaced);
+        }
         if self.is_whole && newest == self.version {
             return Ok(());
         }
@@ -273,7 +280,7 @@ impl Copy {
 
     fn failed(&mut self, error: &QuotaError) {
         self.is_whole = false;
-        let why = in_words(error);
+        let why = with_causes(error);
         if self.status.failed(why.clone()) {
             warn!(%why, "the quota database does not answer; tenants keep the quotas known to this node");
         }
@@ -341,22 +348,6 @@ impl Copy {
         }
         self.saved = Some((version, now));
     }
-}
-
-/// The error with its causes.
-fn in_words(error: &QuotaError) -> String {
-    let mut words = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        let cause_words = cause.to_string();
-        // Some errors repeat their cause.
-        if !words.ends_with(&cause_words) {
-            words.push_str(": ");
-            words.push_str(&cause_words);
-        }
-        source = cause.source();
-    }
-    words
 }
 
 /// Runs what takes long on a thread where it holds nobody up.

@@ -31,6 +31,7 @@ mod database;
 mod document;
 mod error;
 mod export;
+mod file;
 mod follow;
 mod list;
 mod metering;
@@ -54,7 +55,7 @@ pub use document::{
     AuditDocument, BadDocument, DescriptorText, LimitDocument, LimitsDocument, NotATime,
     OverrideDocument, QuotaDocument, Rfc3339, TenantDocument, TierDocument, WHOLE_TENANT,
 };
-pub use error::QuotaError;
+pub use error::{QuotaError, with_causes};
 pub use export::ExportClaim;
 pub use follow::{Follower, FollowerConfig};
 pub use list::{ListCursor, ListFilter, ListPage, NotACursor, PAGE_MAX};

@@ -2,13 +2,15 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Instant;
 
 use ratekeeper_rules::{TenantHash, TenantKey};
 use sqlx::{Any, AnyPool, AssertSqlSafe, Row, Transaction};
-use tokio::sync::OnceCell;
+use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::database::{OPERATION_MAX, migrate, reading};
+use crate::file::{FileId, Replaced};
 use crate::rows::{self, Kept, tenant_columns};
 use crate::{DatabaseAddress, QuotaError, TenantRecord};
 
@@ -18,8 +20,9 @@ pub struct QuotaStore {
     pub(crate) pool: AnyPool,
     pub(crate) address: DatabaseAddress,
     key: TenantKey,
-    /// Set once the tables are known to be up to date and to belong to the key.
-    prepared: Arc<OnceCell<()>>,
+    /// The file whose tables are known to be up to date and to belong to the key.
+    prepared: Arc<Mutex<Option<FileId>>>,
+    replaced: Replaced,
 }
 
 impl QuotaStore {
@@ -32,11 +35,13 @@ impl QuotaStore {
     /// # Panics
     /// If it is called outside a Tokio runtime.
     pub fn new(address: DatabaseAddress, key: TenantKey) -> Result<Self, QuotaError> {
+        let replaced = Replaced::default();
         Ok(Self {
-            pool: address.pool()?,
+            pool: address.pool(replaced.clone())?,
             address,
             key,
             prepared: Arc::default(),
+            replaced,
         })
     }
 
@@ -52,18 +57,44 @@ impl QuotaStore {
         &self.address
     }
 
-    /// Brings the tables up to date, and checks that they belong to the key; both once.
+    /// Brings the tables up to date, and checks that they belong to the key; both once, and again if the file of SQLite
+    /// was replaced.
     ///
     /// # Errors
     /// The database cannot be used, has newer tables, or the hashes of another key.
     pub async fn prepare(&self) -> Result<(), QuotaError> {
-        let prepare = || async {
+        within(async {
+            let mut prepared = self.prepared.lock().await;
+            let there = self.address.file();
+            match (*prepared, there, self.address.path()) {
+                (Some(known), Some(there), _) if known == there => return Ok(()),
+                (Some(_), None, Some(path)) => return Err(QuotaError::FileGone(path.to_owned())),
+                // Connections to the file before are of no use.
+                (Some(_), _, _) => self.replaced.now(),
+                (None, _, _) => {}
+            }
             migrate(&self.pool, self.address.kind()).await?;
-            self.claim().await
-        };
-        within(self.prepared.get_or_try_init(prepare))
-            .await
-            .map(|_| ())
+            self.claim().await?;
+            *prepared = self.address.file();
+            Ok(())
+        })
+        .await
+    }
+
+    /// Checks that the file of SQLite is still in its place, before a change to it is confirmed.
+    pub(crate) async fn check_file(&self) -> Result<(), QuotaError> {
+        let known = *self.prepared.lock().await;
+        match self.address.path() {
+            Some(path) if known != self.address.file() => {
+                Err(QuotaError::FileGone(path.to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The last time that another file was found in the place of the database's.
+    pub(crate) fn replaced_at(&self) -> Option<Instant> {
+        self.replaced.at()
     }
 
     /// Marks a new database as one of the key, or checks that it is.

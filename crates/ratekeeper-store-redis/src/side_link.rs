@@ -1,6 +1,7 @@
 //! A connection beside those of decisions, for what nodes tell each other.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::{FromRedisValue, Pipeline, RedisError};
@@ -46,10 +47,14 @@ pub(crate) struct SideLink {
     /// The part of the keys that decides their slot.
     tag: Box<str>,
     open: Mutex<Option<Open>>,
+    /// The connections that were opened.
+    opened: AtomicU64,
 }
 
 /// An open connection to the server that serves the keys.
 struct Open {
+    /// The number of the connections before it.
+    number: u64,
     shard: Arc<Shard>,
     link: Link,
 }
@@ -70,6 +75,7 @@ impl SideLink {
             patience: PATIENCE,
             tag: tag.into(),
             open: Mutex::new(None),
+            opened: AtomicU64::new(0),
         }
     }
 
@@ -96,11 +102,53 @@ impl SideLink {
         }
         // A kept connection may have been closed long ago.
         let link = Link::open(&shard.node, self.connect_timeout).await?;
-        let mut fresh = Open { shard, link };
+        let number = self.opened.fetch_add(1, Ordering::Relaxed);
+        let mut fresh = Open {
+            number,
+            shard,
+            link,
+        };
         let answer = fresh.ask(calls, self.patience).await;
         match answer {
             Ok(_) => *open = Some(fresh),
             // A cluster may have moved the keys.
+            Err(BoardError::Refused(..)) => self.topology.doubt(),
+            Err(_) => {}
+        }
+        answer
+    }
+
+    /// The number of the connection, unless the server has closed it.
+    pub(crate) async fn connection(&self) -> Option<u64> {
+        let mut open = self.open.lock().await;
+        let kept = open.as_mut()?;
+        let is_closed = tokio::select! {
+            biased;
+            () = &mut kept.link.driver => true,
+            () = std::future::ready(()) => false,
+        };
+        if is_closed {
+            *open = None;
+        }
+        open.as_ref().map(|open| open.number)
+    }
+
+    /// Sends `calls` over the connection of this number, and over no other.
+    ///
+    /// # Errors
+    /// There is no answer, or it is another connection by now.
+    pub(crate) async fn ask_over<T: FromRedisValue>(
+        &self,
+        connection: u64,
+        calls: &Pipeline,
+    ) -> Result<T, BoardError> {
+        let mut open = self.open.lock().await;
+        // As in `ask`, out of its place until there is an answer.
+        let kept = open.take().filter(|open| open.number == connection);
+        let mut kept = kept.ok_or_else(|| BoardError::Closed(format!("{{{}}}", self.tag)))?;
+        let answer = kept.ask(calls, self.patience).await;
+        match answer {
+            Ok(_) => *open = Some(kept),
             Err(BoardError::Refused(..)) => self.topology.doubt(),
             Err(_) => {}
         }
@@ -114,7 +162,7 @@ impl Open {
         calls: &Pipeline,
         patience: Duration,
     ) -> Result<T, BoardError> {
-        let Self { shard, link } = self;
+        let Self { shard, link, .. } = self;
         let name = || shard.name.to_string();
         let mut connection = link.connection.clone();
         let asked = calls.query_async::<T>(&mut connection);

@@ -120,13 +120,21 @@ impl StreamWriter {
         Ok(found.and_then(|found| found.try_into().ok()))
     }
 
+    /// The number of the connection over which the last answer came; [`None`] if it was closed. A server that restarted
+    /// has closed it, and may have lost entries.
+    pub async fn connection(&self) -> Option<u64> {
+        self.link.connection().await
+    }
+
     /// Appends entries, each a list of fields and their values: all of them or none. After an error all of them may be
-    /// there, even twice.
+    /// there. Over another connection than the one of this number nothing is sent.
     ///
     /// # Errors
-    /// There was no answer, or a refusal. The next call looks for the server and connects anew.
+    /// There was no answer, a refusal, or the connection was closed. [`Self::last`] looks for the server and connects
+    /// anew.
     pub async fn append<const N: usize>(
         &self,
+        connection: u64,
         entries: &[[(&str, &str); N]],
     ) -> Result<(), AppendError> {
         let mut transaction = Pipeline::new();
@@ -137,7 +145,8 @@ impl StreamWriter {
                 transaction.arg(*field).arg(*value);
             }
         }
-        let appended = self.link.ask::<Vec<Value>>(&transaction).await;
+        let appended = self.link.ask_over::<Vec<Value>>(connection, &transaction);
+        let appended = appended.await;
         appended.map(drop).map_err(|error| self.explained(error))
     }
 

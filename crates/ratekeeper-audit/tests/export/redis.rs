@@ -203,3 +203,38 @@ fn what_a_server_has_lost_is_sent_again() {
         assert_eq!(status.exported(), 1);
     });
 }
+
+#[test]
+fn what_a_restarted_server_has_lost_is_sent_again_while_the_exporter_runs() {
+    let mut server = Server::with(&["--save", "", "--appendonly", "no"]);
+    run(async {
+        let mut trail = Trail::new();
+        trail.change(50).await;
+        let node = trail.node(&url(&server)).await;
+        let status = node.exporter.status().clone();
+        eventually("what was there is exported", async || {
+            status.exported() == 50
+        })
+        .await;
+        // What comes after the snapshot goes with the process.
+        assert!(!server.client().ask(&["SAVE"]).is_error());
+        trail.change(30).await;
+        eventually("the rest is exported", async || status.exported() == 80).await;
+        server.process().kill();
+        server.restart();
+        assert_eq!(received(&server).len(), 50, "the last entries are lost");
+        eventually("it has them again without a change", async || {
+            received(&server).len() == 80
+        })
+        .await;
+        assert_eq!(received(&server), trail.rows().await);
+
+        // A change that comes before the loss is noticed does not hide it.
+        server.process().kill();
+        server.restart();
+        trail.change(1).await;
+        eventually("it has all of them", async || received(&server).len() == 81).await;
+        assert_eq!(received(&server), trail.rows().await);
+        assert_eq!(status.failures(), 0, "nothing has failed");
+    });
+}

@@ -49,7 +49,7 @@ impl Typed<'_> {
         });
         let files = ExportFiles {
             tls: self.client_tls("audit_export_"),
-            credentials: self.path("audit_export_credentials"),
+            credentials: self.full_path("audit_export_credentials"),
         };
         self.get("audit_export", |url| match url {
             "" => Ok(None),

@@ -39,14 +39,14 @@ impl Typed<'_> {
     pub(super) fn client_tls(&mut self, prefix: &str) -> TlsFiles {
         let names = TlsSettings::of(prefix);
         let (cert, key) = (&names.certificate, &names.key);
-        let identity = match (self.path(cert), self.path(key)) {
+        let identity = match (self.full_path(cert), self.full_path(key)) {
             (Some(certificate), Some(key)) => Some(TlsIdentity { certificate, key }),
             (Some(_), None) => self.lacks(cert, key),
             (None, Some(_)) => self.lacks(key, cert),
             (None, None) => None,
         };
         TlsFiles {
-            authorities: self.path(&names.authorities),
+            authorities: self.full_path(&names.authorities),
             identity,
         }
     }

@@ -63,6 +63,12 @@ impl<'a> Typed<'a> {
         (!text.is_empty()).then(|| origin.path(&text))
     }
 
+    /// As [`Self::path`], from the root, so that a message says which file is meant.
+    pub(super) fn full_path(&mut self, key: &str) -> Option<PathBuf> {
+        let path = self.path(key)?;
+        Some(std::path::absolute(&path).unwrap_or(path))
+    }
+
     /// `key` is set, and means nothing without `other`.
     pub(super) fn lacks<T>(&mut self, key: &str, other: &str) -> Option<T> {
         self.refuse(key, format!("it means nothing without `{other}`; set both"));

@@ -1,13 +1,15 @@
 //! The export of the audit trail by the binary.
 
 use crate::fleet::{Fleet, KEY, RULES};
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, url, write};
+use crate::support::{FREE_PORTS, Said, Service, http, ratekeeper, run, said, url, write};
 use ratekeeper_testkit::keep_alive::HttpConnection;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::{Reply, Server};
 use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 use tempfile::tempdir;
 
 #[test]
@@ -109,6 +111,55 @@ fn a_target_is_checked_at_the_start_and_its_password_is_not_shown() {
         ],
     );
     assert!(shown.out.contains("nats://app:****@host"), "{}", shown.out);
+}
+
+/// Runs a command to its end; one that serves for a minute is killed.
+fn ended(mut command: Command) -> Said {
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().expect("the binary starts");
+    let end = Instant::now() + Duration::from_secs(60);
+    while child.try_wait().expect("it can be asked").is_none() {
+        if Instant::now() > end {
+            child.kill().expect("it can be killed");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    said(child.wait_with_output().expect("its output is read"))
+}
+
+#[test]
+fn files_of_an_export_are_read_at_the_start() {
+    let folder = tempdir().expect("a folder can be made");
+    let folder = folder.path();
+    write(folder, "rules.yaml", RULES);
+    write(folder, "empty.creds", "");
+    write(folder, "files/key", "");
+    let data = ["serve", "--rules", "rules.yaml", "--data-dir", "data"];
+    for (target, flag, file) in [
+        ("rediss://127.0.0.1:1", "--audit-export-ca", "missing.pem"),
+        ("rediss://127.0.0.1:1", "--audit-export-ca", "files"),
+        (
+            "nats://127.0.0.1:1",
+            "--audit-export-credentials",
+            "missing.creds",
+        ),
+        ("nats://127.0.0.1:1", "--audit-export-credentials", "files"),
+        (
+            "nats://127.0.0.1:1",
+            "--audit-export-credentials",
+            "empty.creds",
+        ),
+    ] {
+        let export = ["--audit-export", target, flag, file];
+        let mut command = ratekeeper(folder, &[&data[..], &FREE_PORTS, &export].concat());
+        command.env("RATEKEEPER_TENANT_KEY", KEY);
+        let refused = ended(command);
+        assert_eq!(refused.code, Some(1), "{file}: {}", refused.err);
+        let path = folder.join(file);
+        let told = format!("{}", path.display());
+        assert!(refused.err.contains("audit_export"), "{}", refused.err);
+        assert!(refused.err.contains(&told), "{told}: {}", refused.err);
+    }
 }
 
 #[test]

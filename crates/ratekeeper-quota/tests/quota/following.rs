@@ -13,15 +13,19 @@ use tempfile::tempdir;
 use crate::support::{Database, editor, eventually, on, orders, rules, run, saved, store, tenant};
 
 /// A node: rules with the tenants in force.
-struct Node {
+pub(crate) struct Node {
     rules: Arc<Mutex<RuleSet>>,
-    follower: Follower,
+    pub(crate) follower: Follower,
 }
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Node {
-    async fn start(quotas: QuotaStore, config: FollowerConfig, patience: Duration) -> Self {
+    pub(crate) async fn start(
+        quotas: QuotaStore,
+        config: FollowerConfig,
+        patience: Duration,
+    ) -> Self {
         let in_force = Arc::new(Mutex::new(rules()));
         let (applied, files) = (Arc::clone(&in_force), rules());
         let apply = move |index| {
@@ -36,7 +40,7 @@ impl Node {
     }
 
     /// The limit of a tenant's calls, and of its calls of `POST /orders`.
-    fn limits(&self, name: &str) -> (Option<u64>, Option<u64>) {
+    pub(crate) fn limits(&self, name: &str) -> (Option<u64>, Option<u64>) {
         let entry = |key, value| Entry { key, value };
         let rules = self.rules.lock();
         let domain = rules.domain("d").expect("the domain");

@@ -4,6 +4,7 @@ mod adjusting;
 mod audit;
 mod editors;
 mod exports;
+mod file;
 mod following;
 mod many;
 mod migrations;
