@@ -171,12 +171,12 @@ fn dial<'a>(address: &'a str, files: &TlsFiles) -> Result<(Box<dyn Stream>, &'a 
             "{address}: certificates mean nothing where nothing is encrypted; write {HTTPS}HOST:PORT"
         );
     }
-    let nobody = || format!("nobody answers at {address}; is it the admin address?");
+    let refused = || format!("cannot connect to {address}; is it the admin address?");
     if let Some(socket) = address.strip_prefix(UNIX) {
-        return Ok((connect_unix(socket).with_context(nobody)?, "localhost"));
+        return Ok((connect_unix(socket).with_context(refused)?, "localhost"));
     }
     let host = host(address)?;
-    let stream = connect(host).with_context(nobody)?;
+    let stream = connect(host).with_context(refused)?;
     let stream = match is_encrypted {
         true => encrypt(stream, host, files)?,
         false => Box::new(stream),

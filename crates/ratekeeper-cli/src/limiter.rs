@@ -64,12 +64,12 @@ pub(crate) async fn served(
         memory: memory(settings),
         local_factor: counters.local_factor,
     });
-    let fallback = fallback.context("--memory-limit cannot be had")?;
+    let fallback = fallback.context("--memory-limit cannot be allocated")?;
     Ok(limiter.with_fallback(fallback))
 }
 
 fn store(settings: &Settings) -> Result<MemoryStore> {
-    MemoryStore::new(memory(settings)).context("--memory-limit cannot be had")
+    MemoryStore::new(memory(settings)).context("--memory-limit cannot be allocated")
 }
 
 /// The size of the store in memory.

@@ -168,7 +168,7 @@ pub enum LimitError {
     #[error("a concurrency limit is at most 100000 permits")]
     TooManyPermits,
     /// A calendar window for an algorithm other than `fixed_window`.
-    #[error("a calendar window is for fixed_window only, not {}", .0.name())]
+    #[error("`calendar` needs fixed_window, not {}", .0.name())]
     NoCalendar(Algorithm),
     /// The bucket's arithmetic would lose more than 0.1 % of the rate, or overflow 2^53.
     #[error(

@@ -146,7 +146,7 @@ pub enum LineFault {
     #[error(transparent)]
     Hash(#[from] NotATenantHash),
     /// The hash was made under another `tenant_key`.
-    #[error("the hash was made under another tenant_key, and would name nobody here")]
+    #[error("the hash was made with another tenant_key")]
     OtherKey,
     /// The tenant stands in the file already.
     #[error("the tenant is listed twice")]

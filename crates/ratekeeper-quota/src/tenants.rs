@@ -7,7 +7,7 @@ use ratekeeper_rules::{Domain, RuleSet};
 #[non_exhaustive]
 pub enum UnclearTenants {
     /// No domain has tenants.
-    #[error("no domain has `tenant:`, which names the entry that tells tenants apart")]
+    #[error("no domain has `tenant:`, the key of the entry that names a tenant")]
     Nowhere,
     /// The domain that was named is not there, or has no tenants.
     #[error("there is no domain {0:?} with `tenant:`")]

@@ -18,7 +18,7 @@ pub(crate) enum DiscoveryError {
     #[error(transparent)]
     Link(#[from] LinkError),
     /// The connection ended before the answer.
-    #[error("{0} has hung up")]
+    #[error("{0} closed the connection")]
     Closed(String),
     /// The answer took too long.
     #[error("{0} did not answer within {PATIENCE:?}")]
@@ -35,7 +35,7 @@ pub(crate) enum DiscoveryError {
     #[error("no node of it is known")]
     NoNodes,
     /// The cluster has no slots, as far as a node knows.
-    #[error("{0} knows of nobody who serves a slot")]
+    #[error("{0} lists no owner of a slot")]
     NoSlots(String),
     /// A node's slot map is not of the documented form.
     #[error("{0} says of its cluster what nobody understands")]

@@ -14,7 +14,7 @@ pub enum Error {
     #[error("the rules are refused:\n{0}")]
     Rules(Box<Diagnostics>),
     /// The store cannot be created.
-    #[error("the counters have no place")]
+    #[error("no room for the counters")]
     Memory(#[from] MemoryError),
 }
 

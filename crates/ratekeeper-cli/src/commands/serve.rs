@@ -282,7 +282,7 @@ fn source(settings: &Settings, path: &Path) -> RulesSource {
 fn load(loader: &mut RulesLoader, path: &Path) -> Result<Loaded> {
     let loaded = loader.load().map_err(|error| {
         anyhow!(
-            "the rules in {path} are refused, so nothing is served:\n\n{}\n\n`ratekeeper rules check {path}` shows the \
+            "cannot load the rules in {path}:\n\n{}\n\n`ratekeeper rules check {path}` shows the \
              lines, and what to write instead",
             error.brief(),
             path = path.display()

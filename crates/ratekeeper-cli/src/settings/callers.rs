@@ -38,7 +38,7 @@ pub(super) enum CallersError {
     Caller { number: usize, fault: CallerFault },
     #[error("[{number}].name: `{name}` is there twice")]
     SameName { number: usize, name: Box<str> },
-    #[error("[{0}]: another caller has the same token or name; they could not be told apart")]
+    #[error("[{0}]: another caller has the same name or token")]
     SameProof(usize),
 }
 

@@ -51,9 +51,7 @@ pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut
                 }),
                 Stops(fine) if !fine.holds(text) => problems.push(Problem {
                     place: name.to_owned(),
-                    message: format!(
-                        "`{text}` cannot be had here, and answers depend on it: {says}"
-                    ),
+                    message: format!("`{text}` is not supported, and answers depend on it: {says}"),
                 }),
                 Makes | Moot | Unused(_) | Stops(_) => {}
             }

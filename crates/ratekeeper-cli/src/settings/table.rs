@@ -147,7 +147,7 @@ const RULES: &[Setting] = &[
         "audit_export",
         "URL",
         "",
-        "Where each change of tenants and switches goes as well, from the audit trail of that database: a Redis stream \
+        "Target that gets a copy of each row of that database's audit trail: a Redis stream \
          (the forms of `store`: redis://HOST:PORT/DB, rediss:// for TLS, redis+sentinel://, redis+cluster://) or a NATS \
          JetStream subject (nats://HOST:PORT, tls:// for TLS)",
     ),
@@ -155,7 +155,7 @@ const RULES: &[Setting] = &[
         "audit_export_stream",
         "NAME",
         "ratekeeper.audit",
-        "The name of that stream or subject",
+        "Name of the stream or subject",
     ),
     value(
         "audit_export_ca",

@@ -24,7 +24,7 @@ pub(crate) enum ValueError {
     Permissions(Box<str>),
     #[error("`{0}` is not a size; write a whole number and a unit, as in 256MiB or 1GiB")]
     Size(Box<str>),
-    #[error("`{0}` is more bytes than a machine can have")]
+    #[error("`{0}` is too large")]
     TooManyBytes(Box<str>),
     #[error("`{0}` is too little to keep counters in; write 1MiB or more")]
     TooLittleMemory(Box<str>),
@@ -41,7 +41,7 @@ pub(crate) enum ValueError {
         least: String,
         most: String,
     },
-    #[error("`{0}` is not 100ms to 24h; write 0s for ever")]
+    #[error("`{0}` is not 100ms to 24h; write 0s for no limit")]
     StallTimeout(Box<str>),
     #[error("`{0}` is neither true nor false")]
     Switch(Box<str>),

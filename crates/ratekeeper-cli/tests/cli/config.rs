@@ -105,7 +105,7 @@ fn what_envoyproxy_ratelimit_can_and_we_cannot_stops_the_start() {
                 .expect("the binary starts"),
         );
         assert_eq!(said.code, Some(1), "{name}");
-        let begin = format!("ratekeeper: {name}: `{value}` cannot be had here");
+        let begin = format!("ratekeeper: {name}: `{value}` is not supported");
         assert!(said.err.starts_with(&begin), "{}", said.err);
         assert_eq!(said.out, "");
     }

@@ -133,7 +133,11 @@ fn bad_rules_are_refused_with_their_place() {
     let said = run(folder.path(), &["serve", "--rules", "rules.yaml"]);
     assert_eq!(said.code, Some(1));
     assert!(said.err.contains("rules.yaml:4:3"), "{}", said.err);
-    assert!(said.err.contains("nothing is served"), "{}", said.err);
+    assert!(
+        said.err.contains("cannot load the rules in"),
+        "{}",
+        said.err
+    );
     assert_eq!(said.out, "");
 }
 

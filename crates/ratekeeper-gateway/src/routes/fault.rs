@@ -55,7 +55,7 @@ pub enum RoutesFault {
     #[error("`{0}` is not a host; write a name without a port")]
     RouteHost(Box<str>),
     /// A path of a route that is not a plain prefix.
-    #[error("`{0}` is not a path; write its beginning, such as /orders, which is for all below it")]
+    #[error("`{0}` is not a path; write a prefix, such as /orders")]
     Path(Box<str>),
     /// A path of a route that no request can have.
     #[error(transparent)]

@@ -77,7 +77,7 @@ pub(super) fn compile(
 /// The reason why the limit of a plan cannot be raised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 enum NotAdjustable {
-    #[error("this is the default plan, which nobody has to be put on")]
+    #[error("this is the default plan; tenants are on it without an entry")]
     Default,
     #[error("the tenant's descriptor has no limit on this plan")]
     None,

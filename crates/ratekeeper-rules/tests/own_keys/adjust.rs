@@ -74,7 +74,7 @@ fn policies_that_make_no_sense_are_refused() {
         (
             "{ plans: [free] }",
             PRO,
-            "this is the default plan, which nobody has to be put on",
+            "this is the default plan; tenants are on it without an entry",
         ),
         ("{ plans: [prp] }", PRO, "the domain has no plan 'prp'"),
         ("{ plans: [pro, pro] }", PRO, "plan 'pro' is there twice"),

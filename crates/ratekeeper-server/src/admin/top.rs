@@ -210,7 +210,7 @@ pub(super) async fn show<S: ServedStore>(
 /// The reason why an answer is about this node alone.
 #[derive(Debug, thiserror::Error)]
 enum OnlyThisNode {
-    #[error("only this node's keys are asked for")]
+    #[error("`nodes=own` was requested")]
     Asked,
     #[error("this node shares its counters with no other")]
     Alone,

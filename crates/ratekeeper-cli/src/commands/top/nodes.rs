@@ -311,12 +311,12 @@ mod tests {
     fn a_node_that_is_away_counts_no_more_and_is_named() {
         let mut nodes = two();
         let view = nodes.view(0).expect("there are two");
-        view.link = Link::Lost("nobody answers at http://a:1".to_owned(), 4);
+        view.link = Link::Lost("cannot connect to http://a:1".to_owned(), 4);
         let text = plain::text(&nodes);
         for part in [
             "1 away, 1 serving",
             "20 allowed/s, 3 denied/s",
-            "FAULT  one: nobody answers",
+            "FAULT  one: cannot connect",
             "3  user:ann",
         ] {
             assert!(text.contains(part), "no {part:?} in\n{text}");

@@ -186,7 +186,7 @@ fn several_nodes_have_a_line_each_and_add_up() {
         }
     }
     let lost = shown.view(2).expect("there are three");
-    lost.link = Link::Lost("nobody answers at http://three".to_owned(), 8);
+    lost.link = Link::Lost("cannot connect to http://three".to_owned(), 8);
     for size in [(1, 1), (20, 5), (80, 24), (300, 80)] {
         screen(&shown, size);
     }
@@ -196,7 +196,7 @@ fn several_nodes_have_a_line_each_and_add_up() {
         "1 away, 2 serving",
         "nodes (3 of 3)",
         "http://one",
-        "http://three: nobody answers",
+        "http://three: cannot connect",
         "14",
         "user:ann",
         "trying again in 8 s",

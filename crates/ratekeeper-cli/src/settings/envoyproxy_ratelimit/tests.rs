@@ -231,7 +231,7 @@ fn what_answers_depend_on_and_cannot_be_had_stops_the_start() {
             panic!("{name}: {problems:?}")
         };
         assert!(
-            problem.starts_with(&format!("{name}: `{text}` cannot be had here")),
+            problem.starts_with(&format!("{name}: `{text}` is not supported")),
             "{problem}"
         );
         assert!(problem.contains(words), "{problem}");
@@ -420,8 +420,8 @@ fn the_page_about_migrating_has_this_table() {
         let here = match here {
             Is(key) => format!("`{key}`"),
             Makes => (*says).to_owned(),
-            Moot => format!("needs no counterpart: {says}"),
-            Unused(fine) => format!("named at start{}: {says}", but(fine)),
+            Moot => format!("not needed: {says}"),
+            Unused(fine) => format!("logged at startup{}: {says}", but(fine)),
             Stops(fine) => format!("**stops the start**{}: {says}", but(fine)),
         };
         table += &format!("| `{name}` | {here} |\n");

@@ -49,8 +49,8 @@ impl Fine {
 const NO_MOGRIFIERS: &str = "domain and rule are tags";
 const NO_XDS: &str = "rules come from files, not over xDS";
 const NO_MEMCACHE: &str = "counters are not in memcached";
-const OF_ITSELF: &str = "stores see to that by themselves";
-const POOL: &str = "connections and deadlines are of another kind";
+const OF_ITSELF: &str = "stores handle this";
+const POOL: &str = "connections and deadlines work differently; see `store_deadline`";
 const ONE_REDIS: &str = "all counters are in one Redis";
 
 /// Every variable that envoyproxy/ratelimit reads, in the order of its own settings, with its counterpart and a text
@@ -67,7 +67,7 @@ pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
     (
         "GRPC_UDS",
         Makes,
-        "`grpc`: `unix:` and the path; goes before host and port",
+        "`grpc`: `unix:` and the path; overrides host and port",
     ),
     ("GRPC_HOST", Makes, "`grpc`: the host"),
     ("GRPC_PORT", Makes, "`grpc`: the port"),
@@ -80,7 +80,7 @@ pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
     (
         "GRPC_SERVER_USE_TLS",
         Makes,
-        "the four below count if it is true",
+        "the next four apply only if this is true",
     ),
     ("GRPC_SERVER_TLS_CERT", Makes, "`grpc_tls_cert`"),
     ("GRPC_SERVER_TLS_KEY", Makes, "`grpc_tls_key`"),
@@ -96,7 +96,7 @@ pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
     (
         "FORCE_START_WITHOUT_INITIAL_CONFIG",
         Unused(False),
-        "it starts with rules or not at all",
+        "it never starts without rules",
     ),
     ("CONFIG_GRPC_XDS_*", Unused(Nothing), NO_XDS),
     ("XDS_CLIENT_*", Unused(Nothing), NO_XDS),
@@ -118,7 +118,7 @@ pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
     (
         "STATS_FLUSH_INTERVAL",
         Unused(Nothing),
-        "metrics are counted as they are read",
+        "metrics are read on each scrape",
     ),
     ("DISABLE_STATS", Unused(False), "metrics are always counted"),
     ("USE_PROMETHEUS", Makes, "`metrics`: turns it on"),
@@ -164,7 +164,7 @@ pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
     (
         "NEAR_LIMIT_RATIO",
         Unused(Nothing),
-        "ratelimit_remaining has shares of its own",
+        "ratelimit_remaining has fixed buckets",
     ),
     (
         "CACHE_KEY_PREFIX",
@@ -179,7 +179,7 @@ pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
     (
         STOP_INCREMENT,
         Makes,
-        "`profile`: so it is under the profile `ratekeeper`; with `envoy` it stops the start",
+        "`profile`: the default of `ratekeeper`; startup fails with `envoy`",
     ),
     (
         "LIMIT_RESPONSE_HEADERS_ENABLED",
@@ -243,7 +243,7 @@ pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
     (
         "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION",
         Unused(False),
-        "it goes on by itself while Redis is away",
+        "failure modes answer while Redis is down",
     ),
     (
         "REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR",
@@ -258,12 +258,12 @@ pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
     (
         "TRACING_ENABLED",
         Makes,
-        "`otlp_endpoint`: turns it on if the protocol is `grpc`, and is named at start if not",
+        "`otlp_endpoint`: turns it on if the protocol is `grpc`; otherwise logged at startup and ignored",
     ),
     (
         "TRACING_EXPORTER_PROTOCOL",
         Makes,
-        "`otlp_endpoint`: `grpc`; its default `http` cannot be had",
+        "`otlp_endpoint`: `grpc`; its default `http` is not supported",
     ),
     (
         "TRACING_SERVICE_NAME",
@@ -289,7 +289,7 @@ pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
     (
         "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
         Makes,
-        "`otlp_endpoint`: goes before that one",
+        "`otlp_endpoint`: overrides the variable above",
     ),
     (
         "OTEL_EXPORTER_OTLP_HEADERS",
