@@ -21,6 +21,10 @@ const PAUSE_MAX: Micros = Micros::from_secs(10);
 /// The pause from which on operators are told.
 const PAUSE_TOLD: Micros = Micros::from_secs(1);
 
+/// The time after a pause in which a grant is asked for, if any leased limit has traffic there. Without traffic, no
+/// grant would ever tell that the replicas acknowledge again.
+const PAUSE_TOLD_AFTER: Micros = Micros::from_secs(5);
+
 /// The number of replicas before the topology has named them.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -102,14 +106,18 @@ impl Replicas {
         self.pause.store(pause, Ordering::Relaxed);
     }
 
-    /// The fault to report to operators about the server at `name`, if it grants nothing for that reason.
-    pub(crate) fn fault(&self, name: &str) -> Option<String> {
+    /// The fault to report at `now` to operators about the server at `name`, if it grants nothing for that reason.
+    pub(crate) fn fault(&self, name: &str, now: Micros) -> Option<String> {
         let Some(named) = self.named() else {
             return Some(format!(
                 "nobody says which replicas Redis at {name} has: leased limits are counted exactly there"
             ));
         };
-        if self.pause.load(Ordering::Relaxed) < PAUSE_TOLD.get() {
+        let told_until = self
+            .paused_until
+            .load(Ordering::Relaxed)
+            .saturating_add(PAUSE_TOLD_AFTER.get());
+        if self.pause.load(Ordering::Relaxed) < PAUSE_TOLD.get() || now.get() > told_until {
             return None;
         }
         let acknowledged = self.acknowledged.load(Ordering::Relaxed);
@@ -134,10 +142,10 @@ mod tests {
     fn nothing_is_granted_before_replicas_are_named() {
         let replicas = Replicas::default();
         assert_eq!(replicas.allowance(NOW), Allowance::Nothing(PAUSE_MIN));
-        assert!(replicas.fault("h:1").is_some());
+        assert!(replicas.fault("h:1", NOW).is_some());
         replicas.name(Some(0));
         assert_eq!(replicas.allowance(NOW), Allowance::Any);
-        assert_eq!(replicas.fault("h:1"), None);
+        assert_eq!(replicas.fault("h:1", NOW), None);
         replicas.name(None);
         assert_eq!(replicas.allowance(NOW), Allowance::Nothing(PAUSE_MIN));
     }
@@ -151,12 +159,17 @@ mod tests {
             assert_eq!(replicas.allowance(NOW), Allowance::Nothing(pause));
             assert_eq!(replicas.allowance(after(pause.get())), Allowance::One);
         }
-        let fault = replicas.fault("h:1").expect("it is told");
-        assert!(fault.starts_with("1 of 2 replicas"), "{fault}");
+        let told_until = 1_600_000 + PAUSE_TOLD_AFTER.get();
+        for now in [NOW, after(told_until)] {
+            let fault = replicas.fault("h:1", now).expect("it is told");
+            assert!(fault.starts_with("1 of 2 replicas"), "{fault}");
+        }
+        let idle = after(told_until + 1);
+        assert_eq!(replicas.fault("h:1", idle), None, "nobody has asked since");
         (0..20).for_each(|_| replicas.missed(1, NOW));
         assert_eq!(replicas.allowance(NOW), Allowance::Nothing(PAUSE_MAX));
         replicas.acknowledged();
         assert_eq!(replicas.allowance(NOW), Allowance::Any);
-        assert_eq!(replicas.fault("h:1"), None);
+        assert_eq!(replicas.fault("h:1", NOW), None);
     }
 }

@@ -1,6 +1,6 @@
 //! The state of a store, as operators see it.
 
-use ratekeeper_store::HashKey;
+use ratekeeper_store::{HashKey, boot_time};
 
 use super::RedisStore;
 use crate::breaker::Circuit;
@@ -94,8 +94,8 @@ impl RedisStore {
             faults.extend(shard.distance.lock().as_deref().map(str::to_owned));
         }
         if self.leases.get().is_some() {
-            let shards = map.shards().iter();
-            faults.extend(shards.filter_map(|shard| shard.replicas.fault(&shard.name)));
+            let (shards, now) = (map.shards().iter(), boot_time());
+            faults.extend(shards.filter_map(|shard| shard.replicas.fault(&shard.name, now)));
         }
         faults.extend(self.monitor.hash_key_fault());
         faults.extend(self.monitor.status().warnings);
