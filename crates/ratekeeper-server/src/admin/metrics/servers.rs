@@ -54,14 +54,14 @@ pub(super) fn encode(
 }
 
 fn counts(servers: &[ServerGauges], families: &mut Families<'_>) -> fmt::Result {
-    let mut by_name: BTreeMap<&str, (&str, Vec<(&str, f64)>)> = BTreeMap::new();
+    let mut by_name: BTreeMap<(&str, &str), Vec<(&str, f64)>> = BTreeMap::new();
     for server in servers {
         for (name, help, count) in &server.counts {
-            let (_, rows) = by_name.entry(name).or_insert((help, Vec::new()));
+            let rows = by_name.entry((name, help)).or_default();
             rows.push((&*server.shard, *count));
         }
     }
-    for (name, (help, rows)) in by_name {
+    for ((name, help), rows) in by_name {
         families.counters(&format!("ratelimit_redis_{name}"), help, by("shard", rows))?;
     }
     Ok(())
