@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use ratekeeper_tls::TlsFiles;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -140,8 +140,13 @@ pub(crate) fn open(
     let mut opened = Opened {
         reader: BufReader::new(stream),
     };
-    let head = opened.head().with_context(broken)?;
-    let mut answer = read(&head).with_context(|| format!("{address} does not answer in HTTP"))?;
+    let no_http = || format!("{address} does not answer in HTTP");
+    let head = opened.head().map_err(|error| match error.kind() {
+        // Bytes that are no text, or an end within the first lines: a gRPC or a TLS port.
+        ErrorKind::InvalidData | ErrorKind::UnexpectedEof => anyhow!(no_http()),
+        _ => anyhow::Error::new(error).context(broken()),
+    })?;
+    let mut answer = read(&head).with_context(no_http)?;
     if (200..300).contains(&answer.status) {
         return Ok((answer, Some(opened)));
     }

@@ -189,7 +189,7 @@ impl Change {
 impl QuotaStore {
     /// Commits a change, and tells other nodes of it.
     pub(crate) async fn commit(&self, mut change: Change) -> Result<(), QuotaError> {
-        self.check_file().await?;
+        self.check_file()?;
         sqlx::query("UPDATE quota_version SET version = $1, audit_hash = $2 WHERE id = 1")
             .bind(stored(change.version))
             .bind(change.audit_hash)

@@ -1,15 +1,18 @@
 //! The connections to a database, and its tables.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions, AnyRow};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{Any, AnyPool, Row, SqlSafeStr, Transaction};
+use tokio::sync::OnceCell;
 
 use crate::QuotaError;
-use crate::file::{FileId, Replaced};
+use crate::file::FileId;
 
 /// The longest time one operation may take.
 pub(crate) const OPERATION_MAX: Duration = Duration::from_secs(10);
@@ -71,18 +74,36 @@ impl DatabaseAddress {
     }
 
     /// The file that is there now, for SQLite. A server is always the same one.
-    pub(crate) fn file(&self) -> Option<FileId> {
+    pub(crate) fn file(&self) -> Result<FileId, QuotaError> {
+        let Some(path) = &self.path else {
+            return Ok(FileId::default());
+        };
+        FileId::at(path).map_err(|error| QuotaError::FileGone(path.clone(), Some(error)))
+    }
+
+    /// Checks that the file of SQLite is `known`, the one that was opened first.
+    pub(crate) fn check_file(&self, known: FileId) -> Result<(), QuotaError> {
         match &self.path {
-            Some(path) => FileId::at(path),
-            None => Some(FileId::default()),
+            Some(path) if self.file()? != known => Err(QuotaError::FileGone(path.clone(), None)),
+            _ => Ok(()),
         }
+    }
+
+    /// The options of connections to a database that exists: they make no file.
+    pub(crate) fn existing(&self) -> Result<AnyConnectOptions, QuotaError> {
+        let url = match &self.path {
+            Some(_) => self.url.replace("?mode=rwc", "?mode=rw"),
+            None => self.url.clone(),
+        };
+        AnyConnectOptions::from_str(&url).map_err(|error| QuotaError::BadAddress(Some(error)))
     }
 
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    pub(crate) fn pool(&self, replaced: Replaced) -> Result<AnyPool, QuotaError> {
+    /// Connections that are made as needed, to the `known` file only once there is one.
+    pub(crate) fn pool(&self, known: Arc<OnceCell<FileId>>) -> Result<AnyPool, QuotaError> {
         sqlx::any::install_default_drivers();
         let options = AnyConnectOptions::from_str(&self.url);
         let options = options.map_err(|error| QuotaError::BadAddress(Some(error)))?;
@@ -90,18 +111,17 @@ impl DatabaseAddress {
             .max_connections(4)
             .acquire_timeout(CONNECT_MAX)
             .idle_timeout(Duration::from_secs(300));
-        let is_sqlite = self.kind() == DatabaseKind::Sqlite;
-        let pool = pool.before_acquire(move |_, connection| {
-            let is_current = replaced.is_before(connection.age);
-            Box::pin(async move { Ok(is_current) })
-        });
+        if self.kind() == DatabaseKind::Postgres {
+            return Ok(pool.connect_lazy_with(options));
+        }
+        let address = self.clone();
         let pool = pool.after_connect(move |connection, _| {
+            let checked = known.get().map_or(Ok(()), |it| address.check_file(*it));
             Box::pin(async move {
-                if is_sqlite {
-                    // Readers do not wait for a writer, nor a writer for readers.
-                    let wal = sqlx::query("PRAGMA journal_mode = WAL");
-                    wal.execute(connection).await?;
-                }
+                checked.map_err(|error| sqlx::Error::Io(io::Error::other(error)))?;
+                // Readers do not wait for a writer, nor a writer for readers.
+                let wal = sqlx::query("PRAGMA journal_mode = WAL");
+                wal.execute(connection).await?;
                 Ok(())
             })
         });

@@ -1,7 +1,8 @@
 //! The ways in which an operation on the quota store fails.
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use ratekeeper_rules::BadQuotas;
 
@@ -32,9 +33,10 @@ pub enum QuotaError {
         "not the address of a database: write sqlite://PATH or postgres://USER:PASSWORD@HOST/DATABASE"
     )]
     BadAddress(#[source] Option<sqlx::Error>),
-    /// The file of SQLite is not there any more. Nothing is written until it is back, or another one in its place.
-    #[error("{} is not there any more", .0.display())]
-    FileGone(PathBuf),
+    /// The file of SQLite was moved, deleted or replaced, or cannot be looked at. Nothing is read or written until it is
+    /// back; another file in its place needs a restart.
+    #[error("{}", gone(.0, .1.is_none()))]
+    FileGone(PathBuf, #[source] Option<io::Error>),
     /// The tables are newer than this program, or were changed by hand.
     #[error("the tables do not match this version of the program")]
     Migration(#[source] sqlx::migrate::MigrateError),
@@ -59,8 +61,19 @@ impl QuotaError {
     pub const fn is_temporary(&self) -> bool {
         matches!(
             self,
-            Self::TooSlow(_) | Self::Unavailable(_) | Self::FileGone(_)
+            Self::TooSlow(_) | Self::Unavailable(_) | Self::FileGone(..)
         )
+    }
+}
+
+/// The words of [`QuotaError::FileGone`]. They reach callers, whom the folder does not concern.
+fn gone(path: &Path, is_other: bool) -> String {
+    let name = path.file_name().unwrap_or_default().display();
+    match is_other {
+        true => format!(
+            "{name} is not the file that was opened: put that one back, or restart the node"
+        ),
+        false => format!("{name} cannot be read any more"),
     }
 }
 

@@ -81,7 +81,6 @@ impl Follower {
             apply: Arc::new(apply),
             status: status.clone(),
             version: 0,
-            replaced: None,
             is_whole: false,
             asked: Instant::now(),
             saved: None,
@@ -199,8 +198,6 @@ struct Copy {
     index: TenantIndex,
     /// The number of the last change that is in the index.
     version: u64,
-    /// The last time that the file of the database was replaced, of which the index is.
-    replaced: Option<Instant>,
     /// False if the index has to be read anew.
     is_whole: bool,
     /// The time of the last answer.
@@ -230,10 +227,6 @@ impl Copy {
 
     async fn read(&mut self) -> Result<(), QuotaError> {
         let newest = self.store.version().await?;
-        let replaced = self.store.replaced_at();
-        if self.replaced != replaced {
-            (self.is_whole, self.replaced) = (false, replaced);
-        }
         if self.is_whole && newest == self.version {
             return Ok(());
         }

@@ -2,15 +2,14 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Instant;
 
 use ratekeeper_rules::{TenantHash, TenantKey};
 use sqlx::{Any, AnyPool, AssertSqlSafe, Row, Transaction};
-use tokio::sync::Mutex;
+use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use crate::database::{OPERATION_MAX, migrate, reading};
-use crate::file::{FileId, Replaced};
+use crate::file::FileId;
 use crate::rows::{self, Kept, tenant_columns};
 use crate::{DatabaseAddress, QuotaError, TenantRecord};
 
@@ -20,9 +19,8 @@ pub struct QuotaStore {
     pub(crate) pool: AnyPool,
     pub(crate) address: DatabaseAddress,
     key: TenantKey,
-    /// The file whose tables are known to be up to date and to belong to the key.
-    prepared: Arc<Mutex<Option<FileId>>>,
-    replaced: Replaced,
+    /// The file, once its tables are up to date and known to belong to the key.
+    prepared: Arc<OnceCell<FileId>>,
 }
 
 impl QuotaStore {
@@ -35,13 +33,12 @@ impl QuotaStore {
     /// # Panics
     /// If it is called outside a Tokio runtime.
     pub fn new(address: DatabaseAddress, key: TenantKey) -> Result<Self, QuotaError> {
-        let replaced = Replaced::default();
+        let prepared = Arc::<OnceCell<FileId>>::default();
         Ok(Self {
-            pool: address.pool(replaced.clone())?,
+            pool: address.pool(Arc::clone(&prepared))?,
             address,
             key,
-            prepared: Arc::default(),
-            replaced,
+            prepared,
         })
     }
 
@@ -57,44 +54,32 @@ impl QuotaStore {
         &self.address
     }
 
-    /// Brings the tables up to date, and checks that they belong to the key; both once, and again if the file of SQLite
-    /// was replaced.
+    /// Brings the tables up to date, and checks that they belong to the key, both once; then checks that the file of
+    /// SQLite is still in its place.
     ///
     /// # Errors
     /// The database cannot be used, has newer tables, or the hashes of another key.
     pub async fn prepare(&self) -> Result<(), QuotaError> {
         within(async {
-            let mut prepared = self.prepared.lock().await;
-            let there = self.address.file();
-            match (*prepared, there, self.address.path()) {
-                (Some(known), Some(there), _) if known == there => return Ok(()),
-                (Some(_), None, Some(path)) => return Err(QuotaError::FileGone(path.to_owned())),
-                // Connections to the file before are of no use.
-                (Some(_), _, _) => self.replaced.now(),
-                (None, _, _) => {}
-            }
-            migrate(&self.pool, self.address.kind()).await?;
-            self.claim().await?;
-            *prepared = self.address.file();
-            Ok(())
+            self.prepared.get_or_try_init(|| self.open()).await?;
+            self.check_file()
         })
         .await
     }
 
-    /// Checks that the file of SQLite is still in its place, before a change to it is confirmed.
-    pub(crate) async fn check_file(&self) -> Result<(), QuotaError> {
-        let known = *self.prepared.lock().await;
-        match self.address.path() {
-            Some(path) if known != self.address.file() => {
-                Err(QuotaError::FileGone(path.to_owned()))
-            }
-            _ => Ok(()),
-        }
+    async fn open(&self) -> Result<FileId, QuotaError> {
+        migrate(&self.pool, self.address.kind()).await?;
+        self.claim().await?;
+        let file = self.address.file()?;
+        // From now on a file that is not there is a fault, and not a new database.
+        self.pool.set_connect_options(self.address.existing()?);
+        Ok(file)
     }
 
-    /// The last time that another file was found in the place of the database's.
-    pub(crate) fn replaced_at(&self) -> Option<Instant> {
-        self.replaced.at()
+    /// Checks that the file of SQLite is still in its place, before a change to it is confirmed.
+    pub(crate) fn check_file(&self) -> Result<(), QuotaError> {
+        let known = self.prepared.get();
+        known.map_or(Ok(()), |known| self.address.check_file(*known))
     }
 
     /// Marks a new database as one of the key, or checks that it is.

@@ -1,7 +1,5 @@
 //! Durations in the notation of rules files.
 
-use std::fmt::Write as _;
-
 use ratekeeper_core::{MAX_COUNT, Micros};
 
 /// Units of a duration in microseconds, the longest first.
@@ -90,15 +88,13 @@ pub fn parse_duration(text: &str) -> Result<Micros, DurationError> {
 #[must_use]
 pub fn format_duration(span: Micros) -> String {
     let micros = span.get();
-    let whole = UNITS
-        .iter()
-        .find(|(_, unit)| micros.is_multiple_of(*unit) && micros >= *unit);
-    let mut text = String::new();
+    if micros == 0 {
+        return "0s".to_owned();
+    }
     // The units divide each other down to the microsecond, so one always suffices: 90 s is `90s`, not `1m30s`.
+    let whole = UNITS.iter().find(|(_, unit)| micros.is_multiple_of(*unit));
     let (name, unit) = whole.copied().unwrap_or(("us", 1));
-    // Writing to a string cannot fail.
-    let _ = write!(text, "{}{name}", micros / unit);
-    text
+    format!("{}{name}", micros / unit)
 }
 
 #[cfg(test)]
@@ -148,7 +144,7 @@ mod tests {
             (86_400_000_000, "1d"),
             (30 * 86_400_000_000, "30d"),
             (604_800_000_000, "1w"),
-            (0, "0us"),
+            (0, "0s"),
         ] {
             let span = Micros::new(micros);
             assert_eq!(format_duration(span), text);

@@ -50,8 +50,8 @@ pub(crate) fn measure(tenants: u64) -> Result<Vec<Row>> {
     random.shuffle(&mut shuffled);
     let zipf = Zipf::new(tenants);
     let zipf = (0..tenants).map(|_| zipf.draw(&mut random)).collect();
-    let mut told = |what: &str, time: Duration, goal| {
-        let is_met = time <= LOOKUP_MAX;
+    let mut told = |what: &str, time: Duration, goal: &'static str| {
+        let is_met = goal.is_empty() || time <= LOOKUP_MAX;
         let value = format!("{:.0} ns", time.as_secs_f64() * 1e9);
         rows.push(row(what, value, goal, is_met));
     };

@@ -99,18 +99,21 @@ impl AdminAccess {
         path: &str,
         mut page: impl FnMut(&str) -> Result<Option<C>>,
     ) -> Result<()> {
+        /// More than any service has: one whose cursors go in circles would never let us go.
+        const PAGES_MAX: usize = 1_000_000;
+
         let mut cursor: Option<C> = None;
-        loop {
+        for _ in 0..PAGES_MAX {
             let after = cursor.as_ref().map_or_else(String::new, |cursor| {
                 format!("&cursor={}", percent_encoded(&cursor.to_string()))
             });
             let next = page(&format!("{path}{after}"))?;
-            // A service that sends us back to the same place would never let us go.
             if next.is_none() || next == cursor {
                 return Ok(());
             }
             cursor = next;
         }
+        bail!("{}{path} has no last page", self.address)
     }
 
     /// Asks for `path`, and returns the answer while its body comes.

@@ -76,9 +76,11 @@ impl Typed<'_> {
 
 /// The host and port of a statsd agent. Its name is looked up each time that counts are sent.
 fn statsd_address(text: &str) -> Result<Box<str>, ValueError> {
-    match values::names_port(text) {
-        true => Ok(text.into()),
-        false => Err(ValueError::StatsdAddress(text.into())),
+    let is_host = |host: &str| !host.is_empty() && !host.contains(['/', ' ']);
+    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
+    match text.rsplit_once(':') {
+        Some((host, port)) if is_host(host) && is_port(port) => Ok(text.into()),
+        _ => Err(ValueError::StatsdAddress(text.into())),
     }
 }
 

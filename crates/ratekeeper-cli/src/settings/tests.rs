@@ -198,7 +198,7 @@ fn listeners_that_make_no_sense_are_said() {
     for part in [
         "write its whole path",
         "is not a mode",
-        "is not from 1 to 1024",
+        "write 1 to 1024",
         "is not a name of a client",
         "write 1s or more",
         "is not a duration",

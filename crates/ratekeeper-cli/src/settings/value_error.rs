@@ -35,7 +35,7 @@ pub(crate) enum ValueError {
     },
     #[error("`{0}` is too short; write 1s or more")]
     TooShort(Box<str>),
-    #[error("`{text}` is not from {least} to {most}")]
+    #[error("`{text}` is not valid; write {least} to {most}")]
     NotWithin {
         text: Box<str>,
         least: String,

@@ -116,7 +116,7 @@ fn an_agent_that_is_away_holds_nobody_up() {
     assert!(service.stop().success());
     for (flag, text, wanted) in [
         ("--statsd", "nowhere", "write HOST:PORT"),
-        ("--statsd-interval", "1ms", "is not from 1s to 1h"),
+        ("--statsd-interval", "1ms", "write 1s to 1h"),
         ("--statsd-format", "graphite", "statsd"),
     ] {
         let refused = run(folder.path(), &["serve", flag, text]);

@@ -53,7 +53,7 @@ fn a_file_that_goes_away_and_comes_back_is_noticed() {
         assert_eq!(node.limits("acme").0, Some(1_000));
 
         move_database(&path, &aside);
-        is_away(&node, &quotas, "q.db is not there any more").await;
+        is_away(&node, &quotas, "q.db cannot be read any more").await;
         assert!(!fs::exists(&path).expect("the folder can be read"));
         move_database(&aside, &path);
         eventually("the database answers", async || {
@@ -65,7 +65,7 @@ fn a_file_that_goes_away_and_comes_back_is_noticed() {
         // Something else stands in its place for a while.
         move_database(&path, &aside);
         fs::write(&path, "this is no database".repeat(100)).expect("it can be written");
-        is_away(&node, &quotas, "the quota database has not answered").await;
+        is_away(&node, &quotas, "q.db is not the file that was opened").await;
         move_database(&aside, &path);
         eventually("the database answers", async || {
             node.follower.status().away().is_none()
@@ -81,27 +81,37 @@ fn a_file_that_goes_away_and_comes_back_is_noticed() {
 }
 
 #[test]
-fn a_file_that_is_replaced_is_used_from_then_on() {
+fn a_file_that_is_replaced_is_used_after_a_restart() {
     run(async {
         let folder = tempdir().expect("a folder can be made");
-        let (path, other) = (folder.path().join("q.db"), folder.path().join("other.db"));
-        let quotas = store(&DatabaseAddress::sqlite(&path));
+        let path = |name| folder.path().join(name);
+        let (own, other, aside) = (path("q.db"), path("other.db"), path("aside.db"));
+        let quotas = store(&DatabaseAddress::sqlite(&own));
         put(&quotas, "acme", "pro").await.expect("it can be put");
-        // As many changes as the other one, so that their numbers do not tell.
         let restored = store(&DatabaseAddress::sqlite(&other));
         let put_there = put(&restored, "acme", "enterprise").await;
         put_there.expect("it can be put");
         let node = Node::start(quotas.clone(), FollowerConfig::default(), PATIENCE).await;
-        assert_eq!(node.limits("acme").0, Some(1_000));
 
-        move_database(&path, &folder.path().join("aside.db"));
-        move_database(&other, &path);
-        eventually("its tenants are in force", async || {
-            node.limits("acme").0 == Some(5_000)
-        })
-        .await;
+        move_database(&own, &aside);
+        move_database(&other, &own);
+        is_away(&node, &quotas, "q.db is not the file that was opened").await;
+        let restarted = store(&DatabaseAddress::sqlite(&own));
+        assert_eq!(
+            restarted.version().await.ok(),
+            Some(1),
+            "nothing was written"
+        );
+        let restarted = Node::start(restarted, FollowerConfig::default(), PATIENCE).await;
+        assert_eq!(restarted.limits("acme").0, Some(5_000));
+
+        // With the first file back, changes are in it.
+        move_database(&own, &other);
+        move_database(&aside, &own);
         put(&quotas, "bob", "pro").await.expect("it can be put");
-        let reopened = store(&DatabaseAddress::sqlite(&path));
+        let reopened = store(&DatabaseAddress::sqlite(&own));
         assert_eq!(reopened.version().await.ok(), Some(2), "it is in this file");
+        let other = store(&DatabaseAddress::sqlite(&other));
+        assert_eq!(other.version().await.ok(), Some(1), "and not in the other");
     });
 }

@@ -379,23 +379,30 @@ const fn index_of((bucket, slot): (usize, usize)) -> usize {
 
 impl Rest {
     fn record(&self, hash: TenantHash) -> Option<&Record> {
-        self.records.find(hash.low(), |record| record.hash == hash)
+        self.records
+            .find(place_of(hash), |record| record.hash == hash)
     }
 
     fn keep(&mut self, record: Record) {
-        let rehash = |record: &Record| record.hash.low();
+        let rehash = |record: &Record| place_of(record.hash);
         self.records
-            .insert_unique(record.hash.low(), record, rehash);
+            .insert_unique(place_of(record.hash), record, rehash);
     }
 
     fn forget(&mut self, hash: TenantHash) {
         let found = self
             .records
-            .find_entry(hash.low(), |record| record.hash == hash);
+            .find_entry(place_of(hash), |record| record.hash == hash);
         if let Ok(found) = found {
             found.remove();
         }
     }
+}
+
+/// The half of a hash by which records are placed. All tenants of a part have the low bits of the other half in common,
+/// and so would begin in the same place.
+const fn place_of(hash: TenantHash) -> u64 {
+    hash.halves().0
 }
 
 impl Record {

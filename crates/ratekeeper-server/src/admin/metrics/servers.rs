@@ -54,14 +54,17 @@ pub(super) fn encode(
 }
 
 fn counts(servers: &[ServerGauges], families: &mut Families<'_>) -> fmt::Result {
-    let mut by_name: BTreeMap<(&str, &str), Vec<(&str, f64)>> = BTreeMap::new();
+    /// The help of a family, and a count for each server.
+    type Counts<'a> = (&'a str, Vec<(&'a str, f64)>);
+
+    let mut by_name: BTreeMap<&str, Counts<'_>> = BTreeMap::new();
     for server in servers {
         for (name, help, count) in &server.counts {
-            let rows = by_name.entry((name, help)).or_default();
+            let (_, rows) = by_name.entry(name).or_insert((help, Vec::new()));
             rows.push((&*server.shard, *count));
         }
     }
-    for ((name, help), rows) in by_name {
+    for (name, (help, rows)) in by_name {
         families.counters(&format!("ratelimit_redis_{name}"), help, by("shard", rows))?;
     }
     Ok(())
