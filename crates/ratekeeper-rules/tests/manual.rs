@@ -20,6 +20,14 @@ fn examples(page: &str) -> Vec<(String, usize, String)> {
     examples
 }
 
+/// Returns true for a file of tenants, which belongs to the rules before it on the page.
+fn lists_only_tenants(text: &str) -> bool {
+    let is_key = |line: &&str| line.starts_with(|first: char| first.is_ascii_lowercase());
+    let mut keys: Vec<&str> = text.lines().filter(is_key).collect();
+    keys.retain(|line| !line.starts_with("domain:"));
+    keys == ["tenants:"]
+}
+
 /// Rules on pages other than the format's own: those for users of other rate limiters, say.
 #[test]
 fn rules_on_every_page_are_accepted() {
@@ -32,6 +40,7 @@ fn rules_on_every_page_are_accepted() {
             continue;
         }
         let text = std::fs::read_to_string(&page).expect("a page is text");
+        let mut sources = Vec::new();
         for (kind, line, text) in examples(&text) {
             let mut lines = text.lines();
             let is_rules = lines.any(|line| line.starts_with("domain:") || line == "slas:");
@@ -39,7 +48,11 @@ fn rules_on_every_page_are_accepted() {
                 continue;
             }
             let name = format!("{}, the example from line {line} on", page.display());
-            if let Err(errors) = load(&[Source { name, text }], &Options::default()) {
+            if !lists_only_tenants(&text) {
+                sources.clear();
+            }
+            sources.push(Source { name, text });
+            if let Err(errors) = load(&sources, &Options::default()) {
                 panic!("{errors}");
             }
             checked += 1;

@@ -29,11 +29,16 @@ const PORTS: [u16; 12] = [
 ];
 
 /// Changes to blocks and files for machines that are busy: what is shown there, and what stands there in tests.
-const PATIENT: [(&str, &str); 3] = [
+const PATIENT: [(&str, &str); 5] = [
     // Envoy's deadline of 20 ms, beyond which requests pass.
     ("timeout: 0.02s", "timeout: 5s"),
     // Windows that a few calls outlast.
     ("window: 10s", "window: 10h"),
+    (
+        "window: 1s, limit: 1, enforce",
+        "window: 1h, limit: 1, enforce",
+    ),
+    ("#1s.*shadow_deny", "#1h.*shadow_deny"),
     // A bucket that fills while a hundred calls are made.
     (
         "window: 1s, limit: 10, burst: 30",
