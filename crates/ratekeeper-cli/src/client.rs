@@ -143,7 +143,9 @@ pub(crate) fn open(
     let no_http = || format!("{address} does not answer in HTTP");
     let head = opened.head().map_err(|error| match error.kind() {
         // Bytes that are no text, or an end within the first lines: a gRPC or a TLS port.
-        ErrorKind::InvalidData | ErrorKind::UnexpectedEof => anyhow!(no_http()),
+        ErrorKind::InvalidData | ErrorKind::UnexpectedEof if !address.starts_with(HTTPS) => {
+            anyhow!(no_http())
+        }
         _ => anyhow::Error::new(error).context(broken()),
     })?;
     let mut answer = read(&head).with_context(no_http)?;
