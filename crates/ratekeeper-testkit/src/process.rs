@@ -14,10 +14,11 @@
 //! redis.kill(); // and now it is gone; dropping it would have done the same
 //! ```
 
+mod listening;
+mod ports;
 mod tools;
 
 use std::io::Read;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,8 +27,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
+use listening::is_listening;
+pub use ports::free_port;
 use tools::missing;
-pub use tools::{free_port, system, tool, tool_folder};
+pub use tools::{system, tool, tool_folder};
 
 /// Timeout for a condition to become true. Waiting ends as soon as it does; the timeout is long
 /// because machines that run tests can be slow.
@@ -199,14 +202,15 @@ impl Process {
         }
     }
 
-    /// Waits until it listens on that port of the loopback interface.
+    /// Waits until it, or a child of it, listens on that port of the loopback interface. A stranger that listens there
+    /// is not taken for it.
     ///
     /// # Panics
     /// As [`Process::wait_until`].
     pub fn wait_for_port(&mut self, port: u16) {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let listens = || TcpStream::connect(address).is_ok();
-        self.wait_until(&format!("it listens on {address}"), listens);
+        let id = self.id();
+        let listens = || is_listening(id, port);
+        self.wait_until(&format!("it listens on 127.0.0.1:{port}"), listens);
     }
 
     /// Waits until it has printed `text` and ended that line, and returns all of its output: a program

@@ -1,6 +1,8 @@
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
+use super::ports::is_free;
 use super::{OUTPUT_BYTES_MAX, Process, eventually, free_port, system, tool};
 
 fn shell(script: &str) -> Process {
@@ -107,8 +109,27 @@ fn a_missing_tool_fails_the_test() {
 }
 
 #[test]
-fn ports_are_free_and_not_given_twice() {
-    let ports: std::collections::BTreeSet<u16> = (0..50).map(|_| free_port()).collect();
-    assert_eq!(ports.len(), 50);
-    assert!(ports.iter().all(|port| *port < 32_768));
+#[should_panic(expected = "the shell ended with exit status: 3 before it listens on 127.0.0.1:")]
+fn a_stranger_that_listens_is_not_taken_for_the_program() {
+    let port = free_port();
+    let _stranger = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("the port is free");
+    shell("sleep 0.2; exit 3").wait_for_port(port);
+}
+
+#[test]
+fn a_child_that_listens_counts_even_in_a_group_of_its_own() {
+    let port = free_port();
+    let mut command = Command::new("bash");
+    command.args([
+        "-c",
+        &format!(
+            "set -m; trap 'kill %1; wait; exit' TERM
+             redis-server --port {port} --bind 127.0.0.1 --save '' & wait"
+        ),
+    ]);
+    let mut process = Process::spawn("the shell", command);
+    process.wait_for_port(port);
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it answers");
+    process.terminate();
+    eventually("its child has ended", || is_free(port));
 }
