@@ -1,7 +1,7 @@
 //! Builds the dashboard, where Node is installed.
 
 use crate::steps::{Steps, root, succeed};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::Command;
 use std::time::SystemTime;
@@ -30,7 +30,7 @@ pub(crate) fn build(steps: &mut Steps) -> Result<()> {
     if is_fresh(&folder)? {
         return Ok(());
     }
-    check_node()?;
+    check_node("node", "npm")?;
     steps.step("dashboard", "npm ci && npm run build", || {
         // Takes what the lock file names, checks it, and runs no script of a package.
         let quiet = ["ci", "--ignore-scripts", "--no-audit", "--no-fund"];
@@ -40,16 +40,21 @@ pub(crate) fn build(steps: &mut Steps) -> Result<()> {
     })
 }
 
-fn check_node() -> Result<()> {
+/// Requires both programs, Node in a version that vite runs on.
+fn check_node(node: &str, npm: &str) -> Result<()> {
     let (major, minor) = NODE_MIN;
-    let wanted = format!("install Node {major}.{minor} or newer, and npm");
-    let said = Command::new("node").arg("--version").output();
-    let said = said.with_context(|| wanted.clone())?.stdout;
-    let said = String::from_utf8_lossy(&said);
-    match version(said.trim()) {
-        Some(found) if found >= NODE_MIN => Ok(()),
-        _ => bail!("{wanted}; this is {}", said.trim()),
+    let version_of = |program: &str| {
+        let said = Command::new(program).arg("--version").output().ok()?;
+        let said = String::from_utf8_lossy(&said.stdout);
+        Some(said.lines().next().unwrap_or_default().to_owned())
+    };
+    let (Some(found), Some(_)) = (version_of(node), version_of(npm)) else {
+        bail!("it needs Node {major}.{minor} or newer, and npm");
+    };
+    if version(&found).is_none_or(|found| found < NODE_MIN) {
+        bail!("it needs Node {major}.{minor} or newer; this is {found}");
     }
+    Ok(())
 }
 
 /// Parses `v20.20.2`.
@@ -90,5 +95,21 @@ mod tests {
         assert!(version("v100.0.0") >= Some(NODE_MIN));
         assert!(version("v20.9.9") < Some(NODE_MIN));
         assert_eq!(version("20.19.0"), None);
+    }
+
+    #[test]
+    fn without_node_or_npm_one_line_says_what_is_missing() {
+        for (node, npm, said) in [
+            ("no-node", "true", "it needs Node 20.19 or newer, and npm"),
+            ("echo", "no-npm", "it needs Node 20.19 or newer, and npm"),
+            ("echo", "true", "it needs Node 20.19 or newer; this is "),
+        ] {
+            let error = check_node(node, npm).expect_err("something is missing");
+            let line = format!("{error:#}");
+            assert!(
+                line.starts_with(said) && line.lines().count() == 1,
+                "{line}"
+            );
+        }
     }
 }

@@ -72,6 +72,27 @@ fn pages_of_the_book_do_not_link_out_of_it_by_path() {
 }
 
 #[test]
+fn readme_opens_with_its_commands_and_shows_a_rule_and_the_dashboard_before_numbers() {
+    const SCREEN: usize = 30;
+    let pages = pages();
+    let lines: Vec<&str> = pages["README.md"].lines().collect();
+    let first = |what: &str| {
+        let found = lines.iter().position(|line| line.contains(what));
+        found.unwrap_or_else(|| panic!("README.md has no {what}"))
+    };
+    let shown = [
+        "`cargo xtask run`",
+        "`cargo xtask test`",
+        "```yaml",
+        "](docs/dashboard",
+    ];
+    for what in shown {
+        assert!(first(what) < SCREEN, "{what} is not in the first screen");
+        assert!(first(what) < first(" %"), "a percentage is before {what}");
+    }
+}
+
+#[test]
 fn the_reference_of_the_admin_api_lists_every_route() {
     let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("it is text");
     let (code, page) = (
