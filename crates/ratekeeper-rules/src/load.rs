@@ -4,6 +4,7 @@ mod adjust;
 mod domain;
 mod file;
 mod levels;
+mod slips;
 mod tenants;
 
 use std::collections::BTreeSet;
@@ -22,7 +23,7 @@ use crate::parse::root::{Defaults, Root, Settings, parse_root};
 use crate::report::Report;
 use crate::slas::{SERVICE_LEVELS, ServiceLevels};
 use crate::tenants::TenantTable;
-use crate::yaml::Node as Tree;
+use crate::yaml::{Mark, Node as Tree};
 use crate::{
     DEFAULT_STORE, Diagnostic, Diagnostics, Node, Options, PathFolding, Rule, RuleSet, ShedRules,
     Source, secret,
@@ -126,8 +127,9 @@ fn compile(
     let mut domains: Vec<DomainBuilder> = Vec::new();
     let mut by_name: HashMap<Box<str>, usize> = HashMap::new();
     let mut of_file = Vec::with_capacity(roots.len());
-    for (root, report) in roots.iter_mut().zip(reports.iter_mut()) {
-        of_file.push(enter(root, options, report, &mut domains, &mut by_name));
+    for (file, (root, report)) in roots.iter_mut().zip(reports.iter_mut()).enumerate() {
+        let around = (file, options);
+        of_file.push(enter(root, around, report, &mut domains, &mut by_name));
     }
     let mut rules = Vec::new();
     let mut drafts: Vec<Draft> = Vec::new();
@@ -151,6 +153,8 @@ fn compile(
     adjust::compile(adjusts, &of_file, &mut domains, reports, &rules);
     let listed = roots.iter_mut().map(|root| root.tenants.take()).collect();
     let tenants_of = TenantsOf::find(&roots, &of_file, &domains);
+    let has_levels = roots.iter().any(|root| !root.service_levels.is_empty());
+    slips::check(&domains, (has_levels, tenants_of.place()), &rules, reports);
     let levels = levels::compile(
         roots,
         options,
@@ -208,6 +212,8 @@ fn descriptors(
     let secrets = &domain.settings.secrets;
     let around = DomainContext {
         domain: &domain.name,
+        evaluation: domain.evaluation(),
+        has_tenants: domain.settings.tenant.is_some(),
         policy: &domain.settings.policy,
         plans: domain
             .settings
@@ -283,6 +289,8 @@ fn assemble(
             tenants: TenantTable::default(),
             adjust: None,
             place: String::new(),
+            named: (0, Mark::START),
+            tenant_named: None,
         };
         let mut levels = builder.finish(options, PathFolding::NONE);
         if let Some(of_tenants) = tenants_of.and_then(|at| domains.get(at)) {

@@ -3,16 +3,25 @@
 //! envoyproxy/ratelimit looks nodes up by the composite `key_value`, so that key `a`, value `b_c`
 //! is the same as key `a_b`, value `c`, and its patterns match on the composite too. Here the
 //! composite is never allocated: its two halves are hashed and compared in place.
+//!
+//! Under [`Evaluation::Path`], which that service does not have, a node is for its own key alone: an
+//! entry whose composite is the same, and whose key is another, does not match.
 
+mod composite;
+mod wildcard;
+
+use std::borrow::Cow;
 use std::hash::BuildHasher;
 use std::ops::Deref;
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
-use memchr::memmem::Finder;
 use smallvec::SmallVec;
 
-use crate::Node;
 use crate::folding::{PathFolding, PathKeys};
+use crate::{Evaluation, Node};
+
+pub(crate) use composite::Composite;
+pub(crate) use wildcard::EntryPattern;
 
 /// One entry of a request's descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -93,13 +102,14 @@ impl<'a> Deref for Walk<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Children {
     nodes: Vec<Node>,
+    evaluation: Evaluation,
     /// Indexes into `nodes` by pattern; empty while a scan is as fast.
     table: HashTable<u32>,
     hasher: DefaultHashBuilder,
     /// Bit `n` is set if a pattern has `n` bytes (mod 64): most misses end here.
     lengths: u64,
     /// The nodes with a `*`, by index, in the order of the file.
-    wildcards: Vec<(usize, Wildcard)>,
+    wildcards: Vec<(usize, EntryPattern)>,
     /// Bytes of the longest pattern.
     longest: usize,
     /// Indexes into `nodes` by the folded composite, where that differs from the pattern.
@@ -114,9 +124,10 @@ const SCAN_MAX: usize = 8;
 const HASHED_MAX: usize = 128;
 
 impl Children {
-    pub(crate) fn new(nodes: Vec<Node>) -> Self {
+    pub(crate) fn new(nodes: Vec<Node>, evaluation: Evaluation) -> Self {
         let mut children = Self {
             nodes,
+            evaluation,
             ..Self::default()
         };
         for (index, node) in children.nodes.iter().enumerate() {
@@ -124,8 +135,8 @@ impl Children {
             children.lengths |= length_bit(pattern.len());
             children.longest = children.longest.max(pattern.len());
             if pattern.contains(&b'*') {
-                let wildcard = Wildcard::new(node.pattern());
-                children.wildcards.push((index, wildcard));
+                let pattern = EntryPattern::new(node.pattern(), node.key(), evaluation);
+                children.wildcards.push((index, pattern));
             }
         }
         if children.nodes.len() > SCAN_MAX {
@@ -147,9 +158,11 @@ impl Children {
     pub(crate) fn fold(&mut self, folding: PathFolding, keys: &PathKeys) {
         for (index, node) in (0_u32..).zip(&mut self.nodes) {
             node.children.fold(folding, keys);
-            for alias in folding.aliases(&node.pattern, keys) {
+            let own_keys = own_keys(node, self.evaluation, keys);
+            for alias in folding.aliases(&node.pattern, &own_keys) {
                 if node.pattern.contains('*') {
-                    self.wildcards.push((index as usize, Wildcard::new(&alias)));
+                    let pattern = EntryPattern::new(&alias, &node.key, self.evaluation);
+                    self.wildcards.push((index as usize, pattern));
                 } else {
                     let alias = alias.into_bytes().into_boxed_slice();
                     self.folded.entry(alias).or_insert(index);
@@ -166,24 +179,34 @@ impl Children {
             return None;
         }
         let composite = Composite::new(entry);
-        if let Some(node) = self.exact(&composite).or_else(|| self.folded(&composite)) {
+        let is_of_key = |node: &&Node| self.is_of_key(node, entry.key);
+        let exact = self.exact(&composite).filter(is_of_key);
+        let exact = exact.or_else(|| self.folded(&composite).filter(is_of_key));
+        if let Some(node) = exact {
             return Some(Visit {
                 node,
                 how: Matched::Exact,
             });
         }
         let mut wildcards = self.wildcards.iter();
-        if let Some((node, _)) = wildcards.find(|(_, pattern)| pattern.matches(&composite)) {
+        if let Some((node, _)) = wildcards.find(|(_, pattern)| pattern.matches(entry)) {
             return Some(Visit {
                 node: &self.nodes[*node],
                 how: Matched::Wildcard,
             });
         }
-        let node = self.key_only(composite.key)?;
+        let node = self.key_only(entry.key.as_bytes());
+        let node = node.filter(is_of_key)?;
         Some(Visit {
             node,
             how: Matched::KeyOnly,
         })
+    }
+
+    /// Returns true if `node`, whose pattern equals the composite of an entry or its key, may match
+    /// an entry of this key. As long as that, the node's key is the same.
+    fn is_of_key(&self, node: &Node, key: &str) -> bool {
+        self.evaluation == Evaluation::Leaf || node.key().len() == key.len()
     }
 
     fn exact(&self, composite: &Composite<'_>) -> Option<&Node> {
@@ -239,141 +262,18 @@ impl Children {
     }
 }
 
+/// The keys of paths by which a node's pattern is folded.
+fn own_keys<'k>(node: &Node, evaluation: Evaluation, keys: &'k PathKeys) -> Cow<'k, PathKeys> {
+    if evaluation == Evaluation::Leaf || node.key().contains('*') {
+        return Cow::Borrowed(keys);
+    }
+    let own = keys.get_key_value(node.key()).into_iter();
+    Cow::Owned(
+        own.map(|(key, forms)| (key.clone(), forms.clone()))
+            .collect(),
+    )
+}
+
 const fn length_bit(length: usize) -> u64 {
     1 << (length % 64)
-}
-
-/// `key_value`, kept as its two halves.
-pub(crate) struct Composite<'a> {
-    key: &'a [u8],
-    value: &'a [u8],
-}
-
-impl<'a> Composite<'a> {
-    pub(crate) const fn new(entry: &Entry<'a>) -> Self {
-        Self {
-            key: entry.key.as_bytes(),
-            value: entry.value.as_bytes(),
-        }
-    }
-
-    const fn len(&self) -> usize {
-        self.key.len() + 1 + self.value.len()
-    }
-
-    pub(crate) fn is(&self, pattern: &[u8]) -> bool {
-        pattern.len() == self.len() && self.has_at(0, pattern)
-    }
-
-    /// Joins the halves in `buffer`; [`None`] if the buffer is too small.
-    fn write_to<'b>(&self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
-        let joined = buffer.get_mut(..self.len())?;
-        let (key, rest) = joined.split_at_mut(self.key.len());
-        let (underscore, value) = rest.split_first_mut()?;
-        key.copy_from_slice(self.key);
-        *underscore = b'_';
-        value.copy_from_slice(self.value);
-        Some(joined)
-    }
-
-    /// Returns true if `part` stands at `offset`.
-    fn has_at(&self, offset: usize, part: &[u8]) -> bool {
-        let from_key = self.key.get(offset..).unwrap_or_default();
-        if part.len() <= from_key.len() {
-            return from_key.starts_with(part);
-        }
-        let Some(part) = part.strip_prefix(from_key) else {
-            return false;
-        };
-        let offset = offset + from_key.len() - self.key.len();
-        let part = if offset == 0 {
-            match part.split_first() {
-                Some((b'_', rest)) => rest,
-                Some(_) => return false,
-                None => return true,
-            }
-        } else {
-            part
-        };
-        self.value
-            .get(offset.saturating_sub(1)..)
-            .is_some_and(|value| value.starts_with(part))
-    }
-
-    /// Returns the first place at or after `from` where the needle of `finder` stands and ends by
-    /// `end`. Takes time in proportion to the composite, whatever it holds: senders choose the
-    /// values, and they may be long.
-    fn find(&self, finder: &Finder<'_>, from: usize, end: usize) -> Option<usize> {
-        let part = finder.needle();
-        let last = end.checked_sub(part.len())?;
-        let in_key = self.key.get(from..end.min(self.key.len()));
-        if let Some(at) = in_key.and_then(|key| finder.find(key)) {
-            return Some(from + at);
-        }
-        // Matches that begin in the key and end in the value, or touch the underscore. There are at
-        // most as many places to try as the part, or the key, has bytes.
-        let value_at = self.key.len() + 1;
-        let first = from.max(value_at.saturating_sub(part.len()));
-        let mut across = first..value_at.min(last + 1);
-        if let Some(at) = across.find(|&at| self.has_at(at, part)) {
-            return Some(at);
-        }
-        let from = from.max(value_at);
-        let in_value = self.value.get(from - value_at..end.checked_sub(value_at)?);
-        in_value
-            .and_then(|value| finder.find(value))
-            .map(|at| from + at)
-    }
-}
-
-/// A pattern in which each `*` stands for any number of characters.
-#[derive(Debug)]
-pub(crate) struct Wildcard {
-    /// False for the folder of a pattern that ends in `/*`: `prefix` is all of it.
-    has_stars: bool,
-    prefix: Box<[u8]>,
-    /// The parts between the stars; none is empty.
-    middle: Box<[Finder<'static>]>,
-    suffix: Box<[u8]>,
-}
-
-impl Wildcard {
-    pub(crate) fn new(pattern: &str) -> Self {
-        let mut parts = pattern.split('*');
-        let prefix = parts.next().unwrap_or_default().as_bytes().into();
-        let suffix = parts.next_back().unwrap_or_default().as_bytes().into();
-        let middle = parts
-            .filter(|part| !part.is_empty())
-            .map(|part| Finder::new(part).into_owned());
-        Self {
-            has_stars: pattern.contains('*'),
-            prefix,
-            middle: middle.collect(),
-            suffix,
-        }
-    }
-
-    /// Tests a composite. Prefix and suffix are anchored; the parts between are found leftmost, in
-    /// order. Leftmost is enough: a later place only leaves less room for the parts that follow.
-    pub(crate) fn matches(&self, composite: &Composite<'_>) -> bool {
-        if !self.has_stars {
-            return composite.is(&self.prefix);
-        }
-        let length = composite.len();
-        let mut from = self.prefix.len();
-        let Some(end) = length.checked_sub(self.suffix.len()) else {
-            return false;
-        };
-        if from > end || !composite.has_at(0, &self.prefix) || !composite.has_at(end, &self.suffix)
-        {
-            return false;
-        }
-        for part in &self.middle {
-            let Some(at) = composite.find(part, from, end) else {
-                return false;
-            };
-            from = at + part.needle().len();
-        }
-        true
-    }
 }

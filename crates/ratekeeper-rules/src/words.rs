@@ -4,7 +4,7 @@ use std::fmt;
 
 use ratekeeper_core::{Algorithm, Limit};
 
-use crate::{Rule, RuleLimit};
+use crate::{Enforce, Rule, RuleLimit};
 
 /// The accuracy of a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,6 +113,24 @@ impl Rule {
     #[must_use]
     pub fn in_words(&self) -> String {
         in_words(&self.limit, &self.window_text)
+    }
+
+    /// The ways in which its denials count less than others, in words: `shadow`, `enforced for 10%, shadow for
+    /// the rest`, `quota mode`, `off`. Empty if it is enforced for everybody.
+    #[must_use]
+    pub fn exceptions_in_words(&self) -> String {
+        let share = self.enforce;
+        let enforced = match () {
+            () if !self.enabled => "off".to_owned(),
+            () if self.shadow || share == Enforce::NONE => "shadow".to_owned(),
+            () if share.is_all() => String::new(),
+            () => format!("enforced for {share}, shadow for the rest"),
+        };
+        match (enforced.is_empty(), self.quota_mode) {
+            (_, false) => enforced,
+            (true, true) => "quota mode".to_owned(),
+            (false, true) => enforced + ", quota mode",
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Holds matching to a slow and obvious model of envoyproxy/ratelimit's algorithm.
+//! Holds matching to a slow and obvious model: of envoyproxy/ratelimit's algorithm, and of the same with keys and
+//! values apart.
 
 use proptest::prelude::*;
 use ratekeeper_rules::{Entry, Matched, Options, RuleSet, Source, load};
@@ -6,22 +7,52 @@ use ratekeeper_rules::{Entry, Matched, Options, RuleSet, Source, load};
 /// A descriptor in the model.
 #[derive(Clone, Debug)]
 struct Model {
+    key: String,
+    value: String,
     composite: String,
     children: Vec<Model>,
 }
 
+impl Model {
+    /// Returns true if its pattern matches the entry; of a model without a `*`, if it equals it.
+    fn matches(&self, evaluation: &str, key: &str, value: &str) -> bool {
+        match (evaluation, self.value.as_str()) {
+            ("leaf", _) => matches(&self.composite, &format!("{key}_{value}")),
+            (_, "") => self.key.contains('*') && matches(&self.key, key),
+            (_, own) => matches(&self.key, key) && matches(own, value),
+        }
+    }
+
+    fn equals(&self, evaluation: &str, key: &str, value: &str) -> bool {
+        match evaluation {
+            "leaf" => self.composite == format!("{key}_{value}"),
+            _ => !self.value.is_empty() && self.key == key && self.value == value,
+        }
+    }
+
+    fn is_key(&self, evaluation: &str, key: &str) -> bool {
+        match evaluation {
+            "leaf" => self.composite == key,
+            _ => self.value.is_empty() && self.key == key,
+        }
+    }
+}
+
 /// Matches each level in order: exact, then the first pattern, then the key; no backtracking.
-fn walk<'m>(roots: &'m [Model], entries: &[(String, String)]) -> Vec<(&'m str, Matched)> {
+fn walk<'m>(
+    evaluation: &str,
+    roots: &'m [Model],
+    entries: &[(String, String)],
+) -> Vec<(&'m str, Matched)> {
     let mut level = roots;
     let mut path = Vec::new();
     for (key, value) in entries {
-        let composite = format!("{key}_{value}");
-        let exact = level.iter().find(|node| node.composite == composite);
+        let exact = (level.iter()).find(|node| node.equals(evaluation, key, value));
         let pattern = || {
             let mut patterns = level.iter().filter(|node| node.composite.contains('*'));
-            patterns.find(|node| matches(&node.composite, &composite))
+            patterns.find(|node| node.matches(evaluation, key, value))
         };
-        let key_only = || level.iter().find(|node| node.composite == *key);
+        let key_only = || level.iter().find(|node| node.is_key(evaluation, key));
         let found = exact
             .map(|node| (node, Matched::Exact))
             .or_else(|| pattern().map(|node| (node, Matched::Wildcard)))
@@ -57,13 +88,15 @@ fn yaml(nodes: &[(String, String, Vec<usize>)], all: &mut Vec<Model>) -> Vec<Str
             continue;
         }
         seen.push(composite.clone());
-        let value = if value.is_empty() {
+        let written = if value.is_empty() {
             String::new()
         } else {
             format!(", value: '{value}'")
         };
-        items.push(format!("key: '{key}'{value}"));
+        items.push(format!("key: '{key}'{written}"));
         all.push(Model {
+            key: key.clone(),
+            value: value.clone(),
             composite,
             children: Vec::new(),
         });
@@ -87,7 +120,7 @@ fn entries() -> impl Strategy<Value = Vec<(String, String)>> {
 }
 
 /// Two levels: the second one below every descriptor of the first.
-fn build(first: &Descriptors, second: &Descriptors) -> (RuleSet, Vec<Model>) {
+fn build(evaluation: &str, first: &Descriptors, second: &Descriptors) -> (RuleSet, Vec<Model>) {
     let (mut roots, mut leaves) = (Vec::new(), Vec::new());
     let below: Vec<_> = yaml(second, &mut leaves)
         .iter()
@@ -102,7 +135,7 @@ fn build(first: &Descriptors, second: &Descriptors) -> (RuleSet, Vec<Model>) {
     for root in &mut roots {
         root.children.clone_from(&leaves);
     }
-    let text = format!("domain: d\ndescriptors:\n{text}");
+    let text = format!("domain: d\nevaluation: {evaluation}\ndescriptors:\n{text}");
     let loaded = load(
         &[Source {
             name: "f".to_owned(),
@@ -113,7 +146,7 @@ fn build(first: &Descriptors, second: &Descriptors) -> (RuleSet, Vec<Model>) {
     (loaded.expect("generated rules are good").rules, roots)
 }
 
-fn check(rules: &RuleSet, roots: &[Model], asked: &[(String, String)]) {
+fn check(evaluation: &str, rules: &RuleSet, roots: &[Model], asked: &[(String, String)]) {
     let entries: Vec<_> = asked
         .iter()
         .map(|(key, value)| Entry { key, value })
@@ -124,8 +157,8 @@ fn check(rules: &RuleSet, roots: &[Model], asked: &[(String, String)]) {
         .iter()
         .map(|visit| (visit.node.pattern(), visit.how))
         .collect();
-    let expected = walk(roots, asked);
-    assert_eq!(visits, expected, "{asked:?}");
+    let expected = walk(evaluation, roots, asked);
+    assert_eq!(visits, expected, "{evaluation}: {asked:?}");
     let complete = !asked.is_empty() && expected.len() == asked.len();
     assert_eq!(found.is_complete(), complete);
     assert_eq!(found.leaf().is_some(), complete);
@@ -138,9 +171,11 @@ proptest! {
     fn few_descriptors_match_as_in_the_model(
         first in descriptors(7), second in descriptors(4), asked in prop::collection::vec(entries(), 1..20),
     ) {
-        let (rules, roots) = build(&first, &second);
-        for asked in &asked {
-            check(&rules, &roots, asked);
+        for evaluation in ["leaf", "path"] {
+            let (rules, roots) = build(evaluation, &first, &second);
+            for asked in &asked {
+                check(evaluation, &rules, &roots, asked);
+            }
         }
     }
 
@@ -149,9 +184,11 @@ proptest! {
     fn many_descriptors_match_as_in_the_model(
         first in descriptors(60), second in descriptors(30), asked in prop::collection::vec(entries(), 1..20),
     ) {
-        let (rules, roots) = build(&first, &second);
-        for asked in &asked {
-            check(&rules, &roots, asked);
+        for evaluation in ["leaf", "path"] {
+            let (rules, roots) = build(evaluation, &first, &second);
+            for asked in &asked {
+                check(evaluation, &rules, &roots, asked);
+            }
         }
     }
 }
@@ -206,6 +243,42 @@ fn stars_stand_anywhere_and_for_nothing_as_well() {
     let rules = self::rules("  - { key: p, value: 'ab*ba' }\n");
     assert_eq!(first(&rules, "p", "aba"), None);
     assert_eq!(first(&rules, "p", "abba").as_deref(), Some("p_ab*ba"));
+}
+
+#[test]
+fn a_key_and_a_value_that_join_to_another_key_find_it_as_in_envoyproxy_ratelimit_and_not_by_paths()
+{
+    let descriptors = "  - { key: user }\n  - { key: user_agent }\n  - { key: ip, value: a_b }\n  - { key: ip_a, value: c }\n\
+                       \x20 - { key: t, value: '*' }\n  - { key: t_x }\n";
+    let found = |evaluation: &str, key: &str, value: &str| {
+        let text = format!("domain: d\nevaluation: {evaluation}\ndescriptors:\n{descriptors}");
+        let source = Source {
+            name: "f".to_owned(),
+            text,
+        };
+        let rules = load(&[source], &Options::default())
+            .expect("good rules")
+            .rules;
+        first(&rules, key, value)
+    };
+    for (key, value, joined, apart) in [
+        ("user", "agent", Some("user_agent"), Some("user")),
+        ("user", "bob", Some("user"), Some("user")),
+        ("user_agent", "curl", Some("user_agent"), Some("user_agent")),
+        ("ip", "a_b", Some("ip_a_b"), Some("ip_a_b")),
+        ("ip_a", "b", Some("ip_a_b"), None),
+        ("ip_a_b", "z", Some("ip_a_b"), None),
+        ("ip", "a_c", Some("ip_a_c"), None),
+        ("t_x", "y", Some("t_*"), Some("t_x")),
+        ("t", "x_y", Some("t_*"), Some("t_*")),
+    ] {
+        assert_eq!(
+            found("leaf", key, value).as_deref(),
+            joined,
+            "{key}={value}"
+        );
+        assert_eq!(found("path", key, value).as_deref(), apart, "{key}={value}");
+    }
 }
 
 #[test]

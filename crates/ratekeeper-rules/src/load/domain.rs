@@ -23,13 +23,25 @@ pub(super) struct DomainBuilder {
     pub(super) adjust: Option<Arc<AdjustPolicy>>,
     /// The file that named the domain first.
     pub(super) place: String,
+    /// The index of that file, and the position of the name in it.
+    pub(super) named: (usize, Mark),
+    /// The same of the file that says which entry names the tenant.
+    pub(super) tenant_named: Option<(usize, Mark)>,
 }
 
 impl DomainBuilder {
     /// A domain without descriptors so far.
-    pub(super) fn new(name: &str, settings: Settings, place: Position) -> Self {
+    pub(super) fn new(
+        name: &str,
+        settings: Settings,
+        place: Position,
+        named: (usize, Mark),
+    ) -> Self {
+        let tenant = settings.tenant.as_ref();
         Self {
             name: name.into(),
+            named,
+            tenant_named: tenant.map(|tenant| (named.0, tenant.mark)),
             settings,
             nodes: Vec::new(),
             level: Level::default(),
@@ -44,15 +56,22 @@ impl DomainBuilder {
         OverrideDefaults::new(&self.name, &self.settings.policy, options)
     }
 
+    /// The choice of matched nodes whose limits apply.
+    pub(super) fn evaluation(&self) -> Evaluation {
+        let evaluation = self.settings.evaluation.as_ref();
+        evaluation.map_or(Evaluation::Leaf, |at| at.value)
+    }
+
     /// The domain, once all files are read.
     pub(super) fn finish(self, options: &Options, folding: PathFolding) -> Domain {
         let override_defaults = self.override_defaults(options);
+        let evaluation = self.evaluation();
         let settings = self.settings;
-        let mut root = Children::new(self.nodes);
+        let mut root = Children::new(self.nodes, evaluation);
         root.fold(folding, &options.path_keys);
         Domain {
             name: self.name,
-            evaluation: settings.evaluation.map_or(Evaluation::Leaf, |at| at.value),
+            evaluation,
             tenant: settings.tenant.map(|at| at.value),
             tenant_of_levels: None,
             plans: settings.plans.map(|at| at.value).unwrap_or_default(),
@@ -69,7 +88,7 @@ impl DomainBuilder {
 /// Finds or creates the domain of a file; reports a domain that may not be in two files.
 pub(super) fn enter(
     root: &mut Root<'_>,
-    options: &Options,
+    (file, options): (usize, &Options),
     report: &mut Report<'_>,
     domains: &mut Vec<DomainBuilder>,
     by_name: &mut HashMap<Box<str>, usize>,
@@ -78,7 +97,12 @@ pub(super) fn enter(
     let settings = std::mem::take(&mut root.settings);
     let Some(&index) = by_name.get(name) else {
         by_name.insert(name.into(), domains.len());
-        domains.push(DomainBuilder::new(name, settings, report.place(mark)));
+        domains.push(DomainBuilder::new(
+            name,
+            settings,
+            report.place(mark),
+            (file, mark),
+        ));
         return Some(domains.len() - 1);
     };
     let domain = domains.get_mut(index)?;
@@ -93,9 +117,16 @@ pub(super) fn enter(
             help,
         );
         // Its descriptors are checked all the same, as if the domain were its own.
-        domains.push(DomainBuilder::new(name, settings, report.place(mark)));
+        domains.push(DomainBuilder::new(
+            name,
+            settings,
+            report.place(mark),
+            (file, mark),
+        ));
         return Some(domains.len() - 1);
     }
+    let tenant = settings.tenant.as_ref().map(|tenant| (file, tenant.mark));
+    domain.tenant_named = domain.tenant_named.or(tenant);
     merge(&mut domain.settings, settings, &domain.place, mark, report);
     Some(index)
 }

@@ -15,7 +15,7 @@ use crate::report::Report;
 use crate::slas::conflicts::Taken;
 use crate::slas::{SERVICE_LEVELS, ServiceLevels};
 use crate::yaml::Mark;
-use crate::{Node, Options, Rule, secret};
+use crate::{Evaluation, Node, Options, Rule, secret};
 
 /// The domain whose tenants the service levels are for, among those of the files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,6 +107,8 @@ pub(super) fn compile(
         // Each service level's policy already includes the file's.
         let around = DomainContext {
             domain: &domain,
+            evaluation: Evaluation::Leaf,
+            has_tenants: false,
             policy: &Policy::default(),
             plans,
             is_secret: &|key| secret::is_secret_by_default(key) || options.secrets.contains(key),

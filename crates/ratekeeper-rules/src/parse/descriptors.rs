@@ -1,6 +1,7 @@
 //! Descriptors: their patterns, and the rules below them.
 
 mod rules;
+mod siblings;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,11 +16,15 @@ use crate::id::Draft;
 use crate::matching::Children;
 use crate::report::Report;
 use crate::yaml::{Mark, Node as Tree};
-use crate::{FailureMode, Node, PathFolding, PathKeys, Profile, Rule, secret};
+use crate::{Evaluation, FailureMode, Node, PathFolding, PathKeys, Profile, Rule, secret};
+use siblings::{Sibling, Siblings};
 
 /// The settings of a domain that its descriptors need.
 pub(crate) struct DomainContext<'a> {
     pub(crate) domain: &'a Arc<str>,
+    pub(crate) evaluation: Evaluation,
+    /// True if an entry names the tenant, whose own limits may be where there is no rule.
+    pub(crate) has_tenants: bool,
     pub(crate) policy: &'a Policy,
     pub(crate) plans: &'a [Box<str>],
     pub(crate) is_secret: &'a dyn Fn(&str) -> bool,
@@ -40,11 +45,25 @@ impl DomainContext<'_> {
     }
 }
 
-/// The composites of one level, each with its position: as they are written, and folded.
+/// The descriptors of one level: their composites as they are written and folded, each with its position.
 #[derive(Default)]
 pub(crate) struct Level {
     written: HashMap<Box<str>, String>,
     folded: HashMap<Box<str>, String>,
+    siblings: Vec<Sibling>,
+}
+
+impl Level {
+    /// Warns of what only all descriptors of the level show together, of any file.
+    pub(crate) fn check(
+        &self,
+        evaluation: Evaluation,
+        has_tenants: bool,
+        mut warn: impl FnMut(usize, Mark, String, String),
+    ) {
+        let siblings = Siblings::new(&self.siblings, evaluation, has_tenants);
+        siblings.check(|sibling, slip| warn(sibling.file, sibling.mark, slip.message, slip.help));
+    }
 }
 
 /// Compiles descriptors into nodes and rules.
@@ -120,7 +139,9 @@ impl Compiler<'_, '_, '_> {
         let value = fields
             .text("value", self.report)
             .filter(|at| !at.value.is_empty());
+        self.check_no_blank("key", key);
         if let Some(value) = value {
+            self.check_no_blank("value", value);
             self.check_no_regex(key.value, value);
         }
         let pattern = composite(key.value, value.map(|at| at.value));
@@ -133,10 +154,23 @@ impl Compiler<'_, '_, '_> {
         path.counts_each |= value.is_none() || (pattern.contains('*') && !share_threshold);
         let value_to_metric = self.flag(&fields, "value_to_metric");
         let rules = self.limits(&fields, &path, value_to_metric);
-        let children = fields.list("descriptors", self.report).unwrap_or_default();
-        let children = Children::new(self.nodes(children, &path, &mut Level::default()));
+        let children = self.children(&fields, &path);
         // The duplicate has been reported. Kept in the tree, each of many would be compared with all others.
-        is_unique.then_some(Node {
+        if !is_unique {
+            return None;
+        }
+        let may_limit = ["rate_limit", "plans", "concurrency", "descriptors"];
+        level.siblings.push(Sibling {
+            file: self.around.file,
+            mark: key.mark,
+            place: self.report.place(key.mark),
+            key: key.value.into(),
+            pattern: pattern.clone(),
+            shown: path.last_shown().into(),
+            is_secret: (self.around.is_secret)(key.value),
+            is_idle: !may_limit.iter().any(|key| fields.has(key)),
+        });
+        Some(Node {
             pattern,
             key: key.value.into(),
             rules: rules.default,
@@ -146,6 +180,22 @@ impl Compiler<'_, '_, '_> {
             value_to_metric,
             children,
         })
+    }
+
+    /// Compiles the descriptors below one.
+    fn children(&mut self, fields: &Fields<'_>, path: &Path) -> Children {
+        let items = fields.list("descriptors", self.report).unwrap_or_default();
+        let mut level = Level::default();
+        let nodes = self.nodes(items, path, &mut level);
+        let DomainContext {
+            evaluation,
+            has_tenants,
+            ..
+        } = *self.around;
+        level.check(evaluation, has_tenants, |_, mark, message, help| {
+            self.report.warn(mark, message, help);
+        });
+        Children::new(nodes, evaluation)
     }
 
     /// Reads the key. A wrong one is reported and stands in for a right one, so that the rest is
@@ -162,6 +212,14 @@ impl Compiler<'_, '_, '_> {
                 .error(mark, "descriptor has empty key", "write `key: some_name`");
         }
         At { value: "", mark }
+    }
+
+    /// Warns of blanks that nobody sees, and that are compared.
+    fn check_no_blank(&mut self, name: &str, text: At<&str>) {
+        if text.value.trim() != text.value {
+            let message = format!("`{name}` begins or ends with a blank, which counts");
+            self.report.warn(text.mark, message, "leave the blank out");
+        }
     }
 
     /// Warns of a value that looks like a regular expression: it is compared literally.

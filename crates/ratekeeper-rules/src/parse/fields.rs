@@ -1,10 +1,11 @@
 //! Typed access to the checked keys of one mapping.
 
 mod keys;
+mod number;
 
 use std::rc::Rc;
 
-use keys::{check_key, check_leaf, first_keys, key_text, rate_help};
+use keys::{check_leaf, check_pair, first_keys, key_text, rate_help};
 use ratekeeper_core::{Algorithm, MAX_COUNT, Micros};
 
 use super::context::Context;
@@ -62,8 +63,8 @@ impl<'t> Fields<'t> {
             report.error(node.mark, message, help);
             return None;
         };
-        for pair in pairs {
-            check_key(pair, context, report);
+        for at in 0..pairs.len() {
+            check_pair(pairs, at, context, report);
         }
         let mark = pairs.first().map_or(node.mark, |pair| pair.key.mark);
         Some(Self { pairs, mark })
@@ -94,6 +95,12 @@ impl<'t> Fields<'t> {
 
     pub(crate) fn has(&self, key: &str) -> bool {
         self.get(key).is_some()
+    }
+
+    /// Returns true if the value of `key` is that text, in any case.
+    pub(crate) fn is(&self, key: &str, text: &str) -> bool {
+        let value = self.get(key).map(|node| &node.kind);
+        matches!(value, Some(Kind::Scalar(scalar)) if scalar.text.eq_ignore_ascii_case(text))
     }
 
     fn pair(&self, key: &str) -> Option<&'t Pair> {
@@ -166,7 +173,7 @@ impl<'t> Fields<'t> {
             ),
             _ => (
                 format!("`{key}` must be {range}, not {}", node.kind_name()),
-                None,
+                number_help(key, node, most),
             ),
         };
         report.error(node.mark, message, help);
@@ -295,6 +302,21 @@ fn too_large_help(key: &str, int: i64) -> Option<String> {
         )),
         _ => None,
     }
+}
+
+/// Suggests the number that a text stands for.
+fn number_help(key: &str, node: &Node, most: u64) -> Option<String> {
+    let Kind::Scalar(scalar) = &node.kind else {
+        return None;
+    };
+    let is_count = matches!(key, "limit" | "requests_per_unit");
+    if let Some((window, limit)) = number::rate(&scalar.text).filter(|_| is_count) {
+        return Some(format!("write `window: {window}` and `limit: {limit}`"));
+    }
+    let meant = number::meant(&scalar.text).into_iter();
+    let meant = meant.filter(|number| *number <= most);
+    let meant: Vec<_> = meant.map(|number| format!("`{key}: {number}`")).collect();
+    (!meant.is_empty()).then(|| format!("write {}", meant.join(" or ")))
 }
 
 fn duration_help(key: &str, node: &Node) -> String {

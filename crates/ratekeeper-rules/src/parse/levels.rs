@@ -8,7 +8,7 @@ use super::plans::plan_index;
 use super::service_levels::{ParsedLevel, PlanTiers};
 use crate::matching::Children;
 use crate::slas::{LEVEL_KEYS, ServiceLevel};
-use crate::{Node, PlanIndex, RuleIndex};
+use crate::{Evaluation, Node, PlanIndex, RuleIndex};
 
 /// Matches any caller, whichever kind of identity names it.
 const ANYBODY: &str = "*";
@@ -106,6 +106,6 @@ fn node(pattern: Box<str>, key: &str, rules: Vec<RuleIndex>, children: Vec<Node>
         permits: None,
         share_threshold: false,
         value_to_metric: false,
-        children: Children::new(children),
+        children: Children::new(children, Evaluation::Leaf),
     }
 }

@@ -1,6 +1,6 @@
 //! The descriptor of an override: the entries after the tenant's.
 
-use crate::matching::{Composite, Wildcard};
+use crate::matching::EntryPattern;
 use crate::{Entry, Matched, Visit};
 
 /// The entries that an override is for; none for the tenant as a whole.
@@ -11,10 +11,11 @@ pub(crate) struct Pattern {
 
 #[derive(Debug)]
 enum Part {
-    /// Key and value, as `key_value`, and the length of the key: both may have underscores.
-    Exact(Box<str>, usize),
-    /// Key and value with `*` in them.
-    Wildcard(Box<Wildcard>),
+    /// Key and value.
+    Exact(Box<str>, Box<str>),
+    /// Key and value with `*` in them. They are compared apart, however nodes are matched: an override is
+    /// for the entry that it names.
+    Wildcard(Box<EntryPattern>),
     /// A key; each value has its own counter.
     KeyOnly(Box<str>),
 }
@@ -22,12 +23,12 @@ enum Part {
 impl Pattern {
     /// The pattern of some keys with their values.
     pub(crate) fn new<'a>(parts: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> Self {
+        let has_star = |text: &str| text.contains('*');
         let part = |(key, value): (&str, Option<&str>)| match value {
-            Some(value) if key.contains('*') || value.contains('*') => {
-                Part::Wildcard(Box::new(Wildcard::new(&format!("{key}_{value}"))))
+            value if has_star(key) || value.is_some_and(has_star) => {
+                Part::Wildcard(Box::new(EntryPattern::apart(key, value)))
             }
-            Some(value) => Part::Exact(format!("{key}_{value}").into(), key.len()),
-            None if key.contains('*') => Part::Wildcard(Box::new(Wildcard::new(key))),
+            Some(value) => Part::Exact(key.into(), value.into()),
             None => Part::KeyOnly(key.into()),
         };
         Self {
@@ -71,18 +72,16 @@ impl Part {
     }
 
     fn entry(&self) -> Option<Entry<'_>> {
-        let Self::Exact(composite, key) = self else {
-            return None;
-        };
-        let (key, value) = composite.split_at_checked(*key)?;
-        let value = value.strip_prefix('_')?;
-        Some(Entry { key, value })
+        match self {
+            Self::Exact(key, value) => Some(Entry { key, value }),
+            Self::Wildcard(_) | Self::KeyOnly(_) => None,
+        }
     }
 
     fn matches(&self, entry: &Entry<'_>) -> bool {
         match self {
-            Self::Exact(composite, _) => Composite::new(entry).is(composite.as_bytes()),
-            Self::Wildcard(wildcard) => wildcard.matches(&Composite::new(entry)),
+            Self::Exact(key, value) => **key == *entry.key && **value == *entry.value,
+            Self::Wildcard(pattern) => pattern.matches(entry),
             Self::KeyOnly(key) => **key == *entry.key,
         }
     }

@@ -20,6 +20,16 @@ use crate::rule::LEASE;
 use crate::yaml::Mark;
 use crate::{Consistency, Enforce, LeakyOverRls, PlanIndex, Profile, Rule, RuleIndex, RuleLimit};
 
+/// Keys about the enforcement of a descriptor's own limits, each with the text that says what holds anyway.
+const OWN_LIMITS: [(&str, &str); 6] = [
+    ("shadow_mode", "false"),
+    ("quota_mode", "false"),
+    ("enabled", "true"),
+    ("enforce", "100%"),
+    ("count_denied", "false"),
+    ("on_store_failure", "local"),
+];
+
 /// The rules of one descriptor.
 #[derive(Default)]
 pub(super) struct NodeRules {
@@ -72,6 +82,9 @@ impl Compiler<'_, '_, '_> {
             plan: None,
             policy,
         };
+        if limits.limits.is_empty() && concurrency.is_none() && plans.is_empty() {
+            self.check_no_policy(fields);
+        }
         let first = self.rules.len();
         self.rules_of(limits.limits, limits.is_list, &owner);
         let rates = self.rules.len();
@@ -106,6 +119,25 @@ impl Compiler<'_, '_, '_> {
         let suffixes = suffixes(&limits, is_list);
         for (limit, suffix) in limits.into_iter().zip(suffixes) {
             self.rule(limit, suffix, owner);
+        }
+    }
+
+    /// Warns of keys that act on the limits of their own descriptor, where that has none but those below.
+    fn check_no_policy(&mut self, fields: &Fields<'_>) {
+        let has_limit = ["rate_limit", "plans", "concurrency"];
+        if has_limit.iter().any(|key| fields.has(key)) || !fields.has("descriptors") {
+            return;
+        }
+        for (key, harmless) in OWN_LIMITS {
+            if !fields.has(key) || fields.is(key, harmless) {
+                continue;
+            }
+            let message = format!(
+                "`{key}` acts on the limits of its own descriptor, which has none: it has no effect on those below"
+            );
+            let help = format!("write `{key}` beside each `rate_limit` that it is meant for");
+            let mark = fields.key_mark(key).unwrap_or(fields.mark);
+            self.report.warn(mark, message, help);
         }
     }
 

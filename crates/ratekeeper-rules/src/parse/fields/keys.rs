@@ -1,5 +1,6 @@
 //! Checks of the keys of one mapping.
 
+use super::number::{self, Cut};
 use super::{Fields, not_a_map};
 use crate::parse::context::{Context, ENVOY_KEYS};
 use crate::parse::nearest::nearest;
@@ -15,19 +16,9 @@ pub(super) fn rate_help(node: &Node, context: Context) -> Option<String> {
     let Kind::Scalar(scalar) = &node.kind else {
         return Some(example.to_owned());
     };
-    let parts = scalar.text.split_once('/');
-    let parts = parts.or_else(|| scalar.text.split_once(" per "));
-    let written = parts.and_then(|(limit, unit)| {
-        let limit: u64 = limit.trim().parse().ok()?;
-        let window = match unit.trim() {
-            "s" | "sec" | "second" => "1s",
-            "m" | "min" | "minute" => "1m",
-            "h" | "hour" => "1h",
-            "d" | "day" => "1d",
-            _ => return None,
-        };
-        Some(format!("write `{{ window: {window}, limit: {limit} }}`"))
-    });
+    let written = number::rate(&scalar.text);
+    let written =
+        written.map(|(window, limit)| format!("write `{{ window: {window}, limit: {limit} }}`"));
     Some(written.unwrap_or_else(|| example.to_owned()))
 }
 
@@ -53,7 +44,26 @@ pub(super) fn key_text(pair: &Pair) -> Option<&str> {
     }
 }
 
-pub(super) fn check_key(pair: &Pair, context: Context, report: &mut Report<'_>) {
+/// Checks the key of `pairs[at]`.
+pub(super) fn check_pair(pairs: &[Pair], at: usize, context: Context, report: &mut Report<'_>) {
+    match Cut::of(pairs, at) {
+        None => check_key(&pairs[at], context, report),
+        // Told with the first group.
+        Some(Cut::Later) => {}
+        Some(Cut::First(pair, digits)) => {
+            let key = key_text(pair).unwrap_or_default();
+            report.error(
+                pair.value.mark,
+                format!(
+                    "the comma ends the value of `{key}` here: within braces it separates keys"
+                ),
+                format!("write `{key}: {digits}`"),
+            );
+        }
+    }
+}
+
+fn check_key(pair: &Pair, context: Context, report: &mut Report<'_>) {
     if pair.stale {
         return;
     }

@@ -1,0 +1,339 @@
+//! Warnings about rules that load and do something else than their author meant.
+
+use ratekeeper_rules::{Diagnostic, Loaded, Options, Source, load};
+
+fn loaded(texts: &[&str]) -> Loaded {
+    let source = |(number, text): (usize, &&str)| Source {
+        name: format!("{number}.yaml"),
+        text: (*text).to_owned(),
+    };
+    let sources: Vec<_> = texts.iter().enumerate().map(source).collect();
+    let mut options = Options::default();
+    options.merge_domains = true;
+    load(&sources, &options).expect("the rules are good")
+}
+
+/// Each warning on one line: place, message and help.
+fn warnings(texts: &[&str]) -> Vec<String> {
+    let told = |warning: &Diagnostic| {
+        let help = warning.help.as_deref().unwrap_or("-");
+        format!("{} | {help}", warning.brief())
+    };
+    loaded(texts).warnings.iter().map(told).collect()
+}
+
+const LIMIT: &str = "rate_limit: { window: 1m, limit: 9 }";
+
+/// Descriptors that are `key` or `key=value`, each with a limit.
+fn file(evaluation: &str, descriptors: &[&str]) -> String {
+    let descriptor = |text: &&str| match text.split_once('=') {
+        None => format!("- {{ key: '{text}', {LIMIT} }}\n"),
+        Some((key, value)) => format!("- {{ key: '{key}', value: '{value}', {LIMIT} }}\n"),
+    };
+    let descriptors: String = descriptors.iter().map(descriptor).collect();
+    format!("domain: d\nevaluation: {evaluation}\ndescriptors:\n{descriptors}")
+}
+
+fn of_level(evaluation: &str, descriptors: &[&str]) -> Vec<String> {
+    warnings(&[&file(evaluation, descriptors)])
+}
+
+#[test]
+fn keys_that_another_key_can_be_mistaken_for_are_told_with_a_value_that_does_it() {
+    let told = of_level("leaf", &["user", "user_agent"]);
+    assert_eq!(
+        told,
+        [
+            "0.yaml:5:10: key and value are joined by `_` to be matched: key `user` with value `agent` finds \
+             'user_agent' as well | rename a key, such as `user_agent` to `user-agent`; or write `evaluation: path`, \
+             under which keys and values are matched apart"
+        ]
+    );
+    for (descriptors, wanted) in [
+        (
+            &["a=b_c", "a_b"][..],
+            "key `a_b` with value `c` finds 'a_b_c'",
+        ),
+        (
+            &["user", "user_agent=curl"],
+            "key `user` with value `agent_curl` finds",
+        ),
+        (
+            &["user=agent", "user_agent=curl"],
+            "entries of key `user_agent` can find 'user_agent'",
+        ),
+        (
+            &["api=*", "api_key"],
+            "entries of key `api_key` can find 'api_*'",
+        ),
+        (
+            &["api=k*", "api_key"],
+            "entries of key `api_key` can find 'api_k*'",
+        ),
+        (
+            &["user", "user_agent=moz*"],
+            "key `user` with value `agent_mozx` finds",
+        ),
+        (&["user", "user_"], "key `user` with value `` finds 'user_'"),
+    ] {
+        let told = of_level("leaf", descriptors);
+        assert!(
+            told.iter().any(|told| told.contains(wanted)),
+            "{descriptors:?}: {told:?}"
+        );
+        assert_eq!(of_level("path", descriptors), [""; 0], "{descriptors:?}");
+    }
+}
+
+#[test]
+fn keys_that_no_other_key_can_be_mistaken_for_are_not() {
+    for descriptors in [
+        &["api_key", "remote_address", "user_agent"][..],
+        &["user", "username"],
+        &["user", "user-agent"],
+        &["path=x*", "paths"],
+        &["a=b_c", "a=b"],
+        &["path=/a_b", "path"],
+        &["user_agent", "agent"],
+    ] {
+        assert_eq!(of_level("leaf", descriptors), [""; 0], "{descriptors:?}");
+    }
+    // Only entries of the same depth meet.
+    let nested = format!(
+        "domain: d\ndescriptors:\n- key: user\n  {LIMIT}\n  descriptors:\n  - {{ key: user_agent, {LIMIT} }}\n"
+    );
+    assert_eq!(warnings(&[&nested]), [""; 0]);
+}
+
+#[test]
+fn keys_of_two_files_of_one_domain_meet() {
+    let (one, other) = (file("leaf", &["user"]), file("leaf", &["user_agent"]));
+    let told = warnings(&[&one, &other]);
+    assert!(
+        told.len() == 1 && told[0].starts_with("1.yaml:4:10: key and value"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_secret_value_is_not_told() {
+    let told = of_level("leaf", &["token=sk_live_4242", "token_sk"]);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(!told.concat().contains("live"), "{told:?}");
+}
+
+#[test]
+fn a_star_in_a_key_is_told() {
+    let told = of_level("leaf", &["user*"]);
+    assert_eq!(
+        told,
+        [
+            "0.yaml:4:10: the `*` in the key stands for any characters of keys and values: `user*` also matches keys \
+             such as `userx` | if you mean every value of one key, write `key: user` without a value; if some of \
+             them, put the `*` into `value:`"
+        ]
+    );
+    let told = of_level("path", &["user*"]);
+    assert!(told[0].contains("`user*` matches several keys"), "{told:?}");
+}
+
+#[test]
+fn a_descriptor_that_changes_nothing_is_told_and_an_exemption_is_not() {
+    let told = warnings(&["domain: d\ndescriptors:\n- { key: user }\n"]);
+    assert_eq!(
+        told,
+        [
+            "0.yaml:3:10: 'user' has no limit, and changes nothing | write `rate_limit: { window: 1m, limit: 100 }` into it, or \
+          leave it out"
+        ]
+    );
+    let with = |other: &str| {
+        let idle = "- { key: path, value: /health }\n";
+        warnings(&[&format!(
+            "domain: d\ndescriptors:\n{idle}- {{ {other}, {LIMIT} }}\n"
+        )])
+    };
+    for exempted in [
+        "key: path",
+        "key: path, value: '/*'",
+        "key: path, value: '*lth'",
+    ] {
+        assert_eq!(with(exempted), [""; 0], "{exempted}");
+    }
+    for other in ["key: user", "key: path, value: '/api/*'"] {
+        assert_eq!(with(other).len(), 1, "{other}");
+    }
+    let below =
+        format!("domain: d\ndescriptors:\n- key: a\n  descriptors:\n  - {{ key: b, {LIMIT} }}\n");
+    assert_eq!(warnings(&[&below]), [""; 0]);
+}
+
+#[test]
+fn a_domain_without_a_limit_is_told() {
+    let told = warnings(&["domain: d\n"]);
+    let wanted =
+        "0.yaml:1:9: this domain has no limit: every request for it passes | write `descriptors:`";
+    assert!(told.len() == 1 && told[0].starts_with(wanted), "{told:?}");
+    let told = warnings(&["domain: d\ntenant: user\n"]);
+    assert!(
+        told[0].contains("but for limits that tenants have of their own"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_tenant_that_no_descriptor_has_is_told_with_the_key_that_is_meant() {
+    let of = |tenant: &str| {
+        warnings(&[&format!(
+            "domain: d\ntenant: {tenant}\ndescriptors:\n- {{ key: api_key, {LIMIT} }}\n"
+        )])
+    };
+    assert_eq!(of("api_key"), [""; 0]);
+    assert_eq!(
+        of("api_kye"),
+        [
+            "0.yaml:2:9: no descriptor has the entry 'api_kye', which is to name the tenant: no limit here is a \
+          tenant's | did you mean `tenant: api_key`?"
+        ]
+    );
+    assert!(of("organization")[0].ends_with("descriptors here have api_key"));
+    // Callers of service levels need no descriptor.
+    let levels =
+        "slas: [ { id: all, pathPattern: '/**', tiers: [ { period: 10, threshold: 7 } ] } ]\n";
+    assert_eq!(
+        warnings(&[&format!("domain: d\ntenant: api_key\n{levels}")]),
+        [""; 0]
+    );
+}
+
+#[test]
+fn a_pattern_behind_one_that_matches_all_that_it_does_is_told() {
+    let told = of_level("leaf", &["path=*", "path=/admin/*"]);
+    assert_eq!(
+        told,
+        [
+            "0.yaml:5:10: this never matches: 'path_*' at 0.yaml:4:10 matches the same before it | put the narrower pattern first: \
+          the first one in the file that matches wins"
+        ]
+    );
+    for evaluation in ["leaf", "path"] {
+        for never in [
+            &["user", "user=*"][..],
+            &["path=/a*", "path=/a/b*"],
+            &["path=*a*", "path=xa*"],
+        ] {
+            assert_eq!(of_level(evaluation, never).len(), 1, "{never:?}");
+        }
+        for fine in [
+            &["path=/admin/*", "path=*"][..],
+            &["path=/a*", "path=/b*"],
+            &["path=/a*", "path=/a/b"],
+            &["path=a*b", "path=a*"],
+            &["user", "user=a*"],
+        ] {
+            assert_eq!(of_level(evaluation, fine), [""; 0], "{fine:?}");
+        }
+    }
+}
+
+#[test]
+fn a_flag_of_a_descriptor_without_a_limit_is_told() {
+    let of = |flag: &str, own: &str| {
+        warnings(&[&format!(
+            "domain: d\ndescriptors:\n- key: a\n  {flag}\n{own}  descriptors:\n  - {{ key: b, {LIMIT} }}\n"
+        )])
+    };
+    let told = of("shadow_mode: true", "");
+    assert_eq!(
+        told,
+        [
+            "0.yaml:4:3: `shadow_mode` acts on the limits of its own descriptor, which has none: it has no effect on those \
+          below | write `shadow_mode` beside each `rate_limit` that it is meant for"
+        ]
+    );
+    for flag in [
+        "enabled: false",
+        "enforce: 10%",
+        "quota_mode: true",
+        "on_store_failure: deny",
+    ] {
+        assert_eq!(of(flag, "").len(), 1, "{flag}");
+        assert_eq!(of(flag, &format!("  {LIMIT}\n")), [""; 0], "{flag}");
+    }
+    for harmless in ["shadow_mode: false", "enabled: true", "enforce: 100%"] {
+        assert_eq!(of(harmless, ""), [""; 0], "{harmless}");
+    }
+}
+
+#[test]
+fn blanks_around_a_value_are_told() {
+    let told = of_level("leaf", &["path=/a "]);
+    assert_eq!(
+        told,
+        ["0.yaml:4:25: `value` begins or ends with a blank, which counts | leave the blank out"]
+    );
+}
+
+#[test]
+fn a_number_as_people_write_it_is_answered_with_the_number() {
+    let refused = |limit: &str| {
+        let text = format!("domain: d\ndescriptors:\n- {{ key: a, rate_limit: {limit} }}\n");
+        let source = Source {
+            name: "f".to_owned(),
+            text,
+        };
+        let errors = load(&[source], &Options::default()).expect_err(limit);
+        let told = |error: &Diagnostic| {
+            format!(
+                "{} | {}",
+                error.brief(),
+                error.help.as_deref().unwrap_or("-")
+            )
+        };
+        errors.errors().iter().map(told).collect::<Vec<_>>()
+    };
+    let cut = "the comma ends the value of `limit` here: within braces it separates keys | write `limit: ";
+    assert_eq!(
+        refused("{ window: 1m, limit: 1,000 }"),
+        [format!("f:3:46: {cut}1000`")]
+    );
+    assert_eq!(
+        refused("{ limit: 1,000,000, window: 1m }"),
+        [format!("f:3:34: {cut}1000000`")]
+    );
+    for (written, meant) in [
+        ("'1,000'", "`limit: 1000`"),
+        ("1.000", "`limit: 1000` or `limit: 1`"),
+        ("10k", "`limit: 10000`"),
+        ("1e3", "`limit: 1000`"),
+        ("100/m", "`window: 1m` and `limit: 100`"),
+    ] {
+        let told = refused(&format!("{{ window: 1m, limit: {written} }}"));
+        assert!(
+            told.len() == 1 && told[0].ends_with(&format!("| write {meant}")),
+            "{told:?}"
+        );
+    }
+}
+
+#[test]
+fn the_ways_in_which_a_rule_denies_less_are_worded() {
+    let worded = |flags: &str| {
+        let text = format!("domain: d\ndescriptors:\n- {{ key: a, {flags} {LIMIT} }}\n");
+        loaded(&[&text]).rules.rules()[0].exceptions_in_words()
+    };
+    for (flags, wanted) in [
+        ("", ""),
+        ("shadow_mode: true,", "shadow"),
+        ("enforce: 0%,", "shadow"),
+        ("enforce: 12.5%,", "enforced for 12.5%, shadow for the rest"),
+        ("quota_mode: true,", "quota mode"),
+        (
+            "quota_mode: true, enforce: 10%,",
+            "enforced for 10%, shadow for the rest, quota mode",
+        ),
+        ("enabled: false, shadow_mode: true,", "off"),
+    ] {
+        assert_eq!(worded(flags), wanted, "{flags}");
+    }
+}
