@@ -32,13 +32,13 @@ pub(crate) enum NestedError {
     Duplicate(Box<str>),
     #[error("aliases are not supported here: write the value out")]
     Alias,
-    #[error("{expected}{error}")]
+    #[error("{expected}{}", without_value(.error))]
     Whole {
         /// The beginning of the message, such as `expected a list: `.
         expected: &'static str,
         error: serde_json::Error,
     },
-    #[error("{path}: {error}")]
+    #[error("{path}: {}", without_value(.error))]
     Field {
         path: Box<str>,
         error: serde_json::Error,
@@ -108,6 +108,36 @@ pub(super) fn deserialize<T: DeserializeOwned>(
             },
         }
     })
+}
+
+/// The message of `error` without the value that has the wrong type: that may be a secret, such as an API key beside
+/// `known:` that is no list.
+fn without_value(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    // A value may hold the words that follow it.
+    let rest = message.strip_prefix("invalid type: ");
+    let Some((value, expected)) = rest.and_then(|rest| rest.rsplit_once(", expected ")) else {
+        return message;
+    };
+    let kind = match value.split_whitespace().next() {
+        Some("string") => "text",
+        Some("integer" | "floating") => "a number",
+        Some("boolean") => "true or false",
+        Some("sequence") => "a list",
+        Some("map") => "a mapping",
+        Some("null") => "nothing",
+        _ => "another kind of value",
+    };
+    let expected = match expected {
+        "a sequence" => "a list is expected, as in [one, two]",
+        "a string" => "text is expected; a number needs quotes for that",
+        "a boolean" => "true or false is expected",
+        expected if expected.starts_with("struct ") || expected == "a map" => {
+            "a mapping is expected, as in { key: value }"
+        }
+        expected => return format!("this is {kind}, and not {expected}"),
+    };
+    format!("this is {kind}, where {expected}")
 }
 
 fn value<'a>(

@@ -336,3 +336,37 @@ fn slips_in_forward_auth_are_named_with_their_place() {
         assert!(said.contains(message), "{text}: {said}");
     }
 }
+
+#[test]
+fn a_mistyped_list_of_known_callers_is_told_without_their_keys() {
+    let secret = "sk-live-4eC39HqLyjWDarjt";
+    for (text, wanted) in [
+        (
+            format!("identity:\n  known: {secret}, other\n"),
+            "known: this is text, where a list is expected, as in [one, two]",
+        ),
+        (
+            format!("identity:\n  known: [ ok, [ {secret} ] ]\n"),
+            "known[1]: this is a list, where text is expected",
+        ),
+        (
+            "identity:\n  known: [ 4242424242424242 ]\n".to_owned(),
+            "known[0]: this is a number, where text is expected; a number needs quotes for that",
+        ),
+        (
+            format!("identity: {secret}\n"),
+            "this is text, where a mapping is expected",
+        ),
+        (
+            format!("identity:\n  known: '{secret}, expected a sequence'\n"),
+            "known: this is text, where a list is expected",
+        ),
+    ] {
+        let said = problems_of_file(&text);
+        assert!(said.contains(wanted), "{text}: {said}");
+        assert!(
+            !said.contains(&secret[3..12]) && !said.contains("4242"),
+            "{said}"
+        );
+    }
+}
