@@ -155,7 +155,8 @@ Exit codes: 0 valid (warnings are printed), 1 invalid, 2 invalid command line.
 
 Examples:
   ratekeeper rules check rules/
-  ratekeeper rules check a.yaml b.yaml --merge-domains")]
+  ratekeeper rules check a.yaml b.yaml --merge-domains
+  ratekeeper rules check rules/ --json | jq '.rules[] | select(.mode != \"enforced\")'")]
     Check(RulesCheck),
     /// Show which limits apply to a request and what each would answer, without charging it
     #[command(after_help = "\
@@ -217,8 +218,11 @@ pub(crate) struct RulesCheck {
     #[arg(long, value_name = "PATH")]
     pub(crate) tenants: Option<PathBuf>,
     /// Print only problems
-    #[arg(long, short)]
+    #[arg(long, short, conflicts_with = "json")]
     pub(crate) quiet: bool,
+    /// Print JSON: errors and warnings with their places, and the rules
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,17 +1,60 @@
 //! `ratekeeper rules check PATH…`.
 
+mod report;
+
 use crate::cli::RulesCheck;
 use crate::output::{self, count};
 use crate::rules;
 use crate::settings::{self, Flags};
 use anyhow::Result;
 use ratekeeper_rules::{
-    Diagnostic, Diagnostics, Loaded, Options, PathFolding, ReadOptions, RuleSet,
+    Diagnostic, Diagnostics, Loaded, Options, PathFolding, ReadOptions, Rule, RuleSet,
 };
+use report::Report;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &RulesCheck) -> Result<ExitCode> {
+    let checked = check(args);
+    if args.json {
+        // Whoever reads JSON gets JSON, also about files that cannot be read.
+        let report = match &checked {
+            Ok(checked) => Report::of(checked),
+            Err(error) => Report::without_files(error),
+        };
+        output::answer(true, &report, || Ok(String::new()))?;
+        return Ok(code(checked.is_ok_and(|checked| checked.outcome.is_ok())));
+    }
+    let Checked {
+        outcome,
+        files,
+        options,
+    } = checked?;
+    match outcome {
+        Ok(loaded) => {
+            warn(&loaded.warnings);
+            if !args.quiet {
+                let text = summary(&loaded, files) + &paths_shown(&loaded.rules, &options);
+                output::print(&text)?;
+            }
+            Ok(code(true))
+        }
+        Err(problems) => {
+            warn(problems.warnings());
+            refuse(&problems);
+            Ok(code(false))
+        }
+    }
+}
+
+/// Files that could be read, checked.
+struct Checked {
+    outcome: Result<Loaded, Diagnostics>,
+    files: usize,
+    options: Options,
+}
+
+fn check(args: &RulesCheck) -> Result<Checked> {
     let mut options = args.reading.options()?;
     if let Some(path) = &args.config {
         let settings = settings::of_process(&Flags::of_config(Some(path.clone())))?;
@@ -25,21 +68,17 @@ pub(crate) fn run(args: &RulesCheck) -> Result<ExitCode> {
     if let Some(tenants) = &args.tenants {
         rules::add(&mut read, rules::read(tenants, ReadOptions::default())?);
     }
-    let files = read.sources.len();
-    match rules::compile(read, &options) {
-        Ok(loaded) => {
-            warn(&loaded.warnings);
-            if !args.quiet {
-                let text = summary(&loaded, files) + &paths_shown(&loaded.rules, &options);
-                output::print(&text)?;
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(problems) => {
-            warn(problems.warnings());
-            refuse(&problems);
-            Ok(ExitCode::FAILURE)
-        }
+    Ok(Checked {
+        files: read.sources.len() + read.errors.len(),
+        outcome: rules::compile(read, &options),
+        options,
+    })
+}
+
+const fn code(is_good: bool) -> ExitCode {
+    match is_good {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
     }
 }
 
@@ -107,11 +146,21 @@ fn summary(loaded: &Loaded, files: usize) -> String {
         );
     }
     for rule in rules {
-        // The costs of what outgrows the table of counters are worth knowing before it is in force.
-        let cost = rule.cost().filter(|cost| cost.heap_bytes_max > 0);
-        let cost = cost.map(|cost| format!("; {cost}")).unwrap_or_default();
-        let off = if rule.enabled { "" } else { " (off)" };
-        let _ = writeln!(text, "  {}: {}{cost}{off}", rule.id, rule.in_words());
+        let _ = writeln!(text, "  {}", line(rule));
     }
     text
+}
+
+/// A rule, its limit, and the ways in which it denies less than that says.
+fn line(rule: &Rule) -> String {
+    let mut line = format!("{}: {}", rule.id, rule.in_words());
+    // The costs of what outgrows the table of counters are worth knowing before it is in force.
+    if let Some(cost) = rule.cost().filter(|cost| cost.heap_bytes_max > 0) {
+        let _ = write!(line, "; {cost}");
+    }
+    let exceptions = rule.exceptions_in_words();
+    if !exceptions.is_empty() {
+        let _ = write!(line, " ({exceptions})");
+    }
+    line
 }

@@ -66,6 +66,173 @@ fn a_file_that_is_no_text_hides_no_error_of_another() {
     }
 }
 
+/// The report that `rules check --json` prints, and the exit code.
+fn checked(folder: &std::path::Path, path: &str) -> (serde_json::Value, Option<i32>) {
+    let said = run(folder, &["rules", "check", path, "--json"]);
+    assert_eq!(said.err, "", "{path}");
+    let report = serde_json::from_str(&said.out).expect("it prints JSON");
+    (report, said.code)
+}
+
+const MODES: &str = "\
+domain: d
+plans: [free, pro]
+descriptors:
+- { key: a, rate_limit: { window: 1m, limit: 100 }, plans: { pro: { window: 1m, limit: 1000 } } }
+- { key: b, shadow_mode: true, rate_limit: { window: 1m, limit: 2 } }
+- { key: c, enforce: 10%, rate_limit: { window: 1m, limit: 2 } }
+- { key: e, quota_mode: true, rate_limit: { window: 1m, limit: 2 } }
+- { key: f, enabled: false, rate_limit: { window: 1m, limit: 2 } }
+- { key: g, rate_limit: { unlimited: true } }
+- { key: h, concurrency: { limit: 3 } }
+";
+
+#[test]
+fn rules_that_deny_less_than_they_say_are_told_apart() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "r.yaml", MODES);
+    let said = run(folder.path(), &["rules", "check", "r.yaml"]);
+    for line in [
+        "  d.b: 2 per 1m, sliding_window, exact (shadow)\n",
+        "  d.c: 2 per 1m, sliding_window, exact (enforced for 10%, shadow for the rest)\n",
+        "  d.e: 2 per 1m, sliding_window, exact (quota mode)\n",
+        "  d.f: 2 per 1m, sliding_window, exact (off)\n",
+    ] {
+        assert!(said.out.contains(line), "{line}: {}", said.out);
+    }
+    let (report, code) = checked(folder.path(), "r.yaml");
+    assert_eq!((code, &report["ok"]), (Some(0), &true.into()), "{report}");
+    let rules = report["rules"].as_array().expect("a list");
+    let modes: Vec<_> = rules
+        .iter()
+        .map(|rule| {
+            (
+                rule["mode"].as_str().unwrap_or_default(),
+                rule["enforce_percent"].as_f64(),
+            )
+        })
+        .collect();
+    let all = Some(100.0);
+    assert_eq!(
+        modes,
+        [
+            ("enforced", all),
+            ("enforced", all),
+            ("shadow", all),
+            ("partial", Some(10.0)),
+            ("enforced", all),
+            ("disabled", all),
+            ("enforced", all),
+            ("enforced", all),
+        ]
+    );
+    assert_eq!(rules[0]["plan"], serde_json::Value::Null, "{report}");
+    let wanted = serde_json::json!({
+        "id": "d.a@pro", "domain": "d", "plan": "pro", "mode": "enforced", "enforce_percent": 100.0,
+        "quota_mode": false, "limit": "1000 per 1m, sliding_window, at most 62 more in any window", "quota": 1000,
+        "window_ms": 60000.0, "algorithm": "sliding_window", "file": "r.yaml", "line": 4, "column": 69,
+    });
+    assert_eq!(rules[1], wanted);
+    assert_eq!(rules[4]["quota_mode"], true, "{report}");
+    for (rule, quota) in [(6, serde_json::Value::Null), (7, 3.into())] {
+        assert_eq!(rules[rule]["quota"], quota, "{report}");
+        assert_eq!(
+            rules[rule]["window_ms"],
+            serde_json::Value::Null,
+            "{report}"
+        );
+    }
+    let wanted =
+        serde_json::json!([{ "name": "d", "evaluation": "leaf", "rules": 8, "tenants": 0 }]);
+    assert_eq!(report["domains"], wanted);
+}
+
+#[test]
+fn what_is_wrong_is_json_too_with_its_place_and_the_exit_code_of_old() {
+    let folder = tempdir().expect("a folder can be made");
+    write(
+        folder.path(),
+        "bad.yaml",
+        "domain: d\ndescriptors:\n- { key: a, rate_limit: { window: 1m, limit: 1,000 } }\n- { key: b }\n",
+    );
+    let (report, code) = checked(folder.path(), "bad.yaml");
+    assert_eq!(code, Some(1));
+    assert_eq!(
+        (&report["ok"], &report["rules"]),
+        (&false.into(), &serde_json::json!([]))
+    );
+    let wanted = serde_json::json!([{
+        "file": "bad.yaml", "line": 3, "column": 46, "help": "write `limit: 1000`",
+        "message": "the comma ends the value of `limit` here: within braces it separates keys",
+    }]);
+    assert_eq!(report["errors"], wanted);
+    assert_eq!(report["warnings"][0]["line"], 4, "{report}");
+    let (report, code) = checked(folder.path(), "missing.yaml");
+    assert_eq!(code, Some(1));
+    let error = &report["errors"][0];
+    assert_eq!(error["file"], serde_json::Value::Null, "{report}");
+    assert!(
+        error["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("cannot read missing.yaml"))
+    );
+    let usage = run(
+        folder.path(),
+        &["rules", "check", "bad.yaml", "--json", "--quiet"],
+    );
+    assert_eq!(usage.code, Some(2));
+}
+
+/// Scripts read the fields, so the page has to have them all.
+#[test]
+fn the_fields_of_a_report_are_those_of_the_manual() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "r.yaml", MODES);
+    write(folder.path(), "bad.yaml", "domain: d\nbananas: 3\n");
+    let page = std::fs::read_to_string(repository().join("docs/rules.md")).expect("it is there");
+    let section = page
+        .split("\n## ")
+        .find(|section| section.starts_with("Checking rules"));
+    let tables: Vec<&str> = section
+        .expect("it is there")
+        .split("| field | meaning |")
+        .skip(1)
+        .collect();
+    let documented = |table: &str| -> Vec<String> {
+        let cells = table.lines().filter(|line| line.starts_with("| `"));
+        let names = cells.flat_map(|line| {
+            line.split('|')
+                .nth(1)
+                .unwrap_or_default()
+                .split('`')
+                .skip(1)
+                .step_by(2)
+        });
+        let mut names: Vec<_> = names.map(str::to_owned).collect();
+        names.sort();
+        names
+    };
+    let keys = |object: &serde_json::Value| -> Vec<String> {
+        object
+            .as_object()
+            .expect("an object")
+            .keys()
+            .cloned()
+            .collect()
+    };
+    let (good, _) = checked(folder.path(), "r.yaml");
+    let (bad, _) = checked(folder.path(), "bad.yaml");
+    for (object, table) in [&good, &bad["errors"][0], &good["rules"][0]]
+        .into_iter()
+        .zip(&tables)
+    {
+        let mut keys = keys(object);
+        keys.sort();
+        assert_eq!(keys, documented(table));
+    }
+    assert_eq!(tables.len(), 3);
+}
+
 #[test]
 fn one_domain_in_two_files_needs_a_flag() {
     let folder = tempdir().expect("a folder can be made");
