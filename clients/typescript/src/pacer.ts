@@ -21,7 +21,7 @@ export interface PacerOptions {
   readonly random?: () => number;
 }
 
-/** A request that may be sent. It must be answered, lost or withdrawn. */
+/** A request that may be sent. It must be answered or lost. */
 export interface Ticket {
   readonly lane: Lane;
   readonly sentAt: number;
@@ -121,12 +121,6 @@ export class Pacer {
   lost(ticket: Ticket, now: number): void {
     const budget = this.#settled(ticket);
     for (const policy of budget.policies.values()) policy.lost(ticket, now);
-  }
-
-  /** Gives a ticket back whose request was never sent. */
-  withdraw(ticket: Ticket): void {
-    const budget = this.#settled(ticket);
-    for (const policy of budget.policies.values()) policy.withdraw(ticket);
   }
 
   #learn(budget: Budget, ticket: Ticket, limits: readonly LimitInfo[], info: RateLimitInfo, now: number): string[] {

@@ -139,7 +139,7 @@ export class Policy {
     if (place.byRate && this.#ratePassed !== undefined) this.#ratePassed = told.denied ? undefined : this.#ratePassed + 1;
     if (told.isOwn) this.#compare(remaining);
     if (told.denied) this.#isExplained = false;
-    else if (told.isOwn) this.#explain(remaining);
+    else if (told.isOwn) this.#explain(remaining, now);
     // A denial ends what others promised. What was sent after an answer arrived was decided after it.
     this.#bounds = this.#bounds.filter((bound) => !told.denied && bound.answeredAt > place.sentAt).slice(1 - BOUNDS_MAX);
     if (this.#bounds.length === 0) this.#moreAt = 0;
@@ -161,11 +161,6 @@ export class Policy {
     this.#charge(now);
     this.#lower();
     if (wasProbe) this.#moreAt = now + WAIT_UNTOLD_MS;
-  }
-
-  /** Forgets a request that was not sent. */
-  withdraw(ticket: object): void {
-    this.#settle(ticket);
   }
 
   /** Takes one from what is left: a request passed whose answer does not tell. */
@@ -213,12 +208,20 @@ export class Policy {
   #logWait(now: number): number {
     const { quota, windowMs } = this;
     if (quota === undefined || windowMs === undefined || quota > LOG_MAX) return this.#bounds.length === 0 ? 0 : Infinity;
-    const span = windowMs * LATE;
-    while (this.#log.length > 0 && (this.#log[0] ?? 0) + span <= now) this.#log.shift();
+    const span = this.#prune(windowMs, now);
     const over = this.#log.length + this.#underWay.size - Math.max(quota, 1);
     if (over < 0) return 0;
     const leaves = this.#log[over];
     return leaves === undefined ? Infinity : Math.max(0, leaves + span - now);
+  }
+
+  /** Takes from the log what has left the window, and returns how long that takes. */
+  #prune(windowMs: number, now: number): number {
+    const span = windowMs * LATE;
+    let left = 0;
+    while ((this.#log[left] ?? Infinity) + span <= now) left += 1;
+    this.#log.splice(0, left);
+    return span;
   }
 
   /** The wait at the rate of a bucket that fills within the second to which times are rounded. */
@@ -227,7 +230,8 @@ export class Policy {
     const last = this.#bounds.at(-1);
     if (!last || !quota || !windowMs || this.#ratePassed === undefined || this.#isShared()) return Infinity;
     const isSmall = this.#capacity < 0.9 * quota && (this.#capacity * windowMs) / quota < ROUNDING_MS;
-    if (!isSmall || this.#isExplained !== false) return Infinity;
+    // Such a bucket has more within a second, as it tells.
+    if (!isSmall || this.#isExplained !== false || this.#moreAt > last.answeredAt + ROUNDING_MS) return Infinity;
     // The first goes alone; each that passes allows one more beside it.
     if (this.#underWay.size > Math.min(this.#ratePassed, this.#capacity)) return Infinity;
     const perHit = (windowMs / quota) * 1.02;
@@ -256,10 +260,11 @@ export class Policy {
   }
 
   /** Notes whether own requests explain all that is used up. */
-  #explain(remaining: number): void {
+  #explain(remaining: number, now: number): void {
     this.#capacity = Math.max(this.#capacity, remaining + 1);
     const unsure = this.#underWay.size;
-    if (this.quota === undefined || unsure > Math.max(1, this.quota / 10)) return;
+    if (this.quota === undefined || this.windowMs === undefined || unsure > Math.max(1, this.quota / 10)) return;
+    this.#prune(this.windowMs, now);
     const most = this.#log.length + unsure + remaining;
     const least = this.#log.length + remaining;
     this.#isExplained = most >= this.quota && least <= this.quota * 1.1 + 1 && this.#capacity >= 0.9 * this.quota;

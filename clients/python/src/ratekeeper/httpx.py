@@ -1,0 +1,149 @@
+"""Transports of httpx that keep to rate limits.
+
+>>> import httpx
+>>> from ratekeeper.httpx import RateLimitTransport
+>>> client = httpx.Client(transport=RateLimitTransport())
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from types import TracebackType
+from typing import Any, Optional
+
+import httpx
+
+from ._info import read_rate_limit_info
+from ._pacer import Ticket
+from ._retry import Attempts, Options
+
+__all__ = ["AsyncRateLimitTransport", "RateLimitTransport"]
+
+
+class RateLimitTransport(httpx.BaseTransport):
+    """Wraps a transport: paces requests ahead of the server's limits, and tries again what is worth it."""
+
+    def __init__(self, transport: Optional[httpx.BaseTransport] = None, options: Optional[Options] = None) -> None:
+        self._transport = transport or httpx.HTTPTransport()
+        self._options = options or Options()
+        self._gate = self._options.make_gate()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        attempts = Attempts(self._options, self._gate, str(request.url), request.method, request.headers)
+        is_repeatable = _is_repeatable(request)
+        while True:
+            ticket = self._enter(attempts)
+            try:
+                response = self._transport.handle_request(_bounded(request, attempts.left()))
+            except BaseException as error:
+                attempts.lost(ticket)
+                wait = attempts.again(is_repeatable, None, None) if _may_pass(error) else None
+                if wait is None:
+                    raise
+            else:
+                info = read_rate_limit_info(response.status_code, response.headers.multi_items())
+                attempts.answered(ticket, info, response.status_code)
+                wait = attempts.again(is_repeatable, response.status_code, info)
+                if wait is None:
+                    return response
+                response.close()
+            time.sleep(wait)
+
+    def _enter(self, attempts: Attempts) -> Optional[Ticket]:
+        if self._gate is None:
+            return None
+        begun = time.monotonic()
+        ticket = self._gate.enter(attempts.lane, attempts.deadline)
+        attempts.paced(begun)
+        return ticket
+
+    def __enter__(self) -> RateLimitTransport:
+        self._transport.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: Optional[type[BaseException]] = None,
+        exc_value: Optional[BaseException] = None,
+        traceback: Optional[TracebackType] = None,
+    ) -> None:
+        self._transport.__exit__(exc_type, exc_value, traceback)
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+class AsyncRateLimitTransport(httpx.AsyncBaseTransport):
+    """Like ``RateLimitTransport``, for ``httpx.AsyncClient`` on asyncio."""
+
+    def __init__(
+        self, transport: Optional[httpx.AsyncBaseTransport] = None, options: Optional[Options] = None
+    ) -> None:
+        self._transport = transport or httpx.AsyncHTTPTransport()
+        self._options = options or Options()
+        self._gate = self._options.make_gate()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        attempts = Attempts(self._options, self._gate, str(request.url), request.method, request.headers)
+        is_repeatable = _is_repeatable(request)
+        while True:
+            ticket = await self._enter(attempts)
+            try:
+                response = await self._transport.handle_async_request(_bounded(request, attempts.left()))
+            except BaseException as error:
+                attempts.lost(ticket)
+                wait = attempts.again(is_repeatable, None, None) if _may_pass(error) else None
+                if wait is None:
+                    raise
+            else:
+                info = read_rate_limit_info(response.status_code, response.headers.multi_items())
+                attempts.answered(ticket, info, response.status_code)
+                wait = attempts.again(is_repeatable, response.status_code, info)
+                if wait is None:
+                    return response
+                await response.aclose()
+            await asyncio.sleep(wait)
+
+    async def _enter(self, attempts: Attempts) -> Optional[Ticket]:
+        if self._gate is None:
+            return None
+        begun = time.monotonic()
+        ticket = await self._gate.enter_async(attempts.lane, attempts.deadline)
+        attempts.paced(begun)
+        return ticket
+
+    async def __aenter__(self) -> AsyncRateLimitTransport:
+        await self._transport.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: Optional[type[BaseException]] = None,
+        exc_value: Optional[BaseException] = None,
+        traceback: Optional[TracebackType] = None,
+    ) -> None:
+        await self._transport.__aexit__(exc_type, exc_value, traceback)
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+
+def _bounded(request: httpx.Request, left: float) -> httpx.Request:
+    """The request, with timeouts no longer than what is left of the budget."""
+    timeouts: dict[str, Any] = dict(request.extensions.get("timeout", {}))
+    for phase in ("connect", "read", "write", "pool"):
+        timeout = timeouts.get(phase)
+        timeouts[phase] = left if timeout is None else min(timeout, left)
+    request.extensions = {**request.extensions, "timeout": timeouts}
+    return request
+
+
+def _is_repeatable(request: httpx.Request) -> bool:
+    """True unless the body is a stream, which can be sent once."""
+    return isinstance(request.stream, httpx.ByteStream)
+
+
+def _may_pass(error: BaseException) -> bool:
+    """True if the connection failed, which may pass."""
+    return isinstance(error, httpx.TransportError) and not isinstance(error, httpx.UnsupportedProtocol)

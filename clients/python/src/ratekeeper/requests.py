@@ -1,0 +1,78 @@
+"""An adapter of requests that keeps to rate limits.
+
+>>> import requests
+>>> from ratekeeper.requests import mount
+>>> session = mount(requests.Session())
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Mapping, Optional, Union
+
+import requests
+from requests.adapters import HTTPAdapter
+
+from ._info import read_rate_limit_info
+from ._retry import Attempts, Options
+
+__all__ = ["RateLimitAdapter", "mount"]
+
+_Timeout = Union[None, float, tuple[Optional[float], Optional[float]]]
+
+
+class RateLimitAdapter(HTTPAdapter):
+    """Paces requests ahead of the server's limits, and tries again what is worth it."""
+
+    def __init__(self, options: Optional[Options] = None, **kwargs: Any) -> None:
+        """``kwargs`` are those of ``HTTPAdapter``, whose own retries stay off unless asked for."""
+        super().__init__(**kwargs)
+        self._options = options or Options()
+        self._gate = self._options.make_gate()
+
+    def send(
+        self,
+        request: requests.PreparedRequest,
+        stream: bool = False,
+        timeout: _Timeout = None,
+        verify: Union[bool, str] = True,
+        cert: Any = None,
+        proxies: Optional[Mapping[str, str]] = None,
+    ) -> requests.Response:
+        attempts = Attempts(self._options, self._gate, request.url or "", request.method or "GET", request.headers)
+        # A file or a generator can be sent once.
+        is_repeatable = not (hasattr(request.body, "read") or hasattr(request.body, "__next__"))
+        while True:
+            begun = time.monotonic()
+            ticket = self._gate.enter(attempts.lane, attempts.deadline) if self._gate else None
+            attempts.paced(begun)
+            try:
+                response = super().send(request, stream, _bounded(timeout, attempts.left()), verify, cert, proxies)
+            except BaseException as error:
+                attempts.lost(ticket)
+                may_pass = isinstance(error, (requests.ConnectionError, requests.Timeout))
+                wait = attempts.again(is_repeatable, None, None) if may_pass else None
+                if wait is None:
+                    raise
+            else:
+                info = read_rate_limit_info(response.status_code, list(response.raw.headers.items()))
+                attempts.answered(ticket, info, response.status_code)
+                wait = attempts.again(is_repeatable, response.status_code, info)
+                if wait is None:
+                    return response
+                response.close()
+            time.sleep(wait)
+
+
+def mount(session: requests.Session, options: Optional[Options] = None) -> requests.Session:
+    """Lets all requests of a session keep to rate limits; returns the session."""
+    adapter = RateLimitAdapter(options)
+    session.mount("https://", adapter)
+    session.mount("http://", adapter)
+    return session
+
+
+def _bounded(timeout: _Timeout, left: float) -> tuple[float, float]:
+    """Timeouts for connecting and reading, no longer than what is left of the budget."""
+    connect, read = timeout if isinstance(timeout, tuple) else (timeout, timeout)
+    return left if connect is None else min(connect, left), left if read is None else min(read, left)

@@ -1,0 +1,63 @@
+import unittest
+from typing import Callable, Sequence
+
+from simulation import FixedWindow, Limiter, Simulation, SlidingLog, TokenBucket
+
+SECOND = 1000
+MINUTE = 60 * SECOND
+
+# A limit, and how much it allows in twenty seconds.
+LIMITS: list[tuple[str, Callable[[], Sequence[Limiter]], int]] = [
+    ("50/s in a fixed window", lambda: [FixedWindow("a", lambda: 50, SECOND)], 1000),
+    ("50/s in a sliding window", lambda: [SlidingLog("a", 50, SECOND)], 1000),
+    ("50/s from a bucket", lambda: [TokenBucket("a", 50, SECOND)], 1050),
+    ("50/s from a bucket of ten", lambda: [TokenBucket("a", 50, SECOND, 10)], 1010),
+    ("3/s from a bucket of one", lambda: [TokenBucket("a", 3, SECOND, 1)], 61),
+    ("600/min from a bucket of 5", lambda: [TokenBucket("a", 600, MINUTE, 5)], 205),
+    ("600/min from a bucket of 50", lambda: [TokenBucket("a", 600, MINUTE, 50)], 250),
+    ("600/min from a bucket", lambda: [TokenBucket("a", 600, MINUTE)], 800),
+    ("600/min from a bucket of 1,000", lambda: [TokenBucket("a", 600, MINUTE, 1000)], 1200),
+    ("two windows", lambda: [FixedWindow("a", lambda: 50, SECOND), SlidingLog("b", 600, MINUTE)], 600),
+    ("two buckets", lambda: [TokenBucket("a", 50, SECOND), TokenBucket("b", 600, MINUTE)], 800),
+]
+
+
+class Pacing(unittest.TestCase):
+    def test_one_client_is_never_denied_and_uses_nine_tenths(self) -> None:
+        for name, limiters, allowed in LIMITS:
+            for workers in (1, 4, 20):
+                for seed in (1, 2):
+                    with self.subTest(name, workers=workers, seed=seed):
+                        result = Simulation(limiters(), 1, [workers], seed=seed).run()
+                        self.assertEqual(result.denied, 0)
+                        self.assertGreaterEqual(result.passed, 0.9 * allowed)
+
+    def test_one_client_far_away_is_never_denied(self) -> None:
+        for name, limiters, _ in LIMITS:
+            for latency_ms in (30, 100):
+                with self.subTest(name, latency_ms=latency_ms):
+                    self.assertEqual(Simulation(limiters(), latency_ms, [20]).run().denied, 0)
+
+    def test_two_clients_that_share_a_key_are_denied_at_most_one_in_a_hundred(self) -> None:
+        for name, limiters, _ in LIMITS[:3]:
+            for seed in (1, 2, 3):
+                with self.subTest(name, seed=seed):
+                    result = Simulation(limiters(), 1, [1, 1], seed=seed).run()
+                    self.assertLessEqual(result.denied, 0.01 * result.passed)
+                    self.assertGreaterEqual(result.passed, 850)
+
+    def test_a_limit_that_is_lowered_half_way_costs_no_more_than_what_was_under_way(self) -> None:
+        limit = [50]
+        lower = [(10_000.0, lambda: limit.__setitem__(0, 20))]
+        result = Simulation([FixedWindow("a", lambda: limit[0], SECOND)], 1, [4], at=lower).run()
+        self.assertLessEqual(result.denied, 4)
+        self.assertGreaterEqual(result.passed, 0.9 * 700)
+
+    def test_a_batch_within_the_limit_takes_no_longer_than_its_answers_but_for_the_first(self) -> None:
+        result = Simulation([FixedWindow("a", lambda: 50, SECOND)], 10, [50], requests=50, start_ms=0).run()
+        self.assertEqual(result.passed, 50)
+        self.assertLess(result.ended_at, 60)
+
+
+if __name__ == "__main__":
+    unittest.main()

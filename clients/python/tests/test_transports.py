@@ -1,0 +1,247 @@
+"""The transports of httpx and the adapter of requests, against servers of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import unittest
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Callable, Iterator, Mapping, Optional, Union
+
+import httpx
+import requests
+
+from ratekeeper import Event, Gate, Options, RateLimitError
+from ratekeeper.httpx import AsyncRateLimitTransport, RateLimitTransport
+from ratekeeper.requests import mount
+
+URL = "http://api.test/users/1"
+Answer = tuple[int, Mapping[str, str]]
+OK: Answer = (200, {})
+USED: Answer = (200, {"ratelimit-policy": '"hourly";q=1;w=3600', "ratelimit": '"hourly";r=0;t=3600'})
+
+
+class Server:
+    """Gives these answers in turn, the last one for ever."""
+
+    def __init__(self, *answers: Union[Answer, Exception]) -> None:
+        self.answers = answers
+        self.bodies: list[bytes] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.bodies.append(request.read())
+        return self.next()
+
+    def next(self) -> httpx.Response:
+        answer = self.answers[min(len(self.bodies), len(self.answers)) - 1]
+        if isinstance(answer, Exception):
+            raise answer
+        return httpx.Response(answer[0], headers=dict(answer[1]))
+
+    async def handle(self, request: httpx.Request) -> httpx.Response:
+        self.bodies.append(await request.aread())
+        return self.next()
+
+
+Ask = Callable[..., int]
+
+
+def ask_sync(server: Server, options: Options, method: str = "GET", **kwargs: Any) -> int:
+    with httpx.Client(transport=RateLimitTransport(httpx.MockTransport(server), options)) as client:
+        return client.request(method, URL, **kwargs).status_code
+
+
+def ask_async(server: Server, options: Options, method: str = "GET", **kwargs: Any) -> int:
+    async def ask() -> int:
+        transport = AsyncRateLimitTransport(httpx.MockTransport(server.handle), options)
+        async with httpx.AsyncClient(transport=transport) as client:
+            return (await client.request(method, URL, **kwargs)).status_code
+
+    return asyncio.run(ask())
+
+
+def soon(**kwargs: Any) -> Options:
+    return Options(**{"backoff": 0.004, **kwargs})
+
+
+class Httpx(unittest.TestCase):
+    def both(self) -> Iterator[Ask]:
+        for ask in (ask_sync, ask_async):
+            with self.subTest(ask.__name__):
+                yield ask
+
+    def test_a_fault_that_passes_is_tried_again_until_the_retries_are_used_up(self) -> None:
+        for ask in self.both():
+            self.assertEqual(ask(Server((503, {}), (502, {}), OK), soon()), 200)
+            lasting = Server((503, {}))
+            self.assertEqual(ask(lasting, soon(retries=2)), 503)
+            self.assertEqual(len(lasting.bodies), 3)
+
+    def test_a_failed_connection_is_tried_again_and_its_error_raised_in_the_end(self) -> None:
+        for ask in self.both():
+            broken = httpx.ConnectError("refused")
+            self.assertEqual(ask(Server(broken, OK), soon()), 200)
+            never = Server(broken)
+            with self.assertRaises(httpx.ConnectError):
+                ask(never, soon(retries=1))
+            self.assertEqual(len(never.bodies), 2)
+
+    def test_methods_that_are_not_idempotent_are_tried_once_unless_told(self) -> None:
+        for ask in self.both():
+            self.assertEqual(ask(Server((503, {}), OK), soon(), "POST", content=b"{}"), 503)
+            told = soon(retry_methods={"POST"})
+            self.assertEqual(ask(Server((503, {}), OK), told, "POST", content=b"{}"), 200)
+
+    def test_a_body_is_sent_again_with_each_retry(self) -> None:
+        for ask in self.both():
+            server = Server((503, {}), (503, {}), OK)
+            self.assertEqual(ask(server, soon(), "PUT", content=b"all of it"), 200)
+            self.assertEqual(server.bodies, [b"all of it"] * 3)
+
+    def test_a_stream_is_sent_once(self) -> None:
+        server = Server((503, {}), OK)
+        self.assertEqual(ask_sync(server, soon(), "PUT", content=iter([b"x"])), 503)
+
+    def test_retry_after_is_kept_to_with_and_without_a_gate(self) -> None:
+        for ask in self.both():
+            for gate in (True, False):
+                begun = time.monotonic()
+                self.assertEqual(ask(Server((429, {"retry-after": "1"}), OK), soon(gate=gate)), 200)
+                self.assertGreaterEqual(time.monotonic() - begun, 1)
+
+    def test_a_wait_beyond_the_budget_of_time_is_not_begun(self) -> None:
+        for ask in self.both():
+            for gate in (True, False):
+                events: list[Event] = []
+                server = Server((429, {"retry-after": "600"}))
+                self.assertEqual(ask(server, soon(gate=gate, on_event=events.append)), 429)
+                self.assertEqual([event.type for event in events], ["answered", "gave-up"])
+
+    def test_a_request_that_could_not_pass_within_its_budget_is_not_sent(self) -> None:
+        for ask in self.both():
+            options, server = Options(gate=Gate()), Server(USED)
+            ask(server, options)
+            with self.assertRaises(RateLimitError) as refused:
+                ask(server, options)
+            self.assertEqual(refused.exception.policy, "hourly")
+            self.assertGreater(refused.exception.wait_ms, 3_500_000)
+            self.assertEqual(len(server.bodies), 1)
+
+    def test_threads_and_event_loops_share_a_gate(self) -> None:
+        gate = Gate()
+        ask_sync(Server(USED), Options(gate=gate))
+        with self.assertRaises(RateLimitError):
+            ask_async(Server(OK), Options(gate=gate, budget=0.05))
+        stranger = {"authorization": "Bearer other"}
+        self.assertEqual(ask_async(Server(OK), Options(gate=gate), headers=stranger), 200)
+
+    def test_a_cancelled_task_leaves_the_queue_and_lets_the_next_one_through(self) -> None:
+        async def run() -> None:
+            answer = asyncio.Event()
+            begun = asyncio.Event()
+
+            async def slow(request: httpx.Request) -> httpx.Response:
+                begun.set()
+                await answer.wait()
+                return httpx.Response(200)
+
+            transport = AsyncRateLimitTransport(httpx.MockTransport(slow))
+            async with httpx.AsyncClient(transport=transport) as client:
+                first = asyncio.create_task(client.get(URL))
+                await begun.wait()
+                second = asyncio.create_task(client.get(URL))
+                third = asyncio.create_task(client.get(URL))
+                await asyncio.sleep(0)
+                second.cancel()
+                answer.set()
+                self.assertEqual((await first).status_code, 200)
+                self.assertEqual((await third).status_code, 200)
+                with self.assertRaises(asyncio.CancelledError):
+                    await second
+
+        asyncio.run(run())
+
+    def test_events_tell_what_was_waited_for_and_what_was_understood(self) -> None:
+        for ask in self.both():
+            events: list[Event] = []
+            told = (200, {"ratelimit-policy": '"s";q=1;w=1', "ratelimit": '"s";r=0;t=1'})
+            options = Options(gate=Gate(), on_event=events.append)
+            ask(Server(told), options)
+            ask(Server(told), options)
+            self.assertEqual([event.type for event in events], ["answered", "paced", "answered"])
+            info = events[0].info
+            self.assertEqual(info.limits[0].remaining if info else None, 0)
+            self.assertGreater(events[1].waited, 0.9)
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    answers: list[Answer] = []
+    lock = threading.Lock()
+
+    def do_GET(self) -> None:
+        with self.lock:
+            status, headers = self.answers.pop(0)
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    do_POST = do_GET
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+class Requests(unittest.TestCase):
+    def setUp(self) -> None:
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}/"
+
+    def tearDown(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+    def ask(self, answers: list[Answer], options: Optional[Options] = None, method: str = "GET") -> int:
+        Handler.answers = answers
+        with mount(requests.Session(), options) as session:
+            return session.request(method, self.url).status_code
+
+    def test_faults_and_denials_are_tried_again(self) -> None:
+        self.assertEqual(self.ask([(503, {}), OK], soon()), 200)
+        begun = time.monotonic()
+        self.assertEqual(self.ask([(429, {"retry-after": "1"}), OK], soon()), 200)
+        self.assertGreaterEqual(time.monotonic() - begun, 1)
+        self.assertEqual(self.ask([(503, {})], soon(), "POST"), 503)
+        self.assertEqual(self.ask([(503, {})] * 3, soon(retries=2)), 503)
+
+    def test_a_refused_connection_is_raised_in_the_end(self) -> None:
+        self.server.server_close()
+        with self.assertRaises(requests.ConnectionError):
+            self.ask([], soon(retries=1))
+
+    def test_threads_share_what_is_left(self) -> None:
+        limit = '"s";q=3;w=1'
+        Handler.answers = [(200, {"ratelimit-policy": limit, "ratelimit": f'"s";r={left};t=1'}) for left in (2, 1, 0, 2, 1)]
+        session = mount(requests.Session())
+        took: list[float] = []
+        begun = time.monotonic()
+
+        def ask() -> None:
+            session.get(self.url)
+            took.append(time.monotonic() - begun)
+
+        threads = [threading.Thread(target=ask) for _ in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual([wait >= 1 for wait in sorted(took)], [False, False, False, True, True])
+        session.close()
+
+
+if __name__ == "__main__":
+    unittest.main()
