@@ -26,7 +26,8 @@ The verbs of this repository.
 
   cargo xtask run [ARGS]          build without optimisation and run; without ARGS it serves config/. With Node 20.19 or
                                   newer, `run` and `build` build the dashboard too
-  cargo xtask test [ARGS]         install what the tests need, then run all of them; ARGS go to cargo test
+  cargo xtask test [ARGS]         install what the tests need, then run all of them side by side; with ARGS, what cargo
+                                  test runs with them
   cargo xtask check               formatting, clippy, rustdoc, cargo deny; warnings are errors
   cargo xtask build               the release binary: target/release/ratekeeper
   cargo xtask bench [grpc] [--quick] [--only NAME]

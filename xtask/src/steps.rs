@@ -106,6 +106,7 @@ pub(crate) fn shown(command: &Command) -> String {
     text
 }
 
-fn seconds(took: Duration) -> String {
+/// A duration in seconds, as one would say it.
+pub(crate) fn seconds(took: Duration) -> String {
     format!("{:.1} s", took.as_secs_f64())
 }
