@@ -30,7 +30,7 @@ struct Problem {
     line: Option<u32>,
     column: Option<u32>,
     message: String,
-    /// What to write instead, if that is known.
+    /// The text to write instead, if that is known.
     help: Option<String>,
 }
 
