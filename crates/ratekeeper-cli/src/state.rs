@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use lock::{Claim, ClaimError};
 use parking_lot::Mutex;
 use ratekeeper_limiter::{Clock, HashKey};
+use ratekeeper_server::make_private_folder;
 use ratekeeper_store::memory::{MemoryStore, StateFileError};
 use regular::OpenError;
 use report::Report;
@@ -141,7 +142,7 @@ fn is_yaml(path: &Path) -> bool {
 fn make_folder(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => {
-            fs::create_dir_all(folder).map_err(|error| {
+            make_private_folder(folder).map_err(|error| {
                 let said = format!("cannot make the folder {}: {error}", folder.display());
                 io::Error::new(error.kind(), said)
             })

@@ -2,14 +2,16 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ratekeeper_rules::{TenantHash, TenantKey};
 use sqlx::{Any, AnyPool, AssertSqlSafe, Row, Transaction};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
+use tracing::warn;
 
 use crate::database::{OPERATION_MAX, migrate, reading};
-use crate::file::FileId;
+use crate::file::{FileId, make_private};
 use crate::rows::{self, Kept, tenant_columns};
 use crate::{DatabaseAddress, QuotaError, TenantRecord};
 
@@ -68,6 +70,11 @@ impl QuotaStore {
     }
 
     async fn open(&self) -> Result<FileId, QuotaError> {
+        if let Some(path) = self.address.path()
+            && let Err(error) = make_private(path)
+        {
+            warn!(%error, database = %self.address, "others can read the quota database");
+        }
         migrate(&self.pool, self.address.kind()).await?;
         self.claim().await?;
         let file = self.address.file()?;
@@ -172,6 +179,15 @@ pub(crate) async fn find_all(
 pub(crate) async fn within<T>(
     operation: impl Future<Output = Result<T, QuotaError>>,
 ) -> Result<T, QuotaError> {
-    let ended = timeout(OPERATION_MAX, operation).await;
-    ended.unwrap_or(Err(QuotaError::TooSlow(OPERATION_MAX)))
+    within_time(OPERATION_MAX, operation).await
+}
+
+/// The same, with another idea of too long.
+pub(crate) async fn within_time<T>(
+    most: Duration,
+    operation: impl Future<Output = Result<T, QuotaError>>,
+) -> Result<T, QuotaError> {
+    timeout(most, operation)
+        .await
+        .unwrap_or(Err(QuotaError::TooSlow(most)))
 }

@@ -30,6 +30,18 @@ pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
+/// Makes the folder, and those that it lies in, for this user alone. One that is there keeps its permissions.
+///
+/// # Errors
+/// It cannot be made.
+pub fn make_private_folder(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
 /// Replaces the file, which only its owner may read, and makes its folder where there is none. After a
 /// crash the file has its old content or the new one.
 ///
@@ -40,7 +52,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    fs::create_dir_all(folder)?;
+    make_private_folder(folder)?;
     let new = beside(path, ".new");
     // One that a crash left behind may have other permissions.
     match fs::remove_file(&new) {

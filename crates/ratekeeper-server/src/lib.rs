@@ -77,6 +77,7 @@ pub use drain::DrainDelay;
 pub use families::{Families, Label, by};
 pub use follow::{FilesRead, Followed};
 pub use front::{ClassShedding, GatewayService, Monitored, Shedding, UpstreamShedding};
+pub use kept::make_private_folder;
 pub use listen::{
     Fault, FramedTwice, HttpService, ListenAddress, Pace, Patience, Peer, PeerAddress, ServerBounds,
 };

@@ -1,6 +1,7 @@
 //! `ratekeeper serve`, and a bare `ratekeeper`.
 
 mod asking;
+mod data_dir;
 mod envoy;
 mod files;
 mod front;
@@ -91,6 +92,7 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     let mut loader = RulesLoader::new(source(settings, path));
     let loaded = load(&mut loader, path)?;
     // Held until the last save: two services would take turns to overwrite each other's counters.
+    data_dir::warn_if_shared(settings.data_dir.as_deref());
     let state = settings.counters.kept().map(State::claim).transpose()?;
     let limiter = limiter::served(loaded.rules, settings, state.as_ref()).await?;
     let (limiter, meter) = quotas::metered(limiter, settings);

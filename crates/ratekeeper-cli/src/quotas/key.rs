@@ -3,6 +3,7 @@
 use crate::settings;
 use anyhow::{Context, Result, anyhow};
 use ratekeeper_rules::TenantKey;
+use ratekeeper_server::make_private_folder;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
@@ -42,7 +43,7 @@ fn read(path: &Path) -> io::Result<String> {
 /// Makes a key. If another process makes one at the same time, that one counts.
 fn make(path: &Path) -> io::Result<()> {
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+        make_private_folder(folder)?;
     }
     let beside = path.with_extension(format!("key.{}", std::process::id()));
     let mut options = File::options();

@@ -256,7 +256,7 @@ impl Tokens {
     /// Waits for other processes that change the tokens; the lock ends with the file.
     fn lock(&self) -> Result<File, AdminTokenError> {
         let path = self.folder.join(LOCK);
-        let locked = std::fs::create_dir_all(&self.folder)
+        let locked = kept::make_private_folder(&self.folder)
             .and_then(|()| File::create(&path))
             .and_then(|file| file.lock().map(|()| file));
         locked.map_err(|source| AdminTokenError::Io { path, source })
