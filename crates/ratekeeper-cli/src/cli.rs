@@ -11,7 +11,7 @@ pub(crate) use admin::{
 pub(crate) use bench::{Bench, BenchLoad, BenchQuestion};
 pub(crate) use quota::{
     Audit, AuditExport, AuditList, AuditVerify, DatabaseFlags, Quota, QuotaDelete, QuotaExport,
-    QuotaImport, QuotaList, QuotaSet, QuotaUsage, TenantArgs, TenantsForm,
+    QuotaImport, QuotaList, QuotaRevert, QuotaSet, QuotaUsage, TenantArgs, TenantsForm,
 };
 use reading::{Reading, ReadingBySettings};
 

@@ -13,8 +13,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The timeout of connecting, of sending and of each read.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The timeout of connecting, and by default of sending and of each read.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The largest answer that is accepted, in bytes.
 const ANSWER_MAX: u64 = 16 << 20;
@@ -48,6 +48,8 @@ pub(crate) struct Request<'a> {
     pub(crate) token: Option<&'a str>,
     /// A condition on the state of what is asked about: the name of a header and its value.
     pub(crate) condition: Option<(&'static str, &'a str)>,
+    /// The timeout of sending, and of each read of the answer.
+    pub(crate) patience: Duration,
 }
 
 /// An answer whose body is read while it comes.
@@ -106,6 +108,7 @@ impl Request<'_> {
             body,
             token,
             condition,
+            patience: _,
         } = self;
         let mut request = format!(
             "{method} {path} HTTP/1.0\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
@@ -132,7 +135,7 @@ pub(crate) fn open(
     files: &TlsFiles,
     asked: &Request<'_>,
 ) -> Result<(Answer, Option<Opened>)> {
-    let (mut stream, host) = dial(address, files)?;
+    let (mut stream, host) = dial(address, files, asked.patience)?;
     let broken = || format!("{address} did not answer to the end");
     stream
         .write_all(asked.text(host).as_bytes())
@@ -171,7 +174,11 @@ pub(crate) fn send(address: &str, files: &TlsFiles, asked: &Request<'_>) -> Resu
 }
 
 /// Connects to `address`; returns the host that requests name, too.
-fn dial<'a>(address: &'a str, files: &TlsFiles) -> Result<(Box<dyn Stream>, &'a str)> {
+fn dial<'a>(
+    address: &'a str,
+    files: &TlsFiles,
+    patience: Duration,
+) -> Result<(Box<dyn Stream>, &'a str)> {
     let is_encrypted = address.starts_with(HTTPS);
     if !is_encrypted && *files != TlsFiles::default() {
         bail!(
@@ -180,10 +187,11 @@ fn dial<'a>(address: &'a str, files: &TlsFiles) -> Result<(Box<dyn Stream>, &'a 
     }
     let refused = || format!("cannot connect to {address}; is it the admin address?");
     if let Some(socket) = address.strip_prefix(UNIX) {
-        return Ok((connect_unix(socket).with_context(refused)?, "localhost"));
+        let stream = connect_unix(socket, patience).with_context(refused)?;
+        return Ok((stream, "localhost"));
     }
     let host = host(address)?;
-    let stream = connect(host).with_context(refused)?;
+    let stream = connect(host, patience).with_context(refused)?;
     let stream = match is_encrypted {
         true => encrypt(stream, host, files)?,
         false => Box::new(stream),
@@ -211,10 +219,10 @@ trait Stream: Read + Write + Send {}
 
 impl<S: Read + Write + Send> Stream for S {}
 
-fn connect_unix(path: &str) -> std::io::Result<Box<dyn Stream>> {
+fn connect_unix(path: &str, patience: Duration) -> std::io::Result<Box<dyn Stream>> {
     let stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
     Ok(Box::new(stream))
 }
 
@@ -233,13 +241,13 @@ fn host(address: &str) -> Result<&str> {
     Ok(host)
 }
 
-fn connect(host: &str) -> std::io::Result<TcpStream> {
+fn connect(host: &str, patience: Duration) -> std::io::Result<TcpStream> {
     let mut failed = std::io::Error::from(std::io::ErrorKind::NotFound);
     for address in host.to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, PATIENCE) {
             Ok(stream) => {
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(patience))?;
+                stream.set_write_timeout(Some(patience))?;
                 return Ok(stream);
             }
             Err(error) => failed = error,

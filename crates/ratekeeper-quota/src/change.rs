@@ -1,18 +1,24 @@
 //! Changing tenants.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_rules::{RuleSet, TenantHash, TenantQuotas, Term};
-use serde_json::{Value, json};
+use ratekeeper_rules::{RuleSet, TenantHash, TenantQuotas};
+use serde_json::Value;
 use sqlx::{Any, Row, Transaction};
 
 use crate::audit::Entry;
+use crate::document::replaced;
+use crate::noted::NotedTenant;
 use crate::rows::{self, Cell, Kept, stored};
-use crate::store::{find, find_all, within};
+use crate::store::{find, find_all, within, within_time};
 use crate::{
     Deleted, Editor, Precondition, QuotaError, QuotaStore, TenantId, TenantRecord, Written,
 };
+
+/// The longest that many tenants may take together; other changes wait for that long.
+const PUT_ALL_MAX: Duration = Duration::from_secs(30);
 
 /// A transaction that changes tenants. It holds the row of versions locked, so such transactions take place
 /// one after the other.
@@ -49,25 +55,7 @@ impl TenantPut {
 
     /// The quotas of a tenant that has `before`.
     fn after(&self, before: Option<&TenantQuotas>, now: Timestamp) -> TenantQuotas {
-        let mut after = self.quotas.clone();
-        after.epoch = before.map_or(0, |before| before.epoch);
-        if let (Some(begins), Some(before)) = (self.begins.filter(|at| *at > now), before) {
-            // What has ended by now is of no use any more.
-            let kept = |term: &Term| {
-                let until = term.until.min(begins);
-                let kept = Term { until, ..*term };
-                (kept.from < until && now < until).then_some(kept)
-            };
-            let plans = before.plans.iter();
-            let plans = plans.filter_map(|(term, plan)| Some((kept(term)?, plan.clone())));
-            after.plans = plans.chain(after.plans).collect();
-            let overrides = before.overrides.iter();
-            let overrides = overrides.filter_map(|(term, own)| Some((kept(term)?, own.clone())));
-            after.overrides = overrides.chain(after.overrides).collect();
-        }
-        // As the database gives them back.
-        after.plans.sort_by_key(|(term, _)| term.from);
-        after
+        replaced(before, &self.quotas, self.begins, now)
     }
 }
 
@@ -147,7 +135,7 @@ impl QuotaStore {
         let of_none = |source| PutAllError { at: None, source };
         self.prepare().await.map_err(of_none)?;
         let mut blamed = None;
-        let written = within(async {
+        let written = within_time(PUT_ALL_MAX, async {
             let mut change = self.begin().await?;
             let mut all = Vec::with_capacity(puts.len());
             while all.len() < puts.len() {
@@ -316,6 +304,7 @@ impl Change {
     ) -> Result<(Option<TenantRecord>, Written), QuotaError> {
         let had = before.as_ref().map(|kept| &kept.record.quotas);
         let quotas = put.after(had, self.now);
+        let was_known = before.is_some();
         let before = before
             .filter(|kept| !kept.is_deleted)
             .map(|kept| kept.record);
@@ -324,14 +313,20 @@ impl Change {
             // Together with what the tenant keeps, there may be too much.
             quotas.check(&put.tenant.domain, rules)?;
         }
+        let had = before.as_ref().map(|record| record.quotas.clone());
+        let had = had.unwrap_or_default();
         let written = match &before {
             Some(record) if record.quotas == quotas => Written {
                 record: record.clone(),
+                before: had,
+                was_known,
                 is_new: false,
                 is_changed: false,
             },
             _ => Written {
                 record: self.next_record(&put.tenant, quotas, before.as_ref()),
+                before: had,
+                was_known,
                 is_new: before.is_none(),
                 is_changed: true,
             },
@@ -438,20 +433,6 @@ fn check(expected: Precondition, current: Option<&TenantRecord>) -> Result<(), Q
 
 /// A tenant in the audit trail.
 fn described(record: &TenantRecord) -> Value {
-    let end = |term: &Term| rows::ends(term);
-    let plans = record.quotas.plans.iter();
-    let plans = plans.map(|(term, plan)| {
-        json!({ "plan": plan, "effective_at": term.from.as_micros(), "expires_at": end(term) })
-    });
-    let overrides = record.quotas.overrides.iter();
-    let overrides = overrides.map(|(term, quota)| {
-        json!({ "limit": quota, "effective_at": term.from.as_micros(), "expires_at": end(term) })
-    });
-    json!({
-        "shown": record.id.shown,
-        "version": record.version,
-        "epoch": record.quotas.epoch,
-        "plans": plans.collect::<Vec<_>>(),
-        "overrides": overrides.collect::<Vec<_>>(),
-    })
+    // Texts and numbers alone: nothing in there can fail.
+    serde_json::to_value(NotedTenant::of(record)).unwrap_or_default()
 }

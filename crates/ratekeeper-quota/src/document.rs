@@ -4,6 +4,7 @@ mod audit;
 mod shown;
 mod text;
 
+use ratekeeper_core::Timestamp;
 use ratekeeper_rules::{BadQuotas, CUSTOM, OwnQuota, QuotaList, TenantQuotas, Term};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -164,6 +165,19 @@ impl QuotaDocument {
         })
     }
 
+    /// The quotas that a tenant has from `now` on if it had those `before`, and the document takes their place.
+    ///
+    /// # Errors
+    /// The document says two things, or nothing.
+    pub fn quotas_after(
+        &self,
+        before: &TenantQuotas,
+        now: Timestamp,
+    ) -> Result<TenantQuotas, BadDocument> {
+        let begins = self.effective_at.map(|time| time.0);
+        Ok(replaced(Some(before), &self.quotas()?, begins, now))
+    }
+
     /// The field of the document that a mistake in its quotas is about.
     #[must_use]
     pub fn field(&self, bad: &BadQuotas) -> String {
@@ -218,10 +232,10 @@ impl TierDocument {
     }
 }
 
-impl OverrideDocument {
-    pub(crate) fn of((term, own): &(Term, OwnQuota)) -> Self {
+/// An override without dates.
+impl From<&OwnQuota> for OverrideDocument {
+    fn from(own: &OwnQuota) -> Self {
         let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
-        let (effective_at, expires_at) = times(*term);
         Self {
             descriptor: DescriptorText(own.descriptor.iter().map(ToString::to_string).collect()),
             requests_per_unit: own.requests_per_unit,
@@ -230,8 +244,19 @@ impl OverrideDocument {
             burst: own.burst,
             algorithm: text(&own.algorithm),
             steps: own.steps,
+            effective_at: None,
+            expires_at: None,
+        }
+    }
+}
+
+impl OverrideDocument {
+    pub(crate) fn of((term, own): &(Term, OwnQuota)) -> Self {
+        let (effective_at, expires_at) = times(*term);
+        Self {
             effective_at,
             expires_at,
+            ..Self::from(own)
         }
     }
 
@@ -253,6 +278,35 @@ impl OverrideDocument {
         };
         (term((self.effective_at, self.expires_at), whole), quota)
     }
+}
+
+/// The quotas of a tenant after new ones take the place of those `before`: at once, or at the time `begins` if that is
+/// still to come.
+pub(crate) fn replaced(
+    before: Option<&TenantQuotas>,
+    wanted: &TenantQuotas,
+    begins: Option<Timestamp>,
+    now: Timestamp,
+) -> TenantQuotas {
+    let mut after = wanted.clone();
+    after.epoch = before.map_or(0, |before| before.epoch);
+    if let (Some(begins), Some(before)) = (begins.filter(|at| *at > now), before) {
+        // What has ended by now is of no use any more.
+        let kept = |term: &Term| {
+            let until = term.until.min(begins);
+            let kept = Term { until, ..*term };
+            (kept.from < until && now < until).then_some(kept)
+        };
+        let plans = before.plans.iter();
+        let plans = plans.filter_map(|(term, plan)| Some((kept(term)?, plan.clone())));
+        after.plans = plans.chain(after.plans).collect();
+        let overrides = before.overrides.iter();
+        let overrides = overrides.filter_map(|(term, own)| Some((kept(term)?, own.clone())));
+        after.overrides = overrides.chain(after.overrides).collect();
+    }
+    // As the database gives them back.
+    after.plans.sort_by_key(|(term, _)| term.from);
+    after
 }
 
 /// The time of a part; what it does not say, the whole document does.

@@ -29,15 +29,18 @@ mod bulk;
 mod change;
 mod database;
 mod document;
+mod edit;
 mod error;
 mod export;
 mod file;
 mod follow;
 mod list;
 mod metering;
+mod noted;
 mod record;
 mod rows;
 mod saved;
+mod seen;
 mod status;
 mod store;
 mod tenants;
@@ -55,6 +58,7 @@ pub use document::{
     AuditDocument, BadDocument, DescriptorText, LimitDocument, LimitsDocument, NotATime,
     OverrideDocument, QuotaDocument, Rfc3339, TenantDocument, TierDocument, WHOLE_TENANT,
 };
+pub use edit::{NamedDates, NotSet, QuotaEdit};
 pub use error::{QuotaError, with_causes};
 pub use export::ExportClaim;
 pub use follow::{Follower, FollowerConfig};

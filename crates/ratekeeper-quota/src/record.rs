@@ -117,6 +117,10 @@ impl Precondition {
 pub struct Written {
     /// The tenant as it is now.
     pub record: TenantRecord,
+    /// The plans and overrides that it had before.
+    pub before: TenantQuotas,
+    /// True if the quota store had heard of it before, be it that it was deleted since.
+    pub was_known: bool,
     /// True if the quota store did not have it before.
     pub is_new: bool,
     /// False if it was so already; then nothing was written.

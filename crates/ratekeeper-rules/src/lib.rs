@@ -68,6 +68,7 @@ pub use matching::{Entry, Matched, Visit, Walk};
 pub use nearest_name::Nearest;
 pub use node::Node;
 pub use options::{DEFAULT_STORE, Options, Profile};
+pub use parse::nearest::nearest;
 pub use read::{ReadError, ReadOptions, Unreadable, read};
 pub use rule::{Consistency, Enforce, FailureMode, LeakyOverRls, Rule, RuleLimit, Unit};
 pub use ruleset::RuleSet;

@@ -121,10 +121,23 @@ pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
         .route("/admin/v1/audit", get(audit::list::<S>))
         .route("/admin/v1/export/quotas", get(quotas::export::<S>))
         .route("/admin/v1/export/usage", get(metering::export::<S>))
+        .route_layer(middleware::from_fn_with_state(
+            needs(Role::Admin),
+            guard::require::<S>,
+        ));
+    // Many tenants change together: they may be larger than what anybody else sends.
+    let import_bytes_max = body_bytes_max.max(quotas::IMPORT_BYTES_MAX);
+    let imports = Router::new()
         .route("/admin/v1/import/quotas", post(quotas::import::<S>))
         .route_layer(middleware::from_fn_with_state(
             needs(Role::Admin),
             guard::require::<S>,
+        ))
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(DefaultBodyLimit::max(import_bytes_max))
+        .layer(middleware::from_fn_with_state(
+            import_bytes_max,
+            refuse_large,
         ));
     Router::new()
         .merge(probes)
@@ -137,6 +150,7 @@ pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
         .fallback(not_found)
         .layer(DefaultBodyLimit::max(body_bytes_max))
         .layer(middleware::from_fn_with_state(body_bytes_max, refuse_large))
+        .merge(imports)
         .layer(middleware::from_fn_with_state(scheme, pages::none))
         .layer(middleware::from_fn_with_state(
             Arc::clone(&app),

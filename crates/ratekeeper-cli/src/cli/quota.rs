@@ -13,16 +13,28 @@ Examples:
   ratekeeper quota get acme
   ratekeeper quota get hash:5f0c6a8e1b2d3c4f5a69788796a5b4c3 --json")]
     Get(TenantArgs),
-    /// Set a tenant's plan and overrides, in place of all that it has
+    /// Set plans and overrides of a tenant; what is not named stays as it is
     #[command(after_help = "\
-An override is DESCRIPTOR=HITS/WINDOW: the entries after the tenant's, or `default` for the tenant as a whole; the window is a unit or a duration. With --effective-at in the future, the tenant keeps what it has until then.
+An override is DESCRIPTOR=HITS/WINDOW: the entries after the tenant's, or `default` for the tenant as a whole; the window is a unit or a duration. Plans and overrides may have dates: @FROM..UNTIL, @FROM.. or @..UNTIL. While several of one descriptor are in force, the one that began last counts, so after its end the earlier one holds again.
+
+Without dates, a plan or an override takes the place of the one that never ends. With a start, it takes the place of the one with that start. What changed is printed. --replace and --file set all that the tenant has: they show what it would lose, and ask; without a terminal they need --yes.
 
 Examples:
   ratekeeper quota set acme --plan enterprise --override 'endpoint:POST /api/v1/orders=500/minute'
-  ratekeeper quota set acme --override default=20/10s --expires-at 2027-02-01T00:00:00Z
-  ratekeeper quota set acme --plan pro --effective-at 2027-01-01T00:00:00Z --if-version 17
-  ratekeeper quota set acme --file acme.json")]
+  ratekeeper quota set acme --override default=3000/minute@2027-01-05T00:00:00Z..2027-01-08T00:00:00Z
+  ratekeeper quota set acme --plan pro@2027-02-01T00:00:00Z.. --if-version 17
+  ratekeeper quota set acme --remove-override default
+  ratekeeper quota set acme --file acme.json --yes")]
     Set(Box<QuotaSet>),
+    /// Undo the last change of a tenant's plans and overrides, or return to those of an earlier version
+    #[command(after_help = "\
+The plans and overrides come from the audit trail, and are set as a new change: revert again to undo it. Usage stays as it is.
+
+Examples:
+  ratekeeper quota revert acme
+  ratekeeper audit list --tenant acme
+  ratekeeper quota revert acme --to 17")]
+    Revert(QuotaRevert),
     /// List tenants
     #[command(after_help = "\
 Examples:
@@ -33,11 +45,12 @@ Examples:
     Delete(QuotaDelete),
     /// Import tenants' plans and overrides from JSON lines or CSV
     #[command(after_help = "\
-Up to 500 tenants change together: all of them or none. Tenants that are as the file says already do not change again, so an interrupted import can be repeated.
+A file goes in as a whole or not at all: up to 10,000 tenants of 8 MiB, as JSON lines, in one transaction. Larger files need --in-parts: all of the file is checked first, then up to 500 tenants change together. Tenants that are as the file says already do not change again, so an interrupted import can be repeated.
 
 Examples:
   ratekeeper quota import tenants.csv
   ratekeeper quota import tenants.jsonl --dry-run
+  ratekeeper quota import million.jsonl --in-parts
   ratekeeper quota export --format jsonl | ratekeeper quota import - --admin http://10.0.0.7:6070")]
     Import(QuotaImport),
     /// Export all tenants, in the form that `import` reads
@@ -78,27 +91,56 @@ pub(crate) struct TenantArgs {
 pub(crate) struct QuotaSet {
     #[command(flatten)]
     pub(crate) tenant: TenantArgs,
-    /// Plan [default: the default plan of the rules]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) plan: Option<String>,
-    /// Limit of this tenant alone: DESCRIPTOR=HITS/WINDOW; repeatable
-    #[arg(long = "override", value_name = "DESCRIPTOR=HITS/WINDOW")]
+    /// Plan: NAME, or NAME@FROM..UNTIL; repeatable
+    #[arg(long = "plan", value_name = "NAME[@FROM..UNTIL]")]
+    pub(crate) plans: Vec<String>,
+    /// Limit of this tenant alone: DESCRIPTOR=HITS/WINDOW, or with dates DESCRIPTOR=HITS/WINDOW@FROM..UNTIL; repeatable
+    #[arg(long = "override", value_name = "DESCRIPTOR=HITS/WINDOW[@FROM..UNTIL]")]
     pub(crate) overrides: Vec<String>,
-    /// Start time, such as 2027-01-31T00:00:00Z [default: now]
+    /// Remove a plan: all of that name, or the one that begins at FROM; repeatable
+    #[arg(
+        long = "remove-plan",
+        value_name = "NAME[@FROM]",
+        conflicts_with = "replace"
+    )]
+    pub(crate) remove_plans: Vec<String>,
+    /// Remove overrides: all of that descriptor, or the one that begins at FROM; repeatable
+    #[arg(
+        long = "remove-override",
+        value_name = "DESCRIPTOR[@FROM]",
+        conflicts_with = "replace"
+    )]
+    pub(crate) remove_overrides: Vec<String>,
+    /// Start of the plans and overrides named here that have no dates, such as 2027-01-31T00:00:00Z
     #[arg(long, value_name = "TIME")]
     pub(crate) effective_at: Option<String>,
-    /// End time [default: never]
+    /// End of the plans and overrides named here that have no dates
     #[arg(long, value_name = "TIME")]
     pub(crate) expires_at: Option<String>,
-    /// Body of PUT /admin/v1/quotas/{api_key}, in place of the flags above; - is standard input
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["plan", "overrides", "effective_at", "expires_at"])]
+    /// Replace all that the tenant has by what is named here
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// Body of PUT /admin/v1/quotas/{api_key}, in place of all that the tenant has; - is standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["plans", "overrides", "remove_plans", "remove_overrides", "effective_at", "expires_at"])]
     pub(crate) file: Option<PathBuf>,
+    /// Replace without asking
+    #[arg(long)]
+    pub(crate) yes: bool,
     /// Change it only if it has this version, as `quota get` prints it
     #[arg(long, value_name = "N")]
     pub(crate) if_version: Option<u64>,
     /// Change it only if the database does not have the tenant yet
     #[arg(long, conflicts_with = "if_version")]
     pub(crate) if_new: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QuotaRevert {
+    #[command(flatten)]
+    pub(crate) tenant: TenantArgs,
+    /// Return to what the tenant had after change N, as `audit list` prints it [default: before its last change]
+    #[arg(long, value_name = "N")]
+    pub(crate) to: Option<u64>,
 }
 
 #[derive(Debug, Args)]
@@ -135,6 +177,9 @@ pub(crate) struct QuotaImport {
     /// Check the tenants without changing them
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Change up to 500 tenants at a time, for files that are too large to go in as a whole
+    #[arg(long)]
+    pub(crate) in_parts: bool,
     #[command(flatten)]
     pub(crate) access: AdminAccess,
 }

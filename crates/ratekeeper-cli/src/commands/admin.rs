@@ -1,13 +1,14 @@
 //! Asking the admin API of a running service.
 
 use crate::cli::AdminAccess;
-use crate::client::{self, Answer, Opened, Request};
+use crate::client::{self, Answer, Opened, PATIENCE, Request};
 use crate::settings::{ADMIN_TOKEN, Environment, percent_encoded};
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use ratekeeper_tls::{TlsFiles, TlsIdentity};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::io::Read as _;
+use std::time::Duration;
 
 /// The longest token file that is read: longer than any token.
 const TOKEN_BYTES_MAX: u64 = 4 << 10;
@@ -56,22 +57,69 @@ impl AdminAccess {
         condition: Condition,
     ) -> Result<T> {
         let Answer { body, .. } = self.send(method, path, body, condition)?;
-        let body = if body.is_empty() { "null" } else { &body };
+        self.read(&body)
+    }
+
+    /// Reads the body of an answer; an empty one as null.
+    ///
+    /// # Errors
+    /// It is of another version.
+    pub(super) fn read<T: DeserializeOwned>(&self, body: &str) -> Result<T> {
+        let body = if body.is_empty() { "null" } else { body };
         let address = &self.address;
         serde_json::from_str(body)
             .with_context(|| format!("{address} answers what this version does not understand"))
     }
 
-    /// Asks for `path`, and returns the answer as it is.
+    /// Asks for `path`, and returns the answer of a service that does not refuse.
     ///
     /// # Errors
-    /// Nobody answers, or the service refuses.
+    /// Nobody answers, or the service refuses with a [`Refusal`].
     pub(super) fn send(
         &self,
         method: &str,
         path: &str,
         body: &str,
         condition: Condition,
+    ) -> Result<Answer> {
+        self.accepted(self.answer(method, path, body, condition)?)
+    }
+
+    /// The answer, if it is no refusal.
+    ///
+    /// # Errors
+    /// It is a [`Refusal`].
+    pub(super) fn accepted(&self, answer: Answer) -> Result<Answer> {
+        match (200..300).contains(&answer.status) {
+            true => Ok(answer),
+            false => Err(self.refused(&answer)),
+        }
+    }
+
+    /// Asks for `path`, and returns the answer as it is.
+    ///
+    /// # Errors
+    /// Nobody answers.
+    pub(super) fn answer(
+        &self,
+        method: &str,
+        path: &str,
+        body: &str,
+        condition: Condition,
+    ) -> Result<Answer> {
+        self.answer_within(PATIENCE, method, path, (body, condition))
+    }
+
+    /// The same, for an answer that may take longer.
+    ///
+    /// # Errors
+    /// Nobody answers.
+    pub(super) fn answer_within(
+        &self,
+        patience: Duration,
+        method: &str,
+        path: &str,
+        (body, condition): (&str, Condition),
     ) -> Result<Answer> {
         let token = self.token()?;
         let condition = condition.header();
@@ -82,12 +130,9 @@ impl AdminAccess {
             body,
             token: token.as_deref(),
             condition,
+            patience,
         };
-        let answer = client::send(&self.address, &self.files(), &asked)?;
-        match (200..300).contains(&answer.status) {
-            true => Ok(answer),
-            false => Err(self.refused(&answer)),
-        }
+        client::send(&self.address, &self.files(), &asked)
     }
 
     /// Reads all pages of a list, each with `page`, which returns the cursor of the next one.
@@ -128,20 +173,28 @@ impl AdminAccess {
             body: "",
             token: token.as_deref(),
             condition: None,
+            patience: PATIENCE,
         };
         let (answer, opened) = client::open(&self.address, &self.files(), &asked)?;
         opened.ok_or_else(|| self.refused(&answer))
     }
 
     fn refused(&self, answer: &Answer) -> anyhow::Error {
-        let (address, status, detail) = (&self.address, answer.status, detail(&answer.body));
-        match status {
+        let (address, status) = (&self.address, answer.status);
+        let (code, detail) = problem(&answer.body);
+        let message = match status {
             // Answers of the admin API itself are about what was asked for.
-            404 | 405 if detail == answer.body.trim() => anyhow!(
+            404 | 405 if detail == answer.body.trim() => format!(
                 "{address} answers {status}; is it the admin address? It is 127.0.0.1:6070 by default"
             ),
-            _ => anyhow!("{address} answers {status}: {detail}"),
-        }
+            _ => format!("{address} answers {status}: {detail}"),
+        };
+        let refusal = Refusal {
+            status,
+            code,
+            message,
+        };
+        refusal.into()
     }
 
     fn token(&self) -> Result<Option<String>> {
@@ -175,20 +228,32 @@ impl AdminAccess {
     }
 }
 
+/// The refusal of a service to do what was asked.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(super) struct Refusal {
+    pub(super) status: u16,
+    /// The code in its body; empty if there is none.
+    pub(super) code: String,
+    message: String,
+}
+
 /// A problem as the admin API describes it.
 #[derive(Deserialize)]
 struct Problem {
     detail: String,
     #[serde(default)]
     field: String,
+    #[serde(default)]
+    code: String,
 }
 
-/// The detail of an error of the admin API, else the whole body.
-fn detail(body: &str) -> String {
+/// The code and the detail of an error of the admin API; of another one the whole body, and no code.
+fn problem(body: &str) -> (String, String) {
     match serde_json::from_str::<Problem>(body) {
-        Ok(Problem { detail, field }) if field.is_empty() => detail,
-        Ok(Problem { detail, field }) => format!("{field}: {detail}"),
-        Err(_) => body.trim().to_owned(),
+        Ok(it) if it.field.is_empty() => (it.code, it.detail),
+        Ok(it) => (it.code, format!("{}: {}", it.field, it.detail)),
+        Err(_) => (String::new(), body.trim().to_owned()),
     }
 }
 
@@ -217,7 +282,8 @@ mod tests {
     #[test]
     fn problems_are_told_by_their_field() {
         let problem = r#"{"title":"Bad Request","status":400,"detail":"expected 1 to 1000","code":"X","field":"?limit"}"#;
-        assert_eq!(detail(problem), "?limit: expected 1 to 1000");
-        assert_eq!(detail("<html>"), "<html>");
+        let (code, detail) = super::problem(problem);
+        assert_eq!((&*code, &*detail), ("X", "?limit: expected 1 to 1000"));
+        assert_eq!(super::problem("<html>").1, "<html>");
     }
 }

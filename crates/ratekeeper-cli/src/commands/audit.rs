@@ -4,6 +4,7 @@ use super::admin::query;
 use crate::cli::{AuditExport, AuditList};
 use crate::output;
 use anyhow::Result;
+use ratekeeper_rules::CUSTOM;
 use serde::Deserialize;
 use serde_json::Value;
 use std::process::ExitCode;
@@ -26,7 +27,8 @@ struct Change {
     action: String,
     domain: String,
     subject: String,
-    before: Option<Value>,
+    api_key: Option<String>,
+    epoch: Option<u32>,
     after: Option<Value>,
 }
 
@@ -60,9 +62,7 @@ fn table(changes: &[Value]) -> Result<String> {
     ];
     let row = |change| {
         let change = Change::deserialize(change)?;
-        let state = change.after.as_ref().or(change.before.as_ref());
-        let shown = state.and_then(|state| state["shown"].as_str());
-        let now = change.after.as_ref().map(in_words);
+        let now = change.after.as_ref().map(|now| in_words(now, change.epoch));
         Ok([
             change.version.to_string(),
             change.changed_at,
@@ -70,7 +70,7 @@ fn table(changes: &[Value]) -> Result<String> {
             change.source,
             change.action,
             change.domain,
-            shown.map_or(change.subject, str::to_owned),
+            change.api_key.unwrap_or(change.subject),
             now.unwrap_or_else(|| "-".to_owned()),
         ])
     };
@@ -79,25 +79,22 @@ fn table(changes: &[Value]) -> Result<String> {
 }
 
 /// The state of a tenant, or the switch of a rule.
-fn in_words(state: &Value) -> String {
+fn in_words(state: &Value, epoch: Option<u32>) -> String {
     if let Some(switch) = state.get("switch") {
         return switch.as_str().unwrap_or("as its file says").to_owned();
     }
-    let plans = state["plans"].as_array();
-    let plans = plans.into_iter().flatten();
-    let plans: Vec<_> = plans.filter_map(|plan| plan["plan"].as_str()).collect();
+    let one = state["tier"].as_str().filter(|tier| *tier != CUSTOM);
+    let several = state["tiers"].as_array().into_iter().flatten();
+    let several = several.filter_map(|plan| plan["tier"].as_str());
+    let plans: Vec<_> = one.into_iter().chain(several).collect();
     let overrides = state["overrides"].as_array().map_or(0, Vec::len);
     let mut words = Vec::new();
     if !plans.is_empty() {
         words.push(format!("plan {}", plans.join(", then ")));
     }
     words.extend((overrides > 0).then(|| output::count(overrides, "override")));
-    words.extend(
-        state["epoch"]
-            .as_u64()
-            .filter(|epoch| *epoch > 0)
-            .map(|epoch| format!("epoch {epoch}")),
-    );
+    let epoch = epoch.filter(|epoch| *epoch > 0);
+    words.extend(epoch.map(|epoch| format!("epoch {epoch}")));
     match words.is_empty() {
         true => "the default plan".to_owned(),
         false => words.join(", "),

@@ -7,6 +7,10 @@ mod completions;
 mod config_show;
 mod key_hash;
 mod quota;
+mod quota_changes;
+mod quota_revert;
+mod quota_set;
+mod quota_tenant;
 mod quotas_bulk;
 mod quotas_live;
 mod replay;
@@ -62,7 +66,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
 fn run_quota(command: Quota) -> Result<ExitCode> {
     match command {
         Quota::Get(args) => quotas_live::get(&args),
-        Quota::Set(args) => quotas_live::set(&args),
+        Quota::Set(args) => quota_set::set(&args),
+        Quota::Revert(args) => quota_revert::revert(&args),
         Quota::List(args) => quotas_live::list(&args),
         Quota::Delete(args) => quotas_live::delete(&args),
         Quota::Import(args) => quotas_bulk::import(&args),

@@ -1,22 +1,40 @@
 //! `ratekeeper quota import|export`: many tenants of a running service.
 
-use super::admin::{Condition, query};
+use super::admin::{Condition, Refusal, query};
 use super::quotas_live::read;
 use crate::cli::{AdminAccess, QuotaExport, QuotaImport, QuotaUsage, TenantsForm};
 use crate::output::{self, count};
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use ratekeeper_quota::{BulkFormat, BulkLine, read_tenants};
 use serde::{Deserialize, Serialize};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// The largest file that is imported.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// The most tenants that are sent at once.
-const TENANTS_MAX: usize = 500;
+/// The bounds of what is sent at once.
+#[derive(Clone, Copy)]
+struct AtOnce {
+    tenants_max: usize,
+    /// The bytes beyond which no further tenant is added.
+    bytes_max: usize,
+}
 
-/// The bytes beyond which no further tenant is added to what is sent at once: a service takes a megabyte.
-const BYTES_MAX: usize = 512 << 10;
+/// A file as a whole: what a service takes in one transaction.
+const WHOLE: AtOnce = AtOnce {
+    tenants_max: 10_000,
+    bytes_max: 8 << 20,
+};
+
+/// A part of a file.
+const PART: AtOnce = AtOnce {
+    tenants_max: 500,
+    bytes_max: 512 << 10,
+};
+
+/// The time that a service has for a file as a whole, and some more.
+const PATIENCE: Duration = Duration::from_secs(45);
 
 /// The answer to a part of an import, and the sum of all of them.
 #[derive(Default, Serialize, Deserialize)]
@@ -28,7 +46,7 @@ struct Imported {
 }
 
 pub(super) fn import(args: &QuotaImport) -> Result<ExitCode> {
-    let name = args.file.display();
+    let name = args.file.display().to_string();
     let text = read(&args.file, FILE_BYTES_MAX)?;
     let is_csv = args.file.extension().is_some_and(|end| end == "csv");
     let format = match args.format {
@@ -40,34 +58,24 @@ pub(super) fn import(args: &QuotaImport) -> Result<ExitCode> {
         "" => anyhow!("{name}:{}: {bad}", bad.line),
         field => anyhow!("{name}:{}: {field}: {bad}", bad.line),
     })?;
-    let mut sum = Imported::default();
-    for part in parts(&lines) {
-        let Part {
-            text,
-            first,
-            tenants,
-        } = part;
-        let path = match args.dry_run {
-            true => "/admin/v1/import/quotas?dry_run=true",
-            false => "/admin/v1/import/quotas",
-        };
-        let answer: Result<Imported> = args.access.ask("POST", path, &text);
-        let done = answer.map_err(|error| {
-            if let Some(line) = line_of(&error.to_string(), &lines[tenants..]) {
-                return error.context(format!("{name}:{line}"));
-            }
-            let before = count(sum.tenants, "tenant");
-            let at = count(first, "line");
-            error.context(match args.dry_run {
-                true => format!("{name}: {before} checked; in the part that begins after {at}"),
-                false => format!("{name}: {before} imported; in the part that begins after {at}"),
-            })
-        })?;
-        sum.tenants += done.tenants;
-        sum.created += done.created;
-        sum.updated += done.updated;
-        sum.unchanged += done.unchanged;
-    }
+    let import = Import {
+        access: &args.access,
+        name: &name,
+        lines: &lines,
+        parts: match args.in_parts {
+            true => parts(&lines, PART),
+            false => whole(&lines).with_context(|| name.clone())?,
+        },
+    };
+    // Nothing is changed before all of it was checked.
+    let checked = match args.dry_run || args.in_parts {
+        true => import.send(true)?,
+        false => Imported::default(),
+    };
+    let sum = match args.dry_run {
+        true => checked,
+        false => import.send(false)?,
+    };
     let tenants = count(sum.tenants, "tenant");
     output::answer(args.access.json, &sum, || {
         Ok(match args.dry_run {
@@ -78,6 +86,81 @@ pub(super) fn import(args: &QuotaImport) -> Result<ExitCode> {
             ),
         })
     })
+}
+
+/// A file on its way to a service.
+struct Import<'a> {
+    access: &'a AdminAccess,
+    name: &'a str,
+    lines: &'a [BulkLine],
+    parts: Vec<Part>,
+}
+
+impl Import<'_> {
+    /// Sends all parts, to be checked or to be changed.
+    fn send(&self, is_dry: bool) -> Result<Imported> {
+        let path = match is_dry {
+            true => "/admin/v1/import/quotas?dry_run=true",
+            false => "/admin/v1/import/quotas",
+        };
+        let mut sum = Imported::default();
+        for part in &self.parts {
+            let body = (&*part.text, Condition::Any);
+            let answer = self.access.answer_within(PATIENCE, "POST", path, body);
+            let answer = answer.and_then(|answer| self.access.accepted(answer));
+            let done: Result<Imported> = answer.and_then(|answer| self.access.read(&answer.body));
+            let done = done.map_err(|error| self.failed(error, part, is_dry))?;
+            sum.tenants += done.tenants;
+            sum.created += done.created;
+            sum.updated += done.updated;
+            sum.unchanged += done.unchanged;
+        }
+        Ok(sum)
+    }
+
+    /// Says of a failure how far the file has come.
+    fn failed(&self, error: anyhow::Error, part: &Part, is_dry: bool) -> anyhow::Error {
+        let name = self.name;
+        let line = line_of(&error.to_string(), &self.lines[part.tenants..]);
+        let is_refused = error.downcast_ref::<Refusal>().is_some();
+        let (before, all) = (part.tenants, count(self.lines.len(), "tenant"));
+        let error = match line {
+            Some(line) => error.context(format!("{name}:{line}")),
+            None => error.context(name.to_owned()),
+        };
+        let how_far = match (is_dry, before) {
+            (true, _) => "nothing was imported".to_owned(),
+            (false, 0) if is_refused => "nothing was imported".to_owned(),
+            (false, 0) => {
+                "it is not known if the tenants were imported: repeat the command".to_owned()
+            }
+            (false, _) => format!(
+                "the first {before} of {all} were imported, up to line {}, and perhaps some after them; repeat the \
+                 command: tenants that are as the file says do not change again",
+                part.first
+            ),
+        };
+        anyhow!("{error:#}; {how_far}")
+    }
+}
+
+/// All tenants at once.
+///
+/// # Errors
+/// They are too many.
+fn whole(lines: &[BulkLine]) -> Result<Vec<Part>> {
+    let parts = parts(lines, WHOLE);
+    match parts.len() {
+        0 | 1 => Ok(parts),
+        _ => bail!(
+            "{} are too many to change together: at most {} of {} MiB go in as a whole; add --in-parts to change up \
+             to {} at a time",
+            count(lines.len(), "tenant"),
+            WHOLE.tenants_max,
+            WHOLE.bytes_max >> 20,
+            PART.tenants_max
+        ),
+    }
 }
 
 /// A part of a file that is sent at once, as JSON lines, and the number of lines before it.
@@ -106,12 +189,12 @@ fn line_of(answer: &str, lines: &[BulkLine]) -> Option<u64> {
     Some(own.copied().unwrap_or(tenant.line))
 }
 
-fn parts(lines: &[BulkLine]) -> Vec<Part> {
+fn parts(lines: &[BulkLine], most: AtOnce) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     let mut room = 0;
     for (number, BulkLine { line, tenant, .. }) in lines.iter().enumerate() {
         let written = tenant.written(BulkFormat::JsonLines);
-        let is_full = |part: &Part| room == 0 || part.text.len() + written.len() > BYTES_MAX;
+        let is_full = |part: &Part| room == 0 || part.text.len() + written.len() > most.bytes_max;
         if parts.last().is_none_or(is_full) {
             let first = usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX);
             let text = String::new();
@@ -120,7 +203,7 @@ fn parts(lines: &[BulkLine]) -> Vec<Part> {
                 first,
                 tenants: number,
             });
-            room = TENANTS_MAX;
+            room = most.tenants_max;
         }
         room -= 1;
         if let Some(part) = parts.last_mut() {
@@ -185,5 +268,25 @@ mod tests {
         assert_eq!(of("400: line 2: domain: no domain"), Some(3));
         assert_eq!(of("400: line 3: tier"), None);
         assert_eq!(of("503: the database is away"), None);
+    }
+
+    #[test]
+    fn a_file_goes_as_a_whole_or_says_how_it_would() {
+        let tenants = |most: usize| -> Vec<BulkLine> {
+            let text: String = (0..most)
+                .map(|it| format!("{{\"api_key\":\"t{it}\"}}\n"))
+                .collect();
+            read_tenants(BulkFormat::JsonLines, &text).expect("it is JSON")
+        };
+        let parts_of = |most: usize| whole(&tenants(most)).map(|parts| parts.len()).ok();
+        assert_eq!((parts_of(0), parts_of(10_000)), (Some(0), Some(1)));
+        let many = tenants(10_001);
+        let refused = whole(&many).err().map(|error| error.to_string());
+        assert!(refused.is_some_and(|said| said.contains("add --in-parts")));
+        let parts = parts(&many, PART);
+        assert_eq!(
+            (parts.len(), parts[1].tenants, parts[1].first),
+            (21, 500, 500)
+        );
     }
 }

@@ -1,12 +1,13 @@
-//! `ratekeeper quota get|set|list|delete` and `ratekeeper reset`: tenants of a running service.
+//! `ratekeeper quota get|list|delete` and `ratekeeper reset`: tenants of a running service.
 
 use super::admin::{Condition, query};
-use crate::cli::{AdminAccess, QuotaDelete, QuotaList, QuotaSet, TenantArgs};
+use super::quota_changes::changes;
+use super::quota_tenant::{KnownTenant, own};
+use crate::cli::{AdminAccess, QuotaDelete, QuotaList, TenantArgs};
 use crate::output;
 use crate::settings::percent_encoded;
 use anyhow::{Context, Result, anyhow};
-use ratekeeper_quota::{OverrideDocument, QuotaDocument, TenantDocument};
-use ratekeeper_rules::Unit;
+use ratekeeper_quota::{OverrideDocument, TenantDocument};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::fmt::Write as _;
@@ -14,30 +15,12 @@ use std::io::Read as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The largest body that a service takes, by default.
-const BODY_BYTES_MAX: u64 = 1 << 20;
-
 /// The number of tenants that are asked for at once.
 const PAGE: &str = "500";
 
 pub(super) fn get(args: &TenantArgs) -> Result<ExitCode> {
     let answer = args.access.ask("GET", &path(args, ""), "")?;
     print(&args.access, &answer, tenant_text)
-}
-
-pub(super) fn set(args: &QuotaSet) -> Result<ExitCode> {
-    let body = match &args.file {
-        Some(file) => read(file, BODY_BYTES_MAX)?,
-        None => serde_json::to_string(&document(args)?)?,
-    };
-    let condition = match (args.if_version, args.if_new) {
-        (Some(version), _) => Condition::Version(version),
-        (None, true) => Condition::Absent,
-        (None, false) => Condition::Any,
-    };
-    let access = &args.tenant.access;
-    let answer = access.ask_if("PUT", &path(&args.tenant, ""), &body, condition)?;
-    print(access, &answer, tenant_text)
 }
 
 pub(super) fn delete(args: &QuotaDelete) -> Result<ExitCode> {
@@ -85,7 +68,8 @@ pub(super) fn list(args: &QuotaList) -> Result<ExitCode> {
     output::answer(access.json, &tenants, || Ok(table(&tenants)))
 }
 
-fn path(args: &TenantArgs, end: &str) -> String {
+/// The path of a tenant's quotas, or of what `end` says about them.
+pub(super) fn path(args: &TenantArgs, end: &str) -> String {
     // The colon of `hash:` is one of few characters that mean something: it may stand in a path.
     let named = match args.api_key.strip_prefix("hash:") {
         Some(hash) => format!("hash:{}", percent_encoded(hash)),
@@ -105,43 +89,28 @@ fn print<T: for<'d> Deserialize<'d>>(
     output::answer(access.json, answer, || Ok(text(T::deserialize(answer)?)))
 }
 
-fn document(args: &QuotaSet) -> Result<QuotaDocument> {
-    let time = |flag: &str, text: &Option<String>| {
-        let time = text.as_deref().map(str::parse).transpose();
-        time.with_context(|| format!("--{flag}"))
-    };
-    let overrides = args.overrides.iter().map(|text| own_limit(text));
-    Ok(QuotaDocument {
-        tier: args.plan.clone(),
-        tiers: Vec::new(),
-        overrides: overrides.collect::<Result<_>>()?,
-        effective_at: time("effective-at", &args.effective_at)?,
-        expires_at: time("expires-at", &args.expires_at)?,
-    })
-}
-
-/// The override that `text` writes as `endpoint:POST /orders=500/minute`.
-fn own_limit(text: &str) -> Result<OverrideDocument> {
-    let wrong = || {
-        anyhow!(
-            "--override {text}: write DESCRIPTOR=HITS/WINDOW, as in 'endpoint:POST /orders=500/minute' or default=20/10s"
-        )
-    };
-    let (descriptor, limit) = text.rsplit_once('=').ok_or_else(wrong)?;
-    let (hits, window) = limit.split_once('/').ok_or_else(wrong)?;
-    let is_unit = Unit::from_name(window).is_some();
-    let window = Some(window.to_owned());
-    let (unit, window) = if is_unit {
-        (window, None)
-    } else {
-        (None, window)
-    };
-    Ok(OverrideDocument {
-        descriptor: descriptor.parse().with_context(wrong)?,
-        requests_per_unit: hits.parse().ok().ok_or_else(wrong)?,
-        unit,
-        window,
-        ..OverrideDocument::default()
+/// Prints a tenant that was changed: what it has now, after what has changed since `before`, and what looks like a slip.
+pub(super) fn print_tenant(
+    args: &TenantArgs,
+    before: &KnownTenant,
+    answer: &serde_json::Value,
+) -> Result<ExitCode> {
+    let tenant = TenantDocument::deserialize(answer)?;
+    for warning in &tenant.warnings {
+        output::complain(&format!("warning: {warning}"));
+    }
+    output::answer(args.access.json, answer, || {
+        let changes = changes(&before.quotas, &own(&tenant)?);
+        let list: String = changes
+            .iter()
+            .map(|change| format!("  {change}\n"))
+            .collect();
+        let head = match before.version {
+            Some(version) if version == tenant.version => "nothing to change\n\n".to_owned(),
+            Some(version) => format!("version {version} -> {}\n{list}\n", tenant.version),
+            None => format!("new\n{list}\n"),
+        };
+        Ok(format!("{}: {head}{}", args.api_key, tenant_text(tenant)))
     })
 }
 
@@ -235,35 +204,4 @@ fn table(tenants: &[TenantDocument]) -> String {
         ]
     };
     output::headed(heads, tenants.iter().map(row))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_override_is_a_descriptor_and_a_limit() {
-        let own = own_limit("endpoint:GET /a?b=c=500/minute").expect("it is right");
-        assert_eq!(own.descriptor.0, ["endpoint:GET /a?b=c"]);
-        assert_eq!(
-            (own.requests_per_unit, own.unit.as_deref()),
-            (500, Some("minute"))
-        );
-        let own = own_limit("default=20/10s").expect("it is right");
-        assert!(own.descriptor.0.is_empty());
-        assert_eq!((own.unit, own.window.as_deref()), (None, Some("10s")));
-        let own = own_limit("[\"a:1\",\"b:2\"]=1/s").expect("it is right");
-        assert_eq!(own.descriptor.0, ["a:1", "b:2"]);
-        for wrong in [
-            "",
-            "a:b",
-            "a:b=",
-            "a:b=5",
-            "a:b=x/minute",
-            "a:b=-1/minute",
-            "[1]=5/s",
-        ] {
-            assert!(own_limit(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -34,6 +34,13 @@ pub struct TenantDocument {
     pub created_at: Rfc3339,
     /// The time of the last change.
     pub updated_at: Rfc3339,
+    /// Its own plans and overrides, as a PUT of them would set them again. Only in answers about one tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<QuotaDocument>,
+    /// What looks like a slip in the change that this answers: a descriptor that no rule has, an end in the past, a
+    /// tenant that nobody has seen. The change is made all the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// The limits of a tenant.
@@ -98,6 +105,17 @@ impl TenantDocument {
             version: record.version,
             created_at: Rfc3339(record.created_at),
             updated_at: Rfc3339(record.updated_at),
+            own: None,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// The same with `own`, for one who is going to change it.
+    #[must_use]
+    pub fn with_own(self, record: &TenantRecord) -> Self {
+        Self {
+            own: Some(QuotaDocument::of(&record.quotas)),
+            ..self
         }
     }
 }

@@ -2,10 +2,8 @@
 
 /// Returns the one of `known` that is nearest to `written`, if it is near enough to be a typo: at
 /// most one edit for every three characters.
-pub(crate) fn nearest<'k>(
-    written: &str,
-    known: impl IntoIterator<Item = &'k str>,
-) -> Option<&'k str> {
+#[must_use]
+pub fn nearest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     // Longer than any known name: not worth the quadratic comparison.
     if written.len() > 64 {
         return None;

@@ -4,6 +4,7 @@ mod asked;
 mod bulk;
 mod list;
 mod refused;
+mod slips;
 
 use std::sync::Arc;
 
@@ -25,7 +26,9 @@ use crate::http::{ApiError, read_json};
 use crate::store::ServedStore;
 use asked::{Asked, Conditions, OfDomain, TenantInPath};
 pub(super) use asked::{ChangedBy, tenant, unclear};
-pub(super) use bulk::{__path_export, __path_import, NEXT_CURSOR, export, import};
+pub(super) use bulk::{
+    __path_export, __path_import, IMPORT_BYTES_MAX, NEXT_CURSOR, export, import,
+};
 pub(super) use list::{__path_list, list};
 pub(super) use refused::{no_database, refusal};
 
@@ -106,7 +109,10 @@ pub(super) async fn put<S: ServedStore>(
             error => refusal(error),
         })?;
     asked.quotas.put_in_force(written.record.version).await;
-    Ok(answer(&app, &written.record, asked.api_key.as_deref()))
+    let api_key = asked.api_key.as_deref();
+    let now = app.limiter.clock().now();
+    let warnings = slips::warnings(&written, api_key, store, snapshot.rules(), now).await;
+    Ok(answer_with(&app, &written.record, api_key, warnings))
 }
 
 /// Takes a tenant's plans and overrides away.
@@ -157,9 +163,22 @@ pub(super) async fn reset(asked: Asked) -> Result<Response, ApiError> {
 }
 
 fn answer<S: ServedStore>(app: &App<S>, record: &TenantRecord, api_key: Option<&str>) -> Response {
+    answer_with(app, record, api_key, Vec::new())
+}
+
+fn answer_with<S: ServedStore>(
+    app: &App<S>,
+    record: &TenantRecord,
+    api_key: Option<&str>,
+    warnings: Vec<String>,
+) -> Response {
     let snapshot = app.limiter.snapshot();
     let now = app.limiter.clock().now();
     let document = TenantDocument::of(record, api_key, snapshot.rules(), now);
+    let document = TenantDocument {
+        warnings,
+        ..document.with_own(record)
+    };
     ([(ETAG, tag(record))], Json(document)).into_response()
 }
 

@@ -26,7 +26,10 @@ use crate::http::ApiError;
 use crate::store::ServedStore;
 
 /// The most tenants of one import: they are changed together, and others wait.
-const TENANTS_MAX: usize = 1_000;
+const TENANTS_MAX: usize = 10_000;
+
+/// The most bytes of one import.
+pub(in crate::admin) const IMPORT_BYTES_MAX: usize = 8 << 20;
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]

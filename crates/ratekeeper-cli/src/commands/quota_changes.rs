@@ -1,0 +1,212 @@
+//! The differences between the quotas that a tenant had and has.
+
+use ratekeeper_core::Timestamp;
+use ratekeeper_quota::{DescriptorText, NamedDates, QuotaEdit, Rfc3339};
+use ratekeeper_rules::{OwnQuota, TenantQuotas, Term};
+use std::fmt;
+
+/// The name under which a plan stands beside descriptors.
+const PLAN: &str = "plan";
+
+/// A plan or an override that is not as it was.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Change {
+    /// The descriptor, or [`PLAN`].
+    what: String,
+    before: Option<(Term, String)>,
+    after: Option<(Term, String)>,
+}
+
+impl Change {
+    /// Returns true if something is taken away that would still hold at `now` or later.
+    pub(super) fn is_loss(&self, now: Timestamp) -> bool {
+        let Some((before, _)) = &self.before else {
+            return false;
+        };
+        let ends_earlier = self
+            .after
+            .as_ref()
+            .is_none_or(|(after, _)| after.until < before.until);
+        ends_earlier && now < before.until
+    }
+}
+
+/// `default: 20 per 10s -> 500 per minute until 2027-01-31T00:00:00Z`.
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |side: &Option<(Term, String)>| match side {
+            None => "none".to_owned(),
+            Some((term, value)) => format!("{value}{}", dates(*term)),
+        };
+        let (before, after) = (text(&self.before), text(&self.after));
+        write!(f, "{}: {before} -> {after}", self.what)
+    }
+}
+
+/// The changes from `before` to `after`.
+pub(super) fn changes(before: &TenantQuotas, after: &TenantQuotas) -> Vec<Change> {
+    let (before, mut after) = (parts(before), parts(after));
+    let mut changes = Vec::new();
+    for (what, term, value) in before {
+        // What begins at the same time takes its place.
+        let next = after
+            .iter()
+            .position(|(other, its, _)| *other == what && its.from == term.from);
+        let next = next
+            .map(|at| after.remove(at))
+            .map(|(_, term, value)| (term, value));
+        let before = (term, value);
+        if next.as_ref() != Some(&before) {
+            changes.push(Change {
+                what,
+                before: Some(before),
+                after: next,
+            });
+        }
+    }
+    changes.extend(after.into_iter().map(|(what, term, value)| Change {
+        what,
+        before: None,
+        after: Some((term, value)),
+    }));
+    changes
+}
+
+/// What is set without a start and is not in force all the same, in sentences.
+pub(super) fn not_in_force(edit: &QuotaEdit, after: &TenantQuotas, now: Timestamp) -> Vec<String> {
+    let parts = parts(after);
+    let set = edit
+        .plans
+        .iter()
+        .map(|(its, plan)| (*its, PLAN.to_owned(), plan.to_string()));
+    let limits = edit.overrides.iter();
+    let limits = limits.map(|(its, own)| (*its, descriptor(own), limit(own)));
+    let noted = set
+        .chain(limits)
+        .filter_map(|(its, what, value): (NamedDates, _, _)| {
+            let all = parts.iter().filter(|(other, ..)| *other == what);
+            let in_force = all.filter(|(_, term, _)| term.contains(now));
+            let (_, term, holds) = in_force.max_by_key(|(_, term, _)| term.from)?;
+            let is_other = its.from.is_none() && *holds != value;
+            is_other.then(|| format!("note: {what}: {holds}{} goes before {value}", dates(*term)))
+        });
+    noted.collect()
+}
+
+/// All plans and overrides: the name, the time and the value of each.
+fn parts(quotas: &TenantQuotas) -> Vec<(String, Term, String)> {
+    let plans = quotas.plans.iter();
+    let plans = plans.map(|(term, plan)| (PLAN.to_owned(), *term, plan.to_string()));
+    let overrides = quotas.overrides.iter();
+    let overrides = overrides.map(|(term, own)| (descriptor(own), *term, limit(own)));
+    plans.chain(overrides).collect()
+}
+
+fn descriptor(own: &OwnQuota) -> String {
+    let entries = own.descriptor.iter().map(ToString::to_string);
+    DescriptorText(entries.collect()).to_string()
+}
+
+/// The limit of an override in words.
+fn limit(own: &OwnQuota) -> String {
+    let window = own.unit.as_deref().or(own.window.as_deref());
+    let mut text = format!(
+        "{} per {}",
+        own.requests_per_unit,
+        window.unwrap_or("window")
+    );
+    if let Some(burst) = own.burst {
+        text.push_str(&format!(", burst {burst}"));
+    }
+    if let Some(algorithm) = &own.algorithm {
+        text.push_str(&format!(", {algorithm}"));
+    }
+    if own.steps.is_some() {
+        text.push_str(" by the policy");
+    }
+    text
+}
+
+fn dates(term: Term) -> String {
+    let mut text = String::new();
+    if term.from != Term::ALWAYS.from {
+        text.push_str(&format!(" from {}", Rfc3339(term.from)));
+    }
+    if term.until != Term::ALWAYS.until {
+        text.push_str(&format!(" until {}", Rfc3339(term.until)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(hits: u64) -> OwnQuota {
+        OwnQuota {
+            requests_per_unit: hits,
+            unit: Some("minute".into()),
+            ..OwnQuota::default()
+        }
+    }
+
+    #[test]
+    fn what_changes_is_told_with_both_sides() {
+        let now = Timestamp::from_secs(1_000);
+        let week = Term {
+            from: Timestamp::from_secs(1_800_000_000),
+            until: Timestamp::from_secs(1_800_600_000),
+        };
+        let before = TenantQuotas {
+            plans: vec![(Term::ALWAYS, "free".into()), (week, "pro".into())],
+            overrides: vec![(Term::ALWAYS, own(5))],
+            epoch: 0,
+        };
+        let after = TenantQuotas {
+            plans: vec![(Term::ALWAYS, "pro".into())],
+            overrides: vec![(Term::ALWAYS, own(5)), (week, own(9))],
+            epoch: 0,
+        };
+        let all = changes(&before, &after);
+        let told: Vec<_> = all.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "plan: free -> pro",
+                "plan: pro from 2027-01-15T08:00:00Z until 2027-01-22T06:40:00Z -> none",
+                "default: none -> 9 per minute from 2027-01-15T08:00:00Z until 2027-01-22T06:40:00Z",
+            ]
+        );
+        let losses: Vec<_> = all.iter().map(|change| change.is_loss(now)).collect();
+        assert_eq!(losses, [false, true, false]);
+        let later = week.until;
+        assert!(!all[1].is_loss(later), "it has ended");
+        assert_eq!(changes(&after, &after), []);
+    }
+
+    #[test]
+    fn what_another_one_goes_before_is_noted() {
+        let now = Timestamp::from_secs(1_000);
+        let raise = Term {
+            from: Timestamp::from_secs(900),
+            until: Timestamp::from_secs(2_000),
+        };
+        let edit = QuotaEdit {
+            overrides: vec![(NamedDates::default(), own(5))],
+            ..QuotaEdit::default()
+        };
+        let mut quotas = TenantQuotas {
+            overrides: vec![(raise, own(9))],
+            ..TenantQuotas::default()
+        };
+        edit.apply(&mut quotas, now).expect("nothing is removed");
+        assert_eq!(
+            not_in_force(&edit, &quotas, now),
+            [
+                "note: default: 9 per minute from 1970-01-01T00:15:00Z until 1970-01-01T00:33:20Z goes before 5 per minute"
+            ]
+        );
+        let later = Timestamp::from_secs(2_000);
+        assert!(not_in_force(&edit, &quotas, later).is_empty());
+    }
+}

@@ -1,0 +1,128 @@
+//! `ratekeeper quota revert`: a tenant's plans and overrides as they were, by the audit trail.
+
+use super::admin::query;
+use super::quota_changes::changes;
+use super::quota_tenant::{KnownTenant, is_outdated};
+use super::quotas_live::{path, print_tenant};
+use crate::cli::{QuotaRevert, TenantArgs};
+use crate::output;
+use anyhow::{Context, Result, bail};
+use ratekeeper_quota::QuotaDocument;
+use ratekeeper_rules::TenantQuotas;
+use serde::Deserialize;
+use serde_json::Value;
+use std::process::ExitCode;
+
+/// The times that it is tried while others change the same tenant.
+const ATTEMPTS_MAX: u32 = 5;
+
+/// The changes that are asked for at once.
+const PAGE: &str = "200";
+
+pub(super) fn revert(args: &QuotaRevert) -> Result<ExitCode> {
+    let mut attempt = 1;
+    loop {
+        let now = KnownTenant::read(&args.tenant)?;
+        let then = match args.to {
+            Some(version) => state_at(&args.tenant, version)?,
+            None => state_before_last(&args.tenant)?,
+        };
+        let written = match &then {
+            Some(then) => now.put(&args.tenant, then).map(Some),
+            None if now.version.is_none() => {
+                bail!("{} is not in the database", args.tenant.api_key)
+            }
+            None => take_away(&args.tenant, &now).map(|()| None),
+        };
+        match written {
+            Err(error) if is_outdated(&error) && attempt < ATTEMPTS_MAX => attempt += 1,
+            Err(error) => return Err(error),
+            Ok(Some(answer)) => return print_tenant(&args.tenant, &now, &answer),
+            Ok(None) => return print_gone(&args.tenant, &now),
+        }
+    }
+}
+
+fn take_away(args: &TenantArgs, now: &KnownTenant) -> Result<()> {
+    let path = path(args, "");
+    let _: Value = args.access.ask_if("DELETE", &path, "", now.condition())?;
+    Ok(())
+}
+
+fn print_gone(args: &TenantArgs, before: &KnownTenant) -> Result<ExitCode> {
+    let name = &args.api_key;
+    output::answer(args.access.json, &Value::Null, || {
+        let changes = changes(&before.quotas, &TenantQuotas::default());
+        let list: String = changes
+            .iter()
+            .map(|change| format!("  {change}\n"))
+            .collect();
+        Ok(format!(
+            "{name} has no plan or overrides of its own any more\n{list}"
+        ))
+    })
+}
+
+/// A change of a tenant's plans and overrides.
+#[derive(Deserialize)]
+struct Row {
+    version: u64,
+    action: String,
+    before: Option<Value>,
+    after: Option<Value>,
+}
+
+/// The state before the last change of plans and overrides; [`None`] if the tenant was not there.
+fn state_before_last(args: &TenantArgs) -> Result<Option<QuotaDocument>> {
+    // The steps of a policy are its own to undo.
+    let found = find(args, |row| row.action != "adjust")?;
+    let Some(last) = found else {
+        bail!(
+            "the audit trail has no change of {}'s plans and overrides",
+            args.api_key
+        );
+    };
+    document(last.before)
+}
+
+/// The state after change number `version`, or the one before it.
+fn state_at(args: &TenantArgs, version: u64) -> Result<Option<QuotaDocument>> {
+    let Some(row) = find(args, |row| row.version <= version)? else {
+        bail!(
+            "{} was not in the database at change {version}; `quota delete` takes it out",
+            args.api_key
+        );
+    };
+    document(row.after)
+}
+
+fn document(state: Option<Value>) -> Result<Option<QuotaDocument>> {
+    let document = state.map(serde_json::from_value).transpose();
+    document.context("the audit trail of this service tells states in another form")
+}
+
+/// The newest change of the tenant's plans and overrides that is so.
+fn find(args: &TenantArgs, is_it: impl Fn(&Row) -> bool) -> Result<Option<Row>> {
+    #[derive(Deserialize)]
+    struct Page {
+        changes: Vec<Row>,
+        next_cursor: Option<u64>,
+    }
+
+    let query = query([
+        ("limit", Some(PAGE)),
+        ("api_key", Some(&*args.api_key)),
+        ("domain", args.domain.as_deref()),
+    ]);
+    let mut found = None;
+    args.access
+        .each_page(&format!("/admin/v1/audit?{query}"), |path| {
+            let page: Page = args.access.ask("GET", path, "")?;
+            let mut changes = page.changes.into_iter();
+            // Other rows are about the usage, or notes such as those of a policy in shadow mode.
+            found = changes
+                .find(|row| ["put", "delete", "adjust"].contains(&&*row.action) && is_it(row));
+            Ok(page.next_cursor.filter(|_| found.is_none()))
+        })?;
+    Ok(found)
+}

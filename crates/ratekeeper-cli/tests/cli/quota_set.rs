@@ -1,0 +1,345 @@
+//! `quota set` changes what it names and nothing else.
+
+use crate::fleet::{Fleet, ORDERS, limits};
+use crate::support::{Service, write};
+use serde_json::{Value, json};
+
+const LATER: &str = "2037-01-05T00:00:00Z";
+const LATER_STILL: &str = "2037-01-08T00:00:00Z";
+
+/// The own plans and overrides of a tenant.
+fn own(fleet: &Fleet, node: &Service, tenant: &str) -> Value {
+    fleet.json(node, &["quota", "get", tenant])["own"].clone()
+}
+
+fn orders(limit: u64) -> Value {
+    json!({ "descriptor": ORDERS, "requests_per_unit": limit, "unit": "day" })
+}
+
+#[test]
+fn what_is_not_named_stays() {
+    let fleet = Fleet::sqlite();
+    let node = fleet.node("a");
+    let raise = format!("{ORDERS}=500/day");
+    let set = |args: &[&str]| fleet.done(&node, &[&["quota", "set", "hooli"], args].concat());
+    set(&["--plan", "pro", "--override", &raise]);
+
+    // Another override leaves the plan and the first override alone, and has dates of its own.
+    let week = format!("default=3000/day@{LATER}..{LATER_STILL}");
+    let told = set(&["--override", &week]);
+    let raised = json!({
+        "descriptor": "default", "requests_per_unit": 3000, "unit": "day",
+        "effective_at": LATER, "expires_at": LATER_STILL,
+    });
+    let expected = json!({ "tier": "pro", "overrides": [orders(500), raised] });
+    assert_eq!(own(&fleet, &node, "hooli"), expected);
+    let line = format!("  default: none -> 3000 per day from {LATER} until {LATER_STILL}\n");
+    let head = "hooli: version 1 -> 2\n";
+    assert!(told.starts_with(&(head.to_owned() + &line)), "{told}");
+    assert_eq!(limits(&node, "hooli"), (1_000, 500));
+
+    // A typo in a descriptor does not take the right one away.
+    set(&["--override", "endpoint:POST /order=500/day"]);
+    assert_eq!(limits(&node, "hooli"), (1_000, 500));
+    set(&["--remove-override", "endpoint:POST /order"]);
+    assert_eq!(own(&fleet, &node, "hooli"), expected);
+
+    // A plan for a while leaves the one before and after it.
+    let told = set(&["--plan", &format!("enterprise@{LATER}..{LATER_STILL}")]);
+    assert!(
+        told.contains("  plan: none -> enterprise from 2037"),
+        "{told}"
+    );
+    assert_eq!(
+        own(&fleet, &node, "hooli")["tiers"],
+        json!([
+            { "tier": "pro" },
+            { "tier": "enterprise", "effective_at": LATER, "expires_at": LATER_STILL },
+        ])
+    );
+    let told = set(&["--plan", "free"]);
+    assert!(told.contains("  plan: pro -> free\n"), "{told}");
+    let told = set(&["--plan", "free"]);
+    assert!(told.starts_with("hooli: nothing to change\n"), "{told}");
+    set(&["--remove-plan", &format!("enterprise@{LATER}")]);
+    assert_eq!(own(&fleet, &node, "hooli")["tier"], "free");
+
+    let gone = fleet.tell(&node, &["quota", "set", "hooli", "--remove-plan", "pro"]);
+    let said = "there is no plan pro to remove; the tenant has free";
+    assert!(gone.err.contains(said), "{}", gone.err);
+    let bare = fleet.tell(&node, &["quota", "set", "hooli"]);
+    assert!(bare.err.contains("nothing is named"), "{}", bare.err);
+}
+
+#[test]
+fn an_end_alone_holds_from_now_and_gives_back_what_was_before() {
+    let fleet = Fleet::sqlite();
+    let node = fleet.node("a");
+    let set = |own: &str| fleet.tell(&node, &["quota", "set", "acme", "--override", own]);
+    let until = format!("{ORDERS}=300/day@..{LATER}");
+    fleet.done(&node, &["quota", "set", "acme", "--plan", "pro"]);
+    set(&format!("{ORDERS}=30/day"));
+    set(&until);
+    assert_eq!(limits(&node, "acme").1, 300);
+    // Said twice it is there once, and a limit without dates stays behind it.
+    set(&until);
+    let said = set(&format!("{ORDERS}=40/day"));
+    assert!(said.err.contains("goes before 40 per day"), "{}", said.err);
+    assert_eq!(limits(&node, "acme").1, 300);
+    let own = own(&fleet, &node, "acme");
+    assert_eq!(own["overrides"][0], orders(40));
+    assert_eq!(own["overrides"][1]["expires_at"], LATER);
+    assert_eq!(own["overrides"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn editors_at_the_same_time_undo_nothing() {
+    let fleet = Fleet::sqlite();
+    let node = fleet.node("a");
+    fleet.done(&node, &["quota", "set", "acme", "--plan", "pro"]);
+    let names = ["a", "b", "c", "d"];
+    std::thread::scope(|scope| {
+        for name in names {
+            let own = format!("endpoint:{name}=5/day");
+            let (fleet, node) = (&fleet, &node);
+            scope.spawn(move || fleet.done(node, &["quota", "set", "acme", "--override", &own]));
+        }
+    });
+    let own = own(&fleet, &node, "acme");
+    let set = own["overrides"].as_array().expect("a list").iter();
+    let mut set: Vec<_> = set.filter_map(|own| own["descriptor"].as_str()).collect();
+    set.sort_unstable();
+    assert_eq!(set, names.map(|name| format!("endpoint:{name}")));
+    assert_eq!(own["tier"], "pro");
+}
+
+#[test]
+fn a_replacement_says_what_vanishes_and_wants_a_yes() {
+    let fleet = Fleet::sqlite();
+    let node = fleet.node("a");
+    let raise = format!("{ORDERS}=500/day");
+    let first = [
+        "quota",
+        "set",
+        "acme",
+        "--plan",
+        "pro",
+        "--override",
+        &raise,
+    ];
+    fleet.done(&node, &first);
+    let before = own(&fleet, &node, "acme");
+
+    // There is no terminal to ask on.
+    let replace = [
+        "quota",
+        "set",
+        "acme",
+        "--replace",
+        "--override",
+        "default=7/day",
+    ];
+    let refused = fleet.tell(&node, &replace);
+    assert_eq!(refused.code, Some(1));
+    for part in [
+        "plan: pro -> none",
+        "endpoint:POST /orders: 500 per day -> none",
+        "--yes",
+    ] {
+        assert!(refused.err.contains(part), "{}", refused.err);
+    }
+    assert_eq!(own(&fleet, &node, "acme"), before);
+    fleet.done(&node, &[&replace[..], &["--yes"]].concat());
+    assert_eq!(limits(&node, "acme"), (7, 7));
+
+    // What a tenant has is a file that gives it back. Nothing vanishes where all is named.
+    write(fleet.folder.path(), "acme.json", &before.to_string());
+    let file = ["quota", "set", "acme", "--file", "acme.json"];
+    let refused = fleet.tell(&node, &file);
+    assert!(
+        refused.err.contains("default: 7 per day -> none"),
+        "{}",
+        refused.err
+    );
+    fleet.done(&node, &[&file[..], &["--yes"]].concat());
+    assert_eq!(own(&fleet, &node, "acme"), before);
+    fleet.done(&node, &file);
+    fleet.done(&node, &[&first[..], &["--replace"]].concat());
+
+    // A date for all of it cuts what there is.
+    let later = [
+        "quota",
+        "set",
+        "acme",
+        "--replace",
+        "--plan",
+        "free",
+        "--effective-at",
+        LATER,
+    ];
+    let refused = fleet.tell(&node, &later);
+    let cut = format!("plan: pro -> pro until {LATER}");
+    assert!(refused.err.contains(&cut), "{}", refused.err);
+}
+
+#[test]
+fn a_change_is_undone_by_the_trail() {
+    let fleet = Fleet::sqlite();
+    let node = fleet.node("a");
+    let tell = |args: &[&str]| fleet.done(&node, &[&["quota"], args].concat());
+    let raise = format!("{ORDERS}=500/day@{LATER}..{LATER_STILL}");
+    tell(&["set", "acme", "--plan", "pro", "--override", &raise]);
+    let first = own(&fleet, &node, "acme");
+    tell(&["set", "acme", "--plan", "free", "--remove-override", ORDERS]);
+    fleet.done(&node, &["reset", "acme"]);
+
+    let told = tell(&["revert", "acme"]);
+    assert!(
+        told.contains("acme: version 3 -> 4\n  plan: free -> pro\n"),
+        "{told}"
+    );
+    assert_eq!(own(&fleet, &node, "acme"), first);
+    tell(&["revert", "acme"]);
+    assert_eq!(
+        own(&fleet, &node, "acme"),
+        json!({ "tier": "free" }),
+        "undone again"
+    );
+    tell(&["revert", "acme", "--to", "1"]);
+    assert_eq!(own(&fleet, &node, "acme"), first);
+
+    // A deletion, and that the tenant was put at all.
+    tell(&["delete", "acme"]);
+    tell(&["revert", "acme"]);
+    assert_eq!(own(&fleet, &node, "acme"), first);
+    tell(&["set", "new", "--plan", "pro"]);
+    let told = tell(&["revert", "new"]);
+    assert!(told.contains("  plan: pro -> none\n"), "{told}");
+    assert!(
+        fleet
+            .tell(&node, &["quota", "get", "new"])
+            .err
+            .contains("404")
+    );
+    let early = fleet.tell(&node, &["quota", "revert", "acme", "--to", "0"]);
+    assert!(
+        early.err.contains("was not in the database"),
+        "{}",
+        early.err
+    );
+
+    // The trail's own words are a file that `quota set` and a PUT take.
+    let trail = fleet.json(&node, &["audit", "list", "--tenant", "acme"]);
+    let after: Vec<_> = trail
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|row| &row["after"])
+        .collect();
+    assert_eq!(*after[0], first);
+    assert_eq!(trail[0]["api_key"], "acme");
+    write(
+        fleet.folder.path(),
+        "acme.json",
+        &trail[3]["after"].to_string(),
+    );
+    tell(&["set", "acme", "--file", "acme.json", "--yes"]);
+    let version = fleet.json(&node, &["quota", "get", "acme"])["version"].clone();
+    assert_eq!(version, 11);
+    assert_eq!(fleet.verified(), 11);
+}
+
+#[test]
+fn slips_are_told() {
+    let fleet = Fleet::sqlite();
+    let node = fleet.node("a");
+    let set = |args: &[&str]| fleet.tell(&node, &[&["quota", "set"], args].concat());
+    let told = set(&["umbrella", "--plan", "pro"]);
+    let new = "warning: umbrella is new, and has made no call so far\n";
+    assert!(told.err.contains(new), "{}", told.err);
+    let told = set(&["umbrela", "--plan", "pro"]);
+    assert!(
+        told.err.contains("; did you mean umbrella?"),
+        "{}",
+        told.err
+    );
+    // One who is known is not asked after again.
+    let told = set(&["umbrela", "--plan", "free"]);
+    assert_eq!((told.code, told.err.as_str()), (Some(0), ""));
+
+    let told = set(&["umbrela", "--override", "endpoint:POST /order=5/day"]);
+    assert_eq!(told.code, Some(0));
+    let slip = "no rule has endpoint:POST /order: it limits this tenant alone, beside the rules; did you mean the value \
+                `POST /orders`?";
+    assert!(told.err.contains(slip), "{}", told.err);
+    let told = set(&["umbrela", "--override", &format!("{ORDERS}=5/day")]);
+    assert_eq!((told.code, told.err.as_str()), (Some(0), ""));
+
+    let old = "2020-01-01T00:00:00Z";
+    let told = set(&["umbrela", "--plan", "pro", "--expires-at", old]);
+    assert!(
+        told.err.contains("2020-01-01T00:00:00Z is in the past"),
+        "{}",
+        told.err
+    );
+    let told = set(&[
+        "umbrela",
+        "--plan",
+        &format!("pro@2019-01-01T00:00:00Z..{old}"),
+    ]);
+    let ended = "warning: plan pro ended at 2020-01-01T00:00:00Z: it never holds\n";
+    assert!(told.err.contains(ended), "{}", told.err);
+}
+
+#[test]
+fn one_who_has_called_is_no_slip() {
+    let fleet = Fleet::sqlite();
+    let node = fleet.node("a");
+    node.check(&[("customer", "caller")]);
+    // The last calls are written at the end.
+    assert!(node.stop().success());
+    let node = fleet.node("a");
+    let told = fleet.tell(&node, &["quota", "set", "caller", "--plan", "pro"]);
+    assert_eq!((told.code, told.err.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_file_goes_in_as_a_whole_or_not_at_all() {
+    let fleet = Fleet::sqlite();
+    let node = fleet.node("a");
+    let file = |bad: Option<usize>| {
+        let tier = |number| if Some(number) == bad { "gold" } else { "pro" };
+        let lines = (0..652).map(|number| format!("t{number},{}\n", tier(number)));
+        let text = "api_key,tier\n".to_owned() + &lines.collect::<String>();
+        write(fleet.folder.path(), "tenants.csv", &text);
+    };
+    let import =
+        |args: &[&str]| fleet.tell(&node, &[&["quota", "import", "tenants.csv"], args].concat());
+    file(Some(600));
+    for args in [&[][..], &["--in-parts"]] {
+        let told = import(args);
+        assert_eq!(told.code, Some(1));
+        let place = "tenants.csv:602: ";
+        assert!(told.err.contains(place), "{args:?}: {}", told.err);
+        assert!(
+            told.err.contains("; nothing was imported"),
+            "{args:?}: {}",
+            told.err
+        );
+        let list = fleet.json(&node, &["quota", "list"]);
+        assert_eq!(list.as_array().map(Vec::len), Some(0), "{args:?}");
+    }
+    file(None);
+    let told = import(&["--in-parts"]);
+    assert_eq!(
+        told.out, "652 tenants: 652 new, 0 changed, 0 as they were\n",
+        "{}",
+        told.err
+    );
+    let told = import(&[]);
+    assert_eq!(
+        told.out, "652 tenants: 0 new, 0 changed, 652 as they were\n",
+        "{}",
+        told.err
+    );
+}

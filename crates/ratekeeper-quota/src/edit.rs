@@ -1,0 +1,378 @@
+//! Changes of a tenant's quotas that leave alone what they do not name.
+
+use ratekeeper_core::Timestamp;
+use ratekeeper_rules::{OwnQuota, TenantQuotas, Term};
+
+use crate::{DescriptorText, Rfc3339};
+
+/// The dates that somebody has named for a plan or an override.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NamedDates {
+    /// The start.
+    pub from: Option<Timestamp>,
+    /// The end.
+    pub until: Option<Timestamp>,
+}
+
+/// Plans and overrides to set and to remove. What is not named stays.
+///
+/// A plan or an override is known by its descriptor and its start:
+///
+/// * *Without dates* it takes the place of the one that has begun and never ends, and keeps its start. Those that end or
+///   are still to begin stay beside it.
+/// * *With a start* it takes the place of the one with that start.
+/// * *With an end alone* it begins now, or takes the place of the one in force that ends at the same time.
+///
+/// A raise by the policy `adjust:` follows the plan, and goes when the plan or the limit as a whole is set.
+///
+/// ```
+/// use ratekeeper_core::Timestamp;
+/// use ratekeeper_quota::{NamedDates, QuotaEdit};
+/// use ratekeeper_rules::{TenantQuotas, Term};
+///
+/// let week = Term { from: Timestamp::from_secs(100), until: Timestamp::from_secs(200) };
+/// let mut acme = TenantQuotas {
+///     plans: vec![(Term::ALWAYS, "free".into()), (week, "pro".into())],
+///     ..TenantQuotas::default()
+/// };
+/// let edit = QuotaEdit {
+///     plans: vec![(NamedDates::default(), "basic".into())],
+///     ..QuotaEdit::default()
+/// };
+/// edit.apply(&mut acme, Timestamp::from_secs(150))?;
+/// assert_eq!(acme.plans, [(Term::ALWAYS, "basic".into()), (week, "pro".into())]);
+/// # Ok::<(), ratekeeper_quota::NotSet>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct QuotaEdit {
+    /// Plans to set.
+    pub plans: Vec<(NamedDates, Box<str>)>,
+    /// Overrides to set.
+    pub overrides: Vec<(NamedDates, OwnQuota)>,
+    /// Plans to remove: all of that name, or the one that begins then.
+    pub removed_plans: Vec<(Box<str>, Option<Timestamp>)>,
+    /// Overrides to remove: all of that descriptor, or the one that begins then.
+    pub removed_overrides: Vec<(Vec<Box<str>>, Option<Timestamp>)>,
+}
+
+/// A plan or an override that was to be removed, and that the tenant does not have.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("there is no {what} to remove{}; {}", beginning(*from), has(known))]
+pub struct NotSet {
+    /// `plan pro`, or `override of default`.
+    what: String,
+    from: Option<Timestamp>,
+    /// The names that there are.
+    known: Vec<String>,
+}
+
+fn beginning(from: Option<Timestamp>) -> String {
+    from.map_or_else(String::new, |from| {
+        format!(" that begins at {}", Rfc3339(from))
+    })
+}
+
+fn has(known: &[String]) -> String {
+    match known {
+        [] => "the tenant has none of its own".to_owned(),
+        known => format!("the tenant has {}", known.join(", ")),
+    }
+}
+
+impl QuotaEdit {
+    /// Returns true if it names nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Makes the changes; `now` is the time from which on those without a start hold.
+    ///
+    /// # Errors
+    /// Something to remove is not there; `quotas` are then half changed.
+    pub fn apply(&self, quotas: &mut TenantQuotas, now: Timestamp) -> Result<(), NotSet> {
+        for (name, from) in &self.removed_plans {
+            remove(&mut quotas.plans, |plan| plan == name, *from).map_err(|known| NotSet {
+                what: format!("plan {name}"),
+                from: *from,
+                known: names(known.iter().map(|plan| plan.to_string())),
+            })?;
+        }
+        for (descriptor, from) in &self.removed_overrides {
+            let is_same = |own: &OwnQuota| own.descriptor == *descriptor;
+            remove(&mut quotas.overrides, is_same, *from).map_err(|known| NotSet {
+                what: format!("override of {}", shown(descriptor)),
+                from: *from,
+                known: names(known.iter().map(|own| shown(&own.descriptor))),
+            })?;
+        }
+        let sets_plan = !(self.plans.is_empty() && self.removed_plans.is_empty());
+        let sets_whole = |(_, own): &(NamedDates, OwnQuota)| own.descriptor.is_empty();
+        if sets_plan || self.overrides.iter().any(sets_whole) {
+            let is_raise = |own: &OwnQuota| own.descriptor.is_empty() && own.steps.is_some();
+            quotas.overrides.retain(|(_, own)| !is_raise(own));
+        }
+        for (dates, plan) in &self.plans {
+            place(&mut quotas.plans, |_| true, (*dates, plan), now);
+        }
+        for (dates, own) in &self.overrides {
+            let is_same = |other: &OwnQuota| other.descriptor == own.descriptor;
+            place(&mut quotas.overrides, is_same, (*dates, own), now);
+        }
+        // As the database gives them back.
+        quotas.plans.sort_by_key(|(term, _)| term.from);
+        Ok(())
+    }
+}
+
+/// Removes what `is_same`, or the one of them that begins then; if there is none, all that there is.
+fn remove<T: Clone>(
+    list: &mut Vec<(Term, T)>,
+    is_same: impl Fn(&T) -> bool,
+    from: Option<Timestamp>,
+) -> Result<(), Vec<T>> {
+    let before = list.len();
+    let begins = |term: &Term| from.is_none_or(|from| term.from == from);
+    list.retain(|(term, value)| !(is_same(value) && begins(term)));
+    match list.len() == before {
+        true => Err(list.iter().map(|(_, value)| value.clone()).collect()),
+        false => Ok(()),
+    }
+}
+
+/// Puts a value among those which it `is_same` as.
+fn place<T: Clone>(
+    list: &mut Vec<(Term, T)>,
+    is_same: impl Fn(&T) -> bool,
+    (dates, value): (NamedDates, &T),
+    now: Timestamp,
+) {
+    let never = Term::ALWAYS.until;
+    let of_kind = list.iter().enumerate();
+    let of_kind = of_kind.filter(|(_, (_, other))| is_same(other));
+    let mut of_kind = of_kind.map(|(at, (term, _))| (at, *term));
+    let (found, term) = match (dates.from, dates.until) {
+        (None, None) => {
+            let begun = of_kind.filter(|(_, term)| term.until == never && term.from <= now);
+            let found = begun.max_by_key(|(_, term)| term.from);
+            (found, found.map_or(Term::ALWAYS, |(_, term)| term))
+        }
+        (None, Some(until)) => {
+            let mut all = of_kind.clone();
+            let same = |(_, term): &(usize, Term)| term.until == until && term.contains(now);
+            let found = of_kind
+                .find(same)
+                .or_else(|| all.find(|(_, it)| it.from == now));
+            let from = found.map_or(now, |(_, term)| term.from);
+            (found, Term { from, until })
+        }
+        (Some(from), until) => {
+            let until = until.unwrap_or(never);
+            (
+                of_kind.find(|(_, term)| term.from == from),
+                Term { from, until },
+            )
+        }
+    };
+    match found {
+        Some((at, _)) => list[at] = (term, value.clone()),
+        None => {
+            make_room(list, &is_same, term.from);
+            list.push((term, value.clone()));
+        }
+    }
+}
+
+/// The least by which starts differ, so that they are told apart by those who read them.
+const APART_MICROS: u64 = 1_000_000;
+
+/// Lets those that begin at `from` begin a second later, so that they still come before one that is put there. Only
+/// those without a start are ever in the way of another one without.
+fn make_room<T>(list: &mut [(Term, T)], is_same: impl Fn(&T) -> bool, from: Timestamp) {
+    let mut taken = from;
+    let mut of_kind: Vec<_> = list.iter_mut().filter(|(_, it)| is_same(it)).collect();
+    of_kind.sort_by_key(|(term, _)| term.from);
+    for (term, _) in of_kind {
+        if term.from == taken {
+            taken = Timestamp::from_micros(taken.as_micros().saturating_add(APART_MICROS));
+            term.from = taken;
+        }
+    }
+}
+
+fn shown(descriptor: &[Box<str>]) -> String {
+    DescriptorText(descriptor.iter().map(ToString::to_string).collect()).to_string()
+}
+
+/// Each name once.
+fn names(all: impl Iterator<Item = String>) -> Vec<String> {
+    let mut names: Vec<_> = all.collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000);
+
+    fn at(secs: u64) -> Timestamp {
+        Timestamp::from_secs(secs)
+    }
+
+    fn term(from: u64, until: u64) -> Term {
+        Term {
+            from: at(from),
+            until: at(until),
+        }
+    }
+
+    fn since(from: u64) -> Term {
+        Term {
+            from: at(from),
+            ..Term::ALWAYS
+        }
+    }
+
+    fn dates(from: Option<u64>, until: Option<u64>) -> NamedDates {
+        NamedDates {
+            from: from.map(at),
+            until: until.map(at),
+        }
+    }
+
+    fn own(hits: u64) -> OwnQuota {
+        OwnQuota {
+            requests_per_unit: hits,
+            unit: Some("minute".into()),
+            ..OwnQuota::default()
+        }
+    }
+
+    /// The overrides of a tenant with `before` after one is set.
+    fn after(before: &[(Term, u64)], dates: NamedDates, hits: u64) -> Vec<(Term, u64)> {
+        let before = before.iter().map(|(term, hits)| (*term, own(*hits)));
+        let mut quotas = TenantQuotas {
+            overrides: before.collect(),
+            ..TenantQuotas::default()
+        };
+        let edit = QuotaEdit {
+            overrides: vec![(dates, own(hits))],
+            ..QuotaEdit::default()
+        };
+        edit.apply(&mut quotas, NOW).expect("nothing is removed");
+        let after = quotas.overrides.iter();
+        after
+            .map(|(term, own)| (*term, own.requests_per_unit))
+            .collect()
+    }
+
+    #[test]
+    fn without_dates_it_takes_the_place_of_the_one_that_never_ends() {
+        let none = NamedDates::default();
+        assert_eq!(after(&[], none, 7), [(Term::ALWAYS, 7)]);
+        assert_eq!(after(&[(Term::ALWAYS, 1)], none, 7), [(Term::ALWAYS, 7)]);
+        let others = [(since(10), 1), (term(900, 1_100), 2), (since(2_000), 3)];
+        let expected = [(since(10), 7), (term(900, 1_100), 2), (since(2_000), 3)];
+        assert_eq!(after(&others, none, 7), expected);
+        // Of several that have begun, the last one is in force.
+        let several = [(since(20), 1), (since(10), 2)];
+        assert_eq!(after(&several, none, 7), [(since(20), 7), (since(10), 2)]);
+        // One that ends and has no start stays in force before it.
+        let ending = [(term(0, 2_000), 1), (term(1, 1_500), 2)];
+        let expected = [(term(1, 2_000), 1), (term(2, 1_500), 2), (Term::ALWAYS, 7)];
+        assert_eq!(after(&ending, none, 7), expected);
+    }
+
+    #[test]
+    fn with_dates_it_is_known_by_its_start() {
+        let week = dates(Some(1_500), Some(2_000));
+        let always = (Term::ALWAYS, 1);
+        assert_eq!(after(&[always], week, 7), [always, (term(1_500, 2_000), 7)]);
+        let longer = [always, (term(1_500, 9_000), 2)];
+        assert_eq!(after(&longer, week, 7), [always, (term(1_500, 2_000), 7)]);
+        let start = dates(Some(1_500), None);
+        assert_eq!(after(&longer, start, 7), [always, (since(1_500), 7)]);
+        let end = dates(None, Some(2_000));
+        let expected = [always, (term(1_000, 2_000), 7)];
+        assert_eq!(after(&[always], end, 7), expected);
+        // Said again, and a little later.
+        assert_eq!(after(&expected, end, 8), [always, (term(1_000, 2_000), 8)]);
+        let earlier = [always, (term(990, 2_000), 7)];
+        assert_eq!(after(&earlier, end, 8), [always, (term(990, 2_000), 8)]);
+        let other = dates(None, Some(3_000));
+        assert_eq!(
+            after(&expected, other, 8),
+            [always, (term(1_000, 3_000), 8)]
+        );
+    }
+
+    #[test]
+    fn what_is_removed_has_to_be_there() {
+        let mut quotas = TenantQuotas {
+            plans: vec![(Term::ALWAYS, "free".into()), (since(2_000), "pro".into())],
+            overrides: vec![(Term::ALWAYS, own(1)), (term(5, 9), own(2))],
+            epoch: 3,
+        };
+        let remove = |plan: Option<&str>, from: Option<u64>| QuotaEdit {
+            removed_plans: plan.into_iter().map(|it| (it.into(), None)).collect(),
+            removed_overrides: from.into_iter().map(|it| (vec![], Some(at(it)))).collect(),
+            ..QuotaEdit::default()
+        };
+        let missing = remove(Some("gold"), None).apply(&mut quotas, NOW);
+        let said = missing.expect_err("there is none").to_string();
+        assert_eq!(
+            said,
+            "there is no plan gold to remove; the tenant has free, pro"
+        );
+        let missing = remove(None, Some(7)).apply(&mut quotas, NOW);
+        let said = missing.expect_err("there is none").to_string();
+        assert_eq!(
+            said,
+            "there is no override of default to remove that begins at 1970-01-01T00:00:07Z; the tenant has default"
+        );
+        assert_eq!(remove(Some("pro"), Some(5)).apply(&mut quotas, NOW), Ok(()));
+        assert_eq!(quotas.plans, [(Term::ALWAYS, "free".into())]);
+        assert_eq!(quotas.overrides, [(Term::ALWAYS, own(1))]);
+    }
+
+    #[test]
+    fn a_raise_by_the_policy_goes_with_the_plan() {
+        let raised = OwnQuota {
+            steps: Some(1),
+            ..own(1_500)
+        };
+        let before = TenantQuotas {
+            plans: vec![(Term::ALWAYS, "pro".into())],
+            overrides: vec![(since(10), raised)],
+            epoch: 0,
+        };
+        let orders = OwnQuota {
+            descriptor: vec!["endpoint:a".into()],
+            ..own(5)
+        };
+        let overrides_after = |edit: QuotaEdit| {
+            let mut quotas = before.clone();
+            edit.apply(&mut quotas, NOW).expect("nothing is removed");
+            quotas.overrides
+        };
+        let named = NamedDates::default();
+        let kept = overrides_after(QuotaEdit {
+            overrides: vec![(named, orders.clone())],
+            ..QuotaEdit::default()
+        });
+        assert_eq!(kept, [before.overrides[0].clone(), (Term::ALWAYS, orders)]);
+        let whole = overrides_after(QuotaEdit {
+            overrides: vec![(named, own(9))],
+            ..QuotaEdit::default()
+        });
+        assert_eq!(whole, [(Term::ALWAYS, own(9))]);
+        let plan = overrides_after(QuotaEdit {
+            plans: vec![(dates(Some(2_000), None), "free".into())],
+            ..QuotaEdit::default()
+        });
+        assert_eq!(plan, []);
+    }
+}

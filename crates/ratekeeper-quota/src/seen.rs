@@ -1,0 +1,56 @@
+//! Tenants that have been seen, to tell a slip in a name.
+
+use ratekeeper_rules::TenantHash;
+use sqlx::Row;
+
+use crate::store::within;
+use crate::{QuotaError, QuotaStore};
+
+/// The most names that are compared with one.
+const NAMES_MAX: i64 = 2_000;
+
+impl QuotaStore {
+    /// Returns true if a call of the tenant has been written to the table of usage. Nodes write their calls every ten
+    /// seconds, and rows are kept for 400 days.
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn has_called(&self, domain: &str, tenant: TenantHash) -> Result<bool, QuotaError> {
+        self.prepare().await?;
+        within(async {
+            let query = sqlx::query(
+                "SELECT minute FROM quota_usage WHERE domain = $1 AND api_key = $2 LIMIT 1",
+            );
+            let query = query.bind(domain.to_owned()).bind(tenant.to_string());
+            Ok(query.fetch_optional(&self.pool).await?.is_some())
+        })
+        .await
+    }
+
+    /// The names of tenants that begin as `name` does, at most two thousand; only the ends of those that are secret.
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn names_like(&self, domain: &str, name: &str) -> Result<Vec<String>, QuotaError> {
+        let first = name.chars().next().filter(|first| !first.is_control());
+        let Some(first) = first else {
+            return Ok(Vec::new());
+        };
+        self.prepare().await?;
+        within(async {
+            let query = sqlx::query(
+                "SELECT shown FROM tenant WHERE domain = $1 AND substr(shown, 1, 1) = $2 AND shown <> $3 \
+                 AND deleted_at IS NULL LIMIT $4",
+            );
+            let rows = query
+                .bind(domain.to_owned())
+                .bind(first.to_string())
+                .bind(crate::record::printable(name))
+                .bind(NAMES_MAX)
+                .fetch_all(&self.pool)
+                .await?;
+            rows.iter().map(|row| Ok(row.try_get("shown")?)).collect()
+        })
+        .await
+    }
+}
