@@ -37,23 +37,28 @@ export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return (await response.json()) as T;
 }
 
-/** An answer with its version, for changes that must not undo another's. */
-export async function getVersion<T>(path: string): Promise<{ value: T; version: string | null }> {
+/** An answer with its version, for changes that must not undo another's, and the node's time in milliseconds. */
+export async function getVersion<T>(path: string): Promise<{ value: T; version: string | null; time: number | null }> {
   const response = await fetch(path, { headers: headers(), cache: "no-store" });
   if (!response.ok) throw await refusal(response);
-  return { value: (await response.json()) as T, version: response.headers.get("etag") };
+  const time = Date.parse(response.headers.get("date") ?? "");
+  const value = (await response.json()) as T;
+  return { value, version: response.headers.get("etag"), time: Number.isNaN(time) ? null : time };
 }
 
-export async function send(
+/** Sends a change, and returns the answer where there is one. */
+export async function send<T>(
   method: "POST" | "PUT" | "DELETE",
   path: string,
   value: unknown = {},
   more: Record<string, string> = {},
-): Promise<void> {
+): Promise<T | undefined> {
   const body = method === "DELETE" ? null : JSON.stringify(value);
   const type: Record<string, string> = method === "DELETE" ? {} : { "content-type": "application/json" };
   const response = await fetch(path, { method, headers: headers({ ...type, ...more }), body });
   if (!response.ok) throw await refusal(response);
+  const text = await response.text();
+  return text === "" ? undefined : (JSON.parse(text) as T);
 }
 
 /**

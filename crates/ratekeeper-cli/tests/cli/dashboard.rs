@@ -1,6 +1,6 @@
 //! The dashboard, driven in headless Chromium as an operator would use it.
 
-mod page;
+pub(crate) mod page;
 
 use crate::support::{FREE_PORTS, Service, ratekeeper, run, url, write};
 use page::{Page, under_load};
@@ -134,14 +134,14 @@ fn an_override_is_changed_and_takes_effect() {
     page.write("#quota-amount", "15");
     page.tell(json!({"command": "choose", "at": "#quota-unit", "value": "day"}));
     page.click(".quotas button[type=submit]");
-    let question = page.shows(".question", "Give acme");
+    let question = page.shows(".question", "Change acme?");
     assert!(
-        question.contains("endpoint:POST /orders: 15 per day"),
+        question.contains("endpoint:POST /orders: none → 15 per day"),
         "{question}"
     );
     assert!(!passes(), "nothing is changed before the answer");
     page.click(".question .confirm");
-    page.shows(".quotas", "Overrides: endpoint:POST /orders: 15 per day");
+    page.shows(".quotas .overrides", "endpoint:POST /orders: 15 per day");
     assert!(passes());
     page.click(".quotas button:has-text(\"Reset usage\")");
     page.click(".question .confirm");

@@ -8,14 +8,14 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A page in Chromium, told what to do by lines of JSON.
-pub(super) struct Page {
+pub(crate) struct Page {
     driver: Child,
     commands: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
 
 impl Page {
-    pub(super) fn open(service: &Service) -> Self {
+    pub(crate) fn open(service: &Service) -> Self {
         let folder = repository().join("dashboard");
         assert!(
             folder.join("dist/dashboard.js").exists() && folder.join("node_modules").exists(),
@@ -41,7 +41,7 @@ impl Page {
         page
     }
 
-    pub(super) fn tell(&mut self, command: Value) -> Value {
+    pub(crate) fn tell(&mut self, command: Value) -> Value {
         writeln!(self.commands, "{command}").expect("the driver reads");
         let mut line = String::new();
         let read = self.answers.read_line(&mut line);
@@ -51,21 +51,21 @@ impl Page {
         answer["ok"].clone()
     }
 
-    pub(super) fn text(&mut self, at: &str) -> String {
+    pub(crate) fn text(&mut self, at: &str) -> String {
         let text = self.tell(json!({"command": "text", "at": at}));
         text.as_str().unwrap_or_default().to_owned()
     }
 
-    pub(super) fn click(&mut self, at: &str) {
+    pub(crate) fn click(&mut self, at: &str) {
         self.tell(json!({"command": "click", "at": at}));
     }
 
-    pub(super) fn write(&mut self, at: &str, text: &str) {
+    pub(crate) fn write(&mut self, at: &str, text: &str) {
         self.tell(json!({"command": "type", "at": at, "text": text}));
     }
 
     /// Waits until the text at `at` satisfies `is_there`.
-    pub(super) fn wait(&mut self, at: &str, is_there: impl Fn(&str) -> bool) -> String {
+    pub(crate) fn wait(&mut self, at: &str, is_there: impl Fn(&str) -> bool) -> String {
         let mut text = String::new();
         eventually(&format!("{at} shows it"), || {
             text = self.text(at);
@@ -74,25 +74,25 @@ impl Page {
         text
     }
 
-    pub(super) fn shows(&mut self, at: &str, part: &str) -> String {
+    pub(crate) fn shows(&mut self, at: &str, part: &str) -> String {
         self.wait(at, |text| text.contains(part))
     }
 
     /// Takes a picture for people: `target/dashboard/NAME.png`.
-    pub(super) fn picture(&mut self, name: &str) {
+    pub(crate) fn picture(&mut self, name: &str) {
         let pictures = repository().join("target/dashboard");
         std::fs::create_dir_all(&pictures).expect("folders can be made");
         let path = pictures.join(format!("{name}.png"));
         self.tell(json!({"command": "picture", "path": path}));
     }
 
-    pub(super) fn tile(&mut self, name: &str) -> f64 {
+    pub(crate) fn tile(&mut self, name: &str) -> f64 {
         let at = format!(".tile:has(.name:text-is(\"{name}\")) .value");
         self.text(&at).replace(',', "").parse().unwrap_or(0.0)
     }
 
     /// Nothing failed in the page, and nothing was asked of another origin.
-    pub(super) fn end(mut self) {
+    pub(crate) fn end(mut self) {
         let said = self.tell(json!({"command": "complaints"}));
         assert_eq!(said, json!({"complaints": [], "foreign": []}));
     }
@@ -107,7 +107,7 @@ impl Drop for Page {
 }
 
 /// Sends checks in the background while `work` runs.
-pub(super) fn under_load<T>(service: &Service, work: impl FnOnce() -> T) -> T {
+pub(crate) fn under_load<T>(service: &Service, work: impl FnOnce() -> T) -> T {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
