@@ -4,6 +4,7 @@ mod adjust;
 mod export_report;
 mod key;
 mod meter;
+mod presence;
 mod report;
 
 use crate::settings::{QuotaSettings, Settings};
@@ -12,6 +13,7 @@ use adjust::{Adjuster, StepCounts};
 use anyhow::{Context, Result, bail};
 use export_report::ExportReport;
 use meter::Writer;
+use presence::{Dispute, Presence};
 use ratekeeper_audit::Exporter;
 use ratekeeper_limiter::{Limiter, UsageMeter};
 use ratekeeper_quota::{DatabaseAddress, DatabaseKind, Follower, FollowerConfig, QuotaStore};
@@ -39,12 +41,13 @@ pub(crate) struct Quotas {
     pub(crate) admin: QuotaAdmin,
     writer: Writer,
     adjuster: Adjuster,
+    presence: Option<Presence>,
 }
 
 impl Quotas {
     /// Writes the last calls of tenants, and stops.
     pub(crate) async fn finish(self) {
-        drop(self.adjuster);
+        drop((self.adjuster, self.presence));
         if timeout(SAVE_MAX, self.admin.follower.save()).await.is_err() {
             warn!("the latest quotas of tenants were not saved");
         }
@@ -111,6 +114,13 @@ pub(crate) async fn follow(
         checked.context("audit_export")?;
     }
     let store = open(settings, &address)?;
+    let board = limiter
+        .store()
+        .shared()
+        .map(|store| store.quota_databases());
+    if let Some(board) = &board {
+        presence::refuse_second(&store, board).await?;
+    }
     let config = FollowerConfig {
         saved: settings.quotas.saved.clone(),
         allows_unknown: settings.quotas.allows_unknown,
@@ -125,9 +135,16 @@ pub(crate) async fn follow(
         info!(%target, "the audit trail is exported");
         Exporter::start(store.clone(), follower.status().clone(), target)
     });
+    let dispute = Dispute::default();
+    let presence = board.map(|board| {
+        let node = settings.log.denials.node.to_string();
+        Presence::start(store.clone(), board, node, Arc::clone(&dispute))
+    });
+    let report = Report::new(follower.status().clone(), Arc::clone(&steps), dispute);
     Ok(Some(Quotas {
         exporter,
-        report: Arc::new(Report::new(follower.status().clone(), Arc::clone(&steps))),
+        presence,
+        report: Arc::new(report),
         writer: Writer::start(store.clone(), meter),
         adjuster: Adjuster::start(
             store.clone(),

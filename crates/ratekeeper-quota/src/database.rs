@@ -175,7 +175,7 @@ impl std::fmt::Debug for DatabaseAddress {
 }
 
 /// The versions of the tables, in order. Those that were released never change.
-const MIGRATIONS: [(i64, &str, &str); 3] = [
+const MIGRATIONS: [(i64, &str, &str); 4] = [
     (1, "tenants", include_str!("../migrations/0001_tenants.sql")),
     (
         2,
@@ -186,6 +186,11 @@ const MIGRATIONS: [(i64, &str, &str); 3] = [
         3,
         "audit_export",
         include_str!("../migrations/0003_audit_export.sql"),
+    ),
+    (
+        4,
+        "database_id",
+        include_str!("../migrations/0004_database_id.sql"),
     ),
 ];
 

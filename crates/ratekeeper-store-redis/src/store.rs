@@ -22,12 +22,12 @@ use crate::hash_key::{Share, SharedHashKey};
 use crate::lease::{Leased, Leases};
 use crate::metrics::Fault;
 use crate::monitor::Monitor;
+use crate::node_board::NodeBoard;
 use crate::nodes::Nodes;
 use crate::script::{Clock, Group, KeyName, Script, slot};
 use crate::slots::Slots;
 use crate::synced::{SYNCED, is_step_synced, is_synced};
 use crate::ticket::Ticket;
-use crate::top_board::TopBoard;
 use crate::topology::Topology;
 
 /// Counters in Redis or Valkey, in one server or a cluster, shared by all nodes.
@@ -41,7 +41,8 @@ pub struct RedisStore {
     /// Made by the first request that has leased counters.
     leases: OnceLock<Leases>,
     fleet: Arc<FleetBoard>,
-    top: Arc<TopBoard>,
+    top: Arc<NodeBoard>,
+    quotas: Arc<NodeBoard>,
 }
 
 impl RedisStore {
@@ -132,14 +133,19 @@ impl RedisStore {
             &home,
         );
         let fleet = FleetBoard::new(Arc::clone(&topology), config.connect_timeout, &prefix);
-        let top = TopBoard::new(Arc::clone(&topology), config.connect_timeout, &prefix);
+        let board = |tag| {
+            let board = NodeBoard::new(Arc::clone(&topology), config.connect_timeout, &prefix, tag);
+            Arc::new(board)
+        };
+        let (top, quotas) = (board("top"), board("quotas"));
         let slots = Slots::new(topology, config, asking, home);
         Self {
             slots,
             monitor,
             leases: OnceLock::new(),
             fleet: Arc::new(fleet),
-            top: Arc::new(top),
+            top,
+            quotas,
         }
     }
 
@@ -151,8 +157,14 @@ impl RedisStore {
 
     /// The board with the keys that are denied most on each node.
     #[must_use]
-    pub fn top(&self) -> Arc<TopBoard> {
+    pub fn top(&self) -> Arc<NodeBoard> {
         Arc::clone(&self.top)
+    }
+
+    /// The board on which nodes say in which database they find tenants' quotas.
+    #[must_use]
+    pub fn quota_databases(&self) -> Arc<NodeBoard> {
+        Arc::clone(&self.quotas)
     }
 
     /// This node's leases; [`None`] before it was asked for a counter that is leased.

@@ -1,6 +1,7 @@
 //! Metrics and messages about tenants' quotas, for operators.
 
 use super::adjust::StepCounts;
+use super::presence::Dispute;
 use ratekeeper_quota::QuotaStatus;
 use ratekeeper_server::{Families, Monitored};
 use std::fmt;
@@ -11,11 +12,16 @@ use std::sync::Arc;
 pub(crate) struct Report {
     status: QuotaStatus,
     steps: Arc<StepCounts>,
+    dispute: Dispute,
 }
 
 impl Report {
-    pub(super) const fn new(status: QuotaStatus, steps: Arc<StepCounts>) -> Self {
-        Self { status, steps }
+    pub(super) const fn new(status: QuotaStatus, steps: Arc<StepCounts>, dispute: Dispute) -> Self {
+        Self {
+            status,
+            steps,
+            dispute,
+        }
     }
 }
 
@@ -59,6 +65,8 @@ impl Monitored for Report {
     }
 
     fn faults(&self) -> Vec<String> {
-        self.status.faults()
+        let mut faults = self.status.faults();
+        faults.extend(self.dispute.lock().clone());
+        faults
     }
 }

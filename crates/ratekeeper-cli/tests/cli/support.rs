@@ -101,12 +101,17 @@ pub(crate) fn url(server: &Server) -> String {
     format!("redis://127.0.0.1:{}/", server.port())
 }
 
-/// The number of keys of that pattern, but for those in which nodes tell each other of their top keys.
+/// The number of keys of that pattern, but for those in which nodes tell each other of themselves.
 pub(crate) fn keys(client: &mut Client, pattern: &str) -> usize {
     let Reply::Array(keys) = client.ask(&["KEYS", pattern]) else {
         panic!("KEYS is answered by a list");
     };
-    let is_other = |key: &&Reply| !key.text().starts_with("rk:{top}");
+    let is_board = |key: &Reply| {
+        ["rk:{top}", "rk:{quotas}"]
+            .iter()
+            .any(|tag| key.text().starts_with(tag))
+    };
+    let is_other = |key: &&Reply| !is_board(key);
     keys.iter().filter(is_other).count()
 }
 

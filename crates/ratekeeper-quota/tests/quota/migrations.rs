@@ -11,7 +11,7 @@ use sqlx::{AnyPool, AssertSqlSafe, SqlSafeStr};
 use crate::support::{Database, editor, key, on, orders, rules, run, store, tenant};
 
 /// The tables' versions, as the crate embeds them.
-const VERSIONS: [(&str, &str); 3] = [
+const VERSIONS: [(&str, &str); 4] = [
     ("tenants", include_str!("../../migrations/0001_tenants.sql")),
     (
         "adjustment",
@@ -20,6 +20,10 @@ const VERSIONS: [(&str, &str); 3] = [
     (
         "audit_export",
         include_str!("../../migrations/0003_audit_export.sql"),
+    ),
+    (
+        "database_id",
+        include_str!("../../migrations/0004_database_id.sql"),
     ),
 ];
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper_store_redis::{Endpoint, RedisStore, TopBoard};
+use ratekeeper_store_redis::{Endpoint, NodeBoard, RedisStore};
 use ratekeeper_testkit::redis::{Cluster, Reply, Server};
 
 use crate::support::{patient, until};
 
-fn boards<const N: usize>(url: &str) -> [(RedisStore, Arc<TopBoard>); N] {
+fn boards<const N: usize>(url: &str) -> [(RedisStore, Arc<NodeBoard>); N] {
     std::array::from_fn(|_| {
         let home = tokio::runtime::Handle::current();
         let endpoint = Endpoint::parse(url).expect("a good URL");
@@ -19,7 +19,7 @@ fn boards<const N: usize>(url: &str) -> [(RedisStore, Arc<TopBoard>); N] {
 }
 
 /// Lays out `own` and reads until the lists of the others are these.
-async fn sees(board: &TopBoard, own: &str, others: &[&str]) {
+async fn sees(board: &NodeBoard, own: &str, others: &[&str]) {
     until(&format!("{others:?} are seen beside {own}"), async || {
         if board.publish(own).await.is_err() {
             return false;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ratekeeper_gateway::{FleetAnswer, FleetPeers};
 use ratekeeper_limiter::Limiter;
 use ratekeeper_server::{PeerLists, TopAnswer, TopPeers};
-use ratekeeper_store_redis::{FleetBoard, TopBoard};
+use ratekeeper_store_redis::{FleetBoard, NodeBoard};
 
 use crate::store::NodeStore;
 
@@ -31,7 +31,7 @@ impl FleetPeers for InFlight {
 }
 
 #[derive(Debug)]
-struct Top(Arc<TopBoard>);
+struct Top(Arc<NodeBoard>);
 
 impl TopPeers for Top {
     fn publish<'a>(&'a self, list: &'a str) -> TopAnswer<'a, ()> {

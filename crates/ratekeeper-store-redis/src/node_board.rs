@@ -1,4 +1,4 @@
-//! The lists of the keys that are denied and allowed most, which each node lays out for all others.
+//! Boards on which each node lays out a text for all others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,9 +7,6 @@ use redis::Pipeline;
 
 use crate::side_link::{BoardError, SideLink, random_name};
 use crate::topology::Topology;
-
-/// The part of the keys that decides their slot.
-const TAG: &str = "top";
 
 /// The time after which the list of a node that no longer renews it is gone.
 const KEPT: Duration = Duration::from_secs(10);
@@ -22,10 +19,11 @@ const LIST_BYTES_MAX: usize = 256 * 1024;
 
 /// Lays out this node's list, and reads those of the others.
 ///
-/// The list of a node is at `rk:{top}:<node>` and expires after 10 seconds; `rk:{top}nodes` has the nodes by the time
-/// at which they renewed it. All have one hash tag, so that they lie on one server of a cluster.
+/// The list of a node is at `rk:{TAG}:<node>` and expires after 10 seconds; `rk:{TAG}nodes` has the nodes by the time
+/// at which they renewed it. All have one hash tag, so that they lie on one server of a cluster. The tag `top` has the
+/// keys that are denied and allowed most, `quotas` the databases in which nodes find tenants' quotas.
 #[derive(Debug)]
-pub struct TopBoard {
+pub struct NodeBoard {
     link: SideLink,
     /// The beginning of all keys.
     prefix: String,
@@ -36,9 +34,9 @@ pub struct TopBoard {
 /// The lists of the other nodes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
-pub struct TopLists {
+pub struct NodeLists {
     /// The lists.
-    pub lists: Vec<TopList>,
+    pub lists: Vec<NodeList>,
     /// Nodes whose lists were not read, because there are too many.
     pub left_out: u64,
 }
@@ -46,19 +44,24 @@ pub struct TopLists {
 /// The list of one node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub struct TopList {
+pub struct NodeList {
     /// The time since the node laid it out.
     pub age: Duration,
     /// The list, as the node wrote it.
     pub text: String,
 }
 
-impl TopBoard {
-    /// A board among the keys with `prefix`.
-    pub(crate) fn new(topology: Arc<Topology>, connect_timeout: Duration, prefix: &str) -> Self {
+impl NodeBoard {
+    /// The board with `tag` among the keys with `prefix`.
+    pub(crate) fn new(
+        topology: Arc<Topology>,
+        connect_timeout: Duration,
+        prefix: &str,
+        tag: &'static str,
+    ) -> Self {
         Self {
-            link: SideLink::new(topology, connect_timeout, TAG),
-            prefix: format!("{prefix}{{{TAG}}}"),
+            link: SideLink::new(topology, connect_timeout, tag),
+            prefix: format!("{prefix}{{{tag}}}"),
             node: random_name(),
         }
     }
@@ -91,7 +94,7 @@ impl TopBoard {
     ///
     /// # Errors
     /// Redis does not tell them.
-    pub async fn read(&self) -> Result<TopLists, BoardError> {
+    pub async fn read(&self) -> Result<NodeLists, BoardError> {
         let mut call = Pipeline::new();
         call.cmd("EVAL").arg(include_str!("script/top_nodes.lua"));
         call.arg(1)
@@ -104,9 +107,9 @@ impl TopBoard {
             .filter(|(node, _)| *node != self.node)
             .collect();
         if others.is_empty() {
-            return Ok(TopLists {
+            return Ok(NodeLists {
                 left_out,
-                ..TopLists::default()
+                ..NodeLists::default()
             });
         }
         let mut calls = Pipeline::new();
@@ -120,9 +123,9 @@ impl TopBoard {
             .filter_map(|((_, age), text)| {
                 let text = text.filter(|text| text.len() <= LIST_BYTES_MAX)?;
                 let age = Duration::from_millis(age);
-                Some(TopList { age, text })
+                Some(NodeList { age, text })
             });
-        Ok(TopLists {
+        Ok(NodeLists {
             lists: lists.collect(),
             left_out,
         })

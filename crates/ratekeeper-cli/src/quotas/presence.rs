@@ -1,0 +1,177 @@
+//! Nodes that share counters tell each other which quota database they use: with several databases, callers would be
+//! given different plans by different nodes.
+//!
+//! Each node lays out the identity of its database on a board in Redis, every two seconds. A node of an older version
+//! lays out nothing, and is not missed.
+
+use anyhow::{Result, bail};
+use parking_lot::Mutex;
+use ratekeeper_quota::{DatabaseIdentity, DatabaseKind, QuotaStore};
+use ratekeeper_store_redis::NodeBoard;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tracing::{info, warn};
+
+/// The time between two reports of a node.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// The age of a report beyond which its node counts as gone.
+const AGE_MAX: Duration = Duration::from_secs(5);
+
+/// The longest that a start waits to read the board: a Redis that is away keeps nobody from starting.
+const READ_MAX: Duration = Duration::from_secs(2);
+
+/// The report of a node.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct DatabaseReport {
+    node: String,
+    database: String,
+    /// True if tenants were ever changed in the database.
+    has_changes: bool,
+}
+
+/// The fault of nodes with several databases, if they have.
+pub(super) type Dispute = Arc<Mutex<Option<String>>>;
+
+/// Reports until it is dropped.
+pub(super) struct Presence(JoinHandle<()>);
+
+impl Presence {
+    pub(super) fn start(
+        store: QuotaStore,
+        board: Arc<NodeBoard>,
+        node: String,
+        dispute: Dispute,
+    ) -> Self {
+        Self(tokio::spawn(keep_reporting(store, board, node, dispute)))
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Refuses to serve with a file of this node's alone while another node has tenants elsewhere.
+///
+/// # Errors
+/// There is such a node.
+pub(super) async fn refuse_second(store: &QuotaStore, board: &NodeBoard) -> Result<()> {
+    if store.address().kind() != DatabaseKind::Sqlite {
+        // Nodes that move to a database for all of them do so one by one; until then it is a fault.
+        return Ok(());
+    }
+    // What cannot be read now is found out later.
+    let Ok(own) = store.identity().await else {
+        return Ok(());
+    };
+    if elsewhere(board, &own).await.is_none() {
+        return Ok(());
+    }
+    // A node that has just ended is still on the board; one that lives reports again.
+    sleep(AGE_MAX).await;
+    let Some(other) = elsewhere(board, &own).await else {
+        return Ok(());
+    };
+    bail!(
+        "--quotas {}: node {} shares these counters and has tenants in another quota database, so callers would get \
+         other plans here; give all nodes the same PostgreSQL with --quotas postgres://…, or stop that node",
+        store.address(),
+        other.node
+    )
+}
+
+/// A node that lives and has tenants in another database.
+async fn elsewhere(board: &NodeBoard, own: &DatabaseIdentity) -> Option<DatabaseReport> {
+    let reports = timeout(READ_MAX, read(board)).await.ok()?.ok()?;
+    let mut others = reports.into_iter();
+    others.find(|report| report.database != own.name && report.has_changes)
+}
+
+/// The reports of other nodes that live.
+async fn read(board: &NodeBoard) -> Result<Vec<DatabaseReport>> {
+    let lists = board.read().await?.lists.into_iter();
+    let live = lists.filter(|list| list.age <= AGE_MAX);
+    // What a newer version writes may not be understood.
+    Ok(live
+        .filter_map(|list| serde_json::from_str(&list.text).ok())
+        .collect())
+}
+
+async fn keep_reporting(store: QuotaStore, board: Arc<NodeBoard>, node: String, dispute: Dispute) {
+    let mut ticks = interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Ok(own) = store.identity().await else {
+            // A database that is away is a fault of its own.
+            continue;
+        };
+        let report = DatabaseReport {
+            node: node.clone(),
+            database: own.name,
+            has_changes: own.has_changes,
+        };
+        let Ok(text) = serde_json::to_string(&report) else {
+            continue;
+        };
+        // A Redis that is away is told elsewhere; what was known of the others stays.
+        if board.publish(&text).await.is_err() {
+            continue;
+        }
+        let Ok(others) = read(&board).await else {
+            continue;
+        };
+        note(disagreement(&report, &others), &dispute);
+    }
+}
+
+/// The fault of nodes with another database than this one's.
+fn disagreement(own: &DatabaseReport, others: &[DatabaseReport]) -> Option<String> {
+    let others = others.iter().filter(|other| other.database != own.database);
+    let mut names: Vec<_> = others.map(|other| &*other.node).collect();
+    names.sort_unstable();
+    let (first, more) = (names.first()?, names.len() - 1);
+    let more = match more {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!(
+        "node {first}{more} shares these counters and uses another quota database: callers get other plans there; use \
+         one PostgreSQL for all nodes"
+    ))
+}
+
+fn note(found: Option<String>, dispute: &Dispute) {
+    let mut known = dispute.lock();
+    match (&*known, &found) {
+        (None, Some(why)) => warn!("{why}"),
+        (Some(_), None) => info!("all nodes use the same quota database again"),
+        _ => {}
+    }
+    *known = found;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_with_another_database_are_named() {
+        let report = |node: &str, database: &str| DatabaseReport {
+            node: node.to_owned(),
+            database: database.to_owned(),
+            has_changes: false,
+        };
+        let own = report("a", "one");
+        assert_eq!(disagreement(&own, &[]), None);
+        assert_eq!(disagreement(&own, &[report("b", "one")]), None);
+        let others = [report("c", "two"), report("b", "three"), report("d", "one")];
+        let said = disagreement(&own, &others);
+        assert!(said.is_some_and(|said| said.starts_with("node b and 1 more shares")));
+    }
+}
