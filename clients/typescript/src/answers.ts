@@ -1,0 +1,135 @@
+// What a Ratekeeper service is asked and answers, in JSON and in this language.
+
+/** Who asks for what: entries in their order. An object will do unless keys are numbers. */
+export interface Descriptor {
+  readonly entries: Readonly<Record<string, string>> | readonly (readonly [key: string, value: string])[];
+  /** The cost: 1 if absent, 0 only looks. */
+  readonly hits?: number;
+  /** Another namespace of rules for this descriptor. */
+  readonly domain?: string;
+}
+
+/** A request to decide. */
+export interface Question {
+  /** The namespace of rules. */
+  readonly domain: string;
+  readonly descriptors: readonly Descriptor[];
+  /** The longest that the request can be held back, in milliseconds: any by default. */
+  readonly waitMsMax?: number;
+}
+
+/** A decision. What it says of a limit is of the most restrictive one, and undefined if none matches. */
+export interface Decision {
+  readonly allowed: boolean;
+  /** True if a failure mode or the fallback answered. */
+  readonly degraded: boolean;
+  /** The ID of the rule. */
+  readonly rule: string | undefined;
+  /** The name of its policy in headers. */
+  readonly policy: string | undefined;
+  readonly limit: number | undefined;
+  readonly remaining: number | undefined;
+  /** Milliseconds until there is more. */
+  readonly resetAfterMs: number | undefined;
+  /** On a denial: milliseconds until the same hits would pass; undefined if they never will. */
+  readonly retryAfterMs: number | undefined;
+  /** Milliseconds to hold the request back. */
+  readonly delayMs: number;
+  /** All policies that apply. */
+  readonly policies: readonly DecidedPolicy[];
+}
+
+/** A policy that applies to a request. */
+export interface DecidedPolicy {
+  readonly name: string;
+  readonly limit: number;
+  readonly windowMs: number | undefined;
+}
+
+/** Words of the service for why a call failed, such as `INVALID_ARGUMENT` or `NOT_HELD`; `AWAY` if no service answered. */
+export class ServiceError extends Error {
+  override readonly name = "ServiceError";
+  readonly code: string;
+  readonly status: number | undefined;
+  /** The part of the request that is at fault. */
+  readonly field: string | undefined;
+
+  constructor(code: string, message: string, status?: number, field?: string, cause?: unknown) {
+    super(message, { cause });
+    this.code = code;
+    this.status = status;
+    this.field = field;
+  }
+}
+
+export type Json = Readonly<Record<string, unknown>>;
+
+/** The question as the API has it. */
+export function questionJson(question: Question): Json {
+  const { domain, descriptors, waitMsMax } = question;
+  return {
+    domain,
+    descriptors: descriptors.map(({ entries, hits, domain: own }) => ({
+      entries: pairs(entries).map(([key, value]) => ({ key, value })),
+      hits,
+      domain: own,
+    })),
+    wait_ms_max: waitMsMax,
+  };
+}
+
+/** Entries in their order. */
+export function pairs(entries: Descriptor["entries"]): (readonly [string, string])[] {
+  return Array.isArray(entries) ? (entries as (readonly [string, string])[]) : Object.entries(entries as Record<string, string>);
+}
+
+/** A decision as the API has it. */
+export function decision(json: Json): Decision {
+  const standing = object(json["standing"]);
+  const policies = list(standing["policies"]).map(object);
+  return {
+    allowed: json["decision"] === "allow",
+    degraded: json["degraded"] === true,
+    rule: text(json["rule"]),
+    policy: text(object(object(standing["binding"])["policy"])["name"]),
+    limit: count(json["limit"]),
+    remaining: count(json["remaining"]),
+    resetAfterMs: count(json["reset_after_ms"]),
+    retryAfterMs: count(json["retry_after_ms"]),
+    delayMs: count(json["delay_ms"]) ?? 0,
+    policies: policies.map((policy) => ({
+      name: text(policy["name"]) ?? "",
+      limit: count(policy["limit"]) ?? 0,
+      windowMs: scaled(count(policy["window_us"])),
+    })),
+  };
+}
+
+function scaled(micros: number | undefined): number | undefined {
+  return micros === undefined ? undefined : micros / 1000;
+}
+
+/** An error's body: problem details (RFC 9457) with a `code`, or `{"error": {…}}`. */
+export function failure(status: number, body: unknown): ServiceError {
+  const problem = object(body);
+  const older = object(problem["error"]);
+  const code = text(problem["code"]) ?? text(older["code"]) ?? `HTTP_${status}`;
+  const message = text(problem["detail"]) ?? text(older["message"]) ?? text(problem["title"]) ?? `the service answered ${status}`;
+  return new ServiceError(code, message, status, text(problem["field"]) ?? text(older["field"]));
+}
+
+export function object(value: unknown): Json {
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Json) : {};
+}
+
+export function list(value: unknown): unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+export function text(value: unknown): string | undefined {
+  return typeof value === "string" && value !== "" ? value : undefined;
+}
+
+export function count(value: unknown): number | undefined {
+  return typeof value === "number" && value >= 0 ? value : undefined;
+}

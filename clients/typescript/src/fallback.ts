@@ -1,0 +1,70 @@
+// The answer to checks while no service answers.
+
+import { pairs, type Decision, type Question } from "./answers.ts";
+
+/** Decides a question in place of the service. */
+export type Fallback = (question: Question) => Decision;
+
+/** A limit for all descriptors with these keys: one counter for each of their values. */
+export interface LocalLimit {
+  readonly domain: string;
+  /** The keys of the entries, in their order. */
+  readonly keys: readonly string[];
+  readonly limit: number;
+  readonly windowMs: number;
+}
+
+/** The most counters; of more the least recently used ones are forgotten. */
+const COUNTERS_MAX = 10_000;
+
+/** Everything passes. */
+export const allowAll: Fallback = () => plain(true);
+
+/** Nothing passes. */
+export const denyAll: Fallback = () => plain(false);
+
+/**
+ * This process decides with limits of its own, as if each process had them for itself: a bucket of `limit` that refills in
+ * `windowMs`. What no limit matches passes.
+ */
+export function localLimits(limits: readonly LocalLimit[], now: () => number = () => performance.now()): Fallback {
+  /** When each bucket will be full. */
+  const full = new Map<string, number>();
+  return (question) => {
+    const at = now();
+    const steps = question.descriptors.flatMap((descriptor) => {
+      const entries = pairs(descriptor.entries);
+      const domain = descriptor.domain ?? question.domain;
+      const isFor = (limit: LocalLimit): boolean =>
+        limit.domain === domain && limit.keys.length === entries.length && entries.every(([key], index) => limit.keys[index] === key);
+      return limits.filter(isFor).map((limit) => ({ limit, key: JSON.stringify([domain, entries]), hits: descriptor.hits ?? 1 }));
+    });
+    const after = new Map<string, number>();
+    let worst: Decision | undefined;
+    for (const { limit, key, hits } of steps) {
+      const perHit = limit.windowMs / limit.limit;
+      const before = Math.max(at, after.get(key) ?? full.get(key) ?? 0);
+      const filled = before + hits * perHit;
+      const wait = filled - limit.windowMs - at;
+      const allowed = wait <= 1e-6;
+      if (allowed) after.set(key, filled);
+      const remaining = Math.max(0, Math.floor((limit.windowMs - ((allowed ? filled : before) - at)) / perHit + 1e-6));
+      const never = hits > limit.limit;
+      const one = { ...plain(allowed), limit: limit.limit, remaining, resetAfterMs: perHit, retryAfterMs: allowed || never ? undefined : wait };
+      if (!worst || (worst.allowed && (!allowed || remaining < (worst.remaining ?? 0)))) worst = one;
+    }
+    if (worst && !worst.allowed) return worst;
+    // A denied request takes nothing: only now are all charged.
+    for (const [key, filled] of after) {
+      full.delete(key);
+      full.set(key, filled);
+      if (full.size > COUNTERS_MAX) full.delete(full.keys().next().value ?? "");
+    }
+    return worst ?? plain(true);
+  };
+}
+
+function plain(allowed: boolean): Decision {
+  const unknown = { rule: undefined, policy: undefined, limit: undefined, remaining: undefined, resetAfterMs: undefined, retryAfterMs: undefined };
+  return { allowed, degraded: true, ...unknown, delayMs: 0, policies: [] };
+}

@@ -1,0 +1,284 @@
+// The calls of a Ratekeeper service, over JSON: with a deadline, failover between services, and a fallback.
+
+import { count, decision, failure, list, object, questionJson, ServiceError, text } from "./answers.ts";
+import type { Decision, Json, Question } from "./answers.ts";
+import { allowAll, type Fallback } from "./fallback.ts";
+import { sleep, type Fetch } from "./fetch.ts";
+
+export interface ServiceOptions {
+  /** URLs of the services, such as `http://127.0.0.1:8080`. Each is asked while those before it do not answer. */
+  readonly endpoints: string | readonly string[];
+  /** The bearer token that identifies this caller. */
+  readonly token?: string;
+  /** The time that a call may take, failover included, in milliseconds: 100 by default. */
+  readonly timeoutMs?: number;
+  /** Decides checks, acquires and reserves while no service answers: `allowAll` by default. */
+  readonly fallback?: Fallback;
+  /** What sends the calls; the global `fetch` by default. */
+  readonly fetch?: Fetch;
+}
+
+/** A permit's decision, and the permit: undefined if denied, without a concurrency limit, or decided by the fallback. */
+export interface Acquired {
+  readonly decision: Decision;
+  readonly permit: Permit | undefined;
+}
+
+/** A reservation's decision, and the reservation: undefined if denied, or decided by the fallback. */
+export interface Reserved {
+  readonly decision: Decision;
+  readonly reservation: string | undefined;
+}
+
+/** How a call can be repeated: at will, or only if it was certainly not carried out. */
+type Repeat = "harmless" | "charged";
+
+/** The time for which a service that did not answer is asked last. */
+const DOWN_MS = 1000;
+/** Calls without an answer in a row, after which it is. */
+const MISSES_MAX = 3;
+
+interface Endpoint {
+  readonly url: string;
+  misses: number;
+  downUntil: number;
+}
+
+/** A client of a Ratekeeper service. */
+export class Ratekeeper {
+  readonly #endpoints: readonly Endpoint[];
+  readonly #options: ServiceOptions;
+
+  constructor(options: ServiceOptions) {
+    const urls = typeof options.endpoints === "string" ? [options.endpoints] : options.endpoints;
+    if (urls.length === 0) throw new TypeError("endpoints: there is no service to ask");
+    this.#endpoints = urls.map((url) => ({ url: new URL(url).href.replace(/\/$/, ""), misses: 0, downUntil: 0 }));
+    this.#options = options;
+  }
+
+  /** Decides a request, and charges its limits. */
+  async check(question: Question): Promise<Decision> {
+    const answer = await this.#ask("check", { ...questionJson(question), standing: true }, "charged");
+    return answer ? decision(answer) : this.#fallback(question);
+  }
+
+  /** Decides up to 1,000 requests in order, each by itself. */
+  async checkBatch(questions: readonly Question[]): Promise<Decision[]> {
+    if (questions.length === 0) return [];
+    const answer = await this.#ask("checks", { checks: questions.map(questionJson) }, "charged");
+    return answer ? list(answer["results"]).map((one) => decision(object(one))) : questions.map((one) => this.#fallback(one));
+  }
+
+  /** Decides a request without charging it. */
+  async peek(question: Question): Promise<Decision> {
+    return decision(await this.#call("peek", questionJson(question), "harmless"));
+  }
+
+  /** Decides a request, concurrency limits included. The permit renews itself until it is released. */
+  async acquire(question: Question): Promise<Acquired> {
+    const body = { ...questionJson(question), idempotency_key: crypto.randomUUID() };
+    let answer: Json;
+    try {
+      answer = await this.#call("acquire", body, "charged").catch((error: unknown) => {
+        if (!hasNoRoomForKeys(error)) throw error;
+        // A permit matters more than a key.
+        return this.#call("acquire", { ...body, idempotency_key: undefined }, "charged");
+      });
+    } catch (error) {
+      if (!isAway(error)) throw error;
+      // The service may have granted it all the same.
+      void this.#giveBack(body);
+      return { decision: this.#fallback(question), permit: undefined };
+    }
+    const token = text(answer["permit"]);
+    return { decision: decision(answer), permit: token ? new Permit(this, token, count(answer["expires_after_ms"]) ?? 0) : undefined };
+  }
+
+  /** Acquires a permit, and runs `work` if allowed; the permit is released when that ends. */
+  async withPermit<T>(question: Question, work: (acquired: Acquired) => Promise<T>): Promise<T> {
+    const acquired = await this.acquire(question);
+    try {
+      return await work(acquired);
+    } finally {
+      await acquired.permit?.release().catch(() => false);
+    }
+  }
+
+  /** Returns a permit. True if it was held until now. */
+  async release(permit: string): Promise<boolean> {
+    return (await this.#call("release", { permit }, "harmless"))["was_held"] === true;
+  }
+
+  /** Holds a permit for longer; returns the milliseconds until it expires. */
+  async renew(permit: string): Promise<number> {
+    return count((await this.#call("renew", { permit }, "harmless"))["expires_after_ms"]) ?? 0;
+  }
+
+  /** Charges the most that the work can cost, `hits`; `commit` or `cancel` settles it within `ttlMs`. */
+  async reserve(question: Question, hits: number, options: { ttlMs?: number; idempotencyKey?: string } = {}): Promise<Reserved> {
+    const { ttlMs, idempotencyKey } = options;
+    const body = { ...questionJson(question), hits, ttl_ms: ttlMs, idempotency_key: idempotencyKey };
+    const answer = await this.#ask("reserve", body, idempotencyKey ? "harmless" : "charged");
+    if (answer) return { decision: decision(answer), reservation: text(answer["reservation"]) };
+    const costly = question.descriptors.map((descriptor) => ({ hits, ...descriptor }));
+    return { decision: this.#fallback({ ...question, descriptors: costly }), reservation: undefined };
+  }
+
+  /** States what the work cost; returns the hits that were given back. */
+  async commit(reservation: string, hits: number): Promise<number> {
+    return count((await this.#call("commit", { reservation, hits }, "harmless"))["given_back"]) ?? 0;
+  }
+
+  /** Gives all of a reservation back; returns the hits. */
+  async cancel(reservation: string): Promise<number> {
+    return count((await this.#call("cancel", { reservation }, "harmless"))["given_back"]) ?? 0;
+  }
+
+  /** Gives back the hits of the descriptors, as far as they still count; with a key once in five minutes. */
+  async refund(question: Question, idempotencyKey?: string): Promise<void> {
+    const { waitMsMax: _, ...rest } = question;
+    await this.#call("refund", { ...questionJson(rest), idempotency_key: idempotencyKey }, idempotencyKey ? "harmless" : "charged");
+  }
+
+  #fallback(question: Question): Decision {
+    return (this.#options.fallback ?? allowAll)(question);
+  }
+
+  /** Calls, and returns undefined if no service answers. */
+  async #ask(path: string, body: Json, repeat: Repeat): Promise<Json | undefined> {
+    try {
+      return await this.#call(path, body, repeat);
+    } catch (error) {
+      if (isAway(error)) return undefined;
+      throw error;
+    }
+  }
+
+  /** Calls within the time that a call may take. */
+  async #call(path: string, body: Json, repeat: Repeat): Promise<Json> {
+    const { timeoutMs = 100 } = this.#options;
+    const timeout = new AbortController();
+    const timer = setTimeout(() => timeout.abort(new DOMException(`no answer within ${timeoutMs} ms`, "TimeoutError")), timeoutMs);
+    try {
+      return await this.#callInTurn(path, body, repeat, timeout.signal);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Calls one service after another until one answers. */
+  async #callInTurn(path: string, body: Json, repeat: Repeat, signal: AbortSignal): Promise<Json> {
+    const now = performance.now();
+    const up = (endpoint: Endpoint): boolean => endpoint.downUntil <= now;
+    const inTurn = [...this.#endpoints.filter(up), ...this.#endpoints.filter((endpoint) => !up(endpoint))];
+    let last: ServiceError | undefined;
+    for (const endpoint of inTurn) {
+      try {
+        const answer = await this.#post(endpoint, path, body, signal);
+        endpoint.misses = 0;
+        return answer;
+      } catch (error) {
+        if (!isAway(error)) throw error;
+        last = error as ServiceError;
+        const notDone = wasNotDone(last);
+        endpoint.misses += 1;
+        if (notDone || endpoint.misses >= MISSES_MAX) endpoint.downUntil = performance.now() + DOWN_MS;
+        if (signal.aborted || (repeat === "charged" && !notDone)) break;
+      }
+    }
+    throw last ?? new ServiceError("AWAY", "no rate limit service answers");
+  }
+
+  async #post({ url }: Endpoint, path: string, body: Json, signal: AbortSignal): Promise<Json> {
+    const { token, fetch = globalThis.fetch } = this.#options;
+    const headers = { "content-type": "application/json", accept: "application/json", ...(token && { authorization: `Bearer ${token}` }) };
+    let response: Response;
+    let answer: unknown;
+    try {
+      response = await fetch(`${url}/v1/${path}`, { method: "POST", headers, body: JSON.stringify(body), signal });
+      answer = await response.json().catch((error: unknown) => {
+        if (signal.aborted) throw error;
+      });
+    } catch (error) {
+      throw new ServiceError("AWAY", `the rate limit service at ${url} gave no answer: ${String(error)}`, undefined, undefined, error);
+    }
+    if (response.ok) return object(answer);
+    const refusal = failure(response.status, answer);
+    if (response.status < 500) throw refusal;
+    throw new ServiceError("AWAY", `the rate limit service at ${url} cannot answer: ${refusal.message}`, response.status, undefined, refusal);
+  }
+
+  /** Finds out whether a permit was granted in an answer that did not come, and releases it. */
+  async #giveBack(body: Json): Promise<void> {
+    for (const pause of [100, 1000, 5000]) {
+      await sleep(pause);
+      try {
+        const permit = text((await this.#call("acquire", body, "harmless"))["permit"]);
+        if (permit) await this.release(permit);
+        return;
+      } catch (error) {
+        // Refused: there is nothing to give back. It ends by itself otherwise.
+        if (!isAway(error)) return;
+      }
+    }
+  }
+}
+
+/** A held place of a concurrency limit. It renews itself until it is released: `await using` does that at the end of a block. */
+export class Permit implements AsyncDisposable {
+  /** Identifies it to the service. */
+  readonly token: string;
+  readonly #service: Ratekeeper;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #isLost = false;
+
+  constructor(service: Ratekeeper, token: string, expiresAfterMs: number) {
+    this.#service = service;
+    this.token = token;
+    this.#renewLater(expiresAfterMs);
+  }
+
+  /** True if it could not be renewed in time: another request may have its place. */
+  get isLost(): boolean {
+    return this.#isLost;
+  }
+
+  /** Releases it; true if it was held until now. Releasing twice is harmless. */
+  async release(): Promise<boolean> {
+    clearTimeout(this.#timer);
+    return await this.#service.release(this.token);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.release().catch(() => false);
+  }
+
+  #renewLater(expiresAfterMs: number): void {
+    if (expiresAfterMs <= 0) return;
+    this.#timer = setTimeout(() => {
+      this.#service.renew(this.token).then(
+        (left) => this.#renewLater(left),
+        // It may still be held if the service is away.
+        (error: unknown) => (isAway(error) ? this.#renewLater(expiresAfterMs) : (this.#isLost = true)),
+      );
+    }, Math.min(expiresAfterMs / 3, 2 ** 31 - 1));
+    // A permit alone keeps no process alive.
+    const timer = this.#timer as { unref?: () => void };
+    timer.unref?.();
+  }
+}
+
+function isAway(error: unknown): boolean {
+  return error instanceof ServiceError && error.code === "AWAY";
+}
+
+function hasNoRoomForKeys(error: unknown): boolean {
+  return isAway(error) && object((error as ServiceError).cause)["code"] === "RESOURCE_EXHAUSTED";
+}
+
+/** True if the call was certainly not carried out: no connection, or the service says so. */
+function wasNotDone(error: ServiceError): boolean {
+  if (error.status !== undefined) return error.status === 503;
+  const codes = [error.cause, object(error.cause)["cause"]].map((cause) => object(cause)["code"]);
+  return codes.some((code) => code === "ECONNREFUSED" || code === "ENOTFOUND" || code === "ConnectionRefused");
+}

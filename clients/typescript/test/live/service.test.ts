@@ -1,0 +1,94 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import { test } from "node:test";
+import { Ratekeeper, type Question } from "ratekeeper";
+import { serve, startService } from "./binary.ts";
+
+const RULES = `
+domain: shop
+descriptors:
+  - { key: tenant, rate_limit: { name: per-day, window: 10000d, limit: 3, algorithm: fixed_window } }
+  - { key: customer, rate_limit: { name: per-day, window: 10000d, limit: 3, algorithm: fixed_window } }
+  - { key: tokens, rate_limit: { window: 10000d, limit: 1000, algorithm: fixed_window } }
+  - { key: job, concurrency: { limit: 1, timeout: 60s } }
+`;
+
+const of = (key: string, value: string, hits?: number): Question => ({
+  domain: "shop",
+  descriptors: [{ entries: { [key]: value }, ...(hits !== undefined && { hits }) }],
+});
+
+test("the calls of a running service", async (t) => {
+  const running = await startService(RULES);
+  t.after(() => running.stop());
+  const gone = await serve(() => {});
+  await gone.stop();
+  const service = new Ratekeeper({ endpoints: [gone.url, running.url("HTTP")], timeoutMs: 10_000 });
+
+  await t.test("check, batch, peek and refund", async () => {
+    const first = await service.check(of("tenant", "a"));
+    assert.deepEqual([first.allowed, first.remaining, first.policy, first.degraded], [true, 2, "per-day", false]);
+    const batch = await service.checkBatch([of("tenant", "a"), of("tenant", "a"), of("tenant", "a")]);
+    assert.deepEqual(batch.map((decision) => decision.allowed), [true, true, false]);
+    assert.ok((batch[2]?.retryAfterMs ?? 0) > 0);
+    assert.equal((await service.peek(of("tenant", "a"))).allowed, false);
+    await service.refund(of("tenant", "a", 2), "once");
+    await service.refund(of("tenant", "a", 2), "once");
+    assert.deepEqual((await service.checkBatch([1, 2, 3].map(() => of("tenant", "a")))).map((one) => one.allowed), [true, true, false]);
+    const more = await service.check(of("tenant", "b", 4));
+    assert.deepEqual([more.allowed, more.retryAfterMs], [false, undefined]);
+  });
+
+  await t.test("reserve, commit and cancel", async () => {
+    const { reservation = "" } = await service.reserve(of("tokens", "a"), 600, { idempotencyKey: "order-7", ttlMs: 60_000 });
+    assert.equal((await service.reserve(of("tokens", "a"), 600, { idempotencyKey: "order-7", ttlMs: 60_000 })).reservation, reservation);
+    const { decision } = await service.reserve(of("tokens", "a"), 600);
+    assert.equal(decision.allowed, false);
+    assert.equal(await service.commit(reservation, 100), 500);
+    const { reservation: other = "" } = await service.reserve(of("tokens", "a"), 900);
+    assert.equal(await service.cancel(other), 900);
+    await assert.rejects(service.commit(reservation, 200), { code: "CONFLICT" });
+  });
+
+  await t.test("permits end with their block", async () => {
+    const { permit } = await service.acquire(of("job", "export"));
+    assert.ok(permit);
+    assert.equal((await service.acquire(of("job", "export"))).decision.allowed, false);
+    assert.ok((await service.renew(permit.token)) > 50_000);
+    // What `await using` does.
+    await permit[Symbol.asyncDispose]();
+    const worked = await service.withPermit(of("job", "export"), async ({ permit }) => permit?.token);
+    assert.ok(worked);
+    await assert.rejects(service.renew(worked), { code: "NOT_HELD" });
+    const failing = service.withPermit(of("job", "export"), async () => { throw new Error("the work failed"); });
+    await assert.rejects(failing, /the work failed/);
+    assert.ok((await service.acquire(of("job", "export"))).permit);
+  });
+
+  await t.test("what the service refuses is thrown", async () => {
+    await assert.rejects(service.check({ domain: "", descriptors: [] }), { code: "INVALID_ARGUMENT", status: 400 });
+    await assert.rejects(service.renew("not a permit"), { code: "INVALID_ARGUMENT", field: "permit" });
+  });
+
+  await t.test("the example of Express limits its callers", async () => {
+    const example = new URL("../../examples/express.ts", import.meta.url).pathname;
+    const child = spawn(process.execPath, [example, running.url("HTTP")], { stdio: ["ignore", "pipe", "inherit"] });
+    try {
+      const [line] = (await once(createInterface({ input: child.stdout }), "line")) as [string];
+      const url = line.split(" ").at(-1) ?? "";
+      const answers: Response[] = [];
+      for (let calls = 0; calls < 4; calls++) answers.push(await fetch(`${url}/orders`, { headers: { "x-customer": "acme" } }));
+      assert.deepEqual(answers.map((answer) => answer.status), [200, 200, 200, 429]);
+      assert.equal(answers[0]?.headers.get("ratelimit-policy"), '"per-day";q=3;w=864000000');
+      assert.match(answers[0]?.headers.get("ratelimit") ?? "", /^"per-day";r=2;t=[0-9]+$/);
+      assert.ok(Number(answers[3]?.headers.get("retry-after")) > 0);
+      const problem = (await answers[3]?.json()) as { code: string; status: number };
+      assert.deepEqual([problem.code, problem.status], ["RATE_LIMITED", 429]);
+      assert.equal((await fetch(`${url}/orders`, { headers: { "x-customer": "other" } })).status, 200);
+    } finally {
+      child.kill();
+    }
+  });
+});

@@ -1,0 +1,155 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { allowAll, denyAll, localLimits, Ratekeeper, ServiceError, type Fetch, type Question } from "../src/index.ts";
+import { rateLimitHeaders } from "../src/express.ts";
+
+const QUESTION: Question = { domain: "shop", descriptors: [{ entries: { tenant: "abc" } }] };
+const ALLOW = { decision: "allow", rule: "shop.tenant", limit: 3, remaining: 2, reset_after_ms: 500 };
+
+function json(body: object, status = 200): Response {
+  return new Response(JSON.stringify(body), { status, headers: { "content-type": "application/json" } });
+}
+
+function refused(): never {
+  throw new TypeError("fetch failed", { cause: Object.assign(new Error("connect"), { code: "ECONNREFUSED" }) });
+}
+
+/** Services by their hosts; `asked` lists whom was asked what. */
+function services(hosts: Record<string, () => Response | Promise<Response>>): { fetch: Fetch; asked: string[]; bodies: unknown[] } {
+  const [asked, bodies]: [string[], unknown[]] = [[], []];
+  const fetch: Fetch = async (input, init) => {
+    const url = new URL(String(input));
+    asked.push(`${url.host}${url.pathname}`);
+    bodies.push(JSON.parse(String(init?.body)));
+    const serve = hosts[url.host];
+    if (!serve) throw new Error(`there is no ${url.host}`);
+    init?.signal?.throwIfAborted();
+    const aborted = new Promise<never>((_, fail) => init?.signal?.addEventListener("abort", () => fail(init.signal?.reason as Error)));
+    return await Promise.race([serve(), aborted]);
+  };
+  return { fetch, asked, bodies };
+}
+
+const silent = (): Promise<Response> => new Promise(() => {});
+
+test("a check is asked for in the API's words", async () => {
+  const { fetch, bodies } = services({ "one.test": () => json(ALLOW) });
+  const service = new Ratekeeper({ endpoints: "http://one.test/", fetch });
+  const entries = [["tenant", "abc"], ["endpoint", "GET /"]] as const;
+  const decision = await service.check({ domain: "shop", descriptors: [{ entries, hits: 2 }], waitMsMax: 0 });
+  assert.equal(decision.allowed, true);
+  assert.equal(decision.resetAfterMs, 500);
+  const named = [{ key: "tenant", value: "abc" }, { key: "endpoint", value: "GET /" }];
+  assert.deepEqual(bodies, [{ domain: "shop", descriptors: [{ entries: named, hits: 2 }], wait_ms_max: 0, standing: true }]);
+});
+
+test("a service that refuses connections is passed over, and asked last for a second", async () => {
+  const { fetch, asked } = services({ "one.test": refused, "two.test": () => json(ALLOW) });
+  const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch });
+  for (let calls = 0; calls < 2; calls++) assert.equal((await service.check(QUESTION)).degraded, false);
+  assert.deepEqual(asked, ["one.test/v1/check", "two.test/v1/check", "two.test/v1/check"]);
+});
+
+test("a check whose answer does not come is not repeated, since it may have been charged; a release is", async () => {
+  const broken = (): never => { throw new TypeError("fetch failed"); };
+  const { fetch, asked } = services({ "one.test": broken, "two.test": () => json({ ...ALLOW, was_held: true }) });
+  const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch });
+  assert.deepEqual(await service.check(QUESTION), allowAll(QUESTION));
+  assert.deepEqual(asked, ["one.test/v1/check"]);
+  assert.equal(await service.release("p"), true);
+  assert.deepEqual(asked.slice(1), ["one.test/v1/release", "two.test/v1/release"]);
+});
+
+test("the fallback decides when the time is up or the service is broken", async () => {
+  for (const serve of [silent, refused, () => json({ title: "Internal" }, 500), () => new Response("no rules", { status: 503 })]) {
+    const { fetch } = services({ "one.test": serve });
+    const options = { endpoints: "http://one.test", fetch, timeoutMs: 20 };
+    assert.deepEqual(await new Ratekeeper(options).check(QUESTION), allowAll(QUESTION));
+    const denying = new Ratekeeper({ ...options, fallback: denyAll });
+    assert.deepEqual(await denying.checkBatch([QUESTION, QUESTION]), [denyAll(QUESTION), denyAll(QUESTION)]);
+    assert.equal((await denying.reserve(QUESTION, 5)).decision.allowed, false);
+    await assert.rejects(denying.peek(QUESTION), { code: "AWAY" });
+  }
+});
+
+test("local limits count hits, and a denied request takes nothing", () => {
+  let now = 0;
+  const decide = localLimits([
+    { domain: "shop", keys: ["tenant"], limit: 3, windowMs: 3000 },
+    { domain: "shop", keys: ["tenant", "path"], limit: 1, windowMs: 3000 },
+  ], () => now);
+  const both: Question = { domain: "shop", descriptors: [{ entries: { tenant: "a" } }, { entries: { tenant: "a", path: "/" } }] };
+  assert.deepEqual([decide(both), decide(both)].map(({ allowed, remaining }) => [allowed, remaining]), [[true, 0], [false, 0]]);
+  const one: Question = { domain: "shop", descriptors: [{ entries: { tenant: "a" } }] };
+  assert.deepEqual([1, 2, 3].map(() => decide(one).allowed), [true, true, false]);
+  const denied = decide(one);
+  assert.equal(denied.retryAfterMs, 1000);
+  now = 999;
+  assert.equal(decide(one).allowed, false);
+  now = 1000;
+  assert.equal(decide(one).allowed, true);
+  assert.equal(decide({ domain: "shop", descriptors: [{ entries: { tenant: "a" }, hits: 4 }] }).retryAfterMs, undefined);
+  assert.equal(decide({ domain: "other", descriptors: one.descriptors }).allowed, true);
+});
+
+test("errors of the service are thrown, in both forms of their bodies", async () => {
+  const older = { error: { code: "INVALID_ARGUMENT", message: "no domain", field: "domain" } };
+  const problem = { type: "about:blank", title: "Bad Request", status: 400, detail: "no domain", code: "INVALID_ARGUMENT", field: "domain" };
+  for (const body of [older, problem]) {
+    const { fetch } = services({ "one.test": () => json(body, 400) });
+    const error = await new Ratekeeper({ endpoints: "http://one.test", fetch }).check(QUESTION).then(() => undefined, (thrown: unknown) => thrown);
+    assert.ok(error instanceof ServiceError);
+    const { code, message, field, status } = error;
+    assert.deepEqual({ code, message, field, status }, { code: "INVALID_ARGUMENT", message: "no domain", field: "domain", status: 400 });
+  }
+});
+
+test("a permit is renewed every third of its time, and lost when it is not held any more", async () => {
+  let renewals = 0;
+  const renewed = Promise.withResolvers<void>();
+  const { fetch } = services({
+    "one.test": () => json({ ...ALLOW, permit: "p", expires_after_ms: 15, was_held: false }),
+    "renew.test": () => json({}),
+  });
+  const renewing: Fetch = (input, init) => {
+    if (!String(input).endsWith("/renew")) return fetch(input, init);
+    if (++renewals < 3) return Promise.resolve(json({ expires_after_ms: 15 }));
+    setImmediate(() => setImmediate(renewed.resolve));
+    return Promise.resolve(json({ code: "NOT_HELD", detail: "gone" }, 409));
+  };
+  const { permit } = await new Ratekeeper({ endpoints: "http://one.test", fetch: renewing }).acquire(QUESTION);
+  const alive = setInterval(() => {}, 1000);
+  await renewed.promise;
+  clearInterval(alive);
+  assert.equal(permit?.isLost, true);
+  assert.equal(renewals, 3);
+});
+
+test("a permit that was granted in an answer that came late is given back", async () => {
+  const released = Promise.withResolvers<unknown>();
+  let acquires = 0;
+  const fetch: Fetch = async (input, init) => {
+    if (String(input).endsWith("/release")) {
+      released.resolve(JSON.parse(String(init?.body)));
+      return json({ was_held: true });
+    }
+    acquires += 1;
+    if (acquires === 1) throw new TypeError("connection lost");
+    return json({ ...ALLOW, permit: "late", expires_after_ms: 60_000 });
+  };
+  const acquired = await new Ratekeeper({ endpoints: "http://one.test", fetch }).acquire(QUESTION);
+  assert.deepEqual(acquired, { decision: allowAll(QUESTION), permit: undefined });
+  assert.deepEqual(await released.promise, { permit: "late" });
+});
+
+test("headers of a decision are those of the IETF draft", () => {
+  const plain = allowAll(QUESTION);
+  assert.deepEqual(rateLimitHeaders(plain), []);
+  const policies = [{ name: 'per "minute", ü', limit: 3, windowMs: 60_000 }, { name: "quick", limit: 5, windowMs: 500 }];
+  const denied = { ...plain, allowed: false, policy: "quick", remaining: 0, retryAfterMs: 1200, policies };
+  assert.deepEqual(rateLimitHeaders(denied), [
+    ["RateLimit-Policy", '"per \\"minute\\", %C3%BC";q=3;w=60, "quick";q=5'],
+    ["RateLimit", '"quick";r=0;t=2'],
+    ["Retry-After", "2"],
+  ]);
+});
