@@ -1,0 +1,92 @@
+"""The answer to checks while no service answers."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Callable, Optional, Sequence
+
+from ._answers import Decision, Question
+
+# Decides a question in place of the service.
+Fallback = Callable[[Question], Decision]
+# The most counters; of more the least recently used ones are forgotten.
+_COUNTERS_MAX = 10_000
+
+
+@dataclass(frozen=True)
+class LocalLimit:
+    """A limit for all descriptors with these keys: one counter for each of their values."""
+
+    domain: str
+    keys: Sequence[str]
+    """The keys of the entries, in their order."""
+    limit: int
+    window: float
+    """Seconds."""
+
+
+def allow_all(question: Question) -> Decision:
+    """Everything passes."""
+    return Decision(True, degraded=True)
+
+
+def deny_all(question: Question) -> Decision:
+    """Nothing passes."""
+    return Decision(False, degraded=True)
+
+
+class LocalLimits:
+    """This process decides with limits of its own, as if each process had them for itself: a bucket of ``limit`` that
+    refills in ``window``. What no limit matches passes."""
+
+    def __init__(self, limits: Sequence[LocalLimit], clock: Callable[[], float] = time.monotonic) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._lock = threading.Lock()
+        # When each bucket will be full.
+        self._full: OrderedDict[object, float] = OrderedDict()
+
+    def __call__(self, question: Question) -> Decision:
+        with self._lock:
+            return self._decide(question, self._clock())
+
+    def _decide(self, question: Question, now: float) -> Decision:
+        after: dict[object, float] = {}
+        worst: Optional[Decision] = None
+        for limit, key, hits in self._steps(question):
+            per_hit = limit.window / limit.limit
+            before = max(now, after.get(key, self._full.get(key, 0.0)))
+            filled = before + hits * per_hit
+            wait = filled - limit.window - now
+            allowed = wait <= 1e-9
+            if allowed:
+                after[key] = filled
+            used = (filled if allowed else before) - now
+            remaining = max(0, math.floor((limit.window - used) / per_hit + 1e-6))
+            later = None if allowed or hits > limit.limit else wait * 1000
+            one = Decision(allowed, True, None, None, limit.limit, remaining, per_hit * 1000, later)
+            if worst is None or (worst.allowed and (not allowed or remaining < (worst.remaining or 0))):
+                worst = one
+        if worst is not None and not worst.allowed:
+            return worst
+        # A denied request takes nothing: only now are all charged.
+        for key, filled in after.items():
+            self._full[key] = filled
+            self._full.move_to_end(key)
+            if len(self._full) > _COUNTERS_MAX:
+                self._full.popitem(last=False)
+        return worst or Decision(True, degraded=True)
+
+    def _steps(self, question: Question) -> list[tuple[LocalLimit, object, int]]:
+        steps: list[tuple[LocalLimit, object, int]] = []
+        for descriptor in question.descriptors:
+            pairs = descriptor.pairs()
+            domain, keys = descriptor.domain or question.domain, [key for key, _ in pairs]
+            hits = 1 if descriptor.hits is None else descriptor.hits
+            matching = (one for one in self._limits if one.domain == domain and list(one.keys) == keys)
+            steps.extend((limit, (domain, tuple(pairs)), hits) for limit in matching)
+        return steps

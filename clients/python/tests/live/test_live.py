@@ -1,0 +1,175 @@
+"""The Python client against a running service and a running gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import threading
+import time
+import unittest
+from pathlib import Path
+from typing import Any
+
+import httpx
+import requests
+
+from binary import gateway, service, upstream
+from ratekeeper import Event, Options
+from ratekeeper.httpx import AsyncRateLimitTransport, RateLimitTransport
+from ratekeeper.requests import mount
+from ratekeeper.service import AsyncRatekeeper, Question, Ratekeeper, ServiceError
+
+SERVICE_RULES = """
+domain: shop
+descriptors:
+  - { key: tenant, rate_limit: { name: per-day, window: 10000d, limit: 3, algorithm: fixed_window } }
+  - { key: customer, rate_limit: { name: per-day, window: 10000d, limit: 3, algorithm: fixed_window } }
+  - { key: tokens, rate_limit: { window: 10000d, limit: 1000, algorithm: fixed_window } }
+  - { key: job, concurrency: { limit: 1, timeout: 60s } }
+"""
+
+RUN_SECONDS = 6.0
+# A key of its own for each test: its limit, what passes at once, and how much more each second.
+LIMITS = {
+    "fixed": ("{ window: 1s, limit: 50, algorithm: fixed_window }", 0, 50),
+    "sliding": ("{ window: 1s, limit: 50 }", 0, 50),
+    "bucket": ("{ window: 1s, limit: 50, burst: 10, algorithm: token_bucket }", 10, 50),
+    "minute": ("{ window: 1m, limit: 600, burst: 20, algorithm: gcra }", 20, 10),
+}
+GATEWAY_RULES = "domain: api\ndescriptors:\n" + "".join(
+    f"  - {{ key: api_key, value: {key}, rate_limit: {limit} }}\n" for key, (limit, _, _) in LIMITS.items()
+)
+
+
+class Service(unittest.TestCase):
+    def test_the_calls_of_a_running_service(self) -> None:
+        with service(SERVICE_RULES) as urls, Ratekeeper(urls["http"], timeout=10) as client:
+            self.check(client)
+            self.reserve(client)
+            self.permits(client)
+            asyncio.run(self.asynchronously(urls["http"]))
+            self.the_example_of_fastapi_limits_its_callers(urls["http"])
+
+    def check(self, client: Ratekeeper) -> None:
+        abc = Question.of("shop", tenant="abc")
+        first = client.check(abc)
+        self.assertEqual((first.allowed, first.remaining, first.policy, first.degraded), (True, 2, "per-day", False))
+        self.assertEqual([one.allowed for one in client.check_batch([abc] * 3)], [True, True, False])
+        self.assertFalse(client.peek(abc).allowed)
+        for _ in range(2):
+            client.refund(Question.of("shop", 2, tenant="abc"), idempotency_key="once")
+        self.assertEqual([one.allowed for one in client.check_batch([abc] * 3)], [True, True, False])
+        with self.assertRaises(ServiceError) as refused:
+            client.check(Question("", []))
+        self.assertEqual(refused.exception.code, "INVALID_ARGUMENT")
+
+    def reserve(self, client: Ratekeeper) -> None:
+        tokens = Question.of("shop", tokens="abc")
+        reserved = client.reserve(tokens, 600, idempotency_key="order-7").reservation or ""
+        self.assertFalse(client.reserve(tokens, 600).decision.allowed)
+        self.assertEqual(client.commit(reserved, 100), 500)
+        other = client.reserve(tokens, 900).reservation or ""
+        self.assertEqual(client.cancel(other), 900)
+        with self.assertRaises(ServiceError) as refused:
+            client.commit(reserved, 200)
+        self.assertEqual(refused.exception.code, "CONFLICT")
+
+    def permits(self, client: Ratekeeper) -> None:
+        job = Question.of("shop", job="export")
+        with client.permit(job) as acquired:
+            assert acquired.permit
+            self.assertFalse(client.acquire(job).decision.allowed)
+            self.assertGreater(client.renew(acquired.permit.token), 50)
+        with self.assertRaises(ServiceError) as gone:
+            client.renew(acquired.permit.token)
+        self.assertEqual(gone.exception.code, "NOT_HELD")
+
+    async def asynchronously(self, url: str) -> None:
+        async with AsyncRatekeeper(url, timeout=10) as client:
+            self.assertTrue((await client.check(Question.of("shop", tenant="async"))).allowed)
+            async with client.permit(Question.of("shop", job="export")) as acquired:
+                assert acquired.permit
+                self.assertFalse((await client.acquire(Question.of("shop", job="export"))).decision.allowed)
+            self.assertIsNotNone((await client.acquire(Question.of("shop", job="export"))).permit)
+
+    def the_example_of_fastapi_limits_its_callers(self, url: str) -> None:
+        os.environ["RATEKEEPER_URL"] = url
+        path = Path(__file__).parents[2] / "examples" / "fastapi_app.py"
+        spec = importlib.util.spec_from_file_location("fastapi_app", path)
+        assert spec and spec.loader
+        example = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(example)
+
+        async def ask() -> list[httpx.Response]:
+            transport = httpx.ASGITransport(app=example.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://app.test") as client:
+                return [await client.get("/orders", headers={"x-customer": "acme"}) for _ in range(4)]
+
+        answers = asyncio.run(ask())
+        self.assertEqual([answer.status_code for answer in answers], [200, 200, 200, 429])
+        self.assertEqual(answers[0].headers["ratelimit-policy"], '"per-day";q=3;w=864000000')
+        self.assertRegex(answers[0].headers["ratelimit"], '^"per-day";r=2;t=[0-9]+$')
+        self.assertEqual(answers[3].headers["content-type"], "application/problem+json")
+        self.assertEqual(answers[3].json()["code"], "RATE_LIMITED")
+        self.assertGreater(int(answers[3].headers["retry-after"]), 0)
+
+
+class Pacing(unittest.TestCase):
+    def test_one_client_is_never_denied_and_uses_nine_tenths(self) -> None:
+        with upstream() as behind, gateway(GATEWAY_RULES, behind) as urls:
+            runs = {
+                "fixed": lambda events: asyncio.run(self.asynchronously(urls["gateway"], "fixed", events)),
+                "sliding": lambda events: self.in_threads(urls["gateway"], "sliding", events),
+                "bucket": lambda events: asyncio.run(self.asynchronously(urls["gateway"], "bucket", events)),
+                "minute": lambda events: self.with_requests(urls["gateway"], "minute", events),
+            }
+            events: dict[str, list[Event]] = {key: [] for key in runs}
+            threads = [threading.Thread(target=run, args=(events[key],)) for key, run in runs.items()]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        for key, (_, burst, per_second) in LIMITS.items():
+            answered = [event for event in events[key] if event.type == "answered"]
+            denied = [event for event in answered if event.status != 200]
+            self.assertEqual(denied, [], key)
+            # Headers tell whole seconds, so the last one may not be used.
+            self.assertGreaterEqual(len(answered), 0.9 * (burst + per_second * (RUN_SECONDS - 1)), key)
+
+    async def asynchronously(self, url: str, key: str, events: list[Event]) -> None:
+        end = time.monotonic() + RUN_SECONDS
+        transport = AsyncRateLimitTransport(options=Options(on_event=events.append))
+        async with httpx.AsyncClient(transport=transport, headers={"x-api-key": key}) as client:
+
+            async def work() -> None:
+                while time.monotonic() < end:
+                    await client.get(f"{url}/orders", timeout=60)
+
+            await asyncio.gather(*(work() for _ in range(4)))
+
+    def in_threads(self, url: str, key: str, events: list[Event]) -> None:
+        end = time.monotonic() + RUN_SECONDS
+        transport = RateLimitTransport(options=Options(on_event=events.append))
+        with httpx.Client(transport=transport, headers={"x-api-key": key}) as client:
+            self.work(lambda: client.get(f"{url}/orders", timeout=60), end)
+
+    def with_requests(self, url: str, key: str, events: list[Event]) -> None:
+        end = time.monotonic() + RUN_SECONDS
+        with mount(requests.Session(), Options(on_event=events.append)) as session:
+            self.work(lambda: session.get(f"{url}/orders", headers={"x-api-key": key}, timeout=60), end)
+
+    def work(self, ask: Any, end: float) -> None:
+        def run() -> None:
+            while time.monotonic() < end:
+                ask()
+
+        threads = [threading.Thread(target=run) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+if __name__ == "__main__":
+    unittest.main()

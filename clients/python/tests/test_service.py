@@ -1,0 +1,183 @@
+"""The calls of a service, against services of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import unittest
+from typing import Any, Callable, Iterator, Mapping, Union
+
+import httpx
+
+from ratekeeper.service import (
+    AsyncRatekeeper,
+    Decision,
+    Descriptor,
+    LocalLimit,
+    LocalLimits,
+    Question,
+    Ratekeeper,
+    ServiceError,
+    allow_all,
+    deny_all,
+)
+
+QUESTION = Question.of("shop", tenant="abc")
+ALLOW = {"decision": "allow", "rule": "shop.tenant", "limit": 3, "remaining": 2, "reset_after_ms": 500}
+Serve = Callable[[], httpx.Response]
+Call = Callable[[Any], Any]
+
+
+def ok(**more: Any) -> Serve:
+    return lambda: httpx.Response(200, json={**ALLOW, **more})
+
+
+def refused() -> httpx.Response:
+    raise httpx.ConnectError("refused")
+
+
+def broken() -> httpx.Response:
+    raise httpx.ReadError("reset")
+
+
+class Services:
+    """Services by their hosts, and a client of each kind that asks them."""
+
+    def __init__(self, hosts: Mapping[str, Serve], **options: Any) -> None:
+        self.hosts = hosts
+        self.options = options
+        self.asked: list[str] = []
+        self.bodies: list[Any] = []
+
+    def serve(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(f"{request.url.host}{request.url.path}")
+        self.bodies.append(json.loads(request.content))
+        return self.hosts[request.url.host]()
+
+    async def serve_async(self, request: httpx.Request) -> httpx.Response:
+        return self.serve(request)
+
+    def sync(self, *calls: Call) -> list[Any]:
+        urls = [f"http://{host}/" for host in self.hosts]
+        with Ratekeeper(urls, transport=httpx.MockTransport(self.serve), **self.options) as service:
+            return [call(service) for call in calls]
+
+    def asyncio(self, *calls: Call) -> list[Any]:
+        async def run() -> list[Any]:
+            urls = [f"http://{host}/" for host in self.hosts]
+            transport = httpx.MockTransport(self.serve_async)
+            async with AsyncRatekeeper(urls, transport=transport, **self.options) as service:
+                return [await call(service) for call in calls]
+
+        return asyncio.run(run())
+
+
+Ask = Union[Callable[..., list[Any]]]
+
+
+class Calls(unittest.TestCase):
+    def both(self) -> Iterator[Ask]:
+        for kind in (Services.sync, Services.asyncio):
+            with self.subTest(kind.__name__):
+                yield kind
+
+    def test_a_check_is_asked_for_in_the_words_of_the_api(self) -> None:
+        for ask in self.both():
+            services = Services({"one.test": ok()})
+            entries = [("tenant", "abc"), ("endpoint", "GET /")]
+            (decision,) = ask(services, lambda one: one.check(Question("shop", [Descriptor(entries, 2)], wait_ms_max=0)))
+            self.assertEqual((decision.allowed, decision.reset_after_ms), (True, 500))
+            named = [{"key": "tenant", "value": "abc"}, {"key": "endpoint", "value": "GET /"}]
+            asked = {"domain": "shop", "descriptors": [{"entries": named, "hits": 2}], "wait_ms_max": 0, "standing": True}
+            self.assertEqual(services.bodies, [asked])
+
+    def test_a_service_that_refuses_connections_is_passed_over_and_asked_last(self) -> None:
+        for ask in self.both():
+            services = Services({"one.test": refused, "two.test": ok()})
+            decisions = ask(services, lambda one: one.check(QUESTION), lambda one: one.check(QUESTION))
+            self.assertEqual([decision.degraded for decision in decisions], [False, False])
+            self.assertEqual(services.asked, ["one.test/v1/check", "two.test/v1/check", "two.test/v1/check"])
+
+    def test_a_check_that_may_have_been_charged_is_not_repeated_but_a_release_is(self) -> None:
+        for ask in self.both():
+            services = Services({"one.test": broken, "two.test": ok(was_held=True)})
+            answers = ask(services, lambda one: one.check(QUESTION), lambda one: one.release("p"))
+            self.assertEqual(answers, [allow_all(QUESTION), True])
+            self.assertEqual(services.asked, ["one.test/v1/check", "one.test/v1/release", "two.test/v1/release"])
+
+    def test_the_fallback_decides_when_the_service_is_away(self) -> None:
+        for ask in self.both():
+            for serve in (refused, broken, lambda: httpx.Response(500), lambda: httpx.Response(503, text="no rules")):
+                services = Services({"one.test": serve}, fallback=deny_all)
+                batch, reserved = ask(services, lambda one: one.check_batch([QUESTION] * 2), lambda one: one.reserve(QUESTION, 5))
+                self.assertEqual(batch, [Decision(False, True)] * 2)
+                self.assertFalse(reserved.decision.allowed)
+                with self.assertRaises(ServiceError) as away:
+                    ask(services, lambda one: one.peek(QUESTION))
+                self.assertEqual(away.exception.code, "AWAY")
+
+    def test_errors_are_raised_in_both_forms_of_their_bodies(self) -> None:
+        older = {"error": {"code": "INVALID_ARGUMENT", "message": "no domain", "field": "domain"}}
+        problem = {"title": "Bad Request", "status": 400, "detail": "no domain", "code": "INVALID_ARGUMENT", "field": "domain"}
+        for ask in self.both():
+            for body in (older, problem):
+                services = Services({"one.test": lambda body=body: httpx.Response(400, json=body)})  # type: ignore[misc]
+                with self.assertRaises(ServiceError) as thrown:
+                    ask(services, lambda one: one.check(QUESTION))
+                error = thrown.exception
+                said = (error.code, str(error), error.field, error.status)
+                self.assertEqual(said, ("INVALID_ARGUMENT", "no domain", "domain", 400))
+
+    def test_a_silent_service_ends_with_the_time_of_a_call(self) -> None:
+        async def silent(request: httpx.Request) -> httpx.Response:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async def run() -> Decision:
+            async with AsyncRatekeeper("http://one.test", timeout=0.02, transport=httpx.MockTransport(silent)) as service:
+                return await service.check(QUESTION)
+
+        self.assertEqual(asyncio.run(run()), allow_all(QUESTION))
+
+    def test_a_permit_that_was_granted_in_an_answer_that_came_late_is_given_back(self) -> None:
+        released = threading.Event()
+        acquires: list[str] = []
+
+        def serve(request: httpx.Request) -> httpx.Response:
+            body = json.loads(request.content)
+            if request.url.path == "/v1/release":
+                self.assertEqual(body, {"permit": "late"})
+                released.set()
+                return httpx.Response(200, json={"was_held": True})
+            acquires.append(body["idempotency_key"])
+            return broken() if len(acquires) == 1 else ok(permit="late", expires_after_ms=60_000)()
+
+        with Ratekeeper("http://one.test", transport=httpx.MockTransport(serve)) as service:
+            acquired = service.acquire(QUESTION)
+            self.assertEqual((acquired.decision, acquired.permit), (allow_all(QUESTION), None))
+            self.assertTrue(released.wait(30))
+        self.assertEqual(len(set(acquires)), 1)
+
+
+class Local(unittest.TestCase):
+    def test_local_limits_count_hits_and_a_denied_request_takes_nothing(self) -> None:
+        now = [0.0]
+        limits = [LocalLimit("shop", ["tenant"], 3, 3.0), LocalLimit("shop", ["tenant", "path"], 1, 3.0)]
+        decide = LocalLimits(limits, lambda: now[0])
+        both = Question("shop", [Descriptor({"tenant": "a"}), Descriptor({"tenant": "a", "path": "/"})])
+        decisions = [decide(both), decide(both)]
+        self.assertEqual([(one.allowed, one.remaining) for one in decisions], [(True, 0), (False, 0)])
+        one = Question.of("shop", tenant="a")
+        self.assertEqual([decide(one).allowed for _ in range(3)], [True, True, False])
+        self.assertAlmostEqual(decide(one).retry_after_ms or 0, 1000)
+        now[0] = 0.999
+        self.assertFalse(decide(one).allowed)
+        now[0] = 1.0
+        self.assertTrue(decide(one).allowed)
+        self.assertIsNone(decide(Question.of("shop", 4, tenant="a")).retry_after_ms)
+        self.assertTrue(decide(Question.of("other", tenant="a")).allowed)
+
+
+if __name__ == "__main__":
+    unittest.main()
