@@ -31,11 +31,6 @@ pub(crate) fn check() -> Result<()> {
         steps.command("features", &mut clippy)?;
     }
     steps.command(
-        "what is not built in",
-        cargo(["test", "--package", "ratekeeper-http", "--lib"])
-            .args(["--locked", "--quiet", "identity"]),
-    )?;
-    steps.command(
         "rustdoc",
         cargo(["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"),
     )?;

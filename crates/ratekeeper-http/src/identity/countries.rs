@@ -1,6 +1,7 @@
 //! Finds the country of a request.
 
-#[cfg(not(feature = "geoip"))]
+#[cfg(any(test, not(feature = "geoip")))]
+#[cfg_attr(feature = "geoip", expect(dead_code, reason = "a test alone opens it"))]
 mod absent;
 #[cfg(feature = "geoip")]
 mod database;

@@ -217,28 +217,3 @@ fn two_kinds_of_names_have_two_keys() {
         assert!(refused(meant).starts_with("jwt"));
     }
 }
-
-#[cfg(not(feature = "jwt"))]
-#[test]
-fn a_build_that_checks_no_tokens_says_so() {
-    let jwt = json!({ "from": ["claim:sub"], "jwt": { "secret_file": "secret" } });
-    assert_eq!(
-        identity(jwt).map(drop),
-        Err(
-            "jwt: this program was built without the feature `jwt`, so it can check no token"
-                .to_owned()
-        )
-    );
-}
-
-#[cfg(not(feature = "geoip"))]
-#[test]
-fn a_build_that_reads_no_database_of_addresses_says_so() {
-    let country = |key: &str| json!({ "from": ["country"], "country": { key: "cf-ipcountry" } });
-    assert!(identity(country("header")).is_ok());
-    let refused = identity(country("database")).expect_err("no database");
-    assert!(
-        refused.starts_with("country.database: this program was built without the feature `geoip`"),
-        "{refused}"
-    );
-}

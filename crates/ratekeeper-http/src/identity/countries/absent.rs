@@ -21,3 +21,20 @@ impl Database {
         match *self {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::Database;
+
+    #[test]
+    fn a_build_that_reads_no_database_of_addresses_says_so() {
+        let refused = Database::open(Path::new("countries.mmdb")).expect_err("it reads none");
+        let told = refused.to_string();
+        assert!(
+            told.starts_with("this program was built without the feature `geoip`"),
+            "{told}"
+        );
+    }
+}

@@ -30,3 +30,21 @@ impl Tokens {
         match *self {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Tokens;
+
+    #[test]
+    fn a_build_that_checks_no_tokens_says_so() {
+        let config = json!({ "secret_file": "secret" });
+        let config = serde_json::from_value(config).expect("settings of tokens");
+        let refused = Tokens::open(&config).expect_err("it checks none");
+        assert_eq!(
+            refused.to_string(),
+            "jwt: this program was built without the feature `jwt`, so it can check no token"
+        );
+    }
+}
