@@ -72,6 +72,12 @@ function makeRoom<T extends Dated>(list: T[], isSame: (part: T) => boolean, star
   return list.map((part) => moved.get(part) ?? part);
 }
 
+/** The part in the place of one: what it does not name stays, but for the dates and the window. */
+function over<T extends Dated>(before: T, part: T): T {
+  const { effective_at: _start, expires_at: _end, unit: _unit, window: _window, ...rest } = before;
+  return { ...rest, ...part };
+}
+
 /**
  * Puts a part among those it `isSame` as. Without dates it takes the place of the one that has begun and never ends;
  * with a start, of the one with that start; with an end alone it begins now.
@@ -92,7 +98,7 @@ function place<T extends Dated>(list: T[], isSame: (part: T) => boolean, part: T
   } else {
     found = all.find((other) => startOf(other) === startOf(part));
   }
-  if (found !== undefined) return list.map((other) => (other === found ? next : other));
+  if (found !== undefined) return list.map((other) => (other === found ? over(other, next) : other));
   return [...makeRoom(list, isSame, startOf(next)), next];
 }
 

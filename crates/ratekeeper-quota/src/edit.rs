@@ -23,6 +23,8 @@ pub struct NamedDates {
 /// * *With a start* it takes the place of the one with that start.
 /// * *With an end alone* it begins now, or takes the place of the one in force that ends at the same time.
 ///
+/// An override that takes another one's place keeps its algorithm and its burst, unless it names others.
+///
 /// A raise by the policy `adjust:` follows the plan, and goes when the plan or the limit as a whole is set.
 ///
 /// ```
@@ -113,11 +115,13 @@ impl QuotaEdit {
             quotas.overrides.retain(|(_, own)| !is_raise(own));
         }
         for (dates, plan) in &self.plans {
-            place(&mut quotas.plans, |_| true, (*dates, plan), now);
+            let next = |_: Option<&_>| plan.clone();
+            place(&mut quotas.plans, |_| true, (*dates, next), now);
         }
         for (dates, own) in &self.overrides {
             let is_same = |other: &OwnQuota| other.descriptor == own.descriptor;
-            place(&mut quotas.overrides, is_same, (*dates, own), now);
+            let next = |before: Option<&OwnQuota>| over(before, own);
+            place(&mut quotas.overrides, is_same, (*dates, next), now);
         }
         // As the database gives them back.
         quotas.plans.sort_by_key(|(term, _)| term.from);
@@ -140,11 +144,20 @@ fn remove<T: Clone>(
     }
 }
 
-/// Puts a value among those which it `is_same` as.
+/// The override `own` in the place of the one `before`.
+fn over(before: Option<&OwnQuota>, own: &OwnQuota) -> OwnQuota {
+    OwnQuota {
+        burst: own.burst.or_else(|| before?.burst),
+        algorithm: own.algorithm.clone().or_else(|| before?.algorithm.clone()),
+        ..own.clone()
+    }
+}
+
+/// Puts a value among those which it `is_same` as. It is the one of the place that it takes after `value`.
 fn place<T: Clone>(
     list: &mut Vec<(Term, T)>,
     is_same: impl Fn(&T) -> bool,
-    (dates, value): (NamedDates, &T),
+    (dates, value): (NamedDates, impl Fn(Option<&T>) -> T),
     now: Timestamp,
 ) {
     let never = Term::ALWAYS.until;
@@ -175,10 +188,10 @@ fn place<T: Clone>(
         }
     };
     match found {
-        Some((at, _)) => list[at] = (term, value.clone()),
+        Some((at, _)) => list[at] = (term, value(Some(&list[at].1))),
         None => {
             make_room(list, &is_same, term.from);
-            list.push((term, value.clone()));
+            list.push((term, value(None)));
         }
     }
 }
@@ -284,6 +297,33 @@ mod tests {
         let ending = [(term(0, 2_000), 1), (term(1, 1_500), 2)];
         let expected = [(term(1, 2_000), 1), (term(2, 1_500), 2), (Term::ALWAYS, 7)];
         assert_eq!(after(&ending, none, 7), expected);
+    }
+
+    #[test]
+    fn what_is_not_named_of_an_override_stays() {
+        let bucket = OwnQuota {
+            burst: Some(600),
+            algorithm: Some("token_bucket".into()),
+            ..own(500)
+        };
+        let mut quotas = TenantQuotas {
+            overrides: vec![(Term::ALWAYS, bucket.clone())],
+            ..TenantQuotas::default()
+        };
+        let mut edit = QuotaEdit {
+            overrides: vec![(NamedDates::default(), own(700))],
+            ..QuotaEdit::default()
+        };
+        edit.apply(&mut quotas, NOW).expect("nothing is removed");
+        let raised = OwnQuota {
+            requests_per_unit: 700,
+            ..bucket
+        };
+        assert_eq!(quotas.overrides, [(Term::ALWAYS, raised)]);
+        // Removed and set, it begins anew.
+        edit.removed_overrides.push((Vec::new(), None));
+        edit.apply(&mut quotas, NOW).expect("it is there");
+        assert_eq!(quotas.overrides, [(Term::ALWAYS, own(700))]);
     }
 
     #[test]

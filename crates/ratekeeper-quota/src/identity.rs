@@ -1,4 +1,4 @@
-//! Which database it is: nodes that use several by mistake give callers different plans.
+//! The identity of a database: nodes that use several by mistake give callers different plans.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};

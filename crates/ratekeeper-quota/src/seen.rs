@@ -7,7 +7,10 @@ use crate::store::within;
 use crate::{QuotaError, QuotaStore};
 
 /// The most names that are compared with one.
-const NAMES_MAX: i64 = 2_000;
+const NAMES_MAX: i64 = 10_000;
+
+/// The most characters by which a name is longer or shorter than one that was meant.
+const LONGER_MAX: i64 = 4;
 
 impl QuotaStore {
     /// Returns true if a call of the tenant has been written to the table of usage. Nodes write their calls every ten
@@ -27,7 +30,8 @@ impl QuotaStore {
         .await
     }
 
-    /// The names of tenants that begin as `name` does, at most two thousand; only the ends of those that are secret.
+    /// The names of tenants that begin as `name` does and are about as long, at most ten thousand; only the ends of those
+    /// that are secret.
     ///
     /// # Errors
     /// The database cannot be used.
@@ -40,12 +44,15 @@ impl QuotaStore {
         within(async {
             let query = sqlx::query(
                 "SELECT shown FROM tenant WHERE domain = $1 AND substr(shown, 1, 1) = $2 AND shown <> $3 \
-                 AND deleted_at IS NULL LIMIT $4",
+                 AND length(shown) >= $4 AND length(shown) <= $5 AND deleted_at IS NULL LIMIT $6",
             );
+            let length = i64::try_from(name.chars().count()).unwrap_or(i64::MAX - LONGER_MAX);
             let rows = query
                 .bind(domain.to_owned())
                 .bind(first.to_string())
                 .bind(crate::record::printable(name))
+                .bind(length - LONGER_MAX)
+                .bind(length + LONGER_MAX)
                 .bind(NAMES_MAX)
                 .fetch_all(&self.pool)
                 .await?;

@@ -72,7 +72,7 @@ pub(super) fn changes(before: &TenantQuotas, after: &TenantQuotas) -> Vec<Change
     changes
 }
 
-/// What is set without a start and is not in force all the same, in sentences.
+/// Notes about parts that are set without a start and are not in force all the same.
 pub(super) fn not_in_force(edit: &QuotaEdit, after: &TenantQuotas, now: Timestamp) -> Vec<String> {
     let parts = parts(after);
     let set = edit

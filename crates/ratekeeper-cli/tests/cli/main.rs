@@ -27,6 +27,7 @@ mod private_files;
 mod profile;
 mod quota_commands;
 mod quota_dates;
+mod quota_model;
 mod quota_presence;
 mod quota_proofs;
 mod quota_set;

@@ -37,8 +37,8 @@ pub struct TenantDocument {
     /// Its own plans and overrides, as a PUT of them would set them again. Only in answers about one tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<QuotaDocument>,
-    /// What looks like a slip in the change that this answers: a descriptor that no rule has, an end in the past, a
-    /// tenant that nobody has seen. The change is made all the same.
+    /// Slips that the change may have which this answers: a descriptor that no rule has, an end in the past, a tenant
+    /// that nobody has seen. It is made all the same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
