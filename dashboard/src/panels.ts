@@ -19,6 +19,16 @@ function tile(name: string, value: string, note: string, mood: "" | "bad" | "war
   );
 }
 
+/** Requests and descriptors without a rule: some are usual, all of them or an unknown domain are not. */
+function unmatched(second: Second): HTMLElement {
+  const { allowed, denied, shadow_denied } = second;
+  const none = allowed + denied + shadow_denied === 0;
+  const all = second.unmatched + second.unknown_domain;
+  const note = second.unknown_domain > 0 ? "unknown domain: they pass" : "no rule: they pass";
+  const isOdd = second.unknown_domain > 0 || (all > 0 && none);
+  return tile("unmatched /s", rate(perSecond(all, second)), note, isOdd ? "warn" : "");
+}
+
 export function tiles(at: HTMLElement, state: State): void {
   const { second, store } = state;
   const per = (value: number): string => rate(perSecond(value, second));
@@ -31,6 +41,7 @@ export function tiles(at: HTMLElement, state: State): void {
     tile("shadow-denied /s", per(second.shadow_denied), "not enforced"),
     tile("degraded /s", per(second.degraded), "by failure mode", second.degraded > 0 ? "bad" : ""),
     tile("shed /s", per(second.shed), "overload, 503", second.shed > 0 ? "bad" : ""),
+    unmatched(second),
     tile("p99", micros(second.p99_us), checks),
     tile("counters", count(store.counters), [room, bytes(store.bytes)].filter(Boolean).join(", ")),
   );

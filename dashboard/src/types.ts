@@ -8,6 +8,8 @@ export interface Second {
   shadow_denied: number;
   degraded: number;
   shed: number;
+  unmatched: number;
+  unknown_domain: number;
   p50_us: number | null;
   p99_us: number | null;
 }

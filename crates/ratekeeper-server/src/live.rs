@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use ratekeeper_limiter::Snapshot;
+use ratekeeper_limiter::{Snapshot, Totals};
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -34,6 +34,10 @@ pub(crate) struct SecondFigures {
     pub(crate) degraded: u64,
     /// Requests that were refused because of overload.
     pub(crate) shed: u64,
+    /// Descriptors that no limit matched, which are allowed.
+    pub(crate) unmatched: u64,
+    /// Requests for a domain without rules, which are allowed.
+    pub(crate) unknown_domain: u64,
     /// Durations of checks, in microseconds; absent if there was none.
     pub(crate) p50_us: Option<f64>,
     pub(crate) p99_us: Option<f64>,
@@ -47,19 +51,41 @@ struct Sums {
     denied: u64,
     shadow_denied: u64,
     degraded: u64,
-    shed: u64,
+    beside: BesideRules,
     durations: DurationCounts,
 }
 
+/// Counts since the start that no rule has.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct BesideRules {
+    /// Requests that were shed.
+    pub(crate) shed: u64,
+    /// Descriptors that no limit matched.
+    pub(crate) unmatched: u64,
+    /// Requests for a domain without rules.
+    pub(crate) unknown_domain: u64,
+}
+
+impl BesideRules {
+    /// The counts of a limiter's `totals`, and of requests shed beside it.
+    pub(crate) fn read(totals: &Totals, shed: u64) -> Self {
+        Self {
+            shed,
+            unmatched: totals.unmatched.load(Ordering::Relaxed),
+            unknown_domain: totals.unknown_domain.load(Ordering::Relaxed),
+        }
+    }
+}
+
 impl Sums {
-    fn read(snapshot: &Snapshot, durations: &Durations, shed: u64) -> Self {
+    fn read(snapshot: &Snapshot, durations: &Durations, beside: BesideRules) -> Self {
         let mut sums = Self {
             read_at: Instant::now(),
             allowed: 0,
             denied: 0,
             shadow_denied: 0,
             degraded: 0,
-            shed,
+            beside,
             durations: durations.counts(),
         };
         for stats in snapshot.stats() {
@@ -86,7 +112,10 @@ impl Sums {
             denied: self.denied.saturating_sub(before.denied),
             shadow_denied: self.shadow_denied.saturating_sub(before.shadow_denied),
             degraded: self.degraded.saturating_sub(before.degraded),
-            shed: self.shed.saturating_sub(before.shed),
+            shed: self.beside.shed.saturating_sub(before.beside.shed),
+            unmatched: (self.beside.unmatched).saturating_sub(before.beside.unmatched),
+            unknown_domain: (self.beside.unknown_domain)
+                .saturating_sub(before.beside.unknown_domain),
             p50_us: quantile_us(&buckets, 0.5),
             p99_us: quantile_us(&buckets, 0.99),
         }
@@ -153,16 +182,16 @@ impl Live {
         }
     }
 
-    /// Takes the figures since the last look; to be called once a second. `shed` is the number of requests shed since
-    /// the start. `describe` makes the state for those who watch.
+    /// Takes the figures since the last look; to be called once a second. `describe` makes the state for those who
+    /// watch.
     pub(crate) fn look(
         &self,
         snapshot: &Snapshot,
         durations: &Durations,
-        shed: u64,
+        beside: BesideRules,
         describe: impl FnOnce(&SecondFigures) -> String,
     ) {
-        let sums = Sums::read(snapshot, durations, shed);
+        let sums = Sums::read(snapshot, durations, beside);
         let before = self.last.lock().replace(sums.clone());
         let Some(before) = before else {
             return;

@@ -19,6 +19,7 @@ use tracing::{error, info, warn};
 use crate::admin;
 use crate::app::App;
 use crate::blocking::blocking;
+use crate::live::BesideRules;
 use crate::reload::Reloader;
 use crate::store::ServedStore;
 
@@ -74,7 +75,8 @@ async fn tick<S: ServedStore>(app: Arc<App<S>>) {
         app.degraded.sample(&snapshot);
         let shed = app.monitored().iter().map(|part| part.shed()).sum();
         let describe = |second: &_| admin::describe(&app, second);
-        app.live.look(&snapshot, &app.durations, shed, describe);
+        let beside = BesideRules::read(limiter.totals(), shed);
+        app.live.look(&snapshot, &app.durations, beside, describe);
         let clock = limiter.clock();
         clock.reanchor();
         let now = clock.now();

@@ -230,6 +230,9 @@ async fn until_stopped<S: ServedStore, F: GatewayService>(
 
 /// The number of rules and the file or folder they come from, for people.
 fn rules_shown(rules: &RuleSet, path: &Path) -> String {
+    if rules.rules().is_empty() {
+        return format!("no rules in {}: every request passes", path.display());
+    }
     format!(
         "{} in {} from {}",
         count(rules.rules().len(), "rule"),

@@ -32,12 +32,14 @@ pub(super) fn run(args: Top) -> Result<ExitCode> {
     once(&nodes, args.json)
 }
 
-/// Prints the next state of the nodes. Fails if one of them does not tell it, after printing those of the others.
+/// Prints the state of the nodes. Fails if one of them does not tell it, after printing those of the others.
 fn once(nodes: &[AdminAccess], in_json: bool) -> Result<ExitCode> {
+    // A node tells the answers of rules since its start: rates take two states. JSON has the counts themselves.
+    let states = if in_json { 1 } else { 2 };
     let told = std::thread::scope(|scope| {
         let asked: Vec<_> = nodes
             .iter()
-            .map(|node| scope.spawn(|| events(node)))
+            .map(|node| scope.spawn(|| events(node, states)))
             .collect();
         let told = asked.into_iter().map(|asked| match asked.join() {
             Ok(told) => told,
@@ -56,19 +58,21 @@ fn once(nodes: &[AdminAccess], in_json: bool) -> Result<ExitCode> {
     }
 }
 
-/// The events of a node up to the first that is a state.
-fn events(node: &AdminAccess) -> Result<Vec<Event>> {
+/// The events of a node up to so many states.
+fn events(node: &AdminAccess, states: usize) -> Result<Vec<Event>> {
     let mut watch = Watch::open(node)?;
     let mut events = Vec::new();
-    loop {
+    let mut left = states;
+    while left > 0 {
         match watch.next()? {
             Event::End => bail!("{} shuts down", node.address),
-            event => events.push(event),
-        }
-        if let Some(Event::State(_)) = events.last() {
-            return Ok(events);
+            event => {
+                left -= usize::from(matches!(event, Event::State(_)));
+                events.push(event);
+            }
         }
     }
+    Ok(events)
 }
 
 /// Prints the state of a single node as it is, those of several as a list.

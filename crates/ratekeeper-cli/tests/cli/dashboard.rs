@@ -334,3 +334,24 @@ fn head(service: &Service, path: &str) -> String {
     let (head, _) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     head.to_owned()
 }
+
+#[test]
+fn a_slip_that_lets_everything_pass_and_rules_that_limit_nothing_are_amber() {
+    let folder = tempdir().expect("a folder can be made");
+    let service = serve(folder.path(), &[]);
+    let mut page = Page::open(&service);
+    page.shows("#troubles .good", "The limiter is well");
+    eventually("a slip is counted", || {
+        service.check(&[("custmer", "acme")]);
+        page.tile("unmatched /s") > 0.0
+    });
+    eventually("it is amber", || {
+        service.check(&[("custmer", "acme")]);
+        page.text(".tile.warn").contains("unmatched /s")
+    });
+    write(folder.path(), "rules.yaml", "domain: d\ndescriptors: []\n");
+    page.shows("#troubles .warn", "no rules: every request passes");
+    assert_eq!(page.text("#troubles .good"), "");
+    page.end();
+    assert!(service.stop().success());
+}

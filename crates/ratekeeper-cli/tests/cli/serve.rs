@@ -1,6 +1,7 @@
 //! `ratekeeper serve`.
 
 use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, write};
+use ratekeeper_testkit::process::eventually;
 use std::net::TcpListener;
 use std::path::Path;
 use tempfile::tempdir;
@@ -180,4 +181,38 @@ fn an_address_that_is_taken_is_named_with_its_flag() {
         said.err
     );
     assert!(said.err.contains("--http HOST:PORT"), "{}", said.err);
+}
+
+/// A domain without rules is easily taken for one that limits.
+#[test]
+fn rules_that_limit_nothing_are_told_wherever_the_node_tells_its_state() {
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", "domain: d\ndescriptors: []\n");
+    let args = [&["serve", "--rules", "rules.yaml"][..], &FREE_PORTS].concat();
+    let service = Service::start(ratekeeper(folder.path(), &args), folder.path());
+    let told = "no rules in rules.yaml: every request passes";
+    assert!(
+        service
+            .banner
+            .lines()
+            .next()
+            .is_some_and(|line| line.contains(told)),
+        "{}",
+        service.banner
+    );
+    let readiness = |address| {
+        let (status, body) = http(address, "GET", "/readyz", "");
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str::<serde_json::Value>(&body).expect("it is JSON")
+    };
+    let fault = serde_json::json!(["no rules: every request passes"]);
+    for address in [service.admin, service.http] {
+        assert_eq!(readiness(address)["faults"], fault);
+    }
+    let rules = "domain: d\ndescriptors: [ { key: a, rate_limit: { window: 1m, limit: 1 } } ]\n";
+    write(folder.path(), "rules.yaml", rules);
+    eventually("the fault is over", || {
+        readiness(service.admin)["faults"] == serde_json::json!([])
+    });
+    assert!(service.stop().success());
 }

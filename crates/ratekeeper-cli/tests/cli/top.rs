@@ -1,11 +1,12 @@
 //! `ratekeeper top`, as people and scripts run it.
 
-use crate::support::{FREE_PORTS, Service, ratekeeper, run, write};
+use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, write};
 use ratekeeper_testkit::process::{eventually, free_port, system};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::tempdir;
 
 const RULES: &str = "domain: d\ndescriptors:\n- { key: user, rate_limit: { window: 24h, limit: 1, algorithm: fixed_window } }\n";
@@ -45,6 +46,48 @@ fn once_prints_a_state_as_text() {
     let json = run(folder.path(), &["top", "--json", "--admin", &admin]);
     let state: Value = serde_json::from_str(&json.out).expect("it is JSON");
     assert_eq!(state["node"]["state"], "serving", "{state}");
+    assert!(service.stop().success());
+}
+
+/// The words of the lines about rules, the header left out.
+fn rule_rows(text: &str) -> Vec<Vec<&str>> {
+    let lines = text.lines().skip_while(|line| !line.contains("RULE "));
+    lines
+        .skip(1)
+        .map(|line| line.split_whitespace().collect())
+        .collect()
+}
+
+/// A state has counts since the start, so that a rate takes two of them.
+#[test]
+fn once_tells_the_rates_of_rules_and_what_no_rule_matches() {
+    let folder = tempdir().expect("a folder can be made");
+    let service = serve(folder.path(), &[]);
+    let admin = format!("http://{}", service.admin);
+    let asked = |body: &str| http(service.http, "POST", "/v1/check", body).0;
+    let is_over = AtomicBool::new(false);
+    let text = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                service.check(&[("user", "ann")]);
+                service.check(&[("usr", "ann")]);
+                let unknown = r#"{"domain":"shpo","descriptors":[{"entries":[{"key":"user","value":"ann"}]}]}"#;
+                assert_eq!(asked(unknown), 200);
+            }
+        });
+        let said = run(folder.path(), &["top", "--once", "--admin", &admin]);
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        said.out
+    });
+    let rows = rule_rows(&text);
+    // Denied in this second; after it come those allowed and denied since the start.
+    let denied = rows.first().and_then(|row| row.iter().rev().nth(2));
+    let denied = denied.and_then(|word| word.parse().ok());
+    assert!(denied.is_some_and(|rate: u64| rate > 0), "{text}");
+    for part in [" unmatched/s pass", " of unknown domains/s pass"] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
     assert!(service.stop().success());
 }
 

@@ -71,6 +71,16 @@ fn lease_nodes<S: ServedStore>(app: &App<S>) -> BTreeMap<Box<str>, u64> {
     named.collect()
 }
 
+/// The fault of rules that are in force and limit nothing.
+const NO_RULES: &str = "no rules: every request passes";
+
+/// Returns true if the files in force have no rule, and shed nothing either. A node without files of its own, which asks
+/// another one, has none by design.
+fn has_no_rules(snapshot: &Snapshot) -> bool {
+    let rules = snapshot.rules();
+    rules.domains().len() > 0 && rules.rules().is_empty() && rules.shed().is_none()
+}
+
 /// The faults outside answering, since the start.
 pub(crate) fn faults<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<String> {
     let failed = app
@@ -87,6 +97,7 @@ pub(crate) fn faults<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<S
     };
     failed
         .map(told)
+        .chain(has_no_rules(snapshot).then(|| NO_RULES.to_owned()))
         .chain(app.limiter.store().faults())
         .chain(app.crowded.fault(&app.limiter))
         .chain(app.switches.faults())
@@ -117,6 +128,7 @@ fn faults_in_short<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<Str
     has_failed
         .then(|| "a background task ended early".to_owned())
         .into_iter()
+        .chain(has_no_rules(snapshot).then(|| NO_RULES.to_owned()))
         .chain(store.map(str::to_owned))
         .chain(parts.map(|part| format!("{}: at fault", part.subject())))
         .collect()

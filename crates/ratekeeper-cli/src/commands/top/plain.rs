@@ -130,6 +130,15 @@ pub(super) fn decisions(state: &NodeState) -> String {
     if second.shed > 0 {
         line.push_str(&format!(", {} shed/s", second.shed));
     }
+    if second.unmatched > 0 {
+        line.push_str(&format!(", {} unmatched/s pass", second.unmatched));
+    }
+    if second.unknown_domain > 0 {
+        line.push_str(&format!(
+            ", {} of unknown domains/s pass",
+            second.unknown_domain
+        ));
+    }
     line
 }
 

@@ -19,6 +19,8 @@ pub(super) struct Second {
     pub(super) shadow_denied: u64,
     pub(super) degraded: u64,
     pub(super) shed: u64,
+    pub(super) unmatched: u64,
+    pub(super) unknown_domain: u64,
     pub(super) p50_us: Option<f64>,
     pub(super) p99_us: Option<f64>,
 }
@@ -34,6 +36,8 @@ impl Second {
             shadow_denied: rate(self.shadow_denied),
             degraded: rate(self.degraded),
             shed: rate(self.shed),
+            unmatched: rate(self.unmatched),
+            unknown_domain: rate(self.unknown_domain),
             ..self
         }
     }
@@ -52,6 +56,8 @@ impl Second {
             shadow_denied: self.shadow_denied.saturating_add(other.shadow_denied),
             degraded: self.degraded.saturating_add(other.degraded),
             shed: self.shed.saturating_add(other.shed),
+            unmatched: self.unmatched.saturating_add(other.unmatched),
+            unknown_domain: self.unknown_domain.saturating_add(other.unknown_domain),
             p50_us: longer(self.p50_us, other.p50_us),
             p99_us: longer(self.p99_us, other.p99_us),
         }
