@@ -14,6 +14,9 @@ use crate::windows::Windows;
 /// The version of the JSON form; it increases when a field is removed or changes its meaning.
 pub const SCHEMA: u32 = 1;
 
+/// The share of denials above which a report says that it is more about them than is usual.
+const DENIED_SHARE_USUAL: f64 = 0.1;
+
 /// The results of a run. The serde form is the JSON of `ratekeeper bench --json`, described in
 /// `docs/benchmarking.md`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -47,6 +50,8 @@ pub struct Report {
     pub allowed: u64,
     /// Decisions to deny.
     pub denied: u64,
+    /// The share of denials among the decisions, 0 to 1; 0 without decisions.
+    pub denied_share: f64,
     /// Requests without a decision by kind, warm-up included; empty if there were none.
     pub errors: BTreeMap<String, u64>,
     /// Requests per second.
@@ -169,6 +174,7 @@ impl Report {
             decisions,
             allowed: tally.allowed,
             denied: tally.denied,
+            denied_share: ratio(tally.denied as f64, decisions as f64),
             errors: errors
                 .map(|(failure, count)| (failure.to_string(), *count))
                 .collect(),
@@ -207,9 +213,20 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "  decisions  {:>12.0} /s   ({} allowed, {} denied in {} requests)",
-            self.decisions_per_second, self.allowed, self.denied, self.requests
+            "  decisions  {:>12.0} /s   ({} allowed, {} denied in {} requests: {:.1} % denied)",
+            self.decisions_per_second,
+            self.allowed,
+            self.denied,
+            self.requests,
+            self.denied_share * 100.0
         )?;
+        if self.denied_share > DENIED_SHARE_USUAL {
+            writeln!(
+                f,
+                "  note       many of these are denials, which cost something else than what passes: spread the requests over \
+                 more keys, or raise the limit"
+            )?;
+        }
         row(f, "latency", &self.latency)?;
         if let Some(lateness) = &self.lateness {
             row(f, "sent late", lateness)?;

@@ -117,9 +117,10 @@ pub(crate) struct BenchLoad {
     /// closed loop, where each stream sends its next request as soon as it is answered]
     #[arg(long, value_name = "PER_SECOND")]
     pub(crate) rate: Option<f64>,
-    /// Distribution of keys: hot, uniform:N, zipf:N or zipf:N:EXPONENT
-    #[arg(long, value_name = "SPREAD", default_value = "hot")]
-    pub(crate) keys: Keys,
+    /// Distribution of keys: hot, uniform:N, zipf:N or zipf:N:EXPONENT [default: uniform:100000, so that few requests
+    /// are over a limit by key; hot if no {key} is in the request]
+    #[arg(long, value_name = "SPREAD")]
+    pub(crate) keys: Option<Keys>,
     /// Length of the measurement
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = settings::duration)]
     pub(crate) duration: Duration,

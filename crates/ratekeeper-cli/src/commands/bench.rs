@@ -5,7 +5,7 @@ use crate::cli::{Bench, BenchLoad, BenchQuestion};
 use crate::output;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use ratekeeper_bench::{Forwarded, HttpPath, Load, Over, Pace, Progress, Question, Service};
+use ratekeeper_bench::{Forwarded, HttpPath, Keys, Load, Over, Pace, Progress, Question, Service};
 use ratekeeper_server::ConstantAnswer;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ pub(crate) fn run(args: Bench) -> Result<ExitCode> {
             streams,
         } => {
             let service = Service::Rls(asked(&question));
-            let mut wanted = wanted(&load, service, 8081);
+            let mut wanted = wanted(&load, service, (8081, question.has_key()));
             wanted.streams = streams;
             put(&wanted, load.json)
         }
@@ -39,7 +39,10 @@ pub(crate) fn run(args: Bench) -> Result<ExitCode> {
                 _ => HttpPath::Check,
             };
             let service = Service::Http(path, asked(&question));
-            put(&wanted(&load, service, 8080), load.json)
+            put(
+                &wanted(&load, service, (8080, question.has_key())),
+                load.json,
+            )
         }
         Bench::Batch {
             load,
@@ -56,11 +59,15 @@ pub(crate) fn run(args: Bench) -> Result<ExitCode> {
                 question: asked(&question),
                 size,
             };
-            put(&wanted(&load, service, port), load.json)
+            put(
+                &wanted(&load, service, (port, question.has_key())),
+                load.json,
+            )
         }
         Bench::Gateway { load, path, method } => {
+            let has_key = path.contains(KEY);
             let service = Service::Gateway(Forwarded { method, path });
-            put(&wanted(&load, service, 8082), load.json)
+            put(&wanted(&load, service, (8082, has_key)), load.json)
         }
         Bench::Ceiling { flags, answer } => {
             let bytes = answer.map_or_else(|| USUAL_ANSWER.to_vec(), |answer| answer.0);
@@ -74,13 +81,30 @@ fn asked(question: &BenchQuestion) -> Question {
     Question::new(&question.domain, &question.entries.0)
 }
 
-fn wanted(args: &BenchLoad, service: Service, port: u16) -> Load {
+/// The text that stands for the key in a request.
+const KEY: &str = "{key}";
+
+/// The keys of a load that names none: enough of them that the limit of each is not reached, and what is measured are
+/// decisions that allow.
+const USUAL_KEYS: Keys = Keys::Uniform(100_000);
+
+impl BenchQuestion {
+    /// Returns true if requests have keys.
+    fn has_key(&self) -> bool {
+        let mut entries = self.entries.0.iter();
+        self.domain.contains(KEY)
+            || entries.any(|(key, value)| key.contains(KEY) || value.contains(KEY))
+    }
+}
+
+fn wanted(args: &BenchLoad, service: Service, (port, has_key): (u16, bool)) -> Load {
     let target = args.target.clone();
     let target = target.unwrap_or_else(|| format!("127.0.0.1:{port}"));
     let mut load = Load::new(target, service);
+    let usual = if has_key { USUAL_KEYS } else { load.keys };
     load.connections = args.connections.unwrap_or(load.connections);
     load.threads = args.threads;
-    load.keys = args.keys;
+    load.keys = args.keys.unwrap_or(usual);
     load.duration = args.duration;
     load.warm_up = args.warm_up;
     load.windows = args.windows;

@@ -35,7 +35,7 @@ fn each_transport_counts_the_same_three_allowances() {
     let (grpc, http) = (service.grpc.to_string(), service.http.to_string());
     let report = bench(
         folder.path(),
-        &[&["grpc", "--target", &grpc], &OPEN[..]].concat(),
+        &[&["grpc", "--target", &grpc, "--keys", "hot"], &OPEN[..]].concat(),
     );
     assert_eq!(report["schema"], 1);
     assert_eq!(report["allowed"], 3, "{report}");
@@ -47,9 +47,10 @@ fn each_transport_counts_the_same_three_allowances() {
         &["batch", "--over", "http", "--target", &http, "--size", "7"],
         &["batch", "--target", &grpc, "--size", "7"],
     ] {
-        let report = bench(folder.path(), &[args, &OPEN].concat());
+        let report = bench(folder.path(), &[args, &["--keys", "hot"], &OPEN].concat());
         assert_eq!(report["allowed"], 0, "{report}");
         assert_eq!(report["denied"], report["decisions"], "{report}");
+        assert_eq!(report["denied_share"], 1.0, "{report}");
         assert_ne!(report["decisions"], 0, "{report}");
     }
     assert!(service.stop().success());
@@ -97,6 +98,39 @@ fn an_open_loop_and_other_entries_and_a_table() {
     ] {
         assert!(said.out.contains(word), "{word}: {}", said.out);
     }
+}
+
+/// Denials cost something else than what passes, and are not what people want to know first.
+#[test]
+fn by_default_what_passes_is_measured_and_the_share_of_denials_is_told() {
+    let folder = tempdir().expect("a folder can be made");
+    let service = start(folder.path(), &["serve"]);
+    let (grpc, http) = (service.grpc.to_string(), service.http.to_string());
+    for args in [
+        &["grpc", "--target", &grpc][..],
+        &["http", "--target", &http],
+        &["batch", "--target", &grpc, "--size", "7"],
+    ] {
+        let report = bench(folder.path(), &[args, &OPEN].concat());
+        assert_eq!(report["keys"], "uniform:100000", "{report}");
+        assert_eq!(report["allowed"], report["decisions"], "{report}");
+        assert_eq!(report["denied_share"], 0.0, "{report}");
+    }
+    let hot = [
+        "bench",
+        "http",
+        "--target",
+        &http,
+        "--keys",
+        "hot",
+        "--duration",
+        "100ms",
+    ];
+    let said = run(folder.path(), &[&hot[..], &OPEN].concat());
+    for part in ["% denied)", "note       many of these are denials"] {
+        assert!(said.out.contains(part), "{part}: {}", said.out);
+    }
+    assert!(service.stop().success());
 }
 
 #[test]
