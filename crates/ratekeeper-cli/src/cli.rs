@@ -121,7 +121,7 @@ Examples:
     Token(Token),
     /// Watch a running node, second by second
     #[command(after_help = "\
-In a terminal: decisions a second, who is denied most, health, and rules; q quits, up and down scroll the rules. Into a pipe, or with --once: the next second's state as text.
+In a terminal: decisions a second, who is denied most, health, and rules; q quits, up and down scroll the rules. Into a pipe, or with --once: the state of one second as text, or as JSON with --json.
 
 Examples:
   ratekeeper top
@@ -143,6 +143,15 @@ Examples:
     Completions {
         /// Shell to write the script for
         shell: Shell,
+    },
+    /// Write the man pages, one for each command
+    #[command(after_help = "\
+Examples:
+  ratekeeper man /usr/local/share/man/man1
+  ratekeeper man man1 && man ./man1/ratekeeper-rules-check.1")]
+    Man {
+        /// Folder for the pages; it is created
+        folder: PathBuf,
     },
 }
 

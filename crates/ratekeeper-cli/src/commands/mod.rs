@@ -6,6 +6,7 @@ mod bench;
 mod completions;
 mod config_show;
 mod key_hash;
+mod man;
 mod quota;
 mod quota_changes;
 mod quota_revert;
@@ -60,6 +61,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Top(args)) => top::run(args),
         Some(Command::Usage(args)) => usage::run(&args),
         Some(Command::Completions { shell }) => completions::run(shell),
+        Some(Command::Man { folder }) => man::run(&folder),
     }
 }
 

@@ -403,6 +403,42 @@ fn the_schema_is_json_and_completions_name_every_command() {
 }
 
 #[test]
+fn every_command_has_a_man_page() {
+    let folder = tempdir().expect("a folder can be made");
+    let said = run(folder.path(), &["man", "share/man1"]);
+    assert_eq!(
+        (said.code, said.out.as_str()),
+        (Some(0), ""),
+        "{}",
+        said.err
+    );
+    let page = |name: &str| {
+        let path = folder.path().join("share/man1").join(name);
+        std::fs::read_to_string(path).expect("the page is there")
+    };
+    for name in [
+        "ratekeeper.1",
+        "ratekeeper-serve.1",
+        "ratekeeper-quota-set.1",
+        "ratekeeper-man.1",
+    ] {
+        assert!(page(name).contains(".TH"), "{name}");
+    }
+    let check = page("ratekeeper-rules-check.1");
+    for part in ["json", "Exit codes", "merge\\-domains"] {
+        assert!(check.contains(part), "no {part} in {check}");
+    }
+    write(folder.path(), "file", "");
+    let said = run(folder.path(), &["man", "file"]);
+    assert_eq!(said.code, Some(1));
+    assert!(
+        said.err.contains("cannot write the pages to file"),
+        "{}",
+        said.err
+    );
+}
+
+#[test]
 fn a_reader_that_leaves_early_is_no_fault() {
     let folder = tempdir().expect("a folder can be made");
     let mut command = ratekeeper(folder.path(), &["completions", "bash"]);
