@@ -30,7 +30,12 @@ const MISSING: &str = "<!doctype html>
 ";
 
 pub(super) async fn page() -> Response {
-    match file("index.html") {
+    page_or_advice(file("index.html"))
+}
+
+/// The page, or how to get it where it was not built.
+fn page_or_advice(page: Option<DashboardFile>) -> Response {
+    match page {
         Some(page) => answer(page),
         None => {
             let kind = [(CONTENT_TYPE, "text/html; charset=utf-8")];
@@ -49,4 +54,21 @@ pub(super) async fn part(Path(name): Path<String>) -> Response {
 fn answer(file: DashboardFile) -> Response {
     let kind = [(CONTENT_TYPE, file.content_type)];
     (HEADERS, kind, file.bytes).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_build_without_the_page_says_how_to_get_it() {
+        let answer = page_or_advice(None);
+        assert_eq!(answer.status(), StatusCode::NOT_FOUND);
+        let body = axum::body::to_bytes(answer.into_body(), 4_096).await;
+        let text = String::from_utf8_lossy(&body.expect("it is short")).into_owned();
+        assert!(
+            text.contains("install Node") && text.contains("cargo xtask build"),
+            "{text}"
+        );
+    }
 }
