@@ -22,7 +22,7 @@ pub(super) struct Needs {
 }
 
 /// The jobs that take longest or do not fit [`Needs::SHORT`].
-const KNOWN: [Needs; 7] = [
+const KNOWN: [Needs; 8] = [
     Needs {
         threads: Some(4),
         ..Needs::listed("ratekeeper-cli/cli", 300, 80)
@@ -37,12 +37,16 @@ const KNOWN: [Needs; 7] = [
     },
     Needs::listed("ratekeeper-cli/chaos", 140, 30),
     Needs::listed("ratekeeper-cli/gateway", 85, 40),
+    Needs::listed(DOCUMENTATION, 60, 100),
     Needs::listed("ratekeeper-cli/proxies", 30, 30),
     Needs {
         is_measuring: true,
         ..Needs::listed("overload/overload", 15, 100)
     },
 ];
+
+/// The name of [`Job::documentation`].
+const DOCUMENTATION: &str = "documentation";
 
 impl Needs {
     /// A job that is not listed.
@@ -121,7 +125,7 @@ impl Job {
 
     /// The examples of the documentation of all packages, which rustdoc builds and runs.
     pub(super) fn documentation() -> Job {
-        Job::new("documentation".to_owned(), What::Documentation)
+        Job::new(DOCUMENTATION.to_owned(), What::Documentation)
     }
 
     fn new(name: String, what: What) -> Job {
@@ -186,6 +190,7 @@ fn program(executable: &Path, package: &Path) -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::steps::root;
 
     const BUILT: &str = r#"{"reason":"compiler-artifact","package_id":"path+file:///w/crates/ratekeeper-cli#0.1.0","manifest_path":"/w/crates/ratekeeper-cli/Cargo.toml","target":{"kind":["test"],"crate_types":["bin"],"name":"gateway","src_path":"/w/crates/ratekeeper-cli/tests/gateway/main.rs","edition":"2024","doc":false,"doctest":false,"test":true},"profile":{"opt_level":"0","debuginfo":1,"debug_assertions":true,"overflow_checks":true,"test":true},"features":[],"filenames":["/w/target/debug/deps/gateway-1f"],"executable":"/w/target/debug/deps/gateway-1f","fresh":true}"#;
 
@@ -200,6 +205,22 @@ mod tests {
             Some(Path::new("/w/crates/ratekeeper-cli"))
         );
         assert!(command.get_args().eq(["--exact", "it::holds"]));
+    }
+
+    #[test]
+    fn every_listed_program_exists() {
+        for needs in KNOWN {
+            let Some((package, target)) = needs.name.split_once('/') else {
+                assert_eq!(needs.name, DOCUMENTATION);
+                continue;
+            };
+            let exists = ["crates", "examples"].iter().any(|folder| {
+                let tests = root().join(folder).join(package).join("tests");
+                tests.join(format!("{target}.rs")).is_file()
+                    || tests.join(target).join("main.rs").is_file()
+            });
+            assert!(exists, "{} has moved", needs.name);
+        }
     }
 
     #[test]
