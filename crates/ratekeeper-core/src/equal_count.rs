@@ -22,12 +22,14 @@
 //! is never denied. The boundaries are an instance of the "equi-depth" cut of a histogram; the
 //! analysis, and what it was compared with, are in docs/decisions/0004-equal-count-log.md.
 //!
-//! **Ticks.** A beginning is kept in ticks since the epoch, rounded up, so that a group leaves up
-//! to a tick late and never early. A tick is 1/4,194,301 of the window for limits up to 9,
+//! **Ticks.** A beginning is kept in ticks since the epoch, rounded up, so that a group leaves less
+//! than a tick late and never early. A tick is 1/4,194,301 of the window for limits up to 9,
 //! 1/65,533 up to 12, 1/253 from 18 to 23, and 1/2,045 for all others, but at least 32 microseconds,
-//! for which reason a window is at least 8 ms. Up to a second it is made longer, by less than twice,
+//! for which reason a window is at least 8 ms. Up to a second it is made longer, by at most twice,
 //! so that it divides a second: logs and timetables have whole seconds, and a hit that comes exactly a
-//! window after another finds that it has left.
+//! window after another finds that it has left. So hits leave late by less than 1/126 of the window
+//! for limits from 18 to 23 (1/130 for 20 in 130 s, with ticks of a second), less than 1/1,022 for
+//! all others, or 32 microseconds where that is longer.
 //!
 //! **Strict.** The same with a smaller limit, the largest for which limit + g - 1 is not above
 //! what the operator wrote: never more than that passes, and from 16/17 of it on hits may be

@@ -290,3 +290,48 @@ fn a_counter_ahead_by_more_than_a_window_is_moved_and_counts_on() {
     let denied = limit.step(&mut state, 1, &at(0));
     assert!(denied.retry_after >= Micros::from_secs(90), "{denied:?}");
 }
+
+/// Windows at both sides of every step of the tick's length, and some that people write.
+fn edges_of_ticks() -> impl Iterator<Item = u64> {
+    let divisors = (0..=6_u32).flat_map(|fives| {
+        let twos = 0..=6_u32;
+        twos.map(move |twos| 5_u64.pow(fives) * 2_u64.pow(twos))
+    });
+    let steps = divisors.flat_map(|tick| {
+        let slots = [253, 2_045, 65_533, 4_194_301_u64];
+        slots.into_iter().flat_map(move |slots| {
+            let edge = tick * slots;
+            [edge - 1, edge, edge + 1, edge + edge / 3]
+        })
+    });
+    let written = [1, 10, 60, 127, 130, 253, 300, 3_600, 86_400, 2_592_000];
+    let written = written.map(|secs: u64| secs * 1_000_000);
+    steps.chain(written).filter(|window| *window >= 8_000)
+}
+
+/// The latest that a hit leaves a window after its end, as a part of the window and in microseconds.
+const LATE: [(std::ops::RangeInclusive<u64>, u64); 2] = [(18..=23, 126), (0..=u64::MAX, 1_022)];
+
+#[test]
+fn a_hit_leaves_no_later_than_it_is_said_to() {
+    let mut latest = 0.0_f64;
+    for window in edges_of_ticks() {
+        for quota in [1, 9, 10, 12, 13, 17, 18, 20, 23, 24, 100, 1_000, 2_000_000] {
+            let spec = LimitSpec::new(Algorithm::SlidingWindow, quota, Micros::new(window));
+            let limit = Limit::try_new(spec).expect("a valid limit");
+            let tick = groups(&limit).tick.get();
+            let part = LATE.iter().find(|(quotas, _)| quotas.contains(&quota));
+            let (_, part) = part.expect("the last has all");
+            for after in [1, tick / 2, tick - 1, tick] {
+                let now = Timestamp::from_micros(1_700_000_000_000_000 / tick * tick + after);
+                let mut state = State::new(limit.shape());
+                let outcome = limit.step(&mut state, 1, &Moment::at(now));
+                let late = outcome.full_after.get() - window;
+                assert!(late < 32 || late * part < window, "{late} us of {limit:?}");
+                latest = latest.max(late as f64 / window as f64);
+            }
+        }
+    }
+    // It is no looser than it has to be.
+    assert!(latest > 1.0 / 127.0, "{latest}");
+}
