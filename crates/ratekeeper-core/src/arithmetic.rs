@@ -16,11 +16,10 @@ pub enum Arithmetic {
     SlidingWindow(Micros),
     /// [`sliding_log`](crate::sliding_log): no further parameters.
     SlidingLog,
-    /// [`token_bucket`](crate::token_bucket)
+    /// [`token_bucket`](crate::token_bucket), and [`gcra`](crate::gcra), which takes the same steps.
     TokenBucket(Emission),
-    /// [`gcra`](crate::gcra), and [`leaky_bucket`](crate::leaky_bucket) for callers that accept any
-    /// delay.
-    Gcra(Emission),
+    /// [`leaky_bucket`](crate::leaky_bucket) for callers that accept any delay.
+    LeakyBucket(Emission),
     /// [`leaky_bucket`](crate::leaky_bucket) for callers that accept at most this delay, perhaps
     /// zero: hits that could not leave by then are denied. It is shorter than the time that the
     /// bucket takes to refill.
@@ -59,10 +58,8 @@ impl Limit {
             Kind::EqualCount(cut) => Arithmetic::EqualCount(cut.groups()),
             Kind::SlidingWindow(sub) => Arithmetic::SlidingWindow(sub.length()),
             Kind::SlidingLog => Arithmetic::SlidingLog,
-            Kind::TokenBucket(rate) => Arithmetic::TokenBucket(rate.into()),
-            Kind::Gcra(rate) | Kind::LeakyBucket(rate, Micros::MAX) => {
-                Arithmetic::Gcra(rate.into())
-            }
+            Kind::TokenBucket(rate) | Kind::Gcra(rate) => Arithmetic::TokenBucket(rate.into()),
+            Kind::LeakyBucket(rate, Micros::MAX) => Arithmetic::LeakyBucket(rate.into()),
             Kind::LeakyBucket(rate, most) => Arithmetic::LeakyWithin(rate.into(), most),
             Kind::Concurrency => Arithmetic::Concurrency,
         }

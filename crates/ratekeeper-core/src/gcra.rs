@@ -12,60 +12,97 @@
 //! span w. Exact against that definition but for T, which is rounded up: by less than 0.1 %,
 //! and so that never more passes.
 //!
-//! State: word 0 the theoretical arrival time (TAT) in microseconds, word 1 its fraction in
-//! units of 2^-32 microseconds, 0 for every rate up to a thousand a second. On every read
-//! TAT <= now + B * T, so that a limit lowered in use does not punish for longer than its
-//! own burst takes; a charge writes that down, one of 0 hits too, and the wait counts from it.
-//! After a clock went back the same clamp holds: at most the bucket has to refill again, and
-//! no more passes than in the time that went by.
+//! State: that of [`token_bucket`](crate::token_bucket), by whose steps it counts: TAT is the time
+//! up to which the bucket has been refilled, plus T for each missing hit. TAT alone would not do. It
+//! cannot tell the hits of a longer burst from a clock that went back, and how many hits a span
+//! stands for depends on the T of the limit that took them. [`leaky_bucket`](crate::leaky_bucket),
+//! whose hits are places in time, keeps it.
 
 use crate::ask::Finding;
-use crate::rate::{Instant, Rate};
-use crate::{Ask, Outcome, Timestamp, Words};
+use crate::rate::Rate;
+use crate::{Ask, Micros, Outcome, Verdict};
 
-pub(crate) fn tat(words: &Words) -> Instant {
-    Instant {
-        micros: words[0],
-        fraction: words[1],
+/// The hits missing in a bucket at some time as a limit reads it, perhaps more than its burst.
+#[derive(Clone, Copy)]
+pub(crate) struct Missing {
+    /// Their number, with one that may have begun to come back.
+    pub(crate) hits: u64,
+    /// The span until all of them have, TAT - now, in units of the rate.
+    pub(crate) busy: u64,
+}
+
+impl Missing {
+    /// The time until so many hits fit at once, of which some do not now.
+    #[inline]
+    const fn wait(self, rate: Rate, hits: u64) -> Micros {
+        rate.micros((self.busy + rate.span(hits)).saturating_sub(rate.full()))
+    }
+
+    /// The rest after a refund, which fills the bucket and no more.
+    const fn less(self, rate: Rate, refund: u64) -> Self {
+        if refund >= self.hits {
+            return Self { hits: 0, busy: 0 };
+        }
+        Self {
+            hits: self.hits - refund,
+            busy: self.busy - rate.span(refund),
+        }
     }
 }
 
-pub(crate) fn test(rate: Rate, words: &Words, ask: Ask, now: Timestamp) -> Outcome {
-    let busy = rate
-        .until(tat(words), now)
-        .saturating_sub(refund_span(rate, ask.refund()));
-    let room = rate.hits(rate.full() - busy);
-    let full_after = rate.micros(busy + rate.span(ask.spent(room)));
-    let wait = |hits: u64| rate.micros(busy + rate.span(hits) - rate.full());
-    Finding {
+/// The answer of a bucket in which so much is missing.
+#[inline]
+pub(crate) fn outcome(rate: Rate, missing: Missing, ask: Ask) -> Outcome {
+    let room = rate.burst().saturating_sub(missing.hits);
+    let wanted = ask.wanted();
+    if ask.hits <= 0 || wanted > room {
+        return unusual(rate, missing, ask);
+    }
+    // The general answer, of which little is left to compute.
+    Outcome {
+        verdict: Verdict::Fits,
+        remaining: room - wanted,
+        reset_after: missing.wait(rate, room + 1),
+        full_after: rate.micros(missing.busy + rate.span(wanted)),
+        retry_after: Micros::ZERO,
+        delay: Micros::ZERO,
+    }
+}
+
+/// The answer to a denial, a look or a refund.
+#[inline(never)]
+fn unusual(rate: Rate, missing: Missing, ask: Ask) -> Outcome {
+    let missing = missing.less(rate, ask.refund());
+    let room = rate.burst().saturating_sub(missing.hits);
+    let outcome = Finding {
         capacity: rate.burst(),
         room,
-        full_after,
+        full_after: rate.micros(missing.busy + rate.span(ask.spent(room))),
     }
     // Spent hits move TAT and the room alike.
-    .outcome(ask, wait, |_| wait(room + 1))
+    .outcome(
+        ask,
+        |hits| missing.wait(rate, hits),
+        |_| missing.wait(rate, room + 1),
+    );
+    if ask.hits == 0 && missing.hits > rate.burst() {
+        return overdrawn(rate, outcome);
+    }
+    outcome
 }
 
-/// The time span of a refund; one larger than the bucket fills it, and no more.
-fn refund_span(rate: Rate, refund: u64) -> u64 {
-    rate.span(refund.min(rate.burst()))
-}
-
-pub(crate) fn charge(rate: Rate, words: &mut Words, hits: i64, now: Timestamp) {
-    let busy = rate.until(tat(words), now);
-    let span = rate.span(hits.unsigned_abs().min(rate.burst()));
-    let busy = if hits < 0 {
-        busy.saturating_sub(span)
-    } else {
-        (busy + span).min(rate.full())
+/// The answer to a peek at a bucket below empty: 0 hits do not fit either.
+#[cold]
+fn overdrawn(rate: Rate, outcome: Outcome) -> Outcome {
+    let (verdict, retry_after) = match rate.burst() {
+        0 => (Verdict::Never, Micros::ZERO),
+        _ => (Verdict::Later, outcome.reset_after),
     };
-    let tat = rate.instant(now, busy);
-    words[0] = tat.micros;
-    words[1] = tat.fraction;
-}
-
-pub(crate) fn expires_at(words: &Words) -> Timestamp {
-    Timestamp::from_micros(words[0].saturating_add(u64::from(words[1] > 0)))
+    Outcome {
+        verdict,
+        retry_after,
+        ..outcome
+    }
 }
 
 #[cfg(test)]

@@ -9,26 +9,107 @@
 //!
 //! The leaky bucket as a queue (J. Turner, "New Directions in Communications", 1986, has the
 //! meter; Tanenbaum, Computer Networks, the queue; NGINX `limit_req` with a `burst` is one). It
-//! is the [`gcra`] with a delay: the same state, the same envelope on admissions,
+//! is the [`gcra`] with a delay: the same test, the same envelope on admissions,
 //! and departures never closer than T, rounded up by at most 0.1 %. A request of several hits
 //! leaves whole, when the first of them may; those after it wait for all of them. Callers that
 //! can wait for so long and no longer are refused a turn that is further away, and take none.
 //!
-//! State: word 0 the next free slot in microseconds, word 1 its fraction in 2^-32 of one.
-//! A refund frees slots at the tail of the queue that have not been used yet. If the caller accepts
-//! only a limited, non-zero delay, a refund frees nothing of a queue longer than that: the caller
-//! names the end of its slot, and that slot is given back or none, since other requests may have
-//! turns behind it.
+//! State: word 0 the next free slot in microseconds (TAT), word 1 its fraction in 2^-32 of one, word 2
+//! the time of the last charge. A refund frees slots at the tail of the queue that have not been used
+//! yet. If the caller accepts only a limited, non-zero delay, a refund frees nothing of a queue longer
+//! than that: the caller names the end of its slot, and that slot is given back or none, since other
+//! requests may have turns behind it.
+//!
+//! **Two limits on one counter.** Each slot is as long as the T of the limit that took it, and stays
+//! taken: a queue longer than a lowered burst denies, and tells the wait until it is shorter. So
+//! departures keep the distance that the limits set, and nobody waits longer than the longer queue.
+//!
+//! **Time that goes back** is told as for the [`token_bucket`](crate::token_bucket), by the time of the
+//! last charge. By no more than a whole queue lasts, the slots stay where they are; by more, the queue
+//! moves to now, and the next charge stores it so, one of 0 hits too. A charge of 0 hits stores nothing
+//! else.
 
-use crate::rate::Rate;
-use crate::{Ask, Micros, Outcome, Timestamp, Verdict, Words, gcra};
+use crate::gcra::{self, Missing};
+use crate::rate::{Instant, Rate};
+use crate::{Ask, Micros, Outcome, Timestamp, Verdict, Words};
+
+/// The queue as `rate` reads it at some time.
+#[derive(Clone, Copy)]
+struct Queue {
+    /// The span until the next free slot, in units of the rate.
+    busy: u64,
+    /// The part of it until the last charge, if the clock went back from that.
+    ahead: u64,
+}
+
+impl Queue {
+    #[inline]
+    fn of(rate: Rate, words: &Words, now: Timestamp) -> Self {
+        let [micros, fraction, at, _] = *words;
+        if at > now.as_micros() {
+            return Self::from_later(rate, words, now);
+        }
+        Self {
+            busy: rate.until(Instant { micros, fraction }, now),
+            ahead: 0,
+        }
+    }
+
+    /// The result of [`Self::of`] after the clock went back.
+    #[cold]
+    fn from_later(rate: Rate, words: &Words, now: Timestamp) -> Self {
+        let [micros, fraction, at, _] = *words;
+        // Moved to now, or left where it is.
+        let (back, ahead) = match is_ahead(rate, words, now) {
+            true => (at - now.as_micros(), 0),
+            false => (0, at),
+        };
+        let tat = Instant {
+            micros: micros.saturating_sub(back),
+            fraction,
+        };
+        let charged = Instant {
+            micros: ahead,
+            fraction: 0,
+        };
+        Self {
+            busy: rate.until(tat, now),
+            ahead: rate.until(charged, now),
+        }
+    }
+
+    /// The time until the next free slot, rounded up.
+    fn turn(self, rate: Rate) -> Micros {
+        rate.micros(self.busy)
+    }
+
+    fn missing(self, rate: Rate) -> Missing {
+        Missing {
+            hits: rate.hits_begun(self.busy.saturating_sub(self.ahead)),
+            busy: self.busy,
+        }
+    }
+
+    fn write(self, rate: Rate, words: &mut Words, now: Timestamp) {
+        let tat = rate.instant(now, self.busy);
+        let at = match self.ahead {
+            0 => now.as_micros(),
+            ahead => rate.instant(now, ahead).micros,
+        };
+        *words = [tat.micros, tat.fraction, at, 0];
+    }
+}
 
 pub(crate) fn test(rate: Rate, most: Micros, words: &Words, ask: Ask, now: Timestamp) -> Outcome {
-    if ask.hits < 0 && !is_tail(rate, most, words, now) {
-        return look(rate, most, words, Ask { hits: 0, ..ask }, now);
+    let queue = Queue::of(rate, words, now);
+    let turn = queue.turn(rate);
+    if ask.hits < 0 && !is_tail(most, turn) {
+        return Outcome {
+            verdict: Verdict::Fits,
+            ..look(rate, most, queue, Ask { hits: 0, ..ask })
+        };
     }
-    let outcome = look(rate, most, words, ask, now);
-    let turn = rate.micros(rate.until(gcra::tat(words), now));
+    let outcome = look(rate, most, queue, ask);
     if turn.is_zero() || ask.hits < 0 || outcome.verdict == Verdict::Never {
         return outcome;
     }
@@ -51,14 +132,14 @@ pub(crate) fn test(rate: Rate, most: Micros, words: &Words, ask: Ask, now: Times
         verdict: Verdict::Later,
         retry_after,
         reset_after: retry_after,
-        ..gcra::test(rate, words, Ask { hits: 0, ..ask }, now)
+        ..gcra::outcome(rate, queue.missing(rate), Ask { hits: 0, ..ask })
     }
 }
 
 /// The meter's answer. Its reset is for a caller that accepts a delay of `most`: a free slot is of
 /// use only once its turn is that near.
-fn look(rate: Rate, most: Micros, words: &Words, ask: Ask, now: Timestamp) -> Outcome {
-    let outcome = gcra::test(rate, words, ask, now);
+fn look(rate: Rate, most: Micros, queue: Queue, ask: Ask) -> Outcome {
+    let outcome = gcra::outcome(rate, queue.missing(rate), ask);
     if outcome.reset_after.is_zero() {
         return outcome;
     }
@@ -71,16 +152,41 @@ fn look(rate: Rate, most: Micros, words: &Words, ask: Ask, now: Timestamp) -> Ou
 }
 
 pub(crate) fn charge(rate: Rate, most: Micros, words: &mut Words, hits: i64, now: Timestamp) {
-    let hits = match hits < 0 && !is_tail(rate, most, words, now) {
-        true => 0,
-        false => hits,
+    let queue = Queue::of(rate, words, now);
+    let is_refused = hits < 0 && !is_tail(most, queue.turn(rate));
+    if hits == 0 && !is_ahead(rate, words, now) {
+        return;
+    }
+    // From the last charge, or from now if that is later.
+    let taken = queue.busy.saturating_sub(queue.ahead);
+    let taken = match hits {
+        _ if is_refused => taken,
+        ..0 => {
+            let most = rate.hits_begun(taken);
+            taken.saturating_sub(rate.span(hits.unsigned_abs().min(most)))
+        }
+        // Forced hits fill the queue, and leave one alone that is longer.
+        _ => {
+            let span = rate.span(hits.unsigned_abs().min(rate.burst()));
+            taken.max((taken + span).min(rate.full()))
+        }
     };
-    gcra::charge(rate, words, hits, now);
+    let busy = taken.saturating_add(queue.ahead);
+    Queue { busy, ..queue }.write(rate, words, now);
 }
 
-/// Returns true if the slots of a refund are the last of the queue.
-fn is_tail(rate: Rate, most: Micros, words: &Words, now: Timestamp) -> bool {
-    most.is_zero() || rate.micros(rate.until(gcra::tat(words), now)) <= most
+/// Returns true if the slots of a refund are the last of the queue, which ends after `turn`.
+fn is_tail(most: Micros, turn: Micros) -> bool {
+    most.is_zero() || turn <= most
+}
+
+/// Returns true if the last charge is further ahead of now than a whole queue lasts.
+pub(crate) fn is_ahead(rate: Rate, words: &Words, now: Timestamp) -> bool {
+    words[2].saturating_sub(now.as_micros()) > rate.micros(rate.full()).get()
+}
+
+pub(crate) fn expires_at(words: &Words) -> Timestamp {
+    Timestamp::from_micros(words[0].saturating_add(u64::from(words[1] > 0)))
 }
 
 #[cfg(test)]

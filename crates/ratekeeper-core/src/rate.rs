@@ -7,6 +7,9 @@ use crate::{MAX_COUNT, Micros, Timestamp};
 /// Fractional bits of a stored instant, below the microsecond.
 pub(crate) const FRACTION_BITS: u32 = 32;
 
+/// The longest span that is told apart from longer ones: far above the fill time of any bucket.
+const FARTHEST: u64 = 1 << 60;
+
 /// A refill rate: one hit every `emission`, up to `burst` hits at once.
 ///
 /// T = window / quota is rounded up to whole units of 2^-`bits` microseconds. `bits` is the
@@ -20,8 +23,8 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// The rate of `quota` hits per `window`; with a quota of 0 the bucket holds nothing, whatever
-    /// its burst.
+    /// The rate of `quota` hits per `window`. With a quota of 0 the bucket holds nothing, whatever
+    /// its burst; what another limit took of it comes back by one hit a window.
     pub(crate) fn try_new(
         quota: u64,
         window: Micros,
@@ -30,7 +33,7 @@ impl Rate {
         if quota == 0 {
             return Ok(Self {
                 burst: 0,
-                emission: Divisor::new(1),
+                emission: Divisor::new(window.get()),
                 bits: 0,
             });
         }
@@ -75,14 +78,27 @@ impl Rate {
         self.burst * self.emission.get()
     }
 
-    /// The time in which `hits` (at most the burst) refill, in units of this rate.
+    /// The time in which `hits` (at most [`Self::most`]) refill, in units of this rate.
     pub(crate) const fn span(self, hits: u64) -> u64 {
         hits * self.emission.get()
     }
 
-    /// Whole hits in a span of `span` units.
-    pub(crate) const fn hits(self, span: u64) -> u64 {
-        self.emission.quotient(span)
+    /// The most whole microseconds that are certain to be less than one hit takes.
+    pub(crate) const fn below(self) -> u64 {
+        (self.emission.get() - 1) >> self.bits
+    }
+
+    /// The span from the stored instant to `at`, in units of this rate; None if there is no such.
+    pub(crate) fn between(self, instant: Instant, at: u64) -> Option<u64> {
+        let micros = at.checked_sub(instant.micros)?;
+        let span = u64::try_from(u128::from(micros) << self.bits).ok()?;
+        span.checked_sub(shifted_up(instant.fraction, self.unit()))
+    }
+
+    /// The most hits that this rate can tell the refill of: 285 years of them up to a thousand a
+    /// second, and no fewer than the burst. Another limit's burst may be larger.
+    pub(crate) const fn most(self) -> u64 {
+        MAX_COUNT / self.emission.get()
     }
 
     /// Hits in a span of `span` units, counting a partial hit as one.
@@ -92,40 +108,23 @@ impl Rate {
 
     /// A span of `span` units in microseconds, rounded up.
     pub(crate) const fn micros(self, span: u64) -> Micros {
-        Micros::new(span.div_ceil(1 << self.bits))
+        Micros::new(shifted_up(span, self.bits))
     }
 
-    /// The span from `now` to the stored instant, in units of this rate. At most the whole bucket,
-    /// so that a limit lowered in use clamps to it. Zero if the instant has passed.
-    pub(crate) fn until(self, instant: Instant, now: Timestamp) -> u64 {
-        let Some(micros) = instant.micros.checked_sub(now.as_micros()) else {
+    /// The span from `now` to the stored instant, in units of this rate, at most 2^60 of them. Zero if
+    /// the instant has passed.
+    #[inline]
+    pub(crate) const fn until(self, instant: Instant, now: Timestamp) -> u64 {
+        if instant.micros < now.as_micros() {
             return 0;
-        };
-        if micros > self.full() >> self.bits {
-            return self.full();
         }
-        let fraction = instant.fraction.div_ceil(1 << self.unit());
-        (micros << self.bits)
-            .saturating_add(fraction)
-            .min(self.full())
-    }
-
-    /// The whole hits that refill from `since` to `now`, however many, and the instant at which the
-    /// last of them did.
-    pub(crate) fn whole_hits(self, since: Instant, now: Timestamp) -> (u64, Instant) {
-        let units = |micros: u64| u128::from(micros) << self.bits;
-        let since_units =
-            units(since.micros) + u128::from(since.fraction.div_ceil(1 << self.unit()));
-        let passed = units(now.as_micros()).saturating_sub(since_units);
-        let hits = passed / u128::from(self.emission.get());
-        let last = since_units + hits * u128::from(self.emission.get());
-        let micros = u64::try_from(last >> self.bits).unwrap_or(u64::MAX);
-        let fraction = u64::try_from(last - units(micros)).unwrap_or(0);
-        let instant = Instant {
-            micros,
-            fraction: fraction << self.unit(),
-        };
-        (u64::try_from(hits).unwrap_or(u64::MAX), instant)
+        let micros = instant.micros - now.as_micros();
+        if micros > FARTHEST >> self.bits {
+            return FARTHEST;
+        }
+        let fraction = shifted_up(instant.fraction, self.unit());
+        let span = (micros << self.bits).saturating_add(fraction);
+        if span > FARTHEST { FARTHEST } else { span }
     }
 
     /// The bits by which this rate's units are coarser than those of a stored fraction.
@@ -143,6 +142,12 @@ impl Rate {
     }
 }
 
+/// `number` / 2^`bits`, rounded up, without a division.
+const fn shifted_up(number: u64, bits: u32) -> u64 {
+    let rest = number & ((1 << bits) - 1);
+    (number >> bits) + (rest > 0) as u64
+}
+
 /// An instant with a resolution finer than a microsecond, as the buckets store it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Instant {
@@ -154,9 +159,16 @@ pub(crate) struct Instant {
 impl Instant {
     /// The instant `span` units of `rate` later. A fraction finer than the rate's units, left by an
     /// earlier rate, is rounded up.
+    #[inline]
     pub(crate) const fn moved(self, rate: Rate, span: u64) -> Self {
+        if rate.bits == 0 && self.fraction == 0 {
+            return Self {
+                micros: self.micros.saturating_add(span),
+                fraction: 0,
+            };
+        }
         let unit = rate.unit();
-        let total = self.fraction.div_ceil(1 << unit).saturating_add(span);
+        let total = shifted_up(self.fraction, unit).saturating_add(span);
         Self {
             micros: self.micros.saturating_add(total >> rate.bits),
             fraction: (total & ((1 << rate.bits) - 1)) << unit,

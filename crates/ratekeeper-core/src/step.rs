@@ -3,7 +3,7 @@
 use crate::limit::Kind;
 use crate::{
     Ask, Heap, Limit, Moment, Outcome, Shape, Spill, State, StateMut, StateRef, Timestamp, Words,
-    concurrency, equal_count, fixed_window, gcra, leaky_bucket, sliding_log, sliding_window,
+    concurrency, equal_count, fixed_window, leaky_bucket, sliding_log, sliding_window,
     token_bucket,
 };
 
@@ -32,10 +32,9 @@ impl Limit {
                 sliding_window::test(self, sub, state, ask, at.now)
             }
             (Kind::SlidingLog, StateRef::Heap(heap)) => sliding_log::test(self, heap, ask, at.now),
-            (Kind::TokenBucket(rate), StateRef::Words(words)) => {
+            (Kind::TokenBucket(rate) | Kind::Gcra(rate), StateRef::Words(words)) => {
                 token_bucket::test(*rate, words, ask, at.now)
             }
-            (Kind::Gcra(rate), StateRef::Words(words)) => gcra::test(*rate, words, ask, at.now),
             (Kind::LeakyBucket(rate, most), StateRef::Words(words)) => {
                 leaky_bucket::test(*rate, *most, words, ask, at.now)
             }
@@ -50,9 +49,9 @@ impl Limit {
     /// the permits and no more; a window counts all of them, up to 2^53 - 1. Giving back leaves at
     /// most an unused counter.
     ///
-    /// 0 hits cut a bucket whose burst was lowered, and correct a counter written by a clock that
-    /// has gone back: stores charge it to every counter that denied, after which the reported wait
-    /// is exact.
+    /// 0 hits change nothing but a counter written by a clock that has gone back far
+    /// ([`Self::is_ahead`]): stores charge them to every counter that denied, after which the reported
+    /// wait is exact.
     ///
     /// # Errors
     /// [`Spill`] if a count outgrew the counter's [`Words`]; nothing was changed.
@@ -70,10 +69,9 @@ impl Limit {
             (Kind::SlidingLog, StateMut::Heap(heap)) => {
                 sliding_log::charge(self, heap, hits, at.now);
             }
-            (Kind::TokenBucket(rate), StateMut::Words(words)) => {
+            (Kind::TokenBucket(rate) | Kind::Gcra(rate), StateMut::Words(words)) => {
                 token_bucket::charge(*rate, words, hits, at.now);
             }
-            (Kind::Gcra(rate), StateMut::Words(words)) => gcra::charge(*rate, words, hits, at.now),
             (Kind::LeakyBucket(rate, most), StateMut::Words(words)) => {
                 leaky_bucket::charge(*rate, *most, words, hits, at.now);
             }
@@ -106,8 +104,7 @@ impl Limit {
     /// Returns true if the counter is ahead of the clock by more than time can explain: it was
     /// charged by a clock that has since gone back by more than the window (a bucket's time to
     /// fill, a permit's timeout). Such a counter answers as of the clock, and the next charge, even
-    /// of 0 hits, stores it so. Not detected for `gcra` and `leaky_bucket`, which are clamped to
-    /// their burst at every step.
+    /// of 0 hits, stores it so.
     #[must_use]
     pub fn is_ahead(&self, state: StateRef<'_>, now: Timestamp) -> bool {
         match (&self.kind, state) {
@@ -117,8 +114,11 @@ impl Limit {
             (Kind::SlidingLog, StateRef::Heap(heap)) => {
                 sliding_log::ahead(self, heap, now).is_some()
             }
-            (Kind::TokenBucket(rate), StateRef::Words(words)) => {
+            (Kind::TokenBucket(rate) | Kind::Gcra(rate), StateRef::Words(words)) => {
                 token_bucket::is_ahead(*rate, words, now)
+            }
+            (Kind::LeakyBucket(rate, _), StateRef::Words(words)) => {
+                leaky_bucket::is_ahead(*rate, words, now)
             }
             (Kind::Concurrency, StateRef::Heap(heap)) => concurrency::is_ahead(self, heap, now),
             _ => false,
@@ -147,12 +147,10 @@ impl Limit {
             (Kind::EqualCount(cut), state) => equal_count::expires_at(cut, state),
             (Kind::SlidingWindow(sub), state) => sub.expires_at(state),
             (Kind::SlidingLog, StateRef::Heap(heap)) => sliding_log::expires_at(self, heap),
-            (Kind::TokenBucket(rate), StateRef::Words(words)) => {
+            (Kind::TokenBucket(rate) | Kind::Gcra(rate), StateRef::Words(words)) => {
                 token_bucket::expires_at(*rate, words)
             }
-            (Kind::Gcra(_) | Kind::LeakyBucket(..), StateRef::Words(words)) => {
-                gcra::expires_at(words)
-            }
+            (Kind::LeakyBucket(..), StateRef::Words(words)) => leaky_bucket::expires_at(words),
             (Kind::Concurrency, StateRef::Heap(heap)) => concurrency::expires_at(heap),
             _ => Timestamp::EPOCH,
         }

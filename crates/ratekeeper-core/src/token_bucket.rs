@@ -13,120 +13,184 @@
 //! burst + limit * w / window hits pass in any span w; T is rounded up, by less than 0.1 %.
 //!
 //! State: word 0 the deficit in whole tokens, words 1 and 2 the time up to which it has been
-//! refilled (microseconds, 2^-32 of one). The deficit is kept rather than the tokens, so that
-//! a changed burst takes effect at once; one above a lowered burst is clamped to it, and a
-//! charge writes that down, one of 0 hits too. A changed rate counts from the last charge on.
-//! After a clock went back the next token is a whole T away.
+//! refilled (microseconds, 2^-32 of one), word 3 the time of the last charge, less than T later.
+//! [`gcra`] counts by the same steps in the same state.
+//!
+//! **Two limits on one counter**, before and after a change or on two nodes: the state names no
+//! limit, so each step refills by its own rate from the last charge on, and holds what is then
+//! missing against its own burst. A deficit above the burst is kept: the bucket denies, and tells
+//! the wait until its own rate has brought it below. Only refills and refunds make a deficit
+//! smaller, so together the two admit no more than a limit with the larger burst and the faster
+//! rate: between two charges at most the faster refills, and of the time towards the next token
+//! nothing counts that is longer than a token of the rate that reads it.
+//!
+//! **Time that goes back.** A charge stores the time of its clock, whatever its limit, so one later
+//! than now tells a step of the clock. One of no more than the time to fill leaves the bucket at
+//! the stored time; a longer one moves it to now, with all that is missing, and the next charge
+//! stores it so, one of 0 hits too. A charge of 0 hits stores nothing else.
 
-use crate::ask::Finding;
+use crate::gcra::{self, Missing};
 use crate::rate::{Instant, Rate};
 use crate::{Ask, Outcome, Timestamp, Words};
 
-/// A deficit, and the time since which the next token is on its way; never after the current time.
+/// A deficit, the time since which the next token is on its way, and that of the last charge.
 #[derive(Clone, Copy)]
 struct Bucket {
     deficit: u64,
     since: Instant,
+    at: u64,
 }
 
 impl Bucket {
-    /// The bucket at `now`: refilled by whole tokens, with the time towards the next one kept.
-    fn at(rate: Rate, words: &Words, now: Timestamp) -> Self {
-        let kept = Self {
+    const fn read(words: &Words) -> Self {
+        Self {
             deficit: words[0],
             since: Instant {
                 micros: words[1],
                 fraction: words[2],
             },
-        };
-        if kept.deficit > rate.burst() || kept.since.micros > now.as_micros() {
-            return kept.out_of_range(rate, now);
-        }
-        let left = kept.until(rate, kept.deficit, now);
-        if left == 0 {
-            return Self::fresh(0, now);
-        }
-        let refilled = kept.deficit.saturating_sub(rate.hits_begun(left));
-        Self {
-            deficit: kept.deficit - refilled,
-            since: kept.since.moved(rate, rate.span(refilled)),
+            at: words[3],
         }
     }
 
-    /// A bucket whose next token is on its way from now.
-    const fn fresh(deficit: u64, now: Timestamp) -> Self {
+    /// The bucket as `rate` reads it at `now`.
+    #[inline]
+    fn of(rate: Rate, words: &Words, now: Timestamp) -> Self {
+        let kept = Self::read(words);
+        let towards_next = kept.at.wrapping_sub(kept.since.micros);
+        if kept.deficit > rate.burst() || kept.at > now.as_micros() || towards_next > rate.below() {
+            return kept.out_of_range(rate, now);
+        }
+        kept
+    }
+
+    /// The result of [`Self::of`] for what another limit left, or a clock that went back: too rare to
+    /// be fast.
+    #[cold]
+    fn out_of_range(self, rate: Rate, now: Timestamp) -> Self {
+        if self.deficit == 0 {
+            return Self::fresh(0, now.as_micros());
+        }
+        let back = match self.is_ahead(rate, now) {
+            true => self.at - now.as_micros(),
+            false => 0,
+        };
+        let moved = Self {
+            deficit: self.deficit.min(rate.most()),
+            since: Instant {
+                micros: self.since.micros.saturating_sub(back),
+                ..self.since
+            },
+            at: self.at - back,
+        };
+        let towards_next = rate.between(moved.since, moved.at);
+        if towards_next.is_none_or(|span| span >= rate.span(1)) {
+            return Self::fresh(moved.deficit, moved.at);
+        }
+        moved
+    }
+
+    /// A bucket charged at `at`, whose next token is on its way from then.
+    const fn fresh(deficit: u64, at: u64) -> Self {
         Self {
             deficit,
             since: Instant {
-                micros: now.as_micros(),
+                micros: at,
                 fraction: 0,
             },
+            at,
         }
     }
 
-    /// The result of [`Self::at`] after the burst was lowered below the deficit, or the clock went
-    /// back: too rare to be fast.
-    fn out_of_range(self, rate: Rate, now: Timestamp) -> Self {
-        let (refilled, since) = rate.whole_hits(self.since, now);
-        let deficit = self.deficit.saturating_sub(refilled);
-        if deficit > rate.burst() || deficit == 0 || self.since.micros > now.as_micros() {
-            return Self::fresh(deficit.min(rate.burst()), now);
-        }
-        Self { deficit, since }
+    /// Returns true if the last charge is further ahead of `now` than a whole fill.
+    fn is_ahead(self, rate: Rate, now: Timestamp) -> bool {
+        let ahead = self.at.saturating_sub(now.as_micros());
+        self.deficit > 0 && ahead > rate.micros(rate.full()).get()
     }
 
-    /// The span from `now` until `tokens` (at most the burst) have refilled, in units of `rate`.
-    fn until(self, rate: Rate, tokens: u64, now: Timestamp) -> u64 {
-        rate.until(self.since.moved(rate, rate.span(tokens)), now)
+    /// The tokens missing at `now`, and the span until they have come. None come before the last
+    /// charge.
+    #[inline]
+    fn missing(self, rate: Rate, now: Timestamp) -> Missing {
+        let busy = rate.until(self.full_at(rate), now);
+        Missing {
+            hits: rate.hits_begun(busy).min(self.deficit),
+            busy,
+        }
+    }
+
+    /// The instant at which the last missing token comes.
+    const fn full_at(self, rate: Rate) -> Instant {
+        self.since.moved(rate, rate.span(self.deficit))
+    }
+
+    /// The bucket charged at `now` with `deficit` tokens missing, of which `missing` were before: the
+    /// time towards the next token is kept.
+    fn charged(self, rate: Rate, missing: u64, deficit: u64, now: Timestamp) -> Self {
+        let refilled = rate.span(self.deficit - missing);
+        Self {
+            deficit,
+            since: self.since.moved(rate, refilled),
+            at: self.at.max(now.as_micros()),
+        }
+    }
+
+    const fn write(self, words: &mut Words) {
+        *words = [
+            self.deficit,
+            self.since.micros,
+            self.since.fraction,
+            self.at,
+        ];
     }
 }
 
 pub(crate) fn test(rate: Rate, words: &Words, ask: Ask, now: Timestamp) -> Outcome {
-    let mut bucket = Bucket::at(rate, words, now);
-    if ask.refund() >= bucket.deficit {
-        bucket = Bucket::fresh(0, now);
-    } else {
-        bucket.deficit -= ask.refund();
-    }
-    let room = rate.burst() - bucket.deficit;
-    let deficit = bucket.deficit + ask.spent(room);
-    let full_after = rate.micros(bucket.until(rate, deficit, now));
-    Finding {
-        capacity: rate.burst(),
-        room,
-        full_after,
-    }
-    .outcome(
-        ask,
-        |hits| rate.micros(bucket.until(rate, hits - room, now)),
-        // The next token is on its way already, or starts with this take.
-        |_| rate.micros(bucket.until(rate, 1, now)),
-    )
+    let missing = Bucket::of(rate, words, now).missing(rate, now);
+    gcra::outcome(rate, missing, ask)
 }
 
 pub(crate) fn charge(rate: Rate, words: &mut Words, hits: i64, now: Timestamp) {
-    let bucket = Bucket::at(rate, words, now);
-    let deficit = bucket.deficit.saturating_add_signed(hits);
-    let Bucket { deficit, since } = if deficit > rate.burst() {
-        // Emptied, along with the fraction of the next token.
-        Bucket::fresh(rate.burst(), now)
+    if hits == 0 {
+        return settle(rate, words, now);
+    }
+    let bucket = Bucket::of(rate, words, now);
+    let missing = bucket.missing(rate, now).hits;
+    let deficit = missing.saturating_add_signed(hits);
+    let charged = if missing == 0 || deficit == 0 {
+        // Full before, or after.
+        Bucket::fresh(deficit.min(rate.burst()), now.as_micros())
+    } else if deficit <= rate.burst() || hits < 0 {
+        bucket.charged(rate, missing, deficit, now)
+    } else if missing <= rate.burst() {
+        // Forced hits empty it, along with the fraction of the next token.
+        Bucket::fresh(rate.burst(), bucket.at.max(now.as_micros()))
     } else {
-        Bucket { deficit, ..bucket }
+        // And leave one alone that is below empty.
+        bucket.charged(rate, missing, missing, now)
     };
-    *words = [deficit, since.micros, since.fraction, 0];
+    charged.write(words);
+}
+
+/// Stores the move of a bucket after the clock went back, and nothing else: all other states say as
+/// much at any time as they do now.
+fn settle(rate: Rate, words: &mut Words, now: Timestamp) {
+    if is_ahead(rate, words, now) {
+        Bucket::of(rate, words, now).write(words);
+    }
 }
 
 /// Returns true if the last charge is further ahead of now than the bucket's time to fill.
 pub(crate) fn is_ahead(rate: Rate, words: &Words, now: Timestamp) -> bool {
-    Timestamp::from_micros(words[1]).since(now) > rate.micros(rate.full())
+    Bucket::read(words).is_ahead(rate, now)
 }
 
 pub(crate) fn expires_at(rate: Rate, words: &Words) -> Timestamp {
-    let since = Instant {
-        micros: words[1],
-        fraction: words[2],
-    };
-    let full = since.moved(rate, rate.span(words[0].min(rate.burst())));
+    let mut kept = Bucket::read(words);
+    if kept.deficit > rate.burst() {
+        kept.deficit = kept.deficit.min(rate.most());
+    }
+    let full = kept.full_at(rate);
     Timestamp::from_micros(full.micros.saturating_add(u64::from(full.fraction > 0)))
 }
 
@@ -169,15 +233,61 @@ mod tests {
     }
 
     #[test]
-    fn a_lowered_burst_settles_at_the_first_denial() {
+    fn a_lowered_burst_denies_until_its_rate_has_paid_and_forgets_nothing() {
         let (high, low) = (limit(100), limit(2));
         let mut state = State::new(high.shape());
         step(&high, &mut state, 100, 0);
-        // 95 of 100 are missing, but of two at most two can be missing.
+        let before = state.clone();
+        // 95 are missing: 94 of them have to come back until one of two is there.
         let denied = step(&low, &mut state, 1, 500_000);
+        assert_eq!(denied.retry_after, Micros::from_millis(9_400));
+        assert_eq!(step(&low, &mut state, 0, 500_000).verdict, Verdict::Later);
+        assert_eq!(step(&low, &mut state, 1, 9_899_999).verdict, Verdict::Later);
+        assert_eq!(state, before);
+        assert_eq!(step(&high, &mut state, 0, 500_000).remaining, 5);
+        assert_eq!(step(&low, &mut state, 1, 9_900_000).verdict, Verdict::Fits);
+        assert_eq!(step(&high, &mut state, 0, 9_900_000).remaining, 98);
+    }
+
+    #[test]
+    fn two_rates_admit_no_more_than_the_larger_burst() {
+        let spec = LimitSpec::new(Algorithm::TokenBucket, 60, Micros::from_secs(86_400));
+        let [fast, slow] = [60, 20].map(|quota| {
+            let burst = Some(60);
+            Limit::try_new(LimitSpec {
+                quota,
+                burst,
+                ..spec
+            })
+            .expect("a valid limit")
+        });
+        let mut state = State::new(fast.shape());
+        assert!(step(&fast, &mut state, 60, 0).fits());
+        let denied = step(&slow, &mut state, 1, 0);
+        assert_eq!(denied.retry_after, Micros::from_secs(86_400 / 20));
+        // The next token is the slower rate's if only that is asked, and the faster one's else.
+        assert!(!step(&slow, &mut state, 1, 86_400_000_000 / 60).fits());
+        assert!(step(&fast, &mut state, 1, 86_400_000_000 / 60).fits());
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_keeps_what_is_missing() {
+        let limit = limit(3);
+        let mut state = State::new(limit.shape());
+        step(&limit, &mut state, 2, 0);
+        let back = |state: &mut State, hits, micros: u64| {
+            let at = Moment::at(Timestamp::from_micros(1_000_000_000 - micros));
+            limit.step(state, hits, &at)
+        };
+        // By no more than the time to fill: the next token comes when it would have.
+        let denied = back(&mut state, 2, 300_000);
+        assert_eq!(denied.retry_after, Micros::from_millis(400));
+        assert_eq!(step(&limit, &mut state, 2, 100_000).verdict, Verdict::Fits);
+        // By more: as if it had been charged now, which the denial stores.
+        let denied = back(&mut state, 1, 1_000_000);
         assert_eq!(denied.retry_after, Micros::from_millis(100));
-        assert_eq!(step(&low, &mut state, 1, 599_999).verdict, Verdict::Later);
-        assert_eq!(step(&low, &mut state, 1, 600_000).verdict, Verdict::Fits);
+        assert_eq!(back(&mut state, 1, 900_001).verdict, Verdict::Later);
+        assert_eq!(back(&mut state, 1, 900_000).verdict, Verdict::Fits);
     }
 
     #[test]

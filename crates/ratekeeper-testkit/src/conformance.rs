@@ -16,6 +16,7 @@ pub mod limits;
 pub mod once;
 pub mod permits;
 pub mod requests;
+pub mod rollout;
 pub mod threads;
 
 use std::future::Future;
@@ -39,6 +40,7 @@ macro_rules! conformance {
             limits: a_limit_of_nothing_admits_nothing,
             limits: time_going_back_is_harmless,
             limits: a_lowered_limit_takes_effect_at_once,
+            rollout: two_limits_admit_no_more_than_the_larger,
             requests: a_denied_request_consumes_nothing,
             requests: a_repeated_counter_sees_the_earlier_take,
             requests: shadow_steps_count_and_never_deny,

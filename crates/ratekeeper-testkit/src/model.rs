@@ -177,6 +177,8 @@ impl Model {
                 Self::FixedWindow(after) => ask.hits == 0 && after.is_over(now),
                 _ => false,
             },
+            // And at a bucket whose burst was lowered.
+            Self::Bucket(bucket) => ask.hits == 0 && bucket.is_over(now),
             _ => false,
         };
         let verdict = if is_over && self.capacity() > 0 {
@@ -194,7 +196,8 @@ impl Model {
             after.charge(ask.hits, now);
         }
         let retry_after = match verdict {
-            Verdict::Later => self.wait(together.max(1), now),
+            Verdict::Later if ask.hits == 0 => self.wait(1, now),
+            Verdict::Later => self.wait(together, now),
             Verdict::Fits if ask.hits == 0 => self.wait(together.saturating_add(1), now),
             Verdict::Fits | Verdict::Never => Micros::ZERO,
         };
@@ -217,12 +220,9 @@ impl Model {
     }
 
     /// The shortest wait after which `hits` would pass without other requests; [`Micros::MAX`] if
-    /// none helps. Room only grows in the meantime, so bisection finds it. A bucket whose burst was
-    /// lowered is cut first, as every store does on a denial.
+    /// none helps. Room only grows in the meantime, so bisection finds it.
     fn wait(&self, hits: u64, now: Timestamp) -> Micros {
-        let mut settled = self.clone();
-        settled.charge(0, now);
-        let fits = |wait: u64| hits <= settled.room(now.after(Micros::new(wait)));
+        let fits = |wait: u64| hits <= self.room(now.after(Micros::new(wait)));
         if hits > self.capacity() {
             return Micros::MAX;
         }

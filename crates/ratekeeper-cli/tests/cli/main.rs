@@ -5,6 +5,7 @@ mod admin_bodies;
 mod audit_export;
 mod bench;
 mod breakers;
+mod buckets;
 #[path = "../shared/collector.rs"]
 mod collector;
 mod config;

@@ -68,9 +68,8 @@ impl Terms {
             Kind::EqualCount(cut) => Some(equal_count::before_grant(cut, state.as_ref(), at.now)),
             _ => None,
         };
-        // An empty grant writes nothing unless the clock has gone back; a bucket is moved by the next exact step.
-        let is_ahead = || !limit.algorithm().has_burst() && limit.is_ahead(state.as_ref(), at.now);
-        if hits > 0 || is_ahead() {
+        // An empty grant writes nothing unless the clock has gone back.
+        if hits > 0 || limit.is_ahead(state.as_ref(), at.now) {
             charge(limit, state, i64::try_from(hits).unwrap_or(i64::MAX), at);
         }
         let (place, end) = match (&limit.kind, &*state) {

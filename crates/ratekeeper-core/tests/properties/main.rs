@@ -41,6 +41,7 @@ mod repeated_counters;
 mod resets;
 mod spilling;
 mod time_going_back;
+mod two_limits;
 mod waiting;
 
 use ratekeeper_core::{Limit, Moment, State, Timestamp};

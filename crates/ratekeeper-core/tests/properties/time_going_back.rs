@@ -56,12 +56,12 @@ fn assert_passed(limit: &Limit, passed: &[Passed]) {
 }
 
 /// The longest reported wait, whatever the clock did: two windows, for a sliding one plus the
-/// sub-window that fades out; a bucket's time to fill.
+/// sub-window that fades out; for a bucket, its time to fill.
 fn longest_wait(limit: &Limit) -> u64 {
     let window = limit.window().get();
     match limit.algorithm() {
         Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket => {
-            limit.span(limit.capacity()).get()
+            2 * limit.span(limit.capacity()).get()
         }
         Algorithm::SlidingWindow => {
             let sub = window.div_ceil(u64::from(limit.sub_windows().max(1)));
@@ -102,7 +102,7 @@ fn check(limit: &Limit, start: Timestamp, moves: &[(Clock, Hits)]) {
             Verdict::Later if limit.algorithm() != Algorithm::Concurrency => {
                 let wait = outcome.retry_after.get();
                 assert!(wait <= longest_wait(limit), "{wait} us of {limit:?}");
-                assert_wait(limit, &state, hits, now, outcome.retry_after);
+                assert_wait(limit, &state, hits.max(1), now, outcome.retry_after);
             }
             Verdict::Later | Verdict::Never => {}
         }

@@ -17,12 +17,12 @@ if act > 0 then
 end
 room = a1 - s1
 if room < 1 and s1 > 0 and call('ZCOUNT', key, format('(%.0f', now + 2 * a2), '+inf') > 0 then
-  settle = 2
+  settle = true
 end
 --@ charge 7
 expiry = now + a2
 local deadline = format('%.0f', expiry)
-if settle == 2 then
+if settle then
   for _, member in ipairs(call('ZRANGEBYSCORE', key, format('(%.0f', now + 2 * a2), '+inf')) do
     call('ZADD', key, 'XX', deadline, member)
   end

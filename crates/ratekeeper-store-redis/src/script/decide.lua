@@ -84,7 +84,7 @@ while at <= size do
     else
       --@ read
     end
-    local hits, most, all_fit = 0, 0, true
+    local hits, most = 0, 0
     for _ = 1, runs do
       local requests, each
       requests, each, at = unpack_('<I4d', plan, at)
@@ -95,7 +95,6 @@ while at <= size do
         room = room - passed * each
       end
       if passed < requests then
-        all_fit = false
         most = max(most, each)
       end
       filled = filled + 1
@@ -104,7 +103,7 @@ while at <= size do
     if raw ~= -1 then
       --@ answer
     end
-    if hits > 0 or (settle and not all_fit) then
+    if hits > 0 or settle then
       local value, expiry
       --@ charge
       if code ~= 7 then
@@ -162,7 +161,7 @@ while at <= size do
         told = {now, 0, -1}
       elseif not told then
         local hits = room >= 1 and min(n1, max(1, floor(room / (n2 * 2)))) or 0
-        if hits > 0 or settle == 2 then
+        if hits > 0 or settle then
           --@ charge
           --@ set
         end
@@ -319,8 +318,9 @@ while at <= size do
             fit[step] = s2 == 1 or (act == 1 and (before > 0 or room >= 1))
           elseif hits > 0 then
             fit[step] = before + hits <= room
-          elseif hits == 0 and before == 0 and code <= 2 then
-            fit[step] = s1 <= a1
+          elseif hits == 0 and (code <= 2 and before == 0 or code == 4 or code == 5 or code == 8) then
+            -- Overdrawn: denied hits were counted, or the limit was lowered.
+            fit[step] = room >= 0
           else
             fit[step] = true
           end
@@ -373,8 +373,8 @@ while at <= size do
           if taken_at and hits < 0 then
             --@ gone
           end
-          -- What the clock went back from is written down in any case.
-          local moves = hits ~= 0 or (settles[step] and not fit[step]) or settles[step] == 2 or (act > 1 and code == 7)
+          -- The move of a counter after the clock went back is written in any case.
+          local moves = hits ~= 0 or settles[step] or (act > 1 and code == 7)
           if moves and (raw or hits > 0) then
             local room, settle, s1, s2, s3, s4, value, expiry
             --@ read

@@ -33,7 +33,7 @@ if raw then
   elseif kept < s3 then
     s2 = kept
   elseif kept - now > a2 then
-    settle = 2
+    settle = true
   else
     s2, s3 = kept, kept + a2
   end
@@ -41,7 +41,7 @@ end
 room = a1 - s1
 --@ return 1 2
 -- Into the window of the grant, while it is the current one.
-if raw and settle ~= 2 and s2 == p1 then
+if raw and not settle and s2 == p1 then
   given = min(left, s1)
   hits = -given
 end
@@ -74,7 +74,7 @@ if raw then
   elseif kept < s3 then
     s2 = kept
   elseif kept - now > a2 then
-    settle = 2
+    settle = true
   elseif kept < a5 then
     s2, s3 = kept, a5
   else

@@ -67,9 +67,9 @@ impl Params {
             (Arithmetic::TokenBucket(rate), _) => {
                 (4, [rate.burst, rate.interval, scale(rate), 0, 0])
             }
-            (Arithmetic::Gcra(rate), _) => (5, gcra(rate, 0)),
+            (Arithmetic::LeakyBucket(rate), _) => (5, leaky(rate, 0)),
             (Arithmetic::LeakyWithin(rate, most), _) => {
-                (LEAKY_WITHIN, gcra(rate, most.get() << rate.bits))
+                (LEAKY_WITHIN, leaky(rate, most.get() << rate.bits))
             }
             (Arithmetic::SlidingLog, _) => (6, [quota, window, 0, 0, 0]),
             (Arithmetic::Concurrency, _) => (CONCURRENCY, [quota, window, 0, 0, 0]),
@@ -90,7 +90,7 @@ const fn scale(rate: Emission) -> u64 {
     1 << rate.bits
 }
 
-const fn gcra(rate: Emission, most: u64) -> [u64; 5] {
+const fn leaky(rate: Emission, most: u64) -> [u64; 5] {
     let full = rate.burst * rate.interval;
     [rate.interval, full, scale(rate), most, 0]
 }

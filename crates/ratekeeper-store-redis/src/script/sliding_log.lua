@@ -19,7 +19,7 @@ if raw and #raw >= 11 then
       local time, hits = unpack_('<I7H', raw, place)
       moved[#moved + 1] = pack('<I7H', max(0, time - s4 + now), hits)
     end
-    raw, s4, settle = table.concat(moved), now, 2
+    raw, s4, settle = table.concat(moved), now, true
   end
   s3 = max(now, s4)
   while s2 < #raw do
@@ -34,7 +34,7 @@ end
 room = a1 - s1
 --@ answer 6
 -- What is to be told: when the hits that make room for the largest denied one leave, and when the newest does.
-if raw and #raw - s2 > 450 and settle ~= 2 then
+if raw and #raw - s2 > 450 and not settle then
   local need, gone, last = most + max(0, s1 - a1), 0, s2
   while gone < need and last < #raw - 17 do
     local _, more = unpack_('<I7H', raw, last)

@@ -36,7 +36,7 @@ if raw and #raw >= 7 then
   if began > begins then
     if s2 > ceil((begins + a2) / tick) then
       -- A clock that was wrong by more than a window.
-      s2, settle = ceil(begins / tick), 2
+      s2, settle = ceil(begins / tick), true
     else
       clock = began - (begins - now)
     end
@@ -63,7 +63,7 @@ room = a1 - used
 --@ return 9
 -- The newest group gives hits back while the grant's are in it, but for one, which its beginning is told by; else the
 -- oldest groups do, so that what was admitted is never newer than what stays counted.
-if s4 > 0 and settle ~= 2 then
+if s4 > 0 and not settle then
   local own, size, at = a4 % 4, 1, 8
   local begins, width, tick = now + (a4 - own) / 4, byte(raw), a3
   if width == 4 then

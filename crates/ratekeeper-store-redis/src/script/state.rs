@@ -69,7 +69,7 @@ impl Kept {
                     None => Self::fresh(part),
                 };
             }
-            _ => pair(raw).map(|(tat, fraction)| [tat, fraction, 0, 0]),
+            _ => leaky_bucket(raw),
         };
         Self::Words(kept.unwrap_or_default())
     }
@@ -92,15 +92,37 @@ fn pair(raw: &[u8]) -> Option<(u64, u64)> {
 }
 
 fn number(digits: &[u8]) -> Option<u64> {
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
+/// `at * 1000 + deficit`, or both big-endian with the time between them up to which the bucket was refilled.
 fn token_bucket(raw: &[u8]) -> Option<Words> {
-    if raw.len() < 14 {
-        return None;
+    if raw.first().is_none_or(|first| *first < b'0') {
+        let (deficit, since, at) = (raw.get(..7)?, raw.get(7..14)?, raw.get(14..21)?);
+        let fraction = fraction(&raw[21..])?;
+        return Some([big(deficit), big(since), fraction, big(at)]);
     }
-    let fraction = raw.get(14..18).map_or(0, little);
-    Some([little(&raw[..7]), little(&raw[7..14]), fraction, 0])
+    let (at, deficit) = raw.split_at_checked(raw.len().checked_sub(3)?)?;
+    let at = number(at)?;
+    Some([number(deficit)?, at, 0, at])
+}
+
+/// The next free turn and the time of the last charge, with the fraction of the turn behind them.
+fn leaky_bucket(raw: &[u8]) -> Option<Words> {
+    let (turn, at) = (raw.get(..7)?, raw.get(7..14)?);
+    Some([big(turn), fraction(&raw[14..])?, big(at), 0])
+}
+
+/// The fraction of an instant, left out where it is 0.
+fn fraction(rest: &[u8]) -> Option<u64> {
+    match rest.len() {
+        0 => Some(0),
+        4 => Some(big(rest)),
+        _ => None,
+    }
 }
 
 /// Counts from the newest to the oldest, as the ring of core.
@@ -191,6 +213,14 @@ fn log(raw: &[u8]) -> Heap {
 
 /// An integer of up to 8 bytes, little-endian.
 fn little(bytes: &[u8]) -> u64 {
-    let byte = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
-    bytes.iter().rev().fold(0, byte)
+    bytes.iter().rev().fold(0, with_byte)
+}
+
+/// An integer of up to 8 bytes, big-endian.
+fn big(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, with_byte)
+}
+
+fn with_byte(number: u64, byte: &u8) -> u64 {
+    number << 8 | u64::from(*byte)
 }

@@ -25,7 +25,7 @@ if raw and #raw > 7 then
   end
   s3 = s2 - kept
   if s3 < -a3 then
-    s3, settle = 0, 2
+    s3, settle = 0, true
   elseif s3 < 0 then
     s2, s3, elapsed = kept, 0, 0
   end
@@ -48,7 +48,7 @@ end
 room = a1 - used
 --@ return 3
 -- Into the sub-window of the grant, while it counts.
-if s1 and settle ~= 2 then
+if s1 and not settle then
   -- The counts stay where they are.
   s2, s3 = s2 - s3, 0
   local lane = s2 - p1 + 1

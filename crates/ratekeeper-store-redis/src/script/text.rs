@@ -9,7 +9,7 @@ const ALGORITHMS: [&str; 7] = [
     include_str!("sub_windows.lua"),
     SLIDING_WINDOW,
     include_str!("token_bucket.lua"),
-    include_str!("gcra.lua"),
+    include_str!("leaky_bucket.lua"),
     include_str!("sliding_log.lua"),
     include_str!("concurrency.lua"),
 ];

@@ -7,8 +7,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use ratekeeper_core::{
-    Algorithm, Arithmetic, Ask, Emission, Limit, MAX_COUNT, Micros, Mode, Moment, Outcome, Spill,
-    State, StateMut, Timestamp,
+    Algorithm, Ask, Limit, MAX_COUNT, Micros, Mode, Moment, Outcome, Spill, State, Timestamp,
 };
 use ratekeeper_store::{Charge, CounterKey, Request, Step, StepOutcome};
 use ratekeeper_store_redis::script::{Call, Group, KeyName, Script};
@@ -211,8 +210,8 @@ impl Lane {
         take(&Request::new(&[step], Mode::default(), self.now))
     }
 
-    /// Returns core's answer. A charge creates the counter, and a refusal writes only what it must:
-    /// a bucket that is fuller than its limit, or from a later time.
+    /// Returns core's answer. A charge creates the counter, and a refusal writes only what it must: a
+    /// counter from a later time.
     fn step(&mut self, hits: i64) -> Outcome {
         let at = Moment::at(self.now);
         let fresh = State::new(self.limit.shape());
@@ -227,8 +226,7 @@ impl Lane {
         if charged > 0 && self.state.is_none() {
             self.state = Some(fresh);
         }
-        let settles = !outcome.fits() && self.is_out_of_range();
-        let settles = settles || self.was_later();
+        let settles = self.was_later();
         if let Some(state) = self.state.as_mut().filter(|_| charged != 0 || settles) {
             charge(&self.limit, state, charged, &at);
         }
@@ -238,30 +236,8 @@ impl Lane {
 
     /// Returns true if the counter moves to the clock's time, which every step writes.
     fn was_later(&self) -> bool {
-        let has_bucket = self.limit.algorithm().has_burst();
-        let state = self.state.as_ref().filter(|_| !has_bucket);
+        let state = self.state.as_ref();
         state.is_some_and(|state| self.limit.is_ahead(state.as_ref(), self.now))
-    }
-
-    fn is_out_of_range(&mut self) -> bool {
-        let now = self.now.as_micros();
-        let full = |rate: Emission| (rate.burst * rate.interval, rate.bits);
-        if let Arithmetic::EqualCount(_) = self.limit.arithmetic() {
-            // Charged nothing, it changes only if a clock was ahead by more than a window.
-            return true;
-        }
-        let Some(StateMut::Words(words)) = self.state.as_mut().map(State::as_mut) else {
-            return false;
-        };
-        match self.limit.arithmetic() {
-            Arithmetic::TokenBucket(rate) => words[0] > rate.burst || words[1] > now,
-            Arithmetic::Gcra(rate) | Arithmetic::LeakyWithin(rate, _) => {
-                let (full, bits) = full(rate);
-                let ahead = u128::from(words[0].saturating_sub(now)) << 32 | u128::from(words[1]);
-                ahead > u128::from(full) << (32 - bits)
-            }
-            _ => false,
-        }
     }
 }
 

@@ -6,8 +6,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use ratekeeper_core::lease::{Grant, Terms};
 use ratekeeper_core::{
-    Algorithm, Arithmetic, Ask, Limit, LimitSpec, MAX_COUNT, Micros, Mode, Moment, Spill, State,
-    Timestamp,
+    Algorithm, Ask, Limit, LimitSpec, MAX_COUNT, Micros, Mode, Moment, Spill, State, Timestamp,
 };
 use ratekeeper_store::{CounterKey, Request, Step, StepOutcome};
 use ratekeeper_store_redis::script::{
@@ -207,17 +206,7 @@ impl Lane {
         let at = Moment::at(self.now);
         let limit = *self.limit();
         let outcome = limit.test(self.state.as_ref(), Ask::hits(hits), &at);
-        let settles = match (&self.state, limit.arithmetic()) {
-            (State::Words(words), Arithmetic::TokenBucket(rate)) => {
-                words[0] > rate.burst || words[1] > self.now.as_micros()
-            }
-            (State::Words(words), Arithmetic::Gcra(rate)) => {
-                let full = u128::from(rate.burst * rate.interval) << (32 - rate.bits);
-                let ahead = words[0].saturating_sub(self.now.as_micros());
-                u128::from(ahead) << 32 | u128::from(words[1]) > full
-            }
-            _ => limit.is_ahead(self.state.as_ref(), self.now),
-        };
+        let settles = limit.is_ahead(self.state.as_ref(), self.now);
         if !outcome.fits() && !settles {
             return outcome;
         }

@@ -100,6 +100,13 @@ impl Meta {
         self.expiring_at(expires_at).with_share(share)
     }
 
+    /// The metadata after a denial that charged nothing: it has nothing left, and lives on as it
+    /// would have, even if the limit that denied it would refill it sooner.
+    #[inline]
+    pub(super) const fn denying(self) -> Self {
+        self.with_share(0)
+    }
+
     /// Sets the expiry in whole seconds, rounded up, so that nothing is removed early. The 32 bits
     /// last until 2106; a later expiry is cut to that.
     #[inline]

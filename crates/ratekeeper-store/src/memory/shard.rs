@@ -86,11 +86,14 @@ impl Shard {
         let fits = outcome.fits();
         let allowed = step.decides_alone(fits, mode);
         let hits = step.charged(fits && allowed);
-        if hits != 0 || !fits {
+        if hits != 0 {
             limit.charge(state.reborrow(), hits, &at).ok()?;
             let expires_at = limit.expires_at(state.as_ref(), &at);
             let meta = meta.settled(&outcome, limit.capacity(), expires_at);
             self.table.set_meta(place, meta);
+        } else if !fits {
+            limit.charge(state.reborrow(), 0, &at).ok()?;
+            self.table.set_meta(place, meta.denying());
         }
         Some((allowed, outcome))
     }
@@ -137,7 +140,7 @@ impl Shard {
         };
         let hits = step.charged(outcome.fits() && allowed);
         let place = match plan.spot {
-            // A denied step is charged 0 hits, which cuts a bucket whose limit was lowered.
+            // A denied step is charged 0 hits, which moves a counter whose clock went back.
             Spot::Found(place) if hits != 0 || !outcome.fits() || cx.moves_permit(&step.limit) => {
                 place
             }
@@ -152,7 +155,10 @@ impl Shard {
         let at = cx.moment(step);
         let expires_at = self.charge_at(cx, step, plan, place, hits, &at);
         let meta = self.relabel(place, step.rule);
-        let meta = meta.settled(outcome, step.limit.capacity(), expires_at);
+        let meta = match hits == 0 && !cx.moves_permit(&step.limit) {
+            true => meta.denying(),
+            false => meta.settled(outcome, step.limit.capacity(), expires_at),
+        };
         self.table.set_meta(place, meta);
     }
 

@@ -221,7 +221,7 @@ impl ModelStore {
         let newest_first = match limit.arithmetic() {
             Arithmetic::EqualCount(_) => !plan.has(LeaseGuard::OldestReturn),
             Arithmetic::SlidingWindow(_) => !plan.has(LeaseGuard::OwnPart),
-            Arithmetic::TokenBucket(_) | Arithmetic::Gcra(_) => !plan.has(LeaseGuard::Burn),
+            Arithmetic::TokenBucket(_) => !plan.has(LeaseGuard::Burn),
             _ => false,
         };
         if !newest_first {

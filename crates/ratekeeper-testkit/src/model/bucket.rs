@@ -20,7 +20,7 @@ pub struct Bucket {
 struct Charge {
     at: u64,
     hits: i64,
-    /// The burst at that time: overflow beyond it is not owed.
+    /// The burst at that time: forced hits beyond it are not owed.
     burst: u64,
 }
 
@@ -53,32 +53,35 @@ impl Bucket {
         self.burst
     }
 
-    /// The deficit at `now` in fractions of a token, zero for a full bucket.
+    /// The deficit at `now` in fractions of a token, zero for a full bucket. It is above the burst if
+    /// that was larger when the hits were taken.
     fn missing(&self, now: Timestamp) -> u128 {
         let mut missing = 0_u128;
         let mut last = 0;
         for charge in &self.charges {
             missing = missing.saturating_sub(u128::from(charge.at - last) * self.inflow);
             last = charge.at;
-            let full = u128::from(charge.burst) * self.token;
-            let hits = charge.hits.unsigned_abs().min(charge.burst);
-            let hits = u128::from(hits) * self.token;
-            missing = missing.min(full);
+            let hits = u128::from(charge.hits.unsigned_abs()) * self.token;
             missing = if charge.hits < 0 {
                 missing.saturating_sub(hits)
             } else {
-                (missing + hits).min(full)
+                let full = u128::from(charge.burst) * self.token;
+                missing.max((missing + hits).min(full))
             };
         }
         let since = now.as_micros().saturating_sub(last);
-        missing
-            .saturating_sub(u128::from(since) * self.inflow)
-            .min(u128::from(self.burst) * self.token)
+        missing.saturating_sub(u128::from(since) * self.inflow)
     }
 
     pub(crate) fn room(&self, now: Timestamp) -> u64 {
-        let there = u128::from(self.burst) * self.token - self.missing(now);
+        let full = u128::from(self.burst) * self.token;
+        let there = full.saturating_sub(self.missing(now));
         u64::try_from(there / self.token).unwrap_or(u64::MAX)
+    }
+
+    /// Returns true if more is missing than the burst.
+    pub(crate) fn is_over(&self, now: Timestamp) -> bool {
+        self.missing(now) > u128::from(self.burst) * self.token
     }
 
     pub(crate) fn charge(&mut self, hits: i64, now: Timestamp) {

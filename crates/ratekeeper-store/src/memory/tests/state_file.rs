@@ -132,8 +132,8 @@ fn a_damaged_file_is_refused_and_nothing_is_loaded() {
     longer.push(0);
     assert!(matches!(load(&longer), StateFileError::Corrupt));
     let mut newer = file;
-    newer[8] = 2;
-    assert!(matches!(load(&newer), StateFileError::Version(2)));
+    newer[8] = 3;
+    assert!(matches!(load(&newer), StateFileError::Version(3)));
     assert!(matches!(
         load(b"domain: api"),
         StateFileError::NotAStateFile
