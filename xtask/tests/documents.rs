@@ -93,6 +93,49 @@ fn readme_opens_with_its_commands_and_shows_a_rule_and_the_dashboard_before_numb
 }
 
 #[test]
+fn shell_blocks_can_be_pasted() {
+    for (page, text) in pages() {
+        assert!(
+            !text.contains("```console"),
+            "{page}: write commands as ```sh without prompts, and what they print as ```text"
+        );
+        for block in text.split("```sh\n").skip(1) {
+            let block = block.split("```").next().unwrap_or_default();
+            let prompt = block.lines().find(|line| line.starts_with("$ "));
+            assert_eq!(prompt, None, "{page}: leave the prompt out");
+            if let Some(hasty) = asked_too_soon(block) {
+                panic!(
+                    "{page}: wait until the server answers (`until curl …; do sleep 1; done`) before: {hasty}"
+                );
+            }
+        }
+    }
+}
+
+/// The first line that asks a server which an earlier line of the block has started, where none waits for it.
+fn asked_too_soon(block: &str) -> Option<&str> {
+    let starts = |line: &str| {
+        let command = line.split(" #").next().unwrap_or_default().trim_end();
+        command.contains("ratekeeper") && command.ends_with('&')
+    };
+    let mut lines = block.lines().skip_while(|line| !starts(line));
+    let first = lines.find(|line| line.contains("curl "))?;
+    (!first.contains("until ")).then_some(first)
+}
+
+#[test]
+fn a_block_that_does_not_wait_is_found() {
+    let hasty = "ratekeeper serve &   # here\ncurl -s http://127.0.0.1:8080/readyz\n";
+    assert_eq!(asked_too_soon(hasty), hasty.lines().nth(1));
+    let patient = hasty.replace("curl", "until curl");
+    assert_eq!(asked_too_soon(&patient), None);
+    assert_eq!(
+        asked_too_soon("curl -s http://127.0.0.1:8080/readyz\n"),
+        None
+    );
+}
+
+#[test]
 fn the_reference_of_the_admin_api_lists_every_route() {
     let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("it is text");
     let (code, page) = (

@@ -1,8 +1,9 @@
 //! An axum service with rate limits.
 //!
-//! ```console
-//! $ cargo run -p example-axum
-//! $ curl -i -H 'x-api-key: ada' http://127.0.0.1:3000/orders
+//! ```sh
+//! cargo run -p example-axum &
+//! until curl -so /dev/null http://127.0.0.1:3000/; do sleep 1; done
+//! curl -i -H 'x-api-key: ada' http://127.0.0.1:3000/orders
 //! ```
 //!
 //! The sixth request within an hour gets a 429, and every response has the remaining requests. When the service cannot keep up,

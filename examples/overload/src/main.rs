@@ -1,8 +1,8 @@
 //! A service under four times the load that it can take, without and with load shedding.
 //!
-//! ```console
-//! $ cargo run -p example-overload -- collapse
-//! $ cargo run -p example-overload -- rescue
+//! ```sh
+//! cargo run -p example-overload -- collapse
+//! cargo run -p example-overload -- rescue
 //! ```
 //!
 //! Both send the same load: five seconds of half of what the service can do, ten seconds of four times as much, and

@@ -1,8 +1,13 @@
 //! A gRPC service with rate limits.
 //!
-//! ```console
-//! $ cargo run -p example-tonic
-//! $ grpcurl -plaintext -H 'x-api-key: ada' 127.0.0.1:3001 grpc.health.v1.Health/Check
+//! ```sh
+//! cargo run -p example-tonic
+//! ```
+//!
+//! In another shell, once it listens:
+//!
+//! ```sh
+//! grpcurl -plaintext -H 'x-api-key: ada' 127.0.0.1:3001 grpc.health.v1.Health/Check
 //! ```
 //!
 //! The third call within an hour fails with `RESOURCE_EXHAUSTED`, and its details have the retry

@@ -137,21 +137,21 @@ fn a_base_names_the_tenants_of_service_levels() {
 #[test]
 fn the_manuals_example_works_as_it_is_written() {
     let manual = include_str!("../../../../docs/replay.md");
-    let mut blocks = manual.split("```console\n").skip(1);
+    let mut blocks = manual.split("```sh\n").skip(1);
     let block = blocks.find(|block| block.contains("--config gateway.yaml"));
-    let block = block.and_then(|block| block.split("```").next());
     let block = block.expect("the manual shows --config");
-    let (before, last) = block.rsplit_once("$ ").expect("a command");
-    let (last, shown) = last.split_once('\n').expect("what it prints");
+    let (script, after) = block.split_once("```").expect("the block ends");
+    let shown = after.split_once("```text\n").map(|(_, shown)| shown);
+    let shown = shown.and_then(|shown| shown.split("```").next());
+    let shown = shown.expect("the manual shows what it prints");
     let folder = tempdir().expect("a folder can be made");
-    let script = format!("{}{last}", before.replace("$ ", ""));
     let binary = std::path::Path::new(env!("CARGO_BIN_EXE_ratekeeper"));
     let programs = binary.parent().expect("it lies in a folder").display();
     let output = std::process::Command::new("sh")
         .current_dir(folder.path())
         .env_clear()
         .env("PATH", format!("{programs}:/usr/bin:/bin"))
-        .args(["-ec", &script])
+        .args(["-ec", script])
         .output()
         .expect("there is a shell");
     let said = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,5 @@
-//! The shell blocks of README and of the tutorials, pasted one after the other into one shell, as a reader would.
+//! The shell blocks of README, of the tutorials and of the proxies' examples, pasted one after the other into one shell, as
+//! a reader would.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +9,7 @@ use crate::support::example;
 use ratekeeper_testkit::process::{Process, free_port, tool};
 
 /// Files of the repository that the blocks read.
-const FILES: [&str; 7] = [
+const FILES: [&str; 17] = [
     "config/ratekeeper.yaml",
     "config/rules/api.yaml",
     "config/rules/tenants.yaml",
@@ -16,6 +17,16 @@ const FILES: [&str; 7] = [
     "examples/envoy/ratekeeper.yaml",
     "examples/envoy/rules.yaml",
     "examples/logs/nasa.yaml",
+    "examples/nginx/nginx.conf",
+    "examples/nginx/ratekeeper.yaml",
+    "examples/nginx/rules.yaml",
+    "examples/caddy/Caddyfile",
+    "examples/caddy/ratekeeper.yaml",
+    "examples/caddy/rules.yaml",
+    "examples/haproxy/haproxy.cfg",
+    "examples/haproxy/ratekeeper.lua",
+    "examples/haproxy/ratekeeper.yaml",
+    "examples/haproxy/rules.yaml",
 ];
 const LOG: &str = "examples/logs/nasa-1995-08-01.log.gz";
 
@@ -29,7 +40,7 @@ const PORTS: [u16; 12] = [
 ];
 
 /// Changes to blocks and files for machines that are busy: what is shown there, and what stands there in tests.
-const PATIENT: [(&str, &str); 5] = [
+const PATIENT: [(&str, &str); 7] = [
     // Envoy's deadline of 20 ms, beyond which requests pass.
     ("timeout: 0.02s", "timeout: 5s"),
     // Windows that a few calls outlast.
@@ -44,6 +55,9 @@ const PATIENT: [(&str, &str); 5] = [
         "window: 1s, limit: 10, burst: 30",
         "window: 5s, limit: 10, burst: 30",
     ),
+    // The proxies' deadlines, beyond which requests pass.
+    ("250ms", "20s"),
+    ("patience = 250", "patience = 20000"),
 ];
 
 #[test]
@@ -88,11 +102,12 @@ fn readme_works_from_top_to_bottom() {
 #[test]
 fn the_tutorial_of_a_first_limit_works() {
     let printed = paste("docs/tutorial-first-limit.md", &[]);
-    let [_rule, checks, changed, shadow, explained] = &printed[..] else {
+    let [_rule, checks, slip, changed, shadow, explained] = &printed[..] else {
         panic!("the tutorial has {} shell blocks", printed.len());
     };
     assert_eq!(decisions(checks, "allow"), 6, "{checks}");
     assert_eq!(decisions(checks, "deny"), 1, "{checks}");
+    assert!(slip.contains("did you mean the key `api_key`?"), "{slip}");
     assert!(changed.contains("\"limit\":8"), "{changed}");
     assert_eq!(decisions(shadow, "allow"), 2, "{shadow}");
     assert!(shadow.contains("decision=\"shadow_deny\"} 1"), "{shadow}");
@@ -135,6 +150,38 @@ fn the_tutorial_of_plans_works() {
     ] {
         assert!(tenants.contains(told), "no {told} in {tenants}");
     }
+}
+
+#[test]
+fn the_page_about_nginx_works() {
+    assert_eq!(codes_of("nginx"), [&["200"; 9][..], &["429"]].concat());
+}
+
+#[test]
+fn the_page_about_caddy_works() {
+    assert_eq!(codes_of("caddy"), [&["200"; 9][..], &["429"]].concat());
+}
+
+#[test]
+fn the_page_about_haproxy_works() {
+    assert_eq!(codes_of("haproxy"), [&["200"; 9][..], &["429"]].concat());
+}
+
+#[test]
+fn the_page_about_envoy_works() {
+    assert_eq!(codes_of("envoy"), [&["200"; 5][..], &["429"]].concat());
+}
+
+/// The statuses that the only block of an example's page prints. Where a proxy cannot be asked but at the cost of a hit,
+/// the page waits for it with its first request.
+fn codes_of(example: &str) -> Vec<String> {
+    let printed = paste(&format!("examples/{example}/README.md"), &[]);
+    let [printed] = &printed[..] else {
+        panic!("the page has {} shell blocks", printed.len());
+    };
+    let is_code = |line: &&str| line.len() == 3 && line.bytes().all(|byte| byte.is_ascii_digit());
+    let codes = printed.lines().filter(is_code);
+    codes.map(str::to_owned).collect()
 }
 
 /// The number of printed lines that are such a decision.
@@ -189,6 +236,12 @@ fn blocks(page: &str, done_before: &[&str], ports: &Ports) -> Vec<String> {
             .replace("ratekeeper usage", &asking("usage"))
             .replace("ratekeeper reset", &asking("reset"))
             .replace("ratekeeper audit list", &asking("audit list"))
+            // In a folder of its own.
+            .replace("nginx -p /tmp", "nginx -p \"$PWD\"")
+            .replace(
+                "envoy -c examples",
+                "\"$ENVOY\" --disable-hot-restart -c examples",
+            )
             // Beside other Envoys on this host.
             .replace(
                 "target/envoy/envoy/_bin/envoy",
@@ -266,6 +319,8 @@ impl Shell {
         let mut command = Command::new("bash");
         let binary = Path::new(env!("CARGO_BIN_EXE_ratekeeper"));
         let mut path = vec![binary.parent().expect("it lies in a folder").to_path_buf()];
+        // Where servers are, on the PATH of root alone.
+        path.push("/usr/sbin".into());
         path.extend(std::env::split_paths(
             &std::env::var_os("PATH").unwrap_or_default(),
         ));
@@ -278,6 +333,8 @@ impl Shell {
                 std::env::join_paths(path).expect("it was a path before"),
             )
             .env("ENVOY", tool("envoy").get_program())
+            // What Caddy would keep in the home folder of whoever runs the test.
+            .env("HOME", folder)
             .env("RATEKEEPER_HTTP", address("8080"))
             .env("RATEKEEPER_GRPC", address("8081"))
             .env("RATEKEEPER_LISTEN", address("8082"))
