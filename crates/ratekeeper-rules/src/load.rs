@@ -153,8 +153,12 @@ fn compile(
     adjust::compile(adjusts, &of_file, &mut domains, reports, &rules);
     let listed = roots.iter_mut().map(|root| root.tenants.take()).collect();
     let tenants_of = TenantsOf::find(&roots, &of_file, &domains);
-    let has_levels = roots.iter().any(|root| !root.service_levels.is_empty());
-    slips::check(&domains, (has_levels, tenants_of.place()), &rules, reports);
+    let beside = slips::Beside {
+        has_levels: roots.iter().any(|root| !root.service_levels.is_empty()),
+        tenants_of: tenants_of.place(),
+        sheds: shed.is_some(),
+    };
+    slips::check(&domains, beside, &rules, reports);
     let levels = levels::compile(
         roots,
         options,

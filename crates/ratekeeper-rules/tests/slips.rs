@@ -174,6 +174,10 @@ fn a_domain_without_a_limit_is_told() {
     let wanted =
         "0.yaml:1:9: this domain has no limit: every request for it passes | write `descriptors:`";
     assert!(told.len() == 1 && told[0].starts_with(wanted), "{told:?}");
+    assert_eq!(
+        warnings(&["domain: d\nshed: { fleet: { capacity: 100 } }\n"]),
+        [""; 0]
+    );
     let told = warnings(&["domain: d\ntenant: user\n"]);
     assert!(
         told[0].contains("but for limits that tenants have of their own"),

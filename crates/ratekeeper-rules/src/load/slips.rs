@@ -7,11 +7,19 @@ use crate::parse::nearest::nearest;
 use crate::report::Report;
 use crate::{Node, Rule};
 
-/// Warns of what only all files of a domain show together. `has_levels` is true if there are service levels, and
-/// `tenants_of` the domain whose tenants they are for.
+/// The parts of the files that limit beside descriptors.
+#[derive(Clone, Copy)]
+pub(super) struct Beside {
+    pub(super) has_levels: bool,
+    /// The domain whose tenants the service levels are for.
+    pub(super) tenants_of: Option<usize>,
+    pub(super) sheds: bool,
+}
+
+/// Warns of what only all files of a domain show together.
 pub(super) fn check(
     domains: &[DomainBuilder],
-    (has_levels, tenants_of): (bool, Option<usize>),
+    beside: Beside,
     rules: &[Rule],
     reports: &mut [Report<'_>],
 ) {
@@ -25,10 +33,11 @@ pub(super) fn check(
         };
         domain.level.check(domain.evaluation(), has_tenants, warn);
         // Callers of service levels are named by the identity of the request, which no descriptor has to have.
-        if !has_levels || tenants_of != Some(index) {
+        if !beside.has_levels || beside.tenants_of != Some(index) {
             check_tenant(domain, reports);
         }
-        if !has_levels && !limited.contains(&*domain.name) {
+        let is_bare = !beside.has_levels && !beside.sheds;
+        if is_bare && !limited.contains(&*domain.name) {
             check_empty(domain, reports);
         }
     }
