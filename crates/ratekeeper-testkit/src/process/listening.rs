@@ -1,12 +1,21 @@
 //! Tells who listens on a port, by proc(5).
 
-#[cfg(target_os = "linux")]
-pub(super) use linux::is_listening;
+use std::net::{Ipv4Addr, TcpStream};
 
-/// Returns true if somebody listens on that port of the loopback interface: elsewhere than on Linux nobody tells who.
+/// Returns true if the leader of a group of processes, or one of its family, listens on that port of the loopback
+/// interface.
+pub(super) fn is_listening(leader: u32, port: u16) -> bool {
+    // Asked first, since reading the kernel's tables takes milliseconds.
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() && is_its_own(leader, port)
+}
+
+#[cfg(target_os = "linux")]
+use linux::is_its_own;
+
+/// Elsewhere than on Linux nobody tells who listens.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn is_listening(_leader: u32, port: u16) -> bool {
-    std::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, port)).is_ok()
+fn is_its_own(_leader: u32, _port: u16) -> bool {
+    true
 }
 
 #[cfg(target_os = "linux")]
@@ -15,20 +24,19 @@ mod linux {
     use std::fs::{read_dir, read_link, read_to_string};
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-    /// Returns true if a process of that group, or a descendant of its leader, listens on that port of the loopback
-    /// interface.
-    pub(in super::super) fn is_listening(leader: u32, port: u16) -> bool {
-        let sockets = sockets(leader, port);
-        // Most looks end here, at the cost of reading two files.
-        !sockets.is_empty() && family(leader).into_iter().any(|id| has_one(id, &sockets))
+    /// Returns true if a process of that group, or a descendant of its leader, has a socket that listens on the port.
+    pub(super) fn is_its_own(leader: u32, port: u16) -> bool {
+        ["tcp", "tcp6"].into_iter().any(|table| {
+            let sockets = sockets(leader, table, port);
+            !sockets.is_empty() && family(leader).into_iter().any(|id| has_one(id, &sockets))
+        })
     }
 
-    /// The sockets that listen on the port in the network namespace of that process, by the names that they have among
-    /// its open files.
-    fn sockets(id: u32, port: u16) -> Vec<String> {
-        let tables = ["tcp", "tcp6"].map(|table| read_to_string(format!("/proc/{id}/net/{table}")));
-        let lines = tables.iter().flatten().flat_map(|table| table.lines());
-        let inodes = lines.filter_map(|line| listening(line, port));
+    /// The sockets that listen on the port, by the names that they have among a process's open files, from a table of
+    /// the network namespace of the process `id`.
+    fn sockets(id: u32, table: &str, port: u16) -> Vec<String> {
+        let table = read_to_string(format!("/proc/{id}/net/{table}")).unwrap_or_default();
+        let inodes = table.lines().filter_map(|line| listening(line, port));
         inodes.map(|inode| format!("socket:[{inode}]")).collect()
     }
 
