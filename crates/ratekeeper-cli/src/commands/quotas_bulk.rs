@@ -253,6 +253,7 @@ fn print_pages(access: &AdminAccess, path: &str) -> Result<ExitCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::AdminCredentials;
 
     #[test]
     fn a_mistake_has_the_line_of_its_part() {
@@ -288,5 +289,37 @@ mod tests {
             (parts.len(), parts[1].tenants, parts[1].first),
             (21, 500, 500)
         );
+    }
+
+    #[test]
+    fn a_failure_on_the_way_says_how_far_the_file_came() {
+        let text: String = (0..1_200)
+            .map(|it| format!("{{\"api_key\":\"t{it}\"}}\n"))
+            .collect();
+        let lines = read_tenants(BulkFormat::JsonLines, &text).expect("it is JSON");
+        let access = AdminAccess {
+            address: "http://127.0.0.1:1".to_owned(),
+            credentials: AdminCredentials::default(),
+            json: false,
+        };
+        let import = Import {
+            access: &access,
+            name: "tenants.jsonl",
+            lines: &lines,
+            parts: parts(&lines, PART),
+        };
+        let said = |part: usize, is_dry| {
+            let error = import.failed(anyhow!("the connection broke"), &import.parts[part], is_dry);
+            error.to_string()
+        };
+        let on_the_way = said(2, false);
+        for part in [
+            "tenants.jsonl: the connection broke; ",
+            "the first 1000 of 1200 tenants were imported, up to line 1000, and perhaps some after them",
+        ] {
+            assert!(on_the_way.contains(part), "{on_the_way}");
+        }
+        assert!(said(0, false).contains("it is not known if the tenants were imported"));
+        assert!(said(2, true).ends_with("; nothing was imported"));
     }
 }
