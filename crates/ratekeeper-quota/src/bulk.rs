@@ -10,12 +10,11 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::str::FromStr;
 
+use ratekeeper_rules::time::NotATime;
 use ratekeeper_rules::{BadQuotas, NotATenantHash, QuotaList, RuleSet, TenantKey};
 use serde::{Deserialize, Serialize};
 
-use crate::document::{
-    BadDocument, NotATime, OverrideDocument, QuotaDocument, Rfc3339, TierDocument,
-};
+use crate::document::{BadDocument, OverrideDocument, QuotaDocument, Rfc3339, TierDocument};
 use crate::tenants::{UnclearTenants, tenants_domain};
 use crate::{TenantId, TenantPut, TenantRecord};
 

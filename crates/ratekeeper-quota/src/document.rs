@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 pub use audit::AuditDocument;
 pub use shown::{LimitDocument, LimitsDocument, TenantDocument};
-pub use text::{DescriptorText, NotATime, Rfc3339, WHOLE_TENANT};
+pub use text::{DescriptorText, Rfc3339, WHOLE_TENANT};
 
 /// The plans and overrides that a tenant is to have, in place of all that it has.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]

@@ -56,8 +56,8 @@ pub use bulk::{
 pub use change::{PutAllError, TenantPut};
 pub use database::{DatabaseAddress, DatabaseKind};
 pub use document::{
-    AuditDocument, BadDocument, DescriptorText, LimitDocument, LimitsDocument, NotATime,
-    OverrideDocument, QuotaDocument, Rfc3339, TenantDocument, TierDocument, WHOLE_TENANT,
+    AuditDocument, BadDocument, DescriptorText, LimitDocument, LimitsDocument, OverrideDocument,
+    QuotaDocument, Rfc3339, TenantDocument, TierDocument, WHOLE_TENANT,
 };
 pub use edit::{NamedDates, NotSet, QuotaEdit};
 pub use error::{QuotaError, with_causes};

@@ -51,6 +51,7 @@ mod shed;
 mod slas;
 mod source;
 mod tenants;
+pub mod time;
 pub mod window;
 mod words;
 mod yaml;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_rules::Term;
+use ratekeeper_rules::time::{self, NotATime};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::openapi::schema::{KnownFormat, SchemaFormat, Type};
 use utoipa::openapi::{ArrayBuilder, ObjectBuilder, OneOfBuilder, RefOr, Schema};
@@ -18,26 +18,13 @@ pub const WHOLE_TENANT: &str = "default";
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DescriptorText(pub Vec<String>);
 
-/// A time as in `2027-01-31T00:00:00Z`.
+/// A time as in `2027-01-31T00:00:00Z`; also read from a plain date.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rfc3339(pub Timestamp);
 
-/// A text that is no time since 1970.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum NotATime {
-    /// It is no time, or one before 1970.
-    #[error("expected a time since 1970 with its offset, such as 2027-01-31T00:00:00Z")]
-    Unreadable,
-    /// It is later than a clock here can tell.
-    #[error("expected a time before 2255-06-05; leave it out if it never comes")]
-    TooLate,
-}
-
 impl fmt::Display for Rfc3339 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let micros = i64::try_from(self.0.as_micros()).unwrap_or(i64::MAX);
-        let time = jiff::Timestamp::from_microsecond(micros);
-        fmt::Display::fmt(&time.unwrap_or(jiff::Timestamp::MAX), f)
+        fmt::Display::fmt(&time::rfc3339(self.0), f)
     }
 }
 
@@ -45,12 +32,7 @@ impl FromStr for Rfc3339 {
     type Err = NotATime;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let time: jiff::Timestamp = text.parse().map_err(|_| NotATime::Unreadable)?;
-        let micros = u64::try_from(time.as_microsecond()).map_err(|_| NotATime::Unreadable)?;
-        match micros < Term::LAST_MICROS {
-            true => Ok(Self(Timestamp::from_micros(micros))),
-            false => Err(NotATime::TooLate),
-        }
+        time::parse(text).map(Self)
     }
 }
 

@@ -3,6 +3,8 @@
 use ratekeeper_core::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::time::rfc3339;
+
 /// The time in which a plan or a limit is in force: from its first moment to the one before `until`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Term {
@@ -31,16 +33,12 @@ impl Term {
 
     /// ` from … until …`; empty for all of time.
     pub(super) fn in_words(&self) -> String {
-        let shown = |time: Timestamp| {
-            let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-            jiff::Timestamp::from_microsecond(micros).unwrap_or(jiff::Timestamp::MAX)
-        };
         let mut text = String::new();
         if self.from != Self::ALWAYS.from {
-            text.push_str(&format!(" from {}", shown(self.from)));
+            text.push_str(&format!(" from {}", rfc3339(self.from)));
         }
         if self.until != Self::ALWAYS.until {
-            text.push_str(&format!(" until {}", shown(self.until)));
+            text.push_str(&format!(" until {}", rfc3339(self.until)));
         }
         text
     }

@@ -356,7 +356,7 @@ fn every_error_of_a_file_is_told_with_its_place_and_a_fix() {
 - { plan: pro }
 - { tenant: '', plan: pro }
 - { tenant: b }
-- { tenant: c, plan: pro, effective_at: 2027-01-31 }
+- { tenant: c, plan: pro, effective_at: January }
 - { tenant: e, plan: pro, effective_at: 2027-01-31T00:00:00Z, expires_at: 2027-01-31T00:00:00Z }
 - { tenant: f, overrides: [ { descriptor: ':x', unit: minute, limit: 1 } ] }
 - { tenant: g, overrides: [ { descriptor: endpoint, unit: minute, limit: 1 }, { descriptor: endpoint, unit: day, limit: 1 } ] }
@@ -372,7 +372,7 @@ fn every_error_of_a_file_is_told_with_its_place_and_a_fix() {
         "tenants.yaml:4:5: there is no tenant; write `tenant:` and its value, or `hash:` and what `ratekeeper key hash` prints",
         "tenants.yaml:5:13: a tenant cannot be empty; write the value of its `customer`",
         "tenants.yaml:6:5: this tenant has neither a plan nor overrides; write `plan: pro`, or leave it out",
-        "tenants.yaml:7:41: `effective_at` is not a date and time of RFC 3339; write `effective_at: 2027-01-31T00:00:00Z`, with `Z` or the offset from UTC",
+        "tenants.yaml:7:41: `effective_at` is neither a date nor a date and time of RFC 3339; write `effective_at: 2027-01-31T00:00:00Z`, with `Z` or the offset from UTC, or `effective_at: 2027-01-31`, which is its start in UTC",
         "tenants.yaml:8:75: this ends before it begins; `expires_at` is later than `effective_at`",
         "tenants.yaml:9:43: the entry of a descriptor has no key; write `descriptor: \"endpoint:POST /orders\"`, the key, a colon and the value",
         "tenants.yaml:10:81: this tenant has an override of the same descriptor from the same time on; leave one of them out",
@@ -387,6 +387,21 @@ fn every_error_of_a_file_is_told_with_its_place_and_a_fix() {
     told_sorted.sort();
     expected.sort();
     assert_eq!(told_sorted, expected);
+}
+
+#[test]
+fn a_plain_date_is_its_start_in_utc() {
+    let tenants =
+        |from: &str| format!("tenants:\n- {{ tenant: a, plan: pro, effective_at: {from} }}\n");
+    // The same moment twice is told as such.
+    let both = tenants("2027-01-31")
+        + "- { tenant: b, plan: pro, effective_at: 2027-01-31, expires_at: 2027-01-31T00:00:00Z }\n";
+    assert_eq!(
+        refused(&both),
+        [
+            "tenants.yaml:3:65: this ends before it begins; `expires_at` is later than `effective_at`"
+        ]
+    );
 }
 
 #[test]

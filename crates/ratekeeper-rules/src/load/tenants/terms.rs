@@ -9,6 +9,7 @@ use crate::parse::fields::{At, Fields, not_a_map};
 use crate::parse::plans::plan_index;
 use crate::report::Report;
 use crate::tenants::Term;
+use crate::time::{self, NotATime};
 
 /// Reads `plan:`, one or a list of them with their terms.
 pub(super) fn plans(
@@ -56,8 +57,8 @@ pub(super) fn plans(
 
 /// Reads the term of a mapping; what it leaves out is as in `outer`.
 pub(super) fn term(fields: &Fields<'_>, outer: Term, report: &mut Report<'_>) -> Term {
-    let from = time(fields, "effective_at", report);
-    let until = time(fields, "expires_at", report);
+    let from = moment(fields, "effective_at", report);
+    let until = moment(fields, "expires_at", report);
     let term = Term {
         from: from.map_or(outer.from, |at| at.value),
         until: until.map_or(outer.until, |at| at.value),
@@ -75,23 +76,24 @@ pub(super) fn term(fields: &Fields<'_>, outer: Term, report: &mut Report<'_>) ->
     term
 }
 
-fn time(fields: &Fields<'_>, key: &str, report: &mut Report<'_>) -> Option<At<Timestamp>> {
+fn moment(fields: &Fields<'_>, key: &str, report: &mut Report<'_>) -> Option<At<Timestamp>> {
     let At { value, mark } = fields.text(key, report)?;
-    let Ok(time) = value.parse::<jiff::Timestamp>() else {
-        let message = format!("`{key}` is not a date and time of RFC 3339");
-        let help = format!("write `{key}: 2027-01-31T00:00:00Z`, with `Z` or the offset from UTC");
-        report.error(mark, message, help);
-        return None;
+    let value = match time::parse(value) {
+        Ok(value) => value,
+        Err(NotATime::Unreadable) => {
+            let message = format!("`{key}` is neither a date nor a date and time of RFC 3339");
+            let help = format!(
+                "write `{key}: 2027-01-31T00:00:00Z`, with `Z` or the offset from UTC, or `{key}: 2027-01-31`, which is \
+                 its start in UTC"
+            );
+            report.error(mark, message, help);
+            return None;
+        }
+        Err(NotATime::TooLate) => {
+            let message = format!("`{key}` is too late: times end in June 2255");
+            report.error(mark, message, "leave it out if it never comes");
+            return None;
+        }
     };
-    // A time before 1970 is as good as the beginning of time.
-    let micros = u64::try_from(time.as_microsecond()).unwrap_or(0);
-    if micros >= Term::LAST_MICROS {
-        let message = format!("`{key}` is too late: times end in June 2255");
-        report.error(mark, message, "leave it out if it never comes");
-        return None;
-    }
-    Some(At {
-        value: Timestamp::from_micros(micros),
-        mark,
-    })
+    Some(At { value, mark })
 }
