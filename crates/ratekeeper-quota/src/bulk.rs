@@ -4,6 +4,7 @@
 //! and the rows of one tenant stand together. Secret values are exported as hashes, with a mark of the key
 //! that made them: under another key they would name nobody.
 
+pub(crate) mod bidi;
 pub(crate) mod cell;
 
 use std::borrow::Cow;
@@ -387,7 +388,7 @@ impl BulkTenant {
         match format {
             BulkFormat::JsonLines => {
                 // Texts and numbers: nothing in there can fail.
-                let mut line = serde_json::to_string(self).unwrap_or_default();
+                let mut line = bidi::escaped_json(serde_json::to_string(self).unwrap_or_default());
                 line.push('\n');
                 line
             }

@@ -7,7 +7,7 @@ use ratekeeper_core::Timestamp;
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 
-use crate::bulk::cell;
+use crate::bulk::{bidi, cell};
 use crate::rows::{self, stored};
 use crate::store::within;
 use crate::{BulkFormat, QuotaError, QuotaStore, Rfc3339, UsageFilter};
@@ -192,7 +192,9 @@ impl UsageLine {
     pub fn written(&self, format: BulkFormat) -> String {
         // Texts and numbers, into memory: nothing can fail.
         match format {
-            BulkFormat::JsonLines => serde_json::to_string(self).unwrap_or_default() + "\n",
+            BulkFormat::JsonLines => {
+                bidi::escaped_json(serde_json::to_string(self).unwrap_or_default()) + "\n"
+            }
             BulkFormat::Csv => cell::line([
                 self.minute.to_string().into(),
                 self.domain.as_str().into(),

@@ -1,8 +1,10 @@
 //! The figures of each second of the last hour, for those who watch.
 
+pub(crate) mod watchers;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -12,17 +14,16 @@ use tokio::sync::watch;
 
 use crate::durations::{DurationCounts, Durations};
 use crate::reload::unix_seconds;
+use watchers::{Watchers, WatchersPlace};
 
 /// Seconds that are kept.
 const SECONDS_MAX: usize = 3_600;
-
-/// Those who may watch at a time: the admin listener keeps the rest of its connections for commands and scrapers.
-pub(crate) const WATCHERS_MAX: usize = 8;
 
 /// The answers and durations of a second, or of the time until the next look.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub(crate) struct SecondFigures {
     /// Its end, in seconds since 1970.
+    #[serde(serialize_with = "crate::moments::rfc3339")]
     pub(crate) at: u64,
     pub(crate) span_ms: u64,
     /// Answers of rules that let the request pass.
@@ -157,17 +158,7 @@ pub(crate) struct Live {
     state: watch::Sender<Arc<str>>,
     /// The circuit breakers as JSON, as they were when one of them last turned.
     breakers: watch::Sender<Arc<str>>,
-    watchers: AtomicUsize,
-}
-
-/// The place of one who watches.
-#[derive(Debug)]
-pub(crate) struct WatchersPlace(Arc<Live>);
-
-impl Drop for WatchersPlace {
-    fn drop(&mut self) {
-        self.0.watchers.fetch_sub(1, Ordering::Relaxed);
-    }
+    watchers: Watchers,
 }
 
 impl Live {
@@ -178,7 +169,7 @@ impl Live {
             seconds: Mutex::default(),
             state: watch::Sender::new("".into()),
             breakers: watch::Sender::new("".into()),
-            watchers: AtomicUsize::new(0),
+            watchers: Watchers::default(),
         }
     }
 
@@ -230,7 +221,7 @@ impl Live {
 
     /// Returns true if anybody watches.
     pub(crate) fn is_watched(&self) -> bool {
-        self.watchers.load(Ordering::Relaxed) > 0
+        !self.watchers.are_none()
     }
 
     /// The seconds of the last hour, the oldest first.
@@ -239,13 +230,8 @@ impl Live {
     }
 
     /// Takes a place among those who watch, if there is one.
-    pub(crate) fn join(self: &Arc<Self>) -> Option<WatchersPlace> {
-        let taken = self
-            .watchers
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
-                (count < WATCHERS_MAX).then_some(count + 1)
-            });
-        taken.is_ok().then(|| WatchersPlace(Arc::clone(self)))
+    pub(crate) fn join(&self) -> Option<WatchersPlace> {
+        self.watchers.join(Instant::now())
     }
 
     /// The states from now on. A slow reader misses some.
@@ -266,15 +252,5 @@ mod tests {
         assert_eq!(quantile_us(&buckets, 1.0), Some(100_000.0));
         assert_eq!(quantile_us(&[(0.001, 0), (f64::INFINITY, 0)], 0.5), None);
         assert_eq!(quantile_us(&[], 0.5), None);
-    }
-
-    #[test]
-    fn a_few_may_watch_and_leave_their_places() {
-        let live = Arc::new(Live::new());
-        let places: Vec<_> = (0..WATCHERS_MAX).filter_map(|_| live.join()).collect();
-        assert_eq!(places.len(), WATCHERS_MAX);
-        assert!(live.join().is_none());
-        drop(places);
-        assert!(live.join().is_some());
     }
 }

@@ -3,16 +3,28 @@
 //! A spreadsheet runs a cell that begins with `=`, `+`, `-` or `@` as a formula, and whoever names a tenant could write
 //! one. An apostrophe before it makes it text. A cell that begins or ends with white space has one too: otherwise
 //! white space around cells means nothing.
+//!
+//! Characters that control the direction of text would show a name as another one. A cell with one begins with an
+//! apostrophe and a backslash, and has `\uXXXX` in its place, and `\\` for a backslash.
 
 use std::borrow::Cow;
 
 use csv::StringRecord;
 
+use super::bidi;
+
 /// Stands before a text that would be read as something else.
 const GUARD: char = '\'';
 
+/// Stands after the guard of a text with escapes.
+const ESCAPE: char = '\\';
+
 /// A text as a cell has it.
 pub(crate) fn guarded(text: &str) -> Cow<'_, str> {
+    if is_escaped(text) {
+        let text = text.replace(ESCAPE, r"\\");
+        return format!("{GUARD}{ESCAPE}{}", bidi::escaped(&text)).into();
+    }
     match needs_guard(text) {
         true => format!("{GUARD}{text}").into(),
         false => text.into(),
@@ -20,12 +32,42 @@ pub(crate) fn guarded(text: &str) -> Cow<'_, str> {
 }
 
 /// The text of a cell.
-fn unguarded(cell: &str) -> &str {
+fn unguarded(cell: &str) -> Cow<'_, str> {
     let cell = cell.trim_start_matches(char::is_whitespace);
-    match cell.strip_prefix(GUARD) {
-        Some(text) if needs_guard(text) => text,
-        _ => cell.trim_end(),
+    let guarded = cell.strip_prefix(GUARD);
+    if let Some(text) = guarded.and_then(|text| text.strip_prefix(ESCAPE)) {
+        return unescaped(text).into();
     }
+    match guarded {
+        Some(text) if needs_guard(text) => text.into(),
+        _ => cell.trim_end().into(),
+    }
+}
+
+/// The text of an escaped cell, after what it begins with.
+fn unescaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(ESCAPE) {
+        out.push_str(before);
+        let control = after.get(1..5).filter(|_| after.starts_with('u'));
+        let control = control.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        let control = control
+            .and_then(char::from_u32)
+            .filter(|c| bidi::is_control(*c));
+        rest = match control {
+            Some(c) => {
+                out.push(c);
+                &after[5..]
+            }
+            None => {
+                // Of two, the second stands for itself.
+                out.push(ESCAPE);
+                after.strip_prefix(ESCAPE).unwrap_or(after)
+            }
+        };
+    }
+    out + rest
 }
 
 /// The texts of the cells of a line.
@@ -41,11 +83,16 @@ pub(crate) fn line<'a>(cells: impl IntoIterator<Item = Cow<'a, str>>) -> String 
     String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
 }
 
+/// Returns true for a text with characters that have to be escaped, or that would be taken for an escaped one.
+fn is_escaped(text: &str) -> bool {
+    text.starts_with(ESCAPE) || text.contains(bidi::is_control)
+}
+
 fn needs_guard(text: &str) -> bool {
     let is_formula = text.starts_with(['=', '+', '-', '@']);
     // Otherwise a text with a guard of its own would lose it.
     let has_guard = || text.strip_prefix(GUARD).is_some_and(needs_guard);
-    is_formula || text.trim() != text || has_guard()
+    is_formula || is_escaped(text) || text.trim() != text || has_guard()
 }
 
 #[cfg(test)]
@@ -66,6 +113,11 @@ mod tests {
             ("acme ", "'acme "),
             ("'tis", "'tis"),
             ("a=b", "a=b"),
+            ("ac\u{202e}me", r"'\ac\u202eme"),
+            ("=\u{200f}\\", r"'\=\u200f\\"),
+            (r"a\u202e", r"a\u202e"),
+            (r"\a", r"'\\\a"),
+            (r"'\a", r"''\a"),
         ] {
             assert_eq!(guarded(text), cell);
             assert_eq!(unguarded(cell), text);
@@ -75,8 +127,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_text_is_read_as_it_was(text in "['=+@ \\t\u{a0}a-]{0,6}|.*") {
+        fn every_text_is_read_as_it_was(text in "['=+@ \\t\u{a0}a-]{0,6}|['\\\\u20e\u{202e}= ]{0,8}|.*") {
             let cell = guarded(&text);
+            prop_assert!(!cell.contains(bidi::is_control));
             prop_assert_eq!(unguarded(&cell), text.as_str());
         }
     }

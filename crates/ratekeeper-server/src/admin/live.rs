@@ -2,7 +2,7 @@
 //!
 //! The first event, `history`, has the seconds of the last hour. Each `state` that follows has the second that just
 //! ended and all that a page shows. `breakers` comes in between, as soon as a circuit breaker has turned. `end` says
-//! that the node is shutting down.
+//! that the node is shutting down, or that another viewer has the place.
 
 mod panels;
 
@@ -24,7 +24,8 @@ use super::rules::RuleEntry;
 use super::top::{KeyEntry, keys};
 use crate::app::App;
 use crate::http::{ApiError, faults};
-use crate::live::{SecondFigures, WatchersPlace};
+use crate::live::SecondFigures;
+use crate::live::watchers::WatchersPlace;
 use crate::store::ServedStore;
 
 /// The most rules in an event: those with the most answers. All are at `/admin/v1/rules`.
@@ -62,6 +63,7 @@ struct NodeState {
 struct Node {
     name: String,
     version: &'static str,
+    #[serde(serialize_with = "crate::moments::rfc3339")]
     started_at: u64,
     state: &'static str,
     /// Nodes that lease counters of the default store; 0 if that is not known.
@@ -72,6 +74,7 @@ struct Node {
 struct Config {
     accepted: u64,
     refused: u64,
+    #[serde(serialize_with = "crate::moments::rfc3339")]
     last_reload_at: u64,
     /// The reason the current files are not in force, with place and message; null if they are.
     error: Option<String>,
@@ -94,7 +97,7 @@ pub(super) async fn show<S: ServedStore>(
 ) -> Result<Response, ApiError> {
     let Some(place) = app.live.join() else {
         return Err(ApiError::unavailable(
-            "too many watch this node; close another page",
+            "too many live viewers; close one, or try again in 30 s",
         ));
     };
     let (states, breakers) = (app.live.states(), app.live.breakers());
@@ -103,7 +106,7 @@ pub(super) async fn show<S: ServedStore>(
         states,
         breakers,
         app,
-        _place: place,
+        place,
     };
     let events = unfold(Some(reader), async |reader| {
         let mut reader = reader?;
@@ -125,18 +128,26 @@ struct Reader<S> {
     states: watch::Receiver<Arc<str>>,
     breakers: watch::Receiver<Arc<str>>,
     app: Arc<App<S>>,
-    _place: WatchersPlace,
+    place: WatchersPlace,
 }
 
 impl<S: ServedStore> Reader<S> {
-    /// The next event; [`None`] once the drain has begun.
+    /// The next event; [`None`] once the drain has begun, or another has the place.
     async fn event(&mut self) -> Option<Bytes> {
+        self.place.note_taken();
+        let event = self.next_event().await;
+        self.place.note_handed();
+        event
+    }
+
+    async fn next_event(&mut self) -> Option<Bytes> {
         if let Some(first) = self.next.take() {
             return Some(first);
         }
         tokio::select! {
             biased;
             () = self.app.drain.begun() => None,
+            () = self.place.replaced() => None,
             changed = self.breakers.changed() => {
                 changed.ok()?;
                 Some(event("breakers", &self.breakers.borrow_and_update()))

@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use axum::extract::rejection::ExtensionRejection;
 use axum::extract::{Extension, FromRequest, Request};
 use http::HeaderMap;
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::header::AUTHORIZATION;
 use serde::Deserialize;
 
 use super::parse::parse;
@@ -56,12 +56,11 @@ impl<S: ServedStore> Received<S> {
         Api::new(&self.app, self)
     }
 
-    /// Parses the body, unless its content type is not JSON.
+    /// Parses the body, unless its content type is not JSON. Any page can have its visitor's browser post a body
+    /// without a type, or as a form.
     pub(super) fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, ApiError> {
-        if self.headers.contains_key(CONTENT_TYPE) && !is_json(&self.headers) {
-            return Err(ApiError::not_json());
-        }
         match &self.body {
+            Ok(body) if !body.is_empty() && !is_json(&self.headers) => Err(ApiError::not_json()),
             Ok(body) => parse(body),
             Err(error) => Err(error.clone()),
         }
