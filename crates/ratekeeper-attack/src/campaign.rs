@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use crate::families::{
-    addresses, batches, costs, crowds, floods, h2spec, http2, lifted, places, secrets, smuggling,
-    spellings, stores, tables, tokens,
+    addresses, batches, costs, crowds, floods, h2spec, http2, lifted, octets, places, secrets,
+    smuggling, spellings, stores, tables, tokens,
 };
 use crate::plan::Plan;
 use crate::row::{HEAD, Row};
@@ -25,6 +25,7 @@ const FAMILIES: &[(&str, Attack)] = &[
     ("tables", tables::attack),
     ("places", places::attack),
     ("permissions", lifted::attack),
+    ("octets", octets::attack),
     ("stores", stores::attack),
     ("batches", batches::attack),
     ("crowds", crowds::attack),

@@ -8,6 +8,7 @@ pub(crate) mod floods;
 pub(crate) mod h2spec;
 pub(crate) mod http2;
 pub(crate) mod lifted;
+pub(crate) mod octets;
 pub(crate) mod places;
 pub(crate) mod secrets;
 pub(crate) mod smuggling;

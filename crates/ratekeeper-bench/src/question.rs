@@ -1,7 +1,7 @@
 //! The content of requests.
 
+use ratekeeper_proto::WireEntry;
 use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use ratekeeper_proto::ratekeeper::v1;
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ impl Question {
     }
 
     pub(crate) fn envoy(&self, key: u32) -> RateLimitRequest {
-        let entries = self.about(key).map(|(key, value)| Entry {
+        let entries = self.about(key).map(|(key, value)| WireEntry {
             key: key.to_owned(),
             value,
         });
@@ -61,7 +61,7 @@ impl Question {
     }
 
     pub(crate) fn check(&self, key: u32) -> v1::CheckRequest {
-        let entries = self.about(key).map(|(key, value)| v1::Entry {
+        let entries = self.about(key).map(|(key, value)| WireEntry {
             key: key.to_owned(),
             value,
         });

@@ -10,9 +10,8 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use prost_types::value::Kind;
-use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::{
-    RateLimitDescriptor, rate_limit_descriptor::Entry as EnvoyEntry,
-};
+use ratekeeper_proto::WireEntry;
+use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use ratekeeper_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
@@ -70,7 +69,7 @@ impl Asker {
 
     /// Asks as Envoy does.
     pub(crate) async fn envoy(&self, key: &Key) -> Result<Answer> {
-        let entry = EnvoyEntry {
+        let entry = WireEntry {
             key: key.rule.key().to_owned(),
             value: key.value.to_string(),
         };
@@ -217,7 +216,7 @@ fn is_marked(response: &RateLimitResponse) -> bool {
 }
 
 fn descriptor(key: &Key) -> own::Descriptor {
-    let entry = own::Entry {
+    let entry = WireEntry {
         key: key.rule.key().to_owned(),
         value: key.value.to_string(),
     };

@@ -122,7 +122,7 @@ impl Client {
         })
     }
 
-    /// Decides up to 1,000 independent requests, in order, in one message of at most 64 KiB.
+    /// Decides up to 1,000 independent requests, in order, in one message of at most 4 MiB.
     ///
     /// # Errors
     /// As for [`Self::check`]; no request was decided then.

@@ -19,7 +19,7 @@ use crate::{CheckAnswer, CheckRequest, Client, Error, LimitState, Permit};
 /// client's [`FallbackPolicy`](crate::FallbackPolicy) decides, counted in
 /// [`ClientCounts::fallbacks`](crate::ClientCounts::fallbacks). If the fallback denies, the layer answers 503,
 /// since no limit was exceeded. It also answers 503, with any fallback, to a request that the
-/// service cannot decide because of its content, such as a question of more than 64 KiB;
+/// service cannot decide because of its content, such as a question of more than 4 MiB;
 /// [`ClientCounts::refused`](crate::ClientCounts::refused) counts those. Clones share the client.
 ///
 /// ```no_run

@@ -9,7 +9,7 @@ use tonic::{Code, Status};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The request is malformed or larger than 64 KiB, or the permit or reservation is not the
+    /// The request is malformed or larger than 4 MiB, or the permit or reservation is not the
     /// service's.
     #[error("{0}")]
     Invalid(String),

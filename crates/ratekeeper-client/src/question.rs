@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ratekeeper::tower::answer::{Bound, LimitStatus, Quota};
 use ratekeeper::{Check, Micros, Timestamp, Waiting};
+use ratekeeper_proto::WireEntry;
 use ratekeeper_proto::ratekeeper::v1;
 use tonic::Request;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -40,7 +41,7 @@ impl CheckRequest {
             entries: descriptor
                 .entries
                 .iter()
-                .map(|entry| v1::Entry {
+                .map(|entry| WireEntry {
                     key: entry.key.to_owned(),
                     value: entry.value.to_owned(),
                 })
@@ -81,7 +82,7 @@ impl CheckRequest {
         K: Into<String>,
         V: Into<String>,
     {
-        let entry = |(key, value): (K, V)| v1::Entry {
+        let entry = |(key, value): (K, V)| WireEntry {
             key: key.into(),
             value: value.into(),
         };

@@ -270,9 +270,12 @@ async fn checks_are_the_services() {
     assert!(client.peek(&user("b")).await.unwrap().would_allow);
     let refused = client.check(&CheckRequest::new("d")).await.unwrap_err();
     assert!(matches!(refused, Error::Invalid(why) if why.starts_with("descriptors: ")));
-    let long = user(&"x".repeat(70_000));
+    let long = user(&"x".repeat(5 << 20));
     let refused = client.check(&long).await.unwrap_err();
-    assert!(matches!(refused, Error::Invalid(why) if why.contains("at most 65536")));
+    assert!(matches!(refused, Error::Invalid(why) if why.contains("at most 4194304")));
+    // What the service cannot read, it denies.
+    let denied = client.check(&user(&"x".repeat(70_000))).await.unwrap();
+    assert!(!denied.allowed && denied.limit.is_none());
     assert_eq!(client.trouble(), None);
     let counts = client.counts();
     assert_eq!((counts.fallbacks, counts.refused), (0, 2));

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use fastrand::Rng;
+use ratekeeper_proto::WireEntry;
 use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{
-    Entry, RateLimitOverride,
-};
+use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use tokio::task::JoinSet;
 
@@ -56,7 +55,7 @@ pub(crate) async fn bursts(
 /// A request for a fresh counter. It brings its own limit, which counts by the request's entries
 /// like any other.
 fn call(rng: &mut Rng, domain: &Domain, number: usize) -> Call {
-    let entry = Entry {
+    let entry = WireEntry {
         key: "burst".to_owned(),
         value: format!("{number}"),
     };

@@ -41,12 +41,12 @@ differences! {
     /// `is_negative_hits` gives hits back, as in its newer versions; the compared version ignores
     /// it.
     NegativeHits "negative-hits"
-    /// More than 2^53 - 1 hits at once are refused.
+    /// More than 2^53 - 1 hits at once are denied.
     HitsMax "hits-max"
     /// Descriptors whose keys and values join to the same text have separate counters; there they
     /// share one.
     JoinedKeys "joined-keys"
-    /// More than 100 descriptors, or 32 entries in one, are refused.
+    /// More than 100 descriptors, or 32 entries in one, are denied.
     Bounds "bounds"
     /// Invalid rules at startup end the process; there it serves errors.
     RefusedAtStart "refused-at-start"

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use fastrand::Rng;
-use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
+use ratekeeper_proto::WireEntry;
 
 use crate::answer::{Reply, Status};
 use crate::compare::{Outcome, compare};
@@ -178,7 +178,7 @@ pub(crate) async fn clear_of_the_edge() {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// The entries behind a joined text.
-    entries: HashMap<String, Vec<Entry>>,
+    entries: HashMap<String, Vec<WireEntry>>,
     /// The unit of a joined text in the window that begins at that second.
     units: HashMap<(String, u64), Unit>,
 }
@@ -209,7 +209,7 @@ impl Counters {
     }
 }
 
-fn joined(entries: &[Entry]) -> String {
+fn joined(entries: &[WireEntry]) -> String {
     entries
         .iter()
         .map(|entry| format!("{}_{}_", entry.key, entry.value))

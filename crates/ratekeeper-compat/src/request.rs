@@ -1,10 +1,9 @@
 //! Random requests that use every field, and mostly match rules.
 
 use fastrand::Rng;
+use ratekeeper_proto::WireEntry;
 use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{
-    Entry, RateLimitOverride,
-};
+use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 
 use crate::json;
@@ -97,7 +96,7 @@ fn descriptor(rng: &mut Rng, domain: &Domain) -> RateLimitDescriptor {
     }
     match rng.u32(0..100) {
         0..4 => entries.clear(),
-        4..10 => entries.push(Entry {
+        4..10 => entries.push(WireEntry {
             key: (*pick(rng, &["more", "user", ""])).to_owned(),
             value: any(rng),
         }),
@@ -145,7 +144,7 @@ fn any(rng: &mut Rng) -> String {
 }
 
 /// An entry that `node` matches.
-fn entry(rng: &mut Rng, node: &Node) -> Entry {
+fn entry(rng: &mut Rng, node: &Node) -> WireEntry {
     let key = match node.key.strip_suffix('*') {
         Some(start) if node.value.is_none() => format!("{start}{}", pick(rng, &TAILS)),
         _ => node.key.clone(),
@@ -157,5 +156,5 @@ fn entry(rng: &mut Rng, node: &Node) -> Entry {
             None => value.clone(),
         },
     };
-    Entry { key, value }
+    WireEntry { key, value }
 }

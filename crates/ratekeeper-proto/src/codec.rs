@@ -2,10 +2,13 @@
 
 use std::marker::PhantomData;
 
+use bytes::Buf;
 use prost::Message;
 use tonic::Status;
 use tonic::codec::{BufferSettings, DecodeBuf, Decoder};
 use tonic_prost::ProstEncoder;
+
+use crate::nesting::{self, Nesting};
 
 /// The size of a call's two buffers, in bytes. Nearly all messages are smaller; for others the buffers grow.
 ///
@@ -20,8 +23,9 @@ fn buffers() -> BufferSettings {
     BufferSettings::new(BUFFER_BYTES, YIELD_BYTES)
 }
 
-/// Protobuf, with two differences from tonic's codec: bytes that are not a valid message are the
-/// sender's fault (`INVALID_ARGUMENT`), not the server's (`INTERNAL`), and buffers begin small.
+/// Protobuf, with three differences from tonic's codec. Bytes that are not a valid message are not the server's fault
+/// (`INTERNAL`) but `DATA_LOSS`, a code that no handler uses, so that a service can tell them apart. A long message
+/// cannot make a reader allocate many times its size. Buffers begin small.
 #[derive(Debug)]
 pub struct Codec<T, U>(PhantomData<(T, U)>);
 
@@ -34,7 +38,7 @@ impl<T, U> Default for Codec<T, U> {
 impl<T, U> tonic::codec::Codec for Codec<T, U>
 where
     T: Message + Send + 'static,
-    U: Message + Default + Send + 'static,
+    U: Nesting + Send + 'static,
 {
     type Encode = T;
     type Decode = U;
@@ -54,15 +58,20 @@ where
 #[derive(Debug)]
 pub struct StrictDecoder<U>(PhantomData<U>);
 
-impl<U: Message + Default> Decoder for StrictDecoder<U> {
+impl<U: Nesting> Decoder for StrictDecoder<U> {
     type Item = U;
     type Error = Status;
 
     fn decode(&mut self, buf: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
+        if buf.remaining() > nesting::SHORT_BYTES_MAX {
+            // tonic's buffer is in one piece.
+            let bytes = buf.chunk().get(..buf.remaining());
+            nesting::bound::<U>(bytes.unwrap_or_default()).map_err(Status::data_loss)?;
+        }
         // prost's message has the path of the field that it could not read.
         U::decode(buf)
             .map(Some)
-            .map_err(|error| Status::invalid_argument(error.to_string()))
+            .map_err(|error| Status::data_loss(error.to_string()))
     }
 
     fn buffer_settings(&self) -> BufferSettings {

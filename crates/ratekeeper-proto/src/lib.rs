@@ -18,10 +18,15 @@
 //! ```
 
 mod codec;
+mod entry;
 pub mod json;
+mod nesting;
+pub mod text;
 
 pub use codec::Codec;
+pub use entry::WireEntry;
 pub use generated::{envoy, ratekeeper};
+pub use nesting::{Nesting, SHORT_BYTES_MAX};
 
 #[allow(
     missing_docs,
@@ -33,8 +38,8 @@ mod generated {
     include!("generated/mod.rs");
 }
 
-/// The most bytes of a message to a service by default: 64 KiB.
-pub const MESSAGE_BYTES_MAX: usize = 64 << 10;
+/// The most bytes of a message to a service by default: 4 MiB, more than a proxy makes of 60 KiB of headers.
+pub const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
 /// The descriptors of all files under `proto` and of their imports, encoded as a
 /// `google.protobuf.FileDescriptorSet`, for server reflection.

@@ -37,6 +37,11 @@ fn generate(into: &Path) {
         .out_dir(into)
         .include_file("mod.rs")
         .codec_path("crate::Codec")
+        .extern_path(
+            ".envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.Entry",
+            "crate::WireEntry",
+        )
+        .extern_path(".ratekeeper.v1.Entry", "crate::WireEntry")
         .emit_rerun_if_changed(false)
         .compile_fds_with_config(descriptors, Config::new())
         .unwrap();

@@ -24,12 +24,14 @@ use crate::listen::{Quiet, ServerBounds};
 use crate::live::Live;
 use crate::maintenance::task::MaintenanceTasks;
 use crate::quotas::QuotaAdmin;
+use crate::reading::ReadingRoom;
 use crate::reload::{ReloadStatus, unix_seconds};
 use crate::statsd::StatsdConfig;
 use crate::store::ServedStore;
 use crate::switches::SwitchFile;
 use crate::tls::Tls;
 use crate::top_nodes::TopPeers;
+use crate::unreadable::UnreadableRequests;
 use crate::v1::room::LongAnswers;
 
 /// The limiter, and the other state that listeners need.
@@ -39,6 +41,7 @@ pub(crate) struct App<S> {
     pub(crate) rls: RlsConfig,
     /// For the line that tells of senders who lack a permission over Envoy's protocol.
     rls_refusals: Quiet,
+    pub(crate) unreadable: UnreadableRequests,
     pub(crate) auth: AuthConfig,
     pub(crate) callers: Callers,
     /// For the admin listener.
@@ -48,6 +51,7 @@ pub(crate) struct App<S> {
     pub(crate) quotas: Option<QuotaAdmin>,
     pub(crate) bounds: ServerBounds,
     pub(crate) long_answers: LongAnswers,
+    pub(crate) reading_room: ReadingRoom,
     pub(crate) drain: Arc<Drain>,
     pub(crate) reloads: watch::Receiver<ReloadStatus>,
     pub(crate) durations: Durations,
@@ -94,6 +98,7 @@ impl<S: ServedStore> App<S> {
             limiter,
             rls: config.rls.clone(),
             rls_refusals: Quiet::default(),
+            unreadable: UnreadableRequests::new(config.on_unreadable),
             auth: config.auth.clone(),
             callers: Callers::new(config.callers.clone()),
             access,
@@ -102,6 +107,7 @@ impl<S: ServedStore> App<S> {
             quotas: config.quotas.clone(),
             bounds: config.bounds,
             long_answers: LongAnswers::new(config.bounds.long_answers_bytes_max),
+            reading_room: ReadingRoom::new(config.bounds.long_messages_bytes_max),
             drain: Arc::new(Drain::new()),
             reloads,
             durations: Durations::default(),

@@ -19,6 +19,7 @@ use crate::quotas::QuotaAdmin;
 use crate::statsd::StatsdConfig;
 use crate::tls::TlsConfig;
 use crate::top_nodes::TopPeers;
+use crate::unreadable::OnUnreadable;
 
 /// All settings of a [`Server`](crate::Server). The defaults are those of the product.
 #[derive(Clone, Debug)]
@@ -45,6 +46,8 @@ pub struct ServerConfig {
     pub worker_threads: Option<NonZeroUsize>,
     /// The settings for Envoy's protocol.
     pub rls: RlsConfig,
+    /// The answer to a request that cannot be read.
+    pub on_unreadable: OnUnreadable,
     /// The settings for forward-auth.
     pub auth: AuthConfig,
     /// The callers that may do more than check. A client that presents no credentials on a listener
@@ -96,6 +99,7 @@ impl Default for ServerConfig {
             tls: ListenersTls::default(),
             worker_threads: None,
             rls: RlsConfig::default(),
+            on_unreadable: OnUnreadable::default(),
             auth: AuthConfig::default(),
             callers: Vec::new(),
             data_dir: None,

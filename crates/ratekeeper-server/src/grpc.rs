@@ -1,5 +1,6 @@
 //! The gRPC listener: Envoy's rate limit service, our own, health, reflection.
 
+mod unread;
 mod v1;
 
 use std::convert::Infallible;
@@ -10,7 +11,6 @@ use std::task::{Context, Poll};
 
 use http::{Request, Response};
 use hyper::body::Incoming;
-use ratekeeper_proto::FILE_DESCRIPTOR_SET;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_server::{
     RateLimitService, RateLimitServiceServer, SERVICE_NAME,
 };
@@ -18,6 +18,7 @@ use ratekeeper_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimi
 use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_server::{
     self as v1_name, RateLimiterServiceServer,
 };
+use ratekeeper_proto::{FILE_DESCRIPTOR_SET, SHORT_BYTES_MAX};
 use ratekeeper_store::Answer;
 use tonic::Status;
 use tonic::body::Body;
@@ -92,7 +93,11 @@ impl<S: ServedStore> RateLimitService for Rls<S> {
         // Each answer is moved once: combinators of results would move it again and again.
         match rls::ask(&self.app, request, origin) {
             Answer::Decided(Ok(answer)) => Ok(tonic::Response::new(answer)),
-            Answer::Decided(Err(refusal)) => Err(status(refusal)),
+            Answer::Decided(Err(refusal)) => {
+                rls::refuse(&self.app, origin.protocol, request, refusal)
+                    .map(tonic::Response::new)
+                    .map_err(status)
+            }
             Answer::Pending(pending) => {
                 let answer = rls::finish(&self.app, request, origin, pending).await;
                 Ok(tonic::Response::new(answer))
@@ -104,7 +109,9 @@ impl<S: ServedStore> RateLimitService for Rls<S> {
 /// Codes that Envoy does not take for an answer: it lets UNKNOWN, which envoyproxy/ratelimit says, pass.
 fn status(refusal: Refusal) -> Status {
     match refusal {
-        Refusal::Invalid(_) => Status::invalid_argument(refusal.to_string()),
+        Refusal::Invalid(_) | Refusal::OutOfBounds(_) => {
+            Status::invalid_argument(refusal.to_string())
+        }
         Refusal::NoRules => Status::unavailable(refusal.to_string()),
     }
 }
@@ -115,6 +122,7 @@ pub(crate) struct Grpc<S>(Arc<Services<S>>);
 
 #[derive(Debug)]
 struct Services<S> {
+    app: Arc<App<S>>,
     rls: RateLimitServiceServer<Rls<S>>,
     own: RateLimiterServiceServer<v1::Service<S>>,
     others: axum::Router,
@@ -136,8 +144,11 @@ impl<S: ServedStore> Grpc<S> {
         is_local: bool,
     ) -> Result<Self, BadDescriptors> {
         let bytes_max = app.bounds.message_bytes_max;
+        // Health and reflection are asked in few words.
+        let short_max = bytes_max.min(SHORT_BYTES_MAX);
         let own = RateLimiterServiceServer::new(v1::Service::new(Arc::clone(app)))
             .max_decoding_message_size(bytes_max);
+        let shared = Arc::clone(app);
         let app = Arc::clone(app);
         // What a listener on this host alone lets in is on this host.
         let nobody = Peer::unnamed(PeerAddress::Unix, is_local);
@@ -152,20 +163,27 @@ impl<S: ServedStore> Grpc<S> {
                 .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
                 .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         };
-        let others = Routes::new(health.server().max_decoding_message_size(bytes_max))
+        let others = Routes::new(health.server().max_decoding_message_size(short_max))
             .add_service(
                 reflection()
                     .build_v1()?
-                    .max_decoding_message_size(bytes_max),
+                    .max_decoding_message_size(short_max),
             )
             .add_service(
                 reflection()
                     .build_v1alpha()?
-                    .max_decoding_message_size(bytes_max),
+                    .max_decoding_message_size(short_max),
             )
             .prepare()
             .into_axum_router();
-        Ok(Self(Arc::new(Services { rls, own, others })))
+        let app = shared;
+        let services = Services {
+            app,
+            rls,
+            own,
+            others,
+        };
+        Ok(Self(Arc::new(services)))
     }
 }
 
@@ -175,20 +193,25 @@ pub(crate) type BadDescriptors = tonic_reflection::server::Error;
 type BoxFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
 /// An answer on its way.
-pub(crate) enum Answering {
-    Rls(BoxFuture),
+pub(crate) enum Answering<S> {
+    Rls(BoxFuture, Arc<App<S>>),
+    Own(BoxFuture, Arc<App<S>>),
     Other(BoxFuture),
 }
 
-impl Future for Answering {
+impl<S: ServedStore> Future for Answering<S> {
     type Output = Result<Response<Body>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
-            Self::Rls(answer) => answer
-                .as_mut()
-                .poll(cx)
-                .map(|answer| answer.map(refuse_size).map(v1::hold_room)),
+            Self::Rls(answer, app) => {
+                let answer = answer.as_mut().poll(cx);
+                answer.map(|answer| answer.map(|answer| unread::decide(answer, app)))
+            }
+            Self::Own(answer, app) => {
+                let answer = answer.as_mut().poll(cx);
+                answer.map(|answer| answer.map(|answer| v1::hold_room(unread::refuse(answer, app))))
+            }
             Self::Other(answer) => answer.as_mut().poll(cx),
         }
     }
@@ -197,20 +220,24 @@ impl Future for Answering {
 impl<S: ServedStore> Service<Request<Incoming>> for Grpc<S> {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Answering;
+    type Future = Answering<S>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Incoming>) -> Answering {
+    fn call(&mut self, request: Request<Incoming>) -> Answering<S> {
         // The services that matter do not go through a router.
         let path = request.uri().path();
         if is_rls(path) {
-            return Answering::Rls(self.0.rls.clone().call(request));
+            let app = Arc::clone(&self.0.app);
+            let request = request.map(|body| app.reading_room.bound(body));
+            return Answering::Rls(self.0.rls.clone().call(request), app);
         }
         if is_of(v1_name::SERVICE_NAME, path) {
-            return Answering::Rls(self.0.own.clone().call(request));
+            let app = Arc::clone(&self.0.app);
+            let request = request.map(|body| app.reading_room.bound(body));
+            return Answering::Own(self.0.own.clone().call(request), app);
         }
         let answer = self
             .0
@@ -233,20 +260,6 @@ fn is_of(service: &str, path: &str) -> bool {
         .strip_prefix('/')
         .and_then(|path| path.strip_prefix(service));
     method.is_some_and(|method| method.starts_with('/'))
-}
-
-/// Turns tonic's OUT_OF_RANGE, for a message that is too large, into INVALID_ARGUMENT: it is the
-/// sender's mistake like any other. Only answers without a message carry a status in their head, so
-/// this costs a lookup.
-fn refuse_size(mut answer: Response<Body>) -> Response<Body> {
-    const OUT_OF_RANGE: &str = "11";
-    const INVALID_ARGUMENT: http::HeaderValue = http::HeaderValue::from_static("3");
-    if let Some(status) = answer.headers_mut().get_mut("grpc-status")
-        && status == OUT_OF_RANGE
-    {
-        *status = INVALID_ARGUMENT;
-    }
-    answer
 }
 
 /// The state that `grpc.health.v1` reports.

@@ -16,6 +16,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::{any, get, post};
 use axum::{Router, middleware};
 
+use error::bound_reading;
 pub(crate) use error::{ApiError, method_not_allowed, not_found, refuse_large};
 pub(crate) use health::{faults, livez, readyz};
 pub(crate) use openapi::HttpApi;
@@ -27,9 +28,9 @@ use crate::store::ServedStore;
 /// The routes of the HTTP listener.
 pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
     let body_bytes_max = app.bounds.body_bytes_max;
+    let reading_room = app.reading_room.clone();
     Router::new()
         .route("/", get(root::answer))
-        .route("/json", any(json::answer::<S>))
         .route("/v1/check", post(v1::check::<S>))
         .route("/v1/checks", post(v1::checks::<S>))
         .route("/v1/peek", post(v1::peek::<S>))
@@ -46,8 +47,11 @@ pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
         .route("/readyz", get(health::readyz_in_public::<S>))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
-        .layer(DefaultBodyLimit::max(body_bytes_max))
         .layer(middleware::from_fn_with_state(body_bytes_max, refuse_large))
+        // Its clients are to have a denial instead.
+        .route("/json", any(json::answer::<S>))
+        .layer(DefaultBodyLimit::max(body_bytes_max))
+        .layer(middleware::from_fn_with_state(reading_room, bound_reading))
         // The body is the original request's, and nobody here reads it.
         .route("/v1/auth", any(auth::answer::<S>))
         .with_state(app)

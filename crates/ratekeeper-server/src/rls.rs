@@ -7,6 +7,9 @@ mod request;
 mod response;
 
 use ratekeeper_limiter::{Check, Pending, Policies, Ruling, Waiting};
+use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_response::{
+    Code, DescriptorStatus,
+};
 use ratekeeper_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use ratekeeper_store::Answer;
 
@@ -15,8 +18,10 @@ pub(crate) use needs::Needs;
 use request::{Descriptors, Entries};
 
 use crate::app::App;
+use crate::config::DESCRIPTORS_MAX;
 use crate::denials::CheckOrigin;
 use crate::store::ServedStore;
+use crate::unreadable::Defect;
 
 /// The reason a request gets no decision.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -24,6 +29,9 @@ pub(crate) enum Refusal {
     /// The request makes no sense.
     #[error("{0}")]
     Invalid(String),
+    /// The request has more than is read; its own sender may have caused it.
+    #[error("{0}")]
+    OutOfBounds(String),
     /// There are no rules to decide by.
     #[error("no rate limit configuration loaded")]
     NoRules,
@@ -39,8 +47,51 @@ pub(crate) async fn decide<S: ServedStore>(
     origin: CheckOrigin<'_>,
 ) -> Result<RateLimitResponse, Refusal> {
     match ask(app, request, origin) {
+        Answer::Decided(Err(refusal)) => refuse(app, origin.protocol, request, refusal),
         Answer::Decided(response) => response,
         Answer::Pending(pending) => Ok(finish(app, request, origin, pending).await),
+    }
+}
+
+/// Answers `request`, which was refused: with a denial if its client may have caused that, as far as the settings say so.
+///
+/// # Errors
+/// See [`Refusal`].
+#[cold]
+pub(crate) fn refuse<S: ServedStore>(
+    app: &App<S>,
+    protocol: &'static str,
+    request: &RateLimitRequest,
+    refusal: Refusal,
+) -> Result<RateLimitResponse, Refusal> {
+    let Refusal::OutOfBounds(why) = &refusal else {
+        return Err(refusal);
+    };
+    match app.unreadable.judge(protocol, Defect::OutOfBounds, why) {
+        Some(passes) => Ok(unread(app, passes, request.descriptors.len())),
+        None => Err(refusal),
+    }
+}
+
+/// The answer to a request of so many descriptors, none of which was decided.
+pub(crate) fn unread<S: ServedStore>(
+    app: &App<S>,
+    passes: bool,
+    descriptors: usize,
+) -> RateLimitResponse {
+    let code = |passes| match passes {
+        true => Code::Ok.into(),
+        false => Code::OverLimit.into(),
+    };
+    let status = DescriptorStatus {
+        code: code(passes),
+        ..Default::default()
+    };
+    RateLimitResponse {
+        // As for any other denial, all that shadow mode changes is the code of the whole.
+        overall_code: code(passes || app.limiter.snapshot().modes().shadow),
+        statuses: vec![status; descriptors.min(DESCRIPTORS_MAX)],
+        ..Default::default()
     }
 }
 

@@ -317,6 +317,7 @@ fn config(settings: &Settings) -> ServerConfig {
         bounds: listen.bounds,
         drain_delay: listen.drain_delay,
         rls: settings.envoy.clone(),
+        on_unreadable: settings.on_unreadable,
         auth: settings.auth.clone(),
         callers: settings.callers.clone(),
         data_dir: settings.data_dir.clone(),

@@ -3,7 +3,7 @@
 use super::value_error::ValueError;
 use super::values;
 use ratekeeper_rules::{FailureMode, PathFolding, Profile};
-use ratekeeper_server::EnvoyCallers;
+use ratekeeper_server::{EnvoyCallers, OnUnreadable};
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 use std::time::Duration;
@@ -38,6 +38,16 @@ pub(super) fn envoy_callers(text: &str) -> Result<EnvoyCallers, ValueError> {
         ("any", EnvoyCallers::Any),
         ("permitted", EnvoyCallers::Permitted),
         ("required", EnvoyCallers::Required),
+    ];
+    values::one_of(text, &words)
+}
+
+/// Parses the answer to a request that cannot be read.
+pub(super) fn on_unreadable(text: &str) -> Result<OnUnreadable, ValueError> {
+    let words = [
+        ("deny", OnUnreadable::Deny),
+        ("allow", OnUnreadable::Allow),
+        ("error", OnUnreadable::Error),
     ];
     values::one_of(text, &words)
 }

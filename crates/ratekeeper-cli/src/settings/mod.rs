@@ -55,7 +55,7 @@ pub(crate) use values::{masked, masked_within, percent_encoded};
 use crate::home::Home;
 use listen::Listen;
 use ratekeeper_limiter::Modes;
-use ratekeeper_server::{AuthConfig, Caller, RlsConfig};
+use ratekeeper_server::{AuthConfig, Caller, OnUnreadable, RlsConfig};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use store::Counters;
@@ -71,6 +71,8 @@ pub(crate) struct Settings {
     pub(crate) modes: Modes,
     /// The answers to Envoy, and the permissions that its protocol asks for.
     pub(crate) envoy: RlsConfig,
+    /// The answer to a check that cannot be read.
+    pub(crate) on_unreadable: OnUnreadable,
     /// The answers to forward-auth.
     pub(crate) auth: AuthConfig,
     /// Callers with permissions beyond checks.
@@ -203,6 +205,7 @@ impl Settings {
             auth: typed.auth(),
             callers: typed.callers(&envoy),
             envoy,
+            on_unreadable: typed.get("on_unreadable", meaning::on_unreadable),
             data_dir: typed.path("data_dir"),
             gateway: typed.gateway(),
             log: typed.log(),

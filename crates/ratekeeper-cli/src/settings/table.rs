@@ -638,6 +638,14 @@ const ENVOY_PROTOCOL: &[Setting] = &[
         "Add dynamic metadata to answers to Envoy: domain, descriptors and the rules' metadata",
     ),
     value(
+        "on_unreadable",
+        "deny|allow|error",
+        "deny",
+        "Answer to a check that cannot be read because of what it carries: a message that is malformed or too large, a \
+         key or value of more than 64 KiB, more than 2^53 - 1 hits. `deny`: over the limit; `error`: as in \
+         envoyproxy/ratelimit, so that a proxy may let it pass",
+    ),
+    value(
         "envoy_callers",
         "any|permitted|required",
         "",

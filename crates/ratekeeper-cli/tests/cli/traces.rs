@@ -2,8 +2,8 @@
 
 use crate::collector::{Collector, Seen, named};
 use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, write};
+use ratekeeper_proto::WireEntry;
 use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use ratekeeper_testkit::certificates::{Authority, Validity};
@@ -140,7 +140,7 @@ fn a_check_over_grpc_takes_the_context_from_its_metadata() {
     let folder = tempdir().expect("a folder can be made");
     let collector = Collector::start();
     let service = serve(folder.path(), &collector.url(), "0");
-    let entry = Entry {
+    let entry = WireEntry {
         key: "api_key".to_owned(),
         value: SECRET.to_owned(),
     };

@@ -19,11 +19,16 @@ struct Edge {
 
 impl Edge {
     fn start(timeout: &str) -> Edge {
+        Edge::start_with(&[(SHIPPED, timeout.to_owned())])
+    }
+
+    /// Starts the example with some changes.
+    fn start_with(others: &[(&str, String)]) -> Edge {
         let service = Service::start();
         let ratekeeper = Ratekeeper::start("envoy");
         let folder = tempfile::tempdir().expect("a folder can be made");
         let (port, admin) = (free_port(), free_port());
-        let changes = [
+        let mut changes = vec![
             ("port_value: 10000", format!("port_value: {port}")),
             ("port_value: 9901", format!("port_value: {admin}")),
             (
@@ -34,8 +39,8 @@ impl Edge {
                 "port_value: 8081",
                 format!("port_value: {}", ratekeeper.grpc()),
             ),
-            (SHIPPED, timeout.to_owned()),
         ];
+        changes.extend_from_slice(others);
         let config = with_changes("envoy/envoy.yaml", folder.path(), &changes);
         let mut command = tool("envoy");
         command.arg("-c").arg(config).args([
@@ -135,6 +140,40 @@ fn routes_have_descriptors_of_their_own() {
     // Without a key there is no descriptor.
     let anonymous = Request::new(edge.port, "POST", "/orders");
     assert_eq!(edge.statuses(&anonymous, 4), [200; 4]);
+}
+
+/// Envoy forwards headers that are no text, and lets a request pass that gets no decision.
+#[test]
+fn a_key_that_is_no_text_is_limited() {
+    let edge = Edge::start(PATIENT);
+    let odd = edge.get("/").raw_header("x-api-key", b"\xff");
+    let expected: Vec<u16> = [[200; 5], [429; 5]].concat();
+    assert_eq!(edge.statuses(&odd, 10), expected);
+    assert_eq!(edge.service.requests(), 5);
+    // Such a key has a counter of its own.
+    let orders = |key| Request::new(edge.port, "POST", "/orders").raw_header("x-api-key", key);
+    assert_eq!(edge.statuses(&orders(b"\xff"), 3), [200, 200, 429]);
+    assert_eq!(edge.statuses(&orders(b"\xfe"), 3), [200, 200, 429]);
+}
+
+#[test]
+fn a_key_of_34_kilobytes_in_three_descriptors_is_limited() {
+    let edge = Edge::start(PATIENT);
+    let long = "k".repeat(34_000);
+    let odd = edge.get("/").header("x-api-key", &long);
+    let expected: Vec<u16> = [[200; 5], [429; 5]].concat();
+    assert_eq!(edge.statuses(&odd, 10), expected);
+    // The shipped example has two descriptors with the key at most; three are 102 KB.
+    let thrice = Edge::start_with(&[(SHIPPED, PATIENT.to_owned()), (
+        "- request_headers: { header_name: x-api-key, descriptor_key: api_key }\n                      routes:",
+        [
+            "- request_headers: { header_name: x-api-key, descriptor_key: api_key }",
+            "- actions: [{ request_headers: { header_name: x-api-key, descriptor_key: second } }]",
+            "- actions: [{ request_headers: { header_name: x-api-key, descriptor_key: third } }]",
+        ].join("\n                        ") + "\n                      routes:",
+    )]);
+    let odd = thrice.get("/").header("x-api-key", &long);
+    assert_eq!(thrice.statuses(&odd, 10), expected);
 }
 
 #[test]

@@ -175,11 +175,12 @@ fn serve(stream: TcpStream, counted: &AtomicUsize) {
 fn head(reader: &mut impl BufRead) -> Option<Vec<String>> {
     let mut lines = Vec::new();
     loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).ok()? == 0 {
+        let mut line = Vec::new();
+        if reader.read_until(b'\n', &mut line).ok()? == 0 {
             return None;
         }
-        match line.trim_end() {
+        // Values of headers are bytes.
+        match String::from_utf8_lossy(&line).trim_end() {
             "" => return Some(lines),
             line => lines.push(line.to_owned()),
         }
@@ -196,7 +197,7 @@ pub(crate) struct Request<'a> {
     port: u16,
     method: &'a str,
     path: &'a str,
-    headers: Vec<(&'a str, &'a str)>,
+    headers: Vec<(&'a str, &'a [u8])>,
 }
 
 impl<'a> Request<'a> {
@@ -213,7 +214,12 @@ impl<'a> Request<'a> {
         }
     }
 
-    pub(crate) fn header(mut self, name: &'a str, value: &'a str) -> Request<'a> {
+    pub(crate) fn header(self, name: &'a str, value: &'a str) -> Request<'a> {
+        self.raw_header(name, value.as_bytes())
+    }
+
+    /// A header whose value need not be text.
+    pub(crate) fn raw_header(mut self, name: &'a str, value: &'a [u8]) -> Request<'a> {
         self.headers.push((name, value));
         self
     }
@@ -227,13 +233,13 @@ impl<'a> Request<'a> {
             .set_read_timeout(patience)
             .expect("a timeout can be set");
         let Request { method, path, .. } = self;
-        let mut text =
-            format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+        let mut text = head.into_bytes();
         for (name, value) in &self.headers {
-            text += &format!("{name}: {value}\r\n");
+            text.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
         }
-        text += "Content-Length: 0\r\n\r\n";
-        stream.write_all(text.as_bytes()).expect("the proxy reads");
+        text.extend(b"Content-Length: 0\r\n\r\n");
+        stream.write_all(&text).expect("the proxy reads");
         let mut bytes = Vec::new();
         match stream.read_to_end(&mut bytes) {
             Ok(_) => {}

@@ -4,7 +4,7 @@
 pub struct RateLimitDescriptor {
     /// The entries, in the order in which rules nest.
     #[prost(message, repeated, tag = "1")]
-    pub entries: ::prost::alloc::vec::Vec<rate_limit_descriptor::Entry>,
+    pub entries: ::prost::alloc::vec::Vec<crate::WireEntry>,
     /// The caller's own limit, if any.
     #[prost(message, optional, tag = "2")]
     pub limit: ::core::option::Option<rate_limit_descriptor::RateLimitOverride>,
@@ -17,16 +17,6 @@ pub struct RateLimitDescriptor {
 }
 /// Nested message and enum types in `RateLimitDescriptor`.
 pub mod rate_limit_descriptor {
-    /// One entry of the property.
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-    pub struct Entry {
-        /// The name. Must not be empty.
-        #[prost(string, tag = "1")]
-        pub key: ::prost::alloc::string::String,
-        /// The value; may be empty.
-        #[prost(string, tag = "2")]
-        pub value: ::prost::alloc::string::String,
-    }
     /// A limit from the caller, which replaces the configured one.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
     pub struct RateLimitOverride {

@@ -7,6 +7,7 @@ use super::tree::Tree;
 use crate::envoy::extensions::common::ratelimit::v3::{RateLimitDescriptor, rate_limit_descriptor};
 use crate::envoy::service::ratelimit::v3::RateLimitRequest;
 use crate::envoy::r#type::v3::RateLimitUnit;
+use crate::{WireEntry, text};
 
 /// Reads a request.
 ///
@@ -60,12 +61,12 @@ fn descriptor(tree: Tree<'_>, path: &Path<'_>) -> Result<RateLimitDescriptor, Js
     Ok(descriptor)
 }
 
-fn entry(tree: Tree<'_>, path: &Path<'_>) -> Result<rate_limit_descriptor::Entry, JsonError> {
-    let mut entry = rate_limit_descriptor::Entry::default();
+fn entry(tree: Tree<'_>, path: &Path<'_>) -> Result<WireEntry, JsonError> {
+    let mut entry = WireEntry::default();
     for_each_field(tree, path, ENTRY, |field, value, path| {
         match field {
-            0 => entry.key = string(value, path)?,
-            _ => entry.value = string(value, path)?,
+            0 => entry.key = entry_text(value, path)?,
+            _ => entry.value = entry_text(value, path)?,
         }
         Ok(())
     })?;
@@ -177,6 +178,15 @@ fn string(tree: Tree<'_>, path: &Path<'_>) -> Result<String, JsonError> {
         Tree::String(text) => Ok(Cow::into_owned(text)),
         other => Err(path.expected("a string", &other)),
     }
+}
+
+/// A key or a value of an entry, as any protocol reads it.
+fn entry_text(tree: Tree<'_>, path: &Path<'_>) -> Result<String, JsonError> {
+    let text = string(tree, path)?;
+    Ok(match text::is_plain(&text) {
+        true => text,
+        false => text::read(text.as_bytes()).into_owned(),
+    })
 }
 
 fn bool(tree: &Tree<'_>, path: &Path<'_>) -> Result<bool, JsonError> {

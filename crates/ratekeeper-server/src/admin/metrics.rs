@@ -67,6 +67,8 @@ struct Scrape {
     top: Vec<TopKey>,
     /// The same counts by envoyproxy/ratelimit's names, if they are wanted.
     envoy: Option<EnvoyFigures>,
+    /// By protocol and reason.
+    unreadable: Vec<(&'static str, &'static str, u64)>,
     /// Refusals of the admin API, by reason.
     refused: [(&'static str, u64); 3],
 }
@@ -98,6 +100,7 @@ impl Scrape {
             envoy: app
                 .envoy_metrics
                 .then(|| EnvoyFigures::read(app, &snapshot)),
+            unreadable: app.unreadable.counts(),
             refused: app.access.refused(),
             tls: app.tls.iter().map(|tls| tls.counts()).collect(),
         }
@@ -206,6 +209,12 @@ impl Scrape {
             "Descriptors that no limit matched; they are allowed",
             self.unmatched,
         )?;
+        let unreadable = self.unreadable.iter();
+        let unreadable = unreadable.map(|(protocol, reason, count)| {
+            ([("protocol", *protocol), ("reason", *reason)], *count)
+        });
+        let help = "Requests that could not be read, by reason; denied unless `on_unreadable` says otherwise";
+        families.counters("ratelimit_unreadable_requests", help, unreadable)?;
         families.counter(
             "ratelimit_concurrency_skipped",
             "Concurrency limits skipped because nobody could release the permit",

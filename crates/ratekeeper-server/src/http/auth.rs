@@ -12,14 +12,17 @@ use ratekeeper_http::{Forwarding, Hop, Malformed, Original, Refused, UnclearDoma
 use ratekeeper_limiter::{Check, Ruling};
 use serde::Deserialize;
 use tracing::warn;
+use utoipa::IntoParams;
 
 use super::error::ApiError;
 use crate::app::App;
 use crate::denials::CheckOrigin;
 use crate::listen::{Peer, PeerAddress};
 use crate::store::ServedStore;
+use crate::unreadable::Defect;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
     /// The domain whose rules decide, where there are several.
@@ -28,7 +31,17 @@ pub(super) struct Options {
     deny_status: Option<u16>,
 }
 
-/// Any method; the body is never read.
+/// Decides for a proxy on the request that its headers describe. Any method; the body is never read.
+#[utoipa::path(
+    method(get, post, put, patch, delete),
+    path = "/v1/auth",
+    tag = "checks",
+    params(Options),
+    responses(
+        (status = 200, description = "The request may pass; headers tell its limits"),
+        (status = 429, description = "A denial, with the body and headers that clients get; `deny_status` for another status")
+    )
+)]
 pub(super) async fn answer<S: ServedStore>(
     State(app): State<Arc<App<S>>>,
     Extension(peer): Extension<Peer>,
@@ -41,14 +54,20 @@ pub(super) async fn answer<S: ServedStore>(
         return Err(ApiError::no_rules());
     }
     note_stranger(&app.auth.forwarding, &peer, &headers);
-    let original = Original::forwarded(hop(&peer), &headers, &app.auth.forwarding)?;
+    let original = Original::forwarded(hop(&peer), &headers, &app.auth.forwarding)
+        .inspect_err(|malformed| note_unreadable(&app, malformed))?;
     let snapshot = app.limiter.snapshot();
     let (describer, rules) = (&app.auth.describer, snapshot.rules());
     let domain = describer.domain(options.domain.as_deref(), rules)?;
     if domain.is_none() && rules.service_levels().is_empty() {
         return Err(UnclearDomain::Several(0).into());
     }
-    let question = describer.question(&original, domain, rules)?;
+    let question = describer.question(&original, domain, rules);
+    let question = question.inspect_err(|refused| {
+        if let Refused::Malformed(malformed) = refused {
+            note_unreadable(&app, malformed);
+        }
+    })?;
     if question.is_empty() {
         return Ok(StatusCode::OK.into_response());
     }
@@ -84,6 +103,13 @@ pub(super) const fn hop(peer: &Peer) -> Hop {
         PeerAddress::Tcp(address) => Hop::Address(address.ip()),
         PeerAddress::Unix => Hop::Unix,
     }
+}
+
+/// Counts a request that an upstream could read in another way than it would be counted. It is refused in any case: no
+/// proxy takes a 400 for a permission.
+fn note_unreadable<S>(app: &App<S>, malformed: &Malformed) {
+    let why = malformed.to_string();
+    app.unreadable.refuse("auth", Defect::Malformed, &why);
 }
 
 /// The statuses that some proxy takes for a refusal; NGINX takes no other than 401 and 403.

@@ -2,20 +2,22 @@
 
 use std::time::Duration;
 
-use axum::Json;
+use axum::body::Body;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::header::{CONNECTION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Method, StatusCode, Uri};
 use hyper::body::Body as _;
+use ratekeeper_proto::SHORT_BYTES_MAX;
 
 use crate::access::AccessRefused;
-use crate::error_body::ErrorBody;
+use crate::problem::{PROBLEM_JSON, Problem};
+use crate::reading::{NoReadingRoom, ReadingRoom};
 use crate::v1::{Reason, Refusal};
 
-/// A refusal: `{"error": {"code", "message", "field"}}`.
+/// A refusal, whose body is a [`Problem`].
 #[derive(Clone, Debug)]
 pub(crate) struct ApiError {
     status: StatusCode,
@@ -86,10 +88,6 @@ impl ApiError {
         &self.message
     }
 
-    pub(crate) fn field(&self) -> &str {
-        &self.field
-    }
-
     /// Refuses a sender that is not authenticated, with the ways to authenticate.
     pub(super) fn challenged(message: &str, challenge: HeaderValue) -> Self {
         Self {
@@ -121,12 +119,6 @@ impl ApiError {
     }
 }
 
-impl ApiError {
-    fn body(&self) -> ErrorBody<'_> {
-        ErrorBody::new(self.code, &self.message, &self.field)
-    }
-}
-
 impl From<AccessRefused> for ApiError {
     fn from(refused: AccessRefused) -> Self {
         let message = refused.to_string();
@@ -148,7 +140,7 @@ impl From<AccessRefused> for ApiError {
 impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         let (status, code) = match refusal.reason {
-            Reason::Invalid => (StatusCode::BAD_REQUEST, "INVALID_ARGUMENT"),
+            Reason::Invalid | Reason::OutOfBounds => (StatusCode::BAD_REQUEST, "INVALID_ARGUMENT"),
             Reason::Unmatched => (StatusCode::BAD_REQUEST, "UNMATCHED"),
             Reason::Unauthenticated => (StatusCode::UNAUTHORIZED, "UNAUTHENTICATED"),
             Reason::Forbidden => (StatusCode::FORBIDDEN, "PERMISSION_DENIED"),
@@ -169,13 +161,18 @@ impl From<BytesRejection> for ApiError {
         if status == StatusCode::PAYLOAD_TOO_LARGE {
             return Self::too_large();
         }
+        if NoReadingRoom::is_cause(&rejection) {
+            return Self::unavailable("too many long bodies are being read; try again");
+        }
         Self::invalid("body", rejection.body_text())
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut response = (self.status, Json(self.body())).into_response();
+        let problem = Problem::new(self.status, self.code, &self.message, &self.field);
+        let kind = [(CONTENT_TYPE, PROBLEM_JSON)];
+        let mut response = (self.status, kind, problem.to_json()).into_response();
         if self.status == StatusCode::UNAUTHORIZED {
             let scheme = || HeaderValue::from_static("Bearer");
             let challenge = self.challenge.clone().unwrap_or_else(scheme);
@@ -184,10 +181,25 @@ impl IntoResponse for ApiError {
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(RETRY_AFTER, seconds.into());
         }
-        // A listener may say the same in another form.
+        // A listener may log it.
         response.extensions_mut().insert(self);
         response
     }
+}
+
+/// Bounds what is read of long bodies, over all connections.
+pub(crate) async fn bound_reading(
+    State(room): State<ReadingRoom>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let length = request.body().size_hint().upper();
+    let is_short = length.is_some_and(|bytes| bytes <= SHORT_BYTES_MAX as u64);
+    let request = match is_short {
+        true => request,
+        false => request.map(|body| Body::new(room.bound(body))),
+    };
+    next.run(request).await
 }
 
 /// Refuses a body whose declared length is too large, before waiting for any of it.

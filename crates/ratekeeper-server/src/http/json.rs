@@ -6,8 +6,9 @@ use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE};
 use http::{HeaderMap, StatusCode};
+use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitResponse;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use ratekeeper_proto::json::{read_request, write_response};
 use ratekeeper_rules::Profile;
@@ -19,8 +20,10 @@ use crate::denials::CheckOrigin;
 use crate::listen::Peer;
 use crate::media_type::is_json;
 use crate::pages::{self, Scheme};
+use crate::reading::NoReadingRoom;
 use crate::rls::{self, Needs};
 use crate::store::ServedStore;
+use crate::unreadable::Defect;
 use crate::v1::Refusal;
 
 /// Takes any method, as envoyproxy/ratelimit does, but any content type only under its profile. A web page
@@ -33,7 +36,7 @@ pub(super) async fn answer<S: ServedStore>(
 ) -> Response {
     let body = match body {
         Ok(body) => body,
-        Err(rejection) => return refused(rejection.status(), &rejection.body_text()),
+        Err(rejection) => return unread(&app, &rejection),
     };
     if app.rls.profile != Profile::Envoy && !body.is_empty() && !is_json(&headers) {
         let message = "send the body as Content-Type: application/json";
@@ -41,6 +44,13 @@ pub(super) async fn answer<S: ServedStore>(
     }
     let request = match read_request(&body) {
         Ok(request) => request,
+        Err(_) if std::str::from_utf8(&body).is_err() => {
+            let message = "the body is not UTF-8";
+            return match app.unreadable.judge("json", Defect::Malformed, message) {
+                Some(passes) => told(&rls::unread(&app, passes, 0)),
+                None => refused(StatusCode::BAD_REQUEST, message),
+            };
+        }
         Err(error) => {
             let message = malformed::plain(&body).unwrap_or_else(|| error.to_string());
             return refused(StatusCode::BAD_REQUEST, &message);
@@ -54,17 +64,36 @@ pub(super) async fn answer<S: ServedStore>(
     }
     let origin = CheckOrigin::new("json", Some(&headers));
     match rls::decide(&app, &request, origin).await {
-        Ok(response) => {
-            let status = match response.overall_code() {
-                Code::Ok => StatusCode::OK,
-                Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,
-                Code::Unknown => StatusCode::INTERNAL_SERVER_ERROR,
-            };
-            let content_type = [(CONTENT_TYPE, "application/json")];
-            (status, content_type, write_response(&response)).into_response()
-        }
+        Ok(response) => told(&response),
         // Rules that are missing are a 400 to envoyproxy/ratelimit as well.
         Err(refusal) => refused(StatusCode::BAD_REQUEST, &refusal.to_string()),
+    }
+}
+
+/// The decision as envoyproxy/ratelimit tells it.
+fn told(response: &RateLimitResponse) -> Response {
+    let status = match response.overall_code() {
+        Code::Ok => StatusCode::OK,
+        Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,
+        Code::Unknown => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    let content_type = [(CONTENT_TYPE, "application/json")];
+    (status, content_type, write_response(response)).into_response()
+}
+
+/// Answers a body that is too large, or broke off.
+fn unread<S: ServedStore>(app: &App<S>, rejection: &BytesRejection) -> Response {
+    let (status, message) = (rejection.status(), rejection.body_text());
+    if status != StatusCode::PAYLOAD_TOO_LARGE && !NoReadingRoom::is_cause(rejection) {
+        return refused(status, &message);
+    }
+    match app.unreadable.judge("json", Defect::TooLarge, &message) {
+        // What follows on this connection is the rest of that body.
+        Some(passes) => {
+            let answer = told(&rls::unread(app, passes, 0));
+            ([(CONNECTION, "close")], answer).into_response()
+        }
+        None => refused(status, &message),
     }
 }
 

@@ -16,9 +16,11 @@ pub struct ServerBounds {
     pub connections_per_address_max: usize,
     /// The most concurrent requests on one HTTP/2 connection.
     pub streams_max: u32,
-    /// The most bytes of a gRPC message. Times the streams, it bounds the memory that one
-    /// connection can take.
+    /// The most bytes of a gRPC message.
     pub message_bytes_max: usize,
+    /// The most bytes of long messages and bodies that are being read, over all connections; what is beyond it cannot
+    /// be read. Those of up to 64 KiB do not count.
+    pub long_messages_bytes_max: usize,
     /// The most bytes of a request's body over HTTP/1, where a connection has one at a time.
     pub body_bytes_max: usize,
     /// The most bytes of untaken answers to `/v1/checks` of more than a few checks, all together;
@@ -65,6 +67,7 @@ impl Default for ServerBounds {
             connections_per_address_max: 2_500,
             streams_max: 256,
             message_bytes_max: MESSAGE_BYTES_MAX,
+            long_messages_bytes_max: 64 << 20,
             body_bytes_max: 1 << 20,
             long_answers_bytes_max: 64 << 20,
             head_bytes_max: 16 << 10,

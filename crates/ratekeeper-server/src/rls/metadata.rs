@@ -5,10 +5,9 @@ use std::fmt::Write;
 use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Value};
 use ratekeeper_limiter::{Code, Decision};
+use ratekeeper_proto::WireEntry;
 use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{
-    Entry, RateLimitOverride,
-};
+use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use ratekeeper_proto::envoy::r#type::v3::RateLimitUnit;
 use ratekeeper_rules::Profile;
@@ -59,8 +58,8 @@ pub(super) fn of(profile: Profile, request: &RateLimitRequest, decision: &Decisi
 
 fn descriptor(descriptor: &RateLimitDescriptor, shown: &dyn Fn(&str, &str) -> String) -> Kind {
     let mut out = Struct::default();
-    let pair = |entry: &Entry| {
-        let Entry { key, value } = entry;
+    let pair = |entry: &WireEntry| {
+        let WireEntry { key, value } = entry;
         text(&shown(key, value))
     };
     set(

@@ -1,10 +1,9 @@
 //! From Envoy's words to ours.
 
 use ratekeeper_limiter::{Descriptor, ENTRY_BYTES_MAX, MAX_HITS, Override};
+use ratekeeper_proto::WireEntry;
 use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{
-    Entry as WireEntry, RateLimitOverride,
-};
+use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use ratekeeper_rules::{Entry, Unit};
 use smallvec::SmallVec;
@@ -32,17 +31,17 @@ pub(super) fn entries<'a>(
     }
     if request.descriptors.len() > DESCRIPTORS_MAX {
         let message = format!("descriptors: at most {DESCRIPTORS_MAX} in one request");
-        return Err(Refusal::Invalid(message));
+        return Err(Refusal::OutOfBounds(message));
     }
     for (number, descriptor) in request.descriptors.iter().enumerate() {
         if descriptor.entries.len() > ENTRIES_MAX {
-            return Err(Refusal::Invalid(format!(
+            return Err(Refusal::OutOfBounds(format!(
                 "descriptors[{number}].entries: at most {ENTRIES_MAX} in one descriptor"
             )));
         }
         for (at, WireEntry { key, value }) in descriptor.entries.iter().enumerate() {
             if key.len().max(value.len()) > ENTRY_BYTES_MAX {
-                return Err(Refusal::Invalid(format!(
+                return Err(Refusal::OutOfBounds(format!(
                     "descriptors[{number}].entries[{at}]: at most {ENTRY_BYTES_MAX} bytes in a key or a value"
                 )));
             }
@@ -87,7 +86,7 @@ fn hits(of_request: u32, descriptor: &RateLimitDescriptor, number: usize) -> Res
         } else {
             hits
         }),
-        _ => Err(Refusal::Invalid(format!(
+        _ => Err(Refusal::OutOfBounds(format!(
             "descriptors[{number}].hits_addend: {hits} is above {MAX_HITS} (2^53 - 1)"
         ))),
     }

@@ -8,7 +8,10 @@ use super::standing::StandingAnswer;
 /// A decision. Times are whole milliseconds, rounded up.
 #[derive(Debug)]
 pub(crate) struct Answer<'a> {
-    decision: &'a Decision,
+    /// None if nothing was decided, because the request cannot be read.
+    decision: Option<&'a Decision>,
+    /// The reason for that; otherwise none.
+    pub(crate) unreadable: Option<&'a str>,
     /// True if the request may pass, or, after a peek, if one hit would.
     pub(crate) allowed: bool,
     /// The most restrictive limit; none if no enforced limit matched.
@@ -72,7 +75,8 @@ impl<'a> Answer<'a> {
     pub(super) fn peeked(decision: &'a Decision, allowed: bool) -> Self {
         let binding = decision.binding();
         Self {
-            decision,
+            decision: Some(decision),
+            unreadable: None,
             allowed,
             limit: binding.map(|binding| LimitAnswer::new(decision, binding)),
             standing: None,
@@ -86,33 +90,58 @@ impl<'a> Answer<'a> {
         check: &Check<'_>,
         at: Timestamp,
     ) -> Self {
-        let standing = StandingAnswer::new(policies, self.decision, check, at);
+        let standing = |decision| StandingAnswer::new(policies, decision, check, at);
         Self {
-            standing: Some(standing),
+            standing: self.decision.map(standing),
             ..self
+        }
+    }
+
+    /// The answer to a request that cannot be read, and why not.
+    pub(super) const fn unreadable(allowed: bool, why: &'a str) -> Self {
+        Self {
+            decision: None,
+            unreadable: Some(why),
+            allowed,
+            limit: None,
+            standing: None,
         }
     }
 
     /// The time to delay the request before it proceeds (leaky buckets).
     pub(crate) fn delay_ms(&self) -> Option<u64> {
-        millis(self.decision.delay())
+        millis(self.decision?.delay())
     }
 
     /// Returns true if a limit was answered without being counted.
     pub(crate) fn is_degraded(&self) -> bool {
-        self.decision.is_degraded()
+        self.decision.is_some_and(Decision::is_degraded)
     }
 
     /// Returns true if no limit matched any descriptor.
     pub(crate) fn is_unmatched(&self) -> bool {
-        self.decision.is_unmatched()
+        self.decision.is_some_and(Decision::is_unmatched)
     }
 
     /// The results of the descriptors, in their order.
     pub(crate) fn statuses(&self) -> impl Iterator<Item = StatusAnswer<'a>> + use<'a> {
-        let decision = self.decision;
-        let statuses = decision.statuses().iter();
-        statuses.map(move |status| StatusAnswer::new(decision, status))
+        let statuses = |decision: &'a Decision| {
+            let statuses = decision.statuses().iter();
+            statuses.map(move |status| StatusAnswer::new(decision, status))
+        };
+        self.decision.into_iter().flat_map(statuses)
+    }
+}
+
+impl<'a> HeldAnswer<'a> {
+    /// The answer to a request that cannot be read: nothing is held.
+    pub(super) const fn unreadable(allowed: bool, why: &'a str) -> Self {
+        Self {
+            answer: Answer::unreadable(allowed, why),
+            token: None,
+            expires_after_ms: None,
+            repeated_before: false,
+        }
     }
 }
 

@@ -9,10 +9,12 @@ use ratekeeper_trace::{TracedCall, TracedMethod};
 
 use super::unmatched::{RuleNames, Unmatched, refuse_unmatched};
 use super::{
-    Answer, AnswerRoom, Api, CheckRequest, Object, Refusal, Sender, Subject, require_rules,
+    Answer, AnswerRoom, Api, CheckRequest, Object, Reason, Refusal, Sender, Subject, require_rules,
 };
+use crate::app::App;
 use crate::callers::Power;
 use crate::store::ServedStore;
+use crate::unreadable::Defect;
 
 /// The most checks in one message or body.
 const CHECKS_MAX: usize = 1_000;
@@ -33,7 +35,9 @@ impl<S: ServedStore, C: Sender> Api<'_, S, C> {
         read: impl Fn(&Answer<'_>) -> R,
     ) -> Result<R, C::Error> {
         let subject = Subject::from(request);
-        subject.validate(format_args!(""))?;
+        if let Err(refusal) = subject.validate(format_args!("")) {
+            return Ok(unread(self.app, refusal, read)?);
+        }
         self.permit_override(subject)?;
         require_rules(self.app)?;
         let entries = subject.entries();
@@ -56,7 +60,7 @@ impl<S: ServedStore, C: Sender> Api<'_, S, C> {
         requests: &[Object<CheckRequest<'_>>],
         mut read: impl FnMut(&CheckRequest<'_>, &Answer<'_>) -> R,
     ) -> Result<Batch<R>, C::Error> {
-        self.validate_all(requests)?;
+        let mut unreadable = self.validate_all(requests)?.into_iter().peekable();
         require_rules(self.app)?;
         let room = self.app.long_answers.room(requests.len())?;
         let start = Instant::now();
@@ -64,7 +68,10 @@ impl<S: ServedStore, C: Sender> Api<'_, S, C> {
         let origin = self.sender.origin();
         let span = self.app.batch_span(origin);
         let now = limiter.clock().now();
-        let ask = |request: &Object<CheckRequest<'_>>| {
+        let ask = |(number, request): (usize, &Object<CheckRequest<'_>>)| {
+            if let Some((_, allowed, why)) = unreadable.next_if(|(at, ..)| *at == number) {
+                return Decided(read(request, &Answer::unreadable(allowed, &why)));
+            }
             let subject = Subject::from(&request.0);
             let entries = subject.entries();
             let views = subject.views(&entries, 1);
@@ -79,7 +86,7 @@ impl<S: ServedStore, C: Sender> Api<'_, S, C> {
                 read(request, &answer(request, ruling, now))
             })
         };
-        let asked: Vec<_> = requests.iter().map(ask).collect();
+        let asked: Vec<_> = requests.iter().enumerate().map(ask).collect();
         let mut results = Vec::with_capacity(asked.len());
         for (request, asked) in requests.iter().zip(asked) {
             results.push(match asked {
@@ -110,19 +117,28 @@ impl<S: ServedStore, C: Sender> Api<'_, S, C> {
         self.app.note_wanted(ruling.decision, &check, origin);
     }
 
-    fn validate_all(&self, requests: &[Object<CheckRequest<'_>>]) -> Result<(), C::Error> {
+    /// Refuses a batch with a malformed request, and returns the answers to those that cannot be read: their numbers,
+    /// whether they may pass, and why.
+    fn validate_all(
+        &self,
+        requests: &[Object<CheckRequest<'_>>],
+    ) -> Result<Vec<(usize, bool, String)>, C::Error> {
+        let mut unreadable = Vec::new();
         if requests.is_empty() || requests.len() > CHECKS_MAX {
             let message = format!("expected 1 to {CHECKS_MAX} checks");
             return Err(Refusal::invalid("checks", message).into());
         }
         let subjects = || requests.iter().map(|request| Subject::from(&request.0));
         for (number, subject) in subjects().enumerate() {
-            subject.validate(format_args!("checks[{number}]."))?;
+            if let Err(refusal) = subject.validate(format_args!("checks[{number}].")) {
+                let (allowed, why) = judge(self.app, refusal)?;
+                unreadable.push((number, allowed, why));
+            }
         }
-        match subjects().find(Subject::has_override) {
-            Some(subject) => self.permit_override(subject),
-            None => Ok(()),
+        if let Some(subject) = subjects().find(Subject::has_override) {
+            self.permit_override(subject)?;
         }
+        Ok(unreadable)
     }
 
     /// Reads the state of a request's limits. Charges nothing.
@@ -131,7 +147,9 @@ impl<S: ServedStore, C: Sender> Api<'_, S, C> {
         subject: Subject<'_>,
         read: impl FnOnce(&Answer<'_>) -> R,
     ) -> Result<R, C::Error> {
-        subject.validate(format_args!(""))?;
+        if let Err(refusal) = subject.validate(format_args!("")) {
+            return Ok(unread(self.app, refusal, read)?);
+        }
         self.permit_override(subject)?;
         require_rules(self.app)?;
         let entries = subject.entries();
@@ -172,6 +190,29 @@ impl<S: ServedStore, C: Sender> Api<'_, S, C> {
             Ok(_) => RuleNames::Shown,
             Err(_) => RuleNames::Hidden,
         }
+    }
+}
+
+/// Answers a request that was refused, if its own sender may have caused that; `read` turns the answer into a message.
+#[cold]
+fn unread<S, R>(
+    app: &App<S>,
+    refusal: Refusal,
+    read: impl FnOnce(&Answer<'_>) -> R,
+) -> Result<R, Refusal> {
+    let (allowed, why) = judge(app, refusal)?;
+    Ok(read(&Answer::unreadable(allowed, &why)))
+}
+
+/// Returns whether such a request may pass, and why it cannot be read.
+pub(super) fn judge<S>(app: &App<S>, refusal: Refusal) -> Result<(bool, String), Refusal> {
+    if refusal.reason != Reason::OutOfBounds {
+        return Err(refusal);
+    }
+    let why = refusal.sentence();
+    match app.unreadable.judge("v1", Defect::OutOfBounds, &why) {
+        Some(allowed) => Ok((allowed, why.into_owned())),
+        None => Err(refusal),
     }
 }
 

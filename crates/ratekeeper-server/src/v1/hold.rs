@@ -6,6 +6,7 @@ use ratekeeper_trace::TracedMethod;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::check::judge;
 use super::{
     AcquireRequest, Answer, Api, HeldAnswer, RefundRequest, Refusal, ReserveRequest, Sender,
     Subject, require_rules,
@@ -89,7 +90,10 @@ impl<S: ServedStore> Holder<'_, S> {
         read: impl FnOnce(&HeldAnswer<'_>) -> R,
     ) -> Result<R, Refusal> {
         let subject = Subject::new(&request.domain, &request.descriptors, request.wait_ms_max);
-        subject.validate(format_args!(""))?;
+        if let Err(refusal) = subject.validate(format_args!("")) {
+            let (allowed, why) = judge(self.app, refusal)?;
+            return Ok(read(&HeldAnswer::unreadable(allowed, &why)));
+        }
         subject.refuse_overrides()?;
         let key = key(&request.idempotency_key)?;
         require_rules(self.app)?;
@@ -140,7 +144,10 @@ impl<S: ServedStore> Holder<'_, S> {
         read: impl FnOnce(&HeldAnswer<'_>) -> R,
     ) -> Result<R, Refusal> {
         let subject = Subject::new(&request.domain, &request.descriptors, request.wait_ms_max);
-        subject.validate(format_args!(""))?;
+        if let Err(refusal) = subject.validate(format_args!("")) {
+            let (allowed, why) = judge(self.app, refusal)?;
+            return Ok(read(&HeldAnswer::unreadable(allowed, &why)));
+        }
         subject.refuse_overrides()?;
         let hits = reserved_hits(request.hits)?;
         let ttl = ttl(request.ttl_ms)?;

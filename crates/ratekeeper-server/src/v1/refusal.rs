@@ -1,5 +1,7 @@
 //! Refusals: the reason, and the field that is wrong.
 
+use std::borrow::Cow;
+
 use ratekeeper_limiter::HoldError;
 
 use crate::callers::Denied;
@@ -18,6 +20,8 @@ pub(crate) struct Refusal {
 pub(crate) enum Reason {
     /// The request makes no sense.
     Invalid,
+    /// The request has more than is read, which its own sender may have caused.
+    OutOfBounds,
     /// No rule matches, and the request asked for this to be an error.
     Unmatched,
     /// The sender is not known.
@@ -38,6 +42,21 @@ impl Refusal {
             reason: Reason::Invalid,
             field: field.into(),
             message: message.into(),
+        }
+    }
+
+    pub(super) fn out_of_bounds(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            reason: Reason::OutOfBounds,
+            ..Self::invalid(field, message)
+        }
+    }
+
+    /// The refusal in one sentence.
+    pub(crate) fn sentence(&self) -> Cow<'_, str> {
+        match self.field.is_empty() {
+            true => Cow::Borrowed(&self.message),
+            false => Cow::Owned(format!("{}: {}", self.field, self.message)),
         }
     }
 

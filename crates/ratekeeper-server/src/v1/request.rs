@@ -2,10 +2,13 @@
 //! gRPC's messages become these.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use ratekeeper_limiter::Override;
+use ratekeeper_proto::text;
 use ratekeeper_rules::Unit;
 use serde::Deserialize;
+use serde::de::{Deserializer, Visitor};
 use utoipa::ToSchema;
 
 use super::object::Object;
@@ -37,11 +40,35 @@ pub(crate) struct DescriptorRequest<'a> {
 #[schema(as = Entry)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EntryRequest<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "entry_text")]
     #[schema(min_length = 1)]
     pub(crate) key: Cow<'a, str>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "entry_text")]
     pub(crate) value: Cow<'a, str>,
+}
+
+/// Reads a key or a value as any protocol does: a sender that writes JSON without looking may put bytes into it that
+/// are no text, or half of a surrogate pair.
+fn entry_text<'de: 'a, 'a, D: Deserializer<'de>>(reader: D) -> Result<Cow<'a, str>, D::Error> {
+    struct TextVisitor;
+
+    impl<'de> Visitor<'de> for TextVisitor {
+        type Value = Cow<'de, str>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a string")
+        }
+
+        fn visit_borrowed_bytes<E>(self, bytes: &'de [u8]) -> Result<Self::Value, E> {
+            Ok(text::read(bytes))
+        }
+
+        fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Self::Value, E> {
+            Ok(Cow::Owned(text::read(bytes).into_owned()))
+        }
+    }
+
+    reader.deserialize_bytes(TextVisitor)
 }
 
 /// A limit that a descriptor brings along.

@@ -56,8 +56,9 @@ impl<'a> Subject<'a> {
             return refuse("descriptors", &message);
         }
         for (number, descriptor) in self.descriptors.iter().enumerate() {
-            if let Err((field, message)) = descriptor.validate() {
-                return refuse(&format!("descriptors[{number}].{field}"), &message);
+            if let Err(refusal) = descriptor.validate() {
+                let field = format!("{prefix}descriptors[{number}].{}", refusal.field);
+                return Err(Refusal { field, ..refusal });
             }
         }
         Ok(())
@@ -166,36 +167,36 @@ impl<'a> Subject<'a> {
 }
 
 impl DescriptorRequest<'_> {
-    /// Checks what the types do not. An error is a field and a message.
-    fn validate(&self) -> Result<(), (String, String)> {
-        let refuse = |field: String, message: String| Err((field, message));
+    /// Checks what the types do not.
+    fn validate(&self) -> Result<(), Refusal> {
         if self.entries.len() > ENTRIES_MAX {
             let message = format!("at most {ENTRIES_MAX} entries");
-            return refuse("entries".to_owned(), message);
+            return Err(Refusal::invalid("entries", message));
         }
         for (number, entry) in self.entries.iter().enumerate() {
             if entry.key.is_empty() {
-                let message = "the key must not be empty".to_owned();
-                return refuse(format!("entries[{number}].key"), message);
+                let field = format!("entries[{number}].key");
+                return Err(Refusal::invalid(field, "the key must not be empty"));
             }
             for (part, text) in [("key", &entry.key), ("value", &entry.value)] {
                 if text.len() > ENTRY_BYTES_MAX {
                     let message = format!("at most {ENTRY_BYTES_MAX} bytes");
-                    return refuse(format!("entries[{number}].{part}"), message);
+                    let field = format!("entries[{number}].{part}");
+                    return Err(Refusal::out_of_bounds(field, message));
                 }
             }
         }
         if self.hits.is_some_and(|hits| hits > MAX_HITS.unsigned_abs()) {
-            let message = "at most 9007199254740991 (2^53 - 1)".to_owned();
-            return refuse("hits".to_owned(), message);
+            let message = "at most 9007199254740991 (2^53 - 1)";
+            return Err(Refusal::out_of_bounds("hits", message));
         }
         if self
             .limit
             .as_ref()
             .is_some_and(|limit| limit.limit().is_none())
         {
-            let message = "expected a unit from UNIT_SECOND to UNIT_WEEK (1 to 7)".to_owned();
-            return refuse("limit.unit".to_owned(), message);
+            let message = "expected a unit from UNIT_SECOND to UNIT_WEEK (1 to 7)";
+            return Err(Refusal::invalid("limit.unit", message));
         }
         Ok(())
     }

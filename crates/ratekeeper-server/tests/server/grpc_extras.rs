@@ -5,6 +5,7 @@ use crate::support::{PATIENCE, RULES, Running, request, start, start_with};
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use ratekeeper_server::{OnUnreadable, ServerConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -165,9 +166,14 @@ fn framed(message: &[u8]) -> Vec<u8> {
     frame
 }
 
+/// Where errors are asked for; otherwise they are denials.
+fn with_errors(config: &mut ServerConfig) {
+    config.on_unreadable = OnUnreadable::Error;
+}
+
 #[tokio::test]
 async fn what_is_no_message_is_refused_by_field() {
-    let running = start(RULES).await;
+    let running = start_with(RULES, with_errors).await;
     // Field 1, `domain`, of a wrong wire type; then with bytes that are no UTF-8; then cut off.
     for (message, names) in [
         (&b"\x08\x01"[..], "RateLimitRequest.domain"),
@@ -185,7 +191,11 @@ async fn what_is_no_message_is_refused_by_field() {
 
 #[tokio::test]
 async fn a_message_that_is_too_large_is_refused() {
-    let running = start_with(RULES, |config| config.bounds.message_bytes_max = 1_000).await;
+    let running = start_with(RULES, |config| {
+        with_errors(config);
+        config.bounds.message_bytes_max = 1_000;
+    })
+    .await;
     let (status, message) = send(&running, PATH, framed(&vec![0; 1_001])).await;
     assert_eq!(status, INVALID_ARGUMENT);
     assert!(
@@ -214,32 +224,33 @@ async fn an_unknown_method_is_unimplemented() {
     running.stop().await;
 }
 
-/// The memory that one connection can take is bounded: the size of a message, times their number.
 #[tokio::test]
 async fn messages_and_streams_are_bounded_by_default() {
-    let running = start(RULES).await;
-    for path in [PATH, "/grpc.health.v1.Health/Check"] {
+    let running = start_with(RULES, with_errors).await;
+    for (path, max) in [(PATH, 4 << 20), ("/grpc.health.v1.Health/Check", 64 << 10)] {
         // An unknown field of so many bytes, which is skipped.
         let message = |bytes: usize| {
-            let length = bytes - 5;
-            let length = [
-                0x80 | (length & 0x7f),
-                0x80 | (length >> 7 & 0x7f),
-                length >> 14,
-            ];
+            let length = bytes - 6;
+            let digits = [0, 7, 14, 21].map(|shift| u8::try_from(length >> shift & 0x7f).unwrap());
             let mut message = vec![0xfa, 0x07];
-            message.extend(length.map(|byte| u8::try_from(byte).unwrap()));
+            message.extend([
+                digits[0] | 0x80,
+                digits[1] | 0x80,
+                digits[2] | 0x80,
+                digits[3],
+            ]);
             message.resize(bytes, 0);
             framed(&message)
         };
-        let (_, found) = send(&running, path, message(64 << 10)).await;
-        assert!(!found.contains("65536"), "{path} {found}");
-        let (status, found) = send(&running, path, message((64 << 10) + 1)).await;
+        let size = format!("{}", max);
+        let (_, found) = send(&running, path, message(max)).await;
+        assert!(!found.contains(&size), "{path} {found}");
+        let (status, found) = send(&running, path, message(max + 1)).await;
         assert!(
             status == INVALID_ARGUMENT || status == "11",
             "{path} {status} {found}"
         );
-        assert!(found.contains("65536"), "{path} {found}");
+        assert!(found.contains(&size), "{path} {found}");
     }
 
     let mut stream = TcpStream::connect(running.addresses.grpc).await.unwrap();

@@ -22,6 +22,7 @@ mod support;
 mod switches;
 mod tls;
 mod unix_sockets;
+mod unreadable;
 mod usage;
 mod v1_grpc;
 mod v1_http;

@@ -8,8 +8,8 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use ratekeeper_limiter::{Limiter, LimiterOptions};
+use ratekeeper_proto::WireEntry;
 use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use ratekeeper_rules::{Options, Profile, ReadOptions};
@@ -260,7 +260,7 @@ pub(crate) fn request(domain: &str, pairs: &[(&str, &str)]) -> RateLimitRequest 
 }
 
 pub(crate) fn descriptor(pairs: &[(&str, &str)]) -> RateLimitDescriptor {
-    let entry = |(key, value): &(&str, &str)| Entry {
+    let entry = |(key, value): &(&str, &str)| WireEntry {
         key: (*key).to_owned(),
         value: (*value).to_owned(),
     };

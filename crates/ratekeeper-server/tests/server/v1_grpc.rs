@@ -4,8 +4,9 @@ mod holds;
 mod many;
 mod refused;
 
+use ratekeeper_proto::WireEntry;
 use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_client::RateLimiterServiceClient;
-use ratekeeper_proto::ratekeeper::v1::{CheckRequest, Decision, Descriptor, Entry, PeekRequest};
+use ratekeeper_proto::ratekeeper::v1::{CheckRequest, Decision, Descriptor, PeekRequest};
 use tonic::transport::Channel;
 
 use crate::support::{Running, start};
@@ -35,7 +36,7 @@ async fn client(running: &Running) -> Client {
 
 fn descriptor(key: &str, value: &str) -> Descriptor {
     Descriptor {
-        entries: vec![Entry {
+        entries: vec![WireEntry {
             key: key.to_owned(),
             value: value.to_owned(),
         }],

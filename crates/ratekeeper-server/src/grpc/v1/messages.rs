@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use ratekeeper_proto::WireEntry;
 use ratekeeper_proto::ratekeeper::v1;
 use tonic::Status;
 
@@ -76,7 +77,7 @@ impl<'a> From<&'a v1::RefundRequest> for RefundRequest<'a> {
 }
 
 fn descriptors<'a>(messages: &'a [v1::Descriptor]) -> Vec<Object<DescriptorRequest<'a>>> {
-    fn entry(message: &v1::Entry) -> Object<EntryRequest<'_>> {
+    fn entry(message: &WireEntry) -> Object<EntryRequest<'_>> {
         Object(EntryRequest {
             key: Cow::Borrowed(&message.key),
             value: Cow::Borrowed(&message.value),
@@ -119,6 +120,7 @@ pub(super) fn check_response(check: &CheckRequest<'_>, answer: &Answer<'_>) -> v
         delay_ms: answer.delay_ms().unwrap_or(0),
         degraded: answer.is_degraded(),
         unmatched: answer.is_unmatched(),
+        unreadable: answer.unreadable.unwrap_or_default().to_owned(),
         statuses: match check.statuses {
             true => statuses(answer),
             false => Vec::new(),
@@ -133,6 +135,7 @@ impl From<&Answer<'_>> for v1::PeekResponse {
             decision: decision(answer.allowed),
             limit: answer.limit.map(v1::Limit::from),
             degraded: answer.is_degraded(),
+            unreadable: answer.unreadable.unwrap_or_default().to_owned(),
             statuses: statuses(answer),
         }
     }
@@ -146,6 +149,7 @@ impl From<&HeldAnswer<'_>> for v1::AcquireResponse {
             limit: answer.limit.map(v1::Limit::from),
             delay_ms: answer.delay_ms().unwrap_or(0),
             degraded: answer.is_degraded(),
+            unreadable: answer.unreadable.unwrap_or_default().to_owned(),
             permit: held.token.unwrap_or_default().to_owned(),
             expires_after_ms: held.expires_after_ms.unwrap_or(0),
             repeated_before: held.repeated_before,
@@ -162,6 +166,7 @@ impl From<&HeldAnswer<'_>> for v1::ReserveResponse {
             limit: answer.limit.map(v1::Limit::from),
             delay_ms: answer.delay_ms().unwrap_or(0),
             degraded: answer.is_degraded(),
+            unreadable: answer.unreadable.unwrap_or_default().to_owned(),
             reservation: held.token.unwrap_or_default().to_owned(),
             expires_after_ms: held.expires_after_ms.unwrap_or(0),
             repeated_before: held.repeated_before,
@@ -238,17 +243,11 @@ impl From<&StandingPolicy<'_>> for v1::Policy {
 
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
-        let Refusal {
-            reason,
-            field,
-            message,
-        } = refusal;
-        let message = match field.is_empty() {
-            true => message,
-            false => format!("{field}: {message}"),
-        };
-        match reason {
-            Reason::Invalid | Reason::Unmatched => Self::invalid_argument(message),
+        let message = refusal.sentence();
+        match refusal.reason {
+            Reason::Invalid | Reason::OutOfBounds | Reason::Unmatched => {
+                Self::invalid_argument(message)
+            }
             Reason::Unauthenticated => Self::unauthenticated(message),
             Reason::Forbidden => Self::permission_denied(message),
             Reason::State(_) => Self::failed_precondition(message),

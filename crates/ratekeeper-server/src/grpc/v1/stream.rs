@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use futures_util::stream::{Stream, unfold};
 use ratekeeper_proto::ratekeeper::v1;
-use tonic::{Status, Streaming};
+use tonic::{Code, Status, Streaming};
 
 use super::messages::{check_requests, check_response};
 use crate::app::App;
 use crate::callers::Power;
 use crate::denials::CheckOrigin;
 use crate::store::ServedStore;
+use crate::unreadable::Defect;
 use crate::v1::{Api, Batch, Sender};
 
 pub(crate) type Answers =
@@ -34,6 +35,17 @@ impl Sender for StreamSender {
     fn origin(&self) -> CheckOrigin<'_> {
         CheckOrigin::new("v1", None)
     }
+}
+
+/// The error for a message that cannot be read, as other methods have it.
+fn unread<S>(app: &App<S>, status: Status) -> Status {
+    let defect = match status.code() {
+        Code::OutOfRange => Defect::TooLarge,
+        Code::DataLoss => Defect::Malformed,
+        _ => return status,
+    };
+    app.unreadable.refuse("v1", defect, status.message());
+    Status::invalid_argument(status.message())
 }
 
 /// The answers to `questions`, in order. The next message is read once the last answer was taken: a
@@ -67,7 +79,7 @@ pub(super) fn answers<S: ServedStore>(
                     api.check_all(&checks, check_response).await
                 }
                 Ok(None) => return None,
-                Err(status) => Err(status),
+                Err(status) => Err(unread(&app, status)),
             };
             match answer {
                 Ok(Batch { results, room }) => {

@@ -33,6 +33,9 @@ pub(in crate::http) struct DecisionSchema {
     /// True if no limit matched any descriptor; absent otherwise.
     #[schema(nullable = false)]
     unmatched: Option<bool>,
+    /// Why the request cannot be read, if that is why it is denied; absent otherwise.
+    #[schema(nullable = false)]
+    unreadable: Option<String>,
     /// One for each descriptor.
     statuses: Vec<StatusSchema>,
     /// The unrounded state, if it was asked for.

@@ -43,6 +43,10 @@ fn write_fields(answer: &Answer<'_>, out: &mut Vec<u8>) {
     if answer.is_unmatched() {
         out.extend_from_slice(b",\"unmatched\":true");
     }
+    if let Some(why) = answer.unreadable {
+        out.extend_from_slice(b",\"unreadable\":");
+        write_value(out, why);
+    }
     out.extend_from_slice(b",\"statuses\":[");
     for (number, status) in answer.statuses().enumerate() {
         if number > 0 {

@@ -85,7 +85,7 @@ async fn oversized_batches_are_refused() {
         assert_eq!(refused.message(), "checks: expected 1 to 1000 checks");
     }
     let long = CheckBatchRequest {
-        checks: vec![check("user", &"x".repeat(70_000))],
+        checks: vec![check("user", &"x".repeat(5 << 20))],
     };
     let refused = client.check_batch(long).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
@@ -120,6 +120,14 @@ async fn a_stream_answers_in_order_and_ends_with_nonsense() {
         "checks[0].descriptors[0].entries[0].key: the key must not be empty"
     );
     assert!(answers.next().await.is_none());
+    // What is too large ends it with the same code.
+    let (questions, receiver) = mpsc::channel(1);
+    let stream = ReceiverStream::new(receiver);
+    let mut answers = client.check_stream(stream).await.unwrap().into_inner();
+    let checks = vec![check("user", &"x".repeat(5 << 20))];
+    questions.send(CheckStreamRequest { checks }).await.unwrap();
+    let refused = answers.next().await.unwrap().unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
     running.stop().await;
 }
 
