@@ -31,10 +31,20 @@ async function refusal(response: Response): Promise<Refused> {
   return new Refused(response.status, message);
 }
 
+/** The fields that hold times; they become seconds since 1970. */
+const TIMES: ReadonlySet<string> = new Set(["at", "since", "started_at", "last_reload_at"]);
+
+/** Parses an answer about traffic. */
+export function parsed<T>(text: string): T {
+  const seconds = (name: string, value: unknown): unknown =>
+    TIMES.has(name) && typeof value === "string" ? Date.parse(value) / 1_000 : value;
+  return JSON.parse(text, seconds) as T;
+}
+
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   const response = await fetch(path, { headers: headers(), cache: "no-store", signal: signal ?? null });
   if (!response.ok) throw await refusal(response);
-  return (await response.json()) as T;
+  return parsed<T>(await response.text());
 }
 
 /** An answer with its version, for changes that must not undo another's, and the node's time in milliseconds. */

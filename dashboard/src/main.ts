@@ -2,7 +2,7 @@
 
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
-import { events, get, Refused } from "./api";
+import { events, get, parsed, Refused } from "./api";
 import { Chart, History } from "./charts";
 import { askToken, switchRule, tenant } from "./dialogs";
 import { fill, h, say } from "./dom";
@@ -209,12 +209,12 @@ function makeCharts(): void {
 
 function event(kind: string, data: string): void {
   if (kind === "history") {
-    history.replace((JSON.parse(data) as { seconds: Second[] }).seconds);
+    history.replace(parsed<{ seconds: Second[] }>(data).seconds);
     fill(gate);
     main.hidden = false;
     makeCharts();
   } else if (kind === "state") {
-    take(JSON.parse(data) as State);
+    take(parsed<State>(data));
   } else if (kind === "breakers" && shown.latest !== null) {
     const before = shown.latest;
     shown.latest = { ...before, breakers: JSON.parse(data) as Breaker[] };

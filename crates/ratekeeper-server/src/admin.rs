@@ -12,8 +12,8 @@ mod metering;
 mod metrics;
 mod openapi;
 mod options;
-mod problem;
 mod quotas;
+mod refusals;
 mod reloads;
 mod rules;
 mod shed;
@@ -154,7 +154,7 @@ pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
         .layer(middleware::from_fn_with_state(scheme, pages::none))
         .layer(middleware::from_fn_with_state(
             Arc::clone(&app),
-            problem::speak::<S>,
+            refusals::log::<S>,
         ))
         .with_state(app)
 }

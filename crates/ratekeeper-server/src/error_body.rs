@@ -1,34 +1,23 @@
-//! The body of every error over HTTP.
+//! The body of an error that the gateway's listener answers by itself.
 
 use serde::Serialize;
-use utoipa::ToSchema;
 
-/// `{"error": {"code", "message", "field"}}`.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Error)]
+/// `{"error": {"code", "message"}}`, as the gateway has it.
+#[derive(Serialize)]
 pub(crate) struct ErrorBody<'a> {
     error: Content<'a>,
 }
 
-#[derive(Serialize, ToSchema)]
-#[schema(as = ErrorContent)]
+#[derive(Serialize)]
 struct Content<'a> {
     code: &'a str,
     message: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    field: &'a str,
 }
 
 impl<'a> ErrorBody<'a> {
-    /// `field` is the path of the wrong field in the request's body; empty if the fault is not there.
-    pub(crate) const fn new(code: &'a str, message: &'a str, field: &'a str) -> Self {
-        Self {
-            error: Content {
-                code,
-                message,
-                field,
-            },
-        }
+    pub(crate) const fn new(code: &'a str, message: &'a str) -> Self {
+        let error = Content { code, message };
+        Self { error }
     }
 
     pub(crate) fn to_json(&self) -> String {

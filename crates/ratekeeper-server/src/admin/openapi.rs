@@ -10,10 +10,9 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{OpenApi as OpenApiDocument, Ref, RefOr, Response as Described};
 use utoipa::{Modify, OpenApi};
 
-use super::problem::Problem;
 use super::{audit, explain, followed, live, metering, quotas, reloads, rules, shed, top, usage};
-use crate::error_body::ErrorBody;
 use crate::http::HttpApi;
+use crate::problem::{PROBLEM_JSON, Problem};
 
 /// The operations of the admin listener.
 #[derive(OpenApi)]
@@ -50,7 +49,7 @@ use crate::http::HttpApi;
         top::show,
         usage::show,
     ),
-    components(schemas(Problem, ErrorBody)),
+    components(schemas(Problem)),
     modifiers(&Common)
 )]
 struct AdminApi;
@@ -64,11 +63,7 @@ impl Modify for Common {
         let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
         let components = document.components.get_or_insert_default();
         components.add_security_scheme("token", bearer);
-        for (path, item) in &mut document.paths.paths {
-            let (schema, kind) = match path.starts_with("/admin/") {
-                true => ("Problem", "application/problem+json"),
-                false => ("Error", "application/json"),
-            };
+        for item in document.paths.paths.values_mut() {
             let operations = [
                 &mut item.get,
                 &mut item.put,
@@ -76,17 +71,19 @@ impl Modify for Common {
                 &mut item.delete,
             ];
             for operation in operations.into_iter().flatten() {
-                add_error(operation, schema, kind);
+                add_error(operation);
             }
         }
     }
 }
 
 /// Adds the answer to what is refused or fails.
-fn add_error(operation: &mut Operation, schema: &str, kind: &str) {
+fn add_error(operation: &mut Operation) {
     let mut error = Described::new("The request is refused, or cannot be served now");
-    let content = ContentBuilder::new().schema(Some(RefOr::Ref(Ref::from_schema_name(schema))));
-    error.content.insert(kind.to_owned(), content.build());
+    let content = ContentBuilder::new().schema(Some(RefOr::Ref(Ref::from_schema_name("Problem"))));
+    error
+        .content
+        .insert(PROBLEM_JSON.to_owned(), content.build());
     let responses = &mut operation.responses.responses;
     responses.insert("default".to_owned(), RefOr::T(error));
 }

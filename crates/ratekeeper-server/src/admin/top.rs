@@ -102,7 +102,9 @@ pub(super) struct KeyEntry {
     count: u64,
     /// The most by which `count` may be off because there were too many keys.
     error: u64,
-    /// The start, in seconds since 1970: there has been no whole window without such a request since.
+    /// The start: there has been no whole window without such a request since.
+    #[serde(serialize_with = "crate::moments::rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
     since: u64,
 }
 

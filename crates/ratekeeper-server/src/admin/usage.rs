@@ -11,6 +11,7 @@ use axum::extract::{Path, State};
 use ratekeeper_core::{Algorithm, Timestamp};
 use ratekeeper_limiter::{Check, Descriptor, ENTRY_BYTES_MAX, ExplainedLimit, Explanation};
 use ratekeeper_quota::tenants_domain;
+use ratekeeper_rules::time;
 use ratekeeper_rules::window::format_duration;
 use ratekeeper_rules::{Domain, Entry, LEVEL_KEYS, Rule, RuleSet, SERVICE_LEVELS, ServiceLevel};
 use serde::Serialize;
@@ -327,7 +328,5 @@ impl Span {
 
 /// A time as in `2027-01-31T10:30:00Z`.
 fn rfc3339(micros: u64) -> String {
-    let micros = i64::try_from(micros).unwrap_or(i64::MAX);
-    let time = jiff::Timestamp::from_microsecond(micros);
-    time.unwrap_or(jiff::Timestamp::MAX).to_string()
+    time::rfc3339(Timestamp::from_micros(micros)).to_string()
 }

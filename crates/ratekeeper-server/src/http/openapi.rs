@@ -6,7 +6,7 @@ mod schemas;
 
 use utoipa::OpenApi;
 
-use super::{limits, v1};
+use super::{auth, limits, v1};
 use crate::v1::{
     AcquireRequest, BatchRequest, CancelRequest, CheckRequest, CommitRequest, PermitRequest,
     RefundRequest, ReserveRequest,
@@ -28,6 +28,7 @@ pub(super) use schemas::{BatchAnswerSchema, DecisionSchema, HeldSchema};
         v1::cancel,
         v1::refund,
         limits::answer,
+        auth::answer,
     ),
     components(schemas(
         AcquireRequest,

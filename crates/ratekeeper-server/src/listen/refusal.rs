@@ -7,6 +7,7 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use super::line::Line;
 use super::service::Protocol;
 use crate::error_body::ErrorBody;
+use crate::problem::{PROBLEM_JSON, Problem};
 
 /// The reason a request is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,6 +20,13 @@ pub(super) enum Refusal {
     BadTimeout,
 }
 
+/// The form of a refusal's body.
+#[derive(Clone, Copy)]
+enum Form {
+    Problem,
+    Gateway,
+}
+
 impl Refusal {
     /// Returns the refusal if a request's head is too large. On HTTP/2 the protocol bounds it.
     pub(super) fn of_head<B>(request: &Request<B>, line: &Line) -> Option<Self> {
@@ -29,12 +37,14 @@ impl Refusal {
 
     pub(super) fn response(self, protocol: Protocol) -> Response<Bytes> {
         match protocol {
-            Protocol::Http1 | Protocol::Either => self.http(),
+            Protocol::Http1 => self.http(Form::Problem),
+            // The gateway's errors have a form of their own.
+            Protocol::Either => self.http(Form::Gateway),
             Protocol::Http2 => self.grpc(),
         }
     }
 
-    fn http(self) -> Response<Bytes> {
+    fn http(self, form: Form) -> Response<Bytes> {
         let (status, code, message) = match self {
             Self::TooLate => (
                 StatusCode::REQUEST_TIMEOUT,
@@ -52,12 +62,19 @@ impl Refusal {
                 BAD_TIMEOUT.to_owned(),
             ),
         };
-        let body = Bytes::from(ErrorBody::new(code, &message, "").to_json());
+        let (kind, body) = match form {
+            Form::Problem => (
+                PROBLEM_JSON,
+                Problem::new(status, code, &message, "").to_json(),
+            ),
+            Form::Gateway => ("application/json", ErrorBody::new(code, &message).to_json()),
+        };
+        let body = Bytes::from(body);
         let length = HeaderValue::from(body.len());
         let mut response = Response::new(body);
         *response.status_mut() = status;
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         headers.insert(CONTENT_LENGTH, length);
         // Some of the request may still be in the pipe.
         headers.insert(CONNECTION, HeaderValue::from_static("close"));

@@ -34,7 +34,9 @@ impl ReloadHistory {
 /// A load of the rules while the service ran.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub(crate) struct ReloadEntry {
-    /// Seconds since 1970.
+    /// The time of the load.
+    #[serde(serialize_with = "crate::moments::rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
     pub(super) at: u64,
     /// `accepted` or `refused`.
     pub(super) result: &'static str,

@@ -27,7 +27,7 @@ async fn refused(running: &Running, body: &str) -> Value {
     let (status, text) = running.http("POST", "/v1/check", body).await;
     assert_eq!(status, 400, "{text}");
     let answer: Value = serde_json::from_str(&text).unwrap();
-    answer["error"].clone()
+    answer
 }
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn an_entry_without_a_value_is_refused_by_name() {
     let body = r#"{"domain":"shop","descriptors":[{"entries":[{"key":"api_key"}]}]}"#;
     let error = refused(&running, body).await;
     assert_eq!(error["field"], "descriptors[0].entries[0].value", "{error}");
-    assert!(error["message"].as_str().unwrap().contains("value"));
+    assert!(error["detail"].as_str().unwrap().contains("value"));
     let (_, answer) = running
         .post("/v1/checks", &json!({"checks": [check("shop", &[])]}))
         .await;
@@ -86,8 +86,8 @@ async fn strict_checks_are_refused_with_the_nearest_name() {
         let body = check(domain, entries);
         let (status, answer) = running.post("/v1/check?strict=true", &body).await;
         assert_eq!(status, 400, "{answer}");
-        assert_eq!(answer["error"]["code"], "UNMATCHED", "{answer}");
-        let message = answer["error"]["message"].as_str().unwrap();
+        assert_eq!(answer["code"], "UNMATCHED", "{answer}");
+        let message = answer["detail"].as_str().unwrap();
         assert!(message.contains(meant), "{message}");
     }
     // What is refused is not counted, and what matches is answered as ever.
@@ -96,7 +96,7 @@ async fn strict_checks_are_refused_with_the_nearest_name() {
     two["descriptors"].as_array_mut().unwrap().push(stray);
     let (status, answer) = running.post("/v1/check?strict=true", &two).await;
     assert_eq!(status, 400, "{answer}");
-    assert_eq!(answer["error"]["field"], "descriptors[1]", "{answer}");
+    assert_eq!(answer["field"], "descriptors[1]", "{answer}");
     let one = check("shop", &[("api_key", "a")]);
     let (status, answer) = running.post("/v1/check?strict=true", &one).await;
     assert_eq!((status, &answer["remaining"]), (200, &json!(2)), "{answer}");
@@ -120,7 +120,7 @@ async fn json_that_is_none_is_refused_in_plain_words() {
         ),
     ] {
         let error = refused(&running, body).await;
-        let message = error["message"].as_str().unwrap();
+        let message = error["detail"].as_str().unwrap();
         assert!(message.contains(words), "{body}: {message}");
         assert!(!message.contains("ident"), "{message}");
         assert_eq!(error["field"], "body", "{error}");

@@ -41,10 +41,9 @@ impl Told {
 
     /// The field at fault, and the message.
     fn refusal(&self) -> String {
-        let error = &self.body["error"];
-        let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
+        let text = |name: &str| self.body[name].as_str().unwrap_or_default().to_owned();
         assert_eq!(self.status, 400, "{}", self.body);
-        format!("{}: {}", text("field"), text("message"))
+        format!("{}: {}", text("field"), text("detail"))
     }
 }
 
@@ -483,7 +482,7 @@ async fn a_token_that_is_not_believed_is_refused_or_nobodys() {
                     told.header("www-authenticate"),
                     "Bearer error=\"invalid_token\", error_description=\"the bearer token is not a JWT\""
                 );
-                assert_eq!(told.body["error"]["code"], "UNAUTHENTICATED");
+                assert_eq!(told.body["code"], "UNAUTHENTICATED");
             }
         }
     }

@@ -78,7 +78,8 @@ async fn the_top_keys_are_those_that_are_denied_most() {
         assert_eq!(keys[0]["count"], 7);
         assert_eq!(keys[0]["rule"], "d.customer");
         assert_eq!(keys[0]["error"], 0);
-        let since = keys[0]["since"].as_u64().expect("a time");
+        let since = ratekeeper_rules::time::parse(keys[0]["since"].as_str().expect("a text"));
+        let since = since.expect("a time").as_micros() / 1_000_000;
         let age = std::time::UNIX_EPOCH + std::time::Duration::from_secs(since);
         let age = age.elapsed().expect("it is over");
         assert!(age < std::time::Duration::from_secs(600), "{top}");

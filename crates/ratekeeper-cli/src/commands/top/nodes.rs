@@ -257,12 +257,15 @@ mod tests {
     use super::super::plain;
     use super::super::stream::Event;
     use super::*;
+    use ratekeeper_core::Timestamp;
+    use ratekeeper_rules::time;
 
     /// A state with so many answers in the last second, and a key that is denied.
     fn state(name: &str, at: u64, allowed: u64, denied: u64) -> Event {
+        let moment = |seconds| time::rfc3339(Timestamp::from_secs(seconds)).to_string();
         let state = serde_json::json!({
-            "second": { "at": at, "span_ms": 1000, "allowed": allowed, "denied": denied, "p99_us": allowed },
-            "node": { "name": name, "version": "1.0", "state": "serving", "started_at": 7 },
+            "second": { "at": moment(at), "span_ms": 1000, "allowed": allowed, "denied": denied, "p99_us": allowed },
+            "node": { "name": name, "version": "1.0", "state": "serving", "started_at": moment(7) },
             "top": [{ "rule": "d.user", "key": "user:ann", "count": denied }],
             "rules": [{ "id": "d.user", "limit": "1 per 1d", "counts": { "allowed": allowed, "denied": denied } }],
             "rules_total": 1,

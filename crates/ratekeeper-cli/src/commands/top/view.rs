@@ -2,7 +2,9 @@
 
 use super::stream::Event;
 use anyhow::{Context, Result};
-use serde::Deserialize;
+use ratekeeper_rules::time;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// The seconds that are kept: as many as the widest screen has columns.
@@ -12,6 +14,7 @@ const SECONDS_MAX: usize = 600;
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Second {
+    #[serde(deserialize_with = "seconds")]
     pub(super) at: u64,
     span_ms: u64,
     pub(super) allowed: u64,
@@ -23,6 +26,13 @@ pub(super) struct Second {
     pub(super) unknown_domain: u64,
     pub(super) p50_us: Option<f64>,
     pub(super) p99_us: Option<f64>,
+}
+
+/// Reads a time as seconds since 1970.
+fn seconds<'de, D: Deserializer<'de>>(reader: D) -> Result<u64, D::Error> {
+    let text = String::deserialize(reader)?;
+    let time = time::parse(&text).map_err(D::Error::custom)?;
+    Ok(time.as_micros() / 1_000_000)
 }
 
 impl Second {
@@ -87,6 +97,7 @@ pub(super) struct NodeState {
 pub(super) struct Node {
     pub(super) name: String,
     pub(super) version: String,
+    #[serde(deserialize_with = "seconds")]
     pub(super) started_at: u64,
     pub(super) state: String,
 }
