@@ -25,7 +25,7 @@ pub(crate) enum Fault {
     Unreachable { upstream: Box<str>, why: Box<str> },
     /// The upstream closed the connection, or its answer was not valid HTTP.
     Broken { upstream: Box<str>, why: Box<str> },
-    /// The upstream has as many requests as it may, and its queue is full.
+    /// The upstream has as many requests as it may, and its queue is full; or the client's address has its share of them.
     Full { upstream: Box<str> },
     /// The upstream could not be connected to in time.
     ConnectTimeout { upstream: Box<str> },
@@ -92,7 +92,9 @@ impl Fault {
             Self::NoRoute => "no route leads anywhere for this host and path".to_owned(),
             Self::Unreachable { why, .. } => format!("the upstream cannot be reached: {why}"),
             Self::Broken { why, .. } => format!("the upstream gave no answer: {why}"),
-            Self::Full { .. } => "the upstream has as many requests as it may".to_owned(),
+            Self::Full { .. } => {
+                "the upstream has as many requests as it may, or as many of this address".to_owned()
+            }
             Self::ConnectTimeout { .. } => {
                 "the upstream could not be connected to in time".to_owned()
             }

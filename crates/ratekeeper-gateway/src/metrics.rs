@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use ratekeeper_server::{Families, by};
 use ratekeeper_tower::Site;
 
-use crate::upstream::Room;
+use crate::upstream::{Room, RoomSize};
 
 /// Upper bounds of the latency buckets, in microseconds.
 const BOUNDS_US: [u64; 16] = [
@@ -44,8 +44,8 @@ pub(crate) struct UpstreamCounts {
 // Relaxed everywhere: the counts are independent of each other.
 impl UpstreamCounts {
     /// The upstream's room of this size.
-    pub(crate) fn room(&self, places_max: usize, waiting_max: usize) -> Room {
-        let asked = Room::new(places_max, waiting_max);
+    pub(crate) fn room(&self, size: RoomSize) -> Room {
+        let asked = Room::new(size);
         let mut room = self.room.lock();
         let same = room.take().filter(|room| room.is_as(&asked));
         room.insert(same.unwrap_or(asked)).clone()

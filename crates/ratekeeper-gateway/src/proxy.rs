@@ -87,6 +87,7 @@ impl Proxy {
             scheme: self.shared.scheme,
             forwarding: &self.shared.forwarding,
         };
+        let client = inbound.client(&parts.headers);
         head::forward(&mut parts, &upstream, inbound);
         if let Some(upgrade) = &upgrade {
             upgrade.ask(&mut parts.headers);
@@ -107,7 +108,8 @@ impl Proxy {
             true => WaitOrder::ControlledDelay,
             false => WaitOrder::InTurn,
         };
-        let place = upstream.room.place(upstream.connect_timeout, order).await;
+        let patience = upstream.connect_timeout;
+        let place = upstream.room.place(client, patience, order).await;
         // Its client may have given up meanwhile.
         let is_late = || sheds && passage.as_ref().is_some_and(Passage::is_late);
         let Some(place) = place.filter(|_| !is_late()) else {

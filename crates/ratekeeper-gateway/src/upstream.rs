@@ -13,7 +13,7 @@ use http::uri::{Authority, PathAndQuery};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
-pub(crate) use self::room::{Place, Room, WaitOrder};
+pub(crate) use self::room::{Place, Room, RoomSize, WaitOrder};
 use crate::metrics::UpstreamCounts;
 
 /// The number of failed connection attempts in a row after which an address is left alone for a while.
@@ -214,7 +214,11 @@ impl Upstream {
             connect_timeout: Duration::from_secs(5),
             response_timeout: Duration::from_secs(60),
             health_check: None,
-            room: Room::new(REQUESTS_MAX, REQUESTS_MAX),
+            room: Room::new(RoomSize {
+                places: REQUESTS_MAX,
+                waiting: REQUESTS_MAX,
+                per_address: REQUESTS_MAX,
+            }),
             counts,
             turn: AtomicUsize::new(0),
         }

@@ -1,6 +1,7 @@
 //! The settings of the gateway.
 
 use super::layer::Origin;
+use super::meaning::percent;
 use super::nested::NestedError;
 use super::typed::Typed;
 use super::value_error::ValueError;
@@ -107,6 +108,7 @@ impl Typed<'_> {
             waiting_max: self.get("upstream_queue_max", |text| {
                 values::number(text, 0..=REQUESTS_MAX).map(Some)
             }),
+            address_share_percent: self.get("upstream_address_share", |text| percent(text).map(Some)),
         }
     }
 

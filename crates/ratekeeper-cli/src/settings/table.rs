@@ -238,6 +238,13 @@ const GATEWAY: &[Setting] = &[
         "Most requests that wait for one of those to end, each for at most upstream_connect_timeout; others get 503",
     ),
     value(
+        "upstream_address_share",
+        "PERCENT",
+        "50%",
+        "Share of upstream_requests_max that one client address (of IPv6, one /64) has or waits for, 1% to 100%; further \
+         requests get 503",
+    ),
+    value(
         "connection_requests_max",
         "REQUESTS",
         "100",

@@ -19,6 +19,7 @@ mod python;
 mod routes;
 mod service;
 mod shaping;
+mod shares;
 mod shared;
 mod shedding;
 mod slow;

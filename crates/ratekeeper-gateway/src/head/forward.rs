@@ -1,6 +1,7 @@
 //! The rewriting of heads: what an upstream gets in place of the head that the client sent.
 
 use std::fmt::Write as _;
+use std::net::IpAddr;
 
 use http::header::{
     AUTHORIZATION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName,
@@ -27,6 +28,18 @@ pub(crate) struct Inbound<'a> {
     /// `http` or `https`.
     pub(crate) scheme: &'static str,
     pub(crate) forwarding: &'a Forwarding,
+}
+
+impl Inbound<'_> {
+    /// The address that the request counts for in an upstream's shares. None for a trusted proxy that does not tell its client:
+    /// all its clients would share one.
+    pub(crate) fn client(&self, headers: &HeaderMap) -> Option<IpAddr> {
+        let peer = hop(self.peer?);
+        // A claim that the limits before did not refuse, because they are off, names nobody.
+        let client = self.forwarding.client(peer, headers).ok().flatten()?;
+        let is_proxy = self.forwarding.trusted.contains(Hop::Address(client));
+        (!is_proxy).then_some(client)
+    }
 }
 
 /// Turns a client's head into the one that the upstream gets: without hop-by-hop fields, and with the
@@ -240,8 +253,8 @@ fn element(hop: Option<Hop>, host: Option<&HeaderValue>, scheme: &str) -> Header
         None | Some(Hop::Unix) => text.push_str("unknown"),
         Some(Hop::Address(address)) => {
             let _ = match address.to_canonical() {
-                std::net::IpAddr::V4(address) => write!(text, "{address}"),
-                std::net::IpAddr::V6(address) => write!(text, "\"[{address}]\""),
+                IpAddr::V4(address) => write!(text, "{address}"),
+                IpAddr::V6(address) => write!(text, "\"[{address}]\""),
             };
         }
     }

@@ -16,10 +16,15 @@ use super::fault::{BadRoutes, RoutesFault};
 use super::{HostMatch, Route, Routes, written};
 use crate::metrics::UpstreamCounts;
 use crate::tls;
-use crate::upstream::{Address, HealthCheck, REQUESTS_MAX, Secured, Speech, Upstream};
+use crate::upstream::{
+    Address, HealthCheck, REQUESTS_MAX, RoomSize, Secured, Speech, Upstream,
+};
 
 /// The most upstreams, and the most addresses of one.
 const COUNT_MAX: usize = 1_000;
+
+/// The default for the part of an upstream's places that one client address has, in percent.
+const ADDRESS_SHARE_PERCENT: u8 = 50;
 
 /// The bounds on the time between health checks, and on the time for one.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -41,6 +46,25 @@ pub struct RoutesConfig {
     pub requests_max: Option<usize>,
     /// The most requests that wait for a place, for at most the connect timeout; None for 1,024.
     pub waiting_max: Option<usize>,
+    /// The part of an upstream's places, in percent, that one client address (of IPv6, one /64) has or waits for; None for 50.
+    pub address_share_percent: Option<u8>,
+}
+
+impl RoutesConfig {
+    /// The size of each upstream's room.
+    fn room(&self) -> RoomSize {
+        let places = self.requests_max.unwrap_or(REQUESTS_MAX);
+        let percent = self.address_share_percent.unwrap_or(ADDRESS_SHARE_PERCENT);
+        RoomSize {
+            places,
+            waiting: self.waiting_max.unwrap_or(REQUESTS_MAX),
+            per_address: match percent {
+                // No share: it may also wait for as many as it likes.
+                100.. => usize::MAX,
+                percent => places.saturating_mul(percent.into()) / 100,
+            },
+        }
+    }
 }
 
 /// A route for requests to a host and below a path.
@@ -239,10 +263,7 @@ fn upstream(
     let mut upstream = Upstream::new(name, addresses, speech, counts(name));
     upstream.connect_timeout = all.connect_timeout;
     upstream.response_timeout = all.response_timeout;
-    upstream.room = upstream.counts.room(
-        all.requests_max.unwrap_or(REQUESTS_MAX),
-        all.waiting_max.unwrap_or(REQUESTS_MAX),
-    );
+    upstream.room = upstream.counts.room(all.room());
     upstream.host = match &config.host {
         None => None,
         Some(host) => {

@@ -6,6 +6,7 @@ fn routes(upstreams: &[&str], routes: &[(&str, &str, &str)]) -> Result<Routes, B
     let config = RoutesConfig {
         requests_max: None,
         waiting_max: None,
+        address_share_percent: None,
         upstreams: upstreams
             .iter()
             .map(|name| {

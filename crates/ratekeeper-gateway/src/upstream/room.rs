@@ -1,5 +1,9 @@
-//! Bounds on the requests that an upstream has at a time, and on those that wait for a place.
+//! Bounds on the requests that an upstream has at a time, on those that wait for a place, and on the share of both that one
+//! client address has.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -10,14 +14,27 @@ use ratekeeper_tower::{Micros, Timestamp};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+/// The /64 prefix of an IPv6 address: most networks give one to each client.
+const IPV6_CLIENT: u128 = !0 << 64;
+
 /// Places for the requests of one upstream. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Room(Arc<Shared>);
 
+/// The size of a room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RoomSize {
+    /// The places, at least one.
+    pub(crate) places: usize,
+    /// The most requests that wait for a place.
+    pub(crate) waiting: usize,
+    /// The most places that one client address has or waits for, at least one; `usize::MAX` for no share.
+    pub(crate) per_address: usize,
+}
+
 #[derive(Debug)]
 struct Shared {
-    places_max: usize,
-    waiting_max: usize,
+    size: RoomSize,
     begun: Instant,
     waiting: AtomicUsize,
     state: Mutex<State>,
@@ -28,11 +45,18 @@ struct State {
     free: usize,
     /// Those that wait, and some that no longer do. Empty while there is a free place.
     queue: PatientQueue<oneshot::Sender<Place>>,
+    /// The places that each client address has or waits for.
+    clients: HashMap<IpAddr, usize>,
 }
 
 /// A request's place, free again when dropped.
 #[derive(Debug)]
-pub(crate) struct Place(Option<Arc<Shared>>);
+pub(crate) struct Place {
+    /// None once it was given to another request.
+    room: Option<Arc<Shared>>,
+    /// The client address that it counts for.
+    client: Option<IpAddr>,
+}
 
 /// The order in which places are given to those that wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,42 +94,87 @@ impl WaitOrder {
 }
 
 impl Room {
-    /// Makes a room with at least one place.
-    pub(crate) fn new(places_max: usize, waiting_max: usize) -> Self {
-        let places_max = places_max.max(1);
+    /// Makes a room, in which no bound is less than one place.
+    pub(crate) fn new(size: RoomSize) -> Self {
+        let size = RoomSize {
+            places: size.places.max(1),
+            per_address: size.per_address.max(1),
+            ..size
+        };
         let queue = PatientQueue::new(WaitOrder::InTurn.terms(), Timestamp::EPOCH);
         Self(Arc::new(Shared {
-            places_max,
-            waiting_max,
+            size,
             begun: Instant::now(),
             waiting: AtomicUsize::new(0),
             state: Mutex::new(State {
-                free: places_max,
+                free: size.places,
                 queue,
+                clients: HashMap::new(),
             }),
         }))
     }
 
     /// Returns true if it is as large as `other`, so that the requests of one may be counted in the other.
     pub(crate) fn is_as(&self, other: &Self) -> bool {
-        (self.0.places_max, self.0.waiting_max) == (other.0.places_max, other.0.waiting_max)
+        self.0.size == other.0.size
     }
 
-    /// Takes a place at once, or as soon as one is free; None if too many wait, or it takes longer
-    /// than `patience`, or than `order` lets anyone wait.
-    pub(crate) async fn place(&self, patience: Duration, order: WaitOrder) -> Option<Place> {
-        let (turn, _waiting) = {
+    /// Takes a place for a request of `client` at once, or as soon as one is free; None if `client` has its share, too many
+    /// wait, or it takes longer than `patience`, or than `order` lets anyone wait.
+    pub(crate) async fn place(
+        &self,
+        client: Option<IpAddr>,
+        patience: Duration,
+        order: WaitOrder,
+    ) -> Option<Place> {
+        let has_share = self.0.size.per_address < usize::MAX;
+        let client = client.filter(|_| has_share).map(network);
+        let (turn, mut waiting) = {
             let mut state = self.0.state.lock();
+            state.add(client, self.0.size.per_address)?;
             if state.free > 0 {
                 state.free -= 1;
-                return Some(Place(Some(Arc::clone(&self.0))));
+                return Some(Place {
+                    room: Some(Arc::clone(&self.0)),
+                    client,
+                });
             }
-            let waiting = Waiting::begin(&self.0.waiting, self.0.waiting_max)?;
-            (self.0.enqueue(&mut state, order)?, waiting)
+            let Some(turn) = self.0.enqueue(&mut state, order) else {
+                state.remove(client);
+                return None;
+            };
+            let room = &self.0;
+            (turn, Waiting { room, client })
         };
         let turn = timeout(order.patience(patience), turn);
         // An error: it was dropped from the queue.
-        turn.await.ok()?.ok()
+        let mut place = turn.await.ok()?.ok()?;
+        place.client = waiting.client.take();
+        Some(place)
+    }
+}
+
+impl State {
+    /// Counts one more place for `client`; None if it has `most`.
+    fn add(&mut self, client: Option<IpAddr>, most: usize) -> Option<()> {
+        let Some(client) = client else {
+            return Some(());
+        };
+        let count = self.clients.entry(client).or_default();
+        if *count >= most {
+            return None;
+        }
+        *count += 1;
+        Some(())
+    }
+
+    fn remove(&mut self, client: Option<IpAddr>) {
+        if let Some(Entry::Occupied(mut count)) = client.map(|client| self.clients.entry(client)) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
     }
 }
 
@@ -115,29 +184,41 @@ impl Shared {
         Timestamp::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
     }
 
+    /// Queues one more, and counts it among those that wait; None if enough do.
     fn enqueue(&self, state: &mut State, order: WaitOrder) -> Option<oneshot::Receiver<Place>> {
         // Those that have given up stay in the queue until there are as many of them as may wait.
-        if state.queue.len() > self.waiting_max.saturating_mul(2) {
+        if state.queue.len() > self.size.waiting.saturating_mul(2) {
             state.queue.retain(|turn| !turn.is_closed());
+        }
+        // Relaxed: it is only increased under the lock.
+        if self.waiting.load(Ordering::Relaxed) >= self.size.waiting {
+            return None;
         }
         let (turn, receiver) = oneshot::channel();
         state.queue.set_terms(order.terms());
         state.queue.push(self.now(), turn).ok()?;
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         Some(receiver)
     }
 
-    /// Gives a place to the next one that waits.
-    fn pass_on(self: &Arc<Self>) {
+    /// Gives the place of `client` to the next one that waits.
+    fn pass_on(self: &Arc<Self>, client: Option<IpAddr>) {
         let mut state = self.state.lock();
+        state.remove(client);
         while let Some(popped) = state.queue.pop(self.now()) {
             // One that is dropped learns so by the end of its channel.
             let Popped::Turn(turn) = popped else {
                 continue;
             };
-            match turn.send(Place(Some(Arc::clone(self)))) {
+            // It was counted for the one that waits when that came.
+            let place = Place {
+                room: Some(Arc::clone(self)),
+                client: None,
+            };
+            match turn.send(place) {
                 Ok(()) => return,
                 // It has given up. The place must not pass itself on: the lock is held here.
-                Err(mut place) => place.0 = None,
+                Err(mut place) => place.room = None,
             }
         }
         state.free += 1;
@@ -146,41 +227,70 @@ impl Shared {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(room) = self.0.take() {
-            room.pass_on();
+        if let Some(room) = self.room.take() {
+            room.pass_on(self.client);
         }
     }
 }
 
 /// A request that waits for its place.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl<'a> Waiting<'a> {
-    fn begin(waiting: &'a AtomicUsize, most: usize) -> Option<Self> {
-        let one_more = |count| (count < most).then_some(count + 1);
-        // Relaxed: an independent count. `then`, not `then_some`: a value made and dropped would decrement it.
-        let counted = waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        counted.is_ok().then(|| Self(waiting))
-    }
+struct Waiting<'a> {
+    room: &'a Shared,
+    /// The client that the place is counted for, until there is one.
+    client: Option<IpAddr>,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.room.waiting.fetch_sub(1, Ordering::Relaxed);
+        if self.client.is_some() {
+            self.room.state.lock().remove(self.client);
+        }
+    }
+}
+
+/// The part of an address that counts as one client.
+fn network(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & IPV6_CLIENT).into(),
+        address => address,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::task::JoinHandle;
+
     use super::*;
 
     const LONG: Duration = Duration::from_secs(3_600);
 
+    /// A room without shares.
+    fn room(places: usize, waiting: usize) -> Room {
+        Room::new(RoomSize {
+            places,
+            waiting,
+            per_address: usize::MAX,
+        })
+    }
+
     /// Waits for a place in a task of its own, from the moment that this returns.
-    async fn waiter(room: &Room, order: WaitOrder) -> tokio::task::JoinHandle<Option<Place>> {
+    async fn waiter(room: &Room, order: WaitOrder) -> JoinHandle<Option<Place>> {
+        wait(room, None, order).await
+    }
+
+    async fn waiter_of(room: &Room, client: Option<IpAddr>) -> JoinHandle<Option<Place>> {
+        wait(room, client, WaitOrder::InTurn).await
+    }
+
+    async fn wait(
+        room: &Room,
+        client: Option<IpAddr>,
+        order: WaitOrder,
+    ) -> JoinHandle<Option<Place>> {
         let before = room.0.waiting.load(Ordering::Relaxed);
         let own = room.clone();
-        let task = tokio::spawn(async move { own.place(LONG, order).await });
+        let task = tokio::spawn(async move { own.place(client, LONG, order).await });
         while room.0.waiting.load(Ordering::Relaxed) == before {
             tokio::task::yield_now().await;
         }
@@ -189,30 +299,30 @@ mod tests {
 
     #[tokio::test]
     async fn places_are_bounded_and_so_are_those_who_wait() {
-        let room = Room::new(1, 1);
+        let room = room(1, 1);
         let order = WaitOrder::InTurn;
-        let first = room.place(LONG, order).await.expect("there is one");
+        let first = room.place(None, LONG, order).await.expect("there is one");
         let waits = waiter(&room, order).await;
         assert!(
-            room.place(LONG, order).await.is_none(),
+            room.place(None, LONG, order).await.is_none(),
             "enough wait already"
         );
         drop(first);
         let second = waits.await.expect("no panic").expect("it is its turn");
         assert_eq!(room.0.waiting.load(Ordering::Relaxed), 0);
-        let place = room.place(Duration::ZERO, order).await;
+        let place = room.place(None, Duration::ZERO, order).await;
         assert!(place.is_none(), "it is not free");
         drop(second);
-        assert!(room.place(Duration::ZERO, order).await.is_some());
+        assert!(room.place(None, Duration::ZERO, order).await.is_some());
     }
 
     #[tokio::test]
     async fn those_who_give_up_take_no_place_with_them() {
-        let room = Room::new(1, 2);
+        let room = room(1, 2);
         let order = WaitOrder::InTurn;
-        let first = room.place(LONG, order).await.expect("there is one");
+        let first = room.place(None, LONG, order).await.expect("there is one");
         for _ in 0..20 {
-            assert!(room.place(Duration::ZERO, order).await.is_none());
+            assert!(room.place(None, Duration::ZERO, order).await.is_none());
         }
         let waits = waiter(&room, order).await;
         waits.abort();
@@ -220,13 +330,13 @@ mod tests {
         let left = room.0.state.lock().queue.len();
         assert!(left <= 6, "{left} are kept");
         drop(first);
-        assert!(room.place(Duration::ZERO, order).await.is_some());
+        assert!(room.place(None, Duration::ZERO, order).await.is_some());
     }
 
     #[tokio::test]
     async fn those_in_turn_are_served_in_order() {
-        let room = Room::new(1, 9);
-        let first = room.place(LONG, WaitOrder::InTurn).await;
+        let room = room(1, 9);
+        let first = room.place(None, LONG, WaitOrder::InTurn).await;
         let second = waiter(&room, WaitOrder::InTurn).await;
         let third = waiter(&room, WaitOrder::InTurn).await;
         drop(first);
@@ -238,14 +348,55 @@ mod tests {
 
     #[tokio::test]
     async fn nobody_waits_long_in_a_controlled_queue() {
-        let room = Room::new(1, 9);
-        let first = room.place(LONG, WaitOrder::ControlledDelay).await;
+        let room = room(1, 9);
+        let first = room.place(None, LONG, WaitOrder::ControlledDelay).await;
         // The queue does not get empty: after an interval it is overloaded.
         let begun = Instant::now();
-        let place = room.place(LONG, WaitOrder::ControlledDelay).await;
+        let place = room.place(None, LONG, WaitOrder::ControlledDelay).await;
         assert!(place.is_none());
         assert!(begun.elapsed() >= Duration::from_millis(100));
         drop(first);
-        assert!(room.place(LONG, WaitOrder::ControlledDelay).await.is_some());
+        assert!(room.place(None, LONG, WaitOrder::ControlledDelay).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn one_address_has_no_more_than_its_share_waiting_or_not() {
+        let room = Room::new(RoomSize {
+            places: 4,
+            waiting: 9,
+            per_address: 2,
+        });
+        let order = WaitOrder::InTurn;
+        let host = |host: u128| {
+            let network: Ipv6Addr = "2001:db8:7::".parse().expect("an address");
+            Some(IpAddr::from(Ipv6Addr::from_bits(network.to_bits() | host)))
+        };
+        let other = |number: u8| Some(IpAddr::from([203, 0, 113, number]));
+        let own = room.place(host(1), LONG, order).await.expect("a place");
+        let waits_later = room.place(host(2), LONG, order).await.expect("a place");
+        assert!(room.place(host(3), LONG, order).await.is_none(), "one /64");
+        let mut others = Vec::new();
+        for number in 0..2 {
+            others.extend(room.place(other(number), LONG, order).await);
+        }
+        assert_eq!(others.len(), 2, "the rest is for others");
+        drop(waits_later);
+        // Mapped addresses are those of IPv4.
+        let mapped = Some("::ffff:203.0.113.0".parse().expect("an address"));
+        others.extend(room.place(mapped, LONG, order).await);
+        assert!(room.place(other(0), LONG, order).await.is_none());
+        // One that waits counts as one that has a place, and no longer once it gives up.
+        assert!(room.place(host(4), Duration::ZERO, order).await.is_none());
+        let waits = waiter_of(&room, host(4)).await;
+        assert!(room.place(host(5), LONG, order).await.is_none());
+        drop(own);
+        let place = waits.await.expect("no panic").expect("it is its turn");
+        let again = waiter_of(&room, host(6)).await;
+        assert!(room.place(host(5), LONG, order).await.is_none());
+        again.abort();
+        assert!(again.await.is_err());
+        drop((place, others));
+        assert!(room.0.state.lock().clients.is_empty());
+        assert_eq!(room.0.state.lock().free, 4);
     }
 }
