@@ -3,6 +3,7 @@
 mod leftover;
 mod place;
 mod progress;
+mod received;
 mod timing;
 
 use std::pin::Pin;
@@ -18,8 +19,9 @@ use pin_project_lite::pin_project;
 use ratekeeper_server::{Fault as BoxError, Patience};
 use tokio::time::{Instant, Sleep, sleep};
 
-pub(crate) use self::place::HeldPlace;
+pub(crate) use self::place::{HeldPlace, Seat};
 pub(crate) use self::progress::Progress;
+use self::received::Received;
 use self::timing::Timing;
 use crate::head::clean_trailers;
 use crate::media_type::is_stream;
@@ -197,11 +199,7 @@ pin_project! {
     #[derive(Debug)]
     enum Kind {
         Upstream {
-            incoming: Incoming,
-            // The connection it comes on, to be kept once all of it has arrived.
-            lease: Option<Lease>,
-            // The request's place at the upstream, until then.
-            place: Option<HeldPlace>,
+            received: Received,
             pace: Duration,
             // Begins when the upstream pauses.
             #[pin]
@@ -231,19 +229,9 @@ impl ProxyBody {
         place: Option<HeldPlace>,
         pace: Duration,
     ) -> Self {
-        let lease = match lease {
-            // Nothing follows the head.
-            Some(lease) if incoming.is_end_stream() => {
-                lease.give_back();
-                None
-            }
-            lease => lease,
-        };
         Self {
             kind: Kind::Upstream {
-                incoming,
-                lease,
-                place,
+                received: Received::new(incoming, lease, place),
                 pace,
                 pause: None,
                 is_pausing: false,
@@ -268,34 +256,29 @@ impl Body for ProxyBody {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let (incoming, lease, place, pace, mut pause, is_pausing) =
-            match self.project().kind.project() {
-                KindNow::Text { text } if text.is_empty() => return Poll::Ready(None),
-                KindNow::Text { text } => {
-                    return Poll::Ready(Some(Ok(Frame::data(std::mem::take(text)))));
-                }
-                KindNow::Upstream {
-                    incoming,
-                    lease,
-                    place,
-                    pace,
-                    pause,
-                    is_pausing,
-                } => (incoming, lease, place, pace, pause, is_pausing),
-            };
+        let (received, pace, mut pause, is_pausing) = match self.project().kind.project() {
+            KindNow::Text { text } if text.is_empty() => return Poll::Ready(None),
+            KindNow::Text { text } => {
+                return Poll::Ready(Some(Ok(Frame::data(std::mem::take(text)))));
+            }
+            KindNow::Upstream {
+                received,
+                pace,
+                pause,
+                is_pausing,
+            } => (received, pace, pause, is_pausing),
+        };
+        let Some(incoming) = received.incoming_mut() else {
+            return Poll::Ready(None);
+        };
         match Pin::new(&mut *incoming).poll_frame(cx) {
             Poll::Ready(frame) => {
                 *is_pausing = false;
-                let is_over = match &frame {
-                    None => true,
-                    Some(Ok(_)) => incoming.is_end_stream(),
-                    Some(Err(_)) => false,
-                };
-                if is_over {
-                    *place = None;
-                    if let Some(lease) = lease.take() {
-                        lease.give_back();
-                    }
+                match &frame {
+                    None => received.over(),
+                    Some(Ok(_)) if incoming.is_end_stream() => received.over(),
+                    Some(Ok(_)) => {}
+                    Some(Err(_)) => received.broken(),
                 }
                 Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
             }
@@ -308,7 +291,10 @@ impl Body for ProxyBody {
                 }
                 let is_over = pause.as_pin_mut().is_some_and(|it| it.poll(cx).is_ready());
                 match is_over {
-                    true => Poll::Ready(Some(Err(Stalled.into()))),
+                    true => {
+                        received.broken();
+                        Poll::Ready(Some(Err(Stalled.into())))
+                    }
                     false => Poll::Pending,
                 }
             }
@@ -317,14 +303,17 @@ impl Body for ProxyBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Upstream { incoming, .. } => incoming.is_end_stream(),
+            Kind::Upstream { received, .. } => received.incoming().is_none_or(Body::is_end_stream),
             Kind::Text { text } => text.is_empty(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Upstream { incoming, .. } => incoming.size_hint(),
+            Kind::Upstream { received, .. } => {
+                let none = SizeHint::with_exact(0);
+                received.incoming().map_or(none, Body::size_hint)
+            }
             Kind::Text { text } => SizeHint::with_exact(text.len() as u64),
         }
     }

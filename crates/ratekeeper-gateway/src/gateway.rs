@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use http::Extensions;
@@ -174,6 +174,19 @@ impl<E: Enforcer + fmt::Debug> GatewayService for Gateway<E> {
     fn maintenance(&self) -> impl Future<Output = ()> + Send + 'static {
         let (checks, reports) = (Arc::clone(&self.shared), Arc::clone(&self.shared));
         async { _ = tokio::join!(health::check(checks), fleet::share(reports)) }
+    }
+
+    fn settle(&self, patience: Duration) -> impl Future<Output = usize> + Send {
+        let counts: Vec<_> = self.shared.counts.lock().values().cloned().collect();
+        let end = Instant::now() + patience;
+        async move {
+            let mut cut = 0;
+            for counts in counts {
+                let left = end.saturating_duration_since(Instant::now());
+                cut += counts.abandoned.settle(left).await;
+            }
+            cut
+        }
     }
 }
 

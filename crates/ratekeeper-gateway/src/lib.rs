@@ -9,6 +9,7 @@
 //!
 //! It decides nothing about limits, caches nothing, and changes no bodies.
 
+mod abandoned;
 mod body;
 mod connect;
 mod denials;
@@ -36,7 +37,8 @@ pub use edge::{Answering, Edge, EdgeBody};
 pub use fleet::{FleetAnswer, FleetPeers, FleetUnknown};
 pub use gateway::{Gateway, GatewayConfig, RoutesHandle};
 pub use log::{AccessLog, LogFormat};
-pub use proxy::Proxy;
+pub use proxy::{ForwardFuture, Proxy};
 pub use routes::{
-    BadRoutes, HealthCheckConfig, RouteConfig, Routes, RoutesConfig, RoutesFault, UpstreamConfig,
+    BadRoutes, HealthCheckConfig, OnClientGone, RouteConfig, Routes, RoutesConfig, RoutesFault,
+    UpstreamConfig,
 };

@@ -9,6 +9,13 @@ pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
     kind.is_some_and(|kind| kinds.iter().any(|it| kind.starts_with(it)))
 }
 
+/// Returns true if an answer with these headers ends when its client goes away, and seldom before.
+pub(crate) fn is_endless(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let kinds: [&[u8]; 2] = [b"text/event-stream", b"multipart/x-mixed-replace"];
+    is_stream(headers) || kind.is_some_and(|kind| kinds.iter().any(|it| kind.starts_with(it)))
+}
+
 /// Returns true if the sender of these headers speaks gRPC.
 pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);

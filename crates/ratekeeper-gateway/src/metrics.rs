@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use ratekeeper_server::{Families, by};
 use ratekeeper_tower::Site;
 
+use crate::abandoned::Abandoned;
 use crate::upstream::{Room, RoomSize};
 
 /// Upper bounds of the latency buckets, in microseconds.
@@ -37,6 +38,8 @@ pub(crate) struct UpstreamCounts {
     retries: AtomicU64,
     /// The room, kept by name like the counts: requests under way when routes are replaced still occupy places in it.
     room: Mutex<Option<Room>>,
+    /// The exchanges whose clients are gone, kept like the room.
+    pub(crate) abandoned: Abandoned,
     /// The state of its shedders, kept like the room.
     pub(crate) site: Arc<Site>,
 }
@@ -119,6 +122,11 @@ pub(crate) fn encode<'a>(
     let help = "Open connections to an upstream";
     let name = "ratelimit_gateway_upstream_connections";
     families.gauges(name, help, by("upstream", open))?;
+    let gone = upstreams.clone();
+    let gone = gone.map(|(name, counts)| (name, counts.abandoned.count() as u64));
+    let help = "Requests whose client is gone and that still hold their place at an upstream";
+    let name = "ratelimit_gateway_upstream_abandoned";
+    families.gauges(name, help, by("upstream", gone))?;
     let counted = |of: fn(&UpstreamCounts) -> &AtomicU64| {
         let upstreams = upstreams.clone();
         let counts = upstreams.map(move |(name, it)| (name, of(it).load(Ordering::Relaxed)));

@@ -1,10 +1,12 @@
 //! The proxy: from a request that may pass to its upstream's answer.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -12,17 +14,19 @@ use http::header::HOST;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
 use hyper::body::Body as _;
 use ratekeeper_server::Peer;
-use ratekeeper_tower::{BodyForm, Ending, Passage, Shed, ShedContext};
+use ratekeeper_tower::{BodyForm, Ending, Hold, Passage, Shed, ShedContext};
 use ratekeeper_trace::RequestSpan;
 use tower::Service;
 
-use crate::body::{HeldPlace, ProxyBody, RequestBody};
+use crate::abandoned::Abandoned;
+use crate::body::{HeldPlace, ProxyBody, RequestBody, Seat};
 use crate::connect::ConnectionUse;
 use crate::exchange::{Answered, Exchange};
 use crate::fault::Fault;
 use crate::head::{self, Inbound};
-use crate::media_type::{is_grpc, is_stream};
+use crate::media_type::{is_endless, is_grpc, is_stream};
 use crate::pool::Pool;
+use crate::routes::{OnClientGone, Route};
 use crate::shared::Shared;
 use crate::upgrade::Upgrade;
 use crate::upstream::{AnsweredBy, Upstream, WaitOrder};
@@ -44,20 +48,84 @@ impl Proxy {
 impl Service<Request<RequestBody>> for Proxy {
     type Response = Response<ProxyBody>;
     type Error = Infallible;
-    // One allocation per request: the futures of hyper's connections have no name.
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+    type Future = ForwardFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
+    fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
+        let route = self.route(&request);
+        let hold = request.extensions_mut().remove::<Hold>();
+        let finish = match &route {
+            Ok(route) if route.on_client_gone(hold.is_some()) == OnClientGone::Finish => {
+                Some(Finish {
+                    is_sent: Arc::default(),
+                    route: Arc::clone(route),
+                })
+            }
+            _ => None,
+        };
+        let is_sent = finish.as_ref().map(|finish| Arc::clone(&finish.is_sent));
         let proxy = self.clone();
-        Box::pin(async move {
+        let running = Box::pin(async move {
             let is_grpc = is_grpc(request.headers());
-            let answer = proxy.forward(request).await;
+            let answer = match route {
+                Ok(route) => proxy.forward(request, &route, (hold, is_sent)).await,
+                Err(fault) => Err(fault),
+            };
             Ok(answer.unwrap_or_else(|fault| fault.response(is_grpc)))
-        })
+        });
+        ForwardFuture {
+            running: Some(running),
+            finish,
+        }
+    }
+}
+
+// One allocation per request: the futures of hyper's connections have no name.
+type Running = Pin<Box<dyn Future<Output = Result<Response<ProxyBody>, Infallible>> + Send>>;
+
+/// The future of an upstream's answer. If its client goes away, it goes on by itself where its route says so.
+pub struct ForwardFuture {
+    /// None once it is ready.
+    running: Option<Running>,
+    /// None if it ends with its client.
+    finish: Option<Finish>,
+}
+
+/// Finishes an exchange whose client goes away, once its request is being sent.
+struct Finish {
+    is_sent: Arc<AtomicBool>,
+    route: Arc<Route>,
+}
+
+impl fmt::Debug for ForwardFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForwardFuture").finish_non_exhaustive()
+    }
+}
+
+impl Future for ForwardFuture {
+    type Output = Result<Response<ProxyBody>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        const ONCE: &str = "a future is not polled after it was ready";
+        let answer = ready!(self.running.as_mut().expect(ONCE).as_mut().poll(cx));
+        self.running = None;
+        Poll::Ready(answer)
+    }
+}
+
+impl Drop for ForwardFuture {
+    fn drop(&mut self) {
+        // Relaxed: the flag is set while this is polled.
+        if let (Some(running), Some(finish)) = (self.running.take(), self.finish.take())
+            && finish.is_sent.load(Ordering::Relaxed)
+        {
+            // The answer's body goes on in the same way when it is dropped.
+            Abandoned::go_on(&finish.route.upstream.counts, async { drop(running.await) });
+        }
     }
 }
 
@@ -65,8 +133,10 @@ impl Proxy {
     async fn forward(
         self,
         mut request: Request<RequestBody>,
+        route: &Arc<Route>,
+        (hold, is_sent): (Option<Hold>, Option<Arc<AtomicBool>>),
     ) -> Result<Response<ProxyBody>, Fault> {
-        let upstream = self.route(&request)?;
+        let upstream = Arc::clone(&route.upstream);
         let passage = match self.admit(&upstream, &mut request) {
             Ok(passage) => passage,
             Err(shed) => return Ok(shed.map(ProxyBody::text)),
@@ -115,31 +185,49 @@ impl Proxy {
         let Some(place) = place.filter(|_| !is_late()) else {
             return no_place(&upstream, passage.filter(|_| sheds), &parts.headers);
         };
-        let place = HeldPlace::new(place, exchange.progress.as_ref());
-        let outcome = exchange.run(Request::from_parts(parts, body)).await;
+        // The clock is read again only by those that waited.
+        let since = match place.has_waited {
+            true => Instant::now(),
+            false => exchange.begun,
+        };
+        let seat = Seat::new(place, hold);
+        let place = HeldPlace::new(route, seat, since, exchange.progress.as_ref());
+        let mut place = place.with(passage, is_sent);
+        let request = Request::from_parts(parts, body);
+        let outcome = exchange.run(request, &place).await;
         if let Some(span) = span {
             let status = outcome.as_ref().ok().map(|(answer, _)| answer.status());
             span.upstream(&upstream.name, exchange.begun, status);
         }
         let gives_samples = gives_samples && exchange.connection_use == ConnectionUse::Requests;
-        let in_flight = passage.map(|it| it.answered(ending(&outcome).filter(|_| gives_samples)));
-        let place = place.with(in_flight);
-        let (answer, lease) = outcome.inspect_err(|fault| {
-            tracing::debug!(
-                upstream = &*upstream.name,
-                ?fault,
-                "no answer from the upstream"
-            );
-        })?;
-        upstream.counts.note_latency(exchange.begun.elapsed());
-        self.answer((answer, lease), place, (upgrade, version), upstream)
+        let at = outcome.is_ok().then(Instant::now);
+        place.answered(ending(&outcome).filter(|_| gives_samples), at);
+        if let Some(at) = at {
+            let took = at.saturating_duration_since(exchange.begun);
+            upstream.counts.note_latency(took);
+        }
+        match outcome {
+            Ok(answered) => self.answer(answered, place, (upgrade, version), upstream),
+            Err(fault) => {
+                tracing::debug!(
+                    upstream = &*upstream.name,
+                    ?fault,
+                    "no answer from the upstream"
+                );
+                // It has broken off, or had its time. If the client is to blame, it may still be at work.
+                if fault.is_of_upstream() {
+                    place.done();
+                }
+                Err(fault)
+            }
+        }
     }
 
     /// The answer for the client, from that of `upstream`.
     fn answer(
         &self,
         (answer, lease): Answered,
-        place: HeldPlace,
+        mut place: HeldPlace,
         (upgrade, version): (Option<Upgrade>, Version),
         upstream: Arc<Upstream>,
     ) -> Result<Response<ProxyBody>, Fault> {
@@ -155,6 +243,9 @@ impl Proxy {
         };
         if begins.is_none() {
             head::of_answer(&mut parts.headers);
+            if is_endless(&parts.headers) {
+                place.ends_with_client();
+            }
         }
         parts.version = match version {
             Version::HTTP_10 => Version::HTTP_10,
@@ -189,7 +280,7 @@ impl Proxy {
         admitted.map(Some).map_err(refused)
     }
 
-    fn route(&self, request: &Request<RequestBody>) -> Result<Arc<Upstream>, Fault> {
+    fn route(&self, request: &Request<RequestBody>) -> Result<Arc<Route>, Fault> {
         let header = request.headers().get(HOST).map(HeaderValue::as_bytes);
         let authority = request.uri().authority().map(|it| it.as_str().as_bytes());
         let routes = self.shared.routes.load();

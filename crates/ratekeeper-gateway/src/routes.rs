@@ -2,9 +2,10 @@
 
 mod config;
 mod fault;
+mod recent;
 mod written;
 
-pub use config::{HealthCheckConfig, RouteConfig, RoutesConfig, UpstreamConfig};
+pub use config::{HealthCheckConfig, OnClientGone, RouteConfig, RoutesConfig, UpstreamConfig};
 pub use fault::{BadRoutes, RoutesFault};
 
 use std::sync::Arc;
@@ -12,22 +13,46 @@ use std::sync::Arc;
 use http::Uri;
 use ratekeeper_http::{Target, spelling};
 
+use self::recent::RecentTimes;
 use crate::upstream::{Address, Upstream};
 
 /// A routing table by host and path.
 #[derive(Debug)]
 pub struct Routes {
     /// The routes, the most specific first.
-    routes: Vec<Route>,
+    routes: Vec<Arc<Route>>,
     upstreams: Vec<Arc<Upstream>>,
 }
 
+/// A route from requests to an upstream.
 #[derive(Debug)]
-struct Route {
+pub(crate) struct Route {
     host: HostMatch,
     /// The path prefix without a trailing slash: `/orders` matches `/orders`, `/orders/` and `/orders/7`.
     path: Box<str>,
-    upstream: Arc<Upstream>,
+    pub(crate) upstream: Arc<Upstream>,
+    /// The treatment of requests whose client goes away; None for that of their permits.
+    on_client_gone: Option<OnClientGone>,
+    /// The times until its last answers began.
+    pub(crate) recent: RecentTimes,
+}
+
+impl Route {
+    /// The treatment of a request whose client goes away. One that holds a permit is finished by default, so that the permit is
+    /// held for as long as the work lasts.
+    pub(crate) fn on_client_gone(&self, has_permit: bool) -> OnClientGone {
+        let usual = match has_permit {
+            true => OnClientGone::Finish,
+            false => OnClientGone::Cancel,
+        };
+        self.on_client_gone.unwrap_or(usual)
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.host == other.host
+            && self.path == other.path
+            && self.upstream.name == other.upstream.name
+    }
 }
 
 /// The hosts that a route is for, the stricter kind first.
@@ -54,35 +79,38 @@ impl HostMatch {
 }
 
 impl Routes {
-    /// The upstream for a request for `uri`, and to `host`, which may have a port, as a header says. Hosts go before
+    /// The route of a request for `uri`, and to `host`, which may have a port, as a header says. Hosts go before
     /// paths: an exact host, then the longest suffix, then any; within one the longest prefix. Both are looked at in the
     /// spelling that rules see.
-    pub(crate) fn find(&self, host: &[u8], uri: &Uri) -> Option<&Arc<Upstream>> {
+    pub(crate) fn find(&self, host: &[u8], uri: &Uri) -> Option<&Arc<Route>> {
         if let [route] = self.routes.as_slice()
             && route.host == HostMatch::Any
             && route.path.is_empty()
         {
-            return Some(&route.upstream);
+            return Some(route);
         }
         let host = spelling::host(host).unwrap_or_default();
         let target = Target::of(uri);
         let path = target.as_ref().map_or("", |target| &*target.path);
-        let found = self
-            .routes
+        self.routes
             .iter()
-            .find(|route| route.host.matches(&host) && is_below(path, &route.path))?;
-        Some(&found.upstream)
+            .find(|route| route.host.matches(&host) && is_below(path, &route.path))
     }
 
     pub(crate) fn upstreams(&self) -> &[Arc<Upstream>] {
         &self.upstreams
     }
 
-    /// Takes over the health known about upstreams of the same name.
+    /// Takes over what is known about upstreams of the same name and about the same routes.
     pub(crate) fn inherit(&self, before: &Self) {
         for upstream in &self.upstreams {
             if let Some(same) = before.upstreams.iter().find(|it| it.name == upstream.name) {
                 upstream.inherit(same);
+            }
+        }
+        for route in &self.routes {
+            if let Some(same) = before.routes.iter().find(|it| it.is_same(route)) {
+                route.recent.inherit(&same.recent);
             }
         }
     }

@@ -9,7 +9,6 @@ use http::{HeaderMap, Request, Response, Version};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use ratekeeper_server::{Pace, Patience};
-use ratekeeper_tower::Hold;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
@@ -23,8 +22,6 @@ use crate::shared::Shared;
 pub(crate) struct Upgrade {
     protocol: HeaderValue,
     client: OnUpgrade,
-    /// The permits that the request holds until the connection ends.
-    hold: Option<Hold>,
 }
 
 impl Upgrade {
@@ -44,7 +41,6 @@ impl Upgrade {
         Some(Self {
             protocol: protocol.clone(),
             client: hyper::upgrade::on(&mut *request),
-            hold: request.extensions_mut().remove(),
         })
     }
 
@@ -56,7 +52,7 @@ impl Upgrade {
 
     /// Begins the upgrade that the upstream agreed to: tells the client, and carries bytes both ways
     /// until one side is done, both were silent for too long, or one does not take what the other
-    /// sends. It keeps its `place` at the upstream until then.
+    /// sends. It keeps its `place` at the upstream, and its permits, until then.
     pub(crate) fn begin<B>(
         self,
         answer: &mut Response<B>,
@@ -74,7 +70,9 @@ impl Upgrade {
                 Ok((client, upstream)) => carry(client, upstream, silence, patience).await,
                 Err(error) => debug!(%error, "a connection was not upgraded"),
             }
-            drop((self.hold, place));
+            if let Some(place) = place {
+                place.done();
+            }
         });
     }
 }

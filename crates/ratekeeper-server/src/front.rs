@@ -2,9 +2,10 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::future::{Future, Ready, pending};
+use std::future::{Future, Ready, pending, ready};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -35,6 +36,13 @@ pub trait GatewayService: Monitored {
     /// operators.
     fn maintenance(&self) -> impl Future<Output = ()> + Send + 'static {
         pending()
+    }
+
+    /// Waits for work whose clients are gone, for at most `patience` after the last connection was closed; then cuts it off.
+    /// Returns how many requests were.
+    fn settle(&self, patience: Duration) -> impl Future<Output = usize> + Send {
+        let _ = patience;
+        ready(0)
     }
 }
 

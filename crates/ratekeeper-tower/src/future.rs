@@ -13,7 +13,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use crate::body::ResponseBody;
-use crate::hold::HeldPermit;
+use crate::hold::Hold;
 use crate::shared::Shared;
 use crate::turn::{InLine, Next, Stamp};
 use crate::{AdmissionOf, Enforcer, LayerMode};
@@ -94,7 +94,7 @@ pin_project! {
         Calling {
             #[pin]
             response: S::Future,
-            stamp: Option<Stamp<E::Permit>>,
+            stamp: Option<Stamp>,
         },
         Refused {
             response: Option<Response<Bytes>>,
@@ -120,7 +120,7 @@ where
         Self { state }
     }
 
-    pub(crate) fn calling(response: S::Future, stamp: Stamp<E::Permit>) -> Self {
+    pub(crate) fn calling(response: S::Future, stamp: Stamp) -> Self {
         let state = State::calling(response, stamp);
         Self { state }
     }
@@ -146,7 +146,7 @@ where
         Self::Waiting { waiting, later }
     }
 
-    fn calling(response: S::Future, stamp: Stamp<E::Permit>) -> Self {
+    fn calling(response: S::Future, stamp: Stamp) -> Self {
         let stamp = Some(stamp);
         Self::Calling { response, stamp }
     }
@@ -163,7 +163,7 @@ where
     E: Enforcer,
     R: Body<Data = Bytes>,
 {
-    type Output = Result<Response<ResponseBody<R, HeldPermit<E::Permit>>>, S::Error>;
+    type Output = Result<Response<ResponseBody<R, Hold>>, S::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;

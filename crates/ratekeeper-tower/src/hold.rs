@@ -4,12 +4,25 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use http::header::UPGRADE;
-use http::{Method, Request};
+use http::Request;
 
-/// A share of a request's permit, placed in the extensions of a request that asks for another
-/// protocol, such as a WebSocket: its response ends when the connection has only begun. The code
-/// that serves the connection keeps a clone until it ends.
+/// A share of a request's permit, in the extensions of every request that holds one. A handler whose work may outlive the
+/// request keeps a clone until that work has ended: a task of its own, which goes on when the client is gone, or a
+/// connection that becomes another protocol. The permit is released once all shares and the response are dropped.
+///
+/// ```
+/// use http::Request;
+/// use ratekeeper_tower::Hold;
+///
+/// fn begin_report<B>(request: &Request<B>) {
+///     let hold = request.extensions().get::<Hold>().cloned();
+///     std::thread::spawn(move || {
+///         // The work that nobody waits for.
+///         drop(hold);
+///     });
+/// }
+/// # begin_report(&Request::new(()));
+/// ```
 #[derive(Clone)]
 pub struct Hold(#[allow(dead_code, reason = "it is held, and dropped")] Arc<dyn Any + Send + Sync>);
 
@@ -19,26 +32,14 @@ impl fmt::Debug for Hold {
     }
 }
 
-/// The permit of a request: exclusive, or shared with the code that serves its connection.
-#[derive(Debug)]
-pub struct HeldPermit<P>(#[allow(dead_code, reason = "it is held, and dropped")] Held<P>);
-
-#[derive(Debug)]
-enum Held<P> {
-    Alone(#[allow(dead_code, reason = "it is held, and dropped")] P),
-    Shared(#[allow(dead_code, reason = "it is held, and dropped")] Hold),
-}
-
-impl<P: Send + Sync + 'static> HeldPermit<P> {
-    /// Wraps `permit`; `request` gets a share if its connection may outlive its response.
-    pub(crate) fn new<B>(permit: P, request: &mut Request<B>) -> Self {
-        let outlives =
-            request.headers().contains_key(UPGRADE) || request.method() == Method::CONNECT;
-        if !outlives {
-            return Self(Held::Alone(permit));
-        }
-        let hold = Hold(Arc::new(permit));
+impl Hold {
+    /// Shares `permit` with `request`.
+    pub(crate) fn new<P, B>(permit: P, request: &mut Request<B>) -> Self
+    where
+        P: Send + Sync + 'static,
+    {
+        let hold = Self(Arc::new(permit));
         request.extensions_mut().insert(hold.clone());
-        Self(Held::Shared(hold))
+        hold
     }
 }

@@ -52,7 +52,8 @@
 //!   and each for at most [`wait_max`](RateLimitLayer::wait_max).
 //! - *Concurrency limits* hold their permit until the response's body has ended, or the request ends
 //!   in any other way: the client disconnects, the inner service fails or panics, or the future is
-//!   dropped.
+//!   dropped. A handler whose work goes on then keeps the [`Hold`] that it finds among the request's
+//!   extensions.
 //! - A [`Switch`] turns the layer off, on or to shadow mode while it runs.
 //!
 //! The layer never reads a request's body.
@@ -89,7 +90,7 @@ pub use enforcer::{
     Admission, AdmissionOf, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, Turn, Undo,
 };
 pub use future::ResponseFuture;
-pub use hold::{HeldPermit, Hold};
+pub use hold::Hold;
 pub use layer::RateLimitLayer;
 pub use observer::{CallerSlot, DenialObserver, DeniedByLayer};
 pub use permit::Permit;

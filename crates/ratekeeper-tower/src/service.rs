@@ -10,7 +10,7 @@ use tower_service::Service;
 
 use crate::body::ResponseBody;
 use crate::future::{Later, ResponseFuture};
-use crate::hold::HeldPermit;
+use crate::hold::Hold;
 use crate::shared::Shared;
 use crate::turn::{Asked, Next};
 use crate::{Enforcer, LayerMode};
@@ -34,7 +34,7 @@ where
     E: Enforcer,
     R: Body<Data = Bytes>,
 {
-    type Response = Response<ResponseBody<R, HeldPermit<E::Permit>>>;
+    type Response = Response<ResponseBody<R, Hold>>;
     type Error = S::Error;
     type Future = ResponseFuture<S, E, B>;
 

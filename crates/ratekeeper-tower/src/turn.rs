@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::asked::original;
 use crate::body::ResponseBody;
-use crate::hold::HeldPermit;
+use crate::hold::Hold;
 use crate::observer::{CallerSlot, DeniedByLayer};
 use crate::pacer::Paced;
 use crate::places::Place;
@@ -92,30 +92,27 @@ pub(crate) struct Pass<P> {
 }
 
 impl<P: Send + Sync + 'static> Pass<P> {
-    /// Attaches the permit to `request` and returns what its response still needs.
-    pub(crate) fn stamp<B>(self, request: &mut Request<B>) -> Stamp<P> {
+    /// Shares the permit with `request` and returns what its response still needs.
+    pub(crate) fn stamp<B>(self, request: &mut Request<B>) -> Stamp {
         Stamp {
             lines: self.lines,
             undo: self.undo,
-            held: self.permit.map(|permit| HeldPermit::new(permit, request)),
+            held: self.permit.map(|permit| Hold::new(permit, request)),
         }
     }
 }
 
-/// The headers and the permit that a response carries.
+/// The headers and the share of the permit that a response carries.
 #[derive(Debug)]
-pub(crate) struct Stamp<P> {
+pub(crate) struct Stamp {
     lines: HeaderLines,
-    held: Option<HeldPermit<P>>,
+    held: Option<Hold>,
     undo: Option<Undo>,
 }
 
-impl<P> Stamp<P> {
+impl Stamp {
     /// Adds the headers to a response and moves the permit into its body.
-    pub(crate) fn on<R: Body>(
-        self,
-        mut response: Response<R>,
-    ) -> Response<ResponseBody<R, HeldPermit<P>>> {
+    pub(crate) fn on<R: Body>(self, mut response: Response<R>) -> Response<ResponseBody<R, Hold>> {
         let refusal = response.extensions().get::<Arc<Refusal>>();
         let is_shed = refusal.is_some_and(|refusal| refusal.layer().is_some());
         match self.undo {

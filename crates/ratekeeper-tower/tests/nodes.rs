@@ -12,7 +12,7 @@ use ratekeeper_rules::{Options, Source, load};
 use ratekeeper_store_redis::{Endpoint, RedisConfig, RedisStore};
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::{Client, Reply, Server};
-use ratekeeper_tower::{HeldPermit, Permit, RateLimitLayer, ResponseBody};
+use ratekeeper_tower::{Hold, RateLimitLayer, ResponseBody};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use tower::{Layer, ServiceExt, service_fn};
@@ -20,7 +20,7 @@ use tower::{Layer, ServiceExt, service_fn};
 /// The hash key of all nodes.
 const HASH_KEY: [u8; 16] = [7; 16];
 
-type Held = Response<ResponseBody<Full<Bytes>, HeldPermit<Permit<RedisStore>>>>;
+type Held = Response<ResponseBody<Full<Bytes>, Hold>>;
 
 /// A serving process: a runtime, a connection to Redis, a limiter and a layer of its own.
 struct Node {

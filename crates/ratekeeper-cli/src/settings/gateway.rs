@@ -108,7 +108,8 @@ impl Typed<'_> {
             waiting_max: self.get("upstream_queue_max", |text| {
                 values::number(text, 0..=REQUESTS_MAX).map(Some)
             }),
-            address_share_percent: self.get("upstream_address_share", |text| percent(text).map(Some)),
+            address_share_percent: self
+                .get("upstream_address_share", |text| percent(text).map(Some)),
         }
     }
 

@@ -211,7 +211,7 @@ const GATEWAY: &[Setting] = &[
         "routes",
         "LIST",
         "Routes to `upstreams`: a list of `host` (`*.` matches all subdomains), `path` (matches itself and all \
-         below) and `upstream`; the most specific route wins",
+         below), `upstream` and `on_client_gone` (`finish` or `cancel`); the most specific route wins",
     ),
     value(
         "upstream_connect_timeout",
@@ -398,7 +398,8 @@ const LISTENERS: &[Setting] = &[
         "DURATION",
         "30s",
         "Longest time that a client may stop reading a ready answer, or sending an expected body, before its request \
-         is aborted; 0s: no limit. Time with nothing to read or send does not count",
+         is aborted; 0s: no limit. Time with nothing to read or send does not count, nor what min_rate allows for the \
+         last 32 KiB handed to it",
     ),
     value(
         "min_rate",

@@ -186,13 +186,14 @@ descriptors:
 
 /// The permit is free at once, not only after the upstream has timed out.
 #[test]
-fn a_client_that_goes_gives_its_permit_back() {
+fn a_client_that_goes_where_it_is_cancelled_gives_its_permit_back() {
     let upstream = Upstream::start(|asked| match asked.head.starts_with("GET /slow ") {
         true => Act::Hang,
         false => ok(""),
     });
     let args = ["--upstream", &upstream.url(), "--upstream-timeout", "1h"];
-    let gateway = Gateway::start_with(ONE_AT_A_TIME, "", &args);
+    let cancel = "routes: [ { upstream: upstream, on_client_gone: cancel } ]\n";
+    let gateway = Gateway::start_with(ONE_AT_A_TIME, cancel, &args);
     let stream = gateway.open("GET /slow HTTP/1.1\r\nHost: a\r\nX-Api-Key: k\r\n\r\n");
     eventually("the request is at the upstream", || {
         !upstream.asked().is_empty()

@@ -3,7 +3,9 @@
 use std::io::Write;
 use std::net::TcpStream;
 
-use ratekeeper_testkit::http2::{END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, block, frame};
+use ratekeeper_testkit::http2::{
+    END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, block, frame,
+};
 use ratekeeper_testkit::process::eventually;
 
 use crate::support::{Act, Gateway, RULES, Upstream, ok};

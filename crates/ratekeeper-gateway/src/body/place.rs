@@ -1,44 +1,160 @@
-//! The time for which a request keeps its place at an upstream.
+//! The time for which a request keeps its place at an upstream, and its permits.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use ratekeeper_tower::InFlight;
+use ratekeeper_tower::{Ending, Hold, InFlight, Passage};
+use tokio::time::sleep;
 
 use super::progress::Progress;
+use crate::abandoned::Abandoned;
+use crate::routes::Route;
 use crate::upstream::Place;
 
-/// A request's place at its upstream, free once this is dropped.
+/// The grace of a route without any answer yet.
+const GRACE_AT_FIRST: Duration = Duration::from_secs(1);
+
+/// A request's place at its upstream, and the share of its permits that goes with it.
 #[derive(Debug)]
-pub(crate) struct HeldPlace {
-    _alone: Option<Place>,
-    /// Holds the place also while the request's body is being sent.
+pub(crate) struct Seat {
+    _place: Place,
+    /// None for a request without permits.
+    _hold: Option<Hold>,
+}
+
+impl Seat {
+    pub(crate) const fn new(place: Place, hold: Option<Hold>) -> Self {
+        Self {
+            _place: place,
+            _hold: hold,
+        }
+    }
+}
+
+/// A request's seat, free once the upstream is [done](Self::done) with the request. If this is dropped before, the end of its
+/// work cannot be seen: the seat is then kept for a grace, the time in which the route lately began 99 of 100 answers.
+#[derive(Debug)]
+pub(crate) struct HeldPlace(Option<Held>);
+
+#[derive(Debug)]
+struct Held {
+    route: Arc<Route>,
+    _alone: Option<Seat>,
+    /// Holds the seat also while the request's body is being sent.
     _with_request: Option<Arc<Progress>>,
     /// The slot that shedders count it in.
-    _in_flight: Option<InFlight>,
+    load: Option<Load>,
+    /// The time at which the place was there.
+    since: Instant,
+    /// True once anything of the request may have been sent.
+    is_sent: AtomicBool,
+    /// The same, told to the one who goes on with the exchange when its client is gone; None if nobody does.
+    finish: Option<Arc<AtomicBool>>,
+}
+
+#[derive(Debug)]
+enum Load {
+    Asked(Passage),
+    Answered(#[allow(dead_code, reason = "it is held, and dropped")] InFlight),
 }
 
 impl HeldPlace {
-    pub(crate) fn new(place: Place, progress: Option<&Arc<Progress>>) -> Self {
+    /// Holds `seat` since then, also while the body whose `progress` this is is being sent.
+    pub(crate) fn new(
+        route: &Arc<Route>,
+        seat: Seat,
+        since: Instant,
+        progress: Option<&Arc<Progress>>,
+    ) -> Self {
         let alone = match progress {
-            None => Some(place),
+            None => Some(seat),
             Some(progress) => {
-                // A request has one upstream, and so one place.
-                let _ = progress.place.set(place);
+                // A request has one upstream, and so one seat.
+                let _ = progress.seat.set(seat);
                 None
             }
         };
-        Self {
+        Self(Some(Held {
+            route: Arc::clone(route),
             _alone: alone,
             _with_request: progress.map(Arc::clone),
-            _in_flight: None,
+            load: None,
+            since,
+            is_sent: AtomicBool::new(false),
+            finish: None,
+        }))
+    }
+
+    /// Holds the passage as well, and tells `finish` when the request is being sent.
+    pub(crate) fn with(
+        mut self,
+        passage: Option<Passage>,
+        finish: Option<Arc<AtomicBool>>,
+    ) -> Self {
+        if let Some(held) = &mut self.0 {
+            held.load = passage.map(Load::Asked);
+            held.finish = finish;
+        }
+        self
+    }
+
+    /// Notes that the request is being sent.
+    pub(crate) fn sent(&self) {
+        if let Some(held) = &self.0 {
+            // Relaxed, here and below: whoever drops the exchange has synchronised with its last poll.
+            held.is_sent.store(true, Ordering::Relaxed);
+            if let Some(finish) = &held.finish {
+                finish.store(true, Ordering::Relaxed);
+            }
         }
     }
 
-    /// Holds `in_flight` as well.
-    pub(crate) fn with(self, in_flight: Option<InFlight>) -> Self {
-        Self {
-            _in_flight: in_flight,
-            ..self
+    /// Notes that the answer began at that time, or that there is none; the ending is for the shedders.
+    pub(crate) fn answered(&mut self, ending: Option<Ending>, at: Option<Instant>) {
+        let Some(held) = &mut self.0 else { return };
+        held.load = held.load.take().map(|load| match load {
+            Load::Asked(passage) => Load::Answered(passage.answered(ending)),
+            answered @ Load::Answered(_) => answered,
+        });
+        if let Some(at) = at {
+            held.route
+                .recent
+                .note(at.saturating_duration_since(held.since));
+        }
+    }
+
+    /// Notes that the answer has no end but the client's leaving: nobody goes on with it then.
+    pub(crate) fn ends_with_client(&mut self) {
+        if let Some(held) = &mut self.0 {
+            held.finish = None;
+        }
+    }
+
+    /// The route, if the exchange goes on although its client is gone.
+    pub(crate) fn goes_on(&self) -> Option<&Arc<Route>> {
+        let held = self.0.as_ref()?;
+        held.finish.as_ref().map(|_| &held.route)
+    }
+
+    /// Frees the seat: the upstream is done.
+    pub(crate) fn done(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for HeldPlace {
+    fn drop(&mut self) {
+        let Some(held) = self.0.take() else { return };
+        if held.is_sent.load(Ordering::Relaxed) {
+            let upstream = &held.route.upstream;
+            let grace = held.route.recent.p99().unwrap_or(GRACE_AT_FIRST);
+            let grace = grace.min(upstream.response_timeout);
+            let counts = Arc::clone(&upstream.counts);
+            Abandoned::go_on(&counts, async move {
+                sleep(grace).await;
+                drop(held);
+            });
         }
     }
 }

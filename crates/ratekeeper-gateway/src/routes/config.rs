@@ -13,12 +13,11 @@ use rustls::pki_types::ServerName;
 use serde::Deserialize;
 
 use super::fault::{BadRoutes, RoutesFault};
+use super::recent::RecentTimes;
 use super::{HostMatch, Route, Routes, written};
 use crate::metrics::UpstreamCounts;
 use crate::tls;
-use crate::upstream::{
-    Address, HealthCheck, REQUESTS_MAX, RoomSize, Secured, Speech, Upstream,
-};
+use crate::upstream::{Address, HealthCheck, REQUESTS_MAX, RoomSize, Secured, Speech, Upstream};
 
 /// The most upstreams, and the most addresses of one.
 const COUNT_MAX: usize = 1_000;
@@ -77,6 +76,22 @@ pub struct RouteConfig {
     pub path: Option<String>,
     /// The name of an upstream.
     pub upstream: String,
+    /// The treatment of requests whose client goes away; None to finish those that hold a permit of a concurrency limit, and
+    /// to cancel others.
+    #[serde(default)]
+    pub on_client_gone: Option<OnClientGone>,
+}
+
+/// The treatment of a request that was sent to its upstream, and whose client then goes away. Until the upstream is known or
+/// thought to be done, its place there and its permits stay taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnClientGone {
+    /// The exchange goes on, and its answer is thrown away.
+    Finish,
+    /// The upstream is told: its connection is closed, or its stream reset. The end of its work is not seen, so place and permits
+    /// are kept for the time in which the route lately began 99 of 100 answers.
+    Cancel,
 }
 
 /// A service that requests are forwarded to.
@@ -149,11 +164,14 @@ impl Routes {
                 host: HostMatch::Any,
                 path: "".into(),
                 upstream: Arc::clone(only),
+                on_client_gone: None,
+                recent: RecentTimes::default(),
             }),
             _ if routes.is_empty() => return Err(BadRoutes::new("routes", RoutesFault::NoRoutes)),
             _ => {}
         }
         routes.sort_by_key(order);
+        let routes = routes.into_iter().map(Arc::new).collect();
         Ok(Self { routes, upstreams })
     }
 }
@@ -208,6 +226,8 @@ fn route(
         host,
         path,
         upstream: Arc::clone(upstream),
+        on_client_gone: config.on_client_gone,
+        recent: RecentTimes::default(),
     })
 }
 

@@ -21,6 +21,7 @@ fn routes(upstreams: &[&str], routes: &[(&str, &str, &str)]) -> Result<Routes, B
                 host: text(host),
                 path: text(path),
                 upstream: (*upstream).to_owned(),
+                on_client_gone: None,
             })
             .collect(),
         connect_timeout: Duration::from_secs(1),
@@ -30,7 +31,8 @@ fn routes(upstreams: &[&str], routes: &[(&str, &str, &str)]) -> Result<Routes, B
 }
 
 fn find<'a>(routes: &'a Routes, host: &str, path: &str) -> Option<&'a Arc<Upstream>> {
-    routes.find(host.as_bytes(), &path.parse().expect("a URI"))
+    let route = routes.find(host.as_bytes(), &path.parse().expect("a URI"));
+    route.map(|route| &route.upstream)
 }
 
 #[test]

@@ -56,6 +56,8 @@ pub(crate) struct Place {
     room: Option<Arc<Shared>>,
     /// The client address that it counts for.
     client: Option<IpAddr>,
+    /// True if it was waited for.
+    pub(crate) has_waited: bool,
 }
 
 /// The order in which places are given to those that wait.
@@ -137,6 +139,7 @@ impl Room {
                 return Some(Place {
                     room: Some(Arc::clone(&self.0)),
                     client,
+                    has_waited: false,
                 });
             }
             let Some(turn) = self.0.enqueue(&mut state, order) else {
@@ -214,6 +217,7 @@ impl Shared {
             let place = Place {
                 room: Some(Arc::clone(self)),
                 client: None,
+                has_waited: true,
             };
             match turn.send(place) {
                 Ok(()) => return,
@@ -356,7 +360,11 @@ mod tests {
         assert!(place.is_none());
         assert!(begun.elapsed() >= Duration::from_millis(100));
         drop(first);
-        assert!(room.place(None, LONG, WaitOrder::ControlledDelay).await.is_some());
+        assert!(
+            room.place(None, LONG, WaitOrder::ControlledDelay)
+                .await
+                .is_some()
+        );
     }
 
     #[tokio::test]

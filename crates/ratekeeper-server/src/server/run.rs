@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ratekeeper_rules::{Change, RuleSet};
 use tokio::sync::{Notify, watch};
@@ -84,7 +85,10 @@ impl<S: ServedStore> Server<S> {
             let (room, drain) = (room.clone(), Arc::clone(&app.drain));
             serving.spawn(http.serve(service, bounds, room, drain, workers.turns()));
         }
+        let (mut settling, mut patience) = (None, Duration::ZERO);
         if let Some(((listener, bounds), front)) = front_listener.zip(front) {
+            patience = bounds.drain_timeout;
+            settling = Some(Arc::clone(&front));
             let answers: Vec<_> = (0..workers.count()).map(|_| front.service()).collect();
             let answers = move |worker: usize| answers[worker].clone();
             let drain = Arc::clone(&app.drain);
@@ -99,7 +103,18 @@ impl<S: ServedStore> Server<S> {
         info!("draining: answering requests in flight");
         app.drain.begin();
         health.close().await;
+        let begun = Instant::now();
         let cut = total(serving).await;
+        if let Some(front) = settling {
+            let left = patience.saturating_sub(begun.elapsed());
+            let unfinished = front.settle(left).await;
+            if unfinished > 0 {
+                warn!(
+                    requests = unfinished,
+                    "drain timeout: cutting off requests whose clients are gone"
+                );
+            }
+        }
         last.begin();
         let cut = cut + total(watching).await;
         tasks.shutdown().await;

@@ -8,10 +8,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::UPGRADE;
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Full};
 use ratekeeper_store::{
     Answer, MemoryConfig, MemoryStore, Never, PermitAct, Request as StoreRequest, Store,
 };
@@ -238,34 +237,39 @@ async fn twenty_in_flight_are_twenty() {
 }
 
 #[tokio::test]
-async fn a_connection_that_becomes_another_protocol_keeps_its_place() {
+async fn work_that_outlives_its_request_keeps_the_permit() {
     let layer = layer(ONE_AT_A_TIME);
     let kept = Arc::new(std::sync::Mutex::new(None));
     let keeps = Arc::clone(&kept);
     let called = service_fn(move |request: Request<()>| {
         *keeps.lock().expect("a lock") = request.extensions().get::<Hold>().cloned();
-        std::future::ready(Ok::<_, Infallible>(full("")))
+        std::future::pending::<Result<Response<Full<Bytes>>, Infallible>>()
     });
-    let limited = layer.layer(called);
-    let ask = async |upgrade: bool| {
-        let mut request = of("ada");
-        if upgrade {
-            let protocol = HeaderValue::from_static("websocket");
-            request.headers_mut().insert(UPGRADE, protocol);
-        }
-        limited
-            .clone()
-            .oneshot(request)
-            .await
-            .expect("an answer")
-            .status()
+    let others = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("")));
+    let other = layer.layer(others);
+    let status = async || {
+        let answer = other.clone().oneshot(of("ada")).await;
+        answer.expect("an answer").status()
     };
-    assert_eq!(ask(false).await, StatusCode::OK);
-    assert!(kept.lock().expect("a lock").is_none());
-    assert_eq!(ask(true).await, StatusCode::OK);
-    assert_eq!(ask(true).await, StatusCode::TOO_MANY_REQUESTS);
+    let mut answer = Box::pin(layer.layer(called).oneshot(of("ada")));
+    assert!(matches!(poll_once(&mut answer).await, Polled::Pending));
+    // The client is gone.
+    drop(answer);
+    assert_eq!(status().await, StatusCode::TOO_MANY_REQUESTS);
     assert!(kept.lock().expect("a lock").take().is_some());
-    assert_eq!(ask(true).await, StatusCode::OK);
+    assert_eq!(status().await, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn the_response_keeps_the_permit_though_nobody_else_does() {
+    let layer = layer(ONE_AT_A_TIME);
+    let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("held")));
+    let limited = layer.layer(called);
+    let ask = async || limited.clone().oneshot(of("ada")).await.expect("an answer");
+    let first = ask().await;
+    assert_eq!(ask().await.status(), StatusCode::TOO_MANY_REQUESTS);
+    drop(first);
+    assert_eq!(ask().await.status(), StatusCode::OK);
 }
 
 /// Two in flight per key, three in total, with the limits in both orders.

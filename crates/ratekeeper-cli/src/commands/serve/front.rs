@@ -40,7 +40,7 @@ pub(super) fn open_only(config: &mut ServerConfig, settings: &Settings) {
     bounds.idle_timeout = bounds.idle_timeout.max(slowest);
     bounds.streams_max = gateway.connection_requests_max;
     bounds.connection_idle_max = Some(CONNECTION_IDLE_MAX);
-    // One that has closed its side is: the upstream need not work for it, and what it held is free.
+    // One that has closed its side is: nobody waits for its answer.
     bounds.half_close = false;
     config.front = Some(GatewayListener {
         address: gateway.listen.clone(),

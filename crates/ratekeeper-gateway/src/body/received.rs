@@ -1,0 +1,119 @@
+//! An upstream's answer as it comes, and the rest of it once its client is gone.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body, Incoming};
+use tokio::time::timeout;
+
+use super::place::HeldPlace;
+use crate::abandoned::Abandoned;
+use crate::pool::Lease;
+
+/// The most that is read of an answer whose client is gone, in bytes. An upstream that has sent so much is cut off.
+const REST_BYTES_MAX: usize = 1 << 20;
+
+/// The body of an answer, with what its exchange holds until all of it has arrived.
+#[derive(Debug)]
+pub(super) struct Received {
+    /// None once this is dropped.
+    incoming: Option<Incoming>,
+    /// The connection it comes on, to be kept then.
+    lease: Option<Lease>,
+    /// None once the answer is over.
+    place: Option<HeldPlace>,
+}
+
+impl Received {
+    pub(super) fn new(incoming: Incoming, lease: Option<Lease>, place: Option<HeldPlace>) -> Self {
+        let is_over = incoming.is_end_stream();
+        let mut received = Self {
+            incoming: Some(incoming),
+            lease,
+            place,
+        };
+        if is_over {
+            // Nothing follows the head.
+            received.over();
+        }
+        received
+    }
+
+    pub(super) const fn incoming(&self) -> Option<&Incoming> {
+        self.incoming.as_ref()
+    }
+
+    pub(super) const fn incoming_mut(&mut self) -> Option<&mut Incoming> {
+        self.incoming.as_mut()
+    }
+
+    /// Notes that all of it has arrived.
+    pub(super) fn over(&mut self) {
+        self.broken();
+        if let Some(lease) = self.lease.take() {
+            lease.give_back();
+        }
+    }
+
+    /// Notes that no more of it will arrive.
+    pub(super) fn broken(&mut self) {
+        if let Some(place) = self.place.take() {
+            place.done();
+        }
+    }
+
+    /// Reads the rest and throws it away, as far as it is bounded.
+    async fn drain(mut self, patience: Duration) {
+        let Some(mut incoming) = self.incoming.take() else {
+            return;
+        };
+        let rest = async {
+            let mut left = REST_BYTES_MAX;
+            while let Some(frame) = poll_fn(|cx| Pin::new(&mut incoming).poll_frame(cx)).await {
+                let Ok(frame) = frame else {
+                    return Rest::Broken;
+                };
+                match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+                    Some(rest) => left = rest,
+                    None => return Rest::TooLong,
+                }
+            }
+            Rest::Over
+        };
+        match timeout(patience, rest).await {
+            Ok(Rest::Over) => self.over(),
+            // Its time is over.
+            Ok(Rest::Broken) | Err(_) => self.broken(),
+            Ok(Rest::TooLong) => {}
+        }
+    }
+}
+
+/// The end of an answer whose client is gone.
+enum Rest {
+    Over,
+    Broken,
+    /// It was cut off.
+    TooLong,
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        let route = self.place.as_ref().and_then(HeldPlace::goes_on);
+        // Without the body, this is the end of `drain`.
+        if let (Some(route), Some(incoming)) = (route, self.incoming.take()) {
+            let (patience, counts) = (
+                route.upstream.response_timeout,
+                route.upstream.counts.clone(),
+            );
+            let rest = Self {
+                incoming: Some(incoming),
+                lease: self.lease.take(),
+                place: self.place.take(),
+            };
+            Abandoned::go_on(&counts, rest.drain(patience));
+        }
+    }
+}
