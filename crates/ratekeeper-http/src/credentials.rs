@@ -1,4 +1,4 @@
-//! Parts of a request that name a caller: headers, cookies and bearer tokens.
+//! Parts of a request that name a caller: headers, query parameters, cookies and bearer tokens.
 //!
 //! An upstream may parse them more liberally than this module. Anything that an upstream could read
 //! as another name than the counted one is refused, so that callers cannot get a fresh counter by
@@ -6,9 +6,11 @@
 
 mod bearer;
 mod cookie;
+mod query;
 
 pub(crate) use bearer::{authorization, bearer_token};
-pub(crate) use cookie::cookie;
+pub(crate) use cookie::{AmbiguousCookies, cookie};
+pub(crate) use query::parameter;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use ratekeeper_rules::secret::is_secret_by_default;
 use ratekeeper_rules::{PathFolding, PathForm};
 
+use crate::credentials::AmbiguousCookies;
 use crate::source::ValueSource;
 use crate::{IPV6_PREFIX, Malformed, Original, Unauthenticated};
 use countries::Countries;
@@ -39,6 +40,7 @@ pub struct Identity {
     default: Box<str>,
     known: Option<HashSet<Box<str>>>,
     ipv6_prefix: u8,
+    ambiguous_cookies: AmbiguousCookies,
     tokens: Option<Arc<Tokens>>,
     countries: Option<Arc<Countries>>,
 }
@@ -82,6 +84,7 @@ impl Default for Identity {
             default: NOBODY.into(),
             known: None,
             ipv6_prefix: IPV6_PREFIX,
+            ambiguous_cookies: AmbiguousCookies::default(),
             tokens: None,
             countries: None,
         }
@@ -169,6 +172,10 @@ impl Identity {
     /// The header with the country, if one is configured.
     pub(crate) fn country_header(&self) -> Option<&http::HeaderName> {
         self.countries.as_ref()?.header()
+    }
+
+    pub(crate) const fn ambiguous_cookies(&self) -> AmbiguousCookies {
+        self.ambiguous_cookies
     }
 
     pub(crate) const fn checks_tokens(&self) -> bool {

@@ -15,8 +15,6 @@ use crate::malformed::Malformed;
 use crate::original::Original;
 use crate::refused::Refused;
 use crate::source::{ValueSource, name_in_path};
-use crate::spelling::{Plus, decode};
-use crate::target::split;
 
 /// The bytes of `255.255.255.255`.
 const IPV4_BYTES_MAX: usize = 15;
@@ -105,13 +103,13 @@ impl<'a> View<'a> {
             ValueSource::Header(name) => {
                 credentials::header(request.headers, name)?.map(Cow::Borrowed)
             }
-            ValueSource::Query(name) => {
-                let values = target
-                    .into_iter()
-                    .flat_map(|target| parameters(target.query, name));
-                only(values, || format!("query parameter {name}"))?.map(Cow::Owned)
+            ValueSource::Query(name) => match target {
+                Some(target) => credentials::parameter(target.query, name)?.map(Cow::Owned),
+                None => None,
+            },
+            ValueSource::Cookie(name) => {
+                credentials::cookie(request.headers, name, self.identity.ambiguous_cookies())?
             }
-            ValueSource::Cookie(name) => credentials::cookie(request.headers, name)?,
             ValueSource::Bearer => credentials::bearer_token(request.headers)?.map(Cow::Borrowed),
             ValueSource::PathVariable(pattern) => target
                 .and_then(|target| pattern.capture(&target.path, self.folding))
@@ -150,29 +148,4 @@ fn network(client: IpAddr, ipv6_prefix: u8) -> String {
             text
         }
     }
-}
-
-/// The common value, if all values are equal.
-fn only<T: PartialEq>(
-    mut values: impl Iterator<Item = T>,
-    place: impl Fn() -> String,
-) -> Result<Option<T>, Malformed> {
-    let Some(first) = values.next() else {
-        return Ok(None);
-    };
-    match values.all(|other| other == first) {
-        true => Ok(Some(first)),
-        false => Err(Malformed::twice(place())),
-    }
-}
-
-/// The values of a query parameter.
-fn parameters(query: &[u8], name: &str) -> impl Iterator<Item = String> {
-    let pairs = query.split(|byte| *byte == b'&');
-    let value = move |pair| {
-        let (key, value) = split(pair, b'=');
-        let decoded = |text| decode(text, |_| false, Plus::Space);
-        (decoded(key) == name).then(|| decoded(value))
-    };
-    pairs.filter_map(value)
 }

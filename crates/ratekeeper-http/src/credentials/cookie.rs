@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use http::HeaderMap;
 use http::header::COOKIE;
+use serde::Deserialize;
 
 use super::repeated;
 use crate::Malformed;
@@ -11,15 +12,28 @@ use crate::forwarded::is_token_byte;
 use crate::spelling::{Plus, decode};
 use crate::target::split;
 
+/// The treatment of a cookie whose decoded value some services read once more: Express takes `j:` and what follows for JSON, in any of
+/// its spellings, and `s:` for a signature.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum AmbiguousCookies {
+    /// Refuses it.
+    #[default]
+    Refuse,
+    /// Takes the decoded value as it stands.
+    Accept,
+}
+
 /// The value of the cookie `name` as services read it: without surrounding quotes, and decoded.
 ///
 /// # Errors
 /// It is repeated, or services read it in different ways: it has a quotation mark, a backslash, a
-/// space or a comma (which RFC 6265, section 4.1.1, does not allow in a value), or stands where
-/// only some services look for cookies.
+/// space or a comma (which RFC 6265, section 4.1.1, does not allow in a value), stands where
+/// only some services look for cookies, or is one of the `ambiguous` cookies that are refused.
 pub(crate) fn cookie<'a>(
     headers: &'a HeaderMap,
     name: &str,
+    ambiguous: AmbiguousCookies,
 ) -> Result<Option<Cow<'a, str>>, Malformed> {
     let place = || format!("cookie {name}");
     let mut found = None;
@@ -58,11 +72,24 @@ pub(crate) fn cookie<'a>(
         ));
     }
     let text = std::str::from_utf8(value).map_err(|_| unclear(place(), "it is not UTF-8"))?;
-    // Express decodes values, and starts its own sessions with `s%3A`.
-    Ok(Some(match text.contains('%') {
+    // Express decodes values.
+    let value = match text.contains('%') {
         false => Cow::Borrowed(text),
         true => Cow::Owned(decode(value, |_| false, Plus::Itself)),
-    }))
+    };
+    if ambiguous == AmbiguousCookies::Refuse && is_read_again(&value) {
+        return Err(unclear(
+            place(),
+            "its decoded value begins with j: or s:, or has a quotation mark, a backslash or a space, so that services may \
+             read it once more; `ambiguous_cookies: accept` takes it as it stands",
+        ));
+    }
+    Ok(Some(value))
+}
+
+/// Returns true if some services take the decoded value for JSON, or for one with a signature.
+fn is_read_again(decoded: &str) -> bool {
+    decoded.starts_with("j:") || decoded.starts_with("s:") || decoded.contains(['"', '\\', ' '])
 }
 
 /// RFC 6265, section 4.1.1.

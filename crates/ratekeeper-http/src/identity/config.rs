@@ -9,6 +9,7 @@ use super::error::{IdentityError, IdentityFault};
 use super::tokens::{JwtConfig, Tokens};
 use super::{Identity, NOBODY, NOBODY_KEY, Named};
 use crate::IPV6_PREFIX;
+use crate::credentials::AmbiguousCookies;
 use crate::source::ValueSource;
 
 /// The most parts of a request to try.
@@ -21,6 +22,7 @@ const SOURCES_MAX: usize = 16;
 /// default: anonymous             # callers that none of these identifies
 /// known: [ acme, globex ]        # optional: any other name counts as the default
 /// ipv6_prefix: 64                # optional
+/// ambiguous_cookies: refuse      # optional: or accept
 /// jwt: { jwks_file: /etc/ratekeeper/jwks.json, audience: api }     # optional: for `claim:NAME`
 /// country: { header: cf-ipcountry, database: country.mmdb }        # optional: for `country`
 /// ```
@@ -31,6 +33,7 @@ pub struct IdentityConfig {
     default: Option<Box<str>>,
     known: Option<Vec<Box<str>>>,
     ipv6_prefix: Option<u8>,
+    ambiguous_cookies: Option<AmbiguousCookies>,
     jwt: Option<JwtConfig>,
     country: Option<CountryConfig>,
 }
@@ -104,6 +107,7 @@ impl Identity {
             default,
             known: known.map(|names| names.iter().cloned().collect()),
             ipv6_prefix,
+            ambiguous_cookies: config.ambiguous_cookies.unwrap_or_default(),
             tokens: tokens.map(Into::into),
             countries: countries.map(Into::into),
         })

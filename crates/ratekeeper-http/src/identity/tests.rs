@@ -217,3 +217,24 @@ fn two_kinds_of_names_have_two_keys() {
         assert!(refused(meant).starts_with("jwt"));
     }
 }
+
+#[test]
+fn cookies_that_services_read_again_are_refused_unless_settings_accept_them() {
+    let cookie = [("cookie", "session=s%3Aabc.x")];
+    let of = |more: Value| {
+        let mut config = json!({ "from": ["cookie:session"] });
+        if let (Value::Object(config), Value::Object(more)) = (&mut config, more) {
+            config.extend(more);
+        }
+        caller(config, "/", &cookie)
+    };
+    for strict in [json!({}), json!({ "ambiguous_cookies": "refuse" })] {
+        let refused = of(strict)
+            .expect_err("it may be a signed value")
+            .to_string();
+        assert!(refused.contains("ambiguous_cookies: accept"), "{refused}");
+    }
+    let accepted = of(json!({ "ambiguous_cookies": "accept" }));
+    assert_eq!(accepted, Ok("api_key=s:abc.x".to_owned()));
+    assert!(identity(json!({ "ambiguous_cookies": "maybe" })).is_err());
+}
