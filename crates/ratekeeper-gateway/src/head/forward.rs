@@ -154,23 +154,56 @@ fn is_claim(name: &str, is_trusted: bool, client_header: &ClientHeader) -> bool 
     is_clients
         || begins_like("x-forwarded-")
         || begins_like("x-original-")
-        || CLAIMS.iter().any(|claim| is_like(claim))
+        || claims_of(name.len()).iter().any(|claim| is_like(claim))
 }
 
-/// The headers by which CDNs, proxies and frameworks tell a request's client, method and target.
-static CLAIMS: [&str; 11] = [
-    "forwarded",
-    "x-real-ip",
-    "x-client-ip",
-    "x-cluster-client-ip",
-    "true-client-ip",
-    "cf-connecting-ip",
-    "fastly-client-ip",
-    "x-rewrite-url",
-    "x-http-method",
-    "x-http-method-override",
-    "x-method-override",
-];
+/// The headers of a length by which CDNs, proxies and frameworks tell a request's client, method and target. By their length,
+/// because each header of each request is looked for.
+const fn claims_of(length: usize) -> &'static [&'static str] {
+    match length {
+        6 => &["x-host"],
+        9 => &["client-ip", "forwarded", "x-real-ip"],
+        10 => &["cdn-src-ip"],
+        11 => &["remote-addr", "x-client-ip", "x-forwarded", "x-remote-ip"],
+        13 => &[
+            "fly-client-ip",
+            "forwarded-for",
+            "x-http-method",
+            "x-remote-addr",
+            "x-rewrite-url",
+        ],
+        14 => &[
+            "cf-pseudo-ipv4",
+            "http-client-ip",
+            "http-forwarded",
+            "true-client-ip",
+            "x-proxyuser-ip",
+        ],
+        15 => &["ali-cdn-real-ip", "incap-client-ip", "proxy-client-ip"],
+        16 => &[
+            "cf-connecting-ip",
+            "do-connecting-ip",
+            "fastly-client-ip",
+            "x-azure-clientip",
+            "x-azure-socketip",
+            "x-originating-ip",
+            "x-real-client-ip",
+        ],
+        17 => &["x-method-override", "x-sucuri-clientip"],
+        18 => &[
+            "cf-connecting-ipv6",
+            "http-forwarded-for",
+            "wl-proxy-client-ip",
+        ],
+        19 => &["x-appengine-user-ip", "x-cluster-client-ip"],
+        20 => &["http-x-forwarded-for", "x-http-host-override"],
+        22 => &["x-http-method-override", "x-vercel-forwarded-for"],
+        23 => &["x-appengine-remote-addr"],
+        24 => &["x-envoy-external-address"],
+        25 => &["cloudfront-viewer-address", "x-nf-client-connection-ip"],
+        _ => &[],
+    }
+}
 
 /// Removes from a request's trailers the fields about its origin, its sender and its framing: some servers merge
 /// trailers into headers, where those who checked the headers have not seen them.

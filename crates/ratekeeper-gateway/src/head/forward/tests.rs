@@ -98,6 +98,24 @@ fn no_claim_of_a_stranger_reaches_the_upstream() {
         "x-http-method-override",
         "x_http_method_override",
         "x-method-override",
+        "client-ip",
+        "client_ip",
+        "x-proxyuser-ip",
+        "x-envoy-external-address",
+        "x_envoy_external_address",
+        "x-azure-clientip",
+        "x-azure-socketip",
+        "x-appengine-user-ip",
+        "x-appengine-remote-addr",
+        "fly-client-ip",
+        "x-remote-addr",
+        "x-forwarded",
+        "forwarded-for",
+        "cf-connecting-ipv6",
+        "do-connecting-ip",
+        "wl-proxy-client-ip",
+        "http_x_forwarded_for",
+        "cloudfront-viewer-address",
     ];
     let kept = [
         "host",
@@ -264,5 +282,14 @@ fn a_length_has_no_zeros_before_it() {
         );
         let wanted = format!("content-length: {passed_on}");
         assert!(lines.contains(&wanted), "{sent}: {lines:?}");
+    }
+}
+
+#[test]
+fn claims_stand_by_their_length() {
+    for length in 0..64 {
+        for claim in super::claims_of(length) {
+            assert_eq!(claim.len(), length, "{claim}");
+        }
     }
 }
