@@ -46,7 +46,7 @@ impl Defect {
 /// The protocols, by their names in logs and metrics.
 const PROTOCOLS: [&str; 4] = ["rls", "json", "v1", "auth"];
 
-/// What becomes of unreadable requests, and how many there were.
+/// The answer to unreadable requests, and their number.
 #[derive(Debug, Default)]
 pub(crate) struct UnreadableRequests {
     answer: OnUnreadable,

@@ -35,7 +35,7 @@ pub(super) fn refuse<S: ServedStore>(answer: Response<Body>, app: &App<S>) -> Re
     invalid(answer)
 }
 
-/// What is wrong with the message, by the codes that no handler uses: tonic's for one that is too large, and our
+/// The defect of the message, by the codes that no handler uses: tonic's for one that is too large, and our
 /// codec's. Only answers without a message carry a status in their head, so this costs a lookup.
 fn defect(answer: &Response<Body>) -> Option<Defect> {
     match answer.headers().get(STATUS)?.as_bytes() {

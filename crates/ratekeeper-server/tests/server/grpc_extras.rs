@@ -166,7 +166,7 @@ fn framed(message: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Where errors are asked for; otherwise they are denials.
+/// Has errors in place of denials.
 fn with_errors(config: &mut ServerConfig) {
     config.on_unreadable = OnUnreadable::Error;
 }

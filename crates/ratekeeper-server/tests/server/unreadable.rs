@@ -1,4 +1,4 @@
-//! What clients can cause by the bytes that they send: it is limited or denied, and never an error that lets them pass.
+//! Bytes that clients can send: they are limited or denied, and never an error that lets them pass.
 
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;

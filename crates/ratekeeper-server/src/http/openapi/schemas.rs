@@ -33,7 +33,7 @@ pub(in crate::http) struct DecisionSchema {
     /// True if no limit matched any descriptor; absent otherwise.
     #[schema(nullable = false)]
     unmatched: Option<bool>,
-    /// Why the request cannot be read, if that is why it is denied; absent otherwise.
+    /// The reason the request cannot be read, if it is denied for that; absent otherwise.
     #[schema(nullable = false)]
     unreadable: Option<String>,
     /// One for each descriptor.
