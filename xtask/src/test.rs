@@ -43,6 +43,8 @@ fn tools(steps: &mut Steps) -> Result<()> {
         need::packages(&need::FOR_ATTACK)?;
         need::express()?;
         need::schemathesis()?;
+        need::clients_node()?;
+        need::clients_python()?;
         need::envoy()
     })
 }

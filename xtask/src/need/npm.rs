@@ -1,5 +1,5 @@
-//! Installs Express for the attack campaign with npm, below the target folder, from the lock file
-//! of the campaign's application.
+//! Installs packages with npm, below the target folder, from a lock file: Express for the attack campaign, and what the
+//! clients are checked and compared with.
 
 use crate::steps::{root, succeed, target};
 use anyhow::{Context, Result};
@@ -14,20 +14,35 @@ const FILES: [&str; 2] = ["package.json", "package-lock.json"];
 /// # Errors
 /// It cannot be fetched.
 pub(crate) fn express() -> Result<()> {
-    let from = root().join("crates/ratekeeper-attack/apps/express");
-    let folder = target().join("tools/express");
+    let from = "crates/ratekeeper-attack/apps/express";
+    locked("Express for the attack campaign", from, "express")
+}
+
+/// Installs Node, TypeScript and what the TypeScript client is compared with, in the versions of the lock file.
+///
+/// # Errors
+/// They cannot be fetched.
+pub(crate) fn clients_node() -> Result<()> {
+    locked(
+        "Node and TypeScript for the clients",
+        "clients/tools",
+        "clients-node",
+    )
+}
+
+/// Installs what the lock file in the folder `from` names, as the tool `tool`, unless it is there.
+fn locked(what: &str, from: &str, tool: &str) -> Result<()> {
+    let from = root().join(from);
+    let folder = target().join("tools").join(tool);
     let marker = folder.join("installed");
     let wanted = std::fs::read_to_string(from.join("package-lock.json"))?;
     if std::fs::read_to_string(&marker).is_ok_and(|installed| installed == wanted) {
         return Ok(());
     }
-    eprintln!(
-        "installing Express with npm into {}, once",
-        folder.display()
-    );
+    eprintln!("installing {what} with npm into {}, once", folder.display());
     install(&from, &folder).with_context(|| {
         format!(
-            "Express cannot be installed; the attack campaign needs it, as {}",
+            "{what}: they cannot be installed; tests need them, as {}",
             folder.join("node_modules").display()
         )
     })?;

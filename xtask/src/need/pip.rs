@@ -1,36 +1,48 @@
-//! Installs Schemathesis, which tests an HTTP API by its OpenAPI document, with pip below the target folder.
-//! Nothing is installed into the system or its Python.
+//! Installs packages with pip below the target folder: Schemathesis, which tests an HTTP API by its OpenAPI document, and
+//! what the Python client is checked with. Nothing is installed into the system or its Python.
 
 use crate::steps::{succeed, target};
 use anyhow::{Context, Result};
 use std::process::Command;
 
-/// Every package with its version, as pip reads it.
-const REQUIREMENTS: &str = include_str!("schemathesis.txt");
+/// Every package that Schemathesis is and needs, with its version, as pip reads it.
+const SCHEMATHESIS: &str = include_str!("schemathesis.txt");
+/// The same for the Python client.
+const CLIENTS: &str = include_str!("../../../clients/tools/requirements.txt");
 
 /// Installs Schemathesis in the version of the list, unless it is there.
 ///
 /// # Errors
 /// It cannot be fetched.
 pub(crate) fn schemathesis() -> Result<()> {
+    listed("Schemathesis", SCHEMATHESIS, "schemathesis")
+}
+
+/// Installs what the Python client is checked, tested and compared with.
+///
+/// # Errors
+/// It cannot be fetched.
+pub(crate) fn clients_python() -> Result<()> {
+    listed("libraries for the Python client", CLIENTS, "clients-python")
+}
+
+/// Installs the packages of a list as the tool `tool`, unless they are there.
+fn listed(what: &str, list: &str, tool: &str) -> Result<()> {
     let tools = target().join("tools");
-    let folder = tools.join("schemathesis");
+    let folder = tools.join(tool);
     // Some packages are built for one version of Python.
-    let installed = format!("{}\n{REQUIREMENTS}", python_version()?);
+    let installed = format!("{}\n{list}", python_version()?);
     let marker = folder.join("installed.txt");
     if std::fs::read_to_string(&marker).is_ok_and(|have| have == installed) {
         return Ok(());
     }
-    eprintln!(
-        "installing Schemathesis with pip into {}, once",
-        folder.display()
-    );
+    eprintln!("installing {what} with pip into {}, once", folder.display());
     // Installed beside its place and moved there whole, so that an interrupted run leaves no partial result.
-    let fresh = tools.join("schemathesis.new");
+    let fresh = tools.join(format!("{tool}.new"));
     super::remove(&fresh)?;
     std::fs::create_dir_all(&fresh).with_context(|| format!("cannot make {}", fresh.display()))?;
     let requirements = fresh.join("requirements.txt");
-    std::fs::write(&requirements, REQUIREMENTS)?;
+    std::fs::write(&requirements, list)?;
     succeed(
         Command::new("python3")
             .args(["-m", "pip", "install", "--quiet", "--no-deps"])
@@ -44,7 +56,7 @@ pub(crate) fn schemathesis() -> Result<()> {
             .arg("--requirement")
             .arg(&requirements),
     )
-    .context("Schemathesis cannot be fetched; a test of the HTTP APIs needs it")?;
+    .with_context(|| format!("{what} cannot be fetched; tests need it"))?;
     std::fs::write(fresh.join("installed.txt"), installed)?;
     super::remove(&folder)?;
     std::fs::rename(&fresh, &folder).with_context(|| format!("cannot make {}", folder.display()))

@@ -22,7 +22,7 @@ pub(super) struct Needs {
 }
 
 /// The jobs that take longest or do not fit [`Needs::SHORT`].
-const KNOWN: [Needs; 8] = [
+const KNOWN: [Needs; 9] = [
     Needs {
         threads: Some(4),
         ..Needs::listed("ratekeeper-cli/cli", 300, 80)
@@ -38,6 +38,10 @@ const KNOWN: [Needs; 8] = [
     Needs::listed("ratekeeper-cli/chaos", 140, 30),
     Needs::listed("ratekeeper-cli/gateway", 85, 40),
     Needs::listed(DOCUMENTATION, 60, 100),
+    Needs {
+        is_measuring: true,
+        ..Needs::listed("ratekeeper-cli/clients", 75, 80)
+    },
     Needs::listed("ratekeeper-cli/proxies", 30, 30),
     Needs {
         is_measuring: true,

@@ -8,8 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import Iterable, Mapping, Optional, Sequence
 
-from ._structured import Bare, Member, parse_list
-from ._times import date, number, span
+from ._fields import Bare, Member, date, number, parse_list, span
 
 # The longest wait that an answer can cause. Whoever waited as long asks again.
 WAIT_MAX_MS = 3_600_000

@@ -9,10 +9,9 @@ import asyncio
 import threading
 import time
 import uuid
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, AsyncGenerator, Callable, Generator, Generic, Optional, Sequence, TypeVar, Union
+from typing import AsyncGenerator, Generator, Generic, Optional, Sequence, TypeVar, Union, cast
 
 import httpx
 
@@ -67,6 +66,21 @@ class _Endpoint:
     down_until: float = 0.0
 
 
+@dataclass(frozen=True)
+class _Post:
+    """A call of one service."""
+
+    endpoint: _Endpoint
+    path: str
+    body: Json
+    deadline: float
+
+
+_T = TypeVar("_T")
+# What a call does, apart from waiting: it yields a post and is sent the answer, or seconds that are to pass.
+_Steps = Generator[Union[_Post, float], Json, _T]
+
+
 class _Calls:
     """What both clients do without waiting."""
 
@@ -78,57 +92,152 @@ class _Calls:
         self._timeout = timeout
         self._fallback = fallback
 
-    def _in_turn(self) -> list[_Endpoint]:
+    def _call(self, path: str, body: Json, is_harmless: bool) -> _Steps[Json]:
+        """Calls one service after another until one answers."""
+        deadline = time.monotonic() + self._timeout
         now = time.monotonic()
-        return sorted(self._endpoints, key=lambda endpoint: endpoint.down_until > now)
+        in_turn = sorted(self._endpoints, key=lambda endpoint: endpoint.down_until > now)
+        for endpoint in in_turn:
+            try:
+                return (yield _Post(endpoint, path, body, deadline))
+            except _Away as away:
+                may_go_on = away.may_go_on(is_harmless) and time.monotonic() < deadline
+                if not may_go_on or endpoint is in_turn[-1]:
+                    raise
+        raise AssertionError("there is an endpoint")
 
-    def _read(self, endpoint: _Endpoint, response: httpx.Response) -> Json:
+    def _check(self, question: Question) -> _Steps[Decision]:
         try:
-            body = response.json()
-        except ValueError:
-            body = None
-        if response.is_success:
-            endpoint.misses = 0
-            return mapping(body)
-        refusal = ServiceError.read(response.status_code, body)
-        if response.status_code < 500:
-            raise refusal
-        raise _Away(endpoint, str(refusal), response.status_code, refusal.code) from refusal
+            return Decision.read((yield from self._call("check", {**question.json(), "standing": True}, False)))
+        except _Away:
+            return self._fallback(question)
 
-    def _acquire(self, question: Question) -> dict[str, Any]:
-        return {**question.json(), "idempotency_key": str(uuid.uuid4())}
+    def _check_batch(self, questions: Sequence[Question]) -> _Steps[list[Decision]]:
+        if not questions:
+            return []
+        try:
+            checks = [question.json() for question in questions]
+            answer = yield from self._call("checks", {"checks": checks}, False)
+            return [Decision.read(mapping(one)) for one in sequence(answer.get("results"))]
+        except _Away:
+            return [self._fallback(question) for question in questions]
+
+    def _peek(self, question: Question) -> _Steps[Decision]:
+        return Decision.read((yield from self._call("peek", question.json(), True)))
+
+    def _acquire(self, body: Json) -> _Steps[Json]:
+        try:
+            return (yield from self._call("acquire", body, False))
+        except _Away as away:
+            if away.reason != "RESOURCE_EXHAUSTED":
+                raise
+            # A permit matters more than a key.
+            keyless = {name: part for name, part in body.items() if name != "idempotency_key"}
+            return (yield from self._call("acquire", keyless, False))
+
+    def _release(self, permit: str) -> _Steps[bool]:
+        return (yield from self._call("release", {"permit": permit}, True)).get("was_held") is True
+
+    def _renew(self, permit: str) -> _Steps[float]:
+        return _expiry((yield from self._call("renew", {"permit": permit}, True)))
+
+    def _reserve(self, question: Question, hits: int, ttl_ms: Optional[int], key: Optional[str]) -> _Steps[Reserved]:
+        more = {"hits": hits, "ttl_ms": ttl_ms, "idempotency_key": key}
+        body = {**question.json(), **{name: part for name, part in more.items() if part is not None}}
+        try:
+            answer = yield from self._call("reserve", body, key is not None)
+        except _Away:
+            return Reserved(self._fallback(question.costing(hits)), None)
+        return Reserved(Decision.read(answer), text(answer.get("reservation")))
+
+    def _settle(self, path: str, body: Json) -> _Steps[int]:
+        return count((yield from self._call(path, body, True)).get("given_back")) or 0
+
+    def _refund(self, question: Question, key: Optional[str]) -> _Steps[None]:
+        body = {name: part for name, part in question.json().items() if name != "wait_ms_max"}
+        yield from self._call("refund", {**body, "idempotency_key": key} if key else body, key is not None)
+
+    def _give_back(self, body: Json) -> _Steps[None]:
+        """Finds out whether a permit was granted in an answer that did not come, and releases it."""
+        for pause in (0.1, 1.0, 5.0):
+            yield pause
+            try:
+                permit = text((yield from self._call("acquire", body, True)).get("permit"))
+                if permit:
+                    yield from self._release(permit)
+                return
+            except _Away:
+                continue
+            except ServiceError:
+                # Refused: there is nothing to give back. It ends by itself otherwise.
+                return
+
+    def _keep(self, permit: _Held, expires_after: float) -> _Steps[None]:
+        """Renews a permit every third of its time."""
+        while expires_after > 0:
+            yield expires_after / 3
+            try:
+                expires_after = yield from self._renew(permit.token)
+            except _Away:
+                # It may still be held.
+                continue
+            except ServiceError:
+                permit.is_lost = True
+                return
+
+
+class _Held:
+    """A held place of a concurrency limit."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+        """Identifies it to the service."""
+        self.is_lost = False
+        """True if it could not be renewed in time: another request may have its place."""
 
 
 class _Away(ServiceError):
     """A service gave no answer, or cannot."""
 
-    def __init__(self, endpoint: _Endpoint, why: str, status: Optional[int] = None, reason: str = "") -> None:
+    def __init__(self, endpoint: _Endpoint, why: str, was_not_done: bool = False, status: Optional[int] = None) -> None:
         super().__init__("AWAY", f"the rate limit service at {endpoint.url} gave no answer: {why}", status)
-        self.reason = reason
+        # The code of its refusal, if it gave one.
+        self.reason = ""
         # True if the call was certainly not carried out: no connection, or the service says so.
-        self.was_not_done = status == 503
-        endpoint.misses += 1
+        self._was_not_done = was_not_done
         self._endpoint = endpoint
-
-    def refused(self, was_not_done: bool) -> _Away:
-        self.was_not_done = was_not_done
-        return self
+        endpoint.misses += 1
 
     def may_go_on(self, is_harmless: bool) -> bool:
         """Notes that the service is down if so; true if the next one may be asked."""
-        if self.was_not_done or self._endpoint.misses >= _MISSES_MAX:
+        if self._was_not_done or self._endpoint.misses >= _MISSES_MAX:
             self._endpoint.down_until = time.monotonic() + _DOWN
-        return is_harmless or self.was_not_done
+        return is_harmless or self._was_not_done
 
 
-def _reserve(question: Question, hits: int, ttl_ms: Optional[int], key: Optional[str]) -> dict[str, Any]:
-    more = {"hits": hits, "ttl_ms": ttl_ms, "idempotency_key": key}
-    return {**question.json(), **{name: part for name, part in more.items() if part is not None}}
+def _read(endpoint: _Endpoint, response: httpx.Response) -> Json:
+    try:
+        body = response.json()
+    except ValueError:
+        body = None
+    if response.is_success:
+        endpoint.misses = 0
+        return mapping(body)
+    status = response.status_code
+    refusal = ServiceError.read(status, body)
+    if status < 500:
+        raise refusal
+    away = _Away(endpoint, str(refusal), status == 503, status)
+    away.reason = refusal.code
+    raise away from refusal
 
 
-def _refund(question: Question, key: Optional[str]) -> dict[str, Any]:
-    body = {name: part for name, part in question.json().items() if name != "wait_ms_max"}
-    return {**body, "idempotency_key": key} if key else body
+def _expiry(answer: Json) -> float:
+    return (count(answer.get("expires_after_ms")) or 0) / 1000
+
+
+def _keyed(question: Question) -> Json:
+    return {**question.json(), "idempotency_key": str(uuid.uuid4())}
 
 
 def _headers(token: Optional[str]) -> dict[str, str]:
@@ -152,149 +261,117 @@ class Ratekeeper(_Calls):
         ``fallback``: decides checks, acquires and reserves while no service answers."""
         super().__init__(endpoints, timeout, fallback)
         self._client = httpx.Client(transport=transport, headers=_headers(token))
+        self._closed = threading.Event()
 
     def check(self, question: Question) -> Decision:
         """Decides a request, and charges its limits."""
-        answer = self._ask("check", {**question.json(), "standing": True})
-        return self._fallback(question) if answer is None else Decision.read(answer)
+        return self._run(self._check(question))
 
     def check_batch(self, questions: Sequence[Question]) -> list[Decision]:
         """Decides up to 1,000 requests in order, each by itself."""
-        if not questions:
-            return []
-        answer = self._ask("checks", {"checks": [question.json() for question in questions]})
-        if answer is None:
-            return [self._fallback(question) for question in questions]
-        return [Decision.read(mapping(one)) for one in sequence(answer.get("results"))]
+        return self._run(self._check_batch(questions))
 
     def peek(self, question: Question) -> Decision:
         """Decides a request without charging it."""
-        return Decision.read(self._call("peek", question.json(), True))
+        return self._run(self._peek(question))
 
     def acquire(self, question: Question) -> Acquired[Permit]:
         """Decides a request, concurrency limits included. The permit renews itself until it is released."""
-        body = self._acquire(question)
+        body = _keyed(question)
         try:
-            try:
-                answer = self._call("acquire", body, False)
-            except _Away as away:
-                if away.reason != "RESOURCE_EXHAUSTED":
-                    raise
-                # A permit matters more than a key.
-                answer = self._call("acquire", question.json(), False)
+            answer = self._run(self._acquire(body))
         except _Away:
             # The service may have granted it all the same.
-            threading.Thread(target=self._give_back, args=(body,), daemon=True).start()
+            self._start(self._give_back(body), self._closed)
             return Acquired(self._fallback(question), None)
         token = text(answer.get("permit"))
-        left = (count(answer.get("expires_after_ms")) or 0) / 1000
-        return Acquired(Decision.read(answer), Permit(self, token, left) if token else None)
+        permit = Permit(self, token, _expiry(answer)) if token else None
+        return Acquired(Decision.read(answer), permit)
 
     @contextmanager
     def permit(self, question: Question) -> Generator[Acquired[Permit], None, None]:
         """Acquires a permit, and releases it at the end of the block."""
         acquired = self.acquire(question)
-        try:
+        with acquired.permit or nullcontext():
             yield acquired
-        finally:
-            if acquired.permit:
-                acquired.permit.__exit__(None, None, None)
 
     def release(self, permit: str) -> bool:
         """Returns a permit. True if it was held until now."""
-        return self._call("release", {"permit": permit}, True).get("was_held") is True
+        return self._run(self._release(permit))
 
     def renew(self, permit: str) -> float:
         """Holds a permit for longer; returns the seconds until it expires."""
-        return (count(self._call("renew", {"permit": permit}, True).get("expires_after_ms")) or 0) / 1000
+        return self._run(self._renew(permit))
 
     def reserve(
         self, question: Question, hits: int, *, ttl_ms: Optional[int] = None, idempotency_key: Optional[str] = None
     ) -> Reserved:
         """Charges the most that the work can cost; ``commit`` or ``cancel`` settles it within ``ttl_ms``."""
-        answer = self._ask("reserve", _reserve(question, hits, ttl_ms, idempotency_key), idempotency_key is not None)
-        if answer is None:
-            return Reserved(self._fallback(question.costing(hits)), None)
-        return Reserved(Decision.read(answer), text(answer.get("reservation")))
+        return self._run(self._reserve(question, hits, ttl_ms, idempotency_key))
 
     def commit(self, reservation: str, hits: int) -> int:
         """States what the work cost; returns the hits that were given back."""
-        return count(self._call("commit", {"reservation": reservation, "hits": hits}, True).get("given_back")) or 0
+        return self._run(self._settle("commit", {"reservation": reservation, "hits": hits}))
 
     def cancel(self, reservation: str) -> int:
         """Gives all of a reservation back; returns the hits."""
-        return count(self._call("cancel", {"reservation": reservation}, True).get("given_back")) or 0
+        return self._run(self._settle("cancel", {"reservation": reservation}))
 
     def refund(self, question: Question, *, idempotency_key: Optional[str] = None) -> None:
         """Gives back the hits of the descriptors, as far as they still count; with a key once in five minutes."""
-        self._call("refund", _refund(question, idempotency_key), idempotency_key is not None)
+        return self._run(self._refund(question, idempotency_key))
 
     def close(self) -> None:
+        self._closed.set()
         self._client.close()
 
     def __enter__(self) -> Ratekeeper:
         return self
 
-    def __exit__(
-        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ask(self, path: str, body: Json, is_harmless: bool = False) -> Optional[Json]:
-        """Calls, and returns None if no service answers."""
+    def _run(self, steps: _Steps[_T], stop: Optional[threading.Event] = None) -> _T:
+        """Runs a call; a stop while it waits ends the thread."""
         try:
-            return self._call(path, body, is_harmless)
-        except _Away:
-            return None
+            step = next(steps)
+            while True:
+                if isinstance(step, _Post):
+                    try:
+                        answer = self._post(step)
+                    except ServiceError as error:
+                        step = steps.throw(error)
+                        continue
+                    step = steps.send(answer)
+                elif stop is not None and stop.wait(step):
+                    raise SystemExit
+                else:
+                    step = next(steps)
+        except StopIteration as done:
+            return cast(_T, done.value)
 
-    def _call(self, path: str, body: Json, is_harmless: bool) -> Json:
-        """Calls one service after another until one answers."""
-        deadline = time.monotonic() + self._timeout
-        for number, endpoint in enumerate(self._in_turn(), 1):
-            try:
-                return self._post(endpoint, path, body, deadline)
-            except _Away as away:
-                may_go_on = away.may_go_on(is_harmless) and time.monotonic() < deadline
-                if not may_go_on or number == len(self._endpoints):
-                    raise
-        raise AssertionError("there is an endpoint")
+    def _start(self, steps: _Steps[None], stop: threading.Event) -> None:
+        threading.Thread(target=self._run, args=(steps, stop), daemon=True).start()
 
-    def _post(self, endpoint: _Endpoint, path: str, body: Json, deadline: float) -> Json:
-        left = max(0.001, deadline - time.monotonic())
+    def _post(self, post: _Post) -> Json:
+        if self._closed.is_set():
+            raise ServiceError("CLOSED", "this client is closed")
+        left = max(0.001, post.deadline - time.monotonic())
         try:
-            response = self._client.post(f"{endpoint.url}/v1/{path}", json=body, timeout=left)
+            response = self._client.post(f"{post.endpoint.url}/v1/{post.path}", json=post.body, timeout=left)
         except httpx.TransportError as error:
-            raise _Away(endpoint, repr(error)).refused(isinstance(error, httpx.ConnectError)) from error
-        return self._read(endpoint, response)
-
-    def _give_back(self, body: Json) -> None:
-        """Finds out whether a permit was granted in an answer that did not come, and releases it."""
-        for pause in (0.1, 1.0, 5.0):
-            time.sleep(pause)
-            try:
-                permit = text(self._call("acquire", body, True).get("permit"))
-                if permit:
-                    self.release(permit)
-            except _Away:
-                continue
-            except (ServiceError, RuntimeError):
-                # Refused, so there is nothing to give back, or this client is closed. It ends by itself otherwise.
-                pass
-            return
+            raise _Away(post.endpoint, repr(error), isinstance(error, httpx.ConnectError)) from error
+        return _read(post.endpoint, response)
 
 
-class Permit:
+class Permit(_Held):
     """A held place of a concurrency limit. It renews itself until it is released: ``with`` does that at its end."""
 
     def __init__(self, service: Ratekeeper, token: str, expires_after: float) -> None:
-        self.token = token
-        """Identifies it to the service."""
-        self.is_lost = False
-        """True if it could not be renewed in time: another request may have its place."""
+        super().__init__(token)
         self._service = service
         self._released = threading.Event()
-        if expires_after > 0:
-            threading.Thread(target=self._renew, args=(expires_after,), daemon=True).start()
+        service._start(service._keep(self, expires_after), self._released)  # pyright: ignore[reportPrivateUsage]
 
     def release(self) -> bool:
         """Releases it; true if it was held until now. Releasing twice is harmless."""
@@ -304,25 +381,10 @@ class Permit:
     def __enter__(self) -> Permit:
         return self
 
-    def __exit__(
-        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
-        try:
+    def __exit__(self, *_: object) -> None:
+        # It ends by itself otherwise.
+        with suppress(ServiceError):
             self.release()
-        except ServiceError:
-            # It ends by itself.
-            pass
-
-    def _renew(self, expires_after: float) -> None:
-        while not self._released.wait(expires_after / 3):
-            try:
-                expires_after = self._service.renew(self.token) or expires_after
-            except _Away:
-                # It may still be held.
-                continue
-            except (ServiceError, RuntimeError):
-                self.is_lost = not self._released.is_set()
-                return
 
 
 class AsyncRatekeeper(_Calls):
@@ -343,35 +405,24 @@ class AsyncRatekeeper(_Calls):
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def check(self, question: Question) -> Decision:
-        answer = await self._ask("check", {**question.json(), "standing": True})
-        return self._fallback(question) if answer is None else Decision.read(answer)
+        return await self._run(self._check(question))
 
     async def check_batch(self, questions: Sequence[Question]) -> list[Decision]:
-        if not questions:
-            return []
-        answer = await self._ask("checks", {"checks": [question.json() for question in questions]})
-        if answer is None:
-            return [self._fallback(question) for question in questions]
-        return [Decision.read(mapping(one)) for one in sequence(answer.get("results"))]
+        return await self._run(self._check_batch(questions))
 
     async def peek(self, question: Question) -> Decision:
-        return Decision.read(await self._call("peek", question.json(), True))
+        return await self._run(self._peek(question))
 
     async def acquire(self, question: Question) -> Acquired[AsyncPermit]:
-        body = self._acquire(question)
+        body = _keyed(question)
         try:
-            try:
-                answer = await self._call("acquire", body, False)
-            except _Away as away:
-                if away.reason != "RESOURCE_EXHAUSTED":
-                    raise
-                answer = await self._call("acquire", question.json(), False)
+            answer = await self._run(self._acquire(body))
         except _Away:
-            self._run(self._give_back(body))
+            self._start(self._give_back(body))
             return Acquired(self._fallback(question), None)
         token = text(answer.get("permit"))
-        left = (count(answer.get("expires_after_ms")) or 0) / 1000
-        return Acquired(Decision.read(answer), AsyncPermit(self, token, left) if token else None)
+        permit = AsyncPermit(self, token, _expiry(answer)) if token else None
+        return Acquired(Decision.read(answer), permit)
 
     @asynccontextmanager
     async def permit(self, question: Question) -> AsyncGenerator[Acquired[AsyncPermit], None]:
@@ -380,32 +431,27 @@ class AsyncRatekeeper(_Calls):
             yield acquired
         finally:
             if acquired.permit:
-                await acquired.permit.__aexit__(None, None, None)
+                await acquired.permit.__aexit__()
 
     async def release(self, permit: str) -> bool:
-        return (await self._call("release", {"permit": permit}, True)).get("was_held") is True
+        return await self._run(self._release(permit))
 
     async def renew(self, permit: str) -> float:
-        return (count((await self._call("renew", {"permit": permit}, True)).get("expires_after_ms")) or 0) / 1000
+        return await self._run(self._renew(permit))
 
     async def reserve(
         self, question: Question, hits: int, *, ttl_ms: Optional[int] = None, idempotency_key: Optional[str] = None
     ) -> Reserved:
-        body = _reserve(question, hits, ttl_ms, idempotency_key)
-        answer = await self._ask("reserve", body, idempotency_key is not None)
-        if answer is None:
-            return Reserved(self._fallback(question.costing(hits)), None)
-        return Reserved(Decision.read(answer), text(answer.get("reservation")))
+        return await self._run(self._reserve(question, hits, ttl_ms, idempotency_key))
 
     async def commit(self, reservation: str, hits: int) -> int:
-        answer = await self._call("commit", {"reservation": reservation, "hits": hits}, True)
-        return count(answer.get("given_back")) or 0
+        return await self._run(self._settle("commit", {"reservation": reservation, "hits": hits}))
 
     async def cancel(self, reservation: str) -> int:
-        return count((await self._call("cancel", {"reservation": reservation}, True)).get("given_back")) or 0
+        return await self._run(self._settle("cancel", {"reservation": reservation}))
 
     async def refund(self, question: Question, *, idempotency_key: Optional[str] = None) -> None:
-        await self._call("refund", _refund(question, idempotency_key), idempotency_key is not None)
+        return await self._run(self._refund(question, idempotency_key))
 
     async def aclose(self) -> None:
         for task in self._tasks:
@@ -415,91 +461,59 @@ class AsyncRatekeeper(_Calls):
     async def __aenter__(self) -> AsyncRatekeeper:
         return self
 
-    async def __aexit__(
-        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    def _run(self, work: Any) -> Callable[[], object]:
-        """Runs in the background; returns what ends it."""
-        task: asyncio.Task[None] = asyncio.ensure_future(work)
+    async def _run(self, steps: _Steps[_T]) -> _T:
+        try:
+            step = next(steps)
+            while True:
+                if isinstance(step, _Post):
+                    try:
+                        answer = await self._post(step)
+                    except ServiceError as error:
+                        step = steps.throw(error)
+                        continue
+                    step = steps.send(answer)
+                else:
+                    await asyncio.sleep(step)
+                    step = next(steps)
+        except StopIteration as done:
+            return cast(_T, done.value)
+
+    def _start(self, steps: _Steps[None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(self._run(steps))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return task.cancel
+        return task
 
-    async def _ask(self, path: str, body: Json, is_harmless: bool = False) -> Optional[Json]:
+    async def _post(self, post: _Post) -> Json:
+        left = max(0.001, post.deadline - time.monotonic())
+        answer = self._client.post(f"{post.endpoint.url}/v1/{post.path}", json=post.body, timeout=left)
         try:
-            return await self._call(path, body, is_harmless)
-        except _Away:
-            return None
-
-    async def _call(self, path: str, body: Json, is_harmless: bool) -> Json:
-        deadline = time.monotonic() + self._timeout
-        for number, endpoint in enumerate(self._in_turn(), 1):
-            try:
-                return await self._post(endpoint, path, body, deadline)
-            except _Away as away:
-                may_go_on = away.may_go_on(is_harmless) and time.monotonic() < deadline
-                if not may_go_on or number == len(self._endpoints):
-                    raise
-        raise AssertionError("there is an endpoint")
-
-    async def _post(self, endpoint: _Endpoint, path: str, body: Json, deadline: float) -> Json:
-        left = max(0.001, deadline - time.monotonic())
-        post = self._client.post(f"{endpoint.url}/v1/{path}", json=body, timeout=left)
-        try:
-            response = await asyncio.wait_for(post, left)
+            response = await asyncio.wait_for(answer, left)
         except asyncio.TimeoutError as error:
-            raise _Away(endpoint, "the time is up") from error
+            raise _Away(post.endpoint, "the time is up") from error
         except httpx.TransportError as error:
-            raise _Away(endpoint, repr(error)).refused(isinstance(error, httpx.ConnectError)) from error
-        return self._read(endpoint, response)
-
-    async def _give_back(self, body: Json) -> None:
-        for pause in (0.1, 1.0, 5.0):
-            await asyncio.sleep(pause)
-            try:
-                permit = text((await self._call("acquire", body, True)).get("permit"))
-                if permit:
-                    await self.release(permit)
-            except _Away:
-                continue
-            except ServiceError:
-                pass
-            return
+            raise _Away(post.endpoint, repr(error), isinstance(error, httpx.ConnectError)) from error
+        return _read(post.endpoint, response)
 
 
-class AsyncPermit:
+class AsyncPermit(_Held):
     """Like ``Permit``, for ``async with``."""
 
     def __init__(self, service: AsyncRatekeeper, token: str, expires_after: float) -> None:
-        self.token = token
-        self.is_lost = False
+        super().__init__(token)
         self._service = service
-        self._stop = service._run(self._renew(expires_after)) if expires_after > 0 else lambda: None  # pyright: ignore[reportPrivateUsage]
+        self._task = service._start(service._keep(self, expires_after))  # pyright: ignore[reportPrivateUsage]
 
     async def release(self) -> bool:
-        self._stop()
+        self._task.cancel()
         return await self._service.release(self.token)
 
     async def __aenter__(self) -> AsyncPermit:
         return self
 
-    async def __aexit__(
-        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
-        try:
+    async def __aexit__(self, *_: object) -> None:
+        with suppress(ServiceError):
             await self.release()
-        except ServiceError:
-            pass
-
-    async def _renew(self, expires_after: float) -> None:
-        while True:
-            await asyncio.sleep(expires_after / 3)
-            try:
-                expires_after = await self._service.renew(self.token) or expires_after
-            except _Away:
-                continue
-            except ServiceError:
-                self.is_lost = True
-                return

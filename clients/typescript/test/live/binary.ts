@@ -38,6 +38,9 @@ export class Running {
     const ended = once(this.#child, "exit");
     this.#child.kill("SIGKILL");
     await ended;
+    // Pipes that nobody reads to their end keep this process alive.
+    this.#child.stdout?.destroy();
+    this.#child.stderr?.destroy();
     rmSync(this.folder, { recursive: true, force: true });
   }
 }
