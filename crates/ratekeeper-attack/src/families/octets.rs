@@ -10,8 +10,8 @@ use std::path::Path;
 use anyhow::Result;
 use ratekeeper_testkit::http1::{Answer, connect, say};
 use ratekeeper_testkit::http2::{
-    ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PREFACE, RST_STREAM, SETTINGS, block,
-    frame, read_flagged,
+    ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PREFACE, RST_STREAM, SETTINGS,
+    WINDOW_UPDATE, block, frame, read_flagged,
 };
 
 use crate::plan::Plan;
@@ -122,6 +122,8 @@ fn call(port: u16, body: &[u8]) -> Option<Vec<u8>> {
     // Its windows hold once its settings are acknowledged.
     while !matches!(read_flagged(&mut stream)?, (SETTINGS, 0, _)) {}
     stream.write_all(&frame(SETTINGS, ACK, 0, &[])).ok()?;
+    // That of the connection is said apart.
+    while read_flagged(&mut stream)?.0 != WINDOW_UPDATE {}
     stream
         .write_all(&frame(HEADERS, END_HEADERS, 1, &head))
         .ok()?;
