@@ -74,6 +74,8 @@ pub(crate) struct Fault<S> {
     pub(crate) is_idle: bool,
     /// True if the breaker has to open, since no decision can be made in Redis while it lasts.
     pub(crate) opens: bool,
+    /// True if Redis answers each call that it was sent, however late: nothing that was denied stays charged.
+    pub(crate) answers_late: bool,
     /// The text that readiness or the log of every node must contain, in lower case; empty for any fault in readiness.
     pub(crate) told: Option<&'static str>,
     /// The text of refusals that this fault justifies.
@@ -100,6 +102,7 @@ impl<S> Fault<S> {
             spares: Spares::Nothing,
             is_idle: false,
             opens: false,
+            answers_late: false,
             told: None,
             excused: None,
             is_long: false,

@@ -41,13 +41,14 @@ enum Lane {
 }
 
 /// The lanes, each with its requests per second and node.
-const LANES: [(Lane, u32); 14] = [
+const LANES: [(Lane, u32); 15] = [
     (Lane::Envoy(Rule::Hard), 10),
     (Lane::Http(Rule::Hard), 10),
     (Lane::Envoy(Rule::Soft), 10),
     (Lane::Grpc(Rule::Soft), 10),
     (Lane::Http(Rule::Spend), 10),
     (Lane::Grpc(Rule::Spend), 10),
+    (Lane::Grpc(Rule::Shut), 20),
     (Lane::Grpc(Rule::Leased), 20),
     (Lane::Grpc(Rule::Synced), 20),
     (Lane::Grpc(Rule::FixedFlow), 15),

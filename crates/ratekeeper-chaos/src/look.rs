@@ -35,6 +35,8 @@ pub(crate) struct Look {
     pub(crate) is_open: bool,
     /// Decisions of failure modes, by the metric.
     pub(crate) failopen: u64,
+    /// Hits that may stay charged for denied requests, by the metric.
+    pub(crate) stranded: u64,
     /// Failures of Redis, by the metric.
     pub(crate) errors: u64,
 }
@@ -138,6 +140,7 @@ async fn one(
         faults: faults.collect(),
         is_open: sum(&metrics, "ratelimit_circuit_state") > 0,
         failopen: sum(&metrics, "ratelimit_failopen_total"),
+        stranded: sum(&metrics, "ratelimit_redis_stranded_hits_total"),
         errors: sum(&metrics, "ratelimit_redis_errors_total"),
     })
 }

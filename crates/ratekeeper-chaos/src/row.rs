@@ -22,6 +22,8 @@ pub(crate) struct Row {
     /// Permits beyond the limit that were held at once.
     pub(crate) permits_over: u64,
     pub(crate) charged_twice: u64,
+    /// Hits that Redis charged beyond those that passed, of a limit that is denied without Redis.
+    pub(crate) charged_denied: u64,
     /// Signals that did not tell the truth; empty if all did.
     pub(crate) lies: Vec<String>,
     /// The time until the nodes shared their counters again; None if they did not within the time watched.
@@ -37,8 +39,8 @@ pub(crate) struct Row {
 /// The table's first two lines.
 pub(crate) const HEAD: &str = "\
 | fault | lasted | asked | errors | by failure mode (metric) | `deny`: passed of | `local`: passed of | leased: passed of | synced: passed of | over, unmarked | \
-charged twice | signals true | shared again | log lines/s | RSS | missed |
-|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|---:|---:|---:|---|";
+charged twice | charged though denied | signals true | shared again | log lines/s | RSS | missed |
+|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|---:|---:|---:|---|";
 
 impl Row {
     /// The number of requests that passed beyond a limit without being marked.
@@ -74,7 +76,7 @@ impl std::fmt::Display for Row {
         };
         write!(
             f,
-            "| {} | {:.1} s | {} | {} | {} ({metric}) | {} of {} | {} of {} | {} of {} | {} of {} | {} | {charged_twice} | {signals} | {back} | {:.1} | {} MiB | {} |",
+            "| {} | {:.1} s | {} | {} | {} ({metric}) | {} of {} | {} of {} | {} of {} | {} of {} | {} | {charged_twice} | {} | {signals} | {back} | {:.1} | {} MiB | {} |",
             self.name,
             self.lasted.as_secs_f64(),
             self.asked,
@@ -89,6 +91,7 @@ impl std::fmt::Display for Row {
             self.synced.admitted,
             self.synced.limit,
             self.over(),
+            self.charged_denied,
             self.lines,
             self.resident_kib.div_ceil(1024),
             self.missed.join("; "),

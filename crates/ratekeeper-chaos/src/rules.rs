@@ -14,7 +14,7 @@ pub(crate) const PERIOD: Duration = Duration::from_secs(2);
 /// The limit of a key of [`Rule::Hard`], [`Rule::Soft`], [`Rule::Leased`] and [`Rule::Synced`].
 pub(crate) const LIMIT: u64 = 10;
 
-/// The limit of [`Rule::Spend`] and [`Rule::Tokens`], which is never reached: the remaining hits tell those charged.
+/// The limit of [`Rule::Spend`], [`Rule::Shut`] and [`Rule::Tokens`], which is never reached: the remaining hits tell those charged.
 pub(crate) const AMPLE: u64 = 1_000_000;
 
 /// The limit a second of [`Rule::FixedFlow`] and [`Rule::SlidingFlow`].
@@ -35,6 +35,8 @@ pub(crate) enum Rule {
     Soft,
     /// Rotating keys and an ample limit, to compare the hits that Redis charged with those it admitted.
     Spend,
+    /// As `Spend`, but without Redis it denies: what Redis charged for a denied request has to be given back.
+    Shut,
     /// Rotating keys, of which nodes take hits in advance; without Redis it denies what they do not hold.
     Leased,
     /// Rotating keys that each node counts by itself, and adds up in Redis.
@@ -62,6 +64,7 @@ impl Rule {
             Self::Hard => "hard",
             Self::Soft => "soft",
             Self::Spend => "spend",
+            Self::Shut => "shut",
             Self::Leased => "leased",
             Self::Synced => "synced",
             Self::FixedFlow => "fixed_flow",
@@ -78,7 +81,7 @@ impl Rule {
     pub(crate) const fn rotates(self) -> bool {
         matches!(
             self,
-            Self::Hard | Self::Soft | Self::Spend | Self::Leased | Self::Synced
+            Self::Hard | Self::Soft | Self::Spend | Self::Shut | Self::Leased | Self::Synced
         )
     }
 }
@@ -92,6 +95,7 @@ descriptors:
 - {{ key: hard, rate_limit: {{ {year}, limit: {LIMIT} }}, on_store_failure: deny }}
 - {{ key: soft, rate_limit: {{ {year}, limit: {LIMIT} }} }}
 - {{ key: spend, rate_limit: {{ {year}, limit: {AMPLE} }} }}
+- {{ key: shut, rate_limit: {{ {year}, limit: {AMPLE} }}, on_store_failure: deny }}
 - {{ key: leased, rate_limit: {{ {year}, limit: {LIMIT}, consistency: leased }}, on_store_failure: deny }}
 - {{ key: synced, rate_limit: {{ {year}, limit: {LIMIT}, consistency: synced, sync_interval: 100ms }} }}
 - {{ key: fixed_flow, rate_limit: {{ window: 1s, limit: {FLOW}, algorithm: fixed_window }}, on_store_failure: deny }}

@@ -21,6 +21,7 @@ use ratekeeper_store::{
 use smallvec::SmallVec;
 
 use crate::decision::Answered;
+use crate::identity::UnhashedName;
 use known::{Known, Said};
 pub use owed::OwedCounts;
 pub(crate) use owed::{Debt, Fate, Owed, Passed};
@@ -119,14 +120,15 @@ impl Fallback {
     }
 
     /// Notes that the hits of `request` which the failure modes let pass are owed: not those of requests
-    /// that are carried out once, of permits and of refunds, and not those that the store has charged.
+    /// that are carried out once, of permits and of refunds, and not those that the store has charged. While the hash key is
+    /// not known, each step has its `unhashed` name.
     pub(crate) fn owe(
         &self,
         request: &Request<'_>,
         modes: impl Iterator<Item = FailureMode>,
         verdicts: &Verdicts,
         fault: impl Fn(usize) -> Option<StoreError>,
-        passed: &Passed,
+        (passed, unhashed): (&Passed, &[UnhashedName]),
     ) {
         if request.extra.is_some() {
             return;
@@ -136,7 +138,7 @@ impl Fallback {
             let passed_here = outcome.fits() && verdicts.allowed;
             let owes = step.sync.is_zero() && owes(step, mode, passed_here);
             if let Some(fault) = fault(number).filter(|_| owes) {
-                self.owed.add(step, fault, passed);
+                self.owed.add(step, unhashed.get(number), fault, passed);
             }
         }
     }

@@ -1,5 +1,7 @@
 //! The names of counters, derived from descriptors.
 
+mod unhashed;
+
 use std::hash::Hasher;
 
 use ratekeeper_core::{Algorithm, Limit};
@@ -8,6 +10,8 @@ use ratekeeper_store::{CounterKey, HashKey};
 use siphasher::sip::{SipHasher13, SipHasher24};
 
 use crate::sip::WordHasher;
+use unhashed::Words;
+pub(crate) use unhashed::{UnhashedName, Unhasher};
 
 /// Returns `secret` as answers and logs show it: a hash under `key`, and its last 4 characters where
 /// at least 8 others stay hidden. It is the same on all nodes that share `key`; without the key nobody
@@ -31,6 +35,8 @@ pub(crate) struct Namer {
     hash_key: HashKey,
     /// A hasher fed nothing but the hash key.
     hasher: WordHasher,
+    /// True while the store may still tell another hash key.
+    is_provisional: bool,
 }
 
 impl Namer {
@@ -46,7 +52,23 @@ impl Namer {
         Self {
             hash_key,
             hasher: WordHasher::new([word(low), word(high)]),
+            is_provisional: false,
         }
+    }
+
+    /// The same names, until the store has told the hash key.
+    pub(crate) const fn provisional(self) -> Self {
+        Self {
+            is_provisional: true,
+            ..self
+        }
+    }
+
+    /// Returns true if the store may still tell another hash key, so that counters whose hits are owed need their unhashed
+    /// names too.
+    #[inline]
+    pub(crate) const fn is_provisional(&self) -> bool {
+        self.is_provisional
     }
 
     pub(crate) const fn hash_key(&self) -> HashKey {
@@ -61,19 +83,27 @@ impl Namer {
         calendar: Option<&Calendar>,
     ) -> LimitIdentity {
         let mut hasher = SipHasher13::new_with_key(&self.hash_key.to_bytes());
-        write_text(&mut hasher, domain);
-        write_text(&mut hasher, limit.algorithm().name());
-        hasher.write_u64(u64::from(limit.sub_windows()));
-        match calendar {
-            Some(calendar) => {
-                write_text(&mut hasher, calendar.unit().name());
-                write_text(&mut hasher, calendar.zone());
-            }
-            // The timeout of a permit is not a window: changing it frees no permits.
-            None if limit.algorithm() == Algorithm::Concurrency => {}
-            None => hasher.write_u64(limit.window().get()),
-        }
+        write_limit(&mut hasher, domain, limit, calendar);
         LimitIdentity(hasher.finish())
+    }
+
+    /// The name of a counter under this hash key.
+    pub(crate) fn counter(&self, unhashed: &UnhashedName) -> CounterKey {
+        let mut limit = SipHasher13::new_with_key(&self.hash_key.to_bytes());
+        limit.write(&unhashed.limit);
+        let hash = |words: &[u64], last: Option<u64>| {
+            let mut hasher = self.hasher;
+            words
+                .iter()
+                .copied()
+                .chain(last)
+                .for_each(|word| hasher.word(word));
+            hasher.finish()
+        };
+        CounterKey {
+            subject: hash(&unhashed.subject, None),
+            identity: hash(&unhashed.entries, Some(limit.finish())),
+        }
     }
 
     /// The name that permits and reservations have for a rule and its limit.
@@ -106,11 +136,11 @@ pub(crate) struct DomainIdentity(WordHasher);
 
 /// The names of one descriptor's counters, entry by entry: limits of the same entries share
 /// the work of hashing them.
-pub(crate) struct Naming {
-    entries: WordHasher,
+pub(crate) struct Naming<W = WordHasher> {
+    entries: W,
 }
 
-impl Naming {
+impl<W: Words> Naming<W> {
     /// Adds the next entry, with the node that it matched, if any.
     pub(crate) fn add(&mut self, entry: &Entry<'_>, visit: Option<&Visit<'_>>) {
         match shared_pattern(visit) {
@@ -133,15 +163,25 @@ impl Naming {
         }
     }
 
-    /// The same names in another epoch of their tenant, which begins when its usage is reset. In the first
-    /// one, 0, names are as without epochs.
-    pub(crate) fn in_epoch(&self, epoch: u32) -> Self {
-        let mut entries = self.entries;
+    /// Adds the epoch of the tenant, which begins when its usage is reset. In the first one, 0, names are as without
+    /// epochs.
+    fn add_epoch(&mut self, epoch: u32) {
         if epoch > 0 {
             // No key and no value is that long, so an epoch is never mistaken for an entry.
-            entries.word(u64::from(u32::MAX - 2) << 32 | u64::from(epoch));
+            self.entries
+                .word(u64::from(u32::MAX - 2) << 32 | u64::from(epoch));
         }
-        Self { entries }
+    }
+}
+
+impl Naming {
+    /// The same names in another epoch of their tenant.
+    pub(crate) fn in_epoch(&self, epoch: u32) -> Self {
+        let mut naming = Self {
+            entries: self.entries,
+        };
+        naming.add_epoch(epoch);
+        naming
     }
 
     /// The name of the counter that `limit` has for the entries added so far.
@@ -178,7 +218,7 @@ const fn lengths(key: &str, value: usize) -> u64 {
     (key.len() as u64) << 32 | value as u64
 }
 
-fn put_text(hasher: &mut WordHasher, text: &str) {
+fn put_text(hasher: &mut impl Words, text: &str) {
     hasher.word(text.len() as u64);
     put_words(hasher, text);
 }
@@ -186,7 +226,7 @@ fn put_text(hasher: &mut WordHasher, text: &str) {
 /// The last word of a text that is no multiple of eight bytes long overlaps the one before; a
 /// text too short for that is filled up with zeros.
 #[inline]
-fn put_words(hasher: &mut WordHasher, text: &str) {
+fn put_words(hasher: &mut impl Words, text: &str) {
     let bytes = text.as_bytes();
     let (words, rest) = bytes.as_chunks::<8>();
     for word in words {
@@ -212,6 +252,22 @@ fn short(bytes: &[u8]) -> u64 {
             .iter()
             .rev()
             .fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    }
+}
+
+/// Writes what the identity of `limit` is hashed from.
+fn write_limit(hasher: &mut impl Hasher, domain: &str, limit: &Limit, calendar: Option<&Calendar>) {
+    write_text(hasher, domain);
+    write_text(hasher, limit.algorithm().name());
+    hasher.write_u64(u64::from(limit.sub_windows()));
+    match calendar {
+        Some(calendar) => {
+            write_text(hasher, calendar.unit().name());
+            write_text(hasher, calendar.zone());
+        }
+        // The timeout of a permit is not a window: changing it frees no permits.
+        None if limit.algorithm() == Algorithm::Concurrency => {}
+        None => hasher.write_u64(limit.window().get()),
     }
 }
 

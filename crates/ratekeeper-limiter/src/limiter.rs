@@ -120,6 +120,12 @@ impl<S: Store> Limiter<S> {
     #[must_use]
     pub fn with_fallback(mut self, fallback: Fallback) -> Self {
         self.fallback = Some(fallback);
+        let before = self.snapshot.load_full();
+        if self.store.hash_key().is_none() {
+            // What passes before the store tells the key is owed under the names that it gives then.
+            let (rules, switches) = (before.shared_rules(), before.switches().clone());
+            self.put(rules, switches, before.namer.provisional(), &before);
+        }
         self
     }
 

@@ -9,7 +9,7 @@ use ratekeeper_store::{Charge, CounterKey, FullMode, Step, StoreSlot};
 use smallvec::SmallVec;
 
 use crate::compiled::OVERRIDES;
-use crate::identity::{LimitIdentity, Naming, stable_hash};
+use crate::identity::{LimitIdentity, Naming, UnhashedName, Unhasher, stable_hash};
 use crate::request::{Check, Descriptor, MAX_HITS, Override};
 use crate::switch::RuleMode;
 use crate::totals::Missed;
@@ -34,6 +34,8 @@ pub(crate) struct Plan {
     pub(crate) steps: SmallVec<[Step; 4]>,
     /// The origin of each step's limit; as long as `steps`.
     sources: SmallVec<[LimitSource; 4]>,
+    /// The unhashed names of the counters, while the hash key is not known; else none.
+    pub(crate) unhashed: Vec<UnhashedName>,
     unlimited: SmallVec<[(u16, RuleIndex); 2]>,
     /// Metric labels by step, for the few rules whose metrics tell values apart.
     details: Vec<(usize, String)>,
@@ -59,6 +61,8 @@ struct Matched<'a, 'c> {
     subject_name: u64,
     /// The epoch of the tenant's usage.
     epoch: u32,
+    /// True of a limit that the tenant has alone: it shares no counter with others of a pattern.
+    is_own: bool,
 }
 
 impl Plan {
@@ -145,6 +149,7 @@ impl Plan {
                 subject,
                 subject_name: named.subject(&entries[subject], walk.get(subject)),
                 epoch: subscription.epoch(),
+                is_own: in_force.is_override,
             };
             let own_naming;
             if in_force.is_override {
@@ -197,6 +202,9 @@ impl Plan {
             self.details
                 .push((self.steps.len(), matched.detail(rule, snapshot)));
         }
+        if snapshot.namer.is_provisional() {
+            self.unhashed.push(matched.unhashed(rule, limit));
+        }
         self.sources.push(LimitSource::Rule(index));
         self.steps.push(Step {
             key: matched.counter(made.identity, limit),
@@ -235,6 +243,12 @@ impl Plan {
         entries.iter().for_each(|entry| naming.add(entry, None));
         let none = Entry { key: "", value: "" };
         let subject = entries.get(tenant(domain, entries)).unwrap_or(&none);
+        if namer.is_provisional() {
+            let mut unhasher = Unhasher::new(domain.name(), subject, None);
+            entries.iter().for_each(|entry| unhasher.add(entry, None));
+            self.unhashed
+                .push(unhasher.name(0, domain.name(), &limit, None));
+        }
         let subject = namer.domain(domain.name()).subject(subject, None);
         self.sources.push(LimitSource::Override);
         self.steps.push(Step {
@@ -291,6 +305,7 @@ impl Plan {
             descriptors: self.descriptors,
             steps: self.steps.clone(),
             sources: self.sources.clone(),
+            unhashed: self.unhashed.clone(),
             unlimited: self.unlimited.clone(),
             details: self.details.clone(),
             tenants: self.tenants.clone(),
@@ -315,6 +330,11 @@ impl Plan {
         });
         place = 0;
         self.sources.retain(|_| {
+            place += 1;
+            kept[place - 1]
+        });
+        place = 0;
+        self.unhashed.retain(|_| {
             place += 1;
             kept[place - 1]
         });
@@ -357,6 +377,28 @@ impl Matched<'_, '_> {
         }
         let naming = self.naming.in_epoch(self.epoch);
         naming.counter(self.subject_name, identity)
+    }
+
+    /// The name of the counter of the limit of `rule`, for when the hash key is known.
+    #[cold] // A store tells its hash key once.
+    fn unhashed(&self, rule: &Rule, limit: &Limit) -> UnhashedName {
+        let visit = |number: usize| {
+            let shares = !(self.is_own && number == self.subject);
+            self.visits.get(number).filter(|_| shares)
+        };
+        let subject = &self.entries[self.subject];
+        let mut unhasher = Unhasher::new(&rule.domain, subject, visit(self.subject));
+        for (number, entry) in self.entries.iter().enumerate() {
+            unhasher.add(entry, visit(number));
+        }
+        // A reset forgets hits, not requests in flight.
+        let epoch = match limit.algorithm() {
+            Algorithm::Concurrency => 0,
+            _ => self.epoch,
+        };
+        // As rules are compiled: leases and delays are not in the name.
+        let named = rule.limited().unwrap_or(limit);
+        unhasher.name(epoch, &rule.domain, named, rule.calendar.as_ref())
     }
 
     /// The label that tells this request's values apart in metrics: the whole descriptor with

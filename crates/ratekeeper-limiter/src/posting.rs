@@ -1,24 +1,26 @@
 //! Posting what is owed to the store: by the checks that it answers, and once a second.
+//! Charges for requests that were denied here are [given back](returns) likewise.
 //!
 //! No task waits for the answers. They are looked at when the next check is answered, so that a
 //! limiter needs no runtime of its own.
+
+mod returns;
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
-use ratekeeper_core::{Algorithm, Micros, Mode, Timestamp};
-use ratekeeper_store::{
-    Answer, Charge, Extra, Post, Request, Step, StepOutcome, Store, StoreError, Verdicts,
-};
+use ratekeeper_core::{Micros, Timestamp};
+use ratekeeper_store::{Charge, Post, Step, StepOutcome, Store, StoreError, Verdicts};
 
 use crate::Limiter;
 use crate::fallback::{Debt, Fate, Passed};
+use returns::Return;
 
 /// The most posts under way.
 const POSTS_MAX: usize = 256;
 
-/// The most late answers that are waited for; hits beyond count as unknown.
+/// The most late answers that are waited for, and charges that are given back; hits beyond count as unknown.
 const LATE_MAX: usize = 1 << 14;
 
 /// The least time between two rounds.
@@ -36,7 +38,7 @@ struct Round {
     sent: Vec<Sent>,
     late: Vec<Late>,
     /// Charges being given back.
-    returns: Vec<Ticket>,
+    returns: Vec<Return>,
     /// The time of the last round, by the limiter's clock.
     at: Timestamp,
 }
@@ -123,7 +125,8 @@ impl<S: Store> Limiter<S> {
             kept.extend(self.follow(sent, boot));
         }
         round.sent = kept;
-        self.hear_late(&mut round);
+        self.hear_late(&mut round, boot);
+        self.give_back_charges(&mut round, boot);
         if round.sent.is_empty() && round.late.is_empty() && round.returns.is_empty() {
             self.fallback().iter().for_each(|it| it.owed().rest());
         }
@@ -161,7 +164,7 @@ impl<S: Store> Limiter<S> {
         };
         let mut round = self.posting().0.lock();
         if round.late.len() >= LATE_MAX {
-            return self.add_owed(&late, None, StoreError::Lost);
+            return self.add_unknown(&late, StoreError::Lost);
         }
         round.late.push(late);
         self.fallback()
@@ -170,23 +173,28 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Settles what late answers say: what Redis charged is not owed, and given back if it was denied here.
-    fn hear_late(&self, round: &mut Round) {
+    fn hear_late(&self, round: &mut Round, boot: Micros) {
         let mut context = Context::from_waker(Waker::noop());
-        round
-            .returns
-            .retain_mut(|ticket| ticket.as_mut().poll(&mut context).is_pending());
         let late = std::mem::take(&mut round.late);
         for mut late in late {
             match late.ticket.as_mut().poll(&mut context) {
                 Poll::Pending => round.late.push(late),
-                Poll::Ready(Err(error)) => self.add_owed(&late, None, error),
+                Poll::Ready(Err(error)) => self.add_unknown(&late, error),
                 Poll::Ready(Ok(verdicts)) => {
                     self.add_owed(&late, Some(&verdicts), StoreError::Unavailable);
                     if verdicts.allowed && !late.allowed {
-                        round.returns.extend(self.return_charge(&late, &verdicts));
+                        self.return_charge(&mut round.returns, &late, &verdicts, boot);
                     }
                 }
             }
+        }
+    }
+
+    /// Settles a request whose answer does not come, for that reason.
+    fn add_unknown(&self, late: &Late, why: StoreError) {
+        self.add_owed(late, None, why);
+        if !late.allowed {
+            self.strand(&late.steps, why);
         }
     }
 
@@ -198,40 +206,8 @@ impl<S: Store> Limiter<S> {
         for (number, step) in late.steps.iter().enumerate() {
             let is_charged = charged.is_some_and(|it| is_charged(it, number, step));
             if late.owed[number] && !is_charged {
-                fallback.owed().add(step, fault, &late.passed);
+                fallback.owed().add(step, None, fault, &late.passed);
             }
-        }
-    }
-
-    /// Gives back what the store charged for a request that was denied here.
-    fn return_charge(&self, late: &Late, verdicts: &Verdicts) -> Option<Ticket> {
-        let steps = late.steps.iter().enumerate().filter(|(number, step)| {
-            // Others may have turns behind one of a leaky bucket.
-            let is_returned = step.limit.algorithm() != Algorithm::LeakyBucket;
-            let is_due = step.charge == Charge::IfAllowed && step.hits > 0;
-            is_returned && is_due && is_charged(verdicts, *number, step)
-        });
-        let steps: Vec<Step> = steps
-            .map(|(_, step)| Step {
-                hits: -step.hits,
-                ..*step
-            })
-            .collect();
-        if steps.is_empty() {
-            return None;
-        }
-        let extra = Extra {
-            taken_at: Some(verdicts.at),
-            ..Extra::default()
-        };
-        let request = Request {
-            extra: Some(&extra),
-            named_by: Some(late.passed.named_by),
-            ..Request::new(&steps, Mode::default(), late.passed.now)
-        };
-        match self.store().decide(&request) {
-            Answer::Decided(_) => None,
-            Answer::Pending(ticket) => Some(Box::pin(ticket)),
         }
     }
 
@@ -255,12 +231,14 @@ impl<S: Store> Limiter<S> {
         if boot < sent.again {
             return Some(sent);
         }
-        let is_over = boot.get().saturating_sub(sent.first.get()) >= Post::REPEATED.get();
-        let is_named_anew = self.hash_key() != sent.debt.named_by;
-        if is_over || is_named_anew || sent.debt.is_over(boot) {
-            let settled = match sent.is_unknown {
-                true => Fate::Unknown,
-                false => Fate::Dropped,
+        let is_late = boot.get().saturating_sub(sent.first.get()) >= Post::REPEATED.get();
+        let is_expired = sent.debt.is_over(boot);
+        let is_named = sent.debt.rename(&self.load().namer);
+        if is_late || is_expired || !is_named {
+            let settled = match (sent.is_unknown, is_expired) {
+                (true, _) => Fate::Unknown,
+                (false, true) => Fate::Expired,
+                (false, false) => Fate::Dropped,
             };
             return self.settle_post(&sent, settled);
         }
@@ -269,6 +247,7 @@ impl<S: Store> Limiter<S> {
             id: sent.id,
             step: sent.debt.step,
             age: Micros::new(age),
+            named_by: Some(sent.debt.named_by),
         };
         match self.store().post(&post) {
             // It always answers, and should not have failed.

@@ -41,6 +41,7 @@ mod crowded;
 mod degraded;
 mod denials;
 mod drain;
+mod dropped;
 mod durations;
 mod envoy_stats;
 mod error_body;

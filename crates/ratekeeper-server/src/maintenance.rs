@@ -19,6 +19,7 @@ use tracing::{error, info, warn};
 use crate::admin;
 use crate::app::App;
 use crate::blocking::blocking;
+use crate::dropped::DroppedLog;
 use crate::live::BesideRules;
 use crate::reload::Reloader;
 use crate::store::ServedStore;
@@ -57,6 +58,7 @@ async fn tick<S: ServedStore>(app: Arc<App<S>>) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut strays = StrayLog::new();
+    let mut dropped = DroppedLog::default();
     loop {
         let limiter = Arc::clone(&app.limiter);
         let known = limiter.hash_key();
@@ -70,6 +72,7 @@ async fn tick<S: ServedStore>(app: Arc<App<S>>) {
             }
         }
         strays.look(&limiter);
+        dropped.look(&limiter);
         app.crowded.look(&limiter);
         let snapshot = limiter.snapshot();
         app.degraded.sample(&snapshot);

@@ -188,7 +188,9 @@ impl ShardConnections {
     /// Fails the requests whose deadline passed without an answer from `shard`; returns the next deadline.
     fn expire(&self, shard: &Shard, waiting: &mut Waiting, now: Instant) -> Option<Instant> {
         let (members, stood) = (&mut waiting.members, self.stall.mark());
-        let (expired, next) = members.expire(now, stood, StoreError::Unavailable);
+        // The server has refused them, so that no late answer comes.
+        members.forgo_late();
+        let (expired, next) = members.expire_first(now, stood, StoreError::Unavailable);
         shard.metrics.fault(Fault::Refused, expired);
         next
     }

@@ -46,7 +46,12 @@ pub(crate) struct Pipeline<'a> {
     due: Instant,
     /// The time that the process had stood still when `due` was set.
     mark: Mark,
+    /// The number of the link that it was sent on.
+    link: u64,
 }
+
+/// The time between two looks at a pipeline that nobody waits for any more.
+const RARELY: Duration = Duration::from_secs(1);
 
 impl<'a> Pipeline<'a> {
     pub(crate) fn new(shard_connection: &'a ShardConnection, waiting: Vec<Waiting>) -> Self {
@@ -72,6 +77,21 @@ impl<'a> Pipeline<'a> {
             returns: shard_connection.asking.denied.returns(),
             due: sent + shard_connection.config.deadline,
             mark: shard_connection.stall.mark(),
+            link: shard_connection.link_number(),
+        }
+    }
+
+    /// Returns true if the breaker has opened since it was sent: its answers only settle what was charged.
+    fn is_former(&self) -> bool {
+        self.link != self.shard_connection.link_number()
+    }
+
+    /// The longest time until the next look at the clock.
+    fn slice(&self) -> Duration {
+        let is_watched = || self.waiting().any(|member| !member.is_answered());
+        match self.is_former() && !is_watched() {
+            true => RARELY,
+            false => SLICE,
         }
     }
 
@@ -107,7 +127,7 @@ impl<'a> Pipeline<'a> {
                             now = Instant::now();
                             next = self.overdue(now);
                         }
-                        wakes = next.min(now + SLICE);
+                        wakes = next.min(now + self.slice());
                     }
                 }
             }
@@ -171,18 +191,22 @@ impl<'a> Pipeline<'a> {
         let late = self.sent_late(now, stood);
         let (mut expired, mut next) = (0, None);
         for members in self.batches.iter_mut().flat_map(|batch| &mut batch.members) {
-            let (count, then) = members.expire(now, stood, StoreError::Timeout);
+            let (count, then) = members.expire(now, stood);
             expired += count;
             next = earliest(next, then);
         }
         let shard = &self.shard_connection.shard;
         let timeouts = expired.saturating_sub(late);
         shard.metrics.fault(Fault::Overloaded, late);
-        if now < self.mark.moved(self.due, stood) {
-            shard.metrics.fault(Fault::Timeout, timeouts);
-        } else {
+        let is_due = now >= self.mark.moved(self.due, stood);
+        if is_due && !self.is_former() {
             shard.failed(Fault::Timeout, timeouts, "no answer within the deadline");
-            (self.due, self.mark) = (now + self.shard_connection.config.deadline, stood);
+        } else {
+            shard.metrics.fault(Fault::Timeout, timeouts);
+        }
+        if is_due {
+            let again = self.shard_connection.config.deadline.max(self.slice());
+            (self.due, self.mark) = (now + again, stood);
         }
         let due = self.mark.moved(self.due, stood);
         next.map_or(due, |next| next.min(due))

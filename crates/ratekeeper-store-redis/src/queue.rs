@@ -142,7 +142,7 @@ impl Queue {
         }
     }
 
-    /// Queues a group again after it was sent, even if there is no room.
+    /// Queues a group again after it was sent and not carried out, even if there is no room.
     pub(crate) fn put_back(&self, mut waiting: Waiting) {
         let mut inner = self.inner.lock();
         if self.closed.load(Ordering::Relaxed) {
@@ -184,7 +184,7 @@ impl Queue {
         while taken.waiting.len() < groups_max
             && let Some(mut waiting) = inner.pop()
         {
-            let (expired, _) = waiting.members.expire(now, stood, late);
+            let (expired, _) = waiting.members.expire_first(now, stood, late);
             taken.expired += expired;
             if waiting.is_over() {
                 continue;
@@ -206,7 +206,7 @@ impl Queue {
         let mut inner = self.inner.lock();
         let (mut expired, mut next, mut removed) = (0, None, 0);
         for waiting in &mut inner.groups {
-            let (count, then) = waiting.members.expire(now, stood, error);
+            let (count, then) = waiting.members.expire_first(now, stood, error);
             expired += count;
             next = earliest(next, then);
             // A group without requests is none, so its last request stays until the group goes.

@@ -12,10 +12,11 @@
 //! ```
 
 mod connecting;
+mod former;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use ratekeeper_store::{Post, Request, StoreError};
 use tokio::runtime::Handle;
+use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, sleep_until};
 
@@ -39,6 +41,7 @@ use crate::shard::Shard;
 use crate::stall::{SLICE, Stall};
 use crate::topology::Topology;
 use crate::waiting::Member;
+use former::FormerLink;
 
 /// The pause before connecting again; doubled each time, up to the cooldown of the breaker.
 const BACKOFF: Duration = Duration::from_millis(5);
@@ -63,6 +66,8 @@ pub(crate) struct ShardConnection {
     is_missing: AtomicBool,
     /// Calls in flight.
     in_flight: AtomicUsize,
+    /// The number of links that it no longer serves on.
+    links: AtomicU64,
     /// True if counters lie in slots, so that a call is for one.
     pub(crate) is_of_cluster: bool,
     /// The other connections of the same runtime.
@@ -102,6 +107,7 @@ impl ShardConnection {
             is_connected: AtomicBool::new(false),
             is_missing: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
+            links: AtomicU64::new(0),
             is_of_cluster: connections
                 .upgrade()
                 .is_some_and(|it| it.topology.is_cluster()),
@@ -110,9 +116,15 @@ impl ShardConnection {
         let closing = Closing(Arc::clone(&shard_connection));
         let task = runtime.spawn(async move {
             let shard_connection = &closing.0;
+            let (left, former) = mpsc::channel(1);
             tokio::select! {
                 // After a pause of this process, requests get their turn before they are failed.
-                _ = async { tokio::join!(biased; shard_connection.keep_connected(), shard_connection.watch_deadlines()) } => {}
+                _ = async { tokio::join!(
+                    biased;
+                    shard_connection.keep_connected(left),
+                    shard_connection.watch_deadlines(),
+                    former::see_off(former),
+                ) } => {}
                 () = shard_connection.leave() => {}
             }
         });
@@ -154,6 +166,11 @@ impl ShardConnection {
             }
             Pushed::Closed => None,
         }
+    }
+
+    /// The number of the link that it serves on.
+    pub(crate) fn link_number(&self) -> u64 {
+        self.links.load(Ordering::Relaxed)
     }
 
     /// Returns true if the server was unreachable the last time: nobody waits for it then.
@@ -249,8 +266,9 @@ impl ShardConnection {
         }
     }
 
-    /// Connects and serves, again whenever the connection is lost.
-    async fn keep_connected(&self) {
+    /// Connects and serves, again whenever the connection is lost or the breaker opens. Then the link goes to `left`, if calls
+    /// are in flight on it.
+    async fn keep_connected<'a>(&'a self, left: mpsc::Sender<FormerLink<'a>>) {
         let mut backoff = BACKOFF;
         loop {
             let link = match self.shard.breaker.circuit() {
@@ -266,12 +284,17 @@ impl ShardConnection {
             };
             backoff = BACKOFF;
             self.is_connected.store(true, Ordering::Relaxed);
-            let lost = Serving::new(self, link).run().await;
+            let ended = Serving::new(self, link).run().await;
+            self.links.fetch_add(1, Ordering::Relaxed);
             self.is_connected.store(false, Ordering::Relaxed);
             self.in_flight.store(0, Ordering::Relaxed);
-            if let Some(why) = lost {
-                self.shard.failed(Fault::Connection, 1, &why);
-                self.doubt();
+            match ended {
+                ServingEnd::Lost(why) => {
+                    self.shard.failed(Fault::Connection, 1, &why);
+                    self.doubt();
+                }
+                // Without room for it, its calls end here, with an unknown outcome.
+                ServingEnd::Opened(former) => drop(left.try_send(former)),
             }
             if !self.shard.breaker.is_closed() {
                 self.queue.fail(StoreError::Unavailable);
@@ -296,14 +319,25 @@ impl Drop for Closing {
     }
 }
 
+/// The end of serving a link.
+enum ServingEnd<'a> {
+    /// The connection was lost, for this reason.
+    Lost(String),
+    /// The breaker has opened. The calls in flight may still be answered.
+    Opened(FormerLink<'a>),
+}
+
 /// The serving of one link, until it is lost.
 struct Serving<'a> {
     shard_connection: &'a ShardConnection,
     link: Link,
     /// True if there was room in flight for everything that has come since the last look.
     had_room: bool,
-    in_flight: FuturesUnordered<Pin<Box<dyn Future<Output = PipelineEnd> + Send + 'a>>>,
+    in_flight: InFlight<'a>,
 }
+
+/// Pipelines that were sent.
+type InFlight<'a> = FuturesUnordered<Pin<Box<dyn Future<Output = PipelineEnd> + Send + 'a>>>;
 
 impl<'a> Serving<'a> {
     fn new(shard_connection: &'a ShardConnection, link: Link) -> Self {
@@ -315,8 +349,8 @@ impl<'a> Serving<'a> {
         }
     }
 
-    /// Moves decisions until the connection is lost, and returns the reason; or until the breaker opens.
-    async fn run(mut self) -> Option<String> {
+    /// Moves decisions until the connection is lost, or the breaker opens.
+    async fn run(mut self) -> ServingEnd<'a> {
         let shard_connection = self.shard_connection;
         let opened = shard_connection
             .shard
@@ -334,12 +368,16 @@ impl<'a> Serving<'a> {
                 biased;
                 Some(end) = self.in_flight.next() => {
                     if let PipelineEnd::Lost(why) = end {
-                        return Some(why);
+                        return ServingEnd::Lost(why);
                     }
                 }
-                () = &mut self.link.driver => return Some("the connection was closed".to_owned()),
+                () = &mut self.link.driver => {
+                    return ServingEnd::Lost("the connection was closed".to_owned());
+                }
                 () = shard_connection.queue.filled.notified(), if has_room => {}
-                () = &mut opened => return None,
+                () = &mut opened => {
+                    return ServingEnd::Opened(FormerLink::new(self.link, self.in_flight));
+                }
             }
         }
     }

@@ -309,8 +309,20 @@ impl Store for RedisStore {
             true => partition_of(&post.step),
             false => Partition(0),
         };
+        if !self.monitor.hash_key().admits(post.named_by) {
+            let failed = across::Ticket::failed(StoreError::Unavailable);
+            return Some(Ticket::asked(failed));
+        }
         let reply = self.slots.post(partition, post);
         Some(Ticket::asked(across::Ticket::one(reply)))
+    }
+
+    fn strand(&self, step: &Step) {
+        let partition = match self.slots.topology().is_cluster() {
+            true => partition_of(step),
+            false => Partition(0),
+        };
+        self.slots.stranded(partition, step.hits.unsigned_abs());
     }
 
     fn give_back(&self, request: &Request<'_>, taken: &Verdicts) {

@@ -52,6 +52,13 @@ impl Member {
         }
     }
 
+    /// Says to whoever still waits for a late answer that the request was not carried out.
+    fn forgo(&mut self) {
+        if let Some(late) = self.late.take() {
+            let _ = late.send(Err(StoreError::Unavailable));
+        }
+    }
+
     /// Says that no answer has come in time. One that comes later is sent all the same.
     fn time_out(&mut self) {
         if let Some(reply) = self.reply.take() {
@@ -102,27 +109,47 @@ impl Members {
         })
     }
 
-    /// Fails the members whose deadline has come by `now`. Returns how many, and the earliest deadline of the others.
-    pub(crate) fn expire(
-        &mut self,
-        now: Instant,
-        stood: Mark,
-        error: StoreError,
-    ) -> (usize, Option<Instant>) {
+    /// Fails the members of a group that was sent whose deadline has come by `now`. Returns how many, and the earliest
+    /// deadline of the others.
+    pub(crate) fn expire(&mut self, now: Instant, stood: Mark) -> (usize, Option<Instant>) {
         let (mut expired, mut next) = (0, None);
         for member in self.list.iter_mut().filter(|it| !it.is_answered()) {
             let deadline = member.deadline(stood);
             if deadline <= now {
-                match error {
-                    StoreError::Timeout => member.time_out(),
-                    error => member.answer(Err(error)),
-                }
+                member.time_out();
                 expired += 1;
             } else {
                 next = earliest(next, Some(deadline));
             }
         }
         (expired, next)
+    }
+
+    /// Fails the first members of a group that waits, up to one whose deadline has not come by `now`: those behind it go
+    /// when it goes. Returns how many, and that deadline.
+    ///
+    /// A member that fails is told that nothing was carried out, and only the first ones can leave the group.
+    pub(crate) fn expire_first(
+        &mut self,
+        now: Instant,
+        stood: Mark,
+        error: StoreError,
+    ) -> (usize, Option<Instant>) {
+        let mut expired = 0;
+        for member in self.list.iter_mut().filter(|it| !it.is_answered()) {
+            let deadline = member.deadline(stood);
+            if deadline > now {
+                return (expired, Some(deadline));
+            }
+            member.answer(Err(error));
+            expired += 1;
+        }
+        (expired, None)
+    }
+
+    /// Says that nothing was carried out to whoever waits for a late answer.
+    pub(crate) fn forgo_late(&mut self) {
+        self.list.iter_mut().for_each(Member::forgo);
     }
 }
 

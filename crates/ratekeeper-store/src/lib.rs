@@ -61,6 +61,12 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// Counts the hits of `step` as perhaps taken for nothing: its request was denied, and nobody can tell if the store
+    /// carried it out.
+    fn strand(&self, step: &Step) {
+        let _ = step;
+    }
+
     /// The ticket of a request that failed with [`StoreError::Timeout`], to be awaited once more: for the
     /// answer if it comes after all, and for [`StoreError::Lost`] if it cannot come any more. [`None`] if
     /// the store cannot tell.

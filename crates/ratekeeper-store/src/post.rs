@@ -2,7 +2,7 @@
 
 use ratekeeper_core::Micros;
 
-use crate::Step;
+use crate::{HashKey, Step};
 
 /// Hits on one counter that a node admitted while the store did not answer.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -17,6 +17,8 @@ pub struct Post {
     /// charged. A window counts them when they were admitted; the default sliding window, buckets
     /// and queues count them when they are posted.
     pub age: Micros,
+    /// The secret that the counter was named by, as in [`Request::named_by`](crate::Request::named_by).
+    pub named_by: Option<HashKey>,
 }
 
 impl Post {

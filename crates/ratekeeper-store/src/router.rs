@@ -183,6 +183,10 @@ impl<R: Store> Store for Router<R> {
         }
     }
 
+    fn strand(&self, step: &Step) {
+        self.stranded(partition_of(step), step.hits.unsigned_abs());
+    }
+
     fn late(ticket: Self::Ticket) -> Option<Self::Ticket> {
         ticket.late()
     }

@@ -91,7 +91,10 @@ impl Campaign<'_> {
         }
         let watched = ledger.now().saturating_sub(span.struck);
         let lines = lines(&stage).saturating_sub(before);
-        let evidence = self.evidence(&stage, &ledger, span, (lines, watched))?;
+        let mut evidence = self.evidence(&stage, &ledger, span, (lines, watched))?;
+        if fault.answers_late {
+            self.until_given_back(&stage, &mut evidence)?;
+        }
         let row = self.row(fault, &ledger, &evidence);
         Ok((row, evidence.logs))
     }
@@ -188,12 +191,22 @@ impl Campaign<'_> {
         })
     }
 
+    /// Waits until nothing that was denied is charged, or that takes too long, and reads the charges again.
+    fn until_given_back(&self, stage: &Stage, evidence: &mut Evidence) -> Result<()> {
+        let end = Instant::now() + CLEAN_MAX;
+        while charged_denied(evidence) > 0 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(200));
+            evidence.charged = self.charged(stage, &evidence.entries)?;
+        }
+        Ok(())
+    }
+
     /// The hits that Redis has charged to each key of an ample limit.
     fn charged(&self, stage: &Stage, entries: &[Entry]) -> Result<Vec<(Key, u64)>> {
         let keys: BTreeSet<&Key> = entries
             .iter()
             .map(|entry| &entry.key)
-            .filter(|key| matches!(key.rule, Rule::Spend | Rule::Tokens))
+            .filter(|key| matches!(key.rule, Rule::Spend | Rule::Shut | Rule::Tokens))
             .collect();
         let _entered = self.runtime.enter();
         let asker = self.asker(stage.nodes[0].ports())?;
@@ -219,12 +232,8 @@ impl Campaign<'_> {
         let nodes = NODES as u64 + u64::from(evidence.is_restarted);
         let settled = ledger.settled();
         let permits_lost = fault.counters != crate::fault::Counters::Kept;
-        let (tokens, others): (Vec<_>, Vec<_>) = evidence
-            .charged
-            .iter()
-            .cloned()
-            .partition(|(key, _)| key.rule == Rule::Tokens);
-        let tokens: u64 = tokens.iter().map(|(_, charged)| charged).sum();
+        let tokens = charged_to(evidence, Rule::Tokens);
+        let tokens: u64 = tokens.iter().map(|(_, hits)| hits).sum();
         let mut row = Row {
             name: fault.name,
             lasted: span.healed.saturating_sub(span.struck),
@@ -240,7 +249,8 @@ impl Campaign<'_> {
                 true => 0,
                 false => settled.held_max.saturating_sub(PERMITS),
             },
-            charged_twice: verdict::charged_twice(entries, &others)
+            charged_denied: charged_denied(evidence),
+            charged_twice: verdict::charged_twice(entries, &charged_to(evidence, Rule::Spend))
                 + tokens.saturating_sub(settled.spent),
             lies: Vec::new(),
             back: back(fault, evidence),
@@ -287,6 +297,10 @@ impl Campaign<'_> {
             Some(last) => {
                 lies.extend(still(last));
                 let errors: u64 = last.iter().map(|look| look.errors).sum();
+                let stranded: u64 = last.iter().map(|look| look.stranded).sum();
+                if row.charged_denied > stranded && !evidence.is_restarted {
+                    lies.push(format!("only {stranded} stranded hits are counted"));
+                }
                 if row.degraded > 0 && errors == 0 && !evidence.is_restarted {
                     lies.push("no error of Redis is counted".to_owned());
                 }
@@ -311,6 +325,9 @@ impl Campaign<'_> {
             let error = error.replace(['|', '\n'], " ");
             missed.push(format!("errors: {error}"));
         }
+        if row.charged_denied > 0 && fault.answers_late {
+            missed.push(format!("{} denied hits stay charged", row.charged_denied));
+        }
         if row.over() > 0 {
             missed.push("over the limit".to_owned());
         }
@@ -326,6 +343,17 @@ impl Campaign<'_> {
         missed.extend(unspared(fault.spares, evidence));
         missed
     }
+}
+
+/// The hits that were charged to the keys of `rule`.
+fn charged_to(evidence: &Evidence, rule: Rule) -> Vec<(Key, u64)> {
+    let charged = evidence.charged.iter().cloned();
+    charged.filter(|(key, _)| key.rule == rule).collect()
+}
+
+/// The hits that were charged though they were denied, of the rule that denies without Redis.
+fn charged_denied(evidence: &Evidence) -> u64 {
+    verdict::charged_twice(&evidence.entries, &charged_to(evidence, Rule::Shut))
 }
 
 /// The number of log lines of all nodes.

@@ -1,5 +1,9 @@
 //! Hits that passed while Redis was away count there once it is back.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
 use crate::support::{Service, http, node, url};
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::Server;
@@ -17,6 +21,7 @@ descriptors:
 - { key: gcra, rate_limit: { window: 24h, limit: 100, algorithm: gcra } }
 - { key: open, rate_limit: { window: 24h, limit: 100, algorithm: fixed_window }, on_store_failure: allow }
 - { key: shut, rate_limit: { window: 24h, limit: 100, algorithm: fixed_window }, on_store_failure: deny }
+- { key: ample, rate_limit: { window: 24h, limit: 1000000, algorithm: fixed_window }, on_store_failure: deny }
 ";
 
 /// The limit of each.
@@ -36,11 +41,18 @@ fn is_degraded(service: &Service) -> bool {
 
 /// The count of hits in `state`: `owed`, or what became of those.
 pub(crate) fn owed(service: &Service, state: &str) -> u64 {
+    count(
+        service,
+        &format!("ratelimit_owed_hits_total{{state=\"{state}\"}}"),
+    )
+}
+
+/// The value of the only series that begins like this.
+fn count(service: &Service, series: &str) -> u64 {
     let (_, metrics) = http(service.admin, "GET", "/metrics", "");
-    let series = format!("ratelimit_owed_hits_total{{state=\"{state}\"}} ");
-    let line = metrics.lines().find_map(|line| line.strip_prefix(&*series));
-    let count = line.and_then(|count| count.parse().ok());
-    count.unwrap_or_else(|| panic!("no {series} in {metrics}"))
+    let line = metrics.lines().find(|line| line.starts_with(series));
+    let value = line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    value.unwrap_or_else(|| panic!("no {series} in {metrics}")) as u64
 }
 
 /// Asks both nodes in turn until one check is denied; returns how many passed.
@@ -133,4 +145,102 @@ fn a_charge_that_comes_late_is_not_owed_and_given_back_if_the_failure_mode_denie
         assert_eq!(left(&nodes, key), LIMIT - charged, "{key}");
     }
     assert_eq!(owed(&nodes[0], "owed"), 0);
+}
+
+/// Counters have no name that other nodes know before Redis has told the hash key.
+#[test]
+fn what_passed_before_redis_was_first_reached_counts_as_of_when_it_passed() {
+    let mut server = Server::start();
+    server.process().kill();
+    let folder = tempdir().expect("a folder can be made");
+    let nodes = ["one", "two"].map(|name| node(folder.path(), name, RULES, &url(&server)));
+    let keys = ["fixed", "sliding", "parts", "log", "bucket", "gcra", "open"];
+    for node in &nodes {
+        for key in keys {
+            let passed = (0..AWAY).filter(|_| passes(node, key)).count() as u64;
+            assert_eq!(passed, AWAY, "{key}");
+        }
+    }
+    let passed_by = Instant::now();
+    // The age of the hits is to be told from the time at which Redis came.
+    thread::sleep(Duration::from_millis(1_500));
+    server.restart();
+    eventually("everything is posted", || {
+        let is_posted = |node: &Service| owed(node, "posted") == AWAY * keys.len() as u64;
+        let shares = |node: &Service| is_posted(node) && !is_degraded(node);
+        nodes.iter().all(shares)
+    });
+    let age_ms = passed_by.elapsed().as_millis() as u64;
+    for state in ["dropped", "unknown"] {
+        assert!(nodes.iter().all(|node| owed(node, state) == 0), "{state}");
+    }
+    let log = nodes[0].check(&[("log", "a")]);
+    let resets_in = log["reset_after_ms"].as_u64().expect("a time");
+    let day_ms = 24 * 60 * 60 * 1_000;
+    assert!(resets_in + 1_500 <= day_ms, "{log}, {age_ms} ms later");
+    for key in keys {
+        let asked = u64::from(key == "log");
+        assert_eq!(left(&nodes, key), LIMIT - 2 * AWAY - asked, "{key}");
+    }
+}
+
+/// Calls that Redis carries out when it goes on are answered then, though the breaker has opened: what was denied meanwhile
+/// is given back, and nothing stays charged.
+#[test]
+fn pauses_of_redis_under_load_charge_nothing_that_was_denied() {
+    let mut server = Server::start();
+    let folder = tempdir().expect("a folder can be made");
+    let node = short_node(folder.path(), &url(&server));
+    eventually("Redis decides", || !is_degraded(&node));
+    let (allowed, denied, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let count = if passes(&node, "ample") {
+                        &allowed
+                    } else {
+                        &denied
+                    };
+                    count.fetch_add(1, Ordering::Relaxed);
+                    thread::sleep(Duration::from_millis(2));
+                }
+            });
+        }
+        for _ in 0..3 {
+            let before = denied.load(Ordering::Relaxed);
+            server.process().pause();
+            eventually("the breaker is open", || {
+                count(&node, "ratelimit_circuit_state") == 2
+            });
+            eventually("the failure mode denies", || {
+                denied.load(Ordering::Relaxed) > before
+            });
+            server.process().resume();
+            eventually("Redis decides again", || !is_degraded(&node));
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let stranded = count(&node, "ratelimit_redis_stranded_hits_total");
+    assert_eq!(stranded, 0, "every call was answered");
+    eventually("nothing but what passed is charged", || {
+        let (_, left) = http(node.http, "POST", "/v1/peek", &body("ample"));
+        let left: serde_json::Value = serde_json::from_str(&left).expect("JSON");
+        left["remaining"] == 1_000_000 - allowed.load(Ordering::Relaxed)
+    });
+}
+
+/// A node with the deadline that a slow machine keeps only now and then: what comes late is what the test is about.
+fn short_node(folder: &std::path::Path, store: &str) -> Service {
+    use crate::support::{FREE_PORTS, ratekeeper, write};
+    write(folder, "rules.yaml", RULES);
+    let args = ["serve", "--rules", "rules.yaml", "--store", store];
+    let short = ["--store-deadline", "50ms"];
+    let args = args.iter().chain(&short).chain(&FREE_PORTS).copied();
+    Service::start(ratekeeper(folder, &args.collect::<Vec<_>>()), folder)
+}
+
+fn body(key: &str) -> String {
+    let entry = serde_json::json!({ "key": key, "value": "a" });
+    serde_json::json!({ "domain": "d", "descriptors": [{ "entries": [entry] }] }).to_string()
 }

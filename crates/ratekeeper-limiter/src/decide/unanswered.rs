@@ -91,11 +91,17 @@ impl<S: Store> Limiter<S> {
                     named_by: snapshot.namer.hash_key(),
                 };
                 let fault = |number| fault_of(&answer, number);
-                fallback.owe(&request, modes(), &verdicts, fault, &passed);
+                let owing = (&passed, &plan.unhashed[..]);
+                fallback.owe(&request, modes(), &verdicts, fault, owing);
                 verdicts
             }
             None => uncounted(&request, answered),
         };
+        if !verdicts.allowed
+            && let Err(why) = answer
+        {
+            self.strand(&plan.steps, why);
+        }
         if let Some(taken) = answered.filter(|taken| taken.allowed && !verdicts.allowed) {
             self.store().give_back(&request, taken);
         }

@@ -7,16 +7,26 @@
 //!
 //! A hit whose call was sent is not owed: the server may still carry the call out. It is counted as
 //! unknown.
+//!
+//! Before the store has told the hash key, an entry has the unhashed name of its counter too, so that it can be posted
+//! under the name that all nodes use.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use ratekeeper_core::{Algorithm, Micros, Timestamp};
 use ratekeeper_store::{CounterKey, HashKey, Step, StoreError};
 
+use crate::identity::{Namer, UnhashedName};
+
 /// The most entries that are kept; hits beyond it are dropped, and counted.
 const ENTRIES_MAX: usize = 1 << 16;
+
+/// The most bytes that one unhashed name takes, and that all of them take.
+const UNHASHED_MAX: usize = 16 << 10;
+const UNHASHED_SUM_MAX: usize = 16 << 20;
 
 /// Slices of a window whose hits are posted together, for algorithms without windows that end.
 const SLICES: u64 = 4;
@@ -35,12 +45,14 @@ struct Ledger {
     entries: HashMap<(CounterKey, u64), Debt>,
     /// Entries taken to be posted, and not settled yet.
     taken: usize,
+    /// The bytes of all unhashed names.
+    unhashed: usize,
     /// The time by the boot clock at which entries that no longer count were last dropped.
     swept: Micros,
 }
 
 /// Hits on one counter, of one slice of time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Debt {
     /// The counter, with the hits.
     pub(crate) step: Step,
@@ -48,6 +60,8 @@ pub(crate) struct Debt {
     pub(crate) latest: Micros,
     /// The secret that the counter was named by.
     pub(crate) named_by: HashKey,
+    /// Set if the counter was named before the hash key was known.
+    unhashed: Option<Box<UnhashedName>>,
 }
 
 #[derive(Debug, Default)]
@@ -55,6 +69,7 @@ struct Counts {
     owed: AtomicU64,
     posted: AtomicU64,
     dropped: AtomicU64,
+    expired: AtomicU64,
     unknown: AtomicU64,
 }
 
@@ -65,8 +80,11 @@ pub struct OwedCounts {
     pub owed: u64,
     /// Hits of them that were posted.
     pub posted: u64,
-    /// Hits of them that no longer counted when the store answered, or for which there was no room.
+    /// Hits of them that no longer counted when the store answered, for which there was no room, or whose counter has
+    /// another name now.
     pub dropped: u64,
+    /// Those of the dropped hits that no longer counted: nothing was lost with them.
+    pub expired: u64,
     /// Hits whose call or post was sent, while nobody knows if it was carried out.
     pub unknown: u64,
 }
@@ -76,6 +94,8 @@ pub struct OwedCounts {
 pub(crate) enum Fate {
     Posted,
     Dropped,
+    /// It no longer counts.
+    Expired,
     Unknown,
 }
 
@@ -104,12 +124,20 @@ impl Owed {
             owed: load(&self.counts.owed),
             posted: load(&self.counts.posted),
             dropped: load(&self.counts.dropped),
+            expired: load(&self.counts.expired),
             unknown: load(&self.counts.unknown),
         }
     }
 
-    /// Notes that the hits of `step` passed although the store failed to decide by that `fault`.
-    pub(crate) fn add(&self, step: &Step, fault: StoreError, passed: &Passed) {
+    /// Notes that the hits of `step` passed although the store failed to decide by that `fault`. The counter has its
+    /// `unhashed` name too while the hash key is not known.
+    pub(crate) fn add(
+        &self,
+        step: &Step,
+        unhashed: Option<&UnhashedName>,
+        fault: StoreError,
+        passed: &Passed,
+    ) {
         let Ok(hits @ 1..) = u64::try_from(step.hits) else {
             return;
         };
@@ -120,20 +148,15 @@ impl Owed {
             _ => return,
         }
         let mut ledger = self.ledger.lock();
-        let dropped = ledger.sweep(passed.boot);
-        add(&self.counts.dropped, dropped);
-        let is_full = ledger.entries.len() + ledger.taken >= ENTRIES_MAX;
+        let expired = ledger.sweep(passed.boot);
+        add(&self.counts.dropped, expired);
+        add(&self.counts.expired, expired);
         let key = (step.key, slice(step, passed.now));
-        if is_full && !ledger.entries.contains_key(&key) {
+        let Some(debt) = ledger.entry(key, step, unhashed, passed) else {
             drop(ledger);
             add(&self.counts.owed, hits);
             return add(&self.counts.dropped, hits);
-        }
-        let debt = ledger.entries.entry(key).or_insert(Debt {
-            step: Step { hits: 0, ..*step },
-            latest: passed.boot,
-            named_by: passed.named_by,
-        });
+        };
         // A post fills a counter to its limit at most.
         let most = i64::try_from(step.limit.capacity()).unwrap_or(i64::MAX);
         let before = debt.step.hits;
@@ -154,18 +177,23 @@ impl Owed {
         let mut ledger = self.ledger.lock();
         let key = *ledger.entries.keys().next()?;
         let debt = ledger.entries.remove(&key)?;
+        ledger.unhashed -= debt.unhashed_size();
         ledger.taken += 1;
         Some(debt)
     }
 
     /// Counts an entry that was taken.
     pub(crate) fn settle(&self, debt: &Debt, settled: Fate) {
+        let hits = debt.step.hits.unsigned_abs();
         let count = match settled {
             Fate::Posted => &self.counts.posted,
-            Fate::Dropped => &self.counts.dropped,
+            Fate::Dropped | Fate::Expired => &self.counts.dropped,
             Fate::Unknown => &self.counts.unknown,
         };
-        add(count, debt.step.hits.unsigned_abs());
+        add(count, hits);
+        if settled == Fate::Expired {
+            add(&self.counts.expired, hits);
+        }
         self.ledger.lock().taken -= 1;
     }
 
@@ -193,21 +221,69 @@ impl Debt {
             None => age >= self.step.limit.window().get(),
         }
     }
+
+    /// Names the counter by the hash key of `namer`. Returns false if it is named by another one, and its unhashed name is
+    /// not known.
+    pub(crate) fn rename(&mut self, namer: &Namer) -> bool {
+        if self.named_by == namer.hash_key() {
+            return true;
+        }
+        let Some(unhashed) = &self.unhashed else {
+            return false;
+        };
+        self.step.key = namer.counter(unhashed);
+        self.named_by = namer.hash_key();
+        true
+    }
+
+    fn unhashed_size(&self) -> usize {
+        self.unhashed.as_ref().map_or(0, |name| name.size())
+    }
 }
 
 impl Ledger {
+    /// The entry of `key`, which is made if there is room for it and the `unhashed` name; [`None`] if there is none.
+    fn entry(
+        &mut self,
+        key: (CounterKey, u64),
+        step: &Step,
+        unhashed: Option<&UnhashedName>,
+        passed: &Passed,
+    ) -> Option<&mut Debt> {
+        let size = unhashed.map_or(0, UnhashedName::size);
+        let is_full = self.entries.len() + self.taken >= ENTRIES_MAX;
+        let is_large = size > UNHASHED_MAX || self.unhashed + size > UNHASHED_SUM_MAX;
+        match self.entries.entry(key) {
+            Entry::Occupied(debt) => Some(debt.into_mut()),
+            Entry::Vacant(_) if is_full || is_large => None,
+            Entry::Vacant(place) => {
+                self.unhashed += size;
+                Some(place.insert(Debt {
+                    step: Step { hits: 0, ..*step },
+                    latest: passed.boot,
+                    named_by: passed.named_by,
+                    unhashed: unhashed.cloned().map(Box::new),
+                }))
+            }
+        }
+    }
+
     /// Drops entries that no longer count, once a second, and returns their hits.
     fn sweep(&mut self, boot: Micros) -> u64 {
         if boot.get().saturating_sub(self.swept.get()) < Micros::from_secs(1).get() {
             return 0;
         }
         self.swept = boot;
-        let mut dropped = 0;
+        let (mut dropped, mut freed) = (0, 0);
         self.entries.retain(|_, debt| {
             let is_over = debt.is_over(boot);
-            dropped += u64::from(is_over) * debt.step.hits.unsigned_abs();
+            if is_over {
+                dropped += debt.step.hits.unsigned_abs();
+                freed += debt.unhashed_size();
+            }
             !is_over
         });
+        self.unhashed -= freed;
         dropped
     }
 }

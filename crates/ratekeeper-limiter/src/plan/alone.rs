@@ -37,6 +37,7 @@ impl Plan {
                 subject,
                 subject_name: named.subject(&entries[subject], None),
                 epoch: subscription.epoch(),
+                is_own: true,
             };
             self.add_rule(context, &matched, index);
         }

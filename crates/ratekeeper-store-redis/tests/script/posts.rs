@@ -247,6 +247,7 @@ fn play(redis: &mut Redis, limit: &Limit, seed: u64) {
                     id: u128::from(seed) << 64 | (turn as u128 + 1),
                     step: step(hits.cast_signed()),
                     age: Micros::new(age),
+                    named_by: None,
                 };
                 let charged = model.post(limit, hits, now - age, now);
                 assert_eq!(redis.post(&post, now), charged, "{told}");

@@ -81,6 +81,7 @@ impl Scripted<'_> {
                 ..Step::new(KEY, *terms.limit())
             },
             age: Micros::ZERO,
+            named_by: None,
         };
         let reply = self.group(&Group::of_post(&post), now);
         match items(&reply)[..] {

@@ -112,6 +112,7 @@ async fn everything_but_decisions(store: &RedisStore) {
         id: 7,
         step: step(&limit, 102),
         age: Micros::ZERO,
+        named_by: None,
     };
     let posted = store.post(&post).expect("it takes posts").await;
     assert!(posted.expect("it answers").allowed);

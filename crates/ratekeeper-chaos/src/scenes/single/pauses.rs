@@ -10,16 +10,19 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
     Fault {
         name: "stopped for 50 ms, again and again",
         strike: |scene, stage| pause_server(scene, stage, Duration::from_millis(50)),
+        answers_late: true,
         ..FAULT
     },
     Fault {
         name: "stopped for 200 ms, again and again",
         strike: |scene, stage| pause_server(scene, stage, Duration::from_millis(200)),
+        answers_late: true,
         ..FAULT
     },
     Fault {
         name: "stopped for 2,000 ms",
         strike: |scene, stage| pause_server(scene, stage, Duration::from_secs(2)),
+        answers_late: true,
         ..FAULT
     },
     Fault {

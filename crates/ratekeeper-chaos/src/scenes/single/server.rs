@@ -116,7 +116,9 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
         begin: |scene| scene.server.process().pause(),
         heal: |scene, _| scene.server.process().resume(),
         opens: true,
+        answers_late: true,
         told: Some(""),
+        is_tested: true,
         ..FAULT
     },
     Fault {

@@ -1,6 +1,7 @@
 use ratekeeper_core::{Limit, LimitSpec};
 
 use super::*;
+use crate::identity::Unhasher;
 
 const MINUTE: Micros = Micros::from_secs(60);
 
@@ -35,7 +36,7 @@ fn hits_of_a_window_are_one_entry_up_to_the_limit_and_aged_by_the_latest() {
     let owed = Owed::default();
     let step = step(1, Algorithm::FixedWindow, 4);
     for seconds in [0, 30, 59, 60] {
-        owed.add(&step, StoreError::Unavailable, &at(seconds));
+        owed.add(&step, None, StoreError::Unavailable, &at(seconds));
     }
     let hits: Vec<_> = all(&owed)
         .iter()
@@ -49,9 +50,9 @@ fn hits_of_a_window_are_one_entry_up_to_the_limit_and_aged_by_the_latest() {
 fn a_call_that_was_sent_owes_nothing_and_is_counted_as_unknown() {
     let owed = Owed::default();
     let step = step(1, Algorithm::FixedWindow, 3);
-    owed.add(&step, StoreError::Timeout, &at(0));
-    owed.add(&step, StoreError::Lost, &at(0));
-    owed.add(&step, StoreError::Corrupt, &at(0));
+    owed.add(&step, None, StoreError::Timeout, &at(0));
+    owed.add(&step, None, StoreError::Lost, &at(0));
+    owed.add(&step, None, StoreError::Corrupt, &at(0));
     assert!(!owed.owes());
     assert_eq!((owed.counts().owed, owed.counts().unknown), (0, 6));
 }
@@ -59,8 +60,18 @@ fn a_call_that_was_sent_owes_nothing_and_is_counted_as_unknown() {
 #[test]
 fn it_owes_until_everything_taken_is_settled() {
     let owed = Owed::default();
-    owed.add(&step(1, Algorithm::Gcra, 2), StoreError::Overloaded, &at(0));
-    owed.add(&step(2, Algorithm::Gcra, 3), StoreError::Overloaded, &at(0));
+    owed.add(
+        &step(1, Algorithm::Gcra, 2),
+        None,
+        StoreError::Overloaded,
+        &at(0),
+    );
+    owed.add(
+        &step(2, Algorithm::Gcra, 3),
+        None,
+        StoreError::Overloaded,
+        &at(0),
+    );
     for (debt, fate) in all(&owed).iter().zip([Fate::Posted, Fate::Unknown]) {
         assert!(owed.owes());
         owed.settle(debt, fate);
@@ -71,6 +82,7 @@ fn it_owes_until_everything_taken_is_settled() {
         owed: 5,
         posted: 2,
         dropped: 0,
+        expired: 0,
         unknown: 3,
     };
     assert_eq!(owed.counts(), counts);
@@ -81,11 +93,44 @@ fn entries_are_bounded_and_those_that_no_longer_count_make_room() {
     let owed = Owed::default();
     for number in 0..ENTRIES_MAX as u64 + 10 {
         let step = step(number, Algorithm::FixedWindow, 1);
-        owed.add(&step, StoreError::Unavailable, &at(0));
+        owed.add(&step, None, StoreError::Unavailable, &at(0));
     }
     assert_eq!(owed.counts().dropped, 10);
     let step = step(0, Algorithm::FixedWindow, 1);
-    owed.add(&step, StoreError::Unavailable, &at(60));
+    owed.add(&step, None, StoreError::Unavailable, &at(60));
     assert_eq!(owed.counts().dropped, 10 + ENTRIES_MAX as u64);
+    assert_eq!(owed.counts().expired, ENTRIES_MAX as u64);
     assert_eq!(all(&owed).len(), 1);
+}
+
+/// Their size is chosen by callers.
+#[test]
+fn unhashed_names_are_bounded_one_by_one_and_in_sum() {
+    let named = |length: usize| {
+        let value = "v".repeat(length);
+        let entry = ratekeeper_rules::Entry {
+            key: "k",
+            value: &value,
+        };
+        let mut unhasher = Unhasher::new("d", &entry, None);
+        unhasher.add(&entry, None);
+        unhasher.name(0, "d", &step(0, Algorithm::Gcra, 1).limit, None)
+    };
+    let owed = Owed::default();
+    let add = |number, name: &UnhashedName| {
+        let step = step(number, Algorithm::FixedWindow, 1);
+        owed.add(&step, Some(name), StoreError::Unavailable, &at(0));
+    };
+    add(0, &named(UNHASHED_MAX));
+    assert_eq!((owed.counts().owed, owed.counts().dropped), (1, 1));
+    let name = named(UNHASHED_MAX / 4);
+    let fits = (UNHASHED_SUM_MAX / name.size()) as u64;
+    (1..=fits + 5).for_each(|number| add(number, &name));
+    assert_eq!(owed.counts().dropped, 6);
+    // An entry that is there takes no more room, and what is taken makes some.
+    add(1, &name);
+    assert_eq!(owed.counts().dropped, 6);
+    assert!(owed.take().is_some());
+    add(fits + 1, &name);
+    assert_eq!(owed.counts().dropped, 6);
 }
