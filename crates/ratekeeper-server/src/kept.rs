@@ -12,6 +12,14 @@ const BYTES_MAX: u64 = 4 << 20;
 /// # Errors
 /// It cannot be read, or is too large to be one of ours.
 pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    read_up_to(path, BYTES_MAX)
+}
+
+/// Reads a file of at most so many bytes; [`None`] where there is none.
+///
+/// # Errors
+/// As those of [`read`].
+pub(crate) fn read_up_to(path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -22,9 +30,9 @@ pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
     let mut bytes = Vec::new();
-    file.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > BYTES_MAX {
-        let message = format!("it has more than {BYTES_MAX} bytes");
+    file.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
+        let message = format!("it has more than {bytes_max} bytes");
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
     Ok(Some(bytes))

@@ -7,6 +7,7 @@
 //! are done. A set that does not load is refused whole; the last good one stays in force.
 
 mod history;
+mod last_good;
 mod loader;
 mod status;
 mod watch;
@@ -149,9 +150,10 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
     /// The files read as what is in force: if they did not in between, say that they do again.
     fn note_unchanged(&mut self) {
         self.loader.forget_refused();
-        let restored = self
-            .status
-            .send_if_modified(|status| status.error.take().is_some());
+        let restored = self.status.send_if_modified(|status| {
+            status.last_good_of = None;
+            status.error.take().is_some()
+        });
         if restored {
             info!("the rule files equal the rules in use again");
         }
@@ -170,11 +172,13 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
                 let apply = Arc::clone(&self.apply);
                 let changes = blocking(move || apply(loaded.rules)).await;
                 self.loader.set_in_force(fingerprint);
+                self.loader.keep_last_good().await;
                 let entry = ReloadEntry::accepted(unix_seconds(), &changes);
                 self.status.send_modify(|status| {
                     status.last_at = entry.at();
                     status.accepted += 1;
                     status.error = None;
+                    status.last_good_of = None;
                     status.history.note(entry);
                 });
                 info!(rules, tenants, changes = changes.len(), "new rules in use");

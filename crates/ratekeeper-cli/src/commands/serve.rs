@@ -5,6 +5,7 @@ mod data_dir;
 mod envoy;
 mod files;
 mod front;
+mod last_good;
 mod leases;
 mod owed;
 mod paths;
@@ -89,8 +90,8 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
         return asking::run(flags, home, settings, service).await;
     }
     let path = settings.rules.path.as_deref().ok_or_else(no_rules)?;
-    let mut loader = RulesLoader::new(source(settings, path));
-    let loaded = load(&mut loader, path)?;
+    let mut loader = loader(settings, path);
+    let loaded = load(&mut loader, settings, path)?;
     // Held until the last save: two services would take turns to overwrite each other's counters.
     data_dir::warn_if_shared(settings.data_dir.as_deref());
     let state = settings.counters.kept().map(State::claim).transpose()?;
@@ -130,9 +131,11 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
         .await
         .map_err(advise)?;
     let snapshot = limiter.snapshot();
+    let reloads = server.reloads().borrow().clone();
     let limits = format!(
-        "{}, {}",
+        "{}{}, {}",
         rules_shown(snapshot.rules(), path),
+        last_good::shown(&reloads),
         counters(settings)
     );
     let upstreams = front.as_ref().map(|front| front.upstreams());
@@ -275,24 +278,32 @@ fn no_rules() -> anyhow::Error {
     )
 }
 
-fn source(settings: &Settings, path: &Path) -> RulesSource {
-    RulesSource {
+fn loader(settings: &Settings, path: &Path) -> RulesLoader {
+    let loader = RulesLoader::new(RulesSource {
         path: path.to_path_buf(),
         tenants: settings.rules.tenants.clone(),
         read: settings.rules.read,
         options: settings.rules.options.clone(),
+    });
+    match &settings.data_dir {
+        Some(folder) => loader.keeping_last_good(folder),
+        None => loader,
     }
 }
 
-fn load(loader: &mut RulesLoader, path: &Path) -> Result<Loaded> {
-    let loaded = loader.load().map_err(|error| {
-        anyhow!(
-            "cannot load the rules in {path}:\n\n{}\n\n`ratekeeper rules check {path}` shows the \
-             lines, and what to write instead",
-            error.brief(),
-            path = path.display()
-        )
-    })?;
+fn load(loader: &mut RulesLoader, settings: &Settings, path: &Path) -> Result<Loaded> {
+    let loaded = match loader.load() {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            let refused = anyhow!(
+                "cannot load the rules in {path}:\n\n{}\n\n`ratekeeper rules check {path}` shows the \
+                 lines, and what to write instead",
+                error.brief(),
+                path = path.display()
+            );
+            last_good::load(loader, settings, refused)?
+        }
+    };
     for warning in &loaded.warnings {
         let help = warning
             .help

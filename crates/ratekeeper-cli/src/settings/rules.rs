@@ -19,6 +19,8 @@ pub(crate) struct RulesSettings {
     /// Reads every file in a folder under envoyproxy/ratelimit's RUNTIME_ROOT.
     pub(crate) read: ReadOptions,
     pub(crate) watch: bool,
+    /// Starts with the last good rules while the files are broken.
+    pub(crate) uses_last_good: bool,
     /// The variables of envoyproxy/ratelimit that are set although no profile is.
     pub(crate) profile_unsaid: Option<String>,
     /// The file or folder of tenants, where they are not among the rules.
@@ -47,6 +49,9 @@ impl Typed<'_> {
             },
             path: self.path("rules").or_else(|| home.rules()),
             watch: self.get("watch", values::switch),
+            uses_last_good: self.get("on_broken_rules", |text| {
+                values::one_of(text, &[("last_good", true), ("refuse", false)])
+            }),
             profile_unsaid: self.layers.envoy_variables.clone(),
             tenants: self.path("tenants"),
             options,

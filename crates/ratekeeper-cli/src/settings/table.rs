@@ -103,6 +103,13 @@ const RULES: &[Setting] = &[
             "Reload rules when files change; SIGHUP always reloads them",
         )
     },
+    value(
+        "on_broken_rules",
+        "MODE",
+        "last_good",
+        "With `data_dir`, for a start while the files are broken: start with the last good rules from there \
+         (`last_good`), or do not start (`refuse`)",
+    ),
     switch(
         "merge_domains",
         "Merge files that name the same domain; otherwise the second one is an error",

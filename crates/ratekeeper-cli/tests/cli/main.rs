@@ -15,6 +15,7 @@ mod first_run;
 mod fleet;
 mod hash_key;
 mod help;
+mod last_good;
 mod leases;
 mod level_plans;
 mod listeners;

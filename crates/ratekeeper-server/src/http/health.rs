@@ -101,6 +101,7 @@ pub(crate) fn faults<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<S
         .chain(app.limiter.store().faults())
         .chain(app.crowded.fault(&app.limiter))
         .chain(app.switches.faults())
+        .chain(app.reloads.borrow().fault())
         .chain(app.degraded.faults(snapshot))
         .chain(app.monitored().iter().flat_map(|part| part.faults()))
         .collect()
@@ -123,6 +124,7 @@ fn faults_in_short<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<Str
         (false, false) => Some("store: at fault"),
         (false, true) => None,
     };
+    let is_last_good = app.reloads.borrow().last_good_of.is_some();
     let parts = app.monitored().into_iter();
     let parts = parts.filter(|part| !part.faults().is_empty());
     has_failed
@@ -130,6 +132,7 @@ fn faults_in_short<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<Str
         .into_iter()
         .chain(has_no_rules(snapshot).then(|| NO_RULES.to_owned()))
         .chain(store.map(str::to_owned))
+        .chain(is_last_good.then(|| "rules: the last good ones, not those of the files".to_owned()))
         .chain(parts.map(|part| format!("{}: at fault", part.subject())))
         .collect()
 }

@@ -5,8 +5,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 
-use ratekeeper_rules::{Diagnostics, Loaded, ReadError, ReadOptions, Unreadable, load, read};
+use ratekeeper_rules::{
+    Diagnostics, Loaded, ReadError, ReadOptions, Source, Unreadable, load, read,
+};
+use tracing::error;
 
+use super::last_good::LastGood;
 use super::status::{ReloadStatus, unix_seconds};
 use crate::blocking::blocking;
 use crate::config::RulesSource;
@@ -51,6 +55,10 @@ pub struct RulesLoader {
     in_force: Option<u64>,
     refused: Option<u64>,
     status: ReloadStatus,
+    /// [`None`] if there is no data folder.
+    last_good: Option<Arc<LastGood>>,
+    /// The texts that were compiled last, to be kept once they are in force.
+    compiled: Vec<Source>,
 }
 
 impl RulesLoader {
@@ -62,7 +70,16 @@ impl RulesLoader {
             in_force: None,
             refused: None,
             status: ReloadStatus::default(),
+            last_good: None,
+            compiled: Vec::new(),
         }
+    }
+
+    /// Keeps the rules in force in `folder`, for a start while the files are broken.
+    #[must_use]
+    pub fn keeping_last_good(mut self, folder: &Path) -> Self {
+        self.last_good = Some(Arc::new(LastGood::new(folder, &self.source)));
+        self
     }
 
     /// The first load: what a [`Limiter`](ratekeeper_limiter::Limiter) starts with. Blocks on
@@ -78,19 +95,54 @@ impl RulesLoader {
         let fingerprint = reading.fingerprint();
         let loaded = reading.compile(&self.source);
         self.status.last_at = unix_seconds();
-        match &loaded {
-            Ok(_) => {
+        match loaded {
+            Ok((loaded, sources)) => {
                 self.in_force = Some(fingerprint);
                 self.status.accepted += 1;
                 self.status.error = None;
+                if let Some(last_good) = &self.last_good {
+                    last_good.keep(self.status.last_at, &sources);
+                }
+                Ok(loaded)
             }
             Err(error) => {
                 self.refused = Some(fingerprint);
                 self.status.refused += 1;
                 self.status.error = Some(error.brief().into());
+                Err(error)
             }
         }
-        loaded
+    }
+
+    /// Loads the rules that were in force last, after the files were [refused](Self::load). [`None`] if none were kept for
+    /// these files, or they cannot be used, which is logged. Blocks on the file system.
+    pub fn load_last_good(&mut self) -> Option<Loaded> {
+        let last_good = self.last_good.as_ref()?;
+        let path = last_good.path().display();
+        let good = match last_good.read() {
+            Ok(good) => good?,
+            Err(why) => {
+                error!(%why, %path, "the last good rules cannot be used");
+                return None;
+            }
+        };
+        let reading = Reading::of(Ok(Unreadable {
+            sources: good.sources,
+            ..Unreadable::default()
+        }));
+        let fingerprint = reading.fingerprint();
+        match reading.compile(&self.source) {
+            Ok((loaded, _)) => {
+                self.in_force = Some(fingerprint);
+                self.status.last_good_of = Some(good.at);
+                Some(loaded)
+            }
+            Err(error) => {
+                let why = error.brief();
+                error!(%why, %path, "the last good rules are refused too");
+                None
+            }
+        }
     }
 
     /// The outcome of the loads so far.
@@ -116,7 +168,17 @@ impl RulesLoader {
     pub(super) async fn compile(&mut self, reading: Reading) -> Result<Loaded, LoadError> {
         let source = Arc::clone(&self.source);
         self.refused = Some(reading.fingerprint());
-        blocking(move || reading.compile(&source)).await
+        let (loaded, sources) = blocking(move || reading.compile(&source)).await?;
+        self.compiled = sources;
+        Ok(loaded)
+    }
+
+    /// Keeps what was compiled last, which is in force now.
+    pub(super) async fn keep_last_good(&mut self) {
+        let sources = std::mem::take(&mut self.compiled);
+        if let Some(last_good) = self.last_good.clone() {
+            blocking(move || last_good.keep(unix_seconds(), &sources)).await;
+        }
     }
 
     /// Records that the reading with this fingerprint is in force from now on.
@@ -149,7 +211,10 @@ pub(super) struct Reading {
 
 impl Reading {
     fn new(source: &RulesSource) -> Self {
-        let read = read_all(source);
+        Self::of(read_all(source))
+    }
+
+    fn of(read: Result<Unreadable, LoadError>) -> Self {
         // Only compared with others of this process, so the hash need not last.
         let mut hasher = DefaultHasher::new();
         match &read {
@@ -171,12 +236,14 @@ impl Reading {
         self.fingerprint
     }
 
-    fn compile(self, source: &RulesSource) -> Result<Loaded, LoadError> {
+    /// Returns the rules, and the texts that they were compiled from.
+    fn compile(self, source: &RulesSource) -> Result<(Loaded, Vec<Source>), LoadError> {
         let read = self.read?;
         if !read.errors.is_empty() {
             return Err(LoadError::Refused(read.all(&source.options)));
         }
-        load(&read.sources, &source.options).map_err(LoadError::Refused)
+        let loaded = load(&read.sources, &source.options).map_err(LoadError::Refused)?;
+        Ok((loaded, read.sources))
     }
 }
 

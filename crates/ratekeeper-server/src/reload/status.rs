@@ -15,6 +15,9 @@ pub struct ReloadStatus {
     /// The reason the current files are not in force, with place and message, a line for each
     /// mistake; [`None`] if they are. Quotes nothing from the files.
     pub error: Option<Arc<str>>,
+    /// The time at which the rules in force were kept, in seconds since 1970, if the node started while the files were
+    /// broken, and they still are.
+    pub last_good_of: Option<u64>,
     /// The time of the last load, taken or refused, in seconds since 1970; 0 if there was none.
     pub last_at: u64,
     /// The latest loads after the first.
@@ -34,7 +37,17 @@ impl ReloadStatus {
     /// Returns true if any rules are in force.
     #[must_use]
     pub const fn is_loaded(&self) -> bool {
-        self.accepted > 0
+        self.accepted > 0 || self.last_good_of.is_some()
+    }
+
+    /// The fault that the rules in force are not those of the files, since the start of the node.
+    pub(crate) fn fault(&self) -> Option<String> {
+        let time = i64::try_from(self.last_good_of?).unwrap_or(i64::MAX);
+        let time = jiff::Timestamp::from_second(time).unwrap_or(jiff::Timestamp::MAX);
+        Some(format!(
+            "the rules files were broken when the node started: the last good rules, of {time}, are in use until the files \
+             are mended"
+        ))
     }
 }
 

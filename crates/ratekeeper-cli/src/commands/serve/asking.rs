@@ -1,7 +1,7 @@
 //! The gateway that asks a service instead of deciding itself.
 
 use super::files::{Files, Program};
-use super::{advise, config, front, load, no_rules, rules_shown, source, stop};
+use super::{advise, config, front, load, loader, no_rules, rules_shown, stop};
 use crate::home::Home;
 use crate::limiter;
 use crate::settings::{Flags, Problems, ServiceSettings, Settings};
@@ -93,8 +93,8 @@ impl Known {
             false => (load_none(settings)?, None),
             true => {
                 let path = settings.rules.path.as_deref().ok_or_else(no_rules)?;
-                let mut loader = RulesLoader::new(source(settings, path));
-                let rules = load(&mut loader, path)?.rules;
+                let mut loader = loader(settings, path);
+                let rules = load(&mut loader, settings, path)?.rules;
                 warn_without(settings, service, &rules, path);
                 (rules, Some(loader))
             }

@@ -90,6 +90,11 @@ pub(super) fn encode(
             Some(last_result),
         ),
         (
+            "ratelimit_config_last_good",
+            "1 if the node started with the last good rules because the files were broken, and they still are",
+            Some(u64::from(reloads.last_good_of.is_some())),
+        ),
+        (
             "process_start_time_seconds",
             "Start of the process, in seconds since 1970",
             Some(process.started_at),
