@@ -22,7 +22,8 @@ pub struct ShedContext {
 }
 
 impl ShedContext {
-    /// The context of `request`, which has just arrived, by the tenant with this hash and on this plan, if known.
+    /// The context of `request`, which has just arrived, by the tenant with this hash and on this plan, if known. Anybody can
+    /// set a header: unless a trusted proxy sent it, it puts the request into no more important class than it has without.
     #[must_use]
     pub fn new(
         rules: Arc<ShedRules>,
@@ -33,7 +34,11 @@ impl ShedContext {
         let header = |name: &str| request.headers.get(name).map(|value| value.as_bytes());
         let path = request.target.as_ref().map_or("", |target| &target.path);
         let method = request.method.unwrap_or_default();
-        let (class, _) = rules.classify(method, path, header, plan);
+        let (mut class, _) = rules.classify(method, path, header, plan);
+        if !request.is_from_trusted {
+            let (without, _) = rules.classify(method, path, |_| None, plan);
+            class = class.min(without);
+        }
         Self {
             class: Class::new(class),
             rules,
@@ -44,5 +49,56 @@ impl ShedContext {
 
     pub(crate) fn classes(&self) -> ClassCount {
         ClassCount::new(self.rules.priorities.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use http::{HeaderMap, HeaderValue, Method, Uri};
+    use ratekeeper_http::{Forwarding, Hop};
+    use ratekeeper_rules::{Options, Source, load};
+
+    use super::*;
+
+    const RULES: &str = "
+domain: d
+shed:
+  classify:
+  - { class: critical, header: x-tier, value: gold }
+  - { class: test, header: x-test }
+  workers: {}
+descriptors: [ { key: a, rate_limit: { unit: minute, limit: 1 } } ]
+";
+
+    /// The class of a write with this header, sent by the host with that address.
+    fn class(header: &'static str, value: &'static str, peer: [u8; 4]) -> Class {
+        let source = Source {
+            name: "rules.yaml".to_owned(),
+            text: RULES.to_owned(),
+        };
+        let loaded = load(&[source], &Options::default());
+        let loaded = loaded.unwrap_or_else(|refused| panic!("{refused}"));
+        let rules = loaded.rules.shed().expect("there are shedders");
+        let mut headers = HeaderMap::new();
+        headers.insert("host", HeaderValue::from_static("a.example"));
+        headers.insert(header, HeaderValue::from_static(value));
+        let (uri, forwarding) = (Uri::from_static("/orders"), Forwarding::default());
+        let hop = Hop::Address(IpAddr::V4(Ipv4Addr::from(peer)));
+        let request = Original::received(hop, "http", &Method::POST, &uri, &headers, &forwarding);
+        let request = request.expect("it makes sense");
+        ShedContext::new(Arc::clone(rules), &request, 0, None).class
+    }
+
+    #[test]
+    fn a_stranger_cannot_claim_a_more_important_class() {
+        let (stranger, proxy) = ([203, 0, 113, 7], [127, 0, 0, 1]);
+        let write = class("x-other", "1", stranger);
+        assert_eq!(class("x-tier", "gold", stranger), write);
+        assert!(class("x-tier", "gold", proxy) > write);
+        // A less important one may be anybody's wish.
+        assert!(class("x-test", "1", stranger) < write);
+        assert_eq!(class("x-test", "1", proxy), class("x-test", "1", stranger));
     }
 }
