@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use crate::families::{
-    addresses, batches, costs, crowds, floods, h2spec, http2, lifted, octets, places, secrets,
-    smuggling, spellings, stores, tables, tokens,
+    addresses, batches, costs, crowds, downgrade, floods, h2spec, http2, lifted, octets, places,
+    secrets, smuggling, spellings, stores, tables, tokens,
 };
 use crate::plan::Plan;
 use crate::row::{HEAD, Row};
@@ -29,6 +29,7 @@ const FAMILIES: &[(&str, Attack)] = &[
     ("stores", stores::attack),
     ("batches", batches::attack),
     ("crowds", crowds::attack),
+    ("downgrade", downgrade::attack),
     ("floods", floods::attack),
     ("h2spec", h2spec::attack),
 ];

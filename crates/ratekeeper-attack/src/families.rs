@@ -4,6 +4,7 @@ pub(crate) mod addresses;
 pub(crate) mod batches;
 pub(crate) mod costs;
 pub(crate) mod crowds;
+pub(crate) mod downgrade;
 pub(crate) mod floods;
 pub(crate) mod h2spec;
 pub(crate) mod http2;
