@@ -33,11 +33,16 @@ def subject(request):
         return ""
 
 
+def headers(request):
+    return " | ".join(sorted(f"{name.lower()}: {value}" for name, value in request.headers.items()))
+
+
 def told(request, route):
     text = (
         f"route={route}\nmethod={request.method}\nkey={request.headers.get('X-Api-Key', '')}\n"
-        f"session={request.COOKIES.get('session', '')}\nsub={subject(request)}\nhost={request.get_host()}\n"
-        f"address={request.headers.get('X-Forwarded-For', '')}\nsecrets={secrets}\n"
+        f"session={request.COOKIES.get('session', '')}\nparameter={request.GET.get('key', '')}\n"
+        f"sub={subject(request)}\nhost={request.get_host()}\naddress={request.headers.get('X-Forwarded-For', '')}\n"
+        f"headers={headers(request)}\nsecrets={secrets}\n"
     )
     return HttpResponse(text, status=404 if route == "none" else 200, content_type="text/plain")
 

@@ -17,11 +17,16 @@ def subject():
         return ""
 
 
+def headers():
+    return " | ".join(sorted(f"{name.lower()}: {value}" for name, value in request.headers))
+
+
 def told(route):
     text = (
         f"route={route}\nmethod={request.method}\nkey={request.headers.get('X-Api-Key', '')}\n"
-        f"session={request.cookies.get('session', '')}\nsub={subject()}\nhost={request.host}\n"
-        f"address={request.headers.get('X-Forwarded-For', '')}\nsecrets={secrets}\n"
+        f"session={request.cookies.get('session', '')}\nparameter={request.args.get('key', '')}\n"
+        f"sub={subject()}\nhost={request.host}\naddress={request.headers.get('X-Forwarded-For', '')}\n"
+        f"headers={headers()}\nsecrets={secrets}\n"
     )
     return Response(text, status=404 if route == "none" else 200, mimetype="text/plain")
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use crate::families::{
-    addresses, batches, costs, crowds, downgrade, floods, h2spec, http2, lifted, octets, places,
-    secrets, smuggling, spellings, stores, tables, tokens,
+    addresses, batches, costs, crowds, downgrade, floods, h2spec, hangups, http2, lifted, octets,
+    places, secrets, smuggling, spellings, stores, tables, tokens,
 };
 use crate::plan::Plan;
 use crate::row::{HEAD, Row};
@@ -24,6 +24,7 @@ const FAMILIES: &[(&str, Attack)] = &[
     ("costs", costs::attack),
     ("tables", tables::attack),
     ("places", places::attack),
+    ("hang-ups", hangups::attack),
     ("permissions", lifted::attack),
     ("octets", octets::attack),
     ("stores", stores::attack),

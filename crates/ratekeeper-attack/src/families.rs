@@ -7,6 +7,7 @@ pub(crate) mod crowds;
 pub(crate) mod downgrade;
 pub(crate) mod floods;
 pub(crate) mod h2spec;
+pub(crate) mod hangups;
 pub(crate) mod http2;
 pub(crate) mod lifted;
 pub(crate) mod octets;

@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use ratekeeper_testkit::process::{Process, free_port, system};
 use tempfile::TempDir;
 
@@ -19,10 +19,20 @@ pub(crate) enum Kind {
     Express,
     /// Node with Express as it comes: routes in upper or lower case, with or without a slash at the end.
     LaxExpress,
+    /// Go's `net/http`.
+    Go,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 4] = [Self::Flask, Self::Django, Self::Express, Self::LaxExpress];
+    /// All kinds that this machine can run: Go is left out where there is none.
+    pub(crate) fn available() -> Vec<Self> {
+        let mut kinds = vec![Self::Flask, Self::Django, Self::Express, Self::LaxExpress];
+        match has_go() {
+            true => kinds.push(Self::Go),
+            false => eprintln!("Go is missing: its application is left out"),
+        }
+        kinds
+    }
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -30,6 +40,7 @@ impl Kind {
             Self::Django => "uWSGI, Django",
             Self::Express => "Express, strict routes",
             Self::LaxExpress => "Express",
+            Self::Go => "Go",
         }
     }
 }
@@ -42,6 +53,8 @@ pub(crate) struct App {
     /// The port of the uwsgi protocol, where it is spoken.
     uwsgi: Option<u16>,
     _process: Process,
+    /// The program, if it was built.
+    _folder: TempDir,
 }
 
 impl App {
@@ -49,6 +62,7 @@ impl App {
         let port = free_port();
         let uwsgi = (kind == Kind::Django).then(free_port);
         let at = |port: u16| format!("127.0.0.1:{port}");
+        let folder = tempfile::tempdir()?;
         let mut command = match kind {
             Kind::Flask => {
                 let mut command = system("gunicorn");
@@ -71,6 +85,11 @@ impl App {
                 command.args((kind == Kind::LaxExpress).then_some("lax"));
                 command
             }
+            Kind::Go => {
+                let mut command = Command::new(build_go(folder.path())?);
+                command.arg(port.to_string());
+                command
+            }
         };
         command
             .current_dir(apps())
@@ -82,6 +101,7 @@ impl App {
             port,
             uwsgi,
             _process: process,
+            _folder: folder,
         })
     }
 
@@ -144,6 +164,24 @@ impl Nginx {
             _folder: folder,
         })
     }
+}
+
+fn has_go() -> bool {
+    let mut go = Command::new("go");
+    go.arg("version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    go.status().is_ok_and(|status| status.success())
+}
+
+/// Builds the application in Go, and returns the program.
+fn build_go(folder: &Path) -> Result<PathBuf> {
+    let program = folder.join("app");
+    let mut go = Command::new("go");
+    go.current_dir(apps().join("go")).args(["build", "-o"]);
+    let status = go.arg(&program).arg(".").status()?;
+    ensure!(status.success(), "the application in Go cannot be built");
+    Ok(program)
 }
 
 fn crate_folder() -> &'static Path {

@@ -26,13 +26,18 @@ function subject (request) {
   }
 }
 
+function headers (request) {
+  const all = [...Object.entries(request.headers), ...Object.entries(request.trailers)]
+  return all.map(([name, value]) => `${name}: ${value}`).sort().join(' | ')
+}
+
 function told (route) {
   return (request, response) => {
     secrets += route === 'secret' ? 1 : 0
     response.status(route === 'none' ? 404 : 200).type('text/plain').send(
       `route=${route}\nmethod=${request.method}\nkey=${request.get('x-api-key') ?? ''}\n` +
-      `session=${request.cookies.session ?? ''}\nsub=${subject(request)}\nhost=${request.hostname}\n` +
-      `address=${request.get('x-forwarded-for') ?? ''}\nsecrets=${secrets}\n`)
+      `session=${request.cookies.session ?? ''}\nparameter=${request.query.key ?? ''}\nsub=${subject(request)}\nhost=${request.hostname}\n` +
+      `address=${request.get('x-forwarded-for') ?? ''}\nheaders=${headers(request)}\nsecrets=${secrets}\n`)
   }
 }
 

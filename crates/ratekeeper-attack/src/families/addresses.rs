@@ -20,11 +20,14 @@ descriptors:
 
 const LIMIT: usize = 3;
 
+/// Nobody is trusted, and nothing is denied.
+const UNLIMITED: &str = "auth: { domain: api }\ntrusted_proxies: 192.0.2.0/24\nlimits: off\n";
+
 /// The address that a client claims.
 const CLAIMED: &str = "203.0.113.7";
 
 /// Headers that say, somewhere, for whom a request is sent.
-const HEADERS: [&str; 24] = [
+const HEADERS: [&str; 45] = [
     "X-Forwarded-For",
     "X_Forwarded_For",
     "X-Forwarded_For",
@@ -48,8 +51,32 @@ const HEADERS: [&str; 24] = [
     "X-Appengine-User-IP",
     "X-Envoy-External-Address",
     "X-ProxyUser-IP",
-    "Via",
+    "X_Envoy_External_Address",
+    "X-Azure-SocketIP",
+    "X-Appengine-Remote-Addr",
+    "X-Real-Client-IP",
+    "X-Forwarded-Client-IP",
+    "X-NF-Client-Connection-IP",
+    "X-Vercel-Forwarded-For",
+    "X-Sucuri-ClientIP",
+    "CF-Pseudo-IPv4",
+    "CloudFront-Viewer-Address",
+    "DO-Connecting-IP",
+    "Fly-Client-IP",
+    "Incap-Client-IP",
+    "Ali-CDN-Real-IP",
+    "CDN-Src-IP",
+    "Proxy-Client-IP",
+    "WL-Proxy-Client-IP",
+    "HTTP-Client-IP",
+    "HTTP_X_FORWARDED_FOR",
+    "HTTP-Forwarded-For",
+    "HTTP-Forwarded",
+    "Remote-Addr",
 ];
+
+/// Header by which a proxy says how a request came; nobody takes it for the client's address.
+const OTHER: &str = "Via";
 
 /// Ways to write the claim; `@` stands for the address.
 const VALUES: [&str; 12] = [
@@ -86,6 +113,41 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
         row.measure(&target.process);
         rows.push(row);
     }
+    rows.extend(reach(program)?);
+    Ok(rows)
+}
+
+/// Every claim as a header, with underscores, and as a trailer, from a stranger whom nothing limits: the application tells which
+/// headers and trailers reached it.
+fn reach(program: &Path) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for kind in Kind::available() {
+        let app = App::start(kind)?;
+        let gateway = Target::gateway(&Setup::new(program, RULES, UNLIMITED), &app.url())?;
+        let mut row = Row::new(format!("claims that reach {} by the gateway", kind.name()));
+        for header in HEADERS {
+            let line = format!("{header}: {CLAIMED}");
+            let folded = format!("{}: {CLAIMED}", header.replace('-', "_"));
+            for (line, trailer) in [
+                (line.as_str(), ""),
+                (&folded, ""),
+                ("X: 1", &line),
+                ("X: 1", &folded),
+            ] {
+                let request = request("/", line, trailer);
+                let answer = Answer::try_read(&say(gateway.port, request));
+                let fate = match answer.filter(|answer| answer.status == 200) {
+                    Some(answer) if answer.body.contains(CLAIMED) => Fate::Passed,
+                    Some(_) => Fate::Harmless,
+                    None => Fate::Refused,
+                };
+                row.count(fate, || format!("{line} {trailer}"));
+            }
+        }
+        row.bound(row.harmless > 0, || "no request reached it".to_owned());
+        row.measure(&gateway.process);
+        rows.push(row);
+    }
     Ok(rows)
 }
 
@@ -95,7 +157,7 @@ fn forge(port: u16, path: &str, row: &mut Row) {
     row.bound(within == LIMIT, || {
         format!("{within} of {LIMIT} requests were let in")
     });
-    for header in HEADERS {
+    for header in HEADERS.into_iter().chain([OTHER]) {
         for value in VALUES {
             let line = format!("{header}: {}", value.replace('@', CLAIMED));
             row.count(fate(port, path, &line, ""), || line.clone());
@@ -112,17 +174,20 @@ fn forge(port: u16, path: &str, row: &mut Row) {
 
 /// The fate of a request with that header line, or with that trailer.
 fn fate(port: u16, path: &str, line: &str, trailer: &str) -> Fate {
+    let request = request(path, line, trailer);
+    match Answer::try_read(&say(port, request)).map(|answer| answer.status) {
+        Some(200) => Fate::Passed,
+        Some(429) => Fate::Limited,
+        _ => Fate::Refused,
+    }
+}
+
+fn request(path: &str, line: &str, trailer: &str) -> String {
     let body = match trailer {
         "" => "Content-Length: 0\r\n\r\n".to_owned(),
         trailer => {
             format!("Transfer-Encoding: chunked\r\nTE: trailers\r\n\r\n0\r\n{trailer}\r\n\r\n")
         }
     };
-    let request =
-        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{line}\r\nConnection: close\r\n{body}");
-    match Answer::try_read(&say(port, request)).map(|answer| answer.status) {
-        Some(200) => Fate::Passed,
-        Some(429) => Fate::Limited,
-        _ => Fate::Refused,
-    }
+    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{line}\r\nConnection: close\r\n{body}")
 }

@@ -1,12 +1,16 @@
-//! Places: made-up keys that take the places of those who wait for a leaky bucket.
+//! Places: made-up keys that take the places of those who wait for a leaky bucket, and streams that take those of others at an
+//! upstream.
 
 use std::net::TcpStream;
 use std::path::Path;
 
 use anyhow::Result;
 use ratekeeper_testkit::http1::{Answer, connect, say};
+use ratekeeper_testkit::http2::{
+    END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, block, frame,
+};
 use ratekeeper_testkit::process::eventually;
-use ratekeeper_testkit::recorder::{Recorder, ok};
+use ratekeeper_testkit::recorder::{Act, Recorder, ok};
 use std::io::Write;
 
 use crate::plan::Plan;
@@ -21,7 +25,7 @@ descriptors:
     rate_limit: { window: 100m, limit: 10, burst: 2, algorithm: leaky_bucket }
 ";
 
-const SETTINGS: &str = "wait_max: 1h\nwaiting_max: 160\n";
+const WAITING: &str = "wait_max: 1h\nwaiting_max: 160\n";
 
 /// The places that one address may take.
 const SHARE: u64 = 160 / 8;
@@ -32,9 +36,18 @@ const KEYS: u64 = 200;
 /// Honest clients that come then, each from an address of its own.
 const HONEST: u64 = 40;
 
-pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
+/// Places at the upstream, in the full form.
+const PLACES: u32 = 1_024;
+
+/// Streams on each connection: as many as the gateway allows.
+const STREAMS: u32 = 100;
+
+/// More than the buffers of both systems take.
+const LONG: usize = 16 << 20;
+
+pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
     let upstream = Recorder::start(|_| ok(""));
-    let gateway = Target::gateway(&Setup::new(program, RULES, SETTINGS), &upstream.url())?;
+    let gateway = Target::gateway(&Setup::new(program, RULES, WAITING), &upstream.url())?;
     let mut row = Row::new("made-up keys that wait for leaky buckets");
     let mut waiting = Vec::new();
     for number in 0..KEYS {
@@ -68,7 +81,66 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
         row.count(fate, || format!("honest client {number} found no place"));
     }
     row.measure(&gateway.process);
-    Ok(vec![row])
+    Ok(vec![row, stalled_streams(program, plan)?])
+}
+
+/// Streams whose client takes a byte of what it asked for: of one address, on many connections.
+fn stalled_streams(program: &Path, plan: &Plan) -> Result<Row> {
+    let upstream = Recorder::start(|asked| match asked.head.starts_with("GET /long") {
+        true => Act::Pour(LONG),
+        false => ok("here"),
+    });
+    let places = PLACES / plan.divisor;
+    let settings = format!("upstream_requests_max: {places}\nupstream_connect_timeout: 2s\n");
+    let gateway = Target::gateway(
+        &Setup::new(program, "domain: api\n", &settings),
+        &upstream.url(),
+    )?;
+    let mut row = Row::new("stalled streams of one address at an upstream");
+    let connections = (2 * places + places / 2) / STREAMS;
+    let held: Vec<_> = (0..connections.max(1)).map(|_| stall(&gateway)).collect();
+    let asked = || upstream.asked().len() as u32;
+    eventually("it has its share", || asked() >= places / 2);
+    for number in 0..HONEST {
+        let request = format!(
+            "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.{number}\r\nConnection: close\r\n\r\n"
+        );
+        let answer = Answer::try_read(&say(gateway.port, request));
+        let fate = match answer {
+            Some(answer) if answer.status == 200 => Fate::Harmless,
+            _ => Fate::Passed,
+        };
+        row.count(fate, || format!("honest client {number} found no place"));
+    }
+    let taken = asked() - HONEST as u32;
+    row.bound(taken <= places / 2, || {
+        format!("one address had {taken} of {places} places")
+    });
+    row.measure(&gateway.process);
+    drop(held);
+    Ok(row)
+}
+
+/// A connection with many streams whose windows take one byte.
+fn stall(gateway: &Target) -> TcpStream {
+    const INITIAL_WINDOW_SIZE: [u8; 6] = [0, 4, 0, 0, 0, 1];
+    let fields = [
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":authority", "a"),
+        (":path", "/long"),
+        ("x-forwarded-for", "198.51.100.9"),
+    ];
+    let mut bytes = PREFACE.to_vec();
+    bytes.extend(frame(SETTINGS, 0, 0, &INITIAL_WINDOW_SIZE));
+    for number in 0..STREAMS {
+        let flags = END_HEADERS | END_STREAM;
+        bytes.extend(frame(HEADERS, flags, 2 * number + 1, &block(&fields)));
+    }
+    let mut stream = connect(gateway.port);
+    // It may be refused: then it holds nothing.
+    let _ = stream.write_all(&bytes);
+    stream
 }
 
 /// Takes the turn of a key, and then a place behind it; None if there is no place.

@@ -35,6 +35,8 @@ descriptors:
     rate_limit: { window: 10000d, limit: 3, algorithm: fixed_window }
   - key: session
     rate_limit: { window: 10000d, limit: 3, algorithm: fixed_window }
+  - key: parameter
+    rate_limit: { window: 10000d, limit: 3, algorithm: fixed_window }
   - key: sub
     rate_limit: { window: 10000d, limit: 3, algorithm: fixed_window }
   - key: host
@@ -50,6 +52,7 @@ auth:
     - - { key: path, from: path }
     - - { key: api_key, from: header:x-api-key }
     - - { key: session, from: cookie:session }
+    - - { key: parameter, from: query:key }
     - - { key: sub, from: claim:sub }
     - - { key: host, from: host }
 identity:
@@ -70,7 +73,7 @@ const EXACT: &str = "ignore_path_case: false\nignore_trailing_slash: false\n";
 pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let mut table = Table::default();
-    for kind in Kind::ALL {
+    for kind in Kind::available() {
         let app = App::start(kind)?;
         let service = serve(program, MAPPING)?;
         let nginx = Nginx::start(&app, service.port)?;
@@ -191,6 +194,7 @@ fn is_taken(subject: Subject, told: &str) -> bool {
         Subject::Path => says("route") == "admin",
         Subject::Key => says("key").trim() == "ada",
         Subject::Session => says("session").trim() == "abc",
+        Subject::Parameter => says("parameter").trim() == "abc",
         Subject::Token => says("sub") == "ada",
         Subject::Host => {
             let host = says("host").to_ascii_lowercase();

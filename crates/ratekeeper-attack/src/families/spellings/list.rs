@@ -11,6 +11,8 @@ pub(crate) enum Subject {
     Key,
     /// The cookie `session`, with the value `abc`.
     Session,
+    /// The query parameter `key`, with the value `abc`.
+    Parameter,
     /// The subject `ada` of a checked token.
     Token,
     /// The host `shop.example`.
@@ -36,6 +38,7 @@ impl Spelling {
             Subject::Path => path("/admin/x"),
             Subject::Key => with(subject, &["X-Api-Key: ada"]),
             Subject::Session => with(subject, &["Cookie: session=abc"]),
+            Subject::Parameter => parameter("/?key=abc"),
             Subject::Token => with(subject, &["Authorization: Bearer {jwt}"]),
             Subject::Host => host("shop.example"),
         }
@@ -48,6 +51,7 @@ impl std::fmt::Display for Spelling {
             Subject::Endpoint | Subject::Path if self.lines.is_empty() => {
                 format!("{} {}", self.method, self.target)
             }
+            Subject::Parameter => format!("{} {}", self.method, self.target),
             Subject::Host => format!("Host: {}", self.host),
             Subject::Endpoint
             | Subject::Path
@@ -63,11 +67,12 @@ impl std::fmt::Display for Spelling {
     }
 }
 
-pub(crate) const SUBJECTS: [Subject; 6] = [
+pub(crate) const SUBJECTS: [Subject; 7] = [
     Subject::Endpoint,
     Subject::Path,
     Subject::Key,
     Subject::Session,
+    Subject::Parameter,
     Subject::Token,
     Subject::Host,
 ];
@@ -103,6 +108,13 @@ const fn key(lines: &'static [&'static str]) -> Spelling {
 
 const fn session(lines: &'static [&'static str]) -> Spelling {
     with(Subject::Session, lines)
+}
+
+const fn parameter(target: &'static str) -> Spelling {
+    Spelling {
+        subject: Subject::Parameter,
+        ..endpoint("GET", target)
+    }
 }
 
 const fn token(lines: &'static [&'static str]) -> Spelling {
@@ -256,7 +268,51 @@ pub(crate) const SPELLINGS: &[Spelling] = &[
     session(&["Cookie: Session=abc"]),
     session(&["Cookie: session==abc"]),
     session(&["Cookie: session=j:\"abc\""]),
+    session(&["Cookie: session=j:%22abc%22"]),
+    session(&["Cookie: session=j:%20%22abc%22"]),
+    session(&["Cookie: session=j:%20%20%0A%22abc%22"]),
+    session(&["Cookie: session=j%3A%22abc%22"]),
+    session(&["Cookie: session=%6a:%22abc%22"]),
+    session(&["Cookie: session=j:%22%5Cu0061bc%22"]),
+    session(&["Cookie: session=\"j:%22abc%22\""]),
+    session(&["Cookie: session=j:[%22abc%22]"]),
+    session(&["Cookie: session=s:abc.x"]),
+    session(&["Cookie: session=abc%20"]),
     session(&["Cookie_: session=abc"]),
+    parameter("/?%6Bey=abc"),
+    parameter("/?key=%61bc"),
+    parameter("/?key=abc&key=abc"),
+    parameter("/?key=abc&key=eve"),
+    parameter("/?key=eve&key=abc"),
+    parameter("/?[key]=abc"),
+    parameter("/?%5Bkey%5D=abc"),
+    parameter("/?[[key]]=abc"),
+    parameter("/?key[]=abc"),
+    parameter("/?key[0]=abc"),
+    parameter("/?key[1000]=abc"),
+    parameter("/?key[x]=abc"),
+    parameter("/?key%5B%5D=abc"),
+    parameter("/?key%5b0%5d=abc"),
+    parameter("/?key%255B%255D=abc"),
+    parameter("/?key.x=abc"),
+    parameter("/?KEY=abc"),
+    parameter("/?+key=abc"),
+    parameter("/?key+=abc"),
+    parameter("/?key%00=abc"),
+    parameter("/?%256Bey=abc"),
+    parameter("/?key=%2561bc"),
+    parameter("/?x=1;key=abc"),
+    parameter("/?key=abc;x=1"),
+    parameter("/?key=abc;"),
+    parameter("/?key=abc%00"),
+    parameter("/?key=abc%0A"),
+    parameter("/?key=abc%20"),
+    parameter("/?key=+abc"),
+    parameter("/?key=abc%FF"),
+    parameter("/?&key=abc"),
+    parameter("/??key=abc"),
+    parameter("/?key==abc"),
+    parameter("/?key=abc#x"),
     token(&["authorization: bearer {jwt}"]),
     token(&["Authorization: BEARER {jwt}"]),
     token(&["Authorization: Bearer  {jwt}"]),

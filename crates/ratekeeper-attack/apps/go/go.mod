@@ -1,0 +1,3 @@
+module ratekeeper-attack
+
+go 1.22
