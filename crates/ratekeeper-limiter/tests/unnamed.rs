@@ -112,8 +112,11 @@ fn check(limiter: &Limiter<LateKey>, pairs: &[(&str, &str)], own: Option<Overrid
     }
 }
 
+/// The entries of a request, and a limit that it brings along.
+type Asked = (Vec<(&'static str, &'static str)>, Option<Override>);
+
 /// Requests, with a limit of their own or none.
-fn requests() -> Vec<(Vec<(&'static str, &'static str)>, Option<Override>)> {
+fn requests() -> Vec<Asked> {
     let own = Override {
         quota: 50,
         unit: Unit::Day,
