@@ -145,10 +145,14 @@ Examples:
         shell: Shell,
     },
     /// Write the man pages, one for each command
-    #[command(after_help = "\
+    // Hidden: whoever makes a package finds it in the manual, and the list of commands fits a screen.
+    #[command(
+        hide = true,
+        after_help = "\
 Examples:
   ratekeeper man /usr/local/share/man/man1
-  ratekeeper man man1 && man ./man1/ratekeeper-rules-check.1")]
+  ratekeeper man man1 && man ./man1/ratekeeper-rules-check.1"
+    )]
     Man {
         /// Folder for the pages; it is created
         folder: PathBuf,

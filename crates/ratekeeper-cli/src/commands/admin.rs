@@ -183,8 +183,8 @@ impl AdminAccess {
         let (address, status) = (&self.address, answer.status);
         let (code, detail) = problem(&answer.body);
         let message = match status {
-            // Answers of the admin API itself are about what was asked for.
-            404 | 405 if detail == answer.body.trim() => format!(
+            // What is missing is the route itself: every listener of a node says so of paths that it does not serve.
+            404 | 405 if code.is_empty() || is_route_missing(&code, &detail) => format!(
                 "{address} answers {status}; is it the admin address? It is 127.0.0.1:6070 by default"
             ),
             _ => format!("{address} answers {status}: {detail}"),
@@ -255,6 +255,11 @@ fn problem(body: &str) -> (String, String) {
         Ok(it) => (it.code, format!("{}: {}", it.field, it.detail)),
         Err(_) => (String::new(), body.trim().to_owned()),
     }
+}
+
+/// Returns true if a problem is about the path that was asked for, and not about what the path names.
+fn is_route_missing(code: &str, detail: &str) -> bool {
+    code == "METHOD_NOT_ALLOWED" || detail.starts_with("there is nothing at ")
 }
 
 /// The parameters that have a value, as the query of a URL.

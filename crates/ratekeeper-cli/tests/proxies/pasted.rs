@@ -238,14 +238,14 @@ fn blocks(page: &str, done_before: &[&str], ports: &Ports) -> Vec<String> {
             .replace("ratekeeper audit list", &asking("audit list"))
             // In a folder of its own.
             .replace("nginx -p /tmp", "nginx -p \"$PWD\"")
-            .replace(
-                "envoy -c examples",
-                "\"$ENVOY\" --disable-hot-restart -c examples",
-            )
-            // Beside other Envoys on this host.
+            // Beside other Envoys on this host; by its path first, which ends in its name.
             .replace(
                 "target/envoy/envoy/_bin/envoy",
                 "\"$ENVOY\" --disable-hot-restart",
+            )
+            .replace(
+                "envoy -c examples",
+                "\"$ENVOY\" --disable-hot-restart -c examples",
             );
         ports.replaced_in(&patient(&own))
     });

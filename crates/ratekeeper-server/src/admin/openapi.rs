@@ -66,9 +66,13 @@ impl Modify for Common {
         for item in document.paths.paths.values_mut() {
             let operations = [
                 &mut item.get,
+                &mut item.head,
                 &mut item.put,
                 &mut item.post,
+                &mut item.patch,
                 &mut item.delete,
+                &mut item.options,
+                &mut item.trace,
             ];
             for operation in operations.into_iter().flatten() {
                 add_error(operation);

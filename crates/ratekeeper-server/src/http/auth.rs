@@ -33,7 +33,7 @@ pub(super) struct Options {
 
 /// Decides for a proxy on the request that its headers describe. Any method; the body is never read.
 #[utoipa::path(
-    method(get, post, put, patch, delete),
+    method(get, head, post, put, patch, delete, options, trace),
     path = "/v1/auth",
     tag = "checks",
     params(Options),
