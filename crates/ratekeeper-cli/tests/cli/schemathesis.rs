@@ -29,18 +29,16 @@ const CPU_SECONDS_MAX: u32 = 60;
 /// The random requests of each operation, beside those that cover the limits of each parameter.
 const EXAMPLES: &str = "25";
 
-/// A body may be refused for its size before it is read: 413 is among the refusals of invalid data. Proxies ask
-/// `/v1/auth` by any method, also by those that OpenAPI has no word for.
+/// A body may be refused for its size before it is read: 413 is among the refusals of invalid data.
 const SETTINGS: &str = "[checks.negative_data_rejection]
 expected-statuses = [400, 401, 403, 404, 405, 406, 409, 413, 415, 422, 428, 429, \"5xx\"]
-
-[[operations]]
-include-path = \"/v1/auth\"
-checks.unsupported_method.enabled = false
 ";
 
 /// A route whose answer does not end.
 const ENDLESS: &str = "/admin/v1/live";
+
+/// A route that proxies ask by any method, also by those that OpenAPI has no word for.
+const FORWARD_AUTH: &str = "/v1/auth";
 
 /// Properties of every answer. Not among them: that a valid request is accepted, since a document cannot say which
 /// plans, rules and permits there are.
@@ -53,16 +51,27 @@ const METHODS: &str = "unsupported_method";
 
 #[test]
 fn the_admin_api_answers_as_its_document_says() {
-    answers_as_documented("/admin/", CHECKS, |service| service.admin);
+    answers_as_documented("/admin/", ENDLESS, CHECKS, |service| service.admin);
 }
 
 #[test]
 fn the_check_api_answers_as_its_document_says() {
     let checks = format!("{CHECKS},{METHODS}");
-    answers_as_documented("/v1/", &checks, |service| service.http);
+    answers_as_documented("/v1/", FORWARD_AUTH, &checks, |service| service.http);
 }
 
-fn answers_as_documented(prefix: &str, checks: &str, listener: impl Fn(&Service) -> SocketAddr) {
+#[test]
+fn forward_auth_answers_as_its_document_says() {
+    answers_as_documented(FORWARD_AUTH, ENDLESS, CHECKS, |service| service.http);
+}
+
+/// Holds the paths that begin with `prefix`, but for `other`, to the document.
+fn answers_as_documented(
+    prefix: &str,
+    other: &str,
+    checks: &str,
+    listener: impl Fn(&Service) -> SocketAddr,
+) {
     let folder = tempdir().expect("a folder can be made");
     let folder = folder.path();
     write(folder, "rules.yaml", RULES);
@@ -75,14 +84,14 @@ fn answers_as_documented(prefix: &str, checks: &str, listener: impl Fn(&Service)
 
     write(folder, "schemathesis.toml", SETTINGS);
 
-    let told = fuzz(folder, prefix, checks, listener(&service));
+    let told = fuzz(folder, (prefix, other), checks, listener(&service));
     let report = fs::read_to_string(folder.join("report.json"));
     let report = report.unwrap_or_else(|error| panic!("no report ({error}): {told}"));
     let report: Value = serde_json::from_str(&report).expect("the report is JSON");
     assert_eq!(report["exit_code"], 0, "{told}");
     assert_eq!(report["complete"], true, "{told}");
     let tested = report["operations"]["tested"].as_u64();
-    assert_eq!(tested, Some(operations(&document, prefix)), "{told}");
+    assert_eq!(tested, Some(operations(&document, prefix, other)), "{told}");
     println!(
         "{tested:?} operations, {} requests",
         report["test_cases"]["generated"]
@@ -93,8 +102,13 @@ fn answers_as_documented(prefix: &str, checks: &str, listener: impl Fn(&Service)
     assert!(service.stop().success());
 }
 
-/// Runs Schemathesis on the paths that begin with `prefix`, and returns all that it prints.
-fn fuzz(folder: &Path, prefix: &str, checks: &str, listener: SocketAddr) -> String {
+/// Runs Schemathesis on the paths that begin with `prefix`, but for `other`, and returns all that it prints.
+fn fuzz(
+    folder: &Path,
+    (prefix, other): (&str, &str),
+    checks: &str,
+    listener: SocketAddr,
+) -> String {
     let limited = format!("ulimit -t {CPU_SECONDS_MAX}; exec python3 -m schemathesis.cli \"$@\"");
     let url = format!("http://{listener}");
     let paths = format!("^{prefix}");
@@ -105,7 +119,7 @@ fn fuzz(folder: &Path, prefix: &str, checks: &str, listener: SocketAddr) -> Stri
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .args(["-c", &limited, "schemathesis", "run", "openapi.json"])
         .args(["--url", &url, "--include-path-regex", &paths])
-        .args(["--exclude-path", ENDLESS])
+        .args(["--exclude-path", other])
         .args(["--phases", "coverage,fuzzing", "--checks", checks])
         .args(["--max-examples", EXAMPLES, "--seed", "1"])
         .args(["--generation-database", "none", "--no-shrink"])
@@ -119,12 +133,12 @@ fn fuzz(folder: &Path, prefix: &str, checks: &str, listener: SocketAddr) -> Stri
 }
 
 /// The number of operations that the document has on these paths.
-fn operations(document: &str, prefix: &str) -> u64 {
+fn operations(document: &str, prefix: &str, other: &str) -> u64 {
     let document: Value = serde_json::from_str(document).expect("it is JSON");
     let paths = document["paths"].as_object().expect("it has paths");
     let wanted = paths
         .iter()
-        .filter(|(path, _)| path.starts_with(prefix) && *path != ENDLESS);
+        .filter(|(path, _)| path.starts_with(prefix) && *path != other);
     let methods = [
         "get", "head", "put", "post", "patch", "delete", "options", "trace",
     ];
