@@ -22,31 +22,34 @@ pub(super) struct Needs {
 }
 
 /// The jobs that take longest or do not fit [`Needs::SHORT`].
-const KNOWN: [Needs; 9] = [
+const KNOWN: [Needs; 15] = [
     Needs {
         threads: Some(4),
-        ..Needs::listed("ratekeeper-cli/cli", 300, 80)
+        ..Needs::listed("ratekeeper-cli/cli", 240, 80)
     },
     Needs {
         threads: Some(4),
-        ..Needs::listed("ratekeeper-store-redis/store", 290, 80)
+        ..Needs::listed("ratekeeper-store-redis/store", 210, 80)
     },
-    Needs {
-        is_measuring: true,
-        ..Needs::listed("ratekeeper-cli/attack", 190, 30)
-    },
+    Needs::listed("ratekeeper-cli/attack", 190, 30),
     Needs::listed("ratekeeper-cli/chaos", 140, 30),
     Needs::listed("ratekeeper-cli/gateway", 85, 40),
-    Needs::listed(DOCUMENTATION, 60, 100),
     Needs {
         is_measuring: true,
-        ..Needs::listed("ratekeeper-cli/clients", 75, 80)
+        ..Needs::listed("ratekeeper-cli/clients", 55, 80)
     },
+    Needs::listed("ratekeeper-server/server", 37, 100),
     Needs::listed("ratekeeper-cli/proxies", 30, 30),
+    Needs::listed("ratekeeper-quota/quota", 29, 60),
+    Needs::listed("ratekeeper-core/leases", 28, 100),
+    Needs::listed("ratekeeper-store-redis/script", 28, 80),
+    Needs::listed("ratekeeper-audit/export", 27, 40),
+    Needs::listed(DOCUMENTATION, 20, 100),
     Needs {
         is_measuring: true,
         ..Needs::listed("overload/overload", 15, 100)
     },
+    Needs::listed("ratekeeper-shed/overload", 15, 100),
 ];
 
 /// The name of [`Job::documentation`].

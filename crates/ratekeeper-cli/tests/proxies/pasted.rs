@@ -344,7 +344,9 @@ impl Shell {
             .current_dir(folder)
             .args([
                 "-c",
-                &format!("set -m\ntrap 'kill $(jobs -p) 2> /dev/null' EXIT TERM\n{script}"),
+                &format!(
+                    "set -m\ntrap 'kill $(jobs -p) 2> /dev/null' EXIT\ntrap exit TERM\n{script}"
+                ),
             ]);
         Shell(Process::spawn("the shell", command))
     }
