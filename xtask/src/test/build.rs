@@ -39,9 +39,12 @@ impl Build {
         let (found, built) = channel();
         std::thread::spawn(move || {
             let lines = BufReader::new(messages).lines().map_while(Result::ok);
-            let mut jobs = lines.filter_map(|line| Job::in_message(&line));
-            // It fails if the tests were given up.
-            jobs.try_for_each(|job| found.send(job))
+            for job in lines.filter_map(|line| Job::in_message(&line)) {
+                if found.send(job).is_err() {
+                    // The tests were given up.
+                    return;
+                }
+            }
         });
         Ok(Build {
             cargo,

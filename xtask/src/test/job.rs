@@ -95,6 +95,8 @@ pub(super) struct Job {
     /// The package's folder and the target: `ratekeeper-cli/gateway`.
     pub(super) name: String,
     pub(super) needs: Needs,
+    /// True if it starts programs of its package, which cargo may build after it.
+    pub(super) is_starting: bool,
     what: What,
 }
 
@@ -117,7 +119,12 @@ impl Job {
         }
         let manifest = PathBuf::from(json::text(line, "manifest_path")?);
         let target = json::text(json::object(line, "target")?, "name")?;
-        Some(Job::program(&target, &executable, manifest.parent()?))
+        let package = manifest.parent()?;
+        let is_starting = has_program(package);
+        Some(Job {
+            is_starting,
+            ..Job::program(&target, &executable, package)
+        })
     }
 
     /// A test program of the package in that folder.
@@ -137,7 +144,12 @@ impl Job {
 
     fn new(name: String, what: What) -> Job {
         let needs = Needs::of(&name);
-        Job { name, needs, what }
+        Job {
+            name,
+            needs,
+            is_starting: false,
+            what,
+        }
     }
 
     /// The command that runs it as `cargo test` does, with arguments for libtest.
@@ -167,6 +179,15 @@ impl Job {
     pub(super) fn file_name(&self) -> String {
         format!("{}.log", self.name.replace('/', "."))
     }
+}
+
+/// Returns true if the package in that folder has programs, in a place of cargo's or in one of its own.
+fn has_program(package: &Path) -> bool {
+    let manifest = std::fs::read_to_string(package.join("Cargo.toml")).unwrap_or_default();
+    ["src/main.rs", "src/bin"]
+        .iter()
+        .any(|path| package.join(path).exists())
+        || manifest.contains("[[bin]]")
 }
 
 /// The variable of libtest for [`Needs::threads`].
@@ -212,6 +233,13 @@ mod tests {
             Some(Path::new("/w/crates/ratekeeper-cli"))
         );
         assert!(command.get_args().eq(["--exact", "it::holds"]));
+    }
+
+    #[test]
+    fn packages_with_programs_are_known() {
+        let has = |package: &str| has_program(&root().join(package));
+        assert!(has("crates/ratekeeper-cli") && has("examples/overload") && has("xtask"));
+        assert!(!has("crates/ratekeeper-core") && !has("crates/ratekeeper-store-redis"));
     }
 
     #[test]

@@ -130,7 +130,8 @@ impl Schedule {
 
     fn has_room(&self, job: &Job, is_building: bool) -> bool {
         let beside: Vec<Needs> = self.running.iter().map(|it| it.job.needs).collect();
-        has_room(self.cores, is_building, &beside, job.needs)
+        let is_early = is_building && job.is_starting;
+        !is_early && has_room(self.cores, is_building, &beside, job.needs)
     }
 
     fn started(&self, job: Job) -> Result<Running> {
