@@ -51,8 +51,8 @@ pub(crate) fn owed(service: &Service, state: &str) -> u64 {
 fn count(service: &Service, series: &str) -> u64 {
     let (_, metrics) = http(service.admin, "GET", "/metrics", "");
     let line = metrics.lines().find(|line| line.starts_with(series));
-    let value = line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
-    value.unwrap_or_else(|| panic!("no {series} in {metrics}")) as u64
+    let value = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+    value.unwrap_or_else(|| panic!("no {series} in {metrics}"))
 }
 
 /// Asks both nodes in turn until one check is denied; returns how many passed.
@@ -170,7 +170,7 @@ fn what_passed_before_redis_was_first_reached_counts_as_of_when_it_passed() {
         let shares = |node: &Service| is_posted(node) && !is_degraded(node);
         nodes.iter().all(shares)
     });
-    let age_ms = passed_by.elapsed().as_millis() as u64;
+    let age_ms = passed_by.elapsed().as_millis();
     for state in ["dropped", "unknown"] {
         assert!(nodes.iter().all(|node| owed(node, state) == 0), "{state}");
     }
