@@ -17,7 +17,7 @@ pub(super) struct Needs {
     pub(super) load: u32,
     /// The number of its tests that run at once, where most of them wait most of the time; otherwise one for each core.
     threads: Option<usize>,
-    /// True if it has no neighbour of its kind, and no compiler: it measures how long something takes.
+    /// True if it measures how long something takes: it has no neighbour of its kind, no compiler, and free cores.
     pub(super) is_measuring: bool,
 }
 

@@ -82,12 +82,19 @@ fn has_room(cores: usize, is_building: bool, beside: &[Needs], needs: Needs) -> 
     let percent = |cores: usize| u32::try_from(cores * 100).unwrap_or(u32::MAX);
     let compiler = if is_building { percent(cores) } else { 0 };
     let load = compiler + beside.iter().map(|needs| needs.load).sum::<u32>();
-    let is_disturbed = is_building || beside.iter().any(|needs| needs.is_measuring);
-    if needs.is_measuring && is_disturbed {
+    let is_measured = beside.iter().any(|needs| needs.is_measuring);
+    if needs.is_measuring && (is_building || is_measured) {
         return false;
     }
-    // One core more than there are, since most jobs wait at times; and one job, whatever it needs.
-    load == 0 || (load + needs.load <= percent(cores + 1) && beside.len() < JOBS_FOR_A_CORE * cores)
+    // Most jobs wait at times, so one core more than there are is kept busy, unless somebody measures.
+    let cores_busy = if needs.is_measuring || is_measured {
+        cores
+    } else {
+        cores + 1
+    };
+    // One job runs, whatever it needs.
+    load == 0
+        || (load + needs.load <= percent(cores_busy) && beside.len() < JOBS_FOR_A_CORE * cores)
 }
 
 struct Running {
@@ -112,10 +119,10 @@ impl Schedule {
         })
     }
 
-    /// Starts waiting jobs for which there is room, the longest first.
+    /// Starts waiting jobs for which there is room: those that measure, before the machine is busy, then the longest.
     fn start_what_fits(&mut self, is_building: bool) -> Result<()> {
         self.waiting
-            .sort_by_key(|job| std::cmp::Reverse(job.needs.seconds));
+            .sort_by_key(|job| std::cmp::Reverse((job.needs.is_measuring, job.needs.seconds)));
         while let Some(at) = self
             .waiting
             .iter()
@@ -273,6 +280,12 @@ mod tests {
         assert!(!has_room(8, false, &[MEASURING], MEASURING));
         assert!(has_room(8, false, &[WAITING], MEASURING));
         assert!(has_room(8, false, &[MEASURING], WAITING));
+        assert!(
+            has_room(2, false, &[MEASURING, WAITING], BUSY),
+            "the cores are enough"
+        );
+        assert!(!has_room(2, false, &[BUSY, BUSY], MEASURING));
+        assert!(!has_room(2, false, &[MEASURING, BUSY], BUSY));
     }
 
     #[test]
