@@ -51,7 +51,9 @@ pub(crate) fn owed(service: &Service, state: &str) -> u64 {
 fn count(service: &Service, series: &str) -> u64 {
     let (_, metrics) = http(service.admin, "GET", "/metrics", "");
     let line = metrics.lines().find(|line| line.starts_with(series));
-    let value = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+    let value = line.and_then(|line| line.rsplit(' ').next());
+    // Some whole numbers are written with a fraction.
+    let value = value.and_then(|value| value.strip_suffix(".0").unwrap_or(value).parse().ok());
     value.unwrap_or_else(|| panic!("no {series} in {metrics}"))
 }
 
