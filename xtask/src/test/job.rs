@@ -36,7 +36,7 @@ const KNOWN: [Needs; 15] = [
     Needs::listed("ratekeeper-cli/gateway", 85, 40),
     Needs {
         is_measuring: true,
-        ..Needs::listed("ratekeeper-cli/clients", 55, 80)
+        ..Needs::listed("ratekeeper-cli/clients", 55, 200)
     },
     Needs::listed("ratekeeper-server/server", 37, 100),
     Needs::listed("ratekeeper-cli/proxies", 30, 30),

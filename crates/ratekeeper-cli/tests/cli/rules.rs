@@ -420,7 +420,7 @@ fn every_command_has_a_man_page() {
         "ratekeeper.1",
         "ratekeeper-serve.1",
         "ratekeeper-quota-set.1",
-        "ratekeeper-man.1",
+        "ratekeeper-completions.1",
     ] {
         assert!(page(name).contains(".TH"), "{name}");
     }
