@@ -58,13 +58,25 @@ mod refusal {
 
 /// A stand-in for the server's errors: what is wrong, and where in the body.
 #[derive(Debug)]
-pub(crate) struct Refusal;
+pub(crate) struct Refusal {
+    pub(crate) field: String,
+    message: String,
+}
 
 impl Refusal {
     pub(crate) fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
-        let (_, message) = (field.into(), message.into());
-        assert!(!message.is_empty(), "refused without a reason");
-        Refusal
+        let (field, message) = (field.into(), message.into());
+        let refusal = Refusal { field, message };
+        assert!(
+            !refusal.message.is_empty(),
+            "{} is refused without a reason",
+            refusal.field
+        );
+        refusal
+    }
+
+    pub(crate) fn out_of_bounds(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::invalid(field, message)
     }
 }
 

@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use totals::Totals;
 
 /// The most failed tests of a whole run that are run again alone. More are no accident of a busy machine.
-const UNSTEADY_MAX: usize = 3;
+const UNSTEADY_MAX: usize = 6;
 
 /// Installs the tools that the tests need and runs all tests side by side, or what `cargo test` runs with `args`.
 pub(crate) fn test(args: &[String]) -> Result<()> {
