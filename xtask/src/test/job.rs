@@ -31,9 +31,9 @@ const KNOWN: [Needs; 15] = [
         threads: Some(4),
         ..Needs::listed("ratekeeper-store-redis/store", 210, 80)
     },
-    Needs::listed("ratekeeper-cli/attack", 190, 30),
-    Needs::listed("ratekeeper-cli/chaos", 140, 30),
-    Needs::listed("ratekeeper-cli/gateway", 85, 40),
+    Needs::listed("ratekeeper-cli/attack", 330, 30),
+    Needs::listed("ratekeeper-cli/chaos", 200, 30),
+    Needs::listed("ratekeeper-cli/gateway", 180, 40),
     Needs {
         is_measuring: true,
         ..Needs::listed("ratekeeper-cli/clients", 55, 200)
