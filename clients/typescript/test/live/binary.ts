@@ -36,7 +36,8 @@ export class Running {
 
   async stop(): Promise<void> {
     const ended = once(this.#child, "exit");
-    this.#child.kill("SIGKILL");
+    // Its whole group: a program that runs the binary may have forked to do so.
+    if (this.#child.pid !== undefined) process.kill(-this.#child.pid, "SIGKILL");
     await ended;
     // Pipes that nobody reads to their end keep this process alive.
     this.#child.stdout?.destroy();
@@ -51,7 +52,7 @@ export async function start(rules: string, args: readonly string[], around: read
   const folder = mkdtempSync(join(tmpdir(), "ratekeeper-"));
   writeFileSync(join(folder, "rules.yaml"), rules);
   const [program = "", ...rest] = [...around, BINARY, ...args, "--rules", "rules.yaml", "--admin", "127.0.0.1:0", "--drain-delay", "0s"];
-  const child = spawn(program, rest, { cwd: folder, stdio: ["ignore", "pipe", "pipe"], env: { PATH: process.env["PATH"] } });
+  const child = spawn(program, rest, { cwd: folder, stdio: ["ignore", "pipe", "pipe"], detached: true, env: { PATH: process.env["PATH"] } });
   const addresses = new Map<string, string>();
   let said = "";
   child.stderr.on("data", (text: Buffer) => { said += text.toString(); });
