@@ -1,7 +1,7 @@
 //! Clients that go away while the upstream works for them take neither permits nor places with them.
 
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -272,9 +272,10 @@ fn a_gateway_that_stops_waits_for_work_that_goes_on() {
     let mut gateway = worker.gateway(PERMITS, "");
     come_and_go(&worker, &gateway);
     tells_abandoned(&gateway, LIMIT);
-    let later = Arc::clone(&worker);
+    let (later, address) = (Arc::clone(&worker), (Ipv4Addr::LOCALHOST, gateway.port));
     let ends = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_secs(2));
+        // It accepts nobody any more.
+        eventually("it stops", || TcpStream::connect(address).is_err());
         later.end(LIMIT);
     });
     assert!(gateway.process.terminate().success());
