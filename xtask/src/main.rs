@@ -30,8 +30,9 @@ The verbs of this repository.
                                   test runs with them
   cargo xtask check               formatting, clippy, rustdoc, cargo deny; warnings are errors
   cargo xtask build               the release binary: target/release/ratekeeper
-  cargo xtask bench [grpc] [--quick] [--only NAME]
-                                  decisions over gRPC, beside the same server deciding nothing and throttlecrab
+  cargo xtask bench [grpc] [--quick] [--only NAME] [--before BINARY]
+                                  decisions over gRPC, beside the same server deciding nothing and throttlecrab, and
+                                  beside another build of the binary
   cargo xtask bench gateway [--quick]
                                   the gateway, beside itself without limits and NGINX
   cargo xtask bench seed [--quick]
@@ -80,6 +81,10 @@ fn main() -> ExitCode {
         Some((verb, rest)) => (verb.as_str(), rest),
         None => ("help", &[][..]),
     };
+    if asks_for_help(verb, rest) {
+        print(&help_of(verb));
+        return ExitCode::SUCCESS;
+    }
     let done = match verb {
         "build" => run::build(),
         "run" => run::run(rest),
@@ -95,8 +100,7 @@ fn main() -> ExitCode {
         "simulate" => campaigns::simulate(rest),
         "book" => book::book(),
         "help" | "--help" | "-h" => {
-            // `cargo xtask help | head` closes the pipe early, which is no fault.
-            let _ = writeln!(std::io::stdout(), "{HELP}");
+            print(HELP);
             Ok(())
         }
         other => {
@@ -110,5 +114,54 @@ fn main() -> ExitCode {
             eprintln!("\nxtask {verb}: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Returns true if `args` ask for the help of a verb, rather than of the program that the verb runs with them.
+fn asks_for_help(verb: &str, args: &[String]) -> bool {
+    !matches!(verb, "run" | "test") && args.iter().any(|arg| arg == "--help" || arg == "-h")
+}
+
+/// The lines of the help that tell of `verb`; the whole help if there are none.
+fn help_of(verb: &str) -> String {
+    let start = format!("  cargo xtask {verb} ");
+    let mut is_told = false;
+    let lines = HELP.lines().filter(|line| {
+        if line.starts_with("  cargo xtask") {
+            is_told = line.starts_with(&start);
+        }
+        is_told && line.starts_with("  ")
+    });
+    let lines: Vec<&str> = lines.collect();
+    match lines.is_empty() {
+        true => HELP.to_owned(),
+        false => lines.join("\n"),
+    }
+}
+
+fn print(text: &str) {
+    // `cargo xtask help | head` closes the pipe early, which is no fault.
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_verb_has_its_own_help() {
+        let args = |args: &[&str]| args.iter().map(|&arg| arg.to_owned()).collect::<Vec<_>>();
+        assert!(asks_for_help("bench", &args(&["redis", "--help"])));
+        assert!(!asks_for_help("run", &args(&["serve", "--help"])));
+        let fuzz = help_of("fuzz");
+        assert!(
+            fuzz.starts_with("  cargo xtask fuzz [--seconds N]"),
+            "{fuzz}"
+        );
+        assert!(
+            fuzz.ends_with("or one of them") && fuzz.lines().count() == 2,
+            "{fuzz}"
+        );
+        assert_eq!(help_of("nothing"), HELP);
     }
 }

@@ -17,7 +17,7 @@ const THROTTLECRAB: CargoTool = CargoTool::new("throttlecrab-server", "0.4.40");
 const SERVER_CORE: &str = "0";
 pub(super) const LOAD_CORE: &str = "1";
 
-/// Builds everything, then runs the comparisons; `args` are passed on: `--quick`, `--only NAME`.
+/// Builds everything, then runs the comparisons; `args` are passed on: `--quick`, `--only NAME`, `--before BINARY`.
 pub(super) fn grpc(args: &[String]) -> Result<()> {
     two_processors()?;
     let mut steps = Steps::new();

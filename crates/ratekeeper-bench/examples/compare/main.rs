@@ -3,7 +3,8 @@
 //! `cargo xtask bench` builds and runs this, pinned to one processor; the servers get another. With
 //! `--redis`, counters are in Redis, and the comparison is with the same constant, with counters in
 //! memory, and with envoyproxy/ratelimit on the same Redis. With `--modes`, the four modes of consistency are compared with
-//! counters in memory. With `--leases`, leased limits of four nodes are flooded. Speeds on a shared machine drift, so
+//! counters in memory. With `--leases`, leased limits of four nodes are flooded. With `--before`, another build of the binary, that before a
+//! change, gets the same load. Speeds on a shared machine drift, so
 //! runs of two servers alternate, and the results are medians of their ratios (see
 //! `ratekeeper_testkit::paired`).
 
@@ -41,6 +42,8 @@ use ratekeeper_testkit::paired::Patience;
 pub(crate) struct Plan {
     /// The Ratekeeper binary.
     pub(crate) ratekeeper: PathBuf,
+    /// Another build of the Ratekeeper binary, if it is to be compared: that before a change.
+    pub(crate) before: Option<PathBuf>,
     /// The throttlecrab binary, if available.
     pub(crate) throttlecrab: Option<PathBuf>,
     /// The envoyproxy/ratelimit binary, if available.
@@ -93,6 +96,7 @@ fn main() -> Result<()> {
 fn plan(mut args: impl Iterator<Item = String>) -> Result<Plan> {
     let mut plan = Plan {
         ratekeeper: PathBuf::new(),
+        before: None,
         throttlecrab: None,
         envoyproxy_ratelimit: None,
         is_redis: false,
@@ -113,6 +117,7 @@ fn plan(mut args: impl Iterator<Item = String>) -> Result<Plan> {
         let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
         match arg.as_str() {
             "--ratekeeper" => plan.ratekeeper = value()?.into(),
+            "--before" => plan.before = Some(value()?.into()),
             "--throttlecrab" => plan.throttlecrab = Some(value()?.into()),
             "--envoyproxy-ratelimit" => plan.envoyproxy_ratelimit = Some(value()?.into()),
             "--redis" => plan.is_redis = true,
@@ -129,14 +134,18 @@ fn plan(mut args: impl Iterator<Item = String>) -> Result<Plan> {
                     pairs_max: 7,
                 };
             }
-            _ => bail!("there is no argument {arg:?}; there are --quick and --only NAME"),
+            _ => bail!(
+                "there is no argument {arg:?}; there are --quick, --only NAME and --before BINARY"
+            ),
         }
     }
-    if !plan.ratekeeper.is_file() {
-        bail!(
-            "--ratekeeper: there is no binary {}",
-            plan.ratekeeper.display()
-        );
+    for (name, binary) in [
+        ("--ratekeeper", Some(&plan.ratekeeper)),
+        ("--before", plan.before.as_ref()),
+    ] {
+        if let Some(binary) = binary.filter(|binary| !binary.is_file()) {
+            bail!("{name}: there is no binary {}", binary.display());
+        }
     }
     Ok(plan)
 }

@@ -28,6 +28,7 @@ const RUNS: usize = 7;
 struct Servers {
     ours: Server,
     constant: Server,
+    before: Option<Server>,
     throttlecrab: Option<Server>,
 }
 
@@ -47,6 +48,7 @@ fn run(plan: &Plan, folder: &std::path::Path) -> Result<Table> {
     let ours = Server::ratekeeper(plan, folder, &[])?;
     let servers = Servers {
         constant: Server::constant(plan, folder, &ours)?,
+        before: Server::before(plan, folder)?,
         ours,
         throttlecrab: plan
             .throttlecrab
@@ -58,6 +60,9 @@ fn run(plan: &Plan, folder: &std::path::Path) -> Result<Table> {
         table.versus(plan, &format!("closed, {name}"), |name| {
             against_constant(plan, name, &servers, keys)
         });
+    }
+    if let Some(before) = &servers.before {
+        against_before(plan, &mut table, &servers.ours, before);
     }
     for (name, keys) in SPREADS {
         // Half of the constant server's rate, which was just measured.
@@ -100,6 +105,21 @@ fn against_constant(plan: &Plan, name: &str, servers: &Servers, keys: Keys) -> R
     let ours = ("ratekeeper", closed(&servers.ours, keys));
     let theirs = ("constant", closed(&servers.constant, keys));
     versus(plan, name, By::Rate, ours, theirs)
+}
+
+fn against_before(plan: &Plan, table: &mut Table, ours: &Server, before: &Server) {
+    for (name, keys) in SPREADS {
+        table.versus(plan, &format!("before, {name}"), |name| {
+            let (ours, theirs) = (closed(ours, keys), closed(before, keys));
+            versus(
+                plan,
+                name,
+                By::Rate,
+                ("ratekeeper", ours),
+                ("before", theirs),
+            )
+        });
+    }
 }
 
 fn at_rate(

@@ -147,12 +147,30 @@ impl Server {
         format!("127.0.0.1:{}", self.grpc)
     }
 
+    /// The build before a change, if there is one to compare with.
+    pub(crate) fn before(plan: &Plan, folder: &Path) -> Result<Option<Self>> {
+        let Some(binary) = &plan.before else {
+            return Ok(None);
+        };
+        Self::of_build(plan, binary, folder, &wide(), &["serve"]).map(Some)
+    }
+
     fn ours(plan: &Plan, folder: &Path, text: &str, args: &[&str]) -> Result<Self> {
+        Self::of_build(plan, &plan.ratekeeper, folder, text, args)
+    }
+
+    fn of_build(
+        plan: &Plan,
+        binary: &Path,
+        folder: &Path,
+        text: &str,
+        args: &[&str],
+    ) -> Result<Self> {
         let (grpc, http, admin) = (free_port(), free_port(), free_port());
         // A rules file for each server, because servers reload theirs on changes.
         let rules = folder.join(format!("rules-{grpc}.yaml"));
         std::fs::write(&rules, text).context("the rules cannot be written")?;
-        let mut command = command(plan, &plan.ratekeeper);
+        let mut command = command(plan, binary);
         command
             .current_dir(folder)
             .args(args)
