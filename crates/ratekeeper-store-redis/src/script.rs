@@ -17,9 +17,11 @@
 //! A [`SyncCall`] adds to a synced counter, by a script of its own.
 //!
 //! The scripts lie beside this file, one for each algorithm and `decide.lua`, which documents
-//! arguments and results; [`Script::new`] joins them into one. The same script serves every
+//! arguments and results; [`Script::new`] joins them into one, and puts numbers in place of the
+//! algorithms' names. The same script serves every
 //! algorithm, so that one call can decide them all.
 
+mod algorithm;
 mod call;
 mod group;
 mod item;
@@ -32,8 +34,6 @@ mod replay;
 mod reply;
 mod state;
 mod synced;
-#[cfg(test)]
-mod tests;
 mod text;
 
 pub use call::Call;

@@ -3,9 +3,9 @@
 use ratekeeper_core::{MAX_COUNT, Micros, Timestamp};
 use ratekeeper_store::{Charge, Extra, PermitAct, Until};
 
+use super::algorithm::ScriptAlgorithm;
 use super::group::{Group, Part, Run};
 use super::key::KeyName;
-use super::params::LEAKY_WITHIN;
 
 /// A group of one plain step.
 const LONE: u8 = 1;
@@ -97,7 +97,8 @@ impl Call {
     }
 
     fn pack_lone(&mut self, part: &Part, runs: &[Run]) {
-        self.plan.extend_from_slice(&[LONE, part.params.code]);
+        self.plan
+            .extend_from_slice(&[LONE, part.params.algorithm.code()]);
         self.short(runs.len());
         part.params.pack(&mut self.plan);
         self.runs(runs);
@@ -125,7 +126,8 @@ impl Call {
                 | u8::from(part.shadow) << 1
                 | u8::from(part.quota_mode) << 2
                 | u8::from(is_first) << 3;
-            self.plan.extend_from_slice(&[part.params.code, flags]);
+            self.plan
+                .extend_from_slice(&[part.params.algorithm.code(), flags]);
             part.params.pack(&mut self.plan);
         }
         self.runs(&group.runs);
@@ -196,7 +198,7 @@ impl Group {
             return None;
         };
         // One request alone cannot be refused because of another.
-        let is_leaky = part.params.code == LEAKY_WITHIN
+        let is_leaky = part.params.algorithm == ScriptAlgorithm::LeakyWithin
             && self.requests() == 1
             && self.extra.is_none()
             && self.mode == ratekeeper_core::Mode::default()

@@ -1,4 +1,4 @@
--- concurrency (7): permits held + hits <= limit.
+-- concurrency (CONCURRENCY): permits held + hits <= limit.
 --
 -- Parameters: 1 limit, 2 timeout of a permit (microseconds).
 -- State: a sorted set of permits with their deadlines (microseconds). A permit's name is its id; one without an id
@@ -7,9 +7,9 @@
 -- A permit that ends more than two timeouts from now was taken before the clock went back: it ends as one taken now.
 -- s1 permits held, s2 1 if the group's is one of them.
 -- Commands: besides the count, permits are looked up, moved and reaped; O(log n) each.
---@ gone 7
+--@ gone CONCURRENCY
 hits = 0
---@ read 7
+--@ read CONCURRENCY
 s1, s2 = raw or 0, 0
 if act > 0 then
   s2 = s1 % 2
@@ -19,7 +19,7 @@ room = a1 - s1
 if room < 1 and s1 > 0 and call('ZCOUNT', key, format('(%.0f', now + 2 * a2), '+inf') > 0 then
   settle = true
 end
---@ charge 7
+--@ charge CONCURRENCY
 expiry = now + a2
 local deadline = format('%.0f', expiry)
 if settle then

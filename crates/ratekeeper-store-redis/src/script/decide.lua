@@ -26,6 +26,7 @@
 --
 --   A group is one list of steps, asked for by requests that differ in their hits only; a run is so many requests of
 --   the same hits, in the order in which they came. The parameters are explained in each algorithm's file.
+--   Algorithms are named in capitals here, as in script/algorithm.rs, which puts their numbers in place of the names.
 --
 -- Returned: the time that counted (microseconds since the epoch), then for each group
 --   if it is carried out once: 0; or the time at which it was before, followed by what was returned then; or alone -1,
@@ -106,7 +107,7 @@ while at <= size do
     if hits > 0 or settle then
       local value, expiry
       --@ charge
-      if code ~= 7 then
+      if code ~= CONCURRENCY then
         --@ set
       end
     end
@@ -183,12 +184,12 @@ while at <= size do
       if not is_whole then
         told = {-1}
       elseif not told then
-        local given, hits, window = 0, 0, code == 3 and a4 or a2
+        local given, hits, window = 0, 0, code == SUB_WINDOWS and a4 or a2
         if raw and now < until_ and now - granted_at < window and granted_at - now < window then
           --@ return
         end
         if given > 0 then
-          if code ~= 9 then
+          if code ~= EQUAL_COUNT then
             --@ charge
           end
           --@ set
@@ -314,11 +315,12 @@ while at <= size do
           end
           --@ read
           local before = taken[key] or 0
-          if act > 0 and code == 7 then
+          if act > 0 and code == CONCURRENCY then
             fit[step] = s2 == 1 or (act == 1 and (before > 0 or room >= 1))
           elseif hits > 0 then
             fit[step] = before + hits <= room
-          elseif hits == 0 and (code <= 2 and before == 0 or code == 4 or code == 5 or code == 8) then
+          elseif hits == 0 and ((code == FIXED_WINDOW or code == CALENDAR_WINDOW) and before == 0
+            or code == TOKEN_BUCKET or code == LEAKY_BUCKET or code == LEAKY_WITHIN) then
             -- Overdrawn: denied hits were counted, or the limit was lowered.
             fit[step] = room >= 0
           else
@@ -374,7 +376,7 @@ while at <= size do
             --@ gone
           end
           -- The move of a counter after the clock went back is written in any case.
-          local moves = hits ~= 0 or settles[step] or (act > 1 and code == 7)
+          local moves = hits ~= 0 or settles[step] or (act > 1 and code == CONCURRENCY)
           if moves and (raw or hits > 0) then
             local room, settle, s1, s2, s3, s4, value, expiry
             --@ read
@@ -393,7 +395,7 @@ while at <= size do
     for step = 1, steps do
       local key = KEYS[first + step - 1]
       local value, expiry = values[key], expiries[key]
-      if value and codes[step] ~= 7 then
+      if value and codes[step] ~= CONCURRENCY then
         values[key] = nil
         --@ set
       end

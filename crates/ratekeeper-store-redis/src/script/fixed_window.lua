@@ -1,21 +1,21 @@
--- fixed_window: count + hits <= limit, in windows aligned to the epoch (1) or to a calendar (2).
+-- fixed_window: count + hits <= limit, in windows aligned to the epoch (FIXED_WINDOW) or to a calendar (CALENDAR_WINDOW).
 --
 -- Parameters: 1 limit; 2 window (microseconds);
---   1: 3 unit, the window; 4 span, what one unit of time weighs in the state;
---   2: 3 start and 4 end of the calendar's window, 5 end of the next.
--- State: an integer, start / unit * span + count (2: a unit is a minute and a span 2^27); "count start" where that
+--   FIXED_WINDOW: 3 unit, the window; 4 span, what one unit of time weighs in the state;
+--   CALENDAR_WINDOW: 3 start and 4 end of the calendar's window, 5 end of the next.
+-- State: an integer, start / unit * span + count (of a calendar, a unit is a minute and a span 2^27); "count start" where that
 --   does not fit below 2^53.
 -- A count of more than a window from now was made before the clock went back: it is that of the current window.
 -- s1 count, s2 start, s3 end of the window.
---@ gone 1
+--@ gone FIXED_WINDOW
 if taken_at < now - now % a2 or taken_at >= now - now % a2 + a2 then
   hits = 0
 end
---@ gone 2
+--@ gone CALENDAR_WINDOW
 if now >= a4 and (taken_at < a4 or taken_at >= a5) or now < a4 and (taken_at < a3 or taken_at >= a4) then
   hits = 0
 end
---@ read 1
+--@ read FIXED_WINDOW
 s2 = now - now % a2
 s3 = s2 + a2
 s1 = 0
@@ -39,13 +39,13 @@ if raw then
   end
 end
 room = a1 - s1
---@ return 1 2
+--@ return FIXED_WINDOW CALENDAR_WINDOW
 -- Into the window of the grant, while it is the current one.
 if raw and not settle and s2 == p1 then
   given = min(left, s1)
   hits = -given
 end
---@ charge 1
+--@ charge FIXED_WINDOW
 s1 = max(0, min(s1 + hits, MOST))
 if s1 < a4 and s2 % a3 == 0 and s2 / a3 * a4 < MOST - s1 then
   value = format('%.0f', s2 / a3 * a4 + s1)
@@ -53,7 +53,7 @@ else
   value = format('%.0f %.0f', s1, s2)
 end
 expiry = s3
---@ read 2
+--@ read CALENDAR_WINDOW
 if now >= a4 then
   s2, s3 = a4, a5
 else
@@ -82,7 +82,7 @@ if raw then
   end
 end
 room = a1 - s1
---@ charge 2
+--@ charge CALENDAR_WINDOW
 s1 = max(0, min(s1 + hits, MOST))
 if s1 < 134217728 and s2 % 60000000 == 0 and s2 / 60000000 < 67108863 then
   value = format('%.0f', s2 / 60000000 * 134217728 + s1)

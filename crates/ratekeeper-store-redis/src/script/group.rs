@@ -4,7 +4,8 @@ use ratekeeper_core::{Bounds, Limit, Micros, Mode};
 use ratekeeper_store::{Charge, CounterKey, Extra, Request, Step};
 use smallvec::SmallVec;
 
-use super::params::{LEAKY_WITHIN, Params};
+use super::algorithm::ScriptAlgorithm;
+use super::params::Params;
 
 /// The most requests that are merged if each must be stepped by itself: more would hold up everybody else.
 const STEPPED_MAX: u32 = 64;
@@ -166,7 +167,7 @@ impl Group {
             usize::from(part.counter) == index
                 && part.charge == Charge::IfAllowed
                 && !part.quota_mode
-                && part.params.code != LEAKY_WITHIN
+                && part.params.algorithm != ScriptAlgorithm::LeakyWithin
         };
         self.extra.is_none() && self.parts.iter().enumerate().all(is_plain)
     }

@@ -1,14 +1,14 @@
--- leaky_bucket, where callers wait for any turn (5), and where they wait for so long or not at all (8):
+-- leaky_bucket, where callers wait for any turn (LEAKY_BUCKET), and where they wait for so long or not at all (LEAKY_WITHIN):
 -- new = max(now, TAT) + hits * T is allowed iff new - now <= burst * T; in the last one also only if TAT - now <= longest.
 --
 -- Parameters: 1 T, the time one hit takes, in units of 1 / scale microseconds; 2 burst * T; 3 scale, a power of 2;
---   4 of the last one (8): the longest wait, in the units of T. Nothing is given back of a longer queue, unless it is 0.
+--   4 of the last one: the longest wait, in the units of T. Nothing is given back of a longer queue, unless it is 0.
 -- State: I7 TAT, the next free turn, and I7 the time of the last charge (microseconds), and I4 the fraction of TAT in 2^-32 of
 --   a microsecond, left out where it is 0; big endian.
 -- A queue longer than burst * T was made under a larger burst, and stays. One that was last charged later than now by more
 --   than burst * T was written before the clock went back: it is moved to now.
 -- s1 units from s2 to TAT, s2 the time of the last charge, or now if that is later.
---@ read 5 8
+--@ read LEAKY_BUCKET LEAKY_WITHIN
 s1, s2 = 0, now
 if raw and (#raw == 14 or #raw == 18) then
   local tat, charged = unpack_('>I7I7', raw)
@@ -23,11 +23,11 @@ if raw and (#raw == 14 or #raw == 18) then
   end
 end
 room = floor((a2 - s1) / a1)
-if code == 8 and (s2 - now) * a3 + s1 > a4 then
+if code == LEAKY_WITHIN and (s2 - now) * a3 + s1 > a4 then
   room = min(room, 0)
 end
---@ charge 5 8
-if code == 8 and hits < 0 and a4 > 0 and (s2 - now) * a3 + s1 > a4 then
+--@ charge LEAKY_BUCKET LEAKY_WITHIN
+if code == LEAKY_WITHIN and hits < 0 and a4 > 0 and (s2 - now) * a3 + s1 > a4 then
   -- Others have turns behind what is given back.
   hits = 0
 end

@@ -77,7 +77,7 @@ impl Call {
             LeaseAction::Grant { .. } => GRANT,
             LeaseAction::Return { .. } => RETURN,
         };
-        self.bytes(&[kind, params.code]);
+        self.bytes(&[kind, params.algorithm.code()]);
         self.numbers(params.numbers);
         match lease_call.action {
             LeaseAction::Grant { want, nodes, kept } => {

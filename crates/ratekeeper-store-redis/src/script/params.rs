@@ -2,22 +2,14 @@
 
 use ratekeeper_core::{Arithmetic, Bounds, Emission, Limit, MAX_COUNT};
 
-/// An algorithm's number in the script, and its five parameters; each script file says which.
+use super::algorithm::ScriptAlgorithm;
+
+/// A limit's algorithm, and its five parameters; each script file says which.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Params {
-    pub(super) code: u8,
+    pub(super) algorithm: ScriptAlgorithm,
     pub(super) numbers: [u64; 5],
 }
-
-/// The number of concurrency, the only algorithm whose state is not a string.
-pub(super) const CONCURRENCY: u8 = 7;
-
-/// The number of the leaky bucket for callers who cannot wait for every turn: the only one that may
-/// refuse the second of two requests although there is room.
-pub(super) const LEAKY_WITHIN: u8 = 8;
-
-/// The number of the sliding window without sub-windows.
-pub(super) const EQUAL_COUNT: u8 = 9;
 
 /// The width in bits of a distance, by its number in the script.
 pub(super) const WIDTHS: [u32; 4] = [22, 16, 11, 8];
@@ -48,33 +40,43 @@ pub(super) const fn span(window: u64) -> u64 {
 impl Params {
     pub(super) fn new(limit: &Limit, calendar: Option<Bounds>) -> Self {
         let (quota, window) = (limit.quota(), limit.window().get());
-        let (code, numbers) = match (limit.arithmetic(), calendar) {
-            (Arithmetic::FixedWindow, None) => (1, [quota, window, window, span(window), 0]),
+        let (algorithm, numbers) = match (limit.arithmetic(), calendar) {
+            (Arithmetic::FixedWindow, None) => {
+                let numbers = [quota, window, window, span(window), 0];
+                (ScriptAlgorithm::FixedWindow, numbers)
+            }
             (Arithmetic::FixedWindow, Some(bounds)) => {
                 let edges = [bounds.start, bounds.end, bounds.next_end].map(|t| t.as_micros());
-                (2, [quota, window, edges[0], edges[1], edges[2]])
+                let numbers = [quota, window, edges[0], edges[1], edges[2]];
+                (ScriptAlgorithm::CalendarWindow, numbers)
             }
             (Arithmetic::EqualCount(groups), _) => {
                 let tick = groups.tick.get();
                 // A lead is at most 1/64 of the window, so that both fit.
                 let width = equal_count_width(groups.bits) + 4 * groups.lead.get();
-                (EQUAL_COUNT, [groups.most, window, tick, width, groups.size])
+                let numbers = [groups.most, window, tick, width, groups.size];
+                (ScriptAlgorithm::EqualCount, numbers)
             }
             (Arithmetic::SlidingWindow(length), _) => {
                 let count = u64::from(limit.sub_windows());
-                (3, [quota, length.get(), count, window, 0])
+                let numbers = [quota, length.get(), count, window, 0];
+                (ScriptAlgorithm::SubWindows, numbers)
             }
             (Arithmetic::TokenBucket(rate), _) => {
-                (4, [rate.burst, rate.interval, scale(rate), 0, 0])
+                let numbers = [rate.burst, rate.interval, scale(rate), 0, 0];
+                (ScriptAlgorithm::TokenBucket, numbers)
             }
-            (Arithmetic::LeakyBucket(rate), _) => (5, leaky(rate, 0)),
+            (Arithmetic::LeakyBucket(rate), _) => (ScriptAlgorithm::LeakyBucket, leaky(rate, 0)),
             (Arithmetic::LeakyWithin(rate, most), _) => {
-                (LEAKY_WITHIN, leaky(rate, most.get() << rate.bits))
+                let longest = most.get() << rate.bits;
+                (ScriptAlgorithm::LeakyWithin, leaky(rate, longest))
             }
-            (Arithmetic::SlidingLog, _) => (6, [quota, window, 0, 0, 0]),
-            (Arithmetic::Concurrency, _) => (CONCURRENCY, [quota, window, 0, 0, 0]),
+            (Arithmetic::SlidingLog, _) => (ScriptAlgorithm::SlidingLog, [quota, window, 0, 0, 0]),
+            (Arithmetic::Concurrency, _) => {
+                (ScriptAlgorithm::Concurrency, [quota, window, 0, 0, 0])
+            }
         };
-        Self { code, numbers }
+        Self { algorithm, numbers }
     }
 
     /// Appends the parameters as doubles, which hold them exactly.

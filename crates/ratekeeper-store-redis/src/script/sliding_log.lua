@@ -1,15 +1,15 @@
--- sliding_log (6): hits in (now - window, now] + hits <= limit.
+-- sliding_log (SLIDING_LOG): hits in (now - window, now] + hits <= limit.
 --
 -- Parameters: 1 limit, 2 window (microseconds).
 -- State: I2 sum of all hits kept, then for each moment I7 time and I2 hits, oldest first. Where no request of a lone
 --   step was or could be told more, the moments between the oldest and the newest are returned as one.
 -- Hits of more than a window from now were made before the clock went back: all move, the newest to now.
 -- s1 hits in the window, s2 where the first moment lies that is in it, s3 the time that counts, s4 the newest moment.
---@ gone 6
+--@ gone SLIDING_LOG
 if now - taken_at >= a2 or taken_at - now > a2 then
   hits = 0
 end
---@ read 6
+--@ read SLIDING_LOG
 s1, s2, s3, s4 = 0, 3, now, nil
 if raw and #raw >= 11 then
   s1, s4 = unpack_('<H', raw), unpack_('<I7', raw, #raw - 8)
@@ -32,7 +32,7 @@ if raw and #raw >= 11 then
   end
 end
 room = a1 - s1
---@ answer 6
+--@ answer SLIDING_LOG
 -- What is to be told: when the hits that make room for the largest denied one leave, and when the newest does.
 if raw and #raw - s2 > 450 and not settle then
   local need, gone, last = most + max(0, s1 - a1), 0, s2
@@ -48,7 +48,7 @@ if raw and #raw - s2 > 450 and not settle then
       .. pack('<I7HI7H', middle, s1 - gone - newest_hits, newest, newest_hits)
   end
 end
---@ charge 6
+--@ charge SLIDING_LOG
 local more = min(max(hits, 0), a1)
 local excess = max(0, s1 + more - max(a1, s1))
 local kept, sum = raw and #raw >= 11 and string.sub(raw, s2) or '', s1

@@ -1,4 +1,4 @@
--- sliding_window (9): hits in groups, of which it is known when they began; p + size * (groups in the window - 1) + hits <= limit.
+-- sliding_window (EQUAL_COUNT): hits in groups, of which it is known when they began; p + size * (groups in the window - 1) + hits <= limit.
 --
 -- Parameters: 1 limit (of a strict one the most that is let in), 2 window, 3 tick (microseconds), 4 width + 4 x lead,
 --   5 size of a group. Of a leased limit the lead is the lease's time: hits may come so long after they are charged, so
@@ -9,11 +9,11 @@
 --   of one hit, and the form is the width (2 above). Then the distances, newest first, without those at the end that have
 --   left: width 0 I3, 1 I2, 3 I1; 2 I1 below 240, else 240 + the rest / 256 and its remainder.
 -- s1 bytes of the distances, s2 tick of the newest group, s3 p, s4 groups in the window.
---@ gone 9
+--@ gone EQUAL_COUNT
 if now - taken_at >= a2 or taken_at - now > a2 then
   hits = 0
 end
---@ read 9
+--@ read EQUAL_COUNT
 s2, s3, s4 = 0, 0, 0
 local used, own = 0, a4 % 4
 local begins = now + (a4 - own) / 4
@@ -60,7 +60,7 @@ if raw and #raw >= 7 then
   end
 end
 room = a1 - used
---@ return 9
+--@ return EQUAL_COUNT
 -- The newest group gives hits back while the grant's are in it, but for one, which its beginning is told by; else the
 -- oldest groups do, so that what was admitted is never newer than what stays counted.
 if s4 > 0 and not settle then
@@ -127,7 +127,7 @@ if s4 > 0 and not settle then
     given, value, expiry = counted, '', now
   end
 end
---@ charge 9
+--@ charge EQUAL_COUNT
 local own = a4 % 4
 local begins = now + (a4 - own) / 4
 local width, size, tick, tail = own, a5, a3, ''

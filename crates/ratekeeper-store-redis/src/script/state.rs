@@ -4,9 +4,16 @@ use ratekeeper_core::concurrency::Held;
 use ratekeeper_core::{Heap, Shape, State, Words, equal_count};
 use smallvec::SmallVec;
 
+use super::algorithm::ScriptAlgorithm;
 use super::group::Part;
 use super::item::Item;
-use super::params::{CALENDAR_SPAN, CALENDAR_UNIT, CONCURRENCY, EQUAL_COUNT, WIDTHS, span};
+use super::params::{CALENDAR_SPAN, CALENDAR_UNIT, WIDTHS, span};
+
+/// A counter without permits.
+const NO_PERMIT: Held = Held {
+    count: 0,
+    this_one: false,
+};
 
 /// The state of a counter, in the form that core's steps take.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,7 +26,7 @@ pub(super) enum Kept {
 impl Kept {
     /// Reads the state that the script returned; [`None`] if it is no such state.
     pub(super) fn read(part: &Part, has_permit: bool, item: Item<'_>) -> Option<Self> {
-        if part.params.code == CONCURRENCY {
+        if part.params.algorithm == ScriptAlgorithm::Concurrency {
             let Item::Int(number) = item else {
                 return None;
             };
@@ -43,35 +50,37 @@ impl Kept {
     }
 
     fn fresh(part: &Part) -> Self {
-        match part.params.code {
-            3 | 6 => Self::Heap(Heap::new()),
-            EQUAL_COUNT if part.limit.shape() == Shape::Heap => Self::Heap(Heap::new()),
-            _ => Self::Words([0; 4]),
+        use ScriptAlgorithm as A;
+        match part.params.algorithm {
+            A::SubWindows | A::SlidingLog => Self::Heap(Heap::new()),
+            A::EqualCount if part.limit.shape() == Shape::Heap => Self::Heap(Heap::new()),
+            A::FixedWindow | A::CalendarWindow | A::EqualCount => Self::Words([0; 4]),
+            A::TokenBucket | A::LeakyBucket | A::LeakyWithin => Self::Words([0; 4]),
+            A::Concurrency => Self::Held(NO_PERMIT),
         }
     }
 
     /// Decodes `raw` as the script does: anything but one of its own states counts as empty.
     fn from_bytes(part: &Part, raw: &[u8]) -> Self {
-        let kept = match part.params.code {
-            1 => fixed(
-                raw,
-                span(part.limit.window().get()),
-                part.limit.window().get(),
-            ),
-            2 => fixed(raw, CALENDAR_SPAN, CALENDAR_UNIT),
-            3 => return Self::Heap(ring(raw, u64::from(part.limit.sub_windows()))),
-            4 => token_bucket(raw),
-            6 => return Self::Heap(log(raw)),
-            EQUAL_COUNT => {
-                return match equal_count(raw) {
-                    Some(State::Words(words)) => Self::Words(words),
-                    Some(State::Heap(heap)) => Self::Heap(heap),
-                    None => Self::fresh(part),
-                };
+        use ScriptAlgorithm as A;
+        let words = |read: Option<Words>| Self::Words(read.unwrap_or_default());
+        match part.params.algorithm {
+            A::FixedWindow => {
+                let window = part.limit.window().get();
+                words(fixed(raw, span(window), window))
             }
-            _ => leaky_bucket(raw),
-        };
-        Self::Words(kept.unwrap_or_default())
+            A::CalendarWindow => words(fixed(raw, CALENDAR_SPAN, CALENDAR_UNIT)),
+            A::SubWindows => Self::Heap(ring(raw, u64::from(part.limit.sub_windows()))),
+            A::TokenBucket => words(token_bucket(raw)),
+            A::LeakyBucket | A::LeakyWithin => words(leaky_bucket(raw)),
+            A::SlidingLog => Self::Heap(log(raw)),
+            A::EqualCount => match equal_count(raw) {
+                Some(State::Words(words)) => Self::Words(words),
+                Some(State::Heap(heap)) => Self::Heap(heap),
+                None => Self::fresh(part),
+            },
+            A::Concurrency => Self::fresh(part),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
--- sliding_window with sub_windows (3): current + (k - 1) full + oldest * (1 - f) + hits <= limit, over k sub-windows.
+-- sliding_window with sub_windows (SUB_WINDOWS): current + (k - 1) full + oldest * (1 - f) + hits <= limit, over k sub-windows.
 --
 -- Parameters: 1 limit, 2 length of a sub-window (microseconds), 3 k, 4 window.
 -- State: B width, I6 index of the newest sub-window since the epoch, then the counts from the newest to the oldest,
@@ -6,11 +6,11 @@
 -- Counts of more than a window from now were made before the clock went back: the newest are those of the current
 --   sub-window.
 -- s1 counts, s2 index of the current sub-window, s3 sub-windows since the newest of the state.
---@ gone 3
+--@ gone SUB_WINDOWS
 if now - taken_at >= a4 or taken_at - now > a4 then
   hits = 0
 end
---@ read 3
+--@ read SUB_WINDOWS
 s2 = floor(now / a2)
 local elapsed = now - s2 * a2
 s1, s3 = nil, 0
@@ -46,7 +46,7 @@ if raw and #raw > 7 then
   end
 end
 room = a1 - used
---@ return 3
+--@ return SUB_WINDOWS
 -- Into the sub-window of the grant, while it counts.
 if s1 and not settle then
   -- The counts stay where they are.
@@ -57,7 +57,7 @@ if s1 and not settle then
     s1[lane] = (s1[lane] or 0) - given
   end
 end
---@ charge 3
+--@ charge SUB_WINDOWS
 local lanes = {}
 if s1 and s3 == 0 then
   lanes = s1

@@ -1,5 +1,10 @@
 //! The script's text, joined from its files.
 
+#[cfg(test)]
+mod tests;
+
+use super::algorithm::ScriptAlgorithm;
+
 const DECIDE: &str = include_str!("decide.lua");
 
 const SLIDING_WINDOW: &str = include_str!("sliding_window.lua");
@@ -105,11 +110,12 @@ fn code(file: &str) -> impl Iterator<Item = &str> {
 }
 
 fn push(line: &str, text: &mut String) {
-    text.push_str(line.trim_start());
+    text.push_str(&ScriptAlgorithm::encode(line.trim_start()));
     text.push('\n');
 }
 
-/// Appends the algorithms' sections of that name, as branches on the step's algorithm.
+/// Appends the algorithms' sections of that name, as branches on the step's algorithm: a mark says
+/// the section's name, and the algorithms that it is for.
 fn branches(name: &str, text: &mut String) {
     let mut word = "if";
     for file in ALGORITHMS {
@@ -119,8 +125,8 @@ fn branches(name: &str, text: &mut String) {
                 let mut head = head.split(' ');
                 is_open = head.next() == Some(name);
                 if is_open {
-                    let codes: Vec<String> = head.map(|code| format!("code == {code}")).collect();
-                    push(&format!("{word} {} then", codes.join(" or ")), text);
+                    let named: Vec<String> = head.map(|name| format!("code == {name}")).collect();
+                    push(&format!("{word} {} then", named.join(" or ")), text);
                     word = "elseif";
                 }
             } else if is_open {

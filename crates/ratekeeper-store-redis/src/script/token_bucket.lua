@@ -1,4 +1,4 @@
--- token_bucket and gcra (4): burst - deficit >= hits, after the refill.
+-- token_bucket and gcra (TOKEN_BUCKET): burst - deficit >= hits, after the refill.
 --
 -- Parameters: 1 burst, 2 T, the time one token takes, in units of 1 / scale microseconds; 3 scale, a power of 2.
 -- State: an integer, at * 1000 + deficit: what is missing in whole tokens, below 1000, and the time of the last charge
@@ -9,7 +9,7 @@
 --   was a slower rate's, and begins anew. A time of the last charge that is later than now by more than the time to fill was
 --   written before the clock went back, and becomes now.
 -- s1 deficit, s2 since, s3 its fraction in units, s4 at.
---@ read 4
+--@ read TOKEN_BUCKET
 s1, s2, s3, s4 = 0, now, 0, now
 if raw then
   local deficit, since, part, charged = 0, 0, 0, 0
@@ -49,7 +49,7 @@ if raw then
   end
 end
 room = a1 - s1
---@ charge 4
+--@ charge TOKEN_BUCKET
 if hits > 0 and s1 + hits <= a1 then
   s1 = s1 + hits
 elseif hits > 0 and s1 <= a1 then

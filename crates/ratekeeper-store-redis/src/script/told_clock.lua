@@ -3,7 +3,7 @@
 --@ clock
 local now = tonumber(ARGV[2])
 --@ get
-if code == 7 then
+if code == CONCURRENCY then
   raw = try('ZCOUNT', key, format('(%.0f', now), '+inf')
   if act > 0 and type(raw) == 'number' then
     local deadline = call('ZSCORE', key, permit)
