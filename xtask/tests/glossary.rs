@@ -42,10 +42,6 @@ const DEFINED_AGAIN: &[(&str, &str)] = &[
         "Settled",
         "the client's is the limiter's, as a service answered it",
     ),
-    (
-        "Ticket",
-        "a store's pending answer; that of Redis wraps the one of `across`",
-    ),
 ];
 
 /// The words that open the definition of a type.

@@ -2,20 +2,37 @@
 
 use crate::settings::Settings;
 use crate::state::State;
-use crate::store::{NodeStore, connect, joined};
+use crate::store::{connect, joined};
 use anyhow::{Context, Result};
 use ratekeeper_limiter::{Fallback, FallbackConfig, Limiter, LimiterOptions};
 use ratekeeper_rules::RuleSet;
+use ratekeeper_store::Store;
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
-use ratekeeper_store::{Backend, Store as _};
+use ratekeeper_store_redis::RedisStore;
+use ratekeeper_stores::{Backend, SharedStore, Stores};
+use std::sync::Arc;
 use tracing::warn;
 
 /// A limiter with fresh counters in memory.
 ///
 /// # Errors
 /// The system does not have the memory.
-pub(crate) fn fresh(rules: RuleSet, settings: &Settings) -> Result<Limiter<MemoryStore>> {
-    Ok(Limiter::new(rules, store(settings)?, options(settings)))
+pub(crate) fn fresh<S: Store + From<MemoryStore>>(
+    rules: RuleSet,
+    settings: &Settings,
+) -> Result<Limiter<S>> {
+    Ok(Limiter::new(
+        rules,
+        store(settings)?.into(),
+        options(settings),
+    ))
+}
+
+/// The limiter of a service.
+pub(crate) struct Served {
+    pub(crate) limiter: Limiter<Stores>,
+    /// The store where nodes lay out what they tell each other, if they share one.
+    pub(crate) boards: Option<Arc<RedisStore>>,
 }
 
 /// A limiter with counters in the stores that the settings name. Those in memory go on from `state`,
@@ -28,13 +45,15 @@ pub(crate) async fn served(
     rules: RuleSet,
     settings: &Settings,
     state: Option<&State>,
-) -> Result<Limiter<NodeStore>> {
+) -> Result<Served> {
     let counters = &settings.counters;
     let mut options = options(settings);
     let shared = counters.redis.iter();
     let shared = shared.chain(counters.stores.iter().map(|it| &it.redis));
     let shared: Vec<_> = shared.collect();
-    let mut shared = connect(&shared, counters.is_required).await?.into_iter();
+    let shared = connect(&shared, counters.is_required).await?;
+    let boards = shared.first().cloned();
+    let mut shared = shared.into_iter().map(|it| it as Arc<dyn SharedStore>);
     let default = match counters.redis.as_ref().and_then(|_| shared.next()) {
         Some(redis) => Backend::Shared(redis),
         None => {
@@ -57,15 +76,16 @@ pub(crate) async fn served(
     let store = joined(default, names.zip(shared), own);
     options.hash_key = store.hash_key().or(options.hash_key);
     let limiter = Limiter::new(rules, store, options);
-    if counters.redis.is_none() && counters.stores.is_empty() {
-        return Ok(limiter);
+    if boards.is_none() {
+        return Ok(Served { limiter, boards });
     }
     let fallback = Fallback::new(FallbackConfig {
         memory: memory(settings),
         local_factor: counters.local_factor,
     });
     let fallback = fallback.context("--memory-limit cannot be allocated")?;
-    Ok(limiter.with_fallback(fallback))
+    let limiter = limiter.with_fallback(fallback);
+    Ok(Served { limiter, boards })
 }
 
 fn store(settings: &Settings) -> Result<MemoryStore> {

@@ -8,7 +8,6 @@ mod presence;
 mod report;
 
 use crate::settings::{QuotaSettings, Settings};
-use crate::store::NodeStore;
 use adjust::{Adjuster, StepCounts};
 use anyhow::{Context, Result, bail};
 use export_report::ExportReport;
@@ -19,6 +18,8 @@ use ratekeeper_limiter::{Limiter, UsageMeter};
 use ratekeeper_quota::{DatabaseAddress, DatabaseKind, Follower, FollowerConfig, QuotaStore};
 use ratekeeper_rules::{RuleSet, TenantKey};
 use ratekeeper_server::QuotaAdmin;
+use ratekeeper_store_redis::RedisStore;
+use ratekeeper_stores::Stores;
 use report::Report;
 use std::path::Path;
 use std::sync::Arc;
@@ -67,9 +68,9 @@ impl Quotas {
 
 /// The limiter, which counts tenants' calls if there is a database for them.
 pub(crate) fn metered(
-    limiter: Limiter<NodeStore>,
+    limiter: Limiter<Stores>,
     settings: &Settings,
-) -> (Limiter<NodeStore>, Arc<UsageMeter>) {
+) -> (Limiter<Stores>, Arc<UsageMeter>) {
     let meter = Arc::new(UsageMeter::default());
     let has_database = address(&settings.quotas, limiter.snapshot().rules()).is_some();
     match has_database {
@@ -84,8 +85,9 @@ pub(crate) fn metered(
 /// There is no key for the tenants' hashes, or the database is one of another key.
 pub(crate) async fn follow(
     settings: &Settings,
-    limiter: &Arc<Limiter<NodeStore>>,
+    limiter: &Arc<Limiter<Stores>>,
     meter: Arc<UsageMeter>,
+    boards: Option<&RedisStore>,
 ) -> Result<Option<Quotas>> {
     let Some(address) = address(&settings.quotas, limiter.snapshot().rules()) else {
         if settings.quotas.export.is_some() {
@@ -114,10 +116,7 @@ pub(crate) async fn follow(
         checked.context("audit_export")?;
     }
     let store = open(settings, &address)?;
-    let board = limiter
-        .store()
-        .shared()
-        .map(|store| store.quota_databases());
+    let board = boards.map(RedisStore::quota_databases);
     if let Some(board) = &board {
         presence::refuse_second(&store, board).await?;
     }

@@ -1,18 +1,17 @@
 //! The stores of a service: connected, and joined.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use ratekeeper_store::{Backend, MemoryStore, Router};
+use ratekeeper_store::MemoryStore;
 use ratekeeper_store_redis::RedisStore;
+use ratekeeper_stores::{Backend, SharedStore, Stores};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
 use crate::settings::RedisSettings;
-
-/// The stores with the counters of a service.
-pub(crate) type NodeStore = Router<RedisStore>;
 
 /// The time a service waits at its start for Redis to say what it is. After it, the service starts all the same unless
 /// stores are required. Longer than a new Redis waits for the hash key of nodes that were there before.
@@ -21,17 +20,17 @@ const GREETING: Duration = Duration::from_secs(4);
 /// Joins the stores: counters are in `default`, except for those that rules put into one of `named`. To be called
 /// from the runtime that does the stores' maintenance tasks. `own` has the counters of rules that count on each node by itself.
 pub(crate) fn joined(
-    default: Backend<RedisStore>,
-    named: impl IntoIterator<Item = (Box<str>, RedisStore)>,
+    default: Backend,
+    named: impl IntoIterator<Item = (Box<str>, Arc<dyn SharedStore>)>,
     own: Option<MemoryStore>,
-) -> NodeStore {
+) -> Stores {
     let home = Handle::current();
     let named = named.into_iter();
     let named = named.map(|(name, store)| (name, Backend::Shared(store)));
-    let router = Router::new(default, named.collect(), move |rest| drop(home.spawn(rest)));
+    let stores = Stores::new(default, named.collect(), move |rest| drop(home.spawn(rest)));
     match own {
-        Some(own) => router.with_own(own),
-        None => router,
+        Some(own) => stores.with_own(own),
+        None => stores,
     }
 }
 
@@ -42,7 +41,7 @@ pub(crate) fn joined(
 pub(crate) async fn connect(
     settings: &[&RedisSettings],
     is_required: bool,
-) -> Result<Vec<RedisStore>> {
+) -> Result<Vec<Arc<RedisStore>>> {
     let endpoints = settings
         .iter()
         .map(|it| (it.endpoint.clone(), it.config.clone()));
@@ -57,7 +56,7 @@ pub(crate) async fn connect(
     for (store, settings) in stores.iter().zip(settings) {
         tell(store, settings, is_required)?;
     }
-    Ok(stores)
+    Ok(stores.into_iter().map(Arc::new).collect())
 }
 
 /// Says whether `store` can be asked.

@@ -9,9 +9,9 @@ use ratekeeper::limiter::{ServiceBinding, ServiceDecision};
 use ratekeeper::rules::ShedRules;
 use ratekeeper::tower::answer::{Bound, Denial, HeaderLines, LimitStatus, Quota};
 use ratekeeper::tower::{Admission, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, Turn};
-use ratekeeper::{Check, MemoryLimiter, Micros, RuleSet, Timestamp, tower};
+use ratekeeper::{Check, Micros, RuleSet, Timestamp, tower};
 
-use crate::{CheckAnswer, CheckRequest, Client, Error, LimitState, Permit};
+use crate::{CheckAnswer, CheckRequest, Client, Error, LimitState, LocalLimiter, Permit};
 
 /// Decides the requests of a `RateLimitLayer` by asking a service.
 ///
@@ -38,7 +38,7 @@ pub struct ServiceEnforcer {
     client: Client,
     permits: bool,
     /// The rules with the service levels to match requests against.
-    levels: Option<Arc<MemoryLimiter>>,
+    levels: Option<Arc<dyn LocalLimiter>>,
 }
 
 /// A request that the service has admitted, permits included, and that waits for its turn.
@@ -74,7 +74,7 @@ impl ServiceEnforcer {
     /// and the service, which needs the same rules, counts and decides. Without this, service
     /// levels are ignored. If the rules of `limiter` have a single domain, that is the default.
     #[must_use]
-    pub fn with_levels_of(self, limiter: Arc<MemoryLimiter>) -> Self {
+    pub fn with_levels_of(self, limiter: Arc<dyn LocalLimiter>) -> Self {
         Self {
             levels: Some(limiter),
             ..self

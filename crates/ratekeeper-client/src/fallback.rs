@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper::limiter::Ruling;
+use ratekeeper::limiter::{Ruling, Snapshot};
+use ratekeeper::store::{Answer, Store};
 use ratekeeper::tower::answer::{LimitStatus, scope};
-use ratekeeper::{Check, Descriptor, Entry, MemoryLimiter, Micros, Timestamp};
+use ratekeeper::{Check, Descriptor, Entry, Limiter, Micros, Timestamp};
 
 use crate::{CheckAnswer, CheckRequest, LimitState, RequestStatus};
 
@@ -21,7 +22,7 @@ pub enum FallbackPolicy {
     Deny,
     /// This process decides with its own rules and counters, as if each process had the limits for
     /// itself.
-    Local(Arc<MemoryLimiter>),
+    Local(Arc<dyn LocalLimiter>),
 }
 
 impl fmt::Debug for FallbackPolicy {
@@ -40,8 +41,28 @@ impl FallbackPolicy {
         match self {
             Self::Allow => plain(true),
             Self::Deny => plain(false),
-            Self::Local(limiter) => local(limiter, question),
+            Self::Local(limiter) => limiter.answer(question),
         }
+    }
+}
+
+/// A limiter of this process, whatever keeps its counters.
+pub trait LocalLimiter: fmt::Debug + Send + Sync {
+    /// The rules in force.
+    fn snapshot(&self) -> Arc<Snapshot>;
+
+    /// The answer to `question` by its own rules and counters, marked as degraded. A store that does not answer at
+    /// once is not waited for: the check passes.
+    fn answer(&self, question: &CheckRequest) -> CheckAnswer;
+}
+
+impl<S: Store + fmt::Debug> LocalLimiter for Limiter<S> {
+    fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.snapshot())
+    }
+
+    fn answer(&self, question: &CheckRequest) -> CheckAnswer {
+        local(self, question)
     }
 }
 
@@ -55,7 +76,7 @@ fn plain(allowed: bool) -> CheckAnswer {
     }
 }
 
-fn local(limiter: &MemoryLimiter, question: &CheckRequest) -> CheckAnswer {
+fn local<S: Store>(limiter: &Limiter<S>, question: &CheckRequest) -> CheckAnswer {
     let entries: Vec<Vec<Entry<'_>>> = question
         .descriptors
         .iter()
@@ -85,7 +106,10 @@ fn local(limiter: &MemoryLimiter, question: &CheckRequest) -> CheckAnswer {
         observer: None,
     };
     let now = limiter.clock().now();
-    limiter.ask_at(&check, now, |ruling| told(ruling, question, &check, now))
+    match limiter.ask(&check, now, |ruling| told(ruling, question, &check, now)) {
+        Answer::Decided(answer) => answer,
+        Answer::Pending(_) => plain(true),
+    }
 }
 
 fn told(

@@ -71,7 +71,7 @@ pub use client::{Acquired, Client};
 pub use config::{ClientCertificate, Config, ConfigError, RetryBudget, Tls};
 pub use enforcer::{ServiceAdmission, ServiceEnforcer};
 pub use error::Error;
-pub use fallback::FallbackPolicy;
+pub use fallback::{FallbackPolicy, LocalLimiter};
 pub use health::Trouble;
 pub use permit::Permit;
 pub use question::{CheckAnswer, CheckRequest, LimitState, Peek, RequestStatus};

@@ -11,6 +11,7 @@ use ratekeeper_client::{
     CheckRequest, Client, Config, ConfigError, Error, FallbackPolicy, ToReserve,
 };
 use ratekeeper_server::{ListenAddress, RulesLoader, RulesSource, Server, ServerConfig};
+use ratekeeper_stores::Stores;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -34,7 +35,7 @@ descriptors:
 
 struct Running {
     address: ListenAddress,
-    limiter: Arc<Limiter<MemoryStore>>,
+    limiter: Arc<Limiter<Stores>>,
     shutdown: oneshot::Sender<()>,
     task: JoinHandle<()>,
     _dir: TempDir,
@@ -68,7 +69,7 @@ impl Running {
         });
         let rules = loader.load().unwrap().rules;
         let store = MemoryStore::new(memory).unwrap();
-        let limiter = Arc::new(Limiter::new(rules, store, LimiterOptions::default()));
+        let limiter = Arc::new(Limiter::new(rules, store.into(), LimiterOptions::default()));
         let server = Server::bind(config, Arc::clone(&limiter), loader)
             .await
             .unwrap();

@@ -56,7 +56,7 @@ impl Running {
         });
         let rules = loader.load().unwrap().rules;
         let store = MemoryStore::new(MemoryConfig::default()).unwrap();
-        let limiter = Arc::new(Limiter::new(rules, store, LimiterOptions::default()));
+        let limiter = Arc::new(Limiter::new(rules, store.into(), LimiterOptions::default()));
         let server = Server::bind(config, limiter, loader).await.unwrap();
         let address = format!("http://{}", server.addresses().grpc.expect("it is served"));
         let (stop, stopped) = oneshot::channel();

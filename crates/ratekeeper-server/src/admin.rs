@@ -34,7 +34,6 @@ use crate::access::Role;
 use crate::app::App;
 use crate::http::{ApiError, livez, method_not_allowed, not_found, readyz, refuse_large};
 use crate::pages::{self, Scheme};
-use crate::store::ServedStore;
 pub(crate) use live::{describe, describe_breakers};
 
 const INDEX: &str = "<!doctype html>
@@ -60,78 +59,78 @@ const INDEX: &str = "<!doctype html>
 ";
 
 /// The routes of the admin listener.
-pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
+pub(crate) fn router(app: Arc<App>) -> Router {
     let body_bytes_max = app.bounds.body_bytes_max;
     let scheme = Scheme::of(app.is_encrypted("admin"));
     let needs = |role| (Arc::clone(&app), role);
     let probes = Router::new()
         .route("/livez", get(livez))
-        .route("/readyz", get(readyz::<S>));
+        .route("/readyz", get(readyz));
     let dashboard = Router::new()
         .route("/dashboard", get(dashboard::page))
         .route("/dashboard/", get(dashboard::page))
         .route("/dashboard/{file}", get(dashboard::part));
     let metrics = Router::new()
-        .route("/metrics", get(show_metrics::<S>))
+        .route("/metrics", get(show_metrics))
         .route_layer(middleware::from_fn_with_state(
             needs(Role::Viewer),
-            guard::require_from_afar::<S>,
+            guard::require_from_afar,
         ));
     let reads = Router::new()
         .route("/", get(async || Html(INDEX)))
-        .route("/rlconfig", get(show_rules::<S>))
-        .route("/admin/v1/rules", get(rules::list::<S>))
-        .route("/admin/v1/reloads", get(reloads::list::<S>))
-        .route("/admin/v1/shed", get(shed::show::<S>))
+        .route("/rlconfig", get(show_rules))
+        .route("/admin/v1/rules", get(rules::list))
+        .route("/admin/v1/reloads", get(reloads::list))
+        .route("/admin/v1/shed", get(shed::show))
         .route(
             "/admin/v1/explain",
-            get(explain::by_query::<S>).post(explain::by_body::<S>),
+            get(explain::by_query).post(explain::by_body),
         )
-        .route("/admin/v1/usage/{api_key}", get(usage::show::<S>))
-        .route("/admin/v1/top", get(top::show::<S>))
-        .route("/admin/v1/denials", get(top::denials::<S>))
-        .route("/admin/v1/denials/log", get(followed::list::<S>))
-        .route("/admin/v1/live", get(live::show::<S>))
+        .route("/admin/v1/usage/{api_key}", get(usage::show))
+        .route("/admin/v1/top", get(top::show))
+        .route("/admin/v1/denials", get(top::denials))
+        .route("/admin/v1/denials/log", get(followed::list))
+        .route("/admin/v1/live", get(live::show))
         .route("/admin/v1/openapi.json", get(openapi::show))
-        .route("/admin/v1/quotas", get(quotas::list::<S>))
-        .route("/admin/v1/quotas/{api_key}", get(quotas::show::<S>))
+        .route("/admin/v1/quotas", get(quotas::list))
+        .route("/admin/v1/quotas/{api_key}", get(quotas::show))
         .route_layer(middleware::from_fn_with_state(
             needs(Role::Viewer),
-            guard::require::<S>,
+            guard::require,
         ));
     let writes = Router::new()
-        .route("/admin/v1/rules/{id}/enable", post(rules::enable::<S>))
-        .route("/admin/v1/rules/{id}/disable", post(rules::disable::<S>))
-        .route("/admin/v1/rules/{id}/shadow", post(rules::shadow::<S>))
-        .route("/admin/v1/rules/{id}/switch", delete(rules::restore::<S>))
+        .route("/admin/v1/rules/{id}/enable", post(rules::enable))
+        .route("/admin/v1/rules/{id}/disable", post(rules::disable))
+        .route("/admin/v1/rules/{id}/shadow", post(rules::shadow))
+        .route("/admin/v1/rules/{id}/switch", delete(rules::restore))
         .route(
             "/admin/v1/quotas/{api_key}",
-            put(quotas::put::<S>).delete(quotas::remove),
+            put(quotas::put).delete(quotas::remove),
         )
         .route("/admin/v1/quotas/{api_key}/reset", post(quotas::reset))
         .route(
             "/admin/v1/denials/log/{key}",
-            put(followed::follow::<S>).delete(followed::end::<S>),
+            put(followed::follow).delete(followed::end),
         )
         .route_layer(middleware::from_fn_with_state(
             needs(Role::Editor),
-            guard::require::<S>,
+            guard::require,
         ));
     let administration = Router::new()
-        .route("/admin/v1/audit", get(audit::list::<S>))
-        .route("/admin/v1/export/quotas", get(quotas::export::<S>))
-        .route("/admin/v1/export/usage", get(metering::export::<S>))
+        .route("/admin/v1/audit", get(audit::list))
+        .route("/admin/v1/export/quotas", get(quotas::export))
+        .route("/admin/v1/export/usage", get(metering::export))
         .route_layer(middleware::from_fn_with_state(
             needs(Role::Admin),
-            guard::require::<S>,
+            guard::require,
         ));
     // Many tenants change together: they may be larger than what anybody else sends.
     let import_bytes_max = body_bytes_max.max(quotas::IMPORT_BYTES_MAX);
     let imports = Router::new()
-        .route("/admin/v1/import/quotas", post(quotas::import::<S>))
+        .route("/admin/v1/import/quotas", post(quotas::import))
         .route_layer(middleware::from_fn_with_state(
             needs(Role::Admin),
-            guard::require::<S>,
+            guard::require,
         ))
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(import_bytes_max))
@@ -154,26 +153,23 @@ pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
         .layer(middleware::from_fn_with_state(scheme, pages::none))
         .layer(middleware::from_fn_with_state(
             Arc::clone(&app),
-            refusals::log::<S>,
+            refusals::log,
         ))
         .with_state(app)
 }
 
 /// The metrics and the health alone, for scrapers and probes on other hosts.
-pub(crate) fn metrics_router<S: ServedStore>(app: Arc<App<S>>) -> Router {
+pub(crate) fn metrics_router(app: Arc<App>) -> Router {
     Router::new()
-        .route("/metrics", get(show_metrics::<S>))
+        .route("/metrics", get(show_metrics))
         .route("/livez", get(livez))
-        .route("/readyz", get(readyz::<S>))
+        .route("/readyz", get(readyz))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
         .with_state(app)
 }
 
-async fn show_metrics<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
-    headers: HeaderMap,
-) -> Response {
+async fn show_metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     let format = Format::wanted(&headers);
     match metrics::openmetrics(&app) {
         Ok(text) => {
@@ -187,6 +183,6 @@ async fn show_metrics<S: ServedStore>(
     }
 }
 
-async fn show_rules<S: ServedStore>(State(app): State<Arc<App<S>>>) -> String {
+async fn show_rules(State(app): State<Arc<App>>) -> String {
     app.limiter.snapshot().rules().rlconfig()
 }

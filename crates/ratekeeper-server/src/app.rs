@@ -8,6 +8,7 @@ use parking_lot::RwLock;
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Check, CheckObserver, Decision, Limiter, Pending, Ruling};
 use ratekeeper_store::Answer;
+use ratekeeper_stores::{Stores, StoresTicket};
 use ratekeeper_trace::{RequestSpan, TracedCall, TracedMethod, Tracer};
 use tokio::sync::watch;
 
@@ -27,7 +28,6 @@ use crate::quotas::QuotaAdmin;
 use crate::reading::ReadingRoom;
 use crate::reload::{ReloadStatus, unix_seconds};
 use crate::statsd::StatsdConfig;
-use crate::store::ServedStore;
 use crate::switches::SwitchFile;
 use crate::tls::Tls;
 use crate::top_nodes::TopPeers;
@@ -36,8 +36,8 @@ use crate::v1::room::LongAnswers;
 
 /// The limiter, and the other state that listeners need.
 #[derive(Debug)]
-pub(crate) struct App<S> {
-    pub(crate) limiter: Arc<Limiter<S>>,
+pub(crate) struct App {
+    pub(crate) limiter: Arc<Limiter<Stores>>,
     pub(crate) rls: RlsConfig,
     /// For the line that tells of senders who lack a permission over Envoy's protocol.
     rls_refusals: Quiet,
@@ -85,9 +85,9 @@ pub(crate) struct App<S> {
     is_leaving: AtomicBool,
 }
 
-impl<S: ServedStore> App<S> {
+impl App {
     pub(crate) fn new(
-        limiter: Arc<Limiter<S>>,
+        limiter: Arc<Limiter<Stores>>,
         config: &ServerConfig,
         (access, switches): (Access, SwitchFile),
         reloads: watch::Receiver<ReloadStatus>,
@@ -159,7 +159,7 @@ impl<S: ServedStore> App<S> {
         now: Timestamp,
         origin: CheckOrigin<'_>,
         read: impl FnOnce(&Ruling<'_>) -> D,
-    ) -> Answer<Pending<S::Ticket>, D> {
+    ) -> Answer<Pending<StoresTicket>, D> {
         let start = self.durations.start();
         let observer = self.observer(TracedMethod::Check, origin);
         let check = &Check {
@@ -217,7 +217,7 @@ impl<S: ServedStore> App<S> {
     /// Waits for the answer to a check that was asked about; `read` has to [note](Self::note) it.
     pub(crate) async fn finish<D>(
         &self,
-        pending: Pending<S::Ticket>,
+        pending: Pending<StoresTicket>,
         read: impl FnOnce(&Ruling<'_>) -> D,
     ) -> D {
         let asked_at = pending.asked_at();

@@ -7,9 +7,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ratekeeper_limiter::Limiter;
+use ratekeeper_stores::Stores;
 use tracing::{info, warn};
-
-use crate::store::ServedStore;
 
 /// The share, in thousandths, from which the warning is logged.
 const SAID_FROM: u16 = 900;
@@ -23,7 +22,7 @@ pub(crate) struct Crowded(AtomicBool);
 
 impl Crowded {
     /// Looks at the store, and logs what has begun or ended since the last look.
-    pub(crate) fn look<S: ServedStore>(&self, limiter: &Limiter<S>) {
+    pub(crate) fn look(&self, limiter: &Limiter<Stores>) {
         let refusing = limiter.store().gauges().refusing;
         let permille = refusing.map_or(0, |refusing| refusing.permille);
         // Relaxed: one task looks.
@@ -40,7 +39,7 @@ impl Crowded {
     }
 
     /// The fault that `/readyz` reports, if any.
-    pub(crate) fn fault<S: ServedStore>(&self, limiter: &Limiter<S>) -> Option<String> {
+    pub(crate) fn fault(&self, limiter: &Limiter<Stores>) -> Option<String> {
         self.0
             .load(Ordering::Relaxed)
             .then(|| fault(limiter))
@@ -48,7 +47,7 @@ impl Crowded {
     }
 }
 
-fn fault<S: ServedStore>(limiter: &Limiter<S>) -> Option<String> {
+fn fault(limiter: &Limiter<Stores>) -> Option<String> {
     let refusing = limiter.store().gauges().refusing?;
     let snapshot = limiter.snapshot();
     let rule = snapshot.rule_of(refusing.rule);

@@ -1,10 +1,9 @@
 //! Logs hits that failure modes let pass and that the store will not count.
 
 use ratekeeper_limiter::Limiter;
+use ratekeeper_stores::Stores;
 use tokio::time::{Duration, Instant};
 use tracing::{info, warn};
-
-use crate::store::ServedStore;
 
 /// The shortest time between two lines.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
@@ -20,7 +19,7 @@ pub(crate) struct DroppedLog {
 
 impl DroppedLog {
     /// Logs what was dropped since the last line.
-    pub(crate) fn look<S: ServedStore>(&mut self, limiter: &Limiter<S>) {
+    pub(crate) fn look(&mut self, limiter: &Limiter<Stores>) {
         let counts = limiter.owed();
         let lost = counts.dropped.saturating_sub(counts.expired);
         let is_news = lost > self.lost || counts.expired > self.expired;

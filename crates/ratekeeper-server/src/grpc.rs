@@ -34,7 +34,6 @@ use crate::constant::ConstantAnswer;
 use crate::denials::CheckOrigin;
 use crate::listen::{Peer, PeerAddress};
 use crate::rls::{self, Needs, Refusal};
-use crate::store::ServedStore;
 use crate::v1::Refusal as V1Refusal;
 
 /// The name that envoyproxy/ratelimit's health service answers to, besides the empty one.
@@ -42,15 +41,15 @@ const HEALTH_NAMES: [&str; 2] = ["", "ratelimit"];
 
 /// Envoy's service on top of an [`App`].
 #[derive(Debug)]
-struct Rls<S> {
-    app: Arc<App<S>>,
+struct Rls {
+    app: Arc<App>,
     constant: Option<ConstantAnswer>,
     /// The peer to assume where the connection names none: on this host if only this host can reach
     /// the listener, else anywhere.
     nobody: Peer,
 }
 
-impl<S: ServedStore> Rls<S> {
+impl Rls {
     /// Refuses `request` if it needs a permission that its sender has not.
     #[cold]
     fn admit(
@@ -76,7 +75,7 @@ impl<S: ServedStore> Rls<S> {
 }
 
 #[tonic::async_trait]
-impl<S: ServedStore> RateLimitService for Rls<S> {
+impl RateLimitService for Rls {
     async fn should_rate_limit(
         &self,
         request: tonic::Request<RateLimitRequest>,
@@ -117,28 +116,21 @@ fn status(refusal: Refusal) -> Status {
 }
 
 /// The services of the gRPC listener.
-#[derive(Debug)]
-pub(crate) struct Grpc<S>(Arc<Services<S>>);
+#[derive(Clone, Debug)]
+pub(crate) struct Grpc(Arc<Services>);
 
 #[derive(Debug)]
-struct Services<S> {
-    app: Arc<App<S>>,
-    rls: RateLimitServiceServer<Rls<S>>,
-    own: RateLimiterServiceServer<v1::Service<S>>,
+struct Services {
+    app: Arc<App>,
+    rls: RateLimitServiceServer<Rls>,
+    own: RateLimiterServiceServer<v1::Service>,
     others: axum::Router,
 }
 
-// By hand: a derive would ask that the store can be cloned.
-impl<S> Clone for Grpc<S> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<S: ServedStore> Grpc<S> {
+impl Grpc {
     /// `is_local` says whether only this host can reach the listener.
     pub(crate) fn new(
-        app: &Arc<App<S>>,
+        app: &Arc<App>,
         health: &Health,
         constant: Option<ConstantAnswer>,
         is_local: bool,
@@ -193,13 +185,13 @@ pub(crate) type BadDescriptors = tonic_reflection::server::Error;
 type BoxFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
 /// An answer on its way.
-pub(crate) enum Answering<S> {
-    Rls(BoxFuture, Arc<App<S>>),
-    Own(BoxFuture, Arc<App<S>>),
+pub(crate) enum Answering {
+    Rls(BoxFuture, Arc<App>),
+    Own(BoxFuture, Arc<App>),
     Other(BoxFuture),
 }
 
-impl<S: ServedStore> Future for Answering<S> {
+impl Future for Answering {
     type Output = Result<Response<Body>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -217,16 +209,16 @@ impl<S: ServedStore> Future for Answering<S> {
     }
 }
 
-impl<S: ServedStore> Service<Request<Incoming>> for Grpc<S> {
+impl Service<Request<Incoming>> for Grpc {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Answering<S>;
+    type Future = Answering;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Incoming>) -> Answering<S> {
+    fn call(&mut self, request: Request<Incoming>) -> Answering {
         // The services that matter do not go through a router.
         let path = request.uri().path();
         if is_rls(path) {

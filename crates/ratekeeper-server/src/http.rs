@@ -23,36 +23,35 @@ pub(crate) use openapi::HttpApi;
 pub(crate) use v1::{Received, explain, read_json};
 
 use crate::app::App;
-use crate::store::ServedStore;
 
 /// The routes of the HTTP listener.
-pub(crate) fn router<S: ServedStore>(app: Arc<App<S>>) -> Router {
+pub(crate) fn router(app: Arc<App>) -> Router {
     let body_bytes_max = app.bounds.body_bytes_max;
     let reading_room = app.reading_room.clone();
     Router::new()
         .route("/", get(root::answer))
-        .route("/v1/check", post(v1::check::<S>))
-        .route("/v1/checks", post(v1::checks::<S>))
-        .route("/v1/peek", post(v1::peek::<S>))
-        .route("/v1/acquire", post(v1::acquire::<S>))
-        .route("/v1/release", post(v1::release::<S>))
-        .route("/v1/renew", post(v1::renew::<S>))
-        .route("/v1/reserve", post(v1::reserve::<S>))
-        .route("/v1/commit", post(v1::commit::<S>))
-        .route("/v1/cancel", post(v1::cancel::<S>))
-        .route("/v1/refund", post(v1::refund::<S>))
-        .route("/v1/limits", get(limits::answer::<S>))
-        .route("/healthcheck", get(health::healthcheck::<S>))
+        .route("/v1/check", post(v1::check))
+        .route("/v1/checks", post(v1::checks))
+        .route("/v1/peek", post(v1::peek))
+        .route("/v1/acquire", post(v1::acquire))
+        .route("/v1/release", post(v1::release))
+        .route("/v1/renew", post(v1::renew))
+        .route("/v1/reserve", post(v1::reserve))
+        .route("/v1/commit", post(v1::commit))
+        .route("/v1/cancel", post(v1::cancel))
+        .route("/v1/refund", post(v1::refund))
+        .route("/v1/limits", get(limits::answer))
+        .route("/healthcheck", get(health::healthcheck))
         .route("/livez", get(health::livez))
-        .route("/readyz", get(health::readyz_in_public::<S>))
+        .route("/readyz", get(health::readyz_in_public))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
         .layer(middleware::from_fn_with_state(body_bytes_max, refuse_large))
         // Its clients are to have a denial instead.
-        .route("/json", any(json::answer::<S>))
+        .route("/json", any(json::answer))
         .layer(DefaultBodyLimit::max(body_bytes_max))
         .layer(middleware::from_fn_with_state(reading_room, bound_reading))
         // The body is the original request's, and nobody here reads it.
-        .route("/v1/auth", any(auth::answer::<S>))
+        .route("/v1/auth", any(auth::answer))
         .with_state(app)
 }

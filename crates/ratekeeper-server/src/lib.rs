@@ -22,7 +22,7 @@
 //! });
 //! let loaded = loader.load()?;
 //! let store = MemoryStore::new(MemoryConfig::default())?;
-//! let limiter = Arc::new(Limiter::new(loaded.rules, store, LimiterOptions::default()));
+//! let limiter = Arc::new(Limiter::new(loaded.rules, store.into(), LimiterOptions::default()));
 //! let server = Server::bind(ServerConfig::default(), limiter, loader).await?;
 //! println!("gRPC and HTTP on {:?}", server.addresses());
 //! server.run(async { tokio::signal::ctrl_c().await.unwrap_or(()) }).await;
@@ -90,9 +90,6 @@ pub use quotas::QuotaAdmin;
 pub use reload::{LoadError, ReloadStatus, RulesLoader};
 pub use server::{Addresses, BindError, Drained, OPERATORS_MAX, Reload, Server};
 pub use statsd::{StatsdConfig, StatsdFormat};
-pub use store::{Agreement, ServedStore, ServerGauges, StoreGauges};
-
-use ratekeeper_store::served as store;
 pub use tls::{BadClientName, ClientName, PeerName, TlsConfig};
 pub use top_nodes::{PeerLists, TopAnswer, TopPeers, TopUnknown};
 pub use unreadable::OnUnreadable;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use ratekeeper_limiter::Limiter;
 use ratekeeper_rules::{Change, Entry, RuleSet};
+use ratekeeper_stores::Stores;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{error, info, warn};
@@ -22,16 +23,14 @@ use crate::blocking::blocking;
 use crate::dropped::DroppedLog;
 use crate::live::BesideRules;
 use crate::reload::Reloader;
-use crate::store::ServedStore;
 
 /// The interval at which the limiter's clock is compared with the wall clock and the store is
 /// maintained.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Keeps the rules in force in step with the files.
-pub(crate) async fn reload<S, A>(app: Arc<App<S>>, reloader: Reloader<A>)
+pub(crate) async fn reload<A>(app: Arc<App>, reloader: Reloader<A>)
 where
-    S: ServedStore,
     A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static,
 {
     let status = reloader.status();
@@ -49,12 +48,12 @@ where
 }
 
 /// Maintains the store and keeps the clock.
-pub(crate) async fn upkeep<S: ServedStore>(app: Arc<App<S>>) {
+pub(crate) async fn upkeep(app: Arc<App>) {
     let begin = || tick(Arc::clone(&app));
     app.maintenance.upkeep.keep(begin, || {}).await;
 }
 
-async fn tick<S: ServedStore>(app: Arc<App<S>>) {
+async fn tick(app: Arc<App>) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut strays = StrayLog::new();
@@ -103,7 +102,7 @@ async fn tick<S: ServedStore>(app: Arc<App<S>>) {
 const BREAKERS_EVERY: Duration = Duration::from_millis(100);
 
 /// Tells those who watch of circuit breakers that turn, without waiting for the next second.
-pub(crate) async fn watch_breakers<S: ServedStore>(app: Arc<App<S>>) {
+pub(crate) async fn watch_breakers(app: Arc<App>) {
     let mut ticks = interval(BREAKERS_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -134,7 +133,7 @@ impl StrayLog {
 
     /// Checks the sample taken since the last look, and requests the next one once another line may
     /// be logged.
-    fn look<S: ServedStore>(&mut self, limiter: &Limiter<S>) {
+    fn look(&mut self, limiter: &Limiter<Stores>) {
         let strays = &limiter.totals().strays;
         if let Some(stray) = strays.take() {
             let entries = stray.entries.iter();

@@ -15,12 +15,12 @@ use ratekeeper_store::Answer;
 
 pub(crate) use needs::Needs;
 
+use ratekeeper_stores::StoresTicket;
 use request::{Descriptors, Entries};
 
 use crate::app::App;
 use crate::config::DESCRIPTORS_MAX;
 use crate::denials::CheckOrigin;
-use crate::store::ServedStore;
 use crate::unreadable::Defect;
 
 /// The reason a request gets no decision.
@@ -41,8 +41,8 @@ pub(crate) enum Refusal {
 ///
 /// # Errors
 /// See [`Refusal`]. No counter is touched then.
-pub(crate) async fn decide<S: ServedStore>(
-    app: &App<S>,
+pub(crate) async fn decide(
+    app: &App,
     request: &RateLimitRequest,
     origin: CheckOrigin<'_>,
 ) -> Result<RateLimitResponse, Refusal> {
@@ -58,8 +58,8 @@ pub(crate) async fn decide<S: ServedStore>(
 /// # Errors
 /// See [`Refusal`].
 #[cold]
-pub(crate) fn refuse<S: ServedStore>(
-    app: &App<S>,
+pub(crate) fn refuse(
+    app: &App,
     protocol: &'static str,
     request: &RateLimitRequest,
     refusal: Refusal,
@@ -74,11 +74,7 @@ pub(crate) fn refuse<S: ServedStore>(
 }
 
 /// The answer to a request of so many descriptors, none of which was decided.
-pub(crate) fn unread<S: ServedStore>(
-    app: &App<S>,
-    passes: bool,
-    descriptors: usize,
-) -> RateLimitResponse {
+pub(crate) fn unread(app: &App, passes: bool, descriptors: usize) -> RateLimitResponse {
     let code = |passes| match passes {
         true => Code::Ok.into(),
         false => Code::OverLimit.into(),
@@ -97,11 +93,11 @@ pub(crate) fn unread<S: ServedStore>(
 
 /// Decides `request` without waiting, or refuses it as [`decide`] does. A plain function, so that the
 /// state it holds does not move; the result is inside of the answer, because a response is large too.
-pub(crate) fn ask<S: ServedStore>(
-    app: &App<S>,
+pub(crate) fn ask(
+    app: &App,
     request: &RateLimitRequest,
     origin: CheckOrigin<'_>,
-) -> Answer<Pending<S::Ticket>, Result<RateLimitResponse, Refusal>> {
+) -> Answer<Pending<StoresTicket>, Result<RateLimitResponse, Refusal>> {
     let (mut entries, mut descriptors) = (Entries::new(), Descriptors::new());
     let read = request::entries(request, &mut entries)
         .and_then(|()| request::descriptors(request, &entries, &mut descriptors));
@@ -125,11 +121,11 @@ pub(crate) fn ask<S: ServedStore>(
 }
 
 /// Waits for the answer to a request that was asked about.
-pub(crate) async fn finish<S: ServedStore>(
-    app: &App<S>,
+pub(crate) async fn finish(
+    app: &App,
     request: &RateLimitRequest,
     origin: CheckOrigin<'_>,
-    pending: Pending<S::Ticket>,
+    pending: Pending<StoresTicket>,
 ) -> RateLimitResponse {
     let read = |ruling: &Ruling<'_>| {
         if app.limiter.top().wants(ruling.decision) {
@@ -142,8 +138,8 @@ pub(crate) async fn finish<S: ServedStore>(
 
 /// Notes the decision on a request whose descriptors were not kept while the store was asked.
 #[cold]
-fn note_wanted<S: ServedStore>(
-    app: &App<S>,
+fn note_wanted(
+    app: &App,
     request: &RateLimitRequest,
     origin: CheckOrigin<'_>,
     ruling: &Ruling<'_>,
@@ -157,11 +153,7 @@ fn note_wanted<S: ServedStore>(
     }
 }
 
-fn answer<S: ServedStore>(
-    app: &App<S>,
-    request: &RateLimitRequest,
-    ruling: &Ruling<'_>,
-) -> RateLimitResponse {
+fn answer(app: &App, request: &RateLimitRequest, ruling: &Ruling<'_>) -> RateLimitResponse {
     let policies = match app.rls.draft_headers {
         true => ruling.policies(),
         false => Policies::new(),

@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use ratekeeper_limiter::Limiter;
+use ratekeeper_stores::Stores;
 use ratekeeper_tls::TlsFileError;
 use tokio::sync::{Notify, watch};
 
@@ -18,7 +19,6 @@ use crate::front::Monitored;
 use crate::grpc::{BadDescriptors, Grpc, Health};
 use crate::listen::{ListenAddress, Listener, Workers};
 use crate::reload::{ReloadStatus, RulesLoader};
-use crate::store::ServedStore;
 use crate::switches::SwitchFile;
 use listeners::{Listeners, Secrets};
 pub use run::OPERATORS_MAX;
@@ -95,8 +95,8 @@ impl Reload {
 
 /// A service that is bound and not running yet.
 #[derive(Debug)]
-pub struct Server<S> {
-    app: Arc<App<S>>,
+pub struct Server {
+    app: Arc<App>,
     config: ServerConfig,
     /// None for rules that stay as they are.
     loader: Option<RulesLoader>,
@@ -104,12 +104,12 @@ pub struct Server<S> {
     wake: Arc<Notify>,
     delay: DrainDelay,
     health: Health,
-    service: Grpc<S>,
+    service: Grpc,
     listeners: Listeners,
     workers: Workers,
 }
 
-impl<S: ServedStore> Server<S> {
+impl Server {
     /// Binds every listener, or none.
     ///
     /// `limiter` starts with the rules that `loader` loaded; if that failed, it has none, and every
@@ -121,7 +121,7 @@ impl<S: ServedStore> Server<S> {
     /// be reached by everyone.
     pub async fn bind(
         config: ServerConfig,
-        limiter: Arc<Limiter<S>>,
+        limiter: Arc<Limiter<Stores>>,
         loader: impl Into<Option<RulesLoader>>,
     ) -> Result<Self, BindError> {
         let loader = loader.into();

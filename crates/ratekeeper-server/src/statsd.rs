@@ -20,7 +20,6 @@ pub use config::{StatsdConfig, StatsdFormat};
 use crate::app::App;
 use crate::blocking::blocking;
 use crate::envoy_stats::{EnvoyCounts, Place};
-use crate::store::ServedStore;
 
 /// The most bytes of a datagram: with its headers it fits any Ethernet.
 const DATAGRAM_MAX: usize = 1_432;
@@ -49,7 +48,7 @@ enum StatsdError {
 }
 
 /// Sends counts as long as the server runs, if there is an agent.
-pub(crate) async fn send<S: ServedStore>(app: Arc<App<S>>) {
+pub(crate) async fn send(app: Arc<App>) {
     let Some(config) = app.statsd.clone() else {
         return std::future::pending().await;
     };
@@ -89,7 +88,7 @@ fn chain(error: &StatsdError) -> String {
     }
 }
 
-fn read<S: ServedStore>(app: &App<S>) -> Counts {
+fn read(app: &App) -> Counts {
     let mut counts = Counts::new();
     for (place, of_place) in EnvoyCounts::read(&app.limiter.snapshot()) {
         for (end, count) in of_place.named() {

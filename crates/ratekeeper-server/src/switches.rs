@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 use ratekeeper_limiter::{Limiter, RuleSwitch, SWITCHES_MAX, SwitchError, Switches};
-use ratekeeper_store::Store;
+use ratekeeper_stores::Stores;
 use serde::{Deserialize, Serialize};
 
 use crate::kept;
@@ -60,7 +60,7 @@ pub(crate) struct SwitchFile {
 impl SwitchFile {
     /// Puts the switches kept in `folder`, if any, in force. A damaged file is set aside: serving with every
     /// rule as its file says is better than not serving.
-    pub(crate) fn restore<S: Store>(folder: Option<&Path>, limiter: &Limiter<S>) -> Self {
+    pub(crate) fn restore(folder: Option<&Path>, limiter: &Limiter<Stores>) -> Self {
         let path = folder.map(|folder| folder.join(NAME));
         let mut was_damaged = false;
         if let Some(path) = &path {
@@ -88,9 +88,9 @@ impl SwitchFile {
 
     /// Switches a rule and keeps that; blocks. A switch that cannot be kept is in force all the same: whoever
     /// turns a rule off in an emergency must not fail because a disk is full.
-    pub(crate) fn switch<S: Store>(
+    pub(crate) fn switch(
         &self,
-        limiter: &Limiter<S>,
+        limiter: &Limiter<Stores>,
         rule: &str,
         to: Option<RuleSwitch>,
     ) -> Result<Durability, SwitchError> {

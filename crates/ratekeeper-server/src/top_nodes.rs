@@ -14,7 +14,6 @@ use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
 use crate::app::App;
-use crate::store::ServedStore;
 pub(crate) use list::TopOfNode;
 pub(crate) use merge::{MergedKey, MergedNode, merge};
 pub use peers::{PeerLists, TopAnswer, TopPeers, TopUnknown};
@@ -23,7 +22,7 @@ pub use peers::{PeerLists, TopAnswer, TopPeers, TopUnknown};
 const EVERY: Duration = Duration::from_secs(2);
 
 /// Lays out this node's lists as long as the server runs, if there is a place for them.
-pub(crate) async fn share<S: ServedStore>(app: Arc<App<S>>) {
+pub(crate) async fn share(app: Arc<App>) {
     let Some(peers) = &app.top_peers else {
         return std::future::pending().await;
     };

@@ -29,7 +29,6 @@ pub(crate) use unmatched::Unmatched;
 use crate::app::App;
 use crate::callers::Power;
 use crate::denials::CheckOrigin;
-use crate::store::ServedStore;
 
 /// The sender of a request, as its codec knows it.
 pub(crate) trait Sender {
@@ -44,18 +43,18 @@ pub(crate) trait Sender {
 
 /// The methods, for one sender.
 #[derive(Debug)]
-pub(crate) struct Api<'a, S, C> {
-    app: &'a App<S>,
+pub(crate) struct Api<'a, C> {
+    app: &'a App,
     sender: &'a C,
 }
 
-impl<'a, S: ServedStore, C: Sender> Api<'a, S, C> {
-    pub(crate) const fn new(app: &'a App<S>, sender: &'a C) -> Self {
+impl<'a, C: Sender> Api<'a, C> {
+    pub(crate) const fn new(app: &'a App, sender: &'a C) -> Self {
         Self { app, sender }
     }
 }
 
-fn require_rules<S: ServedStore>(app: &App<S>) -> Result<(), Refusal> {
+fn require_rules(app: &App) -> Result<(), Refusal> {
     match app.is_loaded() {
         true => Ok(()),
         false => Err(Refusal::no_rules()),

@@ -31,7 +31,7 @@ use crate::asking::Asking;
 use crate::config::RedisConfig;
 use crate::topology::Topology;
 use shared::Shared;
-pub(crate) use ticket::{Leased, Rest};
+pub(crate) use ticket::Leased;
 
 /// The leases of this node on the counters of one store.
 #[derive(Debug)]

@@ -1,17 +1,12 @@
 //! Upkeep, metrics and faults of Redis.
 
-use ratekeeper_core::Timestamp;
-use ratekeeper_store::served::{Agreement, ServedStore, ServerGauges, StoreGauges};
 use ratekeeper_store::{HashKey, LeaseGauges, SyncGauges};
+use ratekeeper_stores::{Agreement, BoxFuture, ServerGauges, SharedStore};
 use tokio::runtime::Handle;
 
 use crate::{RedisStore, ShardCounts};
 
-impl ServedStore for RedisStore {
-    fn maintain(&self, _: Timestamp) {
-        // Redis forgets what has expired by itself.
-    }
-
+impl SharedStore for RedisStore {
     /// Connects, so that this runtime's first decision need not wait for it. In a cluster only to
     /// the shards already known.
     fn prepare(&self) {
@@ -21,12 +16,8 @@ impl ServedStore for RedisStore {
         }
     }
 
-    fn gauges(&self) -> StoreGauges {
-        StoreGauges::default()
-    }
-
-    async fn hash_key_other_than(&self, known: HashKey) -> HashKey {
-        self.hash_key_other_than(known).await
+    fn hash_key_other_than(&self, known: HashKey) -> BoxFuture<'_, HashKey> {
+        Box::pin(self.hash_key_other_than(known))
     }
 
     fn agreement(&self) -> Option<Agreement> {
@@ -40,16 +31,18 @@ impl ServedStore for RedisStore {
         self.faults()
     }
 
-    fn lease_gauges(&self) -> Vec<LeaseGauges> {
-        self.leased().into_iter().collect()
+    fn lease_gauges(&self) -> Option<LeaseGauges> {
+        self.leased()
     }
 
-    fn sync_gauges(&self) -> Vec<SyncGauges> {
-        vec![self.sync_counts()]
+    fn sync_gauges(&self) -> SyncGauges {
+        self.sync_counts()
     }
 
-    async fn close(&self) {
-        tokio::join!(self.give_leases_back(), self.add_pending());
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            tokio::join!(self.give_leases_back(), self.add_pending());
+        })
     }
 
     fn servers(&self) -> Vec<ServerGauges> {

@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use ratekeeper_store::{Post, Request, StoreError};
+use ratekeeper_stores::StoreReply;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, yield_now};
@@ -36,7 +37,6 @@ use crate::link::Link;
 use crate::metrics::Fault;
 use crate::pipeline::{Pipeline, PipelineEnd};
 use crate::queue::{Pushed, Queue, QueueBounds, Taken};
-use crate::reply::Reply;
 use crate::shard::Shard;
 use crate::stall::{SLICE, Stall};
 use crate::topology::Topology;
@@ -132,12 +132,12 @@ impl ShardConnection {
     }
 
     /// Queues `request`. [`None`] if the connection has ended.
-    pub(crate) fn push(&self, request: &Request<'_>, now: Instant) -> Option<Reply> {
+    pub(crate) fn push(&self, request: &Request<'_>, now: Instant) -> Option<StoreReply> {
         self.wait(now, |member| self.queue.push(request, member))
     }
 
     /// Queues `post`. [`None`] if the connection has ended.
-    pub(crate) fn push_post(&self, post: &Post, now: Instant) -> Option<Reply> {
+    pub(crate) fn push_post(&self, post: &Post, now: Instant) -> Option<StoreReply> {
         self.wait(now, |member| self.queue.push_post(post, member))
     }
 
@@ -146,14 +146,14 @@ impl ShardConnection {
         &self,
         now: Instant,
         queue: impl FnOnce(&mut dyn FnMut() -> Member) -> Pushed,
-    ) -> Option<Reply> {
+    ) -> Option<StoreReply> {
         if self.is_missing() && !self.queue.is_closed() {
             self.missed(1, StoreError::Unavailable);
-            return Some(Reply::failed(StoreError::Unavailable));
+            return Some(StoreReply::failed(StoreError::Unavailable));
         }
         let mut waiting = None;
         let pushed = queue(&mut || {
-            let (reply, ticket) = Reply::new();
+            let (reply, ticket) = StoreReply::new();
             waiting = Some(ticket);
             let deadline = now + self.config.deadline;
             Member::new(reply, now, deadline, self.stall.mark())
@@ -162,7 +162,7 @@ impl ShardConnection {
             Pushed::Merged | Pushed::Queued => waiting,
             Pushed::Full => {
                 self.shard.metrics.fault(Fault::Overloaded, 1);
-                Some(Reply::failed(StoreError::Overloaded))
+                Some(StoreReply::failed(StoreError::Overloaded))
             }
             Pushed::Closed => None,
         }

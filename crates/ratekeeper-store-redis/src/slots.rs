@@ -8,13 +8,13 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use ratekeeper_store::across::{Partition, Partitions, Rest};
 use ratekeeper_store::{Answer, Post, Request, StoreError, Verdicts};
+use ratekeeper_stores::StoreReply;
 use tokio::runtime::Handle;
 
 use crate::asking::Asking;
 use crate::config::RedisConfig;
 use crate::connections::ShardConnections;
 use crate::lease::Leases;
-use crate::reply::Reply;
 use crate::script::Clock;
 use crate::shard_connection::ShardConnection;
 use crate::synced::{SYNCED, Synced};
@@ -195,8 +195,8 @@ impl Slots {
     }
 
     /// Sends a post to the server of its slot.
-    pub(crate) fn post(&self, partition: Partition, post: &Post) -> Reply {
-        let unavailable = || Reply::failed(StoreError::Unavailable);
+    pub(crate) fn post(&self, partition: Partition, post: &Post) -> StoreReply {
+        let unavailable = || StoreReply::failed(StoreError::Unavailable);
         let asked =
             self.live_connection(
                 Self::slot_of(partition),
@@ -219,9 +219,9 @@ impl Slots {
 }
 
 impl Partitions for Slots {
-    type Ticket = Reply;
+    type Ticket = StoreReply;
 
-    fn ask(&self, partition: Partition, request: &Request<'_>) -> Answer<Reply> {
+    fn ask(&self, partition: Partition, request: &Request<'_>) -> Answer<StoreReply> {
         if partition == SYNCED {
             return Answer::Decided(self.sync().decide(request));
         }
@@ -229,7 +229,7 @@ impl Partitions for Slots {
         if let Some(denial) = self.0.asking.denied.answer(request, now) {
             return Answer::Decided(denial);
         }
-        let unavailable = || Reply::failed(StoreError::Unavailable);
+        let unavailable = || StoreReply::failed(StoreError::Unavailable);
         let asked =
             self.live_connection(
                 Self::slot_of(partition),
@@ -276,8 +276,8 @@ impl Partitions for Slots {
         self.0.asking.clock == Clock::Told
     }
 
-    fn late(reply: Reply) -> Option<Reply> {
-        reply.is_late().then_some(reply)
+    fn late(reply: StoreReply) -> Option<StoreReply> {
+        reply.late()
     }
 
     fn detach(&self, rest: Rest<Self>) {

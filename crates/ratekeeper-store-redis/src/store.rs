@@ -10,6 +10,7 @@ use ratekeeper_store::{
     Answer, Execution, HashKey, LeaseGauges, LeasedHits, Post, Request, Step, Store, StoreError,
     StoreSlot, SyncGauges, SyncedHits, Verdicts,
 };
+use ratekeeper_stores::StoreReply;
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
@@ -27,7 +28,6 @@ use crate::nodes::Nodes;
 use crate::script::{Clock, Group, KeyName, Script, slot};
 use crate::slots::Slots;
 use crate::synced::{SYNCED, is_step_synced, is_synced};
-use crate::ticket::Ticket;
 use crate::topology::Topology;
 
 /// Counters in Redis or Valkey, in one server or a cluster, shared by all nodes.
@@ -190,12 +190,13 @@ impl RedisStore {
     }
 
     /// Asks Redis.
-    fn ask(&self, request: &Request<'_>) -> Answer<across::Ticket<Slots>> {
+    fn ask(&self, request: &Request<'_>) -> Answer<StoreReply> {
         let shared = self.sharing(request);
         match shared.is_divided() {
-            true => across::decide(&self.slots, request, |step| shared.partition_of(step)),
+            true => across::decide(&self.slots, request, |step| shared.partition_of(step))
+                .map_pending(|ticket| ticket.into_one(StoreReply::joined)),
             // All counters lie together: one call decides them.
-            false => (self.slots.ask(Partition(0), request)).map_pending(across::Ticket::one),
+            false => self.slots.ask(Partition(0), request),
         }
     }
 
@@ -222,13 +223,13 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
-    type Ticket = Ticket;
+    type Ticket = StoreReply;
 
     fn hash_key(&self) -> Option<HashKey> {
         self.hash_key()
     }
 
-    fn decide(&self, request: &Request<'_>) -> Answer<Ticket> {
+    fn decide(&self, request: &Request<'_>) -> Answer<StoreReply> {
         let topology = self.slots.topology();
         if request.steps.is_empty() {
             return Answer::Decided(Verdicts {
@@ -242,23 +243,19 @@ impl Store for RedisStore {
             if let Some(shard) = topology.map().shards().first() {
                 shard.metrics.fault(Fault::Overloaded, 1);
             }
-            return Answer::Pending(Ticket::asked(across::Ticket::failed(
-                StoreError::Overloaded,
-            )));
+            return Answer::Pending(StoreReply::failed(StoreError::Overloaded));
         }
         if !self.monitor.hash_key().admits(request.named_by) {
             topology.unplaced();
-            return Answer::Pending(Ticket::asked(across::Ticket::failed(
-                StoreError::Unavailable,
-            )));
+            return Answer::Pending(StoreReply::failed(StoreError::Unavailable));
         }
         if request.steps.iter().any(|step| !step.lease.is_zero())
             && let Some(leased) = self.take_leased(request)
         {
             let answer = leased.decide(request, |rest| self.ask(rest));
-            return answer.map_pending(Ticket::leased);
+            return answer.map_pending(StoreReply::joined);
         }
-        self.ask(request).map_pending(Ticket::asked)
+        self.ask(request)
     }
 
     fn held(&self, step: &Step) -> Option<LeasedHits> {
@@ -300,21 +297,19 @@ impl Store for RedisStore {
         self.slots.recall(Partition(0), request)
     }
 
-    fn late(ticket: Ticket) -> Option<Ticket> {
-        ticket.late()
+    fn late(reply: StoreReply) -> Option<StoreReply> {
+        reply.late()
     }
 
-    fn post(&self, post: &Post) -> Option<Ticket> {
+    fn post(&self, post: &Post) -> Option<StoreReply> {
         let partition = match self.slots.topology().is_cluster() {
             true => partition_of(&post.step),
             false => Partition(0),
         };
         if !self.monitor.hash_key().admits(post.named_by) {
-            let failed = across::Ticket::failed(StoreError::Unavailable);
-            return Some(Ticket::asked(failed));
+            return Some(StoreReply::failed(StoreError::Unavailable));
         }
-        let reply = self.slots.post(partition, post);
-        Some(Ticket::asked(across::Ticket::one(reply)))
+        Some(self.slots.post(partition, post))
     }
 
     fn strand(&self, step: &Step) {

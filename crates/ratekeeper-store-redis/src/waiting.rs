@@ -4,9 +4,8 @@ use std::time::Instant;
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_store::StoreError;
-use tokio::sync::oneshot;
+use ratekeeper_stores::{Decided, ReplySender};
 
-use crate::reply::{Decided, Told};
 use crate::script::Group;
 use crate::stall::Mark;
 
@@ -17,14 +16,12 @@ pub(crate) struct Member {
     deadline: Instant,
     /// The time that the process had stood still when the deadline was set.
     mark: Mark,
-    reply: Option<oneshot::Sender<Told>>,
-    /// The way for an answer that comes after the deadline.
-    late: Option<oneshot::Sender<Decided>>,
+    reply: ReplySender,
 }
 
 impl Member {
     pub(crate) fn new(
-        reply: oneshot::Sender<Told>,
+        reply: ReplySender,
         queued_at: Instant,
         deadline: Instant,
         mark: Mark,
@@ -33,8 +30,7 @@ impl Member {
             queued_at,
             deadline,
             mark,
-            reply: Some(reply),
-            late: None,
+            reply,
         }
     }
 
@@ -45,32 +41,12 @@ impl Member {
 
     /// Sends the answer, unless one was sent before or the caller has gone.
     pub(crate) fn answer(&mut self, decided: Decided) {
-        if let Some(reply) = self.reply.take() {
-            let _ = reply.send(Told::Decided(decided));
-        } else if let Some(late) = self.late.take() {
-            let _ = late.send(decided);
-        }
-    }
-
-    /// Says to whoever still waits for a late answer that the request was not carried out.
-    fn forgo(&mut self) {
-        if let Some(late) = self.late.take() {
-            let _ = late.send(Err(StoreError::Unavailable));
-        }
-    }
-
-    /// Says that no answer has come in time. One that comes later is sent all the same.
-    fn time_out(&mut self) {
-        if let Some(reply) = self.reply.take() {
-            let (late, receiver) = oneshot::channel();
-            self.late = Some(late);
-            let _ = reply.send(Told::Late(receiver));
-        }
+        self.reply.answer(decided);
     }
 
     /// Returns true if nobody waits for it any more.
     pub(crate) fn is_answered(&self) -> bool {
-        self.reply.as_ref().is_none_or(oneshot::Sender::is_closed)
+        self.reply.is_answered()
     }
 }
 
@@ -116,7 +92,7 @@ impl Members {
         for member in self.list.iter_mut().filter(|it| !it.is_answered()) {
             let deadline = member.deadline(stood);
             if deadline <= now {
-                member.time_out();
+                member.reply.time_out();
                 expired += 1;
             } else {
                 next = earliest(next, Some(deadline));
@@ -149,7 +125,8 @@ impl Members {
 
     /// Says that nothing was carried out to whoever waits for a late answer.
     pub(crate) fn forgo_late(&mut self) {
-        self.list.iter_mut().for_each(Member::forgo);
+        let members = self.list.iter_mut();
+        members.for_each(|member| member.reply.forgo_late());
     }
 }
 

@@ -5,7 +5,7 @@
 //! it knows no rules, no tenants and no protocol.
 //!
 //! [`memory`] is the store of one node. [`across`] decides a request whose counters live in
-//! several places, and [`Router`] joins several stores, of which rules name one each.
+//! several places.
 
 pub mod across;
 mod boot;
@@ -14,8 +14,6 @@ mod hash_key;
 mod lease;
 pub mod memory;
 mod post;
-mod router;
-pub mod served;
 mod step;
 pub mod synced;
 
@@ -25,8 +23,6 @@ pub use hash_key::HashKey;
 pub use lease::{LeaseGauges, LeasedHits};
 pub use memory::{MemoryConfig, MemoryStore};
 pub use post::Post;
-pub use router::{Backend, Background, Router};
-pub use served::ServedStore;
 pub use step::{
     Answer, Charge, CounterKey, FullMode, Never, Request, RuleSlot, Step, StepOutcome, StoreSlot,
     Verdicts,
@@ -70,7 +66,10 @@ pub trait Store: Send + Sync + 'static {
     /// The ticket of a request that failed with [`StoreError::Timeout`], to be awaited once more: for the
     /// answer if it comes after all, and for [`StoreError::Lost`] if it cannot come any more. [`None`] if
     /// the store cannot tell.
-    fn late(ticket: Self::Ticket) -> Option<Self::Ticket> {
+    fn late(ticket: Self::Ticket) -> Option<Self::Ticket>
+    where
+        Self: Sized,
+    {
         drop(ticket);
         None
     }

@@ -12,11 +12,12 @@ use ratekeeper_server::{
     Addresses, ConstantAnswer, ListenAddress, RulesLoader, RulesSource, Server, ServerConfig,
 };
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
+use ratekeeper_stores::Stores;
 use tokio::sync::oneshot;
 
 /// A running server, stopped on drop.
 pub(crate) struct TestServer {
-    limiter: Arc<Limiter<MemoryStore>>,
+    limiter: Arc<Limiter<Stores>>,
     addresses: Addresses,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -100,7 +101,7 @@ impl Drop for TestServer {
     }
 }
 
-fn limiter(folder: &Path) -> (Arc<Limiter<MemoryStore>>, RulesLoader) {
+fn limiter(folder: &Path) -> (Arc<Limiter<Stores>>, RulesLoader) {
     let mut loader = RulesLoader::new(RulesSource {
         path: folder.to_path_buf(),
         tenants: None,
@@ -109,7 +110,7 @@ fn limiter(folder: &Path) -> (Arc<Limiter<MemoryStore>>, RulesLoader) {
     });
     let loaded = loader.load().expect("the rules are good");
     let store = MemoryStore::new(MemoryConfig::default()).expect("there is memory");
-    let limiter = Limiter::new(loaded.rules, store, LimiterOptions::default());
+    let limiter = Limiter::new(loaded.rules, store.into(), LimiterOptions::default());
     (Arc::new(limiter), loader)
 }
 

@@ -94,7 +94,7 @@ fn fresh_limiter(args: &RulesExplain) -> Result<(Limiter<MemoryStore>, Settings)
         settings.rules.read,
         &settings.rules.options,
     )?;
-    let limiter = limiter::fresh(loaded.rules, &settings)?;
+    let limiter = limiter::fresh::<MemoryStore>(loaded.rules, &settings)?;
     Ok((limiter, settings))
 }
 

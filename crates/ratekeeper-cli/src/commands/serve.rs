@@ -16,17 +16,18 @@ mod stop;
 mod welcome;
 
 use crate::home::Home;
+use crate::limiter::{self, Served};
 use crate::output::{self, count};
 use crate::settings::{self, Environment, Flags, LogFormat, Settings, TlsSettings};
 use crate::state::{Saver, State};
 use crate::traces::Traces;
-use crate::{limiter, logging, quotas};
+use crate::{logging, quotas};
 use anyhow::{Result, anyhow};
 use files::{Files, Program};
 use ratekeeper_rules::{Loaded, RuleSet};
 use ratekeeper_server::{
     BindError, ConstantAnswer, DenialLog, DrainDelay, Drained, GatewayService, ListenAddress,
-    RulesLoader, RulesSource, ServedStore, Server, ServerConfig,
+    RulesLoader, RulesSource, Server, ServerConfig,
 };
 use std::path::Path;
 use std::process::ExitCode;
@@ -95,11 +96,12 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     // Held until the last save: two services would take turns to overwrite each other's counters.
     data_dir::warn_if_shared(settings.data_dir.as_deref());
     let state = settings.counters.kept().map(State::claim).transpose()?;
-    let limiter = limiter::served(loaded.rules, settings, state.as_ref()).await?;
+    let Served { limiter, boards } =
+        limiter::served(loaded.rules, settings, state.as_ref()).await?;
     let (limiter, meter) = quotas::metered(limiter, settings);
     let limiter = Arc::new(limiter);
     leases::tell_defaults(&limiter.snapshot());
-    let quotas = quotas::follow(settings, &limiter, meter).await?;
+    let quotas = quotas::follow(settings, &limiter, meter, boards.as_deref()).await?;
     // Before anything is printed: a supervisor that waits for output may stop us right after it.
     let stop = stop::Signals::listen()?;
     let program = match what {
@@ -109,7 +111,7 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     let files = Files::of_process(settings, program);
     let mut config = config(settings);
     files.bound(&mut config);
-    config.top_peers = peers::top(&limiter);
+    config.top_peers = boards.as_deref().map(peers::top);
     config.quotas = quotas.as_ref().map(|quotas| quotas.admin.clone());
     let traces = Traces::start(settings)?;
     config.tracer = traces.as_ref().map(Traces::tracer);
@@ -120,10 +122,12 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
         }
         What::Gateway => {
             front::open_only(&mut config, settings);
-            let denials = Arc::clone(&config.denials);
-            let tracer = config.tracer.clone();
-            let front =
-                front::embedding(flags, home, settings, files, &limiter, (denials, tracer))?;
+            let beside = front::Beside {
+                fleet: boards.as_deref().map(peers::fleet),
+                denials: Arc::clone(&config.denials),
+                tracer: config.tracer.clone(),
+            };
+            let front = front::embedding(flags, home, settings, files, &limiter, beside)?;
             Some(Arc::new(front))
         }
     };
@@ -169,8 +173,8 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
 }
 
 /// Prints and logs where `server` listens, and by which rules it limits.
-fn welcome<S: ServedStore>(
-    server: &Server<S>,
+fn welcome(
+    server: &Server,
     settings: &Settings,
     rules: &RuleSet,
     limits: &str,
@@ -216,8 +220,8 @@ fn welcome<S: ServedStore>(
 }
 
 /// Serves until a signal says to stop, and drains.
-async fn until_stopped<S: ServedStore, F: GatewayService>(
-    server: Server<S>,
+async fn until_stopped<F: GatewayService>(
+    server: Server,
     front: Option<Arc<F>>,
     stop: &stop::Signals,
 ) -> ExitCode {

@@ -1,9 +1,9 @@
 //! Takes the steps of policies by which limits of tenants follow their usage.
 
-use crate::store::NodeStore;
 use ratekeeper_limiter::{Clock, Limiter};
 use ratekeeper_quota::{AdjustRound, AdjustStep, Follower, QuotaStore};
 use ratekeeper_rules::AdjustMode;
+use ratekeeper_stores::Stores;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub(super) struct Adjuster(JoinHandle<()>);
 impl Adjuster {
     pub(super) fn start(
         store: QuotaStore,
-        limiter: Arc<Limiter<NodeStore>>,
+        limiter: Arc<Limiter<Stores>>,
         follower: Arc<Follower>,
         counts: Arc<StepCounts>,
     ) -> Self {
@@ -70,7 +70,7 @@ impl Drop for Adjuster {
 
 async fn keep_looking(
     store: QuotaStore,
-    limiter: Arc<Limiter<NodeStore>>,
+    limiter: Arc<Limiter<Stores>>,
     follower: Arc<Follower>,
     counts: Arc<StepCounts>,
 ) {

@@ -2,8 +2,8 @@
 
 use super::lock::{Claim, ClaimError};
 use super::{State, make_folder};
-use crate::store::NodeStore;
 use ratekeeper_limiter::Limiter;
+use ratekeeper_stores::Stores;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(crate) struct Saver {
 impl Saver {
     /// Saves now, so that a place that cannot be written is known at once, and every ten seconds; must be called in a
     /// runtime.
-    pub(crate) fn start(limiter: Arc<Limiter<NodeStore>>, state: State) -> Saver {
+    pub(crate) fn start(limiter: Arc<Limiter<Stores>>, state: State) -> Saver {
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(keep_saving(limiter, Arc::new(state), stopped));
         Saver { stop, task }
@@ -43,7 +43,7 @@ impl Saver {
 }
 
 async fn keep_saving(
-    limiter: Arc<Limiter<NodeStore>>,
+    limiter: Arc<Limiter<Stores>>,
     state: Arc<State>,
     mut stopped: oneshot::Receiver<()>,
 ) {
@@ -74,7 +74,7 @@ enum SaveError {
 }
 
 impl State {
-    fn save(&self, limiter: &Limiter<NodeStore>) -> Result<(), SaveError> {
+    fn save(&self, limiter: &Limiter<Stores>) -> Result<(), SaveError> {
         let Some(store) = limiter.store().memory() else {
             return Ok(());
         };

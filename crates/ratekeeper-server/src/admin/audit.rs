@@ -12,7 +12,6 @@ use super::options::{Given, limit};
 use super::quotas::{no_database, refusal, tenant};
 use crate::app::App;
 use crate::http::ApiError;
-use crate::store::ServedStore;
 
 /// The number of changes in one answer if nobody asks for another.
 const PAGE: u64 = 100;
@@ -53,8 +52,8 @@ pub(super) struct AuditList {
     params(AuditOptions),
     responses((status = 200, description = "A page of changes", body = AuditList))
 )]
-pub(super) async fn list<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
     Given(options): Given<AuditOptions>,
 ) -> Result<Json<AuditList>, ApiError> {
     let quotas = app.quotas.as_ref().ok_or_else(no_database)?;

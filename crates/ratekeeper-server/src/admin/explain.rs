@@ -12,7 +12,6 @@ use super::options::Given;
 use crate::app::App;
 use crate::config::ENTRIES_MAX;
 use crate::http::{ApiError, Received, explain};
-use crate::store::ServedStore;
 use crate::v1::CheckRequest;
 
 /// Explains a descriptor: `?domain=api&entry=api_key:abc&entry=path:/login`. Takes nothing. Several descriptors
@@ -27,8 +26,8 @@ use crate::v1::CheckRequest;
     ),
     responses((status = 200, description = "The rules that match, and what each would answer", body = Object))
 )]
-pub(super) async fn by_query<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
+pub(super) async fn by_query(
+    State(app): State<Arc<App>>,
     Given(pairs): Given<Vec<(String, String)>>,
 ) -> Result<Json<Explanation>, ApiError> {
     let (mut domain, mut entries) = ("", Vec::new());
@@ -68,7 +67,7 @@ pub(super) async fn by_query<S: ServedStore>(
     request_body = CheckRequest,
     responses((status = 200, description = "The rules that match, and what each would answer", body = Object))
 )]
-pub(super) async fn by_body<S: ServedStore>(received: Received<S>) -> Result<Response, ApiError> {
+pub(super) async fn by_body(received: Received) -> Result<Response, ApiError> {
     explain(received).await
 }
 

@@ -14,7 +14,6 @@ use super::quotas::ChangedBy;
 use crate::app::App;
 use crate::denials::{FOLLOWED_TIME_MAX, FollowedKey};
 use crate::http::ApiError;
-use crate::store::ServedStore;
 
 /// The most characters of a key.
 const KEY_MAX: usize = 512;
@@ -41,7 +40,7 @@ pub(super) struct Follow {
     tag = "traffic",
     responses((status = 200, description = "The keys whose denials are all logged", body = FollowedList))
 )]
-pub(super) async fn list<S: ServedStore>(State(app): State<Arc<App<S>>>) -> Json<FollowedList> {
+pub(super) async fn list(State(app): State<Arc<App>>) -> Json<FollowedList> {
     Json(followed(&app))
 }
 
@@ -54,8 +53,8 @@ pub(super) async fn list<S: ServedStore>(State(app): State<Arc<App<S>>>) -> Json
     request_body = Follow,
     responses((status = 200, description = "The keys whose denials are all logged", body = FollowedList))
 )]
-pub(super) async fn follow<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
+pub(super) async fn follow(
+    State(app): State<Arc<App>>,
     ChangedBy(editor): ChangedBy,
     key: Result<Path<String>, PathRejection>,
     follow: Result<Json<Follow>, JsonRejection>,
@@ -95,8 +94,8 @@ pub(super) async fn follow<S: ServedStore>(
     params(("key" = String, Path, description = "The key")),
     responses((status = 204, description = "Its denials are logged as any others"))
 )]
-pub(super) async fn end<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
+pub(super) async fn end(
+    State(app): State<Arc<App>>,
     key: Result<Path<String>, PathRejection>,
 ) -> Result<StatusCode, ApiError> {
     let Path(key) = key.map_err(|error| ApiError::invalid("{key}", error.body_text()))?;
@@ -113,7 +112,7 @@ pub(super) async fn end<S: ServedStore>(
     }
 }
 
-fn followed<S: ServedStore>(app: &App<S>) -> FollowedList {
+fn followed(app: &App) -> FollowedList {
     let keys = app.denials.followed().list();
     FollowedList { keys }
 }

@@ -10,11 +10,10 @@ use crate::access::Role;
 use crate::app::App;
 use crate::http::ApiError;
 use crate::listen::Peer;
-use crate::store::ServedStore;
 
 /// Lets only requests of senders with a role pass, and adds the [`Operator`](crate::access::Operator) to them.
-pub(super) async fn require<S: ServedStore>(
-    State((app, role)): State<(Arc<App<S>>, Role)>,
+pub(super) async fn require(
+    State((app, role)): State<(Arc<App>, Role)>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -29,8 +28,8 @@ pub(super) async fn require<S: ServedStore>(
 }
 
 /// Lets scrapers on this host pass without credentials; others need a role.
-pub(super) async fn require_from_afar<S: ServedStore>(
-    state: State<(Arc<App<S>>, Role)>,
+pub(super) async fn require_from_afar(
+    state: State<(Arc<App>, Role)>,
     request: Request,
     next: Next,
 ) -> Response {

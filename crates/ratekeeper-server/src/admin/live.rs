@@ -26,7 +26,6 @@ use crate::app::App;
 use crate::http::{ApiError, faults};
 use crate::live::SecondFigures;
 use crate::live::watchers::WatchersPlace;
-use crate::store::ServedStore;
 
 /// The most rules in an event: those with the most answers. All are at `/admin/v1/rules`.
 const RULES_MAX: usize = 100;
@@ -92,9 +91,7 @@ struct Config {
         content_type = "text/event-stream"
     ))
 )]
-pub(super) async fn show<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
-) -> Result<Response, ApiError> {
+pub(super) async fn show(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let Some(place) = app.live.join() else {
         return Err(ApiError::unavailable(
             "too many live viewers; close one, or try again in 30 s",
@@ -122,16 +119,16 @@ pub(super) async fn show<S: ServedStore>(
     Ok((head, Body::from_stream(events)).into_response())
 }
 
-struct Reader<S> {
+struct Reader {
     /// The event that nobody has to wait for.
     next: Option<Bytes>,
     states: watch::Receiver<Arc<str>>,
     breakers: watch::Receiver<Arc<str>>,
-    app: Arc<App<S>>,
+    app: Arc<App>,
     place: WatchersPlace,
 }
 
-impl<S: ServedStore> Reader<S> {
+impl Reader {
     /// The next event; [`None`] once the drain has begun, or another has the place.
     async fn event(&mut self) -> Option<Bytes> {
         self.place.note_taken();
@@ -164,7 +161,7 @@ fn event(name: &str, data: &str) -> Bytes {
     format!("event: {name}\ndata: {data}\n\n").into()
 }
 
-fn history<S: ServedStore>(app: &App<S>) -> Bytes {
+fn history(app: &App) -> Bytes {
     #[derive(Serialize)]
     struct History {
         seconds: Vec<SecondFigures>,
@@ -174,7 +171,7 @@ fn history<S: ServedStore>(app: &App<S>) -> Bytes {
 }
 
 /// The state after `second`, as JSON.
-pub(crate) fn describe<S: ServedStore>(app: &App<S>, second: &SecondFigures) -> String {
+pub(crate) fn describe(app: &App, second: &SecondFigures) -> String {
     let snapshot = app.limiter.snapshot();
     let reloads = app.reloads.borrow().clone();
     let (rules, rules_total) = rules(&snapshot);
@@ -208,7 +205,7 @@ pub(crate) fn describe<S: ServedStore>(app: &App<S>, second: &SecondFigures) -> 
 }
 
 /// The circuit breakers now, as JSON; equal texts mean equal states.
-pub(crate) fn describe_breakers<S: ServedStore>(app: &App<S>) -> String {
+pub(crate) fn describe_breakers(app: &App) -> String {
     json(&panels::breakers(app))
 }
 

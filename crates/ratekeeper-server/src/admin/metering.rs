@@ -13,7 +13,6 @@ use super::options::{Given, limit, parsed};
 use super::quotas::{NEXT_CURSOR, no_database, refusal, tenant};
 use crate::app::App;
 use crate::http::ApiError;
-use crate::store::ServedStore;
 
 /// The microseconds of a minute.
 const MINUTE: u64 = 60_000_000;
@@ -46,8 +45,8 @@ pub(super) struct MeteringOptions {
     params(MeteringOptions),
     responses((status = 200, description = "The calls", body = String, content_type = "application/x-ndjson"))
 )]
-pub(super) async fn export<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
+pub(super) async fn export(
+    State(app): State<Arc<App>>,
     Given(options): Given<MeteringOptions>,
 ) -> Result<Response, ApiError> {
     let quotas = app.quotas.as_ref().ok_or_else(no_database)?;

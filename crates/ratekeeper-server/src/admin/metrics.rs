@@ -25,14 +25,14 @@ use crate::durations::DurationCounts;
 use crate::families::{Families, NO_LABELS, by};
 use crate::front::Monitored;
 use crate::reload::ReloadStatus;
-use crate::store::{Agreement, ServedStore, ServerGauges, StoreGauges};
 use crate::tls::TlsCounts;
 use envoy::EnvoyFigures;
 use process::ProcessFigures;
+use ratekeeper_stores::{Agreement, ServerGauges, StoreGauges};
 use rules::RuleRow;
 
 /// All metrics, as they are now.
-pub(super) fn openmetrics<S: ServedStore>(app: &App<S>) -> Result<String, fmt::Error> {
+pub(super) fn openmetrics(app: &App) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Scrape::new(app)));
     let mut text = String::new();
@@ -74,7 +74,7 @@ struct Scrape {
 }
 
 impl Scrape {
-    fn new<S: ServedStore>(app: &App<S>) -> Self {
+    fn new(app: &App) -> Self {
         let (totals, snapshot) = (app.limiter.totals(), app.limiter.snapshot());
         Self {
             rules: rules::rows(&snapshot),
@@ -110,7 +110,7 @@ impl Scrape {
 /// The most series of `ratelimit_top_denied`.
 const TOP_SERIES_MAX: usize = 50;
 
-fn top<S: ServedStore>(app: &App<S>) -> Vec<TopKey> {
+fn top(app: &App) -> Vec<TopKey> {
     let most = match app.top_denied_metric {
         true => TOP_SERIES_MAX,
         false => return Vec::new(),

@@ -23,7 +23,6 @@ use utoipa::ToSchema;
 
 use crate::app::App;
 use crate::http::{ApiError, read_json};
-use crate::store::ServedStore;
 use asked::{Asked, Conditions, OfDomain, TenantInPath};
 pub(super) use asked::{ChangedBy, tenant, unclear};
 pub(super) use bulk::{
@@ -60,8 +59,8 @@ struct ResetAnswer {
         (status = 304, description = "The tenant is as the reader has it"),
     )
 )]
-pub(super) async fn show<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
     asked: Asked,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
@@ -85,8 +84,8 @@ pub(super) async fn show<S: ServedStore>(
     request_body = QuotaDocument,
     responses((status = 200, description = "The tenant as it is now", body = TenantDocument))
 )]
-pub(super) async fn put<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
+pub(super) async fn put(
+    State(app): State<Arc<App>>,
     asked: Asked,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ApiError> {
@@ -162,12 +161,12 @@ pub(super) async fn reset(asked: Asked) -> Result<Response, ApiError> {
     Ok(([(ETAG, tag)], Json(answer)).into_response())
 }
 
-fn answer<S: ServedStore>(app: &App<S>, record: &TenantRecord, api_key: Option<&str>) -> Response {
+fn answer(app: &App, record: &TenantRecord, api_key: Option<&str>) -> Response {
     answer_with(app, record, api_key, Vec::new())
 }
 
-fn answer_with<S: ServedStore>(
-    app: &App<S>,
+fn answer_with(
+    app: &App,
     record: &TenantRecord,
     api_key: Option<&str>,
     warnings: Vec<String>,

@@ -10,14 +10,9 @@ use http::StatusCode;
 use crate::app::App;
 use crate::http::ApiError;
 use crate::listen::{Peer, PeerAddress};
-use crate::store::ServedStore;
 
 /// Logs the errors of handlers that are about the sender.
-pub(super) async fn log<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(super) async fn log(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let method = request.method().clone();
     // Not the path itself: it may name an API key.
     let path = request.extensions().get::<MatchedPath>().cloned();

@@ -9,7 +9,6 @@ use utoipa::ToSchema;
 
 use crate::app::App;
 use crate::reload::ReloadEntry;
-use crate::store::ServedStore;
 
 /// The latest loads of the rules since the start, the last first; 20 at most.
 #[derive(Serialize, ToSchema)]
@@ -24,7 +23,7 @@ pub(super) struct Reloads {
     tag = "rules",
     responses((status = 200, description = "The latest loads, the last first", body = Reloads))
 )]
-pub(super) async fn list<S: ServedStore>(State(app): State<Arc<App<S>>>) -> Json<Reloads> {
+pub(super) async fn list(State(app): State<Arc<App>>) -> Json<Reloads> {
     let status = app.reloads.borrow();
     let reloads = status.history.entries().cloned();
     Json(Reloads {

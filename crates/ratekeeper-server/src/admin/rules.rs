@@ -18,7 +18,6 @@ use super::shed::{self, ShedderEntry};
 use crate::app::App;
 use crate::blocking::blocking;
 use crate::http::ApiError;
-use crate::store::ServedStore;
 use crate::switches::Durability;
 
 /// The most rules in one answer, and how many there are if nobody asks for fewer.
@@ -136,8 +135,8 @@ pub(super) struct Switched {
     params(ListOptions),
     responses((status = 200, description = "A page of rules", body = RuleList))
 )]
-pub(super) async fn list<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
     Given(options): Given<ListOptions>,
 ) -> Result<Json<RuleList>, ApiError> {
     let page = limit(options.limit, PAGE_MAX, 1..=PAGE_MAX)?;
@@ -178,9 +177,7 @@ pub(super) struct RuleId {
     params(RuleId),
     responses((status = 200, description = "The rule as it is now", body = SwitchedSchema))
 )]
-pub(super) async fn enable<S: ServedStore>(
-    request: SwitchRequest<S>,
-) -> Result<Json<Switched>, ApiError> {
+pub(super) async fn enable(request: SwitchRequest) -> Result<Json<Switched>, ApiError> {
     request.switch(Some(RuleSwitch::Enabled)).await
 }
 
@@ -192,9 +189,7 @@ pub(super) async fn enable<S: ServedStore>(
     params(RuleId),
     responses((status = 200, description = "The rule as it is now", body = SwitchedSchema))
 )]
-pub(super) async fn disable<S: ServedStore>(
-    request: SwitchRequest<S>,
-) -> Result<Json<Switched>, ApiError> {
+pub(super) async fn disable(request: SwitchRequest) -> Result<Json<Switched>, ApiError> {
     request.switch(Some(RuleSwitch::Disabled)).await
 }
 
@@ -206,9 +201,7 @@ pub(super) async fn disable<S: ServedStore>(
     params(RuleId),
     responses((status = 200, description = "The rule as it is now", body = SwitchedSchema))
 )]
-pub(super) async fn shadow<S: ServedStore>(
-    request: SwitchRequest<S>,
-) -> Result<Json<Switched>, ApiError> {
+pub(super) async fn shadow(request: SwitchRequest) -> Result<Json<Switched>, ApiError> {
     request.switch(Some(RuleSwitch::Shadow)).await
 }
 
@@ -220,23 +213,21 @@ pub(super) async fn shadow<S: ServedStore>(
     params(RuleId),
     responses((status = 200, description = "The rule as it is now", body = SwitchedSchema))
 )]
-pub(super) async fn restore<S: ServedStore>(
-    request: SwitchRequest<S>,
-) -> Result<Json<Switched>, ApiError> {
+pub(super) async fn restore(request: SwitchRequest) -> Result<Json<Switched>, ApiError> {
     request.switch(None).await
 }
 
 /// A request to move the switch of a rule.
-pub(super) struct SwitchRequest<S> {
-    app: Arc<App<S>>,
+pub(super) struct SwitchRequest {
+    app: Arc<App>,
     editor: Editor,
     rule: String,
 }
 
-impl<S: ServedStore> FromRequestParts<Arc<App<S>>> for SwitchRequest<S> {
+impl FromRequestParts<Arc<App>> for SwitchRequest {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App<S>>) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
         let path = Path::<RuleId>::from_request_parts(parts, app).await;
         let Path(RuleId { id: rule }) =
             path.map_err(|error| ApiError::invalid("{id}", error.body_text()))?;
@@ -249,7 +240,7 @@ impl<S: ServedStore> FromRequestParts<Arc<App<S>>> for SwitchRequest<S> {
     }
 }
 
-impl<S: ServedStore> SwitchRequest<S> {
+impl SwitchRequest {
     async fn switch(self, to: Option<RuleSwitch>) -> Result<Json<Switched>, ApiError> {
         let Self { app, editor, rule } = self;
         let (worker, name) = (Arc::clone(&app), rule.clone());

@@ -13,7 +13,6 @@ use super::options::Given;
 use crate::app::App;
 use crate::front::{Shedding, UpstreamShedding};
 use crate::http::ApiError;
-use crate::store::ServedStore;
 
 /// The load shedders in force.
 #[derive(Serialize)]
@@ -75,8 +74,8 @@ struct VerdictView {
     ),
     responses((status = 200, description = "The shedders and their state", body = Object))
 )]
-pub(super) async fn show<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
     Given(pairs): Given<Vec<(String, String)>>,
 ) -> Result<Json<ShedView>, ApiError> {
     let asked = Asked::read(&pairs)?;

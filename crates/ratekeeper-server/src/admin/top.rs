@@ -13,7 +13,6 @@ use super::options::{Given, limit};
 use crate::app::App;
 use crate::denials::DeniedRequest;
 use crate::http::ApiError;
-use crate::store::ServedStore;
 use crate::top_nodes::{MergedKey, MergedNode, TopOfNode, TopUnknown, merge};
 
 /// The most keys in one answer.
@@ -151,8 +150,8 @@ impl From<MergedNode> for NodeEntry {
     params(Options),
     responses((status = 200, description = "The keys, the largest count first", body = Top))
 )]
-pub(super) async fn show<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
     Given(options): Given<Options>,
 ) -> Result<Json<Top>, ApiError> {
     let most = limit(options.limit, KEYS_DEFAULT, 1..=KEYS_MAX)?;
@@ -221,9 +220,7 @@ enum OnlyThisNode {
 }
 
 /// The lists of the other nodes, and the number of those left out.
-async fn others<S: ServedStore>(
-    app: &App<S>,
-) -> Result<(Vec<(Duration, TopOfNode)>, u64), OnlyThisNode> {
+async fn others(app: &App) -> Result<(Vec<(Duration, TopOfNode)>, u64), OnlyThisNode> {
     let peers = app.top_peers.as_ref().ok_or(OnlyThisNode::Alone)?;
     let lists = peers.read().await.map_err(OnlyThisNode::Unknown)?;
     let mut left_out = lists.left_out;
@@ -238,7 +235,7 @@ async fn others<S: ServedStore>(
 }
 
 /// The keys that were denied most in the last minute.
-pub(super) fn keys<S: ServedStore>(app: &App<S>, most: usize) -> Vec<KeyEntry> {
+pub(super) fn keys(app: &App, most: usize) -> Vec<KeyEntry> {
     let top = app.limiter.top();
     let keys = top.top(TopWindow::Minute, TopDecision::Denied, most, |_, _| true);
     keys.into_iter().map(KeyEntry::from).collect()
@@ -270,8 +267,8 @@ pub(super) struct Denials {
     params(DenialOptions),
     responses((status = 200, description = "A sample of the denials, the last first", body = Denials))
 )]
-pub(super) async fn denials<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
+pub(super) async fn denials(
+    State(app): State<Arc<App>>,
     Given(options): Given<DenialOptions>,
 ) -> Result<Json<Denials>, ApiError> {
     let most = limit(options.limit, KEYS_MAX, 1..=KEYS_MAX)?;

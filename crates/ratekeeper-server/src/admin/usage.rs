@@ -23,7 +23,6 @@ use super::quotas::unclear;
 use crate::app::App;
 use crate::config::ENTRIES_MAX;
 use crate::http::ApiError;
-use crate::store::ServedStore;
 
 /// The most descriptors whose counters are read for one answer.
 const LOOKS_MAX: usize = 200;
@@ -113,8 +112,8 @@ struct Options {
     ),
     responses((status = 200, description = "The usage, from the live counters", body = Usage))
 )]
-pub(super) async fn show<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
     api_key: Result<Path<String>, PathRejection>,
     Given(pairs): Given<Vec<(String, String)>>,
 ) -> Result<Json<Usage>, ApiError> {

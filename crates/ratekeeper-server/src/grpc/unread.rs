@@ -9,14 +9,13 @@ use tonic::codec::{Codec as _, EncodeBody, SingleMessageCompressionOverride};
 
 use crate::app::App;
 use crate::rls;
-use crate::store::ServedStore;
 use crate::unreadable::Defect;
 
 const STATUS: &str = "grpc-status";
 const MESSAGE: &str = "grpc-message";
 
 /// Answers Envoy: with an error, it would let the request pass.
-pub(super) fn decide<S: ServedStore>(answer: Response<Body>, app: &App<S>) -> Response<Body> {
+pub(super) fn decide(answer: Response<Body>, app: &App) -> Response<Body> {
     let Some(defect) = defect(&answer) else {
         return answer;
     };
@@ -27,7 +26,7 @@ pub(super) fn decide<S: ServedStore>(answer: Response<Body>, app: &App<S>) -> Re
 }
 
 /// Answers a client of our own protocol, whose mistake it is.
-pub(super) fn refuse<S: ServedStore>(answer: Response<Body>, app: &App<S>) -> Response<Body> {
+pub(super) fn refuse(answer: Response<Body>, app: &App) -> Response<Body> {
     let Some(defect) = defect(&answer) else {
         return answer;
     };

@@ -15,7 +15,6 @@ use crate::app::App;
 use crate::callers::{Callers, Denied, Power};
 use crate::denials::CheckOrigin;
 use crate::listen::Peer;
-use crate::store::ServedStore;
 use crate::v1::{
     AcquireRequest, Answer, Api, Batch, CheckRequest, HeldAnswer, RefundRequest, Refusal, Released,
     Renewed, ReserveRequest, Sender, Unmatched,
@@ -28,8 +27,8 @@ pub(super) use room_body::hold_room;
 
 /// Our own service on top of an [`App`].
 #[derive(Debug)]
-pub(super) struct Service<S> {
-    app: Arc<App<S>>,
+pub(super) struct Service {
+    app: Arc<App>,
 }
 
 /// The sender of a message.
@@ -59,8 +58,8 @@ impl Sender for MessageSender<'_> {
     }
 }
 
-impl<S: ServedStore> Service<S> {
-    pub(super) const fn new(app: Arc<App<S>>) -> Self {
+impl Service {
+    pub(super) const fn new(app: Arc<App>) -> Self {
         Self { app }
     }
 
@@ -74,7 +73,7 @@ impl<S: ServedStore> Service<S> {
 }
 
 #[tonic::async_trait]
-impl<S: ServedStore> RateLimiterService for Service<S> {
+impl RateLimiterService for Service {
     type CheckStreamStream = Answers;
 
     async fn check(

@@ -18,7 +18,6 @@ use super::error::ApiError;
 use crate::app::App;
 use crate::denials::CheckOrigin;
 use crate::listen::{Peer, PeerAddress};
-use crate::store::ServedStore;
 use crate::unreadable::Defect;
 
 #[derive(Deserialize, IntoParams)]
@@ -42,8 +41,8 @@ pub(super) struct Options {
         (status = 429, description = "A denial, with the body and headers that clients get; `deny_status` for another status")
     )
 )]
-pub(super) async fn answer<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
+pub(super) async fn answer(
+    State(app): State<Arc<App>>,
     Extension(peer): Extension<Peer>,
     options: Result<Query<Options>, QueryRejection>,
     headers: HeaderMap,
@@ -107,7 +106,7 @@ pub(super) const fn hop(peer: &Peer) -> Hop {
 
 /// Counts a request that an upstream could read in another way than it would be counted. It is refused in any case: no
 /// proxy takes a 400 for a permission.
-fn note_unreadable<S>(app: &App<S>, malformed: &Malformed) {
+fn note_unreadable(app: &App, malformed: &Malformed) {
     let why = malformed.to_string();
     app.unreadable.refuse("auth", Defect::Malformed, &why);
 }

@@ -14,10 +14,9 @@ use crate::app::App;
 use crate::listen::Peer;
 use crate::maintenance::task::MaintenanceTask;
 use crate::pages;
-use crate::store::ServedStore;
 
 /// envoyproxy/ratelimit's: 200 `OK`, or 500 and nothing.
-pub(super) async fn healthcheck<S: ServedStore>(State(app): State<Arc<App<S>>>) -> Response {
+pub(super) async fn healthcheck(State(app): State<Arc<App>>) -> Response {
     if app.is_ready() {
         (StatusCode::OK, "OK").into_response()
     } else {
@@ -61,7 +60,7 @@ struct Rules {
 const SWITCHED_MAX: usize = 100;
 
 /// The number of nodes that lease counters of each store, as far as this node has heard.
-fn lease_nodes<S: ServedStore>(app: &App<S>) -> BTreeMap<Box<str>, u64> {
+fn lease_nodes(app: &App) -> BTreeMap<Box<str>, u64> {
     let leases = app.limiter.store().lease_gauges().into_iter();
     let heard = leases.filter(|store| store.nodes > 0);
     let named = heard.map(|store| match &*store.store {
@@ -82,7 +81,7 @@ fn has_no_rules(snapshot: &Snapshot) -> bool {
 }
 
 /// The faults outside answering, since the start.
-pub(crate) fn faults<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<String> {
+pub(crate) fn faults(app: &App, snapshot: &Snapshot) -> Vec<String> {
     let failed = app
         .maintenance
         .all()
@@ -109,7 +108,7 @@ pub(crate) fn faults<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<S
 
 /// The faults without names, addresses or messages of servers: for a port that other hosts can
 /// reach.
-fn faults_in_short<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<String> {
+fn faults_in_short(app: &App, snapshot: &Snapshot) -> Vec<String> {
     let has_failed = app.maintenance.all().iter().any(|task| task.failures() > 0);
     let store = app.limiter.store();
     let is_away = store
@@ -137,7 +136,7 @@ fn faults_in_short<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Vec<Str
         .collect()
 }
 
-/// As [`ServerGauges::circuit`](crate::ServerGauges::circuit) says that a server is not asked.
+/// As [`ServerGauges::circuit`](ratekeeper_stores::ServerGauges::circuit) says that a server is not asked.
 const CIRCUIT_OPEN: u8 = 2;
 
 /// The detail of an answer.
@@ -151,8 +150,8 @@ enum Detail {
 
 /// Answers as [`readyz`] does, for the port that everybody may reach. Only this host gets more than
 /// states there, and only if nobody else can reach the listener.
-pub(super) async fn readyz_in_public<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
+pub(super) async fn readyz_in_public(
+    State(app): State<Arc<App>>,
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
 ) -> Response {
@@ -170,11 +169,11 @@ pub(super) async fn readyz_in_public<S: ServedStore>(
 
 /// Answers 200 if requests should be sent here, else 503, with the outcome of the last loads. A
 /// refused change leaves the node ready: it decides by the last good rules.
-pub(crate) async fn readyz<S: ServedStore>(State(app): State<Arc<App<S>>>) -> Response {
+pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
     answer_ready(&app, Detail::Full)
 }
 
-fn answer_ready<S: ServedStore>(app: &App<S>, detail: Detail) -> Response {
+fn answer_ready(app: &App, detail: Detail) -> Response {
     let ready = app.is_ready();
     let reloads = app.reloads.borrow().clone();
     let state = app.state();

@@ -22,14 +22,13 @@ use crate::media_type::is_json;
 use crate::pages::{self, Scheme};
 use crate::reading::NoReadingRoom;
 use crate::rls::{self, Needs};
-use crate::store::ServedStore;
 use crate::unreadable::Defect;
 use crate::v1::Refusal;
 
 /// Takes any method, as envoyproxy/ratelimit does, but any content type only under its profile. A web page
 /// can have a browser post types other than JSON anywhere, without a preflight request.
-pub(super) async fn answer<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
+pub(super) async fn answer(
+    State(app): State<Arc<App>>,
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
@@ -82,7 +81,7 @@ fn told(response: &RateLimitResponse) -> Response {
 }
 
 /// Answers a body that is too large, or broke off.
-fn unread<S: ServedStore>(app: &App<S>, rejection: &BytesRejection) -> Response {
+fn unread(app: &App, rejection: &BytesRejection) -> Response {
     let (status, message) = (rejection.status(), rejection.body_text());
     if status != StatusCode::PAYLOAD_TOO_LARGE && !NoReadingRoom::is_cause(rejection) {
         return refused(status, &message);
@@ -98,12 +97,7 @@ fn unread<S: ServedStore>(app: &App<S>, rejection: &BytesRejection) -> Response 
 }
 
 /// Refuses what needs a permission that its sender has not, or that a web page may have sent.
-fn admit<S: ServedStore>(
-    app: &App<S>,
-    peer: &Peer,
-    headers: &HeaderMap,
-    needs: Needs,
-) -> Result<(), ApiError> {
+fn admit(app: &App, peer: &Peer, headers: &HeaderMap, needs: Needs) -> Result<(), ApiError> {
     let authorization = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
     let admitted = needs.admit(&app.callers, Some(peer), authorization);
     let admitted = admitted.map_err(|denied| {

@@ -14,6 +14,7 @@ use ratekeeper_rules::window::format_duration;
 use ratekeeper_rules::{
     Entry, LEVEL_KEYS, RuleIndex, RuleSet, SERVICE_LEVELS, ServiceLevel, TENANT,
 };
+use ratekeeper_stores::Stores;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -21,7 +22,6 @@ use super::auth::hop;
 use super::error::ApiError;
 use crate::app::App;
 use crate::listen::Peer;
-use crate::store::ServedStore;
 
 /// The most service levels whose counters are read for one answer; of the others only the limits
 /// are shown.
@@ -95,8 +95,8 @@ struct LimitState {
     params(Options),
     responses((status = 200, description = "The caller's limits, and what is left of them", body = OwnLimits))
 )]
-pub(super) async fn answer<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
+pub(super) async fn answer(
+    State(app): State<Arc<App>>,
     Extension(peer): Extension<Peer>,
     options: Result<Query<Options>, QueryRejection>,
     headers: HeaderMap,
@@ -139,8 +139,8 @@ pub(super) async fn answer<S: ServedStore>(
 }
 
 /// The tiers of every service level; what is left, where the caller's name and one method decide.
-async fn all_levels<S: ServedStore>(
-    limiter: &Limiter<S>,
+async fn all_levels(
+    limiter: &Limiter<Stores>,
     caller: &CallerName<'_>,
     rules: &RuleSet,
     limits: &mut Vec<OwnLimit>,
@@ -183,8 +183,8 @@ fn in_force(rules: &RuleSet, entries: &[Entry<'_>], now: Timestamp) -> Vec<RuleI
 }
 
 /// Adds the limits that `check` is held to.
-async fn looked_at<S: ServedStore>(
-    limiter: &Limiter<S>,
+async fn looked_at(
+    limiter: &Limiter<Stores>,
     check: &Check<'_>,
     rules: &RuleSet,
     level: Option<&OwnLevel>,

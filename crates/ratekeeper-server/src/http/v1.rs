@@ -17,7 +17,6 @@ use utoipa::IntoParams;
 
 use crate::http::error::ApiError;
 use crate::http::openapi::{BatchAnswerSchema, DecisionSchema, HeldSchema};
-use crate::store::ServedStore;
 use crate::v1::{
     AcquireRequest, Answer, Batch, BatchRequest, CancelRequest, CheckRequest, CommitRequest,
     HeldAnswer, PermitRequest, RefundRequest, Released, Renewed, ReserveRequest, Settlement,
@@ -55,9 +54,9 @@ pub(super) struct CheckOptions {
         (status = 429, description = "A denial, with `?status=true`", body = DecisionSchema)
     )
 )]
-pub(super) async fn check<S: ServedStore>(
+pub(super) async fn check(
     options: Result<Query<CheckOptions>, QueryRejection>,
-    received: Received<S>,
+    received: Received,
 ) -> Answered {
     let Query(options) =
         options.map_err(|error| ApiError::invalid("?status", error.body_text()))?;
@@ -88,7 +87,7 @@ pub(super) async fn check<S: ServedStore>(
     request_body = BatchRequest,
     responses((status = 200, description = "The decisions", body = BatchAnswerSchema))
 )]
-pub(super) async fn checks<S: ServedStore>(received: Received<S>) -> Answered {
+pub(super) async fn checks(received: Received) -> Answered {
     let body: BatchRequest<'_> = received.parse()?;
     let mut written = Vec::new();
     let write = |_: &CheckRequest<'_>, answer: &Answer<'_>| {
@@ -116,7 +115,7 @@ pub(super) async fn checks<S: ServedStore>(received: Received<S>) -> Answered {
 }
 
 /// Explains on the admin listener how one check would be decided.
-pub(crate) async fn explain<S: ServedStore>(received: Received<S>) -> Answered {
+pub(crate) async fn explain(received: Received) -> Answered {
     let body: CheckRequest<'_> = received.parse()?;
     let explanation = received.api().explain((&body).into()).await?;
     Ok(Json(explanation).into_response())
@@ -130,7 +129,7 @@ pub(crate) async fn explain<S: ServedStore>(received: Received<S>) -> Answered {
     request_body = CheckRequest,
     responses((status = 200, description = "The decision on one hit now", body = DecisionSchema))
 )]
-pub(super) async fn peek<S: ServedStore>(received: Received<S>) -> Answered {
+pub(super) async fn peek(received: Received) -> Answered {
     let body: CheckRequest<'_> = received.parse()?;
     if body.standing {
         let message = "a peek has none; leave it out";
@@ -147,7 +146,7 @@ pub(super) async fn peek<S: ServedStore>(received: Received<S>) -> Answered {
     request_body = AcquireRequest,
     responses((status = 200, description = "The decision and the permit", body = HeldSchema))
 )]
-pub(super) async fn acquire<S: ServedStore>(received: Received<S>) -> Answered {
+pub(super) async fn acquire(received: Received) -> Answered {
     let holder = received.api().holder()?;
     let body: AcquireRequest<'_> = received.parse()?;
     let respond = |held: &HeldAnswer<'_>| json(|out| write_held(held, "permit", out));
@@ -162,7 +161,7 @@ pub(super) async fn acquire<S: ServedStore>(received: Received<S>) -> Answered {
     request_body = PermitRequest,
     responses((status = 200, description = "It is released", body = Released))
 )]
-pub(super) async fn release<S: ServedStore>(received: Received<S>) -> Answered {
+pub(super) async fn release(received: Received) -> Answered {
     let holder = received.api().holder()?;
     let PermitRequest { permit } = received.parse()?;
     let released = holder.release(&permit).await?;
@@ -177,7 +176,7 @@ pub(super) async fn release<S: ServedStore>(received: Received<S>) -> Answered {
     request_body = PermitRequest,
     responses((status = 200, description = "It is held for longer", body = Renewed))
 )]
-pub(super) async fn renew<S: ServedStore>(received: Received<S>) -> Answered {
+pub(super) async fn renew(received: Received) -> Answered {
     let holder = received.api().holder()?;
     let PermitRequest { permit } = received.parse()?;
     let renewed = holder.renew(&permit).await?;
@@ -192,7 +191,7 @@ pub(super) async fn renew<S: ServedStore>(received: Received<S>) -> Answered {
     request_body = ReserveRequest,
     responses((status = 200, description = "The decision and the reservation", body = HeldSchema))
 )]
-pub(super) async fn reserve<S: ServedStore>(received: Received<S>) -> Answered {
+pub(super) async fn reserve(received: Received) -> Answered {
     let holder = received.api().holder()?;
     let body: ReserveRequest<'_> = received.parse()?;
     let respond = |held: &HeldAnswer<'_>| json(|out| write_held(held, "reservation", out));
@@ -207,7 +206,7 @@ pub(super) async fn reserve<S: ServedStore>(received: Received<S>) -> Answered {
     request_body = CommitRequest,
     responses((status = 200, description = "It is settled", body = Settlement))
 )]
-pub(super) async fn commit<S: ServedStore>(received: Received<S>) -> Answered {
+pub(super) async fn commit(received: Received) -> Answered {
     let holder = received.api().holder()?;
     let CommitRequest { reservation, hits } = received.parse()?;
     let settled = holder.commit(&reservation, hits).await?;
@@ -222,7 +221,7 @@ pub(super) async fn commit<S: ServedStore>(received: Received<S>) -> Answered {
     request_body = CancelRequest,
     responses((status = 200, description = "It is settled", body = Settlement))
 )]
-pub(super) async fn cancel<S: ServedStore>(received: Received<S>) -> Answered {
+pub(super) async fn cancel(received: Received) -> Answered {
     let holder = received.api().holder()?;
     let CancelRequest { reservation } = received.parse()?;
     let settled = holder.cancel(&reservation).await?;
@@ -237,7 +236,7 @@ pub(super) async fn cancel<S: ServedStore>(received: Received<S>) -> Answered {
     request_body = RefundRequest,
     responses((status = 200, description = "The hits are given back", body = DecisionSchema))
 )]
-pub(super) async fn refund<S: ServedStore>(received: Received<S>) -> Answered {
+pub(super) async fn refund(received: Received) -> Answered {
     let refunder = received.api().refunder()?;
     let body: RefundRequest<'_> = received.parse()?;
     Ok(refunder.refund(&body, answer).await?)

@@ -450,9 +450,9 @@ async fn a_panic_is_survived() {
     task.abort();
 }
 
-fn app() -> Arc<App<MemoryStore>> {
+fn app() -> Arc<App> {
     let store = MemoryStore::new(MemoryConfig::default()).unwrap();
-    let limiter = Limiter::new(RuleSet::default(), store, LimiterOptions::default());
+    let limiter = Limiter::new(RuleSet::default(), store.into(), LimiterOptions::default());
     let (_, reloads) = channel::channel(ReloadStatus::default());
     let access = Access::new(&[], None, false);
     let switches = SwitchFile::restore(None, &limiter);

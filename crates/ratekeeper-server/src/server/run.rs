@@ -23,10 +23,9 @@ use crate::listen::{Listener, Room, ServerBounds, Workers};
 use crate::maintenance;
 use crate::reload::{ReloadStatus, Reloader, RulesLoader};
 use crate::statsd;
-use crate::store::ServedStore;
 use crate::top_nodes;
 
-impl<S: ServedStore> Server<S> {
+impl Server {
     /// Serves until `shutdown` completes, then drains: readiness goes first, and requests are
     /// served for the drain delay. Then no more connections are accepted, HTTP/2 peers get GOAWAY,
     /// and requests under way are answered, within the drain timeout. The admin listener stops
@@ -123,9 +122,9 @@ impl<S: ServedStore> Server<S> {
 }
 
 /// Starts the background work. SIGHUP reloads certificates and, through `wake`, the rules' files.
-fn begin_maintenance<S: ServedStore, F: GatewayService>(
+fn begin_maintenance<F: GatewayService>(
     tasks: &mut JoinSet<()>,
-    app: &Arc<App<S>>,
+    app: &Arc<App>,
     front: Option<&Arc<F>>,
     config: WatchConfig,
     wake: Arc<Notify>,
@@ -156,8 +155,8 @@ pub const OPERATORS_MAX: usize = 32;
 
 /// Serves operators on the calling task's runtime, so that they get answers however busy the
 /// workers are.
-fn serve_operators<S: ServedStore>(
-    app: &Arc<App<S>>,
+fn serve_operators(
+    app: &Arc<App>,
     admin: Listener,
     metrics: Option<Listener>,
     bounds: ServerBounds,
@@ -182,13 +181,13 @@ fn serve_operators<S: ServedStore>(
     watching
 }
 
-fn reloader<S: ServedStore>(
-    app: &Arc<App<S>>,
+fn reloader(
+    app: &Arc<App>,
     config: WatchConfig,
     loader: RulesLoader,
     reloads: watch::Sender<ReloadStatus>,
     wake: &Arc<Notify>,
-) -> Reloader<impl Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static + use<S>> {
+) -> Reloader<impl Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static + use<>> {
     let app = Arc::clone(app);
     let apply = move |rules: RuleSet| {
         let changes = rules.changes_since(app.limiter.snapshot().rules());
@@ -200,11 +199,7 @@ fn reloader<S: ServedStore>(
 }
 
 /// Waits for `shutdown`, and meanwhile tells health checks when the first rules are in force.
-async fn follow_readiness<S: ServedStore>(
-    app: &App<S>,
-    health: &Health,
-    shutdown: impl Future<Output = ()>,
-) {
+async fn follow_readiness(app: &App, health: &Health, shutdown: impl Future<Output = ()>) {
     let mut reloads = app.reloads.clone();
     let readiness = async {
         // The sender lives as long as the reloader, which nothing ends before the drain.

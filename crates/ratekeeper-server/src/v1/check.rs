@@ -13,7 +13,6 @@ use super::{
 };
 use crate::app::App;
 use crate::callers::Power;
-use crate::store::ServedStore;
 use crate::unreadable::Defect;
 
 /// The most checks in one message or body.
@@ -26,7 +25,7 @@ pub(crate) struct Batch<R> {
     pub(crate) room: AnswerRoom,
 }
 
-impl<S: ServedStore, C: Sender> Api<'_, S, C> {
+impl<C: Sender> Api<'_, C> {
     /// Decides one check; `read` turns the answer into a message in place.
     pub(crate) async fn check<R>(
         &self,
@@ -195,8 +194,8 @@ impl<S: ServedStore, C: Sender> Api<'_, S, C> {
 
 /// Answers a request that was refused, if its own sender may have caused that; `read` turns the answer into a message.
 #[cold]
-fn unread<S, R>(
-    app: &App<S>,
+fn unread<R>(
+    app: &App,
     refusal: Refusal,
     read: impl FnOnce(&Answer<'_>) -> R,
 ) -> Result<R, Refusal> {
@@ -205,7 +204,7 @@ fn unread<S, R>(
 }
 
 /// Returns whether such a request may pass, and why it cannot be read.
-pub(super) fn judge<S>(app: &App<S>, refusal: Refusal) -> Result<(bool, String), Refusal> {
+pub(super) fn judge(app: &App, refusal: Refusal) -> Result<(bool, String), Refusal> {
     if refusal.reason != Reason::OutOfBounds {
         return Err(refusal);
     }

@@ -2,6 +2,7 @@
 
 use ratekeeper_core::Micros;
 use ratekeeper_limiter::{CallerHolds, Check, HoldError, MAX_HITS, Reservation, Reserve, Settled};
+use ratekeeper_stores::Stores;
 use ratekeeper_trace::TracedMethod;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -14,7 +15,6 @@ use super::{
 use crate::app::App;
 use crate::callers::Power;
 use crate::denials::CheckOrigin;
-use crate::store::ServedStore;
 
 /// The most bytes of an idempotency key.
 const KEY_BYTES_MAX: usize = 255;
@@ -48,22 +48,22 @@ pub(crate) struct Settlement {
 
 /// The methods of a sender with the permission `hold`.
 #[derive(Debug)]
-pub(crate) struct Holder<'a, S> {
-    app: &'a App<S>,
-    caller: CallerHolds<'a, S>,
+pub(crate) struct Holder<'a> {
+    app: &'a App,
+    caller: CallerHolds<'a, Stores>,
     origin: CheckOrigin<'a>,
 }
 
 /// The method of a sender with the permission `refund`.
 #[derive(Debug)]
-pub(crate) struct Refunder<'a, S> {
-    app: &'a App<S>,
-    caller: CallerHolds<'a, S>,
+pub(crate) struct Refunder<'a> {
+    app: &'a App,
+    caller: CallerHolds<'a, Stores>,
 }
 
-impl<'a, S: ServedStore, C: Sender> Api<'a, S, C> {
+impl<'a, C: Sender> Api<'a, C> {
     /// Admits a sender to permits and reservations.
-    pub(crate) fn holder(&self) -> Result<Holder<'a, S>, C::Error> {
+    pub(crate) fn holder(&self) -> Result<Holder<'a>, C::Error> {
         let name = self.sender.permit(Power::Hold)?;
         Ok(Holder {
             app: self.app,
@@ -73,7 +73,7 @@ impl<'a, S: ServedStore, C: Sender> Api<'a, S, C> {
     }
 
     /// Admits a sender to refunds.
-    pub(crate) fn refunder(&self) -> Result<Refunder<'a, S>, C::Error> {
+    pub(crate) fn refunder(&self) -> Result<Refunder<'a>, C::Error> {
         let name = self.sender.permit(Power::Refund)?;
         Ok(Refunder {
             app: self.app,
@@ -82,7 +82,7 @@ impl<'a, S: ServedStore, C: Sender> Api<'a, S, C> {
     }
 }
 
-impl<S: ServedStore> Holder<'_, S> {
+impl Holder<'_> {
     /// Decides, and takes a permit of each concurrency limit.
     pub(crate) async fn acquire<R>(
         &self,
@@ -193,7 +193,7 @@ impl<S: ServedStore> Holder<'_, S> {
     }
 }
 
-impl<S: ServedStore> Refunder<'_, S> {
+impl Refunder<'_> {
     /// Gives back hits that were not reserved.
     pub(crate) async fn refund<R>(
         &self,

@@ -128,7 +128,7 @@ async fn the_metrics_listener_shows_metrics_to_everyone_and_nothing_else() {
     running.stop().await;
 }
 
-pub(crate) async fn bind(config: ServerConfig) -> Result<Server<MemoryStore>, BindError> {
+pub(crate) async fn bind(config: ServerConfig) -> Result<Server, BindError> {
     let source = RulesSource {
         path: "does-not-matter".into(),
         tenants: None,
@@ -136,7 +136,7 @@ pub(crate) async fn bind(config: ServerConfig) -> Result<Server<MemoryStore>, Bi
         options: Options::default(),
     };
     let store = MemoryStore::new(MemoryConfig::default()).unwrap();
-    let limiter = Limiter::new(RuleSet::default(), store, LimiterOptions::default());
+    let limiter = Limiter::new(RuleSet::default(), store.into(), LimiterOptions::default());
     Server::bind(config, Arc::new(limiter), RulesLoader::new(source)).await
 }
 

@@ -3,7 +3,7 @@
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use ratekeeper_server::{ServedStore, ServerConfig};
+use ratekeeper_server::ServerConfig;
 
 use crate::certificates::put;
 use crate::support::{PATIENCE, Running, raw, start, start_with};
@@ -47,12 +47,7 @@ impl Told {
     }
 }
 
-async fn ask<S: ServedStore>(
-    server: &Running<S>,
-    method: &str,
-    path: &str,
-    headers: &[(&str, &str)],
-) -> Told {
+async fn ask(server: &Running, method: &str, path: &str, headers: &[(&str, &str)]) -> Told {
     let uri = format!("http://{}{path}", server.addresses.http);
     let mut request = http::Request::builder().method(method).uri(uri);
     for (name, value) in headers {

@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::support::{PATIENCE, RULES, envoy, memory, request, start_on};
+use crate::support::{PATIENCE, RULES, envoy, memory, request, shared, start_on};
 use ratekeeper_core::Timestamp;
-use ratekeeper_server::{LimitHeaderNames, ServedStore, ServerConfig, StoreGauges};
+use ratekeeper_server::{LimitHeaderNames, ServerConfig};
 use ratekeeper_store::{
-    Answer, Execution, FullMode, MemoryConfig, MemoryStore, Never, Request, StepOutcome, Store,
-    Verdicts,
+    Answer, Execution, FullMode, MemoryConfig, MemoryStore, Request, StepOutcome, Store, Verdicts,
 };
+use ratekeeper_stores::{SharedStore, StoreReply};
 use serde_json::{Value, json};
 
 /// Panics when it is first maintained.
@@ -21,25 +21,21 @@ struct Fragile {
 }
 
 impl Store for Fragile {
-    type Ticket = Never;
+    type Ticket = StoreReply;
 
-    fn decide(&self, request: &Request<'_>) -> Answer<Never> {
-        self.inner.decide(request)
+    fn decide(&self, request: &Request<'_>) -> Answer<StoreReply> {
+        Answer::Decided(self.inner.decide_now(request))
     }
 }
 
-impl ServedStore for Fragile {
+impl SharedStore for Fragile {
     fn maintain(&self, now: Timestamp) {
         assert!(
             self.broke.swap(true, Ordering::Relaxed),
             "a mistake of ours"
         );
-        self.inner.maintain(now);
+        self.inner.sweep(now, 1);
         self.maintained.send_modify(|count| *count += 1);
-    }
-
-    fn gauges(&self) -> StoreGauges {
-        self.inner.gauges()
     }
 }
 
@@ -52,7 +48,7 @@ async fn a_maintenance_task_that_panics_is_begun_again_and_told_of() {
         broke: AtomicBool::new(false),
         maintained,
     };
-    let running = start_on(store, RULES, |_| {}).await;
+    let running = start_on(shared(store), RULES, |_| {}).await;
     let again = times.wait_for(|times| *times > 0);
     tokio::time::timeout(PATIENCE, again)
         .await
@@ -76,9 +72,9 @@ async fn a_maintenance_task_that_panics_is_begun_again_and_told_of() {
 struct Full;
 
 impl Store for Full {
-    type Ticket = Never;
+    type Ticket = StoreReply;
 
-    fn decide(&self, request: &Request<'_>) -> Answer<Never> {
+    fn decide(&self, request: &Request<'_>) -> Answer<StoreReply> {
         let full = |_| StepOutcome::Full(FullMode::Allow);
         Answer::Decided(Verdicts {
             allowed: true,
@@ -89,13 +85,7 @@ impl Store for Full {
     }
 }
 
-impl ServedStore for Full {
-    fn maintain(&self, _: Timestamp) {}
-
-    fn gauges(&self) -> StoreGauges {
-        StoreGauges::default()
-    }
-}
+impl SharedStore for Full {}
 
 /// That some limit was not counted is told in each way that was asked for, and in no other:
 /// headers reach end clients. envoyproxy/ratelimit's metadata has no word for it.
@@ -114,7 +104,7 @@ async fn a_degraded_answer_is_marked() {
         (metadata, false, true),
     ] {
         for is_ours in [true, false] {
-            let running = start_on(Full, RULES, |config| {
+            let running = start_on(shared(Full), RULES, |config| {
                 change(config);
                 if !is_ours {
                     envoy(config);
@@ -156,7 +146,7 @@ descriptors:
         ..MemoryConfig::default()
     };
     let running = start_on(MemoryStore::new(config).unwrap(), SIGN_INS, |_| {}).await;
-    let ask = |number: u64| {
+    let ask = async |number: u64| {
         let account = number.to_string();
         let entries = [ratekeeper_rules::Entry {
             key: "account",
@@ -164,17 +154,17 @@ descriptors:
         }];
         let descriptors = [ratekeeper_limiter::Descriptor::new(&entries)];
         let check = ratekeeper_limiter::Check::new("d", &descriptors);
-        running.limiter.check_now(&check).allowed()
+        running.limiter.check(&check).await.allowed()
     };
     assert_eq!(faults(&running).await, json!([]));
     // Each account is new. Some part of the table is full before the others are.
     let (mut asked, mut denied) = (0, 0);
     while denied < 100 {
-        denied = if ask(asked) { 0 } else { denied + 1 };
+        denied = if ask(asked).await { 0 } else { denied + 1 };
         asked += 1;
         assert!(asked < 1_000_000, "it is full some time");
     }
-    assert!(running.limiter.store().stats().refused_full > 0);
+    assert!(running.limiter.store().gauges().refused > 0);
     let told = async {
         loop {
             let faults = faults(&running).await.to_string();
@@ -189,7 +179,7 @@ descriptors:
     running.stop().await;
 }
 
-async fn faults<S: ServedStore>(running: &crate::support::Running<S>) -> Value {
+async fn faults(running: &crate::support::Running) -> Value {
     let (_, body) = running.admin("/readyz").await;
     let body: Value = serde_json::from_str(&body).unwrap();
     body["faults"].clone()

@@ -8,7 +8,7 @@ use ratekeeper_limiter::Limiter;
 use ratekeeper_quota::{DatabaseAddress, Follower, FollowerConfig, QuotaStore};
 use ratekeeper_rules::TenantKey;
 use ratekeeper_server::QuotaAdmin;
-use ratekeeper_store::MemoryStore;
+use ratekeeper_stores::Stores;
 use serde_json::{Value, json};
 
 use crate::support::{Running, start, start_with};
@@ -34,7 +34,7 @@ const ACME: &str = "/admin/v1/quotas/acme";
 async fn start_in(folder: &Path) -> Running {
     let key = TenantKey::from_bytes([7; 16]);
     let store = QuotaStore::new(DatabaseAddress::sqlite(&folder.join("quotas.db")), key).unwrap();
-    let limiter: Arc<OnceLock<Arc<Limiter<MemoryStore>>>> = Arc::default();
+    let limiter: Arc<OnceLock<Arc<Limiter<Stores>>>> = Arc::default();
     let applied = Arc::clone(&limiter);
     let apply = move |tenants| match applied.get() {
         Some(limiter) => limiter.replace_tenants(tenants),

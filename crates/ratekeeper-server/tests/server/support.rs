@@ -14,10 +14,11 @@ use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use ratekeeper_rules::{Options, Profile, ReadOptions};
 use ratekeeper_server::{
-    Addresses, DrainDelay, Drained, ListenAddress, ReloadStatus, RulesLoader, RulesSource,
-    ServedStore, Server, ServerConfig,
+    Addresses, DrainDelay, Drained, ListenAddress, ReloadStatus, RulesLoader, RulesSource, Server,
+    ServerConfig,
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore};
+use ratekeeper_stores::{Backend, SharedStore, Stores};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -76,11 +77,11 @@ impl Ports {
 }
 
 /// A running server.
-pub(crate) struct Running<S = MemoryStore> {
+pub(crate) struct Running {
     pub(crate) addresses: Ports,
     pub(crate) reloads: watch::Receiver<ReloadStatus>,
     pub(crate) dir: TempDir,
-    pub(crate) limiter: Arc<Limiter<S>>,
+    pub(crate) limiter: Arc<Limiter<Stores>>,
     pub(crate) delay: DrainDelay,
     shutdown: Option<oneshot::Sender<()>>,
     task: JoinHandle<Drained>,
@@ -100,12 +101,18 @@ pub(crate) fn memory() -> MemoryStore {
     MemoryStore::new(MemoryConfig::default()).unwrap()
 }
 
+/// The counters in `store`, as if nodes shared it.
+pub(crate) fn shared(store: impl SharedStore) -> Stores {
+    // These answer at once: nothing is left to be seen through.
+    Stores::new(Backend::Shared(Arc::new(store)), Vec::new(), drop)
+}
+
 /// The same, with counters in `store`.
-pub(crate) async fn start_on<S: ServedStore>(
-    store: S,
+pub(crate) async fn start_on(
+    store: impl Into<Stores>,
     rules: &str,
     change: impl FnOnce(&mut ServerConfig),
-) -> Running<S> {
+) -> Running {
     let free = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
     let mut config = ServerConfig {
         grpc: Some(free.into()),
@@ -130,7 +137,7 @@ pub(crate) async fn start_on<S: ServedStore>(
     let rules = loader.load().map(|loaded| loaded.rules).unwrap_or_default();
     let mut how = LimiterOptions::default();
     how.profile = config.rls.profile;
-    let limiter = Arc::new(Limiter::new(rules, store, how));
+    let limiter = Arc::new(Limiter::new(rules, store.into(), how));
     let server = Server::bind(config, Arc::clone(&limiter), loader)
         .await
         .unwrap();
@@ -153,7 +160,7 @@ pub(crate) fn envoy(config: &mut ServerConfig) {
     config.rls.profile = Profile::Envoy;
 }
 
-impl<S: ServedStore> Running<S> {
+impl Running {
     pub(crate) async fn grpc(&self) -> RateLimitServiceClient<Channel> {
         RateLimitServiceClient::connect(format!("http://{}", self.addresses.grpc))
             .await

@@ -6,14 +6,11 @@ use std::task::{Context, Poll};
 
 use ratekeeper_core::Outcome;
 use ratekeeper_core::lease::Taken;
-use ratekeeper_store::{
-    Answer, Execution, Request, Step, StepOutcome, StoreError, Verdicts, across,
-};
+use ratekeeper_store::{Answer, Execution, Request, Step, StepOutcome, StoreError, Verdicts};
+use ratekeeper_stores::{Decided, StoreReply};
 use smallvec::SmallVec;
 
 use super::shared::Shared;
-use crate::reply::Decided;
-use crate::slots::Slots;
 
 /// The part of a request that was taken from leases; put back unless the request is admitted.
 #[derive(Debug)]
@@ -27,7 +24,7 @@ pub(crate) struct Leased {
 #[derive(Debug)]
 pub(crate) struct Rest {
     leased: Leased,
-    ticket: across::Ticket<Slots>,
+    ticket: StoreReply,
 }
 
 impl Leased {
@@ -44,7 +41,7 @@ impl Leased {
     pub(crate) fn decide(
         mut self,
         request: &Request<'_>,
-        ask: impl FnOnce(&Request<'_>) -> Answer<across::Ticket<Slots>>,
+        ask: impl FnOnce(&Request<'_>) -> Answer<StoreReply>,
     ) -> Answer<Rest> {
         if self.spent.iter().all(Option::is_some) {
             return Answer::Decided(self.admitted(request));

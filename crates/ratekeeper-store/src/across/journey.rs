@@ -165,6 +165,15 @@ impl<P: Partitions> Ticket<P> {
         Self(State::One(ticket))
     }
 
+    /// The ticket of the only partition; `several` makes one of several partitions, or of a failure.
+    #[must_use]
+    pub fn into_one(mut self, several: impl FnOnce(Self) -> P::Ticket) -> P::Ticket {
+        match std::mem::replace(&mut self.0, State::Several(None)) {
+            State::One(ticket) => ticket,
+            state => several(Self(state)),
+        }
+    }
+
     /// The ticket of a late answer, as in [`Store::late`](crate::Store::late), of a request in one partition.
     #[must_use]
     pub fn late(mut self) -> Option<Self> {

@@ -18,7 +18,7 @@ use ratekeeper_server::{
     DESCRIPTORS_MAX, Families, Followed, GatewayService, Monitored, RulesLoader, Server, Shedding,
     by,
 };
-use ratekeeper_store::memory::MemoryStore;
+use ratekeeper_stores::Stores;
 use ratekeeper_tls::{PemFile, PemPair, TlsFile, TlsFileError};
 use std::fmt;
 use std::path::Path;
@@ -45,7 +45,7 @@ pub(super) async fn run(
         enforcer = enforcer.with_permits();
     }
     if service.reads_rules {
-        enforcer = enforcer.with_levels_of(Arc::clone(&limiter));
+        enforcer = enforcer.with_levels_of(Arc::clone(&limiter) as _);
     }
     let files = Files::of_process(settings, Program::Gateway);
     let mut config = config(settings);
@@ -83,7 +83,7 @@ pub(super) async fn run(
 /// The rules that are known here, if any are named: their service levels determine what the service is asked, and with
 /// `local` they decide while it is away.
 struct Known {
-    limiter: Arc<Limiter<MemoryStore>>,
+    limiter: Arc<Limiter<Stores>>,
     loader: Option<RulesLoader>,
 }
 
@@ -151,7 +151,7 @@ fn warn_without(settings: &Settings, service: &ServiceSettings, rules: &RuleSet,
     }
 }
 
-fn client_config(service: &ServiceSettings, limiter: &Arc<Limiter<MemoryStore>>) -> Result<Config> {
+fn client_config(service: &ServiceSettings, limiter: &Arc<Limiter<Stores>>) -> Result<Config> {
     let mut config = Config::new("");
     config.endpoints.clone_from(&service.endpoints);
     config.token = match &service.token_file {
@@ -162,7 +162,7 @@ fn client_config(service: &ServiceSettings, limiter: &Arc<Limiter<MemoryStore>>)
     config.fallback = match service.on_failure {
         FailureMode::Allow => FallbackPolicy::Allow,
         FailureMode::Deny => FallbackPolicy::Deny,
-        FailureMode::Local => FallbackPolicy::Local(Arc::clone(limiter)),
+        FailureMode::Local => FallbackPolicy::Local(Arc::clone(limiter) as _),
     };
     config.tls =
         tls(service).map_err(|error| anyhow!("{}", service.file_settings.blame(&error)))?;

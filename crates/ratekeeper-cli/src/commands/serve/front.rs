@@ -1,10 +1,8 @@
 //! The gateway, wired.
 
 use super::files::Files;
-use super::peers;
 use crate::home::Home;
 use crate::settings::{self, Environment, Flags, Layers, LogTo, Problems, Settings};
-use crate::store::NodeStore;
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
 use ratekeeper_gateway::{
@@ -13,6 +11,7 @@ use ratekeeper_gateway::{
 use ratekeeper_http::EncodedSlashes;
 use ratekeeper_limiter::Limiter;
 use ratekeeper_server::{DenialLog, FilesRead, Followed, GatewayListener, ServerConfig};
+use ratekeeper_stores::Stores;
 use ratekeeper_tower::{Enforcer, RateLimitLayer, Switch};
 use ratekeeper_trace::Tracer;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -55,21 +54,15 @@ pub(super) fn embedding(
     home: &Home,
     settings: &Settings,
     files: Files,
-    limiter: &Arc<Limiter<NodeStore>>,
-    (denials, tracer): (Arc<DenialLog>, Option<Tracer>),
-) -> Result<Gateway<Arc<Limiter<NodeStore>>>> {
+    limiter: &Arc<Limiter<Stores>>,
+    beside: Beside,
+) -> Result<Gateway<Arc<Limiter<Stores>>>> {
     let snapshot = limiter.snapshot();
     let domain = settings.auth.describer.domain(None, snapshot.rules());
     let domain = domain
         .context("say which is the gateway's, with `auth: { domain: NAME }` in ratekeeper.yaml")?;
     let enforcer = Arc::clone(limiter);
     let domain = domain.unwrap_or_default();
-    let fleet = peers::fleet(limiter);
-    let beside = Beside {
-        fleet,
-        denials,
-        tracer,
-    };
     gateway(flags, home, settings, files, enforcer, domain, beside)
 }
 

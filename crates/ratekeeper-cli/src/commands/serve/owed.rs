@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ratekeeper_limiter::Limiter;
-use ratekeeper_server::ServedStore;
+use ratekeeper_stores::Stores;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
@@ -14,7 +14,7 @@ const WITHIN: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Posts to the store what is owed to it: nobody else can, once this node has stopped.
-pub(super) async fn flush<S: ServedStore>(limiter: &Limiter<S>) {
+pub(super) async fn flush(limiter: &Limiter<Stores>) {
     if limiter.flush_owed() && unsettled(limiter) > 0 {
         info!(
             hits = unsettled(limiter),
@@ -35,7 +35,7 @@ pub(super) async fn flush<S: ServedStore>(limiter: &Limiter<S>) {
 }
 
 /// Hits that are owed and not counted by the store, as far as is known.
-fn unsettled<S: ServedStore>(limiter: &Limiter<S>) -> u64 {
+fn unsettled(limiter: &Limiter<Stores>) -> u64 {
     let counts = limiter.owed();
     counts.owed.saturating_sub(counts.posted + counts.dropped)
 }

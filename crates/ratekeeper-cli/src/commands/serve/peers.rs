@@ -3,22 +3,17 @@
 use std::sync::Arc;
 
 use ratekeeper_gateway::{FleetAnswer, FleetPeers};
-use ratekeeper_limiter::Limiter;
 use ratekeeper_server::{PeerLists, TopAnswer, TopPeers};
-use ratekeeper_store_redis::{FleetBoard, NodeBoard};
+use ratekeeper_store_redis::{FleetBoard, NodeBoard, RedisStore};
 
-use crate::store::NodeStore;
-
-/// The board with the requests in flight; None without Redis.
-pub(super) fn fleet(limiter: &Limiter<NodeStore>) -> Option<Arc<dyn FleetPeers>> {
-    let store = limiter.store().shared()?;
-    Some(Arc::new(InFlight(store.fleet())))
+/// The board with the requests in flight.
+pub(super) fn fleet(store: &RedisStore) -> Arc<dyn FleetPeers> {
+    Arc::new(InFlight(store.fleet()))
 }
 
-/// The board with the top keys; None without Redis.
-pub(super) fn top(limiter: &Limiter<NodeStore>) -> Option<Arc<dyn TopPeers>> {
-    let store = limiter.store().shared()?;
-    Some(Arc::new(Top(store.top())))
+/// The board with the top keys.
+pub(super) fn top(store: &RedisStore) -> Arc<dyn TopPeers> {
+    Arc::new(Top(store.top()))
 }
 
 #[derive(Debug)]

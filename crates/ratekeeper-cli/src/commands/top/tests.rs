@@ -11,7 +11,9 @@ use ratatui::backend::TestBackend;
 use ratekeeper_limiter::{Check, Descriptor, Limiter, LimiterOptions};
 use ratekeeper_rules::{Entry, Options, Source, load};
 use ratekeeper_server::{Server, ServerConfig};
+use ratekeeper_store::Answer;
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
+use ratekeeper_stores::Stores;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -25,7 +27,7 @@ descriptors:
 /// A node, which runs until its stop is dropped.
 struct Node {
     admin: String,
-    limiter: Arc<Limiter<MemoryStore>>,
+    limiter: Arc<Limiter<Stores>>,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -40,7 +42,7 @@ impl Node {
             .expect("they are valid")
             .rules;
         let store = MemoryStore::new(MemoryConfig::default()).expect("there is memory");
-        let limiter = Arc::new(Limiter::new(rules, store, LimiterOptions::default()));
+        let limiter = Arc::new(Limiter::new(rules, store.into(), LimiterOptions::default()));
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let config = ServerConfig {
             grpc: None,
@@ -88,10 +90,16 @@ impl Node {
         let descriptors = [Descriptor::new(&entries)];
         let check = Check::new("shop", &descriptors);
         for _ in 0..times {
-            let decision = self.limiter.check_now(&check);
-            if self.limiter.top().wants(&decision) {
-                self.limiter.top().count(&decision, &check);
-            }
+            let (top, now) = (self.limiter.top(), self.limiter.clock().now());
+            let answer = self.limiter.ask(&check, now, |ruling| {
+                if top.wants(ruling.decision) {
+                    top.count(ruling.decision, &check);
+                }
+            });
+            assert!(
+                matches!(answer, Answer::Decided(())),
+                "memory answers at once"
+            );
         }
     }
 

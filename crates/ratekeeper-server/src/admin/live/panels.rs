@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ratekeeper_limiter::Snapshot;
+use ratekeeper_stores::ServerGauges;
 use serde::Serialize;
 
 use crate::app::App;
-use crate::store::{ServedStore, ServerGauges};
 
 /// The most plans in an event.
 const PLANS_MAX: usize = 50;
@@ -92,7 +92,7 @@ pub(super) struct QuotaDatabase {
     is_known: bool,
 }
 
-pub(super) fn breakers<S: ServedStore>(app: &App<S>) -> Vec<Breaker> {
+pub(super) fn breakers(app: &App) -> Vec<Breaker> {
     let servers = app.limiter.store().servers().into_iter();
     servers.filter_map(breaker).collect()
 }
@@ -118,7 +118,7 @@ fn breaker(server: ServerGauges) -> Option<Breaker> {
     })
 }
 
-pub(super) fn store<S: ServedStore>(app: &App<S>) -> StoreState {
+pub(super) fn store(app: &App) -> StoreState {
     let gauges = app.limiter.store().gauges();
     StoreState {
         counters: gauges.counters,
@@ -128,7 +128,7 @@ pub(super) fn store<S: ServedStore>(app: &App<S>) -> StoreState {
     }
 }
 
-pub(super) fn owed<S: ServedStore>(app: &App<S>) -> Owed {
+pub(super) fn owed(app: &App) -> Owed {
     let owed = app.limiter.owed();
     Owed {
         owed: owed.owed,
@@ -138,7 +138,7 @@ pub(super) fn owed<S: ServedStore>(app: &App<S>) -> Owed {
     }
 }
 
-pub(super) fn leases<S: ServedStore>(app: &App<S>) -> Leases {
+pub(super) fn leases(app: &App) -> Leases {
     let leases = app.limiter.store().lease_gauges();
     let synced = app.limiter.store().sync_gauges();
     let held = leases.iter().map(|store| store.held).sum();
@@ -151,7 +151,7 @@ pub(super) fn leases<S: ServedStore>(app: &App<S>) -> Leases {
     }
 }
 
-pub(super) fn lease_nodes<S: ServedStore>(app: &App<S>) -> u64 {
+pub(super) fn lease_nodes(app: &App) -> u64 {
     let leases = app.limiter.store().lease_gauges();
     let of_default = leases.iter().find(|store| store.store.is_empty());
     of_default.map_or(0, |store| store.nodes)
@@ -191,7 +191,7 @@ pub(super) fn plans(snapshot: &Snapshot) -> Vec<PlanUse> {
     plans
 }
 
-pub(super) fn quota_database<S: ServedStore>(app: &App<S>) -> Option<QuotaDatabase> {
+pub(super) fn quota_database(app: &App) -> Option<QuotaDatabase> {
     let status = app.quotas.as_ref()?.follower.status();
     let away = status.away();
     Some(QuotaDatabase {

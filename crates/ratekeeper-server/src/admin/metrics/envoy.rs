@@ -9,7 +9,6 @@ use crate::app::App;
 use crate::envoy_stats::{EnvoyCounts, Place};
 use crate::families::{Families, NO_LABELS, by};
 use crate::reload::ReloadStatus;
-use crate::store::ServedStore;
 
 /// The counts that envoyproxy/ratelimit has.
 #[derive(Debug)]
@@ -23,7 +22,7 @@ pub(super) struct EnvoyFigures {
 type Labels<'a> = (&'a str, Option<&'a str>, Option<&'a str>);
 
 impl EnvoyFigures {
-    pub(super) fn read<S: ServedStore>(app: &App<S>, snapshot: &Snapshot) -> Self {
+    pub(super) fn read(app: &App, snapshot: &Snapshot) -> Self {
         let servers = app.limiter.store().servers();
         let errors = servers.iter().flat_map(|server| &server.errors);
         Self {

@@ -1,10 +1,10 @@
 //! The servers of a store, each by its name.
 
+use ratekeeper_stores::{Agreement, ServerGauges};
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::families::{Families, by};
-use crate::store::{Agreement, ServerGauges};
 
 pub(super) fn encode(
     servers: &[ServerGauges],

@@ -1,9 +1,9 @@
 //! The counters of the memory store.
 
+use ratekeeper_stores::StoreGauges;
 use std::fmt;
 
 use crate::families::Families;
-use crate::store::StoreGauges;
 
 pub(super) fn encode(store: &StoreGauges, families: &mut Families<'_>) -> fmt::Result {
     families.gauge(

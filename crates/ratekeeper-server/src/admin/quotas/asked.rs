@@ -19,7 +19,6 @@ use crate::app::App;
 use crate::http::ApiError;
 use crate::listen::{Peer, PeerAddress};
 use crate::quotas::QuotaAdmin;
-use crate::store::ServedStore;
 
 /// Stands before the keyed hash of a tenant, in place of its value.
 const HASH: &str = "hash:";
@@ -69,10 +68,10 @@ pub(super) struct Conditions {
     if_none_match: Option<String>,
 }
 
-impl<S: ServedStore> FromRequestParts<Arc<App<S>>> for Asked {
+impl FromRequestParts<Arc<App>> for Asked {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App<S>>) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
         let path = Path::<TenantInPath>::from_request_parts(parts, app).await;
         let Path(TenantInPath { api_key }) =
             path.map_err(|error| ApiError::invalid("{api_key}", error.body_text()))?;

@@ -23,7 +23,6 @@ use super::refused::{no_database, refusal};
 use crate::admin::options::{Given, limit, parsed};
 use crate::app::App;
 use crate::http::ApiError;
-use crate::store::ServedStore;
 
 /// The most tenants of one import: they are changed together, and others wait.
 const TENANTS_MAX: usize = 10_000;
@@ -62,8 +61,8 @@ pub(in crate::admin) struct Imported {
     request_body(content((String = "application/x-ndjson"), (String = "text/csv"))),
     responses((status = 200, description = "The tenants have them", body = Imported))
 )]
-pub(in crate::admin) async fn import<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
+pub(in crate::admin) async fn import(
+    State(app): State<Arc<App>>,
     Given(options): Given<ImportOptions>,
     ChangedBy(editor): ChangedBy,
     headers: HeaderMap,
@@ -201,8 +200,8 @@ pub(in crate::admin) const NEXT_CURSOR: &str = "x-next-cursor";
     params(ExportOptions),
     responses((status = 200, description = "The tenants", body = String, content_type = "application/x-ndjson"))
 )]
-pub(in crate::admin) async fn export<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
+pub(in crate::admin) async fn export(
+    State(app): State<Arc<App>>,
     Given(options): Given<ExportOptions>,
 ) -> Result<Response, ApiError> {
     let quotas = app.quotas.as_ref().ok_or_else(no_database)?;

@@ -12,7 +12,6 @@ use super::refused::{no_database, refusal};
 use crate::admin::options::{Given, limit, parsed};
 use crate::app::App;
 use crate::http::ApiError;
-use crate::store::ServedStore;
 
 /// The number of tenants in one answer if nobody asks for another.
 const PAGE: usize = 100;
@@ -50,8 +49,8 @@ pub(in crate::admin) struct TenantList {
     params(ListOptions),
     responses((status = 200, description = "A page of tenants", body = TenantList))
 )]
-pub(in crate::admin) async fn list<S: ServedStore>(
-    State(app): State<Arc<App<S>>>,
+pub(in crate::admin) async fn list(
+    State(app): State<Arc<App>>,
     Given(options): Given<ListOptions>,
 ) -> Result<Json<TenantList>, ApiError> {
     let quotas = app.quotas.as_ref().ok_or_else(no_database)?;

@@ -11,7 +11,6 @@ use super::messages::{check_requests, check_response};
 use crate::app::App;
 use crate::callers::Power;
 use crate::denials::CheckOrigin;
-use crate::store::ServedStore;
 use crate::unreadable::Defect;
 use crate::v1::{Api, Batch, Sender};
 
@@ -38,7 +37,7 @@ impl Sender for StreamSender {
 }
 
 /// The error for a message that cannot be read, as other methods have it.
-fn unread<S>(app: &App<S>, status: Status) -> Status {
+fn unread(app: &App, status: Status) -> Status {
     let defect = match status.code() {
         Code::OutOfRange => Defect::TooLarge,
         Code::DataLoss => Defect::Malformed,
@@ -52,8 +51,8 @@ fn unread<S>(app: &App<S>, status: Status) -> Status {
 /// slow reader is read slowly, and only that one answer is buffered for it, within the room for all
 /// [`LongAnswers`](crate::v1::LongAnswers). The stream ends with the client's, with the first
 /// message that is invalid, and with the service.
-pub(super) fn answers<S: ServedStore>(
-    app: Arc<App<S>>,
+pub(super) fn answers(
+    app: Arc<App>,
     sender: StreamSender,
     questions: Streaming<v1::CheckStreamRequest>,
 ) -> Answers {

@@ -18,24 +18,23 @@ use crate::http::error::ApiError;
 use crate::listen::Peer;
 use crate::media_type::is_json;
 use crate::pages::{self, Scheme};
-use crate::store::ServedStore;
 use crate::v1::{Api, Refusal, Sender};
 
 /// A request as handlers receive it. Its body, which is bounded, is read before the sender is
 /// checked.
-pub(crate) struct Received<S> {
-    app: Arc<App<S>>,
+pub(crate) struct Received {
+    app: Arc<App>,
     peer: Peer,
     headers: HeaderMap,
     body: Result<Bytes, ApiError>,
 }
 
-impl<S: ServedStore> FromRequest<Arc<App<S>>> for Received<S> {
+impl FromRequest<Arc<App>> for Received {
     type Rejection = ExtensionRejection;
 
     async fn from_request(
         mut request: Request,
-        app: &Arc<App<S>>,
+        app: &Arc<App>,
     ) -> Result<Self, ExtensionRejection> {
         let Extension(peer) = request.extract_parts().await?;
         let headers = std::mem::take(request.headers_mut());
@@ -50,9 +49,9 @@ impl<S: ServedStore> FromRequest<Arc<App<S>>> for Received<S> {
     }
 }
 
-impl<S: ServedStore> Received<S> {
+impl Received {
     /// The handlers, for the sender of this request.
-    pub(super) fn api(&self) -> Api<'_, S, Self> {
+    pub(super) fn api(&self) -> Api<'_, Self> {
         Api::new(&self.app, self)
     }
 
@@ -67,7 +66,7 @@ impl<S: ServedStore> Received<S> {
     }
 }
 
-impl<S: ServedStore> Sender for Received<S> {
+impl Sender for Received {
     type Error = ApiError;
 
     /// A sender that has the permission only for being on this host must not be a web page in a

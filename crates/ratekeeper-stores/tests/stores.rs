@@ -1,10 +1,12 @@
 //! Several stores, of which each counter has its own.
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
+use std::sync::Arc;
+
 use ratekeeper_store::{
-    Answer, Backend, CounterKey, MemoryConfig, MemoryStore, Request, Router, ServedStore, Step,
-    Store, StoreSlot,
+    Answer, CounterKey, MemoryConfig, MemoryStore, Request, Step, Store, StoreSlot,
 };
+use ratekeeper_stores::{Backend, SharedStore, StoreReply, Stores};
 
 const NOW: Timestamp = Timestamp::from_secs(1_789_000_020);
 
@@ -16,12 +18,25 @@ fn memory() -> MemoryStore {
     MemoryStore::new(config).expect("the least memory")
 }
 
-fn router(names: &[&str]) -> Router<MemoryStore> {
-    let named = names
-        .iter()
-        .map(|name| ((*name).into(), Backend::Shared(memory())));
+/// A store in memory that takes the place of one that nodes share.
+#[derive(Debug)]
+struct Near(MemoryStore);
+
+impl Store for Near {
+    type Ticket = StoreReply;
+
+    fn decide(&self, request: &Request<'_>) -> Answer<StoreReply> {
+        Answer::Decided(self.0.decide_now(request))
+    }
+}
+
+impl SharedStore for Near {}
+
+fn stores(names: &[&str]) -> Stores {
+    let shared = || Backend::Shared(Arc::new(Near(memory())));
+    let named = names.iter().map(|name| ((*name).into(), shared()));
     // Memory answers at once: nothing is left to be seen through.
-    Router::new(Backend::Memory(memory()), named.collect(), |_| {
+    Stores::new(Backend::Memory(memory()), named.collect(), |_| {
         unreachable!("nothing is awaited")
     })
 }
@@ -39,8 +54,8 @@ fn step(identity: u64, store: StoreSlot, quota: u64) -> Step {
     }
 }
 
-fn allows(router: &Router<MemoryStore>, steps: &[Step]) -> bool {
-    match router.decide(&Request::new(steps, Mode::default(), NOW)) {
+fn allows(stores: &Stores, steps: &[Step]) -> bool {
+    match stores.decide(&Request::new(steps, Mode::default(), NOW)) {
         Answer::Decided(verdicts) => verdicts.allowed,
         Answer::Pending(_) => unreachable!("memory answers at once"),
     }
@@ -48,29 +63,29 @@ fn allows(router: &Router<MemoryStore>, steps: &[Step]) -> bool {
 
 #[test]
 fn a_name_is_the_slot_of_its_store_and_others_are_the_default() {
-    let router = router(&["eu", "us"]);
-    let slots = ["eu", "us", "asia"].map(|name| router.slot(name));
+    let stores = stores(&["eu", "us"]);
+    let slots = ["eu", "us", "asia"].map(|name| stores.slot(name));
     assert_eq!(slots, [StoreSlot(1), StoreSlot(2), StoreSlot::default()]);
 }
 
 #[test]
 fn each_store_counts_by_itself() {
-    let router = router(&["eu"]);
+    let stores = stores(&["eu"]);
     let (here, there) = (step(1, StoreSlot(0), 1), step(1, StoreSlot(1), 1));
-    assert!(allows(&router, &[here]) && !allows(&router, &[here]));
-    assert!(allows(&router, &[there]), "the same key, in another store");
-    assert_eq!(router.gauges().counters, 1, "the default store's");
+    assert!(allows(&stores, &[here]) && !allows(&stores, &[here]));
+    assert!(allows(&stores, &[there]), "the same key, in another store");
+    assert_eq!(stores.gauges().counters, 1, "the default store's");
 }
 
 #[test]
 fn a_request_over_two_stores_takes_of_both_or_of_neither() {
-    let router = router(&["eu"]);
+    let stores = stores(&["eu"]);
     let (wide, narrow) = (step(1, StoreSlot(0), 2), step(2, StoreSlot(1), 1));
-    assert!(allows(&router, &[wide, narrow]));
-    assert!(!allows(&router, &[wide, narrow]), "one of the two is full");
+    assert!(allows(&stores, &[wide, narrow]));
+    assert!(!allows(&stores, &[wide, narrow]), "one of the two is full");
     assert!(
-        allows(&router, &[wide]),
+        allows(&stores, &[wide]),
         "what was taken of it was given back"
     );
-    assert!(!allows(&router, &[wide]));
+    assert!(!allows(&stores, &[wide]));
 }

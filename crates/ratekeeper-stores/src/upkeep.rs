@@ -1,0 +1,145 @@
+//! Upkeep, metrics and faults: all that a service needs of its stores besides decisions.
+
+use std::sync::atomic::Ordering;
+
+use ratekeeper_core::Timestamp;
+use ratekeeper_store::{HashKey, LeaseGauges, MemoryStore, SyncGauges};
+
+use crate::{Agreement, Backend, ServerGauges, SharedStore, StoreGauges, Stores};
+
+/// Calls of [`Stores::maintain`] in which a memory store passes through all of itself.
+const SWEEP_TENDS: usize = 60;
+
+impl Stores {
+    /// Forgets a share of what has expired by `now`; called about once a second. May take a
+    /// few milliseconds, so it is not called where requests are answered.
+    pub fn maintain(&self, now: Timestamp) {
+        for member in self.members() {
+            match &member.store {
+                Backend::Memory(store) => sweep(store, now),
+                Backend::Shared(store) => store.maintain(now),
+            }
+        }
+    }
+
+    /// Called once from each runtime that will ask, before any request is there: stores that
+    /// need connections make them now.
+    pub fn prepare(&self) {
+        self.all_shared().for_each(|(_, store)| store.prepare());
+    }
+
+    /// Fill level of the default store, if its counters are in memory; else all zeros.
+    #[must_use]
+    pub fn gauges(&self) -> StoreGauges {
+        self.memory().map(gauges).unwrap_or_default()
+    }
+
+    /// Waits until [`Store::hash_key`](ratekeeper_store::Store::hash_key) is there and another one than `known`.
+    pub async fn hash_key_other_than(&self, known: HashKey) -> HashKey {
+        match self.shared() {
+            Some(store) => store.hash_key_other_than(known).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Agreement of all nodes on the hash key; [`None`] where they share none.
+    #[must_use]
+    pub fn agreement(&self) -> Option<Agreement> {
+        self.shared()?.agreement()
+    }
+
+    /// Faults that keep nodes from deciding together, now or soon, for operators.
+    #[must_use]
+    pub fn faults(&self) -> Vec<String> {
+        let faults = self.all_shared().flat_map(|(name, store)| {
+            let faults = store.faults().into_iter();
+            faults.map(move |fault| match name {
+                "" => fault,
+                name => format!("store {name}: {fault}"),
+            })
+        });
+        faults.collect()
+    }
+
+    /// This node's leases, for each store that grants some.
+    #[must_use]
+    pub fn lease_gauges(&self) -> Vec<LeaseGauges> {
+        let all = self.all_shared().filter_map(|(name, store)| {
+            Some(LeaseGauges {
+                store: name.into(),
+                ..store.lease_gauges()?
+            })
+        });
+        all.collect()
+    }
+
+    /// This node's synced counters, for each store that nodes share.
+    #[must_use]
+    pub fn sync_gauges(&self) -> Vec<SyncGauges> {
+        let all = self.all_shared().map(|(name, store)| SyncGauges {
+            store: name.into(),
+            ..store.sync_gauges()
+        });
+        all.collect()
+    }
+
+    /// Gives back what this node holds, and adds what it has counted, before it stops; for a moment at most.
+    pub async fn close(&self) {
+        for (_, store) in self.all_shared() {
+            store.close().await;
+        }
+    }
+
+    /// State and counts of the servers of all stores.
+    #[must_use]
+    pub fn servers(&self) -> Vec<ServerGauges> {
+        let mut all = Vec::new();
+        for member in self.members() {
+            let Some(store) = member.shared() else {
+                continue;
+            };
+            let mut servers = store.servers();
+            add_stranded(&mut servers, member.stranded.load(Ordering::Relaxed));
+            if !member.name.is_empty() {
+                for server in &mut servers {
+                    server.shard = format!("{}/{}", member.name, server.shard).into();
+                }
+            }
+            all.append(&mut servers);
+        }
+        all
+    }
+
+    /// The stores that nodes share, by their names.
+    fn all_shared(&self) -> impl Iterator<Item = (&str, &dyn SharedStore)> {
+        self.members()
+            .filter_map(|member| Some((&*member.name, member.shared()?)))
+    }
+}
+
+fn sweep(store: &MemoryStore, now: Timestamp) {
+    let capacity = usize::try_from(store.stats().capacity).unwrap_or(usize::MAX);
+    store.sweep(now, capacity.div_ceil(SWEEP_TENDS));
+}
+
+fn gauges(store: &MemoryStore) -> StoreGauges {
+    let stats = store.stats();
+    StoreGauges {
+        counters: stats.counters,
+        capacity: stats.capacity,
+        bytes: stats.table_bytes + stats.heap_bytes,
+        expired: stats.evicted_expired,
+        evicted: stats.evicted_live,
+        refused: stats.refused_full,
+        refusing: stats.refusing,
+    }
+}
+
+/// Adds `hits` to the first server's count: which of a store's servers they are in is not known.
+#[allow(clippy::cast_precision_loss, reason = "counts in metrics are doubles")]
+fn add_stranded(servers: &mut [ServerGauges], hits: u64) {
+    let mut counts = servers.iter_mut().flat_map(|server| &mut server.counts);
+    if let Some((.., count)) = counts.find(|(name, ..)| *name == "stranded_hits") {
+        *count += hits as f64;
+    }
+}
