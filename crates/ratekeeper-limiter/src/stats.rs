@@ -67,6 +67,34 @@ pub struct RuleCounts {
     pub remaining_sum_ppm: u64,
 }
 
+impl RuleCounts {
+    /// The number of answers.
+    #[must_use]
+    pub const fn answers(&self) -> u64 {
+        self.allowed + self.denied + self.shadow_denied
+    }
+
+    /// The counts since they were `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let mut remaining = self.remaining;
+        for (count, before) in remaining.iter_mut().zip(before.remaining) {
+            *count = count.saturating_sub(before);
+        }
+        Self {
+            allowed: self.allowed.saturating_sub(before.allowed),
+            denied: self.denied.saturating_sub(before.denied),
+            shadow_denied: self.shadow_denied.saturating_sub(before.shadow_denied),
+            uncounted: self.uncounted.saturating_sub(before.uncounted),
+            near: self.near.saturating_sub(before.near),
+            remaining,
+            remaining_sum_ppm: self
+                .remaining_sum_ppm
+                .saturating_sub(before.remaining_sum_ppm),
+        }
+    }
+}
+
 impl RuleStats {
     pub(crate) fn new(rule: &Rule, plan: &str) -> Self {
         Self {

@@ -27,7 +27,8 @@ use crate::maintenance::task::MaintenanceTasks;
 use crate::quotas::QuotaAdmin;
 use crate::reading::ReadingRoom;
 use crate::reload::{ReloadStatus, unix_seconds};
-use crate::statsd::StatsdConfig;
+use crate::rule_counts::LastCounts;
+use crate::statsd::StatsdCounts;
 use crate::switches::SwitchFile;
 use crate::tls::Tls;
 use crate::top_nodes::TopPeers;
@@ -59,8 +60,8 @@ pub(crate) struct App {
     pub(crate) live: Arc<Live>,
     /// The place where nodes lay out their top keys, if there is one.
     pub(crate) top_peers: Option<Arc<dyn TopPeers>>,
-    /// The statsd agent that counts are sent to, if there is one.
-    pub(crate) statsd: Option<StatsdConfig>,
+    /// The counts for a statsd agent, if there is one.
+    pub(crate) statsd: Option<StatsdCounts>,
     /// True if metrics have envoyproxy/ratelimit's names too.
     pub(crate) envoy_metrics: bool,
     /// True if values of descriptors may become labels of `ratelimit_top_denied`.
@@ -74,6 +75,8 @@ pub(crate) struct App {
     monitored: RwLock<Vec<Arc<dyn Monitored>>>,
     /// Tracks whether a rule's counters are about to fill with denials.
     pub(crate) crowded: Crowded,
+    /// The counts of rules as the last second began.
+    pub(crate) last_counts: LastCounts,
     /// The share of decisions that failure modes gave of late.
     pub(crate) degraded: Degraded,
     /// Of the listeners that encrypt.
@@ -114,7 +117,7 @@ impl App {
             denials: Arc::clone(&config.denials),
             live: Arc::new(Live::new()),
             top_peers: config.top_peers.clone(),
-            statsd: config.statsd.clone(),
+            statsd: config.statsd.clone().map(StatsdCounts::new),
             envoy_metrics: config.envoy_metrics,
             top_denied_metric: config.top_denied_metric,
             tracer: config.tracer.clone(),
@@ -122,6 +125,7 @@ impl App {
             maintenance: MaintenanceTasks::default(),
             monitored: RwLock::default(),
             crowded: Crowded::default(),
+            last_counts: LastCounts::default(),
             degraded: Degraded::default(),
             tls,
             is_loaded,

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
-use ratekeeper_limiter::Snapshot;
+
+use crate::rule_counts::CountsDelta;
 
 /// The number of samples, one a second, that a share covers.
 pub(crate) const SECONDS: usize = 10;
@@ -32,16 +33,14 @@ struct Decided {
 
 #[derive(Debug, Default)]
 struct Samples {
-    /// As it was at the last sample, since the start.
-    last: Decided,
     seconds: [Decided; SECONDS],
     next: usize,
 }
 
 impl Degraded {
-    /// Takes what the rules of `snapshot` have counted since the last sample.
-    pub(crate) fn sample(&self, snapshot: &Snapshot) {
-        let sums = sums(snapshot);
+    /// Takes the answers of the second that ended.
+    pub(crate) fn sample(&self, second: &CountsDelta<'_>) {
+        let sums = sums(second);
         let mut stores = self.0.lock();
         stores.retain(|name, _| sums.contains_key(&**name));
         for (name, sum) in sums {
@@ -49,10 +48,9 @@ impl Degraded {
         }
     }
 
-    /// By store, from 0 to 1, with what `snapshot` has counted since the last sample; 0 where nothing
-    /// was decided.
-    pub(crate) fn shares(&self, snapshot: &Snapshot) -> Vec<(Box<str>, f64)> {
-        let sums = sums(snapshot);
+    /// By store, from 0 to 1, with the answers `now` of the current second; 0 where nothing was decided.
+    pub(crate) fn shares(&self, now: &CountsDelta<'_>) -> Vec<(Box<str>, f64)> {
+        let sums = sums(now);
         if sums.is_empty() {
             return vec![(DEFAULT.into(), 0.0)];
         }
@@ -66,8 +64,8 @@ impl Degraded {
     }
 
     /// The faults for operators: the shares of stores that failed, even if only now and then.
-    pub(crate) fn faults(&self, snapshot: &Snapshot) -> Vec<String> {
-        let shares = self.shares(snapshot).into_iter();
+    pub(crate) fn faults(&self, now: &CountsDelta<'_>) -> Vec<String> {
+        let shares = self.shares(now).into_iter();
         let told = shares.filter(|(_, share)| *share >= TOLD_MIN);
         let told = told.map(|(store, share)| {
             let percent = share * 100.0;
@@ -79,39 +77,27 @@ impl Degraded {
     }
 }
 
-/// Sums the decisions that the rules of `snapshot` have counted since the start, by store.
-fn sums(snapshot: &Snapshot) -> BTreeMap<&str, Decided> {
+/// Sums answers by store.
+fn sums<'s>(answers: &CountsDelta<'s>) -> BTreeMap<&'s str, Decided> {
     let mut sums: BTreeMap<&str, Decided> = BTreeMap::new();
-    for (rule, stats) in snapshot.counted() {
-        let counts = stats.counts();
+    for (rule, counts) in answers.iter() {
         let sum = sums.entry(rule.store.as_deref().unwrap_or(DEFAULT));
         let sum = sum.or_default();
-        sum.all += counts.allowed + counts.denied + counts.shadow_denied;
+        sum.all += counts.answers();
         sum.degraded += counts.uncounted;
     }
     sums
 }
 
 impl Samples {
-    fn add(&mut self, sum: Decided) {
-        self.seconds[self.next] = self.since(sum);
+    fn add(&mut self, second: Decided) {
+        self.seconds[self.next] = second;
         self.next = (self.next + 1) % SECONDS;
-        self.last = sum;
     }
 
-    /// The decisions made since the last sample.
-    fn since(&self, sum: Decided) -> Decided {
-        // Rules that are gone took their counts with them.
-        Decided {
-            all: sum.all.saturating_sub(self.last.all),
-            degraded: sum.degraded.saturating_sub(self.last.degraded),
-        }
-    }
-
-    /// The share until now, when `sum` was decided since the start.
+    /// The share until now, with the answers of the current second.
     #[allow(clippy::cast_precision_loss, reason = "a share needs no more digits")]
-    fn share(&self, sum: Decided) -> f64 {
-        let now = self.since(sum);
+    fn share(&self, now: Decided) -> f64 {
         let seconds = || self.seconds.iter().chain([&now]);
         let all: u64 = seconds().map(|it| it.all).sum();
         let degraded: u64 = seconds().map(|it| it.degraded).sum();
@@ -131,24 +117,16 @@ mod tests {
     #[test]
     fn only_the_last_seconds_count() {
         let mut samples = Samples::default();
-        let total = |all, degraded| Decided { all, degraded };
-        assert_eq!(samples.share(Decided::default()), 0.0);
-        let (mut all, mut degraded) = (0, 0);
+        let none = Decided::default();
+        let decided = |all, degraded| Decided { all, degraded };
+        assert_eq!(samples.share(none), 0.0);
         for second in 0..2 * SECONDS {
-            all += 100;
-            degraded += if second < SECONDS { 100 } else { 0 };
-            samples.add(total(all, degraded));
+            samples.add(decided(100, if second < SECONDS { 100 } else { 0 }));
             let left = (2 * SECONDS).saturating_sub(second + 1).min(SECONDS);
             let seen = (second + 1).min(SECONDS);
-            assert_eq!(
-                samples.share(total(all, degraded)),
-                left.min(seen) as f64 / seen as f64
-            );
+            assert_eq!(samples.share(none), left.min(seen) as f64 / seen as f64);
         }
         // The second that is not over counts too, from its first decision on.
-        assert_eq!(samples.share(total(all + 1_000, degraded + 1_000)), 0.5);
-        // A rule is gone.
-        samples.add(Decided::default());
-        assert_eq!(samples.share(Decided::default()), 0.0);
+        assert_eq!(samples.share(decided(1_000, 1_000)), 0.5);
     }
 }

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use ratekeeper_limiter::Snapshot;
-use ratekeeper_rules::Domain;
+use ratekeeper_limiter::RuleCounts;
+use ratekeeper_rules::{Domain, Rule, RuleSet};
 
-/// The counts of one place in the rules since the start.
+/// The counts of one place in the rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct EnvoyCounts {
     pub(crate) total_hits: u64,
@@ -24,21 +24,17 @@ pub(crate) struct EnvoyCounts {
 pub(crate) type Place = (Box<str>, Vec<String>);
 
 impl EnvoyCounts {
-    /// The counts of every place in the rules that has a limit.
-    pub(crate) fn read(snapshot: &Snapshot) -> BTreeMap<Place, Self> {
+    /// Sums the counts of rules by their places in `rules`.
+    pub(crate) fn by_place<'a>(
+        rules: &RuleSet,
+        counted: impl Iterator<Item = (&'a Rule, &'a RuleCounts)>,
+    ) -> BTreeMap<Place, Self> {
         let mut places: BTreeMap<Place, Self> = BTreeMap::new();
-        let rules = snapshot.rules();
-        for (rule, stats) in snapshot.counted() {
+        for (rule, counts) in counted {
             let domain = rules.domain(&rule.domain);
             let path = rule.path.iter().map(|node| shown(domain, node));
             let place = ((*rule.domain).into(), path.collect());
-            let counts = stats.counts();
-            let at = places.entry(place).or_default();
-            at.total_hits += counts.allowed + counts.denied + counts.shadow_denied;
-            at.within_limit += counts.allowed;
-            at.over_limit += counts.denied + counts.shadow_denied;
-            at.near_limit += counts.near;
-            at.shadow_mode += counts.shadow_denied;
+            places.entry(place).or_default().add(&counts.into());
         }
         places
     }
@@ -60,6 +56,18 @@ impl EnvoyCounts {
             ("near_limit", self.near_limit),
             ("shadow_mode", self.shadow_mode),
         ]
+    }
+}
+
+impl From<&RuleCounts> for EnvoyCounts {
+    fn from(counts: &RuleCounts) -> Self {
+        Self {
+            total_hits: counts.answers(),
+            within_limit: counts.allowed,
+            over_limit: counts.denied + counts.shadow_denied,
+            near_limit: counts.near,
+            shadow_mode: counts.shadow_denied,
+        }
     }
 }
 

@@ -62,6 +62,7 @@ mod quotas;
 mod reading;
 mod reload;
 mod rls;
+mod rule_counts;
 mod server;
 mod statsd;
 mod switches;

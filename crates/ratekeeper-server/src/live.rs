@@ -8,12 +8,13 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use ratekeeper_limiter::{Snapshot, Totals};
+use ratekeeper_limiter::Totals;
 use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::durations::{DurationCounts, Durations};
 use crate::reload::unix_seconds;
+use crate::rule_counts::CountsDelta;
 use watchers::{Watchers, WatchersPlace};
 
 /// Seconds that are kept.
@@ -44,14 +45,10 @@ pub(crate) struct SecondFigures {
     pub(crate) p99_us: Option<f64>,
 }
 
-/// Counts since the start.
+/// Counts since the start that no rule has, and the time of reading them.
 #[derive(Clone, PartialEq, Debug)]
 struct Sums {
     read_at: Instant,
-    allowed: u64,
-    denied: u64,
-    shadow_denied: u64,
-    degraded: u64,
     beside: BesideRules,
     durations: DurationCounts,
 }
@@ -79,47 +76,39 @@ impl BesideRules {
 }
 
 impl Sums {
-    fn read(snapshot: &Snapshot, durations: &Durations, beside: BesideRules) -> Self {
-        let mut sums = Self {
+    fn read(durations: &Durations, beside: BesideRules) -> Self {
+        Self {
             read_at: Instant::now(),
-            allowed: 0,
-            denied: 0,
-            shadow_denied: 0,
-            degraded: 0,
             beside,
             durations: durations.counts(),
-        };
-        for stats in snapshot.stats() {
-            let counts = stats.counts();
-            sums.allowed += counts.allowed;
-            sums.denied += counts.denied;
-            sums.shadow_denied += counts.shadow_denied;
-            sums.degraded += counts.uncounted;
         }
-        sums
     }
 
-    fn since(&self, before: &Self) -> SecondFigures {
+    /// The figures of a second with these answers of rules, which began when the sums were `before`.
+    fn since(&self, before: &Self, answers: &CountsDelta<'_>) -> SecondFigures {
         let span = self.read_at.duration_since(before.read_at);
         let buckets = self.durations.buckets.iter().zip(&before.durations.buckets);
         let buckets: Vec<_> = buckets
             .map(|((bound, now), (_, then))| (*bound, now.saturating_sub(*then)))
             .collect();
-        // A rule that is gone took its counts along.
-        SecondFigures {
+        let (beside, before) = (&self.beside, &before.beside);
+        let mut figures = SecondFigures {
             at: unix_seconds(),
             span_ms: u64::try_from(span.as_millis()).unwrap_or(u64::MAX),
-            allowed: self.allowed.saturating_sub(before.allowed),
-            denied: self.denied.saturating_sub(before.denied),
-            shadow_denied: self.shadow_denied.saturating_sub(before.shadow_denied),
-            degraded: self.degraded.saturating_sub(before.degraded),
-            shed: self.beside.shed.saturating_sub(before.beside.shed),
-            unmatched: (self.beside.unmatched).saturating_sub(before.beside.unmatched),
-            unknown_domain: (self.beside.unknown_domain)
-                .saturating_sub(before.beside.unknown_domain),
+            shed: beside.shed.saturating_sub(before.shed),
+            unmatched: beside.unmatched.saturating_sub(before.unmatched),
+            unknown_domain: beside.unknown_domain.saturating_sub(before.unknown_domain),
             p50_us: quantile_us(&buckets, 0.5),
             p99_us: quantile_us(&buckets, 0.99),
+            ..SecondFigures::default()
+        };
+        for (_, counts) in answers.iter() {
+            figures.allowed += counts.allowed;
+            figures.denied += counts.denied;
+            figures.shadow_denied += counts.shadow_denied;
+            figures.degraded += counts.uncounted;
         }
+        figures
     }
 }
 
@@ -173,21 +162,21 @@ impl Live {
         }
     }
 
-    /// Takes the figures since the last look; to be called once a second. `describe` makes the state for those who
-    /// watch.
+    /// Takes the figures since the last look, with the `answers` of rules; to be called once a second. `describe` makes
+    /// the state for those who watch.
     pub(crate) fn look(
         &self,
-        snapshot: &Snapshot,
+        answers: &CountsDelta<'_>,
         durations: &Durations,
         beside: BesideRules,
         describe: impl FnOnce(&SecondFigures) -> String,
     ) {
-        let sums = Sums::read(snapshot, durations, beside);
+        let sums = Sums::read(durations, beside);
         let before = self.last.lock().replace(sums.clone());
         let Some(before) = before else {
             return;
         };
-        let figures = sums.since(&before);
+        let figures = sums.since(&before, answers);
         let mut seconds = self.seconds.lock();
         if seconds.len() >= SECONDS_MAX {
             seconds.pop_front();

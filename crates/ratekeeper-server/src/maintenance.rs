@@ -23,6 +23,7 @@ use crate::blocking::blocking;
 use crate::dropped::DroppedLog;
 use crate::live::BesideRules;
 use crate::reload::Reloader;
+use crate::rule_counts;
 
 /// The interval at which the limiter's clock is compared with the wall clock and the store is
 /// maintained.
@@ -74,11 +75,16 @@ async fn tick(app: Arc<App>) {
         dropped.look(&limiter);
         app.crowded.look(&limiter);
         let snapshot = limiter.snapshot();
-        app.degraded.sample(&snapshot);
+        let walked = rule_counts::walk(&snapshot);
+        let answers = app.last_counts.end_second(&walked);
+        app.degraded.sample(&answers);
+        if let Some(statsd) = &app.statsd {
+            statsd.add(snapshot.rules(), &answers);
+        }
         let shed = app.monitored().iter().map(|part| part.shed()).sum();
-        let describe = |second: &_| admin::describe(&app, second);
+        let describe = |second: &_| admin::describe(&app, &snapshot, &walked, second);
         let beside = BesideRules::read(limiter.totals(), shed);
-        app.live.look(&snapshot, &app.durations, beside, describe);
+        app.live.look(&answers, &app.durations, beside, describe);
         let clock = limiter.clock();
         clock.reanchor();
         let now = clock.now();

@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 use cadence::prelude::*;
 use cadence::{BufferedUdpMetricSink, MetricError, StatsdClient};
+use parking_lot::Mutex;
+use ratekeeper_rules::RuleSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tracing::{info, warn};
 
@@ -20,6 +22,7 @@ pub use config::{StatsdConfig, StatsdFormat};
 use crate::app::App;
 use crate::blocking::blocking;
 use crate::envoy_stats::{EnvoyCounts, Place};
+use crate::rule_counts::CountsDelta;
 
 /// The most bytes of a datagram: with its headers it fits any Ethernet.
 const DATAGRAM_MAX: usize = 1_432;
@@ -31,8 +34,50 @@ struct Name {
     end: &'static str,
 }
 
-/// Counts since the start.
 type Counts = BTreeMap<Name, u64>;
+
+/// Counts to send to an agent.
+#[derive(Debug)]
+pub(crate) struct StatsdCounts {
+    config: StatsdConfig,
+    /// Those that were not sent yet.
+    new: Mutex<Counts>,
+}
+
+impl StatsdCounts {
+    pub(crate) fn new(config: StatsdConfig) -> Self {
+        Self {
+            config,
+            new: Mutex::default(),
+        }
+    }
+
+    /// Adds the `answers` of the rules of `rules`.
+    pub(crate) fn add(&self, rules: &RuleSet, answers: &CountsDelta<'_>) {
+        let counted = answers.iter().filter(|(_, counts)| counts.answers() > 0);
+        let mut new = self.new.lock();
+        for (place, of_place) in EnvoyCounts::by_place(rules, counted) {
+            for (end, count) in of_place.named() {
+                let place = Some(place.clone());
+                add(&mut new, Name { place, end }, count);
+            }
+        }
+    }
+
+    /// Adds counts that could not be sent.
+    fn give_back(&self, counts: Counts) {
+        let mut new = self.new.lock();
+        for (name, count) in counts {
+            add(&mut new, name, count);
+        }
+    }
+}
+
+fn add(counts: &mut Counts, name: Name, more: u64) {
+    if more > 0 {
+        *counts.entry(name).or_default() += more;
+    }
+}
 
 /// The reason why counts were not sent.
 #[derive(Debug, thiserror::Error)]
@@ -49,22 +94,26 @@ enum StatsdError {
 
 /// Sends counts as long as the server runs, if there is an agent.
 pub(crate) async fn send(app: Arc<App>) {
-    let Some(config) = app.statsd.clone() else {
+    let Some(statsd) = &app.statsd else {
         return std::future::pending().await;
     };
-    let config = Arc::new(config);
+    let config = &statsd.config;
     let first = Instant::now() + config.interval;
     let mut ticks = interval_at(first, config.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut sent = Counts::new();
+    let mut before = [0; 3];
     let mut works = true;
     loop {
         ticks.tick().await;
-        let now = read(&app);
-        let new = since(&now, &sent);
-        let to = Arc::clone(&config);
+        let mut new = std::mem::take(&mut *statsd.new.lock());
+        let now = of_node(&app);
+        for ((end, count), before) in now.into_iter().zip(&mut before) {
+            let more = count.saturating_sub(std::mem::replace(before, count));
+            add(&mut new, Name { place: None, end }, more);
+        }
+        let to = config.clone();
         // One at a time: while a name server does not answer, counts wait here, added up.
-        let posted = blocking(move || post(&to, &new)).await;
+        let (posted, new) = blocking(move || (post(&to, &new), new)).await;
         match (&posted, works) {
             (Ok(()), false) => info!(statsd = config.address, "counts are sent again"),
             (Err(error), true) => warn!(
@@ -74,8 +123,8 @@ pub(crate) async fn send(app: Arc<App>) {
             _ => {}
         }
         works = posted.is_ok();
-        if works {
-            sent = now;
+        if !works {
+            statsd.give_back(new);
         }
     }
 }
@@ -88,37 +137,19 @@ fn chain(error: &StatsdError) -> String {
     }
 }
 
-fn read(app: &App) -> Counts {
-    let mut counts = Counts::new();
-    for (place, of_place) in EnvoyCounts::read(&app.limiter.snapshot()) {
-        for (end, count) in of_place.named() {
-            let place = Some(place.clone());
-            counts.insert(Name { place, end }, count);
-        }
-    }
+/// The counts since the start that no rule has.
+fn of_node(app: &App) -> [(&'static str, u64); 3] {
     let servers = app.limiter.store().servers();
     let errors = servers.iter().flat_map(|server| &server.errors);
     let reloads = app.reloads.borrow();
-    for (end, count) in [
+    [
         ("config_load_success", reloads.accepted),
         ("config_load_error", reloads.refused),
         (
             "call.should_rate_limit.redis_error",
             errors.map(|(_, count)| count).sum(),
         ),
-    ] {
-        counts.insert(Name { place: None, end }, count);
-    }
-    counts
-}
-
-/// The counts of `now` that are larger than `before`, and by how much. Those of a rule that is gone are left out.
-fn since(now: &Counts, before: &Counts) -> Counts {
-    let new = now.iter().filter_map(|(name, count)| {
-        let more = count.saturating_sub(before.get(name).copied().unwrap_or_default());
-        (more > 0).then(|| (name.clone(), more))
-    });
-    new.collect()
+    ]
 }
 
 /// Sends `counts` in as few datagrams as they fit into, without waiting for room.
@@ -266,10 +297,19 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_new_is_sent() {
+    fn what_is_not_sent_is_added_to_the_next_counts() {
+        let statsd = StatsdCounts::new(StatsdConfig {
+            address: "127.0.0.1:0".into(),
+            format: StatsdFormat::Statsd,
+            interval: Duration::from_secs(1),
+        });
         let name = |end| Name { place: None, end };
-        let now = Counts::from([(name("a"), 5), (name("b"), 7), (name("c"), 0)]);
-        let before = Counts::from([(name("a"), 3), (name("b"), 7), (name("gone"), 9)]);
-        assert_eq!(since(&now, &before), Counts::from([(name("a"), 2)]));
+        add(&mut statsd.new.lock(), name("a"), 2);
+        add(&mut statsd.new.lock(), name("c"), 0);
+        statsd.give_back(Counts::from([(name("a"), 3), (name("b"), 7)]));
+        assert_eq!(
+            *statsd.new.lock(),
+            Counts::from([(name("a"), 5), (name("b"), 7)])
+        );
     }
 }

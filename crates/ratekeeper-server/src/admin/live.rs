@@ -14,7 +14,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::unfold;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use ratekeeper_limiter::{ListedRule, Snapshot};
+use ratekeeper_limiter::Snapshot;
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -26,6 +26,7 @@ use crate::app::App;
 use crate::http::{ApiError, faults};
 use crate::live::SecondFigures;
 use crate::live::watchers::WatchersPlace;
+use crate::rule_counts::CountedRule;
 
 /// The most rules in an event: those with the most answers. All are at `/admin/v1/rules`.
 const RULES_MAX: usize = 100;
@@ -170,11 +171,15 @@ fn history(app: &App) -> Bytes {
     event("history", &json(&History { seconds }))
 }
 
-/// The state after `second`, as JSON.
-pub(crate) fn describe(app: &App, second: &SecondFigures) -> String {
-    let snapshot = app.limiter.snapshot();
+/// The state after `second`, with the counts that were `walked` at its end, as JSON.
+pub(crate) fn describe(
+    app: &App,
+    snapshot: &Snapshot,
+    walked: &[CountedRule<'_>],
+    second: &SecondFigures,
+) -> String {
     let reloads = app.reloads.borrow().clone();
-    let (rules, rules_total) = rules(&snapshot);
+    let answers = app.last_counts.delta(walked);
     json(&NodeState {
         second: *second,
         node: Node {
@@ -195,12 +200,12 @@ pub(crate) fn describe(app: &App, second: &SecondFigures) -> String {
         store: panels::store(app),
         owed: panels::owed(app),
         leases: panels::leases(app),
-        plans: panels::plans(&snapshot),
+        plans: panels::plans(walked),
         quota_database: panels::quota_database(app),
-        faults: faults(app, &snapshot),
-        degraded_ratio: app.degraded.shares(&snapshot).into_iter().collect(),
-        rules,
-        rules_total,
+        faults: faults(app, snapshot, &answers),
+        degraded_ratio: app.degraded.shares(&answers).into_iter().collect(),
+        rules: rules(snapshot, walked),
+        rules_total: walked.len(),
     })
 }
 
@@ -209,21 +214,15 @@ pub(crate) fn describe_breakers(app: &App) -> String {
     json(&panels::breakers(app))
 }
 
-/// The rules with the most answers since the start, and the number of all.
-fn rules(snapshot: &Snapshot) -> (Vec<RuleEntry>, usize) {
-    let mut listed: Vec<ListedRule<'_>> = snapshot.listed().collect();
-    let total = listed.len();
-    if total > RULES_MAX {
-        listed.sort_by_cached_key(|listed| {
-            let counts = listed.stats.counts();
-            std::cmp::Reverse(counts.allowed + counts.denied + counts.shadow_denied)
-        });
-        listed.truncate(RULES_MAX);
+/// The rules with the most answers since the start; in the order of the files if all have room.
+fn rules(snapshot: &Snapshot, walked: &[CountedRule<'_>]) -> Vec<RuleEntry> {
+    let mut most: Vec<_> = walked.iter().collect();
+    if most.len() > RULES_MAX {
+        most.sort_by_key(|it| std::cmp::Reverse(it.counts.answers()));
+        most.truncate(RULES_MAX);
     }
-    let entries = listed
-        .iter()
-        .map(|listed| RuleEntry::new(snapshot.rules(), listed));
-    (entries.collect(), total)
+    let entry = |it: &CountedRule<'_>| RuleEntry::new(snapshot.rules(), it);
+    most.into_iter().map(entry).collect()
 }
 
 /// Strings and numbers alone: nothing in there can fail.

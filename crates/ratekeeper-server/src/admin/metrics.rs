@@ -25,6 +25,7 @@ use crate::durations::DurationCounts;
 use crate::families::{Families, NO_LABELS, by};
 use crate::front::Monitored;
 use crate::reload::ReloadStatus;
+use crate::rule_counts;
 use crate::tls::TlsCounts;
 use envoy::EnvoyFigures;
 use process::ProcessFigures;
@@ -76,8 +77,9 @@ struct Scrape {
 impl Scrape {
     fn new(app: &App) -> Self {
         let (totals, snapshot) = (app.limiter.totals(), app.limiter.snapshot());
+        let walked = rule_counts::walk(&snapshot);
         Self {
-            rules: rules::rows(&snapshot),
+            rules: rules::rows(&walked),
             durations: app.durations.counts(),
             reloads: app.reloads.borrow().clone(),
             store: app.limiter.store().gauges(),
@@ -85,7 +87,7 @@ impl Scrape {
             leases: app.limiter.store().lease_gauges(),
             synced: app.limiter.store().sync_gauges(),
             agreement: app.limiter.store().agreement(),
-            degraded: app.degraded.shares(&snapshot),
+            degraded: app.degraded.shares(&app.last_counts.delta(&walked)),
             owed: app.limiter.owed(),
             unknown_domain: totals.unknown_domain.load(Ordering::Relaxed),
             unmatched: totals.unmatched.load(Ordering::Relaxed),
@@ -99,7 +101,7 @@ impl Scrape {
             top: top(app),
             envoy: app
                 .envoy_metrics
-                .then(|| EnvoyFigures::read(app, &snapshot)),
+                .then(|| EnvoyFigures::read(app, snapshot.rules(), &walked)),
             unreadable: app.unreadable.counts(),
             refused: app.access.refused(),
             tls: app.tls.iter().map(|tls| tls.counts()).collect(),

@@ -18,6 +18,7 @@ use super::shed::{self, ShedderEntry};
 use crate::app::App;
 use crate::blocking::blocking;
 use crate::http::ApiError;
+use crate::rule_counts::CountedRule;
 use crate::switches::Durability;
 
 /// The most rules in one answer, and how many there are if nobody asks for fewer.
@@ -154,7 +155,8 @@ pub(super) async fn list(
     let found: Vec<_> = wanted.take(page + 1).collect();
     let next_cursor = found.get(page).map(|(number, _)| *number);
     let entries = found.iter().take(page);
-    let entry = |(_, listed): &(usize, ListedRule<'_>)| RuleEntry::new(snapshot.rules(), listed);
+    let entry =
+        |(_, listed): &(usize, ListedRule<'_>)| RuleEntry::new(snapshot.rules(), &(*listed).into());
     Ok(Json(RuleList {
         rules: entries.map(entry).collect(),
         next_cursor,
@@ -266,7 +268,7 @@ impl SwitchRequest {
         Ok(Json(Switched {
             audited,
             shedder: shedder.and_then(|kind| shed::entry(&snapshot, kind)),
-            rule: found.map(|listed| RuleEntry::new(snapshot.rules(), &listed)),
+            rule: found.map(|listed| RuleEntry::new(snapshot.rules(), &listed.into())),
             survives_restart: durability == Durability::Kept,
             warning: match durability {
                 Durability::Kept => None,
@@ -282,20 +284,17 @@ impl SwitchRequest {
 }
 
 impl RuleEntry {
-    pub(super) fn new(rules: &RuleSet, listed: &ListedRule<'_>) -> Self {
+    pub(super) fn new(rules: &RuleSet, counted: &CountedRule<'_>) -> Self {
         let ListedRule {
-            rule,
-            mode,
-            switch,
-            stats,
-        } = *listed;
+            rule, mode, switch, ..
+        } = counted.listed;
         let RuleCounts {
             allowed,
             denied,
             shadow_denied,
             uncounted,
             ..
-        } = stats.counts();
+        } = counted.counts;
         Self {
             id: rule.id.to_string(),
             domain: rule.domain.to_string(),

@@ -14,6 +14,7 @@ use crate::app::App;
 use crate::listen::Peer;
 use crate::maintenance::task::MaintenanceTask;
 use crate::pages;
+use crate::rule_counts::{self, CountsDelta};
 
 /// envoyproxy/ratelimit's: 200 `OK`, or 500 and nothing.
 pub(super) async fn healthcheck(State(app): State<Arc<App>>) -> Response {
@@ -81,7 +82,7 @@ fn has_no_rules(snapshot: &Snapshot) -> bool {
 }
 
 /// The faults outside answering, since the start.
-pub(crate) fn faults(app: &App, snapshot: &Snapshot) -> Vec<String> {
+pub(crate) fn faults(app: &App, snapshot: &Snapshot, answers: &CountsDelta<'_>) -> Vec<String> {
     let failed = app
         .maintenance
         .all()
@@ -101,14 +102,14 @@ pub(crate) fn faults(app: &App, snapshot: &Snapshot) -> Vec<String> {
         .chain(app.crowded.fault(&app.limiter))
         .chain(app.switches.faults())
         .chain(app.reloads.borrow().fault())
-        .chain(app.degraded.faults(snapshot))
+        .chain(app.degraded.faults(answers))
         .chain(app.monitored().iter().flat_map(|part| part.faults()))
         .collect()
 }
 
 /// The faults without names, addresses or messages of servers: for a port that other hosts can
 /// reach.
-fn faults_in_short(app: &App, snapshot: &Snapshot) -> Vec<String> {
+fn faults_in_short(app: &App, snapshot: &Snapshot, answers: &CountsDelta<'_>) -> Vec<String> {
     let has_failed = app.maintenance.all().iter().any(|task| task.failures() > 0);
     let store = app.limiter.store();
     let is_away = store
@@ -117,7 +118,7 @@ fn faults_in_short(app: &App, snapshot: &Snapshot) -> Vec<String> {
         .any(|server| server.circuit == Some(CIRCUIT_OPEN));
     let is_well = store.faults().is_empty()
         && app.crowded.fault(&app.limiter).is_none()
-        && app.degraded.faults(snapshot).is_empty();
+        && app.degraded.faults(answers).is_empty();
     let store = match (is_away, is_well) {
         (true, _) => Some("store: unreachable"),
         (false, false) => Some("store: at fault"),
@@ -178,6 +179,7 @@ fn answer_ready(app: &App, detail: Detail) -> Response {
     let reloads = app.reloads.borrow().clone();
     let state = app.state();
     let snapshot = app.limiter.snapshot();
+    let answers = app.last_counts.delta(&rule_counts::walk(&snapshot));
     let switches = snapshot.switches().iter().take(match detail {
         Detail::Full => SWITCHED_MAX,
         Detail::State => 0,
@@ -206,10 +208,10 @@ fn answer_ready(app: &App, detail: Detail) -> Response {
             state,
             rules,
             faults: match detail {
-                Detail::Full => faults(app, &snapshot),
-                Detail::State => faults_in_short(app, &snapshot),
+                Detail::Full => faults(app, &snapshot, &answers),
+                Detail::State => faults_in_short(app, &snapshot, &answers),
             },
-            degraded_ratio: app.degraded.shares(&snapshot).into_iter().collect(),
+            degraded_ratio: app.degraded.shares(&answers).into_iter().collect(),
             lease_nodes: match detail {
                 Detail::Full => lease_nodes(app),
                 Detail::State => BTreeMap::new(),

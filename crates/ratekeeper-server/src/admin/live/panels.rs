@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ratekeeper_limiter::Snapshot;
 use ratekeeper_stores::ServerGauges;
 use serde::Serialize;
 
 use crate::app::App;
+use crate::rule_counts::CountedRule;
 
 /// The most plans in an event.
 const PLANS_MAX: usize = 50;
@@ -159,10 +159,11 @@ pub(super) fn lease_nodes(app: &App) -> u64 {
 
 /// The use of limits by plan, the plan with the most answers first.
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
-pub(super) fn plans(snapshot: &Snapshot) -> Vec<PlanUse> {
+pub(super) fn plans(walked: &[CountedRule<'_>]) -> Vec<PlanUse> {
     let mut plans: BTreeMap<(&str, &str), PlanUse> = BTreeMap::new();
-    for stats in snapshot.stats().filter(|stats| !stats.plan.is_empty()) {
-        let counts = stats.counts();
+    let on_plans = walked.iter().filter(|it| !it.listed.stats.plan.is_empty());
+    for CountedRule { listed, counts } in on_plans {
+        let stats = listed.stats;
         let of_plan = plans
             .entry((&*stats.domain, &*stats.plan))
             .or_insert_with(|| PlanUse {
@@ -179,7 +180,7 @@ pub(super) fn plans(snapshot: &Snapshot) -> Vec<PlanUse> {
         let close = bounds
             .zip(counts.remaining)
             .filter(|(bound, _)| **bound <= CLOSE);
-        of_plan.answers += counts.allowed + counts.denied + counts.shadow_denied;
+        of_plan.answers += counts.answers();
         of_plan.denied += counts.denied;
         of_plan.close += close.map(|(_, count)| count).sum::<u64>();
         of_plan.used_sum += counted as f64 - counts.remaining_sum_ppm as f64 / 1e6;

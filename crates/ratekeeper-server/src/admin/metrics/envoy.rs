@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use ratekeeper_limiter::Snapshot;
+use ratekeeper_rules::RuleSet;
 
 use crate::app::App;
 use crate::envoy_stats::{EnvoyCounts, Place};
 use crate::families::{Families, NO_LABELS, by};
 use crate::reload::ReloadStatus;
+use crate::rule_counts::CountedRule;
 
 /// The counts that envoyproxy/ratelimit has.
 #[derive(Debug)]
@@ -22,11 +23,12 @@ pub(super) struct EnvoyFigures {
 type Labels<'a> = (&'a str, Option<&'a str>, Option<&'a str>);
 
 impl EnvoyFigures {
-    pub(super) fn read(app: &App, snapshot: &Snapshot) -> Self {
+    pub(super) fn read(app: &App, rules: &RuleSet, walked: &[CountedRule<'_>]) -> Self {
         let servers = app.limiter.store().servers();
         let errors = servers.iter().flat_map(|server| &server.errors);
+        let counted = walked.iter().map(|it| (it.listed.rule, &it.counts));
         Self {
-            places: EnvoyCounts::read(snapshot),
+            places: EnvoyCounts::by_place(rules, counted),
             store_errors: errors.map(|(_, count)| count).sum(),
         }
     }

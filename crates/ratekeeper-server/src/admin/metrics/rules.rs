@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use ratekeeper_limiter::{ListedRule, REMAINING_BOUNDS, RuleCounts, RuleSwitch, Snapshot};
+use ratekeeper_limiter::{REMAINING_BOUNDS, RuleCounts, RuleSwitch};
 use ratekeeper_rules::FailureMode;
 
 use crate::families::{Families, Label};
+use crate::rule_counts::CountedRule;
 
 /// The counts of one rule.
 #[derive(Debug)]
@@ -26,22 +27,17 @@ impl RuleRow {
     }
 }
 
-pub(super) fn rows(snapshot: &Snapshot) -> Vec<RuleRow> {
-    let row = |ListedRule {
-                   rule,
-                   switch,
-                   stats,
-                   ..
-               }: ListedRule<'_>| RuleRow {
-        switch,
-        domain: (*stats.domain).into(),
-        rule: (*stats.rule).into(),
-        plan: stats.plan.clone(),
-        failure_mode: rule.on_store_failure,
-        counts: stats.counts(),
-        details: stats.details(),
+pub(super) fn rows(walked: &[CountedRule<'_>]) -> Vec<RuleRow> {
+    let row = |CountedRule { listed, counts }: &CountedRule<'_>| RuleRow {
+        switch: listed.switch,
+        domain: (*listed.stats.domain).into(),
+        rule: (*listed.stats.rule).into(),
+        plan: listed.stats.plan.clone(),
+        failure_mode: listed.rule.on_store_failure,
+        counts: *counts,
+        details: listed.stats.details(),
     };
-    snapshot.listed().map(row).collect()
+    walked.iter().map(row).collect()
 }
 
 /// Encodes decisions, and the shares that remained after them.
