@@ -3,26 +3,21 @@
 use std::sync::Arc;
 
 use ratekeeper_server::{DenialLog, GatewayDenial};
-use ratekeeper_tower::{DenialObserver, DeniedByLayer};
-
-/// The denial log of the server, as the layer's observer.
-#[derive(Debug)]
-pub(crate) struct DenialsOfGateway(pub(crate) Arc<DenialLog>);
+use ratekeeper_tower::DeniedByLayer;
 
 /// The id of a request whose client gave it none, in its extensions: the same in the access log and the denial log.
 #[derive(Clone, Debug)]
 pub(crate) struct MadeId(pub(crate) Arc<str>);
 
-impl DenialObserver for DenialsOfGateway {
-    fn denied(&self, request: DeniedByLayer<'_>) {
-        let made = request.extensions.get::<MadeId>();
-        self.0.note_at_gateway(&GatewayDenial {
-            denial: request.denial,
-            is_enforced: request.is_enforced,
-            request_id: made.map(|made| &*made.0),
-            headers: request.headers,
-            method: request.method.as_str(),
-            path: request.uri.path(),
-        });
-    }
+/// Tells `log` of a request that the layer denied.
+pub(crate) fn note(log: &DenialLog, request: &DeniedByLayer<'_>) {
+    let made = request.extensions.get::<MadeId>();
+    log.note_at_gateway(&GatewayDenial {
+        denial: request.denial,
+        is_enforced: request.is_enforced,
+        request_id: made.map(|made| &*made.0),
+        headers: request.headers,
+        method: request.method.as_str(),
+        path: request.uri.path(),
+    });
 }

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tower::Layer;
 use tracing::{error, info};
 
-use crate::denials::DenialsOfGateway;
+use crate::denials;
 use crate::edge::Edge;
 use crate::fleet::{self, FleetPeers};
 use crate::health;
@@ -105,11 +105,11 @@ impl<E: Enforcer> Gateway<E> {
         let routes = Routes::new(&config.routes, &mut |name| {
             Arc::clone(counts.entry(name.into()).or_default())
         })?;
-        let denials = DenialsOfGateway(Arc::clone(&config.denials));
+        let log = Arc::clone(&config.denials);
         let mut layer = layer
             .forwarding(config.forwarding.clone())
             .peer(peer)
-            .denial_observer(Arc::new(denials));
+            .denial_observer(move |denied| denials::note(&log, &denied));
         if config.tracer.is_some() {
             layer = layer.check_observer(check_observer);
         }

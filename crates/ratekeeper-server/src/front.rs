@@ -1,17 +1,11 @@
 //! The gateway's listener, which stands in front of somebody else's service.
 
-use std::convert::Infallible;
 use std::fmt;
-use std::future::{Future, Ready, pending, ready};
+use std::future::{Future, pending, ready};
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, Response};
-use hyper::body::{Body, Frame, Incoming};
 use serde::Serialize;
-use tower::Service;
 
 use crate::families::Families;
 use crate::follow::Followed;
@@ -110,39 +104,9 @@ pub struct ClassShedding {
     pub limit: u32,
 }
 
-/// The type of the front where there is none.
+/// The gateway of a server without one: it has no values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NoGateway {}
-
-/// The type of its answers' bodies.
-#[derive(Debug)]
-pub(crate) enum NoBody {}
-
-impl Body for NoBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        self: std::pin::Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match *self {}
-    }
-}
-
-impl Service<Request<Incoming>> for NoGateway {
-    type Response = Response<NoBody>;
-    type Error = Infallible;
-    type Future = Ready<Result<Self::Response, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        match *self {}
-    }
-
-    fn call(&mut self, _: Request<Incoming>) -> Self::Future {
-        match *self {}
-    }
-}
 
 impl Monitored for NoGateway {
     fn encode(&self, _: &mut Families<'_>) -> fmt::Result {
@@ -159,9 +123,10 @@ impl Monitored for NoGateway {
 }
 
 impl GatewayService for NoGateway {
-    type Service = Self;
+    // Any service would do.
+    type Service = axum::Router;
 
-    fn service(&self) -> Self {
-        *self
+    fn service(&self) -> axum::Router {
+        match *self {}
     }
 }

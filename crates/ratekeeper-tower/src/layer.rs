@@ -11,7 +11,7 @@ use ratekeeper_http::{Describer, Forwarding, Hop, Identity, Mapping};
 use ratekeeper_limiter::CheckObserver;
 use tower_layer::Layer;
 
-use crate::observer::DenialObserver;
+use crate::observer::{DenialObserver, DeniedByLayer};
 use crate::shared::Shared;
 use crate::watch::{LINES_PER_SECOND, LayerCounts, Watch};
 use crate::{RateLimit, Switch};
@@ -141,10 +141,13 @@ impl<E: Clone> RateLimitLayer<E> {
         self.with(|shared| shared.watch = Arc::new(Watch::new(lines)))
     }
 
-    /// Has denied requests told to `observer`, and not logged here.
+    /// Has each denied request told to `observer`, which must not block, instead of logged here.
     #[must_use]
-    pub fn denial_observer(self, observer: Arc<dyn DenialObserver>) -> Self {
-        self.with(|shared| shared.observer = Some(observer))
+    pub fn denial_observer(
+        self,
+        observer: impl Fn(DeniedByLayer<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|shared| shared.observer = Some(DenialObserver(Arc::new(observer))))
     }
 
     /// Sets the switch that turns the layer off, to shadow, and on while it runs.

@@ -37,9 +37,13 @@ impl<'a> DeniedByLayer<'a> {
 }
 
 /// Is told of every request that a layer denies.
-pub trait DenialObserver: fmt::Debug + Send + Sync + 'static {
-    /// Takes in one denied request. It must not block.
-    fn denied(&self, request: DeniedByLayer<'_>);
+#[derive(Clone)]
+pub(crate) struct DenialObserver(pub(crate) Arc<dyn Fn(DeniedByLayer<'_>) + Send + Sync>);
+
+impl fmt::Debug for DenialObserver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DenialObserver(..)")
+    }
 }
 
 /// A place in a request's extensions into which the layer writes the request's caller: `api_key:~1f0c83aa5b92d07e`.

@@ -31,7 +31,7 @@ pub(crate) struct Shared<E> {
     pub(crate) switch: Switch,
     pub(crate) watch: Arc<Watch>,
     /// Is told of denied requests in place of the log.
-    pub(crate) observer: Option<Arc<dyn DenialObserver>>,
+    pub(crate) observer: Option<DenialObserver>,
     pub(crate) pacer: Arc<Pacer>,
     /// Names tenants to shedders, under a key of this process: nobody can choose a name that is taken for another.
     pub(crate) hasher: RandomState,

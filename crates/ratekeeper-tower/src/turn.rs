@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::asked::original;
 use crate::body::ResponseBody;
 use crate::hold::Hold;
-use crate::observer::{CallerSlot, DeniedByLayer};
+use crate::observer::{CallerSlot, DenialObserver, DeniedByLayer};
 use crate::pacer::Paced;
 use crate::places::Place;
 use crate::shared::Shared;
@@ -317,7 +317,9 @@ impl<E: Enforcer> Shared<E> {
     fn denied<B>(&self, denial: &Denial, is_enforced: bool, request: &Request<B>) {
         self.watch.count_denied(is_enforced);
         match &self.observer {
-            Some(observer) => observer.denied(DeniedByLayer::new(denial, is_enforced, request)),
+            Some(DenialObserver(tell)) => {
+                tell(DeniedByLayer::new(denial, is_enforced, request));
+            }
             None => self.watch.log_denied(denial, is_enforced, request),
         }
     }
