@@ -12,6 +12,7 @@ use crate::calls::{Calls, Repeat, Stub};
 use crate::channel::{authorization, endpoints};
 use crate::health::{ServiceHealth, Trouble};
 use crate::pool::Pool;
+use crate::question::limit_status;
 use crate::unsettled::{self, ReleaseTasks, Unsettled};
 use crate::{
     CheckAnswer, CheckRequest, ClientCounts, Config, ConfigError, Error, FallbackPolicy, Peek,
@@ -156,7 +157,7 @@ impl Client {
         Ok(Peek {
             would_allow: answer.decision() == v1::Decision::Allow,
             degraded: answer.degraded,
-            limit: answer.limit.map(Into::into),
+            limit: answer.limit.map(limit_status),
         })
     }
 
@@ -173,7 +174,7 @@ impl Client {
             descriptors: question.descriptors.clone(),
             idempotency_key: unsettled::new_key(),
             wait_ms_max: question.wait_ms_max,
-            standing: question.has_standing,
+            standing: question.with_status,
         };
         let answer = self.0.take_permit(question, message).await;
         let held = |answer: v1::AcquireResponse| {
@@ -297,7 +298,7 @@ impl Client {
         let call = async |mut stub: Stub, request| stub.refund(request).await;
         let answer = self.0.calls.call(&message, repeat, call).await?;
         Ok(Refund {
-            limit: answer.limit.map(Into::into),
+            limit: answer.limit.map(limit_status),
         })
     }
 }

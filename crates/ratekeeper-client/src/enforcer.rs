@@ -3,15 +3,15 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use ratekeeper::limiter::{ServiceBinding, ServiceDecision};
+use ratekeeper::limiter::ServiceDecision;
 use ratekeeper::rules::ShedRules;
-use ratekeeper::tower::answer::{Bound, Denial, HeaderLines, LimitStatus, Quota};
+use ratekeeper::tower::answer::{Bound, Denial, HeaderLines, Quota, RequestStatus};
 use ratekeeper::tower::{Admission, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, Turn};
 use ratekeeper::{Check, Micros, RuleSet, Timestamp, tower};
 
-use crate::{CheckAnswer, CheckRequest, Client, Error, LimitState, LocalLimiter, Permit};
+use crate::{CheckAnswer, CheckRequest, Client, Error, LocalLimiter, Permit};
 
 /// Decides the requests of a `RateLimitLayer` by asking a service.
 ///
@@ -156,11 +156,7 @@ fn observed(answer: &CheckAnswer) -> ServiceDecision<'_> {
     ServiceDecision {
         allowed: answer.allowed,
         degraded: answer.degraded,
-        binding: answer.limit.as_ref().map(|limit| ServiceBinding {
-            rule: &limit.rule,
-            limit: limit.limit,
-            remaining: limit.remaining,
-        }),
+        limit: answer.limit.as_ref(),
     }
 }
 
@@ -170,27 +166,26 @@ fn admission(
     terms: EnforceOptions,
     domain: &str,
 ) -> Admission<Permit, QueuedAtService> {
-    let told = answer.standing.take();
+    let told = answer.status.take();
     let is_told = told.is_some();
-    let (mut standing, scope) = match told {
-        Some(told) => (told.standing, told.scope),
-        None => (known(&answer).into_owned(), None),
-    };
+    let mut limits = told.map_or_else(|| known(&answer), |told| *told);
     // A service of an older version does not know `wait_max`.
     if answer.allowed && answer.delay > terms.wait_max {
-        standing.deny_for(answer.delay - terms.wait_max);
+        limits.deny_for(answer.delay - terms.wait_max);
     }
-    let verdict = match standing.allowed {
+    let headers = terms.headers.lines(&limits);
+    let is_to_wait = limits.allowed && !answer.delay.is_zero();
+    let degraded = limits.degraded;
+    let verdict = match limits.allowed {
         true => AdmissionVerdict::Pass(permit),
-        false if is_told || standing.binding.is_some() => {
-            AdmissionVerdict::Deny(Box::new(Denial::of(&standing, scope).in_domain(domain)))
+        false if is_told || limits.binding.is_some() => {
+            AdmissionVerdict::Deny(Box::new(Denial::new(limits, domain)))
         }
         false => AdmissionVerdict::Unavailable,
     };
-    let is_to_wait = standing.allowed && !answer.delay.is_zero();
     let admission = Admission {
-        headers: terms.headers.lines(&standing),
-        degraded: standing.degraded,
+        headers,
+        degraded,
         verdict,
         undo: None,
     };
@@ -215,32 +210,23 @@ fn undecided() -> Admission<Permit, QueuedAtService> {
 }
 
 /// The limits' state as far as the answer has it, without the service's own account.
-fn known(answer: &CheckAnswer) -> LimitStatus<'_> {
-    LimitStatus {
+fn known(answer: &CheckAnswer) -> RequestStatus<'static> {
+    let binding = answer.limit.clone().map(|status| Bound {
+        quota: Quota::named(status.rule_id(), status.limit).into_owned(),
+        status,
+    });
+    RequestStatus {
         allowed: answer.allowed,
         degraded: answer.degraded,
         at: now(),
-        quotas: answer.limit.iter().map(quota).collect(),
-        binding: answer.limit.as_ref().map(|limit| Bound {
-            quota: quota(limit),
-            rule: limit.rule.as_str().into(),
-            remaining: limit.remaining,
-            reset_after: span(limit.reset_after),
-            retry_after: answer.retry_after().map(span),
-        }),
+        quotas: binding.iter().map(|bound| bound.quota.clone()).collect(),
+        binding,
+        scope: None,
     }
-}
-
-fn quota(limit: &LimitState) -> Quota<'_> {
-    Quota::named(&limit.rule, limit.limit)
 }
 
 /// The wall clock of this host, only to turn time spans into dates.
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    Timestamp::from_micros(span(since.unwrap_or_default()).get())
-}
-
-fn span(duration: Duration) -> Micros {
-    Micros::new(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
+    Timestamp::from_micros(Micros::from(since.unwrap_or_default()).get())
 }

@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper::limiter::{Ruling, Snapshot};
+use ratekeeper::limiter::{LimitStatus, Ruling, Snapshot};
 use ratekeeper::store::{Answer, Store};
-use ratekeeper::tower::answer::{LimitStatus, scope};
-use ratekeeper::{Check, Descriptor, Entry, Limiter, Micros, Timestamp};
+use ratekeeper::tower::answer::RequestStatus;
+use ratekeeper::{Check, Descriptor, Entry, Limiter, Timestamp};
 
-use crate::{CheckAnswer, CheckRequest, LimitState, RequestStatus};
+use crate::{CheckAnswer, CheckRequest};
 
 /// The answer to checks while the service is away.
 #[derive(Clone, Default)]
@@ -72,7 +72,7 @@ fn plain(allowed: bool) -> CheckAnswer {
         limit: None,
         delay: Duration::ZERO,
         degraded: true,
-        standing: None,
+        status: None,
     }
 }
 
@@ -119,37 +119,18 @@ fn told(
     now: Timestamp,
 ) -> CheckAnswer {
     let decision = ruling.decision;
-    let standing = question.has_standing.then(|| {
-        let mut standing = LimitStatus::new(&ruling.policies(), decision, now).into_owned();
-        standing.degraded = true;
-        let denied = (!standing.allowed).then(|| scope(decision, check.domain, check.descriptors));
+    let status = question.with_status.then(|| {
+        let status = RequestStatus::of(&ruling.policies(), decision, check, now);
         Box::new(RequestStatus {
-            standing,
-            scope: denied.flatten(),
+            degraded: true,
+            ..status.into_owned()
         })
-    });
-    let limit = decision.binding().map(|binding| LimitState {
-        rule: decision
-            .rule(binding)
-            .map(|rule| rule.id.to_string())
-            .unwrap_or_default(),
-        limit: binding.ceiling,
-        remaining: binding.answered.remaining,
-        reset_after: span(binding.answered.reset_after),
-        full_after: span(binding.answered.full_after),
-        retry_after: Some(binding.answered.retry_after)
-            .filter(|wait| *wait > Micros::ZERO && *wait < Micros::MAX)
-            .map(span),
     });
     CheckAnswer {
         allowed: decision.allowed(),
-        limit,
-        delay: span(decision.delay()),
+        limit: decision.limit_status().map(LimitStatus::into_owned),
+        delay: decision.delay().into(),
         degraded: true,
-        standing,
+        status,
     }
-}
-
-fn span(micros: Micros) -> Duration {
-    Duration::from_micros(micros.get())
 }

@@ -74,5 +74,5 @@ pub use error::Error;
 pub use fallback::{FallbackPolicy, LocalLimiter};
 pub use health::Trouble;
 pub use permit::Permit;
-pub use question::{CheckAnswer, CheckRequest, LimitState, Peek, RequestStatus};
+pub use question::{CheckAnswer, CheckRequest, Peek};
 pub use results::{ClientCounts, Refund, Reservation, Reserved, Settled, ToReserve};

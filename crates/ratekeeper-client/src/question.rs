@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use ratekeeper::tower::answer::{Bound, LimitStatus, Quota};
+use ratekeeper::limiter::LimitStatus;
+use ratekeeper::tower::answer::{Bound, Quota, RequestStatus};
 use ratekeeper::{Check, Micros, Timestamp, Waiting};
 use ratekeeper_proto::WireEntry;
 use ratekeeper_proto::ratekeeper::v1;
@@ -16,7 +17,8 @@ pub struct CheckRequest {
     pub(crate) descriptors: Vec<v1::Descriptor>,
     /// In milliseconds.
     pub(crate) wait_ms_max: Option<u64>,
-    pub(crate) has_standing: bool,
+    /// True to ask for what an HTTP response reports.
+    pub(crate) with_status: bool,
     /// The position of the question in the trace of its request.
     traceparent: Option<MetadataValue<Ascii>>,
 }
@@ -29,7 +31,7 @@ impl CheckRequest {
             domain: domain.into(),
             descriptors: Vec::new(),
             wait_ms_max: None,
-            has_standing: false,
+            with_status: false,
             traceparent: None,
         }
     }
@@ -60,7 +62,7 @@ impl CheckRequest {
                 Waiting::Within(most) => Some(most.get() / 1_000),
                 Waiting::Can => None,
             },
-            has_standing: true,
+            with_status: true,
             traceparent: check
                 .observer
                 .and_then(|observer| observer.traceparent_for_service()?.parse().ok()),
@@ -116,11 +118,11 @@ impl CheckRequest {
         }
     }
 
-    /// Asks for [`CheckAnswer::standing`], the information that an HTTP response has on the limits.
+    /// Asks for [`CheckAnswer::status`], the information that an HTTP response has on the limits.
     #[must_use]
-    pub fn with_standing(self) -> Self {
+    pub fn with_status(self) -> Self {
         Self {
-            has_standing: true,
+            with_status: true,
             ..self
         }
     }
@@ -136,7 +138,7 @@ impl CheckRequest {
             descriptors: self.descriptors.clone(),
             statuses: false,
             wait_ms_max: self.wait_ms_max,
-            standing: self.has_standing,
+            standing: self.with_status,
         }
     }
 }
@@ -147,42 +149,15 @@ pub struct CheckAnswer {
     /// True if the request may pass.
     pub allowed: bool,
     /// The most restrictive limit; none if no enforced limit matched.
-    pub limit: Option<LimitState>,
+    pub limit: Option<LimitStatus<'static>>,
     /// The time to delay the request before it proceeds.
     pub delay: Duration,
     /// True if the request was not counted in its store: the store did not answer the service, or
     /// the service did not answer and the [`FallbackPolicy`](crate::FallbackPolicy) decided.
     pub degraded: bool,
-    /// The information for an HTTP response, if the question [asked](CheckRequest::with_standing) for
+    /// The information for an HTTP response, if the question [asked](CheckRequest::with_status) for
     /// it. None if the fallback let the request pass, or denied it, without counting.
-    pub standing: Option<Box<RequestStatus>>,
-}
-
-/// The state of a request's limits, for an HTTP response.
-#[derive(Clone, PartialEq, Debug)]
-pub struct RequestStatus {
-    /// The limits and their state.
-    pub standing: LimitStatus<'static>,
-    /// After a denial, the subject of the limit; secrets as fingerprints.
-    pub scope: Option<String>,
-}
-
-/// A limit and its state after the request.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LimitState {
-    /// The rule's id; empty if the request brought the limit along.
-    pub rule: String,
-    /// Hits per window, or a larger burst; for concurrency limits, permits.
-    pub limit: u64,
-    /// Hits left.
-    pub remaining: u64,
-    /// Time until `remaining` grows, zero if the quota is full; on a denial, time until the same
-    /// hits would pass.
-    pub reset_after: Duration,
-    /// Time until the quota is full again.
-    pub full_after: Duration,
-    /// Time until the same hits would pass; none if they pass now or never will.
-    pub retry_after: Option<Duration>,
+    pub status: Option<Box<RequestStatus<'static>>>,
 }
 
 /// The state of a request's limits.
@@ -191,7 +166,7 @@ pub struct Peek {
     /// True if one hit on each descriptor would pass now.
     pub would_allow: bool,
     /// The most restrictive limit; none if no enforced limit matched.
-    pub limit: Option<LimitState>,
+    pub limit: Option<LimitStatus<'static>>,
     /// True if the service's store did not answer.
     pub degraded: bool,
 }
@@ -201,7 +176,7 @@ impl CheckAnswer {
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         let limit = self.limit.as_ref().filter(|_| !self.allowed)?;
-        limit.retry_after
+        limit.retry_after.map(Duration::from)
     }
 
     pub(crate) fn new(
@@ -212,31 +187,26 @@ impl CheckAnswer {
     ) -> Self {
         Self {
             allowed: decision == v1::Decision::Allow,
-            limit: limit.map(LimitState::from),
+            limit: limit.map(limit_status),
             delay: Duration::from_millis(delay_ms),
             degraded,
-            standing: None,
+            status: None,
         }
     }
 
     /// Adds the service's account of the limits.
     pub(crate) fn told(mut self, standing: Option<v1::Standing>) -> Self {
-        self.standing = standing.map(|standing| {
-            let scope = Some(standing.scope).filter(|scope| !scope.is_empty());
-            let standing = LimitStatus {
+        self.status = standing.map(|standing| {
+            let policy = standing.policy.map(quota);
+            let binding = policy.zip(self.limit.clone());
+            Box::new(RequestStatus {
                 allowed: self.allowed,
                 degraded: self.degraded,
                 at: Timestamp::from_micros(standing.decided_at_us),
                 quotas: standing.policies.into_iter().map(quota).collect(),
-                binding: standing.binding.map(|binding| Bound {
-                    quota: quota(binding.policy.unwrap_or_default()),
-                    rule: binding.rule.into(),
-                    remaining: binding.remaining,
-                    reset_after: Micros::new(binding.reset_after_us),
-                    retry_after: binding.retry_after_us.map(Micros::new),
-                }),
-            };
-            Box::new(RequestStatus { standing, scope })
+                binding: binding.map(|(quota, status)| Bound { quota, status }),
+                scope: Some(standing.scope).filter(|scope| !scope.is_empty()),
+            })
         });
         self
     }
@@ -251,22 +221,23 @@ fn quota(policy: v1::Policy) -> Quota<'static> {
     }
 }
 
+pub(crate) fn limit_status(limit: v1::Limit) -> LimitStatus<'static> {
+    LimitStatus {
+        rule: Some(limit.rule)
+            .filter(|rule| !rule.is_empty())
+            .map(Into::into),
+        limit: limit.limit,
+        remaining: limit.remaining,
+        reset_after: Micros::new(limit.reset_after_us),
+        full_after: Micros::new(limit.full_after_us),
+        retry_after: limit.retry_after_us.map(Micros::new),
+        is_over: limit.is_over,
+    }
+}
+
 impl From<v1::CheckResponse> for CheckAnswer {
     fn from(answer: v1::CheckResponse) -> Self {
         let decision = answer.decision();
         Self::new(decision, answer.limit, answer.delay_ms, answer.degraded).told(answer.standing)
-    }
-}
-
-impl From<v1::Limit> for LimitState {
-    fn from(limit: v1::Limit) -> Self {
-        Self {
-            rule: limit.rule,
-            limit: limit.limit,
-            remaining: limit.remaining,
-            reset_after: Duration::from_millis(limit.reset_after_ms),
-            full_after: Duration::from_millis(limit.full_after_ms),
-            retry_after: limit.retry_after_ms.map(Duration::from_millis),
-        }
     }
 }

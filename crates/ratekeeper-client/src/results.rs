@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::{CheckAnswer, CheckRequest, LimitState};
+use ratekeeper::limiter::LimitStatus;
+
+use crate::{CheckAnswer, CheckRequest};
 
 /// Counters of a client since its creation.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -80,5 +82,5 @@ pub struct Settled {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Refund {
     /// The limit with the least remaining; none if none matched.
-    pub limit: Option<LimitState>,
+    pub limit: Option<LimitStatus<'static>>,
 }

@@ -255,7 +255,7 @@ async fn checks_are_the_services() {
         let limit = answer.limit.clone().unwrap();
         assert!(answer.allowed && !answer.degraded && answer.retry_after().is_none());
         assert_eq!(
-            (limit.rule.as_str(), limit.limit, limit.remaining),
+            (limit.rule_id(), limit.limit, limit.remaining),
             ("d.user", 3, left)
         );
     }

@@ -1,6 +1,6 @@
 //! Reports limits to HTTP clients.
 //!
-//! A [`LimitStatus`] is the state to report. [`Headers`] selects the headers, and a [`Refusal`] is the
+//! A [`RequestStatus`] is the state to report. [`Headers`] selects the headers, and a [`Refusal`] is the
 //! response to a request that may not pass, in the [`Form`] that its client reads.
 
 mod denial;
@@ -10,19 +10,19 @@ mod grpc;
 mod headers;
 mod lines;
 mod refusal;
-mod standing;
+mod status;
 mod written;
 
 use http::HeaderName;
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Decision, Policy};
 
-pub use denial::{Denial, scope, shown};
+pub use denial::{Denial, DenialBody, scope, shown};
 pub use form::{BodyForm, Form};
 pub use headers::{Headers, LimitHeaders, RetryAfter, UnknownHeaders};
 pub use lines::HeaderLines;
 pub use refusal::Refusal;
-pub use standing::{Bound, LimitStatus, Quota};
+pub use status::{Bound, Quota, RequestStatus};
 
 /// Marks a response if a limit was not counted.
 pub const DEGRADED: HeaderName = HeaderName::from_static("x-ratelimit-degraded");
@@ -33,10 +33,10 @@ pub fn draft(
     policies: &[Policy],
     decision: &Decision,
 ) -> impl Iterator<Item = (&'static str, String)> {
-    let standing = LimitStatus::new(policies, decision, Timestamp::default());
-    let written = |write: fn(&LimitStatus<'_>, &mut String)| {
+    let limits = RequestStatus::new(policies, decision, Timestamp::default());
+    let written = |write: fn(&RequestStatus<'_>, &mut String)| {
         let mut text = String::new();
-        write(&standing, &mut text);
+        write(&limits, &mut text);
         text
     };
     let headers = [

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_http::answer::{
-    BodyForm, Bound, Denial, Form, Headers, LimitStatus, Quota, Refusal,
+    BodyForm, Bound, Denial, Form, Headers, Quota, Refusal, RequestStatus,
 };
+use ratekeeper_limiter::LimitStatus;
 use serde_json::Value;
 
 fn manual() -> String {
@@ -25,7 +26,7 @@ fn blocks(text: &str) -> Vec<(String, String)> {
 }
 
 /// 42 of 100 left in this minute, or none.
-fn standing(allowed: bool) -> LimitStatus<'static> {
+fn limits(allowed: bool) -> RequestStatus<'static> {
     let minute = Quota {
         window: Some(Micros::from_secs(60)),
         ..Quota::named("per-minute", 100)
@@ -35,18 +36,24 @@ fn standing(allowed: bool) -> LimitStatus<'static> {
         ..Quota::named("in-flight", 20)
     };
     let reset_after = Micros::from_secs(18);
-    LimitStatus {
+    RequestStatus {
         allowed,
         degraded: false,
         at: Timestamp::from_secs(1_767_225_600),
         quotas: [minute.clone(), in_flight].into_iter().collect(),
         binding: Some(Bound {
             quota: minute,
-            rule: "shop.api_key".into(),
-            remaining: if allowed { 42 } else { 0 },
-            reset_after,
-            retry_after: (!allowed).then_some(reset_after),
+            status: LimitStatus {
+                rule: Some("shop.api_key".into()),
+                limit: 100,
+                remaining: if allowed { 42 } else { 0 },
+                reset_after,
+                full_after: reset_after,
+                retry_after: (!allowed).then_some(reset_after),
+                is_over: !allowed,
+            },
         }),
+        scope: (!allowed).then(|| "api_key:~1f0c83aa5b92d07e…1815".to_owned()),
     }
 }
 
@@ -64,7 +71,7 @@ fn headers_are_as_the_manual_shows_them() {
             "http" => {
                 let (status, lines) = code.split_once('\n').expect("a status and headers");
                 let headers = headers.expect("a list comes first");
-                let told = headers.lines(&standing(status == "HTTP/1.1 200 OK"));
+                let told = headers.lines(&limits(status == "HTTP/1.1 200 OK"));
                 let told = told.iter().map(|(name, value)| {
                     format!("{name}: {}\n", value.to_str().expect("it is text"))
                 });
@@ -79,10 +86,7 @@ fn headers_are_as_the_manual_shows_them() {
 
 #[test]
 fn bodies_are_as_the_manual_shows_them() {
-    let denial = Denial::of(
-        &standing(false),
-        Some("api_key:~1f0c83aa5b92d07e…1815".to_owned()),
-    );
+    let denial = Denial::new(limits(false), "shop");
     let refusal = Refusal::Denied(Box::new(denial));
     let answered = [BodyForm::Json, BodyForm::Problem].map(|form| {
         let response = refusal.response(&Form::Http(form), Vec::new());

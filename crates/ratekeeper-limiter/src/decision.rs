@@ -1,5 +1,6 @@
 //! The answers of a limiter.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -124,6 +125,22 @@ impl Decision {
     pub fn rule(&self, binding: &Binding) -> Option<&Rule> {
         self.snapshot.rule(binding.source)
     }
+
+    /// The state of the [most restrictive limit](Self::binding). If the request passed, there is no wait before a retry,
+    /// though a limit in quota or shadow mode may be over.
+    #[must_use]
+    pub fn limit_status(&self) -> Option<LimitStatus<'_>> {
+        let mut status = self.status_of(self.binding()?);
+        status.retry_after = status.retry_after.filter(|_| !self.allowed);
+        Some(status)
+    }
+
+    /// The state of the limit of `binding`, with the time until the same hits fit it.
+    #[must_use]
+    pub fn status_of(&self, binding: &Binding) -> LimitStatus<'_> {
+        let rule = self.rule(binding).map(|rule| &*rule.id);
+        LimitStatus::new(rule, binding.ceiling, &binding.answered)
+    }
 }
 
 /// The verdict on one descriptor.
@@ -180,6 +197,27 @@ pub struct Binding {
     pub denies: bool,
     /// The answer of the limit.
     pub answered: Answered,
+}
+
+/// A limit and its state after a request. Every edge tells its callers this, whether the limiter in this process decided
+/// or a service.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LimitStatus<'a> {
+    /// The id of its rule; None if the request brought the limit along.
+    pub rule: Option<Cow<'a, str>>,
+    /// Hits a window holds, or a larger burst; of a concurrency limit, permits.
+    pub limit: u64,
+    /// Hits left. Fewer than a denied request asked for, but not always none.
+    pub remaining: u64,
+    /// Time until there is more than `remaining`, zero if nothing is missing; after a denial that a wait can end, the
+    /// same as `retry_after`.
+    pub reset_after: Micros,
+    /// Time until the full limit is available again.
+    pub full_after: Micros,
+    /// Time until the same hits would fit. None if they fit now, or never will.
+    pub retry_after: Option<Micros>,
+    /// True if the hits did not fit. A request may pass all the same, by shadow or quota mode.
+    pub is_over: bool,
 }
 
 /// A limit that a request is held to, as its caller is told it.
@@ -302,6 +340,42 @@ impl Answered {
             Verdict::Never => (0, 0, Reverse(Micros::MAX)),
             Verdict::Later => (1, 0, Reverse(self.retry_after)),
             Verdict::Fits => (2, self.remaining, Reverse(self.reset_after)),
+        }
+    }
+}
+
+impl<'a> LimitStatus<'a> {
+    pub(crate) fn new(rule: Option<&'a str>, limit: u64, answered: &Answered) -> Self {
+        let wait = answered.retry_after;
+        let can_wait = match answered.verdict {
+            Verdict::Never => false,
+            Verdict::Later => wait < Micros::MAX,
+            // A peek fits, and says when one hit would.
+            Verdict::Fits => !wait.is_zero() && wait < Micros::MAX,
+        };
+        Self {
+            rule: rule.map(Cow::Borrowed),
+            limit,
+            remaining: answered.remaining,
+            reset_after: answered.reset_after,
+            full_after: answered.full_after,
+            retry_after: can_wait.then_some(wait),
+            is_over: !answered.fits(),
+        }
+    }
+
+    /// The id of the rule; empty if the request brought the limit along.
+    #[must_use]
+    pub fn rule_id(&self) -> &str {
+        self.rule.as_deref().unwrap_or_default()
+    }
+
+    /// A copy without borrowed parts.
+    #[must_use]
+    pub fn into_owned(self) -> LimitStatus<'static> {
+        LimitStatus {
+            rule: self.rule.map(|rule| Cow::Owned(rule.into_owned())),
+            ..self
         }
     }
 }

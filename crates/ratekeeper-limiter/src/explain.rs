@@ -11,7 +11,7 @@ use words::{how, leased, shown, synced, why_not};
 use crate::decision::Answered;
 use crate::plan::Plan;
 use crate::switch::{RuleMode, RuleSwitch};
-use crate::{Check, Descriptor, LimitSource, Snapshot};
+use crate::{Check, Descriptor, LimitSource, LimitStatus, Snapshot};
 
 /// The most domains that an [`Explanation`] names.
 pub const DOMAINS_SHOWN: usize = 20;
@@ -342,11 +342,10 @@ impl ExplainedLimit {
         }
         .to_owned();
         self.capacity = Some(step.limit.capacity());
-        self.remaining = Some(answered.remaining);
-        self.reset_after_ms = Some(answered.reset_after.as_millis_ceil());
-        if wait != Micros::ZERO && wait != Micros::MAX {
-            self.retry_after_ms = Some(wait.as_millis_ceil());
-        }
+        let status = LimitStatus::new(None, step.limit.ceiling(), answered);
+        self.remaining = Some(status.remaining);
+        self.reset_after_ms = Some(status.reset_after.as_millis_ceil());
+        self.retry_after_ms = status.retry_after.map(Micros::as_millis_ceil);
         self.note = if mode == RuleMode::Shadow {
             let by = match self.switch {
                 Some(RuleSwitch::Shadow) => "shadow by its switch",

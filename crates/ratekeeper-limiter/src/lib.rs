@@ -33,7 +33,7 @@ mod waiting;
 
 pub use clock::Clock;
 pub use decide::{Pending, Ruling};
-pub use decision::{Answered, Binding, Code, Decision, Policies, Policy, Status};
+pub use decision::{Answered, Binding, Code, Decision, LimitStatus, Policies, Policy, Status};
 pub use explain::{DOMAINS_SHOWN, ExplainedDescriptor, ExplainedLimit, ExplainedNode, Explanation};
 pub use fallback::{Fallback, FallbackConfig, FallbackError, OwedCounts};
 pub use hold::{
@@ -42,7 +42,7 @@ pub use hold::{
     TOKEN_CHARS_MAX,
 };
 pub use limiter::{Limiter, LimiterOptions};
-pub use observer::{CheckObserver, ServiceBinding, ServiceDecision};
+pub use observer::{CheckObserver, ServiceDecision};
 pub use ratekeeper_store::HashKey;
 pub use request::{Check, Descriptor, ENTRY_BYTES_MAX, MAX_HITS, Override};
 pub use scope::Scope;

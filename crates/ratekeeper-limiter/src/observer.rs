@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use crate::{Check, Decision, Snapshot};
+use crate::{Check, Decision, LimitStatus, Snapshot};
 
 /// Observes one check: the limiter calls a method at the end of each stage, in the order in which they stand here. It
-/// drops the observer once the check has ended, even if nobody waited for the store's answer.
+/// drops the observer once the check has ended, even if nobody waited for the store's answer. It is a trait because the
+/// limiter must not know what a trace is.
 pub trait CheckObserver: fmt::Debug + Send + Sync {
     /// The descriptors of `check` were matched against `snapshot`; the store is asked about so many `counters` next.
     fn matched(&self, check: &Check<'_>, snapshot: &Snapshot, counters: usize);
@@ -32,16 +33,5 @@ pub struct ServiceDecision<'a> {
     /// True if a limit was answered without being counted in its store.
     pub degraded: bool,
     /// The most restrictive limit; [`None`] if no enforced limit matched.
-    pub binding: Option<ServiceBinding<'a>>,
-}
-
-/// The most restrictive limit of a [`ServiceDecision`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ServiceBinding<'a> {
-    /// The id of its rule; empty if the request brought the limit along.
-    pub rule: &'a str,
-    /// The most hits that the limit holds.
-    pub limit: u64,
-    /// Hits left.
-    pub remaining: u64,
+    pub limit: Option<&'a LimitStatus<'a>>,
 }

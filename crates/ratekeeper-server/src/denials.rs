@@ -135,7 +135,7 @@ impl DenialLog {
         let denied = describe();
         let is_followed = some_followed && self.followed.takes(&denied.scope);
         if is_logged || is_followed {
-            self.log(&denied);
+            denied.log(self.node(), self.left_out.swap(0, Ordering::Relaxed));
         } else {
             self.left_out.fetch_add(1, Ordering::Relaxed);
         }
@@ -167,25 +167,6 @@ impl DenialLog {
             self.count.store(0, Ordering::Relaxed);
         }
         self.count.fetch_add(1, Ordering::Relaxed)
-    }
-
-    fn log(&self, denied: &DeniedRequest) {
-        tracing::info!(
-            request_id = denied.request_id,
-            protocol = denied.protocol,
-            domain = denied.domain,
-            rule = denied.rule,
-            limit = denied.limit,
-            scope = denied.scope,
-            method = denied.method,
-            path = denied.path,
-            retry_after_ms = denied.retry_after_ms,
-            degraded = denied.degraded,
-            enforced = denied.enforced,
-            node = &*self.config.node,
-            left_out = self.left_out.swap(0, Ordering::Relaxed),
-            "request over its limit"
-        );
     }
 
     /// The id that the caller gave the request, if it can stand in a log, else a new one.

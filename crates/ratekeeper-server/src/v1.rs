@@ -8,11 +8,10 @@ mod object;
 mod refusal;
 mod request;
 pub(crate) mod room;
-mod standing;
 mod subject;
 mod unmatched;
 
-pub(crate) use answer::{Answer, HeldAnswer, LimitAnswer, StatusAnswer};
+pub(crate) use answer::{Answer, AnsweredBy, HeldAnswer, StatusAnswer, Statuses};
 pub(crate) use check::Batch;
 pub(crate) use hold::{Released, Renewed, Settlement};
 pub(crate) use object::Object;
@@ -22,7 +21,6 @@ pub(crate) use request::{
     EntryRequest, OverrideRequest, PermitRequest, RefundRequest, ReserveRequest, UnitName,
 };
 pub(crate) use room::AnswerRoom;
-pub(crate) use standing::{StandingAnswer, StandingPolicy};
 pub(crate) use subject::Subject;
 pub(crate) use unmatched::Unmatched;
 

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use ratekeeper_core::{Micros, Timestamp};
-use ratekeeper_http::answer::{Denial, LimitStatus};
+use ratekeeper_http::answer::{Denial, RequestStatus};
 use ratekeeper_limiter::{
     Admitted, Check, Decision, Limiter, PendingAdmission, Receipt, Scope, Snapshot, TopDecision,
 };
@@ -189,22 +189,22 @@ impl<S: Store> Stage<S> {
             receipt,
         } = admitted;
         let scope = |number: usize| scope(decision.snapshot(), number);
-        let mut standing = LimitStatus::new(&policies, &decision, now);
+        let mut limits = RequestStatus::new(&policies, &decision, now);
         let delay = span(decision.delay());
         if decision.allowed() && delay > terms.wait_max {
-            standing.deny_for(delay - terms.wait_max);
+            limits.deny_for(delay - terms.wait_max);
         }
-        let kind = match standing.allowed {
+        let kind = match limits.allowed {
             true => TopDecision::Allowed,
             false => TopDecision::Denied,
         };
         // A request that waited for its turn was counted when it came.
-        let is_new = before.is_none() || !standing.allowed;
+        let is_new = before.is_none() || !limits.allowed;
         if is_new {
             count_top(limiter, &decision, kind, scope);
         }
-        let report = LimitReport::new(&standing, terms);
-        if !standing.allowed {
+        let report = LimitReport::new(&limits, terms);
+        if !limits.allowed {
             // Already held if the wait is the reason for the denial, or if the store did not
             // answer.
             slots.iter().for_each(|slots| release(limiter, slots));
@@ -212,7 +212,8 @@ impl<S: Store> Stage<S> {
                 send(queued.receipt.give_back(limiter));
             }
             let scope = decision.binding_descriptor().and_then(scope);
-            let denial = denial(&decision, &standing, scope);
+            limits.scope = scope.map(Scope::into_text);
+            let denial = Denial::new(limits, "").by(&decision);
             return report.admission(AdmissionVerdict::Deny(Box::new(denial)));
         }
         let permit = slots.map(|slots| Permit::new(Arc::clone(limiter), slots));
@@ -256,17 +257,6 @@ fn count_top<S: Store>(
         && let Some(scope) = decision.binding_descriptor().and_then(scope)
     {
         limiter.top().count_scope(decision, kind, scope);
-    }
-}
-
-/// The denial that the layer answers with.
-fn denial(decision: &Decision, standing: &LimitStatus, scope: Option<Scope>) -> Denial {
-    let rule = decision.binding();
-    let rule = rule.and_then(|binding| decision.rule(binding));
-    let denial = Denial::of(standing, scope.map(Scope::into_text));
-    match rule {
-        Some(rule) => denial.by(rule),
-        None => denial,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ratekeeper_http::answer::{HeaderLines, LimitStatus};
+use ratekeeper_http::answer::{Bound, HeaderLines, RequestStatus};
 use ratekeeper_limiter::{Limiter, PutOff, Receipt};
 use ratekeeper_store::Store;
 
@@ -86,11 +86,11 @@ pub(crate) struct LimitReport {
 }
 
 impl LimitReport {
-    pub(crate) fn new(standing: &LimitStatus<'_>, terms: EnforceOptions) -> Self {
+    pub(crate) fn new(limits: &RequestStatus<'_>, terms: EnforceOptions) -> Self {
         Self {
-            headers: terms.headers.lines(standing),
-            degraded: standing.degraded,
-            remaining: standing.binding.as_ref().map(|bound| bound.remaining),
+            headers: terms.headers.lines(limits),
+            degraded: limits.degraded,
+            remaining: limits.binding.as_ref().map(Bound::remaining),
         }
     }
 

@@ -99,7 +99,7 @@ impl Watch {
             info!(
                 request_id = id.and_then(|id| id.to_str().ok()),
                 rule = denial.rule(),
-                scope = denial.scope(),
+                scope = denial.status.scope,
                 method = request.method().as_str(),
                 path = request.uri().path(),
                 retry_after_s = denial.retry_after_secs(),

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use ratekeeper_limiter::{
-    Check, CheckObserver, Decision, ServiceBinding, ServiceDecision, Snapshot,
-};
+use ratekeeper_limiter::{Check, CheckObserver, Decision, ServiceDecision, Snapshot};
 
 use crate::context::TraceContext;
 use crate::span::{SpanClock, SpanKind, SpanValue, TraceSpan, TracedCall};
@@ -120,16 +118,10 @@ impl CheckObserver for CheckSpan {
         let mut stages = self.stages.lock();
         stages.combined = Some(ended);
         stages.is_degraded = decision.is_degraded();
-        let binding = decision.binding();
-        let rule = binding.and_then(|binding| decision.rule(binding));
         stages.note(&ServiceDecision {
             allowed: decision.allowed(),
             degraded: decision.is_degraded(),
-            binding: binding.map(|binding| ServiceBinding {
-                rule: rule.map_or("", |rule| &rule.id),
-                limit: binding.ceiling,
-                remaining: binding.answered.remaining,
-            }),
+            limit: decision.limit_status().as_ref(),
         });
         let number = decision.binding_descriptor();
         if let Some(scope) = number.and_then(|number| stages.scopes.get(number)) {
@@ -167,14 +159,14 @@ impl Stages {
         let outcome = &mut self.outcome;
         outcome.push(("ratekeeper.decision", SpanValue::Word(verdict)));
         outcome.push(("ratekeeper.degraded", SpanValue::Bool(decision.degraded)));
-        let Some(binding) = decision.binding else {
+        let Some(limit) = decision.limit else {
             return;
         };
-        if !binding.rule.is_empty() {
-            outcome.push(("ratekeeper.rule", SpanValue::text(binding.rule)));
+        if let Some(rule) = &limit.rule {
+            outcome.push(("ratekeeper.rule", SpanValue::text(rule)));
         }
-        outcome.push(("ratekeeper.limit", SpanValue::Number(binding.limit)));
-        let remaining = SpanValue::Number(binding.remaining);
+        outcome.push(("ratekeeper.limit", SpanValue::Number(limit.limit)));
+        let remaining = SpanValue::Number(limit.remaining);
         outcome.push(("ratekeeper.remaining", remaining));
     }
 }
@@ -214,7 +206,7 @@ impl Drop for CheckSpan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ratekeeper_limiter::{Descriptor, Limiter, LimiterOptions, Waiting};
+    use ratekeeper_limiter::{Descriptor, LimitStatus, Limiter, LimiterOptions, Waiting};
     use ratekeeper_rules::{Entry, Options, Source, load};
     use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 
@@ -307,10 +299,10 @@ descriptors:
         observer.decided_by_service(&ServiceDecision {
             allowed: false,
             degraded: false,
-            binding: Some(ServiceBinding {
-                rule: "api.user",
+            limit: Some(&LimitStatus {
+                rule: Some("api.user".into()),
                 limit: 5,
-                remaining: 0,
+                ..LimitStatus::default()
             }),
         });
         drop(observer);

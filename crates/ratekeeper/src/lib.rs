@@ -70,8 +70,8 @@ pub use ratekeeper_http as http;
 pub use ratekeeper_limiter as limiter;
 pub use ratekeeper_limiter::{
     Answered, Binding, Check, Code, Decision, Descriptor, Explanation, Fallback, FallbackConfig,
-    HashKey, Limiter, LimiterOptions, Modes, Override, RuleCounts, RuleStats, Snapshot, Status,
-    Waiting,
+    HashKey, LimitStatus, Limiter, LimiterOptions, Modes, Override, RuleCounts, RuleStats,
+    Snapshot, Status, Waiting,
 };
 pub use ratekeeper_rules as rules;
 pub use ratekeeper_rules::{Entry, RuleSet};

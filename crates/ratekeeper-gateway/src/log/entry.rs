@@ -156,7 +156,7 @@ impl Entry {
             Refusal::Denied(denial) => {
                 line.push_str(",\"decision\":\"deny\"");
                 text(line, "rule", denial.rule().as_bytes());
-                if let Some(scope) = denial.scope() {
+                if let Some(scope) = &denial.status.scope {
                     text(line, "scope", scope.as_bytes());
                 }
                 text(line, "reason", denial.message().as_bytes());

@@ -1,11 +1,11 @@
 //! The headers of draft-ietf-httpapi-ratelimit-headers, as structured fields (RFC 9651).
 
-use super::LimitStatus;
+use super::RequestStatus;
 use super::written::{INTEGER_MAX, with_written};
 
 /// Appends the value of `RateLimit-Policy` to `text`: all of the request's policies. Nothing if there are none.
-pub(super) fn policy(standing: &LimitStatus<'_>, text: &mut String) {
-    for (number, quota) in standing.quotas.iter().enumerate() {
+pub(super) fn policy(limits: &RequestStatus<'_>, text: &mut String) {
+    for (number, quota) in limits.quotas.iter().enumerate() {
         if number > 0 {
             text.push_str(", ");
         }
@@ -14,14 +14,14 @@ pub(super) fn policy(standing: &LimitStatus<'_>, text: &mut String) {
 }
 
 /// Appends the value of `RateLimit` to `text`: the state of the binding policy, if it is among the request's.
-pub(super) fn state(standing: &LimitStatus<'_>, text: &mut String) {
-    let Some(binding) = &standing.binding else {
+pub(super) fn state(limits: &RequestStatus<'_>, text: &mut String) {
+    let Some(binding) = &limits.binding else {
         return;
     };
-    if standing.quotas.contains(&binding.quota) {
+    if limits.quotas.contains(&binding.quota) {
         with_written(&binding.quota, |written| text.push_str(&written.name));
-        parameter(text, ";r=", binding.remaining);
-        parameter(text, ";t=", binding.reset_after.as_secs_ceil());
+        parameter(text, ";r=", binding.remaining());
+        parameter(text, ";t=", binding.status.reset_after.as_secs_ceil());
     }
 }
 

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use http::{HeaderName, HeaderValue};
 
 use super::HeaderLines;
-use super::standing::shown;
+use super::status::shown;
 
 /// The gRPC codes of refusals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

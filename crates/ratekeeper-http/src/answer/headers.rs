@@ -7,8 +7,8 @@ use http::HeaderName;
 use ratekeeper_core::Micros;
 
 use super::lines::{HeaderLines, Writer};
-use super::standing::shown;
-use super::{Bound, LimitStatus, draft};
+use super::status::shown;
+use super::{Bound, RequestStatus, draft};
 
 static LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 static REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
@@ -102,29 +102,29 @@ impl Headers {
         degraded: false,
     };
 
-    /// The header lines for `standing`.
+    /// The header lines for `limits`.
     #[must_use]
-    pub fn lines(&self, standing: &LimitStatus<'_>) -> HeaderLines {
+    pub fn lines(&self, limits: &RequestStatus<'_>) -> HeaderLines {
         if *self == Self::NONE {
             return HeaderLines::new();
         }
         let mut lines = Writer::new();
-        if let Some(binding) = &standing.binding {
+        if let Some(binding) = &limits.binding {
             if let Some(kind) = self.limits {
-                kind.put(standing, binding, &mut lines);
+                kind.put(limits, binding, &mut lines);
             }
             if self.draft {
-                lines.put(&POLICY, |text| draft::policy(standing, text));
-                lines.put(&STATE, |text| draft::state(standing, text));
+                lines.put(&POLICY, |text| draft::policy(limits, text));
+                lines.put(&STATE, |text| draft::state(limits, text));
             }
             if let (Some(kind), Some(seconds)) = (self.retry_after, binding.retry_after_secs()) {
-                kind.put(standing, seconds, &mut lines);
+                kind.put(limits, seconds, &mut lines);
             }
-            if self.rule && !standing.allowed {
-                lines.text(&RULE, &shown(&binding.rule));
+            if self.rule && !limits.allowed {
+                lines.text(&RULE, &shown(binding.rule()));
             }
         }
-        if self.degraded && standing.degraded {
+        if self.degraded && limits.degraded {
             lines.text(&DEGRADED, "true");
         }
         lines.finish()
@@ -132,16 +132,16 @@ impl Headers {
 }
 
 impl LimitHeaders {
-    fn put(self, standing: &LimitStatus<'_>, binding: &Bound<'_>, lines: &mut Writer) {
+    fn put(self, limits: &RequestStatus<'_>, binding: &Bound<'_>, lines: &mut Writer) {
         let reset = match self {
-            Self::Delta => binding.reset_after.as_secs_ceil(),
-            Self::Epoch | Self::GitHub => epoch_secs(standing, binding.reset_after),
+            Self::Delta => binding.status.reset_after.as_secs_ceil(),
+            Self::Epoch | Self::GitHub => epoch_secs(limits, binding.status.reset_after),
         };
         lines.number(&LIMIT, binding.quota.limit);
-        lines.number(&REMAINING, binding.remaining);
+        lines.number(&REMAINING, binding.remaining());
         lines.number(&RESET, reset);
         if self == Self::GitHub {
-            let used = binding.quota.limit.saturating_sub(binding.remaining);
+            let used = binding.quota.limit.saturating_sub(binding.remaining());
             lines.number(&USED, used);
             lines.text(&RESOURCE, &binding.quota.name);
         }
@@ -149,8 +149,8 @@ impl LimitHeaders {
 }
 
 impl RetryAfter {
-    fn put(self, standing: &LimitStatus<'_>, seconds: u64, lines: &mut Writer) {
-        let date = epoch_secs(standing, Micros::from_secs(seconds));
+    fn put(self, limits: &RequestStatus<'_>, seconds: u64, lines: &mut Writer) {
+        let date = epoch_secs(limits, Micros::from_secs(seconds));
         if self == Self::Seconds || date >= DATES_END {
             return lines.number(&RETRY_AFTER, seconds);
         }
@@ -159,8 +159,8 @@ impl RetryAfter {
     }
 }
 
-fn epoch_secs(standing: &LimitStatus<'_>, span: Micros) -> u64 {
-    standing.at.after(span).as_micros().div_ceil(1_000_000)
+fn epoch_secs(limits: &RequestStatus<'_>, span: Micros) -> u64 {
+    limits.at.after(span).as_micros().div_ceil(1_000_000)
 }
 
 impl FromStr for Headers {

@@ -112,7 +112,7 @@ impl Refusal {
 
     fn json(&self) -> Bytes {
         match self {
-            Self::Denied(denial) => written(denial),
+            Self::Denied(denial) => written(&denial.body()),
             _ => {
                 let (code, retry_after) = match self {
                     Self::Overloaded { retry_after, .. } => ("OVERLOADED", Some(*retry_after)),
@@ -157,14 +157,14 @@ impl Refusal {
             "detail": self.message(),
         });
         if let Self::Denied(denial) = self {
-            problem["violated-policies"] = json!(denial.violated);
+            problem["violated-policies"] = json!(denial.violated().as_slice());
         }
         written(&problem)
     }
 
     fn message(&self) -> String {
         match self {
-            Self::Denied(denial) => denial.message().to_owned(),
+            Self::Denied(denial) => denial.message(),
             Self::Overloaded { message, .. } | Self::Shed { message, .. } => (*message).to_owned(),
             Self::Malformed(malformed) => malformed.to_string(),
             Self::Unauthenticated(unauthenticated) => unauthenticated.why.to_string(),

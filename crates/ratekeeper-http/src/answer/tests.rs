@@ -3,7 +3,7 @@ use ratekeeper_limiter::{Check, Descriptor, Limiter, LimiterOptions};
 use ratekeeper_rules::{Entry, Options, Source, load};
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
-use super::{Denial, Headers, LimitStatus, scope};
+use super::{Denial, Headers, RequestStatus};
 
 const RULES: &str = "
 domain: d
@@ -67,10 +67,10 @@ fn ask(
     let check = Check::new("d", &descriptors);
     let now = limiter.clock().now();
     limiter.ask_at(&check, now, |ruling| {
-        let standing = LimitStatus::new(&ruling.policies(), ruling.decision, now);
-        let headers = Headers::default().lines(&standing).into_iter().collect();
-        let body = Denial::of(&standing, scope(ruling.decision, "d", &descriptors));
-        let body = serde_json::to_value(&body).expect("it is JSON");
+        let limits = RequestStatus::of(&ruling.policies(), ruling.decision, &check, now);
+        let headers = Headers::default().lines(&limits).into_iter().collect();
+        let body = Denial::new(limits, "d");
+        let body = serde_json::to_value(body.body()).expect("it is JSON");
         (ruling.decision.allowed(), headers, body)
     })
 }
@@ -106,15 +106,15 @@ fn a_degraded_answer_is_told_where_that_is_wanted() {
     let limiter = limiter();
     let descriptors = [Descriptor::new(&ADA)];
     let decision = limiter.check_now(&Check::new("d", &descriptors));
-    let mut standing = LimitStatus::new(&[], &decision, limiter.clock().now());
-    standing.degraded = true;
+    let mut limits = RequestStatus::new(&[], &decision, limiter.clock().now());
+    limits.degraded = true;
     for (list, told) in [
         ("draft, x-ratelimit", false),
         ("degraded", true),
         ("none", false),
     ] {
         let headers: Headers = list.parse().expect("a list of headers");
-        let headers: HeaderMap = headers.lines(&standing).into_iter().collect();
+        let headers: HeaderMap = headers.lines(&limits).into_iter().collect();
         assert_eq!(headers.contains_key("x-ratelimit-degraded"), told, "{list}");
     }
 }
@@ -182,6 +182,6 @@ fn a_request_without_limits_gets_no_headers() {
     assert!(headers.is_empty());
     let descriptors = [Descriptor::new(&other)];
     let decision = limiter.check_now(&Check::new("d", &descriptors));
-    let standing = LimitStatus::new(&[], &decision, ratekeeper_core::Timestamp::default());
-    assert_eq!(standing.binding, None);
+    let limits = RequestStatus::new(&[], &decision, ratekeeper_core::Timestamp::default());
+    assert_eq!(limits.binding, None);
 }

@@ -27,7 +27,7 @@ pub struct Override {
     #[prost(enumeration = "Unit", tag = "2")]
     pub unit: i32,
 }
-/// A limit and its state after the request.
+/// A limit and its state after the request. Times are in microseconds, not rounded.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Limit {
     /// The rule's id; empty if the request brought the limit along.
@@ -40,17 +40,20 @@ pub struct Limit {
     /// Hits left.
     #[prost(uint64, tag = "3")]
     pub remaining: u64,
-    /// Milliseconds until `remaining` grows: after exactly that time, one more hit fits. 0 if the
-    /// quota is full. On a denial, until the same hits would pass. Rounded up.
-    #[prost(uint64, tag = "4")]
-    pub reset_after_ms: u64,
-    /// Milliseconds until the same hits would pass; for Peek, one hit. Absent if they pass now, or if
-    /// they never will because they exceed the limit.
-    #[prost(uint64, optional, tag = "5")]
-    pub retry_after_ms: ::core::option::Option<u64>,
-    /// Milliseconds until the quota is full again, and `remaining` at its maximum. Rounded up.
-    #[prost(uint64, tag = "6")]
-    pub full_after_ms: u64,
+    /// Time until `remaining` grows: after exactly that time, one more hit fits. 0 if the quota is
+    /// full. On a denial, until the same hits would pass.
+    #[prost(uint64, tag = "7")]
+    pub reset_after_us: u64,
+    /// Time until the same hits would pass; for Peek, one hit. Absent if they pass now, or if they
+    /// never will because they exceed the limit.
+    #[prost(uint64, optional, tag = "8")]
+    pub retry_after_us: ::core::option::Option<u64>,
+    /// Time until the quota is full again, and `remaining` at its maximum.
+    #[prost(uint64, tag = "9")]
+    pub full_after_us: u64,
+    /// True if the hits did not fit. In shadow or quota mode, the request may pass all the same.
+    #[prost(bool, tag = "10")]
+    pub is_over: bool,
 }
 /// A limit that applies to a request: a quota policy, in the terms of the IETF draft on RateLimit
 /// header fields.
@@ -66,30 +69,8 @@ pub struct Policy {
     #[prost(uint64, optional, tag = "3")]
     pub window_us: ::core::option::Option<u64>,
 }
-/// The most restrictive policy of a request, and its state. Times are in microseconds, not
-/// rounded.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Binding {
-    /// The policy.
-    #[prost(message, optional, tag = "1")]
-    pub policy: ::core::option::Option<Policy>,
-    /// The id of the policy's rule; `override` if the request brought the limit along.
-    #[prost(string, tag = "2")]
-    pub rule: ::prost::alloc::string::String,
-    /// Hits left; 0 after a denial.
-    #[prost(uint64, tag = "3")]
-    pub remaining: u64,
-    /// Time until `remaining` grows, 0 if the quota is full; after a denial that a wait can end, the
-    /// same as `retry_after_us`.
-    #[prost(uint64, tag = "4")]
-    pub reset_after_us: u64,
-    /// After a denial, time until the same hits would pass. Absent if no wait helps, or none is
-    /// needed.
-    #[prost(uint64, optional, tag = "5")]
-    pub retry_after_us: ::core::option::Option<u64>,
-}
-/// The state of a request's limits: everything that an HTTP response reports on them. With it, a
-/// gateway that calls a service gives its clients the same answers as one that decides by itself.
+/// What an HTTP response reports besides the answer's `limit`. With it, a gateway that calls a
+/// service gives its clients the same answers as one that decides by itself.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Standing {
     /// Time of the decision in microseconds since the Unix epoch, for dates in responses.
@@ -98,13 +79,13 @@ pub struct Standing {
     /// The enforced limits that apply to the request, each once.
     #[prost(message, repeated, tag = "2")]
     pub policies: ::prost::alloc::vec::Vec<Policy>,
-    /// The most restrictive of them; absent if no enforced limit matched.
-    #[prost(message, optional, tag = "3")]
-    pub binding: ::core::option::Option<Binding>,
     /// After a denial, the subject of the limit: the entries of its descriptor, secrets as
     /// fingerprints. Otherwise empty.
     #[prost(string, tag = "4")]
     pub scope: ::prost::alloc::string::String,
+    /// The policy of the answer's `limit`; absent if no enforced limit matched.
+    #[prost(message, optional, tag = "5")]
+    pub policy: ::core::option::Option<Policy>,
 }
 /// The result of one descriptor.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

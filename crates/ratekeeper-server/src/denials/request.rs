@@ -1,10 +1,9 @@
 //! One denied request, in words.
 
 use http::HeaderMap;
-use ratekeeper_core::{Timestamp, Verdict};
-use ratekeeper_http::answer::Denial;
+use ratekeeper_core::Timestamp;
+use ratekeeper_http::answer::{Denial, RequestStatus};
 use ratekeeper_limiter::{Check, Decision};
-use ratekeeper_rules::Rule;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -80,6 +79,26 @@ pub struct GatewayDenial<'a> {
 }
 
 impl DeniedRequest {
+    /// Writes it to the log of `node`, before which so many others were `left_out`.
+    pub(super) fn log(&self, node: &str, left_out: u64) {
+        tracing::info!(
+            request_id = self.request_id,
+            protocol = self.protocol,
+            domain = self.domain,
+            rule = self.rule,
+            limit = self.limit,
+            scope = self.scope,
+            method = self.method,
+            path = self.path,
+            retry_after_ms = self.retry_after_ms,
+            degraded = self.degraded,
+            enforced = self.enforced,
+            node,
+            left_out,
+            "request over its limit"
+        );
+    }
+
     pub(super) fn of_check(
         decision: &Decision,
         check: &Check<'_>,
@@ -87,52 +106,46 @@ impl DeniedRequest {
         now: Timestamp,
         request_id: String,
     ) -> Self {
-        let binding = decision.binding();
-        let rule = binding.and_then(|binding| decision.rule(binding));
         let descriptor = decision
             .binding_descriptor()
             .and_then(|number| check.descriptors.get(number));
         let domain = descriptor.map_or(check.domain, |descriptor| {
             descriptor.domain_in(check.domain)
         });
-        let scope = descriptor.map(|descriptor| {
-            let scope = decision.snapshot().scope(domain, descriptor.entries);
-            scope.into_text()
-        });
-        let wait = binding.filter(|binding| binding.answered.verdict == Verdict::Later);
-        let micros = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
+        let limits = RequestStatus::of(&[], decision, check, now);
+        let denial = Denial::new(limits, domain).by(decision);
+        Self::new(&denial, origin, request_id)
+    }
+
+    pub(super) fn at_gateway(denied: &GatewayDenial<'_>, request_id: String) -> Self {
+        let origin = CheckOrigin {
+            method: Some(denied.method),
+            path: Some(denied.path),
+            ..CheckOrigin::new("gateway", None)
+        };
+        Self {
+            enforced: denied.is_enforced,
+            ..Self::new(denied.denial, origin, request_id)
+        }
+    }
+
+    fn new(denial: &Denial, origin: CheckOrigin<'_>, request_id: String) -> Self {
+        let limits = &denial.status;
+        let micros = i64::try_from(limits.at.as_micros()).unwrap_or(i64::MAX);
         let time = jiff::Timestamp::from_microsecond(micros);
         Self {
             time: time.unwrap_or(jiff::Timestamp::MAX).to_string(),
             request_id,
             protocol: origin.protocol,
-            domain: cut(domain),
-            rule: rule.map(|rule| rule.id.to_string()).unwrap_or_default(),
-            limit: rule.map(Rule::quota_in_words).unwrap_or_default(),
-            scope: cut(&scope.unwrap_or_default()),
+            domain: cut(&denial.domain),
+            rule: denial.rule().to_owned(),
+            limit: denial.limit.clone(),
+            scope: cut(limits.scope.as_deref().unwrap_or_default()),
             method: origin.method.map(cut),
             path: origin.path.map(cut),
-            retry_after_ms: wait.map(|binding| binding.answered.retry_after.as_millis_ceil()),
-            degraded: decision.is_degraded(),
-            enforced: true,
-        }
-    }
-
-    pub(super) fn at_gateway(denied: &GatewayDenial<'_>, request_id: String) -> Self {
-        let denial = denied.denial;
-        Self {
-            time: jiff::Timestamp::now().to_string(),
-            request_id,
-            protocol: "gateway",
-            domain: cut(denial.domain()),
-            rule: denial.rule().to_owned(),
-            limit: denial.quota().to_owned(),
-            scope: cut(denial.scope().unwrap_or_default()),
-            method: Some(cut(denied.method)),
-            path: Some(cut(denied.path)),
             retry_after_ms: denial.retry_after().map(|wait| wait.as_millis_ceil()),
-            degraded: denial.is_degraded(),
-            enforced: denied.is_enforced,
+            degraded: limits.degraded,
+            enforced: true,
         }
     }
 }

@@ -7,7 +7,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Extension, Query, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
-use ratekeeper_http::answer::{BodyForm, Denial, Form, LimitStatus, Refusal, scope};
+use ratekeeper_http::answer::{BodyForm, Denial, Form, Refusal, RequestStatus};
 use ratekeeper_http::{Forwarding, Hop, Malformed, Original, Refused, UnclearDomain};
 use ratekeeper_limiter::{Check, Ruling};
 use serde::Deserialize;
@@ -75,14 +75,13 @@ pub(super) async fn answer(
     let check = Check::new(question.domain(), &descriptors);
     let now = app.limiter.clock().now();
     let respond = |ruling: &Ruling<'_>| {
-        let standing = LimitStatus::new(&ruling.policies(), ruling.decision, now);
-        let told = app.auth.headers.lines(&standing);
+        let limits = RequestStatus::of(&ruling.policies(), ruling.decision, &check, now);
+        let told = app.auth.headers.lines(&limits);
         if ruling.decision.allowed() {
             let told: HeaderMap = told.into_iter().collect();
             return (StatusCode::OK, told).into_response();
         }
-        let scope = scope(ruling.decision, check.domain, check.descriptors);
-        let denial = Denial::of(&standing, scope);
+        let denial = Denial::new(limits, check.domain);
         let form = Form::Http(BodyForm::wanted(&headers, app.auth.denial_body));
         let mut denied = Refusal::Denied(Box::new(denial)).response(&form, told);
         *denied.status_mut() = deny_status;

@@ -66,9 +66,13 @@ struct OwnLimit {
     plan: Option<String>,
     limit: u64,
     window: String,
-    /// Absent if it depends on more than the client: a tenant in the path, or the method.
-    #[serde(flatten)]
-    state: Option<LimitState>,
+    /// Absent, as the spans are, if it depends on more than the client: a tenant in the path, or the method.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remaining: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reset_after_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
 }
 
 #[derive(Clone, Serialize, ToSchema)]
@@ -77,14 +81,6 @@ struct OwnLevel {
     /// Empty for all.
     methods: Vec<String>,
     path: String,
-}
-
-#[derive(Serialize, ToSchema)]
-struct LimitState {
-    remaining: u64,
-    reset_after_ms: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after_ms: Option<u64>,
 }
 
 /// Shows the limits of the call in `?path=`, else all limits that name the client.
@@ -238,11 +234,9 @@ impl OwnLimit {
             plan: Some(rules.plan_of(rule).to_owned()).filter(|plan| !plan.is_empty()),
             limit: limit.ceiling(),
             window: format_duration(limit.window()),
-            state: Some(LimitState {
-                remaining: explained.remaining?,
-                reset_after_ms: explained.reset_after_ms?,
-                retry_after_ms: explained.retry_after_ms,
-            }),
+            remaining: Some(explained.remaining?),
+            reset_after_ms: explained.reset_after_ms,
+            retry_after_ms: explained.retry_after_ms,
         })
     }
 
@@ -258,7 +252,9 @@ impl OwnLimit {
                 plan: Some(rules.plan_of(rule).to_owned()).filter(|plan| !plan.is_empty()),
                 limit: limit.ceiling(),
                 window: format_duration(limit.window()),
-                state: None,
+                remaining: None,
+                reset_after_ms: None,
+                retry_after_ms: None,
             })
         });
         own.collect()

@@ -1,17 +1,12 @@
 //! The part of the OpenAPI document about the HTTP listener.
-//!
-//! Answers are written by hand, for speed; their schemas stand here. A test compares them with real answers.
-
-mod schemas;
 
 use utoipa::OpenApi;
 
 use super::{auth, limits, v1};
 use crate::v1::{
-    AcquireRequest, BatchRequest, CancelRequest, CheckRequest, CommitRequest, PermitRequest,
-    RefundRequest, ReserveRequest,
+    AcquireRequest, Answer, BatchRequest, CancelRequest, CheckRequest, CommitRequest, HeldAnswer,
+    PermitRequest, RefundRequest, ReserveRequest,
 };
-pub(super) use schemas::{BatchAnswerSchema, DecisionSchema, HeldSchema};
 
 /// The operations of the HTTP listener.
 #[derive(OpenApi)]
@@ -32,13 +27,13 @@ pub(super) use schemas::{BatchAnswerSchema, DecisionSchema, HeldSchema};
     ),
     components(schemas(
         AcquireRequest,
-        BatchAnswerSchema,
+        Answer,
+        v1::BatchAnswer,
         BatchRequest,
         CancelRequest,
         CheckRequest,
         CommitRequest,
-        DecisionSchema,
-        HeldSchema,
+        HeldAnswer,
         PermitRequest,
         RefundRequest,
         ReserveRequest,

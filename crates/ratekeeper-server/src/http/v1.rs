@@ -13,10 +13,9 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use serde::Deserialize;
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::http::error::ApiError;
-use crate::http::openapi::{BatchAnswerSchema, DecisionSchema, HeldSchema};
 use crate::v1::{
     AcquireRequest, Answer, Batch, BatchRequest, CancelRequest, CheckRequest, CommitRequest,
     HeldAnswer, PermitRequest, RefundRequest, Released, Renewed, ReserveRequest, Settlement,
@@ -42,6 +41,17 @@ pub(super) struct CheckOptions {
     strict: bool,
 }
 
+/// The decisions, in the order of the requests.
+#[derive(ToSchema)]
+#[schema(as = Decisions)]
+#[expect(
+    dead_code,
+    reason = "its text is put together of answers that are written as they come"
+)]
+pub(super) struct BatchAnswer<'a> {
+    results: Vec<Answer<'a>>,
+}
+
 /// `/v1/check`: one check.
 #[utoipa::path(
     post,
@@ -50,8 +60,8 @@ pub(super) struct CheckOptions {
     params(CheckOptions),
     request_body = CheckRequest,
     responses(
-        (status = 200, description = "The decision", body = DecisionSchema),
-        (status = 429, description = "A denial, with `?status=true`", body = DecisionSchema)
+        (status = 200, description = "The decision", body = Answer),
+        (status = 429, description = "A denial, with `?status=true`", body = Answer)
     )
 )]
 pub(super) async fn check(
@@ -69,8 +79,8 @@ pub(super) async fn check(
         let mut response = json(|out| write_answer(answer, out));
         if options.status && !answer.allowed {
             *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
-            if let Some(millis) = answer.limit.and_then(|limit| limit.retry_after_ms) {
-                let seconds = millis.div_ceil(1_000);
+            if let Some(wait) = answer.by.limit().and_then(|limit| limit.retry_after) {
+                let seconds = wait.as_secs_ceil();
                 response.headers_mut().insert(RETRY_AFTER, seconds.into());
             }
         }
@@ -85,7 +95,7 @@ pub(super) async fn check(
     path = "/v1/checks",
     tag = "checks",
     request_body = BatchRequest,
-    responses((status = 200, description = "The decisions", body = BatchAnswerSchema))
+    responses((status = 200, description = "The decisions", body = BatchAnswer))
 )]
 pub(super) async fn checks(received: Received) -> Answered {
     let body: BatchRequest<'_> = received.parse()?;
@@ -127,7 +137,7 @@ pub(crate) async fn explain(received: Received) -> Answered {
     path = "/v1/peek",
     tag = "checks",
     request_body = CheckRequest,
-    responses((status = 200, description = "The decision on one hit now", body = DecisionSchema))
+    responses((status = 200, description = "The decision on one hit now", body = Answer))
 )]
 pub(super) async fn peek(received: Received) -> Answered {
     let body: CheckRequest<'_> = received.parse()?;
@@ -144,12 +154,12 @@ pub(super) async fn peek(received: Received) -> Answered {
     path = "/v1/acquire",
     tag = "permits",
     request_body = AcquireRequest,
-    responses((status = 200, description = "The decision and the permit", body = HeldSchema))
+    responses((status = 200, description = "The decision and the permit", body = HeldAnswer))
 )]
 pub(super) async fn acquire(received: Received) -> Answered {
     let holder = received.api().holder()?;
     let body: AcquireRequest<'_> = received.parse()?;
-    let respond = |held: &HeldAnswer<'_>| json(|out| write_held(held, "permit", out));
+    let respond = |held: &HeldAnswer<'_>| json(|out| write_held(held, out));
     Ok(holder.acquire(&body, respond).await?)
 }
 
@@ -189,12 +199,12 @@ pub(super) async fn renew(received: Received) -> Answered {
     path = "/v1/reserve",
     tag = "reservations",
     request_body = ReserveRequest,
-    responses((status = 200, description = "The decision and the reservation", body = HeldSchema))
+    responses((status = 200, description = "The decision and the reservation", body = HeldAnswer))
 )]
 pub(super) async fn reserve(received: Received) -> Answered {
     let holder = received.api().holder()?;
     let body: ReserveRequest<'_> = received.parse()?;
-    let respond = |held: &HeldAnswer<'_>| json(|out| write_held(held, "reservation", out));
+    let respond = |held: &HeldAnswer<'_>| json(|out| write_held(held, out));
     Ok(holder.reserve(&body, respond).await?)
 }
 
@@ -234,7 +244,7 @@ pub(super) async fn cancel(received: Received) -> Answered {
     path = "/v1/refund",
     tag = "checks",
     request_body = RefundRequest,
-    responses((status = 200, description = "The hits are given back", body = DecisionSchema))
+    responses((status = 200, description = "The hits are given back", body = Answer))
 )]
 pub(super) async fn refund(received: Received) -> Answered {
     let refunder = received.api().refunder()?;

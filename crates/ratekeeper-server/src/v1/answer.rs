@@ -1,144 +1,191 @@
 //! Decisions, as both codecs report them.
+//!
+//! Serde's form of these types is the JSON of `ratekeeper.v1`, and the OpenAPI document derives its schemas from them. In
+//! it, spans are whole milliseconds, rounded up; a limit's fields are null where none matched, and other fields are left
+//! out where they say nothing. The HTTP codec writes the same text by hand, for speed.
 
-use ratekeeper_core::{Micros, Timestamp, Verdict};
-use ratekeeper_limiter::{Binding, Check, Code, Decision, Policy, Status};
+use ratekeeper_core::{Micros, Timestamp};
+use ratekeeper_http::answer::RequestStatus;
+use ratekeeper_limiter::{Check, Code, Decision, LimitStatus, Policy, Status};
+use serde::{Serialize, Serializer};
+use utoipa::ToSchema;
 
-use super::standing::StandingAnswer;
-
-/// A decision. Times are whole milliseconds, rounded up.
-#[derive(Debug)]
+/// A decision.
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = Decision)]
 pub(crate) struct Answer<'a> {
-    /// None if nothing was decided, because the request cannot be read.
-    decision: Option<&'a Decision>,
-    /// The reason for that; otherwise none.
-    pub(crate) unreadable: Option<&'a str>,
-    /// True if the request may pass, or, after a peek, if one hit would.
+    // The decision on the request; after a peek, on one hit.
+    #[serde(rename = "decision", serialize_with = "in_a_word")]
+    #[schema(value_type = VerdictWord, inline)]
     pub(crate) allowed: bool,
-    /// The most restrictive limit; none if no enforced limit matched.
-    pub(crate) limit: Option<LimitAnswer<'a>>,
-    /// Present if the request asked for it.
-    pub(crate) standing: Option<StandingAnswer<'a>>,
-}
-
-/// A limit and its state.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LimitAnswer<'a> {
-    /// The id of its rule; none if the request brought the limit along.
-    pub(crate) rule: Option<&'a str>,
-    pub(crate) limit: u64,
-    pub(crate) remaining: u64,
-    /// Time until there is more than `remaining`; on a denial, until the same hits would pass.
-    pub(crate) reset_after_ms: u64,
-    /// Time until the full limit is available again.
-    pub(crate) full_after_ms: u64,
-    /// Time until the same hits would pass; after a peek, until one hit would. None if now or never.
-    pub(crate) retry_after_ms: Option<u64>,
-}
-
-/// The result of one descriptor.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StatusAnswer<'a> {
-    pub(crate) allowed: bool,
-    /// The most restrictive of its limits; none if none matched.
-    pub(crate) limit: Option<LimitAnswer<'a>>,
-    /// The id of the `unlimited` rule, if that is the one that matched.
-    pub(crate) unlimited_rule: Option<&'a str>,
+    // The most restrictive limit. No doc comment: in the document it would wrap the fields.
+    #[serde(flatten)]
+    #[schema(value_type = LimitFields, inline)]
+    pub(crate) by: AnsweredBy<'a>,
+    /// Milliseconds to hold the request back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub(crate) delay_ms: Option<u64>,
+    /// True if a failure mode answered for some limit.
+    pub(crate) degraded: bool,
+    /// True if no limit matched any descriptor; absent otherwise.
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) unmatched: bool,
+    /// The reason the request cannot be read, so that nothing was decided; absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(crate) unreadable: Option<&'a str>,
+    /// One for each descriptor.
+    #[schema(value_type = Vec<StatusAnswer>)]
+    pub(crate) statuses: Statuses<'a>,
+    /// The unrounded state, if it was asked for.
+    #[serde(rename = "standing", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, value_type = Option<Object>)]
+    pub(crate) limits: Option<RequestStatus<'a>>,
 }
 
-/// A decision, and the permit or reservation that came with it.
-#[derive(Debug)]
+/// The decision about one descriptor.
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = Status)]
+pub(crate) struct StatusAnswer<'a> {
+    #[serde(rename = "decision", serialize_with = "in_a_word")]
+    #[schema(value_type = VerdictWord, inline)]
+    pub(crate) allowed: bool,
+    #[serde(flatten)]
+    #[schema(value_type = LimitFields, inline)]
+    pub(crate) by: AnsweredBy<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(crate) delay_ms: Option<u64>,
+    /// True if a rule exempts it from limits; absent otherwise.
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) unlimited: bool,
+}
+
+/// A decision, and what is held if it allows.
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = Held)]
 pub(crate) struct HeldAnswer<'a> {
+    #[serde(flatten)]
+    #[schema(inline)]
     pub(crate) answer: Answer<'a>,
-    /// The token of what is held; none if nothing is.
-    pub(crate) token: Option<&'a str>,
+    /// To release or renew the permits by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(crate) permit: Option<&'a str>,
+    /// To commit or cancel the reservation by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(crate) reservation: Option<&'a str>,
+    /// Milliseconds until it expires.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub(crate) expires_after_ms: Option<u64>,
-    /// True if the idempotency key was used before, and this is the earlier answer.
+    /// True if the same request ran before under its idempotency key.
     pub(crate) repeated_before: bool,
 }
+
+/// The limit that answered.
+#[derive(Clone, Debug)]
+pub(crate) enum AnsweredBy<'a> {
+    /// No limit matched.
+    None,
+    /// The rule that exempts from limits, by its id.
+    Unlimited(&'a str),
+    Limit(LimitStatus<'a>),
+}
+
+/// The limit that answered, in JSON.
+#[derive(Serialize, ToSchema, Default)]
+struct LimitFields<'a> {
+    /// The limit's rule; null if no limit matched, or the request brought the limit along.
+    #[schema(required)]
+    rule: Option<&'a str>,
+    #[schema(required)]
+    limit: Option<u64>,
+    #[schema(required)]
+    remaining: Option<u64>,
+    /// Milliseconds until more than `remaining` is available.
+    #[schema(required)]
+    reset_after_ms: Option<u64>,
+    /// Milliseconds until everything is available again.
+    #[schema(required)]
+    full_after_ms: Option<u64>,
+    /// On a denial, milliseconds until the same hits would pass; absent if they never will.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    retry_after_ms: Option<u64>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum VerdictWord {
+    Allow,
+    Deny,
+}
+
+/// The results of the descriptors of a decision, in their order; none if nothing was decided.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Statuses<'a>(Option<&'a Decision>);
 
 impl<'a> Answer<'a> {
     /// The answer to a request that charged. If it passed, it has no `retry_after_ms`, though one of
     /// its limits may be exceeded without denying it (quota mode).
-    pub(super) fn charged(decision: &'a Decision) -> Self {
-        let allowed = decision.allowed();
-        let mut answer = Self::peeked(decision, allowed);
-        if let Some(limit) = &mut answer.limit
-            && allowed
-        {
-            limit.retry_after_ms = None;
-        }
-        answer
+    pub(crate) fn charged(decision: &'a Decision) -> Self {
+        Self::new(decision, decision.allowed(), decision.limit_status())
     }
 
     /// The answer to a request that charged nothing, and to one more hit.
-    pub(super) fn peeked(decision: &'a Decision, allowed: bool) -> Self {
+    pub(crate) fn peeked(decision: &'a Decision, allowed: bool) -> Self {
         let binding = decision.binding();
+        let limit = binding.map(|binding| decision.status_of(binding));
+        Self::new(decision, allowed, limit)
+    }
+
+    fn new(decision: &'a Decision, allowed: bool, limit: Option<LimitStatus<'a>>) -> Self {
         Self {
-            decision: Some(decision),
-            unreadable: None,
             allowed,
-            limit: binding.map(|binding| LimitAnswer::new(decision, binding)),
-            standing: None,
+            by: limit.map_or(AnsweredBy::None, AnsweredBy::Limit),
+            delay_ms: millis(decision.delay()),
+            degraded: decision.is_degraded(),
+            unmatched: decision.is_unmatched(),
+            unreadable: None,
+            statuses: Statuses(Some(decision)),
+            limits: None,
         }
     }
 
-    /// Adds the standing of `check` against `policies`, as decided at the time `at`.
-    pub(super) fn with_standing(
-        self,
-        policies: &[Policy],
-        check: &Check<'_>,
-        at: Timestamp,
-    ) -> Self {
-        let standing = |decision| StandingAnswer::new(policies, decision, check, at);
+    /// Adds the state of the limits of `check`, as decided at the time `at`.
+    pub(crate) fn with_limits(self, policies: &[Policy], check: &Check<'_>, at: Timestamp) -> Self {
+        let limits = |decision| RequestStatus::of(policies, decision, check, at);
         Self {
-            standing: self.decision.map(standing),
+            limits: self.statuses.0.map(limits),
             ..self
         }
     }
 
     /// The answer to a request that cannot be read, and why not.
-    pub(super) const fn unreadable(allowed: bool, why: &'a str) -> Self {
+    pub(crate) const fn unreadable(allowed: bool, why: &'a str) -> Self {
         Self {
-            decision: None,
-            unreadable: Some(why),
             allowed,
-            limit: None,
-            standing: None,
+            by: AnsweredBy::None,
+            delay_ms: None,
+            degraded: false,
+            unmatched: false,
+            unreadable: Some(why),
+            statuses: Statuses(None),
+            limits: None,
         }
-    }
-
-    /// The time to delay the request before it proceeds (leaky buckets).
-    pub(crate) fn delay_ms(&self) -> Option<u64> {
-        millis(self.decision?.delay())
-    }
-
-    /// Returns true if a limit was answered without being counted.
-    pub(crate) fn is_degraded(&self) -> bool {
-        self.decision.is_some_and(Decision::is_degraded)
-    }
-
-    /// Returns true if no limit matched any descriptor.
-    pub(crate) fn is_unmatched(&self) -> bool {
-        self.decision.is_some_and(Decision::is_unmatched)
-    }
-
-    /// The results of the descriptors, in their order.
-    pub(crate) fn statuses(&self) -> impl Iterator<Item = StatusAnswer<'a>> + use<'a> {
-        let statuses = |decision: &'a Decision| {
-            let statuses = decision.statuses().iter();
-            statuses.map(move |status| StatusAnswer::new(decision, status))
-        };
-        self.decision.into_iter().flat_map(statuses)
     }
 }
 
 impl<'a> HeldAnswer<'a> {
-    /// The answer to a request that cannot be read: nothing is held.
-    pub(super) const fn unreadable(allowed: bool, why: &'a str) -> Self {
+    /// The answer to a request of which nothing is held.
+    pub(crate) const fn nothing(answer: Answer<'a>) -> Self {
         Self {
-            answer: Answer::unreadable(allowed, why),
-            token: None,
+            answer,
+            permit: None,
+            reservation: None,
             expires_after_ms: None,
             repeated_before: false,
         }
@@ -147,35 +194,83 @@ impl<'a> HeldAnswer<'a> {
 
 impl<'a> StatusAnswer<'a> {
     fn new(decision: &'a Decision, status: &'a Status) -> Self {
-        let binding = status.binding.as_ref();
         let rules = decision.snapshot().rules();
+        let by = match (&status.binding, status.unlimited) {
+            (Some(binding), _) => AnsweredBy::Limit(decision.status_of(binding)),
+            (None, Some(index)) => AnsweredBy::Unlimited(&rules.rule(index).id),
+            (None, None) => AnsweredBy::None,
+        };
         Self {
             allowed: status.code == Code::Ok,
-            limit: binding.map(|binding| LimitAnswer::new(decision, binding)),
-            unlimited_rule: status.unlimited.map(|index| &*rules.rule(index).id),
             delay_ms: millis(status.delay),
+            unlimited: matches!(by, AnsweredBy::Unlimited(_)),
+            by,
         }
     }
 }
 
-impl<'a> LimitAnswer<'a> {
-    fn new(decision: &'a Decision, binding: &'a Binding) -> Self {
-        let answered = &binding.answered;
-        Self {
-            rule: decision.rule(binding).map(|rule| &*rule.id),
-            limit: binding.ceiling,
-            remaining: answered.remaining,
-            reset_after_ms: answered.reset_after.as_millis_ceil(),
-            full_after_ms: answered.full_after.as_millis_ceil(),
-            retry_after_ms: match answered.verdict {
-                Verdict::Never => None,
-                Verdict::Fits | Verdict::Later => millis(answered.retry_after),
+impl<'a> AnsweredBy<'a> {
+    /// The state of the limit, if it is one that counts.
+    pub(crate) const fn limit(&self) -> Option<&LimitStatus<'a>> {
+        match self {
+            Self::Limit(limit) => Some(limit),
+            Self::None | Self::Unlimited(_) => None,
+        }
+    }
+}
+
+impl<'a> Statuses<'a> {
+    pub(crate) fn iter(self) -> impl Iterator<Item = StatusAnswer<'a>> + use<'a> {
+        let statuses = |decision: &'a Decision| {
+            let statuses = decision.statuses().iter();
+            statuses.map(move |status| StatusAnswer::new(decision, status))
+        };
+        self.0.into_iter().flat_map(statuses)
+    }
+}
+
+impl Serialize for Statuses<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
+impl Serialize for AnsweredBy<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let fields = match self {
+            Self::None => LimitFields::default(),
+            Self::Unlimited(rule) => LimitFields {
+                rule: Some(rule),
+                ..LimitFields::default()
             },
-        }
+            Self::Limit(limit) => LimitFields {
+                rule: limit.rule.as_deref(),
+                limit: Some(limit.limit),
+                remaining: Some(limit.remaining),
+                reset_after_ms: Some(limit.reset_after.as_millis_ceil()),
+                full_after_ms: Some(limit.full_after.as_millis_ceil()),
+                retry_after_ms: limit.retry_after.map(Micros::as_millis_ceil),
+            },
+        };
+        fields.serialize(serializer)
     }
 }
 
-/// None if there is nothing to wait for, or no wait helps.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn in_a_word<S: Serializer>(allowed: &bool, serializer: S) -> Result<S::Ok, S::Error> {
+    let word = match allowed {
+        true => VerdictWord::Allow,
+        false => VerdictWord::Deny,
+    };
+    word.serialize(serializer)
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+/// Milliseconds to wait; None if there is nothing to wait for.
 fn millis(span: Micros) -> Option<u64> {
-    (span > Micros::ZERO && span < Micros::MAX).then(|| span.as_millis_ceil())
+    (!span.is_zero()).then(|| span.as_millis_ceil())
 }

@@ -228,5 +228,5 @@ fn answer<'a>(request: &CheckRequest<'_>, ruling: &Ruling<'a>, at: Timestamp) ->
     }
     let entries = subject.entries();
     let views = subject.views(&entries, 1);
-    answer.with_standing(&ruling.policies(), &subject.check(&views), at)
+    answer.with_limits(&ruling.policies(), &subject.check(&views), at)
 }

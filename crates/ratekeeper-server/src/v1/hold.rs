@@ -92,7 +92,9 @@ impl Holder<'_> {
         let subject = Subject::new(&request.domain, &request.descriptors, request.wait_ms_max);
         if let Err(refusal) = subject.validate(format_args!("")) {
             let (allowed, why) = judge(self.app, refusal)?;
-            return Ok(read(&HeldAnswer::unreadable(allowed, &why)));
+            return Ok(read(&HeldAnswer::nothing(Answer::unreadable(
+                allowed, &why,
+            ))));
         }
         subject.refuse_overrides()?;
         let key = key(&request.idempotency_key)?;
@@ -110,14 +112,14 @@ impl Holder<'_> {
         self.app.note(&acquired.decision, &check, self.origin);
         let mut answer = Answer::charged(&acquired.decision);
         if request.standing {
-            answer = answer.with_standing(&acquired.policies, &check, now);
+            answer = answer.with_limits(&acquired.policies, &check, now);
         }
         let permit = acquired.permit.as_ref();
         Ok(read(&HeldAnswer {
-            answer,
-            token: permit.map(|permit| &*permit.token),
+            permit: permit.map(|permit| &*permit.token),
             expires_after_ms: permit.map(|permit| permit.expires_after.as_millis_ceil()),
             repeated_before: acquired.is_repeat,
+            ..HeldAnswer::nothing(answer)
         }))
     }
 
@@ -146,7 +148,9 @@ impl Holder<'_> {
         let subject = Subject::new(&request.domain, &request.descriptors, request.wait_ms_max);
         if let Err(refusal) = subject.validate(format_args!("")) {
             let (allowed, why) = judge(self.app, refusal)?;
-            return Ok(read(&HeldAnswer::unreadable(allowed, &why)));
+            return Ok(read(&HeldAnswer::nothing(Answer::unreadable(
+                allowed, &why,
+            ))));
         }
         subject.refuse_overrides()?;
         let hits = reserved_hits(request.hits)?;
@@ -173,10 +177,10 @@ impl Holder<'_> {
         let reservation = reserved.reservation.as_ref();
         let left = |reservation: &Reservation| reservation.expires_after.as_millis_ceil();
         Ok(read(&HeldAnswer {
-            answer: Answer::charged(&reserved.decision),
-            token: reservation.map(|reservation| &*reservation.token),
+            reservation: reservation.map(|reservation| &*reservation.token),
             expires_after_ms: reservation.map(left),
             repeated_before: reserved.is_repeat,
+            ..HeldAnswer::nothing(Answer::charged(&reserved.decision))
         }))
     }
 

@@ -74,7 +74,7 @@ async fn a_check_says_which_limit_answered() {
             (limit.rule.as_str(), limit.limit, limit.remaining),
             ("d.user", 3, left)
         );
-        assert!(limit.retry_after_ms.is_none() && answer.statuses.is_empty());
+        assert!(limit.retry_after_us.is_none() && answer.statuses.is_empty());
     }
     let request = CheckRequest {
         descriptors: vec![
@@ -88,7 +88,8 @@ async fn a_check_says_which_limit_answered() {
     let answer = client.check(request).await.unwrap().into_inner();
     assert_eq!(answer.decision(), Decision::Deny);
     let limit = answer.limit.clone().unwrap();
-    assert_eq!(limit.retry_after_ms, Some(limit.reset_after_ms));
+    assert!(limit.is_over && limit.retry_after_us > Some(0));
+    assert_eq!(limit.retry_after_us, Some(limit.reset_after_us));
     let words: Vec<_> = answer
         .statuses
         .iter()
@@ -145,14 +146,14 @@ async fn who_asks_is_told_how_a_request_stands() {
     for left in [2, 1, 0, 0] {
         let answer = client.check(request.clone()).await.unwrap().into_inner();
         let is_allowed = answer.decision() == Decision::Allow;
-        let standing = answer.standing.unwrap();
-        let binding = standing.binding.unwrap();
-        let policy = binding.policy.unwrap();
+        let (standing, binding) = (answer.standing.unwrap(), answer.limit.unwrap());
+        let policy = standing.policy.unwrap();
         assert_eq!(standing.policies, std::slice::from_ref(&policy));
         let said = (policy.name.as_str(), policy.limit, policy.window_us);
         assert_eq!(said, ("d.user", 3, Some(10_000 * 86_400_000_000)));
         assert_eq!((&*binding.rule, binding.remaining), ("d.user", left));
         assert_eq!(binding.retry_after_us.is_none(), is_allowed);
+        assert_eq!(binding.is_over, !is_allowed);
         assert_eq!(standing.scope, if is_allowed { "" } else { "user:a" });
         assert!(binding.reset_after_us > 0);
         if !is_allowed {

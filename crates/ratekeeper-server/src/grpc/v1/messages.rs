@@ -2,14 +2,17 @@
 
 use std::borrow::Cow;
 
+use ratekeeper_core::Micros;
+use ratekeeper_http::answer::{Quota, RequestStatus};
+use ratekeeper_limiter::LimitStatus;
 use ratekeeper_proto::WireEntry;
 use ratekeeper_proto::ratekeeper::v1;
 use tonic::Status;
 
 use crate::v1::{
-    AcquireRequest, Answer, CheckRequest, DescriptorRequest, EntryRequest, HeldAnswer, LimitAnswer,
-    Object, OverrideRequest, Reason, RefundRequest, Refusal, ReserveRequest, StandingAnswer,
-    StandingPolicy, StatusAnswer, UnitName,
+    AcquireRequest, Answer, AnsweredBy, CheckRequest, DescriptorRequest, EntryRequest, HeldAnswer,
+    Object, OverrideRequest, Reason, RefundRequest, Refusal, ReserveRequest, StatusAnswer,
+    Statuses, UnitName,
 };
 
 impl<'a> From<&'a v1::CheckRequest> for CheckRequest<'a> {
@@ -116,16 +119,16 @@ impl From<v1::Override> for OverrideRequest {
 pub(super) fn check_response(check: &CheckRequest<'_>, answer: &Answer<'_>) -> v1::CheckResponse {
     v1::CheckResponse {
         decision: decision(answer.allowed),
-        limit: answer.limit.map(v1::Limit::from),
-        delay_ms: answer.delay_ms().unwrap_or(0),
-        degraded: answer.is_degraded(),
-        unmatched: answer.is_unmatched(),
+        limit: answer.by.limit().map(limit),
+        delay_ms: answer.delay_ms.unwrap_or(0),
+        degraded: answer.degraded,
+        unmatched: answer.unmatched,
         unreadable: answer.unreadable.unwrap_or_default().to_owned(),
         statuses: match check.statuses {
-            true => statuses(answer),
+            true => statuses(answer.statuses),
             false => Vec::new(),
         },
-        standing: answer.standing.as_ref().map(v1::Standing::from),
+        standing: answer.limits.as_ref().map(standing),
     }
 }
 
@@ -133,10 +136,10 @@ impl From<&Answer<'_>> for v1::PeekResponse {
     fn from(answer: &Answer<'_>) -> Self {
         Self {
             decision: decision(answer.allowed),
-            limit: answer.limit.map(v1::Limit::from),
-            degraded: answer.is_degraded(),
+            limit: answer.by.limit().map(limit),
+            degraded: answer.degraded,
             unreadable: answer.unreadable.unwrap_or_default().to_owned(),
-            statuses: statuses(answer),
+            statuses: statuses(answer.statuses),
         }
     }
 }
@@ -146,14 +149,14 @@ impl From<&HeldAnswer<'_>> for v1::AcquireResponse {
         let answer = &held.answer;
         Self {
             decision: decision(answer.allowed),
-            limit: answer.limit.map(v1::Limit::from),
-            delay_ms: answer.delay_ms().unwrap_or(0),
-            degraded: answer.is_degraded(),
+            limit: answer.by.limit().map(limit),
+            delay_ms: answer.delay_ms.unwrap_or(0),
+            degraded: answer.degraded,
             unreadable: answer.unreadable.unwrap_or_default().to_owned(),
-            permit: held.token.unwrap_or_default().to_owned(),
+            permit: held.permit.unwrap_or_default().to_owned(),
             expires_after_ms: held.expires_after_ms.unwrap_or(0),
             repeated_before: held.repeated_before,
-            standing: answer.standing.as_ref().map(v1::Standing::from),
+            standing: answer.limits.as_ref().map(standing),
         }
     }
 }
@@ -163,11 +166,11 @@ impl From<&HeldAnswer<'_>> for v1::ReserveResponse {
         let answer = &held.answer;
         Self {
             decision: decision(answer.allowed),
-            limit: answer.limit.map(v1::Limit::from),
-            delay_ms: answer.delay_ms().unwrap_or(0),
-            degraded: answer.is_degraded(),
+            limit: answer.by.limit().map(limit),
+            delay_ms: answer.delay_ms.unwrap_or(0),
+            degraded: answer.degraded,
             unreadable: answer.unreadable.unwrap_or_default().to_owned(),
-            reservation: held.token.unwrap_or_default().to_owned(),
+            reservation: held.reservation.unwrap_or_default().to_owned(),
             expires_after_ms: held.expires_after_ms.unwrap_or(0),
             repeated_before: held.repeated_before,
         }
@@ -177,9 +180,9 @@ impl From<&HeldAnswer<'_>> for v1::ReserveResponse {
 impl From<&Answer<'_>> for v1::RefundResponse {
     fn from(answer: &Answer<'_>) -> Self {
         Self {
-            limit: answer.limit.map(v1::Limit::from),
-            statuses: statuses(answer),
-            degraded: answer.is_degraded(),
+            limit: answer.by.limit().map(limit),
+            statuses: statuses(answer.statuses),
+            degraded: answer.degraded,
         }
     }
 }
@@ -191,53 +194,64 @@ fn decision(allowed: bool) -> i32 {
     }
 }
 
-fn statuses(answer: &Answer<'_>) -> Vec<v1::Status> {
+fn statuses(statuses: Statuses<'_>) -> Vec<v1::Status> {
     let status = |status: StatusAnswer<'_>| v1::Status {
         decision: decision(status.allowed),
-        limit: status.limit.map(v1::Limit::from),
+        limit: status.by.limit().map(limit),
         delay_ms: status.delay_ms.unwrap_or(0),
-        unlimited_rule: status.unlimited_rule.unwrap_or_default().to_owned(),
+        unlimited_rule: match status.by {
+            AnsweredBy::Unlimited(rule) => rule.to_owned(),
+            AnsweredBy::None | AnsweredBy::Limit(_) => String::new(),
+        },
     };
-    answer.statuses().map(status).collect()
+    statuses.iter().map(status).collect()
 }
 
-impl From<LimitAnswer<'_>> for v1::Limit {
-    fn from(limit: LimitAnswer<'_>) -> Self {
-        Self {
-            rule: limit.rule.unwrap_or_default().to_owned(),
-            limit: limit.limit,
-            remaining: limit.remaining,
-            reset_after_ms: limit.reset_after_ms,
-            retry_after_ms: limit.retry_after_ms,
-            full_after_ms: limit.full_after_ms,
-        }
+// Both name every field, so that none is forgotten here: what a service does not say, its gateways cannot tell.
+fn limit(limit: &LimitStatus<'_>) -> v1::Limit {
+    let LimitStatus {
+        rule,
+        limit,
+        remaining,
+        reset_after,
+        full_after,
+        retry_after,
+        is_over,
+    } = limit;
+    v1::Limit {
+        rule: rule.as_deref().unwrap_or_default().to_owned(),
+        limit: *limit,
+        remaining: *remaining,
+        reset_after_us: reset_after.get(),
+        retry_after_us: retry_after.map(Micros::get),
+        full_after_us: full_after.get(),
+        is_over: *is_over,
     }
 }
 
-impl From<&StandingAnswer<'_>> for v1::Standing {
-    fn from(standing: &StandingAnswer<'_>) -> Self {
-        Self {
-            decided_at_us: standing.decided_at_us,
-            policies: standing.policies.iter().map(v1::Policy::from).collect(),
-            binding: standing.binding.as_ref().map(|binding| v1::Binding {
-                policy: Some((&binding.policy).into()),
-                rule: binding.rule.clone().into_owned(),
-                remaining: binding.remaining,
-                reset_after_us: binding.reset_after_us,
-                retry_after_us: binding.retry_after_us,
-            }),
-            scope: standing.scope.clone().unwrap_or_default(),
-        }
+fn standing(limits: &RequestStatus<'_>) -> v1::Standing {
+    // The others are fields of the answer itself.
+    let RequestStatus {
+        allowed: _,
+        degraded: _,
+        at,
+        quotas,
+        binding,
+        scope,
+    } = limits;
+    v1::Standing {
+        decided_at_us: at.as_micros(),
+        policies: quotas.iter().map(policy).collect(),
+        policy: binding.as_ref().map(|binding| policy(&binding.quota)),
+        scope: scope.clone().unwrap_or_default(),
     }
 }
 
-impl From<&StandingPolicy<'_>> for v1::Policy {
-    fn from(policy: &StandingPolicy<'_>) -> Self {
-        Self {
-            name: policy.name.clone().into_owned(),
-            limit: policy.limit,
-            window_us: policy.window_us,
-        }
+fn policy(quota: &Quota<'_>) -> v1::Policy {
+    v1::Policy {
+        name: quota.name.clone().into_owned(),
+        limit: quota.limit,
+        window_us: quota.window.map(Micros::get),
     }
 }
 

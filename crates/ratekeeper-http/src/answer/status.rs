@@ -3,16 +3,20 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use ratekeeper_core::{Micros, Timestamp, Verdict};
-use ratekeeper_limiter::{Binding, Decision, LimitSource, Policy};
+use ratekeeper_core::{Micros, Timestamp};
+use ratekeeper_limiter::{Binding, Check, Decision, LimitSource, LimitStatus, Policy};
 use ratekeeper_rules::RuleSet;
 use ratekeeper_rules::window::format_duration;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 use smallvec::SmallVec;
+
+use super::scope;
 
 /// The state of a request's limits as reported to clients, whether a limiter in this process
 /// decided or a service.
-#[derive(Clone, PartialEq, Debug)]
-pub struct LimitStatus<'a> {
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RequestStatus<'a> {
     /// True if the request may pass.
     pub allowed: bool,
     /// True if a limit was answered without being counted.
@@ -23,6 +27,8 @@ pub struct LimitStatus<'a> {
     pub quotas: SmallVec<[Quota<'a>; 2]>,
     /// The most restrictive of them; none if no enforced limit matched.
     pub binding: Option<Bound<'a>>,
+    /// After a denial, the entries whose limit denies, secrets as fingerprints; none where they are not known.
+    pub scope: Option<String>,
 }
 
 /// A limit that applies to a request: a quota policy, in the terms of the IETF draft.
@@ -43,28 +49,36 @@ pub struct Quota<'a> {
 pub struct Bound<'a> {
     /// The limit.
     pub quota: Quota<'a>,
-    /// The id of the limit's rule.
-    pub rule: Cow<'a, str>,
-    /// Hits left; 0 after a denial.
-    pub remaining: u64,
-    /// Time until more than `remaining` is left, zero if the limit is unused; after a denial that a
-    /// wait can end, the same as `retry_after`, so that clients may follow either.
-    pub reset_after: Micros,
-    /// After a denial: time until the same request would pass. None if no wait helps, or none is
-    /// needed.
-    pub retry_after: Option<Micros>,
+    /// Its state. Clients may wait for `reset_after` or for `retry_after`.
+    pub status: LimitStatus<'a>,
 }
 
 impl Bound<'_> {
+    /// Hits left as HTTP clients are told them: 0 if the limit is over.
+    #[must_use]
+    pub const fn remaining(&self) -> u64 {
+        match self.status.is_over {
+            true => 0,
+            false => self.status.remaining,
+        }
+    }
+
+    /// The id of the limit's rule; `override` if the request brought the limit along.
+    #[must_use]
+    pub fn rule(&self) -> &str {
+        self.status.rule.as_deref().unwrap_or(OVERRIDE)
+    }
+
     /// Whole seconds to wait, at least 1, after a denial that a wait can end.
     #[must_use]
     pub fn retry_after_secs(&self) -> Option<u64> {
-        self.retry_after.map(|wait| wait.as_secs_ceil().max(1))
+        let wait = self.status.retry_after?;
+        Some(wait.as_secs_ceil().max(1))
     }
 }
 
-impl<'a> LimitStatus<'a> {
-    /// The state after `decision`, taken `at` this time, of a request to which `policies` apply.
+impl<'a> RequestStatus<'a> {
+    /// The state after `decision`, taken `at` this time, of a request to which `policies` apply; without its scope.
     #[must_use]
     pub fn new(policies: &[Policy], decision: &'a Decision, at: Timestamp) -> Self {
         let rules = decision.snapshot().rules();
@@ -73,14 +87,16 @@ impl<'a> LimitStatus<'a> {
             let quota = Quota::new(policy, name(policy.source, &quotas, rules));
             quotas.push(quota);
         }
-        let binding = decision.binding().map(|binding| {
+        let binding = decision.binding().zip(decision.limit_status());
+        let binding = binding.map(|(binding, status)| {
             let same = |(policy, _): &(&Policy, &Quota<'a>)| {
                 policy.source == binding.source
                     && (policy.ceiling, policy.window) == (binding.ceiling, binding.window)
             };
             let known = policies.iter().zip(&quotas).find(same);
             let quota = known.map(|(_, quota)| quota.clone());
-            Bound::new(decision, binding, quota)
+            let quota = quota.unwrap_or_else(|| Quota::of(decision, binding));
+            Bound { quota, status }
         });
         Self {
             allowed: decision.allowed(),
@@ -88,22 +104,38 @@ impl<'a> LimitStatus<'a> {
             at,
             quotas,
             binding,
+            scope: None,
+        }
+    }
+
+    /// The same after a `decision` on `check`, with its scope.
+    #[must_use]
+    pub fn of(
+        policies: &[Policy],
+        decision: &'a Decision,
+        check: &Check<'_>,
+        at: Timestamp,
+    ) -> Self {
+        let denied = (!decision.allowed()).then_some(check);
+        Self {
+            scope: denied.and_then(|check| scope(decision, check.domain, check.descriptors)),
+            ..Self::new(policies, decision, at)
         }
     }
 
     /// A copy without borrowed parts.
     #[must_use]
-    pub fn into_owned(self) -> LimitStatus<'static> {
-        LimitStatus {
+    pub fn into_owned(self) -> RequestStatus<'static> {
+        RequestStatus {
             allowed: self.allowed,
             degraded: self.degraded,
             at: self.at,
             quotas: self.quotas.into_iter().map(Quota::into_owned).collect(),
             binding: self.binding.map(|bound| Bound {
                 quota: bound.quota.into_owned(),
-                rule: Cow::Owned(bound.rule.into_owned()),
-                ..bound
+                status: bound.status.into_owned(),
             }),
+            scope: self.scope,
         }
     }
 
@@ -111,12 +143,53 @@ impl<'a> LimitStatus<'a> {
     /// `wait` away.
     pub fn deny_for(&mut self, wait: Duration) {
         self.allowed = false;
-        if let Some(binding) = &mut self.binding {
-            let micros = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
-            binding.remaining = 0;
-            binding.reset_after = Micros::new(micros);
-            binding.retry_after = Some(binding.reset_after);
+        if let Some(Bound { status, .. }) = &mut self.binding {
+            status.is_over = true;
+            status.reset_after = wait.into();
+            status.retry_after = Some(status.reset_after);
         }
+    }
+}
+
+/// `standing` in the JSON of `ratekeeper.v1`: spans are microseconds, and not rounded.
+impl Serialize for RequestStatus<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Standing", 4)?;
+        fields.serialize_field("decided_at_us", &self.at.as_micros())?;
+        fields.serialize_field("policies", &self.quotas[..])?;
+        if let Some(binding) = &self.binding {
+            fields.serialize_field("binding", binding)?;
+        }
+        if let Some(scope) = &self.scope {
+            fields.serialize_field("scope", scope)?;
+        }
+        fields.end()
+    }
+}
+
+impl Serialize for Bound<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Binding", 5)?;
+        fields.serialize_field("policy", &self.quota)?;
+        fields.serialize_field("rule", self.rule())?;
+        fields.serialize_field("remaining", &self.remaining())?;
+        fields.serialize_field("reset_after_us", &self.status.reset_after.get())?;
+        if let Some(wait) = self.status.retry_after {
+            fields.serialize_field("retry_after_us", &wait.get())?;
+        }
+        fields.end()
+    }
+}
+
+impl Serialize for Quota<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Policy", 3)?;
+        fields.serialize_field("name", &self.name)?;
+        fields.serialize_field("limit", &self.limit)?;
+        if let Some(window) = self.window {
+            fields.serialize_field("window_us", &window.get())?;
+        }
+        fields.end()
     }
 }
 
@@ -142,10 +215,21 @@ impl<'a> Quota<'a> {
         }
     }
 
-    fn into_owned(self) -> Quota<'static> {
+    /// A copy without borrowed parts.
+    #[must_use]
+    pub fn into_owned(self) -> Quota<'static> {
         Quota {
             name: Cow::Owned(self.name.into_owned()),
             ..self
+        }
+    }
+
+    /// The quota of a limit that is not among the request's policies.
+    fn of(decision: &'a Decision, binding: &Binding) -> Self {
+        let rule = decision.rule(binding).map_or(OVERRIDE, |rule| &rule.id);
+        Self {
+            window: Some(binding.window),
+            ..Self::named(rule, binding.ceiling)
         }
     }
 
@@ -155,28 +239,6 @@ impl<'a> Quota<'a> {
             limit: policy.ceiling,
             window: (!policy.is_concurrency).then_some(policy.window),
             is_concurrency: policy.is_concurrency,
-        }
-    }
-}
-
-impl<'a> Bound<'a> {
-    fn new(decision: &'a Decision, binding: &Binding, quota: Option<Quota<'a>>) -> Self {
-        let answered = &binding.answered;
-        let rule = decision.rule(binding).map_or(OVERRIDE, |rule| &rule.id);
-        let is_later = answered.verdict == Verdict::Later;
-        Self {
-            quota: quota.unwrap_or_else(|| Quota {
-                window: Some(binding.window),
-                ..Quota::named(rule, binding.ceiling)
-            }),
-            rule: Cow::Borrowed(rule),
-            remaining: if answered.fits() {
-                answered.remaining
-            } else {
-                0
-            },
-            reset_after: answered.reset_after,
-            retry_after: (!decision.allowed() && is_later).then_some(answered.retry_after),
         }
     }
 }
