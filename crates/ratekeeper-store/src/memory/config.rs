@@ -36,9 +36,9 @@ impl MemoryConfig {
         let heap_bytes = memory_limit / 4 - once_bytes;
         let buckets = (memory_limit - heap_bytes - once_bytes) / MEMORY_SHARDS / BUCKET_BYTES;
         let buckets = Table::buckets_within(buckets.min(BUCKETS_MAX));
-        // A zeroed vector that is too large would abort the process; reserving first does not.
-        Vec::<u8>::new()
-            .try_reserve_exact(buckets * BUCKET_BYTES * MEMORY_SHARDS)
+        // A zeroed vector that is too large would abort the process. Asked of the system itself: an allocator may keep
+        // what it has back, and then zeroes all of it for the tables.
+        memmap2::MmapMut::map_anon(buckets * BUCKET_BYTES * MEMORY_SHARDS)
             .map_err(|_| MemoryError::TooLarge)?;
         Ok(Sizes {
             buckets,
