@@ -9,8 +9,7 @@ use ratekeeper_rules::RuleSet;
 use ratekeeper_store::Store;
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 use ratekeeper_store_redis::RedisStore;
-use ratekeeper_stores::{Backend, SharedStore, Stores};
-use std::sync::Arc;
+use ratekeeper_stores::{Backend, Stores};
 use tracing::warn;
 
 /// A limiter with fresh counters in memory.
@@ -32,7 +31,7 @@ pub(crate) fn fresh<S: Store + From<MemoryStore>>(
 pub(crate) struct Served {
     pub(crate) limiter: Limiter<Stores>,
     /// The store where nodes lay out what they tell each other, if they share one.
-    pub(crate) boards: Option<Arc<RedisStore>>,
+    pub(crate) boards: Option<RedisStore>,
 }
 
 /// A limiter with counters in the stores that the settings name. Those in memory go on from `state`,
@@ -53,7 +52,7 @@ pub(crate) async fn served(
     let shared: Vec<_> = shared.collect();
     let shared = connect(&shared, counters.is_required).await?;
     let boards = shared.first().cloned();
-    let mut shared = shared.into_iter().map(|it| it as Arc<dyn SharedStore>);
+    let mut shared = shared.iter().map(RedisStore::shared);
     let default = match counters.redis.as_ref().and_then(|_| shared.next()) {
         Some(redis) => Backend::Shared(redis),
         None => {

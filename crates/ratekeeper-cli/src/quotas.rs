@@ -18,7 +18,7 @@ use ratekeeper_limiter::{Limiter, UsageMeter};
 use ratekeeper_quota::{DatabaseAddress, DatabaseKind, Follower, FollowerConfig, QuotaStore};
 use ratekeeper_rules::{RuleSet, TenantKey};
 use ratekeeper_server::QuotaAdmin;
-use ratekeeper_store_redis::RedisStore;
+use ratekeeper_store_redis::RedisServers;
 use ratekeeper_stores::Stores;
 use report::Report;
 use std::path::Path;
@@ -87,7 +87,7 @@ pub(crate) async fn follow(
     settings: &Settings,
     limiter: &Arc<Limiter<Stores>>,
     meter: Arc<UsageMeter>,
-    boards: Option<&RedisStore>,
+    boards: Option<&RedisServers>,
 ) -> Result<Option<Quotas>> {
     let Some(address) = address(&settings.quotas, limiter.snapshot().rules()) else {
         if settings.quotas.export.is_some() {
@@ -116,7 +116,7 @@ pub(crate) async fn follow(
         checked.context("audit_export")?;
     }
     let store = open(settings, &address)?;
-    let board = boards.map(RedisStore::quota_databases);
+    let board = boards.map(RedisServers::quota_databases);
     if let Some(board) = &board {
         presence::refuse_second(&store, board).await?;
     }

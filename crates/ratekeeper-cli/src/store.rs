@@ -41,7 +41,7 @@ pub(crate) fn joined(
 pub(crate) async fn connect(
     settings: &[&RedisSettings],
     is_required: bool,
-) -> Result<Vec<Arc<RedisStore>>> {
+) -> Result<Vec<RedisStore>> {
     let endpoints = settings
         .iter()
         .map(|it| (it.endpoint.clone(), it.config.clone()));
@@ -56,7 +56,7 @@ pub(crate) async fn connect(
     for (store, settings) in stores.iter().zip(settings) {
         tell(store, settings, is_required)?;
     }
-    Ok(stores.into_iter().map(Arc::new).collect())
+    Ok(stores)
 }
 
 /// Says whether `store` can be asked.

@@ -42,8 +42,10 @@ struct Stores {
     is_known: bool,
 }
 
+const OTHER: StoreSlot = StoreSlot(1);
+
 fn partition_of(step: &Step) -> Partition {
-    Partition(u32::from(step.store.0))
+    step.store.into()
 }
 
 impl Store for Parted {
@@ -66,14 +68,14 @@ impl Partitions for Parted {
     type Ticket = Ready<Result<Verdicts, StoreError>>;
 
     fn ask(&self, partition: Partition, request: &Request<'_>) -> Answer<Self::Ticket> {
-        if partition == Partition(1) && self.0.is_away.load(Ordering::Relaxed) {
+        if partition.store == OTHER && self.0.is_away.load(Ordering::Relaxed) {
             return Answer::Pending(std::future::ready(Err(StoreError::Timeout)));
         }
-        Answer::Decided(self.0.both[partition.0 as usize].decide_now(request))
+        Answer::Decided(self.0.both[usize::from(partition.store.0)].decide_now(request))
     }
 
     fn away(&self, partition: Partition) -> Option<StoreError> {
-        let is_away = partition == Partition(1) && self.0.is_away.load(Ordering::Relaxed);
+        let is_away = partition.store == OTHER && self.0.is_away.load(Ordering::Relaxed);
         (is_away && self.0.is_known).then_some(StoreError::Unavailable)
     }
 
@@ -84,8 +86,7 @@ impl Partitions for Parted {
     /// Checks that only the partition that gives no answer strands hits: nobody knows what it has taken.
     fn stranded(&self, partition: Partition, hits: u64) {
         assert_eq!(
-            partition,
-            Partition(1),
+            partition.store, OTHER,
             "{hits} hits were lost of a store that is there"
         );
         assert!(self.0.is_away.load(Ordering::Relaxed));

@@ -18,12 +18,13 @@
 mod book;
 mod sender;
 mod shared;
-mod ticket;
 mod track;
 
 use std::sync::Arc;
 
-use ratekeeper_store::{Charge, Request, Step, boot_time};
+use ratekeeper_core::lease::Taken;
+use ratekeeper_core::{Micros, Outcome};
+use ratekeeper_store::Step;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
@@ -31,7 +32,6 @@ use crate::asking::Asking;
 use crate::config::RedisConfig;
 use crate::topology::Topology;
 use shared::Shared;
-pub(crate) use ticket::Leased;
 
 /// The leases of this node on the counters of one store.
 #[derive(Debug)]
@@ -44,19 +44,6 @@ impl Drop for Leases {
     fn drop(&mut self) {
         self.closer.abort();
     }
-}
-
-/// Requests that may spend leases: plain ones, whose hits are charged if they are allowed.
-fn is_spendable(request: &Request<'_>) -> bool {
-    let is_plain = |(index, step): (usize, &Step)| {
-        step.hits > 0
-            && step.charge == Charge::IfAllowed
-            && !step.quota_mode
-            && request.steps[..index].iter().all(|it| it.key != step.key)
-    };
-    request.extra.is_none()
-        && request.mode == ratekeeper_core::Mode::default()
-        && request.steps.iter().enumerate().all(is_plain)
 }
 
 impl Leases {
@@ -79,18 +66,15 @@ impl Leases {
         &self.shared
     }
 
-    /// Takes what it can of `request` from leases; [`None`] if nothing of it may be taken from one.
-    pub(crate) fn take(&self, request: &Request<'_>) -> Option<Leased> {
-        if !is_spendable(request) {
-            return None;
-        }
-        // The time that dates what is admitted.
-        let now = boot_time();
-        let spent = request.steps.iter().map(|step| match step.lease.is_zero() {
-            true => None,
-            false => self.shared.spend(step, now),
-        });
-        Some(Leased::new(Arc::clone(&self.shared), spent.collect()))
+    /// Takes the hits of `step`, with the answer to tell; [`None`] if no lease has them.
+    #[inline]
+    pub(crate) fn spend(&self, step: &Step, now: Micros) -> Option<(Taken, Outcome)> {
+        self.shared.spend(step, now)
+    }
+
+    /// Puts hits back that were taken for a request that was not admitted.
+    pub(crate) fn put_back(&self, taken: Taken) {
+        self.shared.put_back(taken);
     }
 
     /// Gives back everything that is held, and waits until Redis has answered.

@@ -6,7 +6,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use ratekeeper_store::across::{Partition, Partitions, Rest};
 use ratekeeper_store::{Answer, Post, Request, StoreError, Verdicts};
 use ratekeeper_stores::StoreReply;
 use tokio::runtime::Handle;
@@ -17,7 +16,7 @@ use crate::connections::ShardConnections;
 use crate::lease::Leases;
 use crate::script::Clock;
 use crate::shard_connection::ShardConnection;
-use crate::synced::{SYNCED, Synced};
+use crate::synced::Synced;
 use crate::topology::{SlotMap, Topology};
 
 /// A store's slots, each served by a connection of the calling runtime. A single server counts as one slot.
@@ -93,7 +92,7 @@ impl Slots {
     }
 
     /// The synced counters, begun if there are none yet.
-    fn sync(&self) -> &Synced {
+    pub(crate) fn sync(&self) -> &Synced {
         self.0.synced.get_or_init(|| {
             Synced::start(
                 Arc::clone(&self.0.topology),
@@ -194,67 +193,43 @@ impl Slots {
         connections
     }
 
-    /// Sends a post to the server of its slot.
-    pub(crate) fn post(&self, partition: Partition, post: &Post) -> StoreReply {
+    /// Sends a post to the server of `slot`.
+    pub(crate) fn post(&self, slot: u16, post: &Post) -> StoreReply {
         let unavailable = || StoreReply::failed(StoreError::Unavailable);
-        let asked =
-            self.live_connection(
-                Self::slot_of(partition),
-                |shard_connection| match shard_connection {
-                    Some(shard_connection) if shard_connection.shard.breaker.is_closed() => {
-                        shard_connection.push_post(post, Instant::now())
-                    }
-                    Some(shard_connection) => {
-                        (!shard_connection.queue.is_closed()).then(unavailable)
-                    }
-                    None => Some(unavailable()),
-                },
-            );
+        let asked = self.live_connection(slot, |shard_connection| match shard_connection {
+            Some(shard_connection) if shard_connection.shard.breaker.is_closed() => {
+                shard_connection.push_post(post, Instant::now())
+            }
+            Some(shard_connection) => (!shard_connection.queue.is_closed()).then(unavailable),
+            None => Some(unavailable()),
+        });
         asked.unwrap_or_else(unavailable)
     }
 
-    fn slot_of(partition: Partition) -> u16 {
-        u16::try_from(partition.0).unwrap_or(u16::MAX)
-    }
-}
-
-impl Partitions for Slots {
-    type Ticket = StoreReply;
-
-    fn ask(&self, partition: Partition, request: &Request<'_>) -> Answer<StoreReply> {
-        if partition == SYNCED {
-            return Answer::Decided(self.sync().decide(request));
-        }
+    /// Asks the server of `slot`, unless its answer is known.
+    pub(crate) fn ask(&self, slot: u16, request: &Request<'_>) -> Answer<StoreReply> {
         let now = Instant::now();
         if let Some(denial) = self.0.asking.denied.answer(request, now) {
             return Answer::Decided(denial);
         }
         let unavailable = || StoreReply::failed(StoreError::Unavailable);
-        let asked =
-            self.live_connection(
-                Self::slot_of(partition),
-                |shard_connection| match shard_connection {
-                    Some(shard_connection) if shard_connection.shard.breaker.is_closed() => {
-                        shard_connection.push(request, now)
-                    }
-                    // A connection that is alive probes the server; that of a runtime that has ended does not.
-                    Some(shard_connection) => {
-                        (!shard_connection.queue.is_closed()).then(unavailable)
-                    }
-                    None => {
-                        self.0.topology.unplaced();
-                        Some(unavailable())
-                    }
-                },
-            );
+        let asked = self.live_connection(slot, |shard_connection| match shard_connection {
+            Some(shard_connection) if shard_connection.shard.breaker.is_closed() => {
+                shard_connection.push(request, now)
+            }
+            // A connection that is alive probes the server; that of a runtime that has ended does not.
+            Some(shard_connection) => (!shard_connection.queue.is_closed()).then(unavailable),
+            None => {
+                self.0.topology.unplaced();
+                Some(unavailable())
+            }
+        });
         Answer::Pending(asked.unwrap_or_else(unavailable))
     }
 
-    fn away(&self, partition: Partition) -> Option<StoreError> {
-        if partition == SYNCED {
-            return None;
-        }
-        let is_there = self.live_connection(Self::slot_of(partition), |shard_connection| {
+    /// The error while the server of `slot` is not to be asked.
+    pub(crate) fn away(&self, slot: u16) -> Option<StoreError> {
+        let is_there = self.live_connection(slot, |shard_connection| {
             let Some(shard_connection) = shard_connection else {
                 return Some(false);
             };
@@ -265,29 +240,14 @@ impl Partitions for Slots {
         (is_there != Some(true)).then_some(StoreError::Unavailable)
     }
 
-    fn recall(&self, partition: Partition, request: &Request<'_>) -> Option<Verdicts> {
-        if partition == SYNCED {
-            return None;
-        }
+    /// The denial of `request`, if it is known.
+    pub(crate) fn recall(&self, request: &Request<'_>) -> Option<Verdicts> {
         self.0.asking.denied.answer(request, Instant::now())
     }
 
-    fn answers_last(&self) -> bool {
-        self.0.asking.clock == Clock::Told
-    }
-
-    fn late(reply: StoreReply) -> Option<StoreReply> {
-        reply.late()
-    }
-
-    fn detach(&self, rest: Rest<Self>) {
-        Handle::try_current()
-            .unwrap_or_else(|_| self.0.home.clone())
-            .spawn(rest);
-    }
-
-    fn stranded(&self, partition: Partition, hits: u64) {
-        if let Some(shard) = self.0.topology.map().shard(Self::slot_of(partition)) {
+    /// Counts hits that were, or may have been, taken for nothing.
+    pub(crate) fn stranded(&self, slot: u16, hits: u64) {
+        if let Some(shard) = self.0.topology.map().shard(slot) {
             shard.metrics.stranded(hits);
         }
     }

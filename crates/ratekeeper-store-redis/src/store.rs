@@ -1,48 +1,32 @@
 //! The Redis store, as limiters see it.
 
-mod status;
+use std::ops::Deref;
+use std::sync::Arc;
 
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
-
-use ratekeeper_store::across::{self, Partition, Partitions};
+use ratekeeper_store::across::CounterSlot;
 use ratekeeper_store::{
-    Answer, Execution, HashKey, LeaseGauges, LeasedHits, Post, Request, Step, Store, StoreError,
-    StoreSlot, SyncGauges, SyncedHits, Verdicts,
+    Answer, HashKey, LeasedHits, Post, Request, Step, Store, StoreError, StoreSlot, SyncedHits,
+    Verdicts,
 };
-use ratekeeper_stores::StoreReply;
-use smallvec::SmallVec;
+use ratekeeper_stores::{Backend, SharedStore, Stores, StoresTicket};
 use tokio::runtime::Handle;
 
-use crate::asking::Asking;
 use crate::config::RedisConfig;
-use crate::denied::Denied;
 use crate::endpoint::Endpoint;
-use crate::fleet::FleetBoard;
 use crate::hash_key::{Share, SharedHashKey};
-use crate::lease::{Leased, Leases};
-use crate::metrics::Fault;
-use crate::monitor::Monitor;
-use crate::node_board::NodeBoard;
-use crate::nodes::Nodes;
-use crate::script::{Clock, Group, KeyName, Script, slot};
-use crate::slots::Slots;
-use crate::synced::{SYNCED, is_step_synced, is_synced};
+use crate::script::Clock;
+use crate::servers::RedisServers;
 use crate::topology::Topology;
 
 /// Counters in Redis or Valkey, in one server or a cluster, shared by all nodes.
 ///
 /// Each runtime has connections of its own, and batches the requests that are waiting at the same
-/// time. Callers outside of any runtime use that of the store.
-#[derive(Debug)]
+/// time. Callers outside of any runtime use that of the store. Clones are the same store.
+#[derive(Clone, Debug)]
 pub struct RedisStore {
-    pub(crate) slots: Slots,
-    monitor: Monitor,
-    /// Made by the first request that has leased counters.
-    leases: OnceLock<Leases>,
-    fleet: Arc<FleetBoard>,
-    top: Arc<NodeBoard>,
-    quotas: Arc<NodeBoard>,
+    servers: Arc<RedisServers>,
+    /// These servers as the only store: what limiters of this store ask.
+    alone: Stores,
 }
 
 impl RedisStore {
@@ -103,258 +87,84 @@ impl RedisStore {
     fn start(
         topology: Arc<Topology>,
         endpoint: &Endpoint,
-        mut config: RedisConfig,
+        config: RedisConfig,
         share: Share,
         clock: Clock,
         home: Handle,
     ) -> Self {
-        let prefix = format!("{}rk:", endpoint.prefix());
-        if clock == Clock::Told {
-            // A call is given one time, that of one request.
-            config.merges = false;
-            config.groups_max = 1;
-            config.deny_cache_max = std::time::Duration::ZERO;
-        }
-        let asking = Asking {
-            script: Script::new(clock),
-            clock,
-            names: KeyName::new(&prefix),
-            denied: Denied::new(config.deny_cache_max),
-            nodes: Nodes::new(),
-            told: AtomicU64::new(0),
-        };
-        let (config, asking) = (Arc::new(config), Arc::new(asking));
-        let monitor = Monitor::start(
-            Arc::clone(&topology),
-            Arc::clone(&config),
-            Arc::clone(&asking),
-            &prefix,
-            share,
-            &home,
-        );
-        let fleet = FleetBoard::new(Arc::clone(&topology), config.connect_timeout, &prefix);
-        let board = |tag| {
-            let board = NodeBoard::new(Arc::clone(&topology), config.connect_timeout, &prefix, tag);
-            Arc::new(board)
-        };
-        let (top, quotas) = (board("top"), board("quotas"));
-        let slots = Slots::new(topology, config, asking, home);
-        Self {
-            slots,
-            monitor,
-            leases: OnceLock::new(),
-            fleet: Arc::new(fleet),
-            top,
-            quotas,
-        }
+        let servers = RedisServers::start(topology, endpoint, config, share, clock, home.clone());
+        let servers = Arc::new(servers);
+        let shared = Backend::Shared(Arc::clone(&servers) as _);
+        let alone = Stores::new(shared, Vec::new(), move |rest| {
+            let here = Handle::try_current().unwrap_or_else(|_| home.clone());
+            here.spawn(rest);
+        });
+        Self { servers, alone }
     }
 
-    /// The board on which the nodes that share this store report their requests in flight.
+    /// Its servers, to be joined with other stores.
     #[must_use]
-    pub fn fleet(&self) -> Arc<FleetBoard> {
-        Arc::clone(&self.fleet)
+    pub fn shared(&self) -> Arc<dyn SharedStore> {
+        Arc::clone(&self.servers) as _
     }
+}
 
-    /// The board with the keys that are denied most on each node.
-    #[must_use]
-    pub fn top(&self) -> Arc<NodeBoard> {
-        Arc::clone(&self.top)
-    }
+impl Deref for RedisStore {
+    type Target = RedisServers;
 
-    /// The board on which nodes say in which database they find tenants' quotas.
-    #[must_use]
-    pub fn quota_databases(&self) -> Arc<NodeBoard> {
-        Arc::clone(&self.quotas)
-    }
-
-    /// This node's leases; [`None`] before it was asked for a counter that is leased.
-    #[must_use]
-    pub fn leased(&self) -> Option<LeaseGauges> {
-        self.leases.get().map(|leases| leases.shared().counts())
-    }
-
-    /// Gives back what this node holds in leases, and waits a moment for that. Nothing is leased from then on.
-    pub async fn give_leases_back(&self) {
-        if let Some(leases) = self.leases.get() {
-            leases.close().await;
-        }
-    }
-
-    /// The part of `request` that is taken from leases; [`None`] if nothing was.
-    fn take_leased(&self, request: &Request<'_>) -> Option<Leased> {
-        if !self.slots.has_own_clock() {
-            return None;
-        }
-        let leases = self.leases.get_or_init(|| self.slots.lease());
-        leases.take(request).filter(|leased| !leased.is_empty())
-    }
-
-    /// Asks Redis.
-    fn ask(&self, request: &Request<'_>) -> Answer<StoreReply> {
-        let shared = self.sharing(request);
-        match shared.is_divided() {
-            true => across::decide(&self.slots, request, |step| shared.partition_of(step))
-                .map_pending(|ticket| ticket.into_one(StoreReply::joined)),
-            // All counters lie together: one call decides them.
-            false => self.slots.ask(Partition(0), request),
-        }
-    }
-
-    fn sharing(&self, request: &Request<'_>) -> Sharing {
-        Sharing {
-            is_cluster: self.slots.topology().is_cluster(),
-            syncs: is_synced(request) && self.slots.has_own_clock(),
-        }
-    }
-
-    /// This node's synced counters: what is there, and counts since the start.
-    #[must_use]
-    pub fn sync_counts(&self) -> SyncGauges {
-        let synced = self.slots.synced();
-        synced.map(|synced| synced.gauges()).unwrap_or_default()
-    }
-
-    /// Adds what this node has counted of synced counters, and waits a moment for that.
-    pub async fn add_pending(&self) {
-        if let Some(synced) = self.slots.synced() {
-            synced.close().await;
-        }
+    fn deref(&self) -> &RedisServers {
+        &self.servers
     }
 }
 
 impl Store for RedisStore {
-    type Ticket = StoreReply;
+    type Ticket = StoresTicket;
+
+    fn decide(&self, request: &Request<'_>) -> Answer<StoresTicket> {
+        self.alone.decide(request)
+    }
+
+    fn give_back(&self, request: &Request<'_>, taken: &Verdicts) {
+        self.alone.give_back(request, taken);
+    }
+
+    fn post(&self, post: &Post) -> Option<StoresTicket> {
+        self.alone.post(post)
+    }
+
+    fn strand(&self, step: &Step) {
+        self.alone.strand(step);
+    }
+
+    fn late(ticket: StoresTicket) -> Option<StoresTicket> {
+        Stores::late(ticket)
+    }
 
     fn hash_key(&self) -> Option<HashKey> {
-        self.hash_key()
-    }
-
-    fn decide(&self, request: &Request<'_>) -> Answer<StoreReply> {
-        let topology = self.slots.topology();
-        if request.steps.is_empty() {
-            return Answer::Decided(Verdicts {
-                allowed: true,
-                outcomes: SmallVec::new(),
-                at: request.now,
-                execution: Execution::Now,
-            });
-        }
-        if !Group::is_sendable(request) {
-            if let Some(shard) = topology.map().shards().first() {
-                shard.metrics.fault(Fault::Overloaded, 1);
-            }
-            return Answer::Pending(StoreReply::failed(StoreError::Overloaded));
-        }
-        if !self.monitor.hash_key().admits(request.named_by) {
-            topology.unplaced();
-            return Answer::Pending(StoreReply::failed(StoreError::Unavailable));
-        }
-        if request.steps.iter().any(|step| !step.lease.is_zero())
-            && let Some(leased) = self.take_leased(request)
-        {
-            let answer = leased.decide(request, |rest| self.ask(rest));
-            return answer.map_pending(StoreReply::joined);
-        }
-        self.ask(request)
-    }
-
-    fn held(&self, step: &Step) -> Option<LeasedHits> {
-        if step.lease.is_zero() {
-            return None;
-        }
-        let held = |leases: &Leases| leases.shared().held(step.key);
-        Some(self.leases.get().map(held).unwrap_or_default())
-    }
-
-    fn synced(&self, step: &Step) -> Option<SyncedHits> {
-        if step.sync.is_zero() {
-            return None;
-        }
-        let none = SyncedHits {
-            interval: step.sync,
-            ..SyncedHits::default()
-        };
-        Some(self.slots.synced().map_or(none, |it| it.known(step)))
-    }
-
-    fn leases(&self, _: StoreSlot) -> bool {
-        self.slots.has_own_clock()
-    }
-
-    fn is_cluster(&self, _: StoreSlot) -> bool {
-        self.slots.topology().is_cluster()
+        self.servers.hash_key()
     }
 
     /// The error while a single server's breaker is open. In a cluster each slot is asked by itself.
     fn away(&self) -> Option<StoreError> {
-        match self.slots.topology().is_cluster() {
+        match self.servers.is_cluster() {
             true => None,
-            false => self.slots.away(Partition(0)),
+            false => self.servers.away(CounterSlot::ONLY),
         }
     }
 
-    fn recall(&self, request: &Request<'_>) -> Option<Verdicts> {
-        self.slots.recall(Partition(0), request)
+    fn leases(&self, slot: StoreSlot) -> bool {
+        self.alone.leases(slot)
     }
 
-    fn late(reply: StoreReply) -> Option<StoreReply> {
-        reply.late()
+    fn is_cluster(&self, slot: StoreSlot) -> bool {
+        self.alone.is_cluster(slot)
     }
 
-    fn post(&self, post: &Post) -> Option<StoreReply> {
-        let partition = match self.slots.topology().is_cluster() {
-            true => partition_of(&post.step),
-            false => Partition(0),
-        };
-        if !self.monitor.hash_key().admits(post.named_by) {
-            return Some(StoreReply::failed(StoreError::Unavailable));
-        }
-        Some(self.slots.post(partition, post))
+    fn held(&self, step: &Step) -> Option<LeasedHits> {
+        self.alone.held(step)
     }
 
-    fn strand(&self, step: &Step) {
-        let partition = match self.slots.topology().is_cluster() {
-            true => partition_of(step),
-            false => Partition(0),
-        };
-        self.slots.stranded(partition, step.hits.unsigned_abs());
+    fn synced(&self, step: &Step) -> Option<SyncedHits> {
+        self.alone.synced(step)
     }
-
-    fn give_back(&self, request: &Request<'_>, taken: &Verdicts) {
-        // A single server answers all steps, or none.
-        let shared = self.sharing(request);
-        if shared.is_divided() {
-            let partition_of = |step: &Step| shared.partition_of(step);
-            across::give_back(&self.slots, request, taken, partition_of);
-        }
-    }
-}
-
-/// The way in which the counters of a request are shared.
-#[derive(Clone, Copy, Debug)]
-struct Sharing {
-    is_cluster: bool,
-    /// Some are decided in memory.
-    syncs: bool,
-}
-
-impl Sharing {
-    const fn is_divided(self) -> bool {
-        self.is_cluster || self.syncs
-    }
-
-    fn partition_of(self, step: &Step) -> Partition {
-        if self.syncs && is_step_synced(step) {
-            SYNCED
-        } else if self.is_cluster {
-            partition_of(step)
-        } else {
-            Partition(0)
-        }
-    }
-}
-
-/// The slot of the counter of `step` in a cluster.
-fn partition_of(step: &Step) -> Partition {
-    Partition(u32::from(slot(step.key.subject)))
 }

@@ -20,9 +20,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use ratekeeper_core::Micros;
 use ratekeeper_core::synced::StoredSum;
-use ratekeeper_store::across::Partition;
 use ratekeeper_store::synced::{AnsweredAt, SyncTurn, SyncedCounters};
-use ratekeeper_store::{CounterKey, Request, Step, SyncGauges, SyncedHits, Verdicts, boot_time};
+use ratekeeper_store::{
+    Charge, CounterKey, Extra, Request, Step, SyncGauges, SyncedHits, Verdicts, boot_time,
+};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -34,9 +35,6 @@ use crate::script::{Script, slot};
 use crate::shard::Shard;
 use crate::topology::Topology;
 use sender::Route;
-
-/// The partition of synced counters among those of a request.
-pub(crate) const SYNCED: Partition = Partition(u32::MAX);
 
 /// Counters taken at once.
 const TAKEN_MAX: usize = 1_024;
@@ -75,15 +73,10 @@ impl Drop for Synced {
     }
 }
 
-/// Returns true if steps of `request` are decided by synced counters, where they have some.
-pub(crate) fn is_synced(request: &Request<'_>) -> bool {
-    let is_recorded =
-        |extra: &ratekeeper_store::Extra| extra.once.is_some() || extra.forgets.is_some();
-    !request.extra.is_some_and(is_recorded) && request.steps.iter().any(is_step_synced)
-}
-
-pub(crate) fn is_step_synced(step: &Step) -> bool {
-    !step.sync.is_zero() && step.charge == ratekeeper_store::Charge::IfAllowed
+/// Returns true if `step` of a request with `extra` is decided by synced counters.
+pub(crate) fn is_synced(step: &Step, extra: Option<&Extra>) -> bool {
+    let is_recorded = |extra: &Extra| extra.once.is_some() || extra.forgets.is_some();
+    !step.sync.is_zero() && step.charge == Charge::IfAllowed && !extra.is_some_and(is_recorded)
 }
 
 impl Synced {

@@ -47,7 +47,7 @@ use ratekeeper_core::Mode;
 use smallvec::SmallVec;
 
 pub use journey::{Rest, Ticket};
-pub use partition::Partition;
+pub use partition::{CounterSlot, Partition};
 pub use partitions::Partitions;
 
 use crate::{Answer, Execution, Permit, PermitAct, Request, Step, StepOutcome, Verdicts};
@@ -145,9 +145,7 @@ fn ask<P: Partitions>(
             extra: request.extra,
             named_by: request.named_by,
         };
-        // Synced counters are decided in memory, whoever is away.
-        let is_synced = part.steps.iter().any(|step| !step.sync.is_zero());
-        let known = match partitions.away(partition).filter(|_| !is_synced) {
+        let known = match partitions.away(partition) {
             Some(error) => Some(Err(error)),
             None => partitions.recall(partition, &part).map(Ok),
         };

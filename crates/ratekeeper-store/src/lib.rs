@@ -66,10 +66,7 @@ pub trait Store: Send + Sync + 'static {
     /// The ticket of a request that failed with [`StoreError::Timeout`], to be awaited once more: for the
     /// answer if it comes after all, and for [`StoreError::Lost`] if it cannot come any more. [`None`] if
     /// the store cannot tell.
-    fn late(ticket: Self::Ticket) -> Option<Self::Ticket>
-    where
-        Self: Sized,
-    {
+    fn late(ticket: Self::Ticket) -> Option<Self::Ticket> {
         drop(ticket);
         None
     }
@@ -83,12 +80,6 @@ pub trait Store: Send + Sync + 'static {
 
     /// The reason why it is no use to ask it now, if that is known.
     fn away(&self) -> Option<StoreError> {
-        None
-    }
-
-    /// Its denial of `request`, if that is known without asking, and charges nothing.
-    fn recall(&self, request: &Request<'_>) -> Option<Verdicts> {
-        let _ = request;
         None
     }
 

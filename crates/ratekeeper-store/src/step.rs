@@ -45,7 +45,7 @@ pub enum FullMode {
 }
 
 /// The store that keeps a counter, of several; the default one unless a rule names another.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct StoreSlot(pub u8);
 
 /// A counter to test, and to charge if the request is allowed.

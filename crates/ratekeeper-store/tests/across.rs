@@ -13,7 +13,7 @@ use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 use ratekeeper_store::across::{self, Partition, Partitions, Rest};
 use ratekeeper_store::{
     Answer, Charge, CounterKey, Execution, Extra, FullMode, MemoryConfig, MemoryStore, Once,
-    Request, Step, StepOutcome, Store, StoreError, Until, Verdicts,
+    Request, Step, StepOutcome, Store, StoreError, StoreSlot, Until, Verdicts,
 };
 
 const NOW: Timestamp = Timestamp::from_micros(1_789_000_123_456_789);
@@ -73,7 +73,8 @@ impl Spread {
     }
 
     fn partition(&self, step: &Step) -> Partition {
-        Partition(u32::try_from(step.key.subject % self.0.partitions.len() as u64).unwrap_or(0))
+        let number = step.key.subject % self.0.partitions.len() as u64;
+        StoreSlot(u8::try_from(number).unwrap_or(0)).into()
     }
 
     /// Makes the next partitions return these instead.
@@ -112,7 +113,7 @@ impl Partitions for Spread {
         if let Some(Some(fault)) = self.0.faults.lock().pop_front() {
             return Answer::Pending(Far(Some(Err(fault)), false));
         }
-        let verdicts = self.0.partitions[partition.0 as usize].decide_now(request);
+        let verdicts = self.0.partitions[usize::from(partition.store.0)].decide_now(request);
         match self.0.is_far {
             true => Answer::Pending(Far(Some(Ok(verdicts)), false)),
             false => Answer::Decided(verdicts),
@@ -121,7 +122,7 @@ impl Partitions for Spread {
 
     fn away(&self, partition: Partition) -> Option<StoreError> {
         let away = self.0.away.load(Ordering::Relaxed);
-        (away != 0 && u64::from(partition.0) == away).then_some(StoreError::Unavailable)
+        (away != 0 && u64::from(partition.store.0) == away).then_some(StoreError::Unavailable)
     }
 
     fn detach(&self, rest: Rest<Self>) {

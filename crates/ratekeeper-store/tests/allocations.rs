@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 use ratekeeper_store::across::{self, Partition, Partitions, Rest};
-use ratekeeper_store::{Answer, CounterKey, MemoryConfig, MemoryStore, Never, Request, Step};
+use ratekeeper_store::{
+    Answer, CounterKey, MemoryConfig, MemoryStore, Never, Request, Step, StoreSlot,
+};
 
 fn step(limit: &Limit, identity: u64) -> Step {
     Step::new(
@@ -57,7 +59,7 @@ impl Partitions for Two {
     type Ticket = Never;
 
     fn ask(&self, partition: Partition, request: &Request<'_>) -> Answer<Never> {
-        Answer::Decided(self.0[partition.0 as usize].decide_now(request))
+        Answer::Decided(self.0[usize::from(partition.store.0)].decide_now(request))
     }
 
     fn detach(&self, _: Rest<Self>) {}
@@ -76,7 +78,8 @@ fn deciding_across_stores_of_this_node_allocates_nothing() {
     let now = Timestamp::from_secs(1_000);
     let is_allowed = |steps: &[Step]| {
         let request = Request::new(steps, Mode::default(), now);
-        let partition = |step: &Step| Partition(u32::from(step.key.identity % 2 == 1));
+        let partition =
+            |step: &Step| Partition::from(StoreSlot(u8::from(step.key.identity % 2 == 1)));
         match across::decide(&two, &request, partition) {
             Answer::Decided(verdicts) => verdicts.allowed,
             Answer::Pending(_) => panic!("memory decides at once"),

@@ -4,6 +4,7 @@
 //! for all of them. [`Stores`] joins them with memory: a service asks it, and does not know which kinds there are.
 
 mod gauges;
+mod leased;
 mod reply;
 mod shared;
 mod stores;

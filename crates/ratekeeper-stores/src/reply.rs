@@ -1,6 +1,5 @@
 //! The reply of a shared store to a decision.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -8,21 +7,23 @@ use std::task::{Context, Poll, ready};
 use ratekeeper_store::{StoreError, Verdicts};
 use tokio::sync::oneshot;
 
-use crate::BoxFuture;
+use crate::leased::Rest;
 
 /// The outcome of a decision.
 pub type Decided = Result<Verdicts, StoreError>;
 
 /// The pending answer of a shared store.
+#[derive(Debug)]
 pub struct StoreReply(State);
 
+#[derive(Debug)]
 enum State {
     Waiting(oneshot::Receiver<First>),
     Failed(StoreError),
     /// It has failed with a timeout, and the answer may still come.
     Late(oneshot::Receiver<Decided>),
-    /// More than one answer, or one that is joined with something else.
-    Joined(BoxFuture<'static, Decided>),
+    /// A part was taken from leases; it is in a box, for no other is as large.
+    Leased(Box<Rest>),
 }
 
 /// The first that is heard of a decision.
@@ -56,13 +57,13 @@ impl StoreReply {
         Self(State::Failed(error))
     }
 
-    /// Makes a reply of an answer that takes more than one message. It has none that is late.
-    #[must_use]
-    pub fn joined(answer: impl Future<Output = Decided> + Send + 'static) -> Self {
-        Self(State::Joined(Box::pin(answer)))
+    /// Makes a reply of a request of which a part was taken from leases.
+    pub(crate) fn leased(rest: Rest) -> Self {
+        Self(State::Leased(Box::new(rest)))
     }
 
     /// The reply of a decision that failed with a timeout, as [`Store::late`](ratekeeper_store::Store::late) returns it.
+    /// None is told of a request of which a part was taken from leases: that part is in its lease again.
     #[must_use]
     pub fn late(self) -> Option<Self> {
         matches!(self.0, State::Late(_)).then_some(self)
@@ -87,19 +88,8 @@ impl Future for StoreReply {
                 let answer = ready!(Pin::new(receiver).poll(cx));
                 Poll::Ready(answer.unwrap_or(Err(StoreError::Lost)))
             }
-            State::Joined(answer) => answer.as_mut().poll(cx),
+            State::Leased(rest) => Pin::new(rest).poll(cx),
         }
-    }
-}
-
-impl fmt::Debug for StoreReply {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match &self.0 {
-            State::Waiting(_) => "StoreReply(waiting)",
-            State::Failed(_) => "StoreReply(failed)",
-            State::Late(_) => "StoreReply(late)",
-            State::Joined(_) => "StoreReply(joined)",
-        })
     }
 }
 

@@ -3,16 +3,105 @@
 use std::fmt::Debug;
 use std::pin::Pin;
 
-use ratekeeper_core::Timestamp;
-use ratekeeper_store::{HashKey, LeaseGauges, Store, SyncGauges};
+use ratekeeper_core::lease::Taken;
+use ratekeeper_core::{Micros, Outcome, Timestamp};
+use ratekeeper_store::across::CounterSlot;
+use ratekeeper_store::{
+    Answer, Extra, HashKey, LeaseGauges, LeasedHits, Post, Request, Step, StoreError, SyncGauges,
+    SyncedHits, Verdicts,
+};
 
 use crate::{Agreement, ServerGauges, StoreReply};
 
 /// A future of either thread, in a box.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A store whose counters all nodes share, with all that a service needs of it besides decisions.
-pub trait SharedStore: Store<Ticket = StoreReply> + Debug {
+/// A store whose counters all nodes share: its decisions, slot by slot, and all that a service needs of it besides.
+///
+/// [`Stores`](crate::Stores) divides requests, joins the answers, and has what a denied request took given back.
+pub trait SharedStore: Debug + Send + Sync + 'static {
+    /// The slot of the counter of `step`, in a request with `extra`. Steps of one slot are decided together.
+    fn slot(&self, step: &Step, extra: Option<&Extra>) -> CounterSlot {
+        let _ = (step, extra);
+        CounterSlot::ONLY
+    }
+
+    /// Decides `request`, all of whose counters are in `slot`, as [`Store::decide`](ratekeeper_store::Store::decide)
+    /// does. It refuses requests that are [named by](Request::named_by) another hash key than its own.
+    fn ask(&self, slot: CounterSlot, request: &Request<'_>) -> Answer<StoreReply>;
+
+    /// The reason not to ask `slot` now, if there is one.
+    fn away(&self, slot: CounterSlot) -> Option<StoreError> {
+        let _ = slot;
+        None
+    }
+
+    /// Its denial of `request`, if that is known without asking. Charges nothing.
+    fn recall(&self, slot: CounterSlot, request: &Request<'_>) -> Option<Verdicts> {
+        let _ = (slot, request);
+        None
+    }
+
+    /// Counts hits that were admitted while it did not answer, as [`Store::post`](ratekeeper_store::Store::post) does.
+    fn post(&self, post: &Post) -> StoreReply {
+        let _ = post;
+        StoreReply::failed(StoreError::Unavailable)
+    }
+
+    /// Counts hits that were, or may have been, taken for nothing in `slot`.
+    fn stranded(&self, slot: CounterSlot, hits: u64) {
+        let _ = (slot, hits);
+    }
+
+    /// Returns true if answers have to wait until hits are given back: for stores that go by their callers' time.
+    fn answers_last(&self) -> bool {
+        false
+    }
+
+    /// The secret that counters are to be named by; [`None`] before it is known.
+    fn hash_key(&self) -> Option<HashKey> {
+        None
+    }
+
+    /// Returns true if it leases counters to its nodes, and syncs theirs.
+    fn leases(&self) -> bool {
+        false
+    }
+
+    /// Returns true if its counters lie on several servers, one of which has all hits on one counter.
+    fn is_cluster(&self) -> bool {
+        false
+    }
+
+    /// Takes the hits of `step` from a lease of its counter, with the answer to tell; [`None`] if no lease has them, or
+    /// the counter is named by another hash key than `named_by`.
+    fn spend(
+        &self,
+        step: &Step,
+        named_by: Option<HashKey>,
+        now: Micros,
+    ) -> Option<(Taken, Outcome)> {
+        let _ = (step, named_by, now);
+        None
+    }
+
+    /// Puts hits back that were taken for a request that was not admitted.
+    fn put_back(&self, taken: Taken) {
+        let _ = taken;
+    }
+
+    /// The hits that this node holds of the counter of `step`, which is leased.
+    fn held(&self, step: &Step) -> Option<LeasedHits> {
+        let _ = step;
+        None
+    }
+
+    /// The hits that this node knows of on the counter of `step`; [`None`] if it is not synced.
+    fn synced(&self, step: &Step) -> Option<SyncedHits> {
+        let _ = step;
+        None
+    }
+
     /// Forgets what has expired by `now`; called about once a second, and not where requests are answered. For stores
     /// that keep something on this node.
     fn maintain(&self, now: Timestamp) {
@@ -23,13 +112,13 @@ pub trait SharedStore: Store<Ticket = StoreReply> + Debug {
     /// needs connections makes them now.
     fn prepare(&self) {}
 
-    /// Waits until [`Store::hash_key`] is there and another one than `known`.
+    /// Waits until [`Self::hash_key`] is there and another one than `known`.
     fn hash_key_other_than(&self, known: HashKey) -> BoxFuture<'_, HashKey> {
         let _ = known;
         Box::pin(std::future::pending())
     }
 
-    /// Agreement of all nodes on [`Store::hash_key`]; [`None`] where they share none.
+    /// Agreement of all nodes on [`Self::hash_key`]; [`None`] where they share none.
     fn agreement(&self) -> Option<Agreement> {
         None
     }

@@ -7,14 +7,15 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use ratekeeper_core::lease::Taken;
 use ratekeeper_store::across::{self, Partition, Partitions, Rest};
 use ratekeeper_store::{
-    Answer, HashKey, LeasedHits, MemoryStore, Post, Request, Step, Store, StoreError, StoreSlot,
-    SyncedHits, Verdicts,
+    Answer, Extra, HashKey, LeasedHits, MemoryStore, Post, Request, Step, Store, StoreError,
+    StoreSlot, SyncedHits, Verdicts,
 };
 
+use crate::leased::Leased;
 use crate::{BoxFuture, SharedStore, StoreReply};
 
 /// The default store and those that have names. Clones are the same stores.
@@ -51,8 +52,6 @@ pub(crate) struct Member {
     /// Empty for the default store.
     pub(crate) name: Box<str>,
     pub(crate) store: Backend,
-    /// Hits that were taken there for nothing, or may have been, and were not given back.
-    pub(crate) stranded: AtomicU64,
 }
 
 impl Member {
@@ -81,11 +80,7 @@ impl Stores {
         named: Vec<(Box<str>, Backend)>,
         spawn: impl Fn(BoxFuture<'static, ()>) + Send + Sync + 'static,
     ) -> Self {
-        let member = |(name, store)| Member {
-            name,
-            store,
-            stranded: AtomicU64::new(0),
-        };
+        let member = |(name, store)| Member { name, store };
         Self(Arc::new(Inner {
             default: member((Box::default(), default)),
             named: named.into_iter().map(member).collect(),
@@ -101,7 +96,6 @@ impl Stores {
             stores.own = Some(Member {
                 name: "own".into(),
                 store: Backend::Memory(store),
-                stranded: AtomicU64::new(0),
             });
         }
         self
@@ -129,20 +123,64 @@ impl Stores {
             .chain(&self.0.own)
     }
 
-    fn member(&self, partition: Partition) -> &Member {
-        if partition == OWN
+    fn member(&self, store: StoreSlot) -> &Member {
+        if store == OWN
             && let Some(own) = &self.0.own
         {
             return own;
         }
-        let index = usize::try_from(partition.0).unwrap_or(0).checked_sub(1);
+        let index = usize::from(store.0).checked_sub(1);
         let named = index.and_then(|index| self.0.named.get(index));
         named.unwrap_or(&self.0.default)
     }
+
+    /// The place of the counter of `step`, in a request with `extra`.
+    fn partition_of(&self, step: &Step, extra: Option<&Extra>) -> Partition {
+        match self.member(step.store).shared() {
+            None => step.store.into(),
+            Some(store) => Partition {
+                store: step.store,
+                slot: store.slot(step, extra),
+            },
+        }
+    }
+
+    /// Decides a request of which steps may be in stores that nodes share.
+    #[inline(never)]
+    fn decide_shared(&self, request: &Request<'_>) -> Answer<StoresTicket> {
+        // Before it is divided: leased hits are taken in memory, and put back if the rest is denied.
+        if request.steps.iter().any(|step| !step.lease.is_zero())
+            && let Some(leased) = Leased::take(self, request)
+        {
+            return leased.decide(request, |rest| self.ask_all(rest));
+        }
+        self.ask_all(request)
+    }
+
+    /// Asks all stores with counters of `request`.
+    fn ask_all(&self, request: &Request<'_>) -> Answer<StoresTicket> {
+        let partition_of = |step: &Step| self.partition_of(step, request.extra);
+        across::decide(self, request, partition_of)
+    }
+
+    /// The store that leases the counter of `step`, if it is leased.
+    pub(crate) fn leasing(&self, step: &Step) -> Option<&dyn SharedStore> {
+        match step.lease.is_zero() {
+            true => None,
+            false => self.member(step.store).shared(),
+        }
+    }
+
+    /// Puts hits of a lease back that were taken for a request that was not admitted.
+    pub(crate) fn put_back(&self, store: StoreSlot, taken: Taken) {
+        if let Some(store) = self.member(store).shared() {
+            store.put_back(taken);
+        }
+    }
 }
 
-/// The partition of the counters that are a node's own.
-const OWN: Partition = Partition(u8::MAX as u32);
+/// The slot of the counters that are a node's own.
+const OWN: StoreSlot = StoreSlot(u8::MAX);
 
 impl fmt::Debug for Stores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -150,54 +188,40 @@ impl fmt::Debug for Stores {
     }
 }
 
-impl Backend {
-    #[inline]
-    fn decide(&self, request: &Request<'_>) -> Answer<StoreReply> {
-        match self {
-            Self::Memory(store) => Answer::Decided(store.decide_now(request)),
-            Self::Shared(store) => store.decide(request),
-        }
-    }
-}
-
 impl Store for Stores {
-    type Ticket = across::Ticket<Self>;
+    type Ticket = StoresTicket;
 
     #[inline]
-    fn decide(&self, request: &Request<'_>) -> Answer<Self::Ticket> {
-        if self.0.named.is_empty() && !self.is_of_several(request) {
-            let answer = self.0.default.store.decide(request);
-            return answer.map_pending(across::Ticket::one);
+    fn decide(&self, request: &Request<'_>) -> Answer<StoresTicket> {
+        match &self.0.default.store {
+            Backend::Memory(store) if self.0.named.is_empty() && self.0.own.is_none() => {
+                Answer::Decided(store.decide_now(request))
+            }
+            _ => self.decide_shared(request),
         }
-        across::decide(self, request, partition_of)
     }
 
     fn give_back(&self, request: &Request<'_>, taken: &Verdicts) {
-        match &self.0.default.store {
-            // A store of several partitions may have taken part of a request.
-            Backend::Shared(store) if self.0.named.is_empty() && !self.is_of_several(request) => {
-                store.give_back(request, taken);
-            }
-            _ => across::give_back(self, request, taken, partition_of),
-        }
+        let partition_of = |step: &Step| self.partition_of(step, request.extra);
+        across::give_back(self, request, taken, partition_of);
     }
 
-    fn post(&self, post: &Post) -> Option<Self::Ticket> {
-        let store = self.member(partition_of(&post.step)).shared()?;
-        store.post(post).map(across::Ticket::one)
+    fn post(&self, post: &Post) -> Option<StoresTicket> {
+        let store = self.member(post.step.store).shared()?;
+        Some(StoresTicket::one(store.post(post)))
     }
 
     fn strand(&self, step: &Step) {
-        self.stranded(partition_of(step), step.hits.unsigned_abs());
+        self.stranded(self.partition_of(step, None), step.hits.unsigned_abs());
     }
 
-    fn late(ticket: Self::Ticket) -> Option<Self::Ticket> {
+    fn late(ticket: StoresTicket) -> Option<StoresTicket> {
         ticket.late()
     }
 
     /// All stores' counters are named by one key, which those that nodes share have in common.
     fn hash_key(&self) -> Option<HashKey> {
-        self.shared().and_then(Store::hash_key)
+        self.shared()?.hash_key()
     }
 
     fn slot(&self, name: &str) -> StoreSlot {
@@ -207,60 +231,58 @@ impl Store for Stores {
     }
 
     fn leases(&self, slot: StoreSlot) -> bool {
-        let store = self.member(Partition(u32::from(slot.0))).shared();
-        store.is_some_and(|it| it.leases(StoreSlot::default()))
+        let store = self.member(slot).shared();
+        store.is_some_and(SharedStore::leases)
     }
 
     fn is_cluster(&self, slot: StoreSlot) -> bool {
-        let store = self.member(Partition(u32::from(slot.0))).shared();
-        store.is_some_and(|it| it.is_cluster(StoreSlot::default()))
+        let store = self.member(slot).shared();
+        store.is_some_and(SharedStore::is_cluster)
     }
 
     fn held(&self, step: &Step) -> Option<LeasedHits> {
-        self.member(partition_of(step)).shared()?.held(step)
+        self.leasing(step)?.held(step)
     }
 
     fn synced(&self, step: &Step) -> Option<SyncedHits> {
-        self.member(partition_of(step)).shared()?.synced(step)
+        self.member(step.store).shared()?.synced(step)
     }
 
     fn own_slot(&self) -> Option<StoreSlot> {
         match &self.0.default.store {
             Backend::Memory(_) => Some(StoreSlot::default()),
-            Backend::Shared(_) => self.0.own.as_ref().map(|_| StoreSlot(u8::MAX)),
+            Backend::Shared(_) => self.0.own.as_ref().map(|_| OWN),
         }
     }
-}
-
-impl Stores {
-    /// Returns true if steps of `request` are counted on this node by itself.
-    #[inline]
-    fn is_of_several(&self, request: &Request<'_>) -> bool {
-        self.0.own.is_some() && request.steps.iter().any(|step| partition_of(step) == OWN)
-    }
-}
-
-fn partition_of(step: &Step) -> Partition {
-    Partition(u32::from(step.store.0))
 }
 
 impl Partitions for Stores {
     type Ticket = StoreReply;
 
     fn ask(&self, partition: Partition, request: &Request<'_>) -> Answer<StoreReply> {
-        self.member(partition).store.decide(request)
+        match &self.member(partition.store).store {
+            Backend::Memory(store) => Answer::Decided(store.decide_now(request)),
+            Backend::Shared(store) => store.ask(partition.slot, request),
+        }
     }
 
     fn away(&self, partition: Partition) -> Option<StoreError> {
-        self.member(partition).shared()?.away()
+        let store = self.member(partition.store).shared()?;
+        store.away(partition.slot)
     }
 
     fn recall(&self, partition: Partition, request: &Request<'_>) -> Option<Verdicts> {
-        self.member(partition).shared()?.recall(request)
+        let store = self.member(partition.store).shared()?;
+        store.recall(partition.slot, request)
     }
 
-    fn late(ticket: StoreReply) -> Option<StoreReply> {
-        ticket.late()
+    fn answers_last(&self) -> bool {
+        let mut shared = self.members().filter_map(Member::shared);
+        shared.any(SharedStore::answers_last)
+    }
+
+    fn late(reply: StoreReply) -> Option<StoreReply> {
+        reply.late()
     }
 
     fn detach(&self, rest: Rest<Self>) {
@@ -268,8 +290,8 @@ impl Partitions for Stores {
     }
 
     fn stranded(&self, partition: Partition, hits: u64) {
-        let stranded = &self.member(partition).stranded;
-        // Relaxed: a count that nothing else goes by.
-        stranded.fetch_add(hits, Ordering::Relaxed);
+        if let Some(store) = self.member(partition.store).shared() {
+            store.stranded(partition.slot, hits);
+        }
     }
 }

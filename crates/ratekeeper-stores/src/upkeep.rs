@@ -1,7 +1,5 @@
 //! Upkeep, metrics and faults: all that a service needs of its stores besides decisions.
 
-use std::sync::atomic::Ordering;
-
 use ratekeeper_core::Timestamp;
 use ratekeeper_store::{HashKey, LeaseGauges, MemoryStore, SyncGauges};
 
@@ -93,21 +91,17 @@ impl Stores {
     /// State and counts of the servers of all stores.
     #[must_use]
     pub fn servers(&self) -> Vec<ServerGauges> {
-        let mut all = Vec::new();
-        for member in self.members() {
-            let Some(store) = member.shared() else {
-                continue;
-            };
-            let mut servers = store.servers();
-            add_stranded(&mut servers, member.stranded.load(Ordering::Relaxed));
-            if !member.name.is_empty() {
-                for server in &mut servers {
-                    server.shard = format!("{}/{}", member.name, server.shard).into();
-                }
-            }
-            all.append(&mut servers);
-        }
-        all
+        let servers = self.all_shared().flat_map(|(name, store)| {
+            let servers = store.servers().into_iter();
+            servers.map(move |server| match name {
+                "" => server,
+                name => ServerGauges {
+                    shard: format!("{name}/{}", server.shard).into(),
+                    ..server
+                },
+            })
+        });
+        servers.collect()
     }
 
     /// The stores that nodes share, by their names.
@@ -132,14 +126,5 @@ fn gauges(store: &MemoryStore) -> StoreGauges {
         evicted: stats.evicted_live,
         refused: stats.refused_full,
         refusing: stats.refusing,
-    }
-}
-
-/// Adds `hits` to the first server's count: which of a store's servers they are in is not known.
-#[allow(clippy::cast_precision_loss, reason = "counts in metrics are doubles")]
-fn add_stranded(servers: &mut [ServerGauges], hits: u64) {
-    let mut counts = servers.iter_mut().flat_map(|server| &mut server.counts);
-    if let Some((.., count)) = counts.find(|(name, ..)| *name == "stranded_hits") {
-        *count += hits as f64;
     }
 }

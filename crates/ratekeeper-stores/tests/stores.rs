@@ -3,6 +3,7 @@
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 use std::sync::Arc;
 
+use ratekeeper_store::across::CounterSlot;
 use ratekeeper_store::{
     Answer, CounterKey, MemoryConfig, MemoryStore, Request, Step, Store, StoreSlot,
 };
@@ -22,15 +23,11 @@ fn memory() -> MemoryStore {
 #[derive(Debug)]
 struct Near(MemoryStore);
 
-impl Store for Near {
-    type Ticket = StoreReply;
-
-    fn decide(&self, request: &Request<'_>) -> Answer<StoreReply> {
+impl SharedStore for Near {
+    fn ask(&self, _: CounterSlot, request: &Request<'_>) -> Answer<StoreReply> {
         Answer::Decided(self.0.decide_now(request))
     }
 }
-
-impl SharedStore for Near {}
 
 fn stores(names: &[&str]) -> Stores {
     let shared = || Backend::Shared(Arc::new(Near(memory())));

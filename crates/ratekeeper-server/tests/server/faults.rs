@@ -6,8 +6,9 @@ use std::time::Duration;
 use crate::support::{PATIENCE, RULES, envoy, memory, request, shared, start_on};
 use ratekeeper_core::Timestamp;
 use ratekeeper_server::{LimitHeaderNames, ServerConfig};
+use ratekeeper_store::across::CounterSlot;
 use ratekeeper_store::{
-    Answer, Execution, FullMode, MemoryConfig, MemoryStore, Request, StepOutcome, Store, Verdicts,
+    Answer, Execution, FullMode, MemoryConfig, MemoryStore, Request, StepOutcome, Verdicts,
 };
 use ratekeeper_stores::{SharedStore, StoreReply};
 use serde_json::{Value, json};
@@ -20,15 +21,11 @@ struct Fragile {
     maintained: tokio::sync::watch::Sender<u32>,
 }
 
-impl Store for Fragile {
-    type Ticket = StoreReply;
-
-    fn decide(&self, request: &Request<'_>) -> Answer<StoreReply> {
+impl SharedStore for Fragile {
+    fn ask(&self, _: CounterSlot, request: &Request<'_>) -> Answer<StoreReply> {
         Answer::Decided(self.inner.decide_now(request))
     }
-}
 
-impl SharedStore for Fragile {
     fn maintain(&self, now: Timestamp) {
         assert!(
             self.broke.swap(true, Ordering::Relaxed),
@@ -71,10 +68,8 @@ async fn a_maintenance_task_that_panics_is_begun_again_and_told_of() {
 #[derive(Debug)]
 struct Full;
 
-impl Store for Full {
-    type Ticket = StoreReply;
-
-    fn decide(&self, request: &Request<'_>) -> Answer<StoreReply> {
+impl SharedStore for Full {
+    fn ask(&self, _: CounterSlot, request: &Request<'_>) -> Answer<StoreReply> {
         let full = |_| StepOutcome::Full(FullMode::Allow);
         Answer::Decided(Verdicts {
             allowed: true,
@@ -84,8 +79,6 @@ impl Store for Full {
         })
     }
 }
-
-impl SharedStore for Full {}
 
 /// That some limit was not counted is told in each way that was asked for, and in no other:
 /// headers reach end clients. envoyproxy/ratelimit's metadata has no word for it.

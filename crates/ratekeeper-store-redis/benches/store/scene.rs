@@ -53,7 +53,7 @@ pub(crate) fn connected(
 ) -> Arc<RedisStore> {
     runtime.block_on(async {
         let store = RedisStore::new(endpoint, config, Handle::current());
-        ratekeeper_stores::SharedStore::prepare(&store);
+        ratekeeper_stores::SharedStore::prepare(&*store);
         store.greeted().await;
         Arc::new(store)
     })

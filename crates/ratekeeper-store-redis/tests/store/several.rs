@@ -113,7 +113,7 @@ async fn services_that_name_two_stores_in_opposite_order_leave_each_other_their_
                 && services
                     .iter()
                     .flatten()
-                    .all(RedisStore::is_hash_key_agreed)
+                    .all(|store| store.is_hash_key_agreed())
         });
         assert_eq!([secret(&east), secret(&west)], stored);
         for (service, secret) in services.iter().zip(secrets) {

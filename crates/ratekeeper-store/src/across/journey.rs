@@ -153,7 +153,6 @@ pub struct Ticket<P: Partitions>(State<P>);
 
 enum State<P: Partitions> {
     One(P::Ticket),
-    Failed(StoreError),
     /// [`None`] once it has completed, or was detached.
     Several(Option<Box<Journey<P>>>),
 }
@@ -165,28 +164,13 @@ impl<P: Partitions> Ticket<P> {
         Self(State::One(ticket))
     }
 
-    /// The ticket of the only partition; `several` makes one of several partitions, or of a failure.
-    #[must_use]
-    pub fn into_one(mut self, several: impl FnOnce(Self) -> P::Ticket) -> P::Ticket {
-        match std::mem::replace(&mut self.0, State::Several(None)) {
-            State::One(ticket) => ticket,
-            state => several(Self(state)),
-        }
-    }
-
     /// The ticket of a late answer, as in [`Store::late`](crate::Store::late), of a request in one partition.
     #[must_use]
     pub fn late(mut self) -> Option<Self> {
-        match std::mem::replace(&mut self.0, State::Failed(StoreError::Lost)) {
+        match std::mem::replace(&mut self.0, State::Several(None)) {
             State::One(ticket) => P::late(ticket).map(Self::one),
-            State::Failed(_) | State::Several(_) => None,
+            State::Several(_) => None,
         }
-    }
-
-    /// A ticket that has already failed.
-    #[must_use]
-    pub const fn failed(error: StoreError) -> Self {
-        Self(State::Failed(error))
     }
 }
 
@@ -196,7 +180,6 @@ impl<P: Partitions> Future for Ticket<P> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let several = match &mut self.0 {
             State::One(ticket) => return Pin::new(ticket).poll(cx),
-            State::Failed(error) => return Poll::Ready(Err(*error)),
             State::Several(several) => several,
         };
         let Some(journey) = several else {
@@ -263,7 +246,7 @@ struct Journey<P: Partitions> {
     returns: Returns<P>,
 }
 
-// Nothing in it is pinned: tickets are `Unpin`, and polled in partition.
+// Nothing in it is pinned: tickets are `Unpin`, and polled in place.
 impl<P: Partitions> Unpin for Journey<P> {}
 
 impl<P: Partitions> Journey<P> {

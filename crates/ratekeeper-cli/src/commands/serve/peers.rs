@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use ratekeeper_gateway::{FleetAnswer, FleetPeers};
 use ratekeeper_server::{PeerLists, TopAnswer, TopPeers};
-use ratekeeper_store_redis::{FleetBoard, NodeBoard, RedisStore};
+use ratekeeper_store_redis::{FleetBoard, NodeBoard, RedisServers};
 
 /// The board with the requests in flight.
-pub(super) fn fleet(store: &RedisStore) -> Arc<dyn FleetPeers> {
+pub(super) fn fleet(store: &RedisServers) -> Arc<dyn FleetPeers> {
     Arc::new(InFlight(store.fleet()))
 }
 
 /// The board with the top keys.
-pub(super) fn top(store: &RedisStore) -> Arc<dyn TopPeers> {
+pub(super) fn top(store: &RedisServers) -> Arc<dyn TopPeers> {
     Arc::new(Top(store.top()))
 }
 

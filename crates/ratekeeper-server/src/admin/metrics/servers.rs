@@ -1,10 +1,13 @@
-//! The servers of a store, each by its name.
+//! The servers of stores that nodes share, each by its name.
 
 use ratekeeper_stores::{Agreement, ServerGauges};
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::families::{Families, by};
+
+/// The names of these metrics begin so, whatever the kind of store: dashboards and alerts know them.
+const PREFIX: &str = "ratelimit_redis";
 
 pub(super) fn encode(
     servers: &[ServerGauges],
@@ -13,17 +16,17 @@ pub(super) fn encode(
 ) -> fmt::Result {
     if let Some(agreement) = agreement {
         families.gauge(
-            "ratelimit_redis_hash_key_agreed",
+            &format!("{PREFIX}_hash_key_agreed"),
             "1 if this node is known to use the hash key of all nodes, else 0",
             u64::from(agreement.is_agreed),
         )?;
         families.counter(
-            "ratelimit_redis_hash_key_conflicts",
+            &format!("{PREFIX}_hash_key_conflicts"),
             "Times that a different hash key was found, under which some nodes had counted",
             agreement.conflicts,
         )?;
     }
-    // Without Redis, dashboards and alerts still find the names, at zero.
+    // Without such stores, dashboards and alerts still find the names, at zero.
     let none = [ServerGauges {
         circuit: Some(0),
         errors: vec![("", 0)],
@@ -35,19 +38,19 @@ pub(super) fn encode(
         let errors = server.errors.iter();
         errors.map(|(cause, count)| ([("shard", &*server.shard), ("cause", cause)], *count))
     });
-    let help = "Decisions that a Redis server failed to make, by cause";
-    families.counters("ratelimit_redis_errors", help, errors)?;
+    let help = "Decisions that a server of a store failed to make, by cause";
+    families.counters(&format!("{PREFIX}_errors"), help, errors)?;
     let states = servers.iter();
     let states = states.filter_map(|it| Some((&*it.shard, i64::from(it.circuit?))));
-    let help = "State of a Redis server's circuit breaker: 0 closed, 1 half-open, 2 open";
+    let help = "State of the circuit breaker of a store's server: 0 closed, 1 half-open, 2 open";
     families.gauges("ratelimit_circuit_state", help, by("shard", states))?;
     let durations = servers.iter().map(|it| {
         let buckets = it.durations.clone();
         (&*it.shard, (it.duration_seconds, buckets))
     });
     families.histograms(
-        "ratelimit_redis_command_duration_seconds",
-        "Duration of calls to a Redis server",
+        &format!("{PREFIX}_command_duration_seconds"),
+        "Duration of calls to a server of a store",
         by("shard", durations),
     )?;
     counts(servers, families)
@@ -65,7 +68,7 @@ fn counts(servers: &[ServerGauges], families: &mut Families<'_>) -> fmt::Result 
         }
     }
     for (name, (help, rows)) in by_name {
-        families.counters(&format!("ratelimit_redis_{name}"), help, by("shard", rows))?;
+        families.counters(&format!("{PREFIX}_{name}"), help, by("shard", rows))?;
     }
     Ok(())
 }

@@ -2,12 +2,12 @@
 
 use ratekeeper_store::{HashKey, boot_time};
 
-use super::RedisStore;
+use super::RedisServers;
 use crate::breaker::Circuit;
 use crate::metrics::ShardCounts;
 use crate::server_status::ServerStatus;
 
-impl RedisStore {
+impl RedisServers {
     /// The status of the servers.
     #[must_use]
     pub fn status(&self) -> ServerStatus {

@@ -1,48 +1,83 @@
 //! Requests of which a part was taken from leases.
 
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use ratekeeper_core::Outcome;
 use ratekeeper_core::lease::Taken;
-use ratekeeper_store::{Answer, Execution, Request, Step, StepOutcome, StoreError, Verdicts};
-use ratekeeper_stores::{Decided, StoreReply};
+use ratekeeper_core::{Mode, Outcome};
+use ratekeeper_store::{
+    Answer, Charge, Execution, Request, Step, StepOutcome, StoreError, StoreSlot, Verdicts,
+    boot_time,
+};
 use smallvec::SmallVec;
 
-use super::shared::Shared;
+use crate::{Decided, StoreReply, Stores, StoresTicket};
 
 /// The part of a request that was taken from leases; put back unless the request is admitted.
 #[derive(Debug)]
 pub(crate) struct Leased {
-    shared: Arc<Shared>,
+    stores: Stores,
     /// For each step what was taken for it.
-    spent: SmallVec<[Option<(Taken, Outcome)>; 2]>,
+    spent: SmallVec<[Option<Spent>; 2]>,
 }
 
-/// A request of which Redis decides the rest.
+#[derive(Debug)]
+struct Spent {
+    store: StoreSlot,
+    taken: Taken,
+    outcome: Outcome,
+}
+
+/// A request of which stores decide the rest.
 #[derive(Debug)]
 pub(crate) struct Rest {
     leased: Leased,
-    ticket: StoreReply,
+    ticket: StoresTicket,
+}
+
+/// Requests that may spend leases: plain ones, whose hits are charged if they are allowed.
+fn is_spendable(request: &Request<'_>) -> bool {
+    let is_plain = |(index, step): (usize, &Step)| {
+        step.hits > 0
+            && step.charge == Charge::IfAllowed
+            && !step.quota_mode
+            && request.steps[..index].iter().all(|it| it.key != step.key)
+    };
+    request.extra.is_none()
+        && request.mode == Mode::default()
+        && request.steps.iter().enumerate().all(is_plain)
 }
 
 impl Leased {
-    pub(super) fn new(shared: Arc<Shared>, spent: SmallVec<[Option<(Taken, Outcome)>; 2]>) -> Self {
-        Self { shared, spent }
-    }
-
-    /// Returns true if nothing was taken.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.spent.iter().all(Option::is_none)
+    /// Takes what it can of `request` from leases; [`None`] if that is nothing.
+    pub(crate) fn take(stores: &Stores, request: &Request<'_>) -> Option<Self> {
+        if !is_spendable(request) {
+            return None;
+        }
+        // The time that dates what is admitted.
+        let now = boot_time();
+        let spent = request.steps.iter().map(|step| {
+            let store = stores.leasing(step)?;
+            let (taken, outcome) = store.spend(step, request.named_by, now)?;
+            Some(Spent {
+                store: step.store,
+                taken,
+                outcome,
+            })
+        });
+        let spent: SmallVec<_> = spent.collect();
+        spent.iter().any(Option::is_some).then(|| Self {
+            stores: stores.clone(),
+            spent,
+        })
     }
 
     /// Decides `request` with what was taken; `ask` decides steps that were not.
     pub(crate) fn decide(
         mut self,
         request: &Request<'_>,
-        ask: impl FnOnce(&Request<'_>) -> Answer<StoreReply>,
-    ) -> Answer<Rest> {
+        ask: impl FnOnce(&Request<'_>) -> Answer<StoresTicket>,
+    ) -> Answer<StoresTicket> {
         if self.spent.iter().all(Option::is_some) {
             return Answer::Decided(self.admitted(request));
         }
@@ -57,10 +92,13 @@ impl Leased {
         });
         match answer {
             Answer::Decided(verdicts) => Answer::Decided(self.joined(verdicts)),
-            Answer::Pending(ticket) => Answer::Pending(Rest {
-                leased: self,
-                ticket,
-            }),
+            Answer::Pending(ticket) => {
+                let rest = Rest {
+                    leased: self,
+                    ticket,
+                };
+                Answer::Pending(StoresTicket::one(StoreReply::leased(rest)))
+            }
         }
     }
 
@@ -71,7 +109,7 @@ impl Leased {
         Verdicts {
             allowed: true,
             outcomes: outcomes
-                .map(|(_, outcome)| StepOutcome::Leased(outcome))
+                .map(|spent| StepOutcome::Leased(spent.outcome))
                 .collect(),
             at: request.now,
             execution: Execution::Now,
@@ -83,7 +121,7 @@ impl Leased {
         let mut others = rest.outcomes.into_iter();
         let missing = StepOutcome::Unanswered(StoreError::Unavailable);
         let outcomes = self.spent.iter().map(|spent| match spent {
-            Some((_, outcome)) => StepOutcome::Leased(*outcome),
+            Some(spent) => StepOutcome::Leased(spent.outcome),
             None => others.next().unwrap_or(missing),
         });
         let outcomes = outcomes.collect();
@@ -96,8 +134,8 @@ impl Leased {
     }
 
     fn put_back(&mut self) {
-        for (taken, _) in self.spent.drain(..).flatten() {
-            self.shared.put_back(taken);
+        for spent in self.spent.drain(..).flatten() {
+            self.stores.put_back(spent.store, spent.taken);
         }
     }
 }
@@ -114,7 +152,7 @@ impl Future for Rest {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Decided> {
         let this = &mut *self;
-        let answer = std::task::ready!(Pin::new(&mut this.ticket).poll(cx));
+        let answer = ready!(Pin::new(&mut this.ticket).poll(cx));
         Poll::Ready(match answer {
             Ok(verdicts) => Ok(this.leased.joined(verdicts)),
             Err(error) => {
