@@ -14,7 +14,8 @@ use crate::shared::Shared;
 /// The interval between reports. The fleet-usage shedder is wrong by what begins elsewhere within it.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// A board on which the gateways of a fleet report their requests in flight.
+/// A board on which the gateways of a fleet report their requests in flight. A trait, because the gateway must not know
+/// what the board is kept in; the binary, which knows the stores, brings one.
 pub trait FleetPeers: fmt::Debug + Send + Sync {
     /// Reports that this gateway has `in_flight` requests that are not critical, and returns how many all others have.
     fn report(&self, in_flight: u32) -> FleetAnswer<'_>;

@@ -69,8 +69,8 @@ pub struct Policy {
     #[prost(uint64, optional, tag = "3")]
     pub window_us: ::core::option::Option<u64>,
 }
-/// What an HTTP response reports besides the answer's `limit`. With it, a gateway that calls a
-/// service gives its clients the same answers as one that decides by itself.
+/// The facts that an HTTP response reports besides the answer's `limit`. With them, a gateway that
+/// calls a service gives its clients the same answers as one that decides by itself.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Standing {
     /// Time of the decision in microseconds since the Unix epoch, for dates in responses.

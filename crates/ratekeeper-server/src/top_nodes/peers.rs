@@ -5,7 +5,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
 
-/// The place where nodes lay out their lists.
+/// The place where nodes lay out their lists. A trait, because the server must not know the kind of store that has it.
 pub trait TopPeers: fmt::Debug + Send + Sync {
     /// Lays out this node's list in place of the one before.
     fn publish<'a>(&'a self, list: &'a str) -> TopAnswer<'a, ()>;
