@@ -52,7 +52,6 @@
 
 mod distances;
 mod form;
-mod lease;
 mod log;
 mod reading;
 #[cfg(test)]
@@ -62,8 +61,6 @@ use crate::ask::Finding;
 use crate::{Ask, Heap, Micros, Outcome, Spill, StateMut, StateRef, Timestamp, Verdict, Words};
 pub(crate) use form::EqualCount;
 pub use form::{EXACT_UP_TO, Groups, SHORTEST_WINDOW};
-pub use lease::GrantedGroups;
-pub(crate) use lease::{before_grant, give_back, granted};
 use log::Log;
 pub use log::Parts;
 use reading::Reading;

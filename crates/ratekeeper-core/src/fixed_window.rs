@@ -58,6 +58,16 @@ fn window(limit: &Limit, at: &Moment) -> (Timestamp, Timestamp) {
     }
 }
 
+/// The start of the window that applies at `at`.
+pub(crate) fn current_start(limit: &Limit, words: &Words, at: &Moment) -> Timestamp {
+    current(limit, words, at).0
+}
+
+/// The end of the window that applies at `at`.
+pub(crate) fn current_end(limit: &Limit, words: &Words, at: &Moment) -> Timestamp {
+    current(limit, words, at).1
+}
+
 /// The start of the window by the clock.
 pub(crate) fn start_at(limit: &Limit, at: &Moment) -> Timestamp {
     window(limit, at).0
@@ -105,24 +115,6 @@ pub(crate) fn charge(limit: &Limit, words: &mut Words, hits: i64, at: &Moment) {
     let (start, _, count) = current(limit, words, at);
     words[0] = count.saturating_add_signed(hits).min(MAX_COUNT);
     words[1] = start.as_micros();
-}
-
-/// Takes back up to `left` hits from the window that starts at `start`, if it is still the current
-/// one; how many.
-pub(crate) fn give_back(
-    limit: &Limit,
-    words: &mut Words,
-    start: Timestamp,
-    left: u64,
-    at: &Moment,
-) -> u64 {
-    let (current, _, count) = current(limit, words, at);
-    if current != start || is_ahead(limit, words, at.now) {
-        return 0;
-    }
-    let given = left.min(count);
-    words[0] = count - given;
-    given
 }
 
 pub(crate) fn expires_at(limit: &Limit, words: &Words, at: &Moment) -> Timestamp {

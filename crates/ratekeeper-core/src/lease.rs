@@ -1,43 +1,47 @@
-//! Leases: hits that a node takes from a shared counter in advance, so that it can admit them
-//! without asking. Nothing is admitted before it has been charged, so all nodes together never admit
-//! more than the limit, whatever is lost, delayed or repeated between them and the store.
+//! Leases: hits that a shared counter *holds* for a node, so that the node can admit them without asking.
 //!
 //! ```text
-//!  store   |-- grant: charge g ------------------------------- return r ---->
-//!               \ g, id, ttl                                 /
-//!  node          |== spends 1 + 1 + 2 ... = g - r ==| close |
-//!                ^ deadline counts from before the request was sent
+//!  store   |-- hold 50 ------------------ charge 42, free 8 ------->   room = the algorithm's room - what is held
+//!               \ 50, 100 ms             /
+//!  node          |== admits 1 + 2 ... = 42 ==| reports what it spent
+//!                ^ deadline counts from before the call was sent
 //! ```
 //!
 //! Two sides, both pure:
 //!
-//! - **The store's**: [`Terms::grant`] charges a counter, and [`Terms::give_back`] takes back what was not
-//!   spent. The store makes each call atomic, and carries each id out once.
-//! - **A node's**: [`Slots`] hold what was granted, one word a slot; [`deadline`] says until when it may be
-//!   spent, and [`Demand`] how much to ask for.
+//! - **The store's**: an [`Escrow`] lies beside the counter's state, with an entry for each node that has a lease.
+//!   [`Terms::settle`] takes a node's report and holds hits for it; [`Escrow::expire`] charges the leases whose end has
+//!   passed. Every step on the counter runs that first. The store makes each call atomic, and repeats none.
+//! - **A node's**: [`Slots`] hold the credit, one word a slot; a [`Session`] counts what was spent, and [`Demand`] how
+//!   much to ask for.
 //!
-//! **Why no more passes.** Each hit that a node admits was charged before, in a window that is still the same
-//! (fixed windows and sub-windows: the lease ends with it), or dated no earlier than it can be spent
-//! (groups of equal count: those of a leased limit begin a lease time late). In a bucket a hit admitted at a was charged
-//! within [a - ttl, a], so on any interval (s, t] at most B' + R (t - s + ttl) are admitted: that is within B + R (t - s)
-//! because the store counts with B' = B - R ttl. Buckets therefore get nothing back.
+//! **Why no more passes.** The hits that a node has not reported and its credit are within its entry, or were charged
+//! with it in full: only a call that empties the word frees what is left, a deadline passes before its entry ends, an
+//! entry is never replaced by an older call, and each report contains those that were lost. What is recorded and what
+//! is held never exceed the capacity together. Hits are recorded late (when they are reported, or at the end of their
+//! entry) and never early. On any interval (s, t] a bucket therefore admits at most what is recorded in it and held at t:
+//! d(t) + R (t - s) + held(t) <= B + R (t - s).
 //!
-//! Conditions: node and store clocks run at the same rate, within [`DRIFT_PPM`]; all who charge the counter know the
-//! lease time; the store loses no charge.
+//! Conditions: node and store clocks run at the same rate, within [`DRIFT_PPM`]; the store loses no entry; no two
+//! processes have the same name.
 //!
-//! The Redis store grants and spends by it, and so do the simulation in `tests/leases` and the model of a slot in
+//! The Redis store settles and spends by it, and so do the simulation in `tests/leases` and the model of a slot in
 //! `tests/slot_model.rs`.
 
 mod demand;
+mod escrow;
 mod facts;
-mod grant;
+mod session;
+mod settle;
 mod slot;
 mod slots;
 mod terms;
 
-pub use demand::{Demand, Ended};
+pub use demand::Demand;
+pub use escrow::{CorruptEscrow, ENTRIES_MAX, Escrow, HEADER_BYTES, LEASE_MAX, LeaseEntry, MARK};
 pub use facts::Facts;
-pub use grant::{Grant, Place, share};
-pub use slot::{CREDIT_MAX, Closed, Credit, Slot, Unspent};
+pub use session::{LeaseAnswer, Session, deadline};
+pub use settle::{Holding, LEAST, LeaseReport, Settled};
+pub use slot::{CREDIT_MAX, Credit, Slot, Unspent};
 pub use slots::{Slots, Taken};
-pub use terms::{DRIFT_PPM, LEASED_BURST_MIN, Terms, Unleasable, deadline};
+pub use terms::{DRIFT_PPM, PART_OF_CAPACITY, Terms, Unleasable};

@@ -97,11 +97,6 @@ impl Limit {
         })
     }
 
-    /// The same limit, counted otherwise.
-    pub(crate) const fn with_kind(self, kind: Kind) -> Self {
-        Self { kind, ..self }
-    }
-
     /// The same limit for callers that cannot wait: a leaky bucket refuses what it would
     /// delay, until its turn. Every other limit is unchanged, and so are the counters.
     #[must_use]

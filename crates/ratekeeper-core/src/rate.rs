@@ -58,11 +58,6 @@ impl Rate {
         })
     }
 
-    /// The same rate with another burst, at most this one.
-    pub(crate) const fn with_burst(self, burst: u64) -> Self {
-        Self { burst, ..self }
-    }
-
     /// The bucket's capacity in hits.
     pub(crate) const fn burst(self) -> u64 {
         self.burst

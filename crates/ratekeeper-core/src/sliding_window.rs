@@ -254,38 +254,6 @@ pub(crate) fn charge(
     }
 }
 
-/// Takes back up to `left` hits from the sub-window `index`, if it still counts; how many.
-pub(crate) fn give_back(
-    sub: &SubWindows,
-    state: StateMut<'_>,
-    index: u64,
-    left: u64,
-    now: Timestamp,
-) -> u64 {
-    match state {
-        StateMut::Words(words) => give_back_to(sub, Packed::new(words, sub), index, left, now),
-        StateMut::Heap(heap) => give_back_to(sub, ListedMut::new(heap, sub), index, left, now),
-    }
-}
-
-fn give_back_to(
-    sub: &SubWindows,
-    mut ring: impl CountsMut,
-    index: u64,
-    left: u64,
-    now: Timestamp,
-) -> u64 {
-    let kept = ring.index();
-    let age = kept.checked_sub(index);
-    if sub.is_ahead(kept, now) || age.is_none_or(|age| age > u64::from(sub.count)) {
-        return 0;
-    }
-    let lane = sub.lane(index);
-    let given = left.min(ring.get(lane));
-    ring.set(lane, ring.get(lane) - given);
-    given
-}
-
 /// Moves the ring on to `now`, then adds `hits` to the current sub-window or takes them back,
 /// newest first, from the sub-windows that lie wholly inside the window.
 #[inline(always)]

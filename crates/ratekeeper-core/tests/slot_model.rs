@@ -6,8 +6,8 @@ use std::cell::Cell;
 
 use loom::sync::Arc;
 use loom::thread;
-use ratekeeper_core::lease::{Facts, Place, Slot};
-use ratekeeper_core::{Micros, Timestamp};
+use ratekeeper_core::Micros;
+use ratekeeper_core::lease::{Facts, Slot};
 
 const NOW: Micros = Micros::new(5);
 
@@ -16,12 +16,8 @@ fn facts(lease: u64) -> Facts {
     Facts {
         key: (lease, lease),
         limit: lease,
-        id: u128::from(lease),
         from: Micros::ZERO,
         deadline: Micros::new(10 + lease),
-        granted_at: Timestamp::from_micros(lease),
-        granted: lease,
-        place: Place::Part(lease),
     }
 }
 
@@ -42,7 +38,7 @@ fn spend(slot: &Slot, lease: u64, hits: u64) -> Option<ratekeeper_core::lease::C
 fn renewed(slot: &Arc<Slot>) -> thread::JoinHandle<Option<u64>> {
     let slot = Arc::clone(slot);
     thread::spawn(move || {
-        let left = slot.close(|_, _| true).map(|closed| closed.left);
+        let left = slot.close();
         assert!(slot.open(&facts(2), 5));
         left
     })
@@ -58,10 +54,10 @@ fn each_hit_leaves_the_word_once() {
             thread::spawn(move || spend(&slot, 1, 2).map_or(0, |credit| credit.hits))
         };
         let (first, second) = (spender(), spender());
-        let closed = slot.close(|_, _| true).map_or(0, |closed| closed.left);
+        let closed = slot.close().unwrap_or(0);
         let spent = first.join().unwrap() + second.join().unwrap();
         assert_eq!(spent + closed, 3);
-        assert!(slot.close(|_, _| true).is_none());
+        assert_eq!(slot.close(), None);
     });
 }
 
@@ -71,17 +67,11 @@ fn what_is_left_is_got_once() {
         let slot = Arc::new(Slot::default());
         assert!(slot.open(&facts(1), 3));
         let other = Arc::clone(&slot);
-        let closer = thread::spawn(move || other.close(|_, _| true));
-        let here = slot.close(|_, _| true);
+        let closer = thread::spawn(move || other.close());
+        let here = slot.close();
         let closed = [closer.join().unwrap(), here];
-        let left: Vec<u64> = closed.iter().flatten().map(|closed| closed.left).collect();
+        let left: Vec<u64> = closed.into_iter().flatten().collect();
         assert_eq!(left, [3]);
-        assert!(
-            closed
-                .iter()
-                .flatten()
-                .all(|closed| closed.facts == facts(1))
-        );
     });
 }
 
@@ -132,4 +122,38 @@ fn one_who_means_the_next_lease_takes_nothing_of_the_one_before() {
         assert_eq!(renewing.join().unwrap(), Some(2));
         assert_eq!(slot.look(), Some((facts(2), 5 - spent)));
     });
+}
+
+/// Each hit is either reported by the call or in the credit that the answer leaves.
+#[test]
+fn what_is_spent_around_a_call_is_counted_once() {
+    loom::model(|| {
+        let slot = Arc::new(Slot::default());
+        assert!(slot.open(&facts(1), 3));
+        let other = Arc::clone(&slot);
+        let spender = thread::spawn(move || {
+            let credit = spend(&other, 1, 1)?;
+            // Back in the credit, or spent for good.
+            Some(other.put_back(credit).is_err())
+        });
+        let reported = slot.begin_call(false).unwrap();
+        let mut left = 0;
+        assert!(slot.refill(&facts(1), |credit| {
+            left = credit;
+            credit + 5 - reported
+        }));
+        let is_spent = spender.join().unwrap() == Some(true);
+        let now = slot.look().unwrap().1;
+        assert!(left <= reported && reported <= 3);
+        // Spent before the call, since, or after the answer: once.
+        assert_eq!(
+            is_spent,
+            3 - reported + (reported - left) + after(left, now, reported) == 1
+        );
+    });
+}
+
+/// Hits that left the word after the answer.
+fn after(left: u64, now: u64, reported: u64) -> u64 {
+    left + 5 - reported - now
 }

@@ -115,7 +115,6 @@ impl Compiled {
         let limit = rule.limited().map(|limit| {
             let identity = namer.limit(&rule.domain, limit, rule.calendar.as_ref());
             let terms = places.terms(rule, limit);
-            let limit = terms.as_ref().map_or(limit, Terms::limit);
             CompiledLimit {
                 identity,
                 delayed: *limit,

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use ratekeeper_core::Micros;
-use ratekeeper_store::{CounterKey, Request, Verdicts};
+use ratekeeper_store::{CounterKey, Request, Step, Verdicts};
 
 use crate::queue::{Unhashed, signature};
 use crate::script::Known;
@@ -33,6 +33,16 @@ const DENIALS_MAX: usize = 256;
 /// Places for the number of a counter's last refund. Counters that share a place are asked for more
 /// often than necessary.
 const PLACES: usize = 4_096;
+
+/// The longest that a denial beside open leases is kept for requests that are not leased themselves.
+const BESIDE_LEASES: Duration = Duration::from_millis(25);
+
+/// The longest that a denial beside open leases is kept: what they hold comes back at any time.
+fn beside_leases(request: &Request<'_>) -> Duration {
+    let leases = request.steps.iter().filter(|step| !step.lease.is_zero());
+    let quarter = |step: &Step| Duration::from(step.lease) / 4;
+    leases.map(quarter).min().unwrap_or(BESIDE_LEASES)
+}
 
 /// The denials of one store.
 #[derive(Debug)]
@@ -90,7 +100,10 @@ impl Denied {
         let since = now.saturating_duration_since(denial.sent);
         // Leases come back within their time: a denial of a leased counter lasts no longer.
         let leases = request.steps.iter().filter(|step| !step.lease.is_zero());
-        let max = leases.fold(self.max, |max, step| max.min(step.lease.into()));
+        let mut max = leases.fold(self.max, |max, step| max.min(step.lease.into()));
+        if denial.known.is_leased() {
+            max = max.min(beside_leases(request));
+        }
         let is_over = since >= max || self.is_outdated(denial);
         let verdicts = match !is_over {
             true => denial.known.denial(request, Micros::from(since)),

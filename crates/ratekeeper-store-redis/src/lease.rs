@@ -1,19 +1,19 @@
-//! Leases: hits that this node has charged in Redis in advance, and admits without asking.
+//! Leases: hits that Redis holds for this node, which it admits without asking.
 //!
 //! ```text
 //!  request --> [ slots ] --- has credit ---> admitted: no call, no lock
 //!                 |  ^
-//!        no credit|  `------ grant ------.
-//!                 v                      |
-//!              exact call to Redis    sender ---- a connection of its own ---> Redis
-//!                                        ^
-//!                        what is left at the deadline is given back
+//!        no credit|  `---- held for us ----.
+//!                 v                        |
+//!              exact call to Redis      sender ---- a connection of its own ---> Redis
+//!                                          ^
+//!                         what was spent is reported, the rest is freed
 //! ```
 //!
-//! A counter is leased once it was asked for twice within a lease's time. The next lease is asked for before the last
-//! one is spent or over, so that requests wait only at first contact, near the limit, and at the edges of windows.
-//! A failure here costs hits that were charged and are not admitted, never the limit: see
-//! [`ratekeeper_core::lease`].
+//! A counter is leased once it has four hits within a lease's time. A lease is renewed before it is spent or over, so
+//! that requests wait only at first contact, near the limit, and at the edges of windows; one that is not used is
+//! closed. There is one call about a counter at a time. A failure here costs at most the hits that one lease holds, never
+//! the limit: see [`ratekeeper_core::lease`].
 
 mod book;
 mod sender;
@@ -37,12 +37,12 @@ use shared::Shared;
 #[derive(Debug)]
 pub(crate) struct Leases {
     shared: Arc<Shared>,
-    closer: AbortHandle,
+    keeper: AbortHandle,
 }
 
 impl Drop for Leases {
     fn drop(&mut self) {
-        self.closer.abort();
+        self.keeper.abort();
     }
 }
 
@@ -55,10 +55,10 @@ impl Leases {
     ) -> Self {
         asking.nodes.join();
         let shared = Shared::new(topology, config, asking, &home);
-        let closer = home.spawn(Arc::clone(&shared).close_in_time());
+        let keeper = home.spawn(Arc::clone(&shared).check_in_time());
         Self {
             shared,
-            closer: closer.abort_handle(),
+            keeper: keeper.abort_handle(),
         }
     }
 
@@ -77,7 +77,7 @@ impl Leases {
         self.shared.put_back(taken);
     }
 
-    /// Gives back everything that is held, and waits until Redis has answered.
+    /// Frees everything that is held, and waits until Redis has answered.
     pub(crate) async fn close(&self) {
         self.shared.close().await;
     }

@@ -108,7 +108,7 @@ impl RedisServers {
         self.leases.get().map(|leases| leases.shared().counts())
     }
 
-    /// Gives back what this node holds in leases, and waits a moment for that. Nothing is leased from then on.
+    /// Frees what this node holds in leases, and waits a moment for that. Nothing is leased from then on.
     pub async fn give_leases_back(&self) {
         if let Some(leases) = self.leases.get() {
             leases.close().await;

@@ -7,7 +7,7 @@ use ratekeeper_core::Micros;
 pub struct LeasedHits {
     /// Leases.
     pub leases: u64,
-    /// Hits that they were granted.
+    /// Hits that the store holds for them.
     pub granted: u64,
     /// Hits of them that are left.
     pub left: u64,
@@ -24,15 +24,15 @@ pub struct LeaseGauges {
     pub nodes: u64,
     /// Leases held.
     pub leases: u64,
-    /// Hits granted to the leases held: the most that is admitted beyond limits if the store loses its latest charges.
+    /// Hits that the store holds for them: the most that is admitted beyond limits if it loses its latest leases.
     pub held: u64,
-    /// Answers to requests for leases.
+    /// Answers to calls about leases.
     pub grants: u64,
     /// Hits granted.
     pub granted: u64,
-    /// Hits admitted, of leases that are over.
+    /// Hits admitted, as far as they were reported.
     pub spent: u64,
-    /// Hits given back.
+    /// Hits that were freed unspent.
     pub returned: u64,
     /// Hits that stay charged, and were not admitted.
     pub burned: u64,

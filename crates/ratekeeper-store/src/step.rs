@@ -73,8 +73,8 @@ pub struct Step {
     pub rule: RuleSlot,
     /// The answer when there is no room for it.
     pub full_mode: FullMode,
-    /// The time of the counter's leases, from which nodes admit hits without asking; zero if there are none. The limit
-    /// is then that of [`Terms`](ratekeeper_core::lease::Terms), for all who charge the counter.
+    /// The time of the counter's leases, from which nodes admit hits without asking; zero if there are none.
+    /// It is that of [`Terms`](ratekeeper_core::lease::Terms).
     pub lease: Micros,
     /// The time after which this node adds its hits to the counter in the store, and admits without asking in between; zero
     /// if each hit is counted there.
@@ -186,7 +186,7 @@ pub enum StepOutcome {
     /// A counter of this node was tested, because the store was unavailable. Stores never return
     /// this; their callers do.
     Aside(Outcome),
-    /// Admitted from a lease: the hits had been charged before, and nothing gives them back.
+    /// Admitted from a lease: the hits had been held before, and nothing gives them back.
     Leased(Outcome),
     /// The store had no room for the counter; its [`FullMode`] answered.
     Full(FullMode),

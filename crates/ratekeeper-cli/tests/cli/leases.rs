@@ -46,7 +46,7 @@ fn two_nodes_admit_from_leases_and_never_more_than_the_limit() {
     let nodes = ["one", "two"].map(|name| node(folder.path(), name, RULES, &store));
     for key in ["hot", "sliding"] {
         let mut admitted = 0;
-        // In turns, so that both hold leases; until nothing is left that either could admit or give back.
+        // In turns, so that both hold leases; until nothing is left that either could admit or free.
         let mut denied = 0;
         while denied < 2_000 && admitted <= LIMIT {
             for node in &nodes {
@@ -57,7 +57,11 @@ fn two_nodes_admit_from_leases_and_never_more_than_the_limit() {
             }
         }
         assert!(admitted <= LIMIT, "{key}: {admitted} of {LIMIT}");
-        assert!(admitted > LIMIT / 2, "{key}: {admitted} of {LIMIT}");
+        // One that was lost on a busy machine is charged in full: a sixteenth.
+        assert!(
+            admitted >= LIMIT - LIMIT / 16,
+            "{key}: {admitted} of {LIMIT}"
+        );
     }
     for node in &nodes {
         let spent = ["ratelimit_lease_hits_total", "fate=\"spent\""];
@@ -75,7 +79,7 @@ fn two_nodes_admit_from_leases_and_never_more_than_the_limit() {
     assert!(said.out.contains("leased: this node holds"), "{}", said.out);
 }
 
-/// The others can admit the hits that a node gives back when it is told to stop.
+/// The others can admit the hits that a node frees when it is told to stop.
 #[test]
 fn a_node_that_is_told_to_stop_gives_its_leases_back() {
     let server = Server::start();
@@ -90,7 +94,7 @@ fn a_node_that_is_told_to_stop_gives_its_leases_back() {
     let _ = first.stop();
     eventually("the rest is admitted by the other node", || {
         admitted += u64::from(allows(&second, "hot"));
-        // A grant whose answer came too late on a busy machine stays charged.
+        // A lease whose answer came too late on a busy machine is charged.
         admitted >= LIMIT * 9 / 10
     });
     assert!(admitted <= LIMIT, "{admitted} of {LIMIT}");

@@ -35,17 +35,6 @@ pub(super) const fn shift_down(distances: &mut Distances, width: Width) {
     ];
 }
 
-/// Marks the distances from `index` on as left.
-pub(super) fn forget_from(distances: &mut Distances, width: Width, index: usize) {
-    let kept = width.bits() as usize * index;
-    for (number, (word, gone)) in distances.iter_mut().zip(ALL_GONE).enumerate() {
-        let kept_here = kept.saturating_sub(64 * number);
-        if kept_here < 64 {
-            *word |= gone & (u64::MAX << kept_here);
-        }
-    }
-}
-
 /// Counts the groups that began less than `reach` ticks before the newest, that one among them, and how
 /// many ticks before it the oldest of them did. `reach` is at least 1. Most of a step's time goes
 /// here: the distances are taken a word at a time, and a word of them that are all in reach is

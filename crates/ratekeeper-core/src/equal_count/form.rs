@@ -163,8 +163,6 @@ pub struct Groups {
     pub bits: u32,
     /// The time unit of boundaries with that many bits.
     pub tick: Micros,
-    /// The time after their charge at which hits may still come: zero unless the limit is leased.
-    pub lead: Micros,
 }
 
 /// A limit with the precomputed values of its steps.
@@ -175,8 +173,6 @@ pub(crate) struct EqualCount {
     tick: Divisor,
     window: u64,
     is_strict: bool,
-    /// Time after their charge at which hits may still come, in microseconds.
-    lead: u64,
 }
 
 impl EqualCount {
@@ -204,24 +200,7 @@ impl EqualCount {
             tick: Divisor::new(form.width.tick(window.get())),
             window: window.get(),
             is_strict,
-            lead: 0,
         })
-    }
-
-    /// The longest lead with which every boundary in the window is closer to the newest than `gone`, in counters of any
-    /// form: one that is further away would be taken for one that has left.
-    pub(crate) fn lead_max(&self) -> u64 {
-        let room = |width: Width| (width.gone() - 1) * width.tick(self.window) - self.window;
-        Width::ALL.into_iter().map(room).min().unwrap_or(0)
-    }
-
-    /// The same for hits that may come up to `lead` microseconds after they are charged.
-    pub(crate) const fn with_lead(self, lead: u64) -> Self {
-        Self { lead, ..self }
-    }
-
-    pub(super) const fn lead(&self) -> u64 {
-        self.lead
     }
 
     /// The most hits that can be counted and still let another pass, and so the capacity.
@@ -245,7 +224,6 @@ impl EqualCount {
             size: self.form.group,
             bits: self.form.width.bits(),
             tick: Micros::new(self.tick.get()),
-            lead: Micros::new(self.lead),
         }
     }
 

@@ -160,8 +160,7 @@ fn newest_after(
     let (now, tick) = (now.as_micros(), cut.tick_of(cut.form()).get());
     let began = base.saturating_mul(tick);
     // Rounded up, the newest beginning may be ahead by less than a tick.
-    if form != cut.form().to_bits() || began >= now.saturating_add(tick).saturating_add(cut.lead())
-    {
+    if form != cut.form().to_bits() || began >= now.saturating_add(tick) {
         return None;
     }
     let total = newest.max(1).saturating_add_signed(hits);

@@ -29,15 +29,15 @@ impl<'a> Reading<'a> {
         let tick = cut.tick_of(form);
         let now = now.as_micros();
         let (window, mut clock, mut is_moved) = (cut.window(), now, false);
-        // The earliest that it can have been when the newest group began, and when one begins now.
+        // The earliest that it can have been when the newest group began.
         let began = log.base.saturating_sub(1).saturating_mul(tick.get());
-        let (began, begins) = (began.saturating_add(1), now.saturating_add(cut.lead()));
-        if began > begins && !log.is_empty() {
-            is_moved = log.base > (begins.saturating_add(window)).div_ceil(tick.get());
+        let began = began.saturating_add(1);
+        if began > now && !log.is_empty() {
+            is_moved = log.base > now.saturating_add(window).div_ceil(tick.get());
             match is_moved {
-                true => log.base = begins.div_ceil(tick.get()).min(BASE_MASK),
+                true => log.base = now.div_ceil(tick.get()).min(BASE_MASK),
                 // Its time does not go back: the same boundaries are in the window as then.
-                false => clock = (began - cut.lead()).min(MAX_COUNT * 2),
+                false => clock = began.min(MAX_COUNT * 2),
             }
         }
         let reach = if log.is_empty() {
@@ -57,16 +57,6 @@ impl<'a> Reading<'a> {
             reach,
             is_moved,
         }
-    }
-
-    /// The log that was read.
-    pub(super) const fn log(&self) -> &Log {
-        &self.log
-    }
-
-    /// The log's form.
-    pub(super) const fn form(&self) -> Form {
-        self.form
     }
 
     pub(super) const fn most(&self) -> u64 {
@@ -150,8 +140,7 @@ impl<'a> Reading<'a> {
 
     #[inline(always)]
     fn tick_now(&self, tick: Divisor) -> u64 {
-        let begins = self.now.saturating_add(self.cut.lead());
-        tick.quotient_up(begins).min(BASE_MASK)
+        tick.quotient_up(self.now).min(BASE_MASK)
     }
 
     /// The number of groups that `hits` begin where one is alive.
@@ -257,8 +246,7 @@ impl<'a> Reading<'a> {
         let convert = |age: u64| {
             let at = self.log.base.saturating_sub(age);
             // A coarser tick has been rounded up beyond now, which no beginning was.
-            let latest = self.clock.saturating_add(self.cut.lead());
-            let micros = at.saturating_mul(self.tick.get()).min(latest);
+            let micros = at.saturating_mul(self.tick.get()).min(self.clock);
             match form.width == self.form.width {
                 true => at,
                 false => micros.div_ceil(tick).min(BASE_MASK),

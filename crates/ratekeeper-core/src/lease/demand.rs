@@ -1,68 +1,69 @@
-//! The size of the next lease.
+//! The hits that a counter is asked for on a node.
 
+use super::{CREDIT_MAX, LEAST};
 use crate::Micros;
 
-/// The hits that a counter is worth leasing on a node, learnt from how its leases ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// The hits that a counter had within a lease's time, of late: older ones weigh less, by e for each such time.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Demand {
-    want: u64,
-}
-
-/// The end of a lease.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ended {
-    /// Hits that were granted, at least one.
-    pub granted: u64,
-    /// Hits of them that were not spent.
-    pub left: u64,
-    /// The time for which it was held.
-    pub held: Micros,
-    /// The time for which it could have been held.
-    pub usable: Micros,
+    hits: f64,
+    at: Micros,
 }
 
 impl Demand {
-    /// Of a counter that had `hits` within a lease's time.
-    #[must_use]
-    pub fn of(hits: u64) -> Self {
-        Self { want: hits.max(1) }
-    }
-
-    /// Hits to ask for.
-    #[must_use]
-    pub const fn want(self) -> u64 {
-        self.want
-    }
-
-    /// After a lease that ended so: what was spent in a whole lease's time; twice as much if it ran out
-    /// early, half if over half of it is left. A grant that was less than was wanted tells nothing about
-    /// demand above it.
-    #[must_use]
-    pub fn after(self, ended: Ended) -> Self {
-        let Ended {
-            granted,
-            left,
-            held,
-            usable,
-        } = ended;
-        let want = if left == 0 && held < usable {
-            self.want.saturating_mul(2)
-        } else if left > granted / 2 {
-            self.want / 2
+    /// Adds `hits` that came since the last time, evenly.
+    pub fn note(&mut self, hits: u64, now: Micros, ttl: Micros) {
+        let times = self.times(now, ttl);
+        let kept = (-times).exp();
+        let weight = if times > 0.0 {
+            (1.0 - kept) / times
         } else {
-            self.want.max(granted - left)
+            1.0
         };
-        Self {
-            want: want.clamp(1, super::CREDIT_MAX),
+        #[allow(clippy::cast_precision_loss, reason = "an estimate")]
+        let hits = hits as f64;
+        self.hits = self.hits * kept + hits * weight;
+        self.at = self.at.max(now);
+    }
+
+    /// The hits within a lease's time, as of `now`.
+    #[must_use]
+    pub fn hits(&self, now: Micros, ttl: Micros) -> f64 {
+        self.hits * (-self.times(now, ttl)).exp()
+    }
+
+    /// The hits to hold; 0 if that is not worth a call.
+    #[must_use]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float that is cast saturates, and it is not negative"
+    )]
+    pub fn target(&self, now: Micros, ttl: Micros) -> u64 {
+        let hits = self.hits(now, ttl);
+        match (hits.round() as u64) < LEAST {
+            true => 0,
+            false => (hits.mul_add(1.25, 1.0) as u64).clamp(LEAST, CREDIT_MAX),
         }
     }
 
-    /// Returns true if the next lease is to be asked for already, with `left` hits of this one: they last for no longer
-    /// than the answer takes.
+    /// The hits that come within `span`.
     #[must_use]
-    pub const fn is_low(self, left: u64, round_trip: Micros, ttl: Micros) -> bool {
-        let spent = self.want as u128 * round_trip.get() as u128;
-        left as u128 * ttl.get() as u128 <= spent
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "an estimate; a float that is cast saturates"
+    )]
+    pub fn within(&self, span: Micros, now: Micros, ttl: Micros) -> u64 {
+        let part = span.get() as f64 / ttl.get().max(1) as f64;
+        (self.hits(now, ttl) * part).ceil() as u64
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "an estimate")]
+    fn times(&self, now: Micros, ttl: Micros) -> f64 {
+        let since = now.get().saturating_sub(self.at.get());
+        since as f64 / ttl.get().max(1) as f64
     }
 }
 
@@ -70,22 +71,33 @@ impl Demand {
 mod tests {
     use super::*;
 
+    const TTL: Micros = Micros::from_millis(100);
+
+    fn at(millis: u64) -> Micros {
+        Micros::from_millis(millis)
+    }
+
     #[test]
-    fn it_follows_what_is_spent() {
-        let usable = Micros::from_millis(100);
-        let ended = |left, held| Ended {
-            granted: 40,
-            left,
-            held: Micros::from_millis(held),
-            usable,
-        };
-        let demand = Demand::of(40);
-        assert_eq!(demand.after(ended(0, 60)).want(), 80);
-        assert_eq!(demand.after(ended(21, 100)).want(), 20);
-        assert_eq!(demand.after(ended(20, 100)).want(), 40);
-        assert_eq!(Demand::of(1).after(ended(30, 100)).want(), 1);
-        // 40 in 100 ms are 4 in the 10 ms that a round trip takes.
-        assert!(demand.is_low(4, Micros::from_millis(10), usable));
-        assert!(!demand.is_low(5, Micros::from_millis(10), usable));
+    fn an_even_flow_is_measured_as_it_is() {
+        for step in [1, 10, 100] {
+            let mut demand = Demand::default();
+            for number in 1..=2_000 / step {
+                demand.note(step, at(number * step), TTL);
+            }
+            let hits = demand.hits(at(2_000), TTL);
+            assert!((99.0..101.0).contains(&hits), "{hits} by {step}");
+            assert!((125..=127).contains(&demand.target(at(2_000), TTL)));
+            assert_eq!(demand.within(at(2), at(2_000), TTL), 2);
+        }
+    }
+
+    #[test]
+    fn few_hits_are_not_worth_a_call_and_old_ones_are_forgotten() {
+        let mut demand = Demand::default();
+        (0..3).for_each(|_| demand.note(1, at(5), TTL));
+        assert_eq!(demand.target(at(5), TTL), 0);
+        demand.note(1, at(5), TTL);
+        assert_eq!(demand.target(at(5), TTL), 5);
+        assert_eq!(demand.target(at(105), TTL), 0);
     }
 }

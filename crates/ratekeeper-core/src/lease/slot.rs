@@ -2,8 +2,8 @@
 //!
 //! The word is `generation | phase | credit`. Whoever spends, puts back or closes compares and swaps the whole word, so
 //! each hit leaves it once. What is known of the lease lies in words beside it. They are written only while one
-//! thread has claimed the slot, and the generation goes up whenever a lease ends: a swap that
-//! succeeds proves that what was read before it belonged to that lease.
+//! thread has claimed the slot, and the generation goes up with each call to the store, each answer, and when a lease
+//! ends: a swap that succeeds proves that what was read before it belonged to that lease.
 
 #[cfg(ratekeeper_loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -64,15 +64,6 @@ pub enum Unspent {
     Short(u64),
 }
 
-/// A lease that was closed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Closed {
-    /// Its facts.
-    pub facts: Facts,
-    /// Hits that it still held: to be given back once, or burned.
-    pub left: u64,
-}
-
 impl Default for Slot {
     fn default() -> Self {
         Self {
@@ -96,14 +87,19 @@ impl Slot {
         if !is_free || claim(word).is_err() {
             return false;
         }
+        self.publish(word, facts, credit);
+        true
+    }
+
+    /// Writes the facts of a lease whose word is claimed, and opens it.
+    fn publish(&self, word: u64, facts: &Facts, credit: u64) {
         for (word, value) in self.facts.iter().zip(facts.to_words()) {
-            // Release: whoever reads it sees that the lease before is over, and cannot swap its word.
+            // Release: whoever reads it sees that the word was claimed, and cannot swap what it read before.
             word.store(value, Ordering::Release);
         }
         let open = (word & !PHASE_MASK & !CREDIT_MASK) | OPEN | credit.min(CREDIT_MAX);
         // Release: whoever sees the lease sees what it is.
         self.word.store(open, Ordering::Release);
-        true
     }
 
     /// Takes `hits` from the lease, if it is the one that is meant and holds at `now` of the node's boot
@@ -158,18 +154,51 @@ impl Slot {
         }
     }
 
-    /// Ends the lease, if `is_over` says so of it and of the hits that it holds. Only one of several that try gets
-    /// what is left.
-    pub fn close(&self, is_over: impl Fn(&Facts, u64) -> bool) -> Option<Closed> {
+    /// Begins a call to the store: raises the generation, so that what is put back later stays spent, and says what is
+    /// left. A final call takes that out; else it goes on being spent. [`None`] if there is no lease.
+    pub fn begin_call(&self, is_final: bool) -> Option<u64> {
         loop {
-            let (word, facts) = self.read()?;
+            // Acquire: what the store is told of it was written before.
+            let word = self.word.load(Ordering::Acquire);
+            if word & PHASE_MASK != OPEN {
+                return None;
+            }
             let left = word & CREDIT_MASK;
-            if !is_over(&facts, left) {
+            let kept = if is_final { 0 } else { left };
+            let next = (word & !CREDIT_MASK).wrapping_add(GENERATION) | kept;
+            if self.swap(word, next) {
+                return Some(left);
+            }
+        }
+    }
+
+    /// Gives the lease other facts, and the credit that `credit` makes of what is left. Meanwhile nothing is spent of
+    /// it. Returns false if there is no lease.
+    pub fn refill(&self, facts: &Facts, credit: impl FnOnce(u64) -> u64) -> bool {
+        let word = loop {
+            let word = self.word.load(Ordering::Relaxed);
+            if word & PHASE_MASK != OPEN {
+                return false;
+            }
+            if self.swap(word, (word & !PHASE_MASK) | CLAIMED) {
+                break word;
+            }
+        };
+        let credit = credit(word & CREDIT_MASK).min(CREDIT_MAX);
+        self.publish(word.wrapping_add(GENERATION), facts, credit);
+        true
+    }
+
+    /// Ends the lease; hits that it still held.
+    pub fn close(&self) -> Option<u64> {
+        loop {
+            let word = self.word.load(Ordering::Relaxed);
+            if word & PHASE_MASK != OPEN {
                 return None;
             }
             let next = (word & !PHASE_MASK & !CREDIT_MASK).wrapping_add(GENERATION) | FREE;
             if self.swap(word, next) {
-                return Some(Closed { facts, left });
+                return Some(word & CREDIT_MASK);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The leases of a node: a fixed number of slots.
 
-use super::slot::{Closed, Credit, Slot, Unspent};
+use super::slot::{Credit, Slot, Unspent};
 use super::{CREDIT_MAX, Facts};
 use crate::Micros;
 
@@ -75,47 +75,24 @@ impl Slots {
     /// Puts hits back that were taken and not admitted: their lease still stands.
     ///
     /// # Errors
-    /// The number of hits, if the lease is over: to be given back or burned.
+    /// The number of hits, if the lease has called the store since, or is over: they stay spent.
     pub fn put_back(&self, taken: Taken) -> Result<(), u64> {
         let slot = &self.sets[taken.set][taken.way];
         slot.put_back(taken.credit).map_err(|credit| credit.hits)
     }
 
-    /// Holds a lease; whether there is room. If not, its hits are to be given back.
-    pub fn open(&self, facts: &Facts, credit: u64) -> bool {
-        self.open_slot(facts, credit).is_some()
-    }
-
-    /// Holds a lease; the number of its slot, or [`None`] if there is no room. If so, its hits are to be given back.
-    pub fn open_slot(&self, facts: &Facts, credit: u64) -> Option<usize> {
+    /// Holds a lease; the number of its slot, or [`None`] if there is no room. If so, its hits are to be freed.
+    pub fn open(&self, facts: &Facts, credit: u64) -> Option<usize> {
         let set = self.set_of(facts.key);
         let mut slots = self.sets[set].iter();
         let way = slots.position(|slot| credit <= CREDIT_MAX && slot.open(facts, credit))?;
         Some(set * WAYS + way)
     }
 
-    /// As [`Self::close`], for the leases of `key` only.
-    pub fn close_of(
-        &self,
-        key: (u64, u64),
-        is_over: impl Fn(&Facts, u64) -> bool,
-        mut closed: impl FnMut(Closed),
-    ) {
-        let is_over = |facts: &Facts, left| facts.key == key && is_over(facts, left);
-        for slot in &self.sets[self.set_of(key)] {
-            if let Some(lease) = slot.close(is_over) {
-                closed(lease);
-            }
-        }
-    }
-
-    /// Ends all leases of which `is_over` says so, given the hits that they hold.
-    pub fn close(&self, is_over: impl Fn(&Facts, u64) -> bool, mut closed: impl FnMut(Closed)) {
-        for slot in self.sets.iter().flatten() {
-            if let Some(lease) = slot.close(&is_over) {
-                closed(lease);
-            }
-        }
+    /// The lease in the slot of this number, below [`Self::len`].
+    #[must_use]
+    pub fn slot(&self, number: usize) -> &Slot {
+        &self.sets[number / WAYS][number % WAYS]
     }
 
     /// The leases of `key`, and hits that each holds.
@@ -134,19 +111,13 @@ impl Slots {
 #[cfg(all(test, not(ratekeeper_loom)))]
 mod tests {
     use super::*;
-    use crate::Timestamp;
-    use crate::lease::Place;
 
     fn facts(key: u64, limit: u64, deadline: u64) -> Facts {
         Facts {
             key: (7, key),
             limit,
-            id: u128::from(key) << 64 | 5,
             from: Micros::new(20),
             deadline: Micros::new(deadline),
-            granted_at: Timestamp::from_micros(99),
-            granted: 10,
-            place: Place::Part(3),
         }
     }
 
@@ -154,7 +125,7 @@ mod tests {
     fn only_the_same_limit_is_spent_and_only_before_the_deadline() {
         let slots = Slots::new(8);
         let (key, now) = ((7, 1), Micros::new(40));
-        assert!(slots.open(&facts(1, 3, 50), 10));
+        assert!(slots.open(&facts(1, 3, 50), 10).is_some());
         assert_eq!(slots.spend(key, 4, 1, now), Err(0));
         assert_eq!(slots.spend(key, 3, 1, Micros::new(19)), Err(0));
         assert_eq!(slots.spend((8, 1), 3, 1, now), Err(0));
@@ -167,29 +138,31 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_lease_is_got_once_and_nothing_is_put_back_to_the_next() {
+    fn what_is_put_back_after_a_call_stays_spent() {
         let slots = Slots::new(1);
-        let key = (7, 1);
-        assert!(slots.open(&facts(1, 3, 50), 10));
-        let taken = slots
-            .spend(key, 3, 4, Micros::new(20))
-            .expect("there are ten");
-        let mut left = Vec::new();
-        for _ in 0..2 {
-            slots.close(|_, _| true, |closed| left.push(closed.left));
-        }
-        assert_eq!(left, [6]);
-        assert!(slots.open(&facts(1, 3, 90), 20));
+        let (key, now) = ((7, 1), Micros::new(20));
+        let slot = slots.open(&facts(1, 3, 50), 10).expect("there is room");
+        let slot = slots.slot(slot);
+        let taken = slots.spend(key, 3, 4, now).expect("there are ten");
+        assert_eq!(slot.begin_call(false), Some(6));
         assert_eq!(slots.put_back(taken), Err(4));
-        assert_eq!(slots.spend(key, 3, 21, Micros::new(20)), Err(20));
+        let taken = slots.spend(key, 3, 1, now).expect("there are six");
+        assert!(slot.refill(&facts(1, 3, 90), |left| left + 20));
+        assert_eq!(slots.put_back(taken), Err(1));
+        assert_eq!(slots.of(key).collect::<Vec<_>>(), [(facts(1, 3, 90), 25)]);
+        assert_eq!(slot.begin_call(true), Some(25));
+        assert_eq!(slots.spend(key, 3, 1, now), Err(0));
+        assert_eq!(slot.close(), Some(0));
+        assert_eq!((slot.close(), slot.begin_call(true)), (None, None));
     }
 
     #[test]
     fn the_table_is_bounded() {
         let slots = Slots::new(4);
-        assert!((0..4).all(|key| slots.open(&facts(key, 0, 9), 1)));
-        assert!(!slots.open(&facts(4, 0, 9), 1));
-        slots.close(|facts, _| facts.key == (7, 2), |_| {});
-        assert!(slots.open(&facts(4, 0, 9), 1));
+        let open = |key| slots.open(&facts(key, 0, 9), 1);
+        let opened: Vec<usize> = (0..4).filter_map(open).collect();
+        assert_eq!((opened.len(), open(4)), (4, None));
+        slots.slot(opened[2]).close();
+        assert_eq!(open(4), Some(opened[2]));
     }
 }

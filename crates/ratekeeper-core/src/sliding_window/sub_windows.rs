@@ -140,11 +140,6 @@ impl SubWindows {
         }
     }
 
-    /// The end of the sub-window `index`.
-    pub(crate) const fn end_of(&self, index: u64) -> Timestamp {
-        self.start(index.saturating_add(1))
-    }
-
     /// Moves the counts of a ring that is ahead of `now`: each keeps its age.
     #[cold]
     pub(super) fn bring_back(&self, ring: &mut impl CountsMut, now: Timestamp) {

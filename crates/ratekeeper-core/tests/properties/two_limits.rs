@@ -4,7 +4,6 @@
 
 use crate::waiting::assert_wait;
 use proptest::prelude::*;
-use ratekeeper_core::lease::Terms;
 use ratekeeper_core::{
     Algorithm, Ask, Limit, LimitSpec, Micros, Moment, Outcome, State, Timestamp, Verdict,
 };
@@ -23,8 +22,6 @@ enum Use {
     Exact,
     /// Denied hits are counted too.
     Forced,
-    /// Hits are taken in advance, under the terms of a lease.
-    Leased,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +35,7 @@ struct Turn {
 }
 
 fn turns(back: f64) -> impl Strategy<Value = Vec<Turn>> {
-    let kind = prop_oneof![6 => Just(Use::Exact), 1 => Just(Use::Forced), 1 => Just(Use::Leased)];
+    let kind = prop_oneof![6 => Just(Use::Exact), 1 => Just(Use::Forced)];
     let turn = (
         0..2_usize,
         kind,
@@ -116,14 +113,8 @@ impl World {
         let at = Moment::at(self.now);
         let hits = turn.hits.number(&limit, self.last.as_ref());
         let before = self.state.clone();
-        let terms = Terms::try_new(&limit, Micros::from_millis(10));
-        let (terms, limit) = match (turn.kind, terms) {
-            (Use::Leased, Ok(terms)) => (Some(terms), *terms.limit()),
-            _ => (None, limit),
-        };
         let is_ahead = limit.is_ahead(before.as_ref(), self.now);
         match turn.kind {
-            Use::Leased => self.lease(terms, hits, &at),
             Use::Forced => limit.charge(self.state.as_mut(), hits, &at).expect("words"),
             Use::Exact => {
                 let outcome = limit.step(&mut self.state, hits, &at);
@@ -149,17 +140,6 @@ impl World {
         };
         self.gone_by += self.now.since(before).get();
         self.steps_back += u64::from(self.now < before);
-    }
-
-    /// Takes hits in advance and spends them at once, if the limit can be leased.
-    fn lease(&mut self, terms: Option<Terms>, hits: i64, at: &Moment) {
-        let Some(terms) = terms else {
-            return;
-        };
-        let granted = terms
-            .grant(&mut self.state, hits.unsigned_abs(), 2, at)
-            .hits;
-        self.passed(granted);
     }
 
     fn admit(&mut self, limit: &Limit, outcome: Outcome, hits: i64) {

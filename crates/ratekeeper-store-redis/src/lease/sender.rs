@@ -1,6 +1,6 @@
-//! The way of grants and returns to Redis and back: a connection to each server, beside those of decisions.
+//! The way of calls for leases to Redis and back: a connection to each server, beside those of decisions.
 //!
-//! A call without an answer is sent again under its id, as long as that is of use. Grants are spent once the server's
+//! No call is repeated: the next one about the counter replaces it. Leases are spent once the server's
 //! [replicas](crate::replicas) have them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ use crate::config::RedisConfig;
 use crate::link::Link;
 use crate::node::Address;
 use crate::replicas::Allowance;
-use crate::script::{Call, LeaseAction, LeaseCall, LeaseOutcome, decode_lease_calls, slot};
+use crate::script::{Call, LeaseCall, LeaseOutcome, decode_lease_calls, slot};
 use crate::shard::Shard;
 use crate::survey::told;
 use crate::topology::Topology;
@@ -39,11 +39,11 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// The pause before connecting again, or asking again what was refused.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The longest wait for replicas to acknowledge grants: calls behind them wait as long.
+/// The longest wait for replicas to acknowledge leases: calls behind them wait as long.
 const REPLICATED_WITHIN: Micros = Micros::from_millis(100);
 
 /// The longest wait for answers when the node stops.
-const FAREWELL: Duration = Duration::from_millis(500);
+pub(super) const FAREWELL: Duration = Duration::from_millis(500);
 
 /// A call on its way.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +51,8 @@ pub(super) struct Job {
     pub(super) lease_call: LeaseCall,
     /// The limit's fingerprint.
     pub(super) limit: u64,
-    /// The time before it was first sent, by the boot clock.
-    pub(super) first_send: Micros,
+    /// The time before it was sent, by the boot clock.
+    pub(super) sent: Micros,
     /// The time after which it is of no use.
     pub(super) until: Micros,
 }
@@ -177,13 +177,14 @@ impl ServerCalls {
             if self.in_flight.is_empty() && !self.gather().await {
                 return;
             }
-            match Link::open(&self.shard.node, self.config.connect_timeout).await {
-                Ok(Link { connection, driver }) => tokio::select! {
+            let link = Link::open(&self.shard.node, self.config.connect_timeout).await;
+            if let Ok(Link { connection, driver }) = link {
+                tokio::select! {
                     ended = self.serve(connection) => if ended { return },
                     () = driver => {}
-                },
-                Err(_) => self.drop_late(),
+                }
             }
+            self.drop_sent();
             sleep(PAUSE).await;
         }
     }
@@ -223,7 +224,6 @@ impl ServerCalls {
                 return false;
             };
             let Some(is_replicated) = self.is_replicated(&mut connection, &replies).await else {
-                // Asked again under their ids over another connection, the grants wait for the replicas anew.
                 return false;
             };
             if !self.heard(&leases, replies, is_replicated).await {
@@ -232,16 +232,16 @@ impl ServerCalls {
         }
     }
 
-    /// Waits until every replica that the topology names has the grants that were answered. Returns false if some do
+    /// Waits until every replica that the topology names has the leases that were answered. Returns false if some do
     /// not; [`None`] if the connection has ended.
     async fn is_replicated(
         &self,
         connection: &mut MultiplexedConnection,
         replies: &[RedisResult<Value>],
     ) -> Option<bool> {
-        let granted = self.in_flight.iter().zip(replies);
-        let granted = granted.filter(|(job, reply)| job.is_grant() && reply.is_ok());
-        let Some(until) = granted.map(|(job, _)| job.until).max() else {
+        let asked = self.in_flight.iter().zip(replies);
+        let asked = asked.filter(|(job, reply)| job.asks() && reply.is_ok());
+        let Some(until) = asked.map(|(job, _)| job.until).max() else {
             return Some(true);
         };
         let replicas = &self.shard.replicas;
@@ -272,7 +272,7 @@ impl ServerCalls {
         Some(is_replicated)
     }
 
-    /// Hands out the answers; grants that are not replicated are burned. Returns false if the connection has ended
+    /// Hands out the answers; leases that are not replicated are not spent. Returns false if the connection has ended
     /// meanwhile.
     async fn heard(
         &mut self,
@@ -307,7 +307,7 @@ impl ServerCalls {
             self.topology.doubt();
             let is_elsewhere = matches!(refusal, Refusal::Moved | Refusal::Elsewhere);
             if !(is_elsewhere && boot_time() < job.until && leases.sender.send(job)) {
-                give_up(leases, &job);
+                leases.lost(&job);
             }
             is_refused = true;
         }
@@ -319,6 +319,17 @@ impl ServerCalls {
 
     fn answered(&self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Gives up what may have been carried out, and whose answer cannot come any more.
+    fn drop_sent(&mut self) {
+        let Some(leases) = self.leases.upgrade() else {
+            return;
+        };
+        for job in std::mem::take(&mut self.in_flight) {
+            self.answered();
+            leases.lost(&job);
+        }
     }
 
     /// Gives up what is of no more use.
@@ -338,7 +349,7 @@ impl ServerCalls {
             let is_late = now >= job.until;
             if is_late {
                 open.fetch_sub(1, Ordering::Relaxed);
-                give_up(&leases, job);
+                leases.lost(job);
             }
             !is_late
         });
@@ -346,34 +357,25 @@ impl ServerCalls {
 }
 
 impl Job {
-    const fn is_grant(&self) -> bool {
-        matches!(self.lease_call.action, LeaseAction::Grant { .. })
+    const fn asks(&self) -> bool {
+        self.lease_call.report.target > 0
     }
 }
 
 /// Takes in the server's answer to `job`.
 fn tell(leases: &Shared, job: &Job, value: &Value, is_replicated: bool) {
-    let Value::Array(items) = value else {
-        return give_up(leases, job);
+    let outcomes = match value {
+        Value::Array(items) => decode_lease_calls(&[job.lease_call], items.iter().map(item)).ok(),
+        _ => None,
     };
-    let outcomes = decode_lease_calls(&[job.lease_call], items.iter().map(item));
-    match (outcomes.as_deref(), job.lease_call.action) {
-        (Ok([LeaseOutcome::Granted(grant)]), _) if is_replicated || grant.hits == 0 => {
-            leases.granted(job, grant);
+    match outcomes.as_deref() {
+        Some([LeaseOutcome::Settled { holding, outcome }])
+            if is_replicated || holding.amount == 0 =>
+        {
+            leases.answered(job, holding, outcome);
         }
-        (Ok([LeaseOutcome::Granted(grant)]), _) => leases.unreplicated(job, grant.hits),
-        (Ok([LeaseOutcome::Returned(given)]), LeaseAction::Return { left, .. }) => {
-            leases.returned(job, left, *given);
-        }
-        _ => give_up(leases, job),
-    }
-}
-
-/// Leaves what was charged for `job` as it is.
-fn give_up(leases: &Shared, job: &Job) {
-    match job.lease_call.action {
-        LeaseAction::Grant { .. } => leases.lost(job),
-        LeaseAction::Return { left, .. } => leases.returned(job, left, 0),
+        Some([LeaseOutcome::Settled { holding, .. }]) => leases.unreplicated(job, holding.amount),
+        _ => leases.lost(job),
     }
 }
 

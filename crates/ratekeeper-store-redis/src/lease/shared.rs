@@ -1,35 +1,32 @@
-//! The leases that are held, and their way from grant to return.
+//! The leases that are held: how they are spent, renewed and closed.
 
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use ratekeeper_core::lease::{
-    Closed, Facts, Grant, Place, Slots as Credits, Taken, Terms, deadline,
-};
+use ratekeeper_core::lease::{Facts, Holding, LEAST, LeaseAnswer, Slots as Credits, Taken};
 use ratekeeper_core::{Limit, Micros, Outcome};
 use ratekeeper_store::{CounterKey, LeaseGauges, LeasedHits, Step, boot_time};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use super::book::{Book, Counts, Entry};
-use super::sender::{Job, LeaseSender};
-use super::track::{Leasing, Tracks, counter};
+use super::book::{Book, Counts};
+use super::sender::{FAREWELL, Job, LeaseSender};
+use super::track::{Track, Tracks, track};
 use crate::asking::Asking;
 use crate::config::RedisConfig;
 use crate::replicas::Allowance;
-use crate::script::{LeaseAction, LeaseCall};
+use crate::script::LeaseCall;
 use crate::topology::Topology;
 
 /// Leases that a node holds at most.
 const LEASES_MAX: usize = 32_768;
 
-/// The time for which Redis remembers a grant beyond the lease: long enough for its repeats.
-const KEPT: Micros = Micros::from_secs(1);
-
-/// The time after the lease within which what is left is given back. Redis remembers returns for as long.
-const RETURNED_WITHIN: Micros = Micros::from_secs(2);
+/// The shortest time between two checks of a lease.
+const CHECKED_AFTER: Micros = Micros::new(500);
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -39,9 +36,14 @@ pub(crate) struct Shared {
     tracks: Tracks,
     pub(super) sender: LeaseSender,
     pub(super) asking: Arc<Asking>,
-    /// Deadlines of the leases held, with their counters; the next one first.
-    closings: Mutex<BinaryHeap<std::cmp::Reverse<(Micros, CounterKey)>>>,
-    /// Notified when there is an earlier deadline.
+    /// The random name of this process among the leases of a counter; [`None`] if the system has no random numbers: then
+    /// nothing is leased.
+    node: Option<u64>,
+    /// The number of the last call.
+    calls: AtomicU64,
+    /// The leases to look after, and when; the next one first.
+    checks: Mutex<BinaryHeap<Reverse<(Micros, CounterKey)>>>,
+    /// Notified when there is an earlier check.
     sooner: Notify,
     /// The longest round trip of late, in microseconds.
     trip: AtomicU64,
@@ -63,7 +65,9 @@ impl Shared {
             tracks: Tracks::default(),
             sender: LeaseSender::new(topology, config, home.clone(), this.clone()),
             asking,
-            closings: Mutex::default(),
+            node: random_name(),
+            calls: AtomicU64::new(0),
+            checks: Mutex::default(),
             sooner: Notify::new(),
             trip: AtomicU64::new(1_000),
             is_closed: AtomicBool::new(false),
@@ -77,256 +81,403 @@ impl Shared {
         let (key, hits) = (name(step.key), step.hits.unsigned_abs());
         let limit = fingerprint(&step.limit, step.lease);
         let Ok(taken) = self.credits.spend(key, limit, hits, now) else {
-            self.ask(step, limit, now, Some(hits));
+            self.missed(step, limit, hits, now);
             return None;
         };
         let entry = self.book.entry(taken.slot());
-        if entry.is_to_renew(taken.left(), hits, now) {
-            self.ask(step, limit, now, None);
+        if entry.is_to_renew(taken.left(), hits) {
+            self.renew(step.key, now);
         }
         Some((taken, entry.outcome(taken.left(), now)))
     }
 
-    /// Asks for a lease on the counter of `step`, unless one is on its way or it is too early. `missed` are hits that no
-    /// lease had.
+    /// Puts hits back that were taken for a request that was not admitted.
+    pub(super) fn put_back(&self, taken: Taken) {
+        // Where the store was called since, they are reported as spent.
+        let _ = self.credits.put_back(taken);
+    }
+
+    /// Asks for a lease on the counter of `step`, whose `hits` no credit covers: if it is asked for often enough, and no
+    /// call is on its way. What is left of the lease before is freed.
     #[cold]
-    fn ask(&self, step: &Step, limit: u64, now: Micros, missed: Option<u64>) {
-        if self.is_closed.load(Ordering::Relaxed) {
+    fn missed(&self, step: &Step, limit: u64, hits: u64, now: Micros) {
+        let mut part = self.tracks.part(step.key);
+        let Some(track) = track(&mut part, step, limit, now) else {
+            return;
+        };
+        track.demand.note(hits, now, track.ttl());
+        if track.session.is_asking() || now < track.empty_until || self.covers(track, hits, now) {
             return;
         }
-        let mut over = Vec::new();
-        let want = self.tracks.want(step, limit, now, missed, || {
-            // Those that are spent or over tell how much is wanted.
-            let is_over = |facts: &Facts, left| left == 0 || now >= facts.deadline;
-            self.credits
-                .close_of(name(step.key), is_over, |closed| over.push(closed));
-            over.clone()
-        });
-        over.iter().for_each(|closed| self.settle(closed));
-        let Some(want) = want else { return };
-        let want = match self.sender.allowance(step.key, now) {
-            Allowance::Any => want,
-            Allowance::One => 1,
-            Allowance::Nothing(wait) => {
-                return self.tracks.empty(step.key, now, wait.min(step.lease));
-            }
-        };
-        let Some(id) = random_id() else {
-            self.tracks.failed(step.key);
+        let is_too_large = hits > track.leasing.0.amount_max();
+        let target = self.target(step.key, track, now);
+        if track.slot.is_none() && (target == 0 || is_too_large) {
             return;
-        };
-        let lease_call = LeaseCall {
-            key: step.key,
-            terms: Terms::from_parts(step.limit, step.lease),
-            calendar: step.calendar,
-            id,
-            action: LeaseAction::Grant {
-                want,
-                nodes: self.asking.nodes.seen().max(1),
-                kept: Micros::new(step.lease.get().saturating_add(KEPT.get())),
-            },
-        };
-        let until = Micros::new(now.get().saturating_add(step.lease.get()));
-        let job = Job {
-            lease_call,
-            limit,
-            // Read again: what came before must not make the lease longer.
-            first_send: boot_time(),
-            until,
-        };
-        if !self.sender.send(job) {
-            self.tracks.failed(step.key);
+        }
+        let is_spendable = track.slot.is_some() && now < track.session.deadline();
+        if is_too_large && is_spendable {
+            return;
+        }
+        if let Some(job) = self.call(step.key, track, true, target) {
+            drop(part);
+            self.send(job);
         }
     }
 
-    /// Takes in the answer to a grant.
-    pub(super) fn granted(&self, job: &Job, grant: &Grant) {
-        let (key, now) = (job.lease_call.key, boot_time());
-        let ttl = job.lease_call.terms.ttl();
-        self.counts.granted(grant.hits);
-        if grant.hits == 0 {
-            let wait = grant.outcome.retry_after.max(Micros::from_millis(1));
-            self.tracks.empty(key, now, wait.min(ttl));
+    /// Returns true if the lease covers `hits`: a call was answered a moment ago.
+    fn covers(&self, track: &Track, hits: u64, now: Micros) -> bool {
+        let lease = track.slot.and_then(|slot| self.credits.slot(slot).look());
+        lease.is_some_and(|(facts, left)| {
+            facts.limit == track.limit && left >= hits && now < facts.deadline
+        })
+    }
+
+    /// The hits to ask for; 0 if a lease is not worth a call, or cannot be had.
+    fn target(&self, key: CounterKey, track: &mut Track, now: Micros) -> u64 {
+        let target = match self.is_closed.load(Ordering::Relaxed) {
+            true => 0,
+            false => track.demand.target(now, track.ttl()),
+        };
+        if target == 0 {
+            return 0;
+        }
+        match self.sender.allowance(key, now) {
+            Allowance::Any => target,
+            Allowance::One => target.min(LEAST),
+            Allowance::Nothing(wait) => {
+                track.empty_until = after(now, wait.min(track.ttl()));
+                0
+            }
+        }
+    }
+
+    /// Asks for more hits and more time, while the lease is spent on.
+    #[cold]
+    fn renew(&self, key: CounterKey, now: Micros) {
+        let mut part = self.tracks.part(key);
+        let Some(track) = part.get_mut(&key) else {
+            return;
+        };
+        if track.slot.is_none() || track.session.is_asking() || track.is_draining {
             return;
         }
-        let trip = now.get().saturating_sub(job.first_send.get());
-        let longest = self.trip.load(Ordering::Relaxed);
-        let decayed = longest - longest / 32;
-        self.trip.store(trip.max(decayed), Ordering::Relaxed);
+        self.note(track, now);
+        let target = self.target(key, track, now);
+        let job = match target {
+            0 => None,
+            target => self.call(key, track, false, target),
+        };
+        drop(part);
+        if let Some(job) = job {
+            self.send(job);
+        }
+    }
+
+    /// Tells the demand of what was spent.
+    fn note(&self, track: &mut Track, now: Micros) {
+        let lease = track.slot.and_then(|slot| self.credits.slot(slot).look());
+        if let Some((_, credit)) = lease {
+            self.note_spent(track, track.session.spent(credit), now);
+        }
+    }
+
+    fn note_spent(&self, track: &mut Track, spent: u64, now: Micros) {
+        let more = spent.saturating_sub(track.noted);
+        track.demand.note(more, now, track.ttl());
+        track.noted = spent;
+        self.counts.spent(more);
+    }
+
+    /// Makes a call about the counter; a final one takes out what the lease holds.
+    fn call(&self, key: CounterKey, track: &mut Track, is_final: bool, target: u64) -> Option<Job> {
+        let node = self.node?;
+        // Read before the call is sent: what comes after must not make the lease longer.
+        let sent = boot_time();
+        let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let credit = track
+            .slot
+            .and_then(|slot| self.credits.slot(slot).begin_call(is_final))
+            .unwrap_or(0);
+        let report = track
+            .session
+            .call((node, number), (credit, is_final), target, sent);
+        self.note_spent(track, report.spent, sent);
+        track.freed = if is_final { credit } else { 0 };
+        let (terms, calendar) = track.leasing;
+        Some(Job {
+            lease_call: LeaseCall {
+                key,
+                terms,
+                calendar,
+                report,
+            },
+            limit: track.limit,
+            sent,
+            until: after(sent, track.ttl()),
+        })
+    }
+
+    fn send(&self, job: Job) {
+        if !self.sender.send(job) {
+            self.lost(&job);
+        }
+    }
+
+    /// Takes in the answer to a call.
+    pub(super) fn answered(&self, job: &Job, holding: &Holding, told: &Outcome) {
+        let (key, now) = (job.lease_call.key, boot_time());
+        let trip = self.round_trip(now.get().saturating_sub(job.sent.get()));
+        let mut part = self.tracks.part(key);
+        let Some(track) = part.get_mut(&key) else {
+            return;
+        };
+        let report = &job.lease_call.report;
+        if !track.session.awaits(report.number) {
+            return;
+        }
+        self.counts.answered();
+        self.counts.returned(std::mem::take(&mut track.freed));
+        match track.session.answered(report.number, holding, now) {
+            LeaseAnswer::Nothing => track.session.lost(),
+            LeaseAnswer::Ended => {
+                self.end(track);
+                if report.target > 0 {
+                    track.empty_until = after(now, Micros::new(track.ttl().get() / 4));
+                }
+                // Denials were of a fuller counter.
+                self.asking.denied.forget(key);
+            }
+            LeaseAnswer::Refilled(until) => {
+                track.is_draining = !holding.is_fresh && until <= track.session.deadline();
+                self.refill(key, track, (job.limit, holding, until), now);
+                if let Some(slot) = track.slot {
+                    let low = track.demand.within(Micros::new(trip * 2), now, track.ttl()) + 1;
+                    let low = low.min(holding.amount / 2);
+                    self.book.entry(slot).put(told, low, now);
+                }
+            }
+        }
+        self.schedule(key, track, now);
+    }
+
+    /// Puts what is held into the lease's slot.
+    fn refill(
+        &self,
+        key: CounterKey,
+        track: &mut Track,
+        (limit, holding, until): (u64, &Holding, Micros),
+        now: Micros,
+    ) {
         let facts = Facts {
             key: name(key),
-            limit: job.limit,
-            id: job.lease_call.id,
+            limit,
             from: now,
-            deadline: deadline(job.first_send, grant.usable),
-            granted_at: grant.at,
-            granted: grant.hits,
-            place: grant.place,
+            deadline: until,
         };
-        let want = self.tracks.granted(key);
-        let is_held = now < facts.deadline && !self.is_closed.load(Ordering::Relaxed);
-        let slot = match is_held {
-            true => self.credits.open_slot(&facts, grant.hits),
-            false => None,
+        let session = &mut track.session;
+        let credits = match track.slot {
+            Some(slot) => {
+                let mut credits = (0, 0);
+                self.credits.slot(slot).refill(&facts, |credit| {
+                    credits = (credit, session.refill(holding, until, credit));
+                    credits.1
+                });
+                credits
+            }
+            None => {
+                track.slot = self.credits.open(&facts, holding.amount);
+                if track.slot.is_none() {
+                    // Without room it is freed by the next call, or charged at its end.
+                    return session.lost();
+                }
+                self.counts.opened();
+                (0, session.refill(holding, until, 0))
+            }
         };
-        let Some(slot) = slot else {
-            let leasing = (job.lease_call.terms, job.lease_call.calendar);
-            self.give_back(leasing, &facts, grant.hits);
+        match holding.is_fresh {
+            // What the lease held before is charged in full.
+            true => {
+                self.counts.burned(credits.0);
+                self.counts.refilled(0, credits.1);
+                track.noted = track.session.spent(credits.1);
+            }
+            false => self.counts.refilled(credits.0, credits.1),
+        }
+        self.counts.held(track.held, holding.amount);
+        track.held = holding.amount;
+        track.active = (now, credits.1);
+    }
+
+    /// Ends a lease of which the store has no entry any more.
+    fn end(&self, track: &mut Track) {
+        if let Some(slot) = track.slot.take() {
+            let left = self.credits.slot(slot).close().unwrap_or(0);
+            self.counts.burned(left);
+            self.counts.closed();
+        }
+        self.counts.held(track.held, 0);
+        (track.held, track.noted, track.is_draining) = (0, 0, false);
+        track.session.ended();
+    }
+
+    /// A lease that some replica may not have: a failover could forget it. It is not spent.
+    pub(super) fn unreplicated(&self, job: &Job, hits: u64) {
+        self.counts.burned(hits);
+        self.lost(job);
+    }
+
+    /// A call whose answer did not come in time, or could not be read: the next one replaces it.
+    pub(super) fn lost(&self, job: &Job) {
+        let key = job.lease_call.key;
+        let mut part = self.tracks.part(key);
+        let Some(track) = part.get_mut(&key) else {
             return;
         };
-        let is_cut = grant.usable < ttl;
-        let entry = Entry::new(
-            &facts,
-            &grant.outcome,
-            want,
-            (trip.max(decayed), is_cut, ttl),
-        );
-        self.book.put(slot, entry);
-        self.tracks.remember(key, &job.lease_call);
-        self.counts.opened(grant.hits);
-        let closing = std::cmp::Reverse((facts.deadline, key));
-        let mut closings = self.closings.lock();
-        let is_sooner = closings.peek().is_none_or(|first| closing > *first);
-        closings.push(closing);
-        drop(closings);
-        if is_sooner {
-            self.sooner.notify_one();
+        if !track.session.awaits(job.lease_call.report.number) {
+            return;
         }
+        self.counts.burned(std::mem::take(&mut track.freed));
+        track.session.lost();
+        let now = boot_time();
+        track.empty_until = after(now, Micros::new(track.ttl().get() / 8));
+        self.schedule(key, track, now);
     }
 
-    /// A grant that some replica may not have: a failover could undo its charge. Returning it could take back, from a
-    /// server that never had it, what others have charged.
-    pub(super) fn unreplicated(&self, job: &Job, hits: u64) {
-        self.counts.granted(hits);
-        self.counts.burned(hits);
-        self.tracks.failed(job.lease_call.key);
-    }
-
-    /// A grant whose answer did not come in time, or could not be read: what it may have charged is burned.
-    pub(super) fn lost(&self, job: &Job) {
-        self.tracks.failed(job.lease_call.key);
-    }
-
-    /// Closes each lease at its deadline, for ever.
-    pub(super) async fn close_in_time(self: Arc<Self>) {
+    /// Looks after each lease in time, for ever.
+    pub(super) async fn check_in_time(self: Arc<Self>) {
         loop {
             let now = boot_time();
-            let mut over = Vec::new();
+            let mut due = Vec::new();
             let next = {
-                let mut closings = self.closings.lock();
-                while let Some(std::cmp::Reverse((deadline, key))) = closings.peek().copied() {
-                    if deadline > now {
+                let mut checks = self.checks.lock();
+                while let Some(Reverse((at, key))) = checks.peek().copied() {
+                    if at > now {
                         break;
                     }
-                    closings.pop();
-                    over.push(key);
+                    checks.pop();
+                    due.push(key);
                 }
-                closings.peek().map(|std::cmp::Reverse((next, _))| *next)
+                checks.peek().map(|Reverse((next, _))| *next)
             };
-            for key in over {
-                let mut closed = Vec::new();
-                let is_over = |facts: &Facts, _| now >= facts.deadline;
-                self.credits
-                    .close_of(name(key), is_over, |it| closed.push(it));
-                closed.iter().for_each(|it| self.ended(it, now));
-            }
+            due.into_iter().for_each(|key| self.check(key));
             let wait = next.map_or(3_600_000_000, |next| {
-                next.get().saturating_sub(boot_time().get()).max(500)
+                let left = next.get().saturating_sub(boot_time().get());
+                left.max(CHECKED_AFTER.get())
             });
             tokio::select! {
-                () = tokio::time::sleep(std::time::Duration::from_micros(wait)) => {}
+                () = tokio::time::sleep(Duration::from_micros(wait)) => {}
                 () = self.sooner.notified() => {}
             }
         }
     }
 
-    /// Gives back everything that is held, and waits until Redis has answered. Nothing is leased from then on.
+    /// Renews a lease whose deadline is near, and closes one that is not used.
+    fn check(&self, key: CounterKey) {
+        let now = boot_time();
+        let mut part = self.tracks.part(key);
+        let Some(track) = part.get_mut(&key) else {
+            return;
+        };
+        track.has_check = false;
+        let Some(slot) = track.slot else {
+            return;
+        };
+        if track.session.is_asking() {
+            // Its answer, or the lack of one, brings the next check.
+            return;
+        }
+        let deadline = track.session.deadline();
+        if now > after(deadline, track.ttl()) {
+            // No close was answered. The store has charged it in full.
+            self.end(track);
+            return;
+        }
+        let credit = self.credits.slot(slot).look().map_or(0, |(_, left)| left);
+        if credit != track.active.1 {
+            track.active = (now, credit);
+        }
+        let is_idle = now.get().saturating_sub(track.active.0.get()) >= track.idle(now).get();
+        let margin = track.margin(self.trip());
+        let is_near = after(now, margin) >= deadline;
+        let mut job = None;
+        if is_idle || is_near {
+            self.note(track, now);
+            let target = match is_idle || track.is_draining {
+                true => 0,
+                false => self.target(key, track, now),
+            };
+            job = self.call(key, track, target == 0 || now >= deadline, target);
+        }
+        self.schedule(key, track, now);
+        drop(part);
+        if let Some(job) = job {
+            self.send(job);
+        }
+    }
+
+    /// Sees to the next check of a lease.
+    fn schedule(&self, key: CounterKey, track: &mut Track, now: Micros) {
+        if track.slot.is_none() || track.has_check || track.session.is_asking() {
+            return;
+        }
+        let idle = after(track.active.0, track.idle(now));
+        let deadline = track.session.deadline().get();
+        let near = Micros::new(deadline.saturating_sub(track.margin(self.trip()).get()));
+        let soonest = after(now, CHECKED_AFTER).max(track.empty_until);
+        let check = Reverse((idle.min(near).max(soonest), key));
+        track.has_check = true;
+        let mut checks = self.checks.lock();
+        let is_sooner = checks.peek().is_none_or(|first| check > *first);
+        checks.push(check);
+        drop(checks);
+        if is_sooner {
+            self.sooner.notify_one();
+        }
+    }
+
+    /// Frees everything that is held, and waits until Redis has answered. Nothing is leased from then on.
     pub(super) async fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
-        let mut over = Vec::new();
-        self.credits.close(|_, _| true, |closed| over.push(closed));
-        for closed in over {
-            self.ended(&closed, boot_time());
-        }
+        let all = async {
+            loop {
+                let leased = self.tracks.leased();
+                if leased.is_empty() {
+                    return;
+                }
+                leased.into_iter().for_each(|key| self.close_one(key));
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let _ = tokio::time::timeout(FAREWELL, all).await;
         self.sender.finish().await;
     }
 
-    /// A lease that was closed: its counter's demand is learnt, and what is left given back.
-    fn ended(&self, closed: &Closed, now: Micros) {
-        self.tracks.learn(closed, now);
-        self.settle(closed);
-    }
-
-    /// Counts what a closed lease was used for, and gives back what is left.
-    fn settle(&self, closed: &Closed) {
-        let Closed { facts, left } = closed;
-        self.counts.closed(facts.granted, *left);
-        if *left == 0 {
+    fn close_one(&self, key: CounterKey) {
+        let mut part = self.tracks.part(key);
+        let track = part.get_mut(&key);
+        let Some(track) = track.filter(|it| it.slot.is_some() && !it.session.is_asking()) else {
             return;
-        }
-        match self.tracks.leasing(counter(facts.key), facts.limit) {
-            Some(leasing) => self.give_back(leasing, facts, *left),
-            None => self.counts.burned(*left),
-        }
-    }
-
-    /// Gives back `left` hits of a lease. Buckets get nothing back.
-    fn give_back(&self, (terms, calendar): Leasing, facts: &Facts, left: u64) {
-        if facts.place == Place::Bucket {
-            self.counts.burned(left);
-            return;
-        }
-        let within = terms.ttl().get().saturating_add(RETURNED_WITHIN.get());
-        let within = terms.limit().window().min(Micros::new(within));
-        let now = boot_time();
-        let job = Job {
-            lease_call: LeaseCall {
-                key: counter(facts.key),
-                terms,
-                calendar,
-                // Grants have even ids.
-                id: facts.id | 1,
-                action: LeaseAction::Return {
-                    granted_at: facts.granted_at,
-                    place: facts.place,
-                    left,
-                    until: facts.granted_at.after(within),
-                },
-            },
-            limit: facts.limit,
-            first_send: now,
-            until: Micros::new(now.get().saturating_add(RETURNED_WITHIN.get())),
         };
-        if !self.sender.send(job) {
-            self.counts.burned(left);
+        let job = self.call(key, track, true, 0);
+        drop(part);
+        if let Some(job) = job {
+            self.send(job);
         }
     }
 
-    /// Takes in that `given` of `left` hits were given back.
-    pub(super) fn returned(&self, job: &Job, left: u64, given: u64) {
-        let given = given.min(left);
-        self.counts.returned(given);
-        self.counts.burned(left - given);
-        // Denials were of a fuller counter.
-        self.asking.denied.forget(job.lease_call.key);
-    }
-
-    /// Puts hits back that were taken for a request that was not admitted.
-    pub(super) fn put_back(&self, taken: Taken) {
-        // Where the lease is over, its hits are: they stay charged.
-        if let Err(hits) = self.credits.put_back(taken) {
-            self.counts.burned_late(hits);
-        }
-    }
-
-    /// The leases held on a counter: their number, their hits, those left, and for how long at most.
+    /// The lease held on a counter: its hits, those left, and for how long at most.
     pub(crate) fn held(&self, key: CounterKey) -> LeasedHits {
         let now = boot_time();
+        let granted = self
+            .tracks
+            .part(key)
+            .get(&key)
+            .map_or(0, |track| track.held);
         let mut held = LeasedHits::default();
         for (facts, left) in self.credits.of(name(key)) {
             if now < facts.deadline {
                 held.leases += 1;
-                held.granted += facts.granted;
+                held.granted += granted;
                 held.left += left;
                 let until = Micros::new(facts.deadline.get() - now.get());
                 held.until = held.until.max(until);
@@ -339,6 +490,22 @@ impl Shared {
     pub(crate) fn counts(&self) -> LeaseGauges {
         self.counts.read(self.asking.nodes.seen())
     }
+
+    fn trip(&self) -> Micros {
+        Micros::new(self.trip.load(Ordering::Relaxed))
+    }
+
+    /// Notes a round trip; the longest of late.
+    fn round_trip(&self, trip: u64) -> u64 {
+        let longest = self.trip.load(Ordering::Relaxed);
+        let trip = trip.max(longest - longest / 32);
+        self.trip.store(trip, Ordering::Relaxed);
+        trip
+    }
+}
+
+const fn after(at: Micros, span: Micros) -> Micros {
+    Micros::new(at.get().saturating_add(span.get()))
 }
 
 const fn name(key: CounterKey) -> (u64, u64) {
@@ -364,9 +531,9 @@ fn fingerprint(limit: &Limit, lease: Micros) -> u64 {
     })
 }
 
-/// A random id, even; [`None`] if the system has no random numbers.
-fn random_id() -> Option<u128> {
-    let mut bytes = [0; 16];
+/// A random number; [`None`] if the system has none.
+fn random_name() -> Option<u64> {
+    let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).ok()?;
-    Some(u128::from_le_bytes(bytes) & !1)
+    Some(u64::from_le_bytes(bytes))
 }

@@ -1,22 +1,17 @@
-//! The counters that may be worth leasing: how often they are asked for, and how much.
+//! The counters that are leased here, or may be worth it.
 
 use std::collections::HashMap;
 
-use parking_lot::Mutex;
-use ratekeeper_core::lease::{Closed, Demand, Ended, Terms};
+use parking_lot::{Mutex, MutexGuard};
+use ratekeeper_core::lease::{Demand, Session, Terms};
 use ratekeeper_core::{Bounds, Micros};
 use ratekeeper_store::{CounterKey, Step};
-
-use crate::script::LeaseCall;
 
 /// Parts with a lock of their own.
 const PARTS: usize = 64;
 
 /// Counters that each part tracks; together 65,536.
 const TRACKED_MAX: usize = 1_024;
-
-/// Requests within a lease's time that make a counter worth leasing.
-const WORTH: u64 = 2;
 
 /// A counter that was not asked for in this time is forgotten when there is no room for another.
 const IDLE: Micros = Micros::from_secs(1);
@@ -26,25 +21,38 @@ pub(super) type Leasing = (Terms, Option<Bounds>);
 
 #[derive(Debug)]
 pub(super) struct Tracks {
-    parts: Box<[Mutex<HashMap<CounterKey, Track>>]>,
+    parts: Box<[Mutex<Part>]>,
 }
 
+/// The counters that share a lock.
+pub(super) type Part = HashMap<CounterKey, Track>;
+
+/// A counter, as this node leases it.
 #[derive(Clone, Copy, Debug)]
-struct Track {
-    /// The limit that it is asked for under, and the terms of the last lease.
-    limit: u64,
-    leasing: Option<Leasing>,
-    /// The time that requests are counted from.
-    since: Micros,
-    /// The time at which it was last asked for.
-    last: Micros,
-    requests: u64,
-    hits: u64,
-    demand: Option<Demand>,
-    /// A grant is on its way.
-    is_pending: bool,
+pub(super) struct Track {
+    /// The fingerprint of the limit that it is asked for under.
+    pub(super) limit: u64,
+    pub(super) leasing: Leasing,
+    pub(super) session: Session,
+    pub(super) demand: Demand,
+    /// The slot of its lease, if it has one.
+    pub(super) slot: Option<usize>,
+    /// Hits that the lease holds in the store.
+    pub(super) held: u64,
+    /// Hits spent in the session that `demand` knows of.
+    pub(super) noted: u64,
+    /// Hits that a call on its way frees.
+    pub(super) freed: u64,
+    /// The time at which hits were last seen to be spent, and the credit then.
+    pub(super) active: (Micros, u64),
+    /// A renewal brought no more time: the lease ends with its window.
+    pub(super) is_draining: bool,
+    /// A check of the lease is due some time.
+    pub(super) has_check: bool,
     /// The time before which there is nothing to grant.
-    empty_until: Micros,
+    pub(super) empty_until: Micros,
+    /// The time at which a request last found no credit.
+    last: Micros,
 }
 
 impl Default for Tracks {
@@ -57,144 +65,85 @@ impl Default for Tracks {
 }
 
 impl Tracks {
-    /// The hits to ask for now; [`None`] if that is too early, or they were asked for already. `over` closes the
-    /// counter's leases that are spent or over, if it comes to that.
-    pub(super) fn want(
-        &self,
-        step: &Step,
-        limit: u64,
-        now: Micros,
-        missed: Option<u64>,
-        over: impl FnOnce() -> Vec<Closed>,
-    ) -> Option<u64> {
-        let mut part = self.part(step.key).lock();
-        let track = track(&mut part, step.key, limit, now)?;
-        track.last = now;
-        if let Some(hits) = missed {
-            let since = now.get().saturating_sub(track.since.get());
-            if since > step.lease.get() {
-                (track.since, track.requests, track.hits) = (now, 0, 0);
-            }
-            track.requests += 1;
-            track.hits = track.hits.saturating_add(hits);
-            if track.requests < WORTH {
-                return None;
-            }
-        }
-        if track.is_pending || now < track.empty_until {
-            return None;
-        }
-        over().iter().for_each(|closed| track.learn(closed, now));
-        let demand = track.demand.get_or_insert(Demand::of(track.hits * 2));
-        let want = demand.want();
-        track.is_pending = true;
-        Some(want)
-    }
-
-    /// Notes that there was nothing to grant, and will be nothing for so long.
-    pub(super) fn empty(&self, key: CounterKey, now: Micros, wait: Micros) {
-        if let Some(track) = self.part(key).lock().get_mut(&key) {
-            track.is_pending = false;
-            track.empty_until = Micros::new(now.get().saturating_add(wait.get()));
-        }
-    }
-
-    /// Notes that a lease was granted; the hits that were wanted.
-    pub(super) fn granted(&self, key: CounterKey) -> u64 {
-        let mut part = self.part(key).lock();
-        part.get_mut(&key).map_or(1, |track| {
-            track.is_pending = false;
-            track.demand.map_or(1, Demand::want)
-        })
-    }
-
-    /// Notes that no answer came.
-    pub(super) fn failed(&self, key: CounterKey) {
-        if let Some(track) = self.part(key).lock().get_mut(&key) {
-            track.is_pending = false;
-        }
-    }
-
-    /// Remembers the terms of the counter's lease.
-    pub(super) fn remember(&self, key: CounterKey, lease_call: &LeaseCall) {
-        if let Some(track) = self.part(key).lock().get_mut(&key) {
-            track.leasing = Some((lease_call.terms, lease_call.calendar));
-        }
-    }
-
-    /// The terms of the counter's leases under that limit, if they are remembered.
-    pub(super) fn leasing(&self, key: CounterKey, limit: u64) -> Option<Leasing> {
-        let part = self.part(key).lock();
-        let track = part.get(&key).filter(|track| track.limit == limit);
-        track.and_then(|track| track.leasing)
-    }
-
-    /// Learns from a lease that has ended.
-    pub(super) fn learn(&self, closed: &Closed, now: Micros) {
-        let key = counter(closed.facts.key);
-        if let Some(track) = self.part(key).lock().get_mut(&key) {
-            track.learn(closed, now);
-        }
-    }
-
+    /// The counters that share a lock with that of `key`.
     #[allow(clippy::cast_possible_truncation, reason = "only the low bits count")]
-    fn part(&self, key: CounterKey) -> &Mutex<HashMap<CounterKey, Track>> {
-        &self.parts[(key.subject ^ key.identity) as usize % PARTS]
+    pub(super) fn part(&self, key: CounterKey) -> MutexGuard<'_, Part> {
+        self.parts[(key.subject ^ key.identity) as usize % PARTS].lock()
+    }
+
+    /// The counters that have a lease here.
+    pub(super) fn leased(&self) -> Vec<CounterKey> {
+        let mut leased = Vec::new();
+        for part in &self.parts {
+            let part = part.lock();
+            let open = part.iter().filter(|(_, track)| track.slot.is_some());
+            leased.extend(open.map(|(key, _)| *key));
+        }
+        leased
     }
 }
 
 impl Track {
-    fn learn(&mut self, closed: &Closed, now: Micros) {
-        let (facts, left) = (&closed.facts, closed.left);
-        let Some(demand) = self.demand.filter(|_| facts.limit == self.limit) else {
-            return;
-        };
-        if left == 0 && facts.granted < demand.want() {
-            // The limit was near: that tells nothing about more.
-            return;
+    fn new(step: &Step, limit: u64, now: Micros) -> Self {
+        Self {
+            limit,
+            leasing: leasing(step),
+            session: Session::default(),
+            demand: Demand::default(),
+            slot: None,
+            held: 0,
+            noted: 0,
+            freed: 0,
+            active: (now, 0),
+            is_draining: false,
+            has_check: false,
+            empty_until: Micros::ZERO,
+            last: now,
         }
-        let span = |end: Micros| Micros::new(end.get().saturating_sub(facts.from.get()));
-        self.demand = Some(demand.after(Ended {
-            granted: facts.granted,
-            left,
-            held: span(now),
-            usable: span(facts.deadline),
-        }));
+    }
+
+    /// The time of its leases.
+    pub(super) const fn ttl(&self) -> Micros {
+        self.leasing.0.ttl()
+    }
+
+    /// The time without a hit after which its lease is closed: a quarter of a lease, or two mean gaps.
+    pub(super) fn idle(&self, now: Micros) -> Micros {
+        let ttl = self.ttl();
+        let hits = self.demand.within(ttl, now, ttl).max(1);
+        Micros::new((ttl.get() / 4).max(ttl.get() * 2 / hits))
+    }
+
+    /// The time before its deadline at which a lease is renewed, or closed if nobody uses it.
+    pub(super) fn margin(&self, trip: Micros) -> Micros {
+        let ttl = self.ttl().get();
+        Micros::new((trip.get() * 2).max(ttl / 10).min(ttl / 2))
     }
 }
 
-/// The track of a counter under that limit; [`None`] if there is no room for another.
-fn track(
-    part: &mut HashMap<CounterKey, Track>,
-    key: CounterKey,
+/// The track of the counter of `step`; [`None`] if there is no room for another.
+pub(super) fn track<'a>(
+    part: &'a mut Part,
+    step: &Step,
     limit: u64,
     now: Micros,
-) -> Option<&mut Track> {
-    if part.len() >= TRACKED_MAX && !part.contains_key(&key) {
-        let is_idle = |track: &Track| now.get().saturating_sub(track.last.get()) > IDLE.get();
-        part.retain(|_, track| !is_idle(track));
+) -> Option<&'a mut Track> {
+    if part.len() >= TRACKED_MAX && !part.contains_key(&step.key) {
+        part.retain(|_, track| {
+            let is_idle = now.get().saturating_sub(track.last.get()) > IDLE.get();
+            !is_idle || track.slot.is_some() || track.session.is_asking()
+        });
         if part.len() >= TRACKED_MAX {
             return None;
         }
     }
-    let fresh = Track {
-        limit,
-        leasing: None,
-        since: now,
-        last: now,
-        requests: 0,
-        hits: 0,
-        demand: None,
-        is_pending: false,
-        empty_until: Micros::ZERO,
-    };
-    let track = part.entry(key).or_insert(fresh);
-    if track.limit != limit {
-        *track = fresh;
-    }
+    let track = part
+        .entry(step.key)
+        .or_insert_with(|| Track::new(step, limit, now));
+    (track.limit, track.leasing, track.last) = (limit, leasing(step), now);
     Some(track)
 }
 
-pub(super) const fn counter((subject, identity): (u64, u64)) -> CounterKey {
-    CounterKey { subject, identity }
+fn leasing(step: &Step) -> Leasing {
+    (Terms::from_parts(step.limit, step.lease), step.calendar)
 }

@@ -50,6 +50,15 @@ impl ScriptAlgorithm {
         self as u8
     }
 
+    /// Returns true if leases can be open on its counters.
+    pub(super) const fn is_leasable(self) -> bool {
+        match self {
+            Self::FixedWindow | Self::CalendarWindow => true,
+            Self::SubWindows | Self::EqualCount | Self::TokenBucket => true,
+            Self::SlidingLog | Self::Concurrency | Self::LeakyBucket | Self::LeakyWithin => false,
+        }
+    }
+
     /// Puts numbers in place of the names in a line of a Lua file: a local would be set in each call.
     pub(super) fn encode(line: &str) -> String {
         let put = |line: String, algorithm: &Self| {

@@ -15,12 +15,11 @@
 --                 for each run:   I4 requests, then for each step d hits.
 --                 Plain: no counter twice, all hits positive, no step charged always, none in quota mode.
 --
---   a grant:      B 3, B algorithm, 5 x d parameters, d hits wanted, d nodes, d time for which it is remembered.
---                 Charges a part of the hits, so that a node may admit them later: at most half of its share of the room,
---                 at least one if there is any.
---   a return:     B 4, B algorithm, 5 x d parameters, d hits, d time of the grant, d until (the time after which nothing is
---                 given back; it is remembered until then), 3 x d place: of a fixed window its start, of sub-windows the
---                 number since the epoch, of a sliding window the tick of the newest group, its form and the hits in it.
+--   a lease:      B 3, B algorithm, 5 x d parameters, c8 node, d number of the call, d number of the first call of its
+--                 session, d hits that the session has spent, B 1 if the node holds nothing any more, d hits it wants to
+--                 hold (0: it ends its lease), d the most that a lease holds, d the time that it lasts.
+--                 What the node has spent since its last call is charged, and hits are held for it as far as there is
+--                 room: half of what would then be left. An older call than the last one changes nothing.
 --   a post:       B 5, B algorithm, 5 x d parameters, d hits, d age, d time for which it is remembered.
 --                 Hits that were admitted so long ago while nobody asked here: charged as far as there is room.
 --
@@ -34,15 +33,17 @@
 --   the state of each step's counter as it was before the group (null if there was none; see the algorithms; -1 if
 --   something lies there that is no counter: then nothing of the group is carried out, and no other group is the worse
 --   for it); and for each run how many of its requests were allowed (a lone step: how many fitted).
---   for a grant: the time, the state before, and the hits granted, all of the first time if it is a repeat;
---   for a return: the hits given back, those of the first time if it is a repeat, or -1 if a key holds something else.
+--   for a lease: the state before; 2 if all that the node holds now is new, 1 if some was held before, 0 if it is an older
+--   call, or -1 if the key holds something else; the hits that it holds, and for how long.
 --   for a post: the hits that were charged, those of the first time if it is a repeat, or -1 if a key holds something else.
+-- A state is told with the leases that are open on it; see escrow.lua. A denial writes nothing, but where leases that were
+-- over have been charged.
 -- From states and time the caller computes what is left and when to come back, by the same steps.
 --
 -- Commands: TIME once, and for each step a read, and a write with its expiry unless the request is denied.
 
 local call, try, byte, unpack_, pack = redis.call, redis.pcall, string.byte, struct.unpack, struct.pack
-local floor, ceil, min, max, format = math.floor, math.ceil, math.min, math.max, string.format
+local floor, ceil, min, max, format, sub = math.floor, math.ceil, math.min, math.max, string.format, string.sub
 local MOST, FRACTION = 9007199254740991, 4294967296
 local plan = ARGV[1]
 
@@ -76,14 +77,18 @@ while at <= size do
     local key = KEYS[next_key]
     next_key = next_key + 1
     local raw, room, settle, s1, s2, s3, s4
+    local node, own, live, repeated, tail, latest, first_end
+    local held = 0
     --@ get
-    local known = filled + 1
-    out[known] = raw
+    local known, told = filled + 1, raw
+    --@ open
+    out[known] = raw == -1 and raw or told
     filled = known
     if raw == -1 then
       room = -1
     else
       --@ read
+      room = room - held
     end
     local hits, most = 0, 0
     for _ = 1, runs do
@@ -108,6 +113,7 @@ while at <= size do
       local value, expiry
       --@ charge
       if code ~= CONCURRENCY then
+        --@ seal
         --@ set
       end
     end
@@ -121,16 +127,20 @@ while at <= size do
       charged = tonumber(record) or -1
     elseif not record then
       local raw, room, settle, s1, s2, s3, s4, value, expiry
+      local node, own, live, repeated, tail, latest, first_end
+      local held = 0
       --@ get
+      --@ open
       if raw ~= -1 then
         local taken_at = max(0, now - age)
         --@ gone
         --@ read
-        hits = max(0, min(hits, floor(room)))
+        hits = max(0, min(hits, floor(room - held)))
         charged = hits
         if hits > 0 then
           dated = taken_at
           --@ charge
+          --@ seal
           --@ set
           dated = nil
         end
@@ -140,69 +150,72 @@ while at <= size do
     end
     filled = filled + 1
     out[filled] = charged
-  elseif byte(plan, at) > 2 then
-    local kind, code, a1, a2, a3, a4, a5, n1, n2, n3 = unpack_('<BBdddddddd', plan, at)
-    local key, once = KEYS[next_key], KEYS[next_key + 1]
-    next_key, at = next_key + 2, at + 66
-    local record, raw, room, settle, s1, s2, s3, s4, value, expiry = try('GET', once)
-    local is_whole, told = true, nil
-    if record then
-      is_whole, told = pcall(cmsgpack.unpack, record)
-      is_whole = is_whole and type(told) == 'table' and type(told[1]) == 'number'
+  elseif byte(plan, at) == 3 then
+    local _, code, a1, a2, a3, a4, a5, node, number, since, spent, final, target, most, ttl
+    _, code, a1, a2, a3, a4, a5, node, at = unpack_('<BBdddddc8', plan, at)
+    number, since, spent, final, target, most, ttl, at = unpack_('<dddBddd', plan, at)
+    local key = KEYS[next_key]
+    next_key = next_key + 1
+    local raw, room, settle, s1, s2, s3, s4, value, expiry
+    local own, live, repeated, tail, latest, first_end
+    local held = 0
+    --@ get
+    local told, status, amount, ends, left = raw, 2, 0, now, 0
+    --@ open
+    local last, reported, owned, ended
+    if own then
+      last, reported, owned, ended = unpack_('<I6I6I4I7', own, 9)
     end
-    if is_whole and not told then
-      --@ get
-      is_whole = raw ~= -1
-    end
-    if is_whole and not told then
-      --@ read
-    end
-    if kind == 3 then
-      if not is_whole then
-        told = {now, 0, -1}
-      elseif not told then
-        local hits = room >= 1 and min(n1, max(1, floor(room / (n2 * 2)))) or 0
-        if hits > 0 or settle then
-          --@ charge
-          --@ set
-        end
-        told = {now, hits, raw or false}
-        if hits > 0 then
-          key, value, expiry = once, cmsgpack.pack(told), now + n3
-          --@ set
-        end
-      else
-        -- Written again, so that a WAIT on this connection waits for the replicas to have it.
-        call('SET', once, record, 'KEEPTTL')
-      end
-      out[filled + 1], out[filled + 2], out[filled + 3] = told[1], told[3], told[2]
-      filled = filled + 3
+    if raw == -1 then
+      told, status = -1, -1
+    elseif own and number <= last then
+      status = 0
     else
-      local left, granted_at, until_ = n1, n2, n3
-      local p1, p2, p3
-      p1, p2, p3, at = unpack_('<ddd', plan, at)
-      if not is_whole then
-        told = {-1}
-      elseif not told then
-        local given, hits, window = 0, 0, code == SUB_WINDOWS and a4 or a2
-        if raw and now < until_ and now - granted_at < window and granted_at - now < window then
-          --@ return
-        end
-        if given > 0 then
-          if code ~= EQUAL_COUNT then
-            --@ charge
+      live = live or {}
+      for pass = 1, 2 do
+        local hits = 0
+        --@ read
+        if pass == 2 then
+          local all = held + left
+          local want = min(target, most) - left
+          local more = min(want, floor((max(0, floor(room)) - 2 * all) / 2))
+          if target > 0 and #live < 64 and left + more >= 4 and more >= min(1, want) then
+            amount, ends = left + max(0, more), now + ttl
+            if code == FIXED_WINDOW or code == CALENDAR_WINDOW then
+              ends = min(ends, s3)
+            end
+          elseif left > 0 and ended > now then
+            amount, ends = left, ended
+          else
+            -- It may have been spent since the call was made.
+            hits = left
           end
-          --@ set
+        elseif own and (ended > s2 or code ~= FIXED_WINDOW and code ~= CALENDAR_WINDOW) then
+          if last < since then
+            -- Of an earlier session, which nobody will report.
+            hits = owned
+          else
+            hits = min(max(0, spent - reported), owned)
+            status, left = 1, final == 1 and 0 or owned - hits
+          end
         end
-        told = {given}
-        if now < until_ then
-          key, value, expiry = once, cmsgpack.pack(told), until_
-          --@ set
-        end
+        --@ charge
+        raw = value
       end
-      filled = filled + 1
-      out[filled] = told[1]
+      if amount > 0 then
+        live[#live + 1], held = node .. pack('<I6I6I4I7', number, spent, amount, ends), held + amount
+        first_end, latest = min(first_end or MOST, ends), max(latest or 0, ends)
+      end
+      if #live > 0 then
+        tail = pack('<BBI7I7I6', 254, #live, first_end, latest, held) .. table.concat(live)
+      end
+      if own or settle or amount > 0 then
+        --@ seal
+        --@ set
+      end
     end
+    out[filled + 1], out[filled + 2], out[filled + 3], out[filled + 4] = told, status, amount, ends - now
+    filled = filled + 4
   else
     local _, mode, plain, extras, steps, runs, until_, content, taken_at
     _, mode, plain, extras, steps, runs, at = unpack_('<BBBBHH', plan, at)
@@ -276,20 +289,35 @@ while at <= size do
       next_key = next_key + 1
     end
 
-    local raws, values, expiries, is_allowed, asks = {}, {}, {}, false, false
+    local raws, values, expiries, opened, is_allowed, asks = {}, {}, {}, {}, false, false
     if done then
       runs = 0
     else
       for step = 1, steps do
         local key, code = KEYS[first + step - 1], codes[step]
         local raw = raws[key]
+        local told = raw
         if raw == nil then
+          local node, own, live, repeated, tail, latest, first_end, settle
+          local held = 0
           --@ get
+          told = raw
+          if raw and byte(raw) == 254 then
+            local a1, a2, a3, a4, a5 = unpack(params[step])
+            --@ open
+          end
+          if raw == -1 then
+            told = raw
+          elseif tail or settle then
+            opened[key] = {told = told, held = held, tail = tail, latest = latest, settle = settle}
+          end
           raws[key] = raw
+        elseif opened[key] then
+          told = opened[key].told
         end
         corrupt = corrupt or raw == -1
         filled = filled + 1
-        out[filled] = raw
+        out[filled] = told
       end
     end
     if corrupt and not done then
@@ -314,7 +342,10 @@ while at <= size do
             --@ gone
           end
           --@ read
-          local before = taken[key] or 0
+          local before, lease, full = taken[key] or 0, opened[key], room
+          if lease then
+            room, settle = room - lease.held, settle or lease.settle
+          end
           if act > 0 and code == CONCURRENCY then
             fit[step] = s2 == 1 or (act == 1 and (before > 0 or room >= 1))
           elseif hits > 0 then
@@ -322,7 +353,7 @@ while at <= size do
           elseif hits == 0 and ((code == FIXED_WINDOW or code == CALENDAR_WINDOW) and before == 0
             or code == TOKEN_BUCKET or code == LEAKY_BUCKET or code == LEAKY_WITHIN) then
             -- Overdrawn: denied hits were counted, or the limit was lowered.
-            fit[step] = room >= 0
+            fit[step] = full >= 0
           else
             fit[step] = true
           end
@@ -382,6 +413,9 @@ while at <= size do
             --@ read
             --@ charge
             raws[key], values[key], expiries[key] = value, value, expiry
+            if opened[key] then
+              opened[key].settle = false
+            end
           end
         end
         if allowed then
@@ -397,6 +431,11 @@ while at <= size do
       local value, expiry = values[key], expiries[key]
       if value and codes[step] ~= CONCURRENCY then
         values[key] = nil
+        if opened[key] then
+          local code, held, tail, latest = codes[step], opened[key].held, opened[key].tail, opened[key].latest
+          local _, a2, a3, a4 = unpack(params[step])
+          --@ seal
+        end
         --@ set
       end
     end

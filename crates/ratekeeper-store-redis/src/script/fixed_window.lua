@@ -39,12 +39,6 @@ if raw then
   end
 end
 room = a1 - s1
---@ return FIXED_WINDOW CALENDAR_WINDOW
--- Into the window of the grant, while it is the current one.
-if raw and not settle and s2 == p1 then
-  given = min(left, s1)
-  hits = -given
-end
 --@ charge FIXED_WINDOW
 s1 = max(0, min(s1 + hits, MOST))
 if s1 < a4 and s2 % a3 == 0 and s2 / a3 * a4 < MOST - s1 then

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::group::Group;
 use super::replay::Replay;
-use super::state::Kept;
+use super::state::{Counter, Kept};
 
 /// The counters of a denied group, as they were right after. Unless something is given back, they
 /// only get fuller until time passes, and time is accounted for: Redis would deny whatever these
@@ -14,7 +14,7 @@ use super::state::Kept;
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     group: Group,
-    states: SmallVec<[Kept; 2]>,
+    counters: SmallVec<[Counter; 2]>,
     at: Timestamp,
 }
 
@@ -36,18 +36,29 @@ impl Known {
         if !is_repeatable {
             return None;
         }
-        let (at, states) = replay.into_parts();
+        let (at, counters) = replay.into_parts();
         let mut group = group.clone();
         // The last run is the one that was denied last.
         let denied = group.runs.pop()?;
         group.runs.clear();
         group.runs.push(denied);
-        Some(Self { group, states, at })
+        Some(Self {
+            group,
+            counters,
+            at,
+        })
     }
 
     /// The counters' names.
     pub(crate) fn keys(&self) -> impl Iterator<Item = ratekeeper_store::CounterKey> + '_ {
         self.group.parts.iter().map(|part| part.key)
+    }
+
+    /// Returns true if leases were open on one of the counters: what they hold comes back at any time.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.counters
+            .iter()
+            .any(|counter| !counter.escrow.is_empty())
     }
 
     /// Returns the answer to `request`, `since` these states were read, if that is a denial;
@@ -58,7 +69,7 @@ impl Known {
         }
         let now = self.at.after(since);
         let mut outcomes: SmallVec<[StepOutcome; 4]> = SmallVec::new();
-        for (step, kept) in request.steps.iter().zip(&self.states) {
+        for (step, Counter { kept, escrow }) in request.steps.iter().zip(&self.counters) {
             let state = match kept {
                 Kept::Words(words) => StateRef::Words(words),
                 Kept::Heap(heap) => StateRef::Heap(heap),
@@ -68,7 +79,7 @@ impl Known {
                 now,
                 calendar: step.calendar,
             };
-            let outcome = step.limit.test(state, Ask::hits(step.hits), &moment);
+            let outcome = escrow.test(&step.limit, state, Ask::hits(step.hits), &moment);
             outcomes.push(StepOutcome::Counted(outcome));
         }
         let votes = request.steps.iter().zip(&outcomes);

@@ -1,98 +1,61 @@
-//! Grants and returns of leases, encoded for the script, and its answers to them.
+//! A node's calls for leases, encoded for the script, and its answers to them.
 
-use ratekeeper_core::lease::{Grant, Place, Terms};
-use ratekeeper_core::{Bounds, Micros, Moment, State, Timestamp};
+use ratekeeper_core::lease::{Holding, LeaseReport, Settled, Terms};
+use ratekeeper_core::{Ask, Bounds, Micros, Moment, Outcome, State, Timestamp};
 use ratekeeper_store::{CounterKey, Step};
 
 use super::call::Call;
 use super::group::Part;
 use super::item::{AnswerError, Item};
 use super::key::KeyName;
-use super::state::Kept;
+use super::state::{Counter, Kept};
 
-/// The number of a grant in the script.
-const GRANT: u8 = 3;
+/// The number of a call for a lease in the script.
+const LEASE: u8 = 3;
 
-/// The number of a return in the script.
-const RETURN: u8 = 4;
-
-/// A grant or a return.
+/// A node's call: what it has spent of its lease on a counter, and what it wants to hold.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LeaseCall {
     /// The counter.
     pub key: CounterKey,
-    /// The limit as it is leased.
+    /// The limit, and the time of its leases.
     pub terms: Terms,
     /// The window's edges, if they follow a calendar.
     pub calendar: Option<Bounds>,
-    /// The call's own id, by which a repeat is recognized.
-    pub id: u128,
-    /// Its purpose.
-    pub action: LeaseAction,
-}
-
-/// The purpose of a call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LeaseAction {
-    /// Takes hits in advance.
-    Grant {
-        /// The most hits, at least 1.
-        want: u64,
-        /// The number of nodes that may ask for some.
-        nodes: u64,
-        /// The time for which a repeat is recognized.
-        kept: Micros,
-    },
-    /// Gives back what was not spent.
-    Return {
-        /// The time of the grant, by the store's clock.
-        granted_at: Timestamp,
-        /// The place of the grant's hits.
-        place: Place,
-        /// Hits to give back.
-        left: u64,
-        /// The time, by the store's clock, from which on nothing is given back; a repeat is recognized until then.
-        until: Timestamp,
-    },
+    /// The node's report.
+    pub report: LeaseReport,
 }
 
 /// The outcome of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LeaseOutcome {
-    /// Hits were granted, or none: there is no room.
-    Granted(Grant),
-    /// So many hits were given back.
-    Returned(u64),
-    /// Nothing was done: a key holds something else.
+    /// It was carried out.
+    Settled {
+        /// The lease that the node has now.
+        holding: Holding,
+        /// The counter's answer to a look afterwards.
+        outcome: Outcome,
+    },
+    /// A later call was carried out before.
+    Old,
+    /// Nothing was done: the key holds something else.
     Corrupt,
 }
 
 impl Call {
     /// Adds a call, carried out after the groups already here. In a cluster all keys of a call must lie in one slot.
     pub fn push_lease_call(&mut self, lease_call: &LeaseCall, names: &KeyName) {
-        self.key(|out| names.counter(lease_call.key, out));
-        self.key(|out| names.once(lease_call.key.subject, lease_call.id, out));
+        let LeaseCall {
+            key, terms, report, ..
+        } = lease_call;
+        self.key(|out| names.counter(*key, out));
         let params = lease_call.part().params;
-        let kind = match lease_call.action {
-            LeaseAction::Grant { .. } => GRANT,
-            LeaseAction::Return { .. } => RETURN,
-        };
-        self.bytes(&[kind, params.algorithm.code()]);
+        self.bytes(&[LEASE, params.algorithm.code()]);
         self.numbers(params.numbers);
-        match lease_call.action {
-            LeaseAction::Grant { want, nodes, kept } => {
-                self.numbers([want, nodes, kept.get()]);
-            }
-            LeaseAction::Return {
-                granted_at,
-                place,
-                left,
-                until,
-            } => {
-                self.numbers([left, granted_at.as_micros(), until.as_micros()]);
-                self.numbers(place.numbers());
-            }
-        }
+        self.bytes(&report.node.to_le_bytes());
+        self.numbers([report.number, report.since, report.spent]);
+        self.bytes(&[u8::from(report.is_final)]);
+        self.numbers([report.target, terms.amount_max(), terms.ttl().get()]);
     }
 }
 
@@ -105,9 +68,10 @@ impl LeaseCall {
         Part::new(&step, 0)
     }
 
-    /// Core's answer to a grant of `want` hits, in a counter that was found in `state` at `now`.
-    fn granted(&self, state: Kept, (want, nodes): (u64, u64), now: Timestamp) -> Option<Grant> {
-        let mut state = match state {
+    /// Core's answer to it, on a counter that was found so at `now`.
+    fn settle(&self, counter: Counter, now: Timestamp) -> Option<(Settled, Outcome)> {
+        let Counter { kept, mut escrow } = counter;
+        let mut state = match kept {
             Kept::Words(words) => State::Words(words),
             Kept::Heap(heap) => State::Heap(heap),
             Kept::Held(_) => return None,
@@ -116,7 +80,11 @@ impl LeaseCall {
             now,
             calendar: self.calendar,
         };
-        Some(self.terms.grant(&mut state, want, nodes, &at))
+        let settled = self
+            .terms
+            .settle(&mut state, &mut escrow, &self.report, &at);
+        let outcome = escrow.test(self.terms.limit(), state.as_ref(), Ask::hits(0), &at);
+        Some((settled, outcome))
     }
 }
 
@@ -129,11 +97,10 @@ pub fn decode_lease_calls<'r>(
     reply: impl IntoIterator<Item = Item<'r>>,
 ) -> Result<Vec<LeaseOutcome>, AnswerError> {
     let mut items = reply.into_iter();
-    // The time of the call.
-    integer(items.next())?;
+    let now = Timestamp::from_micros(integer(items.next())?);
     let outcomes = lease_calls
         .iter()
-        .map(|lease_call| outcome(lease_call, &mut items));
+        .map(|lease_call| outcome(lease_call, now, &mut items));
     let outcomes = outcomes.collect::<Result<_, _>>()?;
     match items.next() {
         None => Ok(outcomes),
@@ -143,25 +110,29 @@ pub fn decode_lease_calls<'r>(
 
 fn outcome<'r>(
     lease_call: &LeaseCall,
+    now: Timestamp,
     items: &mut impl Iterator<Item = Item<'r>>,
 ) -> Result<LeaseOutcome, AnswerError> {
-    let LeaseAction::Grant { want, nodes, .. } = lease_call.action else {
-        return Ok(match items.next() {
-            Some(Item::Int(-1)) => LeaseOutcome::Corrupt,
-            given => LeaseOutcome::Returned(integer(given)?),
-        });
-    };
-    let at = Timestamp::from_micros(integer(items.next())?);
     let state = items.next().ok_or(AnswerError::Malformed)?;
-    let hits = integer(items.next())?;
-    if state == Item::Int(-1) {
-        return Ok(LeaseOutcome::Corrupt);
-    }
-    let state = Kept::read(&lease_call.part(), false, state).ok_or(AnswerError::Malformed)?;
-    let grant = lease_call.granted(state, (want, nodes), at);
-    match grant.ok_or(AnswerError::Malformed)? {
-        grant if grant.hits == hits => Ok(LeaseOutcome::Granted(grant)),
-        _ => Err(AnswerError::Disagrees),
+    let status = items.next();
+    let (amount, usable) = (integer(items.next())?, integer(items.next())?);
+    let told = match status {
+        Some(Item::Int(-1)) => return Ok(LeaseOutcome::Corrupt),
+        Some(Item::Int(0)) => Settled::Old,
+        Some(Item::Int(status @ (1 | 2))) => Settled::Holds(Holding {
+            is_fresh: status == 2,
+            amount,
+            usable: Micros::new(usable),
+        }),
+        _ => return Err(AnswerError::Malformed),
+    };
+    let counter = Counter::read(&lease_call.part(), false, state).ok_or(AnswerError::Malformed)?;
+    let found = lease_call.settle(counter, now);
+    let (settled, outcome) = found.ok_or(AnswerError::Malformed)?;
+    match settled {
+        found if found != told => Err(AnswerError::Disagrees),
+        Settled::Old => Ok(LeaseOutcome::Old),
+        Settled::Holds(holding) => Ok(LeaseOutcome::Settled { holding, outcome }),
     }
 }
 

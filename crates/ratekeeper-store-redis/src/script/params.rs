@@ -52,8 +52,7 @@ impl Params {
             }
             (Arithmetic::EqualCount(groups), _) => {
                 let tick = groups.tick.get();
-                // A lead is at most 1/64 of the window, so that both fit.
-                let width = equal_count_width(groups.bits) + 4 * groups.lead.get();
+                let width = equal_count_width(groups.bits);
                 let numbers = [groups.most, window, tick, width, groups.size];
                 (ScriptAlgorithm::EqualCount, numbers)
             }

@@ -2,37 +2,70 @@
 
 use ratekeeper_core::concurrency::Held;
 use ratekeeper_core::{
-    Algorithm, Ask, Moment, Outcome, Spill, StateMut, StateRef, Timestamp, combine,
+    Algorithm, Ask, Moment, Outcome, Spill, State, StateMut, StateRef, Timestamp, combine,
 };
 use ratekeeper_store::{Charge, Execution, PermitAct, Step, StepOutcome, Verdicts};
 use smallvec::SmallVec;
 
 use super::group::{Group, Run};
-use super::state::Kept;
+use super::state::{Counter, Kept};
 
 /// A group's counters before its next request.
 pub(super) struct Replay<'a> {
     group: &'a Group,
     now: Timestamp,
     /// One for each part; only the first of each counter is used.
-    states: SmallVec<[Kept; 2]>,
+    counters: SmallVec<[Counter; 2]>,
 }
 
 impl<'a> Replay<'a> {
-    pub(super) fn new(group: &'a Group, now: Timestamp, states: SmallVec<[Kept; 2]>) -> Self {
-        Self { group, now, states }
+    pub(super) fn new(group: &'a Group, now: Timestamp, counters: SmallVec<[Counter; 2]>) -> Self {
+        let mut replay = Self {
+            group,
+            now,
+            counters,
+        };
+        let is_leased = |counter: &Counter| !counter.escrow.is_empty();
+        if replay.counters.iter().any(is_leased) {
+            replay.expire();
+        }
+        replay
     }
 
     /// Returns the time of the decision, and the counters then known.
-    pub(super) fn into_parts(self) -> (Timestamp, SmallVec<[Kept; 2]>) {
-        (self.now, self.states)
+    pub(super) fn into_parts(self) -> (Timestamp, SmallVec<[Counter; 2]>) {
+        (self.now, self.counters)
+    }
+
+    /// Charges the leases that are over, as the script did before anything else.
+    #[cold]
+    fn expire(&mut self) {
+        for (part, counter) in self.group.parts.iter().zip(&mut self.counters) {
+            let at = Moment {
+                now: self.now,
+                calendar: part.calendar,
+            };
+            let mut state = match std::mem::replace(&mut counter.kept, Kept::Words([0; 4])) {
+                Kept::Words(words) => State::Words(words),
+                Kept::Heap(heap) => State::Heap(heap),
+                held @ Kept::Held(_) => {
+                    counter.kept = held;
+                    continue;
+                }
+            };
+            counter.escrow.expire(&part.limit, &mut state, None, &at);
+            counter.kept = match state {
+                State::Words(words) => Kept::Words(words),
+                State::Heap(heap) => Kept::Heap(heap),
+            };
+        }
     }
 
     /// The number of counters so far ahead of the clock that the script has moved them to its time.
     pub(super) fn moved(&self) -> u64 {
-        let parts = self.group.parts.iter().zip(&self.states).enumerate();
-        let moved = parts.filter(|(index, (part, state))| {
-            let state = match state {
+        let parts = self.group.parts.iter().zip(&self.counters).enumerate();
+        let moved = parts.filter(|(index, (part, counter))| {
+            let state = match &counter.kept {
                 Kept::Words(words) => StateRef::Words(words),
                 Kept::Heap(heap) => StateRef::Heap(heap),
                 Kept::Held(_) => return false,
@@ -85,12 +118,13 @@ impl<'a> Replay<'a> {
             taken,
             hits: step.hits,
         };
-        let state = match &self.states[counter] {
+        let Counter { kept, escrow } = &self.counters[counter];
+        let state = match kept {
             Kept::Held(held) => return self.ask_held(*held, step, ask),
             Kept::Words(words) => StateRef::Words(words),
             Kept::Heap(heap) => StateRef::Heap(heap),
         };
-        step.limit.test(state, ask, &self.moment(step))
+        escrow.test(&step.limit, state, ask, &self.moment(step))
     }
 
     fn ask_held(&self, held: Held, step: &Step, ask: Ask) -> Outcome {
@@ -107,7 +141,7 @@ impl<'a> Replay<'a> {
     fn charge(&mut self, index: usize, step: &Step, hits: i64) {
         let at = self.moment(step);
         let counter = usize::from(self.group.parts[index].counter);
-        let state = match &mut self.states[counter] {
+        let state = match &mut self.counters[counter].kept {
             Kept::Held(held) => {
                 let room = step.limit.quota().saturating_sub(held.count);
                 held.count += u64::try_from(hits).unwrap_or(0).min(room);
@@ -117,12 +151,12 @@ impl<'a> Replay<'a> {
             Kept::Heap(heap) => StateMut::Heap(heap),
         };
         if step.limit.charge(state, hits, &at) == Err(Spill)
-            && let Kept::Words(words) = &self.states[counter]
+            && let Kept::Words(words) = &self.counters[counter].kept
         {
             // A limit raised in use. A heap never spills again.
             let mut heap = step.limit.spill(words);
             let _ = step.limit.charge(StateMut::Heap(&mut heap), hits, &at);
-            self.states[counter] = Kept::Heap(heap);
+            self.counters[counter].kept = Kept::Heap(heap);
         }
     }
 

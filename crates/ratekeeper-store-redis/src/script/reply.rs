@@ -9,7 +9,7 @@ use super::item::{AnswerError, Item};
 use super::known::Known;
 use super::post;
 use super::replay::Replay;
-use super::state::Kept;
+use super::state::Counter;
 
 /// Stands in for the state of a counter if its key holds something else.
 const NO_COUNTER: i64 = -1;
@@ -109,7 +109,7 @@ fn decode_group<'r>(
             before => (now, execution) = (time(before)?, Execution::Before),
         }
     }
-    let mut states: SmallVec<[Kept; 2]> = SmallVec::with_capacity(group.parts.len());
+    let mut counters: SmallVec<[Counter; 2]> = SmallVec::with_capacity(group.parts.len());
     let mut corrupt = None;
     for part in &group.parts {
         let item = items.next().ok_or(AnswerError::Malformed)?;
@@ -117,8 +117,8 @@ fn decode_group<'r>(
             corrupt = corrupt.or(Some(part.key));
             continue;
         }
-        let kept = Kept::read(part, extra.permit.is_some(), item);
-        states.push(kept.ok_or(AnswerError::Malformed)?);
+        let counter = Counter::read(part, extra.permit.is_some(), item);
+        counters.push(counter.ok_or(AnswerError::Malformed)?);
     }
     if let Some(key) = corrupt {
         // No run may have been allowed.
@@ -128,7 +128,7 @@ fn decode_group<'r>(
             false => Err(AnswerError::Malformed),
         };
     }
-    let mut replay = Replay::new(group, now, states);
+    let mut replay = Replay::new(group, now, counters);
     *moved += match execution {
         Execution::Now => replay.moved(),
         // States read by the first execution were moved by it.

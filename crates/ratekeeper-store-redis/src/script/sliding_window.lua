@@ -1,8 +1,6 @@
 -- sliding_window (EQUAL_COUNT): hits in groups, of which it is known when they began; p + size * (groups in the window - 1) + hits <= limit.
 --
--- Parameters: 1 limit (of a strict one the most that is let in), 2 window, 3 tick (microseconds), 4 width + 4 x lead,
---   5 size of a group. Of a leased limit the lead is the lease's time: hits may come so long after they are charged, so
---   a group begins that much later.
+-- Parameters: 1 limit (of a strict one the most that is let in), 2 window, 3 tick (microseconds), 4 width, 5 size of a group.
 --   A width says how far apart the beginnings of two groups can be (gone: never both in the window) and how many
 --   distances there are: 0 4194303 and 8, 1 65535 and 11, 2 2047 and 16, 3 255 and 22.
 -- State: B form, I6 tick at which the newest group began; form 4: I2 p, its hits, and I2 size; 5: I7 and I7; below 4 groups
@@ -15,8 +13,7 @@ if now - taken_at >= a2 or taken_at - now > a2 then
 end
 --@ read EQUAL_COUNT
 s2, s3, s4 = 0, 0, 0
-local used, own = 0, a4 % 4
-local begins = now + (a4 - own) / 4
+local used, own = 0, a4
 if raw and #raw >= 7 then
   local width, size, at, tick, clock = nil, 1, 8, a3, now
   width, s2 = unpack_('<BI6', raw)
@@ -33,12 +30,12 @@ if raw and #raw >= 7 then
     tick = tick_of(max(32, ceil(a2 / (gone - 2))))
   end
   local began = max(0, s2 - 1) * tick + 1
-  if began > begins then
-    if s2 > ceil((begins + a2) / tick) then
+  if began > now then
+    if s2 > ceil((now + a2) / tick) then
       -- A clock that was wrong by more than a window.
-      s2, settle = ceil(begins / tick), true
+      s2, settle = ceil(now / tick), true
     else
-      clock = began - (begins - now)
+      clock = began
     end
   end
   local reach = s2 - floor((clock - a2) / tick)
@@ -60,76 +57,8 @@ if raw and #raw >= 7 then
   end
 end
 room = a1 - used
---@ return EQUAL_COUNT
--- The newest group gives hits back while the grant's are in it, but for one, which its beginning is told by; else the
--- oldest groups do, so that what was admitted is never newer than what stays counted.
-if s4 > 0 and not settle then
-  local own, size, at = a4 % 4, 1, 8
-  local begins, width, tick = now + (a4 - own) / 4, byte(raw), a3
-  if width == 4 then
-    width, size, at = 2, unpack_('<H', raw, 10)
-  elseif width == 5 then
-    width, size, at = 2, unpack_('<I7', raw, 15)
-  end
-  if width ~= own then
-    local gone = width == 2 and 2047 or width == 0 and 4194303 or width == 1 and 65535 or 255
-    tick = tick_of(max(32, ceil(a2 / (gone - 2))))
-  end
-  local ages, ends, next_byte, last = {[0] = 0}, {[0] = 0}, 1, s1 and #s1 or 0
-  while next_byte <= last do
-    --= distance
-    ages[#ages + 1], ends[#ends + 1] = distance + ages[#ages], next_byte
-    next_byte = next_byte + 1
-  end
-  local counted, newest, first = s3 + size * (s4 - 1), 0, 0
-  if p1 == s2 and p2 == (size == 1 and width + 1 or size + 3) then
-    local zeros = 0
-    while zeros + 1 < s4 and ages[zeros + 1] == 0 do
-      zeros = zeros + 1
-    end
-    local there = s3 + size * zeros
-    newest = min(left, p3, there)
-    if newest < there then
-      newest = max(0, newest - 1)
-    end
-  end
-  local alive, stop = 0, last
-  if newest < counted then
-    if newest >= s3 then
-      first = floor((newest - s3) / size) + 1
-    end
-    if newest > 0 then
-      s2, s3 = s2 - ages[first], max(1, s3 + first * size - newest)
-    end
-    local clock, began = now, max(0, s2 - 1) * tick + 1
-    if began > begins then
-      clock = began - (begins - now)
-    end
-    local reach = s2 - floor((clock - a2) / tick)
-    if reach > 0 then
-      alive = 1
-      while first + alive <= #ages and ages[first + alive] - ages[first] < reach do
-        alive = alive + 1
-      end
-    end
-    local oldest = floor((left - newest) / size)
-    if oldest > 0 and alive > 0 then
-      alive = alive - oldest
-      stop = alive > 0 and ends[first + alive - 1] or 0
-    end
-  end
-  if alive > 0 then
-    given = max(0, counted - s3 - size * (alive - 1))
-    local tail = string.sub(raw, at + ends[first], at + stop - 1)
-    --= form
-    expiry = s2 * tick + a2
-  else
-    given, value, expiry = counted, '', now
-  end
-end
 --@ charge EQUAL_COUNT
-local own = a4 % 4
-local begins = now + (a4 - own) / 4
+local own = a4
 local width, size, tick, tail = own, a5, a3, ''
 local slots = width == 2 and 16 or width == 0 and 8 or width == 1 and 11 or 22
 if s4 == 0 then
@@ -138,7 +67,7 @@ if s4 == 0 then
   if hits > 0 then
     local taken = min(hits, MOST)
     local more = floor((taken - 1) / size)
-    s2, s3 = ceil(begins / tick), taken - more * size
+    s2, s3 = ceil(now / tick), taken - more * size
     tail = string.rep('\0', min(more, slots) * (width == 0 and 3 or width == 1 and 2 or 1))
   end
 else
@@ -177,7 +106,7 @@ else
       local start = s2 - (ages[step] or 0)
       if width ~= own then
         -- A coarser tick has been rounded up beyond now, which no beginning was.
-        start = ceil(min(start * tick, max(begins, max(0, s2 - 1) * tick + 1)) / a3)
+        start = ceil(min(start * tick, max(now, max(0, s2 - 1) * tick + 1)) / a3)
       end
       starts[#starts + 1] = start
       needed = needed + a5
@@ -207,7 +136,7 @@ else
     if begun == 0 then
       tail = string.sub(raw, at)
     else
-      local start = max(ceil(begins / tick), s2)
+      local start = max(ceil(now / tick), s2)
       local distance, left = min(start - s2, gone), slots - begun
       s2 = start
       if left >= 0 then

@@ -1,6 +1,7 @@
 //! The script's states, decoded.
 
 use ratekeeper_core::concurrency::Held;
+use ratekeeper_core::lease::{Escrow, MARK};
 use ratekeeper_core::{Heap, Shape, State, Words, equal_count};
 use smallvec::SmallVec;
 
@@ -23,9 +24,33 @@ pub(super) enum Kept {
     Held(Held),
 }
 
+/// A counter: its state, and the leases that are open on it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Counter {
+    pub(super) kept: Kept,
+    pub(super) escrow: Escrow,
+}
+
+impl Counter {
+    /// Reads the counter that the script returned, with its leases; [`None`] if it is no such counter.
+    pub(super) fn read(part: &Part, has_permit: bool, item: Item<'_>) -> Option<Self> {
+        let (escrow, item) = match item {
+            Item::Bytes(raw)
+                if raw.first() == Some(&MARK) && part.params.algorithm.is_leasable() =>
+            {
+                let (escrow, state) = Escrow::decode(raw).ok()?;
+                (escrow, Item::Bytes(state))
+            }
+            item => (Escrow::default(), item),
+        };
+        let kept = Kept::read(part, has_permit, item)?;
+        Some(Self { kept, escrow })
+    }
+}
+
 impl Kept {
     /// Reads the state that the script returned; [`None`] if it is no such state.
-    pub(super) fn read(part: &Part, has_permit: bool, item: Item<'_>) -> Option<Self> {
+    fn read(part: &Part, has_permit: bool, item: Item<'_>) -> Option<Self> {
         if part.params.algorithm == ScriptAlgorithm::Concurrency {
             let Item::Int(number) = item else {
                 return None;

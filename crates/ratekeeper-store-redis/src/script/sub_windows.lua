@@ -46,17 +46,6 @@ if raw and #raw > 7 then
   end
 end
 room = a1 - used
---@ return SUB_WINDOWS
--- Into the sub-window of the grant, while it counts.
-if s1 and not settle then
-  -- The counts stay where they are.
-  s2, s3 = s2 - s3, 0
-  local lane = s2 - p1 + 1
-  if lane >= 1 and lane <= a3 + 1 then
-    given = min(left, s1[lane] or 0)
-    s1[lane] = (s1[lane] or 0) - given
-  end
-end
 --@ charge SUB_WINDOWS
 local lanes = {}
 if s1 and s3 == 0 then

@@ -7,6 +7,8 @@ use super::algorithm::ScriptAlgorithm;
 
 const DECIDE: &str = include_str!("decide.lua");
 
+const ESCROW: &str = include_str!("escrow.lua");
+
 const SLIDING_WINDOW: &str = include_str!("sliding_window.lua");
 
 const ALGORITHMS: [&str; 7] = [
@@ -58,11 +60,14 @@ impl Script {
         let mut text = String::new();
         for line in code(DECIDE) {
             match line.trim_start().strip_prefix(MARK) {
-                Some(place @ ("gone" | "read" | "answer" | "return" | "charge")) => {
-                    branches(place, &mut text);
+                Some(place @ ("open" | "seal")) => {
+                    let mut leases = String::new();
+                    section(ESCROW, place, &mut leases);
+                    leases
+                        .lines()
+                        .for_each(|line| place_line(line, clock, &mut text));
                 }
-                Some(place) => section(clock.text(), place, &mut text),
-                None => push(line, &mut text),
+                _ => place_line(line, clock, &mut text),
             }
         }
         let mut whole = String::with_capacity(text.len());
@@ -96,6 +101,15 @@ impl Script {
     #[must_use]
     pub fn sha1(&self) -> &str {
         &self.sha1
+    }
+}
+
+/// Appends a line, or the sections that it stands for.
+fn place_line(line: &str, clock: Clock, text: &mut String) {
+    match line.trim_start().strip_prefix(MARK) {
+        Some(place @ ("gone" | "read" | "answer" | "charge")) => branches(place, text),
+        Some(place) => section(clock.text(), place, text),
+        None => push(line, text),
     }
 }
 

@@ -152,9 +152,9 @@ async fn a_denial_of_a_leased_limit_is_kept_for_a_lease_at_most() {
     config.deny_cache_max = Duration::from_secs(600);
     let remembering = RedisStore::new(endpoint.clone(), config, home());
     let other = RedisStore::new(endpoint, patient(), home());
-    let plain = step(&limit(Algorithm::FixedWindow, 5, LASTING), 1);
+    let plain = step(&limit(Algorithm::FixedWindow, 100, LASTING), 1);
     let by_lease = leased(&plain);
-    for _ in 0..5 {
+    for _ in 0..100 {
         assert!(decide(&other, &[plain]).await.unwrap().allowed);
     }
     until("a denial is repeated from memory", async || {

@@ -8,11 +8,12 @@ mod cases;
 mod failover;
 mod moving;
 mod node;
+mod whole;
 
 use std::process::{Command, Stdio};
 use std::thread;
 
-use ratekeeper_core::Micros;
+use ratekeeper_core::lease::LEASE_MAX;
 use ratekeeper_store::{LeaseGauges, LeasedHits, Step, StepOutcome, Store};
 use ratekeeper_store_redis::RedisStore;
 use ratekeeper_testkit::process::{DEADLINE, eventually};
@@ -152,7 +153,7 @@ async fn a_node_that_stops_gives_back_what_it_holds() {
         1,
     ));
     let step = Step {
-        lease: Micros::from_secs(600),
+        lease: LEASE_MAX,
         ..step
     };
     let admitted = until_leased(&store, &step).await;
@@ -179,7 +180,7 @@ async fn without_redis_a_node_spends_what_it_holds() {
         1,
     ));
     let step = Step {
-        lease: Micros::from_secs(600),
+        lease: LEASE_MAX,
         ..step
     };
     until_leased(&store, &step).await;
@@ -203,7 +204,7 @@ async fn a_denied_request_spends_nothing_of_a_lease() {
     let store = store(&server);
     let fixed = |quota| limit(ratekeeper_core::Algorithm::FixedWindow, quota, LASTING);
     let wide = Step {
-        lease: Micros::from_secs(600),
+        lease: LEASE_MAX,
         ..leased(&step(&fixed(100_000), 1))
     };
     let narrow = step(&fixed(1), 2);
@@ -236,7 +237,7 @@ async fn only_plain_hits_are_taken_from_leases() {
     let store = store(&server);
     let fixed = limit(ratekeeper_core::Algorithm::FixedWindow, 100_000, LASTING);
     let step = Step {
-        lease: Micros::from_secs(600),
+        lease: LEASE_MAX,
         ..leased(&step(&fixed, 1))
     };
     until_leased(&store, &step).await;

@@ -1,144 +1,102 @@
-//! The promises that a run is held to.
+//! The promise that a run is held to: no more is admitted than the limit.
+
+use std::collections::BTreeMap;
 
 use ratekeeper_core::{Arithmetic, Ask, Limit, Moment, Spill, State, Timestamp};
 
 use super::store::LeaseStore;
-use super::world::{Broken, World};
+use super::world::World;
 
 impl<S: LeaseStore> World<S> {
-    /// In the window that is, no less is recorded than was admitted.
-    pub(super) fn check_recorded(&self, at: &Moment) -> Result<(), Broken> {
-        if self.plan.step_back > 0 {
-            return Ok(());
+    /// Hits that were admitted beyond the limit, and beyond what the store's clock lets pass when it is set.
+    pub(super) fn excess(&mut self) -> u64 {
+        let mut admitted = std::mem::take(&mut self.admitted);
+        if self.plan.step_back + self.plan.step_forward > 0 {
+            // In the order in which they were admitted, by a clock that does not go back.
+            let mut latest = Timestamp::EPOCH;
+            for (date, _) in &mut admitted {
+                latest = latest.max(*date);
+                *date = latest;
+            }
+        } else {
+            admitted.sort_unstable();
         }
-        let [limit] = self.plan.limits[..] else {
-            return Ok(());
+        let limit = self.plan.largest();
+        let over = match limit.arithmetic() {
+            Arithmetic::FixedWindow => over_windows(&limit, &admitted),
+            Arithmetic::EqualCount(_) => self.over_groups(&limit, &admitted),
+            Arithmetic::TokenBucket(_) => over_bucket(&limit, &admitted),
+            _ => over_counter(&limit, &admitted),
         };
-        let Arithmetic::FixedWindow = limit.arithmetic() else {
-            return Ok(());
-        };
-        let Some((recorded, start)) = self.store.window() else {
-            return Ok(());
-        };
-        let in_window = |date: Timestamp| {
-            date.as_micros() >= start && date.as_micros() < start + limit.window().get()
-        };
-        let admitted = self.admitted.iter().filter(|(date, _)| in_window(*date));
-        let admitted: u64 = admitted.map(|(_, hits)| hits).sum();
-        if admitted > recorded {
-            return Err(format!(
-                "{admitted} admitted, {recorded} recorded at {:?}",
-                at.now
-            ));
-        }
-        Ok(())
+        over.saturating_sub(self.slack)
     }
 
-    /// Every hit of the store is accounted for: admitted, granted, posted or given back.
-    fn check_ledger(&self) -> Result<(), Broken> {
-        if self.plan.failovers > 0 {
-            // Charges that are burned, and returns, may be lost.
-            return Ok(());
-        }
-        let granted: u64 = self.leases.values().map(|lease| lease.granted).sum();
-        let admitted: u64 = self.admitted.iter().map(|(_, hits)| hits).sum();
-        let charged = self.store.recorded() + self.returned;
-        let posted: u64 = self.posts.values().sum();
-        let known = granted + admitted - self.by_lease + posted;
-        if charged != known {
-            return Err(format!(
-                "{charged} charged, {known} granted, admitted and posted"
-            ));
-        }
-        Ok(())
-    }
-
-    /// Holds what was admitted to the limits.
-    pub(crate) fn check(&mut self) -> Result<(), Broken> {
-        self.check_ledger()?;
-        self.check_outrun()?;
-        if self.plan.step_back > 0 {
-            return self.check_after_a_step();
-        }
-        self.admitted.sort_unstable();
-        let largest = |limit: &&Limit| (limit.quota(), limit.capacity());
-        let limit = self
-            .plan
-            .limits
-            .iter()
-            .max_by_key(largest)
-            .expect("there is a limit");
-        match limit.arithmetic() {
-            Arithmetic::EqualCount(_) => self.check_windows(limit),
-            _ => self.check_steps(limit),
-        }
-    }
-
-    /// No window has more than an equal-count log lets pass; each change of the limit may leave hits of
-    /// two groups out.
-    fn check_windows(&self, limit: &Limit) -> Result<(), Broken> {
-        let mut most = limit.most_in_any_window().unwrap_or(0);
-        if self.plan.limits.len() > 1 {
-            let groups = self
-                .plan
-                .limits
-                .iter()
-                .map(|limit| limit.most_in_any_window().unwrap_or(0) - limit.quota() + 1);
+    /// The most that is in any window beyond what an equal-count log lets pass, and a group; each change of the limit may
+    /// leave hits of two groups out.
+    fn over_groups(&self, limit: &Limit, admitted: &[(Timestamp, u64)]) -> u64 {
+        let group = |limit: &Limit| limit.most_in_any_window().unwrap_or(0) - limit.capacity();
+        let mut most = limit.capacity();
+        most += match group(limit) {
+            0 => 0,
+            more => more + 1,
+        };
+        if self.plan.terms.len() > 1 {
+            let groups = self.plan.terms.iter().map(|terms| group(terms.limit()) + 1);
             most += groups.sum::<u64>();
         }
-        let (mut oldest, mut sum) = (0, 0);
-        for (date, hits) in &self.admitted {
+        let (mut oldest, mut sum, mut worst) = (0, 0, 0);
+        for (date, hits) in admitted {
             sum += hits;
-            while self.admitted[oldest].0.after(limit.window()) <= *date {
-                sum -= self.admitted[oldest].1;
+            while admitted[oldest].0.after(limit.window()) <= *date {
+                sum -= admitted[oldest].1;
                 oldest += 1;
             }
-            if sum > most {
-                return Err(format!("{sum} of {most} in the window before {date:?}"));
-            }
+            worst = worst.max(sum);
         }
-        Ok(())
+        worst.saturating_sub(most)
     }
+}
 
-    /// A clock that goes back once lets no more pass in a span as long as the window than twice what it
-    /// does otherwise, and the hits that the step finds already admitted by the time it goes back to.
-    fn check_after_a_step(&self) -> Result<(), Broken> {
-        let limit = &self.plan.limits[0];
-        let most = 2 * limit.most_in_any_window().unwrap_or(0);
-        let mut dated = self.really.clone();
-        dated.sort_unstable();
-        let (mut oldest, mut sum) = (0, 0);
-        for (time, hits) in &dated {
-            sum += hits;
-            while dated[oldest].0 + limit.window().get() <= *time {
-                sum -= dated[oldest].1;
-                oldest += 1;
-            }
-            if sum > most {
-                return Err(format!("{sum} of {most} in the window before {time}"));
-            }
-        }
-        Ok(())
+fn over_windows(limit: &Limit, admitted: &[(Timestamp, u64)]) -> u64 {
+    let mut counts = BTreeMap::new();
+    for (date, hits) in admitted {
+        *counts
+            .entry(date.as_micros() / limit.window().get())
+            .or_insert(0) += hits;
     }
+    let most: u64 = counts.into_values().max().unwrap_or(0);
+    most.saturating_sub(limit.quota())
+}
 
-    /// Each hit that was admitted fits a counter that has seen all that were admitted before.
-    fn check_steps(&self, limit: &Limit) -> Result<(), Broken> {
-        let mut state = State::new(limit.shape());
-        for (date, hits) in &self.admitted {
-            let at = Moment::at(*date);
-            let answer = limit.test(state.as_ref(), Ask::hits(*hits as i64), &at);
-            if !answer.fits() {
-                return Err(format!("{hits} at {date:?} do not fit: {answer:?}"));
-            }
-            if limit.charge(state.as_mut(), *hits as i64, &at) == Err(Spill) {
-                if let State::Words(words) = &state {
-                    state = State::Heap(limit.spill(words));
-                }
-                limit
-                    .charge(state.as_mut(), *hits as i64, &at)
-                    .expect("a heap never spills");
-            }
-        }
-        Ok(())
+/// The most by which the hits of any span are more than the burst and what refills in it.
+fn over_bucket(limit: &Limit, admitted: &[(Timestamp, u64)]) -> u64 {
+    let (window, quota) = (u128::from(limit.window().get()), u128::from(limit.quota()));
+    let full = u128::from(limit.capacity()) * window;
+    let (mut level, mut worst, mut last) = (0, 0, None);
+    for (date, hits) in admitted {
+        let since = last.map_or(0, |last| date.since(last).get());
+        level = u128::saturating_sub(level, u128::from(since) * quota);
+        level += u128::from(*hits) * window;
+        worst = worst.max(level.saturating_sub(full) / window);
+        last = Some(*date);
     }
+    u64::try_from(worst).unwrap_or(u64::MAX)
+}
+
+/// The most hits that do not fit a counter that has seen all that were admitted before.
+fn over_counter(limit: &Limit, admitted: &[(Timestamp, u64)]) -> u64 {
+    let (mut state, mut worst) = (State::new(limit.shape()), 0);
+    for (date, hits) in admitted {
+        let at = Moment::at(*date);
+        let look = limit.test(state.as_ref(), Ask::hits(0), &at);
+        worst = worst.max(hits.saturating_sub(look.remaining));
+        if limit.charge(state.as_mut(), *hits as i64, &at) == Err(Spill) {
+            if let State::Words(words) = &state {
+                state = State::Heap(limit.spill(words));
+            }
+            let charged = limit.charge(state.as_mut(), *hits as i64, &at);
+            charged.expect("a heap never spills");
+        }
+    }
+    worst
 }

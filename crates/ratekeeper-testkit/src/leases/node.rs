@@ -1,58 +1,62 @@
-//! A node: what it holds, what it waits for, and its clock.
-
-use std::collections::BTreeMap;
+//! A node: its lease on the counter, its call on the way, and its clock.
 
 use ratekeeper_core::Micros;
-use ratekeeper_core::lease::{Demand, Ended, Facts, Grant, Slots, Taken, deadline};
+use ratekeeper_core::lease::{
+    Demand, Facts, Holding, LeaseAnswer, LeaseReport, Session, Slots, Taken, Terms,
+};
 
 use super::plan::{LeaseGuard, LeasePlan};
-use super::store::LeaseRequest;
 use crate::random::Random;
 
-pub(crate) const KEY: (u64, u64) = (1, 2);
+pub(super) const KEY: (u64, u64) = (1, 2);
 
-/// A grant that was asked for.
+/// A call of a node, and the limit that it has then.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pending {
-    pub(crate) request: LeaseRequest,
-    pub(crate) id: u128,
-    /// By the boot clock.
-    pub(crate) first_send: Micros,
-    pub(crate) version: usize,
+pub(super) struct LeaseJob {
+    pub(super) report: LeaseReport,
+    pub(super) version: usize,
 }
 
 #[derive(Debug)]
-pub(crate) struct Node {
-    pub(crate) slots: Slots,
+pub(super) struct Node {
+    /// A random name of this process.
+    name: u64,
+    calls: u64,
+    slots: Slots,
+    slot: Option<usize>,
+    session: Session,
     demand: Demand,
-    pub(crate) pending: Option<Pending>,
-    /// Returns that were not acknowledged.
-    pub(crate) returns: BTreeMap<u128, LeaseRequest>,
+    noted: u64,
+    /// The credit when the last call was made.
+    snapshot: u64,
     /// The limit that it has.
-    pub(crate) version: usize,
+    pub(super) version: usize,
     /// The real time of its start, and its clock's drift in millionths.
     started: u64,
     drift: i64,
-    pub(crate) paused_until: u64,
-    /// Hits that were put back to a lease that is over, where nothing guards against it.
-    pub(crate) loose: u64,
+    pub(super) paused_until: u64,
+    /// Hits that were put back after a call, where nothing guards against it.
+    loose: u64,
 }
 
-/// The outcome of an answer to a request for a grant.
-pub(crate) enum Taking {
-    Held,
-    /// To be given back: the answer is late, or the limit has changed.
-    Unwanted(Facts),
-    Ignored,
+/// The place that hits came from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source {
+    Lease(Taken),
+    Loose,
 }
 
 impl Node {
-    pub(crate) fn new(random: &mut Random, now: u64) -> Self {
+    pub(super) fn new(random: &mut Random, now: u64) -> Self {
         Self {
-            slots: Slots::new(8),
-            demand: Demand::of(random.pick(&[1, 5, 20, 200])),
-            pending: None,
-            returns: BTreeMap::new(),
+            name: random.bits(),
+            calls: 0,
+            slots: Slots::new(4),
+            slot: None,
+            session: Session::default(),
+            demand: Demand::default(),
+            noted: 0,
+            snapshot: 0,
             version: 0,
             started: now,
             drift: random.between(0, 1_001) as i64 - 500,
@@ -61,111 +65,148 @@ impl Node {
         }
     }
 
-    pub(crate) fn boot(&self, now: u64) -> Micros {
+    pub(super) fn boot(&self, now: u64) -> Micros {
         let since = now - self.started;
         let off = since as i64 * self.drift / 1_000_000;
         Micros::new(since.saturating_add_signed(off))
     }
 
-    /// Asks for a grant, unless that is done already.
-    pub(crate) fn ask(&mut self, random: &mut Random, now: u64) -> Option<LeaseRequest> {
-        if self.pending.is_some() {
+    /// Takes hits at the boot time that was read before.
+    pub(super) fn spend(&mut self, plan: &LeasePlan, hits: u64, read: Micros) -> Option<Source> {
+        if self.loose >= hits {
+            self.loose -= hits;
+            return Some(Source::Loose);
+        }
+        let limit = self.version as u64;
+        let taken = self.slots.spend(KEY, limit, hits, read).ok();
+        if taken.is_none() {
+            self.demand.note(hits, read, plan.terms[0].ttl());
+        }
+        taken.map(Source::Lease)
+    }
+
+    pub(super) fn put_back(&mut self, plan: &LeasePlan, taken: Taken) {
+        if let Err(hits) = self.slots.put_back(taken)
+            && !plan.has(LeaseGuard::Generation)
+        {
+            self.loose += hits;
+        }
+    }
+
+    /// Makes a call, unless one is on its way. Without credit, and after a change of the limit, it is final.
+    pub(super) fn call(&mut self, plan: &LeasePlan, is_close: bool, now: u64) -> Option<LeaseJob> {
+        if self.session.is_asking() {
             return None;
         }
-        let id = u128::from(random.bits()) << 64 | u128::from(random.bits());
-        let (want, version) = (self.demand.want(), self.version);
-        let request = LeaseRequest::Grant { id, want, version };
-        self.pending = Some(Pending {
-            request,
-            id,
-            first_send: self.boot(now),
-            version,
-        });
-        Some(request)
-    }
-
-    /// Takes what was granted.
-    pub(crate) fn take(&mut self, plan: &LeasePlan, id: u128, grant: &Grant, now: u64) -> Taking {
-        let waited = self.pending.filter(|pending| pending.id == id);
-        let Some(pending) = waited else {
-            return Taking::Ignored;
+        let (terms, now) = (&plan.terms[self.version], self.boot(now));
+        let lease = self.slot.and_then(|slot| self.slots.slot(slot).look());
+        let is_empty = |(facts, left): (Facts, u64)| {
+            left == 0 || now >= facts.deadline || facts.limit != self.version as u64
         };
-        if plan.has(LeaseGuard::OneAnswer) {
-            self.pending = None;
+        let is_final = is_close || lease.is_none_or(is_empty);
+        let target = match is_close {
+            true => 0,
+            false => self.target(plan, terms, now),
+        };
+        if target == 0 && lease.is_none() {
+            return None;
         }
-        if grant.hits == 0 {
-            self.pending = None;
-            return Taking::Ignored;
-        }
-        let from = match plan.has(LeaseGuard::SendTime) {
-            true => pending.first_send,
-            false => self.boot(now),
-        };
-        let usable = match plan.has(LeaseGuard::WindowEnd) {
-            true => grant.usable,
-            false => plan.terms[pending.version].ttl(),
-        };
-        let facts = Facts {
-            from: match plan.has(LeaseGuard::NotBefore) {
-                true => self.boot(now),
-                false => Micros::ZERO,
-            },
-            key: KEY,
-            limit: pending.version as u64,
-            id,
-            deadline: deadline(from, usable),
-            granted_at: grant.at,
-            granted: grant.hits,
-            place: grant.place,
-        };
-        let is_late = self.boot(now) >= facts.deadline || self.version != pending.version;
-        if is_late || !self.slots.open(&facts, grant.hits) {
-            return Taking::Unwanted(facts);
-        }
-        Taking::Held
-    }
-
-    pub(crate) fn learn(&mut self, facts: &Facts, left: u64, held: Micros, usable: Micros) {
-        let granted = facts.granted;
-        self.demand = self.demand.after(Ended {
-            granted,
-            left,
-            held,
-            usable,
-        });
-    }
-
-    pub(crate) fn give_back(&mut self, facts: &Facts, left: u64) -> Option<LeaseRequest> {
-        let request = LeaseRequest::Return {
-            id: facts.id,
-            granted_at: facts.granted_at,
-            place: facts.place,
-            left,
-            version: facts.limit as usize,
-        };
-        (left > 0).then(|| {
-            self.returns.insert(facts.id, request);
-            request
+        self.calls += 1;
+        let slot = self.slot.map(|slot| self.slots.slot(slot));
+        let credit = slot.and_then(|slot| slot.begin_call(is_final)).unwrap_or(0);
+        self.snapshot = if is_final { 0 } else { credit };
+        let number = (self.name, self.calls);
+        let report = self.session.call(number, (credit, is_final), target, now);
+        let spent = report.spent.saturating_sub(self.noted);
+        self.demand.note(spent, now, terms.ttl());
+        self.noted = report.spent;
+        Some(LeaseJob {
+            report,
+            version: self.version,
         })
     }
 
-    /// Takes hits at the boot time that was read before; the id of the lease they are from.
-    pub(crate) fn spend(
-        &mut self,
-        hits: u64,
-        read: Micros,
-    ) -> Option<(Option<u128>, Option<Taken>)> {
-        if self.loose >= hits {
-            self.loose -= hits;
-            return Some((None, None));
+    fn target(&self, plan: &LeasePlan, terms: &Terms, now: Micros) -> u64 {
+        let target = self.demand.target(now, terms.ttl());
+        match plan.is_greedy && target > 0 {
+            true => terms.amount_max(),
+            false => target,
         }
-        let before: Vec<(Facts, u64)> = self.slots.of(KEY).collect();
-        let taken = self
-            .slots
-            .spend(KEY, self.version as u64, hits, read)
-            .ok()?;
-        let after: Vec<(Facts, u64)> = self.slots.of(KEY).collect();
-        let spent = before.iter().zip(&after).find(|(was, is)| was.1 != is.1);
-        Some((spent.map(|((facts, _), _)| facts.id), Some(taken)))
+    }
+
+    /// Takes in the answer to a call.
+    pub(super) fn answered(
+        &mut self,
+        plan: &LeasePlan,
+        job: &LeaseJob,
+        holding: &Holding,
+        now: u64,
+    ) {
+        let (number, now) = (job.report.number, self.boot(now));
+        if !self.session.awaits(number) {
+            return;
+        }
+        match self.session.answered(number, holding, now) {
+            LeaseAnswer::Nothing => self.session.lost(),
+            LeaseAnswer::Ended => self.forget(),
+            LeaseAnswer::Refilled(until) => {
+                let until = match plan.has(LeaseGuard::Margin) {
+                    true => until,
+                    false => Micros::new(now.get() + holding.usable.get()),
+                };
+                self.refill(plan, job.version as u64, (holding, until), now);
+            }
+        }
+    }
+
+    fn refill(
+        &mut self,
+        plan: &LeasePlan,
+        limit: u64,
+        (holding, until): (&Holding, Micros),
+        now: Micros,
+    ) {
+        let facts = Facts {
+            key: KEY,
+            limit,
+            from: match plan.has(LeaseGuard::NotBefore) {
+                true => now,
+                false => Micros::ZERO,
+            },
+            deadline: until,
+        };
+        let (session, snapshot) = (&mut self.session, self.snapshot);
+        let mut refill = |credit| match plan.has(LeaseGuard::Snapshot) {
+            true => session.refill(holding, until, credit),
+            false => session.refill(holding, until, snapshot),
+        };
+        match self.slot {
+            Some(slot) => {
+                self.slots.slot(slot).refill(&facts, refill);
+            }
+            None => self.slot = self.slots.open(&facts, refill(0)),
+        }
+    }
+
+    /// Notes that a call has no answer.
+    pub(super) fn lost(&mut self, number: u64) {
+        if self.session.awaits(number) {
+            self.session.lost();
+        }
+    }
+
+    /// Drops all that is known of the counter: the store has no lease of it any more, or the table needs the room.
+    pub(super) fn forget(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            self.slots.slot(slot).close();
+        }
+        self.noted = 0;
+        self.session.ended();
+    }
+
+    /// The deadline of its lease and the credit, if it has one.
+    pub(super) fn lease(&self) -> Option<(Micros, u64)> {
+        let lease = self.slot.and_then(|slot| self.slots.slot(slot).look());
+        lease.map(|(facts, left)| (facts.deadline, left))
     }
 }

@@ -1,91 +1,31 @@
-//! A store of one counter that carries out grants, returns, posts and exact requests.
+//! A store of one counter that carries out calls for leases, posts and exact requests.
 
 use std::collections::BTreeMap;
 
-use ratekeeper_core::lease::{Grant, Place, Terms, share};
-use ratekeeper_core::{Arithmetic, Ask, Limit, Moment, Spill, State, Timestamp};
+use ratekeeper_core::lease::{Escrow, LeaseEntry, LeaseReport, Settled, Terms};
+use ratekeeper_core::{Arithmetic, Ask, Limit, Micros, Moment, Spill, State, Timestamp};
 
 use super::plan::{LeaseGuard, LeasePlan};
 
-/// A request to the store.
-#[derive(Clone, Copy, Debug)]
-pub enum LeaseRequest {
-    /// Takes hits in advance.
-    Grant {
-        /// The grant's id.
-        id: u128,
-        /// The most hits.
-        want: u64,
-        /// The number of the limit.
-        version: usize,
-    },
-    /// Gives back what was not spent.
-    Return {
-        /// The grant's id.
-        id: u128,
-        /// The time of the grant.
-        granted_at: Timestamp,
-        /// The place of its hits.
-        place: Place,
-        /// The hits.
-        left: u64,
-        /// The number of the limit.
-        version: usize,
-    },
-    /// Admits hits, or does not.
-    Exact {
-        /// The hits.
-        hits: u64,
-        /// The number of the limit.
-        version: usize,
-    },
-    /// Charges hits that were admitted without the store.
-    Post {
-        /// The post's id.
-        id: u128,
-        /// The hits.
-        hits: u64,
-    },
-}
-
-/// The store's answer.
-#[derive(Clone, Copy, Debug)]
-pub enum LeaseAnswer {
-    /// To a grant.
-    Granted(u128, Grant),
-    /// To a return.
-    Returned(u128),
-    /// To an exact request whose hits are admitted.
-    Admitted(u64),
-    /// To one whose hits are not.
-    Denied,
-    /// To a post: the hits that were charged, those of the first time if it is a repeat.
-    Posted(u128, u64),
-}
-
 /// A store of one counter, and of the replica that may take its place.
 pub trait LeaseStore {
-    /// Carries `request` out at that time of the store's clock, for one of so many `nodes`.
-    fn carry_out(
+    /// Carries out a node's call at that time of the store's clock.
+    fn settle(
         &mut self,
         plan: &LeasePlan,
-        request: &LeaseRequest,
-        nodes: u64,
+        terms: &Terms,
+        report: &LeaseReport,
         at: &Moment,
-    ) -> LeaseAnswer;
+    ) -> Settled;
 
-    /// All hits that were charged, less all that were given back.
-    fn recorded(&self) -> u64;
+    /// Takes hits if they fit.
+    fn exact(&mut self, plan: &LeasePlan, limit: &Limit, hits: u64, at: &Moment) -> bool;
 
-    /// Hits in the current fixed window, and its start; [`None`] if that is not known.
-    fn window(&self) -> Option<(u64, u64)> {
-        None
-    }
+    /// Charges hits that were admitted without the store, as far as there is room and once for each id; how many.
+    fn post(&mut self, plan: &LeasePlan, limit: &Limit, post: (u128, u64), at: &Moment) -> u64;
 
-    /// Looks up the room for a grant that is not atomic.
-    fn look(&mut self, plan: &LeasePlan, request: &LeaseRequest, at: &Moment) {
-        let _ = (plan, request, at);
-    }
+    /// Hits that are held in leases.
+    fn held(&mut self) -> u64;
 
     /// Brings the replica up to date.
     fn replicate(&mut self) {}
@@ -95,217 +35,170 @@ pub trait LeaseStore {
 }
 
 /// The store that core's rules make.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub struct ModelStore {
     facts: Facts,
     replica: Facts,
-    /// Room that was seen by grants that are not atomic.
-    seen: BTreeMap<u128, u64>,
 }
 
 /// All that a store knows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 struct Facts {
-    state: State,
-    grants: BTreeMap<u128, Grant>,
-    /// Until when each is remembered.
-    returns: BTreeMap<u128, Timestamp>,
-    /// The hits that each charged.
+    /// The counter, its leases, and the time at which it is forgotten.
+    counter: Option<(State, Escrow, Timestamp)>,
+    /// The hits that each post charged.
     posts: BTreeMap<u128, u64>,
-    recorded: u64,
 }
 
 impl ModelStore {
-    /// Makes an empty one.
-    #[must_use]
-    pub fn new(plan: &LeasePlan) -> Self {
-        let facts = Facts {
-            state: State::new(plan.limits[0].shape()),
-            grants: BTreeMap::new(),
-            returns: BTreeMap::new(),
-            posts: BTreeMap::new(),
-            recorded: 0,
-        };
-        Self {
-            replica: facts.clone(),
-            facts,
-            seen: BTreeMap::new(),
-        }
-    }
-
-    fn post(&mut self, plan: &LeasePlan, (id, hits): (u128, u64), at: &Moment) -> u64 {
-        let known = self.facts.posts.get(&id);
-        if let Some(charged) = known.filter(|_| plan.has(LeaseGuard::SinglePost)) {
-            return *charged;
-        }
-        let limit = self.limit(plan, 0);
-        let look = limit.test(self.facts.state.as_ref(), Ask::hits(0), at);
-        let charged = hits.min(look.remaining);
-        if charged > 0 {
-            self.charge(&limit, charged as i64, at);
-        }
-        self.facts.posts.insert(id, charged);
-        charged
-    }
-
-    fn give_back_once(
+    /// Reads the counter, with the leases that are over charged.
+    fn open(
         &mut self,
         plan: &LeasePlan,
-        (id, granted, left, version): (u128, (Timestamp, Place), u64, usize),
+        limit: &Limit,
+        but: Option<u64>,
+        at: &Moment,
+    ) -> (State, Escrow) {
+        let kept = self.facts.counter.take();
+        let kept = kept.filter(|(_, _, forgotten)| *forgotten > at.now);
+        let (mut state, mut escrow) = match kept {
+            Some((state, escrow, _)) => (state, escrow),
+            None => (State::new(limit.shape()), Escrow::default()),
+        };
+        if !plan.has(LeaseGuard::ExpiryCharge) {
+            let entries = escrow.entries_mut();
+            entries.retain(|entry| entry.end > at.now || Some(entry.node) == but);
+        }
+        if !plan.has(LeaseGuard::Date) {
+            for entry in escrow.entries_mut() {
+                if entry.end <= at.now && Some(entry.node) != but {
+                    entry.end = begun(&plan.terms[0], &state, entry);
+                }
+            }
+        }
+        escrow.expire(limit, &mut state, but, at);
+        (state, escrow)
+    }
+
+    /// Writes the counter, which lives for as long as if all that is held were charged at the last end.
+    fn write(
+        &mut self,
+        plan: &LeasePlan,
+        limit: &Limit,
+        (state, escrow): (State, Escrow),
         at: &Moment,
     ) {
-        let known = self.facts.returns.get(&id);
-        let is_known = known.is_some_and(|until| at.now < *until);
-        if is_known && plan.has(LeaseGuard::SingleReturn) {
-            return;
+        let mut last = state.clone();
+        if let Some(end) = escrow.latest().filter(|_| plan.has(LeaseGuard::KeyLife)) {
+            let date = match limit.arithmetic() {
+                Arithmetic::FixedWindow => at.now,
+                _ => end,
+            };
+            charge(limit, &mut last, escrow.held() as i64, &Moment::at(date));
         }
-        let terms = &plan.terms[version];
-        let given = self.give_back(plan, terms, granted, left, at);
-        self.facts.recorded -= given.min(self.facts.recorded);
-        let until = match plan.has(LeaseGuard::Until) {
-            true => granted.0.after(terms.limit().window()),
-            false => at.now.after(terms.ttl()),
-        };
-        self.facts.returns.insert(id, until);
+        let forgotten = limit.expires_at(last.as_ref(), at);
+        let forgotten = forgotten.max(at.now.after(Micros::from_millis(1)));
+        self.facts.counter = Some((state, escrow, forgotten));
     }
 
-    fn limit(&self, plan: &LeasePlan, version: usize) -> Limit {
-        match plan.has(LeaseGuard::SmallerBurst) && plan.has(LeaseGuard::Lead) {
-            true => *plan.terms[version].limit(),
-            false => plan.limits[version],
-        }
-    }
-
-    fn grant(
-        &mut self,
-        plan: &LeasePlan,
-        id: u128,
-        want: u64,
-        version: usize,
-        nodes: u64,
-        at: &Moment,
-    ) -> Grant {
-        let terms = &plan.terms[version];
-        let limit = self.limit(plan, version);
-        if limit == *terms.limit() && plan.has(LeaseGuard::AtomicGrant) {
-            return terms.grant(&mut self.facts.state, want, nodes, at);
-        }
-        // By hand, and without a guard: what was seen some time ago, or another limit.
-        let outcome = limit.test(self.facts.state.as_ref(), Ask::hits(0), at);
-        let room = self.seen.remove(&id).unwrap_or(outcome.remaining);
-        let hits = share(room, want, nodes);
-        let mut scratch = self.facts.state.clone();
-        let grant = terms.grant(&mut scratch, 0, nodes, at);
-        self.charge(&limit, hits as i64, at);
-        self.facts.recorded -= hits;
-        let place = match grant.place {
-            Place::Groups(_) => Place::Bucket,
-            place => place,
-        };
-        Grant {
-            hits,
-            place,
-            ..grant
-        }
-    }
-
-    fn give_back(
-        &mut self,
-        plan: &LeasePlan,
-        terms: &Terms,
-        granted: (Timestamp, Place),
-        left: u64,
-        at: &Moment,
-    ) -> u64 {
-        let limit = terms.limit();
-        let newest_first = match limit.arithmetic() {
-            Arithmetic::EqualCount(_) => !plan.has(LeaseGuard::OldestReturn),
-            Arithmetic::SlidingWindow(_) => !plan.has(LeaseGuard::OwnPart),
-            Arithmetic::TokenBucket(_) => !plan.has(LeaseGuard::Burn),
-            _ => false,
-        };
-        if !newest_first {
-            return terms.give_back(&mut self.facts.state, granted, left, at);
-        }
-        self.charge(limit, -(left as i64), at);
-        self.facts.recorded += left;
-        left
-    }
-
-    fn charge(&mut self, limit: &Limit, hits: i64, at: &Moment) {
-        if limit.charge(self.facts.state.as_mut(), hits, at) == Err(Spill) {
-            if let State::Words(words) = &self.facts.state {
-                self.facts.state = State::Heap(limit.spill(words));
+    /// The entries of other nodes, where what they hold is no matter.
+    fn hide_others(plan: &LeasePlan, escrow: &mut Escrow, node: Option<u64>) -> Vec<LeaseEntry> {
+        match plan.has(LeaseGuard::Room) {
+            true => Vec::new(),
+            false => {
+                let entries = escrow.entries_mut();
+                let hidden = entries.extract_if(.., |entry| Some(entry.node) != node);
+                hidden.collect()
             }
-            limit
-                .charge(self.facts.state.as_mut(), hits, at)
-                .expect("a heap never spills");
         }
-        self.facts.recorded = self.facts.recorded.saturating_add_signed(hits);
+    }
+}
+
+/// The beginning of a lease, or the time of a bucket's last charge if that is later.
+fn begun(terms: &Terms, state: &State, entry: &LeaseEntry) -> Timestamp {
+    let begun = entry.end.as_micros() - terms.ttl().get();
+    let last = match state {
+        State::Words([_, _, _, at]) => *at,
+        State::Heap(_) => 0,
+    };
+    Timestamp::from_micros(begun.max(last))
+}
+
+fn charge(limit: &Limit, state: &mut State, hits: i64, at: &Moment) {
+    if limit.charge(state.as_mut(), hits, at) == Err(Spill) {
+        if let State::Words(words) = &*state {
+            *state = State::Heap(limit.spill(words));
+        }
+        let charged = limit.charge(state.as_mut(), hits, at);
+        charged.expect("a heap never spills");
     }
 }
 
 impl LeaseStore for ModelStore {
-    fn carry_out(
+    fn settle(
         &mut self,
         plan: &LeasePlan,
-        request: &LeaseRequest,
-        nodes: u64,
+        terms: &Terms,
+        report: &LeaseReport,
         at: &Moment,
-    ) -> LeaseAnswer {
-        match *request {
-            LeaseRequest::Exact { hits, version } => {
-                let limit = self.limit(plan, version);
-                let answer = limit.test(self.facts.state.as_ref(), Ask::hits(hits as i64), at);
-                if !answer.fits() {
-                    return LeaseAnswer::Denied;
-                }
-                self.charge(&limit, hits as i64, at);
-                LeaseAnswer::Admitted(hits)
+    ) -> Settled {
+        let limit = terms.limit();
+        let (mut state, mut escrow) = self.open(plan, limit, Some(report.node), at);
+        let mut report = *report;
+        if !plan.has(LeaseGuard::Since) {
+            report.since = 0;
+        }
+        report.is_final |= !plan.has(LeaseGuard::OpenWord);
+        let entries = escrow.entries_mut().iter_mut();
+        if let Some(own) = entries.into_iter().find(|entry| entry.node == report.node) {
+            if !plan.has(LeaseGuard::Number) {
+                own.number = own.number.min(report.number - 1);
             }
-            LeaseRequest::Grant { id, want, version } => {
-                let known = self.facts.grants.get(&id);
-                if let Some(grant) = known.filter(|_| plan.has(LeaseGuard::IdempotentGrant)) {
-                    return LeaseAnswer::Granted(id, *grant);
-                }
-                let grant = self.grant(plan, id, want, version, nodes, at);
-                self.facts.recorded += grant.hits;
-                self.facts.grants.insert(id, grant);
-                LeaseAnswer::Granted(id, grant)
-            }
-            LeaseRequest::Return {
-                id,
-                granted_at,
-                place,
-                left,
-                version,
-            } => {
-                self.give_back_once(plan, (id, (granted_at, place), left, version), at);
-                LeaseAnswer::Returned(id)
-            }
-            LeaseRequest::Post { id, hits } => {
-                LeaseAnswer::Posted(id, self.post(plan, (id, hits), at))
+            if !plan.has(LeaseGuard::Date) && report.number > own.number {
+                let spent = report.spent.saturating_sub(own.spent).min(own.amount);
+                let date = begun(terms, &state, own);
+                charge(limit, &mut state, spent as i64, &Moment::at(date));
+                (own.spent, own.amount) = (report.spent.max(own.spent), own.amount - spent);
             }
         }
+        let hidden = Self::hide_others(plan, &mut escrow, Some(report.node));
+        let settled = terms.settle(&mut state, &mut escrow, &report, at);
+        escrow.entries_mut().extend(hidden);
+        self.write(plan, limit, (state, escrow), at);
+        settled
     }
 
-    fn recorded(&self) -> u64 {
-        self.facts.recorded
-    }
-
-    fn window(&self) -> Option<(u64, u64)> {
-        match self.facts.state {
-            State::Words([recorded, start, ..]) => Some((recorded, start)),
-            State::Heap(_) => None,
+    fn exact(&mut self, plan: &LeasePlan, limit: &Limit, hits: u64, at: &Moment) -> bool {
+        let (mut state, mut escrow) = self.open(plan, limit, None, at);
+        let hidden = Self::hide_others(plan, &mut escrow, None);
+        let answer = escrow.test(limit, state.as_ref(), Ask::hits(hits as i64), at);
+        if answer.fits() {
+            charge(limit, &mut state, hits as i64, at);
         }
+        escrow.entries_mut().extend(hidden);
+        self.write(plan, limit, (state, escrow), at);
+        answer.fits()
     }
 
-    fn look(&mut self, plan: &LeasePlan, request: &LeaseRequest, at: &Moment) {
-        if let LeaseRequest::Grant { id, version, .. } = *request {
-            let limit = plan.terms[version].limit();
-            let look = limit.test(self.facts.state.as_ref(), Ask::hits(0), at);
-            self.seen.insert(id, look.remaining);
+    fn post(&mut self, plan: &LeasePlan, limit: &Limit, post: (u128, u64), at: &Moment) -> u64 {
+        let (id, hits) = post;
+        if let Some(charged) = self.facts.posts.get(&id) {
+            return *charged;
         }
+        let (mut state, escrow) = self.open(plan, limit, None, at);
+        let look = escrow.test(limit, state.as_ref(), Ask::hits(0), at);
+        let charged = hits.min(look.remaining);
+        if charged > 0 {
+            charge(limit, &mut state, charged as i64, at);
+        }
+        self.write(plan, limit, (state, escrow), at);
+        self.facts.posts.insert(id, charged);
+        charged
+    }
+
+    fn held(&mut self) -> u64 {
+        let counter = self.facts.counter.as_ref();
+        counter.map_or(0, |(_, escrow, _)| escrow.held())
     }
 
     fn replicate(&mut self) {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ratekeeper_core::Algorithm;
-use ratekeeper_core::lease::Terms;
+use ratekeeper_core::lease::{Terms, Unleasable};
 use ratekeeper_core::synced::{SyncTerms, Unsyncable};
 
 use super::{Compiler, Owner, Path};
@@ -248,6 +248,8 @@ impl Compiler<'_, '_, '_> {
         let counts_denied = self.around.profile == Profile::Envoy;
         let lease = policy.lease_time.unwrap_or(LEASE);
         let message = match Terms::try_new(limit, lease) {
+            // It is counted exactly, as it would be near its end.
+            Err(Unleasable::TooSmall) => return,
             Err(why) => format!("`consistency: leased` is not possible here: {why}"),
             Ok(_) if policy.count_denied.unwrap_or(counts_denied) => {
                 "`consistency: leased` is not possible with `count_denied`: denied requests would have to be \

@@ -29,7 +29,7 @@ pub(super) fn encode(
     )?;
     families.gauges(
         "ratelimit_lease_hits_held",
-        "Hits granted to the leases that this node holds",
+        "Hits that the store holds for the leases of this node",
         by_store(|it| it.held),
     )?;
     families.gauges(
@@ -39,7 +39,7 @@ pub(super) fn encode(
     )?;
     families.counters(
         "ratelimit_lease_grants",
-        "Lease requests that the store answered",
+        "Calls about leases that the store answered",
         by_store(|it| it.grants),
     )?;
     let hits = leases.iter().flat_map(|it| {
@@ -51,8 +51,8 @@ pub(super) fn encode(
         ];
         fates.map(|(fate, hits)| ([("store", named(&it.store)), ("fate", fate)], hits))
     });
-    let help = "Hits of leases by fate: granted, spent (admitted; counted when the lease ends), returned, burned \
-                (charged, never admitted)";
+    let help = "Hits of leases by fate: granted, spent (admitted; counted when they are reported), returned unspent, \
+                burned (charged, never admitted)";
     families.counters("ratelimit_lease_hits", help, hits)
 }
 
@@ -72,7 +72,7 @@ fn over_admission_bound(
         hits.insert(named(""), 0);
     }
     let help = "Most hits by which this node may exceed limits: hits held in leases, if the store loses its latest \
-                charges, and hits of synced counters that other nodes do not know of yet";
+                leases, and hits of synced counters that other nodes do not know of yet";
     families.gauges("ratelimit_over_admission_bound", help, by("store", hits))
 }
 

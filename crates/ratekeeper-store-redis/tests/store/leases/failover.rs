@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use ratekeeper_core::{Algorithm, Micros};
+use ratekeeper_core::Algorithm;
+use ratekeeper_core::lease::LEASE_MAX;
 use ratekeeper_store::{Step, StepOutcome};
 use ratekeeper_store_redis::RedisStore;
 use ratekeeper_testkit::redis::{Client, Cluster, PRIMARY, Reply, Sentinels, Server};
@@ -28,7 +29,7 @@ const GONE: Duration = Duration::from_secs(2);
 /// The counter, leased for longer than the test lasts: all that is admitted from a lease stays charged.
 fn lasting(step: &Step) -> Step {
     Step {
-        lease: Micros::from_secs(600),
+        lease: LEASE_MAX,
         ..leased(step)
     }
 }
