@@ -50,10 +50,14 @@ impl RedisServers {
             config.groups_max = 1;
             config.deny_cache_max = std::time::Duration::ZERO;
         }
+        let names = KeyName::new(&prefix);
         let asking = Asking {
             script: Script::new(clock),
             clock,
-            names: KeyName::new(&prefix),
+            names: match topology.is_cluster() {
+                true => names,
+                false => names.on_one_server(),
+            },
             denied: Denied::new(config.deny_cache_max),
             nodes: Nodes::new(),
             told: AtomicU64::new(0),

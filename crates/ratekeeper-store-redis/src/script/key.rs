@@ -18,6 +18,8 @@ const LENGTH: usize = 11;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeyName {
     prefix: Box<[u8]>,
+    /// True if all keys lie on one server, whatever their slots.
+    has_one_server: bool,
 }
 
 impl Default for KeyName {
@@ -33,6 +35,17 @@ impl KeyName {
         let end = prefix.find('{').unwrap_or(prefix.len());
         Self {
             prefix: prefix.as_bytes()[..end].into(),
+            has_one_server: false,
+        }
+    }
+
+    /// The same for keys that lie on one server: a request to be carried out only once is then known by its id alone,
+    /// whatever its counters.
+    #[must_use]
+    pub fn on_one_server(self) -> Self {
+        Self {
+            has_one_server: true,
+            ..self
         }
     }
 
@@ -40,6 +53,7 @@ impl KeyName {
     pub(crate) fn of_probes(&self) -> Self {
         Self {
             prefix: [&*self.prefix, b"probe:"].concat().into(),
+            has_one_server: self.has_one_server,
         }
     }
 
@@ -73,9 +87,10 @@ impl KeyName {
         String::from_utf8_lossy(&name).into_owned()
     }
 
-    /// Appends the key that remembers a request to be carried out only once, beside the counters of
-    /// that subject. A counter's key is shorter, so the two never collide.
+    /// Appends the key that remembers a request to be carried out only once, in a cluster beside the
+    /// counters of that subject. A counter's key is shorter, so the two never collide.
     pub fn once(&self, subject: u64, id: u128, out: &mut Vec<u8>) {
+        let subject = if self.has_one_server { 0 } else { subject };
         out.extend_from_slice(&self.prefix);
         out.push(b'{');
         out.extend_from_slice(&digits(subject));

@@ -25,7 +25,7 @@ impl Scene {
         let endpoint = Endpoint::parse(&url).expect("a good URL");
         let store = RedisStore::new(endpoint, patient(), home());
         store.greeted().await;
-        let names = KeyName::new(&format!("{prefix}rk:"));
+        let names = KeyName::new(&format!("{prefix}rk:")).on_one_server();
         Self {
             server,
             names,
@@ -143,14 +143,15 @@ async fn what_lies_where_a_request_is_remembered_fails_that_request_alone() {
         (3, &["SET", ""]),
     ] {
         let steps = [step(&quota, number)];
+        let id = u128::from(number);
         let mut name = Vec::new();
-        scene.names.once(steps[0].key.subject, 77, &mut name);
+        scene.names.once(steps[0].key.subject, id, &mut name);
         let name = String::from_utf8(name).expect("keys are ASCII");
         let made = scene.server.client().ask(&[garbage[0], &name, garbage[1]]);
         assert!(!made.is_error(), "{made:?}");
         let extra = Extra {
             once: Some(Once {
-                id: 77,
+                id,
                 until: Until::After(Micros::from_secs(60)),
                 content: 1,
             }),

@@ -21,6 +21,7 @@ mod faults;
 mod fleet;
 mod leases;
 mod looks;
+mod once;
 mod pauses;
 mod refusals;
 mod sentinel;
