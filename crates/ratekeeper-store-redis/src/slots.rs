@@ -124,7 +124,7 @@ impl Slots {
             if let Some(answer) = self.with_connection(slot, &ask) {
                 return Some(answer);
             }
-            // The runtime of that connection has ended, or its shard is gone: others take its partition.
+            // The runtime of that connection has ended, or its shard is gone: others take its place.
             self.0
                 .connections
                 .lock()
@@ -144,7 +144,7 @@ impl Slots {
                     && it.connections.runtime() == id
                     && it.map.version == version
             };
-            let partition = all.iter().position(is_known).unwrap_or_else(|| {
+            let place = all.iter().position(is_known).unwrap_or_else(|| {
                 all.retain(|it| it.store != self.0.number);
                 if all.len() == REMEMBERED_MAX {
                     all.remove(0);
@@ -152,7 +152,7 @@ impl Slots {
                 all.push(self.remember(runtime));
                 all.len() - 1
             });
-            let known = &all[partition];
+            let known = &all[place];
             let shard_connection = known.map.owner(slot).and_then(|it| known.by_shard.get(it));
             if shard_connection.is_none() {
                 self.0.topology.doubt();
@@ -195,15 +195,9 @@ impl Slots {
 
     /// Sends a post to the server of `slot`.
     pub(crate) fn post(&self, slot: u16, post: &Post) -> StoreReply {
-        let unavailable = || StoreReply::failed(StoreError::Unavailable);
-        let asked = self.live_connection(slot, |shard_connection| match shard_connection {
-            Some(shard_connection) if shard_connection.shard.breaker.is_closed() => {
-                shard_connection.push_post(post, Instant::now())
-            }
-            Some(shard_connection) => (!shard_connection.queue.is_closed()).then(unavailable),
-            None => Some(unavailable()),
-        });
-        asked.unwrap_or_else(unavailable)
+        let now = Instant::now();
+        let reply = self.push(slot, |connection| connection.push_post(post, now));
+        reply.unwrap_or_else(unavailable)
     }
 
     /// Asks the server of `slot`, unless its answer is known.
@@ -212,19 +206,27 @@ impl Slots {
         if let Some(denial) = self.0.asking.denied.answer(request, now) {
             return Answer::Decided(denial);
         }
-        let unavailable = || StoreReply::failed(StoreError::Unavailable);
-        let asked = self.live_connection(slot, |shard_connection| match shard_connection {
-            Some(shard_connection) if shard_connection.shard.breaker.is_closed() => {
-                shard_connection.push(request, now)
-            }
+        let reply = self.push(slot, |connection| connection.push(request, now));
+        Answer::Pending(reply.unwrap_or_else(|| {
+            self.0.topology.unplaced();
+            unavailable()
+        }))
+    }
+
+    /// Has `push` queue something for the server of `slot`, unless its breaker is open; [`None`] if no server is known to
+    /// serve it.
+    fn push(
+        &self,
+        slot: u16,
+        push: impl Fn(&ShardConnection) -> Option<StoreReply>,
+    ) -> Option<StoreReply> {
+        let pushed = self.live_connection(slot, |connection| match connection {
+            Some(connection) if connection.shard.breaker.is_closed() => push(connection).map(Some),
             // A connection that is alive probes the server; that of a runtime that has ended does not.
-            Some(shard_connection) => (!shard_connection.queue.is_closed()).then(unavailable),
-            None => {
-                self.0.topology.unplaced();
-                Some(unavailable())
-            }
+            Some(connection) => (!connection.queue.is_closed()).then(|| Some(unavailable())),
+            None => Some(None),
         });
-        Answer::Pending(asked.unwrap_or_else(unavailable))
+        pushed.unwrap_or_else(|| Some(unavailable()))
     }
 
     /// The error while the server of `slot` is not to be asked.
@@ -251,6 +253,10 @@ impl Slots {
             shard.metrics.stranded(hits);
         }
     }
+}
+
+const fn unavailable() -> StoreReply {
+    StoreReply::failed(StoreError::Unavailable)
 }
 
 #[cfg(test)]

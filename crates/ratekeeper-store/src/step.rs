@@ -267,17 +267,6 @@ pub enum Answer<P, D = Verdicts> {
     Pending(P),
 }
 
-impl<P, D> Answer<P, D> {
-    /// The same answer with another pending part.
-    #[inline]
-    pub fn map_pending<Q>(self, wrap: impl FnOnce(P) -> Q) -> Answer<Q, D> {
-        match self {
-            Self::Decided(decided) => Answer::Decided(decided),
-            Self::Pending(pending) => Answer::Pending(wrap(pending)),
-        }
-    }
-}
-
 /// The ticket of stores that always decide at once: it cannot exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Never {}

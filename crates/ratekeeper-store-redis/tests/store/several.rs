@@ -1,11 +1,15 @@
 //! Several stores of one service, whose counters are named by one secret whatever is away.
 
-use ratekeeper_core::Algorithm;
-use ratekeeper_store::{HashKey, StoreError};
+use ratekeeper_core::{Algorithm, Micros};
+use ratekeeper_store::{
+    HashKey, MemoryConfig, MemoryStore, Step, StepOutcome, Store, StoreError, StoreSlot,
+};
 use ratekeeper_store_redis::{Endpoint, RedisStore};
+use ratekeeper_stores::{Backend, Stores};
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::{Reply, Server};
 
+use crate::leases::{leased, until_leased};
 use crate::support::{LASTING, decide, home, limit, patient, step};
 
 /// The key under which a single server keeps the copy for services whose first store is another one.
@@ -127,4 +131,40 @@ async fn services_that_name_two_stores_in_opposite_order_leave_each_other_their_
             server.client().ask(&["DEL", COPY]);
         }
     }
+}
+
+#[tokio::test]
+async fn a_denial_by_another_store_puts_leased_hits_back() {
+    let server = Server::start();
+    let store = crate::support::store(&server, patient());
+    let limit = |quota| limit(Algorithm::FixedWindow, quota, LASTING);
+    let here = Step {
+        lease: Micros::from_secs(600),
+        ..leased(&step(&limit(1_000), 1))
+    };
+    // It never fits.
+    let there = Step {
+        store: StoreSlot(1),
+        hits: 2,
+        ..step(&limit(1), 2)
+    };
+    let memory = MemoryStore::new(MemoryConfig::default()).expect("there is memory");
+    let named = vec![("other".into(), Backend::Memory(memory))];
+    let stores = Stores::new(Backend::Shared(store.shared()), named, |_| {});
+    until_leased(&store, &here).await;
+    let held = || store.held(&here).expect("it is leased");
+    // The next lease may come in between.
+    for _ in 0..100 {
+        let before = held();
+        let verdicts = decide(&stores, &[here, there]).await;
+        let verdicts = verdicts.expect("both are there");
+        assert!(!verdicts.allowed, "{verdicts:?}");
+        let after = held();
+        if matches!(verdicts.outcomes[0], StepOutcome::Leased(_)) && before.granted == after.granted
+        {
+            assert_eq!(before.left, after.left);
+            return;
+        }
+    }
+    panic!("no hit was taken from a lease");
 }
