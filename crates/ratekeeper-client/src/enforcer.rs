@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use ratekeeper::limiter::ServiceDecision;
 use ratekeeper::rules::ShedRules;
-use ratekeeper::tower::answer::{Bound, Denial, HeaderLines, Quota, RequestStatus};
+use ratekeeper::tower::answer::{Denial, HeaderLines, RequestStatus};
 use ratekeeper::tower::{Admission, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, Turn};
 use ratekeeper::{Check, Micros, RuleSet, Timestamp, tower};
 
@@ -168,7 +168,7 @@ fn admission(
 ) -> Admission<Permit, QueuedAtService> {
     let told = answer.status.take();
     let is_told = told.is_some();
-    let mut limits = told.map_or_else(|| known(&answer), |told| *told);
+    let mut limits = told.map_or_else(|| uncounted(&answer), |told| *told);
     // A service of an older version does not know `wait_max`.
     if answer.allowed && answer.delay > terms.wait_max {
         limits.deny_for(answer.delay - terms.wait_max);
@@ -178,9 +178,7 @@ fn admission(
     let degraded = limits.degraded;
     let verdict = match limits.allowed {
         true => AdmissionVerdict::Pass(permit),
-        false if is_told || limits.binding.is_some() => {
-            AdmissionVerdict::Deny(Box::new(Denial::new(limits, domain)))
-        }
+        false if is_told => AdmissionVerdict::Deny(Box::new(Denial::new(limits, domain))),
         false => AdmissionVerdict::Unavailable,
     };
     let admission = Admission {
@@ -209,18 +207,14 @@ fn undecided() -> Admission<Permit, QueuedAtService> {
     }
 }
 
-/// The limits' state as far as the answer has it, without the service's own account.
-fn known(answer: &CheckAnswer) -> RequestStatus<'static> {
-    let binding = answer.limit.clone().map(|status| Bound {
-        quota: Quota::named(status.rule_id(), status.limit).into_owned(),
-        status,
-    });
+/// The limits' state where nobody counted: the fallback decided, or nothing was, because the request cannot be read.
+fn uncounted(answer: &CheckAnswer) -> RequestStatus<'static> {
     RequestStatus {
         allowed: answer.allowed,
         degraded: answer.degraded,
         at: now(),
-        quotas: binding.iter().map(|bound| bound.quota.clone()).collect(),
-        binding,
+        quotas: [].into_iter().collect(),
+        binding: None,
         scope: None,
     }
 }

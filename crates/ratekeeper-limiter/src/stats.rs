@@ -1,5 +1,6 @@
 //! Counts of decisions: plain atomics, striped so that threads do not share cache lines.
 
+use std::array;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -77,20 +78,15 @@ impl RuleCounts {
     /// The counts since they were `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
-        let mut remaining = self.remaining;
-        for (count, before) in remaining.iter_mut().zip(before.remaining) {
-            *count = count.saturating_sub(before);
-        }
+        let since = |count: fn(&Self) -> u64| count(self).saturating_sub(count(before));
         Self {
-            allowed: self.allowed.saturating_sub(before.allowed),
-            denied: self.denied.saturating_sub(before.denied),
-            shadow_denied: self.shadow_denied.saturating_sub(before.shadow_denied),
-            uncounted: self.uncounted.saturating_sub(before.uncounted),
-            near: self.near.saturating_sub(before.near),
-            remaining,
-            remaining_sum_ppm: self
-                .remaining_sum_ppm
-                .saturating_sub(before.remaining_sum_ppm),
+            allowed: since(|it| it.allowed),
+            denied: since(|it| it.denied),
+            shadow_denied: since(|it| it.shadow_denied),
+            uncounted: since(|it| it.uncounted),
+            near: since(|it| it.near),
+            remaining: array::from_fn(|n| self.remaining[n].saturating_sub(before.remaining[n])),
+            remaining_sum_ppm: since(|it| it.remaining_sum_ppm),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! a store answers most decisions in time and misses the others. Shares are as of the call: they
 //! cover the completed seconds and the current one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use parking_lot::Mutex;
 
@@ -19,48 +19,55 @@ const TOLD_MIN: f64 = 0.001;
 /// The name of the store of rules that name none.
 const DEFAULT: &str = "default";
 
-/// The shares of the last [`SECONDS`]. To be [sampled](Self::sample) once a second.
+/// The answers of the last [`SECONDS`], by store. To be [sampled](Self::sample) once a second.
 #[derive(Debug, Default)]
-pub(crate) struct Degraded(Mutex<BTreeMap<Box<str>, Samples>>);
+pub(crate) struct Degraded(Mutex<VecDeque<BTreeMap<Box<str>, Decided>>>);
 
 /// Decisions about the limits of one store.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Decided {
     all: u64,
     /// Those that a failure mode gave.
     degraded: u64,
 }
 
-#[derive(Debug, Default)]
-struct Samples {
-    seconds: [Decided; SECONDS],
-    next: usize,
-}
-
 impl Degraded {
     /// Takes the answers of the second that ended.
     pub(crate) fn sample(&self, second: &CountsDelta<'_>) {
-        let sums = sums(second);
-        let mut stores = self.0.lock();
-        stores.retain(|name, _| sums.contains_key(&**name));
-        for (name, sum) in sums {
-            stores.entry(name.into()).or_default().add(sum);
-        }
+        self.add(sums(second));
+    }
+
+    fn add(&self, second: BTreeMap<Box<str>, Decided>) {
+        let mut seconds = self.0.lock();
+        seconds.truncate(SECONDS - 1);
+        seconds.push_front(second);
     }
 
     /// By store, from 0 to 1, with the answers `now` of the current second; 0 where nothing was decided.
     pub(crate) fn shares(&self, now: &CountsDelta<'_>) -> Vec<(Box<str>, f64)> {
-        let sums = sums(now);
-        if sums.is_empty() {
-            return vec![(DEFAULT.into(), 0.0)];
+        let mut now = sums(now);
+        if now.is_empty() {
+            now.insert(DEFAULT.into(), Decided::default());
         }
-        let stores = self.0.lock();
-        let none = Samples::default();
-        let share = |(name, sum): (&str, Decided)| {
-            let share = stores.get(name).unwrap_or(&none).share(sum);
-            (Box::from(name), share)
-        };
-        sums.into_iter().map(share).collect()
+        let shares = now.into_iter().map(|(store, now)| {
+            let share = self.share(&store, now);
+            (store, share)
+        });
+        shares.collect()
+    }
+
+    /// The share of one store, with what was decided `now`.
+    #[allow(clippy::cast_precision_loss, reason = "a share needs no more digits")]
+    fn share(&self, store: &str, now: Decided) -> f64 {
+        let before = self.0.lock();
+        let seconds = || before.iter().filter_map(|second| second.get(store));
+        let all = now.all + seconds().map(|it| it.all).sum::<u64>();
+        let degraded = now.degraded + seconds().map(|it| it.degraded).sum::<u64>();
+        match all {
+            0 => 0.0,
+            // Counts are read one after the other, while they change.
+            _ => (degraded as f64 / all as f64).min(1.0),
+        }
     }
 
     /// The faults for operators: the shares of stores that failed, even if only now and then.
@@ -78,35 +85,15 @@ impl Degraded {
 }
 
 /// Sums answers by store.
-fn sums<'s>(answers: &CountsDelta<'s>) -> BTreeMap<&'s str, Decided> {
-    let mut sums: BTreeMap<&str, Decided> = BTreeMap::new();
+fn sums(answers: &CountsDelta<'_>) -> BTreeMap<Box<str>, Decided> {
+    let mut sums: BTreeMap<Box<str>, Decided> = BTreeMap::new();
     for (rule, counts) in answers.iter() {
-        let sum = sums.entry(rule.store.as_deref().unwrap_or(DEFAULT));
-        let sum = sum.or_default();
+        let store = rule.store.as_deref().unwrap_or(DEFAULT);
+        let sum = sums.entry(store.into()).or_default();
         sum.all += counts.answers();
         sum.degraded += counts.uncounted;
     }
     sums
-}
-
-impl Samples {
-    fn add(&mut self, second: Decided) {
-        self.seconds[self.next] = second;
-        self.next = (self.next + 1) % SECONDS;
-    }
-
-    /// The share until now, with the answers of the current second.
-    #[allow(clippy::cast_precision_loss, reason = "a share needs no more digits")]
-    fn share(&self, now: Decided) -> f64 {
-        let seconds = || self.seconds.iter().chain([&now]);
-        let all: u64 = seconds().map(|it| it.all).sum();
-        let degraded: u64 = seconds().map(|it| it.degraded).sum();
-        match all {
-            0 => 0.0,
-            // Counts are read one after the other, while they change.
-            _ => (degraded as f64 / all as f64).min(1.0),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -116,17 +103,22 @@ mod tests {
 
     #[test]
     fn only_the_last_seconds_count() {
-        let mut samples = Samples::default();
-        let none = Decided::default();
+        let recent = Degraded::default();
         let decided = |all, degraded| Decided { all, degraded };
-        assert_eq!(samples.share(none), 0.0);
+        let share = |now| recent.share(DEFAULT, now);
+        assert_eq!(share(Decided::default()), 0.0);
         for second in 0..2 * SECONDS {
-            samples.add(decided(100, if second < SECONDS { 100 } else { 0 }));
+            let degraded = if second < SECONDS { 100 } else { 0 };
+            recent.add(BTreeMap::from([(DEFAULT.into(), decided(100, degraded))]));
             let left = (2 * SECONDS).saturating_sub(second + 1).min(SECONDS);
             let seen = (second + 1).min(SECONDS);
-            assert_eq!(samples.share(none), left.min(seen) as f64 / seen as f64);
+            assert_eq!(
+                share(Decided::default()),
+                left.min(seen) as f64 / seen as f64
+            );
         }
         // The second that is not over counts too, from its first decision on.
-        assert_eq!(samples.share(decided(1_000, 1_000)), 0.5);
+        assert_eq!(share(decided(1_000, 1_000)), 0.5);
+        assert_eq!(recent.share("another", Decided::default()), 0.0);
     }
 }

@@ -15,10 +15,10 @@ use std::time::Instant;
 use http::HeaderMap;
 use parking_lot::Mutex;
 use ratekeeper_core::Timestamp;
+use ratekeeper_http::answer::HttpDenial;
 use ratekeeper_limiter::{Check, Decision};
 
 pub(crate) use followed::{FOLLOWED_TIME_MAX, FollowedKey, FollowedKeys};
-pub use request::GatewayDenial;
 pub(crate) use request::{CheckOrigin, DeniedRequest};
 
 /// The latest denials that are kept.
@@ -111,11 +111,12 @@ impl DenialLog {
         });
     }
 
-    /// Logs and keeps likewise a request that a gateway denied.
+    /// Logs and keeps likewise a request that a gateway denied and knows by `id`; without one, the id is that of the
+    /// headers, or a new one.
     #[cold]
-    pub fn note_at_gateway(&self, denied: &GatewayDenial<'_>) {
+    pub fn note_at_gateway(&self, denied: &HttpDenial<'_>, id: Option<&str>) {
         self.note_with(|| {
-            let id = match denied.request_id {
+            let id = match id {
                 Some(id) => id.to_owned(),
                 None => self.request_id(Some(denied.headers)),
             };

@@ -78,7 +78,7 @@ pub use config::{
     ListenersTls, RlsConfig, RulesSource, ServerConfig, WatchConfig,
 };
 pub use constant::{ConstantAnswer, NoAnswer};
-pub use denials::{DenialLog, DenialLogConfig, GatewayDenial};
+pub use denials::{DenialLog, DenialLogConfig};
 pub use drain::DrainDelay;
 pub use families::{Families, Label, by};
 pub use follow::{FilesRead, Followed};

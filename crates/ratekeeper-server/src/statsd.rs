@@ -63,14 +63,6 @@ impl StatsdCounts {
             }
         }
     }
-
-    /// Adds counts that could not be sent.
-    fn give_back(&self, counts: Counts) {
-        let mut new = self.new.lock();
-        for (name, count) in counts {
-            add(&mut new, name, count);
-        }
-    }
 }
 
 fn add(counts: &mut Counts, name: Name, more: u64) {
@@ -101,19 +93,21 @@ pub(crate) async fn send(app: Arc<App>) {
     let first = Instant::now() + config.interval;
     let mut ticks = interval_at(first, config.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut before = [0; 3];
+    let (mut before, mut unsent) = ([0; 3], Counts::new());
     let mut works = true;
     loop {
         ticks.tick().await;
-        let mut new = std::mem::take(&mut *statsd.new.lock());
-        let now = of_node(&app);
-        for ((end, count), before) in now.into_iter().zip(&mut before) {
-            let more = count.saturating_sub(std::mem::replace(before, count));
-            add(&mut new, Name { place: None, end }, more);
+        let of_rules = std::mem::take(&mut *statsd.new.lock());
+        for (name, more) in of_rules {
+            add(&mut unsent, name, more);
         }
-        let to = config.clone();
+        for ((end, count), before) in of_node(&app).into_iter().zip(&mut before) {
+            let more = count.saturating_sub(std::mem::replace(before, count));
+            add(&mut unsent, Name { place: None, end }, more);
+        }
+        let (to, counts) = (config.clone(), unsent.clone());
         // One at a time: while a name server does not answer, counts wait here, added up.
-        let (posted, new) = blocking(move || (post(&to, &new), new)).await;
+        let posted = blocking(move || post(&to, &counts)).await;
         match (&posted, works) {
             (Ok(()), false) => info!(statsd = config.address, "counts are sent again"),
             (Err(error), true) => warn!(
@@ -123,8 +117,8 @@ pub(crate) async fn send(app: Arc<App>) {
             _ => {}
         }
         works = posted.is_ok();
-        if !works {
-            statsd.give_back(new);
+        if works {
+            unsent.clear();
         }
     }
 }
@@ -297,19 +291,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_sent_is_added_to_the_next_counts() {
-        let statsd = StatsdCounts::new(StatsdConfig {
-            address: "127.0.0.1:0".into(),
-            format: StatsdFormat::Statsd,
-            interval: Duration::from_secs(1),
-        });
+    fn counts_that_wait_are_added_up() {
         let name = |end| Name { place: None, end };
-        add(&mut statsd.new.lock(), name("a"), 2);
-        add(&mut statsd.new.lock(), name("c"), 0);
-        statsd.give_back(Counts::from([(name("a"), 3), (name("b"), 7)]));
-        assert_eq!(
-            *statsd.new.lock(),
-            Counts::from([(name("a"), 5), (name("b"), 7)])
-        );
+        let mut counts = Counts::from([(name("a"), 5)]);
+        for (end, more) in [("a", 3), ("b", 7), ("c", 0)] {
+            add(&mut counts, name(end), more);
+        }
+        assert_eq!(counts, Counts::from([(name("a"), 8), (name("b"), 7)]));
     }
 }

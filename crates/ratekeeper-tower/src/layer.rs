@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Extensions;
-use ratekeeper_http::answer::{BodyForm, Headers};
+use ratekeeper_http::answer::{BodyForm, Headers, HttpDenial};
 use ratekeeper_http::{Describer, Forwarding, Hop, Identity, Mapping};
 use ratekeeper_limiter::CheckObserver;
 use tower_layer::Layer;
 
-use crate::observer::{DenialObserver, DeniedByLayer};
+use crate::observer::DenialObserver;
 use crate::shared::Shared;
 use crate::watch::{LINES_PER_SECOND, LayerCounts, Watch};
 use crate::{RateLimit, Switch};
@@ -145,7 +145,7 @@ impl<E: Clone> RateLimitLayer<E> {
     #[must_use]
     pub fn denial_observer(
         self,
-        observer: impl Fn(DeniedByLayer<'_>) + Send + Sync + 'static,
+        observer: impl Fn(HttpDenial<'_>) + Send + Sync + 'static,
     ) -> Self {
         self.with(|shared| shared.observer = Some(DenialObserver(Arc::new(observer))))
     }

@@ -92,7 +92,7 @@ pub use enforcer::{
 pub use future::ResponseFuture;
 pub use hold::Hold;
 pub use layer::RateLimitLayer;
-pub use observer::{CallerSlot, DeniedByLayer};
+pub use observer::CallerSlot;
 pub use permit::Permit;
 pub use queued::QueuedRequest;
 pub use ratekeeper_core::{Micros, Timestamp};

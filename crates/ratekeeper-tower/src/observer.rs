@@ -3,42 +3,11 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use http::{Extensions, HeaderMap, Method, Request, Uri};
-use ratekeeper_http::answer::Denial;
-
-/// A request that a layer denied.
-#[derive(Clone, Copy, Debug)]
-pub struct DeniedByLayer<'a> {
-    /// The limit that denies it.
-    pub denial: &'a Denial,
-    /// False in shadow mode, in which the request passes all the same.
-    pub is_enforced: bool,
-    /// The method.
-    pub method: &'a Method,
-    /// The target.
-    pub uri: &'a Uri,
-    /// The headers.
-    pub headers: &'a HeaderMap,
-    /// The extensions, with anything that services outside the layer added.
-    pub extensions: &'a Extensions,
-}
-
-impl<'a> DeniedByLayer<'a> {
-    pub(crate) fn new<B>(denial: &'a Denial, is_enforced: bool, request: &'a Request<B>) -> Self {
-        Self {
-            denial,
-            is_enforced,
-            method: request.method(),
-            uri: request.uri(),
-            headers: request.headers(),
-            extensions: request.extensions(),
-        }
-    }
-}
+use ratekeeper_http::answer::HttpDenial;
 
 /// Is told of every request that a layer denies.
 #[derive(Clone)]
-pub(crate) struct DenialObserver(pub(crate) Arc<dyn Fn(DeniedByLayer<'_>) + Send + Sync>);
+pub(crate) struct DenialObserver(pub(crate) Arc<dyn Fn(HttpDenial<'_>) + Send + Sync>);
 
 impl fmt::Debug for DenialObserver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

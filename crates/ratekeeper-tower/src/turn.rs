@@ -10,7 +10,7 @@ use http::{HeaderMap, Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use ratekeeper_core::{Micros, Timestamp};
-use ratekeeper_http::answer::{Denial, Form, HeaderLines, Refusal};
+use ratekeeper_http::answer::{Denial, Form, HeaderLines, HttpDenial, Refusal};
 use ratekeeper_http::{Original, Refused};
 use ratekeeper_limiter::{Check, Waiting};
 use ratekeeper_rules::{Domain, Entry, RuleSet};
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::asked::original;
 use crate::body::ResponseBody;
 use crate::hold::Hold;
-use crate::observer::{CallerSlot, DenialObserver, DeniedByLayer};
+use crate::observer::{CallerSlot, DenialObserver};
 use crate::pacer::Paced;
 use crate::places::Place;
 use crate::shared::Shared;
@@ -318,7 +318,7 @@ impl<E: Enforcer> Shared<E> {
         self.watch.count_denied(is_enforced);
         match &self.observer {
             Some(DenialObserver(tell)) => {
-                tell(DeniedByLayer::new(denial, is_enforced, request));
+                tell(HttpDenial::new(denial, is_enforced, request));
             }
             None => self.watch.log_denied(denial, is_enforced, request),
         }

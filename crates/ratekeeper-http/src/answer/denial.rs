@@ -1,5 +1,6 @@
 //! A denied request, and the body of its answer.
 
+use http::{Extensions, HeaderMap, Method, Request, Uri};
 use ratekeeper_core::Micros;
 use ratekeeper_limiter::{Decision, Descriptor, Snapshot};
 use ratekeeper_rules::window::format_duration;
@@ -115,6 +116,38 @@ impl Denial {
 
     const fn binding(&self) -> Option<&Bound<'static>> {
         self.status.binding.as_ref()
+    }
+}
+
+/// An HTTP request that was denied, for those who tell operators of it.
+#[derive(Clone, Copy, Debug)]
+pub struct HttpDenial<'a> {
+    /// The limit that denies it.
+    pub denial: &'a Denial,
+    /// False in shadow mode, in which the request passes all the same.
+    pub is_enforced: bool,
+    /// The method.
+    pub method: &'a Method,
+    /// The target.
+    pub uri: &'a Uri,
+    /// The headers.
+    pub headers: &'a HeaderMap,
+    /// The extensions, with anything that services outside the layer added.
+    pub extensions: &'a Extensions,
+}
+
+impl<'a> HttpDenial<'a> {
+    /// The denial of `request`.
+    #[must_use]
+    pub fn new<B>(denial: &'a Denial, is_enforced: bool, request: &'a Request<B>) -> Self {
+        Self {
+            denial,
+            is_enforced,
+            method: request.method(),
+            uri: request.uri(),
+            headers: request.headers(),
+            extensions: request.extensions(),
+        }
     }
 }
 

@@ -14,33 +14,46 @@ use smallvec::SmallVec;
 use super::scope;
 
 /// The state of a request's limits as reported to clients, whether a limiter in this process
-/// decided or a service.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// decided or a service. Serialized, it is `standing` in the JSON of `ratekeeper.v1`: spans are microseconds, and not
+/// rounded.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct RequestStatus<'a> {
     /// True if the request may pass.
+    #[serde(skip)]
     pub allowed: bool,
     /// True if a limit was answered without being counted.
+    #[serde(skip)]
     pub degraded: bool,
     /// The time of the decision since the Unix epoch, from which dates are computed.
+    #[serde(rename = "decided_at_us", serialize_with = "in_micros")]
     pub at: Timestamp,
     /// The limits that apply to the request, as far as they are known.
+    #[serde(rename = "policies", serialize_with = "listed")]
     pub quotas: SmallVec<[Quota<'a>; 2]>,
     /// The most restrictive of them; none if no enforced limit matched.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub binding: Option<Bound<'a>>,
     /// After a denial, the entries whose limit denies, secrets as fingerprints; none where they are not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
 }
 
 /// A limit that applies to a request: a quota policy, in the terms of the IETF draft.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Quota<'a> {
     /// The name: printable ASCII, unique among the quotas of a request.
     pub name: Cow<'a, str>,
     /// Hits per window, or a larger burst; for concurrency limits, requests in flight.
     pub limit: u64,
     /// The window; none if it is not known, and for concurrency limits, which have none.
+    #[serde(
+        rename = "window_us",
+        serialize_with = "window_in_micros",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub window: Option<Micros>,
     /// True if it limits requests in flight.
+    #[serde(skip)]
     pub is_concurrency: bool,
 }
 
@@ -151,22 +164,6 @@ impl<'a> RequestStatus<'a> {
     }
 }
 
-/// `standing` in the JSON of `ratekeeper.v1`: spans are microseconds, and not rounded.
-impl Serialize for RequestStatus<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("Standing", 4)?;
-        fields.serialize_field("decided_at_us", &self.at.as_micros())?;
-        fields.serialize_field("policies", &self.quotas[..])?;
-        if let Some(binding) = &self.binding {
-            fields.serialize_field("binding", binding)?;
-        }
-        if let Some(scope) = &self.scope {
-            fields.serialize_field("scope", scope)?;
-        }
-        fields.end()
-    }
-}
-
 impl Serialize for Bound<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut fields = serializer.serialize_struct("Binding", 5)?;
@@ -181,16 +178,20 @@ impl Serialize for Bound<'_> {
     }
 }
 
-impl Serialize for Quota<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("Policy", 3)?;
-        fields.serialize_field("name", &self.name)?;
-        fields.serialize_field("limit", &self.limit)?;
-        if let Some(window) = self.window {
-            fields.serialize_field("window_us", &window.get())?;
-        }
-        fields.end()
-    }
+fn in_micros<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    at.as_micros().serialize(serializer)
+}
+
+fn listed<S: Serializer>(quotas: &[Quota<'_>], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(quotas)
+}
+
+#[expect(clippy::ref_option, reason = "serde's signature")]
+fn window_in_micros<S: Serializer>(
+    window: &Option<Micros>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    window.map(Micros::get).serialize(serializer)
 }
 
 impl<'a> Quota<'a> {
@@ -215,9 +216,7 @@ impl<'a> Quota<'a> {
         }
     }
 
-    /// A copy without borrowed parts.
-    #[must_use]
-    pub fn into_owned(self) -> Quota<'static> {
+    fn into_owned(self) -> Quota<'static> {
         Quota {
             name: Cow::Owned(self.name.into_owned()),
             ..self

@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 use ratekeeper_core::Timestamp;
-use ratekeeper_http::answer::{Denial, RequestStatus};
+use ratekeeper_http::answer::{Denial, HttpDenial, RequestStatus};
 use ratekeeper_limiter::{Check, Decision};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -61,23 +61,6 @@ pub(crate) struct DeniedRequest {
     pub(crate) enforced: bool,
 }
 
-/// A request that a gateway denied.
-#[derive(Clone, Copy, Debug)]
-pub struct GatewayDenial<'a> {
-    /// The limit that denies it.
-    pub denial: &'a Denial,
-    /// False in shadow mode, in which the request passes all the same.
-    pub is_enforced: bool,
-    /// The id that the gateway knows the request by; None to take it from the headers, or to make one.
-    pub request_id: Option<&'a str>,
-    /// The headers.
-    pub headers: &'a HeaderMap,
-    /// The method.
-    pub method: &'a str,
-    /// The path without its query.
-    pub path: &'a str,
-}
-
 impl DeniedRequest {
     /// Writes it to the log of `node`, before which so many others were `left_out`.
     pub(super) fn log(&self, node: &str, left_out: u64) {
@@ -117,10 +100,10 @@ impl DeniedRequest {
         Self::new(&denial, origin, request_id)
     }
 
-    pub(super) fn at_gateway(denied: &GatewayDenial<'_>, request_id: String) -> Self {
+    pub(super) fn at_gateway(denied: &HttpDenial<'_>, request_id: String) -> Self {
         let origin = CheckOrigin {
-            method: Some(denied.method),
-            path: Some(denied.path),
+            method: Some(denied.method.as_str()),
+            path: Some(denied.uri.path()),
             ..CheckOrigin::new("gateway", None)
         };
         Self {
