@@ -45,15 +45,14 @@ pub(crate) async fn served(
     settings: &Settings,
     state: Option<&State>,
 ) -> Result<Served> {
-    let counters = &settings.counters;
     let mut options = options(settings);
-    let shared = counters.redis.iter();
-    let shared = shared.chain(counters.stores.iter().map(|it| &it.redis));
+    let shared = settings.redis.iter();
+    let shared = shared.chain(settings.stores.iter().map(|it| &it.redis));
     let shared: Vec<_> = shared.collect();
-    let shared = connect(&shared, counters.is_required).await?;
+    let shared = connect(&shared, *settings.values.require_store).await?;
     let boards = shared.first().cloned();
     let mut shared = shared.iter().map(RedisStore::shared);
-    let default = match counters.redis.as_ref().and_then(|_| shared.next()) {
+    let default = match settings.redis.as_ref().and_then(|_| shared.next()) {
         Some(redis) => Backend::Shared(redis),
         None => {
             let store = store(settings)?;
@@ -63,10 +62,10 @@ pub(crate) async fn served(
             Backend::Memory(store)
         }
     };
-    if counters.redis.is_some() && counters.state.is_some() {
+    if settings.redis.is_some() && settings.state.is_some() {
         warn!("counters are in Redis, so none are saved by --state or --data-dir");
     }
-    let names = counters.stores.iter().map(|it| it.name.clone());
+    let names = settings.stores.iter().map(|it| it.name.clone());
     // Rules with `consistency: local` count in memory, whatever store the others share.
     let own = match &default {
         Backend::Shared(_) => Some(self::store(settings)?),
@@ -80,7 +79,7 @@ pub(crate) async fn served(
     }
     let fallback = Fallback::new(FallbackConfig {
         memory: memory(settings),
-        local_factor: counters.local_factor,
+        local_factor: *settings.values.local_factor,
     });
     let fallback = fallback.context("--memory-limit cannot be allocated")?;
     let limiter = limiter.with_fallback(fallback);
@@ -94,17 +93,17 @@ fn store(settings: &Settings) -> Result<MemoryStore> {
 /// The size of the store in memory.
 fn memory(settings: &Settings) -> MemoryConfig {
     // No machine has more memory than usize can count; the store then says so.
-    let memory_limit = usize::try_from(settings.counters.memory_limit).unwrap_or(usize::MAX);
+    let memory_limit = usize::try_from(*settings.values.memory_limit).unwrap_or(usize::MAX);
     MemoryConfig {
         memory_limit,
-        max_share_percent: settings.counters.max_share_percent,
+        max_share_percent: *settings.values.max_share,
     }
 }
 
 /// The limiter's options for rules.
 fn options(settings: &Settings) -> LimiterOptions {
     let mut options = LimiterOptions::default();
-    options.profile = settings.rules.options.profile;
-    options.modes = settings.modes;
+    options.profile = *settings.values.profile;
+    options.modes = settings.values.modes();
     options
 }

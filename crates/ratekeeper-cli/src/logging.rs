@@ -1,7 +1,7 @@
 //! The log: lines of text or JSON on standard error.
 
 use crate::output;
-use crate::settings::{LogFormat, LogSettings};
+use crate::settings::{LogFormat, Values};
 use anyhow::{Result, anyhow};
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
@@ -13,16 +13,16 @@ use tracing_subscriber::fmt::format::debug_fn;
 ///
 /// # Errors
 /// If the filter cannot be read or logging has been started before.
-pub(crate) fn start(settings: &LogSettings) -> Result<()> {
-    if settings.format == LogFormat::Json {
+pub(crate) fn start(settings: &Values) -> Result<()> {
+    if *settings.log_format == LogFormat::Json {
         output::complain_in_json();
     }
-    let filter = EnvFilter::builder().parse(&settings.filter)?;
+    let filter = EnvFilter::builder().parse(&*settings.log_level)?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
-    let started = match settings.format {
+    let started = match *settings.log_format {
         LogFormat::Text => builder.fmt_fields(text()).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };

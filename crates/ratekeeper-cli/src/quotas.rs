@@ -7,7 +7,7 @@ mod meter;
 mod presence;
 mod report;
 
-use crate::settings::{QuotaSettings, Settings};
+use crate::settings::{OnQuotaFailure, QuotaSettings, Settings};
 use adjust::{Adjuster, StepCounts};
 use anyhow::{Context, Result, bail};
 use export_report::ExportReport;
@@ -98,7 +98,7 @@ pub(crate) async fn follow(
         }
         return Ok(None);
     };
-    let is_shared = settings.counters.redis.is_some();
+    let is_shared = settings.redis.is_some();
     if is_shared && address.kind() == DatabaseKind::Sqlite {
         warn!(
             "--quotas {address}: nodes share counters in Redis, but this file is one node's alone; use PostgreSQL for \
@@ -122,7 +122,7 @@ pub(crate) async fn follow(
     }
     let config = FollowerConfig {
         saved: settings.quotas.saved.clone(),
-        allows_unknown: settings.quotas.allows_unknown,
+        allows_unknown: *settings.values.on_quota_failure == OnQuotaFailure::Allow,
     };
     let applied = Arc::clone(limiter);
     let apply = move |tenants| applied.replace_tenants(tenants);
@@ -136,7 +136,7 @@ pub(crate) async fn follow(
     });
     let dispute = Dispute::default();
     let presence = board.map(|board| {
-        let node = settings.log.denials.node.to_string();
+        let node = settings.values.node_name.to_string();
         Presence::start(store.clone(), board, node, Arc::clone(&dispute))
     });
     let report = Report::new(follower.status().clone(), Arc::clone(&steps), dispute);
@@ -183,7 +183,7 @@ fn open(settings: &Settings, address: &DatabaseAddress) -> Result<QuotaStore> {
 
 /// The key that is set; for SQLite, else the one beside the database, which is made if it is not there.
 fn tenant_key(settings: &Settings, address: &DatabaseAddress) -> Result<TenantKey> {
-    if let Some(key) = &settings.rules.options.tenant_key {
+    if let Some(key) = &*settings.values.tenant_key {
         return Ok(key.clone());
     }
     let Some(file) = address.path() else {

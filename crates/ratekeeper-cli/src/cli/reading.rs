@@ -1,6 +1,6 @@
 //! Flags on how to read rules, shared by several commands.
 
-use crate::settings::{self, Flags};
+use crate::settings::{self, Flags, row};
 use anyhow::{Result, anyhow};
 use clap::Args;
 use ratekeeper_rules::Options;
@@ -53,16 +53,16 @@ impl ReadingBySettings {
     /// Adds the flags given here to `flags`.
     pub(crate) fn add_to(&self, mut flags: Flags) -> Flags {
         if let Some(profile) = &self.profile {
-            flags = flags.with("profile", profile.clone());
+            flags = flags.with(&row::profile, profile);
         }
         if self.merge_domains {
-            flags = flags.with("merge_domains", "true".to_owned());
+            flags = flags.with(&row::merge_domains, "true");
         }
         if let Some(base) = &self.slas_base {
-            flags = flags.with("slas_base", base.clone());
+            flags = flags.with(&row::slas_base, base);
         }
         if let Some(path) = &self.tenants {
-            flags = flags.with("tenants", path.display().to_string());
+            flags = flags.with(&row::tenants, path.display().to_string());
         }
         flags
     }

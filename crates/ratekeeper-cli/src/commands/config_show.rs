@@ -2,7 +2,7 @@
 
 use crate::home::Home;
 use crate::output;
-use crate::settings::{self, Environment, Flags, Layers, Setting, Settings, masked};
+use crate::settings::{self, Environment, Flags, Layers, Said, Setting, Settings, masked, row};
 use anyhow::Result;
 use std::process::ExitCode;
 
@@ -25,15 +25,13 @@ fn shown(layers: &Layers, settings: &Settings) -> Vec<Shown> {
     let show = |setting: &'static Setting| {
         let said = layers.get(setting);
         // What follows from other settings is shown as it will be, not as the nothing that was said.
-        let (text, origin) = match (setting.key, said.text.is_empty()) {
-            ("rules", true) => (path(settings.rules.path.as_ref()), "found".to_owned()),
-            ("state", true) if settings.counters.state.is_some() => (
-                path(settings.counters.state.as_ref()),
-                "data_dir".to_owned(),
-            ),
-            (_, false) if setting.secret => ("****".to_owned(), said.origin.to_string()),
-            (_, false) if setting.nested => (nested(&said.text), said.origin.to_string()),
-            _ => (masked(&said.text), said.origin.to_string()),
+        let is = |row: &Setting| setting.key == row.key && said.text.is_empty();
+        let (text, origin) = if is(&row::rules) {
+            (path(settings.rules.path.as_ref()), "found".to_owned())
+        } else if is(&row::state) && settings.state.is_some() {
+            (path(settings.state.as_ref()), "data_dir".to_owned())
+        } else {
+            (value(&said), said.origin.to_string())
         };
         let origin = if text.is_empty() {
             "default".to_owned()
@@ -43,6 +41,16 @@ fn shown(layers: &Layers, settings: &Settings) -> Vec<Shown> {
         (setting.key, text, origin)
     };
     settings::all().map(show).collect()
+}
+
+/// The value as it was said, without secrets.
+fn value(said: &Said) -> String {
+    match &said.setting {
+        _ if said.text.is_empty() => String::new(),
+        setting if setting.is_secret => "****".to_owned(),
+        setting if setting.is_nested => nested(&said.text),
+        _ => masked(&said.text),
+    }
 }
 
 /// A list or a mapping, as JSON; what is none was refused before.

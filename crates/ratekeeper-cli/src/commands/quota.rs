@@ -3,7 +3,7 @@
 use crate::cli::{AuditVerify, DatabaseFlags};
 use crate::output::{self, count};
 use crate::quotas;
-use crate::settings::{self, Flags};
+use crate::settings::{self, Flags, row};
 use anyhow::{Context, Result};
 use ratekeeper_quota::{AuditVerdict, QuotaStore};
 use std::future::Future;
@@ -71,9 +71,12 @@ fn with_store<F: Future<Output = Result<ExitCode>>>(
     command: impl FnOnce(QuotaStore) -> F,
 ) -> Result<ExitCode> {
     let mut all = Flags::of_config(flags.config);
-    for (key, text) in [("quotas", flags.quotas), ("data_dir", flags.data_dir)] {
+    for (setting, text) in [
+        (&row::quotas, flags.quotas),
+        (&row::data_dir, flags.data_dir),
+    ] {
         if let Some(text) = text {
-            all = all.with(key, text);
+            all = all.with(setting, text);
         }
     }
     let settings = settings::of_process(&all)?;

@@ -1,7 +1,7 @@
 //! `ratekeeper replay`.
 
 use crate::cli;
-use crate::settings::{self, Flags};
+use crate::settings::{self, Flags, row};
 use crate::{output, rules};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -16,7 +16,7 @@ pub(crate) fn run(args: &cli::Replay) -> Result<ExitCode> {
     let settings = settings::of_process(&flags(args))?;
     let loaded = rules::load(
         &args.rules,
-        settings.rules.tenants.as_deref(),
+        settings.values.tenants.as_deref(),
         settings.rules.read,
         &settings.rules.options,
     )?;
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &cli::Replay) -> Result<ExitCode> {
 /// The settings that the command line says.
 fn flags(args: &cli::Replay) -> Flags {
     let flags = Flags::of_config(args.config.clone());
-    let flags = flags.with("rules", args.rules.display().to_string());
+    let flags = flags.with(&row::rules, args.rules.display().to_string());
     args.reading.add_to(flags)
 }
 

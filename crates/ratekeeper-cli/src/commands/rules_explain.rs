@@ -5,7 +5,7 @@ mod shedding;
 mod shown;
 
 use crate::cli::{AdminAccess, AdminCredentials, RulesExplain};
-use crate::settings::{self, Flags, Settings};
+use crate::settings::{self, Flags, Settings, row};
 use crate::{entries, limiter, output, rules};
 use anyhow::{Result, anyhow};
 use ratekeeper_limiter::{Check, Descriptor, Explanation, Limiter, Waiting};
@@ -80,7 +80,7 @@ fn ask(access: &AdminAccess, domain: &str, descriptors: &Descriptors) -> Result<
 fn fresh_limiter(args: &RulesExplain) -> Result<(Limiter<MemoryStore>, Settings)> {
     let mut flags = Flags::of_config(args.config.clone());
     if let Some(path) = &args.rules {
-        flags = flags.with("rules", path.display().to_string());
+        flags = flags.with(&row::rules, path.display().to_string());
     }
     flags = args.reading.add_to(flags);
     let settings = settings::of_process(&flags)?;
@@ -90,7 +90,7 @@ fn fresh_limiter(args: &RulesExplain) -> Result<(Limiter<MemoryStore>, Settings)
     })?;
     let loaded = rules::load(
         path,
-        settings.rules.tenants.as_deref(),
+        settings.values.tenants.as_deref(),
         settings.rules.read,
         &settings.rules.options,
     )?;

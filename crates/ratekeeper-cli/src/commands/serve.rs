@@ -64,7 +64,7 @@ fn start(flags: &Flags, what: What) -> Result<ExitCode> {
         output::complain_in_json();
     }
     let (layers, settings) = loaded?;
-    logging::start(&settings.log)?;
+    logging::start(&settings.values)?;
     for warning in &layers.warnings {
         warn!("{warning}");
     }
@@ -87,15 +87,15 @@ fn start(flags: &Flags, what: What) -> Result<ExitCode> {
 }
 
 async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> Result<ExitCode> {
-    if let (What::Gateway, Some(service)) = (&what, &settings.gateway.service) {
+    if let (What::Gateway, Some(service)) = (&what, &settings.service) {
         return asking::run(flags, home, settings, service).await;
     }
     let path = settings.rules.path.as_deref().ok_or_else(no_rules)?;
     let mut loader = loader(settings, path);
     let loaded = load(&mut loader, settings, path)?;
     // Held until the last save: two services would take turns to overwrite each other's counters.
-    data_dir::warn_if_shared(settings.data_dir.as_deref());
-    let state = settings.counters.kept().map(State::claim).transpose()?;
+    data_dir::warn_if_shared(settings.values.data_dir.as_deref());
+    let state = settings.kept().map(State::claim).transpose()?;
     let Served { limiter, boards } =
         limiter::served(loaded.rules, settings, state.as_ref()).await?;
     let (limiter, meter) = quotas::metered(limiter, settings);
@@ -185,19 +185,19 @@ fn welcome(
         .next()
         .unwrap_or_else(|| "ratekeeper".to_owned());
     let in_front = upstreams.map(|upstreams| InFront {
-        tls: settings.gateway.tls.clone(),
+        tls: settings.gateway_tls.clone(),
         upstreams,
     });
     let rls = &settings.envoy;
     paths::warn_if_told_apart(&settings.rules, rules, in_front.is_some());
-    if settings.log.format == LogFormat::Text {
+    if *settings.values.log_format == LogFormat::Text {
         let profile = profile::shown(&settings.rules) + &envoy::shown(rls, settings, &addresses);
         let welcome = Welcome {
             rules,
             limits,
             profile: &profile,
             addresses: &addresses,
-            tls: &settings.listen.tls,
+            tls: &settings.tls,
             gateway: in_front.as_ref(),
             program: &program,
         };
@@ -250,15 +250,14 @@ fn rules_shown(rules: &RuleSet, path: &Path) -> String {
 
 /// The place of the counters, for people.
 fn counters(settings: &Settings) -> String {
-    let counters = &settings.counters;
-    let mut text = match &counters.redis {
+    let mut text = match &settings.redis {
         Some(redis) => format!("counters in Redis at {}", redis.endpoint.name()),
         None => {
-            let most = output::bytes(counters.memory_limit);
+            let most = output::bytes(*settings.values.memory_limit);
             format!("counters in memory ({most} at most)")
         }
     };
-    for store in &counters.stores {
+    for store in &settings.stores {
         let at = store.redis.endpoint.name();
         text.push_str(&format!(", those of store {} in Redis at {at}", store.name));
     }
@@ -285,11 +284,11 @@ fn no_rules() -> anyhow::Error {
 fn loader(settings: &Settings, path: &Path) -> RulesLoader {
     let loader = RulesLoader::new(RulesSource {
         path: path.to_path_buf(),
-        tenants: settings.rules.tenants.clone(),
+        tenants: settings.values.tenants.clone(),
         read: settings.rules.read,
         options: settings.rules.options.clone(),
     });
-    match &settings.data_dir {
+    match &*settings.values.data_dir {
         Some(folder) => loader.keeping_last_good(folder),
         None => loader,
     }
@@ -320,29 +319,29 @@ fn load(loader: &mut RulesLoader, settings: &Settings, path: &Path) -> Result<Lo
 }
 
 fn config(settings: &Settings) -> ServerConfig {
-    let listen = &settings.listen;
+    let values = &settings.values;
     let mut config = ServerConfig {
-        grpc: Some(listen.grpc.clone()),
-        http: Some(listen.http.clone()),
-        admin: listen.admin.clone(),
-        metrics: listen.metrics.clone(),
-        unix_mode: listen.unix_mode,
-        tls: listen.tls.clone(),
-        worker_threads: Some(listen.worker_threads),
-        bounds: listen.bounds,
-        drain_delay: listen.drain_delay,
+        grpc: Some(values.grpc.clone()),
+        http: Some(values.http.clone()),
+        admin: values.admin.clone(),
+        metrics: values.metrics.clone(),
+        unix_mode: *values.unix_mode,
+        tls: settings.tls.clone(),
+        worker_threads: Some(*values.worker_threads),
+        bounds: values.bounds(),
+        drain_delay: *values.drain_delay,
         rls: settings.envoy.clone(),
-        on_unreadable: settings.on_unreadable,
+        on_unreadable: *values.on_unreadable,
         auth: settings.auth.clone(),
-        callers: settings.callers.clone(),
-        data_dir: settings.data_dir.clone(),
-        denials: Arc::new(DenialLog::new(settings.log.denials.clone())),
-        top_denied_metric: settings.log.top_denied,
-        envoy_metrics: settings.log.envoy_metrics,
-        statsd: settings.log.statsd.clone(),
+        callers: values.callers.clone(),
+        data_dir: values.data_dir.clone(),
+        denials: Arc::new(DenialLog::new(values.denial_log_config())),
+        top_denied_metric: *values.top_denied_metric,
+        envoy_metrics: *values.envoy_metrics,
+        statsd: values.statsd_config(),
         ..ServerConfig::default()
     };
-    config.watch.enabled = settings.rules.watch;
+    config.watch.enabled = *values.watch;
     config
 }
 

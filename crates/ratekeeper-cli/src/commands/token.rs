@@ -36,7 +36,7 @@ fn tokens(place: &TokenPlace) -> Result<Tokens> {
         return Ok(Tokens::new(folder));
     }
     let settings = settings::of_process(&Flags::of_config(place.config.clone()))?;
-    let folder = settings.data_dir.ok_or_else(|| {
+    let folder = settings.values.data_dir.clone().ok_or_else(|| {
         anyhow!("there is no data folder to keep tokens in; name the service's with --data-dir DIR")
     })?;
     Ok(Tokens::new(&folder))

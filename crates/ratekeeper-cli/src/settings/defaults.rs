@@ -3,6 +3,7 @@
 use super::*;
 use ratekeeper_client::Config as ClientConfig;
 use ratekeeper_http::answer::Headers;
+use ratekeeper_limiter::Modes;
 use ratekeeper_rules::Options;
 use ratekeeper_server::{LimitHeaderNames, ServerBounds};
 use ratekeeper_store::MemoryConfig;
@@ -17,28 +18,28 @@ fn settings(pairs: &[(&str, &str)]) -> Settings {
 
 #[test]
 fn every_default_has_a_meaning() {
-    for setting in table::settings() {
-        assert!(!setting.help.is_empty(), "{}", setting.key);
+    for setting in all() {
+        assert!(!setting.help().is_empty(), "{}", setting.key);
     }
     settings(&[]);
 }
 
 #[test]
 fn a_listener_that_is_not_set_up_has_the_servers_bounds() {
-    let bounds = settings(&[]).listen.bounds;
+    let bounds = settings(&[]).values.bounds();
     assert_eq!(bounds, ServerBounds::default());
 }
 
 #[test]
 fn stores_have_the_defaults_of_their_libraries() {
-    let counters = settings(&[("RATEKEEPER_STORE", "redis://127.0.0.1/")]).counters;
+    let settings = settings(&[("RATEKEEPER_STORE", "redis://127.0.0.1/")]);
     let memory = MemoryConfig::default();
     assert_eq!(
-        usize::try_from(counters.memory_limit),
+        usize::try_from(*settings.values.memory_limit),
         Ok(memory.memory_limit)
     );
-    assert_eq!(counters.max_share_percent, memory.max_share_percent);
-    let config = counters.redis.expect("it is set").config;
+    assert_eq!(*settings.values.max_share, memory.max_share_percent);
+    let config = settings.redis.expect("it is set").config;
     assert_eq!(
         format!("{config:?}"),
         format!("{:?}", RedisConfig::default())
@@ -55,7 +56,7 @@ fn rules_and_answers_have_the_defaults_of_their_libraries() {
         settings.rules.options.on_store_failure,
         options.on_store_failure
     );
-    assert_eq!(settings.modes, Modes::default());
+    assert_eq!(settings.values.modes(), Modes::default());
     let names = settings.envoy.limit_headers;
     assert_eq!(names, Some(LimitHeaderNames::default()));
     assert_eq!(settings.auth.headers, Headers::default());
@@ -65,7 +66,8 @@ fn rules_and_answers_have_the_defaults_of_their_libraries() {
 #[test]
 fn a_service_is_asked_as_the_client_asks_by_itself() {
     let pairs = [("RATEKEEPER_SERVICE", "grpc://127.0.0.1:8081")];
-    let service = settings(&pairs).gateway.service.expect("it is set");
+    let settings = settings(&pairs);
+    assert!(settings.service.is_some());
     let client = ClientConfig::new("http://127.0.0.1:8081");
-    assert_eq!(service.deadline, client.deadline);
+    assert_eq!(*settings.values.service_deadline, client.deadline);
 }

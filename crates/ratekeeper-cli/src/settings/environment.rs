@@ -3,7 +3,7 @@
 use super::layer::{Layers, Origin};
 use super::problem::{Problem, nearest};
 use super::setting::{PREFIX, Setting};
-use super::table::settings;
+use super::table::all;
 use std::collections::BTreeMap;
 
 /// Variables with our prefix that are no settings.
@@ -62,7 +62,7 @@ impl Environment {
 
     /// Puts our variables over `layers`.
     pub(crate) fn put(&self, layers: &mut Layers, problems: &mut Vec<Problem>) {
-        for setting in settings() {
+        for setting in all() {
             let name = setting.variable();
             if let Some(text) = self.get(&name) {
                 layers.put(setting, text, Origin::Variable(name));
@@ -79,7 +79,7 @@ impl Environment {
 /// Not every unknown one: beside a Kubernetes Service named `ratekeeper`, every pod is given `RATEKEEPER_PORT`,
 /// `RATEKEEPER_SERVICE_HOST` and more of that kind, which must not keep the service from starting.
 fn unknown(name: &str) -> Option<Problem> {
-    let variables: Vec<String> = settings().map(Setting::variable).collect();
+    let variables: Vec<String> = all().map(Setting::variable).collect();
     let known = || variables.iter().map(String::as_str).chain(OTHERS);
     let from_kubernetes = [
         "RATEKEEPER_PORT",
@@ -114,8 +114,7 @@ mod tests {
     }
 
     fn value(layers: &Layers, key: &str) -> (String, String) {
-        let said = layers.said(key);
-        (said.text, said.origin.to_string())
+        layers.shown(key)
     }
 
     #[test]

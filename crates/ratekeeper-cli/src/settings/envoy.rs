@@ -1,65 +1,104 @@
 //! The settings of the answers to Envoy, and to forward-auth.
 
-use super::callers;
-use super::meaning::{HeaderKinds, envoy_callers, header_name};
-use super::requests::{auth, identity};
-use super::typed::Typed;
-use super::values;
-use ratekeeper_http::{Describer, EncodedSlashes, Forwarding};
-use ratekeeper_server::{AuthConfig, Caller, EnvoyCallers, LimitHeaderNames, RlsConfig};
+use super::checks::Checks;
+use super::table::Values;
+use super::value_error::ValueError;
+use super::values::one_of;
+use ratekeeper_http::{Describer, Forwarding};
+use ratekeeper_server::{AuthConfig, EnvoyCallers, LimitHeaderNames, RlsConfig};
+use std::str::FromStr;
 
-impl Typed<'_> {
-    /// All but the profile, which is among the settings of rules.
-    pub(super) fn envoy(&mut self) -> RlsConfig {
-        let kinds: HeaderKinds = self.get("response_headers", str::parse);
+impl Values {
+    /// The answers to Envoy, and the permissions that its protocol asks for.
+    pub(super) fn rls_config(&self) -> RlsConfig {
+        let kinds = *self.response_headers;
         let headers = LimitHeaderNames {
-            limit: self.get("limit_header", header_name),
-            remaining: self.get("remaining_header", header_name),
-            reset: self.get("reset_header", header_name),
+            limit: self.limit_header.clone(),
+            remaining: self.remaining_header.clone(),
+            reset: self.reset_header.clone(),
         };
         RlsConfig {
+            profile: *self.profile,
             limit_headers: kinds.limits.then_some(headers),
             draft_headers: kinds.draft,
             degraded_header: kinds.degraded,
-            dynamic_metadata: self.get("dynamic_metadata", values::switch),
-            callers: self.get("envoy_callers", |text| values::maybe(text, envoy_callers)),
-            ..RlsConfig::default()
+            dynamic_metadata: *self.dynamic_metadata,
+            callers: *self.envoy_callers,
         }
     }
 
-    pub(super) fn auth(&mut self) -> AuthConfig {
-        let forwarding = Forwarding {
-            trusted: self.get("trusted_proxies", str::parse),
-            client_header: self.get("client_header", str::parse),
-        };
-        let (domain, mapping) = self.get("auth", auth);
-        let origin = self.layers.said("identity").origin;
-        let identity = self.get("identity", |text| identity(text, &origin));
-
-        let encoded_slashes = self.get("encoded_slashes", |text| match text {
-            "" => Ok(EncodedSlashes::default()),
-            text => text.parse(),
-        });
+    /// The answers to forward-auth.
+    pub(super) fn auth_config(&self) -> AuthConfig {
+        let (domain, mapping) = self.auth.clone();
         AuthConfig {
-            headers: self.get("headers", str::parse),
-            denial_body: self.get("denial_body", str::parse),
-            forwarding,
+            headers: *self.headers,
+            denial_body: *self.denial_body,
+            forwarding: Forwarding {
+                trusted: self.trusted_proxies.clone(),
+                client_header: self.client_header.clone(),
+            },
             describer: Describer {
-                identity,
+                identity: self.identity.clone(),
                 mapping,
                 domain,
-                encoded_slashes,
-                ambiguous_paths: self.get("ambiguous_paths", str::parse),
+                encoded_slashes: self.encoded_slashes.unwrap_or_default(),
+                ambiguous_paths: *self.ambiguous_paths,
             },
         }
     }
+}
 
-    /// `envoy` may need some.
-    pub(super) fn callers(&mut self, envoy: &RlsConfig) -> Vec<Caller> {
-        let callers = self.get("callers", callers::callers);
-        if envoy.callers == Some(EnvoyCallers::Required) && callers.is_empty() {
-            self.lacks::<()>("envoy_callers", "callers");
+impl Checks<'_> {
+    /// Envoy's protocol may need callers.
+    pub(super) fn envoy_callers(&mut self) {
+        let (asked, callers) = (&self.values.envoy_callers, &self.values.callers);
+        if **asked == Some(EnvoyCallers::Required) && callers.is_empty() {
+            self.lacks::<()>(&asked.said, &callers.said);
         }
-        callers
     }
+}
+
+/// Parses the permissions that requests over Envoy's protocol need.
+pub(super) fn envoy_callers(text: &str) -> Result<EnvoyCallers, ValueError> {
+    let words = [
+        ("any", EnvoyCallers::Any),
+        ("permitted", EnvoyCallers::Permitted),
+        ("required", EnvoyCallers::Required),
+    ];
+    one_of(&words)(text)
+}
+
+/// The kinds of headers in answers to Envoy.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HeaderKinds {
+    pub(crate) limits: bool,
+    pub(crate) draft: bool,
+    pub(crate) degraded: bool,
+}
+
+impl FromStr for HeaderKinds {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let mut kinds = Self::default();
+        let words = text.split(',').map(str::trim);
+        for word in words.filter(|word| !word.is_empty()) {
+            match word {
+                "limits" => kinds.limits = true,
+                "draft" => kinds.draft = true,
+                "degraded" => kinds.degraded = true,
+                _ => return Err(ValueError::HeaderKind(word.into())),
+            }
+        }
+        Ok(kinds)
+    }
+}
+
+/// A name as HTTP allows it (RFC 9110, section 5.6.2).
+pub(super) fn header_name(text: &str) -> Result<String, ValueError> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if text.is_empty() || !text.bytes().all(allowed) {
+        return Err(ValueError::HeaderName(text.into()));
+    }
+    Ok(text.to_owned())
 }

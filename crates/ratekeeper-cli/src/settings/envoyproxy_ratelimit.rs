@@ -11,7 +11,8 @@ mod variables;
 use super::environment::Environment;
 use super::layer::{Layers, Origin};
 use super::problem::Problem;
-use super::table::find;
+use super::setting::Setting;
+use super::table::row;
 use super::values::{self, UNIX};
 use std::path::PathBuf;
 use variables::Here::{Is, Makes, Moot, Stops, Unused};
@@ -42,7 +43,7 @@ pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut
     for (name, here, says) in VARIABLES {
         for (name, text) in environment.called(name) {
             match here {
-                Is(key) => put_text(layers, key, name, text),
+                Is(setting) => put_text(layers, setting, name, text),
                 Unused(fine) if !fine.holds(text) => layers.warnings.push(Problem {
                     place: name.to_owned(),
                     message: format!(
@@ -57,11 +58,11 @@ pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut
             }
         }
     }
-    put_address(environment, layers, "http", "HOST", "PORT");
-    put_address(environment, layers, "grpc", "GRPC_HOST", "GRPC_PORT");
-    put_address(environment, layers, "admin", "DEBUG_HOST", "DEBUG_PORT");
+    put_address(environment, layers, &row::http, "HOST", "PORT");
+    put_address(environment, layers, &row::grpc, "GRPC_HOST", "GRPC_PORT");
+    put_address(environment, layers, &row::admin, "DEBUG_HOST", "DEBUG_PORT");
     if let Some(path) = environment.get("GRPC_UDS") {
-        put_text(layers, "grpc", "GRPC_UDS", format!("{UNIX}{path}"));
+        put_text(layers, &row::grpc, "GRPC_UDS", format!("{UNIX}{path}"));
     }
     put_tls(environment, layers, problems);
     store::put(environment, layers, problems);
@@ -69,7 +70,7 @@ pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut
     if is_true(environment, "LIMIT_RESPONSE_HEADERS_ENABLED", problems) {
         put_text(
             layers,
-            "response_headers",
+            &row::response_headers,
             "LIMIT_RESPONSE_HEADERS_ENABLED",
             "limits",
         );
@@ -78,7 +79,7 @@ pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut
     traces::put(environment, layers, problems);
     if is_true(environment, "USE_PROMETHEUS", problems) {
         let text = environment.get("PROMETHEUS_ADDR").unwrap_or(":9090");
-        put_text(layers, "metrics", "USE_PROMETHEUS", text);
+        put_text(layers, &row::metrics, "USE_PROMETHEUS", text);
     }
 }
 
@@ -99,16 +100,16 @@ fn put_statsd(environment: &Environment, layers: &mut Layers, problems: &mut Vec
     };
     let host = environment.get("STATSD_HOST").unwrap_or("localhost");
     let port = environment.get("STATSD_PORT").unwrap_or("8125");
-    put_text(layers, "statsd", switch, format!("{host}:{port}"));
+    put_text(layers, &row::statsd, switch, format!("{host}:{port}"));
     if is_dog {
-        put_text(layers, "statsd_format", switch, "dogstatsd");
+        put_text(layers, &row::statsd_format, switch, "dogstatsd");
     }
 }
 
 /// Checks what can only be judged once all layers are merged.
 pub(super) fn judge(environment: &Environment, layers: &mut Layers, problems: &mut Vec<Problem>) {
     note_semantics(environment, layers);
-    let profile = layers.said("profile").text;
+    let profile = layers.get(&row::profile).text;
     let counts_denied = profile.eq_ignore_ascii_case("envoy");
     if is_true(environment, STOP_INCREMENT, problems) && counts_denied {
         let message = "under the profile `envoy` denied requests are counted, and answers depend on it: leave this \
@@ -122,7 +123,7 @@ pub(super) fn judge(environment: &Environment, layers: &mut Layers, problems: &m
 
 /// Notes which of envoyproxy/ratelimit's variables are used although no profile is set.
 fn note_semantics(environment: &Environment, layers: &mut Layers) {
-    if layers.said("profile").origin != Origin::Default {
+    if !layers.get(&row::profile).is_default() {
         return;
     }
     let heeded = VARIABLES
@@ -144,7 +145,7 @@ fn note_semantics(environment: &Environment, layers: &mut Layers) {
 fn put_address(
     environment: &Environment,
     layers: &mut Layers,
-    key: &str,
+    setting: &'static Setting,
     host: &'static str,
     port: &'static str,
 ) {
@@ -155,7 +156,7 @@ fn put_address(
         (None, Some(_)) => port.to_owned(),
         (Some(_), Some(_)) => format!("{host} and {port}"),
     };
-    let now = layers.said(key).text;
+    let now = layers.get(setting).text;
     // A Unix socket has neither.
     let (host_now, port_now) = match now.strip_prefix(UNIX) {
         Some(_) => ("0.0.0.0", "0"),
@@ -169,7 +170,7 @@ fn put_address(
     } else {
         format!("{host}:{port}")
     };
-    put_text(layers, key, &name, text);
+    put_text(layers, setting, &name, text);
 }
 
 /// envoyproxy/ratelimit has files and a switch for them; here TLS is on where there are files.
@@ -178,14 +179,14 @@ fn put_tls(environment: &Environment, layers: &mut Layers, problems: &mut Vec<Pr
     if !is_true(environment, USE, problems) {
         return;
     }
-    for (key, name, needed) in [
-        ("grpc_tls_cert", "GRPC_SERVER_TLS_CERT", true),
-        ("grpc_tls_key", "GRPC_SERVER_TLS_KEY", true),
-        ("grpc_tls_client_ca", "GRPC_CLIENT_TLS_CACERT", false),
-        ("grpc_tls_client_names", "GRPC_CLIENT_TLS_SAN", false),
+    for (setting, name, needed) in [
+        (&row::grpc_tls_cert, "GRPC_SERVER_TLS_CERT", true),
+        (&row::grpc_tls_key, "GRPC_SERVER_TLS_KEY", true),
+        (&row::grpc_tls_client_ca, "GRPC_CLIENT_TLS_CACERT", false),
+        (&row::grpc_tls_client_names, "GRPC_CLIENT_TLS_SAN", false),
     ] {
         match environment.get(name) {
-            Some(text) => put_text(layers, key, name, text),
+            Some(text) => put_text(layers, setting, name, text),
             None if needed => problems.push(Problem {
                 place: USE.to_owned(),
                 message: format!("it needs {name}, which is not set"),
@@ -209,7 +210,7 @@ fn put_rules(environment: &Environment, layers: &mut Layers) {
     .iter()
     .filter(|part| !part.is_empty())
     .collect();
-    put_text(layers, "rules", RUNTIME_ROOT, path.to_string_lossy());
+    put_text(layers, &row::rules, RUNTIME_ROOT, path.to_string_lossy());
 }
 
 /// Returns true if a switch is on; reports a problem if it is neither on nor off.
@@ -224,10 +225,8 @@ fn is_true(environment: &Environment, name: &str, problems: &mut Vec<Problem>) -
     })
 }
 
-fn put_text(layers: &mut Layers, key: &str, name: &str, text: impl Into<String>) {
-    if let Some(setting) = find(key) {
-        layers.put(setting, text, Origin::Variable(name.to_owned()));
-    }
+fn put_text(layers: &mut Layers, setting: &'static Setting, name: &str, text: impl Into<String>) {
+    layers.put(setting, text, Origin::Variable(name.to_owned()));
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use super::layer::{Layers, Origin};
 use super::nested::{self, NestedError};
 use super::problem::{Problem, nearest};
-use super::table::{find, settings};
+use super::table::{all, find};
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use std::collections::HashSet;
 use std::path::Path;
@@ -77,7 +77,7 @@ impl Reader<'_> {
                     if depth == 1
                         && let Some((name, at)) = key.take()
                     {
-                        if find(&name).is_some_and(|setting| setting.nested) {
+                        if find(&name).is_some_and(|setting| setting.is_nested) {
                             let value = nested::read(&mut events, event, span)
                                 .map_err(|(span, error)| (self::place(span), error.into()))?;
                             let text = value.to_string();
@@ -143,7 +143,7 @@ impl Reader<'_> {
     }
 
     fn unknown(&mut self, name: &str, at: Place) {
-        let keys = || settings().map(|setting| setting.key);
+        let keys = || all().map(|setting| setting.key);
         let message = match nearest(name, keys()) {
             Some(known) => format!("there is no setting `{name}`; did you mean `{known}`?"),
             None => {
@@ -180,8 +180,7 @@ mod tests {
     }
 
     fn value(layers: &Layers, key: &str) -> (String, String) {
-        let said = layers.said(key);
-        (said.text, said.origin.to_string())
+        layers.shown(key)
     }
 
     #[test]

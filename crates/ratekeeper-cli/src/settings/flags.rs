@@ -1,8 +1,8 @@
 //! The flags of commands, made from the table of settings.
 
 use super::layer::{Layers, Origin};
-use super::setting::Setting;
-use super::table::{GROUPS, Group, IN_SHORT_HELP, settings};
+use super::setting::{Group, Setting};
+use super::table::{GROUPS, all};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 pub(crate) struct Flags {
     /// The settings file to read.
     pub(crate) config: Option<PathBuf>,
-    said: Vec<(&'static str, String)>,
+    said: Vec<(&'static Setting, String)>,
 }
 
 impl Flags {
@@ -23,18 +23,16 @@ impl Flags {
 
     /// Puts the given flags over `layers`.
     pub(crate) fn put(&self, layers: &mut Layers) {
-        for setting in settings() {
-            if let Some((_, text)) = self.said.iter().find(|(key, _)| *key == setting.key) {
-                let origin = Origin::Flag(format!("--{}", setting.flag()));
-                layers.put(setting, text, origin);
-            }
+        for (setting, text) in &self.said {
+            let origin = Origin::Flag(format!("--{}", setting.flag()));
+            layers.put(setting, text, origin);
         }
     }
 
-    /// Returns the flags as if `--key text` had been given.
-    pub(crate) fn with(mut self, key: &'static str, text: String) -> Flags {
-        self.said.retain(|(other, _)| *other != key);
-        self.said.push((key, text));
+    /// Returns the flags as if that of `setting` had been given, too.
+    pub(crate) fn with(mut self, setting: &'static Setting, text: impl Into<String>) -> Flags {
+        // Of two, the later counts.
+        self.said.push((setting, text.into()));
         self
     }
 
@@ -42,11 +40,11 @@ impl Flags {
         let said = |setting: &'static Setting| {
             // A flag that this command does not have was not given.
             let text = matches.try_get_one::<String>(setting.key).ok().flatten()?;
-            Some((setting.key, text.clone()))
+            Some((setting, text.clone()))
         };
         Flags {
             config: matches.get_one::<PathBuf>("config").cloned(),
-            said: settings().filter_map(said).collect(),
+            said: all().filter_map(said).collect(),
         }
     }
 }
@@ -104,18 +102,19 @@ fn with_flags(command: Command, has: impl Fn(&Group) -> bool) -> Command {
 fn arg(setting: &'static Setting, heading: &'static str) -> Arg {
     let default = match setting.default {
         "" => String::new(),
-        "false" if setting.switch => String::new(),
+        "false" if setting.is_switch => String::new(),
         text => format!(" [default: {text}]"),
     };
+    let help = setting.help();
     let arg = Arg::new(setting.key)
         .long(setting.flag())
         .value_name(setting.value_name)
         .help_heading(heading)
-        .hide_short_help(!IN_SHORT_HELP.contains(&setting.key))
+        .hide_short_help(!setting.is_in_short_help)
         .action(ArgAction::Set)
-        .help(format!("{}{default}", beginning(setting.help)))
-        .long_help(format!("{}{default}", setting.help));
-    if setting.switch {
+        .help(format!("{}{default}", beginning(&help)))
+        .long_help(format!("{help}{default}"));
+    if setting.is_switch {
         arg.num_args(0..=1)
             .require_equals(true)
             .default_missing_value("true")

@@ -2,7 +2,6 @@
 
 use super::problem::Problem;
 use super::setting::Setting;
-use super::table::find;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -57,8 +56,51 @@ impl fmt::Display for Origin {
 /// A value as text, and the place where it was set.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
+    pub(crate) setting: &'static Setting,
     pub(crate) text: String,
     pub(crate) origin: Origin,
+}
+
+impl Said {
+    /// The default of a setting.
+    pub(super) fn unsaid(setting: &'static Setting) -> Self {
+        Self {
+            setting,
+            text: setting.default.to_owned(),
+            origin: Origin::Default,
+        }
+    }
+
+    /// Returns true if nobody has set it.
+    pub(crate) fn is_default(&self) -> bool {
+        self.origin == Origin::Default
+    }
+
+    /// Returns true if somebody has given it a value.
+    pub(super) fn has_value(&self) -> bool {
+        !self.is_default() && !self.text.is_empty()
+    }
+
+    /// The value, with what is wrong with it.
+    pub(super) fn problem(&self, message: String) -> Problem {
+        let place = match &self.origin {
+            Origin::File { .. } => format!("{}: {}", self.origin, self.setting.key),
+            origin => origin.to_string(),
+        };
+        Problem { place, message }
+    }
+}
+
+impl AsRef<Said> for Said {
+    fn as_ref(&self) -> &Said {
+        self
+    }
+}
+
+impl AsRef<str> for Said {
+    fn as_ref(&self) -> &str {
+        &self.text
+    }
 }
 
 /// The values that are set, by key. Each layer put over it replaces what it names.
@@ -80,23 +122,24 @@ impl Layers {
         origin: Origin,
     ) {
         let text = text.into();
-        self.said.insert(setting.key, Said { text, origin });
-    }
-
-    /// The value in force under that name.
-    ///
-    /// # Panics
-    /// If there is no such setting: the names that the program reads are its own.
-    pub(crate) fn said(&self, key: &str) -> Said {
-        self.get(find(key).expect("the table has every setting that is read"))
+        let said = Said {
+            setting,
+            text,
+            origin,
+        };
+        self.said.insert(setting.key, said);
     }
 
     /// The value in force. Every setting has one, empty for one that is off.
     pub(crate) fn get(&self, setting: &'static Setting) -> Said {
-        let unsaid = || Said {
-            text: setting.default.to_owned(),
-            origin: Origin::Default,
-        };
-        self.said.get(setting.key).cloned().unwrap_or_else(unsaid)
+        let said = self.said.get(setting.key).cloned();
+        said.unwrap_or_else(|| Said::unsaid(setting))
+    }
+
+    /// As [`Self::get`], by the setting's name.
+    #[cfg(test)]
+    pub(super) fn shown(&self, key: &str) -> (String, String) {
+        let said = self.get(super::table::find(key).expect("there is such a setting"));
+        (said.text, said.origin.to_string())
     }
 }

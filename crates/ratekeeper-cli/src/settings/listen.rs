@@ -1,59 +1,58 @@
 //! The settings of the listeners.
 
-use super::meaning::{drain_delay, keepalive, stall_timeout, worker_threads};
-use super::typed::Typed;
-use super::values;
-use ratekeeper_server::{ListenAddress, ListenersTls, Patience, ServerBounds};
+use super::table::Values;
+use super::value_error::ValueError;
+use super::values::{duration, number, some_duration};
+use ratekeeper_server::{Patience, ServerBounds};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-/// The addresses that are opened, and when they are closed.
-#[derive(Debug)]
-pub(crate) struct Listen {
-    pub(crate) grpc: ListenAddress,
-    pub(crate) http: ListenAddress,
-    pub(crate) admin: ListenAddress,
-    pub(crate) metrics: Option<ListenAddress>,
-    /// Of Unix sockets' files; `None` leaves them to the umask.
-    pub(crate) unix_mode: Option<u32>,
-    pub(crate) tls: ListenersTls,
-    /// The number of threads that serve them.
-    pub(crate) worker_threads: NonZeroUsize,
-    /// Limits on how slow their clients may be, and how long gRPC connections last.
-    pub(crate) bounds: ServerBounds,
-    /// The time they stay open after a shutdown began.
-    pub(crate) drain_delay: Duration,
-}
-
-impl Typed<'_> {
-    pub(super) fn listen(&mut self) -> Listen {
-        Listen {
-            grpc: self.get("grpc", values::listen_address),
-            http: self.get("http", values::listen_address),
-            admin: self.get("admin", values::listen_address),
-            metrics: self.get("metrics", |text| {
-                values::maybe(text, values::listen_address)
-            }),
-            unix_mode: self.get("unix_mode", |text| values::maybe(text, values::permissions)),
-            tls: self.listeners_tls(),
-            worker_threads: self.get("worker_threads", worker_threads),
-            bounds: self.bounds(),
-            drain_delay: self.get("drain_delay", drain_delay),
-        }
-    }
-
-    fn bounds(&mut self) -> ServerBounds {
+impl Values {
+    /// Limits on how slow clients may be, and how long gRPC connections last.
+    pub(crate) fn bounds(&self) -> ServerBounds {
         ServerBounds {
             patience: Patience {
-                stall_timeout: self.get("stall_timeout", stall_timeout),
-                rate_min: self.get("min_rate", values::size),
+                stall_timeout: *self.stall_timeout,
+                rate_min: *self.min_rate,
             },
-            connection_age_max: self.get("grpc_max_connection_age", values::some_duration),
-            connection_age_grace: self.get("grpc_max_connection_age_grace", values::duration),
-            connection_idle_max: self.get("grpc_max_connection_idle", values::some_duration),
-            ping_interval: self.get("grpc_keepalive_time", keepalive),
-            ping_timeout: self.get("grpc_keepalive_timeout", keepalive),
+            connection_age_max: *self.grpc_max_connection_age,
+            connection_age_grace: *self.grpc_max_connection_age_grace,
+            connection_idle_max: *self.grpc_max_connection_idle,
+            ping_interval: *self.grpc_keepalive_time,
+            ping_timeout: *self.grpc_keepalive_timeout,
             ..ServerBounds::default()
         }
+    }
+}
+
+/// A number of threads; if none is given, one for each core that this process may use.
+pub(super) fn worker_threads(text: &str) -> Result<NonZeroUsize, ValueError> {
+    if text.is_empty() {
+        // A system that cannot say how many cores it has gets one thread.
+        return Ok(std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN));
+    }
+    // More would only take turns.
+    let threads = number(1..=1_024)(text)?;
+    Ok(NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN))
+}
+
+/// A second at least: pings are work for both sides.
+pub(super) fn keepalive(text: &str) -> Result<Duration, ValueError> {
+    let duration = duration(text)?;
+    if duration < Duration::from_secs(1) {
+        return Err(ValueError::TooShort(text.into()));
+    }
+    Ok(duration)
+}
+
+/// The time a client may stall, 100 ms to 24 h; `None` for no limit.
+pub(super) fn stall_timeout(text: &str) -> Result<Option<Duration>, ValueError> {
+    let duration = some_duration(text)?;
+    let (least, most) = (Duration::from_millis(100), Duration::from_secs(24 * 3_600));
+    match duration {
+        Some(duration) if !(least..=most).contains(&duration) => {
+            Err(ValueError::StallTimeout(text.into()))
+        }
+        duration => Ok(duration),
     }
 }

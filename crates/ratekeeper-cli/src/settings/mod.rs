@@ -4,16 +4,17 @@
 //! all errors in one run. Nothing outside this crate reads the environment.
 
 mod callers;
+mod checks;
 mod environment;
 mod envoy;
 mod envoyproxy_ratelimit;
 mod file;
 mod flags;
 mod gateway;
+mod given;
 mod layer;
 mod listen;
 mod log;
-mod meaning;
 mod nested;
 mod problem;
 mod quotas;
@@ -26,62 +27,62 @@ mod stores;
 mod table;
 mod tls;
 mod traces;
-mod typed;
 mod value_error;
 mod values;
 
 pub(crate) use environment::{ADMIN_TOKEN, Environment};
 pub(crate) use flags::{CommandFlags, Flags, is_gateways};
-pub(crate) use gateway::{GatewaySettings, LogTo};
-pub(crate) use layer::Layers;
-pub(crate) use log::{LogFormat, LogSettings};
-pub(crate) use meaning::{path_folding, profile};
+pub(crate) use gateway::LogTo;
+pub(crate) use layer::{Layers, Said};
+pub(crate) use log::LogFormat;
 pub(crate) use nested::parse as nested;
 pub(crate) use problem::{Problem, Problems};
-pub(crate) use quotas::QuotaSettings;
+pub(crate) use quotas::{OnQuotaFailure, QuotaSettings};
 pub(crate) use requests::slas_base;
-pub(crate) use rules::RulesSettings;
+pub(crate) use rules::{OnBrokenRules, RulesSettings, path_folding, profile};
 pub(crate) use service::ServiceSettings;
 pub(crate) use setting::Setting;
 pub(crate) use store::RedisSettings;
-pub(crate) use table::settings as all;
+pub(crate) use table::{Values, all, row};
 pub(crate) use tls::TlsSettings;
 pub(crate) use traces::TraceSettings;
 #[cfg(feature = "traces")]
-pub(crate) use traces::headers as trace_headers;
+pub(crate) use traces::trace_headers;
 pub(crate) use values::{UNIX, duration, hash_key};
 pub(crate) use values::{masked, masked_within, percent_encoded};
 
 use crate::home::Home;
-use listen::Listen;
-use ratekeeper_limiter::Modes;
-use ratekeeper_server::{AuthConfig, Caller, OnUnreadable, RlsConfig};
+use checks::Checks;
+use given::Reader;
+use ratekeeper_gateway::RoutesConfig;
+use ratekeeper_server::{AuthConfig, ListenersTls, RlsConfig, TlsConfig};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use store::Counters;
-use typed::Typed;
+use stores::NamedStore;
 
-/// All settings, typed.
+/// All settings, typed: each value, and what several of them make together.
 #[derive(Debug)]
 pub(crate) struct Settings {
+    pub(crate) values: Values,
     pub(crate) rules: RulesSettings,
-    pub(crate) listen: Listen,
-    pub(crate) counters: Counters,
+    pub(crate) tls: ListenersTls,
+    /// The Redis that counters are in; `None` for memory.
+    pub(crate) redis: Option<RedisSettings>,
+    /// Further stores, for rules that name them; in the order of their names.
+    pub(crate) stores: Vec<NamedStore>,
+    /// The file that counters are saved in, if they are.
+    pub(crate) state: Option<PathBuf>,
     pub(crate) quotas: QuotaSettings,
-    pub(crate) modes: Modes,
     /// The answers to Envoy, and the permissions that its protocol asks for.
     pub(crate) envoy: RlsConfig,
-    /// The answer to a check that cannot be read.
-    pub(crate) on_unreadable: OnUnreadable,
     /// The answers to forward-auth.
     pub(crate) auth: AuthConfig,
-    /// Callers with permissions beyond checks.
-    pub(crate) callers: Vec<Caller>,
-    /// The folder for what outlives a restart, if there is one.
-    pub(crate) data_dir: Option<PathBuf>,
-    /// The gateway in front of a service, where there is one.
-    pub(crate) gateway: GatewaySettings,
-    pub(crate) log: LogSettings,
+    /// The routes of the gateway.
+    pub(crate) routes: RoutesConfig,
+    /// TLS of the gateway's listener.
+    pub(crate) gateway_tls: Option<TlsConfig>,
+    /// The service that decides for the gateway, unless this process does.
+    pub(crate) service: Option<ServiceSettings>,
     pub(crate) traces: TraceSettings,
 }
 
@@ -118,7 +119,10 @@ pub(crate) fn of_process(flags: &Flags) -> Result<Settings, Problems> {
 /// Returns true if the layers ask for a JSON log; read apart, so that messages about invalid settings follow it.
 pub(crate) fn wants_json(flags: &Flags, environment: &Environment, home: &Home) -> bool {
     let layers = lay(flags, environment, home, &mut Vec::new());
-    layers.said("log_format").text.eq_ignore_ascii_case("json")
+    layers
+        .get(&row::log_format)
+        .text
+        .eq_ignore_ascii_case("json")
 }
 
 /// The settings that were given but that only `ratekeeper gateway` uses, each with the place where it was set.
@@ -126,11 +130,10 @@ pub(crate) fn ignored_by_serve(layers: &Layers) -> Vec<String> {
     let gateways = table::GROUPS.iter().filter(|group| group.is_gateways);
     let said = gateways
         .flat_map(|group| group.settings)
-        .filter_map(|setting| {
-            let origin = layers.get(setting).origin;
-            (origin != layer::Origin::Default).then(|| format!("{} ({origin})", setting.key))
-        });
-    said.collect()
+        .map(|setting| layers.get(setting))
+        .filter(|said| !said.is_default());
+    said.map(|said| format!("{} ({})", said.setting.key, said.origin))
+        .collect()
 }
 
 /// The settings file that is named, else the one that is found.
@@ -194,30 +197,42 @@ impl Settings {
     /// # Errors
     /// All values that are invalid, at once.
     pub(crate) fn from_layers(layers: &Layers, home: &Home) -> Result<Settings, Problems> {
-        let mut typed = Typed::new(layers);
-        let envoy = typed.envoy();
-        let mut settings = Settings {
-            rules: typed.rules(home),
-            listen: typed.listen(),
-            counters: typed.counters(),
-            quotas: typed.quotas(),
-            modes: typed.modes(),
-            auth: typed.auth(),
-            callers: typed.callers(&envoy),
-            envoy,
-            on_unreadable: typed.get("on_unreadable", meaning::on_unreadable),
-            data_dir: typed.path("data_dir"),
-            gateway: typed.gateway(),
-            log: typed.log(),
-            traces: typed.traces(),
-        };
-        let stores = settings.counters.stores.iter();
-        let options = &mut settings.rules.options;
-        options.secrets = settings.auth.describer.secret_keys();
-        options.path_keys = settings.auth.describer.path_keys();
-        options.stores = Some(stores.map(|store| store.name.clone()).collect());
-        settings.envoy.profile = options.profile;
-        typed.finish(settings)
+        let mut reader = Reader::new(layers);
+        let values = Values::read(&mut reader);
+        let mut checks = Checks::new(&values, reader.problems);
+        checks.envoy_callers();
+        let tls = checks.listeners_tls();
+        let redis = checks.redis();
+        let quotas = checks.quotas();
+        let routes = checks.routes();
+        let gateway_tls = checks.gateway_tls();
+        let service = checks.service();
+        let traces = checks.traces();
+        checks.finish()?;
+        let defaults = values.redis_config();
+        let stores = values.stores.iter();
+        let stores: Vec<_> = stores.map(|it| NamedStore::new(it, &defaults)).collect();
+        let auth = values.auth_config();
+        let mut rules = RulesSettings::new(&values, layers, home);
+        let options = &mut rules.options;
+        options.secrets = auth.describer.secret_keys();
+        options.path_keys = auth.describer.path_keys();
+        options.stores = Some(stores.iter().map(|store| store.name.clone()).collect());
+        Ok(Settings {
+            rules,
+            tls,
+            redis,
+            stores,
+            state: values.state_file(),
+            quotas,
+            envoy: values.rls_config(),
+            auth,
+            routes,
+            gateway_tls,
+            service,
+            traces,
+            values,
+        })
     }
 }
 

@@ -1,12 +1,12 @@
 //! The database with tenants' quotas.
 
-use super::layer::Origin;
-use super::typed::Typed;
+use super::checks::Checks;
+use super::layer::Said;
 use super::value_error::ValueError;
 use ratekeeper_audit::{ExportFiles, ExportTarget};
 use ratekeeper_quota::DatabaseAddress;
-use std::convert::Infallible;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// The place of tenants' quotas, and what to do without it.
 #[derive(Debug)]
@@ -17,49 +17,64 @@ pub(crate) struct QuotaSettings {
     pub(crate) unnamed: Option<DatabaseAddress>,
     /// The file with its saved copy.
     pub(crate) saved: Option<PathBuf>,
-    /// True if tenants are not limited as long as nothing is known of them.
-    pub(crate) allows_unknown: bool,
     /// The target of the audit trail's export.
     pub(crate) export: Option<ExportTarget>,
 }
 
-impl Typed<'_> {
+/// The limits of tenants as long as nothing is known of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OnQuotaFailure {
+    /// Those of the plan `default`.
+    Default,
+    /// None.
+    Allow,
+}
+
+impl FromStr for OnQuotaFailure {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        match text {
+            "default" => Ok(Self::Default),
+            "allow" => Ok(Self::Allow),
+            _ => Err(ValueError::QuotaFailure),
+        }
+    }
+}
+
+impl Checks<'_> {
     pub(super) fn quotas(&mut self) -> QuotaSettings {
-        let data_dir = self.path("data_dir");
-        let said = self.layers.said("quotas");
-        let beside = data_dir.as_ref().map(|folder| folder.join("quotas.db"));
+        let values = self.values;
+        let in_data = |name| Some(values.data_dir.as_ref()?.join(name));
+        let unnamed = in_data("quotas.db").filter(|_| values.quotas.said.text.is_empty());
         QuotaSettings {
-            named: self.get("quotas", |text| address(text, &said.origin)),
-            unnamed: beside
-                .filter(|_| said.text.is_empty())
-                .map(|path| DatabaseAddress::sqlite(&path)),
-            saved: data_dir.map(|folder| folder.join("quotas.saved")),
-            allows_unknown: self.get("on_quota_failure", |text| match text {
-                "default" => Ok(false),
-                "allow" => Ok(true),
-                _ => Err(ValueError::QuotaFailure),
-            }),
+            named: values.quotas.clone(),
+            unnamed: unnamed.map(|path| DatabaseAddress::sqlite(&path)),
+            saved: in_data("quotas.saved"),
             export: self.audit_export(),
         }
     }
 
     fn audit_export(&mut self) -> Option<ExportTarget> {
-        let stream = self.get("audit_export_stream", |text| {
-            Ok::<_, Infallible>(text.to_owned())
-        });
+        let values = self.values;
         let files = ExportFiles {
-            tls: self.client_tls("audit_export_"),
-            credentials: self.full_path("audit_export_credentials"),
+            tls: self.client_tls(
+                &values.audit_export_ca,
+                &values.audit_export_cert,
+                &values.audit_export_key,
+            ),
+            credentials: values.audit_export_credentials.clone(),
         };
-        self.get("audit_export", |url| match url {
-            "" => Ok(None),
-            url => ExportTarget::new(url, &stream, files.clone()).map(Some),
-        })
+        let url = values.audit_export.as_deref()?;
+        let target = ExportTarget::new(url, &values.audit_export_stream, files);
+        let refused = |error| self.refuse(&values.audit_export.said, ToString::to_string(&error));
+        target.map_err(refused).ok()
     }
 }
 
 /// The database; [`None`] if there is none. A path in a settings file counts from that file's folder.
-fn address(text: &str, origin: &Origin) -> Result<Option<DatabaseAddress>, ValueError> {
+pub(super) fn database(said: &Said) -> Result<Option<DatabaseAddress>, ValueError> {
+    let text = said.text.as_str();
     if matches!(text, "" | "off") {
         return Ok(None);
     }
@@ -67,7 +82,7 @@ fn address(text: &str, origin: &Origin) -> Result<Option<DatabaseAddress>, Value
         .strip_prefix("sqlite://")
         .filter(|path| !path.is_empty());
     let address = match path {
-        Some(path) => Ok(DatabaseAddress::sqlite(&origin.path(path))),
+        Some(path) => Ok(DatabaseAddress::sqlite(&said.origin.path(path))),
         None => text.parse(),
     };
     address.map(Some).map_err(|_| ValueError::Database)

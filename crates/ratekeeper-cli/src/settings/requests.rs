@@ -1,6 +1,6 @@
 //! Settings about HTTP requests: how callers are identified, and which descriptors are checked.
 
-use super::layer::Origin;
+use super::layer::{Origin, Said};
 use super::nested::{self, NestedError};
 use super::value_error::ValueError;
 use ratekeeper_http::{Identity, IdentityConfig, IdentityError, Mapping};
@@ -38,14 +38,14 @@ pub(super) fn auth(text: &str) -> Result<(Option<Box<str>>, Mapping), RequestSet
 }
 
 /// Parses `identity`, which says how callers are identified.
-pub(super) fn identity(text: &str, origin: &Origin) -> Result<Identity, RequestSettingError> {
-    if text.is_empty() {
+pub(super) fn identity(said: &Said) -> Result<Identity, RequestSettingError> {
+    if said.text.is_empty() {
         return Ok(Identity::default());
     }
-    let mut value = nested::parse(text)?;
+    let mut value = nested::parse(&said.text)?;
     for file in IDENTITY_FILES {
         if let Some(path) = value.pointer_mut(file) {
-            resolve(path, origin);
+            resolve(path, &said.origin);
         }
     }
     let config: IdentityConfig = nested::deserialize(value, "")?;

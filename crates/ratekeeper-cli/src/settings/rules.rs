@@ -1,14 +1,13 @@
 //! The settings of the rules.
 
 use super::envoyproxy_ratelimit::RUNTIME_ROOT;
-use super::layer::Origin;
-use super::meaning::{failure_mode, path_folding, profile};
-use super::requests::slas_base;
-use super::typed::Typed;
-use super::values;
+use super::layer::{Layers, Origin};
+use super::table::Values;
+use super::value_error::ValueError;
+use super::values::{hash_key, maybe, one_of};
 use crate::home::Home;
 use ratekeeper_limiter::Modes;
-use ratekeeper_rules::{Options, PathFolding, Profile, ReadOptions, TenantKey};
+use ratekeeper_rules::{FailureMode, Options, PathFolding, Profile, ReadOptions, TenantKey};
 use std::path::PathBuf;
 
 /// The place of the rules, and how to read them.
@@ -18,60 +17,93 @@ pub(crate) struct RulesSettings {
     pub(crate) path: Option<PathBuf>,
     /// Reads every file in a folder under envoyproxy/ratelimit's RUNTIME_ROOT.
     pub(crate) read: ReadOptions,
-    pub(crate) watch: bool,
-    /// Starts with the last good rules while the files are broken.
-    pub(crate) uses_last_good: bool,
     /// The variables of envoyproxy/ratelimit that are set although no profile is.
     pub(crate) profile_unsaid: Option<String>,
-    /// The file or folder of tenants, where they are not among the rules.
-    pub(crate) tenants: Option<PathBuf>,
     /// The options of the rules crate.
     pub(crate) options: Options,
 }
 
-impl Typed<'_> {
+/// The start while the rules' files are broken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OnBrokenRules {
+    /// With the last good rules.
+    LastGood,
+    /// None.
+    Refuse,
+}
+
+impl RulesSettings {
     /// All but what follows from other settings: stores that rules may name, and keys of entries.
-    pub(super) fn rules(&mut self, home: &Home) -> RulesSettings {
-        let runtime_root = Origin::Variable(RUNTIME_ROOT.to_owned());
+    pub(super) fn new(values: &Values, layers: &Layers, home: &Home) -> Self {
         let mut options = Options::default();
-        options.merge_domains = self.get("merge_domains", values::switch);
-        options.profile = self.get("profile", profile);
-        options.path_folding = self.path_folding(options.profile);
-        options.on_store_failure = self.get("on_store_failure", failure_mode);
-        options.slas_base = self.get("slas_base", slas_base);
-        options.tenant_key = self.get("tenant_key", |text| {
-            let key = values::maybe(text, values::hash_key);
-            key.map(|key| key.map(TenantKey::from_bytes))
-        });
-        RulesSettings {
+        options.merge_domains = *values.merge_domains;
+        options.profile = *values.profile;
+        options.path_folding = values.path_folding();
+        options.on_store_failure = *values.on_store_failure;
+        options.slas_base.clone_from(&values.slas_base);
+        options.tenant_key.clone_from(&values.tenant_key);
+        Self {
+            path: values.rules.clone().or_else(|| home.rules()),
             read: ReadOptions {
-                every_file: self.layers.said("rules").origin == runtime_root,
+                every_file: values.rules.said.origin == Origin::Variable(RUNTIME_ROOT.to_owned()),
             },
-            path: self.path("rules").or_else(|| home.rules()),
-            watch: self.get("watch", values::switch),
-            uses_last_good: self.get("on_broken_rules", |text| {
-                values::one_of(text, &[("last_good", true), ("refuse", false)])
-            }),
-            profile_unsaid: self.layers.envoy_variables.clone(),
-            tenants: self.path("tenants"),
+            profile_unsaid: layers.envoy_variables.clone(),
             options,
         }
     }
+}
 
-    fn path_folding(&mut self, profile: Profile) -> PathFolding {
-        let unset = path_folding(profile);
-        let mut said = |key| self.get(key, |text| values::maybe(text, values::switch));
+impl Values {
+    fn path_folding(&self) -> PathFolding {
+        let unset = path_folding(*self.profile);
         PathFolding {
-            ignores_case: said("ignore_path_case").unwrap_or(unset.ignores_case),
-            ignores_trailing_slash: said("ignore_trailing_slash")
+            ignores_case: self.ignore_path_case.unwrap_or(unset.ignores_case),
+            ignores_trailing_slash: self
+                .ignore_trailing_slash
                 .unwrap_or(unset.ignores_trailing_slash),
         }
     }
 
-    pub(super) fn modes(&mut self) -> Modes {
+    /// The modes of all rules.
+    pub(crate) fn modes(&self) -> Modes {
         Modes {
-            shadow: self.get("shadow_mode", values::switch),
-            quota: self.get("quota_mode", values::switch),
+            shadow: *self.shadow_mode,
+            quota: *self.quota_mode,
         }
     }
+}
+
+/// Parses the profile, which says what rules mean where they leave it open.
+pub(crate) fn profile(text: &str) -> Result<Profile, ValueError> {
+    let words = [
+        ("ratekeeper", Profile::Ratekeeper),
+        ("envoy", Profile::Envoy),
+    ];
+    one_of(&words)(text)
+}
+
+/// The differences between paths that do not count unless the settings say which: envoyproxy/ratelimit
+/// compares letter by letter.
+pub(crate) const fn path_folding(profile: Profile) -> PathFolding {
+    let ignores = matches!(profile, Profile::Ratekeeper);
+    PathFolding {
+        ignores_case: ignores,
+        ignores_trailing_slash: ignores,
+    }
+}
+
+/// Parses the answer while who decides cannot be asked.
+pub(super) fn failure_mode(text: &str) -> Result<FailureMode, ValueError> {
+    let words = [
+        ("local", FailureMode::Local),
+        ("allow", FailureMode::Allow),
+        ("deny", FailureMode::Deny),
+    ];
+    one_of(&words)(text)
+}
+
+/// Parses the key of the hashes that name tenants.
+pub(super) fn tenant_key(text: &str) -> Result<Option<TenantKey>, ValueError> {
+    let key = maybe(hash_key)(text)?;
+    Ok(key.map(TenantKey::from_bytes))
 }

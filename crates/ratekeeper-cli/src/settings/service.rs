@@ -1,16 +1,12 @@
 //! The service that decides for the gateway, and the fate of requests without it.
 
-use super::layer::Origin;
-use super::meaning::failure_mode;
+use super::checks::Checks;
+use super::layer::{Origin, Said};
 use super::problem::Problem;
-use super::table::find;
-use super::typed::Typed;
 use super::value_error::ValueError;
 use super::{TlsSettings, values};
 use ratekeeper_rules::FailureMode;
 use ratekeeper_tls::TlsFiles;
-use std::path::PathBuf;
-use std::time::Duration;
 
 /// A service that is asked, and how to ask it.
 #[derive(Debug)]
@@ -19,19 +15,10 @@ pub(crate) struct ServiceSettings {
     pub(crate) shown: String,
     /// The URLs as the client spells them, in order of preference.
     pub(crate) endpoints: Vec<String>,
-    pub(crate) token: Option<String>,
-    /// The file with the token, if it is in one.
-    pub(crate) token_file: Option<PathBuf>,
-    /// The name in the service's certificate, if it is not the URL's host.
-    pub(crate) server_name: Option<String>,
     pub(crate) files: TlsFiles,
     pub(crate) file_settings: TlsSettings,
-    pub(crate) deadline: Duration,
     /// True if the rules named beside it are read: to know what to ask, and to decide while it is away.
     pub(crate) reads_rules: bool,
-    /// True if concurrency limits apply, too.
-    pub(crate) permits: bool,
-    pub(crate) on_failure: FailureMode,
     /// Other settings that a gateway cannot obey when it asks a service. `ratekeeper serve`, which may have the same
     /// environment, does obey them.
     pub(crate) contradictions: Vec<Problem>,
@@ -40,121 +27,96 @@ pub(crate) struct ServiceSettings {
 /// The most services that a gateway can be given, in order of preference.
 const SERVICES_MAX: usize = 16;
 
-/// The settings that have a meaning only for a gateway that asks a service.
-const NEED_SERVICE: [&str; 9] = [
-    "on_service_failure",
-    "service_deadline",
-    "service_permits",
-    "service_token",
-    "service_token_file",
-    "service_server_name",
-    "service_ca",
-    "service_cert",
-    "service_key",
-];
-
-impl Typed<'_> {
+impl Checks<'_> {
     pub(super) fn service(&mut self) -> Option<ServiceSettings> {
-        let endpoints = self.get("service", |text| values::maybe(text, endpoints));
-        let on_failure = self.get("on_service_failure", failure_mode);
-        let deadline = self.get("service_deadline", |text| {
-            values::duration_within(text, Duration::from_millis(1)..=Duration::from_secs(10))
-        });
-        let permits = self.get("service_permits", values::switch);
-        let token = self.get("service_token", token);
-        let token_file = self.path("service_token_file");
-        if token.is_some() && token_file.is_some() {
-            self.refuse(
-                "service_token_file",
-                "it means nothing beside `service_token`; keep one of the two",
-            );
+        let values = self.values;
+        if values.service_token.is_some() && values.service_token_file.is_some() {
+            let message = "it means nothing beside `service_token`; keep one of the two";
+            self.refuse(&values.service_token_file.said, message);
         }
-        let server_name = self.get("service_server_name", |text| {
-            values::maybe(text, |text| Ok::<_, ValueError>(text.to_owned()))
-        });
-        let files = self.client_tls("service_");
-        let Some(endpoints) = endpoints else {
+        let files = self.client_tls(
+            &values.service_ca,
+            &values.service_cert,
+            &values.service_key,
+        );
+        let Some(endpoints) = values.service.clone() else {
             return self.without_service();
         };
         let is_encrypted = endpoints.iter().all(|at| at.starts_with("https://"));
         if is_encrypted && files.authorities.is_none() {
-            self.refuse("service", "with TLS, `service_ca` has to say whom to trust");
+            let message = "with TLS, `service_ca` has to say whom to trust";
+            self.refuse(&values.service.said, message);
         }
-        for key in ["service_ca", "service_cert", "service_server_name"] {
-            if !is_encrypted && self.is_said(key) {
-                self.refuse(
-                    key,
-                    "it means nothing for a service that is not encrypted; write grpcs://",
-                );
+        for said in [
+            &values.service_ca.said,
+            &values.service_cert.said,
+            &values.service_server_name.said,
+        ] {
+            if !is_encrypted && said.has_value() {
+                let message =
+                    "it means nothing for a service that is not encrypted; write grpcs://";
+                self.refuse(said, message);
             }
         }
-        let reads_rules = on_failure == FailureMode::Local || self.asked_for("rules").is_some();
+        let decides_alone = *values.on_service_failure == FailureMode::Local;
         Some(ServiceSettings {
-            shown: self.layers.said("service").text,
+            shown: values.service.said.text.clone(),
             endpoints,
-            token,
-            token_file,
-            server_name,
             files,
             file_settings: TlsSettings::of("service_"),
-            deadline,
-            reads_rules,
-            permits,
-            on_failure,
+            reads_rules: decides_alone || !values.rules.said.is_default(),
             contradictions: self.contradictions(),
         })
     }
 
-    /// Returns true if somebody has given `key` a value.
-    pub(super) fn is_said(&self, key: &str) -> bool {
-        let said = self.layers.said(key);
-        said.origin != Origin::Default && !said.text.is_empty()
-    }
-
     /// Reports settings about asking a service where no service is set: whoever sets them expects one to be asked.
     fn without_service(&mut self) -> Option<ServiceSettings> {
-        for key in NEED_SERVICE {
-            if self.asked_for(key).is_some() {
-                self.lacks::<()>(key, "service");
-            }
+        let values = self.values;
+        let need_service = [
+            &values.on_service_failure.said,
+            &values.service_deadline.said,
+            &values.service_permits.said,
+            &values.service_token.said,
+            &values.service_token_file.said,
+            &values.service_server_name.said,
+            &values.service_ca.said,
+            &values.service_cert.said,
+            &values.service_key.said,
+        ];
+        for said in need_service.into_iter().filter(|said| !said.is_default()) {
+            self.lacks::<()>(said, &values.service.said);
         }
         None
     }
 
     /// Problems with settings for what the service has and this gateway has not.
     fn contradictions(&self) -> Vec<Problem> {
+        let values = self.values;
         let counters = "the counters are those of the `service`; leave it out";
         let listener = "a gateway that asks a `service` is none itself; leave it out";
         let all = [
-            ("store", counters),
-            ("stores", counters),
-            ("state", counters),
-            ("grpc", listener),
-            ("http", listener),
+            (&values.store.said, counters),
+            (&values.stores.said, counters),
+            (&values.state.said, counters),
+            (&values.grpc.said, listener),
+            (&values.http.said, listener),
         ];
+        let contradicts = |said: &Said| match said.origin {
+            Origin::Default => false,
+            // The example settings file spells out the defaults.
+            Origin::File { .. } => said.text != said.setting.default,
+            Origin::Variable(_) | Origin::Flag(_) => true,
+        };
         all.into_iter()
-            .filter_map(|(key, message)| {
-                let origin = self.asked_for(key)?;
-                let place = match origin {
-                    // The example settings file spells out the defaults.
-                    Origin::File { .. } if self.layers.said(key).text == find(key)?.default => {
-                        return None;
-                    }
-                    Origin::File { .. } => format!("{origin}: {key}"),
-                    _ => origin.to_string(),
-                };
-                Some(Problem {
-                    place,
-                    message: message.to_owned(),
-                })
-            })
+            .filter(|(said, _)| contradicts(said))
+            .map(|(said, message)| said.problem(message.to_owned()))
             .collect()
     }
 }
 
 /// The addresses of services, as the client spells them, in the order written: all encrypted or none. Those without a
 /// scheme have the first one's.
-fn endpoints(text: &str) -> Result<Vec<String>, ValueError> {
+pub(super) fn endpoints(text: &str) -> Result<Vec<String>, ValueError> {
     let mut all: Vec<String> = Vec::new();
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
     for part in text.split(',').map(str::trim) {
@@ -198,11 +160,11 @@ fn endpoint(text: &str) -> Result<String, ValueError> {
 }
 
 /// Parses a token, which has to fit into a header. The error does not repeat it.
-fn token(text: &str) -> Result<Option<String>, ValueError> {
+pub(super) fn token(text: &str) -> Result<Option<String>, ValueError> {
     if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(ValueError::Token);
     }
-    values::maybe(text, |text| Ok(text.to_owned()))
+    Ok((!text.is_empty()).then(|| text.to_owned()))
 }
 
 #[cfg(test)]

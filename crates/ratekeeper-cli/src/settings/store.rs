@@ -1,10 +1,11 @@
 //! The settings of the counters: in memory, in the default Redis, and how any Redis is asked.
 
-use super::meaning::{memory_limit, percent};
+use super::Settings;
+use super::checks::Checks;
+use super::table::Values;
 use super::tls::TlsSettings;
-use super::typed::Typed;
 use super::value_error::ValueError;
-use super::values;
+use super::values::{self, hash_key, maybe, size, within};
 use ratekeeper_store::HashKey;
 use ratekeeper_store_redis::{Endpoint, RedisConfig};
 use ratekeeper_tls::TlsFiles;
@@ -15,31 +16,8 @@ use std::time::Duration;
 pub(super) const NOT_ENCRYPTED: &str =
     "it means nothing for a store that is not encrypted; write rediss://";
 
-/// The stores of counters.
-#[derive(Debug)]
-pub(crate) struct Counters {
-    /// In bytes, 1 MiB at least.
-    pub(crate) memory_limit: u64,
-    /// The most of it that one rule may hold, 1 to 100.
-    pub(crate) max_share_percent: u8,
-    /// The file they are saved in, if they are.
-    pub(crate) state: Option<PathBuf>,
-    /// The Redis they are in; `None` for memory.
-    pub(crate) redis: Option<RedisSettings>,
-    /// Further ones, for rules that name them; in the order of their names.
-    pub(crate) stores: Vec<NamedStore>,
-    /// The factor applied to limits while a store cannot be reached, above 0 and at most 1.
-    pub(crate) local_factor: f64,
-    /// True if the process refuses to start unless all stores can be reached.
-    pub(crate) is_required: bool,
-}
-
-impl Counters {
-    /// The file that counters in memory are saved in, if they are in memory and are saved.
-    pub(crate) fn kept(&self) -> Option<&Path> {
-        self.state.as_deref().filter(|_| self.redis.is_none())
-    }
-}
+/// The least that counters can be given, in bytes.
+const MEMORY_LIMIT_MIN: u64 = 1 << 20;
 
 /// A Redis, and how to connect to it.
 #[derive(Debug)]
@@ -52,80 +30,67 @@ pub(crate) struct RedisSettings {
     pub(crate) files: TlsSettings,
 }
 
-/// A store that rules may name.
-#[derive(Debug)]
-pub(crate) struct NamedStore {
-    pub(crate) name: Box<str>,
-    pub(crate) redis: RedisSettings,
+impl Settings {
+    /// The file that counters in memory are saved in, if they are in memory and are saved.
+    pub(crate) fn kept(&self) -> Option<&Path> {
+        self.state.as_deref().filter(|_| self.redis.is_none())
+    }
 }
 
-impl Typed<'_> {
-    pub(super) fn counters(&mut self) -> Counters {
-        let defaults = self.redis_config();
-        let redis = self.redis(&defaults);
-        let stores = self.stores(&defaults);
-        let data_dir = self.path("data_dir");
-        Counters {
-            local_factor: self.get("local_factor", local_factor),
-            is_required: self.get("require_store", values::switch),
-            memory_limit: self.get("memory_limit", memory_limit),
-            max_share_percent: self.get("max_share", percent),
-            state: self
-                .path("state")
-                .or_else(|| Some(data_dir?.join("counters.state"))),
-            redis,
-            stores,
-        }
+impl Values {
+    /// The file that counters are saved in, if they are.
+    pub(super) fn state_file(&self) -> Option<PathBuf> {
+        let in_data = || Some(self.data_dir.as_ref()?.join("counters.state"));
+        self.state.clone().or_else(in_data)
     }
 
     /// The configuration of every Redis without one of its own.
-    fn redis_config(&mut self) -> RedisConfig {
+    pub(super) fn redis_config(&self) -> RedisConfig {
         let mut config = RedisConfig::default();
-        config.deadline = self.get("store_deadline", deadline);
-        config.deny_cache_max = self.get("deny_cache_max", |text| {
-            values::duration_within(text, Duration::ZERO..=Duration::from_secs(10))
-        });
-        config.merges = self.get("store_merge", values::switch);
-        config.groups_max = self.get("store_batch", |text| values::number(text, 1..=1_024));
-        config.hash_key = self.get("store_hash_key", |text| {
-            values::maybe(text, values::hash_key).map(|key| key.map(HashKey::from_bytes))
-        });
+        config.deadline = *self.store_deadline;
+        config.deny_cache_max = *self.deny_cache_max;
+        config.merges = *self.store_merge;
+        config.groups_max = *self.store_batch;
+        config.hash_key.clone_from(&self.store_hash_key);
         config
     }
+}
 
-    fn redis(&mut self, config: &RedisConfig) -> Option<RedisSettings> {
-        let endpoint = self.get("store", store);
-        let endpoint = self.with_tls(endpoint);
-        let shown = values::masked(&self.layers.said("store").text);
+impl Checks<'_> {
+    /// The Redis that counters are in; `None` for memory.
+    pub(super) fn redis(&mut self) -> Option<RedisSettings> {
+        let shown = values::masked(&self.values.store.said.text);
         Some(RedisSettings {
-            endpoint: endpoint?,
+            endpoint: self.endpoint()?,
             shown: format!("--store {shown}"),
-            config: config.clone(),
+            config: self.values.redis_config(),
             files: TlsSettings::of("store_"),
         })
     }
 
     /// The endpoint with the files that are named for it. Files for what is not encrypted are a
     /// mistake: whoever names an authority expects to be safe.
-    fn with_tls(&mut self, endpoint: Option<Endpoint>) -> Option<Endpoint> {
-        let files = self.client_tls("store_");
+    fn endpoint(&mut self) -> Option<Endpoint> {
+        let values = self.values;
+        let files = self.client_tls(&values.store_ca, &values.store_cert, &values.store_key);
+        let endpoint = values.store.clone();
         if files == TlsFiles::default() {
             return endpoint;
         }
         let first = match files.authorities {
-            Some(_) => "store_ca",
-            None => "store_cert",
+            Some(_) => &values.store_ca,
+            None => &values.store_cert,
         };
         let encrypted = endpoint?.with_tls(files);
         if encrypted.is_none() {
-            self.refuse(first, format!("{NOT_ENCRYPTED} in `store`"));
+            self.refuse(&first.said, format!("{NOT_ENCRYPTED} in `store`"));
         }
         encrypted
     }
 }
 
 /// Parses the store of the counters; `None` for memory.
-fn store(text: &str) -> Result<Option<Endpoint>, ValueError> {
+pub(super) fn store(text: &str) -> Result<Option<Endpoint>, ValueError> {
     if text == "memory" {
         return Ok(None);
     }
@@ -145,13 +110,27 @@ pub(super) fn redis(text: &str) -> Result<Endpoint, ValueError> {
 
 /// Long enough for a way there and back, and too short for a caller to notice.
 pub(super) fn deadline(text: &str) -> Result<Duration, ValueError> {
-    values::duration_within(text, Duration::from_millis(1)..=Duration::from_secs(1))
+    within(Duration::from_millis(1)..=Duration::from_secs(1))(text)
 }
 
-fn local_factor(text: &str) -> Result<f64, ValueError> {
+pub(super) fn local_factor(text: &str) -> Result<f64, ValueError> {
     let factor = text
         .parse()
         .ok()
         .filter(|factor| *factor > 0.0 && *factor <= 1.0);
     factor.ok_or_else(|| ValueError::LocalFactor(text.into()))
+}
+
+pub(super) fn memory_limit(text: &str) -> Result<u64, ValueError> {
+    let size = size(text)?;
+    if size < MEMORY_LIMIT_MIN {
+        return Err(ValueError::TooLittleMemory(text.into()));
+    }
+    Ok(size)
+}
+
+/// Parses the key of the hashes that name counters.
+pub(super) fn store_hash_key(text: &str) -> Result<Option<HashKey>, ValueError> {
+    let key = maybe(hash_key)(text)?;
+    Ok(key.map(HashKey::from_bytes))
 }

@@ -1,17 +1,17 @@
 //! `stores`: further stores, by name.
 
-use super::layer::Origin;
+use super::layer::{Origin, Said};
 use super::nested::NestedError;
-use super::store::{self, NOT_ENCRYPTED, NamedStore, RedisSettings};
+use super::store::{self, NOT_ENCRYPTED, RedisSettings};
 use super::tls::TlsSettings;
-use super::typed::Typed;
 use super::value_error::ValueError;
 use super::{nested, values};
 use ratekeeper_rules::DEFAULT_STORE;
-use ratekeeper_store_redis::RedisConfig;
+use ratekeeper_store_redis::{Endpoint, RedisConfig};
 use ratekeeper_tls::{TlsFiles, TlsIdentity};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The most named stores: each has connections and tasks of its own.
 const STORES_MAX: usize = 32;
@@ -30,16 +30,46 @@ struct Entry {
     deadline: Option<String>,
 }
 
-impl Typed<'_> {
-    pub(super) fn stores(&mut self, defaults: &RedisConfig) -> Vec<NamedStore> {
-        let origin = self.layers.said("stores").origin;
-        self.get("stores", |text| stores(text, &origin, defaults))
+/// A store as it is given: all that is not said is as for the default store.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedEntry {
+    name: Box<str>,
+    endpoint: Endpoint,
+    /// The URL without its password.
+    url: String,
+    deadline: Option<Duration>,
+}
+
+/// A store that rules may name.
+#[derive(Debug)]
+pub(crate) struct NamedStore {
+    pub(crate) name: Box<str>,
+    pub(crate) redis: RedisSettings,
+}
+
+impl NamedStore {
+    pub(super) fn new(entry: &NamedEntry, defaults: &RedisConfig) -> Self {
+        let NamedEntry {
+            name,
+            endpoint,
+            url,
+            deadline,
+        } = entry.clone();
+        let mut config = defaults.clone();
+        config.deadline = deadline.unwrap_or(config.deadline);
+        let redis = RedisSettings {
+            endpoint,
+            shown: format!("stores.{name} {url}"),
+            config,
+            files: TlsSettings::of(&format!("stores.{name}.")),
+        };
+        Self { name, redis }
     }
 }
 
 /// The fault of a mapping of stores, with the name of the store. It has no passwords.
 #[derive(Debug, thiserror::Error)]
-enum StoresError {
+pub(super) enum StoresError {
     #[error(transparent)]
     Nested(#[from] NestedError),
     #[error("at most {STORES_MAX} stores")]
@@ -54,7 +84,7 @@ enum StoresError {
 
 /// The fault of one store, with the name of the field.
 #[derive(Debug, thiserror::Error)]
-enum StoreFault {
+pub(super) enum StoreFault {
     #[error("url: {0}")]
     Url(ValueError),
     #[error("deadline: {0}")]
@@ -65,17 +95,14 @@ enum StoreFault {
     NotEncrypted(&'static str),
 }
 
-/// The stores that `text` lists, whose files are named from `origin`.
-fn stores(
-    text: &str,
-    origin: &Origin,
-    defaults: &RedisConfig,
-) -> Result<Vec<NamedStore>, StoresError> {
-    if text.is_empty() {
+/// Parses stores by name. The files they name count from the file they are in.
+pub(super) fn stores(said: &Said) -> Result<Vec<NamedEntry>, StoresError> {
+    if said.text.is_empty() {
         return Ok(Vec::new());
     }
     let expected = "expected names, each with its `url`: ";
-    let entries: BTreeMap<String, Entry> = nested::deserialize(nested::parse(text)?, expected)?;
+    let value = nested::parse(&said.text)?;
+    let entries: BTreeMap<String, Entry> = nested::deserialize(value, expected)?;
     if entries.len() > STORES_MAX {
         return Err(StoresError::TooMany);
     }
@@ -84,20 +111,15 @@ fn stores(
         if !is_name(&name) {
             return Err(StoresError::Name(name));
         }
-        match redis(&name, &entry, origin, defaults) {
-            Ok(redis) => Ok(NamedStore { name, redis }),
+        match named(name.clone(), &entry, &said.origin) {
+            Ok(store) => Ok(store),
             Err(fault) => Err(StoresError::Store { name, fault }),
         }
     });
     stores.collect()
 }
 
-fn redis(
-    name: &str,
-    entry: &Entry,
-    origin: &Origin,
-    defaults: &RedisConfig,
-) -> Result<RedisSettings, StoreFault> {
+fn named(name: Box<str>, entry: &Entry, origin: &Origin) -> Result<NamedEntry, StoreFault> {
     let mut endpoint = store::redis(&entry.url).map_err(StoreFault::Url)?;
     let file = |text: &String| origin.path(text);
     let identity = match (&entry.cert, &entry.key) {
@@ -118,15 +140,12 @@ fn redis(
         let encrypted = endpoint.with_tls(files);
         endpoint = encrypted.ok_or(StoreFault::NotEncrypted(first))?;
     }
-    let mut config = defaults.clone();
-    if let Some(text) = &entry.deadline {
-        config.deadline = store::deadline(text).map_err(StoreFault::Deadline)?;
-    }
-    Ok(RedisSettings {
+    let deadline = entry.deadline.as_deref().map(store::deadline).transpose();
+    Ok(NamedEntry {
+        name,
         endpoint,
-        shown: format!("stores.{name} {}", values::masked(&entry.url)),
-        config,
-        files: TlsSettings::of(&format!("stores.{name}.")),
+        url: values::masked(&entry.url),
+        deadline: deadline.map_err(StoreFault::Deadline)?,
     })
 }
 
@@ -139,6 +158,7 @@ fn is_name(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::table::row;
     use super::*;
 
     fn read(text: &str) -> Result<Vec<NamedStore>, StoresError> {
@@ -147,7 +167,17 @@ mod tests {
             line: 1,
             column: 1,
         };
-        stores(text, &origin, &RedisConfig::default())
+        let said = Said {
+            setting: &row::stores,
+            text: text.to_owned(),
+            origin,
+        };
+        let defaults = RedisConfig::default();
+        let entries = stores(&said)?;
+        Ok(entries
+            .iter()
+            .map(|entry| NamedStore::new(entry, &defaults))
+            .collect())
     }
 
     #[test]

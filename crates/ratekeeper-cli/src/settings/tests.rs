@@ -28,8 +28,7 @@ fn layers(flags: &Flags, environment: &Environment, home: &Home) -> Result<Layer
 }
 
 fn shown(layers: &Layers, key: &str) -> (String, String) {
-    let said = layers.said(key);
-    (said.text, said.origin.to_string())
+    layers.shown(key)
 }
 
 #[test]
@@ -38,7 +37,7 @@ fn flags_go_before_the_environment_and_that_before_the_file() -> std::io::Result
     let file = root.path().join("ratekeeper.yaml");
     std::fs::write(&file, "http: :1\ngrpc: :1\nadmin: :1\n")?;
     let environment = environment(&[("RATEKEEPER_HTTP", ":2"), ("RATEKEEPER_GRPC", ":2")]);
-    let flags = Flags::default().with("http", ":3".into());
+    let flags = Flags::default().with(&row::http, ":3");
     let home = home(root.path());
     let layers = layers(&flags, &environment, &home).expect("all of it is good");
     assert_eq!(shown(&layers, "http"), (":3".into(), "--http".into()));
@@ -52,9 +51,9 @@ fn flags_go_before_the_environment_and_that_before_the_file() -> std::io::Result
     );
     assert_eq!(shown(&layers, "store"), ("memory".into(), "default".into()));
     let settings = Settings::from_layers(&layers, &home).expect("all of it has a meaning");
-    assert_eq!(port(&settings.listen.http), 3);
-    assert_eq!(port(&settings.listen.grpc), 2);
-    assert_eq!(port(&settings.listen.admin), 1);
+    assert_eq!(port(&settings.values.http), 3);
+    assert_eq!(port(&settings.values.grpc), 2);
+    assert_eq!(port(&settings.values.admin), 1);
     Ok(())
 }
 
@@ -62,11 +61,11 @@ fn flags_go_before_the_environment_and_that_before_the_file() -> std::io::Result
 fn every_value_without_a_meaning_is_said_at_once() {
     let home = home(Path::new("/nowhere/at/all"));
     let flags = Flags::default()
-        .with("memory_limit", "12QB".into())
-        .with("store", "redis".into())
-        .with("on_store_failure", "open".into())
-        .with("log_level", "loud".into())
-        .with("http", "8080".into());
+        .with(&row::memory_limit, "12QB")
+        .with(&row::store, "redis")
+        .with(&row::on_store_failure, "open")
+        .with(&row::log_level, "loud")
+        .with(&row::http, "8080");
     let layers = layers(&flags, &Environment::default(), &home).expect("the names are good");
     let problems = Settings::from_layers(&layers, &home).expect_err("no value is");
     let text = problems.to_string();
@@ -123,7 +122,7 @@ fn paths_in_a_file_count_from_its_folder() -> std::io::Result<()> {
     let settings = Settings::from_layers(&layers, &home).expect("so are its values");
     assert_eq!(settings.rules.path, Some(root.path().join("config/rules")));
     assert_eq!(
-        settings.counters.state,
+        settings.state,
         Some(root.path().join("config/data/counters.state"))
     );
     assert!(!settings.rules.read.every_file);
@@ -147,10 +146,10 @@ fn under_envoyproxy_ratelimits_root_every_file_is_one_of_rules() {
 fn the_defaults_have_a_meaning() {
     let home = home(Path::new("/nowhere/at/all"));
     let settings = Settings::from_layers(&Layers::default(), &home).expect("they do");
-    assert_eq!(settings.counters.memory_limit, 256 << 20);
-    assert_eq!(settings.listen.metrics, None);
+    assert_eq!(*settings.values.memory_limit, 256 << 20);
+    assert_eq!(*settings.values.metrics, None);
     assert_eq!(
-        settings.listen.drain_delay,
+        *settings.values.drain_delay,
         ratekeeper_server::ServerConfig::default().drain_delay
     );
     assert_eq!(settings.rules.path, None);
@@ -211,12 +210,12 @@ fn listeners_that_make_no_sense_are_said() {
 fn the_manual_lists_every_setting_as_it_is() {
     let manual = include_str!("../../../../docs/configuration.md");
     let mut table = String::from("| setting | default | meaning |\n|---|---|---|\n");
-    for setting in table::settings() {
+    for setting in all() {
         let default = match setting.default {
             "" => String::new(),
             default => format!("`{default}`"),
         };
-        table += &format!("| `{}` | {default} | {} |\n", setting.key, setting.help);
+        table += &format!("| `{}` | {default} | {} |\n", setting.key, setting.help());
     }
     assert!(
         manual.contains(&table),
@@ -268,7 +267,7 @@ client_header: X-Real-IP
     assert_eq!(auth.forwarding.client_header.to_string(), "x-real-ip");
 
     // A flag says the same on one line, and goes before the file.
-    let flags = Flags::default().with("auth", flag);
+    let flags = Flags::default().with(&row::auth, flag);
     let layers = self::layers(&flags, &Environment::default(), &home).expect("the file is good");
     let by_flag = Settings::from_layers(&layers, &home)
         .expect("so is the flag")

@@ -1,6 +1,6 @@
 //! The collector of traces, and the share of requests that are traced.
 
-use super::typed::Typed;
+use super::checks::Checks;
 use super::value_error::ValueError;
 use super::{TlsSettings, values};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -32,47 +32,45 @@ pub(crate) struct TraceSettings {
     pub(crate) service_name: String,
 }
 
-/// The settings that have a meaning only beside a collector.
-const NEED_COLLECTOR: [&str; 5] = [
-    "otlp_headers",
-    "otlp_headers_file",
-    "otlp_ca",
-    "otlp_cert",
-    "otlp_key",
-];
-
 /// The most headers for the collector.
 const HEADERS_MAX: usize = 32;
 
-impl Typed<'_> {
+impl Checks<'_> {
     pub(super) fn traces(&mut self) -> TraceSettings {
-        let endpoint = self.get("otlp_endpoint", |text| values::maybe(text, collector));
-        let plain = "it means nothing for a collector that is not encrypted; write https://";
-        for key in NEED_COLLECTOR {
-            let is_tls = !key.starts_with("otlp_headers");
-            match &endpoint {
-                _ if !self.is_said(key) => {}
-                None => self.lacks(key, "otlp_endpoint").unwrap_or_default(),
-                Some(endpoint) if is_tls && endpoint.starts_with("http://") => {
-                    self.refuse(key, plain);
+        let values = self.values;
+        let files = [&values.otlp_ca, &values.otlp_cert, &values.otlp_key];
+        let [ca, cert, key] = files;
+        let headers = [&values.otlp_headers.said, &values.otlp_headers_file.said];
+        match values.otlp_endpoint.as_deref() {
+            None => {
+                let need_collector = headers.into_iter().chain(files.map(|file| &file.said));
+                for said in need_collector.filter(|said| said.has_value()) {
+                    self.lacks::<()>(said, &values.otlp_endpoint.said);
                 }
-                Some(_) => {}
             }
+            Some(endpoint) if endpoint.starts_with("http://") => {
+                let plain =
+                    "it means nothing for a collector that is not encrypted; write https://";
+                for file in files.into_iter().filter(|file| file.said.has_value()) {
+                    self.refuse(&file.said, plain);
+                }
+            }
+            Some(_) => {}
         }
         TraceSettings {
-            endpoint,
-            tls: self.client_tls("otlp_"),
+            endpoint: values.otlp_endpoint.clone(),
+            tls: self.client_tls(ca, cert, key),
             tls_settings: TlsSettings::of("otlp_"),
-            headers: self.get("otlp_headers", headers),
-            headers_file: self.path("otlp_headers_file"),
-            sample_ratio: self.get("trace_sample_ratio", |text| values::number(text, 0.0..=1.0)),
-            service_name: self.get("trace_service_name", service_name),
+            headers: values.otlp_headers.clone(),
+            headers_file: values.otlp_headers_file.clone(),
+            sample_ratio: *values.trace_sample_ratio,
+            service_name: values.trace_service_name.clone(),
         }
     }
 }
 
 /// The address of a collector: `http://127.0.0.1:4317`, `https://otlp.example.com:443`.
-fn collector(text: &str) -> Result<String, ValueError> {
+pub(super) fn collector(text: &str) -> Result<String, ValueError> {
     let wrong = || ValueError::Collector(values::masked(text).into());
     let (scheme, place) = text.split_once("://").ok_or_else(wrong)?;
     if !matches!(scheme, "http" | "https") {
@@ -87,7 +85,7 @@ fn collector(text: &str) -> Result<String, ValueError> {
 
 /// The headers in `text`, in the form of `OTEL_EXPORTER_OTLP_HEADERS`: `NAME=VALUE`, with commas or new lines between
 /// them.
-pub(crate) fn headers(text: &str) -> Result<HeaderMap, ValueError> {
+pub(crate) fn trace_headers(text: &str) -> Result<HeaderMap, ValueError> {
     let mut headers = HeaderMap::new();
     let pairs = text.split([',', '\n']).map(str::trim);
     for pair in pairs.filter(|pair| !pair.is_empty()) {
@@ -120,7 +118,7 @@ fn unescaped(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn service_name(text: &str) -> Result<String, ValueError> {
+pub(super) fn service_name(text: &str) -> Result<String, ValueError> {
     let is_fit = |c: char| !c.is_control();
     match (1..=SERVICE_NAME_MAX).contains(&text.len()) && text.chars().all(is_fit) {
         true => Ok(text.to_owned()),
@@ -163,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_ratio_is_a_share() {
-        let ratio = |text| values::number(text, 0.0_f64..=1.0);
+        let ratio = |text| values::number(0.0_f64..=1.0)(text);
         for (good, expected) in [("0", 0.0), ("1", 1.0), ("0.01", 0.01)] {
             assert!((ratio(good).expect(good) - expected).abs() < f64::EPSILON);
         }
@@ -175,7 +173,7 @@ mod tests {
     #[test]
     fn headers_are_pairs_and_secrets() {
         let text = "api-key=a%2Cb%20c, x-team = shop\n\nauthorization=Basic Zm9vOmJhcg==\n";
-        let found = headers(text).expect("they are headers");
+        let found = trace_headers(text).expect("they are headers");
         assert_eq!(found.len(), 3);
         for (name, value) in [
             ("api-key", "a,b c"),
@@ -185,7 +183,7 @@ mod tests {
             assert_eq!(found[name], value);
         }
         assert!(!format!("{found:?}").contains("shop"), "{found:?}");
-        assert!(headers("").expect("there need not be any").is_empty());
+        assert!(trace_headers("").expect("there need not be any").is_empty());
         let many = "a=1,".repeat(HEADERS_MAX + 1);
         for bad in [
             "secret",
@@ -195,7 +193,7 @@ mod tests {
             "a=secret%0A",
             &many,
         ] {
-            let refused = headers(bad).expect_err(bad).to_string();
+            let refused = trace_headers(bad).expect_err(bad).to_string();
             assert!(!refused.contains("secret"), "{refused}");
         }
     }

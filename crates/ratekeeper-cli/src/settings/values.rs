@@ -1,14 +1,16 @@
 //! Parsers for the text of settings: addresses, sizes, durations, switches.
 
+use super::layer::Said;
 use super::value_error::ValueError;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use ratekeeper_rules::window::{format_duration, parse_duration};
 use ratekeeper_server::ListenAddress;
 use serde_json::Value;
+use std::convert::Infallible;
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -100,34 +102,43 @@ pub(crate) fn duration(text: &str) -> Result<Duration, ValueError> {
     Ok(Duration::from_micros(micros.get()))
 }
 
-/// A span of time in `range`.
-pub(crate) fn duration_within(
-    text: &str,
+/// Parses a span of time in `range`.
+pub(crate) fn within(
     range: RangeInclusive<Duration>,
-) -> Result<Duration, ValueError> {
-    let duration = duration(text)?;
-    if !range.contains(&duration) {
-        let [least, most] = [range.start(), range.end()].map(|end| format_duration((*end).into()));
-        return Err(ValueError::NotWithin {
-            text: text.into(),
-            least,
-            most,
-        });
+) -> impl Fn(&str) -> Result<Duration, ValueError> {
+    move |text| {
+        let duration = duration(text)?;
+        if !range.contains(&duration) {
+            let ends = [range.start(), range.end()];
+            let [least, most] = ends.map(|end| format_duration((*end).into()));
+            return Err(ValueError::NotWithin {
+                text: text.into(),
+                least,
+                most,
+            });
+        }
+        Ok(duration)
     }
-    Ok(duration)
 }
 
-/// A number in `range`.
+/// Parses a number in `range`.
 pub(crate) fn number<T: FromStr + PartialOrd + Display>(
-    text: &str,
     range: RangeInclusive<T>,
-) -> Result<T, ValueError> {
-    let number = text.parse().ok().filter(|number| range.contains(number));
-    number.ok_or_else(|| ValueError::NotWithin {
-        text: text.into(),
-        least: range.start().to_string(),
-        most: range.end().to_string(),
-    })
+) -> impl Fn(&str) -> Result<T, ValueError> {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| ValueError::NotWithin {
+            text: text.into(),
+            least: range.start().to_string(),
+            most: range.end().to_string(),
+        })
+    }
+}
+
+/// 1 to 100, with or without its sign.
+pub(super) fn percent(text: &str) -> Result<u8, ValueError> {
+    let digits = text.strip_suffix('%').unwrap_or(text).trim_end();
+    number(1..=100)(digits).map_err(|_| ValueError::Percent(text.into()))
 }
 
 /// Returns true if a text is the name or address of a host and a port.
@@ -149,10 +160,24 @@ pub(crate) fn some_duration(text: &str) -> Result<Option<Duration>, ValueError> 
 
 /// Parses a text with `parse`; returns [`None`] for an empty one.
 pub(crate) fn maybe<T, E>(
-    text: &str,
-    parse: impl FnOnce(&str) -> Result<T, E>,
-) -> Result<Option<T>, E> {
-    (!text.is_empty()).then(|| parse(text)).transpose()
+    parse: impl Fn(&str) -> Result<T, E>,
+) -> impl Fn(&str) -> Result<Option<T>, E> {
+    move |text| (!text.is_empty()).then(|| parse(text)).transpose()
+}
+
+/// The text itself.
+pub(super) fn text(text: &str) -> Result<String, Infallible> {
+    Ok(text.to_owned())
+}
+
+/// A path; [`None`] if there is none. One in a settings file counts from that file's folder.
+pub(super) fn path(said: &Said) -> Result<Option<PathBuf>, Infallible> {
+    Ok((!said.text.is_empty()).then(|| said.origin.path(&said.text)))
+}
+
+/// As [`path`], from the root, so that a message says which file is meant.
+pub(super) fn full_path(said: &Said) -> Result<Option<PathBuf>, Infallible> {
+    Ok((!said.text.is_empty()).then(|| said.origin.full_path(&said.text)))
 }
 
 /// `true` or `false`, and the other spellings people and envoyproxy/ratelimit use.
@@ -164,19 +189,19 @@ pub(crate) fn switch(text: &str) -> Result<bool, ValueError> {
     }
 }
 
-/// One of several words.
-pub(crate) fn one_of<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, ValueError> {
-    if let Some((_, value)) = words
-        .iter()
-        .find(|(word, _)| word.eq_ignore_ascii_case(text))
-    {
-        return Ok(*value);
+/// Parses one of several words.
+pub(crate) fn one_of<T: Copy>(words: &[(&str, T)]) -> impl Fn(&str) -> Result<T, ValueError> {
+    move |text| {
+        let is_meant = |(word, _): &&(&str, T)| word.eq_ignore_ascii_case(text);
+        if let Some((_, value)) = words.iter().find(is_meant) {
+            return Ok(*value);
+        }
+        let known: Vec<String> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
+        Err(ValueError::Word {
+            text: text.into(),
+            known: known.join(" or ").into(),
+        })
     }
-    let known: Vec<String> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
-    Err(ValueError::Word {
-        text: text.into(),
-        known: known.join(" or ").into(),
-    })
 }
 
 /// Masks the passwords of URLs and the names of callers in a nested value.
@@ -339,8 +364,8 @@ mod tests {
     #[test]
     fn words_are_listed_when_none_fits() {
         let words = [("local", 1), ("allow", 2)];
-        assert_eq!(one_of("Allow", &words).ok(), Some(2));
-        let refused = one_of("open", &words).expect_err("not a word");
+        assert_eq!(one_of(&words)("Allow").ok(), Some(2));
+        let refused = one_of(&words)("open").expect_err("not a word");
         assert_eq!(
             refused.to_string(),
             "`open` is not known here; write `local` or `allow`"

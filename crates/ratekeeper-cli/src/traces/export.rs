@@ -35,7 +35,7 @@ impl Traces {
             tls: told.tls.clone(),
             headers: headers(told)?,
             service_name: told.service_name.clone(),
-            node: settings.log.denials.node.to_string(),
+            node: settings.values.node_name.to_string(),
             version: env!("CARGO_PKG_VERSION"),
         };
         let export = OtlpExport::start(queue, &config).map_err(|error| match error {

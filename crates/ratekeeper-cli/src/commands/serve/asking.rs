@@ -39,9 +39,9 @@ pub(super) async fn run(
     let snapshot = limiter.snapshot();
     let domain = domain(settings, snapshot.rules())?;
     has_room_for_a_level(settings, snapshot.rules())?;
-    let client = Client::new(client_config(service, &limiter)?)?;
+    let client = Client::new(client_config(settings, service, &limiter)?)?;
     let mut enforcer = ServiceEnforcer::new(client.clone());
-    if service.permits {
+    if *settings.values.service_permits {
         enforcer = enforcer.with_permits();
     }
     if service.reads_rules {
@@ -60,7 +60,7 @@ pub(super) async fn run(
     let front = Asking {
         gateway,
         client,
-        on_failure: service.on_failure.name(),
+        on_failure: settings.values.on_service_failure.name(),
     };
     let stop = stop::Signals::listen()?;
     files.bound(&mut config);
@@ -95,7 +95,7 @@ impl Known {
                 let path = settings.rules.path.as_deref().ok_or_else(no_rules)?;
                 let mut loader = loader(settings, path);
                 let rules = load(&mut loader, settings, path)?.rules;
-                warn_without(settings, service, &rules, path);
+                warn_without(settings, &rules, path);
                 (rules, Some(loader))
             }
         };
@@ -138,11 +138,11 @@ fn has_room_for_a_level(settings: &Settings, rules: &RuleSet) -> Result<()> {
     Ok(())
 }
 
-fn warn_without(settings: &Settings, service: &ServiceSettings, rules: &RuleSet, path: &Path) {
+fn warn_without(settings: &Settings, rules: &RuleSet, path: &Path) {
     let Some(domain) = settings.auth.describer.domain.as_deref() else {
         return;
     };
-    let decides = service.on_failure == FailureMode::Local;
+    let decides = *settings.values.on_service_failure == FailureMode::Local;
     if decides && !rules.domains().any(|it| it.name() == domain) {
         warn!(
             "the rules in {} have no domain {domain}: while the service is away, every request passes",
@@ -151,26 +151,31 @@ fn warn_without(settings: &Settings, service: &ServiceSettings, rules: &RuleSet,
     }
 }
 
-fn client_config(service: &ServiceSettings, limiter: &Arc<Limiter<Stores>>) -> Result<Config> {
+fn client_config(
+    settings: &Settings,
+    service: &ServiceSettings,
+    limiter: &Arc<Limiter<Stores>>,
+) -> Result<Config> {
+    let values = &settings.values;
     let mut config = Config::new("");
     config.endpoints.clone_from(&service.endpoints);
-    config.token = match &service.token_file {
-        None => service.token.clone(),
+    config.token = match &*values.service_token_file {
+        None => values.service_token.clone(),
         Some(path) => Some(token(path)?),
     };
-    config.deadline = service.deadline;
-    config.fallback = match service.on_failure {
+    config.deadline = *values.service_deadline;
+    config.fallback = match *values.on_service_failure {
         FailureMode::Allow => FallbackPolicy::Allow,
         FailureMode::Deny => FallbackPolicy::Deny,
         FailureMode::Local => FallbackPolicy::Local(Arc::clone(limiter) as _),
     };
-    config.tls =
-        tls(service).map_err(|error| anyhow!("{}", service.file_settings.blame(&error)))?;
+    let tls = tls(service, values.service_server_name.clone());
+    config.tls = tls.map_err(|error| anyhow!("{}", service.file_settings.blame(&error)))?;
     Ok(config)
 }
 
 /// Reads the TLS files into the form that the client takes.
-fn tls(service: &ServiceSettings) -> Result<Tls, TlsFileError> {
+fn tls(service: &ServiceSettings, server_name: Option<String>) -> Result<Tls, TlsFileError> {
     let files = &service.files;
     let authorities = match &files.authorities {
         None => None,
@@ -195,7 +200,7 @@ fn tls(service: &ServiceSettings) -> Result<Tls, TlsFileError> {
     Ok(Tls {
         authorities_pem: authorities,
         identity,
-        server_name: service.server_name.clone(),
+        server_name,
     })
 }
 
@@ -214,7 +219,10 @@ fn text(file: &PemFile) -> String {
 /// Describes for people what limits requests.
 fn shown(settings: &Settings, service: &ServiceSettings, domain: &str, rules: &RuleSet) -> String {
     let asked = format!("domain {domain} of the service at {}", service.shown);
-    let without = match (service.on_failure, settings.rules.path.as_deref()) {
+    let without = match (
+        *settings.values.on_service_failure,
+        settings.rules.path.as_deref(),
+    ) {
         (FailureMode::Deny, _) => "nothing passes".to_owned(),
         (FailureMode::Local, Some(path)) => rules_shown(rules, path),
         _ => "everything passes".to_owned(),

@@ -25,7 +25,7 @@ pub(super) fn shown(rls: &RlsConfig, settings: &Settings, addresses: &Addresses)
     }
     let means = match rls.callers() {
         EnvoyCallers::Any => "everybody may bring limits along and give hits back",
-        EnvoyCallers::Permitted if has_permission(&settings.callers) => {
+        EnvoyCallers::Permitted if has_permission(&settings.values.callers) => {
             "limits in requests and refunds need a permission (`callers`)"
         }
         EnvoyCallers::Permitted => {
@@ -44,9 +44,9 @@ fn has_permission(callers: &[Caller]) -> bool {
 
 /// Warns if other hosts may give hits back without a permission because a setting, not the profile, says so.
 pub(super) fn warn_if_open(settings: &Settings) {
-    let listen = &settings.listen;
-    let is_open = !(listen.grpc.is_local() && listen.http.is_local());
-    if is_open && settings.envoy.callers == Some(EnvoyCallers::Any) {
+    let values = &settings.values;
+    let is_open = !(values.grpc.is_local() && values.http.is_local());
+    if is_open && *values.envoy_callers == Some(EnvoyCallers::Any) {
         warn!(
             "envoy_callers is `any`: anyone who reaches the gRPC or HTTP port can give hits back and send limits"
         );

@@ -38,7 +38,7 @@ impl Files {
     /// Raises the limit as far as the process may, and divides the descriptors.
     pub(super) fn of_process(settings: &Settings, program: Program) -> Self {
         let limit = raise();
-        let workers = settings.listen.worker_threads.get();
+        let workers = settings.values.worker_threads.get();
         let files = Self::shared_out(limit, workers, program);
         files.tell();
         files

@@ -30,20 +30,26 @@ const CONNECTION_IDLE_MAX: Duration = Duration::from_secs(300);
 
 /// Besides the gateway and admin only what was asked for is opened.
 pub(super) fn open_only(config: &mut ServerConfig, settings: &Settings) {
-    let gateway = &settings.gateway;
-    config.grpc = config.grpc.take().filter(|_| gateway.opens_grpc);
-    config.http = config.http.take().filter(|_| gateway.opens_http);
+    let values = &settings.values;
+    config.grpc = config
+        .grpc
+        .take()
+        .filter(|_| !values.grpc.said.is_default());
+    config.http = config
+        .http
+        .take()
+        .filter(|_| !values.http.said.is_default());
     let mut bounds = config.bounds;
     // A client that waits for a slow upstream sends nothing, and is not gone.
-    let slowest = gateway.routes.response_timeout + Duration::from_secs(30);
+    let slowest = *values.upstream_timeout + Duration::from_secs(30);
     bounds.idle_timeout = bounds.idle_timeout.max(slowest);
-    bounds.streams_max = gateway.connection_requests_max;
+    bounds.streams_max = *values.connection_requests_max;
     bounds.connection_idle_max = Some(CONNECTION_IDLE_MAX);
     // One that has closed its side is: nobody waits for its answer.
     bounds.half_close = false;
     config.front = Some(GatewayListener {
-        address: gateway.listen.clone(),
-        tls: gateway.tls.clone(),
+        address: values.listen.clone(),
+        tls: settings.gateway_tls.clone(),
         bounds,
     });
 }
@@ -86,7 +92,7 @@ pub(super) fn gateway<E: Enforcer>(
     domain: &str,
     beside: Beside,
 ) -> Result<Gateway<E>> {
-    let told = &settings.gateway;
+    let values = &settings.values;
     let auth = &settings.auth;
     let mut describer = auth.describer.clone();
     // What nothing says is strict here: routes and descriptors go by the path, too.
@@ -97,18 +103,18 @@ pub(super) fn gateway<E: Enforcer>(
         .describer(describer)
         .headers(auth.headers)
         .body_form(auth.denial_body)
-        .wait_max(told.wait_max)
-        .waiting_max(told.waiting_max)
-        .refusal_lines_max(settings.log.denials.lines_per_second)
-        .switch(Switch::new(told.limits));
+        .wait_max(*values.wait_max)
+        .waiting_max(*values.waiting_max)
+        .refusal_lines_max(*values.denial_log)
+        .switch(Switch::new(*values.limits));
     let followed = settings::file_in_use(flags, &Environment::of_process(), home)
         .map(|path| Arc::new(RoutesFile::new(path, flags.clone(), home.clone(), files)));
     let config = GatewayConfig {
-        routes: within(files, told.routes.clone()),
+        routes: within(files, settings.routes.clone()),
         forwarding: auth.forwarding.clone(),
-        is_encrypted: told.tls.is_some(),
-        body_bytes_max: told.body_max,
-        patience: settings.listen.bounds.patience,
+        is_encrypted: settings.gateway_tls.is_some(),
+        body_bytes_max: *values.request_body_max,
+        patience: values.bounds().patience,
         tunnel_silence_max: TUNNEL_SILENCE_MAX,
         log: log(settings)?,
         denials: beside.denials,
@@ -132,8 +138,8 @@ fn within(files: Files, mut routes: RoutesConfig) -> RoutesConfig {
 }
 
 fn log(settings: &Settings) -> Result<Option<AccessLog>> {
-    let format = settings.gateway.access_log_format;
-    let path = match &settings.gateway.access_log {
+    let format = *settings.values.access_log_format;
+    let path = match &*settings.values.access_log {
         None => return Ok(None),
         Some(LogTo::Stdout) => None,
         Some(LogTo::File(path)) => Some(path.as_path()),
@@ -190,7 +196,7 @@ impl RoutesFile {
         if named.by != by {
             // What makes no sense names nothing else.
             if let Ok((_, settings)) = self.settings() {
-                let upstreams = settings.gateway.routes.upstreams.into_values();
+                let upstreams = settings.routes.upstreams.into_values();
                 named.files = upstreams.filter_map(|upstream| upstream.ca).collect();
             }
             named.by = by;
@@ -213,7 +219,7 @@ impl RoutesFile {
             Ok((_, settings)) => {
                 if let Some(routes) = self.routes.get() {
                     // Why not is logged there.
-                    let _ = routes.replace(&within(self.files, settings.gateway.routes));
+                    let _ = routes.replace(&within(self.files, settings.routes));
                 }
             }
             Err(problems) => {

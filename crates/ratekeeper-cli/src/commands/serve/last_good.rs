@@ -1,7 +1,7 @@
 //! A start with the last good rules, because the files are broken.
 
 use crate::output;
-use crate::settings::{LogFormat, Settings};
+use crate::settings::{LogFormat, OnBrokenRules, Settings};
 use anyhow::{Error, Result};
 use ratekeeper_rules::Loaded;
 use ratekeeper_server::{ReloadStatus, RulesLoader};
@@ -16,12 +16,12 @@ pub(super) fn load(
     settings: &Settings,
     refused: Error,
 ) -> Result<Loaded> {
-    let is_wanted = settings.rules.uses_last_good;
+    let is_wanted = *settings.values.on_broken_rules == OnBrokenRules::LastGood;
     let Some(loaded) = is_wanted.then(|| loader.load_last_good()).flatten() else {
         return Err(refused);
     };
     let time = time(loader.status()).unwrap_or_default();
-    if settings.log.format == LogFormat::Text {
+    if *settings.values.log_format == LogFormat::Text {
         output::print(&format!(
             "{refused}\n\nStarting with the last good rules, of {time}, until these are mended.\n\n"
         ))?;

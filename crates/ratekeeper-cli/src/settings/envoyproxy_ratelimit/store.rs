@@ -3,6 +3,7 @@
 use super::super::environment::Environment;
 use super::super::layer::Layers;
 use super::super::problem::Problem;
+use super::super::table::row;
 use super::super::values::percent_encoded;
 use super::{is_true, put_text};
 
@@ -20,18 +21,18 @@ pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut
         return;
     };
     if with_tls || at.starts_with("rediss") {
-        for (name, key) in [
-            ("REDIS_TLS_CACERT", "store_ca"),
-            ("REDIS_TLS_CLIENT_CERT", "store_cert"),
-            ("REDIS_TLS_CLIENT_KEY", "store_key"),
+        for (name, setting) in [
+            ("REDIS_TLS_CACERT", &row::store_ca),
+            ("REDIS_TLS_CLIENT_CERT", &row::store_cert),
+            ("REDIS_TLS_CLIENT_KEY", &row::store_key),
         ] {
             if let Some(path) = environment.get(name) {
-                put_text(layers, key, name, path);
+                put_text(layers, setting, name, path);
             }
         }
     }
     match kind(environment).and_then(|kind| url(environment, &kind, at, with_tls)) {
-        Ok(url) => put_text(layers, "store", "REDIS_URL", url),
+        Ok(url) => put_text(layers, &row::store, "REDIS_URL", url),
         Err(problem) => problems.push(problem),
     }
 }

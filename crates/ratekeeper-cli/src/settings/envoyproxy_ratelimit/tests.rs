@@ -1,3 +1,4 @@
+use super::super::table::find;
 use super::variables::Fine::{self, False, Nothing, Only};
 use super::*;
 
@@ -11,8 +12,7 @@ fn put(pairs: &[(&str, &str)]) -> (Layers, Vec<String>) {
 }
 
 fn value(layers: &Layers, key: &str) -> (String, String) {
-    let said = layers.said(key);
-    (said.text, said.origin.to_string())
+    layers.shown(key)
 }
 
 /// The one setting that `pairs` change: its value and where it says that it came from.
@@ -396,7 +396,7 @@ fn a_switch_that_is_neither_on_nor_off_is_refused() {
 fn every_key_in_the_table_is_a_setting_and_no_name_is_there_twice() {
     for (index, (name, here, says)) in VARIABLES.iter().enumerate() {
         let key = match here {
-            Is(key) => Some(*key),
+            Is(setting) => Some(setting.key),
             Makes => says
                 .strip_prefix('`')
                 .and_then(|says| Some(says.split_once('`')?.0)),
@@ -418,7 +418,7 @@ fn the_page_about_migrating_has_this_table() {
     let mut table = String::from("| variable | here |\n|---|---|\n");
     for (name, here, says) in VARIABLES {
         let here = match here {
-            Is(key) => format!("`{key}`"),
+            Is(setting) => format!("`{}`", setting.key),
             Makes => (*says).to_owned(),
             Moot => format!("not needed: {says}"),
             Unused(fine) => format!("logged at startup{}: {says}", but(fine)),

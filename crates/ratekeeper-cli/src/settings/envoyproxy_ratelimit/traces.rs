@@ -3,6 +3,7 @@
 use super::super::environment::Environment;
 use super::super::layer::Layers;
 use super::super::problem::Problem;
+use super::super::table::row;
 use super::{is_true, put_text};
 
 /// The switch.
@@ -49,15 +50,15 @@ pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut
         false => format!("http://{endpoint}"),
     };
     let is_encrypted = endpoint.starts_with("https://");
-    put_text(layers, "otlp_endpoint", name, endpoint);
-    for (key, name, default) in [
+    put_text(layers, &row::otlp_endpoint, name, endpoint);
+    for (setting, name, default) in [
         (
-            "trace_service_name",
+            &row::trace_service_name,
             "TRACING_SERVICE_NAME",
             SERVICE_NAME_DEFAULT,
         ),
         (
-            "trace_sample_ratio",
+            &row::trace_sample_ratio,
             "TRACING_SAMPLING_RATE",
             SAMPLING_RATE_DEFAULT,
         ),
@@ -66,16 +67,16 @@ pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut
             Some(text) => (name, text),
             None => (ENABLED, default),
         };
-        put_text(layers, key, name, text);
+        put_text(layers, setting, name, text);
     }
     let files = [
-        ("otlp_ca", "OTEL_EXPORTER_OTLP_CERTIFICATE"),
-        ("otlp_cert", "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"),
-        ("otlp_key", "OTEL_EXPORTER_OTLP_CLIENT_KEY"),
+        (&row::otlp_ca, "OTEL_EXPORTER_OTLP_CERTIFICATE"),
+        (&row::otlp_cert, "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"),
+        (&row::otlp_key, "OTEL_EXPORTER_OTLP_CLIENT_KEY"),
     ];
-    for (key, name) in files {
+    for (setting, name) in files {
         if let Some(path) = environment.get(name).filter(|_| is_encrypted) {
-            put_text(layers, key, name, path);
+            put_text(layers, setting, name, path);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! envoyproxy/ratelimit's variables, and what each corresponds to here.
 
+use crate::settings::setting::Setting;
+use crate::settings::table::row;
 use crate::settings::values;
 use Fine::{False, Nothing, Only};
 use Here::{Is, Makes, Moot, Stops, Unused};
@@ -14,7 +16,7 @@ pub(crate) const RUNTIME_ROOT: &str = "RUNTIME_ROOT";
 #[derive(Debug)]
 pub(super) enum Here {
     /// A setting with the same values.
-    Is(&'static str),
+    Is(&'static Setting),
     /// A part of a setting, or a setting with other values: its text says which, and how.
     Makes,
     /// Nothing, and nothing is lost: its text says why.
@@ -71,10 +73,14 @@ pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
     ),
     ("GRPC_HOST", Makes, "`grpc`: the host"),
     ("GRPC_PORT", Makes, "`grpc`: the port"),
-    ("GRPC_MAX_CONNECTION_AGE", Is("grpc_max_connection_age"), ""),
+    (
+        "GRPC_MAX_CONNECTION_AGE",
+        Is(&row::grpc_max_connection_age),
+        "",
+    ),
     (
         "GRPC_MAX_CONNECTION_AGE_GRACE",
-        Is("grpc_max_connection_age_grace"),
+        Is(&row::grpc_max_connection_age_grace),
         "",
     ),
     (
@@ -86,8 +92,8 @@ pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
     ("GRPC_SERVER_TLS_KEY", Makes, "`grpc_tls_key`"),
     ("GRPC_CLIENT_TLS_CACERT", Makes, "`grpc_tls_client_ca`"),
     ("GRPC_CLIENT_TLS_SAN", Makes, "`grpc_tls_client_names`"),
-    ("LOG_LEVEL", Is("log_level"), ""),
-    ("LOG_FORMAT", Is("log_format"), ""),
+    ("LOG_LEVEL", Is(&row::log_level), ""),
+    ("LOG_FORMAT", Is(&row::log_format), ""),
     (
         "CONFIG_TYPE",
         Stops(Only("FILE")),
@@ -186,9 +192,9 @@ pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
         Makes,
         "`response_headers`: `limits`",
     ),
-    ("LIMIT_LIMIT_HEADER", Is("limit_header"), ""),
-    ("LIMIT_REMAINING_HEADER", Is("remaining_header"), ""),
-    ("LIMIT_RESET_HEADER", Is("reset_header"), ""),
+    ("LIMIT_LIMIT_HEADER", Is(&row::limit_header), ""),
+    ("LIMIT_REMAINING_HEADER", Is(&row::remaining_header), ""),
+    ("LIMIT_RESET_HEADER", Is(&row::reset_header), ""),
     (
         "LIMIT_REQUEST_HEADERS_ENABLED",
         Stops(False),
@@ -251,10 +257,10 @@ pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
         POOL,
     ),
     ("MEMCACHE_*", Unused(Nothing), NO_MEMCACHE),
-    ("SHADOW_MODE", Is("shadow_mode"), ""),
-    ("QUOTA_MODE", Is("quota_mode"), ""),
-    ("RESPONSE_DYNAMIC_METADATA", Is("dynamic_metadata"), ""),
-    ("MERGE_DOMAIN_CONFIG", Is("merge_domains"), ""),
+    ("SHADOW_MODE", Is(&row::shadow_mode), ""),
+    ("QUOTA_MODE", Is(&row::quota_mode), ""),
+    ("RESPONSE_DYNAMIC_METADATA", Is(&row::dynamic_metadata), ""),
+    ("MERGE_DOMAIN_CONFIG", Is(&row::merge_domains), ""),
     (
         "TRACING_ENABLED",
         Makes,
@@ -275,7 +281,7 @@ pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
         Unused(Nothing),
         "spans have no namespace",
     ),
-    ("TRACING_SERVICE_INSTANCE_ID", Is("node_name"), ""),
+    ("TRACING_SERVICE_INSTANCE_ID", Is(&row::node_name), ""),
     (
         "TRACING_SAMPLING_RATE",
         Makes,

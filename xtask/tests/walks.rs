@@ -1,0 +1,236 @@
+//! Checks that the walkthroughs of `ARCHITECTURE.md` lead to files that exist, and that the one of a new
+//! algorithm passes by every place that has to know it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// The files that define the algorithms, each by a name of its own kind.
+const DEFINITIONS: [(&str, &str); 4] = [
+    ("crates/ratekeeper-core/src/spec.rs", "enum Algorithm {"),
+    ("crates/ratekeeper-core/src/limit.rs", "enum Kind {"),
+    (
+        "crates/ratekeeper-core/src/arithmetic.rs",
+        "enum Arithmetic {",
+    ),
+    (
+        "crates/ratekeeper-store-redis/src/script/algorithm.rs",
+        "script_algorithms! {",
+    ),
+];
+
+const NEW_ALGORITHM: &str = "A new algorithm";
+
+/// Crates of models, which may leave open what they do not use.
+const MODELS: [&str; 1] = ["crates/ratekeeper-testkit/"];
+
+#[test]
+fn walks_lead_to_files_that_exist() {
+    let walks = walks();
+    assert!(walks.contains_key(NEW_ALGORITHM), "{walks:?}");
+    for (walk, files) in walks {
+        let missing: Vec<&String> = files
+            .iter()
+            .filter(|file| !root().join(file).exists())
+            .collect();
+        assert!(missing.is_empty(), "{walk}: there is no {missing:?}");
+    }
+}
+
+#[test]
+fn a_new_algorithm_passes_by_every_match() {
+    let walks = walks();
+    let walk = &walks[NEW_ALGORITHM];
+    let matches = matches_on_algorithms();
+    let files: BTreeSet<&String> = matches.iter().map(|found| &found.file).collect();
+    let missed: Vec<&&String> = files.iter().filter(|file| !walk.contains(**file)).collect();
+    assert!(
+        missed.is_empty(),
+        "`### {NEW_ALGORITHM}` in ARCHITECTURE.md does not name {missed:?}"
+    );
+}
+
+#[test]
+fn a_match_on_algorithms_names_all_of_them() {
+    let open: Vec<String> = matches_on_algorithms()
+        .into_iter()
+        .filter(|found| !MODELS.iter().any(|folder| found.file.starts_with(folder)))
+        .filter_map(|found| {
+            let wildcard = found.wildcard?;
+            Some(format!("{}:{}: {wildcard}", found.file, found.line))
+        })
+        .collect();
+    assert!(
+        open.is_empty(),
+        "a new algorithm would compile without a decision here:\n{}",
+        open.join("\n")
+    );
+}
+
+#[test]
+fn a_match_is_read_as_rustfmt_writes_it() {
+    let names = BTreeSet::from(["Gcra".to_owned(), "Concurrency".to_owned()]);
+    let found = |text: &str| matches_of("a.rs", text, &names);
+    let all = "    match self {\n        Kind::Gcra(rate)\n        | Kind::Concurrency => { match x {\n            _ => 1,\n        }\n        }\n        Other => 2,\n    }\n";
+    let [only] = &found(all)[..] else {
+        panic!("{:?}", found(all))
+    };
+    assert_eq!((only.line, only.wildcard.as_deref()), (1, None));
+    for wildcard in ["_", "other", "(_, Words(_))", "(true, ..)"] {
+        let text =
+            format!("match (a, b) {{\n    (Kind::Gcra(_), _) => 1,\n    {wildcard} => 2,\n}}\n");
+        assert_eq!(found(&text)[0].wildcard.as_deref(), Some(wildcard));
+    }
+    assert_eq!(
+        found("match a {\n    Other::Gcrab => 1,\n    _ => 2,\n}\n").len(),
+        0
+    );
+}
+
+/// A `match` of which an arm names an algorithm.
+#[derive(Debug)]
+struct Match {
+    file: String,
+    line: usize,
+    /// The arm that takes algorithms without naming them.
+    wildcard: Option<String>,
+}
+
+fn matches_on_algorithms() -> Vec<Match> {
+    let names = names_of_algorithms();
+    let crates = root().join("crates");
+    let mut files = Vec::new();
+    for folder in std::fs::read_dir(crates)
+        .expect("there are crates")
+        .flatten()
+    {
+        sources(&folder.path().join("src"), &mut files);
+    }
+    let all = files.iter().flat_map(|path| {
+        let text = std::fs::read_to_string(path).expect("a source is text");
+        let file = path.strip_prefix(root()).expect("it is in the repository");
+        matches_of(&file.display().to_string(), &text, &names)
+    });
+    all.collect()
+}
+
+/// The variants of the enums in [`DEFINITIONS`].
+fn names_of_algorithms() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (file, opening) in DEFINITIONS {
+        let text = std::fs::read_to_string(root().join(file)).expect(file);
+        let (_, body) = text.split_once(opening).expect(opening);
+        let (body, _) = body.split_once("\n}").expect("it ends");
+        let variants = body.lines().filter_map(|line| {
+            let name = line.trim_start().split([',', '(', ' ']).next()?;
+            name.starts_with(|c: char| c.is_ascii_uppercase())
+                .then(|| name.to_owned())
+        });
+        let before = names.len();
+        names.extend(variants);
+        assert!(before > 0 || names.len() >= 7, "{file} defines algorithms");
+    }
+    names
+}
+
+/// Reads matches by their indentation: an arm lies one step deeper than the line of its `match`.
+fn matches_of(file: &str, text: &str, names: &BTreeSet<String>) -> Vec<Match> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let is_match = line.split_whitespace().any(|word| word == "match") && line.ends_with('{');
+        if !is_match || line.trim_start().starts_with("//") {
+            continue;
+        }
+        let body = &lines[at + 1..];
+        let end = body
+            .iter()
+            .position(|it| !it.is_empty() && depth(it) <= depth(line));
+        let arms = arms(&body[..end.unwrap_or(body.len())], depth(line) + 4);
+        if arms.iter().any(|arm| names_one(arm, names)) {
+            let wildcard = arms
+                .into_iter()
+                .find(|arm| !names_one(arm, names) && is_wildcard(arm));
+            found.push(Match {
+                file: file.to_owned(),
+                line: at + 1,
+                wildcard,
+            });
+        }
+    }
+    found
+}
+
+/// The patterns of the arms at that depth.
+fn arms(body: &[&str], at: usize) -> Vec<String> {
+    let mut arms = Vec::new();
+    let mut pattern = String::new();
+    for line in body.iter().filter(|line| depth(line) == at) {
+        let line = line.trim();
+        if line.starts_with(['}', ')', ']']) || line.starts_with("//") {
+            continue;
+        }
+        match line.split_once("=>") {
+            Some((end, _)) => arms.push(std::mem::take(&mut pattern) + end.trim()),
+            None => pattern.push_str(line),
+        }
+    }
+    arms
+}
+
+fn names_one(arm: &str, names: &BTreeSet<String>) -> bool {
+    arm.split("::").skip(1).any(|rest| {
+        let name = rest.split(|c: char| !c.is_ascii_alphanumeric()).next();
+        name.is_some_and(|name| names.contains(name))
+    })
+}
+
+/// Returns true if a pattern is a name for anything, or leaves a part open.
+fn is_wildcard(arm: &str) -> bool {
+    let is_name = arm.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    let mut parts = arm.split(['(', ')', ',', ' ']);
+    is_name || parts.any(|part| matches!(part, "_" | ".."))
+}
+
+fn depth(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+/// The files of each walkthrough, by its heading.
+fn walks() -> BTreeMap<String, BTreeSet<String>> {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("it is there");
+    let (_, walks) = text.split_once("\n## Walkthroughs\n").expect("a heading");
+    let walks = walks.split("\n## ").next().unwrap_or_default();
+    let headed = walks.split("\n### ").skip(1);
+    let walk = |text: &str| {
+        let (heading, body) = text.split_once('\n').expect("a walk has steps");
+        let targets = body
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next());
+        let files = targets.filter(|target| !target.contains("://") && !target.starts_with('#'));
+        let files = files.map(|file| file.split('#').next().unwrap_or_default().to_owned());
+        (heading.to_owned(), files.collect())
+    };
+    headed.map(walk).collect()
+}
+
+/// The Rust files in a folder of sources, without those of tests.
+fn sources(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_test = path.file_stem().is_some_and(|name| name == "tests");
+        if path.is_dir() && !is_test {
+            sources(&path, files);
+        } else if !is_test && path.extension().is_some_and(|end| end == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+fn root() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask
+        .parent()
+        .expect("xtask lies in the repository")
+        .to_path_buf()
+}
