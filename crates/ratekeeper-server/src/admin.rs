@@ -60,7 +60,7 @@ const INDEX: &str = "<!doctype html>
 
 /// The routes of the admin listener.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    let body_bytes_max = app.bounds.body_bytes_max;
+    let body_bytes_max = app.config.bounds.body_bytes_max;
     let scheme = Scheme::of(app.is_encrypted("admin"));
     let needs = |role| (Arc::clone(&app), role);
     let probes = Router::new()

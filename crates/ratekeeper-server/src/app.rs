@@ -9,29 +9,27 @@ use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Check, CheckObserver, Decision, Limiter, Pending, Ruling};
 use ratekeeper_store::Answer;
 use ratekeeper_stores::{Stores, StoresTicket};
-use ratekeeper_trace::{RequestSpan, TracedCall, TracedMethod, Tracer};
+use ratekeeper_trace::{RequestSpan, TracedCall, TracedMethod};
 use tokio::sync::watch;
 
 use crate::access::{Access, RefusalLog};
 use crate::callers::{Callers, Denied};
-use crate::config::{AuthConfig, RlsConfig, ServerConfig};
+use crate::config::ServerConfig;
 use crate::crowded::Crowded;
 use crate::degraded::Degraded;
-use crate::denials::{CheckOrigin, DenialLog};
+use crate::denials::CheckOrigin;
 use crate::drain::Drain;
 use crate::durations::Durations;
 use crate::front::Monitored;
-use crate::listen::{Quiet, ServerBounds};
+use crate::listen::Quiet;
 use crate::live::Live;
 use crate::maintenance::task::MaintenanceTasks;
-use crate::quotas::QuotaAdmin;
 use crate::reading::ReadingRoom;
 use crate::reload::{ReloadStatus, unix_seconds};
 use crate::rule_counts::LastCounts;
 use crate::statsd::StatsdCounts;
 use crate::switches::SwitchFile;
 use crate::tls::Tls;
-use crate::top_nodes::TopPeers;
 use crate::unreadable::UnreadableRequests;
 use crate::v1::room::LongAnswers;
 
@@ -39,35 +37,23 @@ use crate::v1::room::LongAnswers;
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) limiter: Arc<Limiter<Stores>>,
-    pub(crate) rls: RlsConfig,
+    pub(crate) config: ServerConfig,
     /// For the line that tells of senders who lack a permission over Envoy's protocol.
     rls_refusals: Quiet,
     pub(crate) unreadable: UnreadableRequests,
-    pub(crate) auth: AuthConfig,
     pub(crate) callers: Callers,
     /// For the admin listener.
     pub(crate) access: Access,
     pub(crate) refusal_log: RefusalLog,
     pub(crate) switches: SwitchFile,
-    pub(crate) quotas: Option<QuotaAdmin>,
-    pub(crate) bounds: ServerBounds,
     pub(crate) long_answers: LongAnswers,
     pub(crate) reading_room: ReadingRoom,
     pub(crate) drain: Arc<Drain>,
     pub(crate) reloads: watch::Receiver<ReloadStatus>,
     pub(crate) durations: Durations,
-    pub(crate) denials: Arc<DenialLog>,
     pub(crate) live: Arc<Live>,
-    /// The place where nodes lay out their top keys, if there is one.
-    pub(crate) top_peers: Option<Arc<dyn TopPeers>>,
     /// The counts for a statsd agent, if there is one.
     pub(crate) statsd: Option<StatsdCounts>,
-    /// True if metrics have envoyproxy/ratelimit's names too.
-    pub(crate) envoy_metrics: bool,
-    /// True if values of descriptors may become labels of `ratelimit_top_denied`.
-    pub(crate) top_denied_metric: bool,
-    /// [`None`] while nothing is traced.
-    tracer: Option<Tracer>,
     /// Seconds since 1970.
     pub(crate) started_at: u64,
     pub(crate) maintenance: MaintenanceTasks,
@@ -91,7 +77,7 @@ pub(crate) struct App {
 impl App {
     pub(crate) fn new(
         limiter: Arc<Limiter<Stores>>,
-        config: &ServerConfig,
+        config: ServerConfig,
         (access, switches): (Access, SwitchFile),
         reloads: watch::Receiver<ReloadStatus>,
         tls: Vec<Arc<Tls>>,
@@ -99,28 +85,19 @@ impl App {
         let is_loaded = AtomicBool::new(reloads.borrow().is_loaded());
         Self {
             limiter,
-            rls: config.rls.clone(),
             rls_refusals: Quiet::default(),
             unreadable: UnreadableRequests::new(config.on_unreadable),
-            auth: config.auth.clone(),
             callers: Callers::new(config.callers.clone()),
             access,
             refusal_log: RefusalLog::default(),
             switches,
-            quotas: config.quotas.clone(),
-            bounds: config.bounds,
             long_answers: LongAnswers::new(config.bounds.long_answers_bytes_max),
             reading_room: ReadingRoom::new(config.bounds.long_messages_bytes_max),
             drain: Arc::new(Drain::new()),
             reloads,
             durations: Durations::default(),
-            denials: Arc::clone(&config.denials),
             live: Arc::new(Live::new()),
-            top_peers: config.top_peers.clone(),
             statsd: config.statsd.clone().map(StatsdCounts::new),
-            envoy_metrics: config.envoy_metrics,
-            top_denied_metric: config.top_denied_metric,
-            tracer: config.tracer.clone(),
             started_at: unix_seconds(),
             maintenance: MaintenanceTasks::default(),
             monitored: RwLock::default(),
@@ -130,6 +107,7 @@ impl App {
             tls,
             is_loaded,
             is_leaving: AtomicBool::new(false),
+            config,
         }
     }
 
@@ -184,14 +162,14 @@ impl App {
         method: TracedMethod,
         origin: CheckOrigin<'_>,
     ) -> Option<Arc<dyn CheckObserver>> {
-        let tracer = self.tracer.as_ref()?;
+        let tracer = self.config.tracer.as_ref()?;
         let protocol = origin.protocol;
         tracer.check(origin.headers, TracedCall { method, protocol })
     }
 
     /// The span of a batch of checks, if it is traced.
     pub(crate) fn batch_span(&self, origin: CheckOrigin<'_>) -> Option<RequestSpan> {
-        let tracer = self.tracer.as_ref()?;
+        let tracer = self.config.tracer.as_ref()?;
         tracer.batch(origin.headers)
     }
 
@@ -214,7 +192,7 @@ impl App {
         self.limiter.top().count(decision, check);
         if !decision.allowed() {
             let now = self.limiter.clock().now();
-            self.denials.note(decision, check, origin, now);
+            self.config.denials.note(decision, check, origin, now);
         }
     }
 

@@ -83,7 +83,7 @@ impl RateLimitService for Rls {
         if let Some(constant) = &self.constant {
             return Ok(tonic::Response::new(constant.answer()));
         }
-        let needs = Needs::of(request.get_ref(), self.app.rls.callers());
+        let needs = Needs::of(request.get_ref(), self.app.config.rls.callers());
         if !needs.are_none() {
             self.admit(&request, needs)?;
         }
@@ -135,7 +135,7 @@ impl Grpc {
         constant: Option<ConstantAnswer>,
         is_local: bool,
     ) -> Result<Self, BadDescriptors> {
-        let bytes_max = app.bounds.message_bytes_max;
+        let bytes_max = app.config.bounds.message_bytes_max;
         // Health and reflection are asked in few words.
         let short_max = bytes_max.min(SHORT_BYTES_MAX);
         let own = RateLimiterServiceServer::new(v1::Service::new(Arc::clone(app)))

@@ -26,7 +26,7 @@ use crate::app::App;
 
 /// The routes of the HTTP listener.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    let body_bytes_max = app.bounds.body_bytes_max;
+    let body_bytes_max = app.config.bounds.body_bytes_max;
     let reading_room = app.reading_room.clone();
     Router::new()
         .route("/", get(root::answer))

@@ -88,7 +88,7 @@ async fn tick(app: Arc<App>) {
         let clock = limiter.clock();
         clock.reanchor();
         let now = clock.now();
-        let identity = app.auth.describer.identity.clone();
+        let identity = app.config.auth.describer.identity.clone();
         let maintained = move || {
             limiter.store().maintain(now);
             limiter.maintain();

@@ -154,10 +154,10 @@ fn note_wanted(
 }
 
 fn answer(app: &App, request: &RateLimitRequest, ruling: &Ruling<'_>) -> RateLimitResponse {
-    let policies = match app.rls.draft_headers {
+    let policies = match app.config.rls.draft_headers {
         true => ruling.policies(),
         false => Policies::new(),
     };
     let clock = app.limiter.clock();
-    response::answer(&app.rls, request, ruling.decision, &policies, clock)
+    response::answer(&app.config.rls, request, ruling.decision, &policies, clock)
 }

@@ -97,7 +97,6 @@ impl Reload {
 #[derive(Debug)]
 pub struct Server {
     app: Arc<App>,
-    config: ServerConfig,
     /// None for rules that stay as they are.
     loader: Option<RulesLoader>,
     reloads: watch::Sender<ReloadStatus>,
@@ -142,19 +141,18 @@ impl Server {
         let (reloads, receiver) = watch::channel(status.unwrap_or_else(ReloadStatus::settled));
         let app = Arc::new(App::new(
             limiter,
-            &config,
+            config,
             (access, switches),
             receiver,
             secrets.all(),
         ));
         let health = Health::new(app.is_ready()).await;
         let is_local = listeners.grpc.as_ref().is_some_and(Listener::is_local);
-        let service = Grpc::new(&app, &health, config.constant_answer.clone(), is_local)
+        let service = Grpc::new(&app, &health, app.config.constant_answer.clone(), is_local)
             .map_err(BindError::Reflection)?;
         let wake = Arc::new(Notify::new());
         Ok(Self {
             app,
-            config,
             loader,
             reloads,
             wake,

@@ -23,7 +23,7 @@ const EVERY: Duration = Duration::from_secs(2);
 
 /// Lays out this node's lists as long as the server runs, if there is a place for them.
 pub(crate) async fn share(app: Arc<App>) {
-    let Some(peers) = &app.top_peers else {
+    let Some(peers) = &app.config.top_peers else {
         return std::future::pending().await;
     };
     let mut ticks = interval(EVERY);
@@ -31,7 +31,7 @@ pub(crate) async fn share(app: Arc<App>) {
     let mut is_known = true;
     loop {
         ticks.tick().await;
-        let list = TopOfNode::read(app.limiter.top(), app.denials.node()).into_text();
+        let list = TopOfNode::read(app.limiter.top(), app.config.denials.node()).into_text();
         let published = peers.publish(&list).await;
         match (&published, is_known) {
             (Ok(()), false) => info!("other nodes are told again which keys are limited most here"),

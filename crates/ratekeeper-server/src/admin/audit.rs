@@ -56,7 +56,7 @@ pub(super) async fn list(
     State(app): State<Arc<App>>,
     Given(options): Given<AuditOptions>,
 ) -> Result<Json<AuditList>, ApiError> {
-    let quotas = app.quotas.as_ref().ok_or_else(no_database)?;
+    let quotas = app.config.quotas.as_ref().ok_or_else(no_database)?;
     let most = limit(options.limit, PAGE, 1..=PAGE_MAX)?;
     if options.after.is_some() && options.cursor.is_some() {
         let message = "it means nothing beside after";

@@ -72,7 +72,7 @@ pub(super) async fn follow(
         return Err(ApiError::invalid("minutes", message));
     }
     let time = Duration::from_secs(minutes * 60);
-    let followed_keys = app.denials.followed();
+    let followed_keys = app.config.denials.followed();
     followed_keys.follow(&key, time).map_err(|error| {
         let status = StatusCode::CONFLICT;
         ApiError::other(status, "TOO_MANY_KEYS", error.to_string())
@@ -99,7 +99,7 @@ pub(super) async fn end(
     key: Result<Path<String>, PathRejection>,
 ) -> Result<StatusCode, ApiError> {
     let Path(key) = key.map_err(|error| ApiError::invalid("{key}", error.body_text()))?;
-    match app.denials.followed().end(&key) {
+    match app.config.denials.followed().end(&key) {
         true => Ok(StatusCode::NO_CONTENT),
         false => {
             let message = "no such key is followed".to_owned();
@@ -113,6 +113,6 @@ pub(super) async fn end(
 }
 
 fn followed(app: &App) -> FollowedList {
-    let keys = app.denials.followed().list();
+    let keys = app.config.denials.followed().list();
     FollowedList { keys }
 }

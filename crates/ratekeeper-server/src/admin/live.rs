@@ -183,7 +183,7 @@ pub(crate) fn describe(
     json(&NodeState {
         second: *second,
         node: Node {
-            name: app.denials.node().to_owned(),
+            name: app.config.denials.node().to_owned(),
             version: env!("CARGO_PKG_VERSION"),
             started_at: app.started_at,
             state: app.state(),

@@ -49,7 +49,7 @@ pub(super) async fn export(
     State(app): State<Arc<App>>,
     Given(options): Given<MeteringOptions>,
 ) -> Result<Response, ApiError> {
-    let quotas = app.quotas.as_ref().ok_or_else(no_database)?;
+    let quotas = app.config.quotas.as_ref().ok_or_else(no_database)?;
     let format = parsed("?format", options.format.as_deref())?;
     let format = format.unwrap_or(BulkFormat::JsonLines);
     let most = limit(options.limit, USAGE_PAGE_MAX, 1..=USAGE_PAGE_MAX)?;

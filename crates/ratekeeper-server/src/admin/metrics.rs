@@ -100,6 +100,7 @@ impl Scrape {
             process: ProcessFigures::read(app.started_at),
             top: top(app),
             envoy: app
+                .config
                 .envoy_metrics
                 .then(|| EnvoyFigures::read(app, snapshot.rules(), &walked)),
             unreadable: app.unreadable.counts(),
@@ -113,7 +114,7 @@ impl Scrape {
 const TOP_SERIES_MAX: usize = 50;
 
 fn top(app: &App) -> Vec<TopKey> {
-    let most = match app.top_denied_metric {
+    let most = match app.config.top_denied_metric {
         true => TOP_SERIES_MAX,
         false => return Vec::new(),
     };

@@ -257,7 +257,7 @@ impl SwitchRequest {
         })?;
         let position = to.map_or("as its file says", RuleSwitch::name);
         tracing::warn!(rule, to = position, by = editor.name, "a rule was switched");
-        let audited = match &app.quotas {
+        let audited = match &app.config.quotas {
             Some(quotas) => Some(quotas.note_switch(&rule, to, &editor).await),
             None => None,
         };

@@ -178,7 +178,7 @@ pub(super) async fn show(
         Err(why) => {
             let keys = top.top(window, decision, most, is_wanted);
             let own = MergedNode {
-                name: app.denials.node().to_owned(),
+                name: app.config.denials.node().to_owned(),
                 age: Duration::ZERO,
             };
             let unlisted_max = top.dropped(window, decision);
@@ -186,7 +186,7 @@ pub(super) async fn show(
             ((keys, vec![own], unlisted_max), 0, Some(why.to_string()))
         }
         Ok((mut nodes, left_out)) => {
-            let own = TopOfNode::read(top, app.denials.node());
+            let own = TopOfNode::read(top, app.config.denials.node());
             nodes.insert(0, (Duration::ZERO, own));
             let merged = merge(&nodes, window, decision);
             let wanted = merged.keys.into_iter();
@@ -221,7 +221,7 @@ enum OnlyThisNode {
 
 /// The lists of the other nodes, and the number of those left out.
 async fn others(app: &App) -> Result<(Vec<(Duration, TopOfNode)>, u64), OnlyThisNode> {
-    let peers = app.top_peers.as_ref().ok_or(OnlyThisNode::Alone)?;
+    let peers = app.config.top_peers.as_ref().ok_or(OnlyThisNode::Alone)?;
     let lists = peers.read().await.map_err(OnlyThisNode::Unknown)?;
     let mut left_out = lists.left_out;
     let mut nodes = Vec::with_capacity(lists.lists.len() + 1);
@@ -282,6 +282,6 @@ pub(super) async fn denials(
             && denied.scope.starts_with(key)
     };
     Ok(Json(Denials {
-        denials: app.denials.latest(most, is_wanted),
+        denials: app.config.denials.latest(most, is_wanted),
     }))
 }

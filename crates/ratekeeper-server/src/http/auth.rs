@@ -52,11 +52,11 @@ pub(super) async fn answer(
     if !app.is_loaded() {
         return Err(ApiError::no_rules());
     }
-    note_stranger(&app.auth.forwarding, &peer, &headers);
-    let original = Original::forwarded(hop(&peer), &headers, &app.auth.forwarding)
+    note_stranger(&app.config.auth.forwarding, &peer, &headers);
+    let original = Original::forwarded(hop(&peer), &headers, &app.config.auth.forwarding)
         .inspect_err(|malformed| note_unreadable(&app, malformed))?;
     let snapshot = app.limiter.snapshot();
-    let (describer, rules) = (&app.auth.describer, snapshot.rules());
+    let (describer, rules) = (&app.config.auth.describer, snapshot.rules());
     let domain = describer.domain(options.domain.as_deref(), rules)?;
     if domain.is_none() && rules.service_levels().is_empty() {
         return Err(UnclearDomain::Several(0).into());
@@ -76,13 +76,13 @@ pub(super) async fn answer(
     let now = app.limiter.clock().now();
     let respond = |ruling: &Ruling<'_>| {
         let limits = RequestStatus::of(&ruling.policies(), ruling.decision, &check, now);
-        let told = app.auth.headers.lines(&limits);
+        let told = app.config.auth.headers.lines(&limits);
         if ruling.decision.allowed() {
             let told: HeaderMap = told.into_iter().collect();
             return (StatusCode::OK, told).into_response();
         }
         let denial = Denial::new(limits, check.domain);
-        let form = Form::Http(BodyForm::wanted(&headers, app.auth.denial_body));
+        let form = Form::Http(BodyForm::wanted(&headers, app.config.auth.denial_body));
         let mut denied = Refusal::Denied(Box::new(denial)).response(&form, told);
         *denied.status_mut() = deny_status;
         denied.map(Into::into)

@@ -37,7 +37,7 @@ pub(super) async fn answer(
         Ok(body) => body,
         Err(rejection) => return unread(&app, &rejection),
     };
-    if app.rls.profile != Profile::Envoy && !body.is_empty() && !is_json(&headers) {
+    if app.config.rls.profile != Profile::Envoy && !body.is_empty() && !is_json(&headers) {
         let message = "send the body as Content-Type: application/json";
         return refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
     }
@@ -55,7 +55,7 @@ pub(super) async fn answer(
             return refused(StatusCode::BAD_REQUEST, &message);
         }
     };
-    let needs = Needs::of(&request, app.rls.callers());
+    let needs = Needs::of(&request, app.config.rls.callers());
     if !needs.are_none()
         && let Err(error) = admit(&app, &peer, &headers, needs)
     {

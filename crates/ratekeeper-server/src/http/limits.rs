@@ -105,7 +105,7 @@ pub(super) async fn answer(
     if path.is_some_and(|path| !path.starts_with('/')) {
         return Err(ApiError::invalid("?path", "a path begins with a slash"));
     }
-    let asked = Original::forwarded(hop(&peer), &headers, &app.auth.forwarding)?;
+    let asked = Original::forwarded(hop(&peer), &headers, &app.config.auth.forwarding)?;
     let target = path.map(|path| Target::parse(&HOST, path.as_bytes()));
     let original = Original {
         method: path.map(|_| options.method.as_deref().unwrap_or("GET")),
@@ -113,7 +113,7 @@ pub(super) async fn answer(
         ..asked
     };
     let snapshot = app.limiter.snapshot();
-    let (describer, rules) = (&app.auth.describer, snapshot.rules());
+    let (describer, rules) = (&app.config.auth.describer, snapshot.rules());
     let domain = describer.domain(options.domain.as_deref(), rules)?;
     let question = describer.question(&original, domain, rules)?;
     let caller = describer.caller(&original, rules)?;

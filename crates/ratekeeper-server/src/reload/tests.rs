@@ -458,7 +458,7 @@ fn app() -> Arc<App> {
     let switches = SwitchFile::restore(None, &limiter);
     Arc::new(App::new(
         Arc::new(limiter),
-        &ServerConfig::default(),
+        ServerConfig::default(),
         (access, switches),
         reloads,
         Vec::new(),

@@ -44,7 +44,6 @@ impl Server {
     ) -> Drained {
         let Self {
             app,
-            config,
             loader,
             reloads,
             wake,
@@ -54,6 +53,7 @@ impl Server {
             listeners,
             workers,
         } = self;
+        let config = &app.config;
         let bounds = config.bounds;
         let room = Room::new(config.connections_max);
         let mut tasks = JoinSet::new();

@@ -193,7 +193,7 @@ pub(super) fn plans(walked: &[CountedRule<'_>]) -> Vec<PlanUse> {
 }
 
 pub(super) fn quota_database(app: &App) -> Option<QuotaDatabase> {
-    let status = app.quotas.as_ref()?.follower.status();
+    let status = app.config.quotas.as_ref()?.follower.status();
     let away = status.away();
     Some(QuotaDatabase {
         state: if away.is_some() { "away" } else { "up" },

@@ -79,7 +79,7 @@ impl FromRequestParts<Arc<App>> for Asked {
         let Query(OfDomain { domain }) =
             query.map_err(|error| ApiError::invalid("?", error.body_text()))?;
         let Ok(ChangedBy(editor)) = ChangedBy::from_request_parts(parts, app).await;
-        let quotas = app.quotas.clone().ok_or_else(no_database)?;
+        let quotas = app.config.quotas.clone().ok_or_else(no_database)?;
         if !app.is_loaded() {
             return Err(ApiError::no_rules());
         }

@@ -68,7 +68,7 @@ pub(in crate::admin) async fn import(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Imported>, ApiError> {
-    let quotas = app.quotas.clone().ok_or_else(no_database)?;
+    let quotas = app.config.quotas.clone().ok_or_else(no_database)?;
     if !app.is_loaded() {
         return Err(ApiError::no_rules());
     }
@@ -204,7 +204,7 @@ pub(in crate::admin) async fn export(
     State(app): State<Arc<App>>,
     Given(options): Given<ExportOptions>,
 ) -> Result<Response, ApiError> {
-    let quotas = app.quotas.as_ref().ok_or_else(no_database)?;
+    let quotas = app.config.quotas.as_ref().ok_or_else(no_database)?;
     let format = parsed("?format", options.format.as_deref())?;
     let format = format.unwrap_or(BulkFormat::JsonLines);
     let pages = Pages {

@@ -53,7 +53,7 @@ pub(in crate::admin) async fn list(
     State(app): State<Arc<App>>,
     Given(options): Given<ListOptions>,
 ) -> Result<Json<TenantList>, ApiError> {
-    let quotas = app.quotas.as_ref().ok_or_else(no_database)?;
+    let quotas = app.config.quotas.as_ref().ok_or_else(no_database)?;
     let most = limit(options.limit, PAGE, 1..=PAGE_MAX)?;
     let cursor: Option<ListCursor> = parsed("?cursor", options.cursor.as_deref())?;
     let filter = ListFilter {
