@@ -60,12 +60,11 @@ impl Limit {
         if sub_windows.is_some() && algorithm != Algorithm::SlidingWindow {
             return Err(LimitError::NoSubWindows(algorithm));
         }
-        match (strict, algorithm, sub_windows) {
-            (true, Algorithm::SlidingWindow, Some(_)) => {
-                return Err(LimitError::StrictWithSubWindows);
-            }
-            (true, Algorithm::SlidingWindow, None) | (false, ..) => {}
-            (true, ..) => return Err(LimitError::NoStrict(algorithm)),
+        if strict && algorithm != Algorithm::SlidingWindow {
+            return Err(LimitError::NoStrict(algorithm));
+        }
+        if strict && sub_windows.is_some() {
+            return Err(LimitError::StrictWithSubWindows);
         }
         if calendar && algorithm != Algorithm::FixedWindow {
             return Err(LimitError::NoCalendar(algorithm));
@@ -128,7 +127,12 @@ impl Limit {
     pub const fn delay_max(&self) -> Micros {
         match self.kind {
             Kind::LeakyBucket(_, most) => most,
-            _ => Micros::MAX,
+            Kind::FixedWindow
+            | Kind::SlidingLog
+            | Kind::Concurrency
+            | Kind::EqualCount(_)
+            | Kind::SlidingWindow(_) => Micros::MAX,
+            Kind::TokenBucket(_) | Kind::Gcra(_) => Micros::MAX,
         }
     }
 
@@ -140,7 +144,11 @@ impl Limit {
             Kind::TokenBucket(rate) | Kind::Gcra(rate) | Kind::LeakyBucket(rate, _) => {
                 rate.micros(rate.span(hits.min(rate.burst())))
             }
-            _ => Micros::ZERO,
+            Kind::FixedWindow
+            | Kind::SlidingLog
+            | Kind::Concurrency
+            | Kind::EqualCount(_)
+            | Kind::SlidingWindow(_) => Micros::ZERO,
         }
     }
 
@@ -188,7 +196,9 @@ impl Limit {
         match self.kind {
             Kind::TokenBucket(rate) | Kind::Gcra(rate) | Kind::LeakyBucket(rate, _) => rate.burst(),
             Kind::EqualCount(cut) => cut.most(),
-            _ => self.quota,
+            Kind::FixedWindow | Kind::SlidingLog | Kind::Concurrency | Kind::SlidingWindow(_) => {
+                self.quota
+            }
         }
     }
 
@@ -212,7 +222,10 @@ impl Limit {
     pub const fn is_strict(&self) -> bool {
         match self.kind {
             Kind::EqualCount(cut) => cut.is_strict(),
-            _ => false,
+            Kind::FixedWindow | Kind::SlidingLog | Kind::Concurrency | Kind::SlidingWindow(_) => {
+                false
+            }
+            Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => false,
         }
     }
 
@@ -222,16 +235,26 @@ impl Limit {
         match self.kind {
             Kind::EqualCount(_) => equal_count::HEAP_WORDS,
             Kind::SlidingWindow(sub) => sub.count() as usize + 2,
-            _ => 0,
+            Kind::FixedWindow | Kind::SlidingLog | Kind::Concurrency => 0,
+            Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => 0,
         }
     }
 
     /// Sub-windows of a sliding window; 0 if it has none, and for every other algorithm.
     #[must_use]
     pub const fn sub_windows(&self) -> u32 {
+        match self.cut() {
+            Some(sub) => sub.count(),
+            None => 0,
+        }
+    }
+
+    /// The sub-windows that the window is cut into, if it is.
+    pub(crate) const fn cut(&self) -> Option<SubWindows> {
         match self.kind {
-            Kind::SlidingWindow(sub) => sub.count(),
-            _ => 0,
+            Kind::SlidingWindow(sub) => Some(sub),
+            Kind::FixedWindow | Kind::SlidingLog | Kind::Concurrency | Kind::EqualCount(_) => None,
+            Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => None,
         }
     }
 }

@@ -59,7 +59,20 @@ impl Algorithm {
     /// Returns true if the algorithm has a bucket, and so takes a `burst`.
     #[must_use]
     pub const fn has_burst(self) -> bool {
-        matches!(self, Self::TokenBucket | Self::Gcra | Self::LeakyBucket)
+        match self {
+            Self::TokenBucket | Self::Gcra | Self::LeakyBucket => true,
+            Self::FixedWindow | Self::SlidingWindow | Self::SlidingLog | Self::Concurrency => false,
+        }
+    }
+
+    /// Returns true if the algorithm counts permits, which are held and released, rather than hits in a window.
+    #[must_use]
+    pub const fn holds_permits(self) -> bool {
+        match self {
+            Self::Concurrency => true,
+            Self::FixedWindow | Self::SlidingWindow | Self::SlidingLog => false,
+            Self::TokenBucket | Self::Gcra | Self::LeakyBucket => false,
+        }
     }
 }
 

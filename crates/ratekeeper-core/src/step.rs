@@ -15,7 +15,10 @@ impl Limit {
             Kind::SlidingLog | Kind::Concurrency => Shape::Heap,
             Kind::EqualCount(cut) if !cut.fits_words() => Shape::Heap,
             Kind::SlidingWindow(sub) if !sub.fits_words() => Shape::Heap,
-            _ => Shape::Words,
+            Kind::EqualCount(_) | Kind::SlidingWindow(_) => Shape::Words,
+            Kind::FixedWindow | Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => {
+                Shape::Words
+            }
         }
     }
 
@@ -39,8 +42,13 @@ impl Limit {
                 leaky_bucket::test(*rate, *most, words, ask, at.now)
             }
             (Kind::Concurrency, StateRef::Heap(heap)) => concurrency::test(self, heap, ask, at.now),
-            (_, StateRef::Words(_)) => self.test(StateRef::Heap(&[]), ask, at),
-            (_, StateRef::Heap(_)) => self.test(StateRef::Words(&[0; 4]), ask, at),
+            (Kind::SlidingLog | Kind::Concurrency, StateRef::Words(_)) => {
+                self.test(StateRef::Heap(&[]), ask, at)
+            }
+            (
+                Kind::FixedWindow | Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..),
+                StateRef::Heap(_),
+            ) => self.test(StateRef::Words(&[0; 4]), ask, at),
         }
     }
 
@@ -78,9 +86,12 @@ impl Limit {
             (Kind::Concurrency, StateMut::Heap(heap)) => {
                 concurrency::charge(self, heap, hits, at.now);
             }
-            (_, StateMut::Words(_)) => return Err(Spill),
+            (Kind::SlidingLog | Kind::Concurrency, StateMut::Words(_)) => return Err(Spill),
             // A heap in place of words cannot come from this limit: start afresh.
-            (_, StateMut::Heap(heap)) => heap.clear(),
+            (
+                Kind::FixedWindow | Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..),
+                StateMut::Heap(heap),
+            ) => heap.clear(),
         }
         Ok(())
     }
@@ -121,7 +132,11 @@ impl Limit {
                 leaky_bucket::is_ahead(*rate, words, now)
             }
             (Kind::Concurrency, StateRef::Heap(heap)) => concurrency::is_ahead(self, heap, now),
-            _ => false,
+            (Kind::SlidingLog | Kind::Concurrency, StateRef::Words(_))
+            | (
+                Kind::FixedWindow | Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..),
+                StateRef::Heap(_),
+            ) => false,
         }
     }
 
@@ -131,7 +146,45 @@ impl Limit {
         match &self.kind {
             Kind::EqualCount(_) => equal_count::spill(words),
             Kind::SlidingWindow(sub) => sub.spill(words),
-            _ => Heap::new(),
+            Kind::FixedWindow
+            | Kind::TokenBucket(_)
+            | Kind::Gcra(_)
+            | Kind::LeakyBucket(..)
+            | Kind::SlidingLog
+            | Kind::Concurrency => Heap::new(),
+        }
+    }
+
+    /// The most words that a charge of `hits` may add to a [`Heap`].
+    #[inline]
+    #[must_use]
+    pub fn words_per_charge(&self, hits: i64) -> usize {
+        match &self.kind {
+            // An id of two words and a deadline for each permit.
+            Kind::Concurrency => {
+                let permits = self.quota().min(hits.unsigned_abs());
+                usize::try_from(permits)
+                    .unwrap_or(usize::MAX / 64)
+                    .saturating_mul(3)
+            }
+            Kind::EqualCount(_) | Kind::SlidingWindow(_) => self.heap_words(),
+            Kind::SlidingLog => 4,
+            Kind::FixedWindow | Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => 4,
+        }
+    }
+
+    /// The most words that a counter's [`Heap`] takes; 0 if it always fits [`Words`].
+    #[must_use]
+    pub fn heap_words_max(&self) -> u64 {
+        match &self.kind {
+            // A sum and an index, then a time and a count for each hit.
+            Kind::SlidingLog => 2 + 2 * self.quota(),
+            Kind::Concurrency => 3 * self.quota(),
+            Kind::EqualCount(_) | Kind::SlidingWindow(_) => match self.shape() {
+                Shape::Heap => self.heap_words() as u64,
+                Shape::Words => 0,
+            },
+            Kind::FixedWindow | Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => 0,
         }
     }
 
@@ -152,7 +205,11 @@ impl Limit {
             }
             (Kind::LeakyBucket(..), StateRef::Words(words)) => leaky_bucket::expires_at(words),
             (Kind::Concurrency, StateRef::Heap(heap)) => concurrency::expires_at(heap),
-            _ => Timestamp::EPOCH,
+            (Kind::SlidingLog | Kind::Concurrency, StateRef::Words(_))
+            | (
+                Kind::FixedWindow | Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..),
+                StateRef::Heap(_),
+            ) => Timestamp::EPOCH,
         }
     }
 

@@ -170,11 +170,12 @@ impl Fallback {
         let asides = steps.map(|(number, (step, mode))| {
             let answered = answered.map(|verdicts| verdicts.outcomes[number]);
             let answered = answered.filter(StepOutcome::is_answered);
-            let mode = match (answered, mode, step.limit.algorithm()) {
-                (Some(outcome), ..) if outcome.fits() => FailureMode::Allow,
-                (Some(_), ..) => FailureMode::Deny,
-                (None, FailureMode::Local, Algorithm::Concurrency) => FailureMode::Allow,
-                (None, mode, _) => mode,
+            let holds_permits = step.limit.algorithm().holds_permits();
+            let mode = match (answered, mode) {
+                (Some(outcome), _) if outcome.fits() => FailureMode::Allow,
+                (Some(_), _) => FailureMode::Deny,
+                (None, FailureMode::Local) if holds_permits => FailureMode::Allow,
+                (None, mode) => mode,
             };
             let limit = match mode {
                 FailureMode::Local => scaled(&step.limit, self.factor),
@@ -274,7 +275,7 @@ impl Fallback {
 /// `passes` is true if the step fits and the request is allowed.
 pub(crate) fn owes(step: &Step, mode: FailureMode, passes: bool) -> bool {
     let is_charged = passes || step.charge == Charge::Always;
-    let is_counted = step.limit.algorithm() != Algorithm::Concurrency && step.hits > 0;
+    let is_counted = !step.limit.algorithm().holds_permits() && step.hits > 0;
     is_charged && is_counted && mode != FailureMode::Deny
 }
 

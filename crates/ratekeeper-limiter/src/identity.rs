@@ -4,7 +4,7 @@ mod unhashed;
 
 use std::hash::Hasher;
 
-use ratekeeper_core::{Algorithm, Limit};
+use ratekeeper_core::Limit;
 use ratekeeper_rules::{Calendar, Entry, Matched, Visit, secret};
 use ratekeeper_store::{CounterKey, HashKey};
 use siphasher::sip::{SipHasher13, SipHasher24};
@@ -266,7 +266,7 @@ fn write_limit(hasher: &mut impl Hasher, domain: &str, limit: &Limit, calendar: 
             write_text(hasher, calendar.zone());
         }
         // The timeout of a permit is not a window: changing it frees no permits.
-        None if limit.algorithm() == Algorithm::Concurrency => {}
+        None if limit.algorithm().holds_permits() => {}
         None => hasher.write_u64(limit.window().get()),
     }
 }

@@ -392,9 +392,9 @@ impl Matched<'_, '_> {
             unhasher.add(entry, visit(number));
         }
         // A reset forgets hits, not requests in flight.
-        let epoch = match limit.algorithm() {
-            Algorithm::Concurrency => 0,
-            _ => self.epoch,
+        let epoch = match limit.algorithm().holds_permits() {
+            true => 0,
+            false => self.epoch,
         };
         // As rules are compiled: leases and delays are not in the name.
         let named = rule.limited().unwrap_or(limit);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ratekeeper_core::{Algorithm, Limit, Shape};
+use ratekeeper_core::Limit;
 
 use crate::Rule;
 
@@ -22,17 +22,9 @@ pub struct Cost {
 
 impl Cost {
     fn of(limit: &Limit) -> Self {
-        let heap_bytes_max = match (limit.algorithm(), limit.shape()) {
-            // A sum and an index, then a time and a count for each hit.
-            (Algorithm::SlidingLog, _) => 16 + 16 * limit.quota(),
-            // An id of two words and a deadline for each permit.
-            (Algorithm::Concurrency, _) => 24 * limit.quota(),
-            (Algorithm::SlidingWindow, Shape::Heap) => 8 * limit.heap_words() as u64,
-            _ => 0,
-        };
         Self {
             inline_bytes: INLINE_BYTES,
-            heap_bytes_max,
+            heap_bytes_max: 8 * limit.heap_words_max(),
         }
     }
 }

@@ -35,7 +35,10 @@ const fn reason(algorithm: Algorithm) -> &'static str {
         Algorithm::SlidingLog => "it remembers when each hit was admitted",
         Algorithm::LeakyBucket => "each request has a turn of its own",
         Algorithm::Concurrency => "permits are released one by one",
-        _ => "",
+        Algorithm::FixedWindow
+        | Algorithm::SlidingWindow
+        | Algorithm::TokenBucket
+        | Algorithm::Gcra => "",
     }
 }
 

@@ -1,7 +1,6 @@
 //! A node's copy of a synced counter.
 
 use crate::fixed_window;
-use crate::limit::Kind;
 use crate::{Ask, Limit, MAX_COUNT, Micros, Moment, Outcome, State, Timestamp};
 
 /// A (sub-)window of a counter.
@@ -113,9 +112,9 @@ impl SyncedCounter {
     /// The (sub-)windows that a counter of `limit` keeps.
     #[must_use]
     pub const fn parts_of(limit: &Limit) -> usize {
-        match limit.kind {
-            Kind::SlidingWindow(sub) => sub.count() as usize + 1,
-            _ => 1,
+        match limit.cut() {
+            Some(sub) => sub.count() as usize + 1,
+            None => 1,
         }
     }
 
@@ -228,12 +227,12 @@ impl SyncedCounter {
     #[must_use]
     pub fn known(&self, limit: &Limit, at: &Moment) -> KnownHits {
         let current = start_of(limit, at);
-        let oldest = match limit.kind {
-            Kind::SlidingWindow(sub) => {
+        let oldest = match limit.cut() {
+            Some(sub) => {
                 let span = u64::from(sub.count()) * sub.length().get();
                 current.as_micros().saturating_sub(span)
             }
-            _ => current.as_micros(),
+            None => current.as_micros(),
         };
         let counts = |part: &&Part| part.start.as_micros() >= oldest;
         let parts = self.parts.iter().filter(counts);
@@ -298,10 +297,10 @@ impl SyncedCounter {
 
     /// Moves to the (sub-)window that the view is in. Returns the hits dropped.
     fn follow(&mut self, limit: &Limit) -> u64 {
-        let start = match (&limit.kind, &self.view) {
-            (Kind::SlidingWindow(sub), view) => sub.start(sub.index(view.as_ref())),
-            (_, State::Words(words)) => Timestamp::from_micros(words[1]),
-            (_, State::Heap(_)) => Timestamp::EPOCH,
+        let start = match (limit.cut(), &self.view) {
+            (Some(sub), view) => sub.start(sub.index(view.as_ref())),
+            (None, State::Words(words)) => Timestamp::from_micros(words[1]),
+            (None, State::Heap(_)) => Timestamp::EPOCH,
         };
         let newest = self.parts.first().map_or(start, |newest| newest.start);
         if start > newest {
@@ -346,7 +345,7 @@ impl SyncedCounter {
         let Some(newest) = self.parts.first() else {
             return;
         };
-        let Kind::SlidingWindow(sub) = limit.kind else {
+        let Some(sub) = limit.cut() else {
             self.view = State::Words([newest.count(), newest.start.as_micros(), 0, 0]);
             return;
         };
@@ -364,26 +363,26 @@ impl SyncedCounter {
 
     /// The count in the view of the part of that age.
     fn viewed(&self, limit: &Limit, age: usize) -> u64 {
-        match (&limit.kind, &self.view) {
-            (Kind::SlidingWindow(sub), State::Heap(heap)) => sub.listed(heap, age as u64),
+        match (limit.cut(), &self.view) {
+            (Some(sub), State::Heap(heap)) => sub.listed(heap, age as u64),
             (_, State::Words(words)) => words[0],
-            (_, State::Heap(_)) => 0,
+            (None, State::Heap(_)) => 0,
         }
     }
 }
 
 /// The length of a (sub-)window.
 const fn part_length(limit: &Limit) -> Micros {
-    match limit.kind {
-        Kind::SlidingWindow(sub) => sub.length(),
-        _ => limit.window(),
+    match limit.cut() {
+        Some(sub) => sub.length(),
+        None => limit.window(),
     }
 }
 
 /// The start of the (sub-)window of `at`.
 fn start_of(limit: &Limit, at: &Moment) -> Timestamp {
-    match limit.kind {
-        Kind::SlidingWindow(sub) => sub.start(sub.index_at(at.now)),
-        _ => fixed_window::start_at(limit, at),
+    match limit.cut() {
+        Some(sub) => sub.start(sub.index_at(at.now)),
+        None => fixed_window::start_at(limit, at),
     }
 }

@@ -72,7 +72,11 @@ impl SyncTerms {
                 sub_windows: Some(DEFAULT_SUB_WINDOWS),
                 ..LimitSpec::new(Algorithm::SlidingWindow, limit.quota(), window)
             })?,
-            _ => return Err(Unsyncable::Algorithm(limit.algorithm())),
+            Kind::SlidingLog
+            | Kind::TokenBucket(_)
+            | Kind::Gcra(_)
+            | Kind::LeakyBucket(..)
+            | Kind::Concurrency => return Err(Unsyncable::Algorithm(limit.algorithm())),
         };
         let most = Micros::new(window.get() / 2);
         if most < INTERVAL_MIN {

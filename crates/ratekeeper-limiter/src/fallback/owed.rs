@@ -302,7 +302,12 @@ fn slice(step: &Step, now: Timestamp) -> u64 {
     let limit = &step.limit;
     let parts = match limit.algorithm() {
         Algorithm::FixedWindow => 1,
-        _ => u64::from(limit.sub_windows()).max(SLICES),
+        Algorithm::SlidingWindow
+        | Algorithm::SlidingLog
+        | Algorithm::TokenBucket
+        | Algorithm::Gcra
+        | Algorithm::LeakyBucket
+        | Algorithm::Concurrency => u64::from(limit.sub_windows()).max(SLICES),
     };
     now.as_micros() / (limit.window().get() / parts).max(1)
 }

@@ -2,10 +2,12 @@
 
 #![expect(dead_code, reason = "only their shape is used")]
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use ratekeeper_core::Algorithm;
 use schemars::generate::SchemaSettings;
-use schemars::{JsonSchema, Schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::{AdjustMode, Consistency, Evaluation, FailureMode, LeakyOverRls, ShedMode};
 
@@ -53,7 +55,7 @@ struct File {
     /// The policy by which limits of tenants follow their usage.
     adjust: Option<Adjust>,
     /// The default algorithm of this domain's limits.
-    algorithm: Option<Algorithm>,
+    algorithm: Option<AlgorithmName>,
     /// false disables all rules of the domain.
     enabled: Option<bool>,
     /// The share of subjects for which denials are enforced: `10%`.
@@ -198,7 +200,7 @@ struct Descriptor {
     /// A limit on requests in flight.
     concurrency: Option<Concurrency>,
     /// The default algorithm of this descriptor's limits.
-    algorithm: Option<Algorithm>,
+    algorithm: Option<AlgorithmName>,
     /// false disables this descriptor's limits.
     enabled: Option<bool>,
     /// The share of subjects for which denials are enforced: `10%`.
@@ -277,7 +279,7 @@ struct RateLimit {
     /// Limits that do not count when this one matches in the same request.
     replaces: Option<Vec<Replaces>>,
     /// The counting algorithm.
-    algorithm: Option<Algorithm>,
+    algorithm: Option<AlgorithmName>,
     /// The rule's id; by default made from domain and path.
     id: Option<Text>,
     /// false disables this limit.
@@ -297,7 +299,7 @@ struct PlanLimit {
     /// The name that clients see.
     name: Option<Text>,
     /// The counting algorithm.
-    algorithm: Option<Algorithm>,
+    algorithm: Option<AlgorithmName>,
     #[schemars(flatten)]
     quota: Quota,
     #[schemars(flatten)]
@@ -358,7 +360,7 @@ struct TenantOverride {
     /// The name that clients see.
     name: Option<Text>,
     /// The counting algorithm; by default that of the limit whose place it takes.
-    algorithm: Option<Algorithm>,
+    algorithm: Option<AlgorithmName>,
     #[schemars(flatten)]
     quota: Quota,
 }
@@ -421,7 +423,7 @@ struct ServiceLevel {
     /// Decide and count, but never deny.
     shadow_mode: Option<bool>,
     /// The default algorithm of the tiers; fixed_window if left out.
-    algorithm: Option<Algorithm>,
+    algorithm: Option<AlgorithmName>,
     /// The share of tenants for which denials are enforced: `10%`.
     enforce: Option<Share>,
     #[schemars(flatten)]
@@ -449,7 +451,7 @@ struct Tier {
     #[schemars(range(max = 9_007_199_254_740_991_u64))]
     threshold: u64,
     /// The counting algorithm; fixed_window by default.
-    algorithm: Option<Algorithm>,
+    algorithm: Option<AlgorithmName>,
     #[schemars(flatten)]
     form: Form,
 }
@@ -477,21 +479,31 @@ enum Text {
 }
 
 /// A counting algorithm.
-#[derive(JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum Algorithm {
-    /// Windows aligned to the epoch; up to twice the limit across an edge.
-    FixedWindow,
-    /// The last window: exact for limits up to 23, at most a sixteenth more above.
-    SlidingWindow,
-    /// The last window exactly; every hit is kept.
-    SlidingLog,
-    /// A bucket of `burst` tokens, refilled at the rate.
-    TokenBucket,
-    /// The same as token_bucket, in one word of state.
-    Gcra,
-    /// A queue that drains at the rate: delays instead of denying, where the edge can wait.
-    LeakyBucket,
+struct AlgorithmName;
+
+impl JsonSchema for AlgorithmName {
+    fn schema_name() -> Cow<'static, str> {
+        "Algorithm".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let named = Algorithm::ALL.into_iter().filter_map(|algorithm| {
+            let description = match algorithm {
+                Algorithm::FixedWindow => "Windows aligned to the epoch; up to twice the limit across an edge.",
+                Algorithm::SlidingWindow => "The last window: exact for limits up to 23, at most a sixteenth more above.",
+                Algorithm::SlidingLog => "The last window exactly; every hit is kept.",
+                Algorithm::TokenBucket => "A bucket of `burst` tokens, refilled at the rate.",
+                Algorithm::Gcra => "The same as token_bucket, in one word of state.",
+                Algorithm::LeakyBucket => "A queue that drains at the rate: delays instead of denying, where the edge can wait.",
+                // It has a key of its own.
+                Algorithm::Concurrency => return None,
+            };
+            let name = algorithm.name();
+            Some(json_schema!({ "description": description, "type": "string", "const": name }))
+        });
+        let named: Vec<Schema> = named.collect();
+        json_schema!({ "description": "A counting algorithm.", "oneOf": named })
+    }
 }
 
 /// A window of fixed length, in lower or upper case.

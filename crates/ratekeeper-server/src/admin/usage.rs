@@ -299,23 +299,24 @@ impl Span {
     fn of(rule: &Rule, algorithm: Algorithm, now: Timestamp) -> Self {
         let window = rule.limited().map_or(0, |limit| limit.window().get());
         let micros = now.as_micros();
-        let place = match (algorithm, &rule.calendar) {
-            (_, Some(calendar)) => {
-                let bounds = calendar.bounds(now);
-                Some((bounds.start.as_micros(), bounds.end.as_micros()))
-            }
-            (Algorithm::FixedWindow, None) if window > 0 => {
-                let start = micros - micros % window;
-                Some((start, start.saturating_add(window)))
-            }
-            (Algorithm::SlidingWindow | Algorithm::SlidingLog, None) => {
+        let bounds = rule.calendar.as_ref().map(|calendar| calendar.bounds(now));
+        let place = match algorithm {
+            Algorithm::FixedWindow => match bounds {
+                Some(bounds) => Some((bounds.start.as_micros(), bounds.end.as_micros())),
+                None => micros.checked_rem(window).map(|elapsed| {
+                    let start = micros - elapsed;
+                    (start, start.saturating_add(window))
+                }),
+            },
+            Algorithm::SlidingWindow | Algorithm::SlidingLog => {
                 Some((micros.saturating_sub(window), micros))
             }
-            _ => None,
+            Algorithm::TokenBucket | Algorithm::Gcra => None,
+            Algorithm::LeakyBucket | Algorithm::Concurrency => None,
         };
-        let length = match algorithm {
-            Algorithm::Concurrency => "now".to_owned(),
-            _ => format_duration(ratekeeper_core::Micros::new(window)),
+        let length = match algorithm.holds_permits() {
+            true => "now".to_owned(),
+            false => format_duration(ratekeeper_core::Micros::new(window)),
         };
         Self {
             length,

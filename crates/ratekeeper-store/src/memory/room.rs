@@ -3,7 +3,7 @@
 //! Victims are chosen while a request is tested, and removed when it is charged: a denied request
 //! evicts nothing.
 
-use ratekeeper_core::{Algorithm, Limit, Outcome, Shape, Spill, StateMut, Timestamp};
+use ratekeeper_core::{Algorithm, Outcome, Shape, Spill, StateMut, Timestamp};
 
 use super::heap::{Budget, OVERHEAD_BYTES, bytes_of};
 use super::meta::Meta;
@@ -261,13 +261,16 @@ impl Shard {
             return 0;
         }
         let (len, capacity) = heap.unwrap_or((0, 0));
-        let more = words_per_charge(limit, step.hits).saturating_sub(match limit.algorithm() {
-            Algorithm::SlidingWindow => len,
-            _ => 0,
-        });
+        let more = limit
+            .words_per_charge(step.hits)
+            .saturating_sub(match limit.heap_words() {
+                0 => 0,
+                // A sliding window has all of its words from the start.
+                _ => len,
+            });
         // A vector grows to twice its size, or to the size required. Permits expire and are taken
         // in one go, and may need the room for both.
-        if len + more <= capacity && limit.algorithm() != Algorithm::Concurrency {
+        if len + more <= capacity && !limit.algorithm().holds_permits() {
             return 0;
         }
         let most = 2 * (len + more) + 4;
@@ -295,19 +298,5 @@ impl Shard {
         };
         let at = cx.moment(step);
         limit.charge(StateMut::Words(&mut trial), step.hits, &at) == Err(Spill)
-    }
-}
-
-/// The most words that a charge of `hits` may add to an out-of-line state.
-fn words_per_charge(limit: &Limit, hits: i64) -> usize {
-    match limit.algorithm() {
-        Algorithm::Concurrency => {
-            let permits = limit.quota().min(hits.unsigned_abs());
-            usize::try_from(permits)
-                .unwrap_or(usize::MAX / 64)
-                .saturating_mul(3)
-        }
-        Algorithm::SlidingWindow => limit.heap_words(),
-        _ => 4,
     }
 }

@@ -306,7 +306,15 @@ fn help_to_sync(why: Unsyncable) -> String {
         Unsyncable::IntervalTooLong(most) => {
             format!("write `sync_interval: {}ms`", most.get() / 1_000)
         }
-        _ => "write `consistency: exact`".to_owned(),
+        Unsyncable::WindowTooShort
+        | Unsyncable::Uncut(_)
+        | Unsyncable::Algorithm(
+            Algorithm::FixedWindow
+            | Algorithm::SlidingWindow
+            | Algorithm::SlidingLog
+            | Algorithm::LeakyBucket
+            | Algorithm::Concurrency,
+        ) => "write `consistency: exact`".to_owned(),
     }
 }
 
