@@ -18,10 +18,10 @@ const DEFINITIONS: [(&str, &str); 4] = [
     ),
 ];
 
-const NEW_ALGORITHM: &str = "A new algorithm";
+/// The names under which they are used.
+const ENUMS: [&str; 5] = ["Algorithm", "Kind", "Arithmetic", "ScriptAlgorithm", "A"];
 
-/// Crates of models, which may leave open what they do not use.
-const MODELS: [&str; 1] = ["crates/ratekeeper-testkit/"];
+const NEW_ALGORITHM: &str = "A new algorithm";
 
 #[test]
 fn walks_lead_to_files_that_exist() {
@@ -41,7 +41,11 @@ fn a_new_algorithm_passes_by_every_match() {
     let walks = walks();
     let walk = &walks[NEW_ALGORITHM];
     let matches = matches_on_algorithms();
-    let files: BTreeSet<&String> = matches.iter().map(|found| &found.file).collect();
+    // Models may leave open what they do not use, and then need not know of it.
+    let closed = matches
+        .iter()
+        .filter(|found| !is_model(found) || found.wildcard.is_none());
+    let files: BTreeSet<&String> = closed.map(|found| &found.file).collect();
     let missed: Vec<&&String> = files.iter().filter(|file| !walk.contains(**file)).collect();
     assert!(
         missed.is_empty(),
@@ -53,7 +57,7 @@ fn a_new_algorithm_passes_by_every_match() {
 fn a_match_on_algorithms_names_all_of_them() {
     let open: Vec<String> = matches_on_algorithms()
         .into_iter()
-        .filter(|found| !MODELS.iter().any(|folder| found.file.starts_with(folder)))
+        .filter(|found| !is_model(found))
         .filter_map(|found| {
             let wildcard = found.wildcard?;
             Some(format!("{}:{}: {wildcard}", found.file, found.line))
@@ -81,7 +85,7 @@ fn a_match_is_read_as_rustfmt_writes_it() {
         assert_eq!(found(&text)[0].wildcard.as_deref(), Some(wildcard));
     }
     assert_eq!(
-        found("match a {\n    Other::Gcrab => 1,\n    _ => 2,\n}\n").len(),
+        found("match a {\n    Other::Gcra => 1,\n    _ => 2,\n}\n").len(),
         0
     );
 }
@@ -93,6 +97,10 @@ struct Match {
     line: usize,
     /// The arm that takes algorithms without naming them.
     wildcard: Option<String>,
+}
+
+fn is_model(found: &Match) -> bool {
+    found.file.starts_with("crates/ratekeeper-testkit/")
 }
 
 fn matches_on_algorithms() -> Vec<Match> {
@@ -177,10 +185,13 @@ fn arms(body: &[&str], at: usize) -> Vec<String> {
     arms
 }
 
+/// Returns true if a pattern names one of `names`, as of an enum of algorithms.
 fn names_one(arm: &str, names: &BTreeSet<String>) -> bool {
-    arm.split("::").skip(1).any(|rest| {
-        let name = rest.split(|c: char| !c.is_ascii_alphanumeric()).next();
-        name.is_some_and(|name| names.contains(name))
+    let words: Vec<&str> = arm.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    // The two colons have nothing between them.
+    words.windows(3).any(|words| match words {
+        [kind, "", name] => ENUMS.contains(kind) && names.contains(*name),
+        _ => false,
     })
 }
 

@@ -217,6 +217,16 @@ impl Limit {
         })
     }
 
+    /// Returns true if hits are counted in windows that end for all of them at once.
+    pub(crate) const fn has_fixed_windows(&self) -> bool {
+        match self.kind {
+            Kind::FixedWindow => true,
+            Kind::EqualCount(_) | Kind::SlidingWindow(_) | Kind::SlidingLog => false,
+            Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => false,
+            Kind::Concurrency => false,
+        }
+    }
+
     /// Returns true for a sliding window that denies rather than exceed its quota.
     #[must_use]
     pub const fn is_strict(&self) -> bool {

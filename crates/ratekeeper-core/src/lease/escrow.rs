@@ -1,7 +1,6 @@
 //! The leases that are open on a counter, beside its state.
 
 use crate::fixed_window;
-use crate::limit::Kind;
 use crate::{Ask, Limit, Micros, Moment, Outcome, Spill, State, StateRef, Timestamp, Verdict};
 
 /// The first byte of a value with open leases. No state of an algorithm that is leased begins with it.
@@ -171,10 +170,10 @@ impl Escrow {
         self.entries = open;
         over.sort_by_key(|entry| entry.end);
         for entry in over {
-            let date = match limit.kind {
+            let date = match limit.has_fixed_windows() {
                 // Within its window any time is the same, and a window that is over takes nothing.
-                Kind::FixedWindow => at.now,
-                _ => entry.end,
+                true => at.now,
+                false => entry.end,
             };
             if !is_of_past_window(limit, state, entry.end, at) {
                 charge(limit, state, entry.amount, &Moment { now: date, ..*at });
@@ -239,11 +238,11 @@ impl Escrow {
 
 /// Returns true if a lease that ends then was of a fixed window before the current one.
 pub(super) fn is_of_past_window(limit: &Limit, state: &State, end: Timestamp, at: &Moment) -> bool {
-    match (&limit.kind, state) {
-        (Kind::FixedWindow, State::Words(words)) => {
+    match state {
+        State::Words(words) if limit.has_fixed_windows() => {
             end <= fixed_window::current_start(limit, words, at)
         }
-        _ => false,
+        State::Words(_) | State::Heap(_) => false,
     }
 }
 

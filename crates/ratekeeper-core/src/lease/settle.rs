@@ -2,7 +2,6 @@
 
 use super::escrow::{charge, is_of_past_window};
 use super::{Escrow, LeaseEntry, Terms};
-use crate::limit::Kind;
 use crate::{Ask, Micros, Moment, State, fixed_window};
 
 /// The fewest hits that are worth a lease.
@@ -130,11 +129,11 @@ impl Terms {
     /// The end of a lease that begins now.
     fn end(&self, state: &State, at: &Moment) -> crate::Timestamp {
         let end = at.now.after(self.ttl());
-        match (&self.limit().kind, state) {
-            (Kind::FixedWindow, State::Words(words)) => {
+        match state {
+            State::Words(words) if self.limit().has_fixed_windows() => {
                 end.min(fixed_window::current_end(self.limit(), words, at))
             }
-            _ => end,
+            State::Words(_) | State::Heap(_) => end,
         }
     }
 }
