@@ -124,10 +124,10 @@ fuzz_target!(|bytes: &[u8]| {
                 assert_eq!(again.path, target.path, "one spelling is its own");
             }
             if let Ok(question) = DESCRIBER.question(&original, Some("d"), &RULES) {
-                let entries = question.entries();
-                assert!(entries.iter().all(|entry| !entry.value.is_empty()));
-                for descriptor in question.descriptors(&entries) {
-                    let wanted = if descriptor.domain.is_some() { 3 } else { 1 };
+                for descriptor in question.check().descriptors() {
+                    let mut entries = descriptor.entries.iter();
+                    assert!(entries.all(|entry| !entry.value.is_empty()));
+                    let wanted = if descriptor.terms.domain.is_some() { 3 } else { 1 };
                     assert_eq!(descriptor.entries.len(), wanted);
                 }
                 let method = original.method.unwrap_or_default();

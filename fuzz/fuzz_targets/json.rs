@@ -151,8 +151,7 @@ fn decide(subject: Subject<'_>) {
     if subject.validate(format_args!("")).is_err() {
         return;
     }
-    let entries = subject.entries();
-    let views = subject.views(&entries, 1);
-    let decision = LIMITER.check_at(&subject.check(&views), Timestamp::from_secs(1_000));
-    assert_eq!(decision.statuses().len(), views.len());
+    let check = subject.check(1);
+    let decision = LIMITER.check_at(&check, Timestamp::from_secs(1_000));
+    assert_eq!(decision.statuses().len(), check.descriptors().len());
 }

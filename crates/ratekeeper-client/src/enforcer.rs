@@ -131,7 +131,7 @@ impl Enforcer for ServiceEnforcer {
 
     fn ask(&self, check: &Check<'_>, terms: EnforceOptions) -> AnswerOf<Self> {
         let question = CheckRequest::of(check);
-        let observer = check.observer.cloned();
+        let observer = check.observer.clone();
         let service = self.clone();
         tower::Answer::Pending(Box::pin(async move {
             match service.answer(&question).await {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ratekeeper::limiter::{LimitStatus, Ruling, Snapshot};
 use ratekeeper::store::{Answer, Store};
 use ratekeeper::tower::answer::RequestStatus;
-use ratekeeper::{Check, Descriptor, Entry, Limiter, Timestamp};
+use ratekeeper::{Check, Limiter, Timestamp};
 
 use crate::{CheckAnswer, CheckRequest};
 
@@ -77,50 +77,25 @@ fn plain(allowed: bool) -> CheckAnswer {
 }
 
 fn local<S: Store>(limiter: &Limiter<S>, question: &CheckRequest) -> CheckAnswer {
-    let entries: Vec<Vec<Entry<'_>>> = question
-        .descriptors
-        .iter()
-        .map(|descriptor| {
-            let entries = descriptor.entries.iter();
-            entries
-                .map(|entry| Entry {
-                    key: &entry.key,
-                    value: &entry.value,
-                })
-                .collect()
-        })
-        .collect();
-    let descriptors: Vec<Descriptor<'_>> = entries
-        .iter()
-        .zip(&question.descriptors)
-        .map(|(entries, descriptor)| Descriptor {
-            domain: Some(&*descriptor.domain).filter(|domain| !domain.is_empty()),
-            hits: i64::try_from(descriptor.hits.unwrap_or(1)).unwrap_or(i64::MAX),
-            ..Descriptor::new(entries)
-        })
-        .collect();
-    let check = Check {
-        domain: &question.domain,
-        descriptors: &descriptors,
-        waiting: question.waiting(),
-        observer: None,
-    };
+    let mut check = Check::new(&question.domain);
+    check.waiting = question.waiting();
+    for descriptor in &question.descriptors {
+        let entries = descriptor.entries.iter();
+        let terms = check.push(entries.map(|entry| (&*entry.key, &*entry.value)));
+        terms.domain = Some(&*descriptor.domain).filter(|domain| !domain.is_empty());
+        terms.hits = i64::try_from(descriptor.hits.unwrap_or(1)).unwrap_or(i64::MAX);
+    }
     let now = limiter.clock().now();
-    match limiter.ask(&check, now, |ruling| told(ruling, question, &check, now)) {
+    match limiter.ask(&check, now, |ruling| told(ruling, question, now)) {
         Answer::Decided(answer) => answer,
         Answer::Pending(_) => plain(true),
     }
 }
 
-fn told(
-    ruling: &Ruling<'_>,
-    question: &CheckRequest,
-    check: &Check<'_>,
-    now: Timestamp,
-) -> CheckAnswer {
+fn told(ruling: &Ruling<'_>, question: &CheckRequest, now: Timestamp) -> CheckAnswer {
     let decision = ruling.decision;
     let status = question.with_status.then(|| {
-        let status = RequestStatus::of(&ruling.policies(), decision, check, now);
+        let status = RequestStatus::of(&ruling.policies(), decision, ruling.descriptors, now);
         Box::new(RequestStatus {
             degraded: true,
             ..status.into_owned()

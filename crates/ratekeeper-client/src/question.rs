@@ -39,7 +39,7 @@ impl CheckRequest {
     /// The question with everything that `check` has, except limits that the request brings along:
     /// a layer has none.
     pub(crate) fn of(check: &Check<'_>) -> Self {
-        let descriptors = check.descriptors.iter().map(|descriptor| v1::Descriptor {
+        let descriptors = check.descriptors().map(|descriptor| v1::Descriptor {
             entries: descriptor
                 .entries
                 .iter()
@@ -48,11 +48,11 @@ impl CheckRequest {
                     value: entry.value.to_owned(),
                 })
                 .collect(),
-            hits: u64::try_from(descriptor.hits)
+            hits: u64::try_from(descriptor.terms.hits)
                 .ok()
                 .filter(|hits| *hits != 1),
             limit: None,
-            domain: descriptor.domain.unwrap_or_default().to_owned(),
+            domain: descriptor.terms.domain.unwrap_or_default().to_owned(),
         });
         Self {
             domain: check.domain.to_owned(),
@@ -63,8 +63,7 @@ impl CheckRequest {
                 Waiting::Can => None,
             },
             with_status: true,
-            traceparent: check
-                .observer
+            traceparent: (check.observer.as_ref())
                 .and_then(|observer| observer.traceparent_for_service()?.parse().ok()),
         }
     }

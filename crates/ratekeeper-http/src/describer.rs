@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use ratekeeper_limiter::Descriptor;
+use ratekeeper_limiter::Check;
 use ratekeeper_rules::{
-    Domain, Entry, LEVEL_KEYS, LevelMatch, Options, PathKeys, RuleSet, SERVICE_LEVELS, TENANT,
+    Domain, LEVEL_KEYS, LevelMatch, Options, PathKeys, RuleSet, SERVICE_LEVELS, TENANT,
 };
-use smallvec::SmallVec;
 
-use crate::mapping::Described;
+use crate::described::Described;
 use crate::view::View;
 use crate::{
     AmbiguousPaths, CallerName, EncodedSlashes, Identity, Malformed, Mapping, Original, Refused,
@@ -21,7 +20,6 @@ use crate::{
 /// ```
 /// use http::{HeaderMap, Method, Uri};
 /// use ratekeeper_http::{Describer, Forwarding, Hop, Original};
-/// use ratekeeper_limiter::Check;
 /// use ratekeeper_rules::{Options, Source, load};
 ///
 /// let text = "slas: [ { id: get, pathPattern: '/product/*', tiers: [ { period: 10, threshold: 2 } ] } ]".to_owned();
@@ -34,10 +32,9 @@ use crate::{
 /// let describer = Describer::default();
 /// let domain = describer.domain(None, &rules)?;
 /// let question = describer.question(&original, domain, &rules)?;
-/// let entries = question.entries();
-/// let descriptors = question.descriptors(&entries);
-/// let check = Check::new(question.domain(), &descriptors);
-/// let pairs: Vec<_> = check.descriptors[0].entries.iter().map(|entry| (entry.key, entry.value)).collect();
+/// let check = question.check();
+/// let entries = check.descriptors().flat_map(|descriptor| descriptor.entries);
+/// let pairs: Vec<_> = entries.map(|entry| (entry.key, entry.value)).collect();
 /// assert_eq!(pairs, [("remote_address", "203.0.113.7"), ("sla", "get"), ("method", "GET")]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -282,21 +279,20 @@ impl<'a> RequestCheck<'a> {
         self.described.is_empty()
     }
 
-    /// The entries of all descriptors, for [`Self::descriptors`].
+    /// The check: a hit on each descriptor. The service level's is the last, in the domain [`SERVICE_LEVELS`].
     #[must_use]
-    pub fn entries(&self) -> SmallVec<[Entry<'_>; 8]> {
-        self.described.entries()
+    pub fn check(&self) -> Check<'_> {
+        let mut check = Check::new(self.domain);
+        self.add_to(&mut check);
+        check
     }
 
-    /// The descriptors, with the result of [`Self::entries`]; each costs one hit. The service
-    /// level's is the last, in the domain [`SERVICE_LEVELS`].
-    #[must_use]
-    pub fn descriptors<'e>(&self, entries: &'e [Entry<'e>]) -> SmallVec<[Descriptor<'e>; 4]> {
-        let mut descriptors = self.described.descriptors(entries);
-        if let (Some(_), Some(last)) = (self.level, descriptors.last_mut()) {
+    /// Adds the descriptors to `check`, as [`Self::check`] has them.
+    pub fn add_to<'q>(&'q self, check: &mut Check<'q>) {
+        self.described.add_to(check);
+        if let (Some(_), Some(last)) = (self.level, check.last_mut()) {
             last.domain = Some(SERVICE_LEVELS);
         }
-        descriptors
     }
 }
 

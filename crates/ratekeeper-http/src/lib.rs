@@ -22,8 +22,9 @@
 //! let original = Original::forwarded(proxy, &headers, &Forwarding::default())?;
 //! let (describer, rules) = (Describer::default(), RuleSet::default());
 //! let question = describer.question(&original, Some("shop"), &rules)?;
-//! let entries = question.entries();
-//! let pairs: Vec<_> = entries.iter().map(|entry| (entry.key, entry.value)).collect();
+//! let check = question.check();
+//! let entries = check.descriptors().flat_map(|descriptor| descriptor.entries);
+//! let pairs: Vec<_> = entries.map(|entry| (entry.key, entry.value)).collect();
 //! assert_eq!(pairs, [("remote_address", "203.0.113.7"), ("path", "/orders")]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -31,6 +32,7 @@
 mod address;
 pub mod answer;
 mod credentials;
+mod described;
 mod describer;
 mod forwarded;
 mod forwarding;
@@ -48,6 +50,7 @@ mod view;
 mod words;
 
 pub use address::push_address;
+pub use described::Described;
 pub use describer::{Describer, RequestCheck, UnclearDomain};
 pub use forwarding::{
     ClientHeader, ClientHeaderError, Forwarding, HOPS_MAX, Hop, TrustedProxies, TrustedProxiesError,
@@ -57,7 +60,7 @@ pub use identity::{
 };
 pub use logged::Logged;
 pub use malformed::Malformed;
-pub use mapping::{Described, MappedEntry, Mapping, MappingError};
+pub use mapping::{MappedEntry, Mapping, MappingError};
 pub use original::Original;
 pub use refused::{Refused, Unauthenticated};
 pub use slashes::{AmbiguousPaths, EncodedSlashes};

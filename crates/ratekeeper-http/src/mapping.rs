@@ -4,11 +4,10 @@ use std::borrow::Cow;
 use std::str::FromStr;
 
 use http::HeaderName;
-use ratekeeper_limiter::Descriptor;
-use ratekeeper_rules::{Entry, RuleSet};
+use ratekeeper_rules::RuleSet;
 use serde::Deserialize;
-use smallvec::SmallVec;
 
+use crate::described::Described;
 use crate::view::View;
 use crate::{IPV6_PREFIX, Malformed, ValueSource, ValueSourceError};
 
@@ -134,19 +133,11 @@ impl Mapping {
     ) -> Result<Described<'a>, Malformed> {
         let mut described = Described::default();
         for fields in &self.descriptors {
-            let start = described.pairs.len();
-            let mut is_whole = true;
-            for field in fields {
-                match field.value(view, self.ipv6_prefix, rules)? {
-                    Some(value) => described.pairs.push((&field.key, value)),
-                    None => is_whole = false,
-                }
-            }
-            if is_whole {
-                described.ends.push(described.pairs.len());
-            } else {
-                described.pairs.truncate(start);
-            }
+            let entries = fields.iter().map(|field| {
+                let value = field.value(view, self.ipv6_prefix, rules);
+                (&*field.key, value)
+            });
+            described.push_if_whole(entries)?;
         }
         Ok(described)
     }
@@ -193,49 +184,6 @@ impl MappedEntry {
             None => None,
         };
         Ok(found.or_else(|| self.default.as_deref().map(Cow::Borrowed)))
-    }
-}
-
-/// The entries of a request's descriptors, from which a check can borrow.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Described<'a> {
-    /// The entries of all descriptors, one after the other: keys and values.
-    pairs: SmallVec<[(&'a str, Cow<'a, str>); 8]>,
-    /// The end of each descriptor's entries.
-    ends: SmallVec<[usize; 8]>,
-}
-
-impl<'a> Described<'a> {
-    /// Returns true if the request has no descriptor.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
-    }
-
-    /// The entries in the form that rules match, one descriptor's after the other's, for
-    /// [`Described::descriptors`].
-    #[must_use]
-    pub fn entries(&self) -> SmallVec<[Entry<'_>; 8]> {
-        let pairs = self.pairs.iter();
-        pairs.map(|(key, value)| Entry { key, value }).collect()
-    }
-
-    /// The descriptors, with the result of [`Described::entries`]; each costs one hit.
-    #[must_use]
-    pub fn descriptors<'e>(&self, entries: &'e [Entry<'e>]) -> SmallVec<[Descriptor<'e>; 4]> {
-        let mut start = 0;
-        let descriptor = |end: &usize| {
-            let own = entries.get(start..*end).unwrap_or_default();
-            start = *end;
-            Descriptor::new(own)
-        };
-        self.ends.iter().map(descriptor).collect()
-    }
-
-    /// Adds a descriptor with these entries.
-    pub(crate) fn push(&mut self, entries: impl IntoIterator<Item = (&'a str, Cow<'a, str>)>) {
-        self.pairs.extend(entries);
-        self.ends.push(self.pairs.len());
     }
 }
 

@@ -3,7 +3,7 @@
 use http::{HeaderMap, Method, Uri};
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_http::{Describer, Forwarding, Hop, Original};
-use ratekeeper_limiter::{Check, Limiter, LimiterOptions};
+use ratekeeper_limiter::{Limiter, LimiterOptions};
 use ratekeeper_rules::{Options, PathPattern, Source, load};
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
@@ -60,10 +60,7 @@ impl Shop {
         let domain = self.describer.domain(None, rules).expect("one at most");
         let question = self.describer.question(&original, domain, rules);
         let question = question.expect("a good request");
-        let entries = question.entries();
-        let descriptors = question.descriptors(&entries);
-        let check = Check::new(question.domain(), &descriptors);
-        let decision = self.limiter.check_at(&check, now);
+        let decision = self.limiter.check_at(&question.check(), now);
         if decision.allowed() {
             return "-".to_owned();
         }

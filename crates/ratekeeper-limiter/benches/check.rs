@@ -16,8 +16,8 @@ use std::sync::Barrier;
 use std::time::Instant;
 
 use governor::{Quota, RateLimiter};
-use ratekeeper_limiter::{Check, Descriptor, Limiter, LimiterOptions, Waiting};
-use ratekeeper_rules::{Entry, Options, Source, load};
+use ratekeeper_limiter::{Check, Limiter, LimiterOptions};
+use ratekeeper_rules::{Options, Source, load};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 use ratekeeper_testkit::paired::{Paired, paired};
 
@@ -81,23 +81,11 @@ fn compare(threads: usize, keys: usize) -> Paired {
     let quota = Quota::per_second(NonZeroU32::MAX);
     let governor = RateLimiter::keyed(quota);
     let ours = |index: usize| {
-        let entries = [
-            Entry {
-                key: "api_key",
-                value: &names[index],
-            },
-            Entry {
-                key: "endpoint",
-                value: "POST /api/v1/orders",
-            },
-        ];
-        let descriptors = [Descriptor::new(&entries)];
-        let check = Check {
-            domain: "api",
-            descriptors: &descriptors,
-            waiting: Waiting::Cannot,
-            observer: None,
-        };
+        let mut check = Check::new("api");
+        check.push([
+            ("api_key", &*names[index]),
+            ("endpoint", "POST /api/v1/orders"),
+        ]);
         assert!(black_box(limiter.check_now(black_box(&check))).allowed());
     };
     let theirs = |index: usize| {
@@ -115,23 +103,11 @@ fn compare(threads: usize, keys: usize) -> Paired {
 fn instructions() {
     const TIMES: usize = 20_000;
     let limiter = limiter();
-    let entries = [
-        Entry {
-            key: "api_key",
-            value: "key-000000000000",
-        },
-        Entry {
-            key: "endpoint",
-            value: "POST /api/v1/orders",
-        },
-    ];
-    let descriptors = [Descriptor::new(&entries)];
-    let check = Check {
-        domain: "api",
-        descriptors: &descriptors,
-        waiting: Waiting::Cannot,
-        observer: None,
-    };
+    let mut check = Check::new("api");
+    check.push([
+        ("api_key", "key-000000000000"),
+        ("endpoint", "POST /api/v1/orders"),
+    ]);
     for _ in 0..TIMES {
         assert!(black_box(limiter.check_now(black_box(&check))).allowed());
     }

@@ -29,14 +29,47 @@ use crate::explain::{Explanation, SharedCounter};
 use crate::limiter::Limiter;
 use crate::observer::CheckObserver;
 use crate::plan::{Context, Plan};
-use crate::request::{Check, recosted};
+use crate::request::Check;
 
-/// The part that concurrency limits have in a request: none, unless permits come back or nothing
-/// is taken.
+/// The purpose that a check is matched for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Concurrency {
-    Included,
-    Skipped,
+pub(crate) enum Purpose {
+    /// To take its hits, or to reserve them.
+    Charge,
+    /// To take its hits, and permits that come back.
+    Hold,
+    /// To give its hits back.
+    Refund,
+    /// To look at its limits.
+    Peek,
+    /// To tell how it is decided.
+    Explain,
+    /// To tell how much of each limit is used.
+    Inspect,
+}
+
+impl Purpose {
+    /// Returns true if concurrency limits take part: where permits come back, or nothing is taken.
+    #[inline]
+    pub(crate) const fn has_permits(self) -> bool {
+        matches!(self, Self::Hold | Self::Peek | Self::Inspect)
+    }
+
+    /// The hits of a step whose descriptor costs `hits`.
+    #[inline]
+    pub(crate) fn hits(self, hits: i64) -> i64 {
+        match self {
+            Self::Charge | Self::Hold => hits,
+            Self::Refund => -hits.max(0),
+            Self::Peek | Self::Explain | Self::Inspect => 0,
+        }
+    }
+
+    /// Returns true if the check appears in statistics and traces.
+    #[inline]
+    const fn is_counted(self) -> bool {
+        !matches!(self, Self::Explain | Self::Inspect)
+    }
 }
 
 /// A request, matched against one snapshot of the rules.
@@ -84,24 +117,31 @@ impl Evaluation {
     }
 }
 
-/// A request whose store has not answered yet. It keeps the matched rules, so that nothing is
+/// A request whose store has not answered yet. It keeps the check and the rules that it matched, so that nothing is
 /// parsed or matched again, in a single allocation.
 #[derive(Debug)]
-pub struct Pending<T>(Box<Inner<T>>);
+pub struct Pending<'a, T>(Box<Kept<'a, T>>);
 
 #[derive(Debug)]
-struct Inner<T> {
+struct Kept<'a, T> {
+    check: Check<'a>,
+    unanswered: Unanswered<T>,
+}
+
+/// An evaluation that the store has yet to answer.
+#[derive(Debug)]
+struct Unanswered<T> {
     evaluation: Evaluation,
     /// [`None`] once it has been awaited.
     ticket: Option<T>,
 }
 
-impl<T: Future<Output = Result<Verdicts, StoreError>> + Unpin> Inner<T> {
-    fn new(evaluation: Evaluation, ticket: T) -> Box<Self> {
-        Box::new(Self {
+impl<T: Future<Output = Result<Verdicts, StoreError>> + Unpin> Unanswered<T> {
+    const fn new(evaluation: Evaluation, ticket: T) -> Self {
+        Self {
             evaluation,
             ticket: Some(ticket),
-        })
+        }
     }
 
     /// Waits for the store's answer.
@@ -113,11 +153,11 @@ impl<T: Future<Output = Result<Verdicts, StoreError>> + Unpin> Inner<T> {
     }
 }
 
-impl<T> Pending<T> {
+impl<T> Pending<'_, T> {
     /// Time at which the store was asked, by the limiter's clock.
     #[must_use]
     pub const fn asked_at(&self) -> Timestamp {
-        self.0.evaluation.now
+        self.0.unanswered.evaluation.now
     }
 }
 
@@ -127,22 +167,16 @@ impl<S: Store> Limiter<S> {
     /// A fault of the store is not an error: the rules' failure modes answer, and the decision says
     /// that it is degraded.
     pub fn check(&self, check: &Check<'_>) -> impl Future<Output = Decision> + Send {
-        let mut evaluation = Evaluation::new(self.load(), self.clock().now());
-        self.evaluate(&mut evaluation, check, Concurrency::Skipped);
-        let answer = match self.send(&evaluation, None) {
-            Answer::Decided(ref verdicts) => {
-                self.read(&mut evaluation, verdicts);
-                Answer::Decided(evaluation.decision)
-            }
-            Answer::Pending(ticket) => Answer::Pending(Inner::new(evaluation, ticket)),
-        };
+        let answer = self.decide_with(check, self.clock().now(), |evaluation, ticket| {
+            Box::new(Unanswered::new(evaluation, ticket))
+        });
         async move {
             match answer {
                 Answer::Decided(decision) => decision,
-                Answer::Pending(mut pending) => {
-                    let answer = pending.answer().await;
-                    self.conclude(&mut pending, answer);
-                    pending.evaluation.decision
+                Answer::Pending(mut unanswered) => {
+                    let answer = unanswered.answer().await;
+                    self.conclude(&mut unanswered, answer);
+                    unanswered.evaluation.decision
                 }
             }
         }
@@ -153,48 +187,40 @@ impl<S: Store> Limiter<S> {
     /// as much as matching; otherwise the request is returned, to be [waited for](Limiter::finish).
     /// Stores decide in the order in which they are asked.
     #[inline]
-    pub fn ask<D>(
+    pub fn ask<'a, D>(
         &self,
-        check: &Check<'_>,
+        check: &Check<'a>,
         now: Timestamp,
         read: impl FnOnce(&Ruling<'_>) -> D,
-    ) -> Answer<Pending<S::Ticket>, D> {
-        let mut evaluation = Evaluation::new(self.load(), now);
-        self.evaluate(&mut evaluation, check, Concurrency::Skipped);
-        match self.send(&evaluation, None) {
-            // By reference: verdicts are read in place too.
-            Answer::Decided(ref verdicts) => {
-                self.read(&mut evaluation, verdicts);
-                Answer::Decided(read(&Ruling::new(&evaluation, verdicts)))
-            }
-            Answer::Pending(ticket) => Answer::Pending(Pending(Inner::new(evaluation, ticket))),
-        }
+    ) -> Answer<Pending<'a, S::Ticket>, D> {
+        self.ask_with(check, now, read, |evaluation, ticket| {
+            Pending(Box::new(Kept {
+                check: check.clone(),
+                unanswered: Unanswered::new(evaluation, ticket),
+            }))
+        })
     }
 
     /// Waits for the store's answer to a request that was [asked](Limiter::ask) about, and passes
     /// the ruling to `read`.
     pub async fn finish<D>(
         &self,
-        pending: Pending<S::Ticket>,
+        pending: Pending<'_, S::Ticket>,
         read: impl FnOnce(&Ruling<'_>) -> D,
     ) -> D {
-        let mut pending = pending.0;
-        let answer = pending.answer().await;
-        let verdicts = self.conclude(&mut pending, answer);
-        read(&Ruling::new(&pending.evaluation, &verdicts))
+        let mut kept = pending.0;
+        let Kept { check, unanswered } = &mut *kept;
+        let answer = unanswered.answer().await;
+        let verdicts = self.conclude(unanswered, answer);
+        read(&Ruling::new(check, &unanswered.evaluation, &verdicts))
     }
 
     /// Peeks at the current state of `check`, concurrency limits included; true if one hit on each of its
     /// descriptors would pass. Takes nothing, no matter what hits the descriptors have, and creates no
     /// counter.
     pub async fn peek(&self, check: &Check<'_>) -> (Decision, bool) {
-        let looks = recosted(check.descriptors, |_| 0);
-        let check = Check {
-            descriptors: &looks,
-            ..*check
-        };
         let mut evaluation = Evaluation::new(self.load(), self.clock().now());
-        self.evaluate(&mut evaluation, &check, Concurrency::Included);
+        self.begin(&mut evaluation, check, Purpose::Peek);
         let verdicts = self.verdicts(&evaluation, None).await;
         evaluation.fill(&verdicts, |_, _| {});
         let Evaluation { decision, plan, .. } = evaluation;
@@ -205,60 +231,92 @@ impl<S: Store> Limiter<S> {
     /// Explains how `check` is decided, and takes nothing: which nodes match, which limits count,
     /// and what each would answer to one hit. It is not counted in statistics.
     pub async fn explain(&self, check: &Check<'_>) -> Explanation {
-        self.explain_with(check, Concurrency::Skipped).await
+        self.explain_for(check, Purpose::Explain).await
     }
 
     /// Explains as [`Self::explain`] does, concurrency limits included: for whoever wants to know how much
     /// of each limit is used.
     pub async fn inspect(&self, check: &Check<'_>) -> Explanation {
-        self.explain_with(check, Concurrency::Included).await
+        self.explain_for(check, Purpose::Inspect).await
     }
 
-    async fn explain_with(&self, check: &Check<'_>, concurrency: Concurrency) -> Explanation {
-        let looks = recosted(check.descriptors, |_| 0);
-        let check = Check {
-            descriptors: &looks,
-            ..*check
-        };
+    async fn explain_for(&self, check: &Check<'_>, purpose: Purpose) -> Explanation {
         let mut evaluation = Evaluation::new(self.load(), self.clock().now());
-        self.match_rules(&mut evaluation, &check, concurrency);
+        self.begin(&mut evaluation, check, purpose);
         let verdicts = self.verdicts(&evaluation, None).await;
+        self.explained(check, &evaluation, &verdicts)
+    }
+
+    fn explained(
+        &self,
+        check: &Check<'_>,
+        evaluation: &Evaluation,
+        verdicts: &Verdicts,
+    ) -> Explanation {
         let snapshot = evaluation.decision.snapshot();
         let (plan, now) = (&evaluation.plan, evaluation.now);
         let shared = |step: &Step| SharedCounter::of(self.store(), step);
-        Explanation::new(snapshot, &check, plan, (&verdicts, now), &shared)
+        Explanation::new(snapshot, check, plan, (verdicts, now), &shared)
     }
 
-    /// Matches `check`, and counts the parts that no limit matched.
-    #[inline]
-    pub(crate) fn evaluate(
+    /// Decides `check`; `keep` keeps the evaluation until the store answers.
+    #[inline(always)]
+    fn decide_with<P>(
         &self,
-        evaluation: &mut Evaluation,
         check: &Check<'_>,
-        concurrency: Concurrency,
-    ) {
-        self.match_rules(evaluation, check, concurrency);
-        self.totals().count(&evaluation.plan.missed, check);
-        if let Some(observer) = check.observer {
-            evaluation.observe(check, observer);
+        now: Timestamp,
+        keep: impl FnOnce(Evaluation, S::Ticket) -> P,
+    ) -> Answer<P, Decision> {
+        let mut evaluation = Evaluation::new(self.load(), now);
+        self.begin(&mut evaluation, check, Purpose::Charge);
+        match self.send(&evaluation, None) {
+            // By reference: verdicts are read in place too.
+            Answer::Decided(ref verdicts) => {
+                self.settle(&mut evaluation, verdicts);
+                Answer::Decided(evaluation.decision)
+            }
+            Answer::Pending(ticket) => Answer::Pending(keep(evaluation, ticket)),
         }
     }
 
-    #[inline]
-    fn match_rules(
+    /// Decides likewise, and passes the ruling to `read`, which need not move it.
+    #[inline(always)]
+    fn ask_with<D, P>(
         &self,
-        evaluation: &mut Evaluation,
         check: &Check<'_>,
-        concurrency: Concurrency,
-    ) {
+        now: Timestamp,
+        read: impl FnOnce(&Ruling<'_>) -> D,
+        keep: impl FnOnce(Evaluation, S::Ticket) -> P,
+    ) -> Answer<P, D> {
+        let mut evaluation = Evaluation::new(self.load(), now);
+        self.begin(&mut evaluation, check, Purpose::Charge);
+        match self.send(&evaluation, None) {
+            Answer::Decided(ref verdicts) => {
+                self.settle(&mut evaluation, verdicts);
+                Answer::Decided(read(&Ruling::new(check, &evaluation, verdicts)))
+            }
+            Answer::Pending(ticket) => Answer::Pending(keep(evaluation, ticket)),
+        }
+    }
+
+    /// Matches `check` against the rules in force, for `purpose`.
+    #[inline]
+    pub(crate) fn begin(&self, evaluation: &mut Evaluation, check: &Check<'_>, purpose: Purpose) {
         let context = Context {
             snapshot: evaluation.decision.snapshot(),
             profile: self.profile(),
             now: evaluation.now,
-            permits: concurrency == Concurrency::Included,
+            purpose,
             waiting: check.waiting,
         };
         evaluation.plan.fill(&context, check);
+        if !purpose.is_counted() {
+            return;
+        }
+        self.totals().count(&evaluation.plan.missed, check);
+        if let Some(observer) = &check.observer {
+            evaluation.observe(check, observer);
+        }
     }
 
     /// Asks the store.
@@ -301,24 +359,24 @@ impl<S: Store> Limiter<S> {
     /// Reads the answer of a store that answered later.
     fn conclude(
         &self,
-        pending: &mut Inner<S::Ticket>,
+        unanswered: &mut Unanswered<S::Ticket>,
         answer: Result<Verdicts, StoreError>,
     ) -> Verdicts {
-        let evaluation = &mut pending.evaluation;
+        let evaluation = &mut unanswered.evaluation;
         let verdicts = match answer {
             Err(StoreError::Timeout) => {
-                let late = pending.ticket.take().and_then(S::late);
+                let late = unanswered.ticket.take().and_then(S::late);
                 self.timed_out(evaluation, late)
             }
             answer => self.heard(evaluation, None, answer),
         };
-        self.read(evaluation, &verdicts);
+        self.settle(evaluation, &verdicts);
         verdicts
     }
 
     /// Reads the verdicts into the decision, and tells the fallback the remaining hits.
     #[inline(always)] // As for `Evaluation::fill`.
-    fn read(&self, evaluation: &mut Evaluation, verdicts: &Verdicts) {
+    fn settle(&self, evaluation: &mut Evaluation, verdicts: &Verdicts) {
         let now = evaluation.now;
         evaluation.fill(verdicts, |step, answered| self.note(step, answered, now));
         if let Some(meter) = self.meter() {
@@ -328,14 +386,17 @@ impl<S: Store> Limiter<S> {
     }
 }
 
+/// Stores that always decide at once need no runtime.
 impl<S: Store<Ticket = Never>> Limiter<S> {
-    /// Decides `check` as of `now`, for stores that always decide at once: no runtime needed.
+    /// Decides `check` now.
+    pub fn check_now(&self, check: &Check<'_>) -> Decision {
+        self.check_at(check, self.clock().now())
+    }
+
+    /// Decides `check` as of `now`.
     pub fn check_at(&self, check: &Check<'_>, now: Timestamp) -> Decision {
-        let mut evaluation = Evaluation::new(self.load(), now);
-        self.evaluate(&mut evaluation, check, Concurrency::Skipped);
-        let Answer::Decided(ref verdicts) = self.send(&evaluation, None);
-        self.read(&mut evaluation, verdicts);
-        evaluation.decision
+        let Answer::Decided(decision) = self.decide_with(check, now, |_, never| never);
+        decision
     }
 
     /// Decides `check` as of `now`, and passes the ruling to `read`, for callers that want to see all
@@ -346,27 +407,15 @@ impl<S: Store<Ticket = Never>> Limiter<S> {
         now: Timestamp,
         read: impl FnOnce(&Ruling<'_>) -> D,
     ) -> D {
-        let mut evaluation = Evaluation::new(self.load(), now);
-        self.evaluate(&mut evaluation, check, Concurrency::Skipped);
-        let Answer::Decided(ref verdicts) = self.send(&evaluation, None);
-        self.read(&mut evaluation, verdicts);
-        read(&Ruling::new(&evaluation, verdicts))
-    }
-
-    /// Decides `check` now.
-    pub fn check_now(&self, check: &Check<'_>) -> Decision {
-        self.check_at(check, self.clock().now())
+        let Answer::Decided(answer) = self.ask_with(check, now, read, |_, never| never);
+        answer
     }
 
     /// Explains at once, as [`Self::explain`] does.
     pub fn explain_now(&self, check: &Check<'_>) -> Explanation {
-        let mut explaining = std::pin::pin!(self.explain(check));
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        loop {
-            // A store without tickets always answers at once.
-            if let std::task::Poll::Ready(explanation) = explaining.as_mut().poll(&mut context) {
-                return explanation;
-            }
-        }
+        let mut evaluation = Evaluation::new(self.load(), self.clock().now());
+        self.begin(&mut evaluation, check, Purpose::Explain);
+        let Answer::Decided(verdicts) = self.send(&evaluation, None);
+        self.explained(check, &evaluation, &verdicts)
     }
 }

@@ -123,10 +123,10 @@ impl Explanation {
     ) -> Self {
         let domain = snapshot.domain(check.domain);
         let descriptors = (0_u16..)
-            .zip(check.descriptors)
+            .zip(check.descriptors())
             .map(|(number, descriptor)| {
-                let Some(domain) = snapshot.domain(descriptor.domain_in(check.domain)) else {
-                    return ExplainedDescriptor::unknown(snapshot, check, descriptor);
+                let Some(domain) = snapshot.domain(descriptor.domain) else {
+                    return ExplainedDescriptor::unknown(snapshot, &descriptor);
                 };
                 Explainer {
                     snapshot,
@@ -137,7 +137,7 @@ impl Explanation {
                     shared,
                     number,
                 }
-                .descriptor(descriptor)
+                .descriptor(&descriptor)
             });
         let descriptors: Vec<_> = descriptors.collect();
         Self {
@@ -170,13 +170,12 @@ fn known_domains(snapshot: &Snapshot) -> Vec<String> {
 }
 
 impl ExplainedDescriptor {
-    fn unknown(snapshot: &Snapshot, check: &Check<'_>, descriptor: &Descriptor<'_>) -> Self {
-        let domain = descriptor.domain_in(check.domain);
-        let meant = did_you_mean(snapshot, domain, descriptor.entries);
+    fn unknown(snapshot: &Snapshot, descriptor: &Descriptor<'_>) -> Self {
+        let meant = did_you_mean(snapshot, descriptor.domain, descriptor.entries);
         let shown =
             |entry: &Entry<'_>| shown(snapshot, entry, secret::is_secret_by_default(entry.key));
         Self {
-            domain: descriptor.domain.map(str::to_owned),
+            domain: descriptor.terms.domain.map(str::to_owned),
             entries: descriptor.entries.iter().map(shown).collect(),
             plan: None,
             nodes: Vec::new(),
@@ -228,7 +227,9 @@ impl Explainer<'_> {
             .flat_map(|node| &node.limits)
             .any(|limit| limit.counts);
         let note = match descriptor.entries.get(walk.len()) {
-            _ if descriptor.limit.is_some() => Some("the request brings its own limit".to_owned()),
+            _ if descriptor.terms.limit.is_some() => {
+                Some("the request brings its own limit".to_owned())
+            }
             _ if counted => None,
             Some(entry) => {
                 let entry = shown(self.snapshot, entry, self.domain.is_secret(entry.key));
@@ -240,7 +241,7 @@ impl Explainer<'_> {
         let shown =
             |entry: &Entry<'_>| shown(self.snapshot, entry, self.domain.is_secret(entry.key));
         ExplainedDescriptor {
-            domain: descriptor.domain.map(str::to_owned),
+            domain: descriptor.terms.domain.map(str::to_owned),
             entries: descriptor.entries.iter().map(shown).collect(),
             plan: self.plan(&subscription, entries),
             nodes,

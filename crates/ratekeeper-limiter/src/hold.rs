@@ -15,7 +15,7 @@ use ratekeeper_core::{Micros, Mode, Timestamp};
 use ratekeeper_store::{Answer, Execution, Extra, Request, Step, Store, StoreError, Verdicts};
 use smallvec::SmallVec;
 
-pub use admission::{Admitted, HeldSlots, PendingAdmission, PutOff};
+pub use admission::{Admitted, HeldSlots, PendingAdmission, PutOff, ReceiptMode};
 pub use caller::CallerHolds;
 pub use error::HoldError;
 pub use permits::{Acquired, IssuedPermit, Released};
@@ -23,7 +23,7 @@ pub use receipt::{BucketTurn, Queued, Receipt};
 pub use reservations::{Reservation, Reserve, Reserved, Settled};
 pub use token::TOKEN_CHARS_MAX;
 
-use crate::decide::{Concurrency, Evaluation};
+use crate::decide::{Evaluation, Purpose};
 use crate::limiter::Limiter;
 use crate::plan::Plan;
 use crate::{Check, Decision, Policies, Snapshot};
@@ -84,7 +84,7 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Asks the store to settle what is held, and waits for its answer.
-    async fn settle(
+    async fn settle_steps(
         &self,
         steps: &[Step],
         extra: &Extra,
@@ -105,7 +105,7 @@ impl<S: Store> Limiter<S> {
         })
     }
 
-    /// Decides `check` with `extra`: the decision, and what it took of the limits that
+    /// Decides `check` for `purpose` with `extra`: the decision, and what it took of the limits that
     /// `is_part` names.
     ///
     /// # Errors
@@ -114,16 +114,13 @@ impl<S: Store> Limiter<S> {
     async fn take(
         &self,
         check: &Check<'_>,
+        purpose: Purpose,
         now: Timestamp,
         extra: &Extra,
         is_part: impl Fn(&Step) -> bool,
     ) -> Result<(Decision, Taken), HoldError> {
-        let concurrency = match extra.permit {
-            Some(_) => Concurrency::Included,
-            None => Concurrency::Skipped,
-        };
         let mut evaluation = Evaluation::new(self.load(), now);
-        self.evaluate(&mut evaluation, check, concurrency);
+        self.begin(&mut evaluation, check, purpose);
         let mut parts = 0;
         for step in evaluation
             .plan
@@ -182,11 +179,11 @@ pub(crate) struct TakenPart {
 fn content_of(sealer: &Sealer, check: &Check<'_>, hits: u64) -> u64 {
     let mut words = vec![hits.to_be_bytes()];
     let mut texts: Vec<&[u8]> = Vec::new();
-    for descriptor in check.descriptors {
+    for descriptor in check.descriptors() {
         words.push((descriptor.entries.len() as u64).to_be_bytes());
-        words.push(descriptor.hits.to_be_bytes());
+        words.push(descriptor.terms.hits.to_be_bytes());
         // Also if there is none: a text that is left out could be told by the next one.
-        texts.push(descriptor.domain.unwrap_or_default().as_bytes());
+        texts.push(descriptor.terms.domain.unwrap_or_default().as_bytes());
         for entry in descriptor.entries {
             texts.extend([entry.key.as_bytes(), entry.value.as_bytes()]);
         }

@@ -38,13 +38,15 @@ pub use explain::{DOMAINS_SHOWN, ExplainedDescriptor, ExplainedLimit, ExplainedN
 pub use fallback::{Fallback, FallbackConfig, FallbackError, OwedCounts};
 pub use hold::{
     Acquired, Admitted, BucketTurn, CallerHolds, HeldSlots, HoldError, IssuedPermit,
-    PendingAdmission, PutOff, Queued, Receipt, Released, Reservation, Reserve, Reserved, Settled,
-    TOKEN_CHARS_MAX,
+    PendingAdmission, PutOff, Queued, Receipt, ReceiptMode, Released, Reservation, Reserve,
+    Reserved, Settled, TOKEN_CHARS_MAX,
 };
 pub use limiter::{Limiter, LimiterOptions};
 pub use observer::{CheckObserver, ServiceDecision};
 pub use ratekeeper_store::HashKey;
-pub use request::{Check, Descriptor, ENTRY_BYTES_MAX, MAX_HITS, Override};
+pub use request::{
+    Check, Descriptor, DescriptorTerms, ENTRY_BYTES_MAX, MAX_HITS, Override, RequestDescriptors,
+};
 pub use scope::Scope;
 pub use snapshot::{ListedRule, Modes, Snapshot};
 pub use source::LimitSource;

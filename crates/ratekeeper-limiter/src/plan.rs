@@ -9,8 +9,9 @@ use ratekeeper_store::{Charge, CounterKey, FullMode, Step, StoreSlot};
 use smallvec::SmallVec;
 
 use crate::compiled::OVERRIDES;
+use crate::decide::Purpose;
 use crate::identity::{LimitIdentity, Naming, UnhashedName, Unhasher, stable_hash};
-use crate::request::{Check, Descriptor, MAX_HITS, Override};
+use crate::request::{Check, Descriptor, Override};
 use crate::switch::RuleMode;
 use crate::totals::Missed;
 use crate::{LimitSource, Snapshot, Waiting};
@@ -21,8 +22,7 @@ pub(crate) struct Context<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) profile: Profile,
     pub(crate) now: Timestamp,
-    /// True if concurrency limits take part: where permits come back, and in a peek.
-    pub(crate) permits: bool,
+    pub(crate) purpose: Purpose,
     pub(crate) waiting: Waiting,
 }
 
@@ -70,16 +70,17 @@ impl Plan {
     /// filled in place. A domain without rules gives no steps.
     #[inline]
     pub(crate) fn fill(&mut self, context: &Context<'_>, check: &Check<'_>) {
-        self.descriptors = u16::try_from(check.descriptors.len()).unwrap_or(u16::MAX);
+        let descriptors = check.descriptors();
+        self.descriptors = u16::try_from(descriptors.len()).unwrap_or(u16::MAX);
         let common = context.snapshot.domain(check.domain);
         self.missed.unknown_domain = common.is_none();
-        for (number, descriptor) in (0..self.descriptors).zip(check.descriptors) {
-            let domain = match descriptor.domain {
+        for (number, descriptor) in (0..self.descriptors).zip(descriptors) {
+            let domain = match descriptor.terms.domain {
                 None => common,
                 Some(name) => context.snapshot.domain(name),
             };
             match domain {
-                Some(domain) => self.add(context, domain, number, descriptor),
+                Some(domain) => self.add(context, domain, number, &descriptor),
                 None => {
                     self.missed.unknown_domain = true;
                     self.missed.stray.get_or_insert(number);
@@ -99,9 +100,7 @@ impl Plan {
         descriptor: &Descriptor<'_>,
     ) {
         let before = (self.steps.len(), self.unlimited.len());
-        let own = descriptor
-            .limit
-            .and_then(|own| limit_of(own, context.profile));
+        let own = (descriptor.terms.limit).and_then(|own| limit_of(own, context.profile));
         match own {
             Some(limit) => self.add_override(context, domain, number, descriptor, limit),
             None => self.add_matched(context, domain, number, descriptor),
@@ -180,9 +179,9 @@ impl Plan {
         };
         let mut own = None;
         let limit = made.get(context.waiting, &mut own);
-        let mut hits = hits(matched.descriptor);
+        let mut hits = context.purpose.hits(matched.descriptor.terms.clamped());
         if limit.algorithm() == Algorithm::Concurrency {
-            if !context.permits {
+            if !context.purpose.has_permits() {
                 self.missed.concurrency_skipped += 1;
                 return;
             }
@@ -255,7 +254,7 @@ impl Plan {
             key: naming.counter(subject, namer.limit(domain.name(), &limit, None)),
             limit,
             calendar: None,
-            hits: hits(descriptor),
+            hits: context.purpose.hits(descriptor.terms.clamped()),
             charge: match profile {
                 Profile::Envoy => Charge::Always,
                 Profile::Ratekeeper => Charge::IfAllowed,
@@ -361,10 +360,6 @@ fn limit_of(own: Override, profile: Profile) -> Option<Limit> {
     let quota = own.quota.min(MAX_COUNT);
     // Cannot fail: every unit is a second or longer, the quota is in range.
     Limit::try_new(LimitSpec::new(algorithm, quota, own.unit.window())).ok()
-}
-
-fn hits(descriptor: &Descriptor<'_>) -> i64 {
-    descriptor.hits.clamp(-MAX_HITS, MAX_HITS)
 }
 
 impl Matched<'_, '_> {

@@ -24,7 +24,7 @@ use ratekeeper_core::Timestamp;
 use ratekeeper_rules::Rule;
 
 use crate::stats::{STRIPES, shortened, stripe_of_thread};
-use crate::{Check, Decision, Scope};
+use crate::{Decision, RequestDescriptors, Scope};
 use ring::Ring;
 use sketch::Sketch;
 
@@ -122,9 +122,9 @@ impl TopKeys {
 
     /// Counts a request that is [wanted](Self::wants), for its most restrictive limit.
     #[cold]
-    pub fn count(&self, decision: &Decision, check: &Check<'_>) {
+    pub fn count(&self, decision: &Decision, mut descriptors: RequestDescriptors<'_>) {
         let number = decision.binding_descriptor();
-        let Some(descriptor) = number.and_then(|number| check.descriptors.get(number)) else {
+        let Some(descriptor) = number.and_then(|number| descriptors.nth(number)) else {
             return;
         };
         let mut hasher = self.hasher.build_hasher();
@@ -134,8 +134,7 @@ impl TopKeys {
                 hasher.write_u8(0xff);
             }
         }
-        let domain = descriptor.domain_in(check.domain);
-        let scope = || decision.snapshot().scope(domain, descriptor.entries);
+        let scope = || (decision.snapshot()).scope(descriptor.domain, descriptor.entries);
         let kind = match decision.allowed() {
             true => TopDecision::Allowed,
             false => TopDecision::Denied,

@@ -45,9 +45,8 @@ impl Totals {
         add(&self.unmatched, missed.unmatched);
         add(&self.concurrency_skipped, missed.concurrency_skipped);
         let stray = missed.stray.map(usize::from);
-        if let Some(stray) = stray.and_then(|number| check.descriptors.get(number)) {
-            self.strays
-                .note(stray.domain_in(check.domain), stray.entries);
+        if let Some(stray) = stray.and_then(|number| check.descriptors().nth(number)) {
+            self.strays.note(stray.domain, stray.entries);
         }
     }
 }

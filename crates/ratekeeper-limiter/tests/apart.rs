@@ -7,10 +7,10 @@ use std::task::{Context, Poll, Waker};
 
 use ratekeeper_core::{Micros, Mode, Timestamp};
 use ratekeeper_limiter::{
-    Acquired, Check, Descriptor, Fallback, FallbackConfig, HoldError, Limiter, LimiterOptions,
-    Reserve, Reserved,
+    Acquired, Check, Fallback, FallbackConfig, HoldError, Limiter, LimiterOptions, Reserve,
+    Reserved,
 };
-use ratekeeper_rules::{Entry, Options, RuleSet, Source, load};
+use ratekeeper_rules::{Options, RuleSet, Source, load};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 use ratekeeper_store::{Answer, Post, Request, Store, StoreError, Verdicts};
 
@@ -118,12 +118,7 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn with<T>(key: &str, hits: i64, ask: impl FnOnce(&Check<'_>) -> T) -> T {
-    let entries = [Entry { key, value: "v" }];
-    let descriptors = [Descriptor {
-        hits,
-        ..Descriptor::new(&entries)
-    }];
-    ask(&Check::new("d", &descriptors))
+    ask(&Check::new("d").descriptor([(key, "v")]).hits(hits))
 }
 
 fn acquire(limiter: &Limiter<Apart>, rule: &str, key: Option<&str>) -> Result<Acquired, HoldError> {
@@ -135,13 +130,12 @@ fn acquire(limiter: &Limiter<Apart>, rule: &str, key: Option<&str>) -> Result<Ac
 fn reserve(limiter: &Limiter<Apart>, hits: u32, key: Option<&str>) -> Reserved {
     let reserved = with("user", i64::from(hits), |check| {
         let reserve = Reserve {
-            check: *check,
             hits: u64::from(hits),
             fixed: &[],
             ttl: TIMEOUT,
             key,
         };
-        now(limiter.caller("me").reserve(&reserve))
+        now(limiter.caller("me").reserve(check, &reserve))
     });
     reserved.expect("reserved or denied")
 }

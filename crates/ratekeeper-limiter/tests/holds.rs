@@ -5,10 +5,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use ratekeeper_core::Micros;
-use ratekeeper_limiter::{
-    Check, Decision, Descriptor, HashKey, HoldError, Limiter, LimiterOptions, Reserve,
-};
-use ratekeeper_rules::{Entry, Options, RuleSet, Source, load};
+use ratekeeper_limiter::{Check, Decision, HashKey, HoldError, Limiter, LimiterOptions, Reserve};
+use ratekeeper_rules::{Options, RuleSet, Source, load};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 
 /// Windows whose next edge is decades away: no test sees them end.
@@ -58,19 +56,11 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 
 /// Makes a check of one descriptor for each key, with its hits.
 fn with<T>(keys: &[(&str, i64)], ask: impl FnOnce(&Check<'_>) -> T) -> T {
-    let entries: Vec<_> = keys
-        .iter()
-        .map(|(key, _)| [Entry { key, value: "v" }])
-        .collect();
-    let descriptors: Vec<_> = entries
-        .iter()
-        .zip(keys)
-        .map(|(entries, (_, hits))| Descriptor {
-            hits: *hits,
-            ..Descriptor::new(entries)
-        })
-        .collect();
-    ask(&Check::new("d", &descriptors))
+    let mut check = Check::new("d");
+    for (key, hits) in keys {
+        check.push([(*key, "v")]).hits = *hits;
+    }
+    ask(&check)
 }
 
 fn left(decision: &Decision, status: usize) -> u64 {
@@ -104,13 +94,12 @@ fn reserve(
 ) -> Result<(Option<String>, bool), HoldError> {
     let reserved = with(&[("user", i64::try_from(hits).expect("small"))], |check| {
         let reserve = Reserve {
-            check: *check,
             hits,
             fixed: &[],
             ttl: Micros::from_secs(60),
             key,
         };
-        now(limiter.caller("me").reserve(&reserve))
+        now(limiter.caller("me").reserve(check, &reserve))
     })?;
     let token = reserved.reservation.map(|reservation| reservation.token);
     assert_eq!(reserved.decision.allowed(), token.is_some());
@@ -188,21 +177,19 @@ fn a_key_stands_for_the_domains_of_a_request_too() {
     };
     let store = MemoryStore::new(MemoryConfig::default()).expect("the default store");
     let limiter = Limiter::new(rules, store, LimiterOptions::default());
-    let [a, k, p] = [("a", "k"), ("k", "v"), ("p", "q")].map(|(key, value)| [Entry { key, value }]);
-    let in_domain = |entries, domain| Descriptor {
-        domain,
-        ..Descriptor::new(entries)
-    };
-    let acquire = |descriptors: &[Descriptor<'_>]| {
-        let check = Check::new("d", descriptors);
+    let acquire = |descriptors: [((&str, &str), Option<&str>); 2]| {
+        let mut check = Check::new("d");
+        for (entry, domain) in descriptors {
+            check.push([entry]).domain = domain;
+        }
         now(limiter.caller("me").acquire(&check, Some("key")))
             .map(|acquired| acquired.permit.is_some())
     };
-    let first = [in_domain(&a, None), in_domain(&p, Some("v"))];
-    let other = [in_domain(&k, Some("a")), in_domain(&p, None)];
-    assert_eq!(acquire(&first), Ok(true));
-    assert_eq!(acquire(&first), Ok(true));
-    let other = acquire(&other);
+    let first = [(("a", "k"), None), (("p", "q"), Some("v"))];
+    let other = [(("k", "v"), Some("a")), (("p", "q"), None)];
+    assert_eq!(acquire(first), Ok(true));
+    assert_eq!(acquire(first), Ok(true));
+    let other = acquire(other);
     let said = Err(HoldError::Conflict("use another key for another request"));
     assert_eq!(other, said);
 }
@@ -214,12 +201,8 @@ fn rates_and_permits_are_taken_together() {
         &RULES.replace("domain: d", "domain: d\nevaluation: path"),
         1,
     );
-    let entries = [("job", "v"), ("user", "v")].map(|(key, value)| Entry { key, value });
-    let descriptors = [Descriptor {
-        hits: 2,
-        ..Descriptor::new(&entries)
-    }];
-    let check = Check::new("d", &descriptors);
+    let entries = [("job", "v"), ("user", "v")];
+    let check = Check::new("d").descriptor(entries).hits(2);
     let first = now(limiter.caller("me").acquire(&check, None)).expect("allowed");
     assert!(first.decision.allowed() && first.permit.is_some());
     // Two of three calls are gone; the permit of the denied one is not.
@@ -290,13 +273,13 @@ fn a_descriptor_with_hits_of_its_own_costs_those() {
     let reserve = || {
         with(&[("user", 50), ("calls", 1)], |check| {
             let reserve = Reserve {
-                check: *check,
                 hits: 50,
                 fixed: &[false, true],
                 ttl: Micros::from_secs(60),
                 key: None,
             };
-            let reserved = now(limiter.caller("me").reserve(&reserve)).expect("there is room");
+            let reserved =
+                now(limiter.caller("me").reserve(check, &reserve)).expect("there is room");
             reserved.reservation.expect("allowed").token
         })
     };
@@ -328,13 +311,12 @@ fn a_reservation_that_is_late_stays_charged() {
     let limiter = limiter();
     let token = with(&[("user", 10)], |check| {
         let reserve = Reserve {
-            check: *check,
             hits: 10,
             fixed: &[],
             ttl: Micros::ZERO,
             key: None,
         };
-        now(limiter.caller("me").reserve(&reserve))
+        now(limiter.caller("me").reserve(check, &reserve))
             .expect("reserved")
             .reservation
     });

@@ -7,10 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use proptest::prelude::*;
-use ratekeeper_limiter::{
-    Check, Decision, Descriptor, Fallback, FallbackConfig, Limiter, LimiterOptions,
-};
-use ratekeeper_rules::{Entry, Options, RuleSet, Source, load};
+use ratekeeper_limiter::{Check, Decision, Fallback, FallbackConfig, Limiter, LimiterOptions};
+use ratekeeper_rules::{Options, RuleSet, Source, load};
 use ratekeeper_store::across::{self, Partition, Partitions, Rest};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 use ratekeeper_store::{Answer, Request, Step, Store, StoreError, StoreSlot, Verdicts};
@@ -138,19 +136,14 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 const KEYS: [&str; 3] = ["own", "free", "strict"];
 
 fn ask(limiter: &Limiter<Parted>, key: &str, hits: i64) -> Decision {
-    let entries = ["all", "every", key].map(|key| Entry { key, value: "v" });
-    let descriptors = [Descriptor {
-        hits,
-        ..Descriptor::new(&entries)
-    }];
-    now(limiter.check(&Check::new("d", &descriptors)))
+    let entries = ["all", "every", key].map(|key| (key, "v"));
+    now(limiter.check(&Check::new("d").descriptor(entries).hits(hits)))
 }
 
 /// The hits that the stores have counted for each limit on the path to `key`.
 fn used(limiter: &Limiter<Parted>, key: &str) -> [u64; 3] {
-    let entries = ["all", "every", key].map(|key| Entry { key, value: "v" });
-    let descriptors = [Descriptor::new(&entries)];
-    let explained = now(limiter.explain(&Check::new("d", &descriptors)));
+    let entries = ["all", "every", key].map(|key| (key, "v"));
+    let explained = now(limiter.explain(&Check::new("d").descriptor(entries)));
     let nodes = &explained.descriptors[0].nodes;
     let left = |number: usize| nodes[number].limits[0].remaining.expect("it is counted");
     [40 - left(0), 1000 - left(1), 9 - left(2)]

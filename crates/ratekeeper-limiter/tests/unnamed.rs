@@ -7,9 +7,9 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::Mutex;
 use ratekeeper_core::{Mode, Timestamp};
 use ratekeeper_limiter::{
-    Check, Decision, Descriptor, Fallback, FallbackConfig, Limiter, LimiterOptions, Override,
+    Check, Decision, Fallback, FallbackConfig, Limiter, LimiterOptions, Override,
 };
-use ratekeeper_rules::{Entry, Options, Source, Unit, load};
+use ratekeeper_rules::{Options, Source, Unit, load};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 use ratekeeper_store::{Answer, CounterKey, HashKey, Post, Request, Store, StoreError, Verdicts};
 
@@ -95,13 +95,8 @@ fn limiter() -> Limiter<LateKey> {
 }
 
 fn check(limiter: &Limiter<LateKey>, pairs: &[(&str, &str)], own: Option<Override>) -> Decision {
-    let entries = pairs.iter().map(|(key, value)| Entry { key, value });
-    let entries: Vec<_> = entries.collect();
-    let descriptors = [Descriptor {
-        limit: own,
-        ..Descriptor::new(&entries)
-    }];
-    let check = Check::new("d", &descriptors);
+    let mut check = Check::new("d");
+    check.push(pairs).limit = own;
     let mut checked = pin!(limiter.check(&check));
     match checked
         .as_mut()

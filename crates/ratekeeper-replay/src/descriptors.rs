@@ -1,10 +1,9 @@
 //! Descriptors for log lines.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 
-use ratekeeper_limiter::Descriptor;
-use ratekeeper_rules::Entry;
-use smallvec::SmallVec;
+use ratekeeper_http::Described;
 
 use crate::fields::Fields;
 use crate::record::{LogField, Record};
@@ -110,53 +109,13 @@ impl Descriptors {
     }
 
     /// The descriptors of one line.
-    pub(crate) fn of<'a>(&'a self, record: &'a Record<'_>) -> Filled<'a> {
-        let mut filled = Filled {
-            entries: SmallVec::new(),
-            ends: SmallVec::new(),
-        };
+    pub(crate) fn of<'a>(&'a self, record: &'a Record<'_>) -> Described<'a> {
+        let mut described = Described::default();
         for descriptor in &self.all {
-            let start = filled.entries.len();
-            for entry in descriptor {
-                let Some(value) = entry.value_of(record) else {
-                    filled.entries.truncate(start);
-                    break;
-                };
-                filled.entries.push((&entry.key, value));
-            }
-            if filled.entries.len() > start {
-                filled.ends.push(filled.entries.len());
-            }
+            let entry = |entry: &'a EntryTemplate| (&*entry.key, Ok(entry.value_of(record)));
+            let Ok(()) = described.push_if_whole::<Infallible>(descriptor.iter().map(entry));
         }
-        filled
-    }
-}
-
-/// The descriptors of one line: all entries in a row, and the end of each descriptor.
-pub(crate) struct Filled<'a> {
-    entries: SmallVec<[(&'a str, Cow<'a, str>); 8]>,
-    ends: SmallVec<[usize; 8]>,
-}
-
-impl Filled<'_> {
-    /// All entries, in the form that a check takes.
-    pub(crate) fn entries(&self) -> SmallVec<[Entry<'_>; 8]> {
-        self.entries
-            .iter()
-            .map(|(key, value)| Entry { key, value })
-            .collect()
-    }
-
-    /// The descriptors, as ranges of `entries`, which are all entries.
-    pub(crate) fn descriptors<'e>(
-        &self,
-        entries: &'e [Entry<'e>],
-    ) -> SmallVec<[Descriptor<'e>; 8]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        let ranges = starts.zip(&self.ends).map(|(start, &end)| start..end);
-        ranges
-            .map(|range| Descriptor::new(&entries[range]))
-            .collect()
+        described
     }
 }
 
@@ -275,6 +234,9 @@ fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
+    use ratekeeper_limiter::{Check, Descriptor};
+    use ratekeeper_rules::Entry;
+
     use super::*;
     use crate::parse::LineParser;
 
@@ -284,18 +246,15 @@ mod tests {
         let descriptors = Descriptors::parse(text, &fields).expect(text);
         let mut parser = LineParser::new(None, fields);
         let record = parser.parse(line.as_bytes()).expect("a good line");
-        let filled = descriptors.of(&record);
-        let entries = filled.entries();
+        let described = descriptors.of(&record);
+        let mut check = Check::new("d");
+        described.add_to(&mut check);
         let text = |entry: &Entry<'_>| format!("{}={}", entry.key, entry.value);
-        let join = |descriptor: &Descriptor<'_>| {
-            descriptor
-                .entries
-                .iter()
-                .map(text)
-                .collect::<Vec<_>>()
-                .join(",")
+        let join = |descriptor: Descriptor<'_>| {
+            let texts: Vec<_> = descriptor.entries.iter().map(text).collect();
+            texts.join(",")
         };
-        filled.descriptors(&entries).iter().map(join).collect()
+        check.descriptors().map(join).collect()
     }
 
     const LINE: &str = r#"{"ts":1,"remote_ip":"192.0.2.7","request":"GET /a?b HTTP/1.1","headers":{"tenant":"t1"}}"#;

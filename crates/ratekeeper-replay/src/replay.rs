@@ -1,15 +1,14 @@
 //! Replays a log through the rules at the times in the log.
 
 use ratekeeper_core::{Timestamp, Vote};
-use ratekeeper_http::{Refused, RequestCheck};
-use ratekeeper_limiter::{Check, Decision, LimitSource, Limiter, LimiterOptions, Waiting};
+use ratekeeper_http::Refused;
+use ratekeeper_limiter::{Check, Decision, LimitSource, Limiter, LimiterOptions};
 use ratekeeper_rules::{RuleIndex, RuleSet, SERVICE_LEVELS};
 use ratekeeper_store::memory::MemoryStore;
 use smallvec::SmallVec;
 
 use crate::compare::{Comparison, Step};
 use crate::described::{Requests, with_user_agent};
-use crate::descriptors::Filled;
 use crate::error::{ReplayError, choose_domain};
 use crate::input::{Line, Lines, Log};
 use crate::keys::Keys;
@@ -236,29 +235,14 @@ impl Replay {
             self.summary.refused += 1;
             return;
         };
-        let of_request = question
-            .as_ref()
-            .map(RequestCheck::entries)
-            .unwrap_or_default();
-        let filled = self.options.descriptors.as_ref().map(|own| own.of(record));
-        let of_record = filled.as_ref().map(Filled::entries).unwrap_or_default();
-        let mut descriptors: SmallVec<[_; 8]> = SmallVec::new();
-        descriptors.extend(
-            filled
-                .iter()
-                .flat_map(|filled| filled.descriptors(&of_record)),
-        );
-        descriptors.extend(
-            question
-                .iter()
-                .flat_map(|asked| asked.descriptors(&of_request)),
-        );
-        let check = Check {
-            domain: &self.domain,
-            descriptors: &descriptors,
-            waiting: Waiting::Cannot,
-            observer: None,
-        };
+        let own = self.options.descriptors.as_ref().map(|own| own.of(record));
+        let mut check = Check::new(&self.domain);
+        if let Some(own) = &own {
+            own.add_to(&mut check);
+        }
+        if let Some(question) = &question {
+            question.add_to(&mut check);
+        }
         let mut seen: SmallVec<[Seen; 4]> = SmallVec::new();
         let mut steps: SmallVec<[Step; 4]> = SmallVec::new();
         let comparing = self.comparison.is_some();
@@ -287,8 +271,10 @@ impl Replay {
         let snapshot = self.limiter.snapshot();
         let rules = snapshot.rules();
         for denied in seen.iter().filter(|seen| !seen.fits) {
-            let entries = descriptors[denied.descriptor].entries;
-            let key = self.keys.of(rules, denied.rule, entries);
+            let Some(descriptor) = check.descriptors().nth(denied.descriptor) else {
+                continue;
+            };
+            let key = self.keys.of(rules, denied.rule, descriptor.entries);
             self.tallies[denied.rule.get()].deny(key, now);
         }
     }

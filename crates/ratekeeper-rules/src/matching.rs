@@ -32,6 +32,27 @@ pub struct Entry<'a> {
     pub value: &'a str,
 }
 
+impl<'a> From<(&'a str, &'a str)> for Entry<'a> {
+    #[inline]
+    fn from((key, value): (&'a str, &'a str)) -> Self {
+        Self { key, value }
+    }
+}
+
+impl<'a> From<&(&'a str, &'a str)> for Entry<'a> {
+    #[inline]
+    fn from(pair: &(&'a str, &'a str)) -> Self {
+        Self::from(*pair)
+    }
+}
+
+impl<'a> From<&Entry<'a>> for Entry<'a> {
+    #[inline]
+    fn from(entry: &Self) -> Self {
+        *entry
+    }
+}
+
 /// The way in which a node matched an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Matched {

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use ratekeeper_core::Timestamp;
-use ratekeeper_limiter::{Check, CheckObserver, Decision, Limiter, Pending, Ruling};
+use ratekeeper_limiter::{
+    Check, CheckObserver, Decision, Limiter, Pending, RequestDescriptors, Ruling,
+};
 use ratekeeper_store::Answer;
 use ratekeeper_stores::{Stores, StoresTicket};
 use ratekeeper_trace::{RequestSpan, TracedCall, TracedMethod};
@@ -112,22 +114,19 @@ impl App {
     }
 
     /// Asks the limiter for a decision as of `now`, a time just read from its clock, and records
-    /// the time taken; `read` turns the ruling into an answer in place.
-    pub(crate) async fn check<D>(
+    /// the time taken; `read` turns the ruling into an answer in place. The check is not part of the future.
+    pub(crate) fn check<D>(
         &self,
-        check: &Check<'_>,
+        mut check: Check<'_>,
         now: Timestamp,
         origin: CheckOrigin<'_>,
         read: impl Fn(&Ruling<'_>) -> D,
-    ) -> D {
-        match self.ask(check, now, origin, &read) {
-            Answer::Decided(answer) => answer,
-            Answer::Pending(pending) => {
-                let read = |ruling: &Ruling<'_>| {
-                    self.note(ruling.decision, check, origin);
-                    read(ruling)
-                };
-                self.finish(pending, read).await
+    ) -> impl Future<Output = D> {
+        let asked = self.ask(&mut check, now, origin, &read);
+        async move {
+            match asked {
+                Answer::Decided(answer) => answer,
+                Answer::Pending(pending) => self.finish(pending, origin, read).await,
             }
         }
     }
@@ -135,22 +134,18 @@ impl App {
     /// Decides as [`Self::check`] does, without waiting. Only some immediate decisions are timed:
     /// reading a clock twice takes a tenth of the time of one.
     #[inline]
-    pub(crate) fn ask<D>(
+    pub(crate) fn ask<'a, D>(
         &self,
-        check: &Check<'_>,
+        check: &mut Check<'a>,
         now: Timestamp,
         origin: CheckOrigin<'_>,
         read: impl FnOnce(&Ruling<'_>) -> D,
-    ) -> Answer<Pending<StoresTicket>, D> {
+    ) -> Answer<Pending<'a, StoresTicket>, D> {
         let start = self.durations.start();
-        let observer = self.observer(TracedMethod::Check, origin);
-        let check = &Check {
-            observer: observer.as_ref(),
-            ..*check
-        };
+        check.observer = self.observer(TracedMethod::Check, origin);
         self.limiter.ask(check, now, |ruling| {
             self.durations.record(start.map(|start| start.elapsed()));
-            self.note(ruling.decision, check, origin);
+            self.note(ruling.decision, ruling.descriptors, origin);
             read(ruling)
         })
     }
@@ -173,33 +168,39 @@ impl App {
         tracer.batch(origin.headers)
     }
 
-    /// Tells the top keys and the denial log of a decision on `check`.
+    /// Tells the top keys and the denial log of a decision.
     #[inline]
-    pub(crate) fn note(&self, decision: &Decision, check: &Check<'_>, origin: CheckOrigin<'_>) {
+    pub(crate) fn note(
+        &self,
+        decision: &Decision,
+        descriptors: RequestDescriptors<'_>,
+        origin: CheckOrigin<'_>,
+    ) {
         if self.limiter.top().wants(decision) {
-            self.note_wanted(decision, check, origin);
+            self.note_wanted(decision, descriptors, origin);
         }
     }
 
     /// Tells them of a decision that the top keys [want](ratekeeper_limiter::TopKeys::wants).
     #[cold]
-    pub(crate) fn note_wanted(
+    fn note_wanted(
         &self,
         decision: &Decision,
-        check: &Check<'_>,
+        descriptors: RequestDescriptors<'_>,
         origin: CheckOrigin<'_>,
     ) {
-        self.limiter.top().count(decision, check);
+        self.limiter.top().count(decision, descriptors);
         if !decision.allowed() {
             let now = self.limiter.clock().now();
-            self.config.denials.note(decision, check, origin, now);
+            self.config.denials.note(decision, descriptors, origin, now);
         }
     }
 
-    /// Waits for the answer to a check that was asked about; `read` has to [note](Self::note) it.
+    /// Waits for the answer to a check that was asked about.
     pub(crate) async fn finish<D>(
         &self,
-        pending: Pending<StoresTicket>,
+        pending: Pending<'_, StoresTicket>,
+        origin: CheckOrigin<'_>,
         read: impl FnOnce(&Ruling<'_>) -> D,
     ) -> D {
         let asked_at = pending.asked_at();
@@ -207,6 +208,7 @@ impl App {
             .finish(pending, |ruling| {
                 let took = self.limiter.clock().now().since(asked_at);
                 self.durations.add(Duration::from_micros(took.get()));
+                self.note(ruling.decision, ruling.descriptors, origin);
                 read(ruling)
             })
             .await

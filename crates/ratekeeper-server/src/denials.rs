@@ -16,7 +16,7 @@ use http::HeaderMap;
 use parking_lot::Mutex;
 use ratekeeper_core::Timestamp;
 use ratekeeper_http::answer::HttpDenial;
-use ratekeeper_limiter::{Check, Decision};
+use ratekeeper_limiter::{Decision, RequestDescriptors};
 
 pub(crate) use followed::{FOLLOWED_TIME_MAX, FollowedKey, FollowedKeys};
 pub(crate) use request::{CheckOrigin, DeniedRequest};
@@ -96,18 +96,18 @@ impl DenialLog {
         &self.followed
     }
 
-    /// Logs and keeps the denial of `check` at `now`, unless enough of this second are.
+    /// Logs and keeps the denial of a check at `now`, unless enough of this second are.
     #[cold]
     pub(crate) fn note(
         &self,
         decision: &Decision,
-        check: &Check<'_>,
+        descriptors: RequestDescriptors<'_>,
         origin: CheckOrigin<'_>,
         now: Timestamp,
     ) {
         self.note_with(|| {
             let id = self.request_id(origin.headers);
-            DeniedRequest::of_check(decision, check, origin, now, id)
+            DeniedRequest::of_check(decision, descriptors, origin, now, id)
         });
     }
 

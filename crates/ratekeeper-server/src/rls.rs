@@ -6,7 +6,7 @@ mod needs;
 mod request;
 mod response;
 
-use ratekeeper_limiter::{Check, Pending, Policies, Ruling, Waiting};
+use ratekeeper_limiter::{Check, Pending, Policies, Ruling};
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_response::{
     Code, DescriptorStatus,
 };
@@ -15,13 +15,11 @@ use ratekeeper_store::Answer;
 
 pub(crate) use needs::Needs;
 
-use ratekeeper_stores::StoresTicket;
-use request::{Descriptors, Entries};
-
 use crate::app::App;
 use crate::config::DESCRIPTORS_MAX;
 use crate::denials::CheckOrigin;
 use crate::unreadable::Defect;
+use ratekeeper_stores::StoresTicket;
 
 /// The reason a request gets no decision.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -93,29 +91,21 @@ pub(crate) fn unread(app: &App, passes: bool, descriptors: usize) -> RateLimitRe
 
 /// Decides `request` without waiting, or refuses it as [`decide`] does. A plain function, so that the
 /// state it holds does not move; the result is inside of the answer, because a response is large too.
-pub(crate) fn ask(
+pub(crate) fn ask<'a>(
     app: &App,
-    request: &RateLimitRequest,
+    request: &'a RateLimitRequest,
     origin: CheckOrigin<'_>,
-) -> Answer<Pending<StoresTicket>, Result<RateLimitResponse, Refusal>> {
-    let (mut entries, mut descriptors) = (Entries::new(), Descriptors::new());
-    let read = request::entries(request, &mut entries)
-        .and_then(|()| request::descriptors(request, &entries, &mut descriptors));
-    if let Err(refusal) = read {
+) -> Answer<Pending<'a, StoresTicket>, Result<RateLimitResponse, Refusal>> {
+    // Envoy cannot hold a request back, which a check does not expect either.
+    let mut check = Check::new(&request.domain);
+    if let Err(refusal) = request::read(request, &mut check) {
         return Answer::Decided(Err(refusal));
     }
     if !app.is_loaded() {
         return Answer::Decided(Err(Refusal::NoRules));
     }
-    let check = Check {
-        domain: &request.domain,
-        descriptors: &descriptors,
-        // Envoy cannot hold a request back.
-        waiting: Waiting::Cannot,
-        observer: None,
-    };
     let now = app.limiter.clock().now();
-    app.ask(&check, now, origin, |ruling| {
+    app.ask(&mut check, now, origin, |ruling| {
         Ok(answer(app, request, ruling))
     })
 }
@@ -125,32 +115,10 @@ pub(crate) async fn finish(
     app: &App,
     request: &RateLimitRequest,
     origin: CheckOrigin<'_>,
-    pending: Pending<StoresTicket>,
+    pending: Pending<'_, StoresTicket>,
 ) -> RateLimitResponse {
-    let read = |ruling: &Ruling<'_>| {
-        if app.limiter.top().wants(ruling.decision) {
-            note_wanted(app, request, origin, ruling);
-        }
-        answer(app, request, ruling)
-    };
-    app.finish(pending, read).await
-}
-
-/// Notes the decision on a request whose descriptors were not kept while the store was asked.
-#[cold]
-fn note_wanted(
-    app: &App,
-    request: &RateLimitRequest,
-    origin: CheckOrigin<'_>,
-    ruling: &Ruling<'_>,
-) {
-    let (mut entries, mut descriptors) = (Entries::new(), Descriptors::new());
-    let read = request::entries(request, &mut entries)
-        .and_then(|()| request::descriptors(request, &entries, &mut descriptors));
-    if read.is_ok() {
-        let check = Check::new(&request.domain, &descriptors);
-        app.note_wanted(ruling.decision, &check, origin);
-    }
+    let read = |ruling: &Ruling<'_>| answer(app, request, ruling);
+    app.finish(pending, origin, read).await
 }
 
 fn answer(app: &App, request: &RateLimitRequest, ruling: &Ruling<'_>) -> RateLimitResponse {

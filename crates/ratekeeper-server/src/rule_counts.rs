@@ -67,8 +67,8 @@ impl<'s> CountsDelta<'s> {
 
 #[cfg(test)]
 mod tests {
-    use ratekeeper_limiter::{Check, Descriptor, Limiter, LimiterOptions};
-    use ratekeeper_rules::{Entry, Options, RuleSet, Source, load};
+    use ratekeeper_limiter::{Check, Limiter, LimiterOptions};
+    use ratekeeper_rules::{Options, RuleSet, Source, load};
     use ratekeeper_store::{MemoryConfig, MemoryStore};
 
     use super::*;
@@ -86,8 +86,7 @@ mod tests {
     }
 
     fn ask(limiter: &Limiter<MemoryStore>, key: &str) {
-        let entries = [Entry { key, value: "x" }];
-        limiter.check_now(&Check::new("d", &[Descriptor::new(&entries)]));
+        limiter.check_now(&Check::new("d").descriptor([(key, "x")]));
     }
 
     fn told(delta: &CountsDelta<'_>) -> Vec<(String, u64, u64)> {

@@ -10,7 +10,8 @@ use std::time::Duration;
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_http::answer::{Denial, RequestStatus};
 use ratekeeper_limiter::{
-    Admitted, Check, Decision, Limiter, PendingAdmission, Receipt, Scope, Snapshot, TopDecision,
+    Admitted, Check, Decision, Limiter, PendingAdmission, Receipt, ReceiptMode, Scope, Snapshot,
+    TopDecision,
 };
 use ratekeeper_rules::{RuleSet, ShedRules};
 use ratekeeper_store::{Answer, Store};
@@ -45,19 +46,18 @@ impl<S: Store> Enforcer for Arc<Limiter<S>> {
             before: None,
         };
         let scope = |snapshot: &Snapshot, number: usize| {
-            let descriptor = check.descriptors.get(number)?;
-            let domain = descriptor.domain_in(check.domain);
-            Some(snapshot.scope(domain, descriptor.entries))
+            let descriptor = check.descriptors().nth(number)?;
+            Some(snapshot.scope(descriptor.domain, descriptor.entries))
         };
-        let asked = match terms.may_be_shed {
-            true => self.admit_with_receipt(check, now),
-            false => self.admit(check, now),
+        let receipt = match terms.may_be_shed {
+            true => ReceiptMode::Kept,
+            false => ReceiptMode::Dropped,
         };
-        match asked {
+        match self.admit(check, now, receipt) {
             Answer::Decided(admitted) => Answer::Decided(stage.conclude(self, admitted, scope)),
             Answer::Pending(admission) => {
                 let snapshot = self.snapshot();
-                let all = 0..check.descriptors.len();
+                let all = 0..check.descriptors().len();
                 let scopes = all.filter_map(|number| scope(&snapshot, number));
                 Answer::Pending(AdmissionFuture {
                     limiter: Arc::clone(self),

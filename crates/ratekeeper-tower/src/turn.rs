@@ -12,7 +12,7 @@ use pin_project_lite::pin_project;
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_http::answer::{Denial, Form, HeaderLines, HttpDenial, Refusal};
 use ratekeeper_http::{Original, Refused};
-use ratekeeper_limiter::{Check, Waiting};
+use ratekeeper_limiter::Waiting;
 use ratekeeper_rules::{Domain, Entry, RuleSet};
 use ratekeeper_store::Answer;
 use tokio::time::Instant;
@@ -157,17 +157,11 @@ impl<E: Enforcer> Shared<E> {
                 let answer = None;
                 return Ok(Asked { answer, context });
             }
-            let entries = question.entries();
-            let descriptors = question.descriptors(&entries);
-            let observer = self
+            let mut check = question.check();
+            check.waiting = Waiting::Within(micros(terms.wait_max));
+            check.observer = self
                 .check_observer
                 .and_then(|find| find(request.extensions()));
-            let check = Check {
-                domain: question.domain(),
-                descriptors: &descriptors,
-                waiting: Waiting::Within(micros(terms.wait_max)),
-                observer: observer.as_ref(),
-            };
             let answer = Some(self.enforcer.ask(&check, terms));
             Ok(Asked { answer, context })
         })

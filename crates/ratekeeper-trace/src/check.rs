@@ -97,10 +97,10 @@ impl CheckSpan {
 impl CheckObserver for CheckSpan {
     fn matched(&self, check: &Check<'_>, snapshot: &Snapshot, counters: usize) {
         let ended = self.clock.elapsed();
-        let descriptors = check.descriptors.iter().take(SCOPES_MAX);
+        let descriptors = check.descriptors().take(SCOPES_MAX);
         let scopes = descriptors.map(|descriptor| {
-            let domain = descriptor.domain_in(check.domain);
-            snapshot.scope(domain, descriptor.entries).into_text()
+            let scope = snapshot.scope(descriptor.domain, descriptor.entries);
+            scope.into_text()
         });
         let mut stages = self.stages.lock();
         stages.domain = Some(SpanValue::text(check.domain));
@@ -206,8 +206,8 @@ impl Drop for CheckSpan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ratekeeper_limiter::{Descriptor, LimitStatus, Limiter, LimiterOptions, Waiting};
-    use ratekeeper_rules::{Entry, Options, Source, load};
+    use ratekeeper_limiter::{LimitStatus, Limiter, LimiterOptions};
+    use ratekeeper_rules::{Options, Source, load};
     use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 
     const RULES: &str = "
@@ -227,17 +227,8 @@ descriptors:
     }
 
     fn check(limiter: &Limiter<MemoryStore>, tracer: &Tracer) {
-        let entries = [Entry {
-            key: "api_key",
-            value: "very-secret",
-        }];
-        let descriptors = [Descriptor::new(&entries)];
-        let observer = tracer.check(None, TracedCall::check("test"));
-        let check = Check {
-            waiting: Waiting::Cannot,
-            observer: observer.as_ref(),
-            ..Check::new("api", &descriptors)
-        };
+        let mut check = Check::new("api").descriptor([("api_key", "very-secret")]);
+        check.observer = tracer.check(None, TracedCall::check("test"));
         limiter.check_now(&check);
     }
 

@@ -5,7 +5,7 @@
 //! feature `tower` it limits axum, tonic and hyper services.
 //!
 //! ```
-//! use ratekeeper::{Check, Descriptor, Entry};
+//! use ratekeeper::Check;
 //!
 //! let limiter = ratekeeper::from_yaml(
 //!     "
@@ -15,9 +15,8 @@
 //!     rate_limit: { window: 1m, limit: 2 }
 //! ",
 //! )?;
-//! let ada = [Entry { key: "user", value: "ada" }];
-//! let descriptors = [Descriptor::new(&ada)];
-//! let decision = limiter.check_now(&Check::new("api", &descriptors));
+//! let check = Check::new("api").descriptor([("user", "ada")]);
+//! let decision = limiter.check_now(&check);
 //! assert!(decision.allowed());
 //! assert_eq!(decision.binding().map(|limit| limit.answered.remaining), Some(1));
 //! # Ok::<(), ratekeeper::Error>(())

@@ -1,6 +1,6 @@
 //! Tenants have their plans in a program that embeds the limiter, as they have at the service and at the gateway.
 
-use ratekeeper::{Check, Descriptor, Entry, MemoryLimiter, Timestamp};
+use ratekeeper::{Check, MemoryLimiter, Timestamp};
 
 /// The list is that of the gateway's test.
 const RULES: &str = "domain: api
@@ -19,12 +19,8 @@ tenants:
 
 /// The limit that a tenant has at a time.
 fn limit(limiter: &MemoryLimiter, tenant: &str, now: Timestamp) -> u64 {
-    let entries = [Entry {
-        key: "api_key",
-        value: tenant,
-    }];
-    let descriptors = [Descriptor::new(&entries)];
-    let decision = limiter.check_at(&Check::new("api", &descriptors), now);
+    let check = Check::new("api").descriptor([("api_key", tenant)]);
+    let decision = limiter.check_at(&check, now);
     let binding = decision.binding().expect("a limit answers");
     binding.quota
 }

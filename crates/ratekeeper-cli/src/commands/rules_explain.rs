@@ -8,8 +8,7 @@ use crate::cli::{AdminAccess, AdminCredentials, RulesExplain};
 use crate::settings::{self, Flags, Settings, row};
 use crate::{entries, limiter, output, rules};
 use anyhow::{Result, anyhow};
-use ratekeeper_limiter::{Check, Descriptor, Explanation, Limiter, Waiting};
-use ratekeeper_rules::Entry;
+use ratekeeper_limiter::{Check, Explanation, Limiter};
 use ratekeeper_store::memory::MemoryStore;
 use serde_json::json;
 use std::process::ExitCode;
@@ -100,23 +99,9 @@ fn fresh_limiter(args: &RulesExplain) -> Result<(Limiter<MemoryStore>, Settings)
 
 fn explain(args: &RulesExplain, descriptors: &Descriptors) -> Result<Explanation> {
     let (limiter, _) = fresh_limiter(args)?;
-    let entries: Vec<Vec<Entry<'_>>> = descriptors.iter().map(|list| borrowed(list)).collect();
-    let views: Vec<_> = entries
-        .iter()
-        .map(|entries| Descriptor::new(entries))
-        .collect();
-    let check = Check {
-        domain: args.domain.as_deref().unwrap_or_default(),
-        descriptors: &views,
-        waiting: Waiting::Cannot,
-        observer: None,
-    };
+    let mut check = Check::new(args.domain.as_deref().unwrap_or_default());
+    for entries in descriptors {
+        check.push(entries.iter().map(|(key, value)| (&**key, &**value)));
+    }
     Ok(limiter.explain_now(&check))
-}
-
-fn borrowed(entries: &[(String, String)]) -> Vec<Entry<'_>> {
-    entries
-        .iter()
-        .map(|(key, value)| Entry { key, value })
-        .collect()
 }

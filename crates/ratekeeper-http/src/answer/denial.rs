@@ -2,7 +2,7 @@
 
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 use ratekeeper_core::Micros;
-use ratekeeper_limiter::{Decision, Descriptor, Snapshot};
+use ratekeeper_limiter::{Decision, RequestDescriptors};
 use ratekeeper_rules::window::format_duration;
 use serde::Serialize;
 
@@ -153,14 +153,10 @@ impl<'a> HttpDenial<'a> {
 
 /// The entries whose limit denies: `api_key:~1f0c83aa5b92d07e:endpoint:POST /orders`.
 #[must_use]
-pub fn scope(decision: &Decision, domain: &str, descriptors: &[Descriptor<'_>]) -> Option<String> {
-    let descriptor = descriptors.get(decision.binding_descriptor()?)?;
-    Some(shown(decision.snapshot(), domain, descriptor))
-}
-
-/// The entries of `descriptor` in a check of `domain`, without secrets: `api_key:~1f0c83aa5b92d07e`.
-#[must_use]
-pub fn shown(snapshot: &Snapshot, domain: &str, descriptor: &Descriptor<'_>) -> String {
-    let scope = snapshot.scope(descriptor.domain_in(domain), descriptor.entries);
-    scope.into_text()
+pub fn scope(decision: &Decision, mut descriptors: RequestDescriptors<'_>) -> Option<String> {
+    let descriptor = descriptors.nth(decision.binding_descriptor()?)?;
+    let scope = decision
+        .snapshot()
+        .scope(descriptor.domain, descriptor.entries);
+    Some(scope.into_text())
 }

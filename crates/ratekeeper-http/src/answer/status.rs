@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use ratekeeper_core::{Micros, Timestamp};
-use ratekeeper_limiter::{Binding, Check, Decision, LimitSource, LimitStatus, Policy};
+use ratekeeper_limiter::{Binding, Decision, LimitSource, LimitStatus, Policy, RequestDescriptors};
 use ratekeeper_rules::RuleSet;
 use ratekeeper_rules::window::format_duration;
 use serde::ser::SerializeStruct;
@@ -121,17 +121,17 @@ impl<'a> RequestStatus<'a> {
         }
     }
 
-    /// The same after a `decision` on `check`, with its scope.
+    /// The same after a `decision` on these `descriptors`, with its scope.
     #[must_use]
     pub fn of(
         policies: &[Policy],
         decision: &'a Decision,
-        check: &Check<'_>,
+        descriptors: RequestDescriptors<'_>,
         at: Timestamp,
     ) -> Self {
-        let denied = (!decision.allowed()).then_some(check);
+        let denied = (!decision.allowed()).then_some(descriptors);
         Self {
-            scope: denied.and_then(|check| scope(decision, check.domain, check.descriptors)),
+            scope: denied.and_then(|descriptors| scope(decision, descriptors)),
             ..Self::new(policies, decision, at)
         }
     }

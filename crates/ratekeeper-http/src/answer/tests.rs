@@ -1,5 +1,5 @@
 use http::HeaderMap;
-use ratekeeper_limiter::{Check, Descriptor, Limiter, LimiterOptions};
+use ratekeeper_limiter::{Check, Limiter, LimiterOptions};
 use ratekeeper_rules::{Entry, Options, Source, load};
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 
@@ -63,11 +63,11 @@ fn ask(
     limiter: &Limiter<MemoryStore>,
     entries: &[Entry<'_>],
 ) -> (bool, HeaderMap, serde_json::Value) {
-    let descriptors = [Descriptor::new(entries)];
-    let check = Check::new("d", &descriptors);
+    let check = Check::new("d").descriptor(entries);
     let now = limiter.clock().now();
     limiter.ask_at(&check, now, |ruling| {
-        let limits = RequestStatus::of(&ruling.policies(), ruling.decision, &check, now);
+        let limits =
+            RequestStatus::of(&ruling.policies(), ruling.decision, ruling.descriptors, now);
         let headers = Headers::default().lines(&limits).into_iter().collect();
         let body = Denial::new(limits, "d");
         let body = serde_json::to_value(body.body()).expect("it is JSON");
@@ -104,8 +104,7 @@ fn an_allowance_says_what_is_left() {
 #[test]
 fn a_degraded_answer_is_told_where_that_is_wanted() {
     let limiter = limiter();
-    let descriptors = [Descriptor::new(&ADA)];
-    let decision = limiter.check_now(&Check::new("d", &descriptors));
+    let decision = limiter.check_now(&Check::new("d").descriptor(ADA));
     let mut limits = RequestStatus::new(&[], &decision, limiter.clock().now());
     limits.degraded = true;
     for (list, told) in [
@@ -180,8 +179,7 @@ fn a_request_without_limits_gets_no_headers() {
     let (allowed, headers, _) = ask(&limiter, &other);
     assert!(allowed);
     assert!(headers.is_empty());
-    let descriptors = [Descriptor::new(&other)];
-    let decision = limiter.check_now(&Check::new("d", &descriptors));
+    let decision = limiter.check_now(&Check::new("d").descriptor(other));
     let limits = RequestStatus::new(&[], &decision, ratekeeper_core::Timestamp::default());
     assert_eq!(limits.binding, None);
 }

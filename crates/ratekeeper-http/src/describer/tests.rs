@@ -40,18 +40,13 @@ fn asked(describer: &Describer, rules: &RuleSet, uri: &str) -> Vec<String> {
     let question = describer
         .question(&original, domain, rules)
         .expect("a good request");
-    let entries = question.entries();
-    let descriptors = question.descriptors(&entries);
-    let shown = descriptors.iter().map(|descriptor| {
+    let check = question.check();
+    let shown = check.descriptors().map(|descriptor| {
         let pairs = descriptor.entries.iter();
         let pairs: Vec<_> = pairs
             .map(|entry| format!("{}={}", entry.key, entry.value))
             .collect();
-        format!(
-            "{}: {}",
-            descriptor.domain_in(question.domain()),
-            pairs.join(",")
-        )
+        format!("{}: {}", descriptor.domain, pairs.join(","))
     });
     shown.collect()
 }

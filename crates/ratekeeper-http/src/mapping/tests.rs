@@ -35,9 +35,8 @@ fn described(
         Refused::Malformed(malformed) => malformed,
         Refused::Unauthenticated(why) => panic!("no token is checked here: {why}"),
     })?;
-    let entries = question.entries();
-    let descriptors = question.descriptors(&entries);
-    let shown = descriptors.iter().map(|descriptor| {
+    let check = question.check();
+    let shown = check.descriptors().map(|descriptor| {
         let entries = descriptor.entries.iter();
         let pairs: Vec<_> = entries
             .map(|entry| format!("{}={}", entry.key, entry.value))

@@ -167,9 +167,9 @@ fn asked(describer: &Describer, rules: &RuleSet, sent: &str) -> Result<String, S
     let domain = describer.domain(None, rules).expect("one domain");
     let question = describer.question(&original, domain, rules);
     let question = question.map_err(|refused| refused.to_string())?;
-    let entries = question.entries();
-    let pairs: Vec<_> = entries
-        .iter()
+    let check = question.check();
+    let pairs: Vec<_> = (check.descriptors())
+        .flat_map(|descriptor| descriptor.entries)
         .map(|entry| format!("{}={}", entry.key, entry.value))
         .collect();
     Ok(pairs.join(","))

@@ -3,13 +3,15 @@
 use ratekeeper_store::{Step, Verdicts};
 
 use super::Evaluation;
-use crate::LimitSource;
 use crate::decision::{Answered, Decision, Policies};
 use crate::plan::Plan;
+use crate::{Check, LimitSource, RequestDescriptors};
 
 /// A decided request: its decision, and all limits that took part.
 #[derive(Clone, Copy, Debug)]
 pub struct Ruling<'a> {
+    /// The descriptors of the request.
+    pub descriptors: RequestDescriptors<'a>,
     /// Allow or deny, and the status of each descriptor.
     pub decision: &'a Decision,
     plan: &'a Plan,
@@ -17,8 +19,13 @@ pub struct Ruling<'a> {
 }
 
 impl<'a> Ruling<'a> {
-    pub(crate) const fn new(evaluation: &'a Evaluation, verdicts: &'a Verdicts) -> Self {
+    pub(crate) fn new(
+        check: &'a Check<'_>,
+        evaluation: &'a Evaluation,
+        verdicts: &'a Verdicts,
+    ) -> Self {
         Self {
+            descriptors: check.descriptors(),
             decision: &evaluation.decision,
             plan: &evaluation.plan,
             verdicts,

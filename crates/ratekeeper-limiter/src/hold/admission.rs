@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use super::permits::is_concurrency;
 use super::token::Part;
 use super::{BucketTurn, HoldError, Queued, Receipt, fully};
-use crate::decide::{Concurrency, Evaluation};
+use crate::decide::{Evaluation, Purpose};
 use crate::plan::Plan;
 use crate::{Check, Decision, Limiter, Policies, Snapshot};
 
@@ -31,9 +31,18 @@ pub struct Admitted {
     /// The queued request, if it was allowed and may not go on yet, because it must wait for its turn
     /// or still has to get its permits.
     pub queued: Option<Box<Queued>>,
-    /// The receipt for what it took of its rates, if it was [asked for](Limiter::admit_with_receipt) and the request was
-    /// allowed to go on at once.
+    /// The receipt for what it took of its rates, if it [is kept](ReceiptMode::Kept) and the request was allowed to
+    /// go on at once.
     pub receipt: Option<Receipt>,
+}
+
+/// The use of the [receipt](Admitted::receipt) for what a request takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReceiptMode {
+    /// It is dropped.
+    Dropped,
+    /// It is kept, to give back what was taken: the request may still be refused for overload.
+    Kept,
 }
 
 /// A request whose store was asked, and has not answered.
@@ -54,7 +63,7 @@ struct Terms {
     /// Slots that it will hold if it is admitted.
     slots: Option<HeldSlots>,
     put_off: Option<PutOff>,
-    keeps_receipt: bool,
+    receipt: ReceiptMode,
 }
 
 /// The concurrency limits of a request that a leaky bucket may hold back: they are checked once its
@@ -155,8 +164,8 @@ impl Terms {
         let snapshot = decision.snapshot();
         let turn = turn.filter(|_| plan.may_wait(snapshot));
         let waits = verdicts.allowed && (self.put_off.is_some() || turn.is_some());
-        let keeps_receipt = self.keeps_receipt && verdicts.allowed && !waits;
-        let receipt = keeps_receipt.then(|| plan.receipt(snapshot, verdicts, heard));
+        let is_kept = self.receipt == ReceiptMode::Kept && verdicts.allowed && !waits;
+        let receipt = is_kept.then(|| plan.receipt(snapshot, verdicts, heard));
         let queued = waits.then(|| {
             Box::new(Queued {
                 turn,
@@ -242,28 +251,10 @@ impl<S: Store> Limiter<S> {
         &self,
         check: &Check<'_>,
         now: Timestamp,
-    ) -> Answer<PendingAdmission<S::Ticket>, Admitted> {
-        self.admit_as(check, now, false)
-    }
-
-    /// The same for a request that may still be refused for overload: [`Admitted::receipt`] then gives back what it took.
-    pub fn admit_with_receipt(
-        &self,
-        check: &Check<'_>,
-        now: Timestamp,
-    ) -> Answer<PendingAdmission<S::Ticket>, Admitted> {
-        self.admit_as(check, now, true)
-    }
-
-    #[inline(always)]
-    fn admit_as(
-        &self,
-        check: &Check<'_>,
-        now: Timestamp,
-        keeps_receipt: bool,
+        receipt: ReceiptMode,
     ) -> Answer<PendingAdmission<S::Ticket>, Admitted> {
         self.begin_admission(self.load(), now, |evaluation| {
-            self.evaluate(evaluation, check, Concurrency::Included);
+            self.begin(evaluation, check, Purpose::Hold);
             let Evaluation { decision, plan, .. } = evaluation;
             let policies = plan.policies();
             let mut slots = self.slots(plan, decision.snapshot());
@@ -280,7 +271,7 @@ impl<S: Store> Limiter<S> {
                 policies,
                 slots,
                 put_off,
-                keeps_receipt,
+                receipt,
             }
         })
     }
@@ -304,7 +295,7 @@ impl<S: Store> Limiter<S> {
                 policies,
                 slots: self.slots(plan, decision.snapshot()),
                 put_off: None,
-                keeps_receipt: false,
+                receipt: ReceiptMode::Dropped,
             }
         })
     }

@@ -5,6 +5,7 @@ use ratekeeper_store::{Extra, Once, Permit, PermitAct, Step, StepOutcome, Store,
 
 use super::token::{Claim, Kind};
 use super::{CallerHolds, HoldError, Taken, content_of};
+use crate::decide::Purpose;
 use crate::{Check, Decision, Limiter, Policies};
 
 /// The time for which an idempotency key is remembered unless something else sets it.
@@ -80,7 +81,9 @@ impl<S: Store> CallerHolds<'_, S> {
             }),
             ..Extra::default()
         };
-        let (decision, taken) = limiter.take(check, now, &extra, is_concurrency).await?;
+        let (decision, taken) = limiter
+            .take(check, Purpose::Hold, now, &extra, is_concurrency)
+            .await?;
         let Taken {
             parts,
             policies,
@@ -174,7 +177,7 @@ impl<S: Store> Limiter<S> {
             permit: Some(Permit { id: claim.id, act }),
             ..Extra::default()
         };
-        let verdicts = self.settle(&steps, &extra, now).await?;
+        let verdicts = self.settle_steps(&steps, &extra, now).await?;
         Ok((verdicts, timeout))
     }
 }

@@ -5,21 +5,21 @@ use ratekeeper_store::{Execution, Extra, Once, Step, Store, Until};
 
 use super::token::{Claim, Kind, Part, Sealer};
 use super::{CallerHolds, HoldError, Taken, TakenPart, content_of};
-use crate::request::{MAX_HITS, recosted};
+use crate::decide::Purpose;
+use crate::request::MAX_HITS;
 use crate::{Check, Decision, Limiter};
 
 /// The time for which the idempotency key of a refund is remembered.
 const KEY_TTL: Micros = Micros::from_secs(300);
 
-/// A request to reserve hits.
+/// The terms of a reservation.
 #[derive(Clone, Copy, Debug)]
 pub struct Reserve<'a> {
-    /// The request. A descriptor with hits of its own costs those, no matter what is committed.
-    pub check: Check<'a>,
     /// The most that the request may turn out to cost, charged to every descriptor that is not
     /// `fixed`: 1 to 2^53 - 1.
     pub hits: u64,
-    /// True for each descriptor that has hits of its own; missing entries count as false.
+    /// True for each descriptor that has hits of its own, which it costs no matter what is committed; missing entries
+    /// count as false.
     pub fixed: &'a [bool],
     /// The time within which it must be settled.
     pub ttl: Micros,
@@ -62,7 +62,7 @@ pub struct Settled {
 }
 
 impl<S: Store> CallerHolds<'_, S> {
-    /// Takes `reserve.hits` now; the caller says later how many it needed.
+    /// Takes `reserve.hits` for `check` now; the caller says later how many it needed.
     ///
     /// Concurrency limits are left out, as in a check. A reservation that is neither committed nor
     /// cancelled within its ttl stays charged in full: nobody knows whether the work was done.
@@ -70,11 +70,13 @@ impl<S: Store> CallerHolds<'_, S> {
     /// # Errors
     /// [`HoldError::TooManyLimits`], [`HoldError::Conflict`] or [`HoldError::NoRoom`]; nothing
     /// was taken.
-    pub async fn reserve(&self, reserve: &Reserve<'_>) -> Result<Reserved, HoldError> {
+    pub async fn reserve(
+        &self,
+        check: &Check<'_>,
+        reserve: &Reserve<'_>,
+    ) -> Result<Reserved, HoldError> {
         let limiter = self.limiter;
-        let Reserve {
-            check, hits, ttl, ..
-        } = reserve;
+        let Reserve { hits, ttl, .. } = reserve;
         let now = limiter.clock().now();
         let named = |key: &str| {
             let texts = [self.name, check.domain, key];
@@ -89,7 +91,9 @@ impl<S: Store> CallerHolds<'_, S> {
             }),
             ..Extra::default()
         };
-        let (decision, taken) = limiter.take(check, now, &extra, |_| true).await?;
+        let (decision, taken) = limiter
+            .take(check, Purpose::Charge, now, &extra, |_| true)
+            .await?;
         let Taken {
             parts,
             at,
@@ -179,12 +183,9 @@ impl<S: Store> CallerHolds<'_, S> {
             }),
             ..Extra::default()
         };
-        let negated = recosted(check.descriptors, |hits| -hits.clamp(0, MAX_HITS));
-        let check = Check {
-            descriptors: &negated,
-            ..*check
-        };
-        let (decision, _) = limiter.take(&check, now, &extra, |_| false).await?;
+        let (decision, _) = limiter
+            .take(check, Purpose::Refund, now, &extra, |_| false)
+            .await?;
         Ok(decision)
     }
 }
@@ -211,7 +212,7 @@ impl<S: Store> Limiter<S> {
             taken_at: Some(claim.taken_at),
             ..Extra::default()
         };
-        let verdicts = self.settle(&steps, &extra, now).await?;
+        let verdicts = self.settle_steps(&steps, &extra, now).await?;
         let is_repeat = match verdicts.execution {
             Execution::Now => false,
             Execution::Before => true,
@@ -251,7 +252,7 @@ impl<S: Store> Limiter<S> {
         if looks.is_empty() {
             return now;
         }
-        let verdicts = self.settle(&looks, &Extra::default(), now).await;
+        let verdicts = self.settle_steps(&looks, &Extra::default(), now).await;
         verdicts.map_or(now, |verdicts| verdicts.at)
     }
 

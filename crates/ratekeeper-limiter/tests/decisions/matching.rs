@@ -1,9 +1,9 @@
 //! The limits that a request matches, and their combined answer.
 
 use ratekeeper_core::{Micros, Verdict};
-use ratekeeper_limiter::{Check, Code, Descriptor, Waiting};
+use ratekeeper_limiter::{Check, Code};
 
-use crate::support::{Pairs, TWO_LEVELS, ask, ask_all, entries, limiter, passes};
+use crate::support::{Pairs, TWO_LEVELS, ask, ask_all, limiter, passes};
 
 #[test]
 fn leaf_counts_the_last_node_and_path_counts_them_all() {
@@ -43,14 +43,7 @@ fn what_no_rule_matches_is_allowed_and_counted() {
     let decision = ask(&limiter, &[("nobody", "a")]);
     assert!(decision.allowed() && decision.binding().is_none());
     assert_eq!(decision.statuses().len(), 1);
-    let entries = entries(&[("tenant", "a")]);
-    let descriptors = [Descriptor::new(&entries)];
-    let check = Check {
-        domain: "other",
-        descriptors: &descriptors,
-        waiting: Waiting::Cannot,
-        observer: None,
-    };
+    let check = Check::new("other").descriptor([("tenant", "a")]);
     let decision = limiter.check_now(&check);
     assert!(decision.allowed());
     assert_eq!(decision.statuses()[0].code, Code::Ok);

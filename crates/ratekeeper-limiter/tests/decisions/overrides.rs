@@ -1,10 +1,10 @@
 //! Limits that replace others, and limits that come with a request.
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_limiter::{Check, Code, Descriptor, Override, Waiting};
+use ratekeeper_limiter::{Check, Code, Override};
 use ratekeeper_rules::Unit;
 
-use crate::support::{Pairs, START, TWO_LEVELS, ask, ask_all, entries, limiter, passes};
+use crate::support::{Pairs, START, TWO_LEVELS, ask, ask_all, limiter, passes};
 
 #[test]
 fn a_limit_of_the_request_holds_without_entries() {
@@ -13,26 +13,12 @@ fn a_limit_of_the_request_holds_without_entries() {
         quota: 0,
         unit: Unit::Second,
     });
-    let descriptors = [Descriptor {
-        limit: own,
-        ..Descriptor::new(&[])
-    }];
-    let check = Check {
-        domain: "d",
-        descriptors: &descriptors,
-        waiting: Waiting::Cannot,
-        observer: None,
-    };
+    let none: Pairs<'_> = &[];
+    let mut check = Check::new("d");
+    check.push(none).limit = own;
     assert!(!limiter.check_now(&check).allowed());
-    let none = [Descriptor::new(&[])];
-    assert!(
-        limiter
-            .check_now(&Check {
-                descriptors: &none,
-                ..check
-            })
-            .allowed()
-    );
+    let check = Check::new("d").descriptor(none);
+    assert!(limiter.check_now(&check).allowed());
 }
 
 #[test]
@@ -108,21 +94,12 @@ descriptors:
 #[test]
 fn a_request_may_bring_its_own_limit() {
     let limiter = limiter(&format!("domain: d{TWO_LEVELS}"));
-    let entries = entries(&[("tenant", "a")]);
     let own = Some(Override {
         quota: 1,
         unit: Unit::Hour,
     });
-    let descriptors = [Descriptor {
-        limit: own,
-        ..Descriptor::new(&entries)
-    }];
-    let check = Check {
-        domain: "d",
-        descriptors: &descriptors,
-        waiting: Waiting::Cannot,
-        observer: None,
-    };
+    let mut check = Check::new("d");
+    check.push([("tenant", "a")]).limit = own;
     let now = Timestamp::from_secs(START);
     let first = limiter.check_at(&check, now);
     assert!(first.allowed());

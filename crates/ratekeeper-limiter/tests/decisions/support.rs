@@ -1,8 +1,8 @@
 //! A limiter with rules in YAML, and helpers to ask it.
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_limiter::{Check, Decision, Descriptor, Limiter, LimiterOptions, Modes, Waiting};
-use ratekeeper_rules::{Entry, Options, RuleSet, Source, load};
+use ratekeeper_limiter::{Check, Decision, Limiter, LimiterOptions, Modes};
+use ratekeeper_rules::{Options, RuleSet, Source, load};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 
 pub(crate) const START: u64 = 1_700_000_040;
@@ -31,13 +31,6 @@ pub(crate) fn limiter(yaml: &str) -> Limiter<MemoryStore> {
 
 pub(crate) type Pairs<'a> = &'a [(&'a str, &'a str)];
 
-pub(crate) fn entries<'a>(pairs: Pairs<'a>) -> Vec<Entry<'a>> {
-    pairs
-        .iter()
-        .map(|(key, value)| Entry { key, value })
-        .collect()
-}
-
 /// Asks for `hits` on every descriptor, `secs` after the start.
 pub(crate) fn ask_all(
     limiter: &Limiter<MemoryStore>,
@@ -45,18 +38,10 @@ pub(crate) fn ask_all(
     hits: i64,
     secs: u64,
 ) -> Decision {
-    let lists: Vec<_> = lists.iter().map(|pairs| entries(pairs)).collect();
-    let descriptor = |entries| Descriptor {
-        hits,
-        ..Descriptor::new(entries)
-    };
-    let descriptors: Vec<_> = lists.iter().map(|entries| descriptor(entries)).collect();
-    let check = Check {
-        domain: "d",
-        descriptors: &descriptors,
-        waiting: Waiting::Cannot,
-        observer: None,
-    };
+    let mut check = Check::new("d");
+    for pairs in lists {
+        check.push(*pairs).hits = hits;
+    }
     limiter.check_at(&check, Timestamp::from_secs(START + secs))
 }
 

@@ -2,8 +2,8 @@
 
 use ratekeeper_limiter::{RuleMode, RuleSwitch, SwitchError, Switches};
 
-use crate::support::{Pairs, entries, limiter, rules};
-use ratekeeper_limiter::{Check, Decision, Descriptor, Limiter};
+use crate::support::{Pairs, limiter, rules};
+use ratekeeper_limiter::{Check, Decision, Limiter};
 use ratekeeper_store::memory::MemoryStore;
 
 const RULES: &str = "
@@ -23,8 +23,7 @@ fn switch(limiter: &Limiter<MemoryStore>, rule: &str, to: Option<RuleSwitch>) {
 
 /// Asks now, as an explanation does.
 fn ask(limiter: &Limiter<MemoryStore>, pairs: Pairs<'_>) -> Decision {
-    let entries = entries(pairs);
-    limiter.check_now(&Check::new("d", &[Descriptor::new(&entries)]))
+    limiter.check_now(&Check::new("d").descriptor(pairs))
 }
 
 fn passes(limiter: &Limiter<MemoryStore>, pairs: Pairs<'_>, times: u64) -> bool {
@@ -33,9 +32,7 @@ fn passes(limiter: &Limiter<MemoryStore>, pairs: Pairs<'_>, times: u64) -> bool 
 
 /// The note of `rules explain` about the only limit of a descriptor.
 fn note(limiter: &Limiter<MemoryStore>, pairs: Pairs<'_>) -> String {
-    let entries = entries(pairs);
-    let descriptors = [Descriptor::new(&entries)];
-    let explanation = limiter.explain_now(&Check::new("d", &descriptors));
+    let explanation = limiter.explain_now(&Check::new("d").descriptor(pairs));
     let limit = &explanation.descriptors[0].nodes[0].limits[0];
     limit.note.clone().unwrap_or_default()
 }

@@ -1,8 +1,8 @@
 //! Policies, metrics and explanations of decisions.
 
-use ratekeeper_limiter::{Check, Descriptor, Waiting};
+use ratekeeper_limiter::Check;
 
-use crate::support::{QUOTA_AND_RATE, TWO_LEVELS, ask, ask_all, entries, limiter, passes};
+use crate::support::{QUOTA_AND_RATE, TWO_LEVELS, ask, ask_all, limiter, passes};
 
 #[test]
 fn policies_are_the_enforced_limits_each_once() {
@@ -19,14 +19,8 @@ descriptors:
         rate_limit: { window: 1h, limit: 500 }
 ",
     );
-    let list = entries(&[("a", "1"), ("b", "1")]);
-    let descriptors = [Descriptor::new(&list), Descriptor::new(&list)];
-    let check = Check {
-        domain: "d",
-        descriptors: &descriptors,
-        waiting: Waiting::Cannot,
-        observer: None,
-    };
+    let list = [("a", "1"), ("b", "1")];
+    let check = Check::new("d").descriptor(list).descriptor(list);
     let policies = limiter.ask_at(&check, limiter.clock().now(), |ruling| ruling.policies());
     let quotas: Vec<_> = policies.iter().map(|p| p.ceiling).collect();
     assert_eq!(quotas, [5, 50]);
@@ -169,40 +163,21 @@ descriptors:
 #[test]
 fn an_explanation_combines_as_the_limiter_does() {
     let limiter = limiter(QUOTA_AND_RATE);
-    let lists = [entries(&[("spent", "1")]), entries(&[("fresh", "1")])];
-    let descriptors: Vec<_> = lists.iter().map(|list| Descriptor::new(list)).collect();
-    let check = Check {
-        domain: "d",
-        descriptors: &descriptors,
-        waiting: Waiting::Cannot,
-        observer: None,
-    };
+    let alone = Check::new("d").descriptor([("spent", "1")]);
+    let check = alone.clone().descriptor([("fresh", "1")]);
     assert!(limiter.check_now(&check).allowed());
     assert!(
         limiter.explain_now(&check).allowed,
         "one quota of two is spent"
     );
-    let alone = Check {
-        descriptors: &descriptors[..1],
-        ..check
-    };
     assert!(!limiter.explain_now(&alone).allowed && !limiter.check_now(&alone).allowed());
 }
 
 #[test]
 fn an_explanation_names_the_rules_and_takes_nothing() {
     let limiter = limiter(&format!("domain: d\nevaluation: path{TWO_LEVELS}"));
-    let entries = entries(&[("tenant", "a"), ("endpoint", "orders")]);
-    let descriptors = [Descriptor {
-        hits: 7,
-        ..Descriptor::new(&entries)
-    }];
-    let check = Check {
-        domain: "d",
-        descriptors: &descriptors,
-        waiting: Waiting::Cannot,
-        observer: None,
-    };
+    let entries = [("tenant", "a"), ("endpoint", "orders")];
+    let check = Check::new("d").descriptor(entries).hits(7);
     for _ in 0..5 {
         let explanation = limiter.explain_now(&check);
         assert!(explanation.known && explanation.allowed);
@@ -227,12 +202,8 @@ fn an_explanation_names_the_rules_and_takes_nothing() {
     );
     drop(snapshot);
 
-    assert!(passes(
-        &limiter,
-        &[("tenant", "a"), ("endpoint", "orders")],
-        2
-    ));
-    let explanation = limiter.explain_now(&Check { ..check });
+    assert!(passes(&limiter, &entries, 2));
+    let explanation = limiter.explain_now(&check);
     let denied = &explanation.descriptors[0].nodes[1].limits[0];
     assert!(!explanation.allowed);
     assert_eq!(denied.answer, "deny");

@@ -1,11 +1,11 @@
 //! Plans and overrides of tenants.
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_limiter::{Check, Descriptor, LimitSource, Limiter, Override};
+use ratekeeper_limiter::{Check, LimitSource, Limiter, Override};
 use ratekeeper_rules::Unit;
 use ratekeeper_store::memory::MemoryStore;
 
-use crate::support::{START, ask, ask_all, entries, limiter, passes, rules};
+use crate::support::{START, ask, ask_all, limiter, passes, rules};
 
 /// Tenants by key, with 3 calls a minute on the default plan, 2 of them orders.
 const RULES: &str = "
@@ -78,16 +78,12 @@ fn the_requests_own_limit_goes_before_all_others() {
     let limiter = limiter(&with(
         "- { tenant: acme, overrides: [ { unit: minute, limit: 9 } ] }\n",
     ));
-    let entries = entries(&[("key", "acme")]);
     let own = Override {
         quota: 1,
         unit: Unit::Minute,
     };
-    let descriptors = [Descriptor {
-        limit: Some(own),
-        ..Descriptor::new(&entries)
-    }];
-    let check = Check::new("d", &descriptors);
+    let mut check = Check::new("d");
+    check.push([("key", "acme")]).limit = Some(own);
     let decision = limiter.check_at(&check, Timestamp::from_secs(START));
     let binding = decision.binding().expect("a limit");
     assert_eq!((binding.source, binding.quota), (LimitSource::Override, 1));
@@ -119,15 +115,8 @@ fn dates_are_honoured_to_the_second() {
         "- { tenant: acme, plan: pro, effective_at: 2023-11-14T22:14:10Z, expires_at: 2023-11-14T22:14:20Z }\n",
     ));
     let quota = |micros| {
-        let entries = entries(&[("key", "acme")]);
-        let descriptors = [Descriptor {
-            hits: 0,
-            ..Descriptor::new(&entries)
-        }];
-        let decision = limiter.check_at(
-            &Check::new("d", &descriptors),
-            Timestamp::from_micros(micros),
-        );
+        let check = Check::new("d").descriptor([("key", "acme")]).hits(0);
+        let decision = limiter.check_at(&check, Timestamp::from_micros(micros));
         decision.binding().map(|binding| binding.quota)
     };
     let begin = (START + 10) * 1_000_000;
@@ -203,9 +192,7 @@ fn an_explanation_names_plan_and_override() {
 ",
     ));
     let explain = |pairs: &[(&str, &str)]| {
-        let entries = entries(pairs);
-        let descriptors = [Descriptor::new(&entries)];
-        let mut explained = limiter.explain_now(&Check::new("d", &descriptors));
+        let mut explained = limiter.explain_now(&Check::new("d").descriptor(pairs));
         explained.descriptors.remove(0)
     };
     let acme = explain(&[("key", "acme"), ("endpoint", "orders")]);

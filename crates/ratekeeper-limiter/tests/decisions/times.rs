@@ -1,11 +1,10 @@
 //! Windows that change, turns of leaky buckets, and calendars.
 
 use ratekeeper_core::{Micros, Timestamp};
-use ratekeeper_limiter::{Check, Descriptor, Limiter, Modes, Waiting};
-use ratekeeper_rules::Entry;
+use ratekeeper_limiter::{Check, Limiter, Modes, Waiting};
 use ratekeeper_store::memory::MemoryStore;
 
-use crate::support::{Pairs, START, ask, ask_all, entries, limiter, limiter_with, passes, rules};
+use crate::support::{Pairs, START, ask, ask_all, limiter, limiter_with, passes, rules};
 
 #[test]
 fn usage_outlives_a_changed_limit_and_not_a_changed_window() {
@@ -51,14 +50,8 @@ descriptors:
 ";
     let limiter = limiter(yaml);
     let wait = |key: &str, waiting| {
-        let entries = [Entry { key, value: "1" }];
-        let descriptors = [Descriptor::new(&entries)];
-        let check = Check {
-            domain: "d",
-            descriptors: &descriptors,
-            waiting,
-            observer: None,
-        };
+        let mut check = Check::new("d").descriptor([(key, "1")]);
+        check.waiting = waiting;
         let decision = limiter.check_at(&check, Timestamp::from_secs(START));
         (decision.allowed(), decision.delay())
     };
@@ -75,14 +68,8 @@ descriptors:
 const LEAKY: &str = "rate_limit: { window: 1h, limit: 10, algorithm: leaky_bucket }";
 
 fn delay_of_the_second(limiter: &Limiter<MemoryStore>, pairs: Pairs<'_>) -> (bool, Micros) {
-    let list = entries(pairs);
-    let descriptors = [Descriptor::new(&list)];
-    let check = Check {
-        domain: "d",
-        descriptors: &descriptors,
-        waiting: Waiting::Can,
-        observer: None,
-    };
+    let mut check = Check::new("d").descriptor(pairs);
+    check.waiting = Waiting::Can;
     let ask = || limiter.check_at(&check, Timestamp::from_secs(START));
     ask();
     let decision = ask();
@@ -113,16 +100,10 @@ fn a_leaky_bucket_that_only_watches_holds_nobody_back() {
 #[test]
 fn who_cannot_wait_so_long_leaves_the_turn_to_others() {
     let limiter = limiter(&format!("domain: d\ndescriptors:\n- key: a\n  {LEAKY}\n"));
-    let list = entries(&[("a", "1")]);
-    let descriptors = [Descriptor::new(&list)];
     let turn = Micros::from_secs(360);
     let ask = |waiting| {
-        let check = Check {
-            domain: "d",
-            descriptors: &descriptors,
-            waiting,
-            observer: None,
-        };
+        let mut check = Check::new("d").descriptor([("a", "1")]);
+        check.waiting = waiting;
         let decision = limiter.check_at(&check, Timestamp::from_secs(START));
         let answered = decision.binding().expect("it is limited").answered;
         (decision.allowed(), decision.delay(), answered.retry_after)
@@ -158,17 +139,7 @@ descriptors:
     rate_limit: { calendar: Europe/Vienna, unit: month, limit: 1, algorithm: fixed_window }
 ",
     );
-    let entries = [Entry {
-        key: "a",
-        value: "1",
-    }];
-    let descriptors = [Descriptor::new(&entries)];
-    let check = Check {
-        domain: "d",
-        descriptors: &descriptors,
-        waiting: Waiting::Cannot,
-        observer: None,
-    };
+    let check = Check::new("d").descriptor([("a", "1")]);
     // 2026-03-31 23:59:59.999999 in Vienna is 21:59:59.999999 UTC: summer time has begun.
     let april = 1_774_994_400_000_000;
     let at = |micros| limiter.check_at(&check, Timestamp::from_micros(micros));

@@ -9,11 +9,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseError, TestRunner};
 use ratekeeper_core::Timestamp;
-use ratekeeper_limiter::{Check, Descriptor, Limiter, LimiterOptions};
+use ratekeeper_limiter::{Check, Limiter, LimiterOptions};
 use ratekeeper_quota::{
     Follower, FollowerConfig, Precondition, QuotaError, QuotaStore, TenantId, TenantPut,
 };
-use ratekeeper_rules::{Entry, Options, OwnQuota, RuleSet, Source, TenantQuotas, Term, load};
+use ratekeeper_rules::{Options, OwnQuota, RuleSet, Source, TenantQuotas, Term, load};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 
 use crate::support::{Database, editor, run, store, tenant};
@@ -240,17 +240,11 @@ impl Node {
     }
 
     fn call(&self, tenant: usize, endpoint: Option<usize>, now: u64) -> bool {
-        let mut entries = vec![Entry {
-            key: "customer",
-            value: TENANTS[tenant],
-        }];
-        entries.extend(endpoint.map(|at| Entry {
-            key: "endpoint",
-            value: ENDPOINTS[at],
-        }));
-        let descriptors = [Descriptor::new(&entries)];
+        let customer = ("customer", TENANTS[tenant]);
+        let endpoint = endpoint.map(|at| ("endpoint", ENDPOINTS[at]));
+        let check = Check::new("d").descriptor([customer].into_iter().chain(endpoint));
         let now = Timestamp::from_secs(START + now);
-        let decision = self.limiter.check_at(&Check::new("d", &descriptors), now);
+        let decision = self.limiter.check_at(&check, now);
         decision.allowed()
     }
 

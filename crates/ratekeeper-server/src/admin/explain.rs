@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
-use ratekeeper_limiter::{Check, Descriptor, ENTRY_BYTES_MAX, Explanation};
+use ratekeeper_limiter::{Check, ENTRY_BYTES_MAX, Explanation};
 use ratekeeper_rules::Entry;
 
 use super::options::Given;
@@ -54,8 +54,7 @@ pub(super) async fn by_query(
         let message = format!("expected 1 to {ENTRIES_MAX} entries, each as KEY:VALUE");
         return Err(ApiError::invalid("?entry", message));
     }
-    let descriptors = [Descriptor::new(&entries)];
-    let check = Check::new(domain, &descriptors);
+    let check = Check::new(domain).descriptor(&entries);
     Ok(Json(app.limiter.explain(&check).await))
 }
 

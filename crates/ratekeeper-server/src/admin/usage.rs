@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use ratekeeper_core::{Algorithm, Timestamp};
-use ratekeeper_limiter::{Check, Descriptor, ENTRY_BYTES_MAX, ExplainedLimit, Explanation};
+use ratekeeper_limiter::{Check, ENTRY_BYTES_MAX, ExplainedLimit, Explanation};
 use ratekeeper_quota::tenants_domain;
 use ratekeeper_rules::time;
 use ratekeeper_rules::window::format_duration;
@@ -159,13 +159,12 @@ pub(super) async fn show(
     }
     let mut usage = BTreeMap::new();
     for entries in &known.lists {
-        let descriptors = [Descriptor::new(entries)];
         let level = level_of(domain, entries, levels);
         let (of, tenant) = match (level, entries.first()) {
             (Some(_), Some(own)) => (SERVICE_LEVELS, own.key),
             _ => (domain.name(), tenant),
         };
-        let check = Check::new(of, &descriptors);
+        let check = Check::new(of).descriptor(entries);
         let explanation = app.limiter.inspect(&check).await;
         add(&mut usage, &explanation, (rules, now), entries, tenant);
     }

@@ -3,7 +3,7 @@
 use http::HeaderMap;
 use ratekeeper_core::Timestamp;
 use ratekeeper_http::answer::{Denial, HttpDenial, RequestStatus};
-use ratekeeper_limiter::{Check, Decision};
+use ratekeeper_limiter::{Decision, RequestDescriptors};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -84,18 +84,15 @@ impl DeniedRequest {
 
     pub(super) fn of_check(
         decision: &Decision,
-        check: &Check<'_>,
+        descriptors: RequestDescriptors<'_>,
         origin: CheckOrigin<'_>,
         now: Timestamp,
         request_id: String,
     ) -> Self {
-        let descriptor = decision
-            .binding_descriptor()
-            .and_then(|number| check.descriptors.get(number));
-        let domain = descriptor.map_or(check.domain, |descriptor| {
-            descriptor.domain_in(check.domain)
-        });
-        let limits = RequestStatus::of(&[], decision, check, now);
+        let number = decision.binding_descriptor();
+        let descriptor = number.and_then(|number| { descriptors }.nth(number));
+        let domain = descriptor.map_or(descriptors.domain, |descriptor| descriptor.domain);
+        let limits = RequestStatus::of(&[], decision, descriptors, now);
         let denial = Denial::new(limits, domain).by(decision);
         Self::new(&denial, origin, request_id)
     }

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
 use ratekeeper_http::answer::{BodyForm, Denial, Form, Refusal, RequestStatus};
 use ratekeeper_http::{Forwarding, Hop, Malformed, Original, Refused, UnclearDomain};
-use ratekeeper_limiter::{Check, Ruling};
+use ratekeeper_limiter::Ruling;
 use serde::Deserialize;
 use tracing::warn;
 use utoipa::IntoParams;
@@ -70,18 +70,16 @@ pub(super) async fn answer(
     if question.is_empty() {
         return Ok(StatusCode::OK.into_response());
     }
-    let entries = question.entries();
-    let descriptors = question.descriptors(&entries);
-    let check = Check::new(question.domain(), &descriptors);
     let now = app.limiter.clock().now();
     let respond = |ruling: &Ruling<'_>| {
-        let limits = RequestStatus::of(&ruling.policies(), ruling.decision, &check, now);
+        let limits =
+            RequestStatus::of(&ruling.policies(), ruling.decision, ruling.descriptors, now);
         let told = app.config.auth.headers.lines(&limits);
         if ruling.decision.allowed() {
             let told: HeaderMap = told.into_iter().collect();
             return (StatusCode::OK, told).into_response();
         }
-        let denial = Denial::new(limits, check.domain);
+        let denial = Denial::new(limits, ruling.descriptors.domain);
         let form = Form::Http(BodyForm::wanted(&headers, app.config.auth.denial_body));
         let mut denied = Refusal::Denied(Box::new(denial)).response(&form, told);
         *denied.status_mut() = deny_status;
@@ -93,7 +91,7 @@ pub(super) async fn answer(
         path: target.map(|target| &*target.path),
         ..CheckOrigin::new("auth", Some(&headers))
     };
-    Ok(app.check(&check, now, origin, respond).await)
+    Ok(app.check(question.check(), now, origin, respond).await)
 }
 
 pub(super) const fn hop(peer: &Peer) -> Hop {

@@ -9,7 +9,7 @@ use http::HeaderMap;
 use http::header::HOST;
 use ratekeeper_core::Timestamp;
 use ratekeeper_http::{CallerName, Original, Target};
-use ratekeeper_limiter::{Check, Descriptor, ExplainedLimit, Explanation, Limiter, Snapshot};
+use ratekeeper_limiter::{Check, ExplainedLimit, Explanation, Limiter, Snapshot};
 use ratekeeper_rules::window::format_duration;
 use ratekeeper_rules::{
     Entry, LEVEL_KEYS, RuleIndex, RuleSet, SERVICE_LEVELS, ServiceLevel, TENANT,
@@ -119,9 +119,7 @@ pub(super) async fn answer(
     let caller = describer.caller(&original, rules)?;
     let mut limits = Vec::new();
     if !question.is_empty() {
-        let entries = question.entries();
-        let descriptors = question.descriptors(&entries);
-        let check = Check::new(question.domain(), &descriptors);
+        let check = question.check();
         let level = question.level().map(|found| OwnLevel::new(found.level));
         looked_at(&app.limiter, &check, rules, level.as_ref(), &mut limits).await;
     }
@@ -162,8 +160,7 @@ async fn all_levels(
             limits.extend(OwnLimit::tiers(rules, &in_force, &about));
             continue;
         }
-        let descriptors = [Descriptor::new(&entries)];
-        let check = Check::new(SERVICE_LEVELS, &descriptors);
+        let check = Check::new(SERVICE_LEVELS).descriptor(entries);
         looked_at(limiter, &check, rules, Some(&about), limits).await;
     }
 }

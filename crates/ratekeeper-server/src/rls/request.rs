@@ -1,27 +1,33 @@
 //! From Envoy's words to ours.
 
-use ratekeeper_limiter::{Descriptor, ENTRY_BYTES_MAX, MAX_HITS, Override};
+use ratekeeper_limiter::{Check, ENTRY_BYTES_MAX, MAX_HITS, Override};
 use ratekeeper_proto::WireEntry;
 use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
-use ratekeeper_rules::{Entry, Unit};
-use smallvec::SmallVec;
+use ratekeeper_rules::Unit;
 
 use super::Refusal;
 use crate::config::{DESCRIPTORS_MAX, ENTRIES_MAX};
 
-/// All descriptors' entries, one after the other.
-pub(super) type Entries<'a> = SmallVec<[Entry<'a>; 8]>;
-
-/// The borrowed descriptors of a check.
-pub(super) type Descriptors<'a> = SmallVec<[Descriptor<'a>; 4]>;
-
-/// The entries of a request that is within its bounds, put into `all`.
-pub(super) fn entries<'a>(
+/// Reads `request`, which must be within its bounds, into `check`: the entries of each descriptor, its cost and its limit.
+pub(super) fn read<'a>(
     request: &'a RateLimitRequest,
-    all: &mut Entries<'a>,
+    check: &mut Check<'a>,
 ) -> Result<(), Refusal> {
+    validate(request)?;
+    for (number, descriptor) in request.descriptors.iter().enumerate() {
+        let entries = descriptor.entries.iter();
+        let limit = descriptor.limit.as_ref();
+        let terms = check.push(entries.map(|entry| (&*entry.key, &*entry.value)));
+        terms.hits = hits(request.hits_addend, descriptor, number)?;
+        terms.limit = limit.map(|limit| own_limit(limit, number)).transpose()?;
+    }
+    Ok(())
+}
+
+/// Refuses a request that names nothing to limit, or more than is read.
+fn validate(request: &RateLimitRequest) -> Result<(), Refusal> {
     let invalid = |message: &str| Err(Refusal::Invalid(message.to_owned()));
     if request.domain.is_empty() {
         return invalid("rate limit domain must not be empty");
@@ -39,38 +45,13 @@ pub(super) fn entries<'a>(
                 "descriptors[{number}].entries: at most {ENTRIES_MAX} in one descriptor"
             )));
         }
-        for (at, WireEntry { key, value }) in descriptor.entries.iter().enumerate() {
-            if key.len().max(value.len()) > ENTRY_BYTES_MAX {
-                return Err(Refusal::OutOfBounds(format!(
-                    "descriptors[{number}].entries[{at}]: at most {ENTRY_BYTES_MAX} bytes in a key or a value"
-                )));
-            }
-            all.push(Entry { key, value });
+        let is_long =
+            |WireEntry { key, value }: &WireEntry| key.len().max(value.len()) > ENTRY_BYTES_MAX;
+        if let Some(at) = descriptor.entries.iter().position(is_long) {
+            return Err(Refusal::OutOfBounds(format!(
+                "descriptors[{number}].entries[{at}]: at most {ENTRY_BYTES_MAX} bytes in a key or a value"
+            )));
         }
-    }
-    Ok(())
-}
-
-/// The descriptors of a request whose entries are `entries`, put into `all`: each one's part of
-/// them, what it costs, and its limit.
-pub(super) fn descriptors<'a>(
-    request: &RateLimitRequest,
-    entries: &'a [Entry<'a>],
-    all: &mut Descriptors<'a>,
-) -> Result<(), Refusal> {
-    let mut rest = entries;
-    for (number, descriptor) in request.descriptors.iter().enumerate() {
-        // As many as were taken from it, so it is never out of range.
-        let (own, others) = rest
-            .split_at_checked(descriptor.entries.len())
-            .unwrap_or_default();
-        rest = others;
-        let limit = descriptor.limit.as_ref();
-        all.push(Descriptor {
-            hits: hits(request.hits_addend, descriptor, number)?,
-            limit: limit.map(|limit| own_limit(limit, number)).transpose()?,
-            ..Descriptor::new(own)
-        });
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_http::answer::RequestStatus;
-use ratekeeper_limiter::{Check, Code, Decision, LimitStatus, Policy, Status};
+use ratekeeper_limiter::{Code, Decision, LimitStatus, Policy, RequestDescriptors, Status};
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
@@ -155,9 +155,14 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Adds the state of the limits of `check`, as decided at the time `at`.
-    pub(crate) fn with_limits(self, policies: &[Policy], check: &Check<'_>, at: Timestamp) -> Self {
-        let limits = |decision| RequestStatus::of(policies, decision, check, at);
+    /// Adds the state of the limits of the request, as decided at the time `at`.
+    pub(crate) fn with_limits(
+        self,
+        policies: &[Policy],
+        descriptors: RequestDescriptors<'_>,
+        at: Timestamp,
+    ) -> Self {
+        let limits = |decision| RequestStatus::of(policies, decision, descriptors, at);
         Self {
             limits: self.statuses.0.map(limits),
             ..self

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_limiter::{Check, Explanation, Ruling, Waiting};
+use ratekeeper_limiter::{Explanation, Ruling, Waiting};
 use ratekeeper_store::Answer::{Decided, Pending};
 use ratekeeper_trace::{TracedCall, TracedMethod};
 
@@ -39,9 +39,7 @@ impl<C: Sender> Api<'_, C> {
         }
         self.permit_override(subject)?;
         require_rules(self.app)?;
-        let entries = subject.entries();
-        let views = subject.views(&entries, 1);
-        let check = subject.check(&views);
+        let check = subject.check(1);
         let limiter = &self.app.limiter;
         if unmatched == Unmatched::Refused {
             refuse_unmatched(limiter.snapshot().rules(), &check, self.rule_names())?;
@@ -49,7 +47,7 @@ impl<C: Sender> Api<'_, C> {
         let now = limiter.clock().now();
         let read = |ruling: &Ruling<'_>| read(&answer(request, ruling, now));
         let origin = self.sender.origin();
-        Ok(self.app.check(&check, now, origin, read).await)
+        Ok(self.app.check(check, now, origin, read).await)
     }
 
     /// Decides up to a thousand checks, each by itself; none if one of them is malformed. Asks all of
@@ -67,32 +65,26 @@ impl<C: Sender> Api<'_, C> {
         let origin = self.sender.origin();
         let span = self.app.batch_span(origin);
         let now = limiter.clock().now();
-        let ask = |(number, request): (usize, &Object<CheckRequest<'_>>)| {
+        let asked = requests.iter().enumerate().map(|(number, request)| {
             if let Some((_, allowed, why)) = unreadable.next_if(|(at, ..)| *at == number) {
                 return Decided(read(request, &Answer::unreadable(allowed, &why)));
             }
-            let subject = Subject::from(&request.0);
-            let entries = subject.entries();
-            let views = subject.views(&entries, 1);
+            let mut check = Subject::from(&request.0).check(1);
             let call = TracedCall::check(origin.protocol);
-            let observer = span.as_ref().map(|span| span.check(call));
-            let check = Check {
-                observer: observer.as_ref(),
-                ..subject.check(&views)
-            };
+            check.observer = span.as_ref().map(|span| span.check(call));
             limiter.ask(&check, now, |ruling| {
-                self.app.note(ruling.decision, &check, origin);
+                self.app.note(ruling.decision, ruling.descriptors, origin);
                 read(request, &answer(request, ruling, now))
             })
-        };
-        let asked: Vec<_> = requests.iter().enumerate().map(ask).collect();
+        });
+        let asked: Vec<_> = asked.collect();
         let mut results = Vec::with_capacity(asked.len());
         for (request, asked) in requests.iter().zip(asked) {
             results.push(match asked {
                 Decided(result) => result,
                 Pending(pending) => {
                     let read = |ruling: &Ruling<'_>| {
-                        self.note(&request.0, ruling);
+                        self.app.note(ruling.decision, ruling.descriptors, origin);
                         read(request, &answer(request, ruling, now))
                     };
                     limiter.finish(pending, read).await
@@ -101,19 +93,6 @@ impl<C: Sender> Api<'_, C> {
         }
         self.app.durations.add(start.elapsed());
         Ok(Batch { results, room })
-    }
-
-    /// Notes the decision on a request whose descriptors were not kept while the store was asked.
-    fn note(&self, request: &CheckRequest<'_>, ruling: &Ruling<'_>) {
-        if !self.app.limiter.top().wants(ruling.decision) {
-            return;
-        }
-        let subject = Subject::from(request);
-        let entries = subject.entries();
-        let views = subject.views(&entries, 1);
-        let check = subject.check(&views);
-        let origin = self.sender.origin();
-        self.app.note_wanted(ruling.decision, &check, origin);
     }
 
     /// Refuses a batch with a malformed request, and returns the answers to those that cannot be read: their numbers,
@@ -151,13 +130,8 @@ impl<C: Sender> Api<'_, C> {
         }
         self.permit_override(subject)?;
         require_rules(self.app)?;
-        let entries = subject.entries();
-        let views = subject.views(&entries, 0);
-        let observer = (self.app).observer(TracedMethod::Peek, self.sender.origin());
-        let check = Check {
-            observer: observer.as_ref(),
-            ..subject.check(&views)
-        };
+        let mut check = subject.check(0);
+        check.observer = (self.app).observer(TracedMethod::Peek, self.sender.origin());
         let (decision, would_allow) = self.app.limiter.peek(&check).await;
         Ok(read(&Answer::peeked(&decision, would_allow)))
     }
@@ -165,13 +139,9 @@ impl<C: Sender> Api<'_, C> {
     /// Explains how a check would be decided. Charges nothing.
     pub(crate) async fn explain(&self, subject: Subject<'_>) -> Result<Explanation, C::Error> {
         subject.validate(format_args!(""))?;
-        let entries = subject.entries();
-        let views = subject.views(&entries, 1);
+        let mut check = subject.check(1);
         // As most edges ask: without a caller that could be made to wait.
-        let check = Check {
-            waiting: Waiting::Cannot,
-            ..subject.check(&views)
-        };
+        check.waiting = Waiting::Cannot;
         Ok(self.app.limiter.explain(&check).await)
     }
 
@@ -226,7 +196,5 @@ fn answer<'a>(request: &CheckRequest<'_>, ruling: &Ruling<'a>, at: Timestamp) ->
     if !request.standing {
         return answer;
     }
-    let entries = subject.entries();
-    let views = subject.views(&entries, 1);
-    answer.with_limits(&ruling.policies(), &subject.check(&views), at)
+    answer.with_limits(&ruling.policies(), ruling.descriptors, at)
 }

@@ -1,7 +1,7 @@
 //! Permits, reservations and refunds, for callers with the permission.
 
 use ratekeeper_core::Micros;
-use ratekeeper_limiter::{CallerHolds, Check, HoldError, MAX_HITS, Reservation, Reserve, Settled};
+use ratekeeper_limiter::{CallerHolds, HoldError, MAX_HITS, Reservation, Reserve, Settled};
 use ratekeeper_stores::Stores;
 use ratekeeper_trace::TracedMethod;
 use serde::Serialize;
@@ -99,20 +99,16 @@ impl Holder<'_> {
         subject.refuse_overrides()?;
         let key = key(&request.idempotency_key)?;
         require_rules(self.app)?;
-        let entries = subject.entries();
-        let views = subject.views(&entries, 1);
-        let observer = self.app.observer(TracedMethod::Acquire, self.origin);
-        let check = Check {
-            observer: observer.as_ref(),
-            ..subject.check(&views)
-        };
+        let mut check = subject.check(1);
+        check.observer = self.app.observer(TracedMethod::Acquire, self.origin);
         let now = self.app.limiter.clock().now();
         let acquired = self.caller.acquire(&check, key).await;
         let acquired = acquired.map_err(Refusal::of_hold("idempotency_key"))?;
-        self.app.note(&acquired.decision, &check, self.origin);
+        let descriptors = check.descriptors();
+        self.app.note(&acquired.decision, descriptors, self.origin);
         let mut answer = Answer::charged(&acquired.decision);
         if request.standing {
-            answer = answer.with_limits(&acquired.policies, &check, now);
+            answer = answer.with_limits(&acquired.policies, descriptors, now);
         }
         let permit = acquired.permit.as_ref();
         Ok(read(&HeldAnswer {
@@ -157,23 +153,18 @@ impl Holder<'_> {
         let ttl = ttl(request.ttl_ms)?;
         let key = key(&request.idempotency_key)?;
         require_rules(self.app)?;
-        let entries = subject.entries();
-        let views = subject.views(&entries, hits);
-        let observer = self.app.observer(TracedMethod::Reserve, self.origin);
+        let mut check = subject.check(hits);
+        check.observer = self.app.observer(TracedMethod::Reserve, self.origin);
         let reserve = Reserve {
-            check: Check {
-                observer: observer.as_ref(),
-                ..subject.check(&views)
-            },
             hits: request.hits,
             fixed: &subject.own_hits(),
             ttl,
             key,
         };
-        let reserved = self.caller.reserve(&reserve).await;
+        let reserved = self.caller.reserve(&check, &reserve).await;
         let reserved = reserved.map_err(Refusal::of_hold("idempotency_key"))?;
         self.app
-            .note(&reserved.decision, &reserve.check, self.origin);
+            .note(&reserved.decision, check.descriptors(), self.origin);
         let reservation = reserved.reservation.as_ref();
         let left = |reservation: &Reservation| reservation.expires_after.as_millis_ceil();
         Ok(read(&HeldAnswer {
@@ -210,9 +201,7 @@ impl Refunder<'_> {
         subject.refuse_zero_hits()?;
         let key = key(&request.idempotency_key)?;
         require_rules(self.app)?;
-        let entries = subject.entries();
-        let views = subject.views(&entries, 1);
-        let decision = self.caller.refund(&subject.check(&views), key).await;
+        let decision = self.caller.refund(&subject.check(1), key).await;
         let decision = decision.map_err(Refusal::of_hold("idempotency_key"))?;
         Ok(read(&Answer::peeked(&decision, decision.allowed())))
     }

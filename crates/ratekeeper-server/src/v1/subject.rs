@@ -3,8 +3,7 @@
 use std::fmt::Arguments;
 
 use ratekeeper_core::Micros;
-use ratekeeper_limiter::{Check, Descriptor, ENTRY_BYTES_MAX, MAX_HITS, Waiting};
-use ratekeeper_rules::Entry;
+use ratekeeper_limiter::{Check, ENTRY_BYTES_MAX, MAX_HITS, Waiting};
 use smallvec::SmallVec;
 
 use super::object::Object;
@@ -19,9 +18,6 @@ pub(crate) struct Subject<'a> {
     descriptors: &'a [Object<DescriptorRequest<'a>>],
     waiting: Waiting,
 }
-
-type Entries<'a> = SmallVec<[Entry<'a>; 8]>;
-type Views<'a> = SmallVec<[Descriptor<'a>; 4]>;
 
 impl<'a> From<&'a CheckRequest<'a>> for Subject<'a> {
     fn from(check: &'a CheckRequest<'a>) -> Self {
@@ -116,53 +112,20 @@ impl<'a> Subject<'a> {
         descriptors.all(|descriptor| descriptor.hits == Some(0))
     }
 
-    /// Returns the entries of all descriptors, one after the other.
-    pub(crate) fn entries(&self) -> Entries<'a> {
-        let descriptors = self.descriptors.iter();
-        let entries = descriptors.flat_map(|descriptor| &descriptor.0.entries);
-        entries
-            .map(|entry| Entry {
-                key: &entry.key,
-                value: &entry.value,
-            })
-            .collect()
-    }
-
-    /// Returns the descriptors, given the result of [`Self::entries`]; those without hits of their
-    /// own cost `hits`.
-    pub(crate) fn views<'q>(&self, entries: &'q [Entry<'q>], hits: i64) -> Views<'q>
-    where
-        'a: 'q,
-    {
-        let mut rest = entries;
-        let view = |descriptor: &'a Object<DescriptorRequest<'a>>| {
-            let own;
-            (own, rest) = rest
-                .split_at_checked(descriptor.entries.len())
-                .unwrap_or_default();
+    /// Returns the check of the request; descriptors without hits of their own cost `hits`.
+    pub(crate) fn check(&self, hits: i64) -> Check<'a> {
+        let mut check = Check::new(self.domain);
+        check.waiting = self.waiting;
+        for descriptor in self.descriptors {
+            let entries = descriptor.entries.iter();
+            let terms = check.push(entries.map(|entry| (&*entry.0.key, &*entry.0.value)));
             // `validate` has refused larger ones.
             let given = |hits| i64::try_from(hits).unwrap_or(MAX_HITS);
-            Descriptor {
-                domain: Some(&*descriptor.0.domain).filter(|domain| !domain.is_empty()),
-                hits: descriptor.hits.map_or(hits, given),
-                limit: descriptor.limit.as_ref().and_then(|limit| limit.limit()),
-                ..Descriptor::new(own)
-            }
-        };
-        self.descriptors.iter().map(view).collect()
-    }
-
-    /// Returns the check of `views`, the result of [`Self::views`].
-    pub(crate) const fn check<'q>(&self, views: &'q [Descriptor<'q>]) -> Check<'q>
-    where
-        'a: 'q,
-    {
-        Check {
-            domain: self.domain,
-            descriptors: views,
-            waiting: self.waiting,
-            observer: None,
+            terms.domain = Some(&*descriptor.0.domain).filter(|domain| !domain.is_empty());
+            terms.hits = descriptor.hits.map_or(hits, given);
+            terms.limit = descriptor.limit.as_ref().and_then(|limit| limit.limit());
         }
+        check
     }
 }
 

@@ -25,10 +25,10 @@ pub(super) fn refuse_unmatched(
     check: &Check<'_>,
     names: RuleNames,
 ) -> Result<(), Refusal> {
-    for (number, descriptor) in check.descriptors.iter().enumerate() {
-        let domain = descriptor.domain.unwrap_or(check.domain);
+    for (number, descriptor) in check.descriptors().enumerate() {
+        let domain = descriptor.domain;
         // A limit that the request brings along is its rule.
-        if descriptor.limit.is_some() || rules.matches(domain, descriptor.entries) {
+        if descriptor.terms.limit.is_some() || rules.matches(domain, descriptor.entries) {
             continue;
         }
         let nearest = match names {

@@ -141,12 +141,7 @@ descriptors:
     let running = start_on(MemoryStore::new(config).unwrap(), SIGN_INS, |_| {}).await;
     let ask = async |number: u64| {
         let account = number.to_string();
-        let entries = [ratekeeper_rules::Entry {
-            key: "account",
-            value: &account,
-        }];
-        let descriptors = [ratekeeper_limiter::Descriptor::new(&entries)];
-        let check = ratekeeper_limiter::Check::new("d", &descriptors);
+        let check = ratekeeper_limiter::Check::new("d").descriptor([("account", &*account)]);
         running.limiter.check(&check).await.allowed()
     };
     assert_eq!(faults(&running).await, json!([]));

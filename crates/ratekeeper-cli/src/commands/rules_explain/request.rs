@@ -6,7 +6,7 @@ use crate::settings::Settings;
 use anyhow::{Context, Result, anyhow, bail};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use ratekeeper_http::{Hop, Original, UnclearDomain};
-use ratekeeper_limiter::{Check, Explanation, Limiter};
+use ratekeeper_limiter::{Explanation, Limiter};
 use ratekeeper_rules::{Entry, LevelStatus, ServiceLevel};
 use ratekeeper_store::memory::MemoryStore;
 use serde::Serialize;
@@ -83,10 +83,7 @@ pub(super) fn explain(
     if question.is_empty() {
         return Ok((told, None));
     }
-    let entries = question.entries();
-    let descriptors = question.descriptors(&entries);
-    let check = Check::new(question.domain(), &descriptors);
-    Ok((told, Some(limiter.explain_now(&check))))
+    Ok((told, Some(limiter.explain_now(&question.check()))))
 }
 
 /// `GET /product/7`.

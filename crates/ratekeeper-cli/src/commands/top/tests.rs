@@ -8,8 +8,8 @@ use super::view::{Link, View};
 use crate::cli::{AdminAccess, AdminCredentials};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use ratekeeper_limiter::{Check, Descriptor, Limiter, LimiterOptions};
-use ratekeeper_rules::{Entry, Options, Source, load};
+use ratekeeper_limiter::{Check, Limiter, LimiterOptions};
+use ratekeeper_rules::{Options, Source, load};
 use ratekeeper_server::{Server, ServerConfig};
 use ratekeeper_store::Answer;
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
@@ -83,17 +83,12 @@ impl Node {
 
     /// Asks for a user so many times.
     fn ask(&self, user: &str, times: usize) {
-        let entries = [Entry {
-            key: "user",
-            value: user,
-        }];
-        let descriptors = [Descriptor::new(&entries)];
-        let check = Check::new("shop", &descriptors);
+        let check = Check::new("shop").descriptor([("user", user)]);
         for _ in 0..times {
             let (top, now) = (self.limiter.top(), self.limiter.clock().now());
             let answer = self.limiter.ask(&check, now, |ruling| {
                 if top.wants(ruling.decision) {
-                    top.count(ruling.decision, &check);
+                    top.count(ruling.decision, ruling.descriptors);
                 }
             });
             assert!(

@@ -95,8 +95,8 @@ fn write_value(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
 #[cfg(test)]
 mod tests {
     use ratekeeper_core::Timestamp;
-    use ratekeeper_limiter::{Check, Descriptor, LimitStatus, Limiter, LimiterOptions};
-    use ratekeeper_rules::{Entry, Options, Source, load};
+    use ratekeeper_limiter::{Check, LimitStatus, Limiter, LimiterOptions};
+    use ratekeeper_rules::{Options, Source, load};
     use ratekeeper_store::{MemoryConfig, MemoryStore};
     use serde_json::{Value, json};
 
@@ -160,16 +160,17 @@ descriptors:
         let loaded = load(&[source], &Options::default()).expect("the rules are valid");
         let store = MemoryStore::new(MemoryConfig::default()).expect("there is memory");
         let limiter = Limiter::new(loaded.rules, store, LimiterOptions::default());
-        let entries = ["user", "slow", "staff", "other"].map(|key| [Entry { key, value: "a" }]);
-        let descriptors = entries.each_ref().map(|entries| Descriptor::new(entries));
-        let check = Check::new("d", &descriptors);
+        let mut check = Check::new("d");
+        for key in ["user", "slow", "staff", "other"] {
+            check.push([(key, "a")]);
+        }
         let now = Timestamp::from_secs(1_800_000_000);
         let answers = [0, 1, 2].map(|number| {
             limiter.ask_at(&check, now, |ruling| {
                 let answer = Answer::charged(ruling.decision);
                 both(match number {
                     0 => answer,
-                    _ => answer.with_limits(&ruling.policies(), &check, now),
+                    _ => answer.with_limits(&ruling.policies(), ruling.descriptors, now),
                 })
             })
         });
@@ -179,8 +180,8 @@ descriptors:
         assert_eq!(answers[1]["decision"], "deny");
         assert_eq!(answers[1]["standing"]["scope"], "user:a");
         assert_eq!(answers[1]["standing"]["binding"]["remaining"], 0);
-        let alone = [Descriptor::new(&entries[3])];
-        limiter.ask_at(&Check::new("d", &alone), now, |ruling| {
+        let alone = Check::new("d").descriptor([("other", "a")]);
+        limiter.ask_at(&alone, now, |ruling| {
             assert_eq!(both(Answer::charged(ruling.decision))["unmatched"], true);
             both(Answer::peeked(ruling.decision, false));
         });
