@@ -191,7 +191,13 @@ impl Process {
         let end = Instant::now() + DEADLINE;
         while !condition() {
             if let Some(status) = self.ended() {
-                panic!("{} ended with {status} before {what}", self.name);
+                // It may have printed that, and ended, after the condition was looked at.
+                assert!(
+                    condition(),
+                    "{} ended with {status} before {what}",
+                    self.name
+                );
+                return;
             }
             assert!(
                 Instant::now() < end,
