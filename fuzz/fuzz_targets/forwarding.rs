@@ -127,7 +127,11 @@ fuzz_target!(|bytes: &[u8]| {
                 for descriptor in question.check().descriptors() {
                     let mut entries = descriptor.entries.iter();
                     assert!(entries.all(|entry| !entry.value.is_empty()));
-                    let wanted = if descriptor.terms.domain.is_some() { 3 } else { 1 };
+                    let wanted = if descriptor.terms.domain.is_some() {
+                        3
+                    } else {
+                        1
+                    };
                     assert_eq!(descriptor.entries.len(), wanted);
                 }
                 let method = original.method.unwrap_or_default();
