@@ -1,4 +1,4 @@
-//! Builds the crate anew when the dashboard's files are.
+//! Rebuilds the crate when the dashboard's files are.
 
 fn main() {
     // The folder is in every clone, with nothing but a .gitignore until the dashboard is built.

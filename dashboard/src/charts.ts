@@ -106,7 +106,7 @@ export class Chart {
     this.resized.observe(at);
   }
 
-  /** Takes the chart away, to be made anew in other colors. */
+  /** Takes the chart away, to be made again in other colors. */
   destroy(): void {
     this.resized.disconnect();
     this.plot.destroy();

@@ -212,8 +212,8 @@ impl Export {
         Ok(claimed)
     }
 
-    /// The connection, to be put back only if it works: after an error, or if we are cut short, the next try connects
-    /// anew.
+    /// The connection, to be put back only if it works: after an error, or if we are cut short, the next try
+    /// reconnects.
     async fn open(&mut self) -> Result<Sink, ExportError> {
         match self.sink.take() {
             Some(sink) => Ok(sink),

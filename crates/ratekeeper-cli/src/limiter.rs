@@ -63,7 +63,7 @@ pub(crate) async fn served(
         }
     };
     if settings.redis.is_some() && settings.state.is_some() {
-        warn!("counters are in Redis, so none are saved by --state or --data-dir");
+        warn!("--state and --data-dir save no counters: they are in Redis");
     }
     let names = settings.stores.iter().map(|it| it.name.clone());
     // Rules with `consistency: local` count in memory, whatever store the others share.

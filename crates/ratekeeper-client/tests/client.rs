@@ -431,7 +431,7 @@ async fn the_next_service_is_asked_while_the_first_is_away() {
     assert_eq!(
         left().await,
         2,
-        "the counters of the first, which began anew"
+        "the counters of the first, which started over"
     );
     assert_eq!(client.counts().fallbacks, 0);
     back.stop().await;

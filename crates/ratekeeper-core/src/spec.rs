@@ -150,7 +150,7 @@ pub enum LimitError {
     #[error("sub_windows is 1 to 64")]
     SubWindowsOutOfRange,
     /// `strict` for an algorithm other than `sliding_window`.
-    #[error("{} has no strict; sliding_window has", .0.name())]
+    #[error("`strict` requires sliding_window, not {}", .0.name())]
     NoStrict(Algorithm),
     /// `strict` with sub-windows, whose error is not bounded in that way.
     #[error(

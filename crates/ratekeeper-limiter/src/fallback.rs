@@ -44,7 +44,7 @@ pub enum FallbackError {
     #[error(transparent)]
     Memory(#[from] MemoryError),
     /// The factor is not above 0 and at most 1.
-    #[error("a local factor is above 0 and at most 1")]
+    #[error("`local_factor` must be above 0, at most 1")]
     Factor,
 }
 

@@ -166,7 +166,7 @@ fn hits_that_passed_before_the_hash_key_was_known_are_posted_to_the_counters_tha
     assert_eq!((counts.posted, counts.dropped), (owed.owed, 0));
 }
 
-/// Under a key that was known, no unhashed names are kept: a service that gets another one begins anew, and says so.
+/// Under a key that was known, no unhashed names are kept: a service that gets another one starts over, and says so.
 #[test]
 fn hits_under_a_hash_key_that_was_replaced_are_dropped_and_counted() {
     let limiter = limiter();

@@ -507,7 +507,7 @@ fn is_end(shown: &str) -> bool {
     shown.starts_with('…') && shown.chars().count() <= 5 && !shown.chars().any(char::is_control)
 }
 
-/// A mark by which a key is known again, and from which it cannot be told.
+/// A fingerprint that identifies the key without revealing it.
 fn mark_of(key: &TenantKey) -> String {
     let mut mark = key.hash("\0ratekeeper: the mark of this key").to_string();
     mark.truncate(8);

@@ -320,7 +320,7 @@ mod tests {
             ..bucket
         };
         assert_eq!(quotas.overrides, [(Term::ALWAYS, raised)]);
-        // Removed and set, it begins anew.
+        // Removed and set, it starts over.
         edit.removed_overrides.push((Vec::new(), None));
         edit.apply(&mut quotas, NOW).expect("it is there");
         assert_eq!(quotas.overrides, [(Term::ALWAYS, own(700))]);

@@ -1,7 +1,7 @@
 //! Keeps the tenants in memory in step with the database.
 //!
 //! Every second the database is asked for changes after the last one that is known; on PostgreSQL a
-//! notification says when to ask at once. After a failure everything is read anew, since the database may
+//! notification says when to ask at once. After a failure everything is read again, since the database may
 //! be another one. Whatever happens, the last good tenants stay in force.
 
 use std::fmt;
@@ -198,7 +198,7 @@ struct Copy {
     index: TenantIndex,
     /// The number of the last change that is in the index.
     version: u64,
-    /// False if the index has to be read anew.
+    /// False if the index has to be read again.
     is_whole: bool,
     /// The time of the last answer.
     asked: Instant,

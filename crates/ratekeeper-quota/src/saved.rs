@@ -27,8 +27,8 @@ pub enum SavedError {
     /// The file is damaged, or not such a file.
     #[error("it is damaged")]
     Damaged,
-    /// The file is of another version of the program.
-    #[error("it is of another version of the program")]
+    /// The file was written by a different version.
+    #[error("it was written by a different version")]
     OtherFormat,
     /// The tenants in it were hashed under another key.
     #[error("its tenants were hashed under another tenant_key")]

@@ -189,7 +189,7 @@ proptest! {
                 }
             }
             if number % 4 == 3 {
-                // As after a failure: all is read anew, in another order.
+                // As after a failure: all is read again, in another order.
                 let mut anew = TenantIndex::new(key());
                 let mut all: Vec<_> = index.iter().collect();
                 all.reverse();

@@ -50,7 +50,7 @@ const INDEX: &str = "<!doctype html>
 <li>GET /admin/v1/usage/{api_key}: how much of its limits a tenant has used</li>
 <li><a href=\"/admin/v1/top\">/admin/v1/top</a>: who is denied most</li>
 <li><a href=\"/admin/v1/denials\">/admin/v1/denials</a>: the latest denials</li>
-<li><a href=\"/admin/v1/denials/log\">/admin/v1/denials/log</a>: the keys whose denials are all logged</li>
+<li><a href=\"/admin/v1/denials/log\">/admin/v1/denials/log</a>: the keys with full denial logging</li>
 <li>GET /admin/v1/live: the state of this node, once a second</li>
 <li><a href=\"/admin/v1/quotas\">/admin/v1/quotas</a>: plans and overrides of tenants in the quota database</li>
 <li><a href=\"/admin/v1/audit\">/admin/v1/audit</a>: the changes of them</li>

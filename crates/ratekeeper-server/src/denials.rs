@@ -91,7 +91,7 @@ impl DenialLog {
         &self.config.node
     }
 
-    /// The keys whose denials are all logged.
+    /// The keys with full denial logging.
     pub(crate) const fn followed(&self) -> &FollowedKeys {
         &self.followed
     }

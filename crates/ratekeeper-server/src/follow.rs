@@ -51,7 +51,7 @@ pub(crate) async fn follow(files: Arc<dyn Followed>, config: WatchConfig, wake: 
     let mut known = files.known();
     let mut is_blind = false;
     loop {
-        // Folders that were swapped are other folders now, so each round watches anew; and
+        // Folders that were swapped are other folders now, so each round watches again; and
         // what happens from here on wakes us again.
         let watches = watch(&*files, &wake, &mut is_blind);
         known = look(&files, known, config.quiet).await;

@@ -84,7 +84,7 @@ pub struct RoundTrip {
 ///
 ///            grows while round trips stay          shrinks, but only until
 ///            below 1.5 x unloaded                  in flight <= half of the last good limit:
-///   limit  ____/~~~~~~~~~~~~~~~~\__________________/  there the unloaded round trip is measured anew
+///   limit  ____/~~~~~~~~~~~~~~~~\__________________/  there the unloaded round trip is measured again
 /// ```
 ///
 /// It differs from the published algorithm where that is known to fail:

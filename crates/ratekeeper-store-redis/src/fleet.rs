@@ -47,7 +47,7 @@ impl FleetBoard {
     /// Reports that this node has `in_flight` requests. Takes at most about a second.
     ///
     /// # Errors
-    /// Nothing is known of the other nodes. The next report connects anew.
+    /// Nothing is known of the other nodes. The next report reconnects.
     pub async fn report(&self, in_flight: u32) -> Result<FleetReport, BoardError> {
         let mut call = Pipeline::new();
         call.cmd("EVAL")

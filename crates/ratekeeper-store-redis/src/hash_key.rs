@@ -312,7 +312,7 @@ fn tell_conflict(server: &str, is_theirs: bool) {
             "it is the older one: this node names its counters by it from now on, and what it counted until now is not found again"
         }
         false => {
-            "that of this node is the older one, and was put back: who counted by the other begins anew"
+            "that of this node is the older one, and was put back: who counted by the other starts over"
         }
     };
     warn!(server, "a different hash key was found in Redis: {what}");

@@ -375,7 +375,7 @@ impl<'a> Pipeline<'a> {
         });
         match (refusal, address, batch.slot()) {
             // With several groups, Redis 6.2 says ASK even if only some are at the other end. A
-            // counter that is not there would start anew, so each of them has to be sent there by
+            // counter that is not there would start over, so each of them has to be sent there by
             // itself.
             (Refusal::Ask, Some(address), _) if batch.groups.len() == 1 => {
                 return Elsewhere::Ask(address);

@@ -87,7 +87,7 @@ impl SideLink {
     /// Sends `calls` and returns their answers. Unless it is told to wait longer, it takes at most about a second.
     ///
     /// # Errors
-    /// There is no answer. The next call connects anew.
+    /// There is no answer. The next call reconnects.
     pub(crate) async fn ask<T: FromRedisValue>(&self, calls: &Pipeline) -> Result<T, BoardError> {
         let mut open = self.open.lock().await;
         let shard = self.topology.map().shard(slot_of_key(&self.tag)).cloned();

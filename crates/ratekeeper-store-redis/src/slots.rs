@@ -264,7 +264,7 @@ mod tests {
     use super::*;
     use crate::{Endpoint, RedisStore};
 
-    /// Looking up connections anew takes a lock that all threads share.
+    /// Looking up connections each time takes a lock that all threads share.
     #[tokio::test]
     async fn a_thread_remembers_the_connections_of_each_store() {
         let stores = [0; 2].map(|_| {

@@ -130,8 +130,8 @@ impl StreamWriter {
     /// there. Over another connection than the one of this number nothing is sent.
     ///
     /// # Errors
-    /// There was no answer, a refusal, or the connection was closed. [`Self::last`] looks for the server and connects
-    /// anew.
+    /// There was no answer, a refusal, or the connection was closed. [`Self::last`] looks for the server and
+    /// reconnects.
     pub async fn append<const N: usize>(
         &self,
         connection: u64,

@@ -302,7 +302,7 @@ impl<E: Enforcer> Shared<E> {
                 Next::CALL
             }
             (AdmissionVerdict::Unavailable, LayerMode::On) => {
-                self.overloaded("nobody could say whether this may pass", headers)
+                self.overloaded("the rate limiter is unavailable", headers)
             }
             (AdmissionVerdict::Unavailable, LayerMode::Off | LayerMode::Shadow) => Next::CALL,
         }
@@ -322,10 +322,7 @@ impl<E: Enforcer> Shared<E> {
         let places = &self.watch.places;
         let client = self.client(request);
         let Some(place) = places.take(client, turn.rule, self.waiting_max) else {
-            return self.overloaded(
-                "too many requests wait for their turn here",
-                request.headers(),
-            );
+            return self.overloaded("too many delayed requests", request.headers());
         };
         self.watch.waited();
         // Counted from now, so that delays in this process do not add up along the line.

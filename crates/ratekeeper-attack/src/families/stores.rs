@@ -215,7 +215,7 @@ fn check_modes(node: &Target, row: &mut Row, (what, round): (&str, u32)) {
 const NAMED: usize = 16_384;
 
 /// Connections that a node may open to them in a run: two to each of the 1,024 that it keeps, and the one over which nodes
-/// share their top keys, which is opened anew every two seconds because nobody answers.
+/// share their top keys, which is reopened every two seconds because nobody answers.
 const FILES_MAX: usize = 2_400;
 
 /// A cluster whose every slot is on another server, all of which lead to one listener that says nothing.

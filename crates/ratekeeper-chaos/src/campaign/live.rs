@@ -228,7 +228,7 @@ impl Campaign<'_> {
             eprintln!("{}: {error}", fault.name);
         }
         let passed = |rule| verdict::passed(entries, rule, *span, fault.counters);
-        // A node that is restarted begins anew.
+        // A node that is restarted starts over.
         let nodes = NODES as u64 + u64::from(evidence.is_restarted);
         let settled = ledger.settled();
         let permits_lost = fault.counters != crate::fault::Counters::Kept;

@@ -25,7 +25,7 @@ descriptors:
     )
 }
 
-/// A node that asks its store anew after each denial. Slow machines are no failure of Redis.
+/// A node that asks its store again after each denial. Slow machines are no failure of Redis.
 fn node(folder: &std::path::Path, name: &str, most: u64, store: &str) -> Service {
     let folder = folder.join(name);
     write(&folder, "rules.yaml", &rules(most));

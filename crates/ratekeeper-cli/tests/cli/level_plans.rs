@@ -233,7 +233,7 @@ fn a_database_gives_plans_and_overrides_to_service_levels() {
     assert_eq!(used(), Some(2));
     let reset = quota(&["reset", "acme"]);
     assert_eq!(reset.code, Some(0), "{}", reset.err);
-    eventually("the usage begins anew", || used() == Some(0));
+    eventually("the usage starts over", || used() == Some(0));
     assert_eq!(limit(&service, "acme"), "5000");
     assert_eq!(used(), Some(1));
 

@@ -66,7 +66,7 @@ fn editors_lose_no_change(fleet: &Fleet) {
     );
     assert_eq!(fleet.verified(), 1 + EDITORS * CHANGES);
     println!(
-        "{} changes were refused and made anew",
+        "{} changes were refused and made again",
         refusals.into_inner()
     );
 }

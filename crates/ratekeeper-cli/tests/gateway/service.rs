@@ -136,7 +136,7 @@ fn without_its_service_a_gateway_does_what_it_was_told_to() {
             statuses(&gateway, "other", 1);
             metric(&gateway, &fallbacks) == before
         });
-        // Its counters were in memory, and begin anew.
+        // Its counters were in memory, and start over.
         assert_eq!(
             statuses(&gateway, "few", 4),
             [200, 200, 200, 429],

@@ -127,7 +127,7 @@ impl<'a> Reading<'a> {
         if self.reach > 0 {
             return self.leaves_at(self.at_now(), self.tick);
         }
-        // A counter that is empty begins anew, with this limit's ticks.
+        // A counter that is empty starts over, with this limit's ticks.
         let tick = self.cut.tick_of(self.cut.form());
         self.leaves_at(self.tick_now(tick), tick)
     }

@@ -247,11 +247,11 @@ mod tests {
         assert_eq!(counter.settle(report(1, 5, 9, 60), 0), Settled::Old);
         assert_eq!(counter.settle(report(1, 4, 9, 60), 0), Settled::Old);
         assert_eq!(counter.escrow, before);
-        let anew = LeaseReport {
+        let restarted = LeaseReport {
             since: 6,
             ..report(1, 6, 0, 20)
         };
-        assert_eq!(counter.holds(anew, 0), (true, 20, 100));
+        assert_eq!(counter.holds(restarted, 0), (true, 20, 100));
         assert_eq!(counter.left(0), 1_600 - 50 - 20);
     }
 

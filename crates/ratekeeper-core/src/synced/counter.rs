@@ -312,7 +312,7 @@ impl SyncedCounter {
         0
     }
 
-    /// The store's clock went back by more than the window: each part keeps its age and its hits, which are added anew.
+    /// The store's clock went back by more than the window: each part keeps its age and its hits, which are added again.
     fn move_back(&mut self, by: Micros) {
         for part in &mut self.parts {
             let start = part.start.as_micros().saturating_sub(by.get());

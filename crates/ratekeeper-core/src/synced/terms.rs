@@ -27,7 +27,7 @@ pub enum Unsyncable {
     )]
     Strict,
     /// No interval is short enough for the window.
-    #[error("a window below {} ms is over before nodes know of each other", 2 * INTERVAL_MIN.as_millis_ceil())]
+    #[error("windows below {} ms cannot be synced", 2 * INTERVAL_MIN.as_millis_ceil())]
     WindowTooShort,
     /// The interval is not within [`INTERVAL_MIN`] and [`INTERVAL_MAX`].
     #[error("`sync_interval` is {} ms to {} s", INTERVAL_MIN.as_millis_ceil(), INTERVAL_MAX.as_secs_ceil())]

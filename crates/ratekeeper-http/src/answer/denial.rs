@@ -85,8 +85,9 @@ impl Denial {
         match self.retry_after_secs() {
             Some(1) => "Rate limit exceeded. Retry after 1 second.".to_owned(),
             Some(seconds) => format!("Rate limit exceeded. Retry after {seconds} seconds."),
-            None => "Rate limit exceeded: the limit has no room for this request at any time."
-                .to_owned(),
+            None => {
+                "Rate limit exceeded: this request costs more than the limit allows.".to_owned()
+            }
         }
     }
 

@@ -53,7 +53,7 @@ mod tests {
 
     use super::*;
 
-    /// The same, by adding up each period anew.
+    /// The same, by adding up each period again.
     fn slowly(calls: &[(u64, u64)], period: u64, lower_after: u64, current: u64) -> ObservedCalls {
         let sum = |end: u64| {
             let within = |minute: u64| minute <= end && minute + period > end;

@@ -231,7 +231,7 @@ async fn leaves_others_alone(database: &Database) {
     // The plan's end is the end of its raise.
     assert_eq!(raised(quotas, "trial").await, Some((1, 1_500, ends.until)));
     assert_eq!(record(quotas, "set").await.quotas, with_own);
-    // Who is given quotas anew begins anew.
+    // Who is given quotas again starts over.
     put(quotas, "trial", &on("pro")).await;
     assert_eq!(raised(quotas, "trial").await, None);
     let off = self::rules("off", 1_000);

@@ -8,7 +8,7 @@ fn written() -> String {
     schema + "\n"
 }
 
-/// `RATEKEEPER_BLESS=1 cargo test -p ratekeeper-rules` writes the file anew.
+/// `RATEKEEPER_BLESS=1 cargo test -p ratekeeper-rules` rewrites the file.
 #[test]
 fn the_schema_in_the_docs_is_the_one_of_the_types() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/rules.schema.json");

@@ -30,7 +30,7 @@ const PARTS: usize = 256;
 /// The tenants of one bucket.
 const SLOTS: usize = 4;
 
-/// The slots that may be in use, in percent. A part that needs more is built anew with [`LOAD_MIN`].
+/// The slots that may be in use, in percent. A part that needs more is rebuilt with [`LOAD_MIN`].
 const LOAD_MAX: usize = 80;
 
 /// The slots of a part just built that are in use, in percent.

@@ -135,7 +135,7 @@ fn limits_that_cannot_be_are_refused() {
         ),
         (
             "{ unit: day, limit: 5, strict: true, algorithm: gcra }",
-            "gcra has no strict; sliding_window has",
+            "`strict` requires sliding_window, not gcra",
         ),
         (
             "{ unit: day, limit: 5, strict: true, sub_windows: 2 }",

@@ -1,4 +1,4 @@
-//! `/admin/v1/denials/log`: the keys whose denials are all logged, each for a while.
+//! `/admin/v1/denials/log`: the keys with full denial logging, each for a while.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::http::ApiError;
 /// The most characters of a key.
 const KEY_MAX: usize = 512;
 
-/// The keys whose denials are all logged.
+/// the keys with full denial logging.
 #[derive(Serialize, ToSchema)]
 pub(super) struct FollowedList {
     keys: Vec<FollowedKey>,
@@ -33,12 +33,12 @@ pub(super) struct Follow {
     minutes: u64,
 }
 
-/// Lists the keys whose denials are all logged.
+/// Lists the keys with full denial logging.
 #[utoipa::path(
     get,
     path = "/admin/v1/denials/log",
     tag = "traffic",
-    responses((status = 200, description = "The keys whose denials are all logged", body = FollowedList))
+    responses((status = 200, description = "the keys with full denial logging", body = FollowedList))
 )]
 pub(super) async fn list(State(app): State<Arc<App>>) -> Json<FollowedList> {
     Json(followed(&app))
@@ -51,7 +51,7 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Json<FollowedList> {
     tag = "traffic",
     params(("key" = String, Path, description = "The first entries of a descriptor, as `/admin/v1/top` shows them")),
     request_body = Follow,
-    responses((status = 200, description = "The keys whose denials are all logged", body = FollowedList))
+    responses((status = 200, description = "the keys with full denial logging", body = FollowedList))
 )]
 pub(super) async fn follow(
     State(app): State<Arc<App>>,

@@ -139,7 +139,7 @@ pub(super) async fn remove(asked: Asked) -> Result<StatusCode, ApiError> {
     path = "/admin/v1/quotas/{api_key}/reset",
     tag = "quotas",
     params(TenantInPath, OfDomain, Conditions),
-    responses((status = 200, description = "Its counters begin anew", body = ResetAnswer))
+    responses((status = 200, description = "Its counters start over", body = ResetAnswer))
 )]
 pub(super) async fn reset(asked: Asked) -> Result<Response, ApiError> {
     let quotas = &asked.quotas;

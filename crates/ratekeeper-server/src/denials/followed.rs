@@ -1,4 +1,4 @@
-//! The keys whose denials are all logged, each for a bounded time.
+//! the keys with full denial logging, each for a bounded time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Tasks that are begun anew whenever they end.
+//! Tasks that are begun again whenever they end.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,7 +56,7 @@ impl MaintenanceTask {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// Does what `begin` begins, and begins it anew whenever it ends. `ended` is called first.
+    /// Does what `begin` begins, and begins it again whenever it ends. `ended` is called first.
     pub(super) async fn keep<F>(&self, mut begin: impl FnMut() -> F, ended: impl Fn())
     where
         F: Future<Output = ()> + Send + 'static,

@@ -184,7 +184,7 @@ async fn the_drain_ends() {
     assert_eq!(timeout(PATIENCE, server).await.unwrap().unwrap().cut, 1);
 }
 
-/// Before anything closes, health checks are told: those that connect anew as well. What is
+/// Before anything closes, health checks are told: those that reconnect as well. What is
 /// asked meanwhile is answered. Whoever is in a hurry ends the delay, once.
 #[tokio::test]
 async fn readiness_goes_before_the_listeners() {

@@ -1,7 +1,7 @@
 //! Answers of envoyproxy/ratelimit, recorded, are ours.
 //!
 //! With Go installed, `cargo xtask compat --record crates/ratekeeper-server/tests/server/envoyproxy_ratelimit.jsonl`
-//! records them anew: what the real service said to random requests under random rules, but for the differences that
+//! records them again: what the real service said to random requests under random rules, but for the differences that
 //! docs/migrating-from-envoy-ratelimit.md lists.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -25,7 +25,7 @@ struct Step {
     answer: Option<Value>,
 }
 
-/// Waits for the next day if this one ends within the minute: all windows that end then would begin anew while a line
+/// Waits for the next day if this one ends within the minute: all windows that end then would start over while a line
 /// is played.
 async fn today() {
     let left = until_reset(&"DAY".into(), now());

@@ -33,7 +33,7 @@ const WAITING_MAX: usize = 8_192;
 /// Calls in one pipeline.
 const TOGETHER_MAX: usize = 64;
 
-/// The time limit for an answer, after which the connection is made anew.
+/// The time limit for an answer, after which the connection is replaced.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The pause before connecting again, or asking again what was refused.
@@ -302,7 +302,7 @@ impl ServerCalls {
                 self.topology
                     .moved(slot(job.lease_call.key.subject), &address);
             }
-            // Another server has it now, or will: that is found by asking anew.
+            // Another server has it now, or will: that is found by asking again.
             self.answered();
             self.topology.doubt();
             let is_elsewhere = matches!(refusal, Refusal::Moved | Refusal::Elsewhere);

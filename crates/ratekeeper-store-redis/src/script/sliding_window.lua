@@ -62,7 +62,7 @@ local own = a4
 local width, size, tick, tail = own, a5, a3, ''
 local slots = width == 2 and 16 or width == 0 and 8 or width == 1 and 11 or 22
 if s4 == 0 then
-  -- Empty: begun anew, in the form of this limit.
+  -- Empty: started over, in the form of this limit.
   s3 = 0
   if hits > 0 then
     local taken = min(hits, MOST)

@@ -6,7 +6,7 @@
 --   refilled, I7 at, and I4 the fraction of since in 2^-32 of a microsecond, left out where it is 0; big endian, so that the
 --   first byte is no digit.
 -- A deficit above the burst was made under a larger one, and stays. A time towards the next token that is longer than T
---   was a slower rate's, and begins anew. A time of the last charge that is later than now by more than the time to fill was
+--   was a slower rate's, and starts over. A time of the last charge that is later than now by more than the time to fill was
 --   written before the clock went back, and becomes now.
 -- s1 deficit, s2 since, s3 its fraction in units, s4 at.
 --@ read TOKEN_BUCKET

@@ -22,7 +22,7 @@ use crate::wire::{Refusal, Sent, ask, is_of_connection, item};
 /// Calls in one pipeline.
 const TOGETHER_MAX: usize = 512;
 
-/// The time limit for an answer, after which the connection is made anew.
+/// The time limit for an answer, after which the connection is replaced.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The pause before connecting again.

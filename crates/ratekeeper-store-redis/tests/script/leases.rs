@@ -170,7 +170,7 @@ impl Lane {
         node.number += 1;
         node.spent += self.word() % (self.terms.amount_max() + 2);
         if self.word().is_multiple_of(16) || node.since == 0 {
-            // A session begins anew.
+            // A session starts over.
             (node.since, node.spent) = (node.number, 0);
         }
         let is_old = self.word().is_multiple_of(8);

@@ -134,7 +134,7 @@ async fn a_network_that_swallows_everything_is_left_alone_and_connections_that_a
     proxy.swallow(false);
     until_told(&store, "it answers again", |answer| answer == Ok(true)).await;
     proxy.cut_all();
-    until_told(&store, "it is asked anew", |answer| answer == Ok(true)).await;
+    until_told(&store, "it is asked again", |answer| answer == Ok(true)).await;
 }
 
 /// Decisions that waited nearly until their deadline are sent, and answered too late: that is our

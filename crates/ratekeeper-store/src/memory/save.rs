@@ -89,7 +89,7 @@ impl MemoryStore {
     }
 
     fn write_beside(&self, beside: &Path, header: &[u8], now: Timestamp) -> io::Result<Saved> {
-        // A leftover of an earlier crash; creating the file anew never follows a link.
+        // A leftover of an earlier crash; creating a new file never follows a link.
         match fs::remove_file(beside) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

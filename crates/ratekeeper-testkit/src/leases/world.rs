@@ -22,7 +22,7 @@ pub(super) enum Event {
     Request(usize, u64),
     /// It goes on in the same life, after it had read its clock at that time.
     Spend(usize, u64, u64, u64),
-    /// Hits that were taken are put back, since another limit of the request denied it; unless the node has begun anew.
+    /// Hits that were taken are put back, since another limit of the request denied it; unless the node has started over.
     PutBack(usize, u64, Taken),
     /// A node renews its lease, or closes it if nothing was spent since the credit was so much.
     Check(usize),

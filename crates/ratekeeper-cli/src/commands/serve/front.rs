@@ -154,7 +154,7 @@ fn log(settings: &Settings) -> Result<Option<AccessLog>> {
     Ok(Some(opened))
 }
 
-/// The settings file and the authorities it names, of which routes and upstreams are made anew
+/// The settings file and the authorities it names, of which routes and upstreams are made again
 /// while it is served by them.
 #[derive(Debug)]
 struct RoutesFile {

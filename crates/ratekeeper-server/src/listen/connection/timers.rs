@@ -121,7 +121,7 @@ impl Times {
             .fold(self.look.next, Instant::min)
     }
 
-    /// The event that is due at `now`, if any; sets its timer anew or switches it off.
+    /// The event that is due at `now`, if any; sets its timer again or switches it off.
     fn ring(&mut self, now: Instant) -> Option<Ring> {
         let mut rings = |timer: fn(&mut Self) -> &mut Option<Instant>| {
             timer(self).take_if(|time| *time <= now).is_some()
@@ -179,7 +179,7 @@ fn after(now: Instant, wait: Duration) -> Instant {
 /// Varies by up to a tenth, so that connections that were opened together do not all come back
 /// together.
 fn jittered(age: Duration) -> Duration {
-    // The standard library's hasher is seeded anew for each: random enough for this.
+    // The standard library's hasher is seeded for each: random enough for this.
     let random = RandomState::new().hash_one(());
     let share = f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX);
     age.mul_f64(0.9 + 0.2 * share)

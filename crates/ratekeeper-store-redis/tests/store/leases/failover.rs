@@ -142,7 +142,7 @@ async fn a_sentinel_failover_forgets_nothing_that_was_admitted_from_a_lease() {
     let mut after = Admitted::default();
     after.ask_for_all(&store, &step).await;
     check(before, cut, after, &store);
-    // The list is made anew there.
+    // The list is made again there.
     let primary = store.shards()[0].shard.to_string();
     let servers = set.servers().iter();
     let mut found = servers.filter(|it| primary.ends_with(&format!(":{}", it.port())));
