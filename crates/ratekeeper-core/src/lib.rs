@@ -36,6 +36,7 @@ pub mod concurrency;
 mod divisor;
 pub mod equal_count;
 pub mod fixed_window;
+pub mod formats;
 pub mod gcra;
 pub mod leaky_bucket;
 #[doc(hidden)]

@@ -104,7 +104,7 @@ impl Shard {
         if said.len() < CORRUPT_MAX && said.insert(key.into()) {
             error!(
                 shard = %self.name, key,
-                "this key holds no counter; failure modes decide until it is deleted"
+                "this key holds no counter, or one of a later version of Ratekeeper; failure modes decide until it is deleted, or that version runs here"
             );
         }
     }

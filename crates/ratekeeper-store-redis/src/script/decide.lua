@@ -43,7 +43,7 @@
 -- Commands: TIME once, and for each step a read, and a write with its expiry unless the request is denied.
 
 local call, try, byte, unpack_, pack = redis.call, redis.pcall, string.byte, struct.unpack, struct.pack
-local floor, ceil, min, max, format, sub = math.floor, math.ceil, math.min, math.max, string.format, string.sub
+local floor, ceil, min, max, format, sub, find = math.floor, math.ceil, math.min, math.max, string.format, string.sub, string.find
 local MOST, FRACTION = 9007199254740991, 4294967296
 local plan = ARGV[1]
 
@@ -302,7 +302,7 @@ while at <= size do
           local held = 0
           --@ get
           told = raw
-          if raw and byte(raw) == 254 then
+          if raw then
             local a1, a2, a3, a4, a5 = unpack(params[step])
             --@ open
           end

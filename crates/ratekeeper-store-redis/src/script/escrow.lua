@@ -5,10 +5,13 @@
 --   c8 node, I6 number of its last call, I6 hits it has reported spent, I4 amount, I7 end; then the algorithm's state,
 --   which may be empty. No state of these algorithms begins with 254.
 -- The script takes room less what is held. A lease that is over is charged in full, dated at its end.
+-- 254 is 255 less the version of this format. A value of a later version, and any other that is not read, becomes -1: it
+-- is neither decided by nor written over.
 --@ open
 -- From raw as it was read: raw the state (-1 if it cannot be read), held the sum of the amounts, tail all before the state
 -- and latest its last end, and settle if leases were charged or shortened. For a node's own call: own its lease, taken
 -- out, and live the others, of which the first ends at first_end.
+local over
 if raw and byte(raw) == 254 and (code == FIXED_WINDOW or code == CALENDAR_WINDOW or code == SUB_WINDOWS
   or code == EQUAL_COUNT or code == TOKEN_BUCKET) then
   local count, earliest = byte(raw, 2) or 0, MOST
@@ -20,7 +23,7 @@ if raw and byte(raw) == 254 and (code == FIXED_WINDOW or code == CALENDAR_WINDOW
     if not node and now < earliest and latest <= now + 10000000 then
       tail, raw = sub(raw, 1, first - 1), sub(raw, first)
     else
-      local over = {}
+      over = {}
       live, earliest, latest, held = {}, MOST, 0, 0
       for place = 23, first - 1, 31 do
         local entry, amount, ends = sub(raw, place, place + 30), unpack_('<I4I7', raw, place + 20)
@@ -38,29 +41,32 @@ if raw and byte(raw) == 254 and (code == FIXED_WINDOW or code == CALENDAR_WINDOW
           earliest, latest = min(earliest, ends), max(latest, ends)
         end
       end
-      raw = sub(raw, first)
-      table.sort(over, function(one, other)
-        return one[1] < other[1]
-      end)
-      for index = 1, #over do
-        local ends, hits = over[index][1], over[index][2]
-        -- Within its fixed window any time is the same, and a window that is over takes nothing.
-        local is_fixed = code == FIXED_WINDOW or code == CALENDAR_WINDOW
-        local now, room, settle, s1, s2, s3, s4, value, expiry = is_fixed and now or ends
-        --@ read
-        if not is_fixed or ends > s2 then
-          --@ charge
-          raw = value
-        end
-      end
-      settle = settle or #over > 0
-      first_end = earliest
+      raw = repeated and -1 or sub(raw, first)
+      settle, first_end = settle or #over > 0, earliest
       if #live > 0 and not node then
         tail = pack('<BBI7I7I6', 254, #live, earliest, latest, held) .. table.concat(live)
       end
-      if repeated then
-        raw = -1
-      end
+    end
+  end
+end
+if raw and raw ~= -1 then
+  --@ check
+end
+if raw == -1 then
+  settle = false
+elseif over then
+  table.sort(over, function(one, other)
+    return one[1] < other[1]
+  end)
+  for index = 1, #over do
+    local ends, hits = over[index][1], over[index][2]
+    -- Within its fixed window any time is the same, and a window that is over takes nothing.
+    local is_fixed = code == FIXED_WINDOW or code == CALENDAR_WINDOW
+    local now, room, settle, s1, s2, s3, s4, value, expiry = is_fixed and now or ends
+    --@ read
+    if not is_fixed or ends > s2 then
+      --@ charge
+      raw = value
     end
   end
 end

@@ -7,6 +7,10 @@
 --   does not fit below 2^53.
 -- A count of more than a window from now was made before the clock went back: it is that of the current window.
 -- s1 count, s2 start, s3 end of the window.
+--@ check FIXED_WINDOW CALENDAR_WINDOW
+if find(raw, '%D') and not find(raw, '^%d+ %d+$') then
+  raw = -1
+end
 --@ gone FIXED_WINDOW
 if taken_at < now - now % a2 or taken_at >= now - now % a2 + a2 then
   hits = 0

@@ -8,6 +8,10 @@
 -- A queue longer than burst * T was made under a larger burst, and stays. One that was last charged later than now by more
 --   than burst * T was written before the clock went back: it is moved to now.
 -- s1 units from s2 to TAT, s2 the time of the last charge, or now if that is later.
+--@ check LEAKY_BUCKET LEAKY_WITHIN
+if #raw > 0 and (#raw ~= 14 and #raw ~= 18 or byte(raw) >= 128) then
+  raw = -1
+end
 --@ read LEAKY_BUCKET LEAKY_WITHIN
 s1, s2 = 0, now
 if raw and (#raw == 14 or #raw == 18) then

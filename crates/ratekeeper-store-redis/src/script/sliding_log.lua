@@ -1,10 +1,14 @@
 -- sliding_log (SLIDING_LOG): hits in (now - window, now] + hits <= limit.
 --
 -- Parameters: 1 limit, 2 window (microseconds).
--- State: I2 sum of all hits kept, then for each moment I7 time and I2 hits, oldest first. Where no request of a lone
+-- State: I2 sum of all hits kept, big endian, then for each moment I7 time and I2 hits, oldest first. Where no request of a lone
 --   step was or could be told more, the moments between the oldest and the newest are returned as one.
 -- Hits of more than a window from now were made before the clock went back: all move, the newest to now.
 -- s1 hits in the window, s2 where the first moment lies that is in it, s3 the time that counts, s4 the newest moment.
+--@ check SLIDING_LOG
+if #raw > 0 and (#raw % 9 ~= 2 or byte(raw) >= 128) then
+  raw = -1
+end
 --@ gone SLIDING_LOG
 if now - taken_at >= a2 or taken_at - now > a2 then
   hits = 0
@@ -12,7 +16,7 @@ end
 --@ read SLIDING_LOG
 s1, s2, s3, s4 = 0, 3, now, nil
 if raw and #raw >= 11 then
-  s1, s4 = unpack_('<H', raw), unpack_('<I7', raw, #raw - 8)
+  s1, s4 = unpack_('>H', raw), unpack_('<I7', raw, #raw - 8)
   if s4 - now > a2 then
     local moved = {string.sub(raw, 1, 2)}
     for place = 3, #raw - 8, 9 do
@@ -44,7 +48,7 @@ if raw and #raw - s2 > 450 and not settle then
   if last < #raw - 17 then
     local newest, newest_hits = unpack_('<I7H', raw, #raw - 8)
     local middle = unpack_('<I7', raw, last)
-    out[known] = pack('<H', s1) .. string.sub(raw, s2, last - 1)
+    out[known] = pack('>H', s1) .. string.sub(raw, s2, last - 1)
       .. pack('<I7HI7H', middle, s1 - gone - newest_hits, newest, newest_hits)
   end
 end
@@ -87,5 +91,5 @@ while refund > 0 and #kept > 0 do
     kept = kept .. pack('<I7H', time, newest - taken)
   end
 end
-value = pack('<H', sum) .. kept
+value = pack('>H', sum) .. kept
 expiry = #kept > 0 and unpack_('<I7', kept, #kept - 8) + a2 or now

@@ -7,6 +7,20 @@
 --   of one hit, and the form is the width (2 above). Then the distances, newest first, without those at the end that have
 --   left: width 0 I3, 1 I2, 3 I1; 2 I1 below 240, else 240 + the rest / 256 and its remainder.
 -- s1 bytes of the distances, s2 tick of the newest group, s3 p, s4 groups in the window.
+--@ check EQUAL_COUNT
+local form, length = byte(raw), #raw
+local head = form == 4 and 11 or form == 5 and 21 or 7
+if form and (form > 5 or length < head or form < 2 and (length - head) % (3 - form) > 0) then
+  raw = -1
+elseif form and form >= 2 and form ~= 3 and byte(raw, length) >= 240 then
+  -- The last distance must have both its bytes.
+  while head < length do
+    head = head + (byte(raw, head + 1) >= 240 and 2 or 1)
+  end
+  if head > length then
+    raw = -1
+  end
+end
 --@ gone EQUAL_COUNT
 if now - taken_at >= a2 or taken_at - now > a2 then
   hits = 0

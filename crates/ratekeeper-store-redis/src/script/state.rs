@@ -1,6 +1,7 @@
 //! The script's states, decoded.
 
 use ratekeeper_core::concurrency::Held;
+use ratekeeper_core::formats::MARKED;
 use ratekeeper_core::lease::{Escrow, MARK};
 use ratekeeper_core::{Heap, Shape, State, Words, equal_count};
 use smallvec::SmallVec;
@@ -68,8 +69,9 @@ impl Kept {
             }));
         }
         match item {
-            Item::Bytes(raw) => Some(Self::from_bytes(part, raw)),
-            Item::Null => Some(Self::fresh(part)),
+            // A state of which all was given back, and one under leases that never had a hit.
+            Item::Null | Item::Bytes([]) => Some(Self::fresh(part)),
+            Item::Bytes(raw) => Self::from_bytes(part, raw),
             Item::Int(_) => None,
         }
     }
@@ -85,26 +87,24 @@ impl Kept {
         }
     }
 
-    /// Decodes `raw` as the script does: anything but one of its own states counts as empty.
-    fn from_bytes(part: &Part, raw: &[u8]) -> Self {
+    /// Decodes `raw` as the script does; [`None`] if it is no state of this format.
+    fn from_bytes(part: &Part, raw: &[u8]) -> Option<Self> {
         use ScriptAlgorithm as A;
-        let words = |read: Option<Words>| Self::Words(read.unwrap_or_default());
         match part.params.algorithm {
             A::FixedWindow => {
                 let window = part.limit.window().get();
-                words(fixed(raw, span(window), window))
+                fixed(raw, span(window), window).map(Self::Words)
             }
-            A::CalendarWindow => words(fixed(raw, CALENDAR_SPAN, CALENDAR_UNIT)),
-            A::SubWindows => Self::Heap(ring(raw, u64::from(part.limit.sub_windows()))),
-            A::TokenBucket => words(token_bucket(raw)),
-            A::LeakyBucket | A::LeakyWithin => words(leaky_bucket(raw)),
-            A::SlidingLog => Self::Heap(log(raw)),
-            A::EqualCount => match equal_count(raw) {
-                Some(State::Words(words)) => Self::Words(words),
-                Some(State::Heap(heap)) => Self::Heap(heap),
-                None => Self::fresh(part),
-            },
-            A::Concurrency => Self::fresh(part),
+            A::CalendarWindow => fixed(raw, CALENDAR_SPAN, CALENDAR_UNIT).map(Self::Words),
+            A::SubWindows => ring(raw, u64::from(part.limit.sub_windows())).map(Self::Heap),
+            A::TokenBucket => token_bucket(raw).map(Self::Words),
+            A::LeakyBucket | A::LeakyWithin => leaky_bucket(raw).map(Self::Words),
+            A::SlidingLog => log(raw).map(Self::Heap),
+            A::EqualCount => equal_count(raw).map(|state| match state {
+                State::Words(words) => Self::Words(words),
+                State::Heap(heap) => Self::Heap(heap),
+            }),
+            A::Concurrency => None,
         }
     }
 }
@@ -134,7 +134,7 @@ fn number(digits: &[u8]) -> Option<u64> {
 
 /// `at * 1000 + deficit`, or both big-endian with the time between them up to which the bucket was refilled.
 fn token_bucket(raw: &[u8]) -> Option<Words> {
-    if raw.first().is_none_or(|first| *first < b'0') {
+    if *raw.first()? < b'0' {
         let (deficit, since, at) = (raw.get(..7)?, raw.get(7..14)?, raw.get(14..21)?);
         let fraction = fraction(&raw[21..])?;
         return Some([big(deficit), big(since), fraction, big(at)]);
@@ -146,6 +146,7 @@ fn token_bucket(raw: &[u8]) -> Option<Words> {
 
 /// The next free turn and the time of the last charge, with the fraction of the turn behind them.
 fn leaky_bucket(raw: &[u8]) -> Option<Words> {
+    raw.first().filter(|first| **first < MARKED)?;
     let (turn, at) = (raw.get(..7)?, raw.get(7..14)?);
     Some([big(turn), fraction(&raw[14..])?, big(at), 0])
 }
@@ -160,16 +161,14 @@ fn fraction(rest: &[u8]) -> Option<u64> {
 }
 
 /// Counts from the newest to the oldest, as the ring of core.
-fn ring(raw: &[u8], sub_windows: u64) -> Heap {
-    let [width, rest @ ..] = raw else {
-        return Heap::new();
-    };
-    let width = usize::from(*width);
-    if rest.len() <= 6 || !(1..=7).contains(&width) {
-        return Heap::new();
+fn ring(raw: &[u8], sub_windows: u64) -> Option<Heap> {
+    let (head, counts) = raw.split_at_checked(7)?;
+    let width = usize::from(head[0]);
+    let is_whole = matches!(width, 1 | 2 | 4 | 7) && counts.len().is_multiple_of(width);
+    if !is_whole || counts.is_empty() {
+        return None;
     }
-    let (index, counts) = rest.split_at(6);
-    let index = little(index);
+    let index = little(&head[1..]);
     let lanes = sub_windows + 1;
     let mut ring = vec![0; usize::try_from(lanes).unwrap_or(0) + 1];
     ring[0] = index;
@@ -179,7 +178,7 @@ fn ring(raw: &[u8], sub_windows: u64) -> Heap {
             *place = little(count);
         }
     }
-    ring
+    Some(ring)
 }
 
 /// A form, the start of the newest group, its hits and its size, and the distances.
@@ -206,9 +205,9 @@ fn equal_count(raw: &[u8]) -> Option<State> {
             group,
             bits: WIDTHS[usize::from(width)],
             distances: match width {
-                0 => distances.chunks_exact(3).map(little).collect(),
-                1 => distances.chunks_exact(2).map(little).collect(),
-                2 => escaped(distances),
+                0 => whole(distances, 3)?.map(little).collect(),
+                1 => whole(distances, 2)?.map(little).collect(),
+                2 => escaped(distances)?,
                 _ => distances.iter().map(|byte| u64::from(*byte)).collect(),
             },
         }
@@ -216,8 +215,14 @@ fn equal_count(raw: &[u8]) -> Option<State> {
     )
 }
 
+/// Parts of so many bytes; [`None`] if the last one is cut.
+fn whole(bytes: &[u8], size: usize) -> Option<std::slice::ChunksExact<'_, u8>> {
+    let chunks = bytes.chunks_exact(size);
+    chunks.remainder().is_empty().then_some(chunks)
+}
+
 /// Distances: one byte below 240, else two that hold the excess over 240, in multiples of 256 and the remainder.
-fn escaped(mut bytes: &[u8]) -> SmallVec<[u64; 22]> {
+fn escaped(mut bytes: &[u8]) -> Option<SmallVec<[u64; 22]>> {
     let mut distances = SmallVec::new();
     loop {
         match bytes {
@@ -229,20 +234,21 @@ fn escaped(mut bytes: &[u8]) -> SmallVec<[u64; 22]> {
                 distances.push(u64::from(*byte));
                 bytes = rest;
             }
-            _ => return distances,
+            [] => return Some(distances),
+            [_] => return None,
         }
     }
 }
 
 /// The sum, then moments and their hits.
-fn log(raw: &[u8]) -> Heap {
-    if raw.len() < 11 {
-        return Heap::new();
+fn log(raw: &[u8]) -> Option<Heap> {
+    let (sum, entries) = raw.split_at_checked(2)?;
+    let entries = whole(entries, 9).filter(|_| sum[0] < MARKED)?;
+    if entries.len() == 0 {
+        return Some(Heap::new());
     }
-    let (sum, entries) = raw.split_at(2);
-    let entries = entries.chunks_exact(9);
     let pairs = entries.flat_map(|entry| [little(&entry[..7]), little(&entry[7..])]);
-    [little(sum), 2].into_iter().chain(pairs).collect()
+    Some([big(sum), 2].into_iter().chain(pairs).collect())
 }
 
 /// An integer of up to 8 bytes, little-endian.

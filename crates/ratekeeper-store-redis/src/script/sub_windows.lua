@@ -6,6 +6,11 @@
 -- Counts of more than a window from now were made before the clock went back: the newest are those of the current
 --   sub-window.
 -- s1 counts, s2 index of the current sub-window, s3 sub-windows since the newest of the state.
+--@ check SUB_WINDOWS
+local width = byte(raw)
+if width and (width ~= 1 and width ~= 2 and width ~= 4 and width ~= 7 or #raw < 8 or (#raw - 7) % width > 0) then
+  raw = -1
+end
 --@ gone SUB_WINDOWS
 if now - taken_at >= a4 or taken_at - now > a4 then
   hits = 0

@@ -107,7 +107,7 @@ impl Script {
 /// Appends a line, or the sections that it stands for.
 fn place_line(line: &str, clock: Clock, text: &mut String) {
     match line.trim_start().strip_prefix(MARK) {
-        Some(place @ ("gone" | "read" | "answer" | "charge")) => branches(place, text),
+        Some(place @ ("check" | "gone" | "read" | "answer" | "charge")) => branches(place, text),
         Some(place) => section(clock.text(), place, text),
         None => push(line, text),
     }

@@ -9,6 +9,10 @@
 --   was a slower rate's, and starts over. A time of the last charge that is later than now by more than the time to fill was
 --   written before the clock went back, and becomes now.
 -- s1 deficit, s2 since, s3 its fraction in units, s4 at.
+--@ check TOKEN_BUCKET
+if #raw > 0 and (byte(raw) < 48 and #raw ~= 21 and #raw ~= 25 or byte(raw) >= 48 and not find(raw, '^%d%d%d%d+$')) then
+  raw = -1
+end
 --@ read TOKEN_BUCKET
 s1, s2, s3, s4 = 0, now, 0, now
 if raw then

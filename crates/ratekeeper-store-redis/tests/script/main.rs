@@ -13,6 +13,7 @@ mod clock;
 mod conformance;
 mod differential;
 mod extras;
+mod formats;
 mod leases;
 mod merging;
 mod posts;
