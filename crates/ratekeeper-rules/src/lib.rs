@@ -30,6 +30,7 @@ mod changes;
 mod cost;
 mod diagnostic;
 mod domain;
+mod draft;
 mod folding;
 mod id;
 mod index;

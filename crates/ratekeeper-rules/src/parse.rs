@@ -14,4 +14,3 @@ pub(crate) mod policy;
 pub(crate) mod root;
 pub(crate) mod service_levels;
 mod shed;
-mod window;

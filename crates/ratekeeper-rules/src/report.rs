@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::diagnostic::Excerpt;
+use crate::draft::Faults;
 use crate::parse::fields::At;
 use crate::yaml::Mark;
 use crate::{Diagnostic, Position, Severity, Source};
@@ -106,6 +107,16 @@ impl<'s> Report<'s> {
         self.warnings
             .sort_by(|one, other| one.place.cmp(&other.place));
         (self.errors, self.warnings)
+    }
+}
+
+impl Faults for Report<'_> {
+    fn error(&mut self, _: &'static str, mark: Mark, message: String, help: Option<String>) {
+        self.say(Severity::Error, mark, message, help);
+    }
+
+    fn warn(&mut self, mark: Mark, message: String, help: Option<String>) {
+        self.say(Severity::Warning, mark, message, help);
     }
 }
 

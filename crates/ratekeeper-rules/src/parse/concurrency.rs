@@ -1,14 +1,13 @@
 //! `concurrency:`, a limit on requests in flight.
 
-use ratekeeper_core::{Algorithm, Limit, LimitError, LimitSpec, Micros};
+use ratekeeper_core::{Algorithm, MAX_COUNT, Micros};
 
 use super::context::Context;
 use super::fields::Fields;
-use super::limits::{ParsedLimit, parse_id};
+use super::limits::parse_id;
 use super::policy::Policy;
-use crate::RuleLimit;
+use crate::draft::{BuiltLimit, LimitDefaults, LimitDraft};
 use crate::report::Report;
-use crate::window::format_duration;
 use crate::yaml::Node;
 
 /// The lifetime of a permit whose rule has no `timeout`.
@@ -19,45 +18,39 @@ pub(crate) fn parse_concurrency(
     node: &Node,
     outer: &Policy,
     report: &mut Report<'_>,
-) -> Option<ParsedLimit> {
+) -> Option<BuiltLimit> {
     let fields = Fields::new(node, Context::Concurrency, report)?;
     let message = "permits are taken and given back by the gateway, the layer and acquire/release; \
                    checks over RLS, HTTP and replay skip this limit";
     report.warn(fields.mark, message, None);
-    let policy = Policy::parse(&fields, report).within(outer);
-    let timeout = fields.duration("timeout", report);
+    let policy = Policy::parse(&fields, report);
     let retry_after = fields.duration("retry_after", report).map(|at| at.value);
-    let name = fields.text("name", report).map(|at| at.value.into());
-    let id = parse_id(&fields, report);
-    let Some(limit) = fields.hits("limit", report) else {
-        if !fields.has("limit") {
-            report.error(
-                fields.mark,
-                "there is no `limit`",
-                "write `concurrency: { limit: 20, timeout: 60s }`",
-            );
-        }
-        return None;
+    let draft = LimitDraft {
+        name: fields.text("name", report).map(|at| at.value.into()),
+        id: parse_id(&fields, report),
+        algorithm: Some(Algorithm::Concurrency).into(),
+        window: match fields.read_duration("timeout", report) {
+            timeout if timeout.is_set() => timeout,
+            _ => Some(PERMIT_TIMEOUT).into(),
+        },
+        limit: fields.read_count("limit", MAX_COUNT, report),
+        policy,
+        ..LimitDraft::at(fields.mark)
     };
-    let window = timeout.map_or(PERMIT_TIMEOUT, |at| at.value);
-    match Limit::try_new(LimitSpec::new(Algorithm::Concurrency, limit.value, window)) {
-        Ok(limit) => Some(ParsedLimit {
-            limit: RuleLimit::Limited(limit),
-            window_text: format_duration(window).into(),
-            name,
-            id,
-            policy,
-            retry_after,
-            ..ParsedLimit::unlimited(fields.mark)
-        }),
-        Err(error) => {
-            let mark = timeout.map_or(limit.mark, |at| at.mark);
-            let message = match error {
-                LimitError::EmptyWindow => "a timeout is at least 1 microsecond".to_owned(),
-                other => other.to_string(),
-            };
-            report.error(mark, message, None);
-            None
-        }
+    if !draft.limit.is_set() {
+        let help = "write `concurrency: { limit: 20, timeout: 60s }`";
+        report.error(fields.mark, "there is no `limit`", help);
+        return None;
     }
+    let around = LimitDefaults {
+        policy: outer,
+        algorithm: Algorithm::Concurrency,
+    };
+    let built = draft.build(around, report)?;
+    Some(BuiltLimit {
+        // A timeout is no window, though it may be as long as a unit.
+        unit: None,
+        retry_after,
+        ..built
+    })
 }

@@ -10,8 +10,9 @@ use ratekeeper_core::{Algorithm, MAX_COUNT, Micros};
 
 use super::context::Context;
 use super::nearest::nearest;
+use crate::draft::Field;
 use crate::report::Report;
-use crate::window::parse_duration;
+use crate::window::{DurationError, parse_duration};
 use crate::yaml::{Kind, Mark, Node, Pair, Resolved, Scalar};
 use crate::{AdjustMode, Consistency, Evaluation, FailureMode, LeakyOverRls, ShedMode};
 
@@ -180,11 +181,6 @@ impl<'t> Fields<'t> {
         None
     }
 
-    /// A whole number of 0 to 2^53 - 1.
-    pub(crate) fn hits(&self, key: &str, report: &mut Report<'_>) -> Option<At<u64>> {
-        self.count(key, MAX_COUNT, report)
-    }
-
     /// A span of time: `10s`, `250ms`, `1h30m`.
     pub(crate) fn duration(&self, key: &str, report: &mut Report<'_>) -> Option<At<Micros>> {
         let node = self.get(key)?;
@@ -212,17 +208,53 @@ impl<'t> Fields<'t> {
             Kind::Scalar(scalar) => &*scalar.text,
             _ => node.kind_name(),
         };
-        let mut choices = T::CHOICES.iter().copied();
-        if let Some(value) = choices.find(|choice| choice.word() == written) {
-            return Some(node.at(value));
+        match choose(key, written) {
+            Ok(value) => Some(node.at(value)),
+            Err((message, help)) => {
+                report.error(node.mark, message, help);
+                None
+            }
         }
-        let names: Vec<_> = T::CHOICES.iter().map(|choice| choice.word()).collect();
-        let help = match nearest(written, names.iter().copied()) {
-            Some(name) => format!("did you mean `{name}`?"),
-            None => format!("write one of {}", names.join(", ")),
+    }
+
+    /// The value of `key` with its places, as `read` understands it.
+    pub(crate) fn read<T>(
+        &self,
+        key: &str,
+        read: impl FnOnce(&Self, &mut Report<'_>) -> Option<T>,
+        report: &mut Report<'_>,
+    ) -> Field<T> {
+        let Some(pair) = self.pair(key) else {
+            return Field::default();
         };
-        report.error(node.mark, format!("`{key}` cannot be '{written}'"), help);
-        None
+        let mark = (!pair.value.is_null()).then_some(pair.value.mark);
+        Field::written(pair.key.mark, mark, read(self, report))
+    }
+
+    pub(crate) fn read_text(&self, key: &str, report: &mut Report<'_>) -> Field<Box<str>> {
+        let read = |fields: &Self, report: &mut Report<'_>| {
+            let text = fields.text(key, report)?;
+            Some(text.value.into())
+        };
+        self.read(key, read, report)
+    }
+
+    pub(crate) fn read_boolean(&self, key: &str, report: &mut Report<'_>) -> Field<bool> {
+        let read =
+            |fields: &Self, report: &mut Report<'_>| Some(fields.boolean(key, report)?.value);
+        self.read(key, read, report)
+    }
+
+    pub(crate) fn read_count(&self, key: &str, most: u64, report: &mut Report<'_>) -> Field<u64> {
+        let read =
+            |fields: &Self, report: &mut Report<'_>| Some(fields.count(key, most, report)?.value);
+        self.read(key, read, report)
+    }
+
+    pub(crate) fn read_duration(&self, key: &str, report: &mut Report<'_>) -> Field<Micros> {
+        let read =
+            |fields: &Self, report: &mut Report<'_>| Some(fields.duration(key, report)?.value);
+        self.read(key, read, report)
     }
 
     /// A list of any items; [`None`] if it is missing, empty or not a list.
@@ -263,6 +295,20 @@ impl<'t> Fields<'t> {
         }
         texts
     }
+}
+
+/// The value that `written` names, or a message and its help.
+pub(crate) fn choose<T: Choice>(key: &str, written: &str) -> Result<T, (String, String)> {
+    let mut choices = T::CHOICES.iter().copied();
+    if let Some(value) = choices.find(|choice| choice.word() == written) {
+        return Ok(value);
+    }
+    let names: Vec<_> = T::CHOICES.iter().map(|choice| choice.word()).collect();
+    let help = match nearest(written, names.iter().copied()) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => format!("write one of {}", names.join(", ")),
+    };
+    Err((format!("`{key}` cannot be '{written}'"), help))
 }
 
 /// A value that files name by a word.
@@ -317,6 +363,13 @@ fn number_help(key: &str, node: &Node, most: u64) -> Option<String> {
     let meant = meant.filter(|number| *number <= most);
     let meant: Vec<_> = meant.map(|number| format!("`{key}: {number}`")).collect();
     (!meant.is_empty()).then(|| format!("write {}", meant.join(" or ")))
+}
+
+/// The message and the help for a text that is no duration.
+pub(crate) fn no_duration(key: &str, why: &DurationError) -> (String, String) {
+    let message = format!("`{key}` is not a duration: {why}");
+    let help = format!("write `{key}: 10s`; the units are us, ms, s, m, h, d and w");
+    (message, help)
 }
 
 fn duration_help(key: &str, node: &Node) -> String {

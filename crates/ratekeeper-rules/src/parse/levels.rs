@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::descriptors::{Compiler, Owner, Path};
-use super::limits::ParsedLimit;
 use super::plans::plan_index;
 use super::service_levels::{ParsedLevel, PlanTiers};
+use crate::draft::BuiltLimit;
 use crate::matching::Children;
 use crate::slas::{LEVEL_KEYS, ServiceLevel};
 use crate::{Evaluation, Node, PlanIndex, RuleIndex};
@@ -63,7 +63,7 @@ impl Compiler<'_, '_, '_> {
         (level, by_level)
     }
 
-    fn tiers(&mut self, tiers: Vec<ParsedLimit>, owner: &Owner<'_>) -> Vec<RuleIndex> {
+    fn tiers(&mut self, tiers: Vec<BuiltLimit>, owner: &Owner<'_>) -> Vec<RuleIndex> {
         let first = self.rules.len();
         let is_list = tiers.len() > 1;
         self.rules_of(tiers, is_list, owner);
@@ -74,8 +74,8 @@ impl Compiler<'_, '_, '_> {
     }
 
     /// The tiers of the plans other than the default one, in the order of the plans.
-    fn plans_of_level(&mut self, plans: Vec<PlanTiers>) -> Vec<(PlanIndex, Vec<ParsedLimit>)> {
-        let mut found: Vec<(PlanIndex, Vec<ParsedLimit>)> = Vec::new();
+    fn plans_of_level(&mut self, plans: Vec<PlanTiers>) -> Vec<(PlanIndex, Vec<BuiltLimit>)> {
+        let mut found: Vec<(PlanIndex, Vec<BuiltLimit>)> = Vec::new();
         for PlanTiers { plan, tiers } in plans {
             match plan_index(plan.as_str(), self.around.plans, self.report) {
                 Some(PlanIndex::DEFAULT) => {

@@ -2,8 +2,9 @@
 
 use super::context::Context;
 use super::fields::{At, not_a_map};
-use super::limits::{LimitDefaults, ParsedLimit, parse_limit};
+use super::limits::parse_limit;
 use super::nearest::nearest;
+use crate::draft::{BuiltLimit, LimitDefaults};
 use crate::report::Report;
 use crate::yaml::{Kind, Mark, Node, Resolved, Scalar};
 use crate::{PlanIndex, RuleLimit};
@@ -19,7 +20,7 @@ pub(super) struct ParsedPlans {
 
 /// The limits of one plan.
 pub(super) struct PlanLimits {
-    pub(super) limits: Vec<ParsedLimit>,
+    pub(super) limits: Vec<BuiltLimit>,
     /// True if the file has a list of them, even of one.
     pub(super) is_list: bool,
 }
@@ -109,7 +110,7 @@ pub(super) fn parse_limits(
     context: Context,
     around: LimitDefaults<'_>,
     report: &mut Report<'_>,
-) -> Vec<ParsedLimit> {
+) -> Vec<BuiltLimit> {
     let Some(items) = node.as_list() else {
         return parse_limit(node, context, around, report)
             .into_iter()
@@ -122,7 +123,7 @@ pub(super) fn parse_limits(
             "write `- { window: 1s, limit: 5 }`",
         );
     }
-    let mut limits: Vec<ParsedLimit> = Vec::new();
+    let mut limits: Vec<BuiltLimit> = Vec::new();
     for item in items {
         if item.as_map().is_none() {
             not_a_map(item, report);
@@ -146,15 +147,15 @@ pub(super) fn parse_limits(
     limits
 }
 
-fn same_counter(one: &ParsedLimit, other: &ParsedLimit) -> bool {
-    let algorithm = |limit: &ParsedLimit| match limit.limit {
+fn same_counter(one: &BuiltLimit, other: &BuiltLimit) -> bool {
+    let algorithm = |limit: &BuiltLimit| match limit.limit {
         RuleLimit::Limited(limit) => Some(limit.algorithm()),
         RuleLimit::Unlimited => None,
     };
     algorithm(one) == algorithm(other) && one.window_text == other.window_text
 }
 
-fn same_window(twin: Mark, limit: &ParsedLimit, report: &mut Report<'_>) {
+fn same_window(twin: Mark, limit: &BuiltLimit, report: &mut Report<'_>) {
     let message = format!(
         "this list has a limit of the same algorithm and window ({}) on line {}",
         limit.window_text, twin.line

@@ -1,11 +1,14 @@
 //! Keys that a domain, a descriptor and a limit may have: how limits are kept and enforced.
 
+use std::sync::Arc;
+
 use ratekeeper_core::{Algorithm, Micros};
 
 use super::fields::{At, Fields};
 use crate::report::Report;
+use crate::rule::LEASE;
 use crate::yaml::Kind;
-use crate::{Consistency, Enforce, FailureMode, LeakyOverRls};
+use crate::{Consistency, Enforce, FailureMode, LeakyOverRls, Position, Profile, Rule, RuleLimit};
 
 /// The policy keys of one mapping; [`None`] where a key is missing.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -37,6 +40,47 @@ impl Policy {
             on_store_failure: value(fields.choice("on_store_failure", report)),
             store: store(fields, report),
             sync_interval: sync_interval(fields, consistency, report),
+        }
+    }
+
+    /// A rule of this policy in `domain`, without a limit.
+    pub(crate) fn rule(
+        &self,
+        domain: &Arc<str>,
+        (profile, on_store_failure): (Profile, FailureMode),
+    ) -> Rule {
+        Rule {
+            id: "".into(),
+            domain: Arc::clone(domain),
+            path: [].into(),
+            place: Position {
+                file: "".into(),
+                line: 0,
+                column: 0,
+            },
+            limit: RuleLimit::Unlimited,
+            calendar: None,
+            unit: None,
+            window_text: "".into(),
+            name: None,
+            replaces: Vec::new(),
+            shadow: false,
+            quota_mode: false,
+            enabled: self.enabled.unwrap_or(true),
+            enforce: self.enforce.unwrap_or(Enforce::ALL),
+            count_denied: self.count_denied.unwrap_or(profile == Profile::Envoy),
+            detailed_metric: false,
+            value_to_metric: false,
+            metadata: None,
+            plan: None,
+            consistency: self.consistency,
+            lease: self.lease_time.unwrap_or(LEASE),
+            is_global: false,
+            sync_interval: self.sync_interval,
+            store: self.store.clone(),
+            on_store_failure: self.on_store_failure.unwrap_or(on_store_failure),
+            leaky_over_rls: self.leaky_over_rls.unwrap_or_default(),
+            retry_after: None,
         }
     }
 
@@ -101,15 +145,18 @@ fn keep<T: PartialEq>(into: &mut Option<T>, from: Option<T>) -> bool {
     }
 }
 
+/// The message and the help for `algorithm: concurrency`.
+pub(crate) const NOT_A_RATE: (&str, &str) = (
+    "concurrency is not an algorithm of a rate",
+    "write `concurrency: { limit: 20, timeout: 60s }` in the descriptor, beside or instead of `rate_limit:`",
+);
+
 fn a_rate(algorithm: At<Algorithm>, report: &mut Report<'_>) -> Option<Algorithm> {
     if algorithm.value != Algorithm::Concurrency {
         return Some(algorithm.value);
     }
-    report.error(
-        algorithm.mark,
-        "concurrency is not an algorithm of a rate",
-        "write `concurrency: { limit: 20, timeout: 60s }` in the descriptor, beside or instead of `rate_limit:`",
-    );
+    let (message, help) = NOT_A_RATE;
+    report.error(algorithm.mark, message, help);
     None
 }
 

@@ -2,18 +2,19 @@
 
 use std::rc::Rc;
 
-use ratekeeper_core::{Algorithm, Micros};
+use ratekeeper_core::{Algorithm, MAX_COUNT, Micros};
 
 use super::context::Context;
 use super::fields::{At, Fields};
-use super::limits::{ParsedLimit, checked_limit, parse_id};
+use super::limits::{parse_id, read_form};
 use super::plans::plan_text;
 use super::policy::Policy;
+use crate::RuleLimit;
+use crate::draft::{BuiltLimit, LimitDefaults, LimitDraft};
 use crate::report::Report;
 use crate::slas::PathPattern;
-use crate::window::{format_duration, parse_duration};
+use crate::window::parse_duration;
 use crate::yaml::{Kind, Mark, Node, Resolved, Scalar};
-use crate::{RuleLimit, Unit};
 
 /// A service level from a file, checked.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ pub(crate) struct ParsedLevel {
     pub(crate) pattern: PathPattern,
     pub(crate) shadow: bool,
     pub(crate) policy: Policy,
-    pub(crate) tiers: Vec<ParsedLimit>,
+    pub(crate) tiers: Vec<BuiltLimit>,
     /// The tiers of plans. Their names are looked up once all domains are known.
     pub(crate) plans: Vec<PlanTiers>,
 }
@@ -34,7 +35,7 @@ pub(crate) struct ParsedLevel {
 #[derive(Debug)]
 pub(crate) struct PlanTiers {
     pub(crate) plan: At<Box<str>>,
-    pub(crate) tiers: Vec<ParsedLimit>,
+    pub(crate) tiers: Vec<BuiltLimit>,
 }
 
 /// The settings around a list of service levels.
@@ -175,7 +176,7 @@ fn parse_pattern(
     }
 }
 
-fn parse_tiers(fields: &Fields<'_>, policy: &Policy, report: &mut Report<'_>) -> Vec<ParsedLimit> {
+fn parse_tiers(fields: &Fields<'_>, policy: &Policy, report: &mut Report<'_>) -> Vec<BuiltLimit> {
     let items = fields.list("tiers", report).unwrap_or_default();
     if items.is_empty()
         && fields
@@ -225,13 +226,13 @@ fn parse_plans(fields: &Fields<'_>, policy: &Policy, report: &mut Report<'_>) ->
 }
 
 /// Reads tiers, which must differ in algorithm or period.
-fn tiers_of(items: &[Rc<Node>], policy: &Policy, report: &mut Report<'_>) -> Vec<ParsedLimit> {
-    let mut tiers: Vec<ParsedLimit> = Vec::new();
+fn tiers_of(items: &[Rc<Node>], policy: &Policy, report: &mut Report<'_>) -> Vec<BuiltLimit> {
+    let mut tiers: Vec<BuiltLimit> = Vec::new();
     for item in items {
         let Some(tier) = parse_tier(item, policy, report) else {
             continue;
         };
-        let counted = |tier: &ParsedLimit| match tier.limit {
+        let counted = |tier: &BuiltLimit| match tier.limit {
             RuleLimit::Limited(limit) => Some((limit.algorithm(), limit.window())),
             RuleLimit::Unlimited => None,
         };
@@ -245,40 +246,37 @@ fn tiers_of(items: &[Rc<Node>], policy: &Policy, report: &mut Report<'_>) -> Vec
     tiers
 }
 
-fn parse_tier(item: &Node, outer: &Policy, report: &mut Report<'_>) -> Option<ParsedLimit> {
+fn parse_tier(item: &Node, outer: &Policy, report: &mut Report<'_>) -> Option<BuiltLimit> {
     let fields = Fields::item(item, Context::Tier, report)?;
-    let policy = Policy::parse(&fields, report).within(outer);
-    let algorithm = policy.algorithm.unwrap_or(Algorithm::FixedWindow);
-    let period = parse_period(&fields, report);
-    let threshold = fields.hits("threshold", report);
-    if !fields.has("threshold") {
-        report.error(
-            fields.mark,
-            "a tier needs a `threshold`",
-            "write `threshold: 1000`: calls a period",
-        );
-    }
-    let (threshold, period) = (threshold?.value, period?);
-    let limit = checked_limit(&fields, algorithm, threshold, (period, false), report)?;
-    Some(ParsedLimit {
-        limit: RuleLimit::Limited(limit),
-        unit: Unit::from_window(period),
-        window_text: format_duration(period).into(),
+    let policy = Policy::parse(&fields, report);
+    let draft = LimitDraft {
+        algorithm: fields.read("algorithm", |_, _| policy.algorithm, report),
+        window: fields.read("period", parse_period, report),
+        limit: fields.read_count("threshold", MAX_COUNT, report),
         policy,
-        ..ParsedLimit::unlimited(fields.mark)
-    })
+        ..read_form(&fields, report)
+    };
+    if !draft.window.is_set() {
+        let help = "write `period: 10`: seconds";
+        report.error(fields.mark, "a tier needs a `period`", help);
+    }
+    if !draft.limit.is_set() {
+        let help = "write `threshold: 1000`: calls a period";
+        report.error(fields.mark, "a tier needs a `threshold`", help);
+    }
+    if !draft.window.is_set() || !draft.limit.is_set() {
+        return None;
+    }
+    let around = LimitDefaults {
+        policy: outer,
+        algorithm: Algorithm::FixedWindow,
+    };
+    draft.build(around, report)
 }
 
 /// Reads a period: whole seconds, or a duration with its unit.
 fn parse_period(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<Micros> {
-    let Some(node) = fields.get("period") else {
-        report.error(
-            fields.mark,
-            "a tier needs a `period`",
-            "write `period: 10`: seconds",
-        );
-        return None;
-    };
+    let node = fields.get("period")?;
     let period = match &node.kind {
         Kind::Scalar(Scalar {
             resolved: Resolved::Int(seconds),

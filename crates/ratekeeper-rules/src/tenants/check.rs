@@ -1,13 +1,15 @@
 //! Checks of a tenant's quotas by the rules of their domain.
 
+use ratekeeper_core::Algorithm;
+
 use super::site::{OVERRIDES_MAX, Site, Target, entry_of};
 use super::{BadQuotas, OwnQuota, QuotaList, TenantQuotas, Term};
-use crate::parse::context::Context;
-use crate::parse::fields::Fields;
-use crate::parse::limits::{LimitDefaults, limit_of};
-use crate::parse::policy::Policy;
-use crate::report::Report;
-use crate::{Position, Rule, RuleSet, Source, yaml};
+use crate::draft::{Faults, Field, LimitDefaults, LimitDraft};
+use crate::parse::fields::{choose, no_duration};
+use crate::parse::policy::{NOT_A_RATE, Policy};
+use crate::window::parse_duration;
+use crate::yaml::Mark;
+use crate::{Position, Rule, RuleSet};
 
 /// The most plans of one tenant, one after the other.
 const PLANS_MAX: usize = 64;
@@ -99,6 +101,44 @@ impl RefusedQuota {
     }
 }
 
+/// The faults of a record, in their order.
+#[derive(Default)]
+struct Refusals(Vec<RefusedQuota>);
+
+impl Refusals {
+    /// The field `key`, whose value may be a message and its help.
+    fn field<T>(
+        &mut self,
+        key: &'static str,
+        read: Option<Result<T, (String, String)>>,
+    ) -> Field<T> {
+        let Some(read) = read else {
+            return Field::default();
+        };
+        let value = read.map_err(|(message, help)| {
+            self.error(key, Mark::START, message, Some(help));
+        });
+        Field::written(Mark::START, Some(Mark::START), value.ok())
+    }
+}
+
+impl Faults for Refusals {
+    fn error(&mut self, key: &'static str, _: Mark, message: String, help: Option<String>) {
+        // A record has one key for the quota.
+        let key = match key {
+            "limit" => "requests_per_unit",
+            key => key,
+        };
+        self.0.push(RefusedQuota {
+            key,
+            message: message.into(),
+            help: help.map(Into::into),
+        });
+    }
+
+    fn warn(&mut self, _: Mark, _: String, _: Option<String>) {}
+}
+
 impl OwnQuota {
     /// The place of the override among the rules of its domain, and its rule.
     pub(crate) fn compile(
@@ -113,47 +153,50 @@ impl OwnQuota {
             message: wrong.to_string().into(),
             help: wrong.help().map(Into::into),
         })?;
-        let lines = self.lines();
-        let text: Vec<_> = lines
-            .iter()
-            .map(|(key, value)| format!("{key}: {value}"))
-            .collect();
-        let source = Source {
-            name: "quota store".to_owned(),
-            text: text.join("\n"),
+        let mut faults = Refusals::default();
+        let defaults = LimitDefaults {
+            policy: &Policy::default(),
+            algorithm: site.algorithm(Some(&target), rules),
         };
-        let mut report = Report::new(&source);
-        let tree = yaml::build(&source.text).root;
-        let limit = tree.as_deref().and_then(|tree| {
-            let fields = Fields::new(tree, Context::TenantOverride, &mut report)?;
-            let algorithm = site.algorithm(Some(&target), rules);
-            let defaults = LimitDefaults {
-                policy: &Policy::default(),
-                algorithm,
-            };
-            limit_of(&fields, defaults, &mut report)
-        });
-        let (mut errors, _) = report.finish();
-        if let (Some(limit), true) = (limit, errors.is_empty()) {
-            let place = Position {
-                file: source.name.as_str().into(),
-                line: 1,
-                column: 1,
-            };
-            let rule = site.rule(limit, &target, place, rules);
-            return Ok((target, rule));
+        let limit = self.draft(&mut faults).build(defaults, &mut faults);
+        match (limit, faults.0.into_iter().next()) {
+            (Some(limit), None) => {
+                let place = Position {
+                    file: "quota store".into(),
+                    line: 1,
+                    column: 1,
+                };
+                let rule = site.rule(limit, &target, place, rules);
+                Ok((target, rule))
+            }
+            (_, Some(refused)) => Err(refused),
+            (None, None) => Err(RefusedQuota {
+                key: "requests_per_unit",
+                message: "invalid limit".into(),
+                help: None,
+            }),
         }
-        let error = (!errors.is_empty()).then(|| errors.swap_remove(0));
-        let line = error.as_ref().map_or(1, |error| error.place.line) as usize;
-        let key = lines.get(line.saturating_sub(1)).map(|(key, _)| *key);
-        Err(RefusedQuota {
-            key: key.map_or("requests_per_unit", spoken),
-            message: error
-                .as_ref()
-                .map_or("this is no limit", |error| &*error.message)
-                .into(),
-            help: error.and_then(|error| error.help).map(Into::into),
-        })
+    }
+
+    /// The limit as a draft.
+    fn draft(&self, faults: &mut Refusals) -> LimitDraft {
+        let algorithm = self.algorithm.as_deref().map(|text| {
+            choose("algorithm", text).and_then(|algorithm| match algorithm {
+                Algorithm::Concurrency => Err((NOT_A_RATE.0.to_owned(), NOT_A_RATE.1.to_owned())),
+                rate => Ok(rate),
+            })
+        });
+        let window = self.window.as_deref();
+        let window =
+            window.map(|text| parse_duration(text).map_err(|why| no_duration("window", &why)));
+        LimitDraft {
+            limit: Some(self.requests_per_unit).into(),
+            unit: self.unit.clone().into(),
+            window: faults.field("window", window),
+            algorithm: faults.field("algorithm", algorithm),
+            burst: self.burst.into(),
+            ..LimitDraft::at(Mark::START)
+        }
     }
 
     /// Checks the parts that the limit's own rules say nothing about.
@@ -196,36 +239,5 @@ impl OwnQuota {
             (Some(_), Some(_)) => Err(refused("window", "`unit` and `window` say the same thing")),
             _ => Ok(()),
         }
-    }
-
-    /// The limit as a rules file has it, a key a line.
-    fn lines(&self) -> Vec<(&'static str, String)> {
-        let quota = match u32::try_from(self.requests_per_unit) {
-            Ok(_) => "requests_per_unit",
-            Err(_) => "limit",
-        };
-        let mut lines = vec![(quota, self.requests_per_unit.to_string())];
-        let texts = [
-            ("unit", &self.unit),
-            ("window", &self.window),
-            ("algorithm", &self.algorithm),
-        ];
-        for (key, text) in texts {
-            // Text in JSON's quotes reads the same in YAML.
-            lines.extend(
-                text.as_ref()
-                    .map(|text| (key, serde_json::Value::from(&**text).to_string())),
-            );
-        }
-        lines.extend(self.burst.map(|burst| ("burst", burst.to_string())));
-        lines
-    }
-}
-
-/// The name that a key of a rules file has in a record.
-fn spoken(key: &'static str) -> &'static str {
-    match key {
-        "limit" => "requests_per_unit",
-        key => key,
     }
 }

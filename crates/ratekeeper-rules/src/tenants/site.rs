@@ -7,13 +7,11 @@ use ratekeeper_core::Algorithm;
 
 use super::level::{LevelTarget, NoLevel};
 use super::{CUSTOM, Pattern};
-use crate::parse::limits::ParsedLimit;
+use crate::draft::BuiltLimit;
 use crate::parse::policy::Policy;
-use crate::rule::{LEASE, sync_terms};
-use crate::yaml::Mark;
+use crate::rule::sync_terms;
 use crate::{
-    Consistency, Enforce, Node, Options, Position, Profile, Rule, RuleIndex, RuleLimit,
-    ServiceLevel, secret,
+    Consistency, Node, Options, Position, Profile, Rule, RuleIndex, RuleLimit, ServiceLevel, secret,
 };
 
 /// The most overrides of one tenant: a check looks through them.
@@ -70,42 +68,7 @@ impl OverrideDefaults {
             Profile::Ratekeeper => Algorithm::SlidingWindow,
             Profile::Envoy => Algorithm::FixedWindow,
         });
-        let unlimited = ParsedLimit::unlimited(Mark::START);
-        let rule = Rule {
-            id: "".into(),
-            domain: Arc::clone(domain),
-            path: [].into(),
-            place: Position {
-                file: "".into(),
-                line: 0,
-                column: 0,
-            },
-            limit: unlimited.limit,
-            calendar: None,
-            unit: None,
-            window_text: "".into(),
-            name: None,
-            replaces: Vec::new(),
-            shadow: false,
-            quota_mode: false,
-            enabled: policy.enabled.unwrap_or(true),
-            enforce: policy.enforce.unwrap_or(Enforce::ALL),
-            count_denied: policy
-                .count_denied
-                .unwrap_or(options.profile == Profile::Envoy),
-            detailed_metric: false,
-            value_to_metric: false,
-            metadata: None,
-            plan: None,
-            consistency: policy.consistency,
-            lease: policy.lease_time.unwrap_or(LEASE),
-            is_global: false,
-            sync_interval: policy.sync_interval,
-            store: policy.store.clone(),
-            on_store_failure: policy.on_store_failure.unwrap_or(options.on_store_failure),
-            leaky_over_rls: policy.leaky_over_rls.unwrap_or_default(),
-            retry_after: None,
-        };
+        let rule = policy.rule(domain, (options.profile, options.on_store_failure));
         Self {
             algorithm,
             rule: Arc::new(rule),
@@ -201,26 +164,20 @@ impl Site<'_> {
     /// The rule of an override: its own limit, and otherwise as the rule whose place it takes.
     pub(crate) fn rule(
         &self,
-        limit: ParsedLimit,
+        mut limit: BuiltLimit,
         target: &Target,
         place: Position,
         rules: &[Rule],
     ) -> Rule {
         let base = target.base.map(|base| &rules[base.get()]);
         let base = base.unwrap_or(&self.defaults.rule).clone();
+        limit.limit = counted(limit.limit, &base);
         Rule {
             id: Arc::clone(&target.id),
             path: Arc::clone(&target.path),
-            place,
-            limit: counted(limit.limit, &base),
-            calendar: limit.calendar,
-            unit: limit.unit,
-            window_text: limit.window_text,
-            name: limit.name,
             plan: Some(CUSTOM.into()),
             is_global: false,
-            retry_after: None,
-            ..base
+            ..limit.into_rule(place, base)
         }
     }
 }

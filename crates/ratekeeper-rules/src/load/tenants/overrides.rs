@@ -5,9 +5,10 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::{Around, terms};
+use crate::draft::LimitDefaults;
 use crate::parse::context::Context;
 use crate::parse::fields::{At, Fields, not_a_map};
-use crate::parse::limits::{LimitDefaults, limit_of};
+use crate::parse::limits::read_limit;
 use crate::parse::policy::Policy;
 use crate::report::Report;
 use crate::tenants::{OVERRIDES_MAX, OwnLimit, Target, Term, entry_of};
@@ -77,7 +78,7 @@ impl Overrides {
             policy: &Policy::default(),
             algorithm,
         };
-        let limit = limit_of(fields, defaults, report)?;
+        let limit = read_limit(fields, report).build(defaults, report)?;
         let target = target?;
         // Two limits that print alike are alike.
         let made_of = format!(

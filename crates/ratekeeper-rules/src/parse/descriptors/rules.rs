@@ -8,17 +8,18 @@ use ratekeeper_core::lease::{Terms, Unleasable};
 use ratekeeper_core::synced::{SyncTerms, Unsyncable};
 
 use super::{Compiler, Owner, Path};
+use crate::draft::{BuiltLimit, LimitDefaults};
 use crate::id::Draft;
 use crate::parse::concurrency::parse_concurrency;
 use crate::parse::context::Context;
 use crate::parse::fields::Fields;
-use crate::parse::limits::{LimitDefaults, ParsedLimit, parse_id};
+use crate::parse::limits::parse_id;
 use crate::parse::metadata::parse_metadata;
 use crate::parse::plans::{ParsedPlans, PlanLimits, parse_limits, parse_plans};
 use crate::parse::policy::Policy;
 use crate::rule::LEASE;
 use crate::yaml::Mark;
-use crate::{Consistency, Enforce, LeakyOverRls, PlanIndex, Profile, Rule, RuleIndex, RuleLimit};
+use crate::{Consistency, LeakyOverRls, PlanIndex, Profile, Rule, RuleIndex, RuleLimit};
 
 /// Keys about the enforcement of a descriptor's own limits, each with the text that says what holds anyway.
 const OWN_LIMITS: [(&str, &str); 6] = [
@@ -112,7 +113,7 @@ impl Compiler<'_, '_, '_> {
     /// Adds one rule for each limit; in a list, the window becomes the id's suffix.
     pub(in crate::parse) fn rules_of(
         &mut self,
-        limits: Vec<ParsedLimit>,
+        limits: Vec<BuiltLimit>,
         is_list: bool,
         owner: &Owner<'_>,
     ) {
@@ -174,7 +175,7 @@ impl Compiler<'_, '_, '_> {
             Some(default) => *limits = default.value,
             // The default plan has no limit here, which is something else than a request that no rule knows.
             None if !has_rate_limit && !plans.others.is_empty() => {
-                limits.limits.push(ParsedLimit::unlimited(
+                limits.limits.push(BuiltLimit::unlimited(
                     fields.key_mark("plans").unwrap_or(fields.mark),
                 ));
             }
@@ -183,9 +184,9 @@ impl Compiler<'_, '_, '_> {
         plans.others
     }
 
-    fn rule(&mut self, limit: ParsedLimit, suffix: Option<String>, owner: &Owner<'_>) {
+    fn rule(&mut self, mut limit: BuiltLimit, suffix: Option<String>, owner: &Owner<'_>) {
         let place = self.report.place(limit.mark);
-        let own_id = limit.id.map(|id| (id, None));
+        let own_id = limit.id.take().map(|id| (id, None));
         let explicit = own_id.or_else(|| owner.id.clone().map(|id| (id, suffix.clone())));
         self.drafts.push(Draft {
             file: self.around.file,
@@ -197,43 +198,26 @@ impl Compiler<'_, '_, '_> {
             suffix: suffix.map(Into::into),
             replaces: limit.replaces.iter().map(|at| at.mark).collect(),
         });
-        let policy = limit.policy.within(&owner.policy);
+        let policy = std::mem::take(&mut limit.policy).within(&owner.policy);
         self.check_leaky(&limit.limit, &policy, limit.mark);
         self.check_leased(&limit.limit, &policy, limit.mark);
         let counted = self.synced(limit.limit, &policy, limit.mark);
+        let replaces = std::mem::take(&mut limit.replaces);
+        limit.limit = counted;
+        let around = self.around;
+        let base = policy.rule(around.domain, (around.profile, around.on_store_failure));
+        // `id::assign` fills in the id once all rules are known.
         self.rules.push(Rule {
-            // `id::assign` fills it in once all rules are known.
-            id: "".into(),
-            domain: Arc::clone(self.around.domain),
             path: owner.path.composites.as_slice().into(),
-            place,
-            limit: counted,
-            calendar: limit.calendar,
-            unit: limit.unit,
-            window_text: limit.window_text,
-            name: limit.name,
-            replaces: limit.replaces.into_iter().map(|at| at.value).collect(),
+            replaces: replaces.into_iter().map(|at| at.value).collect(),
             shadow: owner.shadow,
             quota_mode: owner.quota_mode,
-            enabled: policy.enabled.unwrap_or(true),
-            enforce: policy.enforce.unwrap_or(Enforce::ALL),
-            count_denied: policy
-                .count_denied
-                .unwrap_or(self.around.profile == Profile::Envoy),
             detailed_metric: owner.detailed_metric,
             value_to_metric: owner.value_to_metric,
             metadata: owner.metadata.clone(),
             plan: owner.plan.clone(),
-            consistency: policy.consistency,
-            lease: policy.lease_time.unwrap_or(LEASE),
             is_global: !owner.path.counts_each,
-            sync_interval: policy.sync_interval,
-            store: policy.store,
-            on_store_failure: policy
-                .on_store_failure
-                .unwrap_or(self.around.on_store_failure),
-            leaky_over_rls: policy.leaky_over_rls.unwrap_or_default(),
-            retry_after: limit.retry_after,
+            ..limit.into_rule(place, base)
         });
     }
 
@@ -325,8 +309,8 @@ fn indexes(rules: Range<usize>) -> impl Iterator<Item = RuleIndex> {
 
 /// The id suffixes of a list's limits: the window, and the algorithm where the window is not
 /// enough.
-fn suffixes(limits: &[ParsedLimit], is_list: bool) -> Vec<Option<String>> {
-    let suffix = |limit: &ParsedLimit| {
+fn suffixes(limits: &[BuiltLimit], is_list: bool) -> Vec<Option<String>> {
+    let suffix = |limit: &BuiltLimit| {
         let window = &limit.window_text;
         let alike = limits
             .iter()

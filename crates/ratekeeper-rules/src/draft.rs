@@ -1,0 +1,375 @@
+//! A limit as it is written, and the one way from it to a rule.
+//!
+//! Files, service levels and the overrides of a quota store all make a [`LimitDraft`]; [`LimitDraft::build`] checks it.
+
+mod window;
+
+use ratekeeper_core::{Algorithm, Limit, LimitError, LimitSpec, Micros};
+
+use crate::parse::fields::At;
+use crate::parse::policy::Policy;
+use crate::yaml::Mark;
+use crate::{Calendar, Position, Rule, RuleLimit, Unit};
+use window::Window;
+
+/// A key of a draft: the places of the key and of its value, and the value.
+///
+/// A value that is wrong has a place and is [`None`]: that has been reported.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Field<T> {
+    key: Option<Mark>,
+    mark: Option<Mark>,
+    value: Option<T>,
+}
+
+impl<T> Default for Field<T> {
+    fn default() -> Self {
+        Self {
+            key: None,
+            mark: None,
+            value: None,
+        }
+    }
+}
+
+impl<T> Field<T> {
+    /// A key at `key`, whose value stands at `mark` unless it is null.
+    pub(crate) const fn written(key: Mark, mark: Option<Mark>, value: Option<T>) -> Self {
+        Self {
+            key: Some(key),
+            mark,
+            value,
+        }
+    }
+
+    /// The position of the key.
+    pub(crate) const fn key(&self) -> Option<Mark> {
+        self.key
+    }
+
+    /// The position of the value, unless it is null.
+    pub(crate) const fn mark(&self) -> Option<Mark> {
+        self.mark
+    }
+
+    /// Returns true if there is a value, right or wrong.
+    pub(crate) const fn is_set(&self) -> bool {
+        self.mark.is_some()
+    }
+
+    /// The value, if it is there and right.
+    pub(crate) const fn get(&self) -> Option<&T> {
+        self.value.as_ref()
+    }
+
+    const fn is_wrong(&self) -> bool {
+        self.is_set() && self.value.is_none()
+    }
+}
+
+/// A value of a record, which has no place in a file.
+impl<T> From<Option<T>> for Field<T> {
+    fn from(value: Option<T>) -> Self {
+        let mark = value.is_some().then_some(Mark::START);
+        Self {
+            key: mark,
+            mark,
+            value,
+        }
+    }
+}
+
+/// A limit as it is written.
+#[derive(Debug)]
+pub(crate) struct LimitDraft {
+    /// The start of the limit.
+    pub(crate) mark: Mark,
+    pub(crate) name: Option<Box<str>>,
+    pub(crate) id: Option<At<Box<str>>>,
+    pub(crate) replaces: Vec<At<Box<str>>>,
+    /// The limit's own policy.
+    pub(crate) policy: Policy,
+    pub(crate) algorithm: Field<Algorithm>,
+    pub(crate) unlimited: Field<bool>,
+    pub(crate) requests_per_unit: Field<u64>,
+    pub(crate) limit: Field<u64>,
+    pub(crate) unit: Field<Box<str>>,
+    pub(crate) window: Field<Micros>,
+    pub(crate) calendar: Field<Box<str>>,
+    pub(crate) burst: Field<u64>,
+    pub(crate) sub_windows: Field<u64>,
+    pub(crate) strict: Field<bool>,
+}
+
+impl LimitDraft {
+    /// A draft without keys, at `mark`.
+    pub(crate) fn at(mark: Mark) -> Self {
+        Self {
+            mark,
+            name: None,
+            id: None,
+            replaces: Vec::new(),
+            policy: Policy::default(),
+            algorithm: Field::default(),
+            unlimited: Field::default(),
+            requests_per_unit: Field::default(),
+            limit: Field::default(),
+            unit: Field::default(),
+            window: Field::default(),
+            calendar: Field::default(),
+            burst: Field::default(),
+            sub_windows: Field::default(),
+            strict: Field::default(),
+        }
+    }
+}
+
+/// The defaults that a limit takes from its surroundings.
+#[derive(Clone, Copy)]
+pub(crate) struct LimitDefaults<'a> {
+    /// The policy of the descriptor and the domain.
+    pub(crate) policy: &'a Policy,
+    /// The algorithm, if neither names one.
+    pub(crate) algorithm: Algorithm,
+}
+
+/// The receiver of the faults of a draft.
+pub(crate) trait Faults {
+    /// Refuses the draft because of `key`, at `mark`.
+    fn error(&mut self, key: &'static str, mark: Mark, message: String, help: Option<String>);
+
+    /// Warns of something at `mark`.
+    fn warn(&mut self, mark: Mark, message: String, help: Option<String>);
+}
+
+/// A limit that has been checked.
+#[derive(Debug)]
+pub(crate) struct BuiltLimit {
+    pub(crate) mark: Mark,
+    pub(crate) limit: RuleLimit,
+    pub(crate) calendar: Option<Calendar>,
+    pub(crate) unit: Option<Unit>,
+    pub(crate) window_text: Box<str>,
+    pub(crate) name: Option<Box<str>>,
+    pub(crate) replaces: Vec<At<Box<str>>>,
+    pub(crate) id: Option<At<Box<str>>>,
+    pub(crate) policy: Policy,
+    pub(crate) retry_after: Option<Micros>,
+}
+
+impl BuiltLimit {
+    /// No limit.
+    pub(crate) fn unlimited(mark: Mark) -> Self {
+        Self {
+            mark,
+            limit: RuleLimit::Unlimited,
+            calendar: None,
+            unit: None,
+            window_text: "".into(),
+            name: None,
+            replaces: Vec::new(),
+            id: None,
+            policy: Policy::default(),
+            retry_after: None,
+        }
+    }
+
+    /// The rule of the limit, in all other respects as `base`.
+    pub(crate) fn into_rule(self, place: Position, base: Rule) -> Rule {
+        Rule {
+            place,
+            limit: self.limit,
+            calendar: self.calendar,
+            unit: self.unit,
+            window_text: self.window_text,
+            name: self.name,
+            retry_after: self.retry_after,
+            ..base
+        }
+    }
+}
+
+impl LimitDraft {
+    /// Checks the draft. [`None`] if it is wrong, which `faults` has been told.
+    pub(crate) fn build(
+        mut self,
+        around: LimitDefaults<'_>,
+        faults: &mut dyn Faults,
+    ) -> Option<BuiltLimit> {
+        let unlimited = BuiltLimit {
+            replaces: std::mem::take(&mut self.replaces),
+            name: self.name.take(),
+            id: self.id.take(),
+            policy: std::mem::take(&mut self.policy).within(around.policy),
+            ..BuiltLimit::unlimited(self.mark)
+        };
+        if self.unlimited.get() == Some(&true) {
+            self.check_unlimited(faults);
+            return Some(unlimited);
+        }
+        let window = self.window(faults);
+        let quota = self.quota(faults);
+        let (window, quota) = (window?, quota?);
+        let default = match window {
+            Window::Calendar(_) => Algorithm::FixedWindow,
+            _ => unlimited.policy.algorithm.unwrap_or(around.algorithm),
+        };
+        let algorithm = self.algorithm.get().copied().unwrap_or(default);
+        let limit = self.limit(algorithm, quota, &window, faults)?;
+        Some(BuiltLimit {
+            limit: RuleLimit::Limited(limit),
+            unit: window.unit(),
+            window_text: window.text().into(),
+            calendar: window.into_calendar(),
+            ..unlimited
+        })
+    }
+
+    /// The limit, unless its counters' arithmetic could overflow.
+    fn limit(
+        &self,
+        algorithm: Algorithm,
+        quota: u64,
+        window: &Window,
+        faults: &mut dyn Faults,
+    ) -> Option<Limit> {
+        if self.burst.is_wrong() || self.sub_windows.is_wrong() || self.strict.is_wrong() {
+            return None;
+        }
+        let sub_windows = self.sub_windows.get();
+        let spec = LimitSpec {
+            calendar: matches!(window, Window::Calendar(_)),
+            burst: self.burst.get().copied(),
+            // More than any limit can have is refused as such.
+            sub_windows: sub_windows.map(|count| u32::try_from(*count).unwrap_or(u32::MAX)),
+            strict: self.strict.get() == Some(&true),
+            ..LimitSpec::new(algorithm, quota, window.length())
+        };
+        let error = match Limit::try_new(spec) {
+            Ok(limit) => return Some(limit),
+            Err(error) => error,
+        };
+        let mut culprits = culprits(error).iter();
+        let (key, mark) = culprits
+            .find_map(|key| Some((*key, self.mark_of(key)?)))
+            .unwrap_or(("limit", self.mark));
+        faults.error(key, mark, told(error, algorithm), limit_help(error));
+        None
+    }
+
+    /// The position of the value of `key`.
+    fn mark_of(&self, key: &str) -> Option<Mark> {
+        match key {
+            "algorithm" => self.algorithm.mark(),
+            "burst" => self.burst.mark(),
+            "calendar" => self.calendar.mark(),
+            "limit" => self.limit.mark(),
+            "requests_per_unit" => self.requests_per_unit.mark(),
+            "strict" => self.strict.mark(),
+            "sub_windows" => self.sub_windows.mark(),
+            "window" => self.window.mark(),
+            _ => None,
+        }
+    }
+
+    fn quota(&self, faults: &mut dyn Faults) -> Option<u64> {
+        let help = || Some("write `limit: 100`; 0 blocks everything".to_owned());
+        let (per_unit, limit) = (&self.requests_per_unit, &self.limit);
+        match (per_unit.key(), limit.key()) {
+            (Some(_), Some(mark)) => {
+                let message = "`limit` and `requests_per_unit` say the same thing";
+                let help = Some("leave one of them out".to_owned());
+                faults.error("limit", mark, message.to_owned(), help);
+                None
+            }
+            (None, Some(_)) if !limit.is_set() => {
+                faults.error("limit", self.mark, "`limit` is empty".to_owned(), help());
+                None
+            }
+            (None, Some(_)) => limit.get().copied(),
+            (Some(_), None) if per_unit.is_set() => per_unit.get().copied(),
+            _ if self.window.is_set() || self.calendar.is_set() => {
+                faults.error("limit", self.mark, "there is no `limit`".to_owned(), help());
+                None
+            }
+            _ => {
+                let message = "without `requests_per_unit` this blocks everything";
+                let help = "if that is meant, write `requests_per_unit: 0`";
+                faults.warn(self.mark, message.to_owned(), Some(help.to_owned()));
+                Some(0)
+            }
+        }
+    }
+
+    fn check_unlimited(&self, faults: &mut dyn Faults) {
+        if let (Some(unit), Some(mark)) = (self.unit.get(), self.unit.mark()) {
+            if Unit::from_name(unit).is_some() {
+                let message = "should not specify rate limit unit when unlimited".to_owned();
+                let help = "leave out `unit:`, or `unlimited:`".to_owned();
+                faults.error("unit", mark, message, Some(help));
+            } else {
+                let message = "`unit` means nothing beside `unlimited` and is ignored";
+                faults.warn(mark, message.to_owned(), None);
+            }
+        }
+        if let (Some(_), Some(mark)) = (self.requests_per_unit.get(), self.requests_per_unit.mark())
+        {
+            let message = "`requests_per_unit` means nothing beside `unlimited` and is ignored";
+            faults.warn(mark, message.to_owned(), None);
+        }
+        let others = [
+            ("limit", self.limit.key()),
+            ("window", self.window.key()),
+            ("calendar", self.calendar.key()),
+            ("burst", self.burst.key()),
+            ("sub_windows", self.sub_windows.key()),
+            ("strict", self.strict.key()),
+            ("algorithm", self.algorithm.key()),
+        ];
+        for (key, mark) in others {
+            if let Some(mark) = mark {
+                let message = format!("`{key}` contradicts `unlimited`");
+                let help = "leave one of them out".to_owned();
+                faults.error(key, mark, message, Some(help));
+            }
+        }
+    }
+}
+
+/// The keys that an error can be about; the first one that the draft has is shown.
+const fn culprits(error: LimitError) -> &'static [&'static str] {
+    match error {
+        LimitError::EmptyWindow | LimitError::WindowTooShort => &["window"],
+        LimitError::BurstTooLarge | LimitError::ZeroBurst | LimitError::NoBurst(_) => &["burst"],
+        LimitError::NoSubWindows(_) | LimitError::SubWindowsOutOfRange => &["sub_windows"],
+        LimitError::SubWindowsTooShort { .. } => &["sub_windows", "window"],
+        LimitError::NoStrict(_) | LimitError::StrictWithSubWindows => &["strict"],
+        LimitError::NoCalendar(_) => &["algorithm", "calendar"],
+        _ => &["limit", "requests_per_unit", "burst"],
+    }
+}
+
+/// The error in the words of the keys that a file has.
+fn told(error: LimitError, algorithm: Algorithm) -> String {
+    match (error, algorithm) {
+        (LimitError::EmptyWindow, Algorithm::Concurrency) => {
+            "a timeout is at least 1 microsecond".to_owned()
+        }
+        (error, _) => error.to_string(),
+    }
+}
+
+fn limit_help(error: LimitError) -> Option<String> {
+    let help = match error {
+        LimitError::NoBurst(_) => "add `algorithm: token_bucket`, or leave `burst` out",
+        LimitError::NoSubWindows(_) => {
+            "add `algorithm: sliding_window`, or leave `sub_windows` out"
+        }
+        LimitError::NoStrict(_) => "add `algorithm: sliding_window`, or leave `strict` out",
+        LimitError::StrictWithSubWindows => "leave `sub_windows` out, or `strict`",
+        LimitError::NoCalendar(_) => "write `algorithm: fixed_window`, or leave it out",
+        LimitError::EmptyWindow => "write `window: 10s`",
+        _ => return None,
+    };
+    Some(help.to_owned())
+}
