@@ -46,7 +46,7 @@ fn a_billion_laughs_are_refused() {
     assert!(refused(&text).contains("counting each alias as a copy"));
     assert!(
         refused("domain: d\ndescriptors: &a\n  - key: b\n    descriptors: *a\n")
-            .contains("inside of what it names")
+            .contains("recursive alias")
     );
 }
 

@@ -162,7 +162,7 @@ const REFUSED: [(&str, &str); 14] = [
     ),
     (
         "shed: { workers: {}, priorities: [a, b] }",
-        "1:22: without the priorities 'read' and 'write'",
+        "1:22: set `default`, or define the priorities",
     ),
     (
         "shed: { workers: {}, priorities: [a, a], default: a }",

@@ -157,8 +157,7 @@ fn refuse_namesake(roots: &[Root<'_>], reports: &mut [Report<'_>]) {
             .filter(|domain| domain.value == SERVICE_LEVELS)
             .map(|domain| domain.mark);
         if let Some(mark) = namesake {
-            let message =
-                format!("`domain: {SERVICE_LEVELS}` is what service levels are counted under");
+            let message = format!("the domain `{SERVICE_LEVELS}` is reserved for service levels");
             report.error(mark, message, "give the domain another name");
         }
     }

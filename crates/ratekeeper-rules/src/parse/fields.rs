@@ -56,9 +56,9 @@ impl<'t> Fields<'t> {
     pub(crate) fn new(node: &'t Node, context: Context, report: &mut Report<'_>) -> Option<Self> {
         let Some(pairs) = node.as_map() else {
             let message = format!(
-                "{} cannot stand {}: keys and values do",
-                node.kind_name(),
-                context.name()
+                "expected a mapping {}, found {}",
+                context.name(),
+                node.kind_name()
             );
             let help = rate_help(node, context).or_else(|| first_keys(context));
             report.error(node.mark, message, help);

@@ -112,7 +112,7 @@ fn defaults(fields: &Fields<'_>, priorities: &[Box<str>], report: &mut Report<'_
     let mark = fields.key_mark("priorities").unwrap_or(fields.mark);
     report.error(
         mark,
-        "without the priorities 'read' and 'write' it is not clear which one other requests have",
+        "set `default`, or define the priorities 'read' and 'write'",
         format!("write `default: {}`", priorities[0]),
     );
     (0, 0)
@@ -184,7 +184,7 @@ fn header(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<(Box<str>, Opt
         if let Some(At { mark, .. }) = value {
             report.error(
                 mark,
-                "a `value` of nothing",
+                "`value` needs a `header`",
                 "name its header: `header: x-test`",
             );
         }

@@ -235,7 +235,7 @@ impl OwnQuota {
             return Err(refused("descriptor", message));
         }
         match (&self.unit, &self.window) {
-            (None, None) => Err(refused("unit", "neither `unit` nor `window` is there")),
+            (None, None) => Err(refused("unit", "set `unit` or `window`")),
             (Some(_), Some(_)) => Err(refused("window", "`unit` and `window` say the same thing")),
             _ => Ok(()),
         }

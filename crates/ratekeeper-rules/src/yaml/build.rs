@@ -279,7 +279,7 @@ impl Builder<'_> {
 
     fn alias(&mut self, mark: Mark, anchor: usize) -> Step {
         let Some(Anchored { node, weight }) = self.anchors.get(&anchor) else {
-            return Err((mark, "this alias is inside of what it names".to_owned()));
+            return Err((mark, "recursive alias".to_owned()));
         };
         let (node, weight) = (Rc::clone(node), *weight);
         self.spend(mark, weight)?;

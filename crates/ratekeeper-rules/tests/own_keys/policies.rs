@@ -184,7 +184,7 @@ fn limits_are_synced_where_nodes_can_add_up_their_counts() {
         ),
         (
             "window: 60s, limit: 99, count_denied: true",
-            "denied requests",
+            "denied hits",
             "count_denied: false",
         ),
         (
@@ -194,7 +194,7 @@ fn limits_are_synced_where_nodes_can_add_up_their_counts() {
         ),
         (
             "window: 19ms, limit: 99, algorithm: fixed_window",
-            "over before",
+            "cannot be synced",
             "exact",
         ),
         (

@@ -64,7 +64,7 @@ fn service_levels_are_checked_nested_flat_and_alone() {
     );
     assert_eq!(
         errors("[]"),
-        ["a list cannot stand at the top of a file: keys and values do"]
+        ["expected a mapping at the top of a file, found a list"]
     );
 }
 
@@ -144,7 +144,7 @@ fn service_levels_that_contradict_each_other_are_refused() {
     let namesake = format!("domain: slas\n{}", all(&[level("a", "pathPattern: /a")]));
     assert_eq!(
         errors(&namesake),
-        ["`domain: slas` is what service levels are counted under"]
+        ["the domain `slas` is reserved for service levels"]
     );
     assert_eq!(
         loaded("domain: slas\ndescriptors: []\n")

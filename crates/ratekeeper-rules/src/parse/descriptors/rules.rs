@@ -257,8 +257,7 @@ impl Compiler<'_, '_, '_> {
         let counts_denied = self.around.profile == Profile::Envoy;
         let (why, help) = match SyncTerms::try_new(spec, policy.sync_interval) {
             Ok(_) if policy.count_denied.unwrap_or(counts_denied) => (
-                "not with `count_denied`: of denied requests nodes tell each other nothing"
-                    .to_owned(),
+                "nodes do not exchange denied hits, so `count_denied` cannot be used".to_owned(),
                 "write `count_denied: false`, or `consistency: exact`".to_owned(),
             ),
             Ok(terms) => return RuleLimit::Limited(*terms.limit()),
