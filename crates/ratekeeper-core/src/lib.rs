@@ -34,6 +34,7 @@ mod ask;
 mod combine;
 pub mod concurrency;
 mod divisor;
+pub mod duration;
 pub mod equal_count;
 pub mod fixed_window;
 pub mod formats;

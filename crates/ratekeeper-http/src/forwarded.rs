@@ -6,6 +6,7 @@ use http::HeaderMap;
 use http::header::FORWARDED;
 
 use crate::Malformed;
+use ratekeeper_rules::{is_token, is_token_byte};
 
 /// The most elements, over all lines of the header.
 const ELEMENTS_MAX: usize = 64;
@@ -57,7 +58,7 @@ fn element(text: &str) -> Result<Parsed<'_>, &'static str> {
     let mut rest = text.trim_start();
     loop {
         if let Some((name, value)) = rest.split_once('=')
-            && is_token(name)
+            && is_token(name.as_bytes())
         {
             let (value, after) = value_of(value)?;
             rest = after.trim_start();
@@ -104,15 +105,6 @@ fn value_of(text: &str) -> Result<(Cow<'_, str>, &str), &'static str> {
         }
     }
     Err("a quoted value does not end")
-}
-
-fn is_token(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(is_token_byte)
-}
-
-/// RFC 9110, section 5.6.2.
-pub(crate) fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 #[cfg(test)]

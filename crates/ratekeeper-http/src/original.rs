@@ -181,7 +181,7 @@ fn agreed<'a>(
 
 fn method<'a>((name, value): Line<'a>) -> Result<&'a str, Malformed> {
     let text = value.to_str().ok().filter(|text| {
-        text.len() <= METHOD_BYTES_MAX && text.bytes().all(forwarded::is_token_byte)
+        text.len() <= METHOD_BYTES_MAX && text.bytes().all(ratekeeper_rules::is_token_byte)
     });
     let text = text.ok_or_else(|| {
         let message = format!("{} is not a method", excerpt(value.as_bytes()));

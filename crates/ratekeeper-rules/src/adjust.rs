@@ -3,8 +3,8 @@
 use ratekeeper_core::{MAX_COUNT, Micros, Timestamp};
 
 use crate::named::named;
-use crate::window::format_duration;
 use crate::{OwnQuota, PlanIndex, Rule, RuleIndex};
+use ratekeeper_core::duration::format_duration;
 
 /// The shortest time over which usage is judged, because calls are counted by minute.
 const MINUTE: Micros = Micros::from_secs(60);

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use crate::parse::fields::At;
 
-pub(crate) use build::build;
+pub(crate) use build::{Built, build};
 pub(crate) use scalar::Resolved;
 
 /// A range in the text: its start, and the number of characters that it covers on that line.

@@ -96,8 +96,7 @@ impl FromStr for HeaderKinds {
 
 /// A name as HTTP allows it (RFC 9110, section 5.6.2).
 pub(super) fn header_name(text: &str) -> Result<String, ValueError> {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if text.is_empty() || !text.bytes().all(allowed) {
+    if !ratekeeper_rules::is_token(text.as_bytes()) {
         return Err(ValueError::HeaderName(text.into()));
     }
     Ok(text.to_owned())

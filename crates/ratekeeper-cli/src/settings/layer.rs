@@ -15,8 +15,8 @@ pub(crate) enum Origin {
     File {
         /// As it was opened.
         path: PathBuf,
-        line: usize,
-        column: usize,
+        line: u32,
+        column: u32,
     },
     /// One or several environment variables.
     Variable(String),

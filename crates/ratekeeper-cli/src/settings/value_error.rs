@@ -1,7 +1,7 @@
 //! Faults of settings that are one value.
 
+use ratekeeper_core::duration::DurationError;
 use ratekeeper_rules::PathPatternError;
-use ratekeeper_rules::window::DurationError;
 use ratekeeper_store_redis::EndpointError;
 use std::io;
 

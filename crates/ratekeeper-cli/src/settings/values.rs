@@ -3,7 +3,7 @@
 use super::layer::Said;
 use super::value_error::ValueError;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use ratekeeper_rules::window::{format_duration, parse_duration};
+use ratekeeper_core::duration::{format_duration, parse_duration};
 use ratekeeper_server::ListenAddress;
 use serde_json::Value;
 use std::convert::Infallible;

@@ -132,6 +132,19 @@ fn upstreams_are_written_in_three_ways() {
 }
 
 #[test]
+fn durations_are_written_as_in_rules() {
+    let read = |interval: &str| {
+        let check = serde_json::json!({ "path": "/", "interval": interval });
+        serde_json::from_value::<HealthCheckConfig>(check).map(|check| check.interval)
+    };
+    assert_eq!(read("1d").ok(), Some(Duration::from_secs(86_400)));
+    assert_eq!(read("1m30s").ok(), Some(Duration::from_secs(90)));
+    for text in ["10 seconds", "1m 30s", "PT10S", "1.5s", "500µs", "30s1m"] {
+        assert!(read(text).is_err(), "{text}");
+    }
+}
+
+#[test]
 fn what_is_wrong_with_an_upstream_is_said() {
     let refused = |text: &str| {
         let read = serde_json::from_str::<UpstreamConfig>(text).map_err(|why| why.to_string());

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use jiff::SignedDuration;
+use ratekeeper_core::duration::parse_duration;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -122,11 +122,9 @@ pub(super) const fn healthy_threshold() -> u32 {
 
 pub(super) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
-    let parsed = text.parse::<SignedDuration>().ok();
-    let positive = parsed.and_then(|it| Duration::try_from(it).ok());
-    positive.ok_or_else(|| {
-        D::Error::custom(format!(
-            "`{text}` is not a duration; write 3s, 250ms or 1m30s"
-        ))
-    })
+    let span = parse_duration(&text).map_err(|error| {
+        let message = format!("`{text}` is not a duration: {error}; write 3s, 250ms or 1m30s");
+        D::Error::custom(message)
+    })?;
+    Ok(span.into())
 }

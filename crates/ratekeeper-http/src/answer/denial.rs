@@ -2,8 +2,8 @@
 
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 use ratekeeper_core::Micros;
+use ratekeeper_core::duration::format_duration;
 use ratekeeper_limiter::{Decision, RequestDescriptors};
-use ratekeeper_rules::window::format_duration;
 use serde::Serialize;
 
 use super::{Bound, RequestStatus};

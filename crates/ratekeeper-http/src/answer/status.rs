@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use ratekeeper_core::duration::format_duration;
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_limiter::{Binding, Decision, LimitSource, LimitStatus, Policy, RequestDescriptors};
 use ratekeeper_rules::RuleSet;
-use ratekeeper_rules::window::format_duration;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 use smallvec::SmallVec;

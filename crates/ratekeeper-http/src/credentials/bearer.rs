@@ -76,7 +76,7 @@ pub(crate) fn authorization(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>,
 fn split_scheme(value: &str) -> (&str, &str) {
     let end = value
         .bytes()
-        .position(|byte| !crate::forwarded::is_token_byte(byte));
+        .position(|byte| !ratekeeper_rules::is_token_byte(byte));
     value.split_at(end.unwrap_or(value.len()))
 }
 

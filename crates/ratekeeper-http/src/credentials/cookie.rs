@@ -8,9 +8,9 @@ use serde::Deserialize;
 
 use super::repeated;
 use crate::Malformed;
-use crate::forwarded::is_token_byte;
 use crate::spelling::{Plus, decode};
 use crate::target::split;
+use ratekeeper_rules::is_token_byte;
 
 /// The treatment of a cookie whose decoded value some services read once more: Express takes `j:` and what follows for JSON, in any of
 /// its spellings, and `s:` for a signature.

@@ -1,7 +1,7 @@
 //! A tenant as it is shown.
 
+use ratekeeper_core::duration::format_duration;
 use ratekeeper_core::{Algorithm, Timestamp};
-use ratekeeper_rules::window::format_duration;
 use ratekeeper_rules::{CUSTOM, Domain, Entry, PlanIndex, Rule, RuleSet};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -1,5 +1,7 @@
 //! The request line: method and path, or garbage from a scanner.
 
+use ratekeeper_rules::is_token;
+
 /// The target of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct RequestTarget<'a> {
@@ -18,7 +20,7 @@ pub(super) fn split(request: &[u8]) -> (Option<&[u8]>, Option<RequestTarget<'_>>
         return (None, None);
     };
     let (method, rest) = (&request[..space], &request[space + 1..]);
-    if method.is_empty() || method.len() > METHOD_BYTES_MAX || !method.iter().all(is_token) {
+    if method.len() > METHOD_BYTES_MAX || !is_token(method) {
         return (None, None);
     }
     (Some(method), parse_target(without_protocol(rest)))
@@ -72,11 +74,6 @@ fn without_protocol(rest: &[u8]) -> &[u8] {
         Some(space) if rest[space + 1..].starts_with(b"HTTP/") => &rest[..space],
         _ => rest,
     }
-}
-
-/// RFC 9110, section 5.6.2.
-fn is_token(byte: &u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
 }
 
 #[cfg(test)]

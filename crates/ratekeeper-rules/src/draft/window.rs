@@ -4,8 +4,8 @@ use ratekeeper_core::Micros;
 
 use super::{Faults, LimitDraft};
 use crate::parse::nearest::nearest;
-use crate::window::format_duration;
 use crate::{Calendar, CalendarUnit, Unit};
+use ratekeeper_core::duration::format_duration;
 
 /// A window as it is written in a file.
 pub(super) enum Window {

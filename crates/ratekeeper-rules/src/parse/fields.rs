@@ -12,9 +12,9 @@ use super::context::Context;
 use super::nearest::nearest;
 use crate::draft::Field;
 use crate::report::Report;
-use crate::window::{DurationError, parse_duration};
 use crate::yaml::{Kind, Mark, Node, Pair, Resolved, Scalar};
 use crate::{AdjustMode, Consistency, Evaluation, FailureMode, LeakyOverRls, ShedMode};
+use ratekeeper_core::duration::{DurationError, parse_duration};
 
 /// A value and its position.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -11,10 +11,11 @@ use super::plans::plan_text;
 use super::policy::Policy;
 use crate::RuleLimit;
 use crate::draft::{BuiltLimit, LimitDefaults, LimitDraft};
+use crate::http_token::is_token;
 use crate::report::Report;
 use crate::slas::PathPattern;
-use crate::window::parse_duration;
 use crate::yaml::{Kind, Mark, Node, Resolved, Scalar};
+use ratekeeper_core::duration::parse_duration;
 
 /// A service level from a file, checked.
 #[derive(Debug)]
@@ -130,10 +131,7 @@ fn parse_match(
 pub(super) fn parse_methods(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<Box<str>> {
     let mut methods: Vec<Box<str>> = Vec::new();
     for At { value, mark } in fields.texts("methods", report) {
-        let is_token = value
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
-        if is_token {
+        if is_token(value.as_bytes()) {
             methods.push(value.to_ascii_uppercase().into());
         } else {
             report.error(

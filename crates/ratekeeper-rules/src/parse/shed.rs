@@ -4,6 +4,7 @@ use super::context::Context;
 use super::fields::{At, Fields};
 use super::nearest::nearest;
 use super::service_levels::parse_methods;
+use crate::http_token::is_token;
 use crate::report::Report;
 use crate::shed::{DEFAULT_PRIORITIES, PRIORITIES_MAX};
 use crate::slas::PathPattern;
@@ -190,8 +191,7 @@ fn header(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<(Box<str>, Opt
         }
         return None;
     };
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if name.is_empty() || !name.bytes().all(is_token) {
+    if !is_token(name.as_bytes()) {
         let message = format!("'{name}' is not the name of a header");
         report.error(mark, message, "write `header: x-test`");
         return None;

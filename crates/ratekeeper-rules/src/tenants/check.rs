@@ -7,9 +7,9 @@ use super::{BadQuotas, OwnQuota, QuotaList, TenantQuotas, Term};
 use crate::draft::{Faults, Field, LimitDefaults, LimitDraft};
 use crate::parse::fields::{choose, no_duration};
 use crate::parse::policy::{NOT_A_RATE, Policy};
-use crate::window::parse_duration;
 use crate::yaml::Mark;
 use crate::{Position, Rule, RuleSet};
+use ratekeeper_core::duration::parse_duration;
 
 /// The most plans of one tenant, one after the other.
 const PLANS_MAX: usize = 64;

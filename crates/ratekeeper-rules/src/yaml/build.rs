@@ -27,6 +27,8 @@ pub(crate) struct Built {
     pub(crate) repeated: Vec<(Mark, Box<str>)>,
     /// The start of a second document.
     pub(crate) more: Option<Mark>,
+    /// The first alias.
+    pub(crate) alias: Option<Mark>,
 }
 
 /// The most characters to read again because of tabs in odd places.
@@ -80,6 +82,7 @@ fn attempt(text: &[char]) -> (Built, Option<usize>) {
         root,
         repeated,
         more,
+        alias,
         ..
     } = builder;
     let good = error.is_none();
@@ -90,6 +93,7 @@ fn attempt(text: &[char]) -> (Built, Option<usize>) {
             error,
             repeated,
             more,
+            alias,
         },
         tab,
     )
@@ -164,6 +168,7 @@ struct Builder<'t> {
     root: Option<Rc<Node>>,
     repeated: Vec<(Mark, Box<str>)>,
     more: Option<Mark>,
+    alias: Option<Mark>,
     weight: usize,
 }
 
@@ -278,6 +283,7 @@ impl Builder<'_> {
     }
 
     fn alias(&mut self, mark: Mark, anchor: usize) -> Step {
+        self.alias.get_or_insert(mark);
         let Some(Anchored { node, weight }) = self.anchors.get(&anchor) else {
             return Err((mark, "recursive alias".to_owned()));
         };

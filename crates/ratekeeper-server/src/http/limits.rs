@@ -8,9 +8,9 @@ use axum::extract::{Extension, Query, State};
 use http::HeaderMap;
 use http::header::HOST;
 use ratekeeper_core::Timestamp;
+use ratekeeper_core::duration::format_duration;
 use ratekeeper_http::{CallerName, Original, Target};
 use ratekeeper_limiter::{Check, ExplainedLimit, Explanation, Limiter, Snapshot};
-use ratekeeper_rules::window::format_duration;
 use ratekeeper_rules::{
     Entry, LEVEL_KEYS, RuleIndex, RuleSet, SERVICE_LEVELS, ServiceLevel, TENANT,
 };

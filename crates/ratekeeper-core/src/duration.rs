@@ -1,6 +1,6 @@
-//! Durations in the notation of rules files.
+//! Durations in the notation of rules and settings.
 
-use ratekeeper_core::{MAX_COUNT, Micros};
+use crate::{MAX_COUNT, Micros};
 
 /// Units of a duration in microseconds, the longest first.
 const UNITS: [(&str, u64); 7] = [
