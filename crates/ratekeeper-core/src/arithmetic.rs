@@ -2,6 +2,7 @@
 //! only.
 
 use crate::limit::Kind;
+use crate::post_paid::PostPaid;
 use crate::rate::Rate;
 use crate::{Groups, Limit, Micros};
 
@@ -18,6 +19,9 @@ pub enum Arithmetic {
     SlidingLog,
     /// [`token_bucket`](crate::token_bucket), and [`gcra`](crate::gcra), which takes the same steps.
     TokenBucket(Emission),
+    /// The same, [post-paid](crate::post_paid): with the most hits that can be missing, the burst and
+    /// the largest debt.
+    Indebted(Emission, u64),
     /// [`leaky_bucket`](crate::leaky_bucket) for callers that accept any delay.
     LeakyBucket(Emission),
     /// [`leaky_bucket`](crate::leaky_bucket) for callers that accept at most this delay, perhaps
@@ -62,6 +66,8 @@ impl Limit {
             Kind::LeakyBucket(rate, Micros::MAX) => Arithmetic::LeakyBucket(rate.into()),
             Kind::LeakyBucket(rate, most) => Arithmetic::LeakyWithin(rate.into(), most),
             Kind::Concurrency => Arithmetic::Concurrency,
+            Kind::PostPaid(PostPaid::Bucket(rate, most)) => Arithmetic::Indebted(rate.into(), most),
+            Kind::PostPaid(_) => self.prepaid().arithmetic(),
         }
     }
 }

@@ -126,7 +126,7 @@ fn test_reading(
         0 => reading.leaves(reading.age(reading.groups_of(ask.refund()))),
         _ => full_after_taking(&reading, groups, taken),
     };
-    Finding {
+    let outcome = Finding {
         capacity: cut.most(),
         room,
         full_after: full.since(now),
@@ -150,7 +150,12 @@ fn test_reading(
             };
             more.unwrap_or(Timestamp::EPOCH).since(now)
         },
-    )
+    );
+    if ask.hits == 0 && left > cut.most() {
+        // Denied hits were counted, or the limit was lowered.
+        return outcome.overdrawn(cut.most());
+    }
+    outcome
 }
 
 /// The time at which nothing counts any more of a counter in whose window so many groups are, once more than

@@ -19,7 +19,7 @@
 //! for more than two windows; a charge writes that down, one of 0 hits too.
 
 use crate::ask::Finding;
-use crate::{Ask, Limit, MAX_COUNT, Micros, Moment, Outcome, Timestamp, Verdict, Words};
+use crate::{Ask, Limit, MAX_COUNT, Moment, Outcome, Timestamp, Words};
 
 /// The window that applies at `at`, and the hits counted in it. A counter whose window starts up to
 /// a window later than the clock stays in that window.
@@ -100,13 +100,10 @@ pub(crate) fn test(limit: &Limit, words: &Words, ask: Ask, at: &Moment) -> Outco
         room,
         full_after: until_end,
     };
-    let mut outcome = finding.outcome(ask, |_| until_end, |_| until_end);
+    let outcome = finding.outcome(ask, |_| until_end, |_| until_end);
     if ask.hits == 0 && count.saturating_add(ask.taken) > limit.quota() {
         // Denied hits were counted, or the limit was lowered: count + 0 <= limit does not hold.
-        (outcome.verdict, outcome.retry_after) = match limit.quota() {
-            0 => (Verdict::Never, Micros::ZERO),
-            _ => (Verdict::Later, until_end),
-        };
+        return outcome.overdrawn(limit.quota());
     }
     outcome
 }

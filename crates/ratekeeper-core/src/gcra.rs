@@ -86,23 +86,9 @@ fn unusual(rate: Rate, missing: Missing, ask: Ask) -> Outcome {
         |_| missing.wait(rate, room + 1),
     );
     if ask.hits == 0 && missing.hits > rate.burst() {
-        return overdrawn(rate, outcome);
+        return outcome.overdrawn(rate.burst());
     }
     outcome
-}
-
-/// The answer to a peek at a bucket below empty: 0 hits do not fit either.
-#[cold]
-fn overdrawn(rate: Rate, outcome: Outcome) -> Outcome {
-    let (verdict, retry_after) = match rate.burst() {
-        0 => (Verdict::Never, Micros::ZERO),
-        _ => (Verdict::Later, outcome.reset_after),
-    };
-    Outcome {
-        verdict,
-        retry_after,
-        ..outcome
-    }
 }
 
 #[cfg(test)]

@@ -44,6 +44,7 @@ pub mod leaky_bucket;
 pub mod lease;
 mod limit;
 mod outcome;
+pub mod post_paid;
 mod rate;
 pub mod sliding_log;
 pub mod sliding_window;

@@ -1,6 +1,7 @@
 //! A limit as the steps need it.
 
 use crate::equal_count::{self, EqualCount};
+use crate::post_paid::PostPaid;
 use crate::rate::Rate;
 use crate::sliding_window::SubWindows;
 use crate::spec::{Algorithm, LimitError, LimitSpec, MAX_LOG, MAX_PERMITS};
@@ -28,6 +29,7 @@ pub(crate) enum Kind {
     /// With the longest delay that callers accept; `Micros::MAX` if they accept any.
     LeakyBucket(Rate, Micros),
     Concurrency,
+    PostPaid(PostPaid),
 }
 
 impl Limit {
@@ -44,6 +46,8 @@ impl Limit {
             burst,
             sub_windows,
             strict,
+            post_paid,
+            max_debt,
         } = spec;
         if quota > MAX_COUNT {
             return Err(LimitError::QuotaTooLarge);
@@ -69,6 +73,9 @@ impl Limit {
         if calendar && algorithm != Algorithm::FixedWindow {
             return Err(LimitError::NoCalendar(algorithm));
         }
+        if max_debt.is_some() && !post_paid {
+            return Err(LimitError::DebtWithoutPostPaid);
+        }
         let kind = match algorithm {
             Algorithm::FixedWindow => Kind::FixedWindow,
             Algorithm::SlidingWindow => match sub_windows {
@@ -86,6 +93,13 @@ impl Limit {
                 return Err(LimitError::TooManyPermits);
             }
             Algorithm::Concurrency => Kind::Concurrency,
+        };
+        if post_paid && sub_windows.is_some() {
+            return Err(LimitError::PostPaidWithSubWindows);
+        }
+        let kind = match post_paid {
+            true => Kind::PostPaid(PostPaid::try_new(algorithm, kind, max_debt)?),
+            false => kind,
         };
         Ok(Self {
             algorithm,
@@ -121,6 +135,11 @@ impl Limit {
         }
     }
 
+    /// The same limit with other steps.
+    pub(crate) const fn with_kind(&self, kind: Kind) -> Self {
+        Self { kind, ..*self }
+    }
+
     /// The longest delay of a leaky bucket that callers accept: `Micros::MAX` if they accept any,
     /// and for every other limit.
     #[must_use]
@@ -132,7 +151,7 @@ impl Limit {
             | Kind::Concurrency
             | Kind::EqualCount(_)
             | Kind::SlidingWindow(_) => Micros::MAX,
-            Kind::TokenBucket(_) | Kind::Gcra(_) => Micros::MAX,
+            Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::PostPaid(_) => Micros::MAX,
         }
     }
 
@@ -149,6 +168,7 @@ impl Limit {
             | Kind::Concurrency
             | Kind::EqualCount(_)
             | Kind::SlidingWindow(_) => Micros::ZERO,
+            Kind::PostPaid(_) => self.prepaid().span(hits),
         }
     }
 
@@ -199,11 +219,13 @@ impl Limit {
             Kind::FixedWindow | Kind::SlidingLog | Kind::Concurrency | Kind::SlidingWindow(_) => {
                 self.quota
             }
+            Kind::PostPaid(_) => self.prepaid().capacity(),
         }
     }
 
     /// The most hits that pass in any span as long as the window, for any traffic; for a leaky
-    /// bucket, the hits that leave it. None for concurrency, which has no window.
+    /// bucket, the hits that leave it. None for concurrency, which has no window. Post-paid: besides
+    /// the cost of requests in flight when nothing was left.
     #[must_use]
     pub const fn most_in_any_window(&self) -> Option<u64> {
         Some(match self.kind {
@@ -214,6 +236,7 @@ impl Limit {
                 rate.burst().saturating_add(self.quota)
             }
             Kind::Concurrency => return None,
+            Kind::PostPaid(_) => return self.prepaid().most_in_any_window(),
         })
     }
 
@@ -224,6 +247,7 @@ impl Limit {
             Kind::EqualCount(_) | Kind::SlidingWindow(_) | Kind::SlidingLog => false,
             Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => false,
             Kind::Concurrency => false,
+            Kind::PostPaid(_) => self.prepaid().has_fixed_windows(),
         }
     }
 
@@ -236,6 +260,7 @@ impl Limit {
                 false
             }
             Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => false,
+            Kind::PostPaid(_) => self.prepaid().is_strict(),
         }
     }
 
@@ -247,6 +272,7 @@ impl Limit {
             Kind::SlidingWindow(sub) => sub.count() as usize + 2,
             Kind::FixedWindow | Kind::SlidingLog | Kind::Concurrency => 0,
             Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => 0,
+            Kind::PostPaid(_) => self.prepaid().heap_words(),
         }
     }
 
@@ -265,6 +291,8 @@ impl Limit {
             Kind::SlidingWindow(sub) => Some(sub),
             Kind::FixedWindow | Kind::SlidingLog | Kind::Concurrency | Kind::EqualCount(_) => None,
             Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => None,
+            Kind::PostPaid(PostPaid::SlidingWindow(sub)) => Some(sub),
+            Kind::PostPaid(_) => None,
         }
     }
 }

@@ -43,4 +43,19 @@ impl Outcome {
     pub fn fits(&self) -> bool {
         self.verdict == Verdict::Fits
     }
+
+    /// The answer to a look where more is used than the limit holds, which is `capacity`: 0 hits do
+    /// not fit either.
+    #[cold]
+    pub(crate) const fn overdrawn(self, capacity: u64) -> Self {
+        let (verdict, retry_after) = match capacity {
+            0 => (Verdict::Never, Micros::ZERO),
+            _ => (Verdict::Later, self.reset_after),
+        };
+        Self {
+            verdict,
+            retry_after,
+            ..self
+        }
+    }
 }

@@ -106,6 +106,11 @@ impl Rate {
         Micros::new(shifted_up(span, self.bits))
     }
 
+    /// A time in units of this rate.
+    pub(crate) const fn units(self, time: Micros) -> u64 {
+        time.get().saturating_mul(1 << self.bits)
+    }
+
     /// The span from `now` to the stored instant, in units of this rate, at most 2^60 of them. Zero if
     /// the instant has passed.
     #[inline]

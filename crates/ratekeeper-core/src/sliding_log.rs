@@ -126,7 +126,7 @@ pub(crate) fn test(limit: &Limit, heap: &[u64], ask: Ask, now: Timestamp) -> Out
         });
         last.map_or(Micros::ZERO, |(time, _)| leaves(time))
     };
-    Finding {
+    let outcome = Finding {
         capacity: limit.quota(),
         room,
         full_after: newest.map_or(Micros::ZERO, leaves),
@@ -135,7 +135,12 @@ pub(crate) fn test(limit: &Limit, heap: &[u64], ask: Ask, now: Timestamp) -> Out
         // This ask's own hits are the oldest.
         0 => leaves(log.now(now)),
         _ => wait(room + 1),
-    })
+    });
+    if ask.hits == 0 && used > limit.quota() {
+        // The limit was lowered.
+        return outcome.overdrawn(limit.quota());
+    }
+    outcome
 }
 
 pub(crate) fn charge(limit: &Limit, heap: &mut Heap, hits: i64, now: Timestamp) {

@@ -220,9 +220,10 @@ fn answer<C: Counts + Copy>(
 ) -> Outcome {
     // A refund takes from the sub-windows entirely in the window; see `take`.
     reading.whole = reading.whole.saturating_sub(ask.refund());
-    let room = quota.saturating_sub(reading.whole.saturating_add(reading.carried()));
+    let used = reading.whole.saturating_add(reading.carried());
+    let room = quota.saturating_sub(used);
     let all_gone = reading.all_gone(ask.spent(room), ask.refund());
-    Finding {
+    let outcome = Finding {
         capacity: quota,
         room,
         full_after: all_gone.since(now),
@@ -231,7 +232,12 @@ fn answer<C: Counts + Copy>(
         ask,
         |hits| reading.falls_to(quota - hits).since(now),
         |spent| reading.first_back(quota - room, spent).since(now),
-    )
+    );
+    if ask.hits == 0 && used > quota {
+        // Denied hits were counted, or the limit was lowered.
+        return outcome.overdrawn(quota);
+    }
+    outcome
 }
 
 pub(crate) fn charge(

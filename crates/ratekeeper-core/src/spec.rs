@@ -107,6 +107,11 @@ pub struct LimitSpec {
     /// Sliding windows without sub-windows only: never exceeds the quota in any window, and denies
     /// some hits from 16/17 of it on. No effect for quotas that are exact anyway.
     pub strict: bool,
+    /// True if hits are charged in full whatever is left, as their number is known only afterwards; see
+    /// [`post_paid`](crate::post_paid). Not for sub-windows, leaky buckets and concurrency.
+    pub post_paid: bool,
+    /// Post-paid buckets only: the most hits that they go below zero. Default: ten bursts.
+    pub max_debt: Option<u64>,
 }
 
 impl LimitSpec {
@@ -121,6 +126,8 @@ impl LimitSpec {
             burst: None,
             sub_windows: None,
             strict: false,
+            post_paid: false,
+            max_debt: None,
         }
     }
 }
@@ -183,6 +190,23 @@ pub enum LimitError {
     /// A calendar window for an algorithm other than `fixed_window`.
     #[error("`calendar` needs fixed_window, not {}", .0.name())]
     NoCalendar(Algorithm),
+    /// `post_paid` for an algorithm whose hits cannot be charged afterwards.
+    #[error(
+        "{} cannot be post_paid; fixed_window, sliding_window, sliding_log, token_bucket and gcra can", .0.name()
+    )]
+    NoPostPaid(Algorithm),
+    /// `post_paid` with sub-windows, of which one would carry its debt into the next window.
+    #[error("a sliding_window cannot be post_paid with sub_windows; leave `sub_windows` out")]
+    PostPaidWithSubWindows,
+    /// A debt of a limit that is not post-paid.
+    #[error("`max_debt` needs `post_paid: true`")]
+    DebtWithoutPostPaid,
+    /// A debt for an algorithm without a bucket.
+    #[error("{} has no max_debt, as no debt outlives its window; token_bucket and gcra have", .0.name())]
+    NoDebt(Algorithm),
+    /// The burst and the debt together take longer to refill than can be counted.
+    #[error("the debt of this bucket would take too long to refill; set `max_debt` to at most {0}")]
+    DebtTooLarge(u64),
     /// The bucket's arithmetic would lose more than 0.1 % of the rate, or overflow 2^53.
     #[error(
         "this rate cannot be kept within 0.1 % in whole microseconds; use sliding_window, or a smaller limit or burst"

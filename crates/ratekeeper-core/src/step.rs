@@ -3,7 +3,7 @@
 use crate::limit::Kind;
 use crate::{
     Ask, Heap, Limit, Moment, Outcome, Shape, Spill, State, StateMut, StateRef, Timestamp, Words,
-    concurrency, equal_count, fixed_window, leaky_bucket, sliding_log, sliding_window,
+    concurrency, equal_count, fixed_window, leaky_bucket, post_paid, sliding_log, sliding_window,
     token_bucket,
 };
 
@@ -19,6 +19,7 @@ impl Limit {
             Kind::FixedWindow | Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => {
                 Shape::Words
             }
+            Kind::PostPaid(_) => self.prepaid().shape(),
         }
     }
 
@@ -49,13 +50,15 @@ impl Limit {
                 Kind::FixedWindow | Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..),
                 StateRef::Heap(_),
             ) => self.test(StateRef::Words(&[0; 4]), ask, at),
+            (Kind::PostPaid(_), state) => post_paid::test(self, state, ask, at),
         }
     }
 
     /// Takes `hits` from the counter even if they do not fit, or gives them back if negative. Hits
     /// that do not fit (a store charges them where the rule requires it) fill a bucket, a log or
-    /// the permits and no more; a window counts all of them, up to 2^53 - 1. Giving back leaves at
-    /// most an unused counter.
+    /// the permits and no more; a window counts all of them, up to 2^53 - 1. A post-paid bucket goes
+    /// below zero, by its [`max_debt`](Self::max_debt) at most. Giving back leaves at most an unused
+    /// counter.
     ///
     /// 0 hits change nothing but a counter written by a clock that has gone back far
     /// ([`Self::is_ahead`]): stores charge them to every counter that denied, after which the reported
@@ -78,7 +81,7 @@ impl Limit {
                 sliding_log::charge(self, heap, hits, at.now);
             }
             (Kind::TokenBucket(rate) | Kind::Gcra(rate), StateMut::Words(words)) => {
-                token_bucket::charge(*rate, words, hits, at.now);
+                token_bucket::charge(*rate, rate.burst(), words, hits, at.now);
             }
             (Kind::LeakyBucket(rate, most), StateMut::Words(words)) => {
                 leaky_bucket::charge(*rate, *most, words, hits, at.now);
@@ -92,6 +95,9 @@ impl Limit {
                 Kind::FixedWindow | Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..),
                 StateMut::Heap(heap),
             ) => heap.clear(),
+            (Kind::PostPaid(kind), state) => {
+                return post_paid::charge(self, kind, state, hits, at);
+            }
         }
         Ok(())
     }
@@ -109,6 +115,7 @@ impl Limit {
             }
             Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => true,
             Kind::Concurrency => false,
+            Kind::PostPaid(_) => self.prepaid().still_counts(taken_at, at),
         }
     }
 
@@ -137,6 +144,7 @@ impl Limit {
                 Kind::FixedWindow | Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..),
                 StateRef::Heap(_),
             ) => false,
+            (Kind::PostPaid(_), state) => self.prepaid().is_ahead(state, now),
         }
     }
 
@@ -152,6 +160,7 @@ impl Limit {
             | Kind::LeakyBucket(..)
             | Kind::SlidingLog
             | Kind::Concurrency => Heap::new(),
+            Kind::PostPaid(_) => self.prepaid().spill(words),
         }
     }
 
@@ -170,6 +179,7 @@ impl Limit {
             Kind::EqualCount(_) | Kind::SlidingWindow(_) => self.heap_words(),
             Kind::SlidingLog => 4,
             Kind::FixedWindow | Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => 4,
+            Kind::PostPaid(_) => self.prepaid().words_per_charge(hits),
         }
     }
 
@@ -185,6 +195,7 @@ impl Limit {
                 Shape::Words => 0,
             },
             Kind::FixedWindow | Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => 0,
+            Kind::PostPaid(_) => self.prepaid().heap_words_max(),
         }
     }
 
@@ -210,13 +221,20 @@ impl Limit {
                 Kind::FixedWindow | Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..),
                 StateRef::Heap(_),
             ) => Timestamp::EPOCH,
+            (Kind::PostPaid(_), state) => self.prepaid().expires_at(state, at),
         }
     }
 
-    /// Tests an owned counter and, if the hits fit, charges it.
+    /// Tests an owned counter and, if the hits fit or are paid afterwards, charges it.
     pub fn step(&self, state: &mut State, hits: i64, at: &Moment) -> Outcome {
         let outcome = self.test(state.as_ref(), Ask::hits(hits), at);
-        let hits = if outcome.fits() { hits } else { 0 };
+        let is_charged = outcome.fits() || self.is_post_paid();
+        self.charge_owned(state, if is_charged { hits } else { 0 }, at);
+        outcome
+    }
+
+    /// Charges an owned counter, which gets a heap if it outgrows its words.
+    pub(crate) fn charge_owned(&self, state: &mut State, hits: i64, at: &Moment) {
         if self.charge(state.as_mut(), hits, at) == Err(Spill) {
             if let State::Words(words) = state {
                 *state = State::Heap(self.spill(words));
@@ -224,6 +242,5 @@ impl Limit {
             // A heap never spills again.
             let _ = self.charge(state.as_mut(), hits, at);
         }
-        outcome
     }
 }

@@ -150,7 +150,10 @@ pub(crate) fn test(rate: Rate, words: &Words, ask: Ask, now: Timestamp) -> Outco
     gcra::outcome(rate, missing, ask)
 }
 
-pub(crate) fn charge(rate: Rate, words: &mut Words, hits: i64, now: Timestamp) {
+/// Charges `hits`, even if they do not fit: until `most` are missing, which is the burst unless the
+/// bucket may go below zero.
+#[inline]
+pub(crate) fn charge(rate: Rate, most: u64, words: &mut Words, hits: i64, now: Timestamp) {
     if hits == 0 {
         return settle(rate, words, now);
     }
@@ -159,14 +162,14 @@ pub(crate) fn charge(rate: Rate, words: &mut Words, hits: i64, now: Timestamp) {
     let deficit = missing.saturating_add_signed(hits);
     let charged = if missing == 0 || deficit == 0 {
         // Full before, or after.
-        Bucket::fresh(deficit.min(rate.burst()), now.as_micros())
-    } else if deficit <= rate.burst() || hits < 0 {
+        Bucket::fresh(deficit.min(most), now.as_micros())
+    } else if deficit <= most || hits < 0 {
         bucket.charged(rate, missing, deficit, now)
-    } else if missing <= rate.burst() {
+    } else if missing <= most {
         // Forced hits empty it, along with the fraction of the next token.
-        Bucket::fresh(rate.burst(), bucket.at.max(now.as_micros()))
+        Bucket::fresh(most, bucket.at.max(now.as_micros()))
     } else {
-        // And leave one alone that is below empty.
+        // And leave one alone that is below that.
         bucket.charged(rate, missing, missing, now)
     };
     charged.write(words);

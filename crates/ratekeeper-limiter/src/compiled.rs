@@ -126,7 +126,8 @@ impl Compiled {
                 sync: places.sync(rule),
             }
         });
-        let charge = if rule.count_denied {
+        let is_post_paid = rule.limited().is_some_and(Limit::is_post_paid);
+        let charge = if rule.count_denied || is_post_paid {
             Charge::Always
         } else {
             Charge::IfAllowed

@@ -11,7 +11,7 @@
 mod known;
 mod owed;
 
-use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, MAX_COUNT, Micros, Mode, Timestamp};
 use ratekeeper_rules::FailureMode;
 use ratekeeper_store::memory::{MemoryConfig, MemoryError};
 use ratekeeper_store::{
@@ -151,6 +151,7 @@ impl Fallback {
             let until = now.after(answered.full_after);
             let said = Said {
                 remaining: answered.remaining,
+                debt: step.limit.debt(answered.remaining, answered.full_after),
                 at: now,
             };
             self.known.put(step.key, said, until);
@@ -247,24 +248,36 @@ impl Fallback {
     /// Charges the counter of `step` with the share of the limit that the store last reported as spent,
     /// once per report and as of its time: hits that have come back since then are not charged.
     fn start_from_known(&self, step: &Step, full: &Limit, now: Timestamp) {
-        let Some(Said { remaining, at }) = self.known.take(step.key, now) else {
+        let Some(said) = self.known.take(step.key, now) else {
             return;
         };
-        let spent_share = full.capacity().saturating_sub(remaining);
-        let known = step
-            .limit
-            .capacity()
-            .saturating_sub(times(spent_share, self.factor));
+        let Said {
+            remaining,
+            debt,
+            at,
+        } = said;
+        let capacity = step.limit.capacity();
+        let spent = full.capacity().saturating_sub(remaining) + debt;
+        let most = match step.limit.is_post_paid() {
+            true => MAX_COUNT,
+            false => capacity,
+        };
+        let spent = times(spent, self.factor).min(most);
         let look = Step {
             hits: 0,
             shadow: true,
-            charge: Charge::IfAllowed,
+            charge: match step.limit.is_post_paid() {
+                true => Charge::Always,
+                false => Charge::IfAllowed,
+            },
             ..*step
         };
         let StepOutcome::Counted(outcome) = self.store.decide_as_of(&look, at) else {
             return;
         };
-        let missing = outcome.remaining.saturating_sub(known);
+        let debt = step.limit.debt(outcome.remaining, outcome.full_after);
+        let here = capacity.saturating_sub(outcome.remaining) + debt;
+        let missing = spent.saturating_sub(here);
         if let Ok(hits @ 1..) = i64::try_from(missing) {
             self.store.decide_as_of(&Step { hits, ..look }, at);
         }
@@ -276,7 +289,9 @@ impl Fallback {
 pub(crate) fn owes(step: &Step, mode: FailureMode, passes: bool) -> bool {
     let is_charged = passes || step.charge == Charge::Always;
     let is_counted = !step.limit.algorithm().holds_permits() && step.hits > 0;
-    is_charged && is_counted && mode != FailureMode::Deny
+    // What is paid afterwards was used before anybody asked.
+    let is_passed = mode != FailureMode::Deny || step.limit.is_post_paid();
+    is_charged && is_counted && is_passed
 }
 
 /// Counters looked at in one call of [`Fallback::maintain`].
@@ -310,6 +325,8 @@ fn scaled(limit: &Limit, factor: f64) -> Limit {
             .then(|| times(limit.capacity(), factor).max(1)),
         sub_windows: Some(limit.sub_windows()).filter(|count| *count > 0),
         strict: limit.is_strict(),
+        post_paid: limit.is_post_paid(),
+        max_debt: limit.max_debt().map(|debt| times(debt, factor)),
     };
     let Ok(made) = Limit::try_new(spec) else {
         return *limit;

@@ -11,8 +11,10 @@ mod receipt;
 mod reservations;
 pub(crate) mod token;
 
-use ratekeeper_core::{Micros, Mode, Timestamp};
-use ratekeeper_store::{Answer, Execution, Extra, Request, Step, Store, StoreError, Verdicts};
+use ratekeeper_core::{Limit, Micros, Mode, Timestamp};
+use ratekeeper_store::{
+    Answer, Charge, Execution, Extra, Request, Step, Store, StoreError, Verdicts,
+};
 use smallvec::SmallVec;
 
 pub use admission::{Admitted, HeldSlots, PendingAdmission, PutOff, ReceiptMode};
@@ -20,7 +22,7 @@ pub use caller::CallerHolds;
 pub use error::HoldError;
 pub use permits::{Acquired, IssuedPermit, Released};
 pub use receipt::{BucketTurn, Queued, Receipt};
-pub use reservations::{Reservation, Reserve, Reserved, Settled};
+pub use reservations::{ChargedOnce, Reservation, Reserve, Reserved, Settled};
 pub use token::TOKEN_CHARS_MAX;
 
 use crate::decide::{Evaluation, Purpose};
@@ -36,7 +38,7 @@ impl Snapshot {
         &self,
         parts: &[Part],
         now: Timestamp,
-        hits: impl Fn(&Part) -> i64,
+        hits: impl Fn(&Part, &Limit) -> i64,
     ) -> SmallVec<[Step; 4]> {
         let mut steps = SmallVec::new();
         for part in parts {
@@ -45,7 +47,11 @@ impl Snapshot {
             };
             steps.push(Step {
                 calendar: rule.calendar.as_ref().map(|calendar| calendar.bounds(now)),
-                hits: hits(part),
+                hits: hits(part, limit.delayed()),
+                charge: match limit.delayed().is_post_paid() {
+                    true => Charge::Always,
+                    false => Charge::IfAllowed,
+                },
                 shadow: true,
                 rule: compiled.slot,
                 store: compiled.store,
@@ -131,6 +137,10 @@ impl<S: Store> Limiter<S> {
             parts += 1;
             // What any node may settle later, and only once, is counted in the store.
             step.sync = Micros::ZERO;
+            if step.limit.is_post_paid() {
+                // What is held stands for work that is yet to be done: denied, it costs nothing.
+                step.charge = Charge::IfAllowed;
+            }
         }
         if parts > PARTS_MAX {
             return Err(HoldError::TooManyLimits);

@@ -37,7 +37,7 @@ pub use decision::{Answered, Binding, Code, Decision, LimitStatus, Policies, Pol
 pub use explain::{DOMAINS_SHOWN, ExplainedDescriptor, ExplainedLimit, ExplainedNode, Explanation};
 pub use fallback::{Fallback, FallbackConfig, FallbackError, OwedCounts};
 pub use hold::{
-    Acquired, Admitted, BucketTurn, CallerHolds, HeldSlots, HoldError, IssuedPermit,
+    Acquired, Admitted, BucketTurn, CallerHolds, ChargedOnce, HeldSlots, HoldError, IssuedPermit,
     PendingAdmission, PutOff, Queued, Receipt, ReceiptMode, Released, Reservation, Reserve,
     Reserved, Settled, TOKEN_CHARS_MAX,
 };

@@ -99,6 +99,8 @@ pub(crate) struct LimitDraft {
     pub(crate) burst: Field<u64>,
     pub(crate) sub_windows: Field<u64>,
     pub(crate) strict: Field<bool>,
+    pub(crate) post_paid: Field<bool>,
+    pub(crate) max_debt: Field<u64>,
 }
 
 impl LimitDraft {
@@ -120,6 +122,8 @@ impl LimitDraft {
             burst: Field::default(),
             sub_windows: Field::default(),
             strict: Field::default(),
+            post_paid: Field::default(),
+            max_debt: Field::default(),
         }
     }
 }
@@ -233,7 +237,9 @@ impl LimitDraft {
         window: &Window,
         faults: &mut dyn Faults,
     ) -> Option<Limit> {
-        if self.burst.is_wrong() || self.sub_windows.is_wrong() || self.strict.is_wrong() {
+        let wrong_flags = self.strict.is_wrong() || self.post_paid.is_wrong();
+        let wrong_counts = self.burst.is_wrong() || self.sub_windows.is_wrong();
+        if wrong_flags || wrong_counts || self.max_debt.is_wrong() {
             return None;
         }
         let sub_windows = self.sub_windows.get();
@@ -243,6 +249,8 @@ impl LimitDraft {
             // More than any limit can have is refused as such.
             sub_windows: sub_windows.map(|count| u32::try_from(*count).unwrap_or(u32::MAX)),
             strict: self.strict.get() == Some(&true),
+            post_paid: self.post_paid.get() == Some(&true),
+            max_debt: self.max_debt.get().copied(),
             ..LimitSpec::new(algorithm, quota, window.length())
         };
         let error = match Limit::try_new(spec) {
@@ -266,6 +274,8 @@ impl LimitDraft {
             "limit" => self.limit.mark(),
             "requests_per_unit" => self.requests_per_unit.mark(),
             "strict" => self.strict.mark(),
+            "post_paid" => self.post_paid.mark(),
+            "max_debt" => self.max_debt.mark(),
             "sub_windows" => self.sub_windows.mark(),
             "window" => self.window.mark(),
             _ => None,
@@ -324,6 +334,8 @@ impl LimitDraft {
             ("burst", self.burst.key()),
             ("sub_windows", self.sub_windows.key()),
             ("strict", self.strict.key()),
+            ("post_paid", self.post_paid.key()),
+            ("max_debt", self.max_debt.key()),
             ("algorithm", self.algorithm.key()),
         ];
         for (key, mark) in others {
@@ -344,6 +356,9 @@ const fn culprits(error: LimitError) -> &'static [&'static str] {
         LimitError::NoSubWindows(_) | LimitError::SubWindowsOutOfRange => &["sub_windows"],
         LimitError::SubWindowsTooShort { .. } => &["sub_windows", "window"],
         LimitError::NoStrict(_) | LimitError::StrictWithSubWindows => &["strict"],
+        LimitError::NoPostPaid(_) | LimitError::PostPaidWithSubWindows => &["post_paid"],
+        LimitError::DebtWithoutPostPaid | LimitError::NoDebt(_) => &["max_debt"],
+        LimitError::DebtTooLarge(_) => &["max_debt", "burst"],
         LimitError::NoCalendar(_) => &["algorithm", "calendar"],
         _ => &["limit", "requests_per_unit", "burst"],
     }
@@ -367,6 +382,10 @@ fn limit_help(error: LimitError) -> Option<String> {
         }
         LimitError::NoStrict(_) => "add `algorithm: sliding_window`, or leave `strict` out",
         LimitError::StrictWithSubWindows => "leave `sub_windows` out, or `strict`",
+        LimitError::NoPostPaid(_) => "write `algorithm: token_bucket`, or leave `post_paid` out",
+        LimitError::PostPaidWithSubWindows => "leave `sub_windows` out",
+        LimitError::DebtWithoutPostPaid => "add `post_paid: true`, or leave `max_debt` out",
+        LimitError::NoDebt(_) => "leave `max_debt` out",
         LimitError::NoCalendar(_) => "write `algorithm: fixed_window`, or leave it out",
         LimitError::EmptyWindow => "write `window: 10s`",
         _ => return None,

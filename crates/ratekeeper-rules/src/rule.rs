@@ -92,10 +92,12 @@ impl Rule {
     /// The terms of its counters, if they are synced. A tenant's own limit that cannot be synced is counted exactly.
     #[must_use]
     pub fn sync_terms(&self) -> Option<SyncTerms> {
-        if self.consistency != Some(Consistency::Synced) || self.count_denied {
+        let limit = self.limited()?;
+        let counts_denied = self.count_denied && !limit.is_post_paid();
+        if self.consistency != Some(Consistency::Synced) || counts_denied {
             return None;
         }
-        sync_terms(self.limited()?, self.sync_interval).ok()
+        sync_terms(limit, self.sync_interval).ok()
     }
 }
 

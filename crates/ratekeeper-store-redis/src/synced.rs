@@ -76,7 +76,9 @@ impl Drop for Synced {
 /// Returns true if `step` of a request with `extra` is decided by synced counters.
 pub(crate) fn is_synced(step: &Step, extra: Option<&Extra>) -> bool {
     let is_recorded = |extra: &Extra| extra.once.is_some() || extra.forgets.is_some();
-    !step.sync.is_zero() && step.charge == Charge::IfAllowed && !extra.is_some_and(is_recorded)
+    // Of requests that were denied, nodes tell each other nothing but what they owe.
+    let is_told = step.charge == Charge::IfAllowed || step.limit.is_post_paid();
+    !step.sync.is_zero() && is_told && !extra.is_some_and(is_recorded)
 }
 
 impl Synced {

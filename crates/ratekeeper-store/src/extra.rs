@@ -78,7 +78,7 @@ impl Until {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Execution {
     /// Executed now. It is remembered, if it is to be executed once and was allowed or only gave
-    /// back; a denied request took nothing and may be sent again.
+    /// back, or charged a post-paid limit; any other denied request took nothing and may be sent again.
     #[default]
     Now,
     /// Executed before, and unchanged by this repeat: the answer is the first one.

@@ -139,6 +139,12 @@ impl Step {
         }
     }
 
+    /// Returns true if it is charged whatever the answer, since its hits were used already.
+    #[must_use]
+    pub fn is_paid(&self) -> bool {
+        self.hits > 0 && self.charge == Charge::Always && self.limit.is_post_paid()
+    }
+
     /// The hits to charge; `passes` is true if the step fits and the request is allowed.
     #[inline]
     pub(crate) fn charged(&self, passes: bool) -> i64 {

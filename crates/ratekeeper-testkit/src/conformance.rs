@@ -15,6 +15,7 @@ pub mod histories;
 pub mod limits;
 pub mod once;
 pub mod permits;
+pub mod post_paid;
 pub mod requests;
 pub mod rollout;
 pub mod threads;
@@ -52,6 +53,11 @@ macro_rules! conformance {
             requests: many_steps_are_decided_together,
             threads: one_counter_admits_its_limit_to_many_threads,
             threads: several_counters_are_taken_together_or_not_at_all,
+            post_paid: a_look_is_denied_once_nothing_is_left,
+            post_paid: a_charge_counts_even_if_the_request_is_denied,
+            post_paid: a_look_at_what_is_overdrawn_is_denied,
+            post_paid: a_look_and_a_take_are_one_request,
+            post_paid: a_thousand_charges_count_each,
             permits: a_permit_is_freed_by_its_id,
             permits: a_permit_asked_for_twice_is_held_once,
             permits: a_permit_ends_at_its_deadline_unless_renewed,
@@ -164,6 +170,18 @@ fn every_limit(quota: u64) -> impl Iterator<Item = Limit> {
         hourly(algorithm, quota.min(most))
     });
     of_each.chain(parts)
+}
+
+/// A limit of every algorithm that can be paid afterwards.
+fn every_budget(quota: u64) -> impl Iterator<Item = Limit> {
+    Algorithm::ALL.into_iter().filter_map(move |algorithm| {
+        let spec = LimitSpec::new(algorithm, quota, Micros::from_secs(3_600));
+        let budget = LimitSpec {
+            post_paid: true,
+            ..spec
+        };
+        Limit::try_new(budget).ok()
+    })
 }
 
 /// The same without permits, which are not hits.

@@ -42,6 +42,8 @@ pub enum Model {
     Bucket(Bucket),
     /// `concurrency`.
     Permits(Permits),
+    /// `post_paid`: hits are charged in full, and answered as a look just before.
+    PostPaid(Box<Self>),
 }
 
 impl Model {
@@ -49,6 +51,14 @@ impl Model {
     /// accept `spec`, which has no calendar.
     #[must_use]
     pub fn new(spec: LimitSpec) -> Self {
+        if spec.post_paid {
+            return Self::PostPaid(Box::new(Self::kept(spec)));
+        }
+        Self::kept(spec)
+    }
+
+    /// A fresh counter as hits are kept in it, in advance or afterwards.
+    fn kept(spec: LimitSpec) -> Self {
         match spec.algorithm {
             Algorithm::FixedWindow => Self::FixedWindow(FixedWindow::new(spec)),
             Algorithm::SlidingWindow if spec.sub_windows.is_none() => {
@@ -67,8 +77,11 @@ impl Model {
     /// algorithm this is the same as [`Model::new`].
     #[must_use]
     pub fn slowest(spec: LimitSpec) -> Self {
-        if spec.algorithm.has_burst() {
-            Self::Bucket(Bucket::slowest(spec))
+        let bucket = || Self::Bucket(Bucket::slowest(spec));
+        if spec.post_paid && spec.algorithm.has_burst() {
+            Self::PostPaid(Box::new(bucket()))
+        } else if spec.algorithm.has_burst() {
+            bucket()
         } else {
             Self::new(spec)
         }
@@ -91,6 +104,7 @@ impl Model {
             Self::SlidingLog(model) => model.quota = spec.quota,
             Self::Bucket(model) => model.change_burst(spec),
             Self::Permits(model) => model.quota = spec.quota,
+            Self::PostPaid(model) => model.change(spec),
         }
     }
 
@@ -104,6 +118,7 @@ impl Model {
             Self::SlidingLog(model) => model.quota,
             Self::Bucket(model) => model.burst(),
             Self::Permits(model) => model.quota,
+            Self::PostPaid(model) => model.capacity(),
         }
     }
 
@@ -131,6 +146,7 @@ impl Model {
             Self::SlidingLog(model) => model.room(now),
             Self::Bucket(model) => model.room(now),
             Self::Permits(model) => model.room(now),
+            Self::PostPaid(model) => model.room(now),
         }
     }
 
@@ -143,6 +159,7 @@ impl Model {
             Self::SlidingLog(model) => model.charge(hits, now),
             Self::Bucket(model) => model.charge(hits, now),
             Self::Permits(model) => model.charge(hits, now),
+            Self::PostPaid(model) => model.charge(hits, now),
         }
     }
 
@@ -160,6 +177,7 @@ impl Model {
         match self {
             Self::Permits(_) => Micros::ZERO,
             Self::Bucket(bucket) => bucket.full_after(now),
+            Self::PostPaid(model) => model.full_after(now),
             _ => self.wait(self.capacity(), now),
         }
     }
@@ -169,6 +187,9 @@ impl Model {
     pub fn answer(&self, ask: Ask, now: Timestamp) -> Outcome {
         let mut after = self.clone();
         after.charge(i64::try_from(ask.taken).unwrap_or(i64::MAX), now);
+        if let Self::PostPaid(_) = self {
+            return after.pay(ask.hits, now);
+        }
         let hits = u64::try_from(ask.hits).unwrap_or(0);
         let together = ask.taken.saturating_add(hits);
         let is_over = match self {
@@ -177,9 +198,12 @@ impl Model {
                 Self::FixedWindow(after) => ask.hits == 0 && after.is_over(now),
                 _ => false,
             },
-            // And at a bucket whose burst was lowered.
+            // And at any other counter of which more is used than a lowered limit holds.
             Self::Bucket(bucket) => ask.hits == 0 && bucket.is_over(now),
-            _ => false,
+            Self::EqualCount(model) => ask.hits == 0 && model.used(now) > model.most.into(),
+            Self::SlidingWindow(model) => ask.hits == 0 && model.used(now) > model.quota.into(),
+            Self::SlidingLog(model) => ask.hits == 0 && model.used(now) > model.quota.into(),
+            Self::Permits(_) | Self::PostPaid(_) => false,
         };
         let verdict = if is_over && self.capacity() > 0 {
             Verdict::Later
@@ -216,6 +240,29 @@ impl Model {
             full_after: after.full_after(now),
             retry_after,
             delay,
+        }
+    }
+
+    /// The answer to `hits` of a post-paid limit, to which they are charged in any case.
+    fn pay(mut self, hits: i64, now: Timestamp) -> Outcome {
+        let was_left = self.room(now) > 0;
+        self.charge(hits, now);
+        let verdict = match was_left || hits < 0 {
+            true => Verdict::Fits,
+            false if self.capacity() == 0 => Verdict::Never,
+            false => Verdict::Later,
+        };
+        let retry_after = match verdict {
+            Verdict::Later => self.wait(1, now),
+            Verdict::Fits | Verdict::Never => Micros::ZERO,
+        };
+        Outcome {
+            verdict,
+            remaining: self.room(now),
+            reset_after: self.reset_after(now),
+            full_after: self.full_after(now),
+            retry_after,
+            delay: Micros::ZERO,
         }
     }
 

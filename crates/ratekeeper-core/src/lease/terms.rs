@@ -28,6 +28,9 @@ pub enum Unleasable {
     /// The lease that its window allows is not worth a call.
     #[error("its leases would last less than {} ms", TTL_MIN.as_millis_ceil())]
     TooShort,
+    /// Its hits are known only afterwards.
+    #[error("a post_paid limit cannot be leased: what a request costs is known only afterwards")]
+    PostPaid,
 }
 
 const fn reason(algorithm: Algorithm) -> &'static str {
@@ -61,6 +64,7 @@ impl Terms {
             Kind::SlidingLog | Kind::LeakyBucket(..) | Kind::Concurrency => {
                 return Err(Unleasable::Algorithm(limit.algorithm()));
             }
+            Kind::PostPaid(_) => return Err(Unleasable::PostPaid),
             Kind::EqualCount(_) => ttl.min(part),
             Kind::FixedWindow | Kind::SlidingWindow(_) | Kind::TokenBucket(_) | Kind::Gcra(_) => {
                 ttl

@@ -64,8 +64,8 @@ impl SyncTerms {
     /// # Errors
     /// [`Unsyncable`]: the reason for counting it otherwise.
     pub fn try_new(limit: &Limit, interval: Option<Micros>) -> Result<Self, Unsyncable> {
-        let window = limit.window();
-        let limit = match limit.kind {
+        let (window, is_post_paid) = (limit.window(), limit.is_post_paid());
+        let limit = match limit.prepaid().kind {
             Kind::FixedWindow | Kind::SlidingWindow(_) => *limit,
             Kind::EqualCount(_) if limit.is_strict() => return Err(Unsyncable::Strict),
             Kind::EqualCount(_) => Limit::try_new(LimitSpec {
@@ -76,7 +76,12 @@ impl SyncTerms {
             | Kind::TokenBucket(_)
             | Kind::Gcra(_)
             | Kind::LeakyBucket(..)
-            | Kind::Concurrency => return Err(Unsyncable::Algorithm(limit.algorithm())),
+            | Kind::Concurrency
+            | Kind::PostPaid(_) => return Err(Unsyncable::Algorithm(limit.algorithm())),
+        };
+        let limit = match is_post_paid {
+            true => limit.paid_afterwards(),
+            false => limit,
         };
         let most = Micros::new(window.get() / 2);
         if most < INTERVAL_MIN {

@@ -1,7 +1,7 @@
 //! Every answer follows the definition: it equals the model field by field where the algorithm is
 //! exact, and otherwise lies between the definition and a rate lower by 0.1 %.
 
-use ratekeeper_core::{Ask, Limit, Moment, Outcome, State, Timestamp, Verdict};
+use ratekeeper_core::{Ask, Limit, LimitSpec, Moment, Outcome, State, Timestamp, Verdict};
 use ratekeeper_testkit::model::Model;
 use ratekeeper_testkit::model::history::History;
 
@@ -101,12 +101,43 @@ fn check_counting_denied(history: &History) {
     });
 }
 
-fn check_both(history: &History) {
-    check(history);
-    check_counting_denied(history);
+/// The same paid afterwards, if the algorithm can be: hits are charged whatever is answered.
+fn check_post_paid(history: &History) {
+    let spec = LimitSpec {
+        post_paid: true,
+        ..history.spec
+    };
+    let Ok(limit) = Limit::try_new(spec) else {
+        return;
+    };
+    let mut state = State::new(limit.shape());
+    let mut model = Between::new(&History {
+        spec,
+        ..history.clone()
+    });
+    history.play(|now, hits| {
+        let hits = hits.clamp(-1_000_000, 1_000_000);
+        for probe in [0, 1, -1] {
+            model.check(&limit, &state, Ask::hits(probe), now);
+        }
+        let twice = Ask { taken: 2, hits };
+        model.check(&limit, &state, twice, now);
+        let expected = model.check(&limit, &state, Ask::hits(hits), now);
+        let got = limit.step(&mut state, hits, &Moment::at(now));
+        assert_eq!(got, expected);
+        assert!(got.fits() || !got.retry_after.is_zero() || limit.capacity() == 0);
+        model.charge(hits, now);
+        got
+    });
 }
 
-histories_hold! { check_both:
+fn check_all(history: &History) {
+    check(history);
+    check_counting_denied(history);
+    check_post_paid(history);
+}
+
+histories_hold! { check_all:
     fixed_window FixedWindow,
     sliding_window SlidingWindow,
     sliding_log SlidingLog,

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use ratekeeper_core::Timestamp;
 use ratekeeper_store::CounterKey;
 
-/// The number of counters remembered, a power of 2; they take 2.5 MiB.
+/// The number of counters remembered, a power of 2; they take 3 MiB.
 const PLACES: usize = 1 << 16;
 
 /// The last report on each counter. Counters share places, and the latest takes the place; a
@@ -25,6 +25,8 @@ struct Place {
 pub(super) struct Said {
     /// Hits left.
     pub(super) remaining: u64,
+    /// Hits below zero of a post-paid bucket.
+    pub(super) debt: u64,
     /// The time of the report.
     pub(super) at: Timestamp,
 }

@@ -16,7 +16,7 @@ use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use ratekeeper_core::{Algorithm, Micros, Timestamp};
+use ratekeeper_core::{Algorithm, MAX_COUNT, Micros, Timestamp};
 use ratekeeper_store::{CounterKey, HashKey, Step, StoreError};
 
 use crate::identity::{Namer, UnhashedName};
@@ -157,8 +157,12 @@ impl Owed {
             add(&self.counts.owed, hits);
             return add(&self.counts.dropped, hits);
         };
-        // A post fills a counter to its limit at most.
-        let most = i64::try_from(step.limit.capacity()).unwrap_or(i64::MAX);
+        // A post fills a counter to its limit at most, unless it is paid afterwards.
+        let most = match step.limit.is_post_paid() {
+            true => MAX_COUNT,
+            false => step.limit.capacity(),
+        };
+        let most = most.cast_signed();
         let before = debt.step.hits;
         debt.step = Step {
             hits: before.saturating_add(step.hits).min(most).max(before),

@@ -228,7 +228,7 @@ impl HeldSlots {
 
     fn act<S: Store>(&self, limiter: &Limiter<S>, act: PermitAct) -> Answer<S::Ticket> {
         let now = limiter.clock().now();
-        let steps = limiter.load().settlement(&self.parts, now, |_| 0);
+        let steps = limiter.load().settlement(&self.parts, now, |_, _| 0);
         limiter.send_steps(&steps, &self.extra(act), now)
     }
 

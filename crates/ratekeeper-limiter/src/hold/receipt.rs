@@ -79,7 +79,7 @@ impl Receipt {
         let now = limiter.clock().now();
         let snapshot = limiter.load();
         let parts: SmallVec<[Part; 2]> = self.taken.iter().map(|(part, _)| *part).collect();
-        let hits = |part: &Part| -i64::try_from(part.hits).unwrap_or(MAX_HITS);
+        let hits = |part: &Part, _: &_| -i64::try_from(part.hits).unwrap_or(MAX_HITS);
         let mut steps = snapshot.settlement(&parts, now, hits);
         steps.retain(|step| {
             if step.limit.algorithm() != Algorithm::LeakyBucket {

@@ -1,7 +1,7 @@
 //! Reservations, which take hits before their number is known, and refunds.
 
-use ratekeeper_core::{Micros, Moment, Timestamp};
-use ratekeeper_store::{Execution, Extra, Once, Step, Store, Until};
+use ratekeeper_core::{Limit, MAX_COUNT, Micros, Moment, Timestamp};
+use ratekeeper_store::{Execution, Extra, Once, Step, Store, StoreError, Until};
 
 use super::token::{Claim, Kind, Part, Sealer};
 use super::{CallerHolds, HoldError, Taken, TakenPart, content_of};
@@ -11,6 +11,9 @@ use crate::{Check, Decision, Limiter};
 
 /// The time for which the idempotency key of a refund is remembered.
 const KEY_TTL: Micros = Micros::from_secs(300);
+
+/// The time for which the idempotency key of a charge is remembered.
+const CHARGE_TTL: Micros = Micros::from_secs(86_400);
 
 /// The terms of a reservation.
 #[derive(Clone, Copy, Debug)]
@@ -47,13 +50,22 @@ pub struct Reservation {
     pub expires_after: Micros,
 }
 
+/// The answer to a check that is carried out once.
+#[derive(Debug)]
+pub struct ChargedOnce {
+    /// The decision: that of the first time, if it is a repeat.
+    pub decision: Decision,
+    /// True if the idempotency key was used before, and nothing was charged now.
+    pub is_repeat: bool,
+}
+
 /// The outcome of settling a reservation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settled {
     /// Hits given back to each limit that still counts them, 0 if there is none. Of the hits of a `fixed`
     /// descriptor, a cancel gives all back and a commit none.
     pub given_back: u64,
-    /// The number of limits that they were given back to: those that still count the hits taken.
+    /// The number of limits that they were given back to, which still count the hits taken, or that were charged more.
     pub limits: usize,
     /// The number of limits that nothing was given back to because their rules are gone.
     pub limits_gone: usize,
@@ -132,20 +144,33 @@ impl<S: Store> CallerHolds<'_, S> {
         })
     }
 
-    /// Settles a reservation: `hits` were needed, the rest of what was reserved is given back.
+    /// Settles a reservation: `hits` were needed, the rest of what was reserved is given back. If more were
+    /// needed, the limits that are paid afterwards are charged the difference.
     ///
     /// # Errors
-    /// [`HoldError::TooMuch`] if fewer were reserved, [`HoldError::Expired`] after its ttl,
+    /// [`HoldError::TooMuch`] if fewer were reserved and none of its limits is paid afterwards, [`HoldError::Expired`] after its ttl,
     /// [`HoldError::Conflict`] if it was settled in another way, and the errors of a token that is
     /// malformed, another caller's, or a permit; [`HoldError::Store`], [`HoldError::NoRoom`],
     /// [`HoldError::Forgotten`].
     pub async fn commit(&self, token: &str, hits: u64) -> Result<Settled, HoldError> {
         let claim = self.limiter.open(self.name, Kind::Reservation, token)?;
-        let Some(rest) = claim.hits.checked_sub(hits) else {
-            return Err(HoldError::TooMuch(claim.hits));
+        if let Some(rest) = claim.hits.checked_sub(hits) {
+            let back = |part: &Part, _: &Limit| if part.is_fixed { 0 } else { negative(rest) };
+            return self.limiter.settle_once(&claim, rest, rest, back).await;
+        }
+        let more = hits.min(MAX_COUNT) - claim.hits;
+        let pays = |part: &Part, limit: &Limit| !part.is_fixed && limit.is_post_paid();
+        let charged = |part: &Part, limit: &Limit| match pays(part, limit) {
+            true => more.cast_signed(),
+            false => 0,
         };
-        let back = |part: &Part| if part.is_fixed { 0 } else { rest };
-        self.limiter.settle_once(&claim, rest, rest, back).await
+        let now = self.limiter.clock().now();
+        let steps = self.limiter.load().settlement(&claim.parts, now, charged);
+        if steps.iter().all(|step| step.hits == 0) {
+            return Err(HoldError::TooMuch(claim.hits));
+        }
+        // No commit gives so much back.
+        self.limiter.settle_once(&claim, 0, !more, charged).await
     }
 
     /// Gives back all that was reserved, as if nothing had been requested.
@@ -155,8 +180,40 @@ impl<S: Store> CallerHolds<'_, S> {
     pub async fn cancel(&self, token: &str) -> Result<Settled, HoldError> {
         let claim = self.limiter.open(self.name, Kind::Reservation, token)?;
         self.limiter
-            .settle_once(&claim, claim.hits, u64::MAX, |part| part.hits)
+            .settle_once(&claim, claim.hits, u64::MAX, |part, _| negative(part.hits))
             .await
+    }
+
+    /// Decides `check` as any other, but once in 24 hours for `key`: a repeat is answered as the first
+    /// time, and charges nothing. A denied check that charged no limit paid afterwards may be repeated
+    /// and is decided anew.
+    ///
+    /// # Errors
+    /// [`HoldError::Conflict`], [`HoldError::NoRoom`] or [`HoldError::Forgotten`]; nothing was
+    /// charged. [`HoldError::Store`] if the store did not answer: the caller repeats it under the
+    /// same key, and no failure mode does.
+    pub async fn charge(&self, check: &Check<'_>, key: &str) -> Result<ChargedOnce, HoldError> {
+        let limiter = self.limiter;
+        let texts = [self.name, check.domain, key];
+        let extra = Extra {
+            once: Some(Once {
+                id: limiter.sealer().hash("charge", &texts.map(str::as_bytes)),
+                until: Until::After(CHARGE_TTL),
+                content: content_of(&limiter.sealer(), check, 0),
+            }),
+            ..Extra::default()
+        };
+        let now = limiter.clock().now();
+        let (decision, taken) = limiter
+            .take(check, Purpose::Charge, now, &extra, |_| false)
+            .await?;
+        if decision.is_degraded() {
+            return Err(HoldError::Store(StoreError::Unavailable));
+        }
+        Ok(ChargedOnce {
+            decision,
+            is_repeat: taken.is_repeat,
+        })
     }
 
     /// Gives back the hits of the descriptors to the limits as they count now: for costs that did not
@@ -191,18 +248,18 @@ impl<S: Store> CallerHolds<'_, S> {
 }
 
 impl<S: Store> Limiter<S> {
-    /// Gives back the hits that `back` returns for each part, once. `content` identifies the operation.
+    /// Charges the hits that `hits` returns for each part, or gives them back if negative, once. `content` identifies
+    /// the operation.
     async fn settle_once(
         &self,
         claim: &Claim,
         given_back: u64,
         content: u64,
-        back: impl Fn(&Part) -> u64,
+        hits: impl Fn(&Part, &Limit) -> i64,
     ) -> Result<Settled, HoldError> {
         let now = self.clock().now();
         let snapshot = self.load();
-        let negative = |part: &Part| -i64::try_from(back(part)).unwrap_or(MAX_HITS);
-        let steps = snapshot.settlement(&claim.parts, now, negative);
+        let steps = snapshot.settlement(&claim.parts, now, hits);
         let extra = Extra {
             once: Some(Once {
                 id: claim.id,
@@ -230,7 +287,7 @@ impl<S: Store> Limiter<S> {
                 now: verdicts.at,
                 calendar: step.calendar,
             };
-            step.hits < 0 && step.limit.still_counts(claim.taken_at, &at)
+            step.hits > 0 || step.hits < 0 && step.limit.still_counts(claim.taken_at, &at)
         };
         let limits = steps.iter().filter(counts).count();
         // Of what no limit counts, such as hits that passed while the store was away, nothing is.
@@ -248,7 +305,7 @@ impl<S: Store> Limiter<S> {
     async fn time_of_store(&self, claim: &Claim) -> Timestamp {
         let now = self.clock().now();
         let snapshot = self.load();
-        let looks = snapshot.settlement(&claim.parts, now, |_| 0);
+        let looks = snapshot.settlement(&claim.parts, now, |_, _| 0);
         if looks.is_empty() {
             return now;
         }
@@ -260,6 +317,11 @@ impl<S: Store> Limiter<S> {
         let texts: [&[u8]; 2] = [&id.to_be_bytes(), &at.to_be_bytes()];
         self.sealer().hash("settle", &texts)
     }
+}
+
+/// Hits to give back.
+fn negative(hits: u64) -> i64 {
+    -i64::try_from(hits).unwrap_or(MAX_HITS)
 }
 
 impl Reserve<'_> {

@@ -49,6 +49,8 @@ pub(super) fn read_form(fields: &Fields<'_>, report: &mut Report<'_>) -> LimitDr
         burst: fields.read_count("burst", MAX_COUNT, report),
         sub_windows: fields.read_count("sub_windows", u64::from(u32::MAX), report),
         strict: fields.read_boolean("strict", report),
+        post_paid: fields.read_boolean("post_paid", report),
+        max_debt: fields.read_count("max_debt", MAX_COUNT, report),
         ..LimitDraft::at(fields.mark)
     }
 }

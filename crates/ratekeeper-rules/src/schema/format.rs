@@ -247,6 +247,12 @@ struct Form {
     sub_windows: Option<u32>,
     /// A sliding_window that never exceeds its limit, and refuses some hits near it.
     strict: Option<bool>,
+    /// A budget: hits are charged in full whatever is left, and a request of 0 hits passes while
+    /// anything is left.
+    post_paid: Option<bool>,
+    /// The most hits that a post-paid token_bucket or gcra goes below zero: ten bursts by default.
+    #[schemars(range(max = 9_007_199_254_740_991_u64))]
+    max_debt: Option<u64>,
 }
 
 /// The keys of a quota and its window.

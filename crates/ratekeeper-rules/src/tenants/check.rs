@@ -158,7 +158,11 @@ impl OwnQuota {
             policy: &Policy::default(),
             algorithm: site.algorithm(Some(&target), rules),
         };
-        let limit = self.draft(&mut faults).build(defaults, &mut faults);
+        let mut draft = self.draft(&mut faults);
+        if site.is_post_paid(&target, rules) {
+            draft.post_paid = Some(true).into();
+        }
+        let limit = draft.build(defaults, &mut faults);
         match (limit, faults.0.into_iter().next()) {
             (Some(limit), None) => {
                 let place = Position {

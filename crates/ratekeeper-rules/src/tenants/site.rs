@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ratekeeper_core::Algorithm;
+use ratekeeper_core::{Algorithm, Limit};
 
 use super::level::{LevelTarget, NoLevel};
 use super::{CUSTOM, Pattern};
@@ -83,6 +83,12 @@ impl Site<'_> {
         let base = base.map(|base| &rules[base.get()]);
         let algorithm = base.and_then(Rule::limited).map(|limit| limit.algorithm());
         algorithm.unwrap_or(self.defaults.algorithm)
+    }
+
+    /// Returns true if the limit whose place an override takes is paid afterwards; the override then is too.
+    pub(crate) fn is_post_paid(&self, target: &Target, rules: &[Rule]) -> bool {
+        let base = target.base.and_then(|base| rules[base.get()].limited());
+        base.is_some_and(Limit::is_post_paid)
     }
 
     /// The place of a descriptor's parts, which may be where no rule is.

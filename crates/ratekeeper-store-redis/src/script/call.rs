@@ -125,7 +125,8 @@ impl Call {
             let flags = u8::from(part.charge == Charge::Always)
                 | u8::from(part.shadow) << 1
                 | u8::from(part.quota_mode) << 2
-                | u8::from(is_first) << 3;
+                | u8::from(is_first) << 3
+                | u8::from(part.limit.is_post_paid()) << 4;
             self.plan
                 .extend_from_slice(&[part.params.algorithm.code(), flags]);
             part.params.pack(&mut self.plan);

@@ -11,7 +11,7 @@
 --                 B extras (1 permit, 2 once, 4 taken at, 8 forget), H steps, H runs;
 --                 permit: c16 id, B act (1 acquire, 2 renew, 3 release); once: d until (below 0: so long from now), c8 content; taken at: d time;
 --                 for each step:  B algorithm, B flags (1 charged always, 2 shadow, 4 quota mode, 8 the first step of
---                                 its descriptor), 5 x d parameters;
+--                                 its descriptor, 16 post-paid), 5 x d parameters;
 --                 for each run:   I4 requests, then for each step d hits.
 --                 Plain: no counter twice, all hits positive, no step charged always, none in quota mode.
 --
@@ -20,8 +20,8 @@
 --                 hold (0: it ends its lease), d the most that a lease holds, d the time that it lasts.
 --                 What the node has spent since its last call is charged, and hits are held for it as far as there is
 --                 room: half of what would then be left. An older call than the last one changes nothing.
---   a post:       B 5, B algorithm, 5 x d parameters, d hits, d age, d time for which it is remembered.
---                 Hits that were admitted so long ago while nobody asked here: charged as far as there is room.
+--   a post:       B 5, B algorithm, B 1 if post-paid, 5 x d parameters, d hits, d age, d time for which it is remembered.
+--                 Hits that were admitted so long ago while nobody asked here: charged as far as there is room, or in full.
 --
 --   A group is one list of steps, asked for by requests that differ in their hits only; a run is so many requests of
 --   the same hits, in the order in which they came. The parameters are explained in each algorithm's file.
@@ -118,8 +118,8 @@ while at <= size do
       end
     end
   elseif byte(plan, at) == 5 then
-    local _, code, a1, a2, a3, a4, a5, hits, age, kept
-    _, code, a1, a2, a3, a4, a5, hits, age, kept, at = unpack_('<BBdddddddd', plan, at)
+    local _, code, is_full, a1, a2, a3, a4, a5, hits, age, kept
+    _, code, is_full, a1, a2, a3, a4, a5, hits, age, kept, at = unpack_('<BBBdddddddd', plan, at)
     local key, once = KEYS[next_key], KEYS[next_key + 1]
     next_key = next_key + 2
     local record, charged = try('GET', once), -1
@@ -135,7 +135,9 @@ while at <= size do
         local taken_at = max(0, now - age)
         --@ gone
         --@ read
-        hits = max(0, min(hits, floor(room - held)))
+        if is_full == 0 then
+          hits = max(0, min(hits, floor(room - held)))
+        end
         charged = hits
         if hits > 0 then
           dated = taken_at
@@ -289,7 +291,7 @@ while at <= size do
       next_key = next_key + 1
     end
 
-    local raws, values, expiries, opened, is_allowed, asks = {}, {}, {}, {}, false, false
+    local raws, values, expiries, opened, is_allowed, asks, is_paid = {}, {}, {}, {}, false, false, false
     if done then
       runs = 0
     else
@@ -348,12 +350,14 @@ while at <= size do
           end
           if act > 0 and code == CONCURRENCY then
             fit[step] = s2 == 1 or (act == 1 and (before > 0 or room >= 1))
+          elseif flags[step] >= 16 then
+            -- Charged in full, and answered as a look just before.
+            fit[step] = hits < 0 or before + 1 <= room
           elseif hits > 0 then
             fit[step] = before + hits <= room
-          elseif hits == 0 and ((code == FIXED_WINDOW or code == CALENDAR_WINDOW) and before == 0
-            or code == TOKEN_BUCKET or code == LEAKY_BUCKET or code == LEAKY_WITHIN) then
+          elseif hits == 0 and code ~= CONCURRENCY then
             -- Overdrawn: denied hits were counted, or the limit was lowered.
-            fit[step] = full >= 0
+            fit[step] = full >= 0 and (before <= full or code ~= FIXED_WINDOW and code ~= CALENDAR_WINDOW)
           else
             fit[step] = true
           end
@@ -367,7 +371,7 @@ while at <= size do
         for step = 1, steps do
           local flag = flags[step]
           local denies = not fit[step] and floor(flag / 2) % 2 == 0
-          if flag >= 8 then
+          if flag % 16 >= 8 then
             descriptor = descriptor + 1
           end
           if floor(flag / 4) % 2 == 0 then
@@ -399,6 +403,7 @@ while at <= size do
           local code, hits, key = codes[step], hits_of[step], KEYS[first + step - 1]
           local raw = raws[key]
           asks = asks or hits > 0
+          is_paid = is_paid or hits > 0 and flags[step] >= 16 and flags[step] % 2 == 1
           if hits >= 0 and flags[step] % 2 == 0 then
             hits = (allowed and fit[step]) and hits * together or 0
           end
@@ -439,7 +444,7 @@ while at <= size do
         --@ set
       end
     end
-    if until_ and not done and (is_allowed or not asks) then
+    if until_ and not done and (is_allowed or is_paid or not asks) then
       local record = {until_, content, now}
       for index = start + 1, filled do
         record[#record + 1] = out[index]

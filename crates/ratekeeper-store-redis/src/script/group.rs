@@ -166,6 +166,7 @@ impl Group {
         let is_plain = |(index, part): (usize, &Part)| {
             usize::from(part.counter) == index
                 && part.charge == Charge::IfAllowed
+                && !part.limit.is_post_paid()
                 && !part.quota_mode
                 && part.params.algorithm != ScriptAlgorithm::LeakyWithin
         };

@@ -4,7 +4,7 @@ use ratekeeper_core::{Algorithm, Ask, Micros, Moment, StateRef, Timestamp, combi
 use ratekeeper_store::{Charge, Execution, Request, StepOutcome, Verdicts};
 use smallvec::SmallVec;
 
-use super::group::Group;
+use super::group::{Group, Part};
 use super::replay::Replay;
 use super::state::{Counter, Kept};
 
@@ -23,16 +23,20 @@ impl Known {
     /// repeated from memory: if a denial changes counters, permits are waited for, or a request
     /// takes twice from one counter.
     pub(super) fn new(group: &Group, replay: Replay<'_>) -> Option<Self> {
+        // Of a limit paid afterwards looks are denied, and nothing else is.
+        let is_repeatable = |(part, hits): (&Part, &i64)| match part.limit.is_post_paid() {
+            true => *hits == 0,
+            false => *hits > 0 && part.charge == Charge::IfAllowed,
+        };
         let is_repeatable = group.extra.is_none()
             && group.parts.iter().enumerate().all(|(index, part)| {
                 usize::from(part.counter) == index
-                    && part.charge == Charge::IfAllowed
                     && part.limit.algorithm() != Algorithm::Concurrency
             })
             && group
                 .runs
                 .iter()
-                .all(|run| run.hits.iter().all(|hits| *hits > 0));
+                .all(|run| group.parts.iter().zip(&run.hits).all(is_repeatable));
         if !is_repeatable {
             return None;
         }
@@ -98,7 +102,9 @@ impl Known {
         let denied = self.group.runs.first().map(|run| &run.hits);
         let known = denied.into_iter().flatten();
         request.steps.iter().zip(known).all(|(step, denied)| {
-            step.hits > 0
+            // A charge of a limit paid afterwards is never answered from memory, and no other look is.
+            (step.hits > 0) != step.limit.is_post_paid()
+                && step.hits >= 0
                 && (step.limit.algorithm() != Algorithm::SlidingLog || step.hits == *denied)
         })
     }

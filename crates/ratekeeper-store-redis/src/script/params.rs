@@ -62,7 +62,11 @@ impl Params {
                 (ScriptAlgorithm::SubWindows, numbers)
             }
             (Arithmetic::TokenBucket(rate), _) => {
-                let numbers = [rate.burst, rate.interval, scale(rate), 0, 0];
+                let numbers = [rate.burst, rate.interval, scale(rate), rate.burst, 0];
+                (ScriptAlgorithm::TokenBucket, numbers)
+            }
+            (Arithmetic::Indebted(rate, most), _) => {
+                let numbers = [rate.burst, rate.interval, scale(rate), most, 0];
                 (ScriptAlgorithm::TokenBucket, numbers)
             }
             (Arithmetic::LeakyBucket(rate), _) => (ScriptAlgorithm::LeakyBucket, leaky(rate, 0)),

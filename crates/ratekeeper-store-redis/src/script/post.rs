@@ -35,7 +35,8 @@ impl Call {
         let part = &group.parts[0];
         self.key(|out| names.counter(part.key, out));
         self.key(|out| names.once(part.key.subject, posted.id, out));
-        self.bytes(&[POST, part.params.algorithm.code()]);
+        let is_full = u8::from(part.limit.is_post_paid());
+        self.bytes(&[POST, part.params.algorithm.code(), is_full]);
         self.numbers(part.params.numbers);
         let hits = u64::try_from(group.runs[0].hits[0]).unwrap_or(0);
         self.numbers([hits, posted.age.get(), REMEMBERED.get()]);

@@ -1,6 +1,7 @@
 -- token_bucket and gcra (TOKEN_BUCKET): burst - deficit >= hits, after the refill.
 --
--- Parameters: 1 burst, 2 T, the time one token takes, in units of 1 / scale microseconds; 3 scale, a power of 2.
+-- Parameters: 1 burst, 2 T, the time one token takes, in units of 1 / scale microseconds; 3 scale, a power of 2; 4 the most
+--   tokens that can be missing: the burst, and the debt of a post-paid limit.
 -- State: an integer, at * 1000 + deficit: what is missing in whole tokens, below 1000, and the time of the last charge
 --   (microseconds), up to which the bucket has been refilled. Else I7 deficit, I7 since, the time up to which it has been
 --   refilled, I7 at, and I4 the fraction of since in 2^-32 of a microsecond, left out where it is 0; big endian, so that the
@@ -54,11 +55,11 @@ if raw then
 end
 room = a1 - s1
 --@ charge TOKEN_BUCKET
-if hits > 0 and s1 + hits <= a1 then
+if hits > 0 and s1 + hits <= a4 then
   s1 = s1 + hits
-elseif hits > 0 and s1 <= a1 then
+elseif hits > 0 and s1 <= a4 then
   -- Emptied, along with the fraction of the next token.
-  s1, s2, s3 = a1, s4, 0
+  s1, s2, s3 = a4, s4, 0
 elseif hits < 0 then
   s1 = max(0, s1 + hits)
 end

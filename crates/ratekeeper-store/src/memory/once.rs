@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use ratekeeper_core::Timestamp;
 use smallvec::SmallVec;
 
-use crate::{Execution, FullMode, Once, Request, StepOutcome, Verdicts};
+use crate::{Execution, FullMode, Once, Request, Step, StepOutcome, Verdicts};
 
 /// The number of locks; the id selects one.
 const PARTS: usize = 8;
@@ -120,7 +120,8 @@ impl Records {
         }
         let verdicts = decide();
         let asked = request.steps.iter().any(|step| step.hits > 0);
-        if verdicts.allowed || !asked {
+        let is_paid = request.steps.iter().any(Step::is_paid);
+        if verdicts.allowed || !asked || is_paid {
             part.keep(once, until, &verdicts);
         }
         verdicts

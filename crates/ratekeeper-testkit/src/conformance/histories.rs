@@ -11,7 +11,7 @@ use ratekeeper_store::{
     Charge, CounterKey, Execution, Request, Step, StepOutcome, Store, Verdicts,
 };
 
-use super::{NOW, decide, every_limit, step};
+use super::{NOW, decide, every_budget, every_limit, step};
 
 /// A generated request.
 #[derive(Clone, Debug)]
@@ -40,6 +40,8 @@ pub fn equals_the_pure_steps<S: Store>(make: impl Fn() -> S) {
     let limits: Vec<Limit> = every_limit(6)
         .chain(every_limit(0))
         .chain(every_limit(70_000))
+        .chain(every_budget(6))
+        .chain(every_budget(70_000))
         .collect();
     let history = prop::collection::vec(request(limits.len()), 1..40);
     let config = Config {
@@ -97,7 +99,7 @@ impl Drawn {
             descriptor += u16::from(drawn.next_descriptor);
             Step {
                 hits: drawn.hits,
-                charge: if drawn.always {
+                charge: if drawn.always || limits[drawn.counter].is_post_paid() {
                     Charge::Always
                 } else {
                     Charge::IfAllowed

@@ -7,6 +7,8 @@ use ratekeeper_core::{Algorithm, LimitSpec, Micros, Timestamp};
 #[derive(Clone, Debug)]
 pub struct Bucket {
     burst: u64,
+    /// The most tokens that forced hits leave missing: the burst, and the debt of a post-paid bucket.
+    most: u64,
     /// Fractions of a token added per microsecond.
     inflow: u128,
     /// Fractions in a whole token.
@@ -20,14 +22,15 @@ pub struct Bucket {
 struct Charge {
     at: u64,
     hits: i64,
-    /// The burst at that time: forced hits beyond it are not owed.
-    burst: u64,
+    /// The most that could be missing at that time: forced hits beyond it are not owed.
+    most: u64,
 }
 
 impl Bucket {
     pub(crate) fn new(spec: LimitSpec) -> Self {
         Self {
             burst: burst(spec),
+            most: most(spec),
             inflow: u128::from(spec.quota),
             token: u128::from(spec.window.get()),
             queues: spec.algorithm == Algorithm::LeakyBucket,
@@ -47,6 +50,7 @@ impl Bucket {
 
     pub(crate) fn change_burst(&mut self, spec: LimitSpec) {
         self.burst = burst(spec);
+        self.most = most(spec);
     }
 
     pub(crate) fn burst(&self) -> u64 {
@@ -65,7 +69,7 @@ impl Bucket {
             missing = if charge.hits < 0 {
                 missing.saturating_sub(hits)
             } else {
-                let full = u128::from(charge.burst) * self.token;
+                let full = u128::from(charge.most) * self.token;
                 missing.max((missing + hits).min(full))
             };
         }
@@ -89,7 +93,7 @@ impl Bucket {
         self.charges.push(Charge {
             at: now.as_micros().max(last),
             hits,
-            burst: self.burst,
+            most: self.most,
         });
     }
 
@@ -112,6 +116,15 @@ impl Bucket {
             return Micros::ZERO;
         }
         Micros::new(u64::try_from(missing.div_ceil(self.inflow)).unwrap_or(u64::MAX))
+    }
+}
+
+/// The most tokens that can be missing.
+fn most(spec: LimitSpec) -> u64 {
+    let burst = burst(spec);
+    match spec.post_paid {
+        true => burst + spec.max_debt.unwrap_or(10 * burst),
+        false => burst,
     }
 }
 

@@ -201,6 +201,7 @@ impl Compiler<'_, '_, '_> {
         let policy = std::mem::take(&mut limit.policy).within(&owner.policy);
         self.check_leaky(&limit.limit, &policy, limit.mark);
         self.check_leased(&limit.limit, &policy, limit.mark);
+        self.check_count_denied(&limit.limit, &policy, limit.mark);
         let counted = self.synced(limit.limit, &policy, limit.mark);
         let replaces = std::mem::take(&mut limit.replaces);
         limit.limit = counted;
@@ -255,8 +256,9 @@ impl Compiler<'_, '_, '_> {
             return limit;
         }
         let counts_denied = self.around.profile == Profile::Envoy;
+        let counts_denied = policy.count_denied.unwrap_or(counts_denied) && !spec.is_post_paid();
         let (why, help) = match SyncTerms::try_new(spec, policy.sync_interval) {
-            Ok(_) if policy.count_denied.unwrap_or(counts_denied) => (
+            Ok(_) if counts_denied => (
                 "nodes do not exchange denied hits, so `count_denied` cannot be used".to_owned(),
                 "write `count_denied: false`, or `consistency: exact`".to_owned(),
             ),
@@ -266,6 +268,23 @@ impl Compiler<'_, '_, '_> {
         let message = format!("`consistency: synced` is not possible here: {why}");
         self.report.error(mark, message, help);
         limit
+    }
+
+    /// Warns where a look at what is used up passes, although denied requests are counted.
+    fn check_count_denied(&mut self, limit: &RuleLimit, policy: &Policy, mark: Mark) {
+        let RuleLimit::Limited(limit) = limit else {
+            return;
+        };
+        let forgets = limit.algorithm() != Algorithm::FixedWindow && limit.sub_windows() == 0;
+        if policy.count_denied == Some(true) && forgets && !limit.is_post_paid() {
+            let message = format!(
+                "`count_denied` fills a {} and no more: a request of 0 hits still passes when nothing is left",
+                limit.algorithm().name()
+            );
+            let help =
+                "if requests are charged after they were let in, write `post_paid: true` instead";
+            self.report.warn(mark, message, help.to_owned());
+        }
     }
 
     fn check_leaky(&mut self, limit: &RuleLimit, policy: &Policy, mark: Mark) {

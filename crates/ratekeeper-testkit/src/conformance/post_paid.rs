@@ -1,0 +1,113 @@
+//! Budgets: limits whose hits are charged in full, and looked at before.
+
+use ratekeeper_core::{Algorithm, Limit, Micros, Verdict};
+use ratekeeper_store::{Charge, Step, Store};
+
+use super::{NOW, at, counted, every_budget, hourly, name, one, remaining, step, taking};
+
+/// A step of so many hits on the counter with that number, which are charged in any case.
+fn charging(hits: i64, limit: &Limit, number: u64) -> Step {
+    Step {
+        charge: Charge::Always,
+        ..taking(hits, limit, number)
+    }
+}
+
+/// After 500 of 100 were charged, a look is denied until something is left.
+pub fn a_look_is_denied_once_nothing_is_left<S: Store>(make: impl Fn() -> S) {
+    let limits: Vec<Limit> = every_budget(100).collect();
+    assert_eq!(limits.len(), 5);
+    for (number, limit) in (0..).zip(limits) {
+        // The time of a store never goes back, even for another counter, so each case has its own.
+        let store = make();
+        let look = charging(0, &limit, number);
+        assert!(one(&store, NOW, look).0, "{}", name(&limit));
+        let (allowed, charged) = one(&store, NOW, charging(500, &limit, number));
+        assert!(allowed, "{}: it was let in", name(&limit));
+        assert_eq!(charged.remaining, 0, "{}", name(&limit));
+        for _ in 0..3 {
+            let (allowed, denied) = one(&store, NOW, look);
+            assert!(!allowed, "{}", name(&limit));
+            assert_eq!(denied.verdict, Verdict::Later, "{}", name(&limit));
+        }
+        let wait = one(&store, NOW, look).1.retry_after;
+        let early = NOW.after(Micros::new(wait.get() - 1));
+        assert!(!one(&store, early, look).0, "{}", name(&limit));
+        assert!(one(&store, NOW.after(wait), look).0, "{}", name(&limit));
+    }
+}
+
+/// What was used is charged, whatever denies the request and however little is left.
+pub fn a_charge_counts_even_if_the_request_is_denied<S: Store>(make: impl Fn() -> S) {
+    let store = make();
+    let none = hourly(Algorithm::FixedWindow, 0);
+    for (number, limit) in (0..).step_by(2).zip(every_budget(100)) {
+        let charge = |hits| one(&store, NOW, charging(hits, &limit, number)).0;
+        let denied = [charging(60, &limit, number), step(&none, number + 1)];
+        assert!(!at(&store, NOW, &denied).allowed, "{}", name(&limit));
+        assert_eq!(remaining(&store, NOW, denied[0]), 40, "{}", name(&limit));
+        assert!(charge(40), "{}", name(&limit));
+        // Nothing is left. An edge that asks with a hit by accident is denied, and counted.
+        assert!(!charge(1), "{}", name(&limit));
+        assert!(!charge(0), "{}", name(&limit));
+        assert!(charge(-2), "{}", name(&limit));
+        assert!(charge(0), "{}", name(&limit));
+    }
+}
+
+/// A look is denied wherever more is used than the limit holds, and changes nothing.
+pub fn a_look_at_what_is_overdrawn_is_denied<S: Store>(make: impl Fn() -> S) {
+    let store = make();
+    let lowered = [
+        Algorithm::FixedWindow,
+        Algorithm::SlidingWindow,
+        Algorithm::SlidingLog,
+        Algorithm::TokenBucket,
+        Algorithm::Gcra,
+    ];
+    for (number, algorithm) in (0..).zip(lowered) {
+        let [high, low] = [100, 10].map(|quota| hourly(algorithm, quota));
+        assert!(one(&store, NOW, taking(50, &high, number)).0);
+        for _ in 0..2 {
+            let (allowed, denied) = one(&store, NOW, taking(0, &low, number));
+            assert!(!allowed, "{}", name(&low));
+            assert_eq!(denied.verdict, Verdict::Later, "{}", name(&low));
+            let left = remaining(&store, NOW, taking(0, &high, number));
+            assert_eq!(left, 50, "{}", name(&high));
+        }
+    }
+    let window = hourly(Algorithm::FixedWindow, 100);
+    assert!(!one(&store, NOW, charging(500, &window, 9)).0);
+    assert!(!one(&store, NOW, taking(0, &window, 9)).0);
+}
+
+/// One request may look at a budget and take from another limit, which is charged only if both let
+/// it pass.
+pub fn a_look_and_a_take_are_one_request<S: Store>(make: impl Fn() -> S) {
+    let store = make();
+    let requests = hourly(Algorithm::SlidingWindow, 10);
+    for (number, limit) in (0..).step_by(2).zip(every_budget(100)) {
+        let both = [charging(0, &limit, number), step(&requests, number + 1)];
+        assert!(at(&store, NOW, &both).allowed, "{}", name(&limit));
+        one(&store, NOW, charging(100, &limit, number));
+        for _ in 0..3 {
+            let denied = at(&store, NOW, &both);
+            assert!(!denied.allowed, "{}", name(&limit));
+            assert!(!counted(&denied, 0).fits() && counted(&denied, 1).fits());
+        }
+        assert_eq!(remaining(&store, NOW, both[1]), 9, "{}", name(&limit));
+    }
+}
+
+/// A thousand charges in one request count one by one, and each sees those before it.
+pub fn a_thousand_charges_count_each<S: Store>(make: impl Fn() -> S) {
+    let store = make();
+    for (number, limit) in (0..).zip(every_budget(2_000)) {
+        let charges = vec![charging(3, &limit, number); 1_000];
+        let verdicts = at(&store, NOW, &charges);
+        let let_in = (0..1_000).filter(|index| counted(&verdicts, *index).fits());
+        // The last of them took the two that 666 had left.
+        assert_eq!(let_in.count(), 667, "{}", name(&limit));
+        assert_eq!(remaining(&store, NOW, charges[0]), 0, "{}", name(&limit));
+    }
+}
