@@ -60,7 +60,8 @@ impl State {
     /// than not serving.
     ///
     /// # Errors
-    /// This user may not read the file, or it is one that was never ours: a FIFO, a device, a folder, a YAML file.
+    /// This user may not read the file, another version of Ratekeeper wrote it, or it was never ours: a FIFO, a device, a
+    /// folder, a YAML file. It stays as it is.
     pub(crate) fn load(&self, store: &MemoryStore) -> Result<Option<HashKey>> {
         let path = &self.path;
         let mut file = match regular::open(path) {
@@ -87,6 +88,10 @@ impl State {
                 "{} is not a state file, and would be overwritten; name another with --state",
                 path.display()
             ),
+            // Its counters are whole, and may be needed by the version that wrote them.
+            Err(Unusable::Load(StateFileError::Version(version))) => {
+                bail!("--state {}: {version}", path.display())
+            }
             Err(error) => {
                 self.set_aside(&error);
                 Ok(None)

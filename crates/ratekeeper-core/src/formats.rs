@@ -1,6 +1,6 @@
 //! The versions of all formats in which something outlives a process: values in Redis, files, and texts that clients keep.
 //!
-//! A change of a format raises its version here. Builds then read both and write the earlier one until every node reads
+//! `docs/formats.md` lists them, and a test compares it with [`ALL`]. A change of a format raises its version here. Builds then read both and write the earlier one until every node reads
 //! both.
 //!
 //! A counter in Redis tells its version in bytes that it has anyway: values of version 1 begin with a byte below
@@ -124,7 +124,7 @@ stored_formats! {
     /// A permit or reservation, as its holder has it.
     HOLD = "permit, reservation", 1;
     /// The counters of a node without Redis.
-    STATE_FILE = "state file", 1;
+    STATE_FILE = "state file", 2;
     /// The last good rules.
     LAST_GOOD_RULES = "file of the last good rules", 1;
     /// Rules that were switched at run time.
@@ -154,14 +154,28 @@ mod tests {
     }
 
     #[test]
+    fn the_manual_lists_each_with_its_version() {
+        let page = include_str!("../../../docs/formats.md");
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| *"));
+        let told = rows.filter_map(|row| {
+            let mut cells = row.split(" | ");
+            let name = cells.next()?.trim_end_matches('*');
+            Some((name, cells.nth(1)?.parse().ok()?))
+        });
+        let told: Vec<(&str, u32)> = told.collect();
+        let all: Vec<_> = ALL.iter().map(|it| (it.name, it.version)).collect();
+        assert_eq!(told, all);
+    }
+
+    #[test]
     fn what_is_not_read_says_what_to_do() {
-        let [later, earlier] = [STATE_FILE.check(2), QUOTA_TABLES.check(1)];
+        let [later, earlier] = [TOKENS.check(2), QUOTA_TABLES.check(1)];
         let said = later.expect_err("it is unknown").to_string();
-        let begun = "the state file is of format 2, and this version of Ratekeeper knows format 1: a later version wrote it";
+        let begun = "the file of tokens is of format 2, and this version of Ratekeeper knows format 1: a later version wrote it";
         assert!(said.starts_with(begun), "{said}");
         let said = earlier.expect_err("it is unknown").to_string();
         assert!(said.contains("not read any more"), "{said}");
-        assert_eq!(STATE_FILE.check(1), Ok(()));
+        assert_eq!(TOKENS.check(1), Ok(()));
     }
 
     #[test]

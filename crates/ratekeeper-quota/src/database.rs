@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratekeeper_core::formats::QUOTA_TABLES;
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions, AnyRow};
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{Any, AnyPool, Row, SqlSafeStr, Transaction};
@@ -194,6 +195,8 @@ const MIGRATIONS: [(i64, &str, &str); 4] = [
     ),
 ];
 
+const _: () = assert!(MIGRATIONS.len() == QUOTA_TABLES.version as usize);
+
 fn migrator() -> Migrator {
     let migrations = MIGRATIONS.iter().map(|&(version, name, sql)| {
         let sql = sql.into_sql_str();
@@ -223,10 +226,23 @@ pub(crate) async fn migrate(pool: &AnyPool, kind: DatabaseKind) -> Result<(), Qu
             MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
                 QuotaError::Unavailable(error)
             }
+            MigrateError::VersionMissing(_) => later_tables(pool, error).await,
             error => QuotaError::Migration(error),
         });
     }
     Ok(())
+}
+
+/// The error of tables with a migration that is not known here: most likely a later version of the program made it.
+async fn later_tables(pool: &AnyPool, error: MigrateError) -> QuotaError {
+    let newest = sqlx::query("SELECT MAX(version) AS newest FROM _sqlx_migrations");
+    let newest = newest.fetch_one(pool).await;
+    let newest: Option<i64> = newest.ok().and_then(|row| row.try_get("newest").ok());
+    let newest = newest.and_then(|newest| u32::try_from(newest).ok());
+    match newest.map(|newest| QUOTA_TABLES.check(newest)) {
+        Some(Err(later)) => QuotaError::OtherTables(later),
+        _ => QuotaError::Migration(error),
+    }
 }
 
 /// Returns true if the tables are of this version and nothing has to be done, which needs no right to make tables.

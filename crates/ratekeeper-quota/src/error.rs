@@ -37,7 +37,10 @@ pub enum QuotaError {
     /// back; another file in its place needs a restart.
     #[error("{}", gone(.0, .1.is_none()))]
     FileGone(PathBuf, #[source] Option<io::Error>),
-    /// The tables are newer than this program, or were changed by hand.
+    /// The tables are newer than this program. They stay as they are.
+    #[error(transparent)]
+    OtherTables(ratekeeper_core::formats::OtherVersion),
+    /// The tables were changed by hand.
     #[error("the tables do not match this version of the program")]
     Migration(#[source] sqlx::migrate::MigrateError),
     /// A row cannot be read.

@@ -7,12 +7,10 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
+use ratekeeper_core::formats::{OtherVersion, QUOTA_COPY};
 use ratekeeper_rules::{TenantHash, TenantIndex, TenantKey, TenantQuotas};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-
-/// The format of the file.
-const FORMAT: u32 = 1;
 
 /// The longest line to read: the quotas of one tenant.
 const LINE_BYTES_MAX: u64 = 1 << 20;
@@ -28,8 +26,8 @@ pub enum SavedError {
     #[error("it is damaged")]
     Damaged,
     /// The file was written by a different version.
-    #[error("it was written by a different version")]
-    OtherFormat,
+    #[error(transparent)]
+    OtherFormat(#[from] OtherVersion),
     /// The tenants in it were hashed under another key.
     #[error("its tenants were hashed under another tenant_key")]
     OtherKey,
@@ -57,6 +55,12 @@ fn fingerprint(key: &TenantKey) -> String {
 /// Saves the tenants and the number of their last change; blocks. Whoever reads meanwhile sees the earlier
 /// file or this one.
 pub(crate) fn save(path: &Path, index: &TenantIndex, version: u64) -> Result<(), SavedError> {
+    if let Ok(Some(mut lines)) = Lines::open(path)
+        && let Err(error @ SavedError::OtherFormat(_)) = lines.head()
+    {
+        // One of a later version stays for that one.
+        return Err(error);
+    }
     let beside = path.with_extension("new");
     let mut options = File::options();
     options.write(true).create(true).truncate(true);
@@ -67,7 +71,7 @@ pub(crate) fn save(path: &Path, index: &TenantIndex, version: u64) -> Result<(),
         hash: Sha256::new(),
     };
     let head = Head {
-        format: FORMAT,
+        format: QUOTA_COPY.version,
         key: fingerprint(index.key()),
         version,
         tenants: index.len(),
@@ -97,19 +101,10 @@ fn line(file: &mut Hashing<impl Write>, value: &impl Serialize) -> io::Result<()
 
 /// Loads what was saved; blocks. [`None`] if there is no file.
 pub(crate) fn load(path: &Path, key: &TenantKey) -> Result<Option<(TenantIndex, u64)>, SavedError> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.into()),
+    let Some(mut lines) = Lines::open(path)? else {
+        return Ok(None);
     };
-    let mut lines = Lines {
-        file: BufReader::new(file),
-        hash: Sha256::new(),
-    };
-    let head: Head = lines.next()?;
-    if head.format != FORMAT {
-        return Err(SavedError::OtherFormat);
-    }
+    let head = lines.head()?;
     if head.key != fingerprint(key) {
         return Err(SavedError::OtherKey);
     }
@@ -133,6 +128,37 @@ struct Lines {
 }
 
 impl Lines {
+    /// Opens the file; [`None`] if there is none.
+    fn open(path: &Path) -> io::Result<Option<Self>> {
+        match File::open(path) {
+            Ok(file) => Ok(Some(Self {
+                file: BufReader::new(file),
+                hash: Sha256::new(),
+            })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads the head, its format before anything else: a later version may have other fields.
+    fn head(&mut self) -> Result<Head, SavedError> {
+        #[derive(Deserialize)]
+        struct Format {
+            format: u32,
+        }
+        let text = self.line()?;
+        if let Ok(Format { format }) = serde_json::from_str(&text) {
+            QUOTA_COPY.check(format)?;
+        }
+        serde_json::from_str(&text).map_err(|_| SavedError::Damaged)
+    }
+
+    fn line(&mut self) -> Result<String, SavedError> {
+        let text = self.text()?;
+        self.hash.update(text.as_bytes());
+        Ok(text)
+    }
+
     fn text(&mut self) -> Result<String, SavedError> {
         let mut text = String::new();
         let mut bounded = (&mut self.file).take(LINE_BYTES_MAX);
@@ -145,9 +171,7 @@ impl Lines {
     }
 
     fn next<T: for<'de> Deserialize<'de>>(&mut self) -> Result<T, SavedError> {
-        let text = self.text()?;
-        self.hash.update(text.as_bytes());
-        serde_json::from_str(&text).map_err(|_| SavedError::Damaged)
+        serde_json::from_str(&self.line()?).map_err(|_| SavedError::Damaged)
     }
 }
 
@@ -171,4 +195,29 @@ impl<W: Write> Write for Hashing<W> {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_of_a_later_version_is_neither_used_nor_written_over() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("quotas.saved");
+        let key = TenantKey::from_bytes([7; 16]);
+        let index = TenantIndex::new(key.clone());
+        save(&path, &index, 3).expect("it is written");
+        let loaded = load(&path, &key).expect("it is read");
+        assert_eq!(loaded.map(|(_, version)| version), Some(3));
+        let text = fs::read_to_string(&path).expect("it is there");
+        let newer = text.replace("\"format\":1,\"key\"", "\"format\":2,\"hash\"");
+        fs::write(&path, &newer).expect("it is written");
+        for said in [load(&path, &key).map(drop), save(&path, &index, 4)] {
+            let said = said.expect_err("it is refused").to_string();
+            let knows = "the copy of the quotas is of format 2, and this version of Ratekeeper knows format 1";
+            assert!(said.starts_with(knows), "{said}");
+        }
+        assert_eq!(fs::read_to_string(&path).expect("it is there"), newer);
+    }
 }

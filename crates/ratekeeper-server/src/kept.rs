@@ -4,6 +4,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use ratekeeper_core::formats::{OtherVersion, StoredFormat};
+use serde::Deserialize;
+
 /// The most bytes of such a file that are read.
 const BYTES_MAX: u64 = 4 << 20;
 
@@ -83,6 +86,22 @@ pub(crate) fn set_aside(path: &Path) -> io::Result<PathBuf> {
     let aside = beside(path, ".damaged");
     fs::rename(path, &aside)?;
     Ok(aside)
+}
+
+/// Checks the `version` of a JSON file, before anything else of it is read: a later version may have other fields. A file
+/// that tells none is damaged, which is found when it is read.
+///
+/// # Errors
+/// The version is not read.
+pub(crate) fn check_version(bytes: &[u8], format: StoredFormat) -> Result<(), OtherVersion> {
+    #[derive(Deserialize)]
+    struct Head {
+        version: u32,
+    }
+    match serde_json::from_slice::<Head>(bytes) {
+        Ok(head) => format.check(head.version),
+        Err(_) => Ok(()),
+    }
 }
 
 fn beside(path: &Path, ending: &str) -> PathBuf {

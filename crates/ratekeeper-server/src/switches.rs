@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
+use ratekeeper_core::formats::{OtherVersion, SWITCHES};
 use ratekeeper_limiter::{Limiter, RuleSwitch, SWITCHES_MAX, SwitchError, Switches};
 use ratekeeper_stores::Stores;
 use serde::{Deserialize, Serialize};
@@ -12,9 +13,6 @@ use serde::{Deserialize, Serialize};
 use crate::kept;
 
 const NAME: &str = "switches.json";
-
-/// The format of the file. Another version is refused, and set aside.
-const VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -41,8 +39,8 @@ enum BadSwitches {
     Io(#[from] io::Error),
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    #[error("its version is {0}")]
-    Version(u32),
+    #[error(transparent)]
+    Version(#[from] OtherVersion),
     #[error("it has {0} switches, more than {SWITCHES_MAX}")]
     TooMany(usize),
 }
@@ -55,6 +53,8 @@ pub(crate) struct SwitchFile {
     /// switches in the order in which they came into force.
     is_behind: Mutex<bool>,
     was_damaged: bool,
+    /// The version of the file, if it is not read: then it is not written over either.
+    other_version: Option<OtherVersion>,
 }
 
 impl SwitchFile {
@@ -62,7 +62,7 @@ impl SwitchFile {
     /// rule as its file says is better than not serving.
     pub(crate) fn restore(folder: Option<&Path>, limiter: &Limiter<Stores>) -> Self {
         let path = folder.map(|folder| folder.join(NAME));
-        let mut was_damaged = false;
+        let (mut was_damaged, mut other_version) = (false, None);
         if let Some(path) = &path {
             match load(path) {
                 Ok(None) => {}
@@ -70,6 +70,10 @@ impl SwitchFile {
                     let rules: Vec<_> = switches.iter().map(|(rule, _)| rule).collect();
                     tracing::warn!(?rules, "rules are switched, as before the restart");
                     limiter.restore_switches(switches);
+                }
+                Err(BadSwitches::Version(why)) => {
+                    other_version = Some(why);
+                    tracing::error!(%why, path = %path.display(), "every rule does what its file says, and switches are not kept");
                 }
                 Err(why) => {
                     was_damaged = true;
@@ -83,6 +87,7 @@ impl SwitchFile {
             path,
             is_behind: Mutex::new(false),
             was_damaged,
+            other_version,
         }
     }
 
@@ -99,7 +104,10 @@ impl SwitchFile {
         let Some(path) = &self.path else {
             return Ok(Durability::NoFolder);
         };
-        let saved = save(path, &switches);
+        let saved = match self.other_version {
+            Some(other) => Err(other.into()),
+            None => save(path, &switches),
+        };
         *is_behind = saved.is_err();
         Ok(match saved {
             Ok(()) => Durability::Kept,
@@ -113,6 +121,11 @@ impl SwitchFile {
     /// The current faults, for `/readyz`.
     pub(crate) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
+        if let Some(why) = self.other_version {
+            faults.push(format!(
+                "{NAME}: {why}; rules that were switched are not any more"
+            ));
+        }
         if self.was_damaged {
             faults.push(format!(
                 "{NAME} was damaged and set aside: rules that were switched are not any more"
@@ -131,10 +144,8 @@ fn load(path: &Path) -> Result<Option<Switches>, BadSwitches> {
     let Some(bytes) = kept::read(path)? else {
         return Ok(None);
     };
+    kept::check_version(&bytes, SWITCHES)?;
     let content: Content = serde_json::from_slice(&bytes)?;
-    if content.version != VERSION {
-        return Err(BadSwitches::Version(content.version));
-    }
     if content.switches.len() > SWITCHES_MAX {
         return Err(BadSwitches::TooMany(content.switches.len()));
     }
@@ -144,7 +155,7 @@ fn load(path: &Path) -> Result<Option<Switches>, BadSwitches> {
 
 fn save(path: &Path, switches: &Switches) -> Result<(), BadSwitches> {
     let content = Content {
-        version: VERSION,
+        version: SWITCHES.version,
         switches: switches
             .iter()
             .map(|(rule, to)| (rule.into(), to))

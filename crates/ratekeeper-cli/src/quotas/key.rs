@@ -61,3 +61,24 @@ fn make(path: &Path) -> io::Result<()> {
         linked => linked,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_of_another_format_is_refused_and_left_as_it_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tenant.key");
+        let made = kept(&path).expect("it is made");
+        let text = fs::read_to_string(&path).expect("it is there");
+        for other in [format!("2 {text}"), text[..31].to_owned(), String::new()] {
+            fs::write(&path, &other).expect("it is written");
+            let said = kept(&path).expect_err("it is refused").to_string();
+            assert!(said.contains("tenant.key"), "{said}");
+            assert_eq!(fs::read_to_string(&path).expect("it is there"), other);
+        }
+        fs::write(&path, text).expect("it is written");
+        assert!(kept(&path).expect("it is read") == made);
+    }
+}

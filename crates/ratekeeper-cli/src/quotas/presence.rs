@@ -6,6 +6,7 @@
 
 use anyhow::{Result, bail};
 use parking_lot::Mutex;
+use ratekeeper_core::formats::DATABASE_REPORT;
 use ratekeeper_quota::{DatabaseIdentity, DatabaseKind, QuotaStore};
 use ratekeeper_store_redis::NodeBoard;
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,8 @@ const READ_MAX: Duration = Duration::from_secs(2);
 /// The report of a node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct DatabaseReport {
+    /// The version of the format.
+    format: u32,
     node: String,
     database: String,
     /// True if tenants were ever changed in the database.
@@ -96,10 +99,10 @@ async fn elsewhere(board: &NodeBoard, own: &DatabaseIdentity) -> Option<Database
 async fn read(board: &NodeBoard) -> Result<Vec<DatabaseReport>> {
     let lists = board.read().await?.lists.into_iter();
     let live = lists.filter(|list| list.age <= AGE_MAX);
-    // What a newer version writes may not be understood.
-    Ok(live
-        .filter_map(|list| serde_json::from_str(&list.text).ok())
-        .collect())
+    // Those of a later version are not understood.
+    let reports = live.filter_map(|list| serde_json::from_str(&list.text).ok());
+    let known = |it: &DatabaseReport| DATABASE_REPORT.check(it.format).is_ok();
+    Ok(reports.filter(known).collect())
 }
 
 async fn keep_reporting(store: QuotaStore, board: Arc<NodeBoard>, node: String, dispute: Dispute) {
@@ -112,6 +115,7 @@ async fn keep_reporting(store: QuotaStore, board: Arc<NodeBoard>, node: String, 
             continue;
         };
         let report = DatabaseReport {
+            format: DATABASE_REPORT.version,
             node: node.clone(),
             database: own.name,
             has_changes: own.has_changes,
@@ -163,6 +167,7 @@ mod tests {
     #[test]
     fn nodes_with_another_database_are_named() {
         let report = |node: &str, database: &str| DatabaseReport {
+            format: DATABASE_REPORT.version,
             node: node.to_owned(),
             database: database.to_owned(),
             has_changes: false,

@@ -19,6 +19,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ratekeeper_core::formats::HOLD;
 use ratekeeper_core::{MAX_COUNT, Timestamp};
 use ratekeeper_store::CounterKey;
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -34,7 +35,8 @@ pub(crate) const PARTS_MAX: usize = 64;
 pub const TOKEN_CHARS_MAX: usize =
     (HEAD_BYTES + PARTS_MAX * PART_BYTES + MAC_BYTES).div_ceil(3) * 4;
 
-const VERSION: u8 = 1;
+#[expect(clippy::cast_possible_truncation, reason = "few versions")]
+const VERSION: u8 = HOLD.version as u8;
 const HEAD_BYTES: usize = 50;
 const PART_BYTES: usize = 32;
 const MAC_BYTES: usize = 16;

@@ -53,6 +53,37 @@ async fn suite(database: &Database) {
 }
 
 #[test]
+fn tables_of_a_later_version_are_refused_and_left_as_they_are() {
+    for database in [Database::sqlite(), Database::postgres()] {
+        let url = database.fresh_url();
+        run(async {
+            fill(&url, VERSIONS.len()).await;
+            let later = VERSIONS.len() + 1;
+            let pool = AnyPool::connect(&url).await.expect("it answers");
+            let applied = "SELECT CAST(COUNT(*) AS BIGINT) FROM _sqlx_migrations";
+            let add = format!(
+                "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+                 SELECT {later}, 'later', success, checksum, 0 FROM _sqlx_migrations WHERE version = 1"
+            );
+            let add = sqlx::query(sqlx::AssertSqlSafe(add));
+            add.execute(&pool).await.expect("it is added");
+            let quotas = store(&url.parse().expect("it is an address"));
+            let refused = quotas.prepare().await.expect_err("it is refused");
+            let knows = format!(
+                "the quota database is of format {later}, and this version of Ratekeeper knows format {}: a later version wrote it",
+                VERSIONS.len()
+            );
+            assert!(refused.to_string().starts_with(&knows), "{refused}");
+            let left: i64 = sqlx::query_scalar(applied)
+                .fetch_one(&pool)
+                .await
+                .expect("it answers");
+            assert_eq!(left, i64::try_from(later).expect("few"));
+        });
+    }
+}
+
+#[test]
 fn a_user_who_may_not_create_tables_uses_those_that_are_there() {
     let server = Server::start();
     let url = server.create("quotas");

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
+use ratekeeper_core::formats::{OtherVersion, TOKENS};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -23,8 +24,6 @@ const LOCK: &str = "tokens.lock";
 
 /// The beginning of each token, by which scanners for leaked secrets know it.
 const PREFIX: &str = "rk_admin_";
-
-const VERSION: u32 = 1;
 
 /// The most tokens there can be.
 const TOKENS_MAX: usize = 1_000;
@@ -62,9 +61,14 @@ pub enum AdminTokenError {
         /// The error at its place.
         source: serde_json::Error,
     },
-    /// A later version of Ratekeeper wrote the file.
-    #[error("the tokens are of version {0}, which this Ratekeeper does not know")]
-    Version(u32),
+    /// Another version of Ratekeeper wrote the file.
+    #[error("{}: {version}", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: OtherVersion,
+    },
     /// The name is taken.
     #[error("there is a token for {0:?} already; revoke it first")]
     Taken(Box<str>),
@@ -226,20 +230,16 @@ impl Tokens {
             Ok(Some(bytes)) => bytes,
             Ok(None) => {
                 return Ok(Content {
-                    version: VERSION,
+                    version: TOKENS.version,
                     tokens: Vec::new(),
                 });
             }
             Err(source) => return Err(AdminTokenError::Io { path, source }),
         };
-        let content: Content = match serde_json::from_slice(&bytes) {
-            Ok(content) => content,
-            Err(source) => return Err(AdminTokenError::Damaged { path, source }),
-        };
-        match content.version {
-            VERSION => Ok(content),
-            other => Err(AdminTokenError::Version(other)),
+        if let Err(version) = kept::check_version(&bytes, TOKENS) {
+            return Err(AdminTokenError::Version { path, version });
         }
+        serde_json::from_slice(&bytes).map_err(|source| AdminTokenError::Damaged { path, source })
     }
 
     fn save(&self, content: &Content) -> Result<(), AdminTokenError> {
@@ -339,6 +339,31 @@ mod tests {
         std::fs::remove_file(folder.path().join(NAME)).expect("it is there");
         assert!(tokens.is_required());
         assert_eq!(tokens.find(&hash(&ann)), None);
+    }
+
+    #[test]
+    fn a_file_of_a_later_version_opens_nothing_and_is_left_as_it_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let tokens = Tokens::new(folder.path());
+        let ann = tokens.create("ann", Role::Admin).expect("it is made");
+        let path = folder.path().join(NAME);
+        let text = std::fs::read_to_string(&path).expect("it is there");
+        let newer = text.replace("\"version\": 1,", "\"version\": 2, \"more\": [],");
+        std::fs::write(&path, &newer).expect("it is written");
+        assert_eq!(tokens.find(&hash(&ann)), None);
+        assert!(tokens.is_required());
+        let said = [
+            tokens.create("bob", Role::Viewer).map(drop),
+            tokens.revoke("ann"),
+            tokens.list().map(drop),
+        ];
+        for said in said {
+            let said = said.expect_err("it is refused").to_string();
+            let knows = "tokens.json: the file of tokens is of format 2, and this version of Ratekeeper knows format 1";
+            assert!(said.contains(knows), "{said}");
+        }
+        let left = std::fs::read_to_string(&path).expect("it is there");
+        assert_eq!(left, newer);
     }
 
     #[test]

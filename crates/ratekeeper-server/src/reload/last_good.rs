@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ratekeeper_core::formats::{LAST_GOOD_RULES, OtherVersion};
 use ratekeeper_rules::Source;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -16,9 +17,6 @@ use crate::config::RulesSource;
 use crate::kept;
 
 const NAME: &str = "rules.last-good.json";
-
-/// The format of the file. Another version is not used.
-const VERSION: u32 = 1;
 
 /// The most bytes of the file. Larger sets are not kept.
 const BYTES_MAX: usize = 32 << 20;
@@ -64,8 +62,8 @@ pub(super) enum LastGoodError {
     Io(#[from] io::Error),
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    #[error("its version is {0}")]
-    Version(u32),
+    #[error(transparent)]
+    Version(#[from] OtherVersion),
     #[error("they were read from other files than are asked for now")]
     Elsewhere,
     #[error("they take {0} bytes, more than {BYTES_MAX}")]
@@ -108,12 +106,16 @@ impl LastGood {
             text: &*source.text,
         });
         let content = Content {
-            version: VERSION,
+            version: LAST_GOOD_RULES.version,
             asked: &*self.asked,
             at,
             files: files.collect(),
         };
         let bytes = serde_json::to_vec(&content)?;
+        if let Ok(Some(before)) = kept::read_up_to(&self.path, BYTES_MAX as u64) {
+            // Of a later version: it stays for that one.
+            kept::check_version(&before, LAST_GOOD_RULES)?;
+        }
         match bytes.len() {
             0..=BYTES_MAX => Ok(kept::write(&self.path, &bytes)?),
             many => Err(LastGoodError::TooLarge(many)),
@@ -128,10 +130,8 @@ impl LastGood {
         let Some(bytes) = kept::read_up_to(&self.path, BYTES_MAX as u64)? else {
             return Ok(None);
         };
+        kept::check_version(&bytes, LAST_GOOD_RULES)?;
         let content: Content<String> = serde_json::from_slice(&bytes)?;
-        if content.version != VERSION {
-            return Err(LastGoodError::Version(content.version));
-        }
         if content.asked != self.asked {
             return Err(LastGoodError::Elsewhere);
         }
@@ -238,9 +238,16 @@ mod tests {
         let good = LastGood::new(folder.path(), &source("rules", None));
         good.keep(1, &texts("one"));
         let text = fs::read_to_string(good.path()).expect("it is there");
-        let newer = text.replace("\"version\":1", "\"version\":2");
-        fs::write(good.path(), newer).expect("it is written");
-        assert!(matches!(good.read(), Err(LastGoodError::Version(2))));
+        let newer = text.replace("\"version\":1,", "\"version\":2,\"more\":[],");
+        fs::write(good.path(), &newer).expect("it is written");
+        let said = good.read().expect_err("it is refused").to_string();
+        assert!(
+            said.contains("is of format 2, and this version of Ratekeeper knows format 1"),
+            "{said}"
+        );
+        good.keep(2, &texts("two"));
+        let left = fs::read_to_string(good.path()).expect("it is there");
+        assert_eq!(left, newer, "it is not written over");
         fs::write(good.path(), &text[..text.len() / 2]).expect("it is written");
         assert!(matches!(good.read(), Err(LastGoodError::Json(_))));
         good.keep(1, &texts("one"));

@@ -1,5 +1,6 @@
 //! The top keys of one node, as it lays them out for the others.
 
+use ratekeeper_core::formats::TOP_KEYS;
 use ratekeeper_limiter::{TopDecision, TopKey, TopKeys, TopWindow};
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,8 @@ const KEY_BYTES_MAX: usize = 512;
 /// The lists of a node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct TopOfNode {
+    /// The version of the format.
+    format: u32,
     /// The name of the node.
     pub(crate) node: String,
     /// Denials of the last minute, those of the last hour, and likewise what was allowed.
@@ -43,6 +46,7 @@ impl TopOfNode {
     /// The lists of this node now.
     pub(crate) fn read(top: &TopKeys, node: &str) -> Self {
         Self {
+            format: TOP_KEYS.version,
             node: node.to_owned(),
             lists: LISTS.map(|(window, decision)| {
                 // One more, to see whether all are listed.
@@ -55,6 +59,7 @@ impl TopOfNode {
     /// The lists that another node laid out; [`None`] if they cannot be read, as those of a newer version may not.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut node: Self = serde_json::from_str(text).ok()?;
+        TOP_KEYS.check(node.format).ok()?;
         for list in &mut node.lists {
             list.keys.truncate(KEYS_MAX);
             list.keys
@@ -124,6 +129,8 @@ mod tests {
         let node = TopOfNode::read(&TopKeys::default(), "edge-1");
         let text = node.clone().into_text();
         assert_eq!(TopOfNode::parse(&text), Some(node));
+        let later = text.replace("{\"format\":1,", "{\"format\":2,");
+        assert_eq!(TopOfNode::parse(&later), None, "{later}");
         for bad in ["", "{}", "[]", "{\"node\":\"a\",\"lists\":[]}"] {
             assert_eq!(TopOfNode::parse(bad), None, "{bad}");
         }

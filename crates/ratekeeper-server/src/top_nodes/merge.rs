@@ -106,7 +106,7 @@ mod tests {
         let none = r#"{"keys":[],"unlisted_max":0}"#;
         let keys = serde_json::to_string(&keys).expect("it is JSON");
         let text = format!(
-            r#"{{"node":"{name}","lists":[{{"keys":{keys},"unlisted_max":{unlisted_max}}},{none},{none},{none}]}}"#
+            r#"{{"format":1,"node":"{name}","lists":[{{"keys":{keys},"unlisted_max":{unlisted_max}}},{none},{none},{none}]}}"#
         );
         let node = TopOfNode::parse(&text).expect("a list");
         (Duration::from_secs(1), node)

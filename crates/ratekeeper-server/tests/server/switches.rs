@@ -170,7 +170,6 @@ async fn switches_outlive_a_restart_and_a_damaged_file_is_set_aside() {
     for damage in [
         "{\"version\": 1, \"switches\": {\"d.plain\": \"off\"}}",
         "{",
-        "{\"version\": 2, \"switches\": {}}",
     ] {
         std::fs::write(&file, damage).unwrap();
         let running = start_in(data.path()).await;
@@ -183,6 +182,25 @@ async fn switches_outlive_a_restart_and_a_damaged_file_is_set_aside() {
         assert_eq!(aside, damage);
         assert!(!file.exists());
     }
+}
+
+/// They would be lost to the version that wrote them.
+#[tokio::test]
+async fn switches_of_a_later_version_stay_as_they_are() {
+    let data = tempfile::tempdir().unwrap();
+    let file = data.path().join("switches.json");
+    let later = "{\"version\": 2, \"turned\": {\"d.plain\": \"off\"}}";
+    std::fs::write(&file, later).unwrap();
+    let running = start_in(data.path()).await;
+    let ready = running.admin("/readyz").await.1;
+    let knows =
+        "the file of switches is of format 2, and this version of Ratekeeper knows format 1";
+    assert!(ready.contains(knows), "{ready}");
+    assert_eq!(switch(&running, "disable").await["survives_restart"], false);
+    assert!(passes(&running).await);
+    assert!(passes(&running).await, "it is in force all the same");
+    running.stop().await;
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), later);
 }
 
 #[tokio::test]

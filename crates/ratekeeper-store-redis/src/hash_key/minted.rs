@@ -4,8 +4,11 @@ use ratekeeper_core::Timestamp;
 
 use super::KeyBytes;
 
-/// The length of a hash key alone, as versions without a time wrote it.
+/// The length of a hash key alone.
 const KEY_BYTES: usize = 16;
+
+/// The beginning of what a later version writes: its number follows. Version 1 is told by its length.
+const LATER: &[u8] = b"hash-key ";
 
 /// A hash key, and the time it was made.
 ///
@@ -38,6 +41,11 @@ impl Minted {
             at: Timestamp::from_micros(at),
             secret: *secret,
         })
+    }
+
+    /// Returns true if a later version of Ratekeeper wrote the value, which must be left as it is.
+    pub(crate) fn is_later(bytes: &[u8]) -> bool {
+        Self::read(bytes).is_none() && bytes.starts_with(LATER)
     }
 
     /// The stored form: the hash key, then the time in microseconds, big-endian, if it is known.
@@ -83,7 +91,13 @@ mod tests {
         }
         for length in (0..40).filter(|length| ![16, 24].contains(length)) {
             assert_eq!(Minted::read(&vec![7; length]), None, "{length}");
+            assert!(!Minted::is_later(&vec![7; length]), "{length}");
         }
+        assert!(Minted::is_later(b"hash-key 2 and whatever that has"));
+        assert!(
+            !Minted::is_later(b"hash-key 0123456"),
+            "a secret may begin so"
+        );
     }
 
     #[test]

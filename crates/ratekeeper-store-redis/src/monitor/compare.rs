@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use ratekeeper_core::Timestamp;
+use ratekeeper_core::formats::HASH_KEY;
 use redis::Value;
 use redis::aio::MultiplexedConnection;
-use tracing::warn;
+use tracing::{error, warn};
 
 use super::server::ServerMonitor;
 use crate::hash_key::{HashKeyName, Heard, Minted};
@@ -34,6 +35,8 @@ pub(super) struct Missing {
     grown_at: Instant,
     /// The last time this node wrote a hash key there.
     written_at: Option<Instant>,
+    /// True once it was logged that a later version's lies there.
+    is_later_told: bool,
 }
 
 impl Missing {
@@ -43,6 +46,7 @@ impl Missing {
             since: None,
             grown_at: connected + YOUNG,
             written_at: None,
+            is_later_told: false,
         }
     }
 
@@ -56,6 +60,18 @@ impl Missing {
     pub(super) fn is_new(&self, now: Instant) -> bool {
         let age = self.written_at.map(|at| now.saturating_duration_since(at));
         age.is_some_and(|age| age < NEW)
+    }
+
+    /// Logs once that the hash key is one of a later version.
+    fn tell_later(&mut self, shard: &str, key: &str) {
+        if !std::mem::replace(&mut self.is_later_told, true) {
+            error!(
+                shard,
+                key,
+                known = HASH_KEY.version,
+                "a later version of Ratekeeper wrote the hash key; a node that does not know it counts nothing here: run that version"
+            );
+        }
     }
 
     fn is_grown(&self, now: Instant) -> bool {
@@ -73,6 +89,8 @@ enum There {
     Nothing,
     KeyBytes(Minted),
     Garbage,
+    /// The hash key of a later version of Ratekeeper, which is neither read nor replaced.
+    Later,
     /// The slot is migrating, or was never here.
     Elsewhere,
 }
@@ -93,6 +111,11 @@ impl ServerMonitor {
         };
         let there = match self.read(connection, &key).await? {
             There::KeyBytes(there) => there,
+            There::Later => {
+                missing.tell_later(&self.shard.name, key.name());
+                // A node that knows the hash key goes on with it; any other counts nothing.
+                return Ok(share.hash_key.is_adopted());
+            }
             There::Elsewhere => {
                 self.monitored.topology.doubt();
                 return Ok(true);
@@ -126,6 +149,7 @@ impl ServerMonitor {
         let there = self.ask(get.query_async::<Option<Vec<u8>>>(connection));
         Ok(match there.await {
             Ok(None) => There::Nothing,
+            Ok(Some(bytes)) if Minted::is_later(&bytes) => There::Later,
             Ok(Some(bytes)) => Minted::read(&bytes).map_or(There::Garbage, There::KeyBytes),
             Err(error) if error.code() == Some("WRONGTYPE") => There::Garbage,
             Err(error) if error.is_moving() => There::Elsewhere,

@@ -5,7 +5,8 @@
 --          milliseconds both keys are kept; separated by spaces
 -- returns  both numbers of TIME, then for each (sub-)window: its count, and the number in the node's mark before and after
 --
--- A mark is `number total`: the node's last addition. A count and its marks live together: if one of them is gone, so is
+-- A mark is `number total`: the node's last addition. Where it is not, or the count is no integer, a later version wrote it:
+-- -1 is returned for the count, and nothing is written there. A count and its marks live together: if one of them is gone, so is
 -- the other, and the nodes' next additions bring the totals back.
 local call, find = redis.call, string.match
 local words = string.gmatch(ARGV[1], '%S+')
@@ -15,7 +16,7 @@ for at = 1, #KEYS, 2 do
   local counted, marks = KEYS[at], KEYS[at + 1]
   local number, total, kept = tonumber(words()), tonumber(words()), words()
   local count, mark = call('GET', counted), call('HGET', marks, node)
-  if count and not mark and call('EXISTS', marks) == 0 then
+  if count and not mark and find(count, '^%d+$') and call('EXISTS', marks) == 0 then
     call('DEL', counted)
     count = false
   end
@@ -25,7 +26,11 @@ for at = 1, #KEYS, 2 do
     before, had = find(mark, '^(%d+) (%-?%d+)$')
     before, had = tonumber(before), tonumber(had)
   end
-  local sum, after = count and tonumber(count) or 0, before
+  local sum = count and tonumber(find(count, '^%d+$')) or not count and 0
+  if not sum or not before then
+    sum, before, had, number = -1, 0, total, 0
+  end
+  local after = before
   local new = total - had
   if number > before and (new ~= 0 or (count and not mark)) then
     if not count then

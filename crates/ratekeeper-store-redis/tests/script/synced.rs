@@ -168,3 +168,48 @@ fn compare(history: &[Event], client: &mut Client, script: &Script) {
         }
     }
 }
+
+/// Neither the count nor the marks are taken for none, nor written over.
+#[test]
+fn counts_and_marks_of_another_format_are_left_as_they_are() {
+    let server = Server::start();
+    let mut client = server.client();
+    let script = Script::synced();
+    for (count, mark) in [
+        ("\u{a2}5", "1 5"),
+        ("5 1", "1 5"),
+        ("", "1 5"),
+        ("\u{a2}5", ""),
+        ("5", "2:1 5"),
+        ("5", ""),
+    ] {
+        client.ask(&["FLUSHALL"]);
+        let (counted, marks) = (key(0, false), key(0, true));
+        client.ask(&[b"SET".as_slice(), &counted, count.as_bytes()]);
+        if !mark.is_empty() || count == "5" {
+            client.ask(&[b"HSET".as_slice(), &marks, b"n.1", mark.as_bytes()]);
+        }
+        let mut node = Node {
+            number: 7,
+            totals: [9, 0, 0],
+            sent: Vec::new(),
+        };
+        let additions = node.additions(false)[..1].to_vec();
+        let Reply::Array(items) = client.ask(&command(&additions, "n", &script)) else {
+            panic!("the script answers with an array");
+        };
+        assert_eq!(items[2], Reply::Int(-1), "{items:?} to {count:?}, {mark:?}");
+        let items = items.iter().map(|item| match item {
+            Reply::Int(number) => Item::Int(*number),
+            other => panic!("{other:?}"),
+        });
+        let answer = decode_sync(additions.len(), items);
+        assert!(answer.is_err(), "it is no count: {answer:?}");
+        let left = client.ask(&[b"GET".as_slice(), &counted]);
+        assert_eq!(left, Reply::Bytes(count.into()), "{mark:?}");
+        if !mark.is_empty() {
+            let left = client.ask(&[b"HGET".as_slice(), &marks, b"n.1"]);
+            assert_eq!(left, Reply::Bytes(mark.into()), "{count:?}");
+        }
+    }
+}

@@ -10,7 +10,7 @@ use ratekeeper_store_redis::{Circuit, Endpoint, RedisConfig, RedisStore};
 use ratekeeper_testkit::proxy::Proxy;
 use ratekeeper_testkit::redis::{Reply, Server};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::support::{LASTING, decide, home, limit, patient, step, store, until};
 
@@ -333,6 +333,29 @@ async fn nodes_share_the_hash_key_and_a_flush_does_not_split_them() {
             .iter()
             .all(|node| node.hash_key() == Some(hash_key))
     );
+}
+
+/// A node that does not know the hash key counts nothing, and one that does goes on; neither writes over it.
+#[tokio::test]
+async fn the_hash_key_of_a_later_version_is_left_as_it_is() {
+    const LATER: &str = "hash-key 2 and whatever that has";
+    let server = Server::start();
+    let url = format!("redis://127.0.0.1:{}/", server.port());
+    let node = || RedisStore::new(Endpoint::parse(&url).unwrap(), patient(), home());
+    let knows = node();
+    knows.greeted().await;
+    let mut client = server.client();
+    client.ask(&["SET", "rk:hash-key", LATER]);
+    let late = node();
+    // Longer than after which one that is missing, or anything else in its place, is replaced.
+    let until = Instant::now() + Duration::from_secs(4);
+    while Instant::now() < until {
+        let there = client.ask(&["GET", "rk:hash-key"]);
+        assert_eq!(there, Reply::Bytes(LATER.into()));
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(late.hash_key(), None);
+    assert!(knows.hash_key().is_some());
 }
 
 #[tokio::test]

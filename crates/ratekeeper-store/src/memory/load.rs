@@ -4,15 +4,14 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
+use ratekeeper_core::formats::{OtherVersion, STATE_FILE};
 use ratekeeper_core::{Heap, Micros, Timestamp};
 
 use super::MemoryStore;
 use super::heap::OVERHEAD_BYTES;
 use super::meta::Meta;
 use super::shard::NO_RULE;
-use super::state_file::{
-    FIXED_BYTES, HEADER_BYTES_MAX, MAGIC, Saved as State, VERSION, Words, checksum,
-};
+use super::state_file::{FIXED_BYTES, HEADER_BYTES_MAX, MAGIC, Saved as State, Words, checksum};
 use super::table::Probe;
 use crate::CounterKey;
 
@@ -46,8 +45,8 @@ pub enum StateFileError {
     #[error("this is not a state file of ratekeeper")]
     NotAStateFile,
     /// It was written by another version.
-    #[error("the state file has format {0}, and this version reads format 1")]
-    Version(u32),
+    #[error(transparent)]
+    Version(#[from] OtherVersion),
     /// It was saved at a future time, by a clock that was wrong then or is wrong now. Its windows
     /// would deny until that time.
     #[error("the state file was saved {0} seconds in the future: a clock is wrong")]
@@ -156,10 +155,7 @@ fn read_header(input: &mut impl Read) -> Result<LoadedState, StateFileError> {
     if !bytes.starts_with(&MAGIC) {
         return Err(StateFileError::NotAStateFile);
     }
-    let version = u32_at(&bytes, 8);
-    if version != VERSION {
-        return Err(StateFileError::Version(version));
-    }
+    STATE_FILE.check(u32_at(&bytes, 8))?;
     let len = u32_at(&bytes, 12) as usize;
     if len > HEADER_BYTES_MAX {
         return Err(StateFileError::Corrupt);

@@ -6,9 +6,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use ratekeeper_core::Timestamp;
+use ratekeeper_core::formats::STATE_FILE;
 
 use super::MemoryStore;
-use super::state_file::{HEADER_BYTES_MAX, MAGIC, Saved as State, VERSION, checksum, encode};
+use super::state_file::{HEADER_BYTES_MAX, MAGIC, Saved as State, checksum, encode};
 
 /// Buckets copied under one lock, which takes some ten microseconds.
 const BUCKETS_PER_LOCK: usize = 128;
@@ -132,7 +133,7 @@ fn write_header(out: &mut impl Write, header: &[u8], now: Timestamp) -> io::Resu
     };
     let mut bytes = Vec::with_capacity(header.len() + 32);
     bytes.extend_from_slice(&MAGIC);
-    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&STATE_FILE.version.to_le_bytes());
     bytes.extend_from_slice(&len.to_le_bytes());
     bytes.extend_from_slice(&now.as_micros().to_le_bytes());
     bytes.extend_from_slice(header);

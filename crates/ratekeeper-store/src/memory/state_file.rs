@@ -19,7 +19,6 @@ use super::meta::Meta;
 use crate::CounterKey;
 
 pub(super) const MAGIC: [u8; 8] = *b"RATEKEEP";
-pub(super) const VERSION: u32 = 2;
 
 /// Magic, version, length of the header, time.
 pub(super) const FIXED_BYTES: usize = 24;
