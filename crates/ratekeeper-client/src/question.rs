@@ -138,6 +138,7 @@ impl CheckRequest {
             statuses: false,
             wait_ms_max: self.wait_ms_max,
             standing: self.with_status,
+            idempotency_key: String::new(),
         }
     }
 }
@@ -231,6 +232,7 @@ pub(crate) fn limit_status(limit: v1::Limit) -> LimitStatus<'static> {
         full_after: Micros::new(limit.full_after_us),
         retry_after: limit.retry_after_us.map(Micros::new),
         is_over: limit.is_over,
+        debt: limit.debt,
     }
 }
 

@@ -51,6 +51,7 @@ fn limits(allowed: bool) -> RequestStatus<'static> {
                 full_after: reset_after,
                 retry_after: (!allowed).then_some(reset_after),
                 is_over: !allowed,
+                debt: 0,
             },
         }),
         scope: (!allowed).then(|| "api_key:~1f0c83aa5b92d07e…1815".to_owned()),

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use ratekeeper_core::{Micros, Verdict};
+use ratekeeper_core::{Limit, Micros, Verdict};
 use ratekeeper_rules::{Rule, RuleIndex, Unit};
 use ratekeeper_store::{Charge, Step, StepOutcome};
 use smallvec::SmallVec;
@@ -138,8 +138,12 @@ impl Decision {
     /// The state of the limit of `binding`, with the time until the same hits fit it.
     #[must_use]
     pub fn status_of(&self, binding: &Binding) -> LimitStatus<'_> {
-        let rule = self.rule(binding).map(|rule| &*rule.id);
-        LimitStatus::new(rule, binding.ceiling, &binding.answered)
+        let rule = self.rule(binding);
+        let answered = &binding.answered;
+        let debt = |limit: &Limit| limit.debt(answered.remaining, answered.full_after);
+        let debt = rule.and_then(Rule::limited).map_or(0, debt);
+        let id = rule.map(|rule| &*rule.id);
+        LimitStatus::new(id, binding.ceiling, answered, debt)
     }
 }
 
@@ -218,6 +222,8 @@ pub struct LimitStatus<'a> {
     pub retry_after: Option<Micros>,
     /// True if the hits did not fit. A request may pass all the same, by shadow or quota mode.
     pub is_over: bool,
+    /// Hits by which a post-paid bucket is below zero.
+    pub debt: u64,
 }
 
 /// A limit that a request is held to, as its caller is told it.
@@ -345,7 +351,7 @@ impl Answered {
 }
 
 impl<'a> LimitStatus<'a> {
-    pub(crate) fn new(rule: Option<&'a str>, limit: u64, answered: &Answered) -> Self {
+    pub(crate) fn new(rule: Option<&'a str>, limit: u64, answered: &Answered, debt: u64) -> Self {
         let wait = answered.retry_after;
         let can_wait = match answered.verdict {
             Verdict::Never => false,
@@ -361,6 +367,7 @@ impl<'a> LimitStatus<'a> {
             full_after: answered.full_after,
             retry_after: can_wait.then_some(wait),
             is_over: !answered.fits(),
+            debt,
         }
     }
 

@@ -343,7 +343,8 @@ impl ExplainedLimit {
         }
         .to_owned();
         self.capacity = Some(step.limit.capacity());
-        let status = LimitStatus::new(None, step.limit.ceiling(), answered);
+        let debt = (step.limit).debt(answered.remaining, answered.full_after);
+        let status = LimitStatus::new(None, step.limit.ceiling(), answered, debt);
         self.remaining = Some(status.remaining);
         self.reset_after_ms = Some(status.reset_after.as_millis_ceil());
         self.retry_after_ms = status.retry_after.map(Micros::as_millis_ceil);

@@ -142,6 +142,10 @@ impl<S: Store> Limiter<S> {
                 step.charge = Charge::IfAllowed;
             }
         }
+        let is_apart = |step: &Step| !step.sync.is_zero() && step.limit.is_post_paid();
+        if extra.once.is_some() && evaluation.plan.steps.iter().any(is_apart) {
+            return Err(HoldError::Synced);
+        }
         if parts > PARTS_MAX {
             return Err(HoldError::TooManyLimits);
         }

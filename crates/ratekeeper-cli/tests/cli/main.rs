@@ -6,6 +6,7 @@ mod audit_export;
 mod bench;
 mod breakers;
 mod buckets;
+mod budgets;
 #[path = "../shared/collector.rs"]
 mod collector;
 mod config;

@@ -36,6 +36,7 @@ mod error_against_the_log;
 mod expiry;
 mod extremes;
 mod permits;
+mod post_paid;
 mod refunds;
 mod repeated_counters;
 mod resets;

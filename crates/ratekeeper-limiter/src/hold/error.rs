@@ -33,6 +33,9 @@ pub enum HoldError {
     /// More limits match than a token can name.
     #[error("more than 64 limits match; ask with fewer descriptors")]
     TooManyLimits,
+    /// A charge under a key, which nodes tell each other nothing of, where a budget is synced.
+    #[error("a budget with `consistency: synced` is charged without a key")]
+    Synced,
     /// The idempotency key stands for another request, or the reservation was settled in
     /// another way.
     #[error("this was done before with other content: {0}")]

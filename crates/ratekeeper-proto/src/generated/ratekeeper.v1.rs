@@ -54,6 +54,9 @@ pub struct Limit {
     /// True if the hits did not fit. In shadow or quota mode, the request may pass all the same.
     #[prost(bool, tag = "10")]
     pub is_over: bool,
+    /// Hits by which a post-paid bucket is below zero: `remaining` is then 0.
+    #[prost(uint64, tag = "11")]
+    pub debt: u64,
 }
 /// A limit that applies to a request: a quota policy, in the terms of the IETF draft on RateLimit
 /// header fields.
@@ -123,6 +126,11 @@ pub struct CheckRequest {
     /// Asks for `standing` in the answer.
     #[prost(bool, tag = "5")]
     pub standing: bool,
+    /// With a key, the same check of the same caller is carried out once in 24 hours, and a repeat gets
+    /// the same answer: for charges after the fact. UNAVAILABLE if the store did not answer; repeat it
+    /// then. At most 255 bytes; empty for none. Not in a batch or a stream.
+    #[prost(string, tag = "6")]
+    pub idempotency_key: ::prost::alloc::string::String,
 }
 /// The decision on a request.
 #[derive(Clone, PartialEq, ::prost::Message)]

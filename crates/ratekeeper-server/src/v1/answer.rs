@@ -115,6 +115,10 @@ struct LimitFields<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     retry_after_ms: Option<u64>,
+    /// Hits by which a post-paid bucket is below zero; absent if it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    debt: Option<u64>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -255,6 +259,7 @@ impl Serialize for AnsweredBy<'_> {
                 reset_after_ms: Some(limit.reset_after.as_millis_ceil()),
                 full_after_ms: Some(limit.full_after.as_millis_ceil()),
                 retry_after_ms: limit.retry_after.map(Micros::as_millis_ceil),
+                debt: Some(limit.debt).filter(|debt| *debt > 0),
             },
         };
         fields.serialize(serializer)

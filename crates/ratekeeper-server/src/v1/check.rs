@@ -7,6 +7,7 @@ use ratekeeper_limiter::{Explanation, Ruling, Waiting};
 use ratekeeper_store::Answer::{Decided, Pending};
 use ratekeeper_trace::{TracedCall, TracedMethod};
 
+use super::hold::bounded;
 use super::unmatched::{RuleNames, Unmatched, refuse_unmatched};
 use super::{
     Answer, AnswerRoom, Api, CheckRequest, Object, Reason, Refusal, Sender, Subject, require_rules,
@@ -39,6 +40,9 @@ impl<C: Sender> Api<'_, C> {
         }
         self.permit_override(subject)?;
         require_rules(self.app)?;
+        if !request.idempotency_key.is_empty() {
+            return self.check_once(request, read).await;
+        }
         let check = subject.check(1);
         let limiter = &self.app.limiter;
         if unmatched == Unmatched::Refused {
@@ -48,6 +52,32 @@ impl<C: Sender> Api<'_, C> {
         let read = |ruling: &Ruling<'_>| read(&answer(request, ruling, now));
         let origin = self.sender.origin();
         Ok(self.app.check(check, now, origin, read).await)
+    }
+
+    /// Decides one check, once under its key.
+    #[inline(never)] // Few checks have one, and the others need none of its state.
+    async fn check_once<R>(
+        &self,
+        request: &CheckRequest<'_>,
+        read: impl Fn(&Answer<'_>) -> R,
+    ) -> Result<R, C::Error> {
+        let subject = Subject::from(request);
+        let name = self.sender.permit(Power::Hold)?;
+        subject.refuse_overrides()?;
+        if request.standing {
+            let message = "a check with an `idempotency_key` has none; leave it out";
+            return Err(Refusal::invalid("standing", message).into());
+        }
+        let key = bounded(&request.idempotency_key)?;
+        let check = subject.check(1);
+        let charged = self.app.limiter.caller(name).charge(&check, key).await;
+        let charged = charged.map_err(Refusal::of_hold("idempotency_key"))?;
+        let decision = &charged.decision;
+        if !charged.is_repeat {
+            let origin = self.sender.origin();
+            self.app.note(decision, check.descriptors(), origin);
+        }
+        Ok(read(&Answer::charged(decision)))
     }
 
     /// Decides up to a thousand checks, each by itself; none if one of them is malformed. Asks all of
@@ -112,6 +142,12 @@ impl<C: Sender> Api<'_, C> {
                 let (allowed, why) = judge(self.app, refusal)?;
                 unreadable.push((number, allowed, why));
             }
+        }
+        let has_key = |request: &Object<CheckRequest<'_>>| !request.0.idempotency_key.is_empty();
+        if let Some(number) = requests.iter().position(has_key) {
+            let message = "a check with a key is sent alone";
+            let field = format!("checks[{number}].idempotency_key");
+            return Err(Refusal::invalid(field, message).into());
         }
         if let Some(subject) = subjects().find(Subject::has_override) {
             self.permit_override(subject)?;

@@ -209,11 +209,17 @@ impl Refunder<'_> {
 
 /// Returns the idempotency key, if there is one.
 fn key(key: &str) -> Result<Option<&str>, Refusal> {
+    let key = bounded(key)?;
+    Ok((!key.is_empty()).then_some(key))
+}
+
+/// Refuses an idempotency key that is too long.
+pub(super) fn bounded(key: &str) -> Result<&str, Refusal> {
     if key.len() > KEY_BYTES_MAX {
         let message = format!("at most {KEY_BYTES_MAX} bytes");
         return Err(Refusal::invalid("idempotency_key", message));
     }
-    Ok((!key.is_empty()).then_some(key))
+    Ok(key)
 }
 
 /// Converts the time that a reservation may be open; 0 is the default.

@@ -79,6 +79,7 @@ impl Refusal {
                 HoldError::Malformed | HoldError::WrongKind(_) => (Reason::Invalid, field),
                 HoldError::TooMuch(_) => (Reason::Invalid, "hits"),
                 HoldError::TooManyLimits => (Reason::Invalid, "descriptors"),
+                HoldError::Synced => (Reason::Invalid, field),
                 HoldError::Foreign => (Reason::Forbidden, field),
                 HoldError::NotHeld | HoldError::KeySpent => (Reason::State("NOT_HELD"), field),
                 HoldError::Expired => (Reason::State("EXPIRED"), field),

@@ -132,6 +132,9 @@ pub(crate) struct CheckRequest<'a> {
     /// True to have `standing` in the answer.
     #[serde(default)]
     pub(crate) standing: bool,
+    /// The same check of the same caller is carried out once in 24 hours under it. Not in a batch.
+    #[serde(borrow, default)]
+    pub(crate) idempotency_key: Cow<'a, str>,
     /// Asks for `statuses` in the answer, where JSON always has them.
     #[serde(skip)]
     pub(crate) statuses: bool,

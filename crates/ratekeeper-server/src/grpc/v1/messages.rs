@@ -22,6 +22,7 @@ impl<'a> From<&'a v1::CheckRequest> for CheckRequest<'a> {
             descriptors: descriptors(&message.descriptors),
             wait_ms_max: message.wait_ms_max,
             standing: message.standing,
+            idempotency_key: Cow::Borrowed(&message.idempotency_key),
             statuses: message.statuses,
         }
     }
@@ -39,6 +40,7 @@ impl<'a> From<&'a v1::PeekRequest> for CheckRequest<'a> {
             descriptors: descriptors(&message.descriptors),
             wait_ms_max: message.wait_ms_max,
             standing: false,
+            idempotency_key: Cow::Borrowed(""),
             statuses: true,
         }
     }
@@ -217,6 +219,7 @@ fn limit(limit: &LimitStatus<'_>) -> v1::Limit {
         full_after,
         retry_after,
         is_over,
+        debt,
     } = limit;
     v1::Limit {
         rule: rule.as_deref().unwrap_or_default().to_owned(),
@@ -226,6 +229,7 @@ fn limit(limit: &LimitStatus<'_>) -> v1::Limit {
         retry_after_us: retry_after.map(Micros::get),
         full_after_us: full_after.get(),
         is_over: *is_over,
+        debt: *debt,
     }
 }
 

@@ -63,6 +63,8 @@ fn write_limit(out: &mut Vec<u8>, allowed: bool, by: &AnsweredBy<'_>, delay_ms: 
             write_some(out, b",\"full_after_ms\":", millis(limit.full_after));
             let retry_after = limit.retry_after.and_then(millis);
             write_some(out, b",\"retry_after_ms\":", retry_after);
+            let debt = Some(limit.debt).filter(|debt| *debt > 0);
+            write_some(out, b",\"debt\":", debt);
         }
         AnsweredBy::Unlimited(rule) => {
             write_value(out, rule);
@@ -119,6 +121,7 @@ descriptors:
             full_after: Micros::new(1_001),
             retry_after,
             is_over: true,
+            debt: 7,
         }
     }
 

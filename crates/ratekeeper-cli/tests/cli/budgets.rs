@@ -1,0 +1,299 @@
+//! `post_paid`: budgets whose costs are charged afterwards, over every protocol and on every store.
+
+use ratekeeper_proto::WireEntry;
+use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
+use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_response::Code;
+use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
+use ratekeeper_proto::ratekeeper::v1;
+use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_client::RateLimiterServiceClient;
+use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::redis::{Cluster, Server};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tempfile::tempdir;
+use tokio::runtime::Runtime;
+
+use crate::support::{Service, http, node, url};
+
+const RULES: &str = "domain: d
+descriptors:
+- { key: sliding, rate_limit: { window: 24h, limit: 100, post_paid: true } }
+- { key: window, rate_limit: { window: 10000d, limit: 100, post_paid: true, algorithm: fixed_window } }
+- { key: log, rate_limit: { window: 24h, limit: 100, post_paid: true, algorithm: sliding_log } }
+- { key: bucket, rate_limit: { window: 24h, limit: 100, post_paid: true, algorithm: token_bucket } }
+- { key: gcra, rate_limit: { window: 24h, limit: 100, post_paid: true, algorithm: gcra, max_debt: 450 } }
+- { key: counted, rate_limit: { window: 10000d, limit: 100, count_denied: true, algorithm: fixed_window } }
+- { key: requests, rate_limit: { window: 10000d, limit: 5, algorithm: fixed_window } }
+- { key: paid, rate_limit: { window: 10000d, limit: 100, algorithm: fixed_window } }
+";
+
+const BUDGETS: [&str; 5] = ["sliding", "window", "log", "bucket", "gcra"];
+
+/// The ways to ask.
+#[derive(Clone, Copy, Debug)]
+enum Protocol {
+    Json,
+    V1,
+    Rls,
+    V1Grpc,
+}
+
+impl Protocol {
+    const ALL: [Self; 4] = [Self::Json, Self::V1, Self::Rls, Self::V1Grpc];
+
+    /// Returns true if `hits` of the descriptor `key` are allowed.
+    fn allows(self, runtime: &Runtime, service: &Service, key: &str, hits: u64) -> bool {
+        let value = format!("{self:?}");
+        match self {
+            Self::Json => {
+                let answer = post(
+                    service,
+                    "/json",
+                    &json!({ "domain": "d", "descriptors": [
+                        { "entries": [{ "key": key, "value": value }], "hits_addend": hits.to_string() }
+                    ]}),
+                );
+                answer.1["overallCode"] == "OK"
+            }
+            Self::V1 => {
+                let answer = post(
+                    service,
+                    "/v1/check",
+                    &json!({ "domain": "d", "descriptors": [
+                        { "entries": [{ "key": key, "value": value }], "hits": hits }
+                    ]}),
+                );
+                answer.1["decision"] == "allow"
+            }
+            Self::Rls => runtime.block_on(rls(service, key, value, hits)),
+            Self::V1Grpc => runtime.block_on(v1_grpc(service, key, value, hits)),
+        }
+    }
+}
+
+async fn rls(service: &Service, key: &str, value: String, hits: u64) -> bool {
+    let client = RateLimitServiceClient::connect(format!("http://{}", service.grpc)).await;
+    let descriptor = RateLimitDescriptor {
+        entries: vec![entry(key, value)],
+        hits_addend: Some(hits),
+        ..RateLimitDescriptor::default()
+    };
+    let request = RateLimitRequest {
+        domain: "d".to_owned(),
+        descriptors: vec![descriptor],
+        hits_addend: 0,
+    };
+    let answer = client.expect("it listens").should_rate_limit(request).await;
+    answer.expect("it answers").into_inner().overall_code() == Code::Ok
+}
+
+async fn v1_grpc(service: &Service, key: &str, value: String, hits: u64) -> bool {
+    let client = RateLimiterServiceClient::connect(format!("http://{}", service.grpc)).await;
+    let request = v1::CheckRequest {
+        domain: "d".to_owned(),
+        descriptors: vec![v1::Descriptor {
+            entries: vec![entry(key, value)],
+            hits: Some(hits),
+            ..v1::Descriptor::default()
+        }],
+        ..v1::CheckRequest::default()
+    };
+    let answer = client.expect("it listens").check(request).await;
+    answer.expect("it answers").into_inner().decision() == v1::Decision::Allow
+}
+
+fn entry(key: &str, value: String) -> WireEntry {
+    WireEntry {
+        key: key.to_owned(),
+        value,
+    }
+}
+
+fn post(service: &Service, path: &str, body: &Value) -> (u16, Value) {
+    let (status, body) = http(service.http, "POST", path, &body.to_string());
+    (status, serde_json::from_str(&body).unwrap_or(Value::Null))
+}
+
+/// A check of one descriptor.
+fn check(key: &str, value: &str, hits: impl Into<Value>) -> Value {
+    json!({ "domain": "d", "descriptors": [
+        { "entries": [{ "key": key, "value": value }], "hits": hits.into() }
+    ]})
+}
+
+fn looks_at(service: &Service, key: &str, value: &str) -> (bool, u64) {
+    let (_, answer) = post(service, "/v1/check", &check(key, value, 0));
+    let left = answer["remaining"].as_u64().expect("a limit answered");
+    (answer["decision"] == "allow", left)
+}
+
+/// An AI gateway asks with 0 hits before a request, and charges its tokens when the stream is done.
+fn a_look_is_denied_after_a_charge_of_500_of_100(store: &str) {
+    let folder = tempdir().expect("a folder can be made");
+    let service = node(folder.path(), "one", RULES, store);
+    let runtime = Runtime::new().expect("a runtime can be made");
+    eventually("the store answers", || {
+        service.check(&[("requests", "probe")])["degraded"] == false
+    });
+    for protocol in Protocol::ALL {
+        let allows = |key, hits| protocol.allows(&runtime, &service, key, hits);
+        for key in BUDGETS {
+            assert!(allows(key, 0), "{protocol:?} {key}: nothing is used");
+            assert!(allows(key, 500), "{protocol:?} {key}: it was let in");
+            assert!(!allows(key, 0), "{protocol:?} {key}: nothing is left");
+            assert!(!allows(key, 1), "{protocol:?} {key}: nor for a hit");
+        }
+        assert!(!allows("counted", 500), "{protocol:?}");
+        assert!(!allows("counted", 0), "{protocol:?}");
+    }
+    assert!(service.stop().success());
+}
+
+#[test]
+fn budgets_hold_in_memory() {
+    a_look_is_denied_after_a_charge_of_500_of_100("memory");
+}
+
+#[test]
+fn budgets_hold_on_redis() {
+    let server = Server::start();
+    a_look_is_denied_after_a_charge_of_500_of_100(&url(&server));
+}
+
+#[test]
+fn budgets_hold_on_a_cluster() {
+    let cluster = Cluster::of(3, 0, Duration::from_secs(15));
+    let ports = cluster.ports();
+    let store = format!(
+        "redis+cluster://127.0.0.1:{},127.0.0.1:{}/",
+        ports[2], ports[0]
+    );
+    a_look_is_denied_after_a_charge_of_500_of_100(&store);
+}
+
+/// Two nodes share one budget; a debt is told, and no charge with a key counts twice.
+#[test]
+fn nodes_share_a_debt_and_charge_a_key_once() {
+    let server = Server::start();
+    let folder = tempdir().expect("a folder can be made");
+    let [one, two] = ["one", "two"].map(|name| node(folder.path(), name, RULES, &url(&server)));
+    for service in [&one, &two] {
+        eventually("the store answers", || {
+            service.check(&[("requests", "probe")])["degraded"] == false
+        });
+    }
+    let mut charge = check("gcra", "team", 70);
+    charge["idempotency_key"] = json!("stream-1");
+    for service in [&one, &two, &one] {
+        let (status, answer) = post(service, "/v1/check", &charge);
+        assert_eq!(
+            (status, &answer["remaining"]),
+            (200, &json!(30)),
+            "{answer}"
+        );
+    }
+    charge["descriptors"][0]["hits"] = json!(71);
+    assert_eq!(post(&two, "/v1/check", &charge).0, 409);
+    // Denied charges count once, too.
+    charge = check("gcra", "team", 1_000);
+    charge["idempotency_key"] = json!("stream-2");
+    let (_, answer) = post(&two, "/v1/check", &charge);
+    assert_eq!(
+        (&answer["decision"], &answer["debt"]),
+        (&json!("allow"), &json!(450))
+    );
+    charge = check("gcra", "team", 1);
+    charge["idempotency_key"] = json!("stream-3");
+    for service in [&one, &two] {
+        let (_, answer) = post(service, "/v1/check", &charge);
+        assert_eq!(answer["decision"], "deny", "{answer}");
+    }
+    let (_, answer) = post(&one, "/v1/check", &check("gcra", "team", 0));
+    assert_eq!(
+        (&answer["remaining"], &answer["debt"]),
+        (&json!(0), &json!(450))
+    );
+    let batch = json!({ "checks": [charge] });
+    assert_eq!(post(&one, "/v1/checks", &batch).0, 400);
+    assert!(one.stop().success() && two.stop().success());
+}
+
+/// What was needed above a reservation goes to the budget, once; a limit paid in advance refuses it.
+#[test]
+fn a_commit_above_the_reservation_is_charged_to_the_budget() {
+    let folder = tempdir().expect("a folder can be made");
+    let service = node(folder.path(), "one", RULES, "memory");
+    let reserve = |key: &str| {
+        let body = json!({ "domain": "d", "hits": 40, "descriptors": [
+            { "entries": [{ "key": key, "value": "a" }] }
+        ]});
+        post(&service, "/v1/reserve", &body).1
+    };
+    for key in BUDGETS {
+        let token = reserve(key)["reservation"].clone();
+        assert!(token.is_string(), "{key}");
+        assert_eq!(looks_at(&service, key, "a"), (true, 60), "{key}");
+        let commit = json!({ "reservation": token, "hits": 90 });
+        for repeated in [false, true] {
+            let (status, settled) = post(&service, "/v1/commit", &commit);
+            assert_eq!(status, 200, "{key}: {settled}");
+            assert_eq!(settled["repeated_before"], repeated, "{key}");
+            assert_eq!(looks_at(&service, key, "a"), (true, 10), "{key}");
+        }
+        // Reserved as long as anything is left, and never committed: it stays charged.
+        assert!(reserve(key)["reservation"].is_string(), "{key}");
+        assert_eq!(looks_at(&service, key, "a"), (false, 0), "{key}");
+        // A reservation that is denied costs nothing.
+        let before = looks_at(&service, key, "a");
+        assert_eq!(reserve(key)["decision"], "deny", "{key}");
+        assert_eq!(looks_at(&service, key, "a"), before, "{key}");
+    }
+    let token = reserve("paid")["reservation"].clone();
+    let commit = json!({ "reservation": token, "hits": 41 });
+    assert_eq!(post(&service, "/v1/commit", &commit).0, 400);
+    assert!(service.stop().success());
+}
+
+/// A charge of anything else than a number of hits changes nothing; a thousand of them count each.
+#[test]
+fn charges_that_make_no_sense_cost_nothing() {
+    let folder = tempdir().expect("a folder can be made");
+    let service = node(folder.path(), "one", RULES, "memory");
+    for key in BUDGETS {
+        for hits in [
+            json!(9_223_372_036_854_775_808_u64),
+            json!(-1),
+            json!("1"),
+            json!(0.5),
+        ] {
+            let (_, answer) = post(&service, "/v1/check", &check(key, "bad", hits.clone()));
+            assert_ne!(answer["decision"], "allow", "{key} {hits}: {answer}");
+        }
+        assert_eq!(looks_at(&service, key, "bad"), (true, 100), "{key}");
+        let charges: Vec<Value> = (0..1_000).map(|_| check(key, "many", 1)).collect();
+        let (status, answer) = post(&service, "/v1/checks", &json!({ "checks": charges }));
+        assert_eq!(status, 200, "{answer}");
+        let results = answer["results"].as_array().expect("a list");
+        let let_in = results
+            .iter()
+            .filter(|answer| answer["decision"] == "allow");
+        assert_eq!(let_in.count(), 100, "{key}");
+        assert_eq!(looks_at(&service, key, "many"), (false, 0), "{key}");
+    }
+    // One request looks at a budget and takes from a limit of requests, which is charged only if both let it pass.
+    let both = |hits: u64| {
+        let entries = |key: &str| json!([{ "key": key, "value": "both" }]);
+        json!({ "domain": "d", "descriptors": [
+            { "entries": entries("bucket"), "hits": hits },
+            { "entries": entries("requests"), "hits": 1 }
+        ]})
+    };
+    assert_eq!(post(&service, "/v1/check", &both(0)).1["decision"], "allow");
+    assert!(post(&service, "/v1/check", &check("bucket", "both", 150)).1["debt"] == 50);
+    for _ in 0..3 {
+        assert_eq!(post(&service, "/v1/check", &both(0)).1["decision"], "deny");
+    }
+    assert_eq!(looks_at(&service, "requests", "both"), (true, 4));
+    assert!(service.stop().success());
+}
