@@ -32,6 +32,7 @@
 
 mod access;
 mod admin;
+pub mod admin_json;
 mod app;
 mod blocking;
 mod callers;
@@ -92,5 +93,5 @@ pub use reload::{LoadError, ReloadStatus, RulesLoader};
 pub use server::{Addresses, BindError, Drained, OPERATORS_MAX, Reload, Server};
 pub use statsd::{StatsdConfig, StatsdFormat};
 pub use tls::{BadClientName, ClientName, PeerName, TlsConfig};
-pub use top_nodes::{PeerLists, TopAnswer, TopPeers, TopUnknown};
+pub use top_nodes::{KeyList, PeerLists, TopAnswer, TopPeers, TopUnknown, merge_keys};
 pub use unreadable::OnUnreadable;

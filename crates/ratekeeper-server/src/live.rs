@@ -9,9 +9,9 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use ratekeeper_limiter::Totals;
-use serde::Serialize;
 use tokio::sync::watch;
 
+use crate::admin_json::SecondFigures;
 use crate::durations::{DurationCounts, Durations};
 use crate::reload::unix_seconds;
 use crate::rule_counts::CountsDelta;
@@ -19,31 +19,6 @@ use watchers::{Watchers, WatchersPlace};
 
 /// Seconds that are kept.
 const SECONDS_MAX: usize = 3_600;
-
-/// The answers and durations of a second, or of the time until the next look.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
-pub(crate) struct SecondFigures {
-    /// Its end, in seconds since 1970.
-    #[serde(serialize_with = "crate::moments::rfc3339")]
-    pub(crate) at: u64,
-    pub(crate) span_ms: u64,
-    /// Answers of rules that let the request pass.
-    pub(crate) allowed: u64,
-    pub(crate) denied: u64,
-    /// Answers that would have denied, were the rule enforced.
-    pub(crate) shadow_denied: u64,
-    /// Answers that failure modes gave; they are among the others.
-    pub(crate) degraded: u64,
-    /// Requests that were refused because of overload.
-    pub(crate) shed: u64,
-    /// Descriptors that no limit matched, which are allowed.
-    pub(crate) unmatched: u64,
-    /// Requests for a domain without rules, which are allowed.
-    pub(crate) unknown_domain: u64,
-    /// Durations of checks, in microseconds; absent if there was none.
-    pub(crate) p50_us: Option<f64>,
-    pub(crate) p99_us: Option<f64>,
-}
 
 /// Counts since the start that no rule has, and the time of reading them.
 #[derive(Clone, PartialEq, Debug)]

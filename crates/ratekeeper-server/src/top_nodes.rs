@@ -14,8 +14,9 @@ use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
 use crate::app::App;
+pub use list::KeyList;
 pub(crate) use list::TopOfNode;
-pub(crate) use merge::{MergedKey, MergedNode, merge};
+pub use merge::merge_keys;
 pub use peers::{PeerLists, TopAnswer, TopPeers, TopUnknown};
 
 /// The interval at which a node lays out its lists.

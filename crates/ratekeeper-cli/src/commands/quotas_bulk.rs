@@ -6,7 +6,7 @@ use crate::cli::{AdminAccess, QuotaExport, QuotaImport, QuotaUsage, TenantsForm}
 use crate::output::{self, count};
 use anyhow::{Context, Result, anyhow, bail};
 use ratekeeper_quota::{BulkFormat, BulkLine, read_tenants};
-use serde::{Deserialize, Serialize};
+use ratekeeper_server::admin_json::Imported;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -35,15 +35,6 @@ const PART: AtOnce = AtOnce {
 
 /// The time that a service has for a file as a whole, and some more.
 const PATIENCE: Duration = Duration::from_secs(45);
-
-/// The answer to a part of an import, and the sum of all of them.
-#[derive(Default, Serialize, Deserialize)]
-struct Imported {
-    tenants: usize,
-    created: usize,
-    updated: usize,
-    unchanged: usize,
-}
 
 pub(super) fn import(args: &QuotaImport) -> Result<ExitCode> {
     let name = args.file.display().to_string();

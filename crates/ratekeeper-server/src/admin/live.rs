@@ -6,7 +6,6 @@
 
 mod panels;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
@@ -14,71 +13,24 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::unfold;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use ratekeeper_limiter::Snapshot;
+use ratekeeper_limiter::{Snapshot, TopDecision, TopWindow};
 use serde::Serialize;
 use tokio::sync::watch;
 
-use panels::{Breaker, Leases, Owed, PlanUse, QuotaDatabase, StoreState};
-
-use super::rules::RuleEntry;
-use super::top::{KeyEntry, keys};
+use crate::admin_json::{
+    NodeFacts, NodeState, ReloadFigures, RuleEntry, SecondFigures, SecondsHistory,
+};
 use crate::app::App;
 use crate::http::{ApiError, faults};
-use crate::live::SecondFigures;
 use crate::live::watchers::WatchersPlace;
 use crate::rule_counts::CountedRule;
+use crate::top_nodes::KeyList;
 
 /// The most rules in an event: those with the most answers. All are at `/admin/v1/rules`.
 const RULES_MAX: usize = 100;
 
 /// The most keys in an event.
 const KEYS_MAX: usize = 10;
-
-/// The state of a node.
-#[derive(Serialize)]
-struct NodeState {
-    second: SecondFigures,
-    node: Node,
-    config: Config,
-    /// The keys that were denied most in the last minute.
-    top: Vec<KeyEntry>,
-    breakers: Vec<Breaker>,
-    store: StoreState,
-    owed: Owed,
-    leases: Leases,
-    /// The use of their limits by tenants on each plan.
-    plans: Vec<PlanUse>,
-    /// The database with tenants' quotas; null without one.
-    quota_database: Option<QuotaDatabase>,
-    /// All faults that `/readyz` tells.
-    faults: Vec<String>,
-    /// Share of the last ten seconds' decisions that failure modes gave, by store.
-    degraded_ratio: BTreeMap<Box<str>, f64>,
-    rules: Vec<RuleEntry>,
-    /// Rules in force, of which `rules` may be a part.
-    rules_total: usize,
-}
-
-#[derive(Serialize)]
-struct Node {
-    name: String,
-    version: &'static str,
-    #[serde(serialize_with = "crate::moments::rfc3339")]
-    started_at: u64,
-    state: &'static str,
-    /// Nodes that lease counters of the default store; 0 if that is not known.
-    nodes: u64,
-}
-
-#[derive(Serialize)]
-struct Config {
-    accepted: u64,
-    refused: u64,
-    #[serde(serialize_with = "crate::moments::rfc3339")]
-    last_reload_at: u64,
-    /// The reason the current files are not in force, with place and message; null if they are.
-    error: Option<String>,
-}
 
 /// Streams the state until the reader goes or the drain begins.
 #[utoipa::path(
@@ -163,12 +115,8 @@ fn event(name: &str, data: &str) -> Bytes {
 }
 
 fn history(app: &App) -> Bytes {
-    #[derive(Serialize)]
-    struct History {
-        seconds: Vec<SecondFigures>,
-    }
     let seconds = app.live.seconds();
-    event("history", &json(&History { seconds }))
+    event("history", &json(&SecondsHistory { seconds }))
 }
 
 /// The state after `second`, with the counts that were `walked` at its end, as JSON.
@@ -180,22 +128,25 @@ pub(crate) fn describe(
 ) -> String {
     let reloads = app.reloads.borrow().clone();
     let answers = app.last_counts.delta(walked);
+    let denied = (TopWindow::Minute, TopDecision::Denied);
+    let top = KeyList::read(app.limiter.top(), denied, KEYS_MAX);
     json(&NodeState {
         second: *second,
-        node: Node {
+        node: NodeFacts {
             name: app.config.denials.node().to_owned(),
-            version: env!("CARGO_PKG_VERSION"),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: app.started_at,
-            state: app.state(),
+            state: app.state().to_owned(),
             nodes: panels::lease_nodes(app),
         },
-        config: Config {
+        config: ReloadFigures {
             accepted: reloads.accepted,
             refused: reloads.refused,
             last_reload_at: reloads.last_at,
             error: reloads.error.map(|error| error.to_string()),
         },
-        top: keys(app, KEYS_MAX),
+        top: top.keys,
+        top_unlisted_max: top.unlisted_max,
         breakers: panels::breakers(app),
         store: panels::store(app),
         owed: panels::owed(app),

@@ -4,13 +4,21 @@ use std::sync::LazyLock;
 
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
+use serde::Serialize;
+use serde_json::Value;
 use utoipa::openapi::content::ContentBuilder;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::openapi::{Components, Schema};
 use utoipa::openapi::{OpenApi as OpenApiDocument, Ref, RefOr, Response as Described};
-use utoipa::{Modify, OpenApi};
+use utoipa::{Modify, OpenApi, ToSchema};
 
 use super::{audit, explain, followed, live, metering, quotas, reloads, rules, shed, top, usage};
+use crate::admin_json::{
+    BreakerFigures, CounterFigures, CountsEntry, KeyEntry, LeaseFigures, NodeFacts, NodeState,
+    OwedFigures, PlanUse, QuotaDatabaseFigures, ReloadFigures, RuleEntry, SecondFigures,
+    SecondsHistory,
+};
 use crate::http::HttpApi;
 use crate::problem::{PROBLEM_JSON, Problem};
 
@@ -49,7 +57,7 @@ use crate::problem::{PROBLEM_JSON, Problem};
         top::show,
         usage::show,
     ),
-    components(schemas(Problem)),
+    components(schemas(Problem, SecondsHistory, NodeState)),
     modifiers(&Common)
 )]
 struct AdminApi;
@@ -60,6 +68,7 @@ struct Common;
 impl Modify for Common {
     fn modify(&self, document: &mut OpenApiDocument) {
         document.merge(HttpApi::openapi());
+        require_all(document);
         let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
         let components = document.components.get_or_insert_default();
         components.add_security_scheme("token", bearer);
@@ -79,6 +88,33 @@ impl Modify for Common {
             }
         }
     }
+}
+
+/// Requires the fields of a node's state that are always told: readers alone may do without any.
+fn require_all(document: &mut OpenApiDocument) {
+    fn require<T: Default + Serialize + ToSchema>(components: &mut Components) {
+        let Some(RefOr::T(Schema::Object(object))) = components.schemas.get_mut(&*T::name()) else {
+            return;
+        };
+        if let Ok(Value::Object(told)) = serde_json::to_value(T::default()) {
+            object.required = told.keys().cloned().collect();
+        }
+    }
+    let components = document.components.get_or_insert_default();
+    require::<SecondsHistory>(components);
+    require::<NodeState>(components);
+    require::<SecondFigures>(components);
+    require::<NodeFacts>(components);
+    require::<ReloadFigures>(components);
+    require::<KeyEntry>(components);
+    require::<BreakerFigures>(components);
+    require::<CounterFigures>(components);
+    require::<OwedFigures>(components);
+    require::<LeaseFigures>(components);
+    require::<PlanUse>(components);
+    require::<QuotaDatabaseFigures>(components);
+    require::<RuleEntry>(components);
+    require::<CountsEntry>(components);
 }
 
 /// Adds the answer to what is refused or fails.

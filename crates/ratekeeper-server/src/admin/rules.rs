@@ -15,6 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::options::{Given, limit};
 use super::quotas::ChangedBy;
 use super::shed::{self, ShedderEntry};
+use crate::admin_json::{CountsEntry, RuleEntry};
 use crate::app::App;
 use crate::blocking::blocking;
 use crate::http::ApiError;
@@ -45,36 +46,6 @@ pub(super) struct RuleList {
     /// Asks for the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<usize>,
-}
-
-/// A rule in force.
-#[derive(Serialize, ToSchema)]
-pub(super) struct RuleEntry {
-    id: String,
-    domain: String,
-    /// The limit in words: `100 per 1m, sliding_window`.
-    limit: String,
-    /// The plan that the limit is of: `custom` for a single tenant's; absent in domains without plans.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    plan: Option<String>,
-    /// The place of the rule: `file:line:column`.
-    source: String,
-    /// The part that the rule has in decisions now: `enforced`, `shadow` or `disabled`.
-    mode: &'static str,
-    /// The position of its switch; null if it does what the file says.
-    switch: Option<&'static str>,
-    counts: CountsEntry,
-}
-
-/// Decisions of one rule since it was first loaded.
-#[derive(Serialize, ToSchema)]
-struct CountsEntry {
-    allowed: u64,
-    denied: u64,
-    /// Decisions that would have denied, were the rule enforced.
-    shadow_denied: u64,
-    /// Decisions of failure modes, which are among the others.
-    uncounted: u64,
 }
 
 /// A rule or a load shedder after its switch was moved; of one that no file has any more, the last three alone.
@@ -284,7 +255,7 @@ impl SwitchRequest {
 }
 
 impl RuleEntry {
-    pub(super) fn new(rules: &RuleSet, counted: &CountedRule<'_>) -> Self {
+    pub(crate) fn new(rules: &RuleSet, counted: &CountedRule<'_>) -> Self {
         let ListedRule {
             rule, mode, switch, ..
         } = counted.listed;
@@ -301,8 +272,8 @@ impl RuleEntry {
             limit: rule.in_words(),
             plan: Some(rules.plan_of(rule).to_owned()).filter(|plan| !plan.is_empty()),
             source: rule.place.to_string(),
-            mode: mode.name(),
-            switch: switch.map(RuleSwitch::name),
+            mode: mode.name().to_owned(),
+            switch: switch.map(|switch| switch.name().to_owned()),
             counts: CountsEntry {
                 allowed,
                 denied,

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use ratekeeper_limiter::{ALLOWED_SAMPLE, TopDecision, TopKey, TopWindow};
+use ratekeeper_limiter::{ALLOWED_SAMPLE, TopDecision, TopWindow};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::options::{Given, limit};
+use crate::admin_json::KeyEntry;
 use crate::app::App;
 use crate::denials::DeniedRequest;
 use crate::http::ApiError;
-use crate::top_nodes::{MergedKey, MergedNode, TopOfNode, TopUnknown, merge};
+use crate::top_nodes::{TopOfNode, TopUnknown, merge_keys};
 
 /// The most keys in one answer.
 const KEYS_MAX: usize = 100;
@@ -92,52 +93,11 @@ struct NodeEntry {
     age_ms: u64,
 }
 
-/// One of the keys.
-#[derive(Serialize, ToSchema)]
-pub(super) struct KeyEntry {
-    domain: Box<str>,
-    rule: Box<str>,
-    key: Box<str>,
-    count: u64,
-    /// The most by which `count` may be off because there were too many keys.
-    error: u64,
-    /// The start: there has been no whole window without such a request since.
-    #[serde(serialize_with = "crate::moments::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
-    since: u64,
-}
-
-impl From<TopKey> for KeyEntry {
-    fn from(top: TopKey) -> Self {
+impl NodeEntry {
+    fn new(name: &str, age: Duration) -> Self {
         Self {
-            domain: (*top.domain).into(),
-            rule: (*top.rule).into(),
-            key: (*top.key).into(),
-            count: top.count,
-            error: top.error,
-            since: top.since.as_micros() / 1_000_000,
-        }
-    }
-}
-
-impl From<MergedKey> for KeyEntry {
-    fn from(merged: MergedKey) -> Self {
-        Self {
-            domain: merged.domain,
-            rule: merged.rule,
-            key: merged.key,
-            count: merged.count,
-            error: merged.error,
-            since: merged.since,
-        }
-    }
-}
-
-impl From<MergedNode> for NodeEntry {
-    fn from(node: MergedNode) -> Self {
-        Self {
-            name: node.name,
-            age_ms: u64::try_from(node.age.as_millis()).unwrap_or(u64::MAX),
+            name: name.to_owned(),
+            age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
         }
     }
 }
@@ -173,36 +133,36 @@ pub(super) async fn show(
         Nodes::Own => Err(OnlyThisNode::Asked),
         Nodes::All => others(&app).await,
     };
-    let top = app.limiter.top();
-    let (answer, nodes_left_out, only_this_node) = match peers {
+    let (top, name) = (app.limiter.top(), app.config.denials.node());
+    let own = NodeEntry::new(name, Duration::ZERO);
+    let (keys, unlisted_max, nodes, nodes_left_out, only_this_node) = match peers {
         Err(why) => {
             let keys = top.top(window, decision, most, is_wanted);
-            let own = MergedNode {
-                name: app.config.denials.node().to_owned(),
-                age: Duration::ZERO,
-            };
+            let keys = keys.into_iter().map(KeyEntry::from).collect();
             let unlisted_max = top.dropped(window, decision);
-            let keys: Vec<_> = keys.into_iter().map(KeyEntry::from).collect();
-            ((keys, vec![own], unlisted_max), 0, Some(why.to_string()))
+            (keys, unlisted_max, vec![own], 0, Some(why.to_string()))
         }
-        Ok((mut nodes, left_out)) => {
-            let own = TopOfNode::read(top, app.config.denials.node());
-            nodes.insert(0, (Duration::ZERO, own));
-            let merged = merge(&nodes, window, decision);
+        Ok((others, left_out)) => {
+            let of_others = others
+                .iter()
+                .map(|(age, it)| NodeEntry::new(&it.node, *age));
+            let nodes = std::iter::once(own).chain(of_others).collect();
+            let own = TopOfNode::read(top, name);
+            let lists = std::iter::once(&own).chain(others.iter().map(|(_, node)| node));
+            let merged = merge_keys(lists.map(|node| node.list(window, decision)));
             let wanted = merged.keys.into_iter();
             let wanted = wanted.filter(|key| is_wanted(&key.domain, &key.rule));
-            let keys = wanted.take(most).map(KeyEntry::from).collect();
-            ((keys, merged.nodes, merged.unlisted_max), left_out, None)
+            let keys = wanted.take(most).collect();
+            (keys, merged.unlisted_max, nodes, left_out, None)
         }
     };
-    let (keys, nodes, unlisted_max) = answer;
     Ok(Json(Top {
         window: options.window,
         decision: options.decision,
         sampled,
         keys,
         unlisted_max,
-        nodes: nodes.into_iter().map(NodeEntry::from).collect(),
+        nodes,
         nodes_left_out,
         only_this_node,
     }))
@@ -232,13 +192,6 @@ async fn others(app: &App) -> Result<(Vec<(Duration, TopOfNode)>, u64), OnlyThis
         }
     }
     Ok((nodes, left_out))
-}
-
-/// The keys that were denied most in the last minute.
-pub(super) fn keys(app: &App, most: usize) -> Vec<KeyEntry> {
-    let top = app.limiter.top();
-    let keys = top.top(TopWindow::Minute, TopDecision::Denied, most, |_, _| true);
-    keys.into_iter().map(KeyEntry::from).collect()
 }
 
 /// The parameters of the query for denials.

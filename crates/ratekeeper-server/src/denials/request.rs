@@ -49,11 +49,14 @@ pub(crate) struct DeniedRequest {
     /// The descriptor under the limit, secrets as fingerprints.
     pub(crate) scope: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub(crate) method: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub(crate) path: Option<String>,
     /// Absent if no wait helps.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub(crate) retry_after_ms: Option<u64>,
     /// True if a failure mode denied it, not a counter.
     pub(crate) degraded: bool,

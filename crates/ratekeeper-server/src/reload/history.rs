@@ -35,7 +35,7 @@ impl ReloadHistory {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub(crate) struct ReloadEntry {
     /// The time of the load.
-    #[serde(serialize_with = "crate::moments::rfc3339")]
+    #[serde(serialize_with = "crate::moments::serialize")]
     #[schema(value_type = String, format = DateTime)]
     pub(super) at: u64,
     /// `accepted` or `refused`.

@@ -4,6 +4,8 @@ use ratekeeper_core::formats::TOP_KEYS;
 use ratekeeper_limiter::{TopDecision, TopKey, TopKeys, TopWindow};
 use serde::{Deserialize, Serialize};
 
+use crate::admin_json::KeyEntry;
+
 /// The most keys of a list.
 const KEYS_MAX: usize = 64;
 
@@ -20,20 +22,49 @@ pub(crate) struct TopOfNode {
     /// The name of the node.
     pub(crate) node: String,
     /// Denials of the last minute, those of the last hour, and likewise what was allowed.
-    lists: [TopOfWindow; 4],
+    lists: [KeyList; 4],
 }
 
 /// The keys of one window and decision.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct TopOfWindow {
+pub struct KeyList {
     /// The keys with the most requests.
-    pub(crate) keys: Vec<ListedKey>,
+    #[serde(with = "tuples")]
+    pub keys: Vec<KeyEntry>,
     /// The most requests that a key may have had that is not listed.
-    pub(crate) unlisted_max: u64,
+    pub unlisted_max: u64,
 }
 
-/// A key with its counts: domain, rule, key, count, error, and since when, in seconds since 1970.
-pub(crate) type ListedKey = (Box<str>, Box<str>, Box<str>, u64, u64, u64);
+/// Keys without the names of their fields, so that lists are short.
+mod tuples {
+    use super::KeyEntry;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(keys: &[KeyEntry], out: S) -> Result<S::Ok, S::Error> {
+        out.collect_seq(keys.iter().map(|it| {
+            let KeyEntry {
+                domain, rule, key, ..
+            } = it;
+            (domain, rule, key, it.count, it.error, it.since)
+        }))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Vec<KeyEntry>, D::Error> {
+        type Listed = (Box<str>, Box<str>, Box<str>, u64, u64, u64);
+        let keys = Vec::<Listed>::deserialize(from)?;
+        let entry = |(domain, rule, key, count, error, since)| KeyEntry {
+            domain,
+            rule,
+            key,
+            count,
+            error,
+            since,
+        };
+        Ok(keys.into_iter().map(entry).collect())
+    }
+}
 
 const LISTS: [(TopWindow, TopDecision); 4] = [
     (TopWindow::Minute, TopDecision::Denied),
@@ -48,11 +79,7 @@ impl TopOfNode {
         Self {
             format: TOP_KEYS.version,
             node: node.to_owned(),
-            lists: LISTS.map(|(window, decision)| {
-                // One more, to see whether all are listed.
-                let keys = top.top(window, decision, KEYS_MAX + 1, |_, _| true);
-                TopOfWindow::new(keys, top.dropped(window, decision))
-            }),
+            lists: LISTS.map(|list| KeyList::read(top, list, KEYS_MAX)),
         }
     }
 
@@ -62,8 +89,7 @@ impl TopOfNode {
         TOP_KEYS.check(node.format).ok()?;
         for list in &mut node.lists {
             list.keys.truncate(KEYS_MAX);
-            list.keys
-                .retain(|(_, _, key, ..)| key.len() <= KEY_BYTES_MAX);
+            list.keys.retain(|it| it.key.len() <= KEY_BYTES_MAX);
         }
         Some(node)
     }
@@ -73,7 +99,7 @@ impl TopOfNode {
         serde_json::to_string(&self).unwrap_or_default()
     }
 
-    pub(crate) fn list(&self, window: TopWindow, decision: TopDecision) -> &TopOfWindow {
+    pub(crate) fn list(&self, window: TopWindow, decision: TopDecision) -> &KeyList {
         let [minute_denied, hour_denied, minute_allowed, hour_allowed] = &self.lists;
         match (window, decision) {
             (TopWindow::Minute, TopDecision::Denied) => minute_denied,
@@ -84,18 +110,33 @@ impl TopOfNode {
     }
 }
 
-impl TopOfWindow {
-    fn new(keys: Vec<TopKey>, dropped: u64) -> Self {
-        let cut = keys.get(KEYS_MAX).map_or(0, |key| key.count);
-        let listed = keys.into_iter().take(KEYS_MAX).map(|key| {
-            let texts = [key.domain, key.rule, key.key].map(|text| Box::from(&*text));
-            let [domain, rule, name] = texts;
-            let since = key.since.as_micros() / MICROS_PER_SECOND;
-            (domain, rule, name, key.count, key.error, since)
-        });
+impl KeyList {
+    /// The `most` keys of this window and decision.
+    pub(crate) fn read(top: &TopKeys, list: (TopWindow, TopDecision), most: usize) -> Self {
+        let (window, decision) = list;
+        // One more, to see whether all are listed.
+        let keys = top.top(window, decision, most + 1, |_, _| true);
+        Self::new(keys, most, top.dropped(window, decision))
+    }
+
+    fn new(keys: Vec<TopKey>, most: usize, dropped: u64) -> Self {
+        let cut = keys.get(most).map_or(0, |key| key.count);
         Self {
-            keys: listed.collect(),
+            keys: keys.into_iter().take(most).map(KeyEntry::from).collect(),
             unlisted_max: cut.max(dropped),
+        }
+    }
+}
+
+impl From<TopKey> for KeyEntry {
+    fn from(top: TopKey) -> Self {
+        Self {
+            domain: (*top.domain).into(),
+            rule: (*top.rule).into(),
+            key: (*top.key).into(),
+            count: top.count,
+            error: top.error,
+            since: top.since.as_micros() / MICROS_PER_SECOND,
         }
     }
 }
@@ -116,12 +157,12 @@ mod tests {
             since: Timestamp::from_secs(1_800_000_000),
         };
         let keys = |most: u64| (1..=most).rev().map(key).collect::<Vec<_>>();
-        let all = TopOfWindow::new(keys(64), 0);
+        let all = KeyList::new(keys(64), KEYS_MAX, 0);
         assert_eq!((all.keys.len(), all.unlisted_max), (64, 0));
-        assert_eq!(all.keys[0].5, 1_800_000_000);
-        let cut = TopOfWindow::new(keys(65), 0);
+        assert_eq!(all.keys[0].since, 1_800_000_000);
+        let cut = KeyList::new(keys(65), KEYS_MAX, 0);
         assert_eq!((cut.keys.len(), cut.unlisted_max), (64, 1));
-        assert_eq!(TopOfWindow::new(keys(65), 7).unlisted_max, 7);
+        assert_eq!(KeyList::new(keys(65), KEYS_MAX, 7).unlisted_max, 7);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod asking;
 mod auth;
 mod certificates;
 mod connections;
+mod dashboard_types;
 mod drain;
 mod envoy_callers;
 mod envoyproxy_ratelimit;

@@ -1,8 +1,11 @@
 //! Several nodes as one: the states of each, and their sum.
 
-use super::view::{
-    Breaker, Config, Key, Leases, Link, Node, NodeState, Owed, Row, Second, Store, View, sort,
+use super::view::{Link, Row, View, sort};
+use ratekeeper_server::admin_json::{
+    BreakerFigures, CounterFigures, LeaseFigures, NodeFacts, NodeState, OwedFigures, ReloadFigures,
+    SecondFigures,
 };
+use ratekeeper_server::{KeyList, merge_keys};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most keys that are shown: as many as a node tells.
@@ -64,34 +67,36 @@ impl Nodes {
         }
         sum.seconds = self.seconds().into_values().collect();
         sum.rows = self.rows();
+        let top = keys(&states);
         sum.state = Some(NodeState {
-            second: add(&states, Second::default(), |sum, state| {
+            second: states.iter().fold(SecondFigures::default(), |sum, state| {
                 sum.plus(state.second)
             }),
             node: self.node(&states),
-            config: Config {
+            config: ReloadFigures {
                 accepted: most(&states, |state| state.config.accepted),
-                error: None,
+                ..ReloadFigures::default()
             },
-            top: keys(&states),
+            top: top.keys,
+            top_unlisted_max: top.unlisted_max,
             breakers: self.breakers(),
             store: store(&states),
             owed: owed(&states),
             leases: leases(&states),
             faults: self.faults(),
             degraded_ratio: degraded(&states),
-            rules: Vec::new(),
             rules_total: most(&states, |state| state.rules_total),
+            ..NodeState::default()
         });
         sum
     }
 
     /// The seconds that every node that answers has told, by their time.
-    fn seconds(&self) -> BTreeMap<u64, Second> {
+    fn seconds(&self) -> BTreeMap<u64, SecondFigures> {
         let live = || self.views.iter().filter(|view| view.live().is_some());
         let latest = |view: &View| view.seconds.back().map_or(0, |second| second.at);
         let told = live().map(latest).min().unwrap_or_default();
-        let mut seconds: BTreeMap<u64, Second> = BTreeMap::new();
+        let mut seconds: BTreeMap<u64, SecondFigures> = BTreeMap::new();
         for second in live().flat_map(|view| &view.seconds) {
             if second.at <= told {
                 let sum = seconds.entry(second.at).or_default();
@@ -118,7 +123,7 @@ impl Nodes {
         rows
     }
 
-    fn node(&self, states: &[&NodeState]) -> Node {
+    fn node(&self, states: &[&NodeState]) -> NodeFacts {
         let versions: BTreeSet<&str> = states.iter().map(|state| &*state.node.version).collect();
         let mut by_state: BTreeMap<&str, usize> = BTreeMap::new();
         for state in states {
@@ -131,11 +136,11 @@ impl Nodes {
         let told = by_state
             .iter()
             .map(|(state, count)| format!("{count} {state}"));
-        Node {
+        NodeFacts {
             name: format!("{} nodes", self.views.len()),
             version: versions.into_iter().collect::<Vec<_>>().join(", "),
-            started_at: 0,
             state: told.collect::<Vec<_>>().join(", "),
+            ..NodeFacts::default()
         }
     }
 
@@ -156,15 +161,14 @@ impl Nodes {
     }
 
     /// The breakers that are not closed, with the names of their nodes in front.
-    fn breakers(&self) -> Vec<Breaker> {
+    fn breakers(&self) -> Vec<BreakerFigures> {
         let of = |view: &'_ View| {
             let state = view.live();
             let breakers = state.into_iter().flat_map(|state| &state.breakers);
             let tripped = breakers.filter(|breaker| breaker.state != "closed");
-            let told = tripped.map(|breaker| Breaker {
-                shard: format!("{}: {}", view.name(), breaker.shard),
-                state: breaker.state.clone(),
-                errors: breaker.errors,
+            let told = tripped.map(|breaker| BreakerFigures {
+                shard: format!("{}: {}", view.name(), breaker.shard).into(),
+                ..breaker.clone()
             });
             told.collect::<Vec<_>>()
         };
@@ -172,8 +176,11 @@ impl Nodes {
     }
 }
 
-fn add<T>(states: &[&NodeState], start: T, add: impl Fn(T, &NodeState) -> T) -> T {
-    states.iter().fold(start, |sum, state| add(sum, state))
+fn sum(states: &[&NodeState], count: impl Fn(&NodeState) -> u64) -> u64 {
+    states
+        .iter()
+        .map(|state| count(state))
+        .fold(0, u64::saturating_add)
 }
 
 fn most<T: Ord + Default>(states: &[&NodeState], count: impl Fn(&NodeState) -> T) -> T {
@@ -184,67 +191,51 @@ fn most<T: Ord + Default>(states: &[&NodeState], count: impl Fn(&NodeState) -> T
         .unwrap_or_default()
 }
 
-/// The keys that are denied most on all nodes together, as far as each has them in its list.
-fn keys(states: &[&NodeState]) -> Vec<Key> {
-    let mut counts: BTreeMap<(&str, &str), u64> = BTreeMap::new();
-    for key in states.iter().flat_map(|state| &state.top) {
-        let count = counts.entry((&key.rule, &key.key)).or_default();
-        *count = count.saturating_add(key.count);
-    }
-    let mut keys: Vec<Key> = counts
-        .into_iter()
-        .map(|((rule, key), count)| Key {
-            rule: rule.to_owned(),
-            key: key.to_owned(),
-            count,
-        })
-        .collect();
-    keys.sort_by_key(|key| std::cmp::Reverse(key.count));
-    keys.truncate(KEYS_MAX);
-    keys
+/// The keys that are denied most on all nodes together.
+fn keys(states: &[&NodeState]) -> KeyList {
+    let list = |state: &&NodeState| KeyList {
+        keys: state.top.clone(),
+        unlisted_max: state.top_unlisted_max,
+    };
+    let lists: Vec<_> = states.iter().map(list).collect();
+    let mut merged = merge_keys(lists.iter());
+    merged.keys.truncate(KEYS_MAX);
+    merged
 }
 
-fn store(states: &[&NodeState]) -> Store {
-    let sum = |count: fn(&Store) -> u64| {
-        add(states, 0, |sum: u64, it| {
-            sum.saturating_add(count(&it.store))
-        })
-    };
-    Store {
+fn store(states: &[&NodeState]) -> CounterFigures {
+    let sum = |count: fn(&CounterFigures) -> u64| sum(states, |state| count(&state.store));
+    CounterFigures {
         counters: sum(|store| store.counters),
         capacity: sum(|store| store.capacity),
+        bytes: sum(|store| store.bytes),
         is_shared: states.iter().any(|state| state.store.is_shared),
     }
 }
 
-fn owed(states: &[&NodeState]) -> Owed {
-    let sum = |count: fn(&Owed) -> u64| {
-        add(states, 0, |sum: u64, it| {
-            sum.saturating_add(count(&it.owed))
-        })
-    };
-    Owed {
+fn owed(states: &[&NodeState]) -> OwedFigures {
+    let sum = |count: fn(&OwedFigures) -> u64| sum(states, |state| count(&state.owed));
+    OwedFigures {
         owed: sum(|owed| owed.owed),
         posted: sum(|owed| owed.posted),
         dropped: sum(|owed| owed.dropped),
+        unknown: sum(|owed| owed.unknown),
     }
 }
 
-fn leases(states: &[&NodeState]) -> Leases {
-    let sum = |count: fn(&Leases) -> u64| {
-        add(states, 0, |sum: u64, it| {
-            sum.saturating_add(count(&it.leases))
-        })
-    };
-    Leases {
+fn leases(states: &[&NodeState]) -> LeaseFigures {
+    let sum = |count: fn(&LeaseFigures) -> u64| sum(states, |state| count(&state.leases));
+    LeaseFigures {
         leases: sum(|leases| leases.leases),
+        held: sum(|leases| leases.held),
+        unsynced: sum(|leases| leases.unsynced),
         over_admission_bound: sum(|leases| leases.over_admission_bound),
     }
 }
 
 /// The largest share of each store.
-fn degraded(states: &[&NodeState]) -> BTreeMap<String, f64> {
-    let mut shares: BTreeMap<String, f64> = BTreeMap::new();
+fn degraded(states: &[&NodeState]) -> BTreeMap<Box<str>, f64> {
+    let mut shares: BTreeMap<Box<str>, f64> = BTreeMap::new();
     for (store, share) in states.iter().flat_map(|state| &state.degraded_ratio) {
         let most = shares.entry(store.clone()).or_default();
         *most = most.max(*share);
@@ -266,7 +257,8 @@ mod tests {
         let state = serde_json::json!({
             "second": { "at": moment(at), "span_ms": 1000, "allowed": allowed, "denied": denied, "p99_us": allowed },
             "node": { "name": name, "version": "1.0", "state": "serving", "started_at": moment(7) },
-            "top": [{ "rule": "d.user", "key": "user:ann", "count": denied }],
+            "top": [{ "rule": "d.user", "key": "user:ann", "count": denied }, { "rule": "d.user", "key": name, "count": 2 }],
+            "top_unlisted_max": 1,
             "rules": [{ "id": "d.user", "limit": "1 per 1d", "counts": { "allowed": allowed, "denied": denied } }],
             "rules_total": 1,
             "store": { "counters": 2, "capacity": 10 },
@@ -291,7 +283,9 @@ mod tests {
             "2 nodes  1.0  2 serving",
             "120 allowed/s, 6 denied/s",
             "p99 100 us",
-            "6  user:ann  d.user",
+            "6     user:ann  d.user",
+            // The other node may have denied it as often as the first key that it does not list.
+            "2 ±1  one       d.user",
             "counters  4 of 20",
         ] {
             assert!(text.contains(part), "no {part:?} in\n{text}");

@@ -1,8 +1,9 @@
 //! The state of nodes as text, for pipes and scripts, and the pieces of text that the screen has too.
 
 use super::nodes::Nodes;
-use super::view::{Link, NodeState, Row, View};
+use super::view::{Link, Row, View};
 use crate::output::{count, table};
+use ratekeeper_server::admin_json::{KeyEntry, NodeState};
 
 /// The most rules in the text; `ratekeeper rules list` has all.
 const RULES_MAX: usize = 20;
@@ -202,8 +203,13 @@ pub(super) fn health(state: &NodeState) -> Vec<String> {
 
 /// The keys that are denied most.
 pub(super) fn keys(state: &NodeState) -> Vec<Vec<String>> {
-    let row =
-        |key: &super::view::Key| vec![key.count.to_string(), key.key.clone(), key.rule.clone()];
+    let row = |key: &KeyEntry| {
+        let count = match key.error {
+            0 => key.count.to_string(),
+            error => format!("{} ±{error}", key.count),
+        };
+        vec![count, key.key.to_string(), key.rule.to_string()]
+    };
     state.top.iter().map(row).collect()
 }
 

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ratekeeper_stores::ServerGauges;
-use serde::Serialize;
 
+use crate::admin_json::{
+    BreakerFigures, CounterFigures, LeaseFigures, OwedFigures, PlanUse, QuotaDatabaseFigures,
+};
 use crate::app::App;
 use crate::rule_counts::CountedRule;
 
@@ -15,89 +17,12 @@ const PLANS_MAX: usize = 50;
 /// Bounds of the remaining share of a limit, up to which a tenant counts as close to its limit.
 const CLOSE: f64 = 0.1;
 
-/// A server of a store.
-#[derive(Serialize)]
-pub(super) struct Breaker {
-    shard: Box<str>,
-    state: &'static str,
-    /// Decisions that it could not take, since the start.
-    errors: u64,
-    /// The same by cause, without those that there were none of.
-    causes: BTreeMap<&'static str, u64>,
-    /// Calls that it answered since the start, and how long all of them took.
-    calls: u64,
-    call_seconds: f64,
-}
-
-/// The store as a whole.
-#[derive(Serialize)]
-pub(super) struct StoreState {
-    counters: u64,
-    capacity: u64,
-    bytes: u64,
-    /// True if counters live in servers that nodes share.
-    is_shared: bool,
-}
-
-/// Hits that failure modes let pass.
-#[derive(Serialize)]
-pub(super) struct Owed {
-    owed: u64,
-    posted: u64,
-    dropped: u64,
-    unknown: u64,
-}
-
-/// Hits that this node holds in advance, or has not told the store yet.
-#[derive(Serialize)]
-pub(super) struct Leases {
-    leases: u64,
-    held: u64,
-    /// Hits of synced counters that the store does not know yet.
-    unsynced: u64,
-    over_admission_bound: u64,
-}
-
-/// The use of their limits by the tenants on one plan, since the start.
-#[derive(Serialize)]
-pub(super) struct PlanUse {
-    domain: Box<str>,
-    plan: Box<str>,
-    /// Answers of the plan's limits.
-    answers: u64,
-    denied: u64,
-    /// Answers after which at most a tenth of the limit was left.
-    close: u64,
-    /// The sum of the used shares of the limits after each of those that were counted, and their number.
-    used_sum: f64,
-    counted: u64,
-}
-
-/// The database with tenants' quotas.
-#[derive(Serialize)]
-pub(super) struct QuotaDatabase {
-    /// `up`, or `away`.
-    state: &'static str,
-    /// Seconds for which it has not answered.
-    away_seconds: u64,
-    /// Times that it could not be read.
-    errors: u64,
-    /// Tenants that are known here.
-    tenants: u64,
-    /// The number of the last change that is in force here.
-    version: u64,
-    /// Domains, plans and overrides in it that mean nothing under the rules.
-    ignored: u64,
-    /// False if tenants are without their quotas: neither the database nor a copy was there.
-    is_known: bool,
-}
-
-pub(super) fn breakers(app: &App) -> Vec<Breaker> {
+pub(super) fn breakers(app: &App) -> Vec<BreakerFigures> {
     let servers = app.limiter.store().servers().into_iter();
     servers.filter_map(breaker).collect()
 }
 
-fn breaker(server: ServerGauges) -> Option<Breaker> {
+fn breaker(server: ServerGauges) -> Option<BreakerFigures> {
     let state = match server.circuit? {
         0 => "closed",
         1 => "half-open",
@@ -107,9 +32,10 @@ fn breaker(server: ServerGauges) -> Option<Breaker> {
         .errors
         .iter()
         .copied()
-        .filter(|(_, count)| *count > 0);
-    Some(Breaker {
-        state,
+        .filter(|(_, count)| *count > 0)
+        .map(|(cause, count)| (cause.to_owned(), count));
+    Some(BreakerFigures {
+        state: state.to_owned(),
         errors: server.errors.iter().map(|(_, count)| count).sum(),
         causes: causes.collect(),
         calls: server.durations.iter().map(|(_, count)| count).sum(),
@@ -118,9 +44,9 @@ fn breaker(server: ServerGauges) -> Option<Breaker> {
     })
 }
 
-pub(super) fn store(app: &App) -> StoreState {
+pub(super) fn store(app: &App) -> CounterFigures {
     let gauges = app.limiter.store().gauges();
-    StoreState {
+    CounterFigures {
         counters: gauges.counters,
         capacity: gauges.capacity,
         bytes: gauges.bytes,
@@ -128,9 +54,9 @@ pub(super) fn store(app: &App) -> StoreState {
     }
 }
 
-pub(super) fn owed(app: &App) -> Owed {
+pub(super) fn owed(app: &App) -> OwedFigures {
     let owed = app.limiter.owed();
-    Owed {
+    OwedFigures {
         owed: owed.owed,
         posted: owed.posted,
         dropped: owed.dropped,
@@ -138,12 +64,12 @@ pub(super) fn owed(app: &App) -> Owed {
     }
 }
 
-pub(super) fn leases(app: &App) -> Leases {
+pub(super) fn leases(app: &App) -> LeaseFigures {
     let leases = app.limiter.store().lease_gauges();
     let synced = app.limiter.store().sync_gauges();
     let held = leases.iter().map(|store| store.held).sum();
     let unsynced = synced.iter().map(|store| store.pending).sum();
-    Leases {
+    LeaseFigures {
         leases: leases.iter().map(|store| store.leases).sum(),
         held,
         unsynced,
@@ -169,11 +95,7 @@ pub(super) fn plans(walked: &[CountedRule<'_>]) -> Vec<PlanUse> {
             .or_insert_with(|| PlanUse {
                 domain: (*stats.domain).into(),
                 plan: stats.plan.clone(),
-                answers: 0,
-                denied: 0,
-                close: 0,
-                used_sum: 0.0,
-                counted: 0,
+                ..PlanUse::default()
             });
         let counted: u64 = counts.remaining.iter().sum();
         let bounds = ratekeeper_limiter::REMAINING_BOUNDS.iter();
@@ -192,11 +114,11 @@ pub(super) fn plans(walked: &[CountedRule<'_>]) -> Vec<PlanUse> {
     plans
 }
 
-pub(super) fn quota_database(app: &App) -> Option<QuotaDatabase> {
+pub(super) fn quota_database(app: &App) -> Option<QuotaDatabaseFigures> {
     let status = app.config.quotas.as_ref()?.follower.status();
     let away = status.away();
-    Some(QuotaDatabase {
-        state: if away.is_some() { "away" } else { "up" },
+    Some(QuotaDatabaseFigures {
+        state: away.as_ref().map_or("up", |_| "away").to_owned(),
         away_seconds: away.as_ref().map_or(0, Duration::as_secs),
         errors: status.failures(),
         tenants: status.tenants(),

@@ -15,12 +15,13 @@ use ratekeeper_quota::{
     BadTenantLine, BulkFormat, BulkTenant, LineFault, ListCursor, ListFilter, PAGE_MAX,
     PutAllError, QuotaError, QuotaStore, bulk_head, read_tenants,
 };
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::asked::ChangedBy;
 use super::refused::{no_database, refusal};
 use crate::admin::options::{Given, limit, parsed};
+use crate::admin_json::Imported;
 use crate::app::App;
 use crate::http::ApiError;
 
@@ -37,19 +38,6 @@ pub(in crate::admin) struct ImportOptions {
     /// True to check the tenants and change nothing.
     #[serde(default)]
     dry_run: bool,
-}
-
-/// The outcome of an import.
-#[derive(Serialize, ToSchema)]
-pub(in crate::admin) struct Imported {
-    /// The tenants that the body has.
-    tenants: usize,
-    /// Those that are new in the database.
-    created: usize,
-    /// Those that had other quotas before.
-    updated: usize,
-    /// Those that had these quotas already.
-    unchanged: usize,
 }
 
 /// Gives tenants plans and overrides, all of them or none.

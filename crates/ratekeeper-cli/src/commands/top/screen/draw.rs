@@ -2,12 +2,13 @@
 
 use super::super::nodes::Nodes;
 use super::super::plain;
-use super::super::view::{Link, NodeState, Second, View};
+use super::super::view::{Link, View};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table};
+use ratekeeper_server::admin_json::{NodeState, SecondFigures};
 
 /// The most nodes in the picture; those in trouble come first.
 const NODES_MAX: usize = 8;
@@ -105,7 +106,7 @@ fn draw_chart(
     frame: &mut Frame<'_>,
     view: &View,
     (name, color): (&str, Color),
-    rate: fn(Second) -> u64,
+    rate: fn(SecondFigures) -> u64,
     area: Rect,
 ) {
     let block = Block::bordered();

@@ -1,0 +1,324 @@
+// Generated from the OpenAPI document by crates/ratekeeper-server/tests/server/dashboard_types.rs.
+
+/** A server of a store. */
+export interface BreakerFigures {
+  /** The duration of all of them. */
+  call_seconds: number;
+  /** Calls that it answered since the start. */
+  calls: number;
+  /** The same by cause, without those that there were none of. */
+  causes: Record<string, number>;
+  /** Decisions that it could not take, since the start. */
+  errors: number;
+  /** The address of the server. */
+  shard: string;
+  /** The state of its circuit breaker: `closed`, `half-open` or `open`. */
+  state: string;
+}
+
+/** The counters of all stores. */
+export interface CounterFigures {
+  /** The size of their table. */
+  bytes: number;
+  /** The most of them. */
+  capacity: number;
+  /** Counters in memory. */
+  counters: number;
+  /** True if counters live in servers that nodes share. */
+  is_shared: boolean;
+}
+
+/** Decisions of one rule since it was first loaded. */
+export interface CountsEntry {
+  /** Decisions that let the request pass. */
+  allowed: number;
+  /** Decisions that denied it. */
+  denied: number;
+  /** Decisions that would have denied, were the rule enforced. */
+  shadow_denied: number;
+  /** Decisions of failure modes, which are among the others. */
+  uncounted: number;
+}
+
+export type Decided = "denied" | "allowed";
+
+/** A sample of the latest denials, the last first. */
+export interface Denials {
+  denials: DeniedRequest[];
+}
+
+/** A denied request. */
+export interface DeniedRequest {
+  /** True if a failure mode denied it, not a counter. */
+  degraded: boolean;
+  domain: string;
+  /** False if it passed all the same, since the gateway is in shadow mode. */
+  enforced: boolean;
+  /** The limit in words: `100 per 1m`. */
+  limit: string;
+  method?: string;
+  path?: string;
+  protocol: string;
+  /** The caller's `x-request-id`, else one made here. */
+  request_id: string;
+  /** Absent if no wait helps. */
+  retry_after_ms?: number;
+  /** The rule that denied; empty if the request brought its own limit. */
+  rule: string;
+  /** The descriptor under the limit, secrets as fingerprints. */
+  scope: string;
+  time: string;
+}
+
+/** One of the keys with the most requests. */
+export interface KeyEntry {
+  /** Its requests. */
+  count: number;
+  /** The domain of its rule. */
+  domain: string;
+  /** The most by which `count` may be off because there were too many keys. */
+  error: number;
+  /** The key, without secrets. */
+  key: string;
+  /** The id of its rule. */
+  rule: string;
+  /** The start: there has been no whole window without such a request since. */
+  since: number;
+}
+
+/** Hits that a node holds in advance, or has not told the store yet. */
+export interface LeaseFigures {
+  /** Hits that they hold. */
+  held: number;
+  /** Leases. */
+  leases: number;
+  /** The most hits by which limits may be exceeded because of both. */
+  over_admission_bound: number;
+  /** Hits of synced counters that the store does not know yet. */
+  unsynced: number;
+}
+
+/** The leases on a counter. */
+export interface Leased {
+  /** Hits that this node holds and has not spent; they are among the used ones, as are those of other nodes. */
+  held_by_this_node: number;
+}
+
+/** A node whose list is merged. */
+export interface NodeEntry {
+  /** Milliseconds since it laid out its list. */
+  age_ms: number;
+  name: string;
+}
+
+/** A node. */
+export interface NodeFacts {
+  /** Its name. */
+  name: string;
+  /** Nodes that lease counters of the default store; 0 if that is not known. */
+  nodes: number;
+  /** Its start. */
+  started_at: number;
+  /** Its state, such as `serving`. */
+  state: string;
+  /** The version of the program. */
+  version: string;
+}
+
+/** The state of a node: the data of the event `state`. */
+export interface NodeState {
+  /** The servers of its stores. */
+  breakers: BreakerFigures[];
+  config: ReloadFigures;
+  /** Share of the last ten seconds' decisions that failure modes gave, by store. */
+  degraded_ratio: Record<string, number>;
+  /** All faults that `/readyz` tells. */
+  faults: string[];
+  leases: LeaseFigures;
+  node: NodeFacts;
+  owed: OwedFigures;
+  /** The use of their limits by tenants on each plan. */
+  plans: PlanUse[];
+  quota_database: QuotaDatabaseFigures | null;
+  /** The rules with the most answers. */
+  rules: RuleEntry[];
+  /** Rules in force, of which `rules` may be a part. */
+  rules_total: number;
+  second: SecondFigures;
+  store: CounterFigures;
+  /** The keys that were denied most in the last minute. */
+  top: KeyEntry[];
+  /** The most denials of a key that is not in `top`. */
+  top_unlisted_max: number;
+}
+
+/** Hits that failure modes let pass. */
+export interface OwedFigures {
+  /** Those that were not. */
+  dropped: number;
+  /** All of them. */
+  owed: number;
+  /** Those that were charged afterwards. */
+  posted: number;
+  /** Those that were sent, and may have been charged. */
+  unknown: number;
+}
+
+/** The use of their limits by the tenants on one plan, since the start. */
+export interface PlanUse {
+  /** Answers of the plan's limits. */
+  answers: number;
+  /** Answers after which at most a tenth of the limit was left. */
+  close: number;
+  /** The number of them. */
+  counted: number;
+  /** Denials among them. */
+  denied: number;
+  /** The domain of the plan. */
+  domain: string;
+  /** Its name. */
+  plan: string;
+  /** The sum of the used shares of the limits after each of those that were counted. */
+  used_sum: number;
+}
+
+/** The database with tenants' quotas. */
+export interface QuotaDatabaseFigures {
+  /** Seconds for which it has not answered. */
+  away_seconds: number;
+  /** Times that it could not be read. */
+  errors: number;
+  /** Domains, plans and overrides in it that mean nothing under the rules. */
+  ignored: number;
+  /** False if tenants are without their quotas: neither the database nor a copy was there. */
+  is_known: boolean;
+  /** `up`, or `away`. */
+  state: string;
+  /** Tenants that are known here. */
+  tenants: number;
+  /** The number of the last change that is in force here. */
+  version: number;
+}
+
+/** The loads of rules files. */
+export interface ReloadFigures {
+  /** Loads that succeeded. */
+  accepted: number;
+  /** The reason why the current files are not in force, with place and message; null if they are. */
+  error: string | null;
+  /** The time of the last load. */
+  last_reload_at: number;
+  /** Loads that failed. */
+  refused: number;
+}
+
+/** A rule in force. */
+export interface RuleEntry {
+  counts: CountsEntry;
+  /** Its domain. */
+  domain: string;
+  /** Its id. */
+  id: string;
+  /** The limit in words: `100 per 1m, sliding_window`. */
+  limit: string;
+  /** The part that the rule has in decisions now: `enforced`, `shadow` or `disabled`. */
+  mode: string;
+  /** The plan that the limit is of: `custom` for a single tenant's; absent in domains without plans. */
+  plan?: string;
+  /** The place of the rule: `file:line:column`. */
+  source: string;
+  /** The position of its switch; null if it does what the file says. */
+  switch: string | null;
+}
+
+/** The answers and durations of a second, or of the time until the next look. */
+export interface SecondFigures {
+  /** Answers of rules that let the request pass. */
+  allowed: number;
+  /** Its end. */
+  at: number;
+  /** Answers that failure modes gave; they are among the others. */
+  degraded: number;
+  /** Answers of rules that denied it. */
+  denied: number;
+  /** The median duration of checks, in microseconds; null if there was none. */
+  p50_us: number | null;
+  /** The duration that 99 of 100 checks did not exceed. */
+  p99_us: number | null;
+  /** Answers that would have denied, were the rule enforced. */
+  shadow_denied: number;
+  /** Requests that were refused because of overload. */
+  shed: number;
+  /** Its length. */
+  span_ms: number;
+  /** Requests for a domain without rules, which are allowed. */
+  unknown_domain: number;
+  /** Descriptors that no limit matched, which are allowed. */
+  unmatched: number;
+}
+
+/** The data of the event `history`. */
+export interface SecondsHistory {
+  /** The seconds of the last hour, the oldest first. */
+  seconds: SecondFigures[];
+}
+
+/** The window of a limit. */
+export interface Span {
+  end?: string | null;
+  /** Its length: `1m`. */
+  length: string;
+  /** Its place now, by the clock of this node; absent for limits that have no window: buckets, and concurrency. */
+  start?: string | null;
+}
+
+/** The keys with the most requests, the largest count first. */
+export interface Top {
+  decision: Decided;
+  keys: KeyEntry[];
+  /** The nodes whose lists are merged, this one first. */
+  nodes: NodeEntry[];
+  /** Nodes whose lists are not among them, because there are too many. */
+  nodes_left_out: number;
+  /** The reason why only this node's keys are told; absent if those of all nodes are. */
+  only_this_node?: string | null;
+  /** Requests for each one that is counted: 1 if all are. */
+  sampled: number;
+  /** The most requests that a key may have had that is on no node's list. */
+  unlisted_max: number;
+  window: Window;
+}
+
+/** The usage of one tenant. */
+export interface Usage {
+  api_key: string;
+  current_window?: Span | null;
+  domain: string;
+  /** Descriptors whose values differ from request to request. Their counters are shown with `?descriptor=KEY:VALUE`. */
+  dynamic?: string[];
+  /** The plan of the tenant; absent in a domain without plans. */
+  plan?: string | null;
+  /** True if the domain has more descriptors than are read for one answer. */
+  truncated?: boolean;
+  /** By descriptor: `default`, or the entries after the tenant's. Where several limits are on one descriptor, the name ends with `#` and the window. */
+  usage: Record<string, Used>;
+}
+
+/** The use of one limit. */
+export interface Used {
+  algorithm: string;
+  leased?: Leased | null;
+  /** The most that it holds: the quota, or the burst of a bucket. */
+  limit: number;
+  /** The part that the rule has in decisions now. */
+  mode: string;
+  remaining: number;
+  /** Milliseconds until more is left. */
+  reset_after_ms: number;
+  rule: string;
+  /** Hits used; of a leased limit, with those that nodes hold in advance. */
+  used: number;
+  window: Span;
+}
+
+export type Window = "minute" | "hour";
