@@ -6,6 +6,7 @@ mod window;
 
 use ratekeeper_core::{Algorithm, Limit, LimitError, LimitSpec, Micros};
 
+use crate::format::{Form, Quota};
 use crate::parse::fields::At;
 use crate::parse::policy::Policy;
 use crate::yaml::Mark;
@@ -62,8 +63,54 @@ impl<T> Field<T> {
         self.value.as_ref()
     }
 
+    /// The value and its position.
+    pub(crate) fn at(&self) -> Option<At<&T>> {
+        let value = self.value.as_ref()?;
+        let mark = self.mark?;
+        Some(At { value, mark })
+    }
+
+    /// The value, taken out.
+    pub(crate) fn take(&mut self) -> Option<T> {
+        self.value.take()
+    }
+
+    /// The value and its position, taken out.
+    pub(crate) fn take_at(&mut self) -> Option<At<T>> {
+        let (value, mark) = (self.value.take()?, self.mark?);
+        Some(At { value, mark })
+    }
+
     const fn is_wrong(&self) -> bool {
         self.is_set() && self.value.is_none()
+    }
+}
+
+impl<T: PartialEq> Field<T> {
+    /// The position of the key, if it has another value than `usual`.
+    pub(crate) fn key_unless(&self, usual: &T) -> Option<Mark> {
+        let is_other = self.is_set() && self.value.as_ref() != Some(usual);
+        self.key.filter(|_| is_other)
+    }
+}
+
+impl<T: Copy> Field<T> {
+    /// The value, if it is there and right.
+    pub(crate) fn copied(&self) -> Option<T> {
+        self.value
+    }
+}
+
+impl Field<Box<str>> {
+    /// The text, unless it is empty.
+    pub(crate) fn text(&self) -> Option<At<&str>> {
+        let at = self.at()?;
+        (!at.value.is_empty()).then(|| at.map(|text| &**text))
+    }
+
+    /// The text, taken out, unless it is empty.
+    pub(crate) fn take_text(&mut self) -> Option<Box<str>> {
+        self.take().filter(|text| !text.is_empty())
     }
 }
 
@@ -90,17 +137,18 @@ pub(crate) struct LimitDraft {
     /// The limit's own policy.
     pub(crate) policy: Policy,
     pub(crate) algorithm: Field<Algorithm>,
-    pub(crate) unlimited: Field<bool>,
-    pub(crate) requests_per_unit: Field<u64>,
-    pub(crate) limit: Field<u64>,
-    pub(crate) unit: Field<Box<str>>,
-    pub(crate) window: Field<Micros>,
-    pub(crate) calendar: Field<Box<str>>,
-    pub(crate) burst: Field<u64>,
-    pub(crate) sub_windows: Field<u64>,
-    pub(crate) strict: Field<bool>,
-    pub(crate) post_paid: Field<bool>,
-    pub(crate) max_debt: Field<u64>,
+    pub(crate) quota: Quota,
+}
+
+impl Form {
+    /// Returns true if a value is wrong, which has been reported.
+    const fn is_wrong(&self) -> bool {
+        self.burst.is_wrong()
+            || self.sub_windows.is_wrong()
+            || self.strict.is_wrong()
+            || self.post_paid.is_wrong()
+            || self.max_debt.is_wrong()
+    }
 }
 
 impl LimitDraft {
@@ -113,17 +161,7 @@ impl LimitDraft {
             replaces: Vec::new(),
             policy: Policy::default(),
             algorithm: Field::default(),
-            unlimited: Field::default(),
-            requests_per_unit: Field::default(),
-            limit: Field::default(),
-            unit: Field::default(),
-            window: Field::default(),
-            calendar: Field::default(),
-            burst: Field::default(),
-            sub_windows: Field::default(),
-            strict: Field::default(),
-            post_paid: Field::default(),
-            max_debt: Field::default(),
+            quota: Quota::default(),
         }
     }
 }
@@ -207,7 +245,7 @@ impl LimitDraft {
             policy: std::mem::take(&mut self.policy).within(around.policy),
             ..BuiltLimit::unlimited(self.mark)
         };
-        if self.unlimited.get() == Some(&true) {
+        if self.quota.unlimited.get() == Some(&true) {
             self.check_unlimited(faults);
             return Some(unlimited);
         }
@@ -237,20 +275,19 @@ impl LimitDraft {
         window: &Window,
         faults: &mut dyn Faults,
     ) -> Option<Limit> {
-        let wrong_flags = self.strict.is_wrong() || self.post_paid.is_wrong();
-        let wrong_counts = self.burst.is_wrong() || self.sub_windows.is_wrong();
-        if wrong_flags || wrong_counts || self.max_debt.is_wrong() {
+        if self.quota.form.is_wrong() {
             return None;
         }
-        let sub_windows = self.sub_windows.get();
+        let form = &self.quota.form;
+        let sub_windows = form.sub_windows.get();
         let spec = LimitSpec {
             calendar: matches!(window, Window::Calendar(_)),
-            burst: self.burst.get().copied(),
+            burst: form.burst.copied(),
             // More than any limit can have is refused as such.
             sub_windows: sub_windows.map(|count| u32::try_from(*count).unwrap_or(u32::MAX)),
-            strict: self.strict.get() == Some(&true),
-            post_paid: self.post_paid.get() == Some(&true),
-            max_debt: self.max_debt.get().copied(),
+            strict: form.strict.get() == Some(&true),
+            post_paid: form.post_paid.get() == Some(&true),
+            max_debt: form.max_debt.copied(),
             ..LimitSpec::new(algorithm, quota, window.length())
         };
         let error = match Limit::try_new(spec) {
@@ -269,22 +306,22 @@ impl LimitDraft {
     fn mark_of(&self, key: &str) -> Option<Mark> {
         match key {
             "algorithm" => self.algorithm.mark(),
-            "burst" => self.burst.mark(),
-            "calendar" => self.calendar.mark(),
-            "limit" => self.limit.mark(),
-            "requests_per_unit" => self.requests_per_unit.mark(),
-            "strict" => self.strict.mark(),
-            "post_paid" => self.post_paid.mark(),
-            "max_debt" => self.max_debt.mark(),
-            "sub_windows" => self.sub_windows.mark(),
-            "window" => self.window.mark(),
+            "burst" => self.quota.form.burst.mark(),
+            "calendar" => self.quota.calendar.mark(),
+            "limit" => self.quota.limit.mark(),
+            "requests_per_unit" => self.quota.requests_per_unit.mark(),
+            "max_debt" => self.quota.form.max_debt.mark(),
+            "post_paid" => self.quota.form.post_paid.mark(),
+            "strict" => self.quota.form.strict.mark(),
+            "sub_windows" => self.quota.form.sub_windows.mark(),
+            "window" => self.quota.window.mark(),
             _ => None,
         }
     }
 
     fn quota(&self, faults: &mut dyn Faults) -> Option<u64> {
         let help = || Some("write `limit: 100`; 0 blocks everything".to_owned());
-        let (per_unit, limit) = (&self.requests_per_unit, &self.limit);
+        let (per_unit, limit) = (&self.quota.requests_per_unit, &self.quota.limit);
         match (per_unit.key(), limit.key()) {
             (Some(_), Some(mark)) => {
                 let message = "`limit` and `requests_per_unit` say the same thing";
@@ -298,7 +335,7 @@ impl LimitDraft {
             }
             (None, Some(_)) => limit.get().copied(),
             (Some(_), None) if per_unit.is_set() => per_unit.get().copied(),
-            _ if self.window.is_set() || self.calendar.is_set() => {
+            _ if self.quota.window.is_set() || self.quota.calendar.is_set() => {
                 faults.error("limit", self.mark, "there is no `limit`".to_owned(), help());
                 None
             }
@@ -312,7 +349,7 @@ impl LimitDraft {
     }
 
     fn check_unlimited(&self, faults: &mut dyn Faults) {
-        if let (Some(unit), Some(mark)) = (self.unit.get(), self.unit.mark()) {
+        if let (Some(unit), Some(mark)) = (self.quota.unit.get(), self.quota.unit.mark()) {
             if Unit::from_name(unit).is_some() {
                 let message = "should not specify rate limit unit when unlimited".to_owned();
                 let help = "leave out `unit:`, or `unlimited:`".to_owned();
@@ -322,20 +359,22 @@ impl LimitDraft {
                 faults.warn(mark, message.to_owned(), None);
             }
         }
-        if let (Some(_), Some(mark)) = (self.requests_per_unit.get(), self.requests_per_unit.mark())
-        {
+        if let (Some(_), Some(mark)) = (
+            self.quota.requests_per_unit.get(),
+            self.quota.requests_per_unit.mark(),
+        ) {
             let message = "`requests_per_unit` means nothing beside `unlimited` and is ignored";
             faults.warn(mark, message.to_owned(), None);
         }
         let others = [
-            ("limit", self.limit.key()),
-            ("window", self.window.key()),
-            ("calendar", self.calendar.key()),
-            ("burst", self.burst.key()),
-            ("sub_windows", self.sub_windows.key()),
-            ("strict", self.strict.key()),
-            ("post_paid", self.post_paid.key()),
-            ("max_debt", self.max_debt.key()),
+            ("limit", self.quota.limit.key()),
+            ("window", self.quota.window.key()),
+            ("calendar", self.quota.calendar.key()),
+            ("burst", self.quota.form.burst.key()),
+            ("sub_windows", self.quota.form.sub_windows.key()),
+            ("strict", self.quota.form.strict.key()),
+            ("post_paid", self.quota.form.post_paid.key()),
+            ("max_debt", self.quota.form.max_debt.key()),
             ("algorithm", self.algorithm.key()),
         ];
         for (key, mark) in others {
@@ -366,12 +405,10 @@ const fn culprits(error: LimitError) -> &'static [&'static str] {
 
 /// The error in the words of the keys that a file has.
 fn told(error: LimitError, algorithm: Algorithm) -> String {
-    match (error, algorithm) {
-        (LimitError::EmptyWindow, Algorithm::Concurrency) => {
-            "a timeout is at least 1 microsecond".to_owned()
-        }
-        (error, _) => error.to_string(),
+    if error == LimitError::EmptyWindow && algorithm == Algorithm::Concurrency {
+        return "a timeout is at least 1 microsecond".to_owned();
     }
+    error.to_string()
 }
 
 fn limit_help(error: LimitError) -> Option<String> {

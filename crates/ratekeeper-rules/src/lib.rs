@@ -33,6 +33,7 @@ mod document;
 mod domain;
 mod draft;
 mod folding;
+mod format;
 mod http_token;
 mod id;
 mod index;

@@ -99,11 +99,11 @@ fn check_stores(known: Option<&[Box<str>]>, report: &mut Report<'_>) {
 }
 
 /// Parses the top of each file; of a file that is broken, or empty, nothing is there.
-fn parse_roots<'t>(
-    trees: &'t [Option<Option<Rc<Tree>>>],
+fn parse_roots(
+    trees: &[Option<Option<Rc<Tree>>>],
     options: &Options,
     reports: &mut [Report<'_>],
-) -> Vec<Root<'t>> {
+) -> Vec<Root> {
     let defaults = Defaults {
         slas_base: options.slas_base.clone(),
     };
@@ -188,7 +188,7 @@ fn compile(
 }
 
 /// The `shed:` of all files: at most one may have it.
-fn shed(roots: &mut [Root<'_>], reports: &mut [Report<'_>]) -> Option<Arc<ShedRules>> {
+fn shed(roots: &mut [Root], reports: &mut [Report<'_>]) -> Option<Arc<ShedRules>> {
     let mut found: Option<(Arc<ShedRules>, String)> = None;
     for (root, report) in roots.iter_mut().zip(reports) {
         let Some(At { value, mark }) = root.shed.take() else {
@@ -207,7 +207,7 @@ fn shed(roots: &mut [Root<'_>], reports: &mut [Report<'_>]) -> Option<Arc<ShedRu
 }
 
 fn descriptors(
-    root: &Root<'_>,
+    root: &Root,
     domain: &mut DomainBuilder,
     (file, options): (usize, &Options),
     report: &mut Report<'_>,
@@ -242,11 +242,7 @@ fn descriptors(
         rules,
         drafts,
     };
-    let nodes = compiler.nodes(
-        root.descriptors.unwrap_or_default(),
-        &Path::default(),
-        &mut domain.level,
-    );
+    let nodes = compiler.nodes(&root.descriptors, &Path::default(), &mut domain.level);
     domain.nodes.extend(nodes);
 }
 

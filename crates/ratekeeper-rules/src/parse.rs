@@ -2,12 +2,11 @@
 
 pub(crate) mod adjust;
 mod concurrency;
-pub(crate) mod context;
 pub(crate) mod descriptors;
 pub(crate) mod fields;
 pub(crate) mod levels;
 pub(crate) mod limits;
-mod metadata;
+pub(crate) mod metadata;
 pub(crate) mod nearest;
 pub(crate) mod plans;
 pub(crate) mod policy;

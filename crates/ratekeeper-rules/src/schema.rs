@@ -1,12 +1,6 @@
 //! The JSON Schema of rules files, for editors.
 //!
-//! The types of `format` state which keys a mapping may have, also to [`load`](crate::load), which reads files, keeps
-//! positions and follows YAML 1.1.
-
-mod format;
-
-use std::collections::HashMap;
-use std::sync::LazyLock;
+//! It is made of the tables of `format`, by which files are read too.
 
 use schemars::Schema;
 use schemars::transform::transform_subschemas;
@@ -15,7 +9,7 @@ use serde_json::{Map, Value};
 /// The schema of a rules file (JSON Schema, draft 2020-12).
 #[must_use]
 pub fn json_schema() -> Schema {
-    let mut schema = format::schema();
+    let mut schema = crate::format::schema();
     choose_by_type(&mut schema);
     schema
 }
@@ -46,21 +40,6 @@ fn two_by_type(object: &Map<String, Value>) -> Option<(Value, Value)> {
         (false, true) => Some((other.clone(), one.clone())),
         _ => None,
     }
-}
-
-/// The keys of the mapping that the type `name` describes.
-pub(crate) fn mapping_keys(name: &str) -> &'static [String] {
-    // Made once: the schema takes longer than most files.
-    static KEYS: LazyLock<HashMap<String, Vec<String>>> = LazyLock::new(|| {
-        let schema = json_schema().to_value();
-        let types = schema["$defs"].as_object().into_iter().flatten();
-        let keys = types.filter_map(|(name, schema)| {
-            let properties = schema["properties"].as_object()?;
-            Some((name.clone(), properties.keys().cloned().collect()))
-        });
-        keys.collect()
-    });
-    KEYS.get(name).map_or(&[], Vec::as_slice)
 }
 
 #[cfg(test)]

@@ -52,39 +52,39 @@ impl Window {
 impl LimitDraft {
     /// The window; [`None`] if it is wrong, which `faults` has been told.
     pub(super) fn window(&self, faults: &mut dyn Faults) -> Option<Window> {
-        if self.unit.is_wrong() {
+        if self.quota.unit.is_wrong() {
             return None;
         }
-        if self.window.is_set() {
+        if self.quota.window.is_set() {
             let others = [
-                ("unit", self.unit.mark()),
-                ("calendar", self.calendar.mark()),
+                ("unit", self.quota.unit.mark()),
+                ("calendar", self.quota.calendar.mark()),
             ];
             let mut others = others.into_iter();
             if let Some((key, mark)) = others.find_map(|(key, mark)| Some((key, mark?))) {
                 let message = "`window` already says how long".to_owned();
                 faults.error(key, mark, message, Some("leave one of them out".to_owned()));
             }
-            return self.window.get().copied().map(Window::Span);
+            return self.quota.window.get().copied().map(Window::Span);
         }
-        let written = self.unit.get().map_or("", |unit| unit);
-        if self.calendar.is_set() {
+        let written = self.quota.unit.get().map_or("", |unit| unit);
+        if self.quota.calendar.is_set() {
             return self.calendar(written, faults).map(Window::Calendar);
         }
         if let Some(unit) = Unit::from_name(written) {
             return Some(Window::Unit(unit));
         }
-        let mark = self.unit.mark().unwrap_or(self.mark);
+        let mark = self.quota.unit.mark().unwrap_or(self.mark);
         let message = format!("invalid rate limit unit '{written}'");
         faults.error("unit", mark, message, Some(unit_help(written)));
         None
     }
 
     fn calendar(&self, written: &str, faults: &mut dyn Faults) -> Option<Calendar> {
-        let (zone, mark) = (self.calendar.get()?, self.calendar.mark()?);
+        let (zone, mark) = (self.quota.calendar.get()?, self.quota.calendar.mark()?);
         let written = written.to_lowercase();
         let Some(unit) = CalendarUnit::from_name(&written) else {
-            let mark = self.unit.mark().unwrap_or(mark);
+            let mark = self.quota.unit.mark().unwrap_or(mark);
             let message = format!("a calendar has no window '{written}'");
             let help = "write `unit: day`, `unit: week` or `unit: month`".to_owned();
             faults.error("unit", mark, message, Some(help));

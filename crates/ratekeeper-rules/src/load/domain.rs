@@ -87,13 +87,14 @@ impl DomainBuilder {
 
 /// Finds or creates the domain of a file; reports a domain that may not be in two files.
 pub(super) fn enter(
-    root: &mut Root<'_>,
+    root: &mut Root,
     (file, options): (usize, &Options),
     report: &mut Report<'_>,
     domains: &mut Vec<DomainBuilder>,
     by_name: &mut HashMap<Box<str>, usize>,
 ) -> Option<usize> {
-    let At { value: name, mark } = root.domain?;
+    let At { value: name, mark } = root.domain.as_ref()?;
+    let (name, mark) = (&**name, *mark);
     let settings = std::mem::take(&mut root.settings);
     let Some(&index) = by_name.get(name) else {
         by_name.insert(name.into(), domains.len());

@@ -31,7 +31,7 @@ pub(super) enum TenantsOf {
 impl TenantsOf {
     /// The domain of the files with service levels, if it has tenants; else the only one that has any.
     pub(super) fn find(
-        roots: &[Root<'_>],
+        roots: &[Root],
         of_file: &[Option<usize>],
         domains: &[DomainBuilder],
     ) -> Self {
@@ -87,7 +87,7 @@ impl TenantsOf {
 
 /// Returns the domain's nodes, none if no file has service levels, and the service levels.
 pub(super) fn compile(
-    roots: Vec<Root<'_>>,
+    roots: Vec<Root>,
     options: &Options,
     reports: &mut [Report<'_>],
     (rules, drafts): (&mut Vec<Rule>, &mut Vec<Draft>),
@@ -150,11 +150,12 @@ pub(super) fn compile(
     (nodes, ServiceLevels::new(levels, options.path_folding))
 }
 
-fn refuse_namesake(roots: &[Root<'_>], reports: &mut [Report<'_>]) {
+fn refuse_namesake(roots: &[Root], reports: &mut [Report<'_>]) {
     for (root, report) in roots.iter().zip(reports) {
         let namesake: Option<Mark> = root
             .domain
-            .filter(|domain| domain.value == SERVICE_LEVELS)
+            .as_ref()
+            .filter(|domain| *domain.value == *SERVICE_LEVELS)
             .map(|domain| domain.mark);
         if let Some(mark) = namesake {
             let message = format!("the domain `{SERVICE_LEVELS}` is reserved for service levels");

@@ -6,19 +6,20 @@ mod terms;
 use hashbrown::HashMap;
 
 use super::domain::DomainBuilder;
-use crate::parse::context::Context;
-use crate::parse::fields::{At, Fields};
+use crate::format::Tenant as Keys;
+use crate::format::mapping::read_item;
+use crate::parse::fields::At;
 use crate::parse::nearest::nearest;
 use crate::parse::root::Tenants;
 use crate::report::Report;
 use crate::tenants::{OverrideDefaults, Site, Tenant, TenantTable, Term};
-use crate::yaml::Node as Tree;
+use crate::yaml::{Mark, Node as Tree};
 use crate::{Options, Rule, ServiceLevel, TenantHash, TenantKey, secret};
 use overrides::Overrides;
 
 /// Puts the tenants of all files into their domains, and their own limits among the rules.
 pub(super) fn compile(
-    files: Vec<Option<Tenants<'_>>>,
+    files: Vec<Option<Tenants>>,
     domains: &mut [DomainBuilder],
     (options, tenants_of, levels): (&Options, Option<usize>, &[ServiceLevel]),
     reports: &mut [Report<'_>],
@@ -45,7 +46,7 @@ pub(super) fn compile(
                 false => &[],
             },
         };
-        for item in tenants.items {
+        for item in &tenants.items {
             compiler.tenant(item, &around, rules, report);
         }
     }
@@ -62,12 +63,13 @@ pub(super) fn compile(
 
 /// The domain whose tenants these are: the one that the file names, else the only one that has any.
 fn domain_of(
-    tenants: &Tenants<'_>,
+    tenants: &Tenants,
     domains: &[DomainBuilder],
     report: &mut Report<'_>,
 ) -> Option<usize> {
     let has_tenants = |domain: &DomainBuilder| domain.settings.tenant.is_some();
-    if let Some(At { value: name, mark }) = tenants.domain {
+    if let Some(At { value: name, mark }) = &tenants.domain {
+        let (name, mark) = (&**name, *mark);
         let index = domains.iter().position(|domain| *domain.name == *name);
         let Some(index) = index else {
             let names = domains.iter().map(|domain| &*domain.name);
@@ -174,19 +176,19 @@ impl Compiler {
         rules: &mut Vec<Rule>,
         report: &mut Report<'_>,
     ) {
-        let Some(fields) = Fields::item(item, Context::Tenant, report) else {
+        let Some(At { value: keys, mark }) = read_item::<Keys>(item, report) else {
             return;
         };
-        let name = self.name(&fields, around, report);
-        let term = terms::term(&fields, Term::ALWAYS, report);
-        let plans = terms::plans(&fields, term, around, report);
-        let limits = self.overrides.read(&fields, term, around, rules, report);
-        let is_bare = ["plan", "overrides"]
-            .iter()
-            .all(|key| fields.key_mark(key).is_none());
-        if is_bare {
+        let name = self.name(&keys, mark, around, report);
+        let term = terms::term(&keys.effective_at, &keys.expires_at, Term::ALWAYS, report);
+        let plans = match keys.plan.get() {
+            Some(node) => terms::plans(node, term, around, report),
+            None => Vec::new(),
+        };
+        let limits = self.overrides.read(&keys, term, around, rules, report);
+        if keys.plan.key().is_none() && keys.overrides.key().is_none() {
             let message = "this tenant has neither a plan nor overrides";
-            report.error(fields.mark, message, "write `plan: pro`, or leave it out");
+            report.error(mark, message, "write `plan: pro`, or leave it out");
         }
         if let Some(name) = name {
             self.tenants.push((name, Tenant::new(plans, limits)));
@@ -196,12 +198,13 @@ impl Compiler {
     /// Reads the value or the hash of a tenant.
     fn name(
         &mut self,
-        fields: &Fields<'_>,
+        keys: &Keys,
+        start: Mark,
         around: &Around<'_>,
         report: &mut Report<'_>,
     ) -> Option<Name> {
-        let value = fields.text("tenant", report);
-        let hash = fields.text("hash", report);
+        let value = keys.tenant.at().map(|at| at.map(|text| &**text));
+        let hash = keys.hash.at().map(|at| at.map(|text| &**text));
         let (name, mark) = match (value, hash) {
             (Some(_), Some(At { mark, .. })) => {
                 let message = "`tenant` and `hash` name the same thing";
@@ -211,9 +214,9 @@ impl Compiler {
             (Some(value), None) => (self.value(value, around, report)?, value.mark),
             (None, Some(hash)) => (hashed(hash, around, report)?, hash.mark),
             (None, None) => {
-                if !fields.has("tenant") && !fields.has("hash") {
+                if !keys.tenant.is_set() && !keys.hash.is_set() {
                     let help = "write `tenant:` and its value, or `hash:` and what `ratekeeper key hash` prints";
-                    report.error(fields.mark, "there is no tenant", help);
+                    report.error(start, "there is no tenant", help);
                 }
                 return None;
             }

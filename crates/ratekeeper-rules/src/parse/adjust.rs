@@ -1,13 +1,13 @@
-//! Reads `adjust:` at the top of a file.
+//! Checks `adjust:` at the top of a file.
 
 use ratekeeper_core::Micros;
 
-use super::context::Context;
-use super::fields::{At, Fields};
-use super::shed::percent;
+use super::fields::At;
 use crate::AdjustMode;
-use crate::adjust::STEPS_MAX;
+use crate::draft::Field;
+use crate::format::Adjust;
 use crate::report::Report;
+use crate::yaml::Mark;
 
 /// The shortest time after which a step is taken back: usage is counted by minute.
 const LOWER_AFTER_MIN: Micros = Micros::from_secs(60);
@@ -26,51 +26,46 @@ pub(crate) struct ParsedAdjust {
     pub(crate) lower_after: Micros,
 }
 
-/// Reads `adjust:`; errors have been reported.
-pub(super) fn parse_adjust(
-    fields: &Fields<'_>,
+/// Checks `adjust:`, whose key is at `mark`; errors have been reported.
+pub(super) fn check_adjust(
+    mark: Mark,
+    mut keys: Adjust,
     report: &mut Report<'_>,
-) -> Option<At<ParsedAdjust>> {
-    let mark = fields.key_mark("adjust")?;
-    let fields = Fields::new(fields.get("adjust")?, Context::Adjust, report)?;
-    let mode = fields.choice("mode", report);
-    let plans = fields.texts("plans", report);
-    if plans.is_empty() && fields.key_mark("plans").is_none() {
+) -> At<ParsedAdjust> {
+    if keys.plans.key().is_none() {
         let message = "`adjust` does not say whose limits it raises";
         report.error(mark, message, "write `plans: [pro]`");
     }
-    let raise_at = some_percent(&fields, "raise_at", 80, report);
-    let step = some_percent(&fields, "step", 50, report);
-    let steps = fields.count("steps", STEPS_MAX, report);
-    if let Some(At { value: 0, mark }) = steps {
+    if let Some(At { value: 0, mark }) = keys.steps.at().map(|at| at.map(|steps| *steps)) {
         report.error(mark, "`steps` is at least 1", "write `mode: off`");
     }
-    let lower_after = fields.duration("lower_after", report);
-    if let Some(At { value, mark }) = lower_after
-        && !(LOWER_AFTER_MIN..=LOWER_AFTER_MAX).contains(&value)
+    if let Some(At { value, mark }) = keys.lower_after.at()
+        && !(LOWER_AFTER_MIN..=LOWER_AFTER_MAX).contains(value)
     {
         let message = "`lower_after` is 1m to 60d";
         report.error(mark, message, "write `lower_after: 24h`");
     }
+    let steps = keys.steps.copied();
+    let lower_after = keys.lower_after.copied();
     let value = ParsedAdjust {
-        mode: mode.map_or_else(AdjustMode::default, |at| at.value),
-        plans: plans.into_iter().map(|at| at.map(Into::into)).collect(),
-        raise_at,
-        step,
-        steps: steps.map_or(2, |at| u16::try_from(at.value).unwrap_or(u16::MAX)),
-        lower_after: lower_after.map_or(Micros::from_secs(24 * 3_600), |at| at.value),
+        mode: keys.mode.copied().unwrap_or_default(),
+        plans: keys.plans.take().unwrap_or_default(),
+        raise_at: some_percent(&keys.raise_at, "raise_at", 80, report),
+        step: some_percent(&keys.step, "step", 50, report),
+        steps: steps.map_or(2, |steps| u16::try_from(steps).unwrap_or(u16::MAX)),
+        lower_after: lower_after.unwrap_or(Micros::from_secs(24 * 3_600)),
     };
-    Some(At { value, mark })
+    At { value, mark }
 }
 
 /// A percentage of at least 1%.
-fn some_percent(fields: &Fields<'_>, key: &str, usual: u8, report: &mut Report<'_>) -> u8 {
-    let Some(At { value, mark }) = percent(fields, key, report) else {
+fn some_percent(field: &Field<u8>, key: &str, usual: u8, report: &mut Report<'_>) -> u8 {
+    let Some(At { value, mark }) = field.at() else {
         return usual;
     };
-    if value == 0 {
+    if *value == 0 {
         let message = format!("`{key}` is at least 1%");
         report.error(mark, message, format!("write `{key}: {usual}%`"));
     }
-    value
+    *value
 }

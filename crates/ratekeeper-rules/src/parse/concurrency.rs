@@ -1,47 +1,57 @@
 //! `concurrency:`, a limit on requests in flight.
 
-use ratekeeper_core::{Algorithm, MAX_COUNT, Micros};
+use ratekeeper_core::{Algorithm, Micros};
 
-use super::context::Context;
-use super::fields::Fields;
-use super::limits::parse_id;
+use super::fields::At;
+use super::limits::read_id;
 use super::policy::Policy;
 use crate::draft::{BuiltLimit, LimitDefaults, LimitDraft};
+use crate::format::{Concurrency, Quota};
 use crate::report::Report;
-use crate::yaml::Node;
 
 /// The lifetime of a permit whose rule has no `timeout`.
 const PERMIT_TIMEOUT: Micros = Micros::from_secs(60);
 
-/// Reads `concurrency:`.
-pub(crate) fn parse_concurrency(
-    node: &Node,
+/// Builds `concurrency:`.
+pub(crate) fn build_concurrency(
+    at: At<Concurrency>,
     outer: &Policy,
     report: &mut Report<'_>,
 ) -> Option<BuiltLimit> {
-    let fields = Fields::new(node, Context::Concurrency, report)?;
+    let At {
+        value: mut keys,
+        mark,
+    } = at;
     let message = "permits are taken and given back by the gateway, the layer and acquire/release; \
                    checks over RLS, HTTP and replay skip this limit";
-    report.warn(fields.mark, message, None);
-    let policy = Policy::parse(&fields, report);
-    let retry_after = fields.duration("retry_after", report).map(|at| at.value);
-    let draft = LimitDraft {
-        name: fields.text("name", report).map(|at| at.value.into()),
-        id: parse_id(&fields, report),
-        algorithm: Some(Algorithm::Concurrency).into(),
-        window: match fields.read_duration("timeout", report) {
-            timeout if timeout.is_set() => timeout,
-            _ => Some(PERMIT_TIMEOUT).into(),
-        },
-        limit: fields.read_count("limit", MAX_COUNT, report),
-        policy,
-        ..LimitDraft::at(fields.mark)
-    };
-    if !draft.limit.is_set() {
+    report.warn(mark, message, None);
+    if !keys.limit.is_set() {
         let help = "write `concurrency: { limit: 20, timeout: 60s }`";
-        report.error(fields.mark, "there is no `limit`", help);
+        report.error(mark, "there is no `limit`", help);
         return None;
     }
+    let draft = LimitDraft {
+        name: keys.name.take(),
+        id: read_id(&mut keys.id, report),
+        policy: Policy {
+            consistency: keys.consistency.copied(),
+            enabled: keys.enabled.copied(),
+            enforce: keys.enforce.copied(),
+            on_store_failure: keys.on_store_failure.copied(),
+            store: keys.store.take(),
+            ..Policy::default()
+        },
+        algorithm: Some(Algorithm::Concurrency).into(),
+        quota: Quota {
+            limit: keys.limit,
+            window: match keys.timeout.is_set() {
+                true => keys.timeout,
+                false => Some(PERMIT_TIMEOUT).into(),
+            },
+            ..Quota::default()
+        },
+        ..LimitDraft::at(mark)
+    };
     let around = LimitDefaults {
         policy: outer,
         algorithm: Algorithm::Concurrency,
@@ -50,7 +60,7 @@ pub(crate) fn parse_concurrency(
     Some(BuiltLimit {
         // A timeout is no window, though it may be as long as a unit.
         unit: None,
-        retry_after,
+        retry_after: keys.retry_after.copied(),
         ..built
     })
 }

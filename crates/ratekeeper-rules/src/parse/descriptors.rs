@@ -9,9 +9,11 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use ratekeeper_core::Algorithm;
 
-use super::context::Context;
 use super::fields::{At, Fields};
 use super::policy::Policy;
+use crate::draft::Field;
+use crate::format::Descriptor as Keys;
+use crate::format::mapping::{Keys as _, Mapping as _};
 use crate::id::Draft;
 use crate::matching::Children;
 use crate::report::Report;
@@ -134,11 +136,15 @@ impl Compiler<'_, '_, '_> {
     }
 
     fn node(&mut self, item: &Tree, path: &Path, level: &mut Level) -> Option<Node> {
-        let fields = Fields::item(item, Context::Descriptor, self.report)?;
-        let key = self.key(&fields);
-        let value = fields
-            .text("value", self.report)
-            .filter(|at| !at.value.is_empty());
+        let fields = Fields::item(item, &Keys::SHAPE, self.report)?;
+        let mut keys = Box::new(Keys::read(&fields, self.report));
+        self.check_null(&fields);
+        let (key, value) = (
+            std::mem::take(&mut keys.key),
+            std::mem::take(&mut keys.value),
+        );
+        let key = self.key(&key, fields.mark);
+        let value = value.text();
         self.check_no_blank("key", key);
         if let Some(value) = value {
             self.check_no_blank("value", value);
@@ -150,16 +156,15 @@ impl Compiler<'_, '_, '_> {
             self.shown(key.value, value.map(|at| at.value), &pattern),
         );
         let is_unique = self.check_unique(&pattern, &path, key.mark, level);
-        let share_threshold = self.share_threshold(&fields, &pattern, path.last_shown());
+        let share_threshold = self.share_threshold(&keys, &pattern, path.last_shown());
         path.counts_each |= value.is_none() || (pattern.contains('*') && !share_threshold);
-        let value_to_metric = self.flag(&fields, "value_to_metric");
-        let rules = self.limits(&fields, &path, value_to_metric);
-        let children = self.children(&fields, &path);
+        let rules = self.limits(&mut keys, fields.mark, &path);
+        let children = self.children(&keys, &path);
         // The duplicate has been reported. Kept in the tree, each of many would be compared with all others.
         if !is_unique {
             return None;
         }
-        let may_limit = ["rate_limit", "plans", "concurrency", "descriptors"];
+        let may_limit = keys.has_limit() || keys.descriptors.is_set();
         level.siblings.push(Sibling {
             file: self.around.file,
             mark: key.mark,
@@ -168,7 +173,7 @@ impl Compiler<'_, '_, '_> {
             pattern: pattern.clone(),
             shown: path.last_shown().into(),
             is_secret: (self.around.is_secret)(key.value),
-            is_idle: !may_limit.iter().any(|key| fields.has(key)),
+            is_idle: !may_limit,
         });
         Some(Node {
             pattern,
@@ -177,14 +182,14 @@ impl Compiler<'_, '_, '_> {
             by_plan: rules.by_plan.into(),
             permits: rules.permits,
             share_threshold,
-            value_to_metric,
+            value_to_metric: keys.value_to_metric.copied().unwrap_or_default(),
             children,
         })
     }
 
     /// Compiles the descriptors below one.
-    fn children(&mut self, fields: &Fields<'_>, path: &Path) -> Children {
-        let items = fields.list("descriptors", self.report).unwrap_or_default();
+    fn children(&mut self, keys: &Keys, path: &Path) -> Children {
+        let items = keys.descriptors.get().map_or(&[][..], Vec::as_slice);
         let mut level = Level::default();
         let nodes = self.nodes(items, path, &mut level);
         let DomainContext {
@@ -200,14 +205,12 @@ impl Compiler<'_, '_, '_> {
 
     /// Reads the key. A wrong one is reported and stands in for a right one, so that the rest is
     /// checked.
-    fn key<'t>(&mut self, fields: &Fields<'t>) -> At<&'t str> {
-        let written = fields.get("key");
-        let key = fields.text("key", self.report);
-        if let Some(key) = key.filter(|at| !at.value.is_empty()) {
+    fn key<'k>(&mut self, key: &'k Field<Box<str>>, start: Mark) -> At<&'k str> {
+        if let Some(key) = key.text() {
             return key;
         }
-        let mark = written.map_or(fields.mark, |node| node.mark);
-        if written.is_none() || key.is_some() {
+        let mark = key.mark().unwrap_or(start);
+        if !key.is_set() || key.get().is_some() {
             self.report
                 .error(mark, "descriptor has empty key", "write `key: some_name`");
         }
@@ -300,11 +303,8 @@ impl Compiler<'_, '_, '_> {
         self.report.warn(mark, message, help);
     }
 
-    fn share_threshold(&mut self, fields: &Fields<'_>, pattern: &str, shown: &str) -> bool {
-        let Some(flag) = fields
-            .boolean("share_threshold", self.report)
-            .filter(|at| at.value)
-        else {
+    fn share_threshold(&mut self, keys: &Keys, pattern: &str, shown: &str) -> bool {
+        let Some(flag) = keys.share_threshold.at().filter(|at| *at.value) else {
             return false;
         };
         if !pattern.contains('*') {
@@ -318,10 +318,6 @@ impl Compiler<'_, '_, '_> {
             );
         }
         true
-    }
-
-    fn flag(&mut self, fields: &Fields<'_>, key: &str) -> bool {
-        fields.boolean(key, self.report).is_some_and(|at| at.value)
     }
 }
 

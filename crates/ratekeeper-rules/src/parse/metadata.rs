@@ -6,7 +6,7 @@ use crate::report::Report;
 use crate::yaml::{Kind, Node, Pair, Resolved};
 
 /// Converts the mapping to JSON. [`None`] if that is impossible, which has been reported.
-pub(super) fn parse_metadata(node: &Node, report: &mut Report<'_>) -> Option<Map<String, Value>> {
+pub(crate) fn parse_metadata(node: &Node, report: &mut Report<'_>) -> Option<Map<String, Value>> {
     let Some(pairs) = node.as_map() else {
         let message = format!("`metadata` must be a mapping, not {}", node.kind_name());
         report.error(node.mark, message, "write keys and values below it");

@@ -1,10 +1,11 @@
 //! The limits of a descriptor's plans.
 
-use super::context::Context;
-use super::fields::{At, not_a_map};
-use super::limits::parse_limit;
+use super::fields::At;
+use super::limits::Limited;
 use super::nearest::nearest;
 use crate::draft::{BuiltLimit, LimitDefaults};
+use crate::format::PlanLimit;
+use crate::format::mapping::{Mapping, read_item, read_mapping};
 use crate::report::Report;
 use crate::yaml::{Kind, Mark, Node, Resolved, Scalar};
 use crate::{PlanIndex, RuleLimit};
@@ -53,7 +54,7 @@ pub(super) fn parse_plans(
             continue;
         };
         let limits = PlanLimits {
-            limits: parse_limits(&pair.value, Context::PlanLimit, around, report),
+            limits: parse_limits::<PlanLimit>(&pair.value, around, report),
             is_list: pair.value.as_list().is_some(),
         };
         if plan == PlanIndex::DEFAULT {
@@ -105,16 +106,15 @@ pub(crate) fn plan_index(
 }
 
 /// Reads a limit or a list of limits; two of one list must differ in algorithm or window.
-pub(super) fn parse_limits(
+pub(super) fn parse_limits<M: Mapping + Limited>(
     node: &Node,
-    context: Context,
     around: LimitDefaults<'_>,
     report: &mut Report<'_>,
 ) -> Vec<BuiltLimit> {
     let Some(items) = node.as_list() else {
-        return parse_limit(node, context, around, report)
-            .into_iter()
-            .collect();
+        let limit = read_mapping::<M>(node, report);
+        let limit = limit.and_then(|at| M::draft(at, report).build(around, report));
+        return limit.into_iter().collect();
     };
     if items.is_empty() {
         report.error(
@@ -125,11 +125,8 @@ pub(super) fn parse_limits(
     }
     let mut limits: Vec<BuiltLimit> = Vec::new();
     for item in items {
-        if item.as_map().is_none() {
-            not_a_map(item, report);
-            continue;
-        }
-        let Some(limit) = parse_limit(item, context, around, report) else {
+        let limit = read_item::<M>(item, report);
+        let Some(limit) = limit.and_then(|at| M::draft(at, report).build(around, report)) else {
             continue;
         };
         if items.len() > 1 && limit.limit == RuleLimit::Unlimited {

@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use super::adjust::{ParsedAdjust, parse_adjust};
-use super::context::Context;
+use super::adjust::{ParsedAdjust, check_adjust};
 use super::fields::{At, Fields};
 use super::policy::Policy;
 use super::service_levels::{LevelContext, ParsedLevel, parse_service_levels};
-use super::shed::parse_shed;
+use super::shed::check_shed;
+use crate::draft::Field;
+use crate::format::File;
+use crate::format::mapping::{Keys as _, Mapping as _};
 use crate::report::Report;
 use crate::slas::PathPattern;
 use crate::tenants::CUSTOM;
@@ -30,23 +32,23 @@ pub(crate) struct Settings {
 
 /// The top of one file.
 #[derive(Debug, Default)]
-pub(crate) struct Root<'t> {
+pub(crate) struct Root {
     /// [`None`] in a file of service levels only.
-    pub(crate) domain: Option<At<&'t str>>,
+    pub(crate) domain: Option<At<Box<str>>>,
     pub(crate) settings: Settings,
-    pub(crate) descriptors: Option<&'t [Rc<Node>]>,
+    pub(crate) descriptors: Vec<Rc<Node>>,
     pub(crate) service_levels: Vec<ParsedLevel>,
-    pub(crate) tenants: Option<Tenants<'t>>,
+    pub(crate) tenants: Option<Tenants>,
     pub(crate) shed: Option<At<ShedRules>>,
     pub(crate) adjust: Option<At<ParsedAdjust>>,
 }
 
 /// The `tenants:` of one file, not read yet: that takes the rules of all files.
 #[derive(Debug)]
-pub(crate) struct Tenants<'t> {
+pub(crate) struct Tenants {
     /// The domain that the file names.
-    pub(crate) domain: Option<At<&'t str>>,
-    pub(crate) items: &'t [Rc<Node>],
+    pub(crate) domain: Option<At<Box<str>>>,
+    pub(crate) items: Vec<Rc<Node>>,
     pub(crate) mark: Mark,
 }
 
@@ -56,11 +58,11 @@ pub(crate) struct Defaults {
 }
 
 /// Reads the top of a file; [`None`] if it has none, which has been reported.
-pub(crate) fn parse_root<'t>(
-    tree: Option<&'t Node>,
+pub(crate) fn parse_root(
+    tree: Option<&Node>,
     defaults: &Defaults,
     report: &mut Report<'_>,
-) -> Option<Root<'t>> {
+) -> Option<Root> {
     let Some(tree) = tree.filter(|tree| !tree.is_null()) else {
         empty_domain(Mark::START, report);
         return None;
@@ -76,62 +78,43 @@ pub(crate) fn parse_root<'t>(
             ..Root::default()
         });
     }
-    let fields = Fields::new(tree, Context::Root, report)?;
-    let settings = parse_settings(&fields, report);
-    let service_levels = parse_slas(&fields, defaults, &settings.policy, report);
-    let domain = fields
-        .text("domain", report)
-        .filter(|at| !at.value.is_empty());
-    let tenants = parse_tenants(&fields, domain, report);
-    let shed = parse_shed(&fields, report);
-    let adjust = parse_adjust(&fields, report);
-    let only_levels = (fields.has("slas") || tenants.is_some() || fields.has("shed"))
-        && fields.key_mark("domain").is_none()
-        && !fields.has("descriptors")
-        && !fields.has("adjust");
-    if domain.is_none() && !only_levels && fields.get("domain").is_none_or(is_empty_text) {
-        empty_domain(
-            fields.get("domain").map_or(fields.mark, |node| node.mark),
-            report,
-        );
-    }
+    let fields = Fields::new(tree, &File::SHAPE, report)?;
+    let mut file = Box::new(File::read(&fields, report));
+    check_domain(&file, fields.mark, report);
+    let settings = settings_of(&mut file, report);
+    let service_levels = parse_slas(&file, defaults, &settings.policy, report);
+    let domain = file.domain.text().map(|at| at.map(Into::into));
+    let tenants = file.tenants.key().map(|mark| Tenants {
+        domain: domain.clone(),
+        items: file.tenants.take().unwrap_or_default(),
+        mark,
+    });
     // A file of tenants alone belongs to a domain, and is none of the files that make it.
-    let is_apart = tenants.is_some() && has_nothing_else(&fields);
+    let is_apart = tenants.is_some() && fields.has_only(&["domain", "tenants"], &File::SHAPE);
+    let shed = file.shed.key().zip(file.shed.take());
+    let adjust = file.adjust.key().zip(file.adjust.take());
     Some(Root {
         domain: domain.filter(|_| !is_apart),
         settings,
-        descriptors: fields.list("descriptors", report),
+        descriptors: file.descriptors.take().unwrap_or_default(),
         service_levels,
         tenants,
-        shed,
-        adjust,
+        shed: shed.map(|(key, shed)| check_shed(key, *shed, report)),
+        adjust: adjust.map(|(key, adjust)| check_adjust(key, adjust.value, report)),
     })
 }
 
-fn parse_tenants<'t>(
-    fields: &Fields<'t>,
-    domain: Option<At<&'t str>>,
-    report: &mut Report<'_>,
-) -> Option<Tenants<'t>> {
-    let mark = fields.key_mark("tenants")?;
-    let items = fields.list("tenants", report).unwrap_or_default();
-    Some(Tenants {
-        domain,
-        items,
-        mark,
-    })
-}
-
-/// Returns true if a file has no key that says anything about a domain or a service level.
-fn has_nothing_else(fields: &Fields<'_>) -> bool {
-    let mut others = Context::Root.keys().iter();
-    others.all(|key| matches!(key.as_str(), "domain" | "tenants") || fields.key_mark(key).is_none())
-}
-
-/// Returns true if a `domain` that was not accepted is empty text: any other fault has been
-/// reported.
-fn is_empty_text(node: &Node) -> bool {
-    matches!(&node.kind, crate::yaml::Kind::Scalar(scalar) if scalar.text.is_empty())
+/// Reports a file without a domain that needs one.
+fn check_domain(file: &File, mark: Mark, report: &mut Report<'_>) {
+    let only_levels = (file.slas.is_set() || file.tenants.key().is_some() || file.shed.is_set())
+        && file.domain.key().is_none()
+        && !file.descriptors.is_set()
+        && !file.adjust.is_set();
+    // Any other fault of a domain has been reported.
+    let is_empty = file.domain.get().is_some_and(|name| name.is_empty());
+    if !only_levels && (!file.domain.is_set() || is_empty) {
+        empty_domain(file.domain.mark().unwrap_or(mark), report);
+    }
 }
 
 fn empty_domain(mark: Mark, report: &mut Report<'_>) {
@@ -142,41 +125,43 @@ fn empty_domain(mark: Mark, report: &mut Report<'_>) {
     );
 }
 
-fn parse_settings(fields: &Fields<'_>, report: &mut Report<'_>) -> Settings {
-    let tenant = fields
-        .text("tenant", report)
-        .filter(|at| !at.value.is_empty());
+fn settings_of(file: &mut File, report: &mut Report<'_>) -> Settings {
+    let secrets = file.secrets.take().unwrap_or_default();
     Settings {
-        evaluation: fields.choice("evaluation", report),
-        tenant: tenant.map(|at| at.map(Into::into)),
-        plans: parse_plan_names(fields, report),
-        secrets: fields
-            .texts("secrets", report)
-            .into_iter()
-            .map(|at| at.value.into())
-            .collect(),
-        policy: Policy::parse(fields, report),
+        evaluation: file.evaluation.at().map(|at| at.map(|value| *value)),
+        tenant: file.tenant.text().map(|at| at.map(Into::into)),
+        plans: plan_names(&mut file.plans, report),
+        secrets: secrets.into_iter().map(|at| at.value).collect(),
+        policy: Policy {
+            algorithm: file.algorithm.copied(),
+            enabled: file.enabled.copied(),
+            enforce: file.enforce.copied(),
+            ..Policy::of_counting(&file.counting, report)
+        },
     }
 }
 
-fn parse_plan_names(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<At<Vec<Box<str>>>> {
-    let mark = fields.key_mark("plans")?;
+fn plan_names(
+    plans: &mut Field<Vec<At<Box<str>>>>,
+    report: &mut Report<'_>,
+) -> Option<At<Vec<Box<str>>>> {
+    let mark = plans.key()?;
     let mut names: Vec<Box<str>> = Vec::new();
-    for name in fields.texts("plans", report) {
-        if names.iter().any(|known| **known == *name.value) {
+    for name in plans.take().unwrap_or_default() {
+        if names.contains(&name.value) {
             report.error(
                 name.mark,
                 format!("plan '{}' is there twice", name.value),
                 "leave one of them out",
             );
-        } else if name.value == CUSTOM {
+        } else if *name.value == *CUSTOM {
             report.error(
                 name.mark,
                 format!("a plan cannot be called '{CUSTOM}': limits that one tenant has alone are"),
                 "choose another name",
             );
         } else {
-            names.push(name.value.into());
+            names.push(name.value);
         }
     }
     if names.len() > PLANS_MAX {
@@ -187,12 +172,12 @@ fn parse_plan_names(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<At<V
 }
 
 fn parse_slas(
-    fields: &Fields<'_>,
+    file: &File,
     defaults: &Defaults,
     policy: &Policy,
     report: &mut Report<'_>,
 ) -> Vec<ParsedLevel> {
-    let own = fields.text("slas_base", report);
+    let own = file.slas_base.at();
     let base = match own.map(|at| (PathPattern::parse(at.value), at.mark)) {
         None => defaults.slas_base.clone(),
         Some((Ok(base), mark)) if base.has_rest() => {
@@ -213,7 +198,7 @@ fn parse_slas(
             None
         }
     };
-    let levels = fields.list("slas", report).unwrap_or_default();
+    let levels = file.slas.get().map_or(&[][..], Vec::as_slice);
     let around = LevelContext {
         base: base.as_ref(),
         policy,

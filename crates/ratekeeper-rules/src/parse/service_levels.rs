@@ -2,20 +2,20 @@
 
 use std::rc::Rc;
 
-use ratekeeper_core::{Algorithm, MAX_COUNT, Micros};
+use ratekeeper_core::Algorithm;
 
-use super::context::Context;
-use super::fields::{At, Fields};
-use super::limits::{parse_id, read_form};
+use super::fields::At;
+use super::limits::read_id;
 use super::plans::plan_text;
 use super::policy::Policy;
 use crate::RuleLimit;
-use crate::draft::{BuiltLimit, LimitDefaults, LimitDraft};
+use crate::draft::{BuiltLimit, Field, LimitDefaults, LimitDraft};
+use crate::format::mapping::read_item;
+use crate::format::{Quota, ServiceLevel as Level, Tier};
 use crate::http_token::is_token;
 use crate::report::Report;
 use crate::slas::PathPattern;
-use crate::yaml::{Kind, Mark, Node, Resolved, Scalar};
-use ratekeeper_core::duration::parse_duration;
+use crate::yaml::{Mark, Node};
 
 /// A service level from a file, checked.
 #[derive(Debug)]
@@ -55,44 +55,54 @@ pub(super) fn parse_service_levels(
 ) -> Vec<ParsedLevel> {
     let mut levels = Vec::new();
     for item in items {
-        let fields = Fields::item(item, Context::ServiceLevel, report);
-        levels.extend(fields.and_then(|fields| parse_level(&fields, around, report)));
+        let level = read_item::<Level>(item, report);
+        levels.extend(level.and_then(|level| parse_level(level, around, report)));
     }
     levels
 }
 
 fn parse_level(
-    fields: &Fields<'_>,
+    at: At<Level>,
     around: LevelContext<'_>,
     report: &mut Report<'_>,
 ) -> Option<ParsedLevel> {
-    let id = parse_level_id(fields, report);
-    let policy = Policy::parse(fields, report).within(around.policy);
-    let shadow = fields.boolean("shadow_mode", report);
-    let tiers = parse_tiers(fields, &policy, report);
-    let plans = parse_plans(fields, &policy, report);
-    let (methods, pattern) = parse_match(fields, around.base, report)?;
+    let At {
+        value: mut level,
+        mark,
+    } = at;
+    let id = level_id(&mut level, mark, report);
+    let own = Policy {
+        algorithm: level.algorithm.copied(),
+        enabled: level.enabled.copied(),
+        enforce: level.enforce.copied(),
+        ..Policy::of_counting(&level.counting, report)
+    };
+    let policy = own.within(around.policy);
+    let tiers = level_tiers(&level, mark, &policy, report);
+    let plans = match level.plans.get() {
+        Some(node) => parse_plans(node, &policy, report),
+        None => Vec::new(),
+    };
+    let shadow = level.shadow_mode.copied().unwrap_or_default();
+    let (methods, pattern) = parse_match(level, mark, around.base, report)?;
     Some(ParsedLevel {
-        mark: fields.mark,
+        mark,
         id: id?,
         methods,
         pattern: pattern?,
-        shadow: shadow.is_some_and(|at| at.value),
+        shadow,
         policy,
         tiers,
         plans,
     })
 }
 
-fn parse_level_id(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<At<Box<str>>> {
-    if !fields.has("id") {
-        report.error(
-            fields.mark,
-            "a service level needs an id",
-            "write `id: get-product`",
-        );
+fn level_id(level: &mut Level, mark: Mark, report: &mut Report<'_>) -> Option<At<Box<str>>> {
+    if !level.id.is_set() {
+        let help = "write `id: get-product`";
+        report.error(mark, "a service level needs an id", help);
     }
-    let id = parse_id(fields, report)?;
+    let id = read_id(&mut level.id, report)?;
     if id.value.contains('*') {
         let message = format!("the id '{}' of a service level has a `*`", id.value);
         report.error(id.mark, message, "write another sign for it");
@@ -103,34 +113,36 @@ fn parse_level_id(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<At<Box
 
 /// Reads methods and path, under `match:` or beside the id.
 fn parse_match(
-    fields: &Fields<'_>,
+    level: Level,
+    mark: Mark,
     base: Option<&PathPattern>,
     report: &mut Report<'_>,
 ) -> Option<(Vec<Box<str>>, Option<PathPattern>)> {
-    let nested = match fields.get("match") {
-        Some(node) => Some(Fields::new(node, Context::ServiceMatch, report)?),
-        None => None,
+    let outer = level.methods.key().or(level.path_pattern.key());
+    let mut calls = level.calls;
+    let (mut methods, path, mark) = match (calls.is_set(), calls.take()) {
+        (false, _) => (level.methods, level.path_pattern, mark),
+        (true, nested) => {
+            let At { value, mark } = *nested?;
+            if let Some(mark) = outer {
+                report.error(
+                    mark,
+                    "methods and pathPattern stand under `match` or beside it, not both",
+                    "move it into `match:`",
+                );
+            }
+            (value.methods, value.path_pattern, mark)
+        }
     };
-    let outer = ["methods", "pathPattern"]
-        .into_iter()
-        .find_map(|key| fields.key_mark(key));
-    if let (Some(_), Some(mark)) = (nested, outer) {
-        report.error(
-            mark,
-            "methods and pathPattern stand under `match` or beside it, not both",
-            "move it into `match:`",
-        );
-    }
-    let fields = nested.unwrap_or(*fields);
-    let methods = parse_methods(&fields, report);
-    let pattern = parse_pattern(&fields, base, report);
+    let methods = check_methods(methods.take().unwrap_or_default(), report);
+    let pattern = parse_pattern(&path, mark, base, report);
     Some((methods, pattern))
 }
 
-/// Reads `methods:`, in upper case; empty if there are none.
-pub(super) fn parse_methods(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<Box<str>> {
+/// Checks `methods:`, and puts them into upper case; empty if there are none.
+pub(super) fn check_methods(written: Vec<At<Box<str>>>, report: &mut Report<'_>) -> Vec<Box<str>> {
     let mut methods: Vec<Box<str>> = Vec::new();
-    for At { value, mark } in fields.texts("methods", report) {
+    for At { value, mark } in written {
         if is_token(value.as_bytes()) {
             methods.push(value.to_ascii_uppercase().into());
         } else {
@@ -145,20 +157,16 @@ pub(super) fn parse_methods(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec
 }
 
 fn parse_pattern(
-    fields: &Fields<'_>,
+    path: &Field<Box<str>>,
+    mark: Mark,
     base: Option<&PathPattern>,
     report: &mut Report<'_>,
 ) -> Option<PathPattern> {
-    let Some(At { value, mark }) = fields.text("pathPattern", report) else {
-        if !fields.has("pathPattern") {
-            report.error(
-                fields.mark,
-                "there is no `pathPattern`",
-                "write `pathPattern: /product/*`",
-            );
-        }
-        return None;
-    };
+    if !path.is_set() {
+        let help = "write `pathPattern: /product/*`";
+        report.error(mark, "there is no `pathPattern`", help);
+    }
+    let At { value, mark } = path.at()?;
     let pattern = PathPattern::parse(value);
     let whole = pattern.and_then(|pattern| match base {
         Some(base) => pattern.below(base),
@@ -174,14 +182,15 @@ fn parse_pattern(
     }
 }
 
-fn parse_tiers(fields: &Fields<'_>, policy: &Policy, report: &mut Report<'_>) -> Vec<BuiltLimit> {
-    let items = fields.list("tiers", report).unwrap_or_default();
-    if items.is_empty()
-        && fields
-            .get("tiers")
-            .is_none_or(|node| node.as_list().is_some())
-    {
-        let mark = fields.key_mark("tiers").unwrap_or(fields.mark);
+fn level_tiers(
+    level: &Level,
+    mark: Mark,
+    policy: &Policy,
+    report: &mut Report<'_>,
+) -> Vec<BuiltLimit> {
+    let items = level.tiers.get().map_or(&[][..], Vec::as_slice);
+    if items.is_empty() && (!level.tiers.is_set() || level.tiers.get().is_some()) {
+        let mark = level.tiers.key().unwrap_or(mark);
         report.error(
             mark,
             "a service level needs at least one tier",
@@ -192,10 +201,7 @@ fn parse_tiers(fields: &Fields<'_>, policy: &Policy, report: &mut Report<'_>) ->
 }
 
 /// Reads `plans:`, each with a tier or a list of them.
-fn parse_plans(fields: &Fields<'_>, policy: &Policy, report: &mut Report<'_>) -> Vec<PlanTiers> {
-    let Some(node) = fields.get("plans") else {
-        return Vec::new();
-    };
+fn parse_plans(node: &Node, policy: &Policy, report: &mut Report<'_>) -> Vec<PlanTiers> {
     let help = "write `plans: { pro: [ { period: 10, threshold: 5000 } ] }`";
     let Some(pairs) = node.as_map() else {
         let message = format!(
@@ -245,51 +251,35 @@ fn tiers_of(items: &[Rc<Node>], policy: &Policy, report: &mut Report<'_>) -> Vec
 }
 
 fn parse_tier(item: &Node, outer: &Policy, report: &mut Report<'_>) -> Option<BuiltLimit> {
-    let fields = Fields::item(item, Context::Tier, report)?;
-    let policy = Policy::parse(&fields, report);
-    let draft = LimitDraft {
-        algorithm: fields.read("algorithm", |_, _| policy.algorithm, report),
-        window: fields.read("period", parse_period, report),
-        limit: fields.read_count("threshold", MAX_COUNT, report),
-        policy,
-        ..read_form(&fields, report)
-    };
-    if !draft.window.is_set() {
+    let At { value: tier, mark } = read_item::<Tier>(item, report)?;
+    if !tier.period.is_set() {
         let help = "write `period: 10`: seconds";
-        report.error(fields.mark, "a tier needs a `period`", help);
+        report.error(mark, "a tier needs a `period`", help);
     }
-    if !draft.limit.is_set() {
+    if !tier.threshold.is_set() {
         let help = "write `threshold: 1000`: calls a period";
-        report.error(fields.mark, "a tier needs a `threshold`", help);
+        report.error(mark, "a tier needs a `threshold`", help);
     }
-    if !draft.window.is_set() || !draft.limit.is_set() {
+    if !tier.period.is_set() || !tier.threshold.is_set() {
         return None;
     }
+    let draft = LimitDraft {
+        policy: Policy {
+            algorithm: tier.algorithm.copied(),
+            ..Policy::default()
+        },
+        algorithm: tier.algorithm,
+        quota: Quota {
+            window: tier.period,
+            limit: tier.threshold,
+            form: tier.form,
+            ..Quota::default()
+        },
+        ..LimitDraft::at(mark)
+    };
     let around = LimitDefaults {
         policy: outer,
         algorithm: Algorithm::FixedWindow,
     };
     draft.build(around, report)
-}
-
-/// Reads a period: whole seconds, or a duration with its unit.
-fn parse_period(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<Micros> {
-    let node = fields.get("period")?;
-    let period = match &node.kind {
-        Kind::Scalar(Scalar {
-            resolved: Resolved::Int(seconds),
-            ..
-        }) => u64::try_from(*seconds).ok().map(Micros::from_secs),
-        Kind::Scalar(scalar) => parse_duration(&scalar.text).ok(),
-        _ => None,
-    };
-    let period = period.filter(|period| !period.is_zero());
-    if period.is_none() {
-        report.error(
-            node.mark,
-            "`period` is at least 1 second",
-            "write `period: 10`, or `period: 500ms`",
-        );
-    }
-    period
 }

@@ -1,76 +1,69 @@
-//! Reads `shed:` at the top of a file.
+//! Checks `shed:` at the top of a file.
 
-use super::context::Context;
-use super::fields::{At, Fields};
+use std::rc::Rc;
+
+use super::fields::At;
 use super::nearest::nearest;
-use super::service_levels::parse_methods;
+use super::service_levels::check_methods;
+use crate::draft::Field;
+use crate::format::mapping::read_item;
+use crate::format::{Adaptive, Classify, Fleet, Shed, Workers};
 use crate::http_token::is_token;
 use crate::report::Report;
 use crate::shed::{DEFAULT_PRIORITIES, PRIORITIES_MAX};
 use crate::slas::PathPattern;
-use crate::yaml::{Kind, Mark, Node};
+use crate::yaml::{Mark, Node};
 use crate::{AdaptiveShed, Classifier, FleetShed, ShedMode, ShedRules, WorkerShed};
 
 /// The most classifiers: they are tried one after the other for each request.
 const CLASSIFIERS_MAX: usize = 256;
-/// The largest capacity and limit.
-const REQUESTS_MAX: u64 = 1_000_000;
 
-/// Reads `shed:`; errors have been reported.
-pub(super) fn parse_shed(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<At<ShedRules>> {
-    let mark = fields.key_mark("shed")?;
-    let node = fields.get("shed")?;
-    let fields = Fields::new(node, Context::Shed, report)?;
-    let mode = mode(&fields, ShedMode::default(), report);
-    let priorities = priorities(&fields, report);
-    let (reads, writes) = defaults(&fields, &priorities, report);
+/// Checks `shed:`, whose key is at `key`; errors have been reported.
+pub(super) fn check_shed(key: Mark, shed: At<Shed>, report: &mut Report<'_>) -> At<ShedRules> {
+    let At {
+        value: mut keys,
+        mark,
+    } = shed;
+    let mode = keys.mode.copied().unwrap_or_default();
+    let priorities = priorities(keys.priorities.take().unwrap_or_default(), report);
+    let (reads, writes) = defaults(&keys, mark, &priorities, report);
     let rules = ShedRules {
-        classifiers: classifiers(&fields, &priorities, report),
-        fleet: section(&fields, "fleet", Context::Fleet, report)
-            .and_then(|fields| fleet(&fields, mode, report)),
-        workers: section(&fields, "workers", Context::Workers, report)
-            .map(|fields| workers(&fields, mode, report)),
-        adaptive: section(&fields, "adaptive", Context::Adaptive, report)
-            .map(|fields| adaptive(&fields, mode, report)),
+        classifiers: classifiers(
+            &keys.classify.take().unwrap_or_default(),
+            &priorities,
+            report,
+        ),
+        fleet: keys.fleet.take().and_then(|at| fleet(&at, mode, report)),
+        workers: keys.workers.take().map(|at| workers(&at, mode, report)),
+        adaptive: keys.adaptive.take().map(|at| adaptive(&at, mode, report)),
         priorities,
         reads,
         writes,
     };
     if rules.fleet.is_none() && rules.workers.is_none() && rules.adaptive.is_none() {
         report.warn(
-            mark,
+            key,
             "`shed` names no shedder, so nothing is shed",
             "add `workers: {}` and `adaptive: {}`",
         );
     }
-    Some(At { value: rules, mark })
+    At {
+        value: rules,
+        mark: key,
+    }
 }
 
-/// The keys of a shedder; None if the file does not have it.
-fn section<'t>(
-    fields: &Fields<'t>,
-    key: &str,
-    context: Context,
-    report: &mut Report<'_>,
-) -> Option<Fields<'t>> {
-    Fields::new(fields.get(key)?, context, report)
-}
-
-fn mode(fields: &Fields<'_>, outer: ShedMode, report: &mut Report<'_>) -> ShedMode {
-    fields.choice("mode", report).map_or(outer, |at| at.value)
-}
-
-fn priorities(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<Box<str>> {
+fn priorities(written: Vec<At<Box<str>>>, report: &mut Report<'_>) -> Vec<Box<str>> {
     let mut names: Vec<Box<str>> = Vec::new();
-    for At { value, mark } in fields.texts("priorities", report) {
-        if names.iter().any(|name| **name == *value) {
+    for At { value, mark } in written {
+        if names.contains(&value) {
             let message = format!("the priority '{value}' is there twice");
             report.error(mark, message, "leave one of them out");
         } else if names.len() >= PRIORITIES_MAX {
             let message = format!("there are at most {PRIORITIES_MAX} priorities");
             report.error(mark, message, "join some of them");
         } else {
-            names.push(value.into());
+            names.push(value);
         }
     }
     match names.is_empty() {
@@ -79,16 +72,11 @@ fn priorities(fields: &Fields<'_>, report: &mut Report<'_>) -> Vec<Box<str>> {
     }
 }
 
-/// The class that `key` names.
+/// The class of that name.
 #[expect(clippy::cast_possible_truncation, reason = "at most 8 priorities")]
-fn class(
-    fields: &Fields<'_>,
-    key: &str,
-    priorities: &[Box<str>],
-    report: &mut Report<'_>,
-) -> Option<u8> {
-    let At { value, mark } = fields.text(key, report)?;
-    let found = priorities.iter().position(|name| **name == *value);
+fn class(name: &Field<Box<str>>, priorities: &[Box<str>], report: &mut Report<'_>) -> Option<u8> {
+    let At { value, mark } = name.at()?;
+    let found = priorities.iter().position(|name| name == value);
     if found.is_none() {
         let help = match nearest(value, priorities.iter().map(|name| &**name)) {
             Some(name) => format!("did you mean `{name}`?"),
@@ -101,16 +89,16 @@ fn class(
 
 /// The classes of requests that no classifier matches: `default`, else those called read and write.
 #[expect(clippy::cast_possible_truncation, reason = "at most 8 priorities")]
-fn defaults(fields: &Fields<'_>, priorities: &[Box<str>], report: &mut Report<'_>) -> (u8, u8) {
-    if fields.has("default") {
-        let class = class(fields, "default", priorities, report).unwrap_or(0);
+fn defaults(keys: &Shed, mark: Mark, priorities: &[Box<str>], report: &mut Report<'_>) -> (u8, u8) {
+    if keys.default.is_set() {
+        let class = class(&keys.default, priorities, report).unwrap_or(0);
         return (class, class);
     }
     let of = |name: &str| priorities.iter().position(|it| **it == *name);
     if let (Some(reads), Some(writes)) = (of("read"), of("write")) {
         return (reads as u8, writes as u8);
     }
-    let mark = fields.key_mark("priorities").unwrap_or(fields.mark);
+    let mark = keys.priorities.key().unwrap_or(mark);
     report.error(
         mark,
         "set `default`, or define the priorities 'read' and 'write'",
@@ -120,43 +108,48 @@ fn defaults(fields: &Fields<'_>, priorities: &[Box<str>], report: &mut Report<'_
 }
 
 fn classifiers(
-    fields: &Fields<'_>,
+    items: &[Rc<Node>],
     priorities: &[Box<str>],
     report: &mut Report<'_>,
 ) -> Vec<Classifier> {
-    let items = fields.list("classify", report).unwrap_or_default();
     if let Some(item) = items.get(CLASSIFIERS_MAX) {
         let message = format!("`classify` has at most {CLASSIFIERS_MAX} items");
         report.error(item.mark, message, "use `*` and `**` in paths");
     }
     let mut classifiers = Vec::new();
     for item in items.iter().take(CLASSIFIERS_MAX) {
-        let fields = Fields::item(item, Context::Classify, report);
-        classifiers.extend(fields.and_then(|fields| classifier(&fields, priorities, report)));
+        let keys = read_item::<Classify>(item, report);
+        classifiers.extend(keys.and_then(|keys| classifier(keys, priorities, report)));
     }
     classifiers
 }
 
 fn classifier(
-    fields: &Fields<'_>,
+    at: At<Classify>,
     priorities: &[Box<str>],
     report: &mut Report<'_>,
 ) -> Option<Classifier> {
-    if !fields.has("class") {
+    let At {
+        value: mut keys,
+        mark,
+    } = at;
+    if !keys.class.is_set() {
         let help = format!("write `class: {}`", priorities[priorities.len() - 1]);
-        report.error(fields.mark, "there is no `class`", help);
+        report.error(mark, "there is no `class`", help);
     }
-    let class = class(fields, "class", priorities, report);
-    let methods = parse_methods(fields, report);
-    let path = path(fields, report);
-    let header = header(fields, report);
-    let plan = fields.text("plan", report).map(|at| at.value.into());
-    if !["methods", "pathPattern", "header", "plan"]
-        .iter()
-        .any(|key| fields.has(key))
-    {
+    let conditions = [
+        keys.methods.is_set(),
+        keys.path_pattern.is_set(),
+        keys.header.is_set(),
+        keys.plan.is_set(),
+    ];
+    let class = class(&keys.class, priorities, report);
+    let methods = check_methods(keys.methods.take().unwrap_or_default(), report);
+    let path = path(&keys.path_pattern, report);
+    let header = header(&keys.header, &mut keys.value, report);
+    if conditions == [false; 4] {
         report.error(
-            fields.mark,
+            mark,
             "this matches every request",
             "add `methods`, `pathPattern`, `header` or `plan`; for all other requests write `default:` beside `classify:`",
         );
@@ -166,12 +159,12 @@ fn classifier(
         methods,
         path,
         header,
-        plan,
+        plan: keys.plan.take(),
     })
 }
 
-fn path(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<PathPattern> {
-    let At { value, mark } = fields.text("pathPattern", report)?;
+fn path(path: &Field<Box<str>>, report: &mut Report<'_>) -> Option<PathPattern> {
+    let At { value, mark } = path.at()?;
     let help = "a path such as `/product/*`: `*` is one segment, `**` the rest";
     let parsed = PathPattern::parse(value);
     parsed
@@ -179,9 +172,13 @@ fn path(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<PathPattern> {
         .ok()
 }
 
-fn header(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<(Box<str>, Option<Box<str>>)> {
-    let value = fields.text("value", report);
-    let Some(At { value: name, mark }) = fields.text("header", report) else {
+fn header(
+    name: &Field<Box<str>>,
+    value: &mut Field<Box<str>>,
+    report: &mut Report<'_>,
+) -> Option<(Box<str>, Option<Box<str>>)> {
+    let value = value.take_at();
+    let Some(At { value: name, mark }) = name.at() else {
         if let Some(At { mark, .. }) = value {
             report.error(
                 mark,
@@ -196,119 +193,71 @@ fn header(fields: &Fields<'_>, report: &mut Report<'_>) -> Option<(Box<str>, Opt
         report.error(mark, message, "write `header: x-test`");
         return None;
     }
-    let value = value.map(|at| at.value.into());
+    let value = value.map(|at| at.value);
     Some((name.to_ascii_lowercase().into(), value))
 }
 
-fn fleet(fields: &Fields<'_>, outer: ShedMode, report: &mut Report<'_>) -> Option<FleetShed> {
-    if !fields.has("capacity") {
+fn fleet(at: &At<Fleet>, outer: ShedMode, report: &mut Report<'_>) -> Option<FleetShed> {
+    let At { value: keys, mark } = at;
+    if !keys.capacity.is_set() {
         report.error(
-            fields.mark,
+            *mark,
             "`fleet` needs a `capacity`",
             "write `capacity: 1000`: the requests that all nodes together can work on at a time",
         );
     }
-    let capacity = requests(fields, "capacity", report);
-    let reserve = percent(fields, "reserve", report);
-    let reserve = reserve.map_or((20, fields.mark), |at| (at.value, at.mark));
-    if reserve.0 == 100 {
+    if let Some(At { value: 100, mark }) = keys.reserve.at() {
         report.error(
-            reserve.1,
+            mark,
             "a `reserve` of 100% leaves nothing to requests that are not critical",
             "write `reserve: 20%`",
         );
     }
     Some(FleetShed {
-        capacity: capacity?.value,
-        reserve_percent: reserve.0,
-        mode: mode(fields, outer, report),
+        capacity: keys.capacity.copied()?,
+        reserve_percent: keys.reserve.copied().unwrap_or(20),
+        mode: keys.mode.copied().unwrap_or(outer),
     })
 }
 
-fn workers(fields: &Fields<'_>, outer: ShedMode, report: &mut Report<'_>) -> WorkerShed {
-    let good = percent(fields, "good", report).map_or(70, |at| at.value);
-    let bad = percent(fields, "bad", report);
-    let bad_percent = bad.map_or(80, |at| at.value);
-    if good >= bad_percent {
-        let mark = bad.map(|at| at.mark).or(fields.key_mark("good"));
+fn workers(at: &At<Workers>, outer: ShedMode, report: &mut Report<'_>) -> WorkerShed {
+    let At { value: keys, mark } = at;
+    let good = keys.good.copied().unwrap_or(70);
+    let bad = keys.bad.copied().unwrap_or(80);
+    if good >= bad {
+        let at_bad = keys.bad.at().map(|at| at.mark);
         report.error(
-            mark.unwrap_or(fields.mark),
-            format!("utilisation cannot be good up to {good}% and bad from {bad_percent}%"),
+            at_bad.or(keys.good.key()).unwrap_or(*mark),
+            format!("utilisation cannot be good up to {good}% and bad from {bad}%"),
             "write `good: 70%` and `bad: 80%`",
         );
     }
     if good == 0 {
-        let mark = fields.key_mark("good").unwrap_or(fields.mark);
+        let mark = keys.good.key().unwrap_or(*mark);
         report.error(mark, "`good` is at least 1%", "write `good: 70%`");
     }
     WorkerShed {
         good_percent: good,
-        bad_percent,
-        mode: mode(fields, outer, report),
+        bad_percent: bad,
+        mode: keys.mode.copied().unwrap_or(outer),
     }
 }
 
-fn adaptive(fields: &Fields<'_>, outer: ShedMode, report: &mut Report<'_>) -> AdaptiveShed {
-    let min = requests(fields, "min", report).map_or(1, |at| at.value);
-    let max = requests(fields, "max", report);
-    let largest = max.map_or(1_000, |at| at.value);
-    if min > largest {
-        let mark = max.map(|at| at.mark).or(fields.key_mark("min"));
+fn adaptive(at: &At<Adaptive>, outer: ShedMode, report: &mut Report<'_>) -> AdaptiveShed {
+    let At { value: keys, mark } = at;
+    let min = keys.min.copied().unwrap_or(1);
+    let max = keys.max.copied().unwrap_or(1_000);
+    if min > max {
+        let at_max = keys.max.at().map(|at| at.mark);
         report.error(
-            mark.unwrap_or(fields.mark),
-            format!("the smallest limit, {min}, is larger than the largest, {largest}"),
+            at_max.or(keys.min.key()).unwrap_or(*mark),
+            format!("the smallest limit, {min}, is larger than the largest, {max}"),
             "write `min: 1` and `max: 1000`",
         );
     }
     AdaptiveShed {
         min,
-        max: largest,
-        mode: mode(fields, outer, report),
+        max,
+        mode: keys.mode.copied().unwrap_or(outer),
     }
-}
-
-/// A number of requests, at least 1.
-fn requests(fields: &Fields<'_>, key: &str, report: &mut Report<'_>) -> Option<At<u32>> {
-    let count = fields.count(key, REQUESTS_MAX, report)?;
-    if count.value == 0 {
-        report.error(count.mark, format!("`{key}` is at least 1"), None);
-        return None;
-    }
-    Some(count.map(|count| u32::try_from(count).unwrap_or(u32::MAX)))
-}
-
-/// A whole percentage from 0% to 100%.
-pub(super) fn percent(fields: &Fields<'_>, key: &str, report: &mut Report<'_>) -> Option<At<u8>> {
-    let node = fields.get(key)?;
-    let mark = node.mark;
-    let value = written(node).strip_suffix('%').and_then(percentage);
-    if value.is_none() {
-        let help = match percentage(written(node)) {
-            Some(bare) => format!("write `{key}: {bare}%`"),
-            None => format!("write `{key}: 20%`"),
-        };
-        complain(key, node, mark, help, report);
-    }
-    value.map(|value| At { value, mark })
-}
-
-fn written(node: &Node) -> &str {
-    match &node.kind {
-        Kind::Scalar(scalar) => &scalar.text,
-        _ => node.kind_name(),
-    }
-}
-
-fn percentage(text: &str) -> Option<u8> {
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let value = text.parse().ok().filter(|_| is_number)?;
-    (value <= 100).then_some(value)
-}
-
-fn complain(key: &str, node: &Node, mark: Mark, help: String, report: &mut Report<'_>) {
-    let message = format!(
-        "`{key}` cannot be '{}': it is a whole percentage from 0% to 100%",
-        written(node)
-    );
-    report.error(mark, message, help);
 }

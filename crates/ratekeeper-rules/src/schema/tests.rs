@@ -1,7 +1,11 @@
 use std::path::Path;
 
 use super::json_schema;
-use crate::parse::context::Context;
+use crate::format::mapping::Mapping as _;
+use crate::format::{
+    Adaptive, Adjust, Classify, Concurrency, Descriptor, File, Fleet, PlanLimit, RateLimit,
+    Replaces, ServiceLevel, ServiceMatch, Shed, Tenant, TenantOverride, TenantPlan, Tier, Workers,
+};
 
 fn written() -> String {
     let schema = serde_json::to_string_pretty(&json_schema()).expect("a schema is JSON");
@@ -23,36 +27,38 @@ fn the_schema_in_the_docs_is_the_one_of_the_types() {
 }
 
 #[test]
-fn every_kind_of_mapping_has_its_keys_in_the_schema() {
-    use Context::*;
-    let contexts = [
-        Root,
-        Descriptor,
-        RateLimit,
-        Replaces,
-        PlanLimit,
-        Concurrency,
-        ServiceLevel,
-        ServiceMatch,
-        Tier,
-        Tenant,
-        TenantPlan,
-        TenantOverride,
-        Adjust,
-        Shed,
-        Classify,
-        Fleet,
-        Workers,
-        Adaptive,
+fn suggested_keys_are_keys_of_their_mapping() {
+    let shapes = [
+        File::SHAPE,
+        Adjust::SHAPE,
+        Shed::SHAPE,
+        Classify::SHAPE,
+        Fleet::SHAPE,
+        Workers::SHAPE,
+        Adaptive::SHAPE,
+        Descriptor::SHAPE,
+        RateLimit::SHAPE,
+        PlanLimit::SHAPE,
+        Tenant::SHAPE,
+        TenantPlan::SHAPE,
+        TenantOverride::SHAPE,
+        Replaces::SHAPE,
+        Concurrency::SHAPE,
+        ServiceLevel::SHAPE,
+        ServiceMatch::SHAPE,
+        Tier::SHAPE,
     ];
-    for context in contexts {
-        let mut suggested = context.first_keys();
-        assert!(suggested.all(|key| context.has(key)), "{context:?}");
-        assert!(!context.keys().is_empty(), "{context:?}");
+    for shape in shapes {
+        let keys = shape.keys();
+        assert!(
+            shape.first.iter().all(|key| keys.contains(key)),
+            "{}",
+            shape.place
+        );
+        assert!(keys.iter().all(|key| (shape.has)(key)), "{}", shape.place);
     }
-    assert!(Ignored.keys().is_empty());
     // A key of a group that several mappings share.
-    assert!(Root.has("store") && Concurrency.has("store") && !Tier.has("store"));
+    assert!((File::SHAPE.has)("store") && !(Tier::SHAPE.has)("store"));
 }
 
 #[test]

@@ -5,7 +5,8 @@ use ratekeeper_core::Algorithm;
 use super::site::{OVERRIDES_MAX, Site, Target, entry_of};
 use super::{BadQuotas, OwnQuota, QuotaList, TenantQuotas, Term};
 use crate::draft::{Faults, Field, LimitDefaults, LimitDraft};
-use crate::parse::fields::{choose, no_duration};
+use crate::format::values::{choose, no_duration};
+use crate::format::{Form, Quota};
 use crate::parse::policy::{NOT_A_RATE, Policy};
 use crate::yaml::Mark;
 use crate::{Position, Rule, RuleSet};
@@ -160,7 +161,7 @@ impl OwnQuota {
         };
         let mut draft = self.draft(&mut faults);
         if site.is_post_paid(&target, rules) {
-            draft.post_paid = Some(true).into();
+            draft.quota.form.post_paid = Some(true).into();
         }
         let limit = draft.build(defaults, &mut faults);
         match (limit, faults.0.into_iter().next()) {
@@ -185,20 +186,27 @@ impl OwnQuota {
     /// The limit as a draft.
     fn draft(&self, faults: &mut Refusals) -> LimitDraft {
         let algorithm = self.algorithm.as_deref().map(|text| {
-            choose("algorithm", text).and_then(|algorithm| match algorithm {
-                Algorithm::Concurrency => Err((NOT_A_RATE.0.to_owned(), NOT_A_RATE.1.to_owned())),
-                rate => Ok(rate),
-            })
+            let algorithm = choose("algorithm", text)?;
+            if algorithm == Algorithm::Concurrency {
+                return Err((NOT_A_RATE.0.to_owned(), NOT_A_RATE.1.to_owned()));
+            }
+            Ok(algorithm)
         });
         let window = self.window.as_deref();
         let window =
             window.map(|text| parse_duration(text).map_err(|why| no_duration("window", &why)));
         LimitDraft {
-            limit: Some(self.requests_per_unit).into(),
-            unit: self.unit.clone().into(),
-            window: faults.field("window", window),
             algorithm: faults.field("algorithm", algorithm),
-            burst: self.burst.into(),
+            quota: Quota {
+                limit: Some(self.requests_per_unit).into(),
+                unit: self.unit.clone().into(),
+                window: faults.field("window", window),
+                form: Form {
+                    burst: self.burst.into(),
+                    ..Form::default()
+                },
+                ..Quota::default()
+            },
             ..LimitDraft::at(Mark::START)
         }
     }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::{Around, terms};
-use crate::draft::LimitDefaults;
-use crate::parse::context::Context;
-use crate::parse::fields::{At, Fields, not_a_map};
-use crate::parse::limits::read_limit;
+use crate::draft::{Field, LimitDefaults};
+use crate::format::mapping::read_item;
+use crate::format::{Tenant, TenantOverride};
+use crate::parse::fields::At;
+use crate::parse::limits::Limited as _;
 use crate::parse::policy::Policy;
 use crate::report::Report;
 use crate::tenants::{OVERRIDES_MAX, OwnLimit, Target, Term, entry_of};
+use crate::yaml::Mark;
 use crate::{Rule, RuleIndex};
 
 /// The overrides of one domain so far.
@@ -26,27 +28,24 @@ impl Overrides {
     /// Reads the overrides of one tenant, whose own term is `outer`.
     pub(super) fn read(
         &mut self,
-        fields: &Fields<'_>,
+        tenant: &Tenant,
         outer: Term,
         around: &Around<'_>,
         rules: &mut Vec<Rule>,
         report: &mut Report<'_>,
     ) -> Vec<OwnLimit> {
-        let items = fields.list("overrides", report).unwrap_or_default();
-        if let (Some(mark), true) = (fields.key_mark("overrides"), items.len() > OVERRIDES_MAX) {
+        let items = tenant.overrides.get().map_or(&[][..], Vec::as_slice);
+        if let (Some(mark), true) = (tenant.overrides.key(), items.len() > OVERRIDES_MAX) {
             let message = format!("a tenant has at most {OVERRIDES_MAX} overrides");
             report.error(mark, message, "give it a plan of its own");
         }
         let mut limits: Vec<OwnLimit> = Vec::new();
         for item in items.iter().take(OVERRIDES_MAX) {
-            if item.as_map().is_none() {
-                not_a_map(item, report);
-                continue;
-            }
-            let Some(fields) = Fields::new(item, Context::TenantOverride, report) else {
+            let Some(at) = read_item::<TenantOverride>(item, report) else {
                 continue;
             };
-            let Some(own) = self.own_limit(&fields, outer, around, rules, report) else {
+            let mark = at.mark;
+            let Some(own) = self.own_limit(at, outer, around, rules, report) else {
                 continue;
             };
             let is_same = |other: &OwnLimit| {
@@ -55,7 +54,7 @@ impl Overrides {
             if limits.iter().any(is_same) {
                 let message =
                     "this tenant has an override of the same descriptor from the same time on";
-                report.error(fields.mark, message, "leave one of them out");
+                report.error(mark, message, "leave one of them out");
             }
             limits.push(own);
         }
@@ -64,21 +63,22 @@ impl Overrides {
 
     fn own_limit(
         &mut self,
-        fields: &Fields<'_>,
+        at: At<TenantOverride>,
         outer: Term,
         around: &Around<'_>,
         rules: &mut Vec<Rule>,
         report: &mut Report<'_>,
     ) -> Option<OwnLimit> {
-        let term = terms::term(fields, outer, report);
-        let target = self.target(fields, around, rules, report);
+        let keys = &at.value;
+        let term = terms::term(&keys.effective_at, &keys.expires_at, outer, report);
+        let target = self.target(&keys.descriptor, at.mark, around, rules, report);
         let site = around.site();
         let algorithm = site.algorithm(target.as_ref(), rules);
         let defaults = LimitDefaults {
             policy: &Policy::default(),
             algorithm,
         };
-        let limit = read_limit(fields, report).build(defaults, report)?;
+        let limit = TenantOverride::draft(at, report).build(defaults, report)?;
         let target = target?;
         // Two limits that print alike are alike.
         let made_of = format!(
@@ -106,19 +106,14 @@ impl Overrides {
     /// Reads `descriptor:` and finds its place among the rules.
     fn target(
         &mut self,
-        fields: &Fields<'_>,
+        descriptor: &Field<Vec<At<Box<str>>>>,
+        start: Mark,
         around: &Around<'_>,
         rules: &[Rule],
         report: &mut Report<'_>,
     ) -> Option<Target> {
-        let is_list = fields
-            .get("descriptor")
-            .is_some_and(|node| node.as_list().is_some());
-        let texts: Vec<At<&str>> = match is_list {
-            true => fields.texts("descriptor", report),
-            false => fields.text("descriptor", report).into_iter().collect(),
-        };
-        if fields.has("descriptor") && texts.is_empty() {
+        let texts = descriptor.get().map_or(&[][..], Vec::as_slice);
+        if descriptor.is_set() && texts.is_empty() {
             return None;
         }
         let mut parts = Vec::new();
@@ -131,7 +126,7 @@ impl Overrides {
             };
             parts.push(part);
         }
-        let text: Vec<_> = texts.iter().map(|at| at.value).collect();
+        let text: Vec<_> = texts.iter().map(|at| &*at.value).collect();
         let text: Box<str> = text.join("\0").into();
         if let Some(known) = self.targets.get(&text) {
             return Some(known.clone());
@@ -142,7 +137,7 @@ impl Overrides {
                 Some(target)
             }
             Err(wrong) => {
-                let mark = texts.get(wrong.part()).map_or(fields.mark, |at| at.mark);
+                let mark = texts.get(wrong.part()).map_or(start, |at| at.mark);
                 report.error(mark, wrong.to_string(), wrong.help());
                 None
             }

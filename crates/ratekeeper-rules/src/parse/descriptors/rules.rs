@@ -9,27 +9,42 @@ use ratekeeper_core::synced::{SyncTerms, Unsyncable};
 
 use super::{Compiler, Owner, Path};
 use crate::draft::{BuiltLimit, LimitDefaults};
+use crate::format::{Descriptor as Keys, RateLimit};
 use crate::id::Draft;
-use crate::parse::concurrency::parse_concurrency;
-use crate::parse::context::Context;
+use crate::parse::concurrency::build_concurrency;
 use crate::parse::fields::Fields;
-use crate::parse::limits::parse_id;
-use crate::parse::metadata::parse_metadata;
+use crate::parse::limits::read_id;
 use crate::parse::plans::{ParsedPlans, PlanLimits, parse_limits, parse_plans};
 use crate::parse::policy::Policy;
 use crate::rule::LEASE;
 use crate::yaml::Mark;
-use crate::{Consistency, LeakyOverRls, PlanIndex, Profile, Rule, RuleIndex, RuleLimit};
+use crate::{
+    Consistency, Enforce, FailureMode, LeakyOverRls, PlanIndex, Profile, Rule, RuleIndex, RuleLimit,
+};
 
-/// Keys about the enforcement of a descriptor's own limits, each with the text that says what holds anyway.
-const OWN_LIMITS: [(&str, &str); 6] = [
-    ("shadow_mode", "false"),
-    ("quota_mode", "false"),
-    ("enabled", "true"),
-    ("enforce", "100%"),
-    ("count_denied", "false"),
-    ("on_store_failure", "local"),
-];
+impl Keys {
+    /// Returns true if the descriptor has limits of its own, right or wrong.
+    pub(super) fn has_limit(&self) -> bool {
+        self.rate_limit.is_set() || self.plans.is_set() || self.concurrency.is_set()
+    }
+
+    /// The keys about the enforcement of the descriptor's own limits, with their positions where they say something else
+    /// than what holds anyway.
+    fn own_limits(&self) -> [(&'static str, Option<Mark>); 6] {
+        let counting = &self.counting;
+        [
+            ("shadow_mode", self.shadow_mode.key_unless(&false)),
+            ("quota_mode", self.quota_mode.key_unless(&false)),
+            ("enabled", self.enabled.key_unless(&true)),
+            ("enforce", self.enforce.key_unless(&Enforce::ALL)),
+            ("count_denied", counting.count_denied.key_unless(&false)),
+            (
+                "on_store_failure",
+                counting.on_store_failure.key_unless(&FailureMode::Local),
+            ),
+        ]
+    }
+}
 
 /// The rules of one descriptor.
 #[derive(Default)]
@@ -41,51 +56,48 @@ pub(super) struct NodeRules {
 }
 
 impl Compiler<'_, '_, '_> {
-    /// Compiles all rules of one descriptor.
-    pub(super) fn limits(
-        &mut self,
-        fields: &Fields<'_>,
-        path: &Path,
-        value_to_metric: bool,
-    ) -> NodeRules {
-        let policy = Policy::parse(fields, self.report).within(self.around.policy);
+    /// Compiles all rules of one descriptor, whose mapping starts at `start`.
+    pub(super) fn limits(&mut self, keys: &mut Keys, start: Mark, path: &Path) -> NodeRules {
+        let own = Policy {
+            algorithm: keys.algorithm.copied(),
+            enabled: keys.enabled.copied(),
+            enforce: keys.enforce.copied(),
+            ..Policy::of_counting(&keys.counting, self.report)
+        };
+        let policy = own.within(self.around.policy);
         let around = LimitDefaults {
             policy: &policy,
             algorithm: self.around.default_algorithm(),
         };
-        self.check_null(fields);
-        let rate = fields.get("rate_limit");
+        let rate = keys.rate_limit.get();
         let mut limits = PlanLimits {
             limits: rate
-                .map(|node| parse_limits(node, Context::RateLimit, around, self.report))
+                .map(|node| parse_limits::<RateLimit>(node, around, self.report))
                 .unwrap_or_default(),
             is_list: rate.is_some_and(|node| node.as_list().is_some()),
         };
-        let plans = fields.get("plans");
+        let plans = keys.plans.get();
         let plans = plans
             .map(|node| parse_plans(node, self.around.plans, around, self.report))
             .unwrap_or_default();
-        let plans = self.default_plan(plans, rate.is_some(), &mut limits, fields);
-        let concurrency = fields
-            .get("concurrency")
-            .and_then(|node| parse_concurrency(node, &policy, self.report));
-        let metadata = fields
-            .get("metadata")
-            .and_then(|node| parse_metadata(node, self.report));
+        let plans = self.default_plan(plans, keys, start, &mut limits);
+        let concurrency = keys.concurrency.take();
+        let concurrency =
+            concurrency.and_then(|keys| build_concurrency(*keys, &policy, self.report));
+        if limits.limits.is_empty() && concurrency.is_none() && plans.is_empty() {
+            self.check_no_policy(keys);
+        }
         let mut owner = Owner {
             path,
-            id: parse_id(fields, self.report),
-            shadow: self.flag(fields, "shadow_mode"),
-            quota_mode: self.flag(fields, "quota_mode"),
-            detailed_metric: self.flag(fields, "detailed_metric"),
-            value_to_metric,
-            metadata: metadata.map(Arc::new),
+            id: read_id(&mut keys.id, self.report),
+            shadow: keys.shadow_mode.copied().unwrap_or_default(),
+            quota_mode: keys.quota_mode.copied().unwrap_or_default(),
+            detailed_metric: keys.detailed_metric.copied().unwrap_or_default(),
+            value_to_metric: keys.value_to_metric.copied().unwrap_or_default(),
+            metadata: keys.metadata.take().map(Arc::new),
             plan: None,
             policy,
         };
-        if limits.limits.is_empty() && concurrency.is_none() && plans.is_empty() {
-            self.check_no_policy(fields);
-        }
         let first = self.rules.len();
         self.rules_of(limits.limits, limits.is_list, &owner);
         let rates = self.rules.len();
@@ -124,27 +136,25 @@ impl Compiler<'_, '_, '_> {
     }
 
     /// Warns of keys that act on the limits of their own descriptor, where that has none but those below.
-    fn check_no_policy(&mut self, fields: &Fields<'_>) {
-        let has_limit = ["rate_limit", "plans", "concurrency"];
-        if has_limit.iter().any(|key| fields.has(key)) || !fields.has("descriptors") {
+    fn check_no_policy(&mut self, keys: &Keys) {
+        if keys.has_limit() || !keys.descriptors.is_set() {
             return;
         }
-        for (key, harmless) in OWN_LIMITS {
-            if !fields.has(key) || fields.is(key, harmless) {
+        for (key, mark) in keys.own_limits() {
+            let Some(mark) = mark else {
                 continue;
-            }
+            };
             let message = format!(
                 "`{key}` acts on the limits of its own descriptor, which has none: it has no effect on those below"
             );
             let help = format!("write `{key}` beside each `rate_limit` that it is meant for");
-            let mark = fields.key_mark(key).unwrap_or(fields.mark);
             self.report.warn(mark, message, help);
         }
     }
 
     /// `rate_limit:` and `rate_limit: null` mean no limit, but the parser of envoyproxy/ratelimit
     /// reads the other spellings of null as a limit without keys.
-    fn check_null(&mut self, fields: &Fields<'_>) {
+    pub(super) fn check_null(&mut self, fields: &Fields<'_>) {
         let Some((text, mark)) = fields.null("rate_limit") else {
             return;
         };
@@ -161,10 +171,11 @@ impl Compiler<'_, '_, '_> {
     fn default_plan(
         &mut self,
         plans: ParsedPlans,
-        has_rate_limit: bool,
+        keys: &Keys,
+        start: Mark,
         limits: &mut PlanLimits,
-        fields: &Fields<'_>,
     ) -> Vec<(PlanIndex, PlanLimits)> {
+        let has_rate_limit = keys.rate_limit.is_set();
         match plans.default {
             Some(default) if has_rate_limit => {
                 let message =
@@ -175,9 +186,8 @@ impl Compiler<'_, '_, '_> {
             Some(default) => *limits = default.value,
             // The default plan has no limit here, which is something else than a request that no rule knows.
             None if !has_rate_limit && !plans.others.is_empty() => {
-                limits.limits.push(BuiltLimit::unlimited(
-                    fields.key_mark("plans").unwrap_or(fields.mark),
-                ));
+                let mark = keys.plans.key().unwrap_or(start);
+                limits.limits.push(BuiltLimit::unlimited(mark));
             }
             None => {}
         }

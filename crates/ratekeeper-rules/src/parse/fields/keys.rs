@@ -2,14 +2,36 @@
 
 use super::number::{self, Cut};
 use super::{Fields, not_a_map};
-use crate::parse::context::{Context, ENVOY_KEYS};
+use crate::format::mapping::{Mapping as _, Shape};
+use crate::format::{Concurrency, Descriptor, File, PlanLimit, RateLimit, ServiceLevel, Tier};
 use crate::parse::nearest::nearest;
 use crate::report::Report;
 use crate::yaml::{Kind, Node, Pair, Resolved, Scalar};
 
+/// The keys of envoyproxy/ratelimit. It has one list for all levels and ignores a key where it has no meaning: so they
+/// are accepted everywhere, with a warning, and ours only where they act.
+const ENVOY_KEYS: [&str; 16] = [
+    "domain",
+    "key",
+    "value",
+    "descriptors",
+    "rate_limit",
+    "unit",
+    "requests_per_unit",
+    "unlimited",
+    "shadow_mode",
+    "quota_mode",
+    "name",
+    "replaces",
+    "detailed_metric",
+    "value_to_metric",
+    "share_threshold",
+    "metadata",
+];
+
 /// Suggests the mapping for a rate written the way people say it: `10/s`, `100 per minute`.
-pub(super) fn rate_help(node: &Node, context: Context) -> Option<String> {
-    if !matches!(context, Context::RateLimit | Context::PlanLimit) {
+pub(super) fn rate_help(node: &Node, shape: &Shape) -> Option<String> {
+    if !shape.is::<RateLimit>() && !shape.is::<PlanLimit>() {
         return None;
     }
     let example = "write `{ window: 1s, limit: 10 }`";
@@ -22,9 +44,8 @@ pub(super) fn rate_help(node: &Node, context: Context) -> Option<String> {
     Some(written.unwrap_or_else(|| example.to_owned()))
 }
 
-pub(super) fn first_keys(context: Context) -> Option<String> {
-    let keys = context.first_keys();
-    let keys: Vec<_> = keys.map(|key| format!("`{key}:`")).collect();
+pub(super) fn first_keys(shape: &Shape) -> Option<String> {
+    let keys: Vec<_> = shape.first.iter().map(|key| format!("`{key}:`")).collect();
     (!keys.is_empty()).then(|| format!("write keys such as {}", keys.join(", ")))
 }
 
@@ -45,9 +66,9 @@ pub(super) fn key_text(pair: &Pair) -> Option<&str> {
 }
 
 /// Checks the key of `pairs[at]`.
-pub(super) fn check_pair(pairs: &[Pair], at: usize, context: Context, report: &mut Report<'_>) {
+pub(super) fn check_pair(pairs: &[Pair], at: usize, shape: &Shape, report: &mut Report<'_>) {
     match Cut::of(pairs, at) {
-        None => check_key(&pairs[at], context, report),
+        None => check_key(&pairs[at], shape, report),
         // Told with the first group.
         Some(Cut::Later) => {}
         Some(Cut::First(pair, digits)) => {
@@ -63,7 +84,7 @@ pub(super) fn check_pair(pairs: &[Pair], at: usize, context: Context, report: &m
     }
 }
 
-fn check_key(pair: &Pair, context: Context, report: &mut Report<'_>) {
+fn check_key(pair: &Pair, shape: &Shape, report: &mut Report<'_>) {
     if pair.stale {
         return;
     }
@@ -79,12 +100,12 @@ fn check_key(pair: &Pair, context: Context, report: &mut Report<'_>) {
         report.error(mark, format!("key is not of type string: {what}"), help);
         return;
     };
-    if context.has(key) || context == Context::Root && key.starts_with(TEMPLATE) {
+    if (shape.has)(key) || shape.is::<File>() && key.starts_with(TEMPLATE) {
         return;
     }
-    if context.is_known_to_envoy() && ENVOY_KEYS.contains(&key) {
-        if context != Context::Ignored {
-            let message = format!("`{key}` means nothing {} and is ignored", context.name());
+    if shape.is_envoy && ENVOY_KEYS.contains(&key) {
+        if !shape.is_ignored() {
+            let message = format!("`{key}` means nothing {} and is ignored", shape.place);
             report.warn(mark, message, None);
         }
         if key != "metadata" {
@@ -92,28 +113,34 @@ fn check_key(pair: &Pair, context: Context, report: &mut Report<'_>) {
         }
         return;
     }
-    let envoy = ENVOY_KEYS.iter().filter(|_| context.is_known_to_envoy());
-    let known = context.keys().iter().map(String::as_str);
+    let envoy = ENVOY_KEYS.iter().filter(|_| shape.is_envoy);
+    let known = shape.keys().into_iter();
     let help =
         nearest(key, known.chain(envoy.copied())).map(|name| format!("did you mean `{name}`?"));
     let help = help
         .or_else(|| elsewhere(key))
-        .or_else(|| first_keys(context));
+        .or_else(|| first_keys(shape));
     // A value whose key is wrong may be a secret.
     let message = if pair.value.is_null() {
-        format!("unknown key without a value {}", context.name())
+        format!("unknown key without a value {}", shape.place)
     } else {
-        format!("unknown key '{key}' {}", context.name())
+        format!("unknown key '{key}' {}", shape.place)
     };
     report.error(mark, message, help);
 }
 
 /// Names the mapping in which one of our keys would have a meaning.
 fn elsewhere(key: &str) -> Option<String> {
-    use Context::{Concurrency, Descriptor, RateLimit, Root, ServiceLevel, Tier};
-    let contexts = [Root, Descriptor, RateLimit, Concurrency, ServiceLevel, Tier];
-    let right = contexts.into_iter().find(|context| context.has(key))?;
-    Some(format!("`{key}` belongs {}", right.name()))
+    let shapes = [
+        File::SHAPE,
+        Descriptor::SHAPE,
+        RateLimit::SHAPE,
+        Concurrency::SHAPE,
+        ServiceLevel::SHAPE,
+        Tier::SHAPE,
+    ];
+    let right = shapes.into_iter().find(|shape| (shape.has)(key))?;
+    Some(format!("`{key}` belongs {}", right.place))
 }
 
 /// Applies the checks that envoyproxy/ratelimit makes even of values that it ignores.
@@ -123,12 +150,12 @@ fn check_ignored(key: &str, value: &Node, report: &mut Report<'_>) {
             check_leaf(key, value, scalar, report);
         }
         Kind::Map(_) => {
-            Fields::new(value, Context::Ignored, report);
+            Fields::new(value, &Shape::IGNORED, report);
         }
         Kind::List(items) => {
             for item in items {
                 if item.as_map().is_some() {
-                    Fields::new(item, Context::Ignored, report);
+                    Fields::new(item, &Shape::IGNORED, report);
                 } else {
                     not_a_map(item, report);
                 }
@@ -138,7 +165,7 @@ fn check_ignored(key: &str, value: &Node, report: &mut Report<'_>) {
 }
 
 /// Refuses decimals and huge numbers wherever envoyproxy/ratelimit reads a value.
-pub(super) fn check_leaf(key: &str, node: &Node, scalar: &Scalar, report: &mut Report<'_>) -> bool {
+pub(crate) fn check_leaf(key: &str, node: &Node, scalar: &Scalar, report: &mut Report<'_>) -> bool {
     match scalar.resolved {
         Resolved::Float(_) | Resolved::BigInt(_) => {
             // The message names the kind only: the text may be a secret.

@@ -10,7 +10,7 @@ const SEPARATORS: [char; 8] = [
 ];
 
 /// The whole numbers that a text may stand for, the likeliest first; none if it is no such text.
-pub(super) fn meant(text: &str) -> Vec<u64> {
+pub(crate) fn meant(text: &str) -> Vec<u64> {
     let text = text.trim();
     let all = [grouped(text), thousands(text), without_fraction(text)];
     let mut meant: Vec<u64> = Vec::new();
@@ -75,7 +75,7 @@ fn without_fraction(text: &str) -> Option<u64> {
 }
 
 /// The window and the limit of a rate as people say it: `10/s`, `100 per minute`.
-pub(super) fn rate(text: &str) -> Option<(&'static str, u64)> {
+pub(crate) fn rate(text: &str) -> Option<(&'static str, u64)> {
     let (limit, unit) = text.split_once('/').or_else(|| text.split_once(" per "))?;
     let limit = limit.trim().parse().ok()?;
     let window = match unit.trim() {

@@ -1,0 +1,269 @@
+//! One table for each kind of mapping: its type, its reader and its schema.
+
+use std::rc::Rc;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Map, Value as Json};
+
+use crate::parse::fields::{At, Fields};
+use crate::report::Report;
+use crate::yaml::Node;
+
+/// A kind of value: how it is read, and its schema.
+pub(crate) trait Value {
+    /// The value, once it is read.
+    type Is;
+    /// The type whose schema it has.
+    type Schema: JsonSchema;
+
+    /// Reads the value of `key`, which is not null. [`None`] if it is wrong, which has been reported.
+    fn read(key: &str, node: &Rc<Node>, report: &mut Report<'_>) -> Option<Self::Is>;
+}
+
+/// Some keys of a mapping, or all of them.
+pub(crate) trait Keys: Sized {
+    /// The description.
+    const DOC: &'static str;
+
+    /// Reads the values of the keys.
+    fn read(fields: &Fields<'_>, report: &mut Report<'_>) -> Self;
+
+    /// Returns true if `key` is one of them.
+    fn has(key: &str) -> bool;
+
+    /// Adds the keys to `keys`.
+    fn list(keys: &mut Vec<&'static str>);
+
+    /// Adds their schemas to `properties`.
+    fn describe(properties: &mut Properties<'_>);
+}
+
+/// A kind of mapping.
+pub(crate) trait Mapping: Keys {
+    const SHAPE: Shape;
+}
+
+/// A kind of mapping as messages speak of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    /// The place of such a mapping: `in a rate_limit`.
+    pub(crate) place: &'static str,
+    /// The keys to suggest where there is none.
+    pub(crate) first: &'static [&'static str],
+    /// True if envoyproxy/ratelimit has such a mapping, and so accepts all of its keys in it.
+    pub(crate) is_envoy: bool,
+    pub(crate) has: fn(&str) -> bool,
+    list: fn(&mut Vec<&'static str>),
+}
+
+impl Shape {
+    /// A key of envoyproxy/ratelimit where it has no meaning; the keys in it have none either.
+    pub(crate) const IGNORED: Self = Self {
+        place: "here",
+        first: &[],
+        is_envoy: true,
+        has: |_| false,
+        list: |_| (),
+    };
+
+    pub(crate) const fn of<K: Keys>(
+        place: &'static str,
+        first: &'static [&'static str],
+        is_envoy: bool,
+    ) -> Self {
+        Self {
+            place,
+            first,
+            is_envoy,
+            has: K::has,
+            list: K::list,
+        }
+    }
+
+    /// Returns true if this is the shape of `M`.
+    pub(crate) fn is<M: Mapping>(&self) -> bool {
+        self.place == M::SHAPE.place
+    }
+
+    /// Returns true if no key has a meaning here.
+    pub(crate) fn is_ignored(&self) -> bool {
+        self.place == Self::IGNORED.place
+    }
+
+    /// All keys that have a meaning here, sorted.
+    pub(crate) fn keys(&self) -> Vec<&'static str> {
+        let mut keys = Vec::new();
+        (self.list)(&mut keys);
+        keys.sort_unstable();
+        keys
+    }
+}
+
+/// Reads a mapping. [`None`] if it is none, which has been reported.
+pub(crate) fn read_mapping<M: Mapping>(node: &Node, report: &mut Report<'_>) -> Option<At<M>> {
+    let fields = Fields::new(node, &M::SHAPE, report)?;
+    let (value, mark) = (M::read(&fields, report), fields.mark);
+    Some(At { value, mark })
+}
+
+/// Reads an item of a list, which has to be a mapping. [`None`] if it is none, which has been reported.
+pub(crate) fn read_item<M: Mapping>(item: &Node, report: &mut Report<'_>) -> Option<At<M>> {
+    let fields = Fields::item(item, &M::SHAPE, report)?;
+    let (value, mark) = (M::read(&fields, report), fields.mark);
+    Some(At { value, mark })
+}
+
+/// The properties of a mapping's schema.
+pub(crate) struct Properties<'g> {
+    generator: &'g mut SchemaGenerator,
+    properties: Map<String, Json>,
+    required: Vec<&'static str>,
+}
+
+impl Properties<'_> {
+    /// Adds the schema of `key`, with what only this key has in `extra`.
+    pub(crate) fn add<V: Value>(
+        &mut self,
+        key: &'static str,
+        doc: &str,
+        is_required: bool,
+        extra: Json,
+    ) {
+        let mut schema = match is_required {
+            true => self.generator.subschema_for::<V::Schema>(),
+            false => self.generator.subschema_for::<Option<V::Schema>>(),
+        };
+        if let Json::Object(extra) = extra {
+            for (name, value) in extra {
+                schema.insert(name, value);
+            }
+        }
+        schema.insert("description".to_owned(), text_of(doc).into());
+        self.properties.insert(key.to_owned(), schema.into());
+        if is_required {
+            self.required.push(key);
+        }
+    }
+}
+
+/// The schema of a mapping.
+pub(crate) fn schema_of<K: Keys>(generator: &mut SchemaGenerator) -> Schema {
+    let mut properties = Properties {
+        generator,
+        properties: Map::new(),
+        required: Vec::new(),
+    };
+    K::describe(&mut properties);
+    let mut schema = schemars::json_schema!({
+        "description": text_of(K::DOC),
+        "type": "object",
+        "properties": properties.properties,
+        "additionalProperties": false,
+    });
+    if !properties.required.is_empty() {
+        schema.insert("required".to_owned(), properties.required.into());
+    }
+    schema
+}
+
+/// A doc comment as text.
+fn text_of(doc: &str) -> String {
+    let lines: Vec<_> = doc.trim().lines().map(str::trim).collect();
+    lines.join("\n")
+}
+
+/// Defines mappings: `struct Name ("in a place", ["first", "keys"]) { key: Kind, ..group: Group }`.
+///
+/// A key may be spelt otherwise than its field (`as "name"`), have more in its schema (`where { … }`), and be required
+/// by it. Without a place it is a group of keys that several mappings have. `envoy` is a mapping of
+/// envoyproxy/ratelimit.
+macro_rules! mappings {
+    ($(
+        $(#[doc = $doc:literal])*
+        struct $name:ident $(($place:literal, [$($first:literal),*] $(, $envoy:ident)?))? {
+            $(
+                $(#[doc = $key_doc:literal])*
+                $field:ident: $kind:ty $(as $key:literal)? $(where $extra:tt)? $(= $required:ident)?,
+            )*
+            $(..$group:ident: $keys:ident,)*
+        }
+    )*) => {
+        $(
+            $(#[doc = $doc])*
+            #[derive(Debug, Default)]
+            pub(crate) struct $name {
+                $(
+                    $(#[doc = $key_doc])*
+                    pub(crate) $field: Field<<$kind as Value>::Is>,
+                )*
+                $(pub(crate) $group: $keys,)*
+            }
+
+            impl Keys for $name {
+                const DOC: &'static str = concat!($($doc, "\n"),*);
+
+                fn read(fields: &Fields<'_>, report: &mut Report<'_>) -> Self {
+                    Self {
+                        $($field: fields.read::<$kind>(mappings!(@key $field $($key)?), report),)*
+                        $($group: Keys::read(fields, report),)*
+                    }
+                }
+
+                fn has(key: &str) -> bool {
+                    [$(mappings!(@key $field $($key)?)),*].contains(&key) $(|| $keys::has(key))*
+                }
+
+                fn list(keys: &mut Vec<&'static str>) {
+                    keys.extend([$(mappings!(@key $field $($key)?)),*]);
+                    $($keys::list(keys);)*
+                }
+
+                fn describe(properties: &mut Properties<'_>) {
+                    $(properties.add::<$kind>(
+                        mappings!(@key $field $($key)?),
+                        concat!($($key_doc, "\n"),*),
+                        mappings!(@is $($required)?),
+                        mappings!(@extra $($extra)?),
+                    );)*
+                    $($keys::describe(properties);)*
+                }
+            }
+
+            $(
+                impl Mapping for $name {
+                    const SHAPE: Shape =
+                        Shape::of::<Self>($place, &[$($first),*], mappings!(@is $($envoy)?));
+                }
+
+                impl Value for $name {
+                    type Is = Box<At<Self>>;
+                    type Schema = Self;
+
+                    fn read(_: &str, node: &Rc<Node>, report: &mut Report<'_>) -> Option<Self::Is> {
+                        read_mapping(node, report).map(Box::new)
+                    }
+                }
+
+                impl JsonSchema for $name {
+                    fn schema_name() -> Cow<'static, str> {
+                        // A mapping has a place; groups have no schema of their own.
+                        let _ = $place;
+                        stringify!($name).into()
+                    }
+
+                    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                        schema_of::<Self>(generator)
+                    }
+                }
+            )?
+        )*
+    };
+    (@key $field:ident) => { stringify!($field) };
+    (@key $field:ident $key:literal) => { $key };
+    (@is) => { false };
+    (@is $yes:ident) => { true };
+    (@extra) => { serde_json::Value::Null };
+    (@extra $extra:tt) => { serde_json::json!($extra) };
+}
+
+pub(crate) use mappings;

@@ -1,0 +1,653 @@
+//! The kinds of values that keys have.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::marker::PhantomData;
+use std::rc::Rc;
+
+use ratekeeper_core::duration::parse_duration;
+use ratekeeper_core::{Algorithm, MAX_COUNT, Micros, Timestamp};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+use super::TenantPlan;
+use super::mapping::Value;
+use crate::adjust::STEPS_MAX;
+use crate::parse::fields::{At, check_leaf, number};
+use crate::parse::metadata::parse_metadata;
+use crate::parse::nearest::nearest;
+use crate::parse::policy::NOT_A_RATE;
+use crate::report::Report;
+use crate::time::{self, NotATime};
+use crate::yaml::{Kind, Node, Resolved, Scalar};
+use crate::{AdjustMode, Consistency, Enforce, Evaluation, FailureMode, LeakyOverRls, ShedMode};
+
+/// The largest capacity and limit of a shedder.
+const REQUESTS_MAX: u64 = 1_000_000;
+
+/// Declares kinds of values: how they are read, and the type whose schema they have.
+macro_rules! kinds {
+    ($($(#[doc = $doc:literal])* $name:ident: $is:ty, $schema:ty = $read:expr;)*) => {
+        $(
+            $(#[doc = $doc])*
+            pub(crate) struct $name;
+
+            impl Value for $name {
+                type Is = $is;
+                type Schema = $schema;
+
+                fn read(key: &str, node: &Rc<Node>, report: &mut Report<'_>) -> Option<Self::Is> {
+                    let read: fn(&str, &Node, &mut Report<'_>) -> Option<Self::Is> = $read;
+                    read(key, node, report)
+                }
+            }
+        )*
+    };
+}
+
+kinds! {
+    /// Text. Numbers and booleans are taken as they are written.
+    Text: Box<str>, Self = text;
+    /// Text, for which editors expect a string.
+    Word: Box<str>, String = text;
+    /// The name of a store.
+    StoreName: Box<str>, String = store;
+    /// A list of texts.
+    Names: Vec<At<Box<str>>>, Vec<String> = texts;
+    /// A text or a list of texts.
+    Entries: Vec<At<Box<str>>>, OneOrMany<String> = entries;
+    /// A counting algorithm.
+    AlgorithmName: Algorithm, Self = algorithm;
+    /// A whole number of 0 to 2^32 - 1.
+    PerUnit: u64, u64 = |key, node, report| count(key, node, u64::from(u32::MAX), report);
+    /// A number of sub-windows.
+    SubWindows: u64, u32 = |key, node, report| count(key, node, u64::from(u32::MAX), report);
+    /// A number of steps.
+    Steps: u64, u64 = |key, node, report| count(key, node, STEPS_MAX, report);
+    /// A number of requests, at least 1.
+    Requests: u32, u32 = requests;
+    /// Whole numbers with units: us, ms, s, m, h, d, w.
+    Duration: Micros, Self = duration;
+    /// The time of a lease.
+    LeaseTime: Micros, Duration = lease_time;
+    /// Seconds, or a duration with its unit.
+    Period: Micros, Self = period;
+    /// A share from 0% to 100%, with up to two decimals.
+    Share: Enforce, Self = share;
+    /// A share that is a whole percentage.
+    WholeShare: u8, Share = percent;
+    /// A whole percentage: 70%.
+    Percentage: u8, Self = percent;
+    /// A window of fixed length, in lower or upper case.
+    Unit: Box<str>, Self = text;
+    /// A time.
+    Moment: Timestamp, String = moment;
+    /// Any mapping, as JSON.
+    Metadata: serde_json::Map<String, serde_json::Value>, serde_json::Map<String, serde_json::Value> =
+        |_, node, report| parse_metadata(node, report);
+}
+
+impl Value for bool {
+    type Is = Self;
+    type Schema = Self;
+
+    fn read(key: &str, node: &Rc<Node>, report: &mut Report<'_>) -> Option<Self> {
+        boolean(key, node, report)
+    }
+}
+
+/// A whole number of 0 to 2^53 - 1.
+impl Value for u64 {
+    type Is = Self;
+    type Schema = Self;
+
+    fn read(key: &str, node: &Rc<Node>, report: &mut Report<'_>) -> Option<Self> {
+        count(key, node, MAX_COUNT, report)
+    }
+}
+
+/// A list whose items are read one by one.
+pub(crate) struct List<M>(PhantomData<M>);
+
+impl<M: JsonSchema> Value for List<M> {
+    type Is = Vec<Rc<Node>>;
+    type Schema = Vec<M>;
+
+    fn read(key: &str, node: &Rc<Node>, report: &mut Report<'_>) -> Option<Self::Is> {
+        Some(list(key, node, report)?.to_vec())
+    }
+}
+
+/// One item, or a list, which are read later.
+pub(crate) struct OneOrMany<T>(PhantomData<T>);
+
+impl<T: JsonSchema> Value for OneOrMany<T> {
+    type Is = Rc<Node>;
+    type Schema = Self;
+
+    fn read(_: &str, node: &Rc<Node>, _: &mut Report<'_>) -> Option<Rc<Node>> {
+        Some(Rc::clone(node))
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
+    fn schema_name() -> Cow<'static, str> {
+        "OneOrMany".into()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        format!("OneOrMany<{}>", T::schema_id()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut one = generator.subschema_for::<T>();
+        one.insert("description".to_owned(), "A single item.".into());
+        let mut many = generator.subschema_for::<Vec<T>>();
+        many.insert(
+            "description".to_owned(),
+            "A list, all of which apply.".into(),
+        );
+        json_schema!({ "description": "One item, or a list.", "anyOf": [one, many] })
+    }
+}
+
+/// The limits of plans by their names, which are read later.
+pub(crate) struct ByPlan<T>(PhantomData<T>);
+
+impl<T: JsonSchema> Value for ByPlan<T> {
+    type Is = Rc<Node>;
+    type Schema = BTreeMap<String, OneOrMany<T>>;
+
+    fn read(_: &str, node: &Rc<Node>, _: &mut Report<'_>) -> Option<Rc<Node>> {
+        Some(Rc::clone(node))
+    }
+}
+
+/// The name of a plan, with its term in a list.
+pub(crate) struct PlanOfTenant;
+
+/// Declares the schemas of kinds.
+macro_rules! schemas {
+    ($($name:ident $text:literal = |$generator:ident| $schema:tt;)*) => {
+        $(impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                $text.into()
+            }
+
+            fn json_schema($generator: &mut SchemaGenerator) -> Schema {
+                json_schema!($schema)
+            }
+        })*
+    };
+}
+
+schemas! {
+    Text "Text" = |_generator| {
+        "description": "Text. Numbers and booleans are taken as they are written.",
+        "anyOf": [
+            { "description": "A string.", "type": "string" },
+            { "description": "The digits of the number.", "type": "integer", "format": "int64" },
+            { "description": "The word for the boolean.", "type": "boolean" },
+        ],
+    };
+    AlgorithmName "Algorithm" = |_generator| {
+        "description": "A counting algorithm.",
+        "oneOf": Algorithm::ALL.into_iter().filter_map(described).collect::<Vec<_>>(),
+    };
+    Duration "Duration" = |_generator| {
+        "description": "Whole numbers with units: us, ms, s, m, h, d, w.",
+        "type": "string",
+        "pattern": "^([0-9]+(us|ms|s|m|h|d|w))+$",
+    };
+    Period "Period" = |generator| {
+        "description": "Seconds, or a duration with its unit.",
+        "anyOf": [
+            { "description": "Seconds.", "type": "integer", "format": "uint64", "minimum": 0 },
+            with_doc(generator.subschema_for::<Duration>(), "With its unit."),
+        ],
+    };
+    Share "Share" = |_generator| {
+        "description": "A share from 0% to 100%, with up to two decimals.",
+        "type": "string",
+        "pattern": "^[0-9]{1,3}(\\.[0-9]{1,2})?%$",
+    };
+    Percentage "Percentage" = |_generator| {
+        "description": "A whole percentage: 70%.",
+        "type": "string",
+        "pattern": "^(100|[1-9]?[0-9])%$",
+    };
+    Unit "Unit" = |_generator| {
+        "description": "A window of fixed length, in lower or upper case.",
+        "type": "string",
+        "pattern": "^(?i:second|minute|hour|day|week|month|year)$",
+    };
+    PlanOfTenant "PlanOfTenant" = |generator| {
+        "description": "The name of a plan, with its term in a list.",
+        "anyOf": [
+            with_doc(generator.subschema_for::<Text>(), "The name."),
+            with_doc(generator.subschema_for::<TenantPlan>(), "The name and the term."),
+        ],
+    };
+}
+
+/// `schema` with another description.
+pub(super) fn with_doc(mut schema: Schema, doc: &str) -> Schema {
+    schema.insert("description".to_owned(), doc.into());
+    schema
+}
+
+/// The schema of an algorithm's name; concurrency has a key of its own.
+fn described(algorithm: Algorithm) -> Option<Schema> {
+    let description = match algorithm {
+        Algorithm::FixedWindow => {
+            "Windows aligned to the epoch; up to twice the limit across an edge."
+        }
+        Algorithm::SlidingWindow => {
+            "The last window: exact for limits up to 23, at most a sixteenth more above."
+        }
+        Algorithm::SlidingLog => "The last window exactly; every hit is kept.",
+        Algorithm::TokenBucket => "A bucket of `burst` tokens, refilled at the rate.",
+        Algorithm::Gcra => "The same as token_bucket, in one word of state.",
+        Algorithm::LeakyBucket => {
+            "A queue that drains at the rate: delays instead of denying, where the edge can wait."
+        }
+        Algorithm::Concurrency => return None,
+    };
+    let name = algorithm.name();
+    Some(json_schema!({ "description": description, "type": "string", "const": name }))
+}
+
+/// A value as its literal text: numbers and booleans as they are written. Decimals and huge numbers, which
+/// envoyproxy/ratelimit does not accept as text, are refused.
+fn text(key: &str, node: &Node, report: &mut Report<'_>) -> Option<Box<str>> {
+    let Kind::Scalar(scalar) = &node.kind else {
+        let message = format!("`{key}` must be text, not {}", node.kind_name());
+        report.error(node.mark, message, format!("write `{key}: some text`"));
+        return None;
+    };
+    check_leaf(key, node, scalar, report).then(|| scalar.text.clone())
+}
+
+fn boolean(key: &str, node: &Node, report: &mut Report<'_>) -> Option<bool> {
+    if let Kind::Scalar(Scalar {
+        resolved: Resolved::Bool(value),
+        ..
+    }) = node.kind
+    {
+        return Some(value);
+    }
+    let message = format!("`{key}` must be true or false, not {}", node.kind_name());
+    let quoted = matches!(&node.kind, Kind::Scalar(scalar) if scalar.text.eq_ignore_ascii_case("true")
+        || scalar.text.eq_ignore_ascii_case("false"));
+    let help = if quoted {
+        "write it without quotes"
+    } else {
+        "write true or false"
+    };
+    report.error(node.mark, message, help);
+    None
+}
+
+/// A whole number of 0 to `most`.
+fn count(key: &str, node: &Node, most: u64, report: &mut Report<'_>) -> Option<u64> {
+    let range = format!("a whole number from 0 to {most}");
+    let (message, help) = match &node.kind {
+        Kind::Scalar(Scalar {
+            resolved: Resolved::Int(int),
+            text,
+            ..
+        }) => match u64::try_from(*int).ok().filter(|&count| count <= most) {
+            Some(value) => return Some(value),
+            None => (
+                format!("`{key}` is {range}, not {text}"),
+                too_large_help(key, *int),
+            ),
+        },
+        Kind::Scalar(Scalar {
+            resolved: Resolved::BigInt(_) | Resolved::Float(_),
+            text,
+            ..
+        }) if text.bytes().all(|byte| byte.is_ascii_digit()) => (
+            format!("`{key}` is {range}, not {text}"),
+            Some(format!("write at most `{key}: {most}`")),
+        ),
+        Kind::Scalar(scalar) if scalar.text.parse::<u64>().is_ok() => (
+            format!("`{key}` must be a number, not text"),
+            Some("write it without quotes".to_owned()),
+        ),
+        _ => (
+            format!("`{key}` must be {range}, not {}", node.kind_name()),
+            number_help(key, node, most),
+        ),
+    };
+    report.error(node.mark, message, help);
+    None
+}
+
+fn too_large_help(key: &str, int: i64) -> Option<String> {
+    match key {
+        _ if int <= 0 => None,
+        "requests_per_unit" => Some(format!(
+            "write `limit:` instead: it goes up to {MAX_COUNT} (2^53 - 1)"
+        )),
+        _ => None,
+    }
+}
+
+/// Suggests the number that a text stands for.
+fn number_help(key: &str, node: &Node, most: u64) -> Option<String> {
+    let Kind::Scalar(scalar) = &node.kind else {
+        return None;
+    };
+    let is_count = matches!(key, "limit" | "requests_per_unit");
+    if let Some((window, limit)) = number::rate(&scalar.text).filter(|_| is_count) {
+        return Some(format!("write `window: {window}` and `limit: {limit}`"));
+    }
+    let meant = number::meant(&scalar.text).into_iter();
+    let meant = meant.filter(|number| *number <= most);
+    let meant: Vec<_> = meant.map(|number| format!("`{key}: {number}`")).collect();
+    (!meant.is_empty()).then(|| format!("write {}", meant.join(" or ")))
+}
+
+/// A number of requests, at least 1.
+fn requests(key: &str, node: &Node, report: &mut Report<'_>) -> Option<u32> {
+    let count = count(key, node, REQUESTS_MAX, report)?;
+    if count == 0 {
+        report.error(node.mark, format!("`{key}` is at least 1"), None);
+        return None;
+    }
+    u32::try_from(count).ok()
+}
+
+/// A span of time: `10s`, `250ms`, `1h30m`.
+fn duration(key: &str, node: &Node, report: &mut Report<'_>) -> Option<Micros> {
+    let (message, help) = match &node.kind {
+        Kind::Scalar(scalar) => match parse_duration(&scalar.text) {
+            Ok(value) => return Some(value),
+            Err(why) => no_duration(key, &why),
+        },
+        _ => no_duration(key, &"it must be a duration"),
+    };
+    let help = match &node.kind {
+        Kind::Scalar(Scalar {
+            resolved: Resolved::Int(seconds),
+            ..
+        }) if *seconds > 0 => format!("say the unit: `{key}: {seconds}s`"),
+        _ => help,
+    };
+    report.error(node.mark, message, help);
+    None
+}
+
+/// The message and the help for what is no duration.
+pub(crate) fn no_duration(key: &str, why: &dyn Display) -> (String, String) {
+    let message = format!("`{key}` is not a duration: {why}");
+    let help = format!("write `{key}: 10s`; the units are us, ms, s, m, h, d and w");
+    (message, help)
+}
+
+/// The shortest lease that is worth a call, and the longest for which other nodes may lack the hits.
+const LEASE_TIMES: (Micros, Micros) = (Micros::from_millis(5), Micros::from_secs(10));
+
+fn lease_time(key: &str, node: &Node, report: &mut Report<'_>) -> Option<Micros> {
+    let value = duration(key, node, report)?;
+    let (least, most) = LEASE_TIMES;
+    if value < least || value > most {
+        let message = "`lease_time` is out of range: it is 5ms to 10s";
+        let help = "write `lease_time: 100ms`: other nodes cannot admit the hits that a node holds for so long";
+        report.error(node.mark, message, help);
+        return None;
+    }
+    Some(value)
+}
+
+/// A period: whole seconds, or a duration with its unit.
+fn period(_: &str, node: &Node, report: &mut Report<'_>) -> Option<Micros> {
+    let period = match &node.kind {
+        Kind::Scalar(Scalar {
+            resolved: Resolved::Int(seconds),
+            ..
+        }) => u64::try_from(*seconds).ok().map(Micros::from_secs),
+        Kind::Scalar(scalar) => parse_duration(&scalar.text).ok(),
+        _ => None,
+    };
+    let period = period.filter(|period| !period.is_zero());
+    if period.is_none() {
+        let help = "write `period: 10`, or `period: 500ms`";
+        report.error(node.mark, "`period` is at least 1 second", help);
+    }
+    period
+}
+
+fn moment(key: &str, node: &Node, report: &mut Report<'_>) -> Option<Timestamp> {
+    let written = text(key, node, report)?;
+    let (message, help) = match time::parse(&written) {
+        Ok(value) => return Some(value),
+        Err(NotATime::Unreadable) => (
+            format!("`{key}` is neither a date nor a date and time of RFC 3339"),
+            format!(
+                "write `{key}: 2027-01-31T00:00:00Z`, with `Z` or the offset from UTC, or `{key}: 2027-01-31`, which is \
+                 its start in UTC"
+            ),
+        ),
+        Err(NotATime::TooLate) => (
+            format!("`{key}` is too late: times end in June 2255"),
+            "leave it out if it never comes".to_owned(),
+        ),
+    };
+    report.error(node.mark, message, help);
+    None
+}
+
+fn store(key: &str, node: &Node, report: &mut Report<'_>) -> Option<Box<str>> {
+    let value = text(key, node, report)?;
+    if value.is_empty() {
+        let help = "write a store's name, or leave the key out";
+        report.error(node.mark, "`store` is empty", help);
+        return None;
+    }
+    // A single file cannot know which stores exist.
+    report.stores.push(node.at(value.clone()));
+    Some(value)
+}
+
+/// The items of a list.
+fn list<'t>(key: &str, node: &'t Node, report: &mut Report<'_>) -> Option<&'t [Rc<Node>]> {
+    if node.as_list().is_none() {
+        let message = format!("`{key}` must be a list, not {}", node.kind_name());
+        report.error(node.mark, message, "start each item with `- `");
+    }
+    node.as_list()
+}
+
+/// A list of texts with their positions; items that are not text are reported and left out.
+fn texts(key: &str, node: &Node, report: &mut Report<'_>) -> Option<Vec<At<Box<str>>>> {
+    let mut texts = Vec::new();
+    for item in list(key, node, report)? {
+        match &item.kind {
+            Kind::Scalar(scalar) if !item.is_null() && !scalar.text.is_empty() => {
+                texts.push(item.at(scalar.text.clone()));
+            }
+            _ => {
+                let kind = item.kind_name();
+                let message = format!("`{key}` is a list of names, and {kind} is none");
+                report.error(item.mark, message, None);
+            }
+        }
+    }
+    Some(texts)
+}
+
+fn entries(key: &str, node: &Node, report: &mut Report<'_>) -> Option<Vec<At<Box<str>>>> {
+    match node.as_list() {
+        Some(_) => texts(key, node, report),
+        None => Some(vec![node.at(text(key, node, report)?)]),
+    }
+}
+
+fn algorithm(key: &str, node: &Node, report: &mut Report<'_>) -> Option<Algorithm> {
+    let algorithm = choice(key, node, report)?;
+    if algorithm == Algorithm::Concurrency {
+        let (message, help) = NOT_A_RATE;
+        report.error(node.mark, message, help);
+        return None;
+    }
+    Some(algorithm)
+}
+
+/// A value that files name by a word.
+pub(crate) trait Choice: Copy + 'static {
+    const CHOICES: &'static [Self];
+
+    fn word(self) -> &'static str;
+}
+
+macro_rules! choices {
+    ($($type:ty),+) => {
+        $(
+            impl Choice for $type {
+                const CHOICES: &'static [Self] = &Self::ALL;
+
+                fn word(self) -> &'static str {
+                    self.name()
+                }
+            }
+        )+
+    };
+}
+
+macro_rules! words {
+    ($($type:ty),+) => {
+        choices!($($type),+);
+        $(
+            impl Value for $type {
+                type Is = Self;
+                type Schema = Self;
+
+                fn read(key: &str, node: &Rc<Node>, report: &mut Report<'_>) -> Option<Self> {
+                    choice(key, node, report)
+                }
+            }
+        )+
+    };
+}
+
+choices!(Algorithm);
+words!(
+    AdjustMode,
+    Consistency,
+    Evaluation,
+    FailureMode,
+    LeakyOverRls,
+    ShedMode
+);
+
+/// One of a fixed set of words.
+fn choice<T: Choice>(key: &str, node: &Node, report: &mut Report<'_>) -> Option<T> {
+    let chosen = choose(key, written(node));
+    chosen
+        .map_err(|(message, help)| report.error(node.mark, message, help))
+        .ok()
+}
+
+/// The value that `written` names, or a message and its help.
+pub(crate) fn choose<T: Choice>(key: &str, written: &str) -> Result<T, (String, String)> {
+    let mut choices = T::CHOICES.iter().copied();
+    if let Some(value) = choices.find(|choice| choice.word() == written) {
+        return Ok(value);
+    }
+    let names: Vec<_> = T::CHOICES.iter().map(|choice| choice.word()).collect();
+    let help = match nearest(written, names.iter().copied()) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => format!("write one of {}", names.join(", ")),
+    };
+    Err((format!("`{key}` cannot be '{written}'"), help))
+}
+
+/// The text of a value, else its kind.
+fn written(node: &Node) -> &str {
+    match &node.kind {
+        Kind::Scalar(scalar) => &scalar.text,
+        _ => node.kind_name(),
+    }
+}
+
+/// A share of 0% to 100%.
+fn share(_: &str, node: &Node, report: &mut Report<'_>) -> Option<Enforce> {
+    let Kind::Scalar(scalar) = &node.kind else {
+        let message = format!("`enforce` is a share, not {}", node.kind_name());
+        report.error(node.mark, message, "write `enforce: 10%`");
+        return None;
+    };
+    let share = scalar.text.strip_suffix('%').and_then(hundredths);
+    if share.is_none() {
+        let text = &scalar.text;
+        let message =
+            format!("`enforce` cannot be '{text}': it is 0% to 100%, with up to two decimals");
+        let help = match hundredths(text) {
+            Some(_) => format!("write `enforce: {text}%`"),
+            None => "write `enforce: 10%`".to_owned(),
+        };
+        report.error(node.mark, message, help);
+    }
+    share
+}
+
+/// Parses `12.5` into hundredths of a percent.
+fn hundredths(text: &str) -> Option<Enforce> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(decimals) || decimals.len() > 2 {
+        return None;
+    }
+    let tenfold = if decimals.len() == 1 { 10 } else { 1 };
+    let hundredths = decimals.parse::<u16>().ok()? * tenfold;
+    let total = whole
+        .parse::<u16>()
+        .ok()?
+        .checked_mul(100)?
+        .checked_add(hundredths)?;
+    Enforce::from_hundredths(total)
+}
+
+/// A whole percentage from 0% to 100%.
+fn percent(key: &str, node: &Node, report: &mut Report<'_>) -> Option<u8> {
+    let text = written(node);
+    let value = text.strip_suffix('%').and_then(percentage);
+    if value.is_none() {
+        let message =
+            format!("`{key}` cannot be '{text}': it is a whole percentage from 0% to 100%");
+        let help = match percentage(text) {
+            Some(bare) => format!("write `{key}: {bare}%`"),
+            None => format!("write `{key}: 20%`"),
+        };
+        report.error(node.mark, message, help);
+    }
+    value
+}
+
+fn percentage(text: &str) -> Option<u8> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let value = text.parse().ok().filter(|_| is_number)?;
+    (value <= 100).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hundredths as percent;
+
+    #[test]
+    fn shares_have_up_to_two_decimals() {
+        let hundredths = |text| percent(text).map(|share| share.hundredths());
+        assert_eq!(hundredths("10"), Some(1_000));
+        assert_eq!(hundredths("0"), Some(0));
+        assert_eq!(hundredths("100"), Some(10_000));
+        assert_eq!(hundredths("12.5"), Some(1_250));
+        assert_eq!(hundredths("0.01"), Some(1));
+        for text in [
+            "", "100.01", "101", "-1", "1.234", ".5", "5.", "1e1", "700000",
+        ] {
+            assert_eq!(hundredths(text), None, "{text}");
+        }
+    }
+}
