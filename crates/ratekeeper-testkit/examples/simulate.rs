@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 
 use ratekeeper_testkit::leases::{LEASED_ALGORITHMS, LeaseSimulation, LeaseTotals, LeaseTrouble};
 
-const TROUBLES: [LeaseTrouble; 5] = [
+const TROUBLES: [LeaseTrouble; 6] = [
     LeaseTrouble::Usual,
     LeaseTrouble::ClockBack,
     LeaseTrouble::ClockForward,
     LeaseTrouble::Failovers,
     LeaseTrouble::Owed,
+    LeaseTrouble::LateReports,
 ];
 
 /// The time between two lines of progress.

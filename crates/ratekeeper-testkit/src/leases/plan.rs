@@ -48,6 +48,8 @@ pub enum LeaseTrouble {
     Failovers,
     /// Nodes admit hits by their failure mode, and post them.
     Owed,
+    /// One node spends its lease at its end, without any other trouble.
+    LateReports,
 }
 
 /// The subject of a run.
@@ -69,6 +71,8 @@ pub struct LeasePlan {
     pub(super) closes: u64,
     /// Nodes ask for as much as they can get.
     pub(super) is_greedy: bool,
+    /// Leases are spent at their end.
+    pub(super) reports_late: bool,
     /// Parts in a million, signed.
     pub(super) store_drift: i64,
     /// The store's clock goes back by so much, once.
@@ -106,6 +110,7 @@ impl LeasePlan {
             pauses: random.pick(&[0, 5, 20]),
             closes: random.pick(&[1_000, 30]),
             is_greedy: random.happens(700),
+            reports_late: false,
             store_drift: random.between(0, 1_001) as i64 - 500,
             step_back: 0,
             step_forward: 0,
@@ -130,7 +135,16 @@ impl LeasePlan {
             LeaseTrouble::ClockForward => self.step_forward = step,
             LeaseTrouble::Failovers => self.failovers = random.between(1, 4),
             LeaseTrouble::Owed => self.posts = random.between(1, 20),
+            LeaseTrouble::LateReports => self.be_quiet(),
         }
+    }
+
+    /// Leaves all trouble out, and leases open until they end.
+    fn be_quiet(&mut self) {
+        self.nodes = 1;
+        (self.lost, self.doubled, self.slow, self.put_back) = (0, 0, 0, 0);
+        (self.evicted, self.crashes, self.pauses, self.closes) = (0, 0, 0, 0);
+        (self.is_greedy, self.reports_late) = (true, true);
     }
 
     pub(super) fn has(&self, guard: LeaseGuard) -> bool {

@@ -7,6 +7,7 @@ impl<S: LeaseStore> World<S> {
     pub(super) fn schedule(&mut self) {
         let (from, to) = (self.start, self.start + self.plan.span);
         match self.random.between(0, 5) {
+            _ if self.plan.reports_late => self.schedule_late_reports(),
             0 => self.schedule_edges(),
             1 => self.schedule_flood(),
             2 => self.schedule_late_reports(),
@@ -74,12 +75,18 @@ impl<S: LeaseStore> World<S> {
         let (window, ttl) = (terms.limit().window().get(), terms.ttl().get());
         for begin in [window / 2, 5 * window / 2] {
             let begin = self.start + begin;
-            let late = begin + ttl - self.random.between(0, ttl / 3);
+            // Alone, so near the end that the next check reports, and few enough that none is counted exactly: that would move
+            // the counter's own time to that of the report.
+            let (part, spared) = match self.plan.reports_late {
+                true => (10, 2),
+                false => (3, 0),
+            };
+            let late = begin + ttl - self.random.between(0, ttl / part);
             for node in 0..self.plan.nodes {
                 for number in 0..5 {
                     self.at(begin + 200 * number, Event::Request(node, 1));
                 }
-                for number in 0..terms.amount_max() {
+                for number in 0..terms.amount_max().saturating_sub(spared) {
                     self.at(late + number, Event::Request(node, 1));
                 }
                 self.at(late + 1_000, Event::Check(node));
