@@ -178,10 +178,10 @@ pub(crate) struct LimitDefaults<'a> {
 /// The receiver of the faults of a draft.
 pub(crate) trait Faults {
     /// Refuses the draft because of `key`, at `mark`.
-    fn error(&mut self, key: &'static str, mark: Mark, message: String, help: Option<String>);
+    fn error(&mut self, key: &'static str, mark: Mark, message: &str, help: Option<&str>);
 
     /// Warns of something at `mark`.
-    fn warn(&mut self, mark: Mark, message: String, help: Option<String>);
+    fn warn(&mut self, mark: Mark, message: &str, help: Option<&str>);
 }
 
 /// A limit that has been checked.
@@ -298,7 +298,7 @@ impl LimitDraft {
         let (key, mark) = culprits
             .find_map(|key| Some((*key, self.mark_of(key)?)))
             .unwrap_or(("limit", self.mark));
-        faults.error(key, mark, told(error, algorithm), limit_help(error));
+        faults.error(key, mark, &told(error, algorithm), limit_help(error));
         None
     }
 
@@ -320,29 +320,28 @@ impl LimitDraft {
     }
 
     fn quota(&self, faults: &mut dyn Faults) -> Option<u64> {
-        let help = || Some("write `limit: 100`; 0 blocks everything".to_owned());
+        let help = Some("write `limit: 100`; 0 blocks everything");
         let (per_unit, limit) = (&self.quota.requests_per_unit, &self.quota.limit);
         match (per_unit.key(), limit.key()) {
             (Some(_), Some(mark)) => {
                 let message = "`limit` and `requests_per_unit` say the same thing";
-                let help = Some("leave one of them out".to_owned());
-                faults.error("limit", mark, message.to_owned(), help);
+                faults.error("limit", mark, message, Some("leave one of them out"));
                 None
             }
             (None, Some(_)) if !limit.is_set() => {
-                faults.error("limit", self.mark, "`limit` is empty".to_owned(), help());
+                faults.error("limit", self.mark, "`limit` is empty", help);
                 None
             }
             (None, Some(_)) => limit.get().copied(),
             (Some(_), None) if per_unit.is_set() => per_unit.get().copied(),
             _ if self.quota.window.is_set() || self.quota.calendar.is_set() => {
-                faults.error("limit", self.mark, "there is no `limit`".to_owned(), help());
+                faults.error("limit", self.mark, "there is no `limit`", help);
                 None
             }
             _ => {
                 let message = "without `requests_per_unit` this blocks everything";
                 let help = "if that is meant, write `requests_per_unit: 0`";
-                faults.warn(self.mark, message.to_owned(), Some(help.to_owned()));
+                faults.warn(self.mark, message, Some(help));
                 Some(0)
             }
         }
@@ -351,12 +350,12 @@ impl LimitDraft {
     fn check_unlimited(&self, faults: &mut dyn Faults) {
         if let (Some(unit), Some(mark)) = (self.quota.unit.get(), self.quota.unit.mark()) {
             if Unit::from_name(unit).is_some() {
-                let message = "should not specify rate limit unit when unlimited".to_owned();
-                let help = "leave out `unit:`, or `unlimited:`".to_owned();
+                let message = "should not specify rate limit unit when unlimited";
+                let help = "leave out `unit:`, or `unlimited:`";
                 faults.error("unit", mark, message, Some(help));
             } else {
                 let message = "`unit` means nothing beside `unlimited` and is ignored";
-                faults.warn(mark, message.to_owned(), None);
+                faults.warn(mark, message, None);
             }
         }
         if let (Some(_), Some(mark)) = (
@@ -364,7 +363,7 @@ impl LimitDraft {
             self.quota.requests_per_unit.mark(),
         ) {
             let message = "`requests_per_unit` means nothing beside `unlimited` and is ignored";
-            faults.warn(mark, message.to_owned(), None);
+            faults.warn(mark, message, None);
         }
         let others = [
             ("limit", self.quota.limit.key()),
@@ -380,8 +379,7 @@ impl LimitDraft {
         for (key, mark) in others {
             if let Some(mark) = mark {
                 let message = format!("`{key}` contradicts `unlimited`");
-                let help = "leave one of them out".to_owned();
-                faults.error(key, mark, message, Some(help));
+                faults.error(key, mark, &message, Some("leave one of them out"));
             }
         }
     }
@@ -411,7 +409,7 @@ fn told(error: LimitError, algorithm: Algorithm) -> String {
     error.to_string()
 }
 
-fn limit_help(error: LimitError) -> Option<String> {
+const fn limit_help(error: LimitError) -> Option<&'static str> {
     let help = match error {
         LimitError::NoBurst(_) => "add `algorithm: token_bucket`, or leave `burst` out",
         LimitError::NoSubWindows(_) => {
@@ -427,5 +425,5 @@ fn limit_help(error: LimitError) -> Option<String> {
         LimitError::EmptyWindow => "write `window: 10s`",
         _ => return None,
     };
-    Some(help.to_owned())
+    Some(help)
 }

@@ -111,12 +111,14 @@ impl<'s> Report<'s> {
 }
 
 impl Faults for Report<'_> {
-    fn error(&mut self, _: &'static str, mark: Mark, message: String, help: Option<String>) {
-        self.say(Severity::Error, mark, message, help);
+    fn error(&mut self, _: &'static str, mark: Mark, message: &str, help: Option<&str>) {
+        let help = help.map(str::to_owned);
+        self.say(Severity::Error, mark, message.to_owned(), help);
     }
 
-    fn warn(&mut self, mark: Mark, message: String, help: Option<String>) {
-        self.say(Severity::Warning, mark, message, help);
+    fn warn(&mut self, mark: Mark, message: &str, help: Option<&str>) {
+        let help = help.map(str::to_owned);
+        self.say(Severity::Warning, mark, message.to_owned(), help);
     }
 }
 

@@ -62,8 +62,8 @@ impl LimitDraft {
             ];
             let mut others = others.into_iter();
             if let Some((key, mark)) = others.find_map(|(key, mark)| Some((key, mark?))) {
-                let message = "`window` already says how long".to_owned();
-                faults.error(key, mark, message, Some("leave one of them out".to_owned()));
+                let message = "`window` already says how long";
+                faults.error(key, mark, message, Some("leave one of them out"));
             }
             return self.quota.window.get().copied().map(Window::Span);
         }
@@ -76,7 +76,7 @@ impl LimitDraft {
         }
         let mark = self.quota.unit.mark().unwrap_or(self.mark);
         let message = format!("invalid rate limit unit '{written}'");
-        faults.error("unit", mark, message, Some(unit_help(written)));
+        faults.error("unit", mark, &message, Some(&unit_help(written)));
         None
     }
 
@@ -86,14 +86,14 @@ impl LimitDraft {
         let Some(unit) = CalendarUnit::from_name(&written) else {
             let mark = self.quota.unit.mark().unwrap_or(mark);
             let message = format!("a calendar has no window '{written}'");
-            let help = "write `unit: day`, `unit: week` or `unit: month`".to_owned();
-            faults.error("unit", mark, message, Some(help));
+            let help = "write `unit: day`, `unit: week` or `unit: month`";
+            faults.error("unit", mark, &message, Some(help));
             return None;
         };
         let calendar = Calendar::new(unit, zone);
         if calendar.is_none() {
             let message = format!("there is no time zone '{zone}'");
-            faults.error("calendar", mark, message, Some(zone_help(zone)));
+            faults.error("calendar", mark, &message, Some(&zone_help(zone)));
         }
         calendar
     }

@@ -117,14 +117,14 @@ impl Refusals {
             return Field::default();
         };
         let value = read.map_err(|(message, help)| {
-            self.error(key, Mark::START, message, Some(help));
+            self.error(key, Mark::START, &message, Some(&help));
         });
         Field::written(Mark::START, Some(Mark::START), value.ok())
     }
 }
 
 impl Faults for Refusals {
-    fn error(&mut self, key: &'static str, _: Mark, message: String, help: Option<String>) {
+    fn error(&mut self, key: &'static str, _: Mark, message: &str, help: Option<&str>) {
         // A record has one key for the quota.
         let key = match key {
             "limit" => "requests_per_unit",
@@ -137,7 +137,7 @@ impl Faults for Refusals {
         });
     }
 
-    fn warn(&mut self, _: Mark, _: String, _: Option<String>) {}
+    fn warn(&mut self, _: Mark, _: &str, _: Option<&str>) {}
 }
 
 impl OwnQuota {
