@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use redis::Pipeline;
 
-use crate::side_link::{BoardError, SideLink, random_name};
+use crate::side_connection::BoardError;
+use crate::side_link::{SideLink, random_name};
 use crate::topology::Topology;
 
 /// The part of the keys that decides their slot.

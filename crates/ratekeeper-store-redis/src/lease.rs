@@ -16,7 +16,7 @@
 //! the limit: see [`ratekeeper_core::lease`].
 
 mod book;
-mod sender;
+mod calls;
 mod shared;
 mod track;
 

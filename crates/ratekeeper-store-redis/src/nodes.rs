@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use redis::Cmd;
 
+use crate::side_link::random_name;
+
 /// This node among those that lease.
 #[derive(Debug)]
 pub(crate) struct Nodes {
@@ -16,11 +18,9 @@ pub(crate) struct Nodes {
 
 impl Nodes {
     pub(crate) fn new() -> Self {
-        let mut id = [0; 16];
-        // Without random numbers there are no leases either.
-        let _ = getrandom::fill(&mut id);
         Self {
-            name: format!("{:032x}", u128::from_be_bytes(id)),
+            // Without random numbers there are no leases either.
+            name: random_name(),
             has_joined: AtomicBool::new(false),
             seen: AtomicU64::new(0),
         }

@@ -18,9 +18,9 @@ use crate::metrics::Fault;
 use crate::script::{Aside, Call, Clock, Group, Told, decode_and_keep};
 use crate::shard_connection::ShardConnection;
 use crate::stall::{Mark, SLICE};
-use crate::survey::told;
 use crate::topology::Topology;
 use crate::waiting::{Member, Waiting, earliest};
+use crate::wire::redirected;
 use crate::wire::{Refusal, Sent, ask, is_of_connection, item};
 
 /// The outcome of a pipeline.
@@ -365,14 +365,7 @@ impl<'a> Pipeline<'a> {
         if refusal != Refusal::Later {
             topology.doubt();
         }
-        let address = error.redirect_node().and_then(|(address, _)| {
-            let (host, port) = address.rsplit_once(':')?;
-            Some(told(
-                &self.shard_connection.shard.node.address,
-                host,
-                port.parse().ok()?,
-            ))
-        });
+        let address = redirected(error, &self.shard_connection.shard.node.address);
         match (refusal, address, batch.slot()) {
             // With several groups, Redis 6.2 says ASK even if only some are at the other end. A
             // counter that is not there would start over, so each of them has to be sent there by

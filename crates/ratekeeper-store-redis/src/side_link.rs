@@ -1,43 +1,17 @@
-//! A connection beside those of decisions, for what nodes tell each other.
+//! Questions about the keys of one hash tag, over a side connection: what nodes tell each other, and streams.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redis::{FromRedisValue, Pipeline, RedisError};
+use redis::{FromRedisValue, Pipeline};
 use tokio::sync::Mutex;
-use tokio::time::timeout;
 
-use crate::link::{Link, LinkError};
 use crate::script::slot_of_key;
-use crate::shard::Shard;
+use crate::side_connection::{BoardError, PATIENCE, SideConnection};
 use crate::topology::Topology;
 
-/// The time within which Redis has to answer, unless the connection is told to wait longer.
-const PATIENCE: Duration = Duration::from_millis(500);
-
-/// The reason why nothing is known of the other nodes.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BoardError {
-    /// No server is known that serves the keys.
-    #[error("no server is known that serves {0}")]
-    Nowhere(String),
-    /// There is no connection.
-    #[error(transparent)]
-    Link(#[from] LinkError),
-    /// The server refused the call, or the connection broke.
-    #[error("{0}: {1}")]
-    Refused(String, #[source] RedisError),
-    /// The connection was closed.
-    #[error("{0} closed the connection")]
-    Closed(String),
-    /// The server took too long.
-    #[error("{0} did not answer within {1:?}")]
-    Timeout(String, Duration),
-}
-
-/// A connection to the server with the keys of one hash tag. It neither waits for decisions nor holds them up.
+/// Asks the server with the keys of one hash tag. Each question connects if need be, and its failure is the caller's.
 #[derive(Debug)]
 pub(crate) struct SideLink {
     topology: Arc<Topology>,
@@ -52,19 +26,11 @@ pub(crate) struct SideLink {
 }
 
 /// An open connection to the server that serves the keys.
+#[derive(Debug)]
 struct Open {
     /// The number of the connections before it.
     number: u64,
-    shard: Arc<Shard>,
-    link: Link,
-}
-
-impl std::fmt::Debug for Open {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Open")
-            .field("shard", &self.shard.name)
-            .finish_non_exhaustive()
-    }
+    connection: SideConnection,
 }
 
 impl SideLink {
@@ -93,7 +59,8 @@ impl SideLink {
         let shard = self.topology.map().shard(slot_of_key(&self.tag)).cloned();
         let shard = shard.ok_or_else(|| BoardError::Nowhere(format!("{{{}}}", self.tag)))?;
         // Left out of the lock's place, so that one that fails, or is given up halfway, is not used again.
-        let kept = open.take().filter(|open| Arc::ptr_eq(&open.shard, &shard));
+        let is_there = |open: &Open| Arc::ptr_eq(&open.connection.shard, &shard);
+        let kept = open.take().filter(is_there);
         if let Some(mut kept) = kept
             && let Ok(answer) = kept.ask(calls, self.patience).await
         {
@@ -101,21 +68,10 @@ impl SideLink {
             return Ok(answer);
         }
         // A kept connection may have been closed long ago.
-        let link = Link::open(&shard.node, self.connect_timeout).await?;
+        let connection = SideConnection::open(shard, self.connect_timeout).await?;
         let number = self.opened.fetch_add(1, Ordering::Relaxed);
-        let mut fresh = Open {
-            number,
-            shard,
-            link,
-        };
-        let answer = fresh.ask(calls, self.patience).await;
-        match answer {
-            Ok(_) => *open = Some(fresh),
-            // A cluster may have moved the keys.
-            Err(BoardError::Refused(..)) => self.topology.doubt(),
-            Err(_) => {}
-        }
-        answer
+        self.ask_and_keep(&mut open, Open { number, connection }, calls)
+            .await
     }
 
     /// The number of the connection, unless the server has closed it.
@@ -124,7 +80,7 @@ impl SideLink {
         let kept = open.as_mut()?;
         let is_closed = tokio::select! {
             biased;
-            () = &mut kept.link.driver => true,
+            () = kept.connection.closed() => true,
             () = std::future::ready(()) => false,
         };
         if is_closed {
@@ -145,10 +101,21 @@ impl SideLink {
         let mut open = self.open.lock().await;
         // As in `ask`, out of its place until there is an answer.
         let kept = open.take().filter(|open| open.number == connection);
-        let mut kept = kept.ok_or_else(|| BoardError::Closed(format!("{{{}}}", self.tag)))?;
-        let answer = kept.ask(calls, self.patience).await;
+        let kept = kept.ok_or_else(|| BoardError::Closed(format!("{{{}}}", self.tag)))?;
+        self.ask_and_keep(&mut open, kept, calls).await
+    }
+
+    /// Asks over `connection`, and keeps it in its `place` if it answers.
+    async fn ask_and_keep<T: FromRedisValue>(
+        &self,
+        place: &mut Option<Open>,
+        mut connection: Open,
+        calls: &Pipeline,
+    ) -> Result<T, BoardError> {
+        let answer = connection.ask(calls, self.patience).await;
         match answer {
-            Ok(_) => *open = Some(kept),
+            Ok(_) => *place = Some(connection),
+            // A cluster may have moved the keys.
             Err(BoardError::Refused(..)) => self.topology.doubt(),
             Err(_) => {}
         }
@@ -162,18 +129,10 @@ impl Open {
         calls: &Pipeline,
         patience: Duration,
     ) -> Result<T, BoardError> {
-        let Self { shard, link, .. } = self;
-        let name = || shard.name.to_string();
-        let mut connection = link.connection.clone();
-        let asked = calls.query_async::<T>(&mut connection);
-        let answered = tokio::select! {
-            answered = timeout(patience, asked) => answered,
-            () = &mut link.driver => return Err(BoardError::Closed(name())),
-        };
-        match answered {
-            Ok(answer) => answer.map_err(|error| BoardError::Refused(name(), error)),
-            Err(_) => Err(BoardError::Timeout(name(), patience)),
-        }
+        let mut asker = self.connection.asker();
+        let asked = calls.query_async::<T>(&mut asker);
+        let answer = self.connection.answer(patience, asked).await?;
+        answer.map_err(|error| BoardError::Refused(self.connection.shard.name.to_string(), error))
     }
 }
 

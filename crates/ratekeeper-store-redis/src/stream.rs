@@ -11,7 +11,8 @@ use crate::config::RedisConfig;
 use crate::endpoint::Endpoint;
 use crate::script::slot_of_key;
 use crate::sentinel::follow;
-use crate::side_link::{BoardError, SideLink};
+use crate::side_connection::BoardError;
+use crate::side_link::SideLink;
 use crate::survey::survey;
 use crate::topology::Topology;
 

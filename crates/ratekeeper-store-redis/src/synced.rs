@@ -11,19 +11,14 @@
 //! While Redis is away nodes go on counting. What they have counted by then is added once it is back, if its window has
 //! not passed. See [`ratekeeper_core::synced`].
 
-mod sender;
+mod additions;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use ratekeeper_core::Micros;
-use ratekeeper_core::synced::StoredSum;
-use ratekeeper_store::synced::{AnsweredAt, SyncTurn, SyncedCounters};
-use ratekeeper_store::{
-    Charge, CounterKey, Extra, Request, Step, SyncGauges, SyncedHits, Verdicts, boot_time,
-};
+use ratekeeper_store::synced::SyncedCounters;
+use ratekeeper_store::{Charge, Extra, Request, Step, SyncGauges, SyncedHits, Verdicts, boot_time};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -31,10 +26,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::asking::Asking;
 use crate::config::RedisConfig;
-use crate::script::{Script, slot};
-use crate::shard::Shard;
+use crate::script::Script;
+use crate::side_sender::{SideSender, SideWork};
 use crate::topology::Topology;
-use sender::Route;
 
 /// Counters taken at once.
 const TAKEN_MAX: usize = 1_024;
@@ -55,14 +49,11 @@ pub(crate) struct Synced {
 #[derive(Debug)]
 struct Shared {
     counters: SyncedCounters,
-    topology: Arc<Topology>,
-    config: Arc<RedisConfig>,
     asking: Arc<Asking>,
     script: Script,
-    home: Handle,
     /// The name of this node, random.
     node: String,
-    routes: Mutex<Vec<Route>>,
+    sender: SideSender<Self>,
     /// Notified when a counter is due before all others.
     sooner: Notify,
 }
@@ -89,16 +80,13 @@ impl Synced {
         home: Handle,
     ) -> Self {
         let [high, low] = [0, 1].map(|half: u8| RandomState::new().hash_one(half));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new_cyclic(|this| Shared {
             counters: SyncedCounters::new(high),
-            topology,
-            config,
             asking,
             script: Script::synced(),
             node: format!("{high:016x}{low:016x}"),
-            routes: Mutex::default(),
+            sender: SideSender::new(topology, config, home.clone(), this.clone()),
             sooner: Notify::new(),
-            home: home.clone(),
         });
         let task = home.spawn(Arc::clone(&shared).take_turns());
         Self {
@@ -148,7 +136,8 @@ impl Shared {
                 if due.is_empty() {
                     break;
                 }
-                self.dispatch(due, now);
+                let left = self.sender.send(due);
+                left.into_iter().for_each(|key| self.given_up(key));
             }
             self.counters.sweep(look, now);
             let wait = self.counters.next_due().map(|due| {
@@ -160,59 +149,5 @@ impl Shared {
                 () = self.sooner.notified() => {}
             }
         }
-    }
-
-    /// Hands the counters to the connections to their servers.
-    fn dispatch(self: &Arc<Self>, due: Vec<CounterKey>, now: Micros) {
-        let map = self.topology.map();
-        let mut by_shard: Vec<(Arc<Shard>, Vec<CounterKey>)> = Vec::new();
-        for key in due {
-            let Some(shard) = map.shard(slot(key.subject)) else {
-                self.topology.doubt();
-                self.fail(key, now);
-                continue;
-            };
-            match by_shard.iter_mut().find(|(it, _)| Arc::ptr_eq(it, shard)) {
-                Some((_, keys)) => keys.push(key),
-                None => by_shard.push((Arc::clone(shard), vec![key])),
-            }
-        }
-        for (shard, keys) in by_shard {
-            self.route(&shard).send(keys);
-        }
-    }
-
-    /// Gives up the turn of a counter.
-    fn fail(&self, key: CounterKey, now: Micros) {
-        if let Some(turn) = self.counters.begin(key, now) {
-            self.failed(&turn, now);
-        }
-    }
-
-    /// Takes in the answers to a turn. The counter's next turn may be the first of all.
-    fn heard(&self, turn: &SyncTurn, sums: &[StoredSum], at: AnsweredAt) {
-        if self.counters.heard(turn, sums, at) {
-            self.sooner.notify_one();
-        }
-    }
-
-    /// Notes that a turn got no answer.
-    fn failed(&self, turn: &SyncTurn, now: Micros) {
-        if self.counters.failed(turn, now) {
-            self.sooner.notify_one();
-        }
-    }
-
-    /// The connection to `shard`.
-    fn route(self: &Arc<Self>, shard: &Arc<Shard>) -> Route {
-        let mut routes = self.routes.lock();
-        if let Some(route) = routes.iter().find(|it| it.leads_to(shard)) {
-            return route.clone();
-        }
-        // Those of servers that no longer serve end with their senders.
-        routes.retain(|it| self.topology.knows(it.shard()));
-        let route = Route::open(Arc::clone(shard), Arc::downgrade(self), &self.home);
-        routes.push(route.clone());
-        route
     }
 }

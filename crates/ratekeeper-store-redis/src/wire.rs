@@ -4,7 +4,9 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 
 use crate::metrics::Metrics;
+use crate::node::Address;
 use crate::script::{Call, Item, Script};
+use crate::survey::told;
 
 /// A call of the script, ready to be sent.
 pub(crate) struct Sent {
@@ -174,6 +176,13 @@ impl Refusal {
             Self::Script
         }
     }
+}
+
+/// The server that a redirection by the one at `from` names.
+pub(crate) fn redirected(error: &RedisError, from: &Address) -> Option<Address> {
+    let (address, _) = error.redirect_node()?;
+    let (host, port) = address.rsplit_once(':')?;
+    Some(told(from, host, port.parse().ok()?))
 }
 
 fn says_of_slot(error: &RedisError) -> bool {

@@ -14,16 +14,20 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::book::{Book, Counts};
-use super::sender::{FAREWELL, Job, LeaseSender};
+use super::calls::Job;
 use super::track::{Track, Tracks, track};
 use crate::asking::Asking;
 use crate::config::RedisConfig;
 use crate::replicas::Allowance;
 use crate::script::LeaseCall;
+use crate::side_sender::SideSender;
 use crate::topology::Topology;
 
 /// Leases that a node holds at most.
 const LEASES_MAX: usize = 32_768;
+
+/// The longest wait for answers when the node stops, and for the leases that end meanwhile.
+const FAREWELL: Duration = Duration::from_millis(500);
 
 /// The shortest time between two checks of a lease.
 const CHECKED_AFTER: Micros = Micros::new(500);
@@ -34,7 +38,7 @@ pub(crate) struct Shared {
     /// The answers to callers, by the number of the lease's slot.
     book: Book,
     tracks: Tracks,
-    pub(super) sender: LeaseSender,
+    sender: SideSender<Self>,
     pub(super) asking: Arc<Asking>,
     /// The random name of this process among the leases of a counter; [`None`] if the system has no random numbers: then
     /// nothing is leased.
@@ -63,7 +67,7 @@ impl Shared {
             book: Book::new(credits.len()),
             credits,
             tracks: Tracks::default(),
-            sender: LeaseSender::new(topology, config, home.clone(), this.clone()),
+            sender: SideSender::new(topology, config, home.clone(), this.clone()),
             asking,
             node: random_name(),
             calls: AtomicU64::new(0),
@@ -141,7 +145,9 @@ impl Shared {
         if target == 0 {
             return 0;
         }
-        match self.sender.allowance(key, now) {
+        let shard = self.sender.shard(key);
+        // Where none is known, sending the call makes the topology look for one.
+        match shard.map_or(Allowance::Any, |shard| shard.replicas.allowance(now)) {
             Allowance::Any => target,
             Allowance::One => target.min(LEAST),
             Allowance::Nothing(wait) => {
@@ -217,14 +223,13 @@ impl Shared {
         })
     }
 
-    fn send(&self, job: Job) {
-        if !self.sender.send(job) {
-            self.lost(&job);
-        }
+    pub(super) fn send(&self, job: Job) {
+        let left = self.sender.send([job]);
+        left.iter().for_each(|job| self.unanswered(job));
     }
 
     /// Takes in the answer to a call.
-    pub(super) fn answered(&self, job: &Job, holding: &Holding, told: &Outcome) {
+    pub(super) fn settled(&self, job: &Job, holding: &Holding, told: &Outcome) {
         let (key, now) = (job.lease_call.key, boot_time());
         let trip = self.round_trip(now.get().saturating_sub(job.sent.get()));
         let mut part = self.tracks.part(key);
@@ -323,11 +328,11 @@ impl Shared {
     /// A lease that some replica may not have: a failover could forget it. It is not spent.
     pub(super) fn unreplicated(&self, job: &Job, hits: u64) {
         self.counts.burned(hits);
-        self.lost(job);
+        self.unanswered(job);
     }
 
     /// A call whose answer did not come in time, or could not be read: the next one replaces it.
-    pub(super) fn lost(&self, job: &Job) {
+    pub(super) fn unanswered(&self, job: &Job) {
         let key = job.lease_call.key;
         let mut part = self.tracks.part(key);
         let Some(track) = part.get_mut(&key) else {
@@ -449,7 +454,7 @@ impl Shared {
             }
         };
         let _ = tokio::time::timeout(FAREWELL, all).await;
-        self.sender.finish().await;
+        let _ = tokio::time::timeout(FAREWELL, self.sender.finish()).await;
     }
 
     fn close_one(&self, key: CounterKey) {
