@@ -18,7 +18,7 @@ pub(crate) use object::Object;
 pub(crate) use refusal::{Reason, Refusal};
 pub(crate) use request::{
     AcquireRequest, BatchRequest, CancelRequest, CheckRequest, CommitRequest, DescriptorRequest,
-    EntryRequest, OverrideRequest, PermitRequest, RefundRequest, ReserveRequest, UnitName,
+    EntryRequest, OverrideRequest, PermitRequest, RefundRequest, ReserveRequest,
 };
 pub(crate) use room::AnswerRoom;
 pub(crate) use subject::Subject;

@@ -77,17 +77,17 @@ fn entry_text<'de: 'a, 'a, D: Deserializer<'de>>(reader: D) -> Result<Cow<'a, st
 #[serde(deny_unknown_fields)]
 pub(crate) struct OverrideRequest {
     pub(crate) requests_per_unit: u64,
-    pub(crate) unit: UnitName,
+    /// Always there in JSON; gRPC may leave it unspecified.
+    #[serde(deserialize_with = "UnitName::read")]
+    #[schema(value_type = UnitName)]
+    pub(crate) unit: Option<Unit>,
 }
 
-/// The unit of such a limit.
-#[derive(Deserialize, ToSchema, Clone, Copy, Debug)]
+/// The unit of such a limit, in JSON.
+#[derive(Deserialize, ToSchema)]
 #[schema(as = Unit)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum UnitName {
-    /// Refused; JSON has no word for it.
-    #[serde(skip)]
-    Unspecified,
+#[serde(remote = "Unit", rename_all = "snake_case")]
+enum UnitName {
     Second,
     Minute,
     Hour,
@@ -97,21 +97,19 @@ pub(crate) enum UnitName {
     Year,
 }
 
+impl UnitName {
+    fn read<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<Unit>, D::Error> {
+        Self::deserialize(reader).map(Some)
+    }
+}
+
 impl OverrideRequest {
     /// Returns the limit; none if its unit is not specified.
     pub(super) fn limit(self) -> Option<Override> {
-        let unit = match self.unit {
-            UnitName::Unspecified => return None,
-            UnitName::Second => Unit::Second,
-            UnitName::Minute => Unit::Minute,
-            UnitName::Hour => Unit::Hour,
-            UnitName::Day => Unit::Day,
-            UnitName::Week => Unit::Week,
-            UnitName::Month => Unit::Month,
-            UnitName::Year => Unit::Year,
-        };
-        let quota = self.requests_per_unit;
-        Some(Override { quota, unit })
+        Some(Override {
+            quota: self.requests_per_unit,
+            unit: self.unit?,
+        })
     }
 }
 

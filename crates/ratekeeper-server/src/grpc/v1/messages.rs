@@ -7,12 +7,13 @@ use ratekeeper_http::answer::{Quota, RequestStatus};
 use ratekeeper_limiter::LimitStatus;
 use ratekeeper_proto::WireEntry;
 use ratekeeper_proto::ratekeeper::v1;
+use ratekeeper_rules::Unit;
 use tonic::Status;
 
 use crate::v1::{
     AcquireRequest, Answer, AnsweredBy, CheckRequest, DescriptorRequest, EntryRequest, HeldAnswer,
     Object, OverrideRequest, Reason, RefundRequest, Refusal, ReserveRequest, StatusAnswer,
-    Statuses, UnitName,
+    Statuses,
 };
 
 impl<'a> From<&'a v1::CheckRequest> for CheckRequest<'a> {
@@ -104,14 +105,14 @@ impl From<v1::Override> for OverrideRequest {
         Self {
             requests_per_unit: message.requests_per_unit,
             unit: match message.unit() {
-                v1::Unit::Unspecified => UnitName::Unspecified,
-                v1::Unit::Second => UnitName::Second,
-                v1::Unit::Minute => UnitName::Minute,
-                v1::Unit::Hour => UnitName::Hour,
-                v1::Unit::Day => UnitName::Day,
-                v1::Unit::Week => UnitName::Week,
-                v1::Unit::Month => UnitName::Month,
-                v1::Unit::Year => UnitName::Year,
+                v1::Unit::Unspecified => None,
+                v1::Unit::Second => Some(Unit::Second),
+                v1::Unit::Minute => Some(Unit::Minute),
+                v1::Unit::Hour => Some(Unit::Hour),
+                v1::Unit::Day => Some(Unit::Day),
+                v1::Unit::Week => Some(Unit::Week),
+                v1::Unit::Month => Some(Unit::Month),
+                v1::Unit::Year => Some(Unit::Year),
             },
         }
     }
