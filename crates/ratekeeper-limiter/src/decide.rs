@@ -219,8 +219,7 @@ impl<S: Store> Limiter<S> {
     /// descriptors would pass. Takes nothing, no matter what hits the descriptors have, and creates no
     /// counter.
     pub async fn peek(&self, check: &Check<'_>) -> (Decision, bool) {
-        let mut evaluation = Evaluation::new(self.load(), self.clock().now());
-        self.begin(&mut evaluation, check, Purpose::Peek);
+        let mut evaluation = self.matched(check, self.clock().now(), Purpose::Peek);
         let verdicts = self.verdicts(&evaluation, None).await;
         evaluation.fill(&verdicts, |_, _| {});
         let Evaluation { decision, plan, .. } = evaluation;
@@ -241,8 +240,7 @@ impl<S: Store> Limiter<S> {
     }
 
     async fn explain_for(&self, check: &Check<'_>, purpose: Purpose) -> Explanation {
-        let mut evaluation = Evaluation::new(self.load(), self.clock().now());
-        self.begin(&mut evaluation, check, purpose);
+        let evaluation = self.matched(check, self.clock().now(), purpose);
         let verdicts = self.verdicts(&evaluation, None).await;
         self.explained(check, &evaluation, &verdicts)
     }
@@ -267,8 +265,7 @@ impl<S: Store> Limiter<S> {
         now: Timestamp,
         keep: impl FnOnce(Evaluation, S::Ticket) -> P,
     ) -> Answer<P, Decision> {
-        let mut evaluation = Evaluation::new(self.load(), now);
-        self.begin(&mut evaluation, check, Purpose::Charge);
+        let mut evaluation = self.matched(check, now, Purpose::Charge);
         match self.send(&evaluation, None) {
             // By reference: verdicts are read in place too.
             Answer::Decided(ref verdicts) => {
@@ -288,8 +285,7 @@ impl<S: Store> Limiter<S> {
         read: impl FnOnce(&Ruling<'_>) -> D,
         keep: impl FnOnce(Evaluation, S::Ticket) -> P,
     ) -> Answer<P, D> {
-        let mut evaluation = Evaluation::new(self.load(), now);
-        self.begin(&mut evaluation, check, Purpose::Charge);
+        let mut evaluation = self.matched(check, now, Purpose::Charge);
         match self.send(&evaluation, None) {
             Answer::Decided(ref verdicts) => {
                 self.settle(&mut evaluation, verdicts);
@@ -299,7 +295,20 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// Matches `check` against the rules in force, for `purpose`.
+    /// `check` as of `now`, matched against the rules in force for `purpose`.
+    #[inline(always)] // It is filled where its caller keeps it.
+    pub(crate) fn matched(
+        &self,
+        check: &Check<'_>,
+        now: Timestamp,
+        purpose: Purpose,
+    ) -> Evaluation {
+        let mut evaluation = Evaluation::new(self.load(), now);
+        self.begin(&mut evaluation, check, purpose);
+        evaluation
+    }
+
+    /// Matches `check` against the rules of `evaluation`, for `purpose`.
     #[inline]
     pub(crate) fn begin(&self, evaluation: &mut Evaluation, check: &Check<'_>, purpose: Purpose) {
         let context = Context {
@@ -413,8 +422,7 @@ impl<S: Store<Ticket = Never>> Limiter<S> {
 
     /// Explains at once, as [`Self::explain`] does.
     pub fn explain_now(&self, check: &Check<'_>) -> Explanation {
-        let mut evaluation = Evaluation::new(self.load(), self.clock().now());
-        self.begin(&mut evaluation, check, Purpose::Explain);
+        let evaluation = self.matched(check, self.clock().now(), Purpose::Explain);
         let Answer::Decided(verdicts) = self.send(&evaluation, None);
         self.explained(check, &evaluation, &verdicts)
     }

@@ -125,8 +125,7 @@ impl<S: Store> Limiter<S> {
         extra: &Extra,
         is_part: impl Fn(&Step) -> bool,
     ) -> Result<(Decision, Taken), HoldError> {
-        let mut evaluation = Evaluation::new(self.load(), now);
-        self.begin(&mut evaluation, check, purpose);
+        let mut evaluation = self.matched(check, now, purpose);
         let mut parts = 0;
         for step in evaluation
             .plan
