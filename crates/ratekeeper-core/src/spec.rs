@@ -67,11 +67,23 @@ impl Algorithm {
 
     /// Returns true if the algorithm counts permits, which are held and released, rather than hits in a window.
     #[must_use]
+    #[inline]
     pub const fn holds_permits(self) -> bool {
         match self {
             Self::Concurrency => true,
             Self::FixedWindow | Self::SlidingWindow | Self::SlidingLog => false,
             Self::TokenBucket | Self::Gcra | Self::LeakyBucket => false,
+        }
+    }
+
+    /// Returns true if the algorithm gives requests turns, which they wait for, rather than deny them.
+    #[must_use]
+    #[inline]
+    pub const fn has_turns(self) -> bool {
+        match self {
+            Self::LeakyBucket => true,
+            Self::FixedWindow | Self::SlidingWindow | Self::SlidingLog => false,
+            Self::TokenBucket | Self::Gcra | Self::Concurrency => false,
         }
     }
 }

@@ -180,7 +180,7 @@ impl Plan {
         let mut own = None;
         let limit = made.get(context.waiting, &mut own);
         let mut hits = context.purpose.hits(matched.descriptor.terms.clamped());
-        if limit.algorithm() == Algorithm::Concurrency {
+        if limit.algorithm().holds_permits() {
             if !context.purpose.has_permits() {
                 self.missed.concurrency_skipped += 1;
                 return;
@@ -367,7 +367,7 @@ impl Matched<'_, '_> {
     #[inline]
     fn counter(&self, identity: LimitIdentity, limit: &Limit) -> CounterKey {
         // A reset forgets hits, not requests in flight.
-        if self.epoch == 0 || limit.algorithm() == Algorithm::Concurrency {
+        if self.epoch == 0 || limit.algorithm().holds_permits() {
             return self.naming.counter(self.subject_name, identity);
         }
         let naming = self.naming.in_epoch(self.epoch);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ratekeeper_core::{Algorithm, Limit, Micros, Mode, Timestamp, Vote, combine};
+use ratekeeper_core::{Limit, Micros, Mode, Timestamp, Vote, combine};
 use ratekeeper_store::{Charge, CounterKey};
 
 use crate::exact::ExactLog;
@@ -69,7 +69,7 @@ impl Comparison {
     /// Returns true if limits like this one can be compared with a log of the same quota and
     /// window: a calendar has no such window, and permits are not hits.
     pub(crate) fn covers(limit: &Limit) -> bool {
-        !limit.is_calendar() && limit.algorithm() != Algorithm::Concurrency
+        !limit.is_calendar() && !limit.algorithm().holds_permits()
     }
 
     pub(crate) fn of_rule(&self, rule: usize) -> Differences {
@@ -140,7 +140,7 @@ impl Comparison {
 
 #[cfg(test)]
 mod tests {
-    use ratekeeper_core::{LimitSpec, Micros};
+    use ratekeeper_core::{Algorithm, LimitSpec, Micros};
 
     use super::*;
 

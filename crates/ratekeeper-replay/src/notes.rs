@@ -64,9 +64,7 @@ impl Replay {
         let minute = Micros::from_secs(60);
         let is_short = |rule: &&Rule| {
             let limit = rule.limited().filter(|_| rule.enabled);
-            limit.is_some_and(|limit| {
-                limit.algorithm() != Algorithm::Concurrency && limit.window() < minute
-            })
+            limit.is_some_and(|limit| !limit.algorithm().holds_permits() && limit.window() < minute)
         };
         let of_domain = rules
             .rules()

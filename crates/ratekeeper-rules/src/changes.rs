@@ -220,9 +220,7 @@ fn in_words(rule: &Rule, algorithm: Option<&str>) -> String {
 fn amount(limit: &RuleLimit, window: &str) -> String {
     match limit {
         RuleLimit::Unlimited => "unlimited".to_owned(),
-        RuleLimit::Limited(limit)
-            if limit.algorithm() == ratekeeper_core::Algorithm::Concurrency =>
-        {
+        RuleLimit::Limited(limit) if limit.algorithm().holds_permits() => {
             format!("{} at once", limit.quota())
         }
         RuleLimit::Limited(limit) => {
@@ -240,9 +238,7 @@ fn counted(rule: &Rule) -> String {
     match &rule.limit {
         RuleLimit::Unlimited => "unlimited".to_owned(),
         // A permit's timeout is not a window.
-        RuleLimit::Limited(limit)
-            if limit.algorithm() == ratekeeper_core::Algorithm::Concurrency =>
-        {
+        RuleLimit::Limited(limit) if limit.algorithm().holds_permits() => {
             limit.algorithm().name().to_owned()
         }
         RuleLimit::Limited(limit) => {

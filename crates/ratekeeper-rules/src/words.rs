@@ -89,7 +89,7 @@ fn in_words(limit: &RuleLimit, window: &str) -> String {
         return "unlimited".to_owned();
     };
     let (quota, algorithm) = (limit.quota(), limit.algorithm());
-    if algorithm == Algorithm::Concurrency {
+    if algorithm.holds_permits() {
         return format!("{quota} at a time, {}", algorithm.name());
     }
     let accuracy = Accuracy::from(limit);
@@ -102,7 +102,7 @@ impl Rule {
     pub fn quota_in_words(&self) -> String {
         match self.limited() {
             None => "unlimited".to_owned(),
-            Some(limit) if limit.algorithm() == Algorithm::Concurrency => {
+            Some(limit) if limit.algorithm().holds_permits() => {
                 format!("{} at a time", limit.quota())
             }
             Some(limit) => format!("{} per {}", limit.quota(), self.window_text),

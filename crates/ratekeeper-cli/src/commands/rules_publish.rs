@@ -6,7 +6,7 @@ mod markdown;
 use crate::cli::{RulesPublish, SlaForm};
 use crate::{output, rules};
 use anyhow::Result;
-use ratekeeper_core::{Algorithm, Limit};
+use ratekeeper_core::Limit;
 use ratekeeper_rules::{Domain, Node, ReadOptions, Rule, RuleIndex, RuleSet, ServiceLevel, secret};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -169,7 +169,7 @@ impl PublishedLimit {
     fn new(rule: &Rule, limit: &Limit) -> Self {
         let (plan, window) = (rule.plan.as_deref(), &rule.window_text);
         let algorithm = limit.algorithm();
-        let is_rate = algorithm != Algorithm::Concurrency;
+        let is_rate = !algorithm.holds_permits();
         let burst =
             (algorithm.has_burst() && limit.capacity() != limit.quota()).then(|| limit.capacity());
         let mut in_words = match (is_rate, limit.quota()) {

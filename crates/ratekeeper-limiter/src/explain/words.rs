@@ -1,6 +1,5 @@
 //! The words of explanations.
 
-use ratekeeper_core::Algorithm;
 use ratekeeper_rules::{Entry, Matched, Rule};
 use ratekeeper_store::{LeasedHits, SyncedHits};
 
@@ -59,7 +58,7 @@ pub(super) fn leased(held: &LeasedHits, by_default: bool) -> String {
 pub(super) fn why_not(rule: &Rule, mode: RuleMode, reached: bool) -> &'static str {
     let concurrency = rule
         .limited()
-        .is_some_and(|limit| limit.algorithm() == Algorithm::Concurrency);
+        .is_some_and(|limit| limit.algorithm().holds_permits());
     let is_enabled = mode != RuleMode::Disabled;
     match (reached, is_enabled) {
         (false, _) => "does not count: evaluation is leaf, and more entries follow",

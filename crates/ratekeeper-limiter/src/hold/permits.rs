@@ -1,6 +1,6 @@
 //! Permits: acquire, renew, release.
 
-use ratekeeper_core::{Algorithm, Micros};
+use ratekeeper_core::Micros;
 use ratekeeper_store::{Extra, Once, Permit, PermitAct, Step, StepOutcome, Store, Until, Verdicts};
 
 use super::token::{Claim, Kind};
@@ -43,7 +43,7 @@ pub struct Released {
 }
 
 pub(super) fn is_concurrency(step: &Step) -> bool {
-    step.limit.algorithm() == Algorithm::Concurrency
+    step.limit.algorithm().holds_permits()
 }
 
 impl<S: Store> CallerHolds<'_, S> {

@@ -1,6 +1,6 @@
 //! Requests that have a turn in a leaky bucket, and the receipts by which they give it back.
 
-use ratekeeper_core::{Algorithm, Limit, Micros, Timestamp};
+use ratekeeper_core::{Limit, Micros, Timestamp};
 use ratekeeper_store::{Answer, CounterKey, Extra, RuleSlot, Step, Store};
 use smallvec::SmallVec;
 
@@ -82,7 +82,7 @@ impl Receipt {
         let hits = |part: &Part, _: &_| -i64::try_from(part.hits).unwrap_or(MAX_HITS);
         let mut steps = snapshot.settlement(&parts, now, hits);
         steps.retain(|step| {
-            if step.limit.algorithm() != Algorithm::LeakyBucket {
+            if !step.limit.algorithm().has_turns() {
                 return true;
             }
             let same = |(part, _): &&(Part, Option<Micros>)| part.key == step.key;

@@ -1,6 +1,6 @@
 //! From the store's verdicts to statuses and statistics.
 
-use ratekeeper_core::{Algorithm, Micros, Mode, Timestamp, combine, quota_denies};
+use ratekeeper_core::{Micros, Mode, Timestamp, combine, quota_denies};
 use ratekeeper_rules::{FailureMode, RuleIndex, TenantHash, Unit};
 use ratekeeper_store::{Charge, Step, Verdicts};
 
@@ -196,9 +196,8 @@ impl Plan {
 
     /// Returns true if one of the leaky buckets may hold the request back.
     pub(crate) fn may_wait(&self, snapshot: &Snapshot) -> bool {
-        let holds = |step: &Step| {
-            step.limit.algorithm() == Algorithm::LeakyBucket && !step.shadow && step.hits > 0
-        };
+        let holds =
+            |step: &Step| step.limit.algorithm().has_turns() && !step.shadow && step.hits > 0;
         !snapshot.modes.shadow && self.steps.iter().any(holds)
     }
 
@@ -213,7 +212,7 @@ impl Plan {
         let answers = self
             .answers(snapshot, verdicts)
             .filter(|(step, _, answered)| {
-                let is_rate = step.limit.algorithm() != Algorithm::Concurrency;
+                let is_rate = !step.limit.algorithm().holds_permits();
                 let is_taken = answered.counted && answered.fits() && step.hits > 0;
                 // What is charged to a leased counter stays: nodes may have admitted hits by it meanwhile.
                 let is_kept = step.charge != Charge::IfAllowed || !step.lease.is_zero();
@@ -221,7 +220,7 @@ impl Plan {
             });
         let taken = answers.filter_map(|(step, source, answered)| {
             let part = part(snapshot, step, source)?.part;
-            let is_turn = step.limit.algorithm() == Algorithm::LeakyBucket;
+            let is_turn = step.limit.algorithm().has_turns();
             let span = step.limit.span(part.hits);
             let ends_after = Micros::new(answered.delay.get() + span.get());
             Some((part, is_turn.then_some(ends_after)))
@@ -259,7 +258,7 @@ impl Plan {
                 source: *source,
                 ceiling: limit.ceiling(),
                 window: limit.window(),
-                is_concurrency: limit.algorithm() == Algorithm::Concurrency,
+                is_concurrency: limit.algorithm().holds_permits(),
             };
             if !step.shadow && !policies.contains(&policy) {
                 policies.push(policy);
@@ -280,7 +279,7 @@ fn unit(snapshot: &Snapshot, step: &Step, source: LimitSource) -> Option<Unit> {
 /// The wait that a concurrency limit's rule suggests before a retry: nobody knows when a permit
 /// comes back.
 fn retry_hint(snapshot: &Snapshot, step: &Step, source: LimitSource) -> Option<Micros> {
-    if step.limit.algorithm() != Algorithm::Concurrency {
+    if !step.limit.algorithm().holds_permits() {
         return None;
     }
     match source {

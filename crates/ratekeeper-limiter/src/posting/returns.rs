@@ -5,7 +5,7 @@
 
 use std::task::{Context, Poll, Waker};
 
-use ratekeeper_core::{Algorithm, Micros, Mode, Timestamp};
+use ratekeeper_core::{Micros, Mode, Timestamp};
 use ratekeeper_store::{
     Answer, Charge, Execution, Extra, HashKey, Once, Post, Request, Step, Store, StoreError, Until,
     Verdicts,
@@ -45,7 +45,7 @@ impl<S: Store> Limiter<S> {
     pub(crate) fn strand(&self, steps: &[Step], why: StoreError) {
         if why.may_be_executed() {
             // A permit ends with its timeout.
-            let is_permit = |step: &&Step| step.limit.algorithm() == Algorithm::Concurrency;
+            let is_permit = |step: &&Step| step.limit.algorithm().holds_permits();
             let steps = steps.iter().filter(|step| is_conditional(step));
             let steps = steps.filter(|step| !is_permit(step));
             steps.for_each(|step| self.store().strand(step));
@@ -65,8 +65,7 @@ impl<S: Store> Limiter<S> {
             .filter(|(number, step)| is_conditional(step) && is_charged(verdicts, *number, step));
         let has_room = returns.len() < LATE_MAX;
         // Others may have turns behind one of a leaky bucket.
-        let is_returned =
-            |step: &Step| has_room && step.limit.algorithm() != Algorithm::LeakyBucket;
+        let is_returned = |step: &Step| has_room && !step.limit.algorithm().has_turns();
         let (steps, stay): (Vec<Step>, Vec<Step>) =
             charged.map(|(_, step)| *step).partition(is_returned);
         stay.iter().for_each(|step| self.store().strand(step));

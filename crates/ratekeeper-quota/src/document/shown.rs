@@ -1,7 +1,7 @@
 //! A tenant as it is shown.
 
+use ratekeeper_core::Timestamp;
 use ratekeeper_core::duration::format_duration;
-use ratekeeper_core::{Algorithm, Timestamp};
 use ratekeeper_rules::{CUSTOM, Domain, Entry, PlanIndex, Rule, RuleSet};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -147,7 +147,7 @@ impl LimitDocument {
         let plan = at.and_then(|at| u16::try_from(at).ok()).map(PlanIndex);
         let is_rate = |rule: &&Rule| {
             let limit = rule.limited();
-            limit.is_some_and(|limit| limit.algorithm() != Algorithm::Concurrency)
+            limit.is_some_and(|limit| !limit.algorithm().holds_permits())
         };
         let limits = visit.node.rules_on(plan.unwrap_or_default()).iter();
         let mut limits = limits.map(|index| rules.rule(*index)).filter(is_rate);

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use ratekeeper_core::Algorithm;
-
 use super::domain::DomainBuilder;
 use crate::adjust::WINDOW_MAX;
 use crate::parse::adjust::ParsedAdjust;
@@ -109,7 +107,7 @@ fn adjustable(node: &Node, plan: PlanIndex, rules: &[Rule]) -> Result<RuleIndex,
     let rates = node.rules_on(plan).iter().copied().filter_map(|index| {
         let rule = rules.get(index.get())?;
         let limit = rule.limited()?;
-        (limit.algorithm() != Algorithm::Concurrency).then_some((index, rule, limit))
+        (!limit.algorithm().holds_permits()).then_some((index, rule, limit))
     });
     let rates: Vec<_> = rates.collect();
     let (index, rule, limit) = match rates.as_slice() {

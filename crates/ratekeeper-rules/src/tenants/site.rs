@@ -116,7 +116,7 @@ impl Site<'_> {
         // Requests in flight are another kind of limit, which an override leaves alone.
         let is_rate = |index: &RuleIndex| {
             let limit = rules[index.get()].limited();
-            limit.is_none_or(|limit| limit.algorithm() != Algorithm::Concurrency)
+            limit.is_none_or(|limit| !limit.algorithm().holds_permits())
         };
         let base = node.and_then(|node| node.rules().iter().copied().find(is_rate));
         if let Some(index) = base {

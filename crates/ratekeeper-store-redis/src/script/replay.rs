@@ -1,9 +1,7 @@
 //! The answers to a group's requests, computed from the states that the script read: core repeats the script's steps.
 
 use ratekeeper_core::concurrency::Held;
-use ratekeeper_core::{
-    Algorithm, Ask, Moment, Outcome, Spill, State, StateMut, StateRef, Timestamp, combine,
-};
+use ratekeeper_core::{Ask, Moment, Outcome, Spill, State, StateMut, StateRef, Timestamp, combine};
 use ratekeeper_store::{Charge, Execution, PermitAct, Step, StepOutcome, Verdicts};
 use smallvec::SmallVec;
 
@@ -176,7 +174,7 @@ impl<'a> Replay<'a> {
 
     fn act(&self, step: &Step) -> Option<PermitAct> {
         let permit = self.group.extra.as_ref()?.permit?;
-        (step.limit.algorithm() == Algorithm::Concurrency).then_some(permit.act)
+        step.limit.algorithm().holds_permits().then_some(permit.act)
     }
 
     fn moment(&self, step: &Step) -> Moment {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ratekeeper_core::{Algorithm, Mode, Vote};
+use ratekeeper_core::{Mode, Vote};
 use smallvec::SmallVec;
 
 use super::partition::Partition;
@@ -133,7 +133,7 @@ fn covering(once: Once, steps: &[Step]) -> Once {
 /// Returns true if the concurrency steps take one hit each, from different counters and without a
 /// permit: one permit for all of them has the same effect.
 fn takes_nameless(steps: &[Step]) -> bool {
-    let is_held = |step: &&Step| step.limit.algorithm() == Algorithm::Concurrency;
+    let is_held = |step: &&Step| step.limit.algorithm().holds_permits();
     let mut held: SmallVec<[_; 4]> = steps.iter().filter(is_held).map(|step| step.key).collect();
     let count = held.len();
     held.sort_unstable();

@@ -1,6 +1,6 @@
 //! Combines the answers of the parts, and determines the hits to give back.
 
-use ratekeeper_core::{Algorithm, Mode, Timestamp};
+use ratekeeper_core::{Mode, Timestamp};
 use smallvec::SmallVec;
 
 use super::journey::{Leg, Returning};
@@ -96,7 +96,7 @@ pub(super) fn give_back<P: Partitions>(
     let mut back: SmallVec<[Step; 4]> = SmallVec::new();
     let (mut hits, mut permit) = (0, None);
     for (number, (step, outcome)) in steps.iter().zip(&verdicts.outcomes).enumerate() {
-        let is_permit = step.limit.algorithm() == Algorithm::Concurrency;
+        let is_permit = step.limit.algorithm().holds_permits();
         let mut returned = 0;
         if verdicts.allowed && takes(step, outcome) {
             if is_permit && leg.permit.is_none() {

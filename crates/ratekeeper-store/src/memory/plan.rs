@@ -1,7 +1,7 @@
 //! The plan of a request's steps, between test and charge.
 
 use ratekeeper_core::{
-    Algorithm, Ask, Heap, Limit, Moment, Outcome, StateMut, StateRef, Timestamp, concurrency,
+    Ask, Heap, Limit, Moment, Outcome, StateMut, StateRef, Timestamp, concurrency,
 };
 
 use super::heap::Budget;
@@ -92,7 +92,7 @@ impl Context<'_> {
     #[inline]
     fn permit(&self, limit: &Limit) -> Option<Permit> {
         let permit = self.permit?;
-        (limit.algorithm() == Algorithm::Concurrency).then_some(permit)
+        limit.algorithm().holds_permits().then_some(permit)
     }
 
     /// Returns true if the step changes a permit without taking hits.

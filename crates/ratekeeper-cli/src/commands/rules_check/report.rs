@@ -1,7 +1,7 @@
 //! The outcome of a check as JSON. `docs/rules.md` has the fields, which later versions only add to.
 
 use super::Checked;
-use ratekeeper_core::{Algorithm, Limit};
+use ratekeeper_core::Limit;
 use ratekeeper_rules::{Diagnostic, Domain, Enforce, Loaded, Rule};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -142,7 +142,7 @@ fn domains(loaded: &Loaded) -> Vec<DomainEntry<'_>> {
 impl<'a> RuleEntry<'a> {
     fn of(rule: &'a Rule) -> Self {
         let limit = rule.limited();
-        let has_window = |limit: &&Limit| limit.algorithm() != Algorithm::Concurrency;
+        let has_window = |limit: &&Limit| !limit.algorithm().holds_permits();
         Self {
             id: &rule.id,
             domain: &rule.domain,
