@@ -12,11 +12,11 @@ use ratekeeper_store::StoreError;
 use tokio::runtime::{Handle, Id};
 use tokio::time::sleep_until;
 
-use crate::asking::Asking;
 use crate::config::RedisConfig;
 use crate::metrics::Fault;
 use crate::node::Address;
 use crate::script::slot;
+use crate::script_context::ScriptContext;
 use crate::shard::Shard;
 use crate::shard_connection::{ConnectionTask, ShardConnection};
 use crate::stall::Stall;
@@ -35,7 +35,7 @@ pub(crate) struct ShardConnections {
     runtime: Handle,
     pub(crate) topology: Arc<Topology>,
     config: Arc<RedisConfig>,
-    asking: Arc<Asking>,
+    context: Arc<ScriptContext>,
     stall: Arc<Stall>,
     list: Mutex<Vec<KeptConnection>>,
     this: Weak<Self>,
@@ -60,14 +60,14 @@ impl ShardConnections {
     pub(crate) fn new(
         topology: Arc<Topology>,
         config: Arc<RedisConfig>,
-        asking: Arc<Asking>,
+        context: Arc<ScriptContext>,
         runtime: Handle,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             runtime,
             topology,
             config,
-            asking,
+            context,
             stall: Arc::new(Stall::new()),
             list: Mutex::default(),
             this: this.clone(),
@@ -91,7 +91,7 @@ impl ShardConnections {
         let (shard_connection, task) = ShardConnection::start(
             Arc::clone(shard),
             Arc::clone(&self.config),
-            Arc::clone(&self.asking),
+            Arc::clone(&self.context),
             Arc::clone(&self.stall),
             self.this.clone(),
             &self.runtime,

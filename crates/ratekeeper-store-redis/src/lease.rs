@@ -28,8 +28,8 @@ use ratekeeper_store::Step;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-use crate::asking::Asking;
 use crate::config::RedisConfig;
+use crate::script_context::ScriptContext;
 use crate::topology::Topology;
 use shared::Shared;
 
@@ -50,11 +50,11 @@ impl Leases {
     pub(crate) fn start(
         topology: Arc<Topology>,
         config: Arc<RedisConfig>,
-        asking: Arc<Asking>,
+        context: Arc<ScriptContext>,
         home: Handle,
     ) -> Self {
-        asking.nodes.join();
-        let shared = Shared::new(topology, config, asking, &home);
+        context.nodes.join();
+        let shared = Shared::new(topology, config, context, &home);
         let keeper = home.spawn(Arc::clone(&shared).check_in_time());
         Self {
             shared,

@@ -7,7 +7,6 @@
 //! decision fails at once, and the caller applies its failure mode.
 
 mod answers;
-mod asking;
 mod batch;
 mod breaker;
 mod clock;
@@ -33,6 +32,7 @@ mod queue;
 mod replicas;
 mod rights;
 pub mod script;
+mod script_context;
 mod sentinel;
 mod server_error;
 mod server_status;

@@ -10,9 +10,9 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::asking::Asking;
 use crate::config::RedisConfig;
 use crate::hash_key::{Share, SharedHashKey};
+use crate::script_context::ScriptContext;
 use crate::sentinel::follow;
 use crate::server_status::ServerStatus;
 use crate::shard::Shard;
@@ -31,7 +31,7 @@ pub(crate) struct Monitor {
 struct Monitored {
     topology: Arc<Topology>,
     config: Arc<RedisConfig>,
-    asking: Arc<Asking>,
+    context: Arc<ScriptContext>,
     /// The prefix of all keys.
     prefix: String,
     share: Share,
@@ -49,14 +49,14 @@ impl Monitor {
     pub(crate) fn start(
         topology: Arc<Topology>,
         config: Arc<RedisConfig>,
-        asking: Arc<Asking>,
+        context: Arc<ScriptContext>,
         prefix: &str,
         share: Share,
         runtime: &Handle,
     ) -> Self {
         let monitored = Arc::new(Monitored {
             share,
-            asking,
+            context,
             prefix: prefix.to_owned(),
             topology: Arc::clone(&topology),
             config: Arc::clone(&config),

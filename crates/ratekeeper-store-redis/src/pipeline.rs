@@ -74,7 +74,7 @@ impl<'a> Pipeline<'a> {
             batches,
             sent,
             clock: shard_connection.shard.clock.sent(),
-            returns: shard_connection.asking.denied.returns(),
+            returns: shard_connection.context.denied.returns(),
             due: sent + shard_connection.config.deadline,
             mark: shard_connection.stall.mark(),
             link: shard_connection.link_number(),
@@ -103,7 +103,7 @@ impl<'a> Pipeline<'a> {
         let replies = {
             let shard_connection = self.shard_connection;
             let (script, metrics) = (
-                &shard_connection.asking.script,
+                &shard_connection.context.script,
                 &shard_connection.shard.metrics,
             );
             let asked = ask(&mut connection, &calls, script, metrics);
@@ -139,7 +139,7 @@ impl<'a> Pipeline<'a> {
         // Before anybody is told, and also if the outcome is unknown.
         let groups = self.batches.iter().flat_map(|batch| &batch.groups);
         let refunded = groups.flat_map(Group::refunded);
-        refunded.for_each(|key| self.shard_connection.asking.denied.forget(key));
+        refunded.for_each(|key| self.shard_connection.context.denied.forget(key));
         match replies {
             Ok(replies) => self.land(&replies, took),
             Err(error) => {
@@ -154,19 +154,19 @@ impl<'a> Pipeline<'a> {
     }
 
     fn calls(&self) -> Vec<Sent> {
-        let asking = &self.shard_connection.asking;
+        let context = &self.shard_connection.context;
         let first = self.batches.first().and_then(|batch| batch.members.first());
-        let told = match (asking.clock, first) {
+        let told = match (context.clock, first) {
             (Clock::Told, Some(members)) => {
                 let now = members.now.as_micros();
-                Some(asking.told.fetch_max(now, Ordering::Relaxed).max(now))
+                Some(context.told.fetch_max(now, Ordering::Relaxed).max(now))
             }
             _ => None,
         };
         let sent = |batch: &Batch| {
             let mut call = Call::new();
             for group in &batch.groups {
-                call.push(group, &asking.names);
+                call.push(group, &context.names);
             }
             Sent {
                 call,
@@ -283,10 +283,10 @@ impl<'a> Pipeline<'a> {
         }
         for (number, key) in corrupt {
             let failed = batch.members[number].fail(StoreError::Corrupt);
-            let name = self.shard_connection.asking.names.text(key);
+            let name = self.shard_connection.context.names.text(key);
             self.shard_connection.shard.corrupt(failed, &name);
         }
-        let memory = &self.shard_connection.asking.denied;
+        let memory = &self.shard_connection.context.denied;
         for (number, known) in denied {
             let signature = batch.members[number].signature;
             let asked = (self.sent, self.returns);

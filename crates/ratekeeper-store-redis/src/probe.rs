@@ -13,9 +13,9 @@ use ratekeeper_store::{CounterKey, Request, Step, Verdicts};
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
 
-use crate::asking::Asking;
 use crate::link::said;
 use crate::script::{Call, Clock, Group, SLOTS, decode_and_keep, slot};
+use crate::script_context::ScriptContext;
 use crate::shard::Shard;
 use crate::topology::SlotMap;
 use crate::wire::{Sent, ask, item};
@@ -55,7 +55,7 @@ pub(crate) async fn probe(
     connection: &mut MultiplexedConnection,
     shard: &Arc<Shard>,
     map: &SlotMap,
-    asking: &Asking,
+    context: &ScriptContext,
 ) -> Result<(), ProbeError> {
     let Some(subject) = subject_on(shard, map) else {
         let ping = redis::cmd("PING");
@@ -67,14 +67,14 @@ pub(crate) async fn probe(
     let steps = [step(subject)];
     let group = Group::new(&Request::new(&steps, Mode::default(), Timestamp::EPOCH));
     let mut call = Call::new();
-    call.push(&group, &asking.names.of_probes());
+    call.push(&group, &context.names.of_probes());
     let calls = [Sent {
         call,
-        told: (asking.clock == Clock::Told).then(|| asking.told.load(Ordering::Relaxed)),
+        told: (context.clock == Clock::Told).then(|| context.told.load(Ordering::Relaxed)),
         is_asking: false,
     }];
     let clock = shard.clock.sent();
-    let answers = ask(connection, &calls, &asking.script, &shard.metrics).await;
+    let answers = ask(connection, &calls, &context.script, &shard.metrics).await;
     let mut answers = answers.map_err(|error| ProbeError::Refused(said(&error)))?;
     match answers.pop() {
         Some(Ok(Value::Array(items))) => {

@@ -8,7 +8,6 @@ use std::sync::{Arc, OnceLock};
 use ratekeeper_store::{LeaseGauges, Step, SyncGauges};
 use tokio::runtime::Handle;
 
-use crate::asking::Asking;
 use crate::config::RedisConfig;
 use crate::denied::Denied;
 use crate::endpoint::Endpoint;
@@ -19,6 +18,7 @@ use crate::monitor::Monitor;
 use crate::node_board::NodeBoard;
 use crate::nodes::Nodes;
 use crate::script::{Clock, KeyName, Script, slot};
+use crate::script_context::ScriptContext;
 use crate::slots::Slots;
 use crate::topology::Topology;
 
@@ -51,7 +51,7 @@ impl RedisServers {
             config.deny_cache_max = std::time::Duration::ZERO;
         }
         let names = KeyName::new(&prefix);
-        let asking = Asking {
+        let context = ScriptContext {
             script: Script::new(clock),
             clock,
             names: match topology.is_cluster() {
@@ -62,11 +62,11 @@ impl RedisServers {
             nodes: Nodes::new(),
             told: AtomicU64::new(0),
         };
-        let (config, asking) = (Arc::new(config), Arc::new(asking));
+        let (config, context) = (Arc::new(config), Arc::new(context));
         let monitor = Monitor::start(
             Arc::clone(&topology),
             Arc::clone(&config),
-            Arc::clone(&asking),
+            Arc::clone(&context),
             &prefix,
             share,
             &home,
@@ -77,7 +77,7 @@ impl RedisServers {
             Arc::new(board)
         };
         let (top, quotas) = (board("top"), board("quotas"));
-        let slots = Slots::new(topology, config, asking, home);
+        let slots = Slots::new(topology, config, context, home);
         Self {
             slots,
             monitor,

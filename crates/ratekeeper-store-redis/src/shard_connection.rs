@@ -29,7 +29,6 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, sleep_until};
 
-use crate::asking::Asking;
 use crate::breaker::Circuit;
 use crate::config::RedisConfig;
 use crate::connections::ShardConnections;
@@ -37,6 +36,7 @@ use crate::link::Link;
 use crate::metrics::Fault;
 use crate::pipeline::{Pipeline, PipelineEnd};
 use crate::queue::{Pushed, Queue, QueueBounds, Taken};
+use crate::script_context::ScriptContext;
 use crate::shard::Shard;
 use crate::stall::{SLICE, Stall};
 use crate::topology::Topology;
@@ -58,7 +58,7 @@ pub(crate) struct ShardConnection {
     pub(crate) shard: Arc<Shard>,
     pub(crate) queue: Queue,
     pub(crate) config: Arc<RedisConfig>,
-    pub(crate) asking: Arc<Asking>,
+    pub(crate) context: Arc<ScriptContext>,
     /// The time for which the runtime stood still.
     pub(crate) stall: Arc<Stall>,
     is_connected: AtomicBool,
@@ -89,7 +89,7 @@ impl ShardConnection {
     pub(crate) fn start(
         shard: Arc<Shard>,
         config: Arc<RedisConfig>,
-        asking: Arc<Asking>,
+        context: Arc<ScriptContext>,
         stall: Arc<Stall>,
         connections: Weak<ShardConnections>,
         runtime: &Handle,
@@ -102,7 +102,7 @@ impl ShardConnection {
             shard,
             queue: Queue::new(bounds),
             config,
-            asking,
+            context,
             stall,
             is_connected: AtomicBool::new(false),
             is_missing: AtomicBool::new(false),

@@ -10,11 +10,11 @@ use ratekeeper_store::{Answer, Post, Request, StoreError, Verdicts};
 use ratekeeper_stores::StoreReply;
 use tokio::runtime::Handle;
 
-use crate::asking::Asking;
 use crate::config::RedisConfig;
 use crate::connections::ShardConnections;
 use crate::lease::Leases;
 use crate::script::Clock;
+use crate::script_context::ScriptContext;
 use crate::shard_connection::ShardConnection;
 use crate::synced::Synced;
 use crate::topology::{SlotMap, Topology};
@@ -27,7 +27,7 @@ pub(crate) struct Slots(Arc<Inner>);
 struct Inner {
     topology: Arc<Topology>,
     config: Arc<RedisConfig>,
-    asking: Arc<Asking>,
+    context: Arc<ScriptContext>,
     /// The runtime that serves callers outside of any runtime.
     home: Handle,
     number: u64,
@@ -57,14 +57,14 @@ impl Slots {
     pub(crate) fn new(
         topology: Arc<Topology>,
         config: Arc<RedisConfig>,
-        asking: Arc<Asking>,
+        context: Arc<ScriptContext>,
         home: Handle,
     ) -> Self {
         static STORES: AtomicU64 = AtomicU64::new(0);
         Self(Arc::new(Inner {
             topology,
             config,
-            asking,
+            context,
             home,
             number: STORES.fetch_add(1, Ordering::Relaxed),
             connections: Mutex::default(),
@@ -81,7 +81,7 @@ impl Slots {
         Leases::start(
             Arc::clone(&self.0.topology),
             Arc::clone(&self.0.config),
-            Arc::clone(&self.0.asking),
+            Arc::clone(&self.0.context),
             self.0.home.clone(),
         )
     }
@@ -97,7 +97,7 @@ impl Slots {
             Synced::start(
                 Arc::clone(&self.0.topology),
                 Arc::clone(&self.0.config),
-                Arc::clone(&self.0.asking),
+                Arc::clone(&self.0.context),
                 self.0.home.clone(),
             )
         })
@@ -105,12 +105,12 @@ impl Slots {
 
     /// Returns true if the server's own clock counts, which leases go by.
     pub(crate) fn has_own_clock(&self) -> bool {
-        self.0.asking.clock == Clock::Server
+        self.0.context.clock == Clock::Server
     }
 
     /// The number of requests denied from memory, without asking.
     pub(crate) fn denied_from_memory(&self) -> u64 {
-        self.0.asking.denied.answered()
+        self.0.context.denied.answered()
     }
 
     /// Calls `ask` with the connection of this runtime to the shard of `slot`, if any. It returns
@@ -186,7 +186,7 @@ impl Slots {
         let connections = ShardConnections::new(
             Arc::clone(&self.0.topology),
             Arc::clone(&self.0.config),
-            Arc::clone(&self.0.asking),
+            Arc::clone(&self.0.context),
             runtime.clone(),
         );
         all.push(Arc::clone(&connections));
@@ -203,7 +203,7 @@ impl Slots {
     /// Asks the server of `slot`, unless its answer is known.
     pub(crate) fn ask(&self, slot: u16, request: &Request<'_>) -> Answer<StoreReply> {
         let now = Instant::now();
-        if let Some(denial) = self.0.asking.denied.answer(request, now) {
+        if let Some(denial) = self.0.context.denied.answer(request, now) {
             return Answer::Decided(denial);
         }
         let reply = self.push(slot, |connection| connection.push(request, now));
@@ -244,7 +244,7 @@ impl Slots {
 
     /// The denial of `request`, if it is known.
     pub(crate) fn recall(&self, request: &Request<'_>) -> Option<Verdicts> {
-        self.0.asking.denied.answer(request, Instant::now())
+        self.0.context.denied.answer(request, Instant::now())
     }
 
     /// Counts hits that were, or may have been, taken for nothing.

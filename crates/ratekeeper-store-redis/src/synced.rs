@@ -24,9 +24,9 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::asking::Asking;
 use crate::config::RedisConfig;
 use crate::script::Script;
+use crate::script_context::ScriptContext;
 use crate::side_sender::{SideSender, SideWork};
 use crate::topology::Topology;
 
@@ -49,7 +49,7 @@ pub(crate) struct Synced {
 #[derive(Debug)]
 struct Shared {
     counters: SyncedCounters,
-    asking: Arc<Asking>,
+    context: Arc<ScriptContext>,
     script: Script,
     /// The name of this node, random.
     node: String,
@@ -76,13 +76,13 @@ impl Synced {
     pub(crate) fn start(
         topology: Arc<Topology>,
         config: Arc<RedisConfig>,
-        asking: Arc<Asking>,
+        context: Arc<ScriptContext>,
         home: Handle,
     ) -> Self {
         let [high, low] = [0, 1].map(|half: u8| RandomState::new().hash_one(half));
         let shared = Arc::new_cyclic(|this| Shared {
             counters: SyncedCounters::new(high),
-            asking,
+            context,
             script: Script::synced(),
             node: format!("{high:016x}{low:016x}"),
             sender: SideSender::new(topology, config, home.clone(), this.clone()),

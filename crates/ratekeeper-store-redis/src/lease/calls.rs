@@ -34,7 +34,7 @@ impl SideWork for Shared {
     }
 
     fn script(&self) -> &Script {
-        &self.asking.script
+        &self.context.script
     }
 
     fn begin(&self, job: Job, now: Micros) -> Option<Job> {
@@ -47,7 +47,7 @@ impl SideWork for Shared {
 
     fn call(&self, job: &Job) -> Call {
         let mut call = Call::new();
-        call.push_lease_call(&job.lease_call, &self.asking.names);
+        call.push_lease_call(&job.lease_call, &self.context.names);
         call
     }
 

@@ -16,10 +16,10 @@ use tokio::sync::Notify;
 use super::book::{Book, Counts};
 use super::calls::Job;
 use super::track::{Track, Tracks, track};
-use crate::asking::Asking;
 use crate::config::RedisConfig;
 use crate::replicas::Allowance;
 use crate::script::LeaseCall;
+use crate::script_context::ScriptContext;
 use crate::side_sender::SideSender;
 use crate::topology::Topology;
 
@@ -39,7 +39,7 @@ pub(crate) struct Shared {
     book: Book,
     tracks: Tracks,
     sender: SideSender<Self>,
-    pub(super) asking: Arc<Asking>,
+    pub(super) context: Arc<ScriptContext>,
     /// The random name of this process among the leases of a counter; [`None`] if the system has no random numbers: then
     /// nothing is leased.
     node: Option<u64>,
@@ -59,7 +59,7 @@ impl Shared {
     pub(super) fn new(
         topology: Arc<Topology>,
         config: Arc<RedisConfig>,
-        asking: Arc<Asking>,
+        context: Arc<ScriptContext>,
         home: &Handle,
     ) -> Arc<Self> {
         let credits = Credits::new(LEASES_MAX);
@@ -68,7 +68,7 @@ impl Shared {
             credits,
             tracks: Tracks::default(),
             sender: SideSender::new(topology, config, home.clone(), this.clone()),
-            asking,
+            context,
             node: random_name(),
             calls: AtomicU64::new(0),
             checks: Mutex::default(),
@@ -250,7 +250,7 @@ impl Shared {
                     track.empty_until = after(now, Micros::new(track.ttl().get() / 4));
                 }
                 // Denials were of a fuller counter.
-                self.asking.denied.forget(key);
+                self.context.denied.forget(key);
             }
             LeaseAnswer::Refilled(until) => {
                 track.is_draining = !holding.is_fresh && until <= track.session.deadline();
@@ -493,7 +493,7 @@ impl Shared {
 
     /// The counts since the start, and what is held now.
     pub(crate) fn counts(&self) -> LeaseGauges {
-        self.counts.read(self.asking.nodes.seen())
+        self.counts.read(self.context.nodes.seen())
     }
 
     fn trip(&self) -> Micros {

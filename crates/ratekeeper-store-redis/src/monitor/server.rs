@@ -144,7 +144,7 @@ impl ServerMonitor {
             return Ok(());
         }
         let map = self.monitored.topology.map();
-        let probed = probe(connection, &self.shard, &map, &self.monitored.asking);
+        let probed = probe(connection, &self.shard, &map, &self.monitored.context);
         match timeout(PATIENCE, probed).await {
             Ok(Ok(())) => self.works(),
             Ok(Err(refused)) => self.shard.cannot_be_asked(refused.to_string()),
@@ -161,7 +161,7 @@ impl ServerMonitor {
         let key = Nodes::key(&self.monitored.prefix);
         let map = self.monitored.topology.map();
         let owner = map.shard(slot_of_key(&key));
-        let nodes = &self.monitored.asking.nodes;
+        let nodes = &self.monitored.context.nodes;
         let command = nodes.enter(&key);
         let Some(command) =
             command.filter(|_| owner.is_some_and(|it| Arc::ptr_eq(it, &self.shard)))

@@ -60,7 +60,7 @@ impl ShardConnection {
         };
         let map = self.topology()?.map();
         let mut connection = link.connection.clone();
-        let asked = crate::probe::probe(&mut connection, &self.shard, &map, &self.asking);
+        let asked = crate::probe::probe(&mut connection, &self.shard, &map, &self.context);
         let answered = tokio::select! {
             answered = timeout(self.config.deadline, asked) => answered,
             () = &mut link.driver => return None,

@@ -41,7 +41,7 @@ impl SideWork for Shared {
             life: turn.life,
             additions: &turn.additions,
         };
-        call.push_sync(&sync, &self.asking.names);
+        call.push_sync(&sync, &self.context.names);
         call
     }
 

@@ -8,7 +8,7 @@ use crate::script::{Clock, KeyName, Script};
 
 /// The state that all connections of a store share to ask, and to keep what they learn.
 #[derive(Debug)]
-pub(crate) struct Asking {
+pub(crate) struct ScriptContext {
     pub(crate) script: Script,
     pub(crate) clock: Clock,
     pub(crate) names: KeyName,
