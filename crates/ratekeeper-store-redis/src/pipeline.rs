@@ -15,7 +15,7 @@ use crate::batch::{Batch, by_slot};
 use crate::clock;
 use crate::connections::Elsewhere;
 use crate::metrics::Fault;
-use crate::script::{Aside, Call, Clock, Group, Told, decode_and_keep};
+use crate::script::{Call, Clock, Group, GroupNote, ScriptFooter, decode_and_keep};
 use crate::shard_connection::ShardConnection;
 use crate::stall::{Mark, SLICE};
 use crate::topology::Topology;
@@ -270,12 +270,14 @@ impl<'a> Pipeline<'a> {
                 member += 1;
             },
             |number, aside| match aside {
-                Aside::Denied(known) => denied.push((number, known)),
-                Aside::Corrupt(key) => corrupt.push((number, key)),
+                GroupNote::Denied(known) => denied.push((number, known)),
+                GroupNote::Corrupt(key) => corrupt.push((number, key)),
             },
         );
         match decoded {
-            Ok(Told { at, moved }) => self.shard_connection.shard.told_time(self.clock, at, moved),
+            Ok(ScriptFooter { at, moved }) => {
+                self.shard_connection.shard.told_time(self.clock, at, moved)
+            }
             Err(error) => {
                 self.malformed(batch, &error.to_string());
                 return false;

@@ -44,6 +44,6 @@ pub(crate) use key::{SLOTS, slot_of_key};
 pub(crate) use known::Known;
 pub use lease::{LeaseCall, LeaseOutcome, decode_lease_calls};
 pub use reply::decode;
-pub(crate) use reply::{Aside, Told, decode_and_keep};
+pub(crate) use reply::{GroupNote, ScriptFooter, decode_and_keep};
 pub use synced::{SyncAnswer, SyncCall, decode_sync};
 pub use text::{Clock, Script};

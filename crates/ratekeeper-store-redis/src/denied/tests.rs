@@ -3,7 +3,7 @@ use ratekeeper_store::Step;
 
 use super::*;
 use crate::node::Node;
-use crate::script::{Aside, Group, Item, decode_and_keep};
+use crate::script::{Group, GroupNote, Item, decode_and_keep};
 
 const MAX: Duration = Duration::from_secs(1);
 
@@ -32,7 +32,7 @@ fn denial(request: &Request<'_>) -> Known {
     decode_and_keep(&groups, items, |_, _| {}, |_, known| kept = Some(known))
         .expect("an answer of the script");
     match kept {
-        Some(Aside::Denied(known)) => known,
+        Some(GroupNote::Denied(known)) => known,
         _ => panic!("it was denied"),
     }
 }

@@ -26,7 +26,7 @@ pub fn decode<'r>(
     answer: impl FnMut(usize, Verdicts),
 ) -> Result<(), AnswerError> {
     let mut is_corrupt = false;
-    let aside = |_, aside| is_corrupt |= matches!(aside, Aside::Corrupt(_));
+    let aside = |_, aside| is_corrupt |= matches!(aside, GroupNote::Corrupt(_));
     decode_and_keep(groups, reply, answer, aside)?;
     match is_corrupt {
         true => Err(AnswerError::Corrupt),
@@ -39,7 +39,7 @@ pub fn decode<'r>(
     clippy::large_enum_variant,
     reason = "nearly all are of the large one, which is moved once"
 )]
-pub(crate) enum Aside {
+pub(crate) enum GroupNote {
     /// Its last request was denied, and would be again: its known counters.
     Denied(Known),
     /// Nothing of it was carried out, and it has no verdicts: one of its keys, that of this counter
@@ -49,7 +49,7 @@ pub(crate) enum Aside {
 
 /// The contents of an answer besides its groups' verdicts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Told {
+pub(crate) struct ScriptFooter {
     /// The server's time.
     pub(crate) at: Timestamp,
     /// The number of counters moved to the current window because the clock had gone back.
@@ -61,8 +61,8 @@ pub(crate) fn decode_and_keep<'r>(
     groups: &[Group],
     reply: impl IntoIterator<Item = Item<'r>>,
     mut answer: impl FnMut(usize, Verdicts),
-    mut aside: impl FnMut(usize, Aside),
-) -> Result<Told, AnswerError> {
+    mut aside: impl FnMut(usize, GroupNote),
+) -> Result<ScriptFooter, AnswerError> {
     let mut items = reply.into_iter();
     let at = time(items.next())?;
     let mut moved = 0;
@@ -74,7 +74,7 @@ pub(crate) fn decode_and_keep<'r>(
         }
     }
     match items.next() {
-        None => Ok(Told { at, moved }),
+        None => Ok(ScriptFooter { at, moved }),
         Some(_) => Err(AnswerError::Malformed),
     }
 }
@@ -85,13 +85,13 @@ fn decode_group<'r>(
     items: &mut impl Iterator<Item = Item<'r>>,
     mut answer: impl FnMut(Verdicts),
     moved: &mut u64,
-) -> Result<Option<Aside>, AnswerError> {
+) -> Result<Option<GroupNote>, AnswerError> {
     if group.posted.is_some() {
         if post::decode(items.next())? {
             answer(post::verdicts(now));
             return Ok(None);
         }
-        return Ok(group.first_key().map(Aside::Corrupt));
+        return Ok(group.first_key().map(GroupNote::Corrupt));
     }
     let extra = group.extra.as_deref().copied().unwrap_or_default();
     let mut execution = Execution::Now;
@@ -124,7 +124,7 @@ fn decode_group<'r>(
         // No run may have been allowed.
         let nothing = items.by_ref().take(group.runs.len());
         return match nothing.eq(group.runs.iter().map(|_| Item::Int(0))) {
-            true => Ok(Some(Aside::Corrupt(key))),
+            true => Ok(Some(GroupNote::Corrupt(key))),
             false => Err(AnswerError::Malformed),
         };
     }
@@ -136,7 +136,7 @@ fn decode_group<'r>(
     };
     let is_denied = replay_runs(group, &mut replay, execution, items, answer)?;
     let known = is_denied.then(|| Known::new(group, replay)).flatten();
-    Ok(known.map(Aside::Denied))
+    Ok(known.map(GroupNote::Denied))
 }
 
 /// Takes the steps of all runs again, and passes the verdicts to `answer`. Returns true if the last request is denied.
