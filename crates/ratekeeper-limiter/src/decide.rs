@@ -361,7 +361,7 @@ impl<S: Store> Limiter<S> {
     ) -> Verdicts {
         match self.send(evaluation, extra) {
             Answer::Decided(verdicts) => verdicts,
-            Answer::Pending(ticket) => self.heard(evaluation, extra, ticket.await),
+            Answer::Pending(ticket) => self.resolve_answer(evaluation, extra, ticket.await),
         }
     }
 
@@ -377,7 +377,7 @@ impl<S: Store> Limiter<S> {
                 let late = unanswered.ticket.take().and_then(S::late);
                 self.timed_out(evaluation, late)
             }
-            answer => self.heard(evaluation, None, answer),
+            answer => self.resolve_answer(evaluation, None, answer),
         };
         self.settle(evaluation, &verdicts);
         verdicts

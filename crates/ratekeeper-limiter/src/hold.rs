@@ -17,7 +17,7 @@ use ratekeeper_store::{
 };
 use smallvec::SmallVec;
 
-pub use admission::{Admitted, HeldSlots, PendingAdmission, PutOff, ReceiptMode};
+pub use admission::{Admitted, DeferredPermits, HeldSlots, PendingAdmission, ReceiptMode};
 pub use caller::CallerHolds;
 pub use error::HoldError;
 pub use permits::{Acquired, IssuedPermit, Released};

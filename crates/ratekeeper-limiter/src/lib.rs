@@ -37,9 +37,9 @@ pub use decision::{Answered, Binding, Code, Decision, LimitStatus, Policies, Pol
 pub use explain::{DOMAINS_SHOWN, ExplainedDescriptor, ExplainedLimit, ExplainedNode, Explanation};
 pub use fallback::{Fallback, FallbackConfig, FallbackError, OwedCounts};
 pub use hold::{
-    Acquired, Admitted, BucketTurn, CallerHolds, ChargedOnce, HeldSlots, HoldError, IssuedPermit,
-    PendingAdmission, PutOff, Queued, Receipt, ReceiptMode, Released, Reservation, Reserve,
-    Reserved, Settled, TOKEN_CHARS_MAX,
+    Acquired, Admitted, BucketTurn, CallerHolds, ChargedOnce, DeferredPermits, HeldSlots,
+    HoldError, IssuedPermit, PendingAdmission, Queued, Receipt, ReceiptMode, Released, Reservation,
+    Reserve, Reserved, Settled, TOKEN_CHARS_MAX,
 };
 pub use limiter::{Limiter, LimiterOptions};
 pub use observer::{CheckObserver, ServiceDecision};

@@ -72,7 +72,7 @@ impl<S: Store> Enforcer for Arc<Limiter<S>> {
     }
 
     fn at_turn(&self, mut queued: Box<QueuedRequest<S>>) -> AnswerOf<Self> {
-        let Some((put_off, scopes, terms)) = queued.take_permits() else {
+        let Some((deferred, scopes, terms)) = queued.take_permits() else {
             return Answer::Decided(queued.pass(None));
         };
         let now = self.clock().now();
@@ -81,7 +81,7 @@ impl<S: Store> Enforcer for Arc<Limiter<S>> {
             now,
             before: Some(queued),
         };
-        match self.admit_put_off(put_off, now) {
+        match self.admit_deferred(deferred, now) {
             Answer::Decided(admitted) => {
                 let scope = |_: &Snapshot, number: usize| scopes.get(number).cloned();
                 Answer::Decided(stage.conclude(self, admitted, scope))
@@ -236,7 +236,7 @@ impl<S: Store> Stage<S> {
                 let descriptors = 0..decision.statuses().len();
                 let permits = queued
                     .permits
-                    .map(|put_off| (put_off, descriptors.filter_map(scope).collect(), terms));
+                    .map(|deferred| (deferred, descriptors.filter_map(scope).collect(), terms));
                 let mut queued =
                     QueuedRequest::new(Arc::clone(limiter), queued.receipt, report, permits);
                 queued.may_be_shed = terms.may_be_shed;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ratekeeper_http::answer::{Bound, HeaderLines, RequestStatus};
-use ratekeeper_limiter::{Limiter, PutOff, Receipt};
+use ratekeeper_limiter::{DeferredPermits, Limiter, Receipt};
 use ratekeeper_store::Store;
 
 use crate::embedded::{Scopes, undo};
@@ -19,7 +19,7 @@ pub struct QueuedRequest<S: Store> {
     receipt: Option<Receipt>,
     report: LimitReport,
     /// Its concurrency limits, which are decided at its turn.
-    permits: Option<(PutOff, Scopes, EnforceOptions)>,
+    permits: Option<(DeferredPermits, Scopes, EnforceOptions)>,
     /// True if it may still be shed once it went on.
     pub(crate) may_be_shed: bool,
 }
@@ -29,7 +29,7 @@ impl<S: Store> QueuedRequest<S> {
         limiter: Arc<Limiter<S>>,
         receipt: Receipt,
         report: LimitReport,
-        permits: Option<(PutOff, Scopes, EnforceOptions)>,
+        permits: Option<(DeferredPermits, Scopes, EnforceOptions)>,
     ) -> Self {
         Self {
             limiter,
@@ -40,7 +40,9 @@ impl<S: Store> QueuedRequest<S> {
         }
     }
 
-    pub(crate) const fn take_permits(&mut self) -> Option<(PutOff, Scopes, EnforceOptions)> {
+    pub(crate) const fn take_permits(
+        &mut self,
+    ) -> Option<(DeferredPermits, Scopes, EnforceOptions)> {
         self.permits.take()
     }
 

@@ -10,7 +10,7 @@ use crate::limiter::Limiter;
 
 impl<S: Store> Limiter<S> {
     /// Turns the store's `answer` into verdicts.
-    pub(crate) fn heard(
+    pub(crate) fn resolve_answer(
         &self,
         evaluation: &Evaluation,
         extra: Option<&Extra>,

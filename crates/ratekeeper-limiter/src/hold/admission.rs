@@ -62,17 +62,17 @@ struct Terms {
     policies: Policies,
     /// Slots that it will hold if it is admitted.
     slots: Option<HeldSlots>,
-    put_off: Option<PutOff>,
+    deferred: Option<DeferredPermits>,
     receipt: ReceiptMode,
 }
 
 /// The concurrency limits of a request that a leaky bucket may hold back: they are checked once its
 /// turn has come, by the rules that it was matched with.
 #[derive(Debug)]
-pub struct PutOff(Box<Parked>);
+pub struct DeferredPermits(Box<DeferredPlan>);
 
 #[derive(Debug)]
-struct Parked {
+struct DeferredPlan {
     snapshot: Arc<Snapshot>,
     plan: Plan,
     /// The policies of all its limits.
@@ -117,7 +117,7 @@ impl<T> PendingAdmission<T> {
         // A request without an answer may have been carried out all the same.
         let is_settled = |verdicts: &Verdicts| !verdicts.allowed && verdicts.fault().is_none();
         let may_be_held = !answer.as_ref().is_ok_and(is_settled);
-        let verdicts = limiter.heard(&evaluation, terms.extra().as_ref(), answer);
+        let verdicts = limiter.resolve_answer(&evaluation, terms.extra().as_ref(), answer);
         let turn = read(limiter, &mut evaluation, &verdicts);
         let heard = limiter.clock().now();
         let Evaluation {
@@ -163,13 +163,13 @@ impl Terms {
     ) -> Admitted {
         let snapshot = decision.snapshot();
         let turn = turn.filter(|_| plan.may_wait(snapshot));
-        let waits = verdicts.allowed && (self.put_off.is_some() || turn.is_some());
+        let waits = verdicts.allowed && (self.deferred.is_some() || turn.is_some());
         let is_kept = self.receipt == ReceiptMode::Kept && verdicts.allowed && !waits;
         let receipt = is_kept.then(|| plan.receipt(snapshot, verdicts, heard));
         let queued = waits.then(|| {
             Box::new(Queued {
                 turn,
-                permits: self.put_off,
+                permits: self.deferred,
                 receipt: plan.receipt(snapshot, verdicts, heard),
             })
         });
@@ -258,10 +258,10 @@ impl<S: Store> Limiter<S> {
             let Evaluation { decision, plan, .. } = evaluation;
             let policies = plan.policies();
             let mut slots = self.slots(plan, decision.snapshot());
-            let mut put_off = None;
+            let mut deferred = None;
             if slots.is_some() && plan.may_wait(decision.snapshot()) {
                 slots = None;
-                put_off = Some(PutOff(Box::new(Parked {
+                deferred = Some(DeferredPermits(Box::new(DeferredPlan {
                     snapshot: decision.shared_snapshot(),
                     plan: plan.split_off(is_concurrency),
                     policies: policies.clone(),
@@ -270,7 +270,7 @@ impl<S: Store> Limiter<S> {
             Terms {
                 policies,
                 slots,
-                put_off,
+                deferred,
                 receipt,
             }
         })
@@ -278,23 +278,23 @@ impl<S: Store> Limiter<S> {
 
     /// Asks the store for the permits of a request whose rates were taken before, and whose turn
     /// has come. If it is denied, those are to be [given back](super::Receipt::give_back).
-    pub fn admit_put_off(
+    pub fn admit_deferred(
         &self,
-        put_off: PutOff,
+        deferred: DeferredPermits,
         now: Timestamp,
     ) -> Answer<PendingAdmission<S::Ticket>, Admitted> {
-        let Parked {
+        let DeferredPlan {
             snapshot,
             plan,
             policies,
-        } = *put_off.0;
+        } = *deferred.0;
         self.begin_admission(Guard::from_inner(snapshot), now, |evaluation| {
             evaluation.plan = plan;
             let Evaluation { decision, plan, .. } = evaluation;
             Terms {
                 policies,
                 slots: self.slots(plan, decision.snapshot()),
-                put_off: None,
+                deferred: None,
                 receipt: ReceiptMode::Dropped,
             }
         })

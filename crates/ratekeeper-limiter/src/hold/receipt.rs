@@ -4,7 +4,7 @@ use ratekeeper_core::{Limit, Micros, Timestamp};
 use ratekeeper_store::{Answer, CounterKey, Extra, RuleSlot, Step, Store};
 use smallvec::SmallVec;
 
-use super::PutOff;
+use super::DeferredPermits;
 use super::token::Part;
 use crate::Limiter;
 use crate::decision::Answered;
@@ -16,8 +16,8 @@ pub struct Queued {
     /// Its turn; None if it need not wait.
     pub turn: Option<BucketTurn>,
     /// Its concurrency limits. They have not been checked yet, since a request that waits is not in
-    /// flight: they [are](Limiter::admit_put_off) once its turn has come.
-    pub permits: Option<PutOff>,
+    /// flight: they [are](Limiter::admit_deferred) once its turn has come.
+    pub permits: Option<DeferredPermits>,
     /// The receipt for the hits it took.
     pub receipt: Receipt,
 }

@@ -30,8 +30,7 @@ impl Known {
         };
         let is_repeatable = group.extra.is_none()
             && group.parts.iter().enumerate().all(|(index, part)| {
-                usize::from(part.counter) == index
-                    && !part.limit.algorithm().holds_permits()
+                usize::from(part.counter) == index && !part.limit.algorithm().holds_permits()
             })
             && group
                 .runs
