@@ -40,7 +40,7 @@ impl<S: Store> Enforcer for Arc<Limiter<S>> {
 
     fn ask(&self, check: &Check<'_>, terms: EnforceOptions) -> AnswerOf<Self> {
         let now = self.clock().now();
-        let stage = Stage {
+        let stage = AdmissionContext {
             terms,
             now,
             before: None,
@@ -76,7 +76,7 @@ impl<S: Store> Enforcer for Arc<Limiter<S>> {
             return Answer::Decided(queued.pass(None));
         };
         let now = self.clock().now();
-        let stage = Stage {
+        let stage = AdmissionContext {
             terms,
             now,
             before: Some(queued),
@@ -113,7 +113,7 @@ pub struct AdmissionFuture<S: Store> {
 struct Pending<S: Store> {
     admission: PendingAdmission<S::Ticket>,
     scopes: Scopes,
-    stage: Stage<S>,
+    stage: AdmissionContext<S>,
 }
 
 impl<S: Store> Future for AdmissionFuture<S> {
@@ -165,14 +165,14 @@ async fn give_back<S: Store>(mut admission: PendingAdmission<S::Ticket>, limiter
 
 /// The inputs of a decision besides the limits.
 #[derive(Debug)]
-struct Stage<S: Store> {
+struct AdmissionContext<S: Store> {
     terms: EnforceOptions,
     now: Timestamp,
     /// The state of its rate limits, when its permits are decided.
     before: Option<Box<QueuedRequest<S>>>,
 }
 
-impl<S: Store> Stage<S> {
+impl<S: Store> AdmissionContext<S> {
     /// Turns the decision into an admission; `scope` returns the subject of a descriptor.
     fn conclude(
         self,
