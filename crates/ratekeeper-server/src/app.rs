@@ -17,18 +17,18 @@ use tokio::sync::watch;
 use crate::access::{Access, RefusalLog};
 use crate::callers::{Callers, Denied};
 use crate::config::ServerConfig;
-use crate::crowded::Crowded;
 use crate::degraded::Degraded;
 use crate::denials::CheckOrigin;
 use crate::drain::Drain;
 use crate::durations::Durations;
 use crate::front::Monitored;
-use crate::listen::Quiet;
+use crate::listen::LogLimit;
 use crate::live::Live;
 use crate::maintenance::task::MaintenanceTasks;
 use crate::reading::ReadingRoom;
 use crate::reload::{ReloadStatus, unix_seconds};
 use crate::rule_counts::LastCounts;
+use crate::share_alarm::ShareAlarm;
 use crate::statsd::StatsdCounts;
 use crate::switches::SwitchFile;
 use crate::tls::Tls;
@@ -41,7 +41,7 @@ pub(crate) struct App {
     pub(crate) limiter: Arc<Limiter<Stores>>,
     pub(crate) config: ServerConfig,
     /// For the line that tells of senders who lack a permission over Envoy's protocol.
-    rls_refusals: Quiet,
+    rls_refusals: LogLimit,
     pub(crate) unreadable: UnreadableRequests,
     pub(crate) callers: Callers,
     /// For the admin listener.
@@ -62,7 +62,7 @@ pub(crate) struct App {
     /// The parts other than the limiter that have their own metrics and faults.
     monitored: RwLock<Vec<Arc<dyn Monitored>>>,
     /// Tracks whether a rule's counters are about to fill with denials.
-    pub(crate) crowded: Crowded,
+    pub(crate) crowded: ShareAlarm,
     /// The counts of rules as the last second began.
     pub(crate) last_counts: LastCounts,
     /// The share of decisions that failure modes gave of late.
@@ -87,7 +87,7 @@ impl App {
         let is_loaded = AtomicBool::new(reloads.borrow().is_loaded());
         Self {
             limiter,
-            rls_refusals: Quiet::default(),
+            rls_refusals: LogLimit::default(),
             unreadable: UnreadableRequests::new(config.on_unreadable),
             callers: Callers::new(config.callers.clone()),
             access,
@@ -103,7 +103,7 @@ impl App {
             started_at: unix_seconds(),
             maintenance: MaintenanceTasks::default(),
             monitored: RwLock::default(),
-            crowded: Crowded::default(),
+            crowded: ShareAlarm::default(),
             last_counts: LastCounts::default(),
             degraded: Degraded::default(),
             tls,

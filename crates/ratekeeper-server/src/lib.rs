@@ -34,11 +34,11 @@ mod access;
 mod admin;
 pub mod admin_json;
 mod app;
+mod atomic_file;
 mod blocking;
 mod callers;
 mod config;
 mod constant;
-mod crowded;
 mod degraded;
 mod denials;
 mod drain;
@@ -51,7 +51,6 @@ mod follow;
 mod front;
 mod grpc;
 mod http;
-mod kept;
 mod listen;
 mod live;
 mod maintenance;
@@ -65,6 +64,7 @@ mod reload;
 mod rls;
 mod rule_counts;
 mod server;
+mod share_alarm;
 mod statsd;
 mod switches;
 mod tls;
@@ -73,6 +73,7 @@ mod unreadable;
 mod v1;
 
 pub use access::{AdminToken, AdminTokenError, Role, Tokens, UnknownRole};
+pub use atomic_file::make_private_folder;
 pub use callers::{Caller, Powers, Proof};
 pub use config::{
     AuthConfig, DESCRIPTORS_MAX, ENTRIES_MAX, EnvoyCallers, GatewayListener, LimitHeaderNames,
@@ -84,7 +85,6 @@ pub use drain::DrainDelay;
 pub use families::{Families, Label, by};
 pub use follow::{FilesRead, Followed};
 pub use front::{ClassShedding, GatewayService, Monitored, Shedding, UpstreamShedding};
-pub use kept::make_private_folder;
 pub use listen::{
     Fault, FramedTwice, HttpService, ListenAddress, Pace, Patience, Peer, PeerAddress, ServerBounds,
 };

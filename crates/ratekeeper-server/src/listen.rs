@@ -2,21 +2,21 @@
 
 mod activity;
 mod address;
-mod aside;
+mod address_slots;
 mod body;
 mod bounds;
 mod connection;
 mod deadline;
 mod framing;
+mod inline_executor;
 mod line;
-mod looks;
+mod log_limit;
 mod pace;
 pub(crate) mod peer;
-mod quiet;
 mod refusal;
 pub(crate) mod service;
-mod shares;
 mod socket;
+mod stall_check;
 mod unix;
 mod workers;
 
@@ -42,9 +42,9 @@ pub(crate) use workers::{Turns, Workers};
 
 use crate::drain::Drain;
 use crate::tls::Tls;
+use address_slots::AddressSlots;
 use connection::Terms;
-pub(crate) use quiet::Quiet;
-use shares::Shares;
+pub(crate) use log_limit::LogLimit;
 use socket::{Accepted, Socket};
 
 /// The wait after a failed accept (most likely, no file descriptors are left).
@@ -100,7 +100,7 @@ impl Listener {
         self,
         mut services: impl FnMut(usize) -> A,
         bounds: ServerBounds,
-        room: Room,
+        room: ConnectionSlots,
         drain: Arc<Drain>,
         mut turns: Turns,
     ) -> usize {
@@ -115,8 +115,9 @@ impl Listener {
             is_blind: self.is_blind,
             is_local: self.is_local(),
         };
-        let shares = Shares::new(self.name, bounds.connections_per_address_max);
-        let mut spawn = |connections: &mut JoinSet<()>, (accepted, seat): (Accepted, Seat)| {
+        let shares = AddressSlots::new(self.name, bounds.connections_per_address_max);
+        let mut spawn = |connections: &mut JoinSet<()>,
+                         (accepted, seat): (Accepted, ConnectionSlot)| {
             let Some(share) = shares.take(accepted.peer) else {
                 return;
             };
@@ -134,7 +135,7 @@ impl Listener {
             listener: &self,
             room,
             is_failing: false,
-            failures: Quiet::default(),
+            failures: LogLimit::default(),
             was_said: false,
         };
         loop {
@@ -161,18 +162,18 @@ impl Listener {
 
 /// The connections that several listeners may have in total.
 #[derive(Clone, Debug)]
-pub(crate) struct Room(Arc<Semaphore>);
+pub(crate) struct ConnectionSlots(Arc<Semaphore>);
 
 /// One of them, given back when dropped.
-type Seat = OwnedSemaphorePermit;
+type ConnectionSlot = OwnedSemaphorePermit;
 
-impl Room {
+impl ConnectionSlots {
     pub(crate) fn new(connections_max: usize) -> Self {
         let connections_max = connections_max.clamp(1, Semaphore::MAX_PERMITS);
         Self(Arc::new(Semaphore::new(connections_max)))
     }
 
-    async fn seat(&self) -> Seat {
+    async fn seat(&self) -> ConnectionSlot {
         match Arc::clone(&self.0).acquire_owned().await {
             Ok(seat) => seat,
             // Nobody closes it.
@@ -184,15 +185,15 @@ impl Room {
 /// Accepts, and logs now and then that it cannot.
 struct Accept<'a> {
     listener: &'a Listener,
-    room: Room,
+    room: ConnectionSlots,
     is_failing: bool,
-    failures: Quiet,
+    failures: LogLimit,
     /// True once a failure was logged.
     was_said: bool,
 }
 
 impl Accept<'_> {
-    async fn next(&mut self) -> (Accepted, Seat) {
+    async fn next(&mut self) -> (Accepted, ConnectionSlot) {
         // First: what is accepted has a file descriptor, and there may be none left to give.
         let seat = self.room.seat().await;
         loop {
@@ -222,7 +223,7 @@ impl Accept<'_> {
     }
 
     /// A connection that is there already.
-    async fn waiting(&mut self) -> Option<(Accepted, Seat)> {
+    async fn waiting(&mut self) -> Option<(Accepted, ConnectionSlot)> {
         // Lets the runtime take notice of what the kernel has ready.
         tokio::task::yield_now().await;
         let seat = Arc::clone(&self.room.0).try_acquire_owned().ok()?;

@@ -10,7 +10,7 @@ use ratekeeper_limiter::{Limiter, RuleSwitch, SWITCHES_MAX, SwitchError, Switche
 use ratekeeper_stores::Stores;
 use serde::{Deserialize, Serialize};
 
-use crate::kept;
+use crate::atomic_file;
 
 const NAME: &str = "switches.json";
 
@@ -77,7 +77,7 @@ impl SwitchFile {
                 }
                 Err(why) => {
                     was_damaged = true;
-                    let aside = kept::set_aside(path);
+                    let aside = atomic_file::set_aside(path);
                     tracing::error!(%why, path = %path.display(), ?aside, "the switches of rules cannot be used and were \
                          set aside; every rule does what its file says");
                 }
@@ -141,10 +141,10 @@ impl SwitchFile {
 }
 
 fn load(path: &Path) -> Result<Option<Switches>, BadSwitches> {
-    let Some(bytes) = kept::read(path)? else {
+    let Some(bytes) = atomic_file::read(path)? else {
         return Ok(None);
     };
-    kept::check_version(&bytes, SWITCHES)?;
+    atomic_file::check_version(&bytes, SWITCHES)?;
     let content: Content = serde_json::from_slice(&bytes)?;
     if content.switches.len() > SWITCHES_MAX {
         return Err(BadSwitches::TooMany(content.switches.len()));
@@ -162,5 +162,5 @@ fn save(path: &Path, switches: &Switches) -> Result<(), BadSwitches> {
             .collect(),
     };
     let text = serde_json::to_vec_pretty(&content)?;
-    Ok(kept::write(path, &text)?)
+    Ok(atomic_file::write(path, &text)?)
 }

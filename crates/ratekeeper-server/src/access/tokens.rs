@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::Role;
+use crate::atomic_file;
 use crate::callers::is_equal;
-use crate::kept;
 
 const NAME: &str = "tokens.json";
 
@@ -226,7 +226,7 @@ impl Tokens {
 
     fn load(&self) -> Result<Content, AdminTokenError> {
         let path = self.folder.join(NAME);
-        let bytes = match kept::read(&path) {
+        let bytes = match atomic_file::read(&path) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => {
                 return Ok(Content {
@@ -236,7 +236,7 @@ impl Tokens {
             }
             Err(source) => return Err(AdminTokenError::Io { path, source }),
         };
-        if let Err(version) = kept::check_version(&bytes, TOKENS) {
+        if let Err(version) = atomic_file::check_version(&bytes, TOKENS) {
             return Err(AdminTokenError::Version { path, version });
         }
         serde_json::from_slice(&bytes).map_err(|source| AdminTokenError::Damaged { path, source })
@@ -250,13 +250,13 @@ impl Tokens {
 
     fn write(&self, name: &str, bytes: &[u8]) -> Result<(), AdminTokenError> {
         let path = self.folder.join(name);
-        kept::write(&path, bytes).map_err(|source| AdminTokenError::Io { path, source })
+        atomic_file::write(&path, bytes).map_err(|source| AdminTokenError::Io { path, source })
     }
 
     /// Waits for other processes that change the tokens; the lock ends with the file.
     fn lock(&self) -> Result<File, AdminTokenError> {
         let path = self.folder.join(LOCK);
-        let locked = kept::make_private_folder(&self.folder)
+        let locked = atomic_file::make_private_folder(&self.folder)
             .and_then(|()| File::create(&path))
             .and_then(|file| file.lock().map(|()| file));
         locked.map_err(|source| AdminTokenError::Io { path, source })

@@ -18,15 +18,15 @@ use tracing::debug;
 use timers::{Ring, Timers};
 
 use super::activity::{Activity, Watched};
-use super::aside::{Aside, Waiting};
 use super::bounds::ServerBounds;
 use super::deadline::Deadline;
 use super::framing::Framing;
+use super::inline_executor::{InlineExecutor, Waiting};
 use super::line::Line;
-use super::looks::Looks;
 use super::peer::Peer;
 use super::service::{HttpService, IsBlind, Protocol};
 use super::socket::{Accepted, ForgetUnsent};
+use super::stall_check::StallCheck;
 use crate::drain::Drain;
 use crate::tls::Tls;
 
@@ -120,11 +120,11 @@ where
     let (watched, activity, back) = Watched::new(stream, framing);
     let io = TokioIo::new(watched);
     let service = Deadline::new(terms.service, Arc::clone(&line));
-    let aside = Aside::new(Arc::clone(&line));
+    let executor = InlineExecutor::new(Arc::clone(&line));
     let watch = WatchOver {
         activity,
         line,
-        aside: aside.clone(),
+        executor: executor.clone(),
     };
     let end = match protocol {
         Protocol::Http1 => {
@@ -132,11 +132,11 @@ where
             watch.drive(connection, LAST_REQUEST).await
         }
         Protocol::Http2 => {
-            let connection = http2(&bounds, aside).serve_connection(io, service);
+            let connection = http2(&bounds, executor).serve_connection(io, service);
             watch.drive(connection, Duration::ZERO).await
         }
         Protocol::Either => {
-            let builder = either(&bounds, aside);
+            let builder = either(&bounds, executor);
             let connection = builder.serve_connection_with_upgrades(io, service);
             watch.drive(connection, LAST_REQUEST).await
         }
@@ -175,8 +175,8 @@ fn http1(bounds: &ServerBounds) -> http1::Builder {
     builder
 }
 
-fn http2(bounds: &ServerBounds, aside: Aside) -> http2::Builder<Aside> {
-    let mut builder = http2::Builder::new(aside);
+fn http2(bounds: &ServerBounds, executor: InlineExecutor) -> http2::Builder<InlineExecutor> {
+    let mut builder = http2::Builder::new(executor);
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(bounds.streams_max)
@@ -190,8 +190,8 @@ fn http2(bounds: &ServerBounds, aside: Aside) -> http2::Builder<Aside> {
 }
 
 /// Reads as many bytes as it takes to tell. Anything but the HTTP/2 preface is HTTP/1.
-fn either(bounds: &ServerBounds, aside: Aside) -> auto::Builder<Aside> {
-    let mut builder = auto::Builder::new(aside);
+fn either(bounds: &ServerBounds, executor: InlineExecutor) -> auto::Builder<InlineExecutor> {
+    let mut builder = auto::Builder::new(executor);
     builder
         .http1()
         .timer(TokioTimer::new())
@@ -225,7 +225,7 @@ enum End {
 struct WatchOver {
     activity: Activity,
     line: Arc<Line>,
-    aside: Aside,
+    executor: InlineExecutor,
 }
 
 impl WatchOver {
@@ -241,7 +241,7 @@ impl WatchOver {
             sleep(last_request).await;
         });
         let mut timers = pin!(Timers::new(&self.line));
-        let mut looks = Looks::new(&self.activity, &self.line.bounds);
+        let mut looks = StallCheck::new(&self.activity, &self.line.bounds);
         let mut requests = self.line.requests();
         loop {
             let ring = tokio::select! {
@@ -249,7 +249,7 @@ impl WatchOver {
                 end = poll_fn(|cx| {
                     let end = connection.as_mut().poll(cx);
                     if end.is_pending() {
-                        self.aside.run(&mut waiting, cx);
+                        self.executor.run(&mut waiting, cx);
                     }
                     end
                 }) => return self.ended(end),
@@ -309,7 +309,12 @@ impl WatchOver {
     }
 
     /// Checks what has moved in the time `elapsed`, and ends the connection or requests that stand still.
-    fn look(&self, looks: &mut Looks, waiting: &mut Waiting, elapsed: Duration) -> Option<End> {
+    fn look(
+        &self,
+        looks: &mut StallCheck,
+        waiting: &mut Waiting,
+        elapsed: Duration,
+    ) -> Option<End> {
         if let Some(why) = looks.end(&self.activity, elapsed) {
             debug!("a connection is closed: {why}");
             return Some(match self.activity.is_blocked() {

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tracing::{info, warn};
 
+use crate::atomic_file;
 use crate::config::RulesSource;
-use crate::kept;
 
 const NAME: &str = "rules.last-good.json";
 
@@ -112,12 +112,12 @@ impl LastGood {
             files: files.collect(),
         };
         let bytes = serde_json::to_vec(&content)?;
-        if let Ok(Some(before)) = kept::read_up_to(&self.path, BYTES_MAX as u64) {
+        if let Ok(Some(before)) = atomic_file::read_up_to(&self.path, BYTES_MAX as u64) {
             // Of a later version: it stays for that one.
-            kept::check_version(&before, LAST_GOOD_RULES)?;
+            atomic_file::check_version(&before, LAST_GOOD_RULES)?;
         }
         match bytes.len() {
-            0..=BYTES_MAX => Ok(kept::write(&self.path, &bytes)?),
+            0..=BYTES_MAX => Ok(atomic_file::write(&self.path, &bytes)?),
             many => Err(LastGoodError::TooLarge(many)),
         }
     }
@@ -127,10 +127,10 @@ impl LastGood {
     /// # Errors
     /// The file cannot be used.
     pub(super) fn read(&self) -> Result<Option<GoodRules>, LastGoodError> {
-        let Some(bytes) = kept::read_up_to(&self.path, BYTES_MAX as u64)? else {
+        let Some(bytes) = atomic_file::read_up_to(&self.path, BYTES_MAX as u64)? else {
             return Ok(None);
         };
-        kept::check_version(&bytes, LAST_GOOD_RULES)?;
+        atomic_file::check_version(&bytes, LAST_GOOD_RULES)?;
         let content: Content<String> = serde_json::from_slice(&bytes)?;
         if content.asked != self.asked {
             return Err(LastGoodError::Elsewhere);

@@ -19,7 +19,7 @@ use crate::follow::{Followed, follow};
 use crate::front::{GatewayService, NoGateway};
 use crate::grpc::Health;
 use crate::http;
-use crate::listen::{Listener, Room, ServerBounds, Workers};
+use crate::listen::{ConnectionSlots, Listener, ServerBounds, Workers};
 use crate::maintenance;
 use crate::reload::{ReloadStatus, Reloader, RulesLoader};
 use crate::statsd;
@@ -55,7 +55,7 @@ impl Server {
         } = self;
         let config = &app.config;
         let bounds = config.bounds;
-        let room = Room::new(config.connections_max);
+        let room = ConnectionSlots::new(config.connections_max);
         let mut tasks = JoinSet::new();
         if let Some(loader) = loader {
             let reloader = reloader(&app, config.watch, loader, reloads, &wake);
@@ -167,7 +167,7 @@ fn serve_operators(
         connections_per_address_max: OPERATORS_MAX / 2,
         ..bounds
     };
-    let room = || Room::new(OPERATORS_MAX);
+    let room = || ConnectionSlots::new(OPERATORS_MAX);
     let here = Workers::here();
     let mut watching = JoinSet::new();
     let service = admin::router(Arc::clone(app));

@@ -10,8 +10,8 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::listen::line::Line;
-use crate::listen::looks::looks_each;
 use crate::listen::service::Protocol;
+use crate::listen::stall_check::looks_each;
 
 /// An event that is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

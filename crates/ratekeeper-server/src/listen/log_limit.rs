@@ -9,9 +9,9 @@ const SILENCE: Duration = Duration::from_secs(60);
 
 /// One kind of log line.
 #[derive(Debug, Default)]
-pub(crate) struct Quiet(Mutex<Option<Instant>>);
+pub(crate) struct LogLimit(Mutex<Option<Instant>>);
 
-impl Quiet {
+impl LogLimit {
     /// Returns true if a line is due; then none is due for a while.
     pub(crate) fn may_say(&self) -> bool {
         self.may_say_at(Instant::now())
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn a_line_is_said_once_in_a_while() {
-        let (quiet, now) = (Quiet::default(), Instant::now());
+        let (quiet, now) = (LogLimit::default(), Instant::now());
         assert!(quiet.may_say_at(now));
         assert!(!quiet.may_say_at(now + SILENCE / 2));
         assert!(quiet.may_say_at(now + SILENCE));

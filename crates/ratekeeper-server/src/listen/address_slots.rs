@@ -8,17 +8,17 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tracing::warn;
 
+use super::log_limit::LogLimit;
 use super::peer::PeerAddress;
-use super::quiet::Quiet;
 
 /// The connections of one listener by address. An address is kept only while it has connections, so
 /// there are never more addresses than connections.
 #[derive(Debug)]
-pub(super) struct Shares {
+pub(super) struct AddressSlots {
     listener: &'static str,
     each_max: usize,
     places: Arc<Places>,
-    refusals: Quiet,
+    refusals: LogLimit,
 }
 
 /// The connections of each address.
@@ -32,26 +32,26 @@ struct Held {
 
 /// The slot of one connection, given back when dropped.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(super) struct AddressSlot {
     /// None if the peer is not counted.
     counted: Option<(IpAddr, Arc<Places>)>,
 }
 
-impl Shares {
+impl AddressSlots {
     pub(super) fn new(listener: &'static str, each_max: usize) -> Self {
         Self {
             listener,
             each_max: each_max.max(1),
             places: Arc::default(),
-            refusals: Quiet::default(),
+            refusals: LogLimit::default(),
         }
     }
 
     /// Takes a slot for a connection of `peer`; none if its address has its full share. A peer on
     /// this host may have any number: it could stop us anyway.
-    pub(super) fn take(&self, peer: PeerAddress) -> Option<Share> {
+    pub(super) fn take(&self, peer: PeerAddress) -> Option<AddressSlot> {
         let Some(place) = place_of(peer).filter(|_| !peer.is_local()) else {
-            return Some(Share { counted: None });
+            return Some(AddressSlot { counted: None });
         };
         let mut places = self.places.lock();
         let held = places.entry(place).or_default();
@@ -63,13 +63,13 @@ impl Shares {
             return None;
         }
         held.connections += 1;
-        Some(Share {
+        Some(AddressSlot {
             counted: Some((place, Arc::clone(&self.places))),
         })
     }
 }
 
-impl Drop for Share {
+impl Drop for AddressSlot {
     fn drop(&mut self) {
         let Some((place, places)) = self.counted.take() else {
             return;
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn an_address_has_its_share_and_no_more() {
-        let shares = Shares::new("gRPC", 2);
+        let shares = AddressSlots::new("gRPC", 2);
         let first = shares.take(at("192.0.2.1:1")).expect("one of two");
         let second = shares.take(at("[::ffff:192.0.2.1]:2")).expect("two of two");
         assert!(shares.take(at("192.0.2.1:3")).is_none());
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_network_of_ipv6_is_one_address_and_this_host_is_none() {
-        let shares = Shares::new("gRPC", 1);
+        let shares = AddressSlots::new("gRPC", 1);
         let _first = shares.take(at("[2001:db8:0:1::1]:1")).expect("the first");
         assert!(shares.take(at("[2001:db8:0:1:ffff::2]:1")).is_none());
         assert!(shares.take(at("[2001:db8:0:2::1]:1")).is_some());

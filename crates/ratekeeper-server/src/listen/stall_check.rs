@@ -18,7 +18,7 @@ pub(super) fn looks_each(bounds: &ServerBounds) -> Duration {
 }
 
 /// The state of a connection at the last look.
-pub(super) struct Looks {
+pub(super) struct StallCheck {
     at: Instant,
     moves: u64,
     bytes_written: u64,
@@ -27,7 +27,7 @@ pub(super) struct Looks {
     pace: Pace,
 }
 
-impl Looks {
+impl StallCheck {
     pub(super) fn new(activity: &Activity, bounds: &ServerBounds) -> Self {
         Self {
             at: Instant::now(),

@@ -18,9 +18,9 @@ const OVER_BELOW: u16 = 800;
 
 /// True while the warning is in force.
 #[derive(Debug, Default)]
-pub(crate) struct Crowded(AtomicBool);
+pub(crate) struct ShareAlarm(AtomicBool);
 
-impl Crowded {
+impl ShareAlarm {
     /// Looks at the store, and logs what has begun or ended since the last look.
     pub(crate) fn look(&self, limiter: &Limiter<Stores>) {
         let refusing = limiter.store().gauges().refusing;

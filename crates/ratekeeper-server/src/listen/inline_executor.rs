@@ -25,7 +25,7 @@ type Request = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// The requests of one connection that were read and not tried yet: as many as it may have
 /// under way at most.
 #[derive(Clone)]
-pub(super) struct Aside {
+pub(super) struct InlineExecutor {
     requests: Arc<Mutex<Vec<Request>>>,
     line: Arc<Line>,
 }
@@ -85,7 +85,7 @@ impl Paced {
     }
 }
 
-impl<F> Executor<F> for Aside
+impl<F> Executor<F> for InlineExecutor
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -94,7 +94,7 @@ where
     }
 }
 
-impl Aside {
+impl InlineExecutor {
     pub(super) fn new(line: Arc<Line>) -> Self {
         let requests = Arc::default();
         Self { requests, line }
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn requests_that_wait_wake_their_connection_once_and_end_with_it() {
-        let (aside, mut waiting) = (Aside::new(line()), Waiting::default());
+        let (executor, mut waiting) = (InlineExecutor::new(line()), Waiting::default());
         let wakes = Arc::new(Wakes::default());
         let waker = Waker::from(Arc::clone(&wakes));
         let mut cx = Context::from_waker(&waker);
@@ -174,17 +174,17 @@ mod tests {
             let (answer, wait) = oneshot::channel::<()>();
             answers.push(answer);
             let served = Arc::clone(&served);
-            aside.execute(async move {
+            executor.execute(async move {
                 if wait.await.is_ok() {
                     served.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
         let at_once = Arc::clone(&served);
-        aside.execute(async move {
+        executor.execute(async move {
             at_once.fetch_add(10, Ordering::Relaxed);
         });
-        aside.run(&mut waiting, &mut cx);
+        executor.run(&mut waiting, &mut cx);
         assert_eq!(served.load(Ordering::Relaxed), 10, "one had not to wait");
         assert_eq!(waiting.0.len(), 3);
 
@@ -194,7 +194,7 @@ mod tests {
         }
         let woken = wakes.0.load(Ordering::Relaxed) - before;
         assert_eq!(woken, 1, "two answers are one reason to look");
-        aside.run(&mut waiting, &mut cx);
+        executor.run(&mut waiting, &mut cx);
         assert_eq!(served.load(Ordering::Relaxed), 12);
 
         drop(waiting);
