@@ -102,6 +102,16 @@ impl Evaluation {
         self.observer = Some(Arc::clone(observer));
     }
 
+    /// The request to a store, for the steps of the plan.
+    #[inline]
+    fn request<'e>(&'e self, extra: Option<&'e Extra>) -> Request<'e> {
+        let mode = self.plan.mode(self.decision.snapshot());
+        Request {
+            extra,
+            ..Request::new(&self.plan.steps, mode, self.now)
+        }
+    }
+
     /// Reads the verdicts into the decision, and passes each limit's answer to `each`.
     #[inline(always)] // The verdicts are large, and read where they lie.
     pub(crate) fn fill(&mut self, verdicts: &Verdicts, each: impl FnMut(&Step, &Answered)) {
@@ -331,25 +341,18 @@ impl<S: Store> Limiter<S> {
     /// Asks the store.
     #[inline]
     pub(crate) fn send(&self, evaluation: &Evaluation, extra: Option<&Extra>) -> Answer<S::Ticket> {
-        let Evaluation {
-            decision,
-            plan,
-            now,
-            ..
-        } = evaluation;
-        if plan.steps.is_empty() {
+        if evaluation.plan.steps.is_empty() {
             return Answer::Decided(Verdicts {
                 allowed: true,
                 outcomes: SmallVec::new(),
-                at: *now,
+                at: evaluation.now,
                 execution: Execution::Now,
             });
         }
-        let snapshot = decision.snapshot();
+        let namer = &evaluation.decision.snapshot().namer;
         self.store().decide(&Request {
-            extra,
-            named_by: Some(snapshot.namer.hash_key()),
-            ..Request::new(&plan.steps, plan.mode(snapshot), *now)
+            named_by: Some(namer.hash_key()),
+            ..evaluation.request(extra)
         })
     }
 

@@ -34,22 +34,11 @@ impl<S: Store> Limiter<S> {
         let Some((late, fallback)) = late.zip(self.fallback()) else {
             return self.unanswered(evaluation, None, Err(StoreError::Timeout));
         };
-        let Evaluation {
-            decision,
-            plan,
-            now,
-            ..
-        } = evaluation;
-        let snapshot = decision.snapshot();
-        let request = Request::new(&plan.steps, plan.mode(snapshot), *now);
-        let verdicts = fallback.decide(&request, plan.failure_modes(snapshot), None);
-        let passed = Passed {
-            now: *now,
-            boot: self.clock().boot(),
-            named_by: snapshot.namer.hash_key(),
-        };
-        let modes = plan.failure_modes(snapshot);
-        let owed = plan.steps.iter().zip(modes).zip(&verdicts.outcomes);
+        let (plan, snapshot) = (&evaluation.plan, evaluation.decision.snapshot());
+        let modes = || plan.failure_modes(snapshot);
+        let verdicts = fallback.decide(&evaluation.request(None), modes(), None);
+        let passed = self.passed(evaluation);
+        let owed = plan.steps.iter().zip(modes()).zip(&verdicts.outcomes);
         let owed = owed
             .map(|((step, mode), outcome)| owes(step, mode, outcome.fits() && verdicts.allowed));
         self.expect_late(late, &plan.steps, owed.collect(), verdicts.allowed, passed);
@@ -69,27 +58,14 @@ impl<S: Store> Limiter<S> {
         if let Some(key) = self.store().hash_key() {
             self.adopt_hash_key(key);
         }
-        let Evaluation {
-            decision,
-            plan,
-            now,
-            ..
-        } = evaluation;
-        let snapshot = decision.snapshot();
-        let request = Request {
-            extra,
-            ..Request::new(&plan.steps, plan.mode(snapshot), *now)
-        };
+        let (plan, snapshot) = (&evaluation.plan, evaluation.decision.snapshot());
+        let request = evaluation.request(extra);
         let answered = answer.as_ref().ok();
         let verdicts = match self.fallback() {
             Some(fallback) => {
                 let modes = || plan.failure_modes(snapshot);
                 let verdicts = fallback.decide(&request, modes(), answered);
-                let passed = Passed {
-                    now: *now,
-                    boot: self.clock().boot(),
-                    named_by: snapshot.namer.hash_key(),
-                };
+                let passed = self.passed(evaluation);
                 let fault = |number| fault_of(&answer, number);
                 let owing = (&passed, &plan.unhashed[..]);
                 fallback.owe(&request, modes(), &verdicts, fault, owing);
@@ -106,6 +82,15 @@ impl<S: Store> Limiter<S> {
             self.store().give_back(&request, taken);
         }
         verdicts
+    }
+
+    /// The request of `evaluation`, as one that the store did not answer.
+    fn passed(&self, evaluation: &Evaluation) -> Passed {
+        Passed {
+            now: evaluation.now,
+            boot: self.clock().boot(),
+            named_by: evaluation.decision.snapshot().namer.hash_key(),
+        }
     }
 }
 
