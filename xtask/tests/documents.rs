@@ -1,8 +1,11 @@
 //! Links in the documentation lead somewhere, and the book has every page.
 
+mod repository;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use repository::root;
 
 /// Pages of the book link to files outside `docs/` by this address, since the book does not contain them.
 const REPOSITORY: &str = "https://github.com/ratekeeper/ratekeeper/blob/main/";
@@ -278,12 +281,4 @@ fn anchor_of(heading: &str) -> String {
     kept.flat_map(char::to_lowercase)
         .map(|c| if c == ' ' { '-' } else { c })
         .collect()
-}
-
-fn root() -> PathBuf {
-    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask
-        .parent()
-        .expect("xtask lies in the repository")
-        .to_path_buf()
 }

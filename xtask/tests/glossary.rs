@@ -1,8 +1,12 @@
 //! Holds the names of public types to one meaning each, and ARCHITECTURE.md's glossary to the code.
 
+mod repository;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use repository::root;
 
 /// Crates that test or measure the product. Nothing is built on them, so their names may repeat.
 const TOOLS: [&str; 5] = [
@@ -170,12 +174,4 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
         }
     }
     found
-}
-
-fn root() -> PathBuf {
-    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask
-        .parent()
-        .expect("xtask lies in the repository")
-        .to_path_buf()
 }

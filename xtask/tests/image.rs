@@ -1,9 +1,12 @@
 //! The container image is built from what the repository says elsewhere.
 
+mod repository;
+
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+
+use repository::root;
 
 #[test]
 fn the_image_is_built_with_the_toolchain_of_the_repository() {
@@ -99,12 +102,4 @@ fn words(begin: &str) -> Vec<String> {
 
 fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).expect("it is in the repository")
-}
-
-fn root() -> PathBuf {
-    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask
-        .parent()
-        .expect("xtask lies in the repository")
-        .to_path_buf()
 }

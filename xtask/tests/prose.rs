@@ -1,7 +1,11 @@
 //! Holds the English of doc comments to the house style.
 
+mod repository;
+
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use repository::root;
 
 /// The folders with Rust code of ours.
 const FOLDERS: [&str; 4] = ["crates", "examples", "fuzz", "xtask"];
@@ -77,14 +81,6 @@ fn an_opening_is_the_first_line_of_a_comment() {
             (8, "Whether it is so.")
         ]
     );
-}
-
-fn root() -> PathBuf {
-    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask
-        .parent()
-        .expect("xtask lies in the workspace")
-        .to_owned()
 }
 
 /// The Rust and protobuf sources below `folder`.

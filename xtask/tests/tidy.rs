@@ -1,10 +1,13 @@
 //! Checks that no compiler makes: the dependencies between crates, where the environment is read,
 //! and that nothing in the repository belongs to one machine.
 
+mod repository;
+
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use repository::root;
 
 /// Crates that may use the wire formats.
 const KNOW_PROTOBUF: [&str; 8] = [
@@ -32,14 +35,6 @@ const NOT_IN_THE_LIBRARY: [&str; 10] = [
     "tokio",
     "tonic",
 ];
-
-fn root() -> PathBuf {
-    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask
-        .parent()
-        .expect("xtask lies in the repository")
-        .to_path_buf()
-}
 
 fn cargo(args: &[&str]) -> String {
     let output = Command::new(env!("CARGO"))

@@ -1,8 +1,12 @@
 //! Checks that the walkthroughs of `ARCHITECTURE.md` lead to files that exist, and that the one of a new
 //! algorithm passes by every place that has to know it.
 
+mod repository;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+
+use repository::root;
 
 /// The files that define the algorithms, each by a name of its own kind.
 const DEFINITIONS: [(&str, &str); 4] = [
@@ -236,12 +240,4 @@ fn sources(folder: &Path, files: &mut Vec<PathBuf>) {
             files.push(path);
         }
     }
-}
-
-fn root() -> PathBuf {
-    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask
-        .parent()
-        .expect("xtask lies in the repository")
-        .to_path_buf()
 }
