@@ -43,7 +43,7 @@ pub(crate) struct ShardConnections {
 
 #[derive(Debug)]
 struct KeptConnection {
-    shard_connection: Arc<ShardConnection>,
+    conn: Arc<ShardConnection>,
     _task: ConnectionTask,
 }
 
@@ -82,13 +82,12 @@ impl ShardConnections {
     pub(crate) fn to(&self, shard: &Arc<Shard>) -> Arc<ShardConnection> {
         let mut list = self.list.lock();
         let leads_there = |kept: &&KeptConnection| {
-            Arc::ptr_eq(&kept.shard_connection.shard, shard)
-                && !kept.shard_connection.queue.is_closed()
+            Arc::ptr_eq(&kept.conn.shard, shard) && !kept.conn.queue.is_closed()
         };
         if let Some(kept) = list.iter().find(leads_there) {
-            return Arc::clone(&kept.shard_connection);
+            return Arc::clone(&kept.conn);
         }
-        let (shard_connection, task) = ShardConnection::start(
+        let (conn, task) = ShardConnection::start(
             Arc::clone(shard),
             Arc::clone(&self.config),
             Arc::clone(&self.context),
@@ -97,24 +96,21 @@ impl ShardConnections {
             &self.runtime,
         );
         // Connections to servers that no longer serve have ended; those of a runtime end together.
-        let is_alive = |kept: &KeptConnection| !kept.shard_connection.queue.is_closed();
+        let is_alive = |kept: &KeptConnection| !kept.conn.queue.is_closed();
         if list.iter().any(is_alive) {
             list.retain(is_alive);
         }
         list.push(KeptConnection {
-            shard_connection: Arc::clone(&shard_connection),
+            conn: Arc::clone(&conn),
             _task: task,
         });
-        shard_connection
+        conn
     }
 
     /// Returns true if the runtime has ended, and its connections with it.
     pub(crate) fn is_closed(&self) -> bool {
         let list = self.list.lock();
-        !list.is_empty()
-            && list
-                .iter()
-                .all(|kept| kept.shard_connection.queue.is_closed())
+        !list.is_empty() && list.iter().all(|kept| kept.conn.queue.is_closed())
     }
 
     /// Sends elsewhere, or later, the groups that `shard` has not carried out.

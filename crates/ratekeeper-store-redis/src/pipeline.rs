@@ -34,7 +34,7 @@ pub(crate) enum PipelineEnd {
 
 /// The groups of one pipeline, and the requests that wait for them.
 pub(crate) struct Pipeline<'a> {
-    shard_connection: &'a ShardConnection,
+    conn: &'a ShardConnection,
     batches: Vec<Batch>,
     sent: Instant,
     /// The knowledge of the server's clock when it was sent.
@@ -54,36 +54,33 @@ pub(crate) struct Pipeline<'a> {
 const RARELY: Duration = Duration::from_secs(1);
 
 impl<'a> Pipeline<'a> {
-    pub(crate) fn new(shard_connection: &'a ShardConnection, waiting: Vec<Waiting>) -> Self {
+    pub(crate) fn new(conn: &'a ShardConnection, waiting: Vec<Waiting>) -> Self {
         let sent = Instant::now();
         let (groups, mut decisions, mut queued) = (waiting.len(), 0, Duration::ZERO);
         for member in waiting.iter().flat_map(|it| &it.members.list) {
             decisions += 1;
             queued += sent.saturating_duration_since(member.queued_at);
         }
-        shard_connection
-            .shard
-            .metrics
-            .sent(groups, decisions, queued);
-        let batches = match shard_connection.is_of_cluster {
+        conn.shard.metrics.sent(groups, decisions, queued);
+        let batches = match conn.is_of_cluster {
             true => by_slot(waiting),
             false => vec![Batch::of(waiting, false)],
         };
         Self {
-            shard_connection,
+            conn,
             batches,
             sent,
-            clock: shard_connection.shard.clock.sent(),
-            returns: shard_connection.context.denied.returns(),
-            due: sent + shard_connection.config.deadline,
-            mark: shard_connection.stall.mark(),
-            link: shard_connection.link_number(),
+            clock: conn.shard.clock.sent(),
+            returns: conn.context.denied.returns(),
+            due: sent + conn.config.deadline,
+            mark: conn.stall.mark(),
+            link: conn.link_number(),
         }
     }
 
     /// Returns true if the breaker has opened since it was sent: its answers only settle what was charged.
     fn is_former(&self) -> bool {
-        self.link != self.shard_connection.link_number()
+        self.link != self.conn.link_number()
     }
 
     /// The longest time until the next look at the clock.
@@ -101,11 +98,8 @@ impl<'a> Pipeline<'a> {
         let calls = self.calls();
         let mut wakes;
         let replies = {
-            let shard_connection = self.shard_connection;
-            let (script, metrics) = (
-                &shard_connection.context.script,
-                &shard_connection.shard.metrics,
-            );
+            let conn = self.conn;
+            let (script, metrics) = (&conn.context.script, &conn.shard.metrics);
             let asked = ask(&mut connection, &calls, script, metrics);
             tokio::pin!(asked);
             let mut next = self.next_deadline();
@@ -116,7 +110,7 @@ impl<'a> Pipeline<'a> {
                     replies = &mut asked => break replies,
                     () = sleep_until(wakes.into()) => {
                         let mut now = Instant::now();
-                        shard_connection.stall.ran(wakes, now);
+                        conn.stall.ran(wakes, now);
                         if now >= next {
                             // After a pause of this process the answer may already be in the
                             // socket: read it before telling anybody that none came.
@@ -133,28 +127,25 @@ impl<'a> Pipeline<'a> {
             }
         };
         let took = self.sent.elapsed();
-        self.shard_connection.shard.metrics.answered(took);
+        self.conn.shard.metrics.answered(took);
         // The answer may have come together with a timer that was late.
-        self.shard_connection.stall.ran(wakes, self.sent + took);
+        self.conn.stall.ran(wakes, self.sent + took);
         // Before anybody is told, and also if the outcome is unknown.
         let groups = self.batches.iter().flat_map(|batch| &batch.groups);
         let refunded = groups.flat_map(Group::refunded);
-        refunded.for_each(|key| self.shard_connection.context.denied.forget(key));
+        refunded.for_each(|key| self.conn.context.denied.forget(key));
         match replies {
             Ok(replies) => self.land(&replies, took),
             Err(error) => {
                 let failed = self.fail_all();
-                self.shard_connection
-                    .shard
-                    .metrics
-                    .fault(Fault::Connection, failed);
+                self.conn.shard.metrics.fault(Fault::Connection, failed);
                 PipelineEnd::Lost(error.to_string())
             }
         }
     }
 
     fn calls(&self) -> Vec<Sent> {
-        let context = &self.shard_connection.context;
+        let context = &self.conn.context;
         let first = self.batches.first().and_then(|batch| batch.members.first());
         let told = match (context.clock, first) {
             (Clock::Told, Some(members)) => {
@@ -179,7 +170,7 @@ impl<'a> Pipeline<'a> {
 
     fn next_deadline(&self) -> Instant {
         let waiting = self.waiting().filter(|member| !member.is_answered());
-        let stood = self.shard_connection.stall.mark();
+        let stood = self.conn.stall.mark();
         let due = self.mark.moved(self.due, stood);
         waiting.fold(due, |first, member| first.min(member.deadline(stood)))
     }
@@ -187,7 +178,7 @@ impl<'a> Pipeline<'a> {
     /// Fails the requests whose deadline has passed, and the server when it is due, and again with
     /// each deadline that passes. Returns the next time to look.
     fn overdue(&mut self, now: Instant) -> Instant {
-        let stood = self.shard_connection.stall.mark();
+        let stood = self.conn.stall.mark();
         let late = self.sent_late(now, stood);
         let (mut expired, mut next) = (0, None);
         for members in self.batches.iter_mut().flat_map(|batch| &mut batch.members) {
@@ -195,7 +186,7 @@ impl<'a> Pipeline<'a> {
             expired += count;
             next = earliest(next, then);
         }
-        let shard = &self.shard_connection.shard;
+        let shard = &self.conn.shard;
         let timeouts = expired.saturating_sub(late);
         shard.metrics.fault(Fault::Overloaded, late);
         let is_due = now >= self.mark.moved(self.due, stood);
@@ -205,7 +196,7 @@ impl<'a> Pipeline<'a> {
             shard.metrics.fault(Fault::Timeout, timeouts);
         }
         if is_due {
-            let again = self.shard_connection.config.deadline.max(self.slice());
+            let again = self.conn.config.deadline.max(self.slice());
             (self.due, self.mark) = (now + again, stood);
         }
         let due = self.mark.moved(self.due, stood);
@@ -214,7 +205,7 @@ impl<'a> Pipeline<'a> {
 
     /// Counts the requests now expired that had spent most of their time before they were sent.
     fn sent_late(&self, now: Instant, stood: Mark) -> usize {
-        let half = self.sent + self.shard_connection.config.deadline / 2;
+        let half = self.sent + self.conn.config.deadline / 2;
         let half = self.mark.moved(half, stood);
         let late = |member: &&Member| {
             let deadline = member.deadline(stood);
@@ -239,11 +230,11 @@ impl<'a> Pipeline<'a> {
             }
         }
         // Even if nobody was still waiting for it.
-        let due = self.sent + self.shard_connection.config.deadline;
-        let due = self.mark.moved(due, self.shard_connection.stall.mark());
+        let due = self.sent + self.conn.config.deadline;
+        let due = self.mark.moved(due, self.conn.stall.mark());
         if has_served && self.sent + took <= due {
-            self.shard_connection.shard.breaker.succeeded();
-            self.shard_connection.shard.served();
+            self.conn.shard.breaker.succeeded();
+            self.conn.shard.served();
         }
         end
     }
@@ -275,9 +266,7 @@ impl<'a> Pipeline<'a> {
             },
         );
         match decoded {
-            Ok(ScriptFooter { at, moved }) => {
-                self.shard_connection.shard.told_time(self.clock, at, moved)
-            }
+            Ok(ScriptFooter { at, moved }) => self.conn.shard.told_time(self.clock, at, moved),
             Err(error) => {
                 self.malformed(batch, &error.to_string());
                 return false;
@@ -285,14 +274,14 @@ impl<'a> Pipeline<'a> {
         }
         for (number, key) in corrupt {
             let failed = batch.members[number].fail(StoreError::Corrupt);
-            let name = self.shard_connection.context.names.text(key);
-            self.shard_connection.shard.corrupt(failed, &name);
+            let name = self.conn.context.names.text(key);
+            self.conn.shard.corrupt(failed, &name);
         }
-        let memory = &self.shard_connection.context.denied;
+        let memory = &self.conn.context.denied;
         for (number, known) in denied {
             let signature = batch.members[number].signature;
             let asked = (self.sent, self.returns);
-            memory.keep(&self.shard_connection.shard, signature, known, asked);
+            memory.keep(&self.conn.shard, signature, known, asked);
         }
         true
     }
@@ -312,19 +301,19 @@ impl<'a> Pipeline<'a> {
     fn malformed(&self, mut batch: Batch, why: &str) {
         // It may have been carried out.
         let failed = batch.fail(StoreError::Lost);
-        self.shard_connection.shard.garbled(failed.max(1), why);
+        self.conn.shard.garbled(failed.max(1), why);
     }
 
     /// The server has refused `batch` without carrying it out, or the script failed.
     fn refused(&self, mut batch: Batch, error: &RedisError) -> Option<PipelineEnd> {
-        let (shard, why) = (&self.shard_connection.shard, error.to_string());
+        let (shard, why) = (&self.conn.shard, error.to_string());
         if is_of_connection(error) {
             let failed = batch.fail(StoreError::Lost);
             shard.metrics.fault(Fault::Connection, failed);
             return Some(PipelineEnd::Lost(why));
         }
         let connections = self
-            .shard_connection
+            .conn
             .connections
             .upgrade()
             .filter(|connections| connections.topology.is_found());
@@ -367,7 +356,7 @@ impl<'a> Pipeline<'a> {
         if refusal != Refusal::Later {
             topology.doubt();
         }
-        let address = redirected(error, &self.shard_connection.shard.node.address);
+        let address = redirected(error, &self.conn.shard.node.address);
         match (refusal, address, batch.slot()) {
             // With several groups, Redis 6.2 says ASK even if only some are at the other end. A
             // counter that is not there would start over, so each of them has to be sent there by

@@ -98,7 +98,7 @@ impl ShardConnection {
             waiting_max: config.waiting_max,
             merges: config.merges,
         };
-        let shard_connection = Arc::new(Self {
+        let conn = Arc::new(Self {
             shard,
             queue: Queue::new(bounds),
             config,
@@ -113,22 +113,22 @@ impl ShardConnection {
                 .is_some_and(|it| it.topology.is_cluster()),
             connections,
         });
-        let closing = Closing(Arc::clone(&shard_connection));
+        let closing = Closing(Arc::clone(&conn));
         let task = runtime.spawn(async move {
-            let shard_connection = &closing.0;
+            let conn = &closing.0;
             let (left, former) = mpsc::channel(1);
             tokio::select! {
                 // After a pause of this process, requests get their turn before they are failed.
                 _ = async { tokio::join!(
                     biased;
-                    shard_connection.keep_connected(left),
-                    shard_connection.watch_deadlines(),
+                    conn.keep_connected(left),
+                    conn.watch_deadlines(),
                     former::see_off(former),
                 ) } => {}
-                () = shard_connection.leave() => {}
+                () = conn.leave() => {}
             }
         });
-        (shard_connection, ConnectionTask(task.abort_handle()))
+        (conn, ConnectionTask(task.abort_handle()))
     }
 
     /// Queues `request`. [`None`] if the connection has ended.
@@ -329,7 +329,7 @@ enum ServingEnd<'a> {
 
 /// The serving of one link, until it is lost.
 struct Serving<'a> {
-    shard_connection: &'a ShardConnection,
+    conn: &'a ShardConnection,
     link: Link,
     /// True if there was room in flight for everything that has come since the last look.
     had_room: bool,
@@ -340,9 +340,9 @@ struct Serving<'a> {
 type InFlight<'a> = FuturesUnordered<Pin<Box<dyn Future<Output = PipelineEnd> + Send + 'a>>>;
 
 impl<'a> Serving<'a> {
-    fn new(shard_connection: &'a ShardConnection, link: Link) -> Self {
+    fn new(conn: &'a ShardConnection, link: Link) -> Self {
         Self {
-            shard_connection,
+            conn,
             link,
             had_room: false,
             in_flight: FuturesUnordered::new(),
@@ -351,8 +351,8 @@ impl<'a> Serving<'a> {
 
     /// Moves decisions until the connection is lost, or the breaker opens.
     async fn run(mut self) -> ServingEnd<'a> {
-        let shard_connection = self.shard_connection;
-        let opened = shard_connection
+        let conn = self.conn;
+        let opened = conn
             .shard
             .breaker
             .wait_for(|circuit| circuit != Circuit::Closed);
@@ -361,9 +361,7 @@ impl<'a> Serving<'a> {
             let has_room = self.fill();
             self.had_room = has_room;
             let in_flight = self.in_flight.len();
-            shard_connection
-                .in_flight
-                .store(in_flight, Ordering::Relaxed);
+            conn.in_flight.store(in_flight, Ordering::Relaxed);
             tokio::select! {
                 biased;
                 Some(end) = self.in_flight.next() => {
@@ -374,7 +372,7 @@ impl<'a> Serving<'a> {
                 () = &mut self.link.driver => {
                     return ServingEnd::Lost("the connection was closed".to_owned());
                 }
-                () = shard_connection.queue.filled.notified(), if has_room => {}
+                () = conn.queue.filled.notified(), if has_room => {}
                 () = &mut opened => {
                     return ServingEnd::Opened(FormerLink::new(self.link, self.in_flight));
                 }
@@ -384,17 +382,14 @@ impl<'a> Serving<'a> {
 
     /// Sends waiting groups as far as there is room. Returns true if there is room for more.
     fn fill(&mut self) -> bool {
-        let (config, stall) = (&self.shard_connection.config, &self.shard_connection.stall);
+        let (config, stall) = (&self.conn.config, &self.conn.stall);
         while self.in_flight.len() < config.pipelines_max {
             let (late, now) = (StoreError::Overloaded, Instant::now());
-            let taken = self.shard_connection.queue.take(
-                config.groups_max,
-                now,
-                stall,
-                self.had_room,
-                late,
-            );
-            self.shard_connection.missed(taken.expired, late);
+            let taken = self
+                .conn
+                .queue
+                .take(config.groups_max, now, stall, self.had_room, late);
+            self.conn.missed(taken.expired, late);
             if taken.waiting.is_empty() {
                 return true;
             }
@@ -404,7 +399,7 @@ impl<'a> Serving<'a> {
     }
 
     fn send(&mut self, taken: Taken) {
-        let pipeline = Pipeline::new(self.shard_connection, taken.waiting);
+        let pipeline = Pipeline::new(self.conn, taken.waiting);
         let connection = self.link.connection.clone();
         self.in_flight.push(Box::pin(pipeline.run(connection)));
     }

@@ -153,11 +153,11 @@ impl Slots {
                 all.len() - 1
             });
             let known = &all[place];
-            let shard_connection = known.map.owner(slot).and_then(|it| known.by_shard.get(it));
-            if shard_connection.is_none() {
+            let conn = known.map.owner(slot).and_then(|it| known.by_shard.get(it));
+            if conn.is_none() {
                 self.0.topology.doubt();
             }
-            ask(shard_connection.map(|shard_connection| &**shard_connection))
+            ask(conn.map(|conn| &**conn))
         })
     }
 
@@ -231,13 +231,12 @@ impl Slots {
 
     /// The error while the server of `slot` is not to be asked.
     pub(crate) fn away(&self, slot: u16) -> Option<StoreError> {
-        let is_there = self.live_connection(slot, |shard_connection| {
-            let Some(shard_connection) = shard_connection else {
+        let is_there = self.live_connection(slot, |conn| {
+            let Some(conn) = conn else {
                 return Some(false);
             };
-            let is_there =
-                shard_connection.shard.breaker.is_closed() && !shard_connection.is_missing();
-            (!shard_connection.queue.is_closed()).then_some(is_there)
+            let is_there = conn.shard.breaker.is_closed() && !conn.is_missing();
+            (!conn.queue.is_closed()).then_some(is_there)
         });
         (is_there != Some(true)).then_some(StoreError::Unavailable)
     }
@@ -272,8 +271,7 @@ mod tests {
             RedisStore::new(endpoint, RedisConfig::default(), Handle::current())
         });
         let slots = stores.each_ref().map(|store| &store.slots);
-        let connection_of =
-            |slots: &Slots| slots.with_connection(0, |shard_connection| shard_connection.is_some());
+        let connection_of = |slots: &Slots| slots.with_connection(0, |conn| conn.is_some());
         assert!(slots.into_iter().all(connection_of));
         let remembered =
             REMEMBERED.with_borrow(|all| all.iter().map(|it| it.store).collect::<Vec<_>>());
