@@ -57,7 +57,7 @@ impl SideConnection {
         Ok(Self { shard, link })
     }
 
-    /// What asks over this connection. It is answered within [`Self::answer`] and [`Self::closed`] only.
+    /// A handle that asks over this connection. It is answered within [`Self::answer`] and [`Self::closed`] only.
     pub(crate) fn asker(&self) -> MultiplexedConnection {
         self.link.connection.clone()
     }

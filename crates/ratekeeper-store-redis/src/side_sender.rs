@@ -45,7 +45,7 @@ const REPLICATED_WITHIN: Micros = Micros::from_millis(100);
 
 /// A use of side connections: how its jobs become calls, and what their answers mean.
 pub(crate) trait SideWork: Send + Sync + Sized + 'static {
-    /// What is to be sent.
+    /// Something to be sent.
     type Job: Send;
     /// A job that was sent, and has to be told its end.
     type Turn: Send + Sync;

@@ -70,7 +70,7 @@ impl SideWork for Shared {
         self.lost(turn);
     }
 
-    /// What is sent again is known to the server if it was carried out.
+    /// The turn is sent again: the server knows what it has carried out.
     fn lost(&self, (turn, _): SentTurn) {
         if self.counters.failed(&turn, boot_time()) {
             self.sooner.notify_one();
