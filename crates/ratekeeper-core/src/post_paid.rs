@@ -29,7 +29,7 @@ use crate::sliding_window::SubWindows;
 use crate::spec::{Algorithm, LimitError};
 use crate::{Ask, Limit, MAX_COUNT, Micros, Moment, Outcome, State, StateMut, StateRef, Verdict};
 
-/// How many bursts a bucket may go below zero unless its limit says otherwise.
+/// The bursts by which a bucket may go below zero unless its limit says otherwise.
 const DEBT_BURSTS: u64 = 10;
 
 /// The precomputed values of a post-paid limit.

@@ -219,7 +219,7 @@ fn nodes_share_a_debt_and_charge_a_key_once() {
     assert!(one.stop().success() && two.stop().success());
 }
 
-/// What was needed above a reservation goes to the budget, once; a limit paid in advance refuses it.
+/// A cost above the reservation goes to the budget, once; a limit paid in advance refuses it.
 #[test]
 fn a_commit_above_the_reservation_is_charged_to_the_budget() {
     let folder = tempdir().expect("a folder can be made");

@@ -189,3 +189,68 @@ fn a_factor_of_nothing_is_refused() {
         assert_eq!(Fallback::new(config).unwrap_err(), FallbackError::Factor);
     }
 }
+
+/// A bucket of 100 a minute, paid afterwards.
+fn budget() -> Limit {
+    let spec = LimitSpec::new(Algorithm::TokenBucket, 100, Micros::from_secs(60));
+    let spec = LimitSpec {
+        post_paid: true,
+        ..spec
+    };
+    Limit::try_new(spec).unwrap()
+}
+
+/// A step of so many hits on a budget, as rules compile it.
+fn budgeted(hits: i64) -> Step {
+    Step {
+        hits,
+        charge: Charge::Always,
+        ..step(&budget(), 1)
+    }
+}
+
+#[test]
+fn modes_answer_looks_at_a_budget_and_every_charge_is_owed_in_full() {
+    for (mode, allowed) in [(FailureMode::Allow, true), (FailureMode::Deny, false)] {
+        let fallback = fallback(1.0);
+        assert_eq!(decide(&fallback, &[budgeted(0)], &[mode]).allowed, allowed);
+        let charges = [budgeted(500)];
+        let verdicts = decide(&fallback, &charges, &[mode]);
+        assert_eq!(verdicts.allowed, allowed);
+        let passed = Passed {
+            now: later(0),
+            boot: Micros::ZERO,
+            named_by: ratekeeper_store::HashKey::from_bytes([0; 16]),
+        };
+        let request = Request::new(&charges, Mode::default(), later(0));
+        let fault = |_| Some(StoreError::Unavailable);
+        fallback.owe(
+            &request,
+            [mode].into_iter(),
+            &verdicts,
+            fault,
+            (&passed, &[]),
+        );
+        assert_eq!(fallback.owed().counts().owed, 500, "{mode:?}");
+    }
+}
+
+#[test]
+fn a_debt_that_the_store_told_holds_on_the_node_alone() {
+    let fallback = fallback(1.0);
+    // 50 below zero: 150 are missing, at 100 a minute.
+    let told = Answered {
+        verdict: Verdict::Later,
+        full_after: Micros::from_secs(90),
+        ..said(0)
+    };
+    fallback.note(&budgeted(0), &told, later(0));
+    let look = |seconds| {
+        let steps = [budgeted(0)];
+        let request = Request::new(&steps, Mode::default(), later(seconds));
+        let modes = [FailureMode::Local].into_iter();
+        fallback.decide(&request, modes, None).allowed
+    };
+    assert!(!look(0) && !look(30));
+    assert!(look(31));
+}

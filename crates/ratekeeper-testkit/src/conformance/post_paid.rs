@@ -37,7 +37,7 @@ pub fn a_look_is_denied_once_nothing_is_left<S: Store>(make: impl Fn() -> S) {
     }
 }
 
-/// What was used is charged, whatever denies the request and however little is left.
+/// Hits that were used are charged, whatever denies the request and however little is left.
 pub fn a_charge_counts_even_if_the_request_is_denied<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let none = hourly(Algorithm::FixedWindow, 0);
