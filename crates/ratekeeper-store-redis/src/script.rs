@@ -42,7 +42,7 @@ pub use item::{AnswerError, Item};
 pub use key::{KeyName, slot};
 pub(crate) use key::{SLOTS, slot_of_key};
 pub(crate) use known::Known;
-pub use lease::{LeaseCall, LeaseOutcome, decode_lease_calls};
+pub use lease::{LeaseCall, LeaseOutcome, SettledCounter, decode_lease_calls};
 pub use reply::decode;
 pub(crate) use reply::{GroupNote, ScriptFooter, decode_and_keep};
 pub use synced::{SyncAnswer, SyncCall, decode_sync};

@@ -13,6 +13,17 @@ pub struct LeasedHits {
     pub left: u64,
     /// The time until the last of them is over.
     pub until: Micros,
+    /// The leases of other nodes, as of this node's last call.
+    pub others: OtherLeases,
+}
+
+/// The leases of other nodes on a counter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OtherLeases {
+    /// Nodes that have one.
+    pub nodes: u64,
+    /// Hits that the store holds for them.
+    pub hits: u64,
 }
 
 /// The leases of a node on the counters of one store: what is held now, and counts since the start.

@@ -20,7 +20,7 @@ pub mod synced;
 pub use boot::boot_time;
 pub use extra::{Execution, Extra, Once, Permit, PermitAct, Until};
 pub use hash_key::HashKey;
-pub use lease::{LeaseGauges, LeasedHits};
+pub use lease::{LeaseGauges, LeasedHits, OtherLeases};
 pub use memory::{MemoryConfig, MemoryStore};
 pub use post::Post;
 pub use step::{

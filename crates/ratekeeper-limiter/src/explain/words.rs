@@ -1,7 +1,7 @@
 //! The words of explanations.
 
 use ratekeeper_rules::{Entry, Matched, Rule};
-use ratekeeper_store::{LeasedHits, SyncedHits};
+use ratekeeper_store::{LeasedHits, OtherLeases, SyncedHits};
 
 use crate::Snapshot;
 use crate::switch::RuleMode;
@@ -38,13 +38,14 @@ pub(super) fn leased(held: &LeasedHits, by_default: bool) -> String {
         granted,
         left,
         until,
+        others,
     } = *held;
     let leased = match by_default {
         true => "leased by default, because all requests share one counter of a cluster",
         false => "leased",
     };
     let until = until.as_millis_ceil();
-    match leases {
+    let mut said = match leases {
         0 => format!("{leased}: this node holds nothing now"),
         1 => {
             format!("{leased}: this node holds {left} of {granted} in a lease, until in {until} ms")
@@ -52,7 +53,18 @@ pub(super) fn leased(held: &LeasedHits, by_default: bool) -> String {
         _ => format!(
             "{leased}: this node holds {left} of {granted} in {leases} leases, until in {until} ms"
         ),
+    };
+    let OtherLeases { nodes, hits } = others;
+    match nodes {
+        0 => {}
+        1 => said.push_str(&format!(
+            "; one other node held {hits} as of this node's last call"
+        )),
+        _ => said.push_str(&format!(
+            "; {nodes} other nodes held {hits} as of this node's last call"
+        )),
     }
+    said
 }
 
 pub(super) fn why_not(rule: &Rule, mode: RuleMode, reached: bool) -> &'static str {
@@ -82,5 +94,29 @@ pub(super) fn shown(snapshot: &Snapshot, entry: &Entry<'_>, is_secret: bool) -> 
         format!("{}={}", entry.key, snapshot.fingerprint(entry.value))
     } else {
         format!("{}={}", entry.key, entry.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratekeeper_core::Micros;
+
+    #[test]
+    fn what_other_nodes_hold_is_told() {
+        let mut held = LeasedHits {
+            leases: 1,
+            granted: 50,
+            left: 38,
+            until: Micros::from_millis(60),
+            ..LeasedHits::default()
+        };
+        let own = "leased: this node holds 38 of 50 in a lease, until in 60 ms";
+        assert_eq!(leased(&held, false), own);
+        held.others = OtherLeases { nodes: 1, hits: 20 };
+        let told = format!("{own}; one other node held 20 as of this node's last call");
+        assert_eq!(leased(&held, false), told);
+        held.others = OtherLeases { nodes: 3, hits: 90 };
+        assert!(leased(&held, false).contains("; 3 other nodes held 90 as of"));
     }
 }

@@ -18,7 +18,7 @@ use super::calls::Job;
 use super::track::{Track, Tracks, track};
 use crate::config::RedisConfig;
 use crate::replicas::Allowance;
-use crate::script::LeaseCall;
+use crate::script::{LeaseCall, SettledCounter};
 use crate::script_context::ScriptContext;
 use crate::side_sender::SideSender;
 use crate::topology::Topology;
@@ -229,7 +229,7 @@ impl Shared {
     }
 
     /// Takes in the answer to a call.
-    pub(super) fn settled(&self, job: &Job, holding: &Holding, told: &Outcome) {
+    pub(super) fn settled(&self, job: &Job, holding: &Holding, told: &SettledCounter) {
         let (key, now) = (job.lease_call.key, boot_time());
         let trip = self.round_trip(now.get().saturating_sub(job.sent.get()));
         let mut part = self.tracks.part(key);
@@ -240,6 +240,7 @@ impl Shared {
         if !track.session.awaits(report.number) {
             return;
         }
+        track.others = told.others;
         self.counts.answered();
         self.counts.returned(std::mem::take(&mut track.freed));
         match track.session.answered(report.number, holding, now) {
@@ -258,7 +259,7 @@ impl Shared {
                 if let Some(slot) = track.slot {
                     let low = track.demand.within(Micros::new(trip * 2), now, track.ttl()) + 1;
                     let low = low.min(holding.amount / 2);
-                    self.book.entry(slot).put(told, low, now);
+                    self.book.entry(slot).put(&told.look, low, now);
                 }
             }
         }
@@ -473,12 +474,14 @@ impl Shared {
     /// The lease held on a counter: its hits, those left, and for how long at most.
     pub(crate) fn held(&self, key: CounterKey) -> LeasedHits {
         let now = boot_time();
-        let granted = self
-            .tracks
-            .part(key)
-            .get(&key)
-            .map_or(0, |track| track.held);
-        let mut held = LeasedHits::default();
+        let (granted, others) = match self.tracks.part(key).get(&key) {
+            Some(track) => (track.held, track.others),
+            None => Default::default(),
+        };
+        let mut held = LeasedHits {
+            others,
+            ..LeasedHits::default()
+        };
         for (facts, left) in self.credits.of(name(key)) {
             if now < facts.deadline {
                 held.leases += 1;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use parking_lot::{Mutex, MutexGuard};
 use ratekeeper_core::lease::{Demand, Session, Terms};
 use ratekeeper_core::{Bounds, Micros};
-use ratekeeper_store::{CounterKey, Step};
+use ratekeeper_store::{CounterKey, OtherLeases, Step};
 
 /// Parts with a lock of their own.
 const PARTS: usize = 64;
@@ -39,6 +39,8 @@ pub(super) struct Track {
     pub(super) slot: Option<usize>,
     /// Hits that the lease holds in the store.
     pub(super) held: u64,
+    /// The leases of other nodes, as of the last answer.
+    pub(super) others: OtherLeases,
     /// Hits spent in the session that `demand` knows of.
     pub(super) noted: u64,
     /// Hits that a call on its way frees.
@@ -92,6 +94,7 @@ impl Track {
             demand: Demand::default(),
             slot: None,
             held: 0,
+            others: OtherLeases::default(),
             noted: 0,
             freed: 0,
             active: (now, 0),

@@ -2,7 +2,7 @@
 
 use ratekeeper_core::lease::{Holding, LeaseReport, Settled, Terms};
 use ratekeeper_core::{Ask, Bounds, Micros, Moment, Outcome, State, Timestamp};
-use ratekeeper_store::{CounterKey, Step};
+use ratekeeper_store::{CounterKey, OtherLeases, Step};
 
 use super::call::Call;
 use super::group::Part;
@@ -33,13 +33,22 @@ pub enum LeaseOutcome {
     Settled {
         /// The lease that the node has now.
         holding: Holding,
-        /// The counter's answer to a look afterwards.
-        outcome: Outcome,
+        /// The counter afterwards.
+        outcome: SettledCounter,
     },
     /// A later call was carried out before.
     Old,
     /// Nothing was done: the key holds something else.
     Corrupt,
+}
+
+/// A counter after a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SettledCounter {
+    /// The answer to a look.
+    pub look: Outcome,
+    /// The leases of other nodes.
+    pub others: OtherLeases,
 }
 
 impl Call {
@@ -69,7 +78,7 @@ impl LeaseCall {
     }
 
     /// Core's answer to it, on a counter that was found so at `now`.
-    fn settle(&self, counter: Counter, now: Timestamp) -> Option<(Settled, Outcome)> {
+    fn settle(&self, counter: Counter, now: Timestamp) -> Option<(Settled, SettledCounter)> {
         let Counter { kept, mut escrow } = counter;
         let mut state = match kept {
             Kept::Words(words) => State::Words(words),
@@ -83,8 +92,14 @@ impl LeaseCall {
         let settled = self
             .terms
             .settle(&mut state, &mut escrow, &self.report, &at);
-        let outcome = escrow.test(self.terms.limit(), state.as_ref(), Ask::hits(0), &at);
-        Some((settled, outcome))
+        let look = escrow.test(self.terms.limit(), state.as_ref(), Ask::hits(0), &at);
+        let others = escrow.entries().iter();
+        let others = others.filter(|entry| entry.node != self.report.node);
+        let others = others.fold(OtherLeases::default(), |sum, entry| OtherLeases {
+            nodes: sum.nodes + 1,
+            hits: sum.hits + entry.amount,
+        });
+        Some((settled, SettledCounter { look, others }))
     }
 }
 

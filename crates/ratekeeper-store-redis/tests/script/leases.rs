@@ -6,9 +6,10 @@ use ratekeeper_core::lease::{Escrow, LEASE_MAX, LeaseReport, Settled, Terms};
 use ratekeeper_core::{
     Algorithm, Ask, Limit, LimitSpec, MAX_COUNT, Micros, Mode, Moment, Spill, State, Timestamp,
 };
-use ratekeeper_store::{CounterKey, Request, Step, StepOutcome};
+use ratekeeper_store::{CounterKey, OtherLeases, Request, Step, StepOutcome};
 use ratekeeper_store_redis::script::{
-    AnswerError, Call, Group, KeyName, LeaseCall, LeaseOutcome, Script, decode, decode_lease_calls,
+    AnswerError, Call, Group, KeyName, LeaseCall, LeaseOutcome, Script, SettledCounter, decode,
+    decode_lease_calls,
 };
 use ratekeeper_testkit::model::history::{History, Move, histories};
 use ratekeeper_testkit::redis::{Client, Reply, Server};
@@ -229,7 +230,15 @@ impl Lane {
             Settled::Holds(holding) => {
                 let look = Ask::hits(0);
                 let state = self.state.as_ref();
-                let outcome = self.escrow.test(terms.limit(), state, look, &at);
+                let look = self.escrow.test(terms.limit(), state, look, &at);
+                let others = self.escrow.entries().iter();
+                let others = others.filter(|entry| entry.node != report.node);
+                let others: Vec<u64> = others.map(|entry| entry.amount).collect();
+                let others = OtherLeases {
+                    nodes: others.len() as u64,
+                    hits: others.iter().sum(),
+                };
+                let outcome = SettledCounter { look, others };
                 LeaseOutcome::Settled { holding, outcome }
             }
         }

@@ -170,6 +170,27 @@ async fn a_node_that_stops_gives_back_what_it_holds() {
 
 /// A node spends its leases, and not more; then the store is unavailable as ever.
 #[tokio::test]
+async fn a_node_knows_what_others_hold_as_of_its_last_call() {
+    let server = Server::start();
+    let place = endpoint(&server);
+    let [one, other] = [(); 2].map(|()| RedisStore::new(place.clone(), patient(), home()));
+    let step = leased(&step(
+        &limit(ratekeeper_core::Algorithm::FixedWindow, 10_000, LASTING),
+        1,
+    ));
+    let step = Step {
+        lease: LEASE_MAX,
+        ..step
+    };
+    until_leased(&one, &step).await;
+    assert_eq!(held(&one, &step).others.nodes, 0, "it was alone");
+    until_leased(&other, &step).await;
+    let (first, found) = (held(&one, &step), held(&other, &step).others);
+    assert_eq!(found.nodes, 1);
+    assert_eq!(found.hits, first.granted);
+}
+
+#[tokio::test]
 async fn without_redis_a_node_spends_what_it_holds() {
     let mut server = Server::start();
     let mut config = patient();
