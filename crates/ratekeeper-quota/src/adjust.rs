@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_rules::{
-    AdjustMode, AdjustPolicy, Domain, OwnQuota, RaisedSteps, Rule, RuleSet, TenantHash,
+    AdjustMode, AdjustPolicy, Domain, RaisedSteps, Rule, RuleSet, TenantHash, TenantOverride,
     TenantQuotas, Term,
 };
 use sqlx::Row;
@@ -300,7 +300,7 @@ impl QuotaStore {
         &self,
         raised: &Raised<'_>,
         record: &TenantRecord,
-        wanted: Option<(Term, OwnQuota)>,
+        wanted: Option<(Term, TenantOverride)>,
     ) -> Result<bool, QuotaError> {
         let mut quotas = record.quotas.clone();
         quotas.overrides.retain(|(_, own)| !is_raised(own));
@@ -328,7 +328,7 @@ impl QuotaStore {
 }
 
 /// Returns true for an override that the policy has made.
-fn is_raised(own: &OwnQuota) -> bool {
+fn is_raised(own: &TenantOverride) -> bool {
     own.descriptor.is_empty() && own.steps.is_some()
 }
 
@@ -363,7 +363,7 @@ impl Raised<'_> {
     }
 
     /// The steps that a tenant has, with the override; [`None`] if its limit is none of the policy's business.
-    fn steps(&self, quotas: &TenantQuotas) -> Option<(RaisedSteps, Option<OwnQuota>)> {
+    fn steps(&self, quotas: &TenantQuotas) -> Option<(RaisedSteps, Option<TenantOverride>)> {
         if self.is_set(quotas) {
             return None;
         }

@@ -76,10 +76,10 @@ pub struct BulkTenant {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant_key: Option<String>,
     /// The plan, as in [`QuotaDocument::tier`].
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "plan", skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
     /// Several plans.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(alias = "plans", skip_serializing_if = "Vec::is_empty")]
     pub tiers: Vec<TierDocument>,
     /// The limits that the tenant has alone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -101,6 +101,7 @@ struct Row {
     hash: Option<String>,
     shown: Option<String>,
     tenant_key: Option<String>,
+    #[serde(alias = "plan")]
     tier: Option<String>,
     descriptor: Option<String>,
     requests_per_unit: Option<u64>,

@@ -5,7 +5,7 @@ mod shown;
 mod text;
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_rules::{BadQuotas, CUSTOM, OwnQuota, QuotaList, TenantQuotas, Term};
+use ratekeeper_rules::{BadQuotas, CUSTOM, QuotaList, TenantOverride, TenantQuotas, Term};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -19,10 +19,10 @@ pub use text::{DescriptorText, Rfc3339, WHOLE_TENANT};
 pub struct QuotaDocument {
     /// The plan: one of the domain's `plans`, or `custom` for overrides alone. Without it the tenant is on the
     /// default plan.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "plan", default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
     /// Several plans, one after the other, in place of `tier`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(alias = "plans", default, skip_serializing_if = "Vec::is_empty")]
     pub tiers: Vec<TierDocument>,
     /// The limits that the tenant has alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -40,6 +40,7 @@ pub struct QuotaDocument {
 #[serde(deny_unknown_fields)]
 pub struct TierDocument {
     /// The plan.
+    #[serde(alias = "plan")]
     pub tier: String,
     /// The time at which it begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -160,7 +161,7 @@ impl QuotaDocument {
         let overrides = self.overrides.iter();
         Ok(TenantQuotas {
             plans,
-            overrides: overrides.map(|own| own.own_quota(whole)).collect(),
+            overrides: overrides.map(|own| own.tenant_override(whole)).collect(),
             epoch: 0,
         })
     }
@@ -233,8 +234,8 @@ impl TierDocument {
 }
 
 /// An override without dates.
-impl From<&OwnQuota> for OverrideDocument {
-    fn from(own: &OwnQuota) -> Self {
+impl From<&TenantOverride> for OverrideDocument {
+    fn from(own: &TenantOverride) -> Self {
         let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
         Self {
             descriptor: DescriptorText(own.descriptor.iter().map(ToString::to_string).collect()),
@@ -251,7 +252,7 @@ impl From<&OwnQuota> for OverrideDocument {
 }
 
 impl OverrideDocument {
-    pub(crate) fn of((term, own): &(Term, OwnQuota)) -> Self {
+    pub(crate) fn of((term, own): &(Term, TenantOverride)) -> Self {
         let (effective_at, expires_at) = times(*term);
         Self {
             effective_at,
@@ -260,9 +261,9 @@ impl OverrideDocument {
         }
     }
 
-    fn own_quota(&self, whole: (Option<Rfc3339>, Option<Rfc3339>)) -> (Term, OwnQuota) {
+    fn tenant_override(&self, whole: (Option<Rfc3339>, Option<Rfc3339>)) -> (Term, TenantOverride) {
         let text = |text: &Option<String>| text.as_deref().map(Into::into);
-        let quota = OwnQuota {
+        let quota = TenantOverride {
             descriptor: self
                 .descriptor
                 .0

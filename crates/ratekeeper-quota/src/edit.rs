@@ -1,7 +1,7 @@
 //! Changes of a tenant's quotas that leave alone what they do not name.
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_rules::{OwnQuota, TenantQuotas, Term};
+use ratekeeper_rules::{TenantOverride, TenantQuotas, Term};
 
 use crate::{DescriptorText, Rfc3339};
 
@@ -50,7 +50,7 @@ pub struct QuotaEdit {
     /// Plans to set.
     pub plans: Vec<(NamedDates, Box<str>)>,
     /// Overrides to set.
-    pub overrides: Vec<(NamedDates, OwnQuota)>,
+    pub overrides: Vec<(NamedDates, TenantOverride)>,
     /// Plans to remove: all of that name, or the one that begins then.
     pub removed_plans: Vec<(Box<str>, Option<Timestamp>)>,
     /// Overrides to remove: all of that descriptor, or the one that begins then.
@@ -101,7 +101,7 @@ impl QuotaEdit {
             })?;
         }
         for (descriptor, from) in &self.removed_overrides {
-            let is_same = |own: &OwnQuota| own.descriptor == *descriptor;
+            let is_same = |own: &TenantOverride| own.descriptor == *descriptor;
             remove(&mut quotas.overrides, is_same, *from).map_err(|known| NotSet {
                 what: format!("override of {}", shown(descriptor)),
                 from: *from,
@@ -109,9 +109,9 @@ impl QuotaEdit {
             })?;
         }
         let sets_plan = !(self.plans.is_empty() && self.removed_plans.is_empty());
-        let sets_whole = |(_, own): &(NamedDates, OwnQuota)| own.descriptor.is_empty();
+        let sets_whole = |(_, own): &(NamedDates, TenantOverride)| own.descriptor.is_empty();
         if sets_plan || self.overrides.iter().any(sets_whole) {
-            let is_raise = |own: &OwnQuota| own.descriptor.is_empty() && own.steps.is_some();
+            let is_raise = |own: &TenantOverride| own.descriptor.is_empty() && own.steps.is_some();
             quotas.overrides.retain(|(_, own)| !is_raise(own));
         }
         for (dates, plan) in &self.plans {
@@ -119,8 +119,8 @@ impl QuotaEdit {
             place(&mut quotas.plans, |_| true, (*dates, next), now);
         }
         for (dates, own) in &self.overrides {
-            let is_same = |other: &OwnQuota| other.descriptor == own.descriptor;
-            let next = |before: Option<&OwnQuota>| over(before, own);
+            let is_same = |other: &TenantOverride| other.descriptor == own.descriptor;
+            let next = |before: Option<&TenantOverride>| over(before, own);
             place(&mut quotas.overrides, is_same, (*dates, next), now);
         }
         // As the database gives them back.
@@ -145,8 +145,8 @@ fn remove<T: Clone>(
 }
 
 /// The override `own` in the place of the one `before`.
-fn over(before: Option<&OwnQuota>, own: &OwnQuota) -> OwnQuota {
-    OwnQuota {
+fn over(before: Option<&TenantOverride>, own: &TenantOverride) -> TenantOverride {
+    TenantOverride {
         burst: own.burst.or_else(|| before?.burst),
         algorithm: own.algorithm.clone().or_else(|| before?.algorithm.clone()),
         ..own.clone()
@@ -256,11 +256,11 @@ mod tests {
         }
     }
 
-    fn own(hits: u64) -> OwnQuota {
-        OwnQuota {
+    fn own(hits: u64) -> TenantOverride {
+        TenantOverride {
             requests_per_unit: hits,
             unit: Some("minute".into()),
-            ..OwnQuota::default()
+            ..TenantOverride::default()
         }
     }
 
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn what_is_not_named_of_an_override_stays() {
-        let bucket = OwnQuota {
+        let bucket = TenantOverride {
             burst: Some(600),
             algorithm: Some("token_bucket".into()),
             ..own(500)
@@ -315,7 +315,7 @@ mod tests {
             ..QuotaEdit::default()
         };
         edit.apply(&mut quotas, NOW).expect("nothing is removed");
-        let raised = OwnQuota {
+        let raised = TenantOverride {
             requests_per_unit: 700,
             ..bucket
         };
@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_raise_by_the_policy_goes_with_the_plan() {
-        let raised = OwnQuota {
+        let raised = TenantOverride {
             steps: Some(1),
             ..own(1_500)
         };
@@ -389,7 +389,7 @@ mod tests {
             overrides: vec![(since(10), raised)],
             epoch: 0,
         };
-        let orders = OwnQuota {
+        let orders = TenantOverride {
             descriptor: vec!["endpoint:a".into()],
             ..own(5)
         };

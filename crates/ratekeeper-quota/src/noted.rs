@@ -1,7 +1,7 @@
 //! A tenant as the audit trail keeps it. Rows are chained by hashes of their text, so this form stays as it is.
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_rules::{OwnQuota, TenantQuotas, Term};
+use ratekeeper_rules::{TenantOverride, TenantQuotas, Term};
 use serde::{Deserialize, Serialize};
 
 use crate::TenantRecord;
@@ -33,7 +33,7 @@ struct NotedPlan {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NotedOverride {
-    limit: OwnQuota,
+    limit: TenantOverride,
     effective_at: u64,
     expires_at: Option<i64>,
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_rules::{OwnQuota, TenantHash, TenantQuotas, Term};
+use ratekeeper_rules::{TenantHash, TenantOverride, TenantQuotas, Term};
 use sha2::{Digest, Sha256};
 use sqlx::any::AnyRow;
 use sqlx::{Any, AssertSqlSafe, Row, Transaction};
@@ -144,7 +144,7 @@ pub(crate) async fn add_quotas(
         kept.record
             .quotas
             .overrides
-            .push((term(&row)?, own_quota(&row)?));
+            .push((term(&row)?, tenant_override(&row)?));
     }
     Ok(())
 }
@@ -174,7 +174,7 @@ fn owner<'t>(
     Ok(place.and_then(|at| tenants.get_mut(at)))
 }
 
-fn own_quota(row: &AnyRow) -> Result<OwnQuota, QuotaError> {
+fn tenant_override(row: &AnyRow) -> Result<TenantOverride, QuotaError> {
     const TABLE: &str = "quota_override";
     let text = |column| -> Result<Option<Box<str>>, sqlx::Error> {
         let text: Option<String> = row.try_get(column)?;
@@ -183,7 +183,7 @@ fn own_quota(row: &AnyRow) -> Result<OwnQuota, QuotaError> {
     let descriptor: String = row.try_get("descriptor")?;
     let burst: Option<i64> = row.try_get("burst")?;
     let steps: Option<i64> = row.try_get("steps")?;
-    Ok(OwnQuota {
+    Ok(TenantOverride {
         descriptor: serde_json::from_str(&descriptor).map_err(|_| corrupt(TABLE))?,
         requests_per_unit: whole(row.try_get("requests_per_unit")?, TABLE)?,
         unit: text("unit")?,
@@ -318,7 +318,11 @@ fn plan_row(id: &TenantId, term: &Term, plan: &str) -> [Cell; 5] {
     ]
 }
 
-fn override_row(id: &TenantId, position: i64, (term, quota): &(Term, OwnQuota)) -> [Cell; 12] {
+fn override_row(
+    id: &TenantId,
+    position: i64,
+    (term, quota): &(Term, TenantOverride),
+) -> [Cell; 12] {
     let text = |text: &Option<Box<str>>| Cell::Text(text.as_deref().map(str::to_owned));
     let descriptor = quota.descriptor.iter().map(|entry| &**entry);
     [

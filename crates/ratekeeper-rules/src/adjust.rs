@@ -3,7 +3,7 @@
 use ratekeeper_core::{MAX_COUNT, Micros, Timestamp};
 
 use crate::named::named;
-use crate::{OwnQuota, PlanIndex, Rule, RuleIndex};
+use crate::{PlanIndex, Rule, RuleIndex, TenantOverride};
 use ratekeeper_core::duration::format_duration;
 
 /// The shortest time over which usage is judged, because calls are counted by minute.
@@ -138,11 +138,11 @@ impl AdjustPolicy {
 
     /// The limit of `rule` raised by `steps`, as an override of the tenant as a whole.
     #[must_use]
-    pub fn override_of(&self, rule: &Rule, steps: u16) -> Option<OwnQuota> {
+    pub fn override_of(&self, rule: &Rule, steps: u16) -> Option<TenantOverride> {
         let limit = rule.limited()?;
         let unit = rule.unit.map(|unit| unit.name().to_lowercase().into());
         let has_own_burst = limit.algorithm().has_burst() && limit.capacity() != limit.quota();
-        Some(OwnQuota {
+        Some(TenantOverride {
             requests_per_unit: self.raised(limit.quota(), steps),
             window: match &unit {
                 Some(_) => None,
@@ -151,7 +151,7 @@ impl AdjustPolicy {
             unit,
             burst: has_own_burst.then(|| self.raised(limit.capacity(), steps)),
             steps: Some(steps),
-            ..OwnQuota::default()
+            ..TenantOverride::default()
         })
     }
 }

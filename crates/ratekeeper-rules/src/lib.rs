@@ -89,7 +89,7 @@ pub use slas::{
 };
 pub use source::Source;
 pub use tenants::{
-    BadQuotas, CUSTOM, InForce, NotATenantHash, OwnQuota, QuotaList, Subscription, TenantHash,
-    TenantIndex, TenantKey, TenantQuotas, Term, WithTenants,
+    BadQuotas, CUSTOM, InForce, NotATenantHash, QuotaList, Subscription, TenantHash, TenantIndex,
+    TenantKey, TenantOverride, TenantQuotas, Term, WithTenants,
 };
 pub use words::Accuracy;

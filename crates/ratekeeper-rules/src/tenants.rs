@@ -27,7 +27,7 @@ pub(crate) use index::StoredTenants;
 pub use index::TenantIndex;
 pub use key::{NotATenantHash, TenantHash, TenantKey};
 pub(crate) use pattern::Pattern;
-pub use quotas::{BadQuotas, OwnQuota, QuotaList, TenantQuotas};
+pub use quotas::{BadQuotas, QuotaList, TenantOverride, TenantQuotas};
 pub use resolve::WithTenants;
 pub(crate) use site::{OVERRIDES_MAX, OverrideDefaults, Site, Target, entry_of, node_of};
 pub use subscription::{InForce, Subscription};

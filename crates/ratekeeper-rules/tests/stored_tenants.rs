@@ -6,7 +6,8 @@ use std::time::Instant;
 use proptest::prelude::*;
 use ratekeeper_core::Timestamp;
 use ratekeeper_rules::{
-    Entry, Options, OwnQuota, RuleSet, Source, TenantIndex, TenantKey, TenantQuotas, Term, load,
+    Entry, Options, RuleSet, Source, TenantIndex, TenantKey, TenantOverride, TenantQuotas, Term,
+    load,
 };
 
 const RULES: &str = "domain: d
@@ -36,15 +37,15 @@ fn key() -> TenantKey {
     TenantKey::from_bytes([9; 16])
 }
 
-fn quota(endpoint: Option<&str>, requests_per_unit: u64) -> OwnQuota {
-    OwnQuota {
+fn quota(endpoint: Option<&str>, requests_per_unit: u64) -> TenantOverride {
+    TenantOverride {
         descriptor: endpoint
             .map(|name| format!("endpoint:{name}").into())
             .into_iter()
             .collect(),
         requests_per_unit,
         unit: Some("minute".into()),
-        ..OwnQuota::default()
+        ..TenantOverride::default()
     }
 }
 
@@ -279,7 +280,7 @@ fn what_the_rules_do_not_have_is_ignored_and_counted() {
         overrides: vec![
             (
                 Term::ALWAYS,
-                OwnQuota {
+                TenantOverride {
                     algorithm: Some("magic".into()),
                     ..quota(Some("a"), 7)
                 },

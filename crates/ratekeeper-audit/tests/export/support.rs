@@ -7,7 +7,9 @@ use ratekeeper_audit::{ExportFiles, ExportTarget, Exporter};
 use ratekeeper_quota::{
     AuditRow, Editor, Follower, FollowerConfig, Precondition, QuotaStore, TenantId,
 };
-use ratekeeper_rules::{Options, OwnQuota, RuleSet, Source, TenantKey, TenantQuotas, Term, load};
+use ratekeeper_rules::{
+    Options, RuleSet, Source, TenantKey, TenantOverride, TenantQuotas, Term, load,
+};
 use tempfile::TempDir;
 
 const RULES: &str = "domain: d
@@ -58,10 +60,10 @@ impl Trail {
     pub(crate) async fn change(&mut self, count: u64) {
         for _ in 0..count {
             self.made += 1;
-            let own = OwnQuota {
+            let own = TenantOverride {
                 requests_per_unit: self.made,
                 unit: Some("minute".into()),
-                ..OwnQuota::default()
+                ..TenantOverride::default()
             };
             let quotas = TenantQuotas {
                 overrides: vec![(Term::ALWAYS, own)],

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use ratekeeper_core::Timestamp;
 use ratekeeper_rules::{
-    Entry, Options, OwnQuota, RuleSet, Source, TenantIndex, TenantKey, TenantQuotas, Term, load,
+    Entry, Options, RuleSet, Source, TenantIndex, TenantKey, TenantOverride, TenantQuotas, Term,
+    load,
 };
 
 use crate::Row;
@@ -201,11 +202,11 @@ fn name(number: u64) -> String {
 
 fn quotas(number: u64) -> TenantQuotas {
     let plan = ["free", "pro", "enterprise"][(number % 3) as usize];
-    let own = OwnQuota {
+    let own = TenantOverride {
         descriptor: vec!["endpoint:POST /orders".into()],
         requests_per_unit: number % 1_000 + 1,
         unit: Some("minute".into()),
-        ..OwnQuota::default()
+        ..TenantOverride::default()
     };
     TenantQuotas {
         plans: vec![(Term::ALWAYS, plan.into())],

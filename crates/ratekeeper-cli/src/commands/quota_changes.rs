@@ -2,7 +2,7 @@
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_quota::{DescriptorText, NamedDates, QuotaEdit, Rfc3339};
-use ratekeeper_rules::{OwnQuota, TenantQuotas, Term};
+use ratekeeper_rules::{TenantOverride, TenantQuotas, Term};
 use std::fmt;
 
 /// The name under which a plan stands beside descriptors.
@@ -102,13 +102,13 @@ fn parts(quotas: &TenantQuotas) -> Vec<(String, Term, String)> {
     plans.chain(overrides).collect()
 }
 
-fn descriptor(own: &OwnQuota) -> String {
+fn descriptor(own: &TenantOverride) -> String {
     let entries = own.descriptor.iter().map(ToString::to_string);
     DescriptorText(entries.collect()).to_string()
 }
 
 /// The limit of an override in words.
-fn limit(own: &OwnQuota) -> String {
+fn limit(own: &TenantOverride) -> String {
     let window = own.unit.as_deref().or(own.window.as_deref());
     let mut text = format!(
         "{} per {}",
@@ -142,11 +142,11 @@ fn dates(term: Term) -> String {
 mod tests {
     use super::*;
 
-    fn own(hits: u64) -> OwnQuota {
-        OwnQuota {
+    fn own(hits: u64) -> TenantOverride {
+        TenantOverride {
             requests_per_unit: hits,
             unit: Some("minute".into()),
-            ..OwnQuota::default()
+            ..TenantOverride::default()
         }
     }
 

@@ -2,7 +2,9 @@
 
 use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, said, write};
 use ratekeeper_quota::{DatabaseAddress, Editor, Precondition, QuotaStore, TenantId, UsageFilter};
-use ratekeeper_rules::{Options, OwnQuota, RuleSet, Source, TenantKey, TenantQuotas, Term, load};
+use ratekeeper_rules::{
+    Options, RuleSet, Source, TenantKey, TenantOverride, TenantQuotas, Term, load,
+};
 use ratekeeper_testkit::postgres::Server;
 use ratekeeper_testkit::process::eventually;
 use std::path::Path;
@@ -83,11 +85,11 @@ fn on_pro() -> TenantQuotas {
 
 /// On pro, with a limit of its own on `POST /orders`.
 fn with_orders(requests_per_unit: u64) -> TenantQuotas {
-    let own = OwnQuota {
+    let own = TenantOverride {
         descriptor: vec!["endpoint:POST /orders".into()],
         requests_per_unit,
         window: Some("24h".into()),
-        ..OwnQuota::default()
+        ..TenantOverride::default()
     };
     TenantQuotas {
         overrides: vec![(Term::ALWAYS, own)],

@@ -4,7 +4,9 @@ use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_quota::{
     AdjustRound, AdjustStep, Precondition, QuotaStore, TenantPut, TenantRecord, UsageRow,
 };
-use ratekeeper_rules::{AdjustMode, Options, OwnQuota, RuleSet, Source, TenantQuotas, Term, load};
+use ratekeeper_rules::{
+    AdjustMode, Options, RuleSet, Source, TenantOverride, TenantQuotas, Term, load,
+};
 
 use crate::support::{Database, editor, on, orders, run, store, tenant};
 
@@ -197,10 +199,10 @@ async fn leaves_others_alone(database: &Database) {
     let nodes = nodes(database);
     let [quotas, _] = &nodes;
     let rules = rules("on", 1_000);
-    let set = OwnQuota {
+    let set = TenantOverride {
         requests_per_unit: 7,
         unit: Some("minute".into()),
-        ..OwnQuota::default()
+        ..TenantOverride::default()
     };
     let with_own = TenantQuotas {
         overrides: vec![(Term::ALWAYS, set)],

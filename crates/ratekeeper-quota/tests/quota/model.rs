@@ -13,7 +13,7 @@ use ratekeeper_limiter::{Check, Limiter, LimiterOptions};
 use ratekeeper_quota::{
     Follower, FollowerConfig, Precondition, QuotaError, QuotaStore, TenantId, TenantPut,
 };
-use ratekeeper_rules::{Options, OwnQuota, RuleSet, Source, TenantQuotas, Term, load};
+use ratekeeper_rules::{Options, RuleSet, Source, TenantOverride, TenantQuotas, Term, load};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 
 use crate::support::{Database, editor, run, store, tenant};
@@ -130,14 +130,14 @@ impl Quotas {
                 .collect(),
             overrides: overrides
                 .map(|(span, endpoint, limit)| {
-                    let own = OwnQuota {
+                    let own = TenantOverride {
                         descriptor: endpoint
                             .map(|at| format!("endpoint:{}", ENDPOINTS[at]).into())
                             .into_iter()
                             .collect(),
                         requests_per_unit: *limit,
                         unit: Some("minute".into()),
-                        ..OwnQuota::default()
+                        ..TenantOverride::default()
                     };
                     (term(span), own)
                 })

@@ -1,7 +1,7 @@
 //! Reading and changing tenants: the same on SQLite and on PostgreSQL.
 
 use ratekeeper_quota::{ListCursor, ListFilter, Precondition, QuotaError, QuotaStore, TenantId};
-use ratekeeper_rules::{OwnQuota, RuleSet, TenantQuotas, Term};
+use ratekeeper_rules::{RuleSet, TenantOverride, TenantQuotas, Term};
 
 use crate::support::{Database, editor, key, on, orders, rules, run, store, tenant, term};
 
@@ -44,7 +44,7 @@ async fn puts_and_gets(quotas: &QuotaStore) {
             (term(700, 800), orders(900)),
             (
                 term(3, 4),
-                OwnQuota {
+                TenantOverride {
                     descriptor: vec!["a:b".into(), "c: \"d\"; é".into()],
                     requests_per_unit: 100,
                     window: Some("10s".into()),
@@ -56,10 +56,10 @@ async fn puts_and_gets(quotas: &QuotaStore) {
             ),
             (
                 Term::ALWAYS,
-                OwnQuota {
+                TenantOverride {
                     requests_per_unit: (1 << 53) - 1,
                     unit: Some("day".into()),
-                    ..OwnQuota::default()
+                    ..TenantOverride::default()
                 },
             ),
         ],
@@ -102,11 +102,11 @@ async fn puts_and_gets(quotas: &QuotaStore) {
 
 async fn refuses_what_the_rules_do_not_have(quotas: &QuotaStore) {
     let (rules, acme) = (rules(), tenant("acme"));
-    let with = |quota: OwnQuota| TenantQuotas {
+    let with = |quota: TenantOverride| TenantQuotas {
         overrides: vec![(Term::ALWAYS, orders(1)), (term(1, 2), quota)],
         ..TenantQuotas::default()
     };
-    let other = |change: fn(&mut OwnQuota)| {
+    let other = |change: fn(&mut TenantOverride)| {
         let mut quota = orders(5);
         change(&mut quota);
         with(quota)

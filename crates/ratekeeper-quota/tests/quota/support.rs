@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_quota::{DatabaseAddress, Editor, QuotaStore, TenantId};
-use ratekeeper_rules::{Options, OwnQuota, RuleSet, Source, TenantKey, TenantQuotas, Term, load};
+use ratekeeper_rules::{
+    Options, RuleSet, Source, TenantKey, TenantOverride, TenantQuotas, Term, load,
+};
 use ratekeeper_testkit::postgres::Server;
 use tempfile::TempDir;
 
@@ -95,12 +97,12 @@ pub(crate) fn on(plan: &str) -> TenantQuotas {
 }
 
 /// A limit on `POST /orders`.
-pub(crate) fn orders(requests_per_unit: u64) -> OwnQuota {
-    OwnQuota {
+pub(crate) fn orders(requests_per_unit: u64) -> TenantOverride {
+    TenantOverride {
         descriptor: vec!["endpoint:POST /orders".into()],
         requests_per_unit,
         unit: Some("minute".into()),
-        ..OwnQuota::default()
+        ..TenantOverride::default()
     }
 }
 

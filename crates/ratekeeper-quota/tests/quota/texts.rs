@@ -1,10 +1,10 @@
 //! Texts that are long, or that databases and files could take for something else: the same on SQLite and on PostgreSQL.
 
 use ratekeeper_quota::{
-    BulkFormat, BulkTenant, ListCursor, ListFilter, Precondition, QuotaError, QuotaStore,
-    UsageFilter, UsageRow, bulk_head, read_tenants,
+    BulkFormat, BulkTenant, ListCursor, ListFilter, Precondition, QuotaDocument, QuotaError,
+    QuotaStore, UsageFilter, UsageRow, bulk_head, read_tenants,
 };
-use ratekeeper_rules::{OwnQuota, TenantQuotas, Term};
+use ratekeeper_rules::{TenantOverride, TenantQuotas, Term};
 use ratekeeper_testkit::random::Random;
 
 use crate::support::{Database, editor, key, on, orders, rules, run, store, tenant};
@@ -39,11 +39,11 @@ async fn bounds_descriptors(quotas: &QuotaStore) {
     let (rules, acme) = (rules(), tenant("acme"));
     let of = |entries: usize| {
         let entry = |number: usize| format!("k{number:02}:{}", noise(number, 252)).into();
-        let quota = OwnQuota {
+        let quota = TenantOverride {
             descriptor: (0..entries).map(entry).collect(),
             requests_per_unit: 5,
             unit: Some("minute".into()),
-            ..OwnQuota::default()
+            ..TenantOverride::default()
         };
         TenantQuotas {
             overrides: vec![(Term::ALWAYS, quota)],
@@ -147,7 +147,7 @@ async fn exports_what_it_imports(quotas: &QuotaStore) {
         &["=a: b", "c:d"],
     ];
     for name in names {
-        let own = |descriptor: &&[&str]| OwnQuota {
+        let own = |descriptor: &&[&str]| TenantOverride {
             descriptor: descriptor.iter().map(|entry| (*entry).into()).collect(),
             ..orders(9)
         };
@@ -186,4 +186,32 @@ async fn exports_what_it_imports(quotas: &QuotaStore) {
             }
         }
     }
+}
+
+#[test]
+fn a_plan_is_also_called_plan() {
+    let read = |text: &str| serde_json::from_str::<QuotaDocument>(text);
+    let told = read(r#"{"tier": "pro"}"#).unwrap();
+    assert_eq!(read(r#"{"plan": "pro"}"#).unwrap(), told);
+    assert!(serde_json::to_string(&told).unwrap().contains("tier"));
+    let several = read(r#"{"tiers": [{"tier": "pro"}]}"#).unwrap();
+    assert_eq!(read(r#"{"plans": [{"plan": "pro"}]}"#).unwrap(), several);
+    assert!(read(r#"{"plan": "pro", "tier": "pro"}"#).is_err());
+
+    let tenants = |format, text| {
+        let lines = read_tenants(format, text).unwrap();
+        lines
+            .into_iter()
+            .map(|line| line.tenant)
+            .collect::<Vec<_>>()
+    };
+    let csv = tenants(BulkFormat::Csv, "api_key,tier\nacme,pro\n");
+    assert_eq!(tenants(BulkFormat::Csv, "api_key,plan\nacme,pro\n"), csv);
+    let json = tenants(
+        BulkFormat::JsonLines,
+        r#"{"api_key": "acme", "tiers": [{"tier": "pro"}]}"#,
+    );
+    let named = r#"{"api_key": "acme", "plans": [{"plan": "pro"}]}"#;
+    assert_eq!(tenants(BulkFormat::JsonLines, named), json);
+    assert_eq!(json, csv);
 }

@@ -3,7 +3,7 @@
 use ratekeeper_core::Algorithm;
 
 use super::site::{OVERRIDES_MAX, Site, Target, entry_of};
-use super::{BadQuotas, OwnQuota, QuotaList, TenantQuotas, Term};
+use super::{BadQuotas, QuotaList, TenantOverride, TenantQuotas, Term};
 use crate::draft::{Faults, Field, LimitDefaults, LimitDraft};
 use crate::format::values::{choose, no_duration};
 use crate::format::{Form, Quota};
@@ -140,7 +140,7 @@ impl Faults for Refusals {
     fn warn(&mut self, _: Mark, _: &str, _: Option<&str>) {}
 }
 
-impl OwnQuota {
+impl TenantOverride {
     /// The place of the override among the rules of its domain, and its rule.
     pub(crate) fn compile(
         &self,

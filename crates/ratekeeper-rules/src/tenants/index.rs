@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::quotas::{OwnQuota, TenantQuotas};
+use super::quotas::{TenantOverride, TenantQuotas};
 use super::table::{PackedTable, StoredTenant};
 use super::{Pattern, TenantHash, TenantKey, Term};
 use crate::{PlanIndex, RuleIndex};
@@ -98,7 +98,7 @@ const LIMITS_SPARE: usize = 1_024;
 pub(crate) struct DomainTenants {
     table: PackedTable,
     pub(crate) plans: Arc<Numbered<Box<str>>>,
-    pub(crate) limits: Arc<Numbered<OwnQuota>>,
+    pub(crate) limits: Arc<Numbered<TenantOverride>>,
     /// The limits that tenants had when all were last looked through.
     limits_used: usize,
 }

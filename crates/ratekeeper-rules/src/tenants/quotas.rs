@@ -15,7 +15,7 @@ pub struct TenantQuotas {
     /// that began last counts.
     pub plans: Vec<(Term, Box<str>)>,
     /// The limits that it has alone, each with the time in which it is in force.
-    pub overrides: Vec<(Term, OwnQuota)>,
+    pub overrides: Vec<(Term, TenantOverride)>,
     /// The number of times that its usage was reset.
     pub epoch: u32,
 }
@@ -23,7 +23,7 @@ pub struct TenantQuotas {
 /// A limit that one tenant has alone.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OwnQuota {
+pub struct TenantOverride {
     /// The entries after the tenant's, each as `key:value`; none for the tenant as a whole.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub descriptor: Vec<Box<str>>,
@@ -143,11 +143,11 @@ impl QuotaList {
 impl TenantQuotas {
     /// The overrides in the order in which they are tried: the most specific first, and of one descriptor
     /// the one that begins last.
-    pub(super) fn in_order(&self) -> impl Iterator<Item = &(Term, OwnQuota)> {
+    pub(super) fn in_order(&self) -> impl Iterator<Item = &(Term, TenantOverride)> {
         let mut all: Vec<_> = self.overrides.iter().collect();
         if all.len() > 1 {
-            let first_of = |quota: &OwnQuota| {
-                let same = |other: &&(Term, OwnQuota)| other.1.descriptor == quota.descriptor;
+            let first_of = |quota: &TenantOverride| {
+                let same = |other: &&(Term, TenantOverride)| other.1.descriptor == quota.descriptor;
                 self.overrides.iter().position(|other| same(&other))
             };
             all.sort_by_cached_key(|(term, quota)| {
@@ -158,7 +158,7 @@ impl TenantQuotas {
     }
 }
 
-impl OwnQuota {
+impl TenantOverride {
     pub(super) fn parts(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         self.descriptor.iter().filter_map(|text| entry_of(text))
     }

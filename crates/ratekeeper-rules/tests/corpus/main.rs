@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use ratekeeper_rules::{
-    Diagnostic, FailureMode, Options, OwnQuota, PathPattern, Profile, Severity, Source, TenantKey,
-    TenantQuotas, Term, load,
+    Diagnostic, FailureMode, Options, PathPattern, Profile, Severity, Source, TenantKey,
+    TenantOverride, TenantQuotas, Term, load,
 };
 use serde::Deserialize;
 
@@ -118,7 +118,7 @@ fn mistakes_in_overrides_of_a_store_are_told_as_ever() {
     let rules = load(&[source], &Options::default()).expect("rules").rules;
     let mut answers = String::new();
     for case in include_str!("overrides.jsonl").lines() {
-        let quota: OwnQuota = serde_json::from_str(case).expect("an override");
+        let quota: TenantOverride = serde_json::from_str(case).expect("an override");
         let quotas = TenantQuotas {
             overrides: vec![(Term::ALWAYS, quota)],
             ..TenantQuotas::default()

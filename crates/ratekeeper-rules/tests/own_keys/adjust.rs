@@ -1,7 +1,7 @@
 //! Policies by which limits follow usage.
 
 use ratekeeper_core::Micros;
-use ratekeeper_rules::{AdjustMode, AdjustPolicy, OwnQuota, PlanIndex};
+use ratekeeper_rules::{AdjustMode, AdjustPolicy, PlanIndex, TenantOverride};
 
 use crate::support::{errors, loaded};
 
@@ -34,11 +34,11 @@ fn a_policy_begins_in_shadow_and_is_bounded() {
     };
     let rule = loaded.rules.rule(index);
     assert_eq!((plan, &*rule.id), (PlanIndex(1), "d.customer@pro"));
-    let expected = OwnQuota {
+    let expected = TenantOverride {
         requests_per_unit: 1_500,
         unit: Some("minute".into()),
         steps: Some(1),
-        ..OwnQuota::default()
+        ..TenantOverride::default()
     };
     assert_eq!(policy.override_of(rule, 1), Some(expected));
     assert_eq!(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use ratekeeper_core::Timestamp;
 use ratekeeper_rules::{
-    Entry, Options, OwnQuota, RuleSet, SERVICE_LEVELS, Source, TenantIndex, TenantKey,
+    Entry, Options, RuleSet, SERVICE_LEVELS, Source, TenantIndex, TenantKey, TenantOverride,
     TenantQuotas, Term, load,
 };
 
@@ -228,13 +228,13 @@ fn wrong_plans_of_service_levels_are_refused() {
 #[test]
 fn a_quota_store_may_limit_service_levels_too() {
     let rules = loaded(RULES).rules;
-    let own = |descriptor: &[&str]| OwnQuota {
+    let own = |descriptor: &[&str]| TenantOverride {
         descriptor: descriptor.iter().map(|entry| (*entry).into()).collect(),
         requests_per_unit: 44,
         unit: Some("minute".into()),
-        ..OwnQuota::default()
+        ..TenantOverride::default()
     };
-    let quotas = |own: OwnQuota| TenantQuotas {
+    let quotas = |own: TenantOverride| TenantQuotas {
         plans: vec![(Term::ALWAYS, "pro".into())],
         overrides: vec![(Term::ALWAYS, own)],
         epoch: 3,
@@ -302,11 +302,11 @@ impl Model {
             overrides: overrides
                 .map(|((descriptor, from), (length, limit))| {
                     let descriptor = DESCRIPTORS[*descriptor].iter();
-                    let own = OwnQuota {
+                    let own = TenantOverride {
                         descriptor: descriptor.map(|entry| (*entry).into()).collect(),
                         requests_per_unit: *limit,
                         window: Some("60s".into()),
-                        ..OwnQuota::default()
+                        ..TenantOverride::default()
                     };
                     (term(*from, *length), own)
                 })

@@ -6,7 +6,7 @@ use ratekeeper_core::Timestamp;
 use ratekeeper_quota::{
     DescriptorText, NamedDates, OverrideDocument, QuotaDocument, QuotaEdit, Rfc3339, TierDocument,
 };
-use ratekeeper_rules::{CUSTOM, OwnQuota, Unit};
+use ratekeeper_rules::{CUSTOM, TenantOverride, Unit};
 
 /// The parts that the flags name.
 pub(super) struct Named {
@@ -177,7 +177,7 @@ fn removed(text: &str) -> (&str, Option<Timestamp>) {
 }
 
 /// The override that `text` writes as `endpoint:POST /orders=500/minute@FROM..UNTIL`.
-fn own_limit(text: &str) -> Result<(NamedDates, OwnQuota)> {
+fn own_limit(text: &str) -> Result<(NamedDates, TenantOverride)> {
     let wrong = || {
         anyhow!(
             "--override {text}: write DESCRIPTOR=HITS/WINDOW[@FROM..UNTIL], as in \
@@ -195,7 +195,7 @@ fn own_limit(text: &str) -> Result<(NamedDates, OwnQuota)> {
     let (hits, window) = limit.split_once('/').ok_or_else(wrong)?;
     let is_unit = Unit::from_name(window).is_some();
     let descriptor: DescriptorText = descriptor.parse().with_context(wrong)?;
-    let own = OwnQuota {
+    let own = TenantOverride {
         descriptor: descriptor
             .0
             .into_iter()
@@ -204,7 +204,7 @@ fn own_limit(text: &str) -> Result<(NamedDates, OwnQuota)> {
         requests_per_unit: hits.parse().ok().ok_or_else(wrong)?,
         unit: is_unit.then(|| window.into()),
         window: (!is_unit).then(|| window.into()),
-        ..OwnQuota::default()
+        ..TenantOverride::default()
     };
     Ok((its, own))
 }
@@ -213,7 +213,7 @@ fn own_limit(text: &str) -> Result<(NamedDates, OwnQuota)> {
 mod tests {
     use super::*;
 
-    fn entries(own: &OwnQuota) -> Vec<&str> {
+    fn entries(own: &TenantOverride) -> Vec<&str> {
         own.descriptor.iter().map(|entry| &**entry).collect()
     }
 

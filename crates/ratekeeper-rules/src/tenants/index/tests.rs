@@ -37,9 +37,9 @@ fn quotas() -> impl Strategy<Value = TenantQuotas> {
     });
     let plan = (term.clone(), 0..4_u8).prop_map(|(term, plan)| (term, plan.to_string().into()));
     let own = (term, 0..40_u64).prop_map(|(term, requests_per_unit)| {
-        let quota = OwnQuota {
+        let quota = TenantOverride {
             requests_per_unit,
-            ..OwnQuota::default()
+            ..TenantOverride::default()
         };
         (term, quota)
     });

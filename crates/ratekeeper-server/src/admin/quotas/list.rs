@@ -23,6 +23,7 @@ pub(in crate::admin) struct ListOptions {
     /// Only tenants of this domain.
     domain: Option<String>,
     /// Only tenants that are on this plan, now or at another time.
+    #[serde(alias = "plan")]
     tier: Option<String>,
     /// Only tenants that have overrides, or only those that have none.
     overrides: Option<bool>,
