@@ -59,9 +59,31 @@ class Upstream(BaseHTTPRequestHandler):
         pass
 
 
+class Model(Upstream):
+    """Streams 697 words, and says that they cost 700 tokens."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        word = 'data: {"choices":[{"delta":{"content":"word "}}]}\n\n'
+        usage = 'data: {"choices":[],"usage":{"total_tokens":700}}\n\ndata: [DONE]\n\n'
+        body = (word * 697 + usage).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def upstream() -> Any:
+    return serving(Upstream)
+
+
+def model() -> Any:
+    return serving(Model)
+
+
 @contextmanager
-def upstream() -> Generator[str, None, None]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Upstream)
+def serving(handler: type[BaseHTTPRequestHandler]) -> Generator[str, None, None]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

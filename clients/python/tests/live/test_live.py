@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import requests
 
-from binary import gateway, service, upstream
+from binary import gateway, model, service, upstream
 from ratekeeper import Event, Options
 from ratekeeper.httpx import AsyncRateLimitTransport, RateLimitTransport
 from ratekeeper.requests import mount
@@ -27,6 +27,11 @@ descriptors:
   - { key: customer, rate_limit: { name: per-day, window: 10000d, limit: 3, algorithm: fixed_window } }
   - { key: tokens, rate_limit: { window: 10000d, limit: 1000, algorithm: fixed_window } }
   - { key: job, concurrency: { limit: 1, timeout: 60s } }
+"""
+BUDGET_RULES = """
+domain: llm
+descriptors:
+  - { key: user, rate_limit: { name: tokens-a-day, window: 10000d, limit: 1000, algorithm: fixed_window, post_paid: true } }
 """
 
 # The part of a limit that a client uses on a machine which is busy with other tests. The simulation asks for nine tenths.
@@ -42,6 +47,17 @@ LIMITS = {
 GATEWAY_RULES = "domain: api\ndescriptors:\n" + "".join(
     f"  - {{ key: api_key, value: {key}, rate_limit: {limit} }}\n" for key, (limit, _, _) in LIMITS.items()
 )
+
+
+def loaded(name: str, **environment: str) -> Any:
+    """An example, as it starts in this environment."""
+    os.environ.update(environment)
+    path = Path(__file__).parents[2] / "examples" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec and spec.loader
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    return example
 
 
 class Service(unittest.TestCase):
@@ -95,13 +111,29 @@ class Service(unittest.TestCase):
                 self.assertFalse((await client.acquire(Question.of("shop", job="export"))).decision.allowed)
             self.assertIsNotNone((await client.acquire(Question.of("shop", job="export"))).permit)
 
+    def test_the_example_of_a_budget_commits_what_an_answer_cost(self) -> None:
+        with service(BUDGET_RULES) as urls, model() as model_url, Ratekeeper(urls["http"], timeout=10) as client:
+            example = loaded("token_budget", RATEKEEPER_URL=urls["http"], MODEL_URL=model_url)
+
+            def left(user: str) -> Any:
+                return client.check(Question.of("llm", 0, user=user)).remaining
+
+            # The answer of the model has 697 words and costs 700 tokens, more than was reserved for it.
+            answer = example.stream("ada", "prompt", 500)
+            self.assertEqual((next(answer), left("ada")), ("word ", 500))
+            self.assertEqual((len(list(answer)), left("ada")), (696, 300))
+            self.assertEqual((len(list(example.stream("ada", "prompt", 100))), left("ada")), (697, 0))
+            with self.assertRaisesRegex(example.OverBudget, "there is more in"):
+                next(example.stream("ada", "prompt", 100))
+            # Whoever stops reading pays for the words that were sent, and a token for a prompt of four bytes.
+            answer = example.stream("bob", "four", 500)
+            for _ in range(3):
+                next(answer)
+            answer.close()
+            self.assertEqual(left("bob"), 1000 - 1 - 3)
+
     def the_example_of_fastapi_limits_its_callers(self, url: str) -> None:
-        os.environ["RATEKEEPER_URL"] = url
-        path = Path(__file__).parents[2] / "examples" / "fastapi_app.py"
-        spec = importlib.util.spec_from_file_location("fastapi_app", path)
-        assert spec and spec.loader
-        example = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(example)
+        example = loaded("fastapi_app", RATEKEEPER_URL=url)
 
         async def ask() -> list[httpx.Response]:
             transport = httpx.ASGITransport(app=example.app)

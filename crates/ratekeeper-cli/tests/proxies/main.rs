@@ -1,6 +1,7 @@
 //! Real proxies with the configurations we ship, the real binary behind them, and a service of the test's own.
 #![cfg(unix)]
 
+mod ai_gateway;
 mod envoy;
 mod forward_auth;
 mod pasted;

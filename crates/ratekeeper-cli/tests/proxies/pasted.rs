@@ -9,10 +9,15 @@ use crate::support::example;
 use ratekeeper_testkit::process::{Process, free_port, tool};
 
 /// Files of the repository that the blocks read.
-const FILES: [&str; 17] = [
+const FILES: [&str; 22] = [
     "config/ratekeeper.yaml",
     "config/rules/api.yaml",
     "config/rules/tenants.yaml",
+    "examples/ai-gateway/envoy.yaml",
+    "examples/ai-gateway/model.py",
+    "examples/ai-gateway/ratekeeper.yaml",
+    "examples/ai-gateway/rules.yaml",
+    "examples/ai-gateway/usage.lua",
     "examples/envoy/envoy.yaml",
     "examples/envoy/ratekeeper.yaml",
     "examples/envoy/rules.yaml",
@@ -150,6 +155,30 @@ fn the_tutorial_of_plans_works() {
     ] {
         assert!(tenants.contains(told), "no {told} in {tenants}");
     }
+}
+
+#[test]
+fn the_page_about_budgets_works() {
+    let printed = paste("docs/budgets.md", &[FETCH_ENVOY]);
+    let [check, by_hand, program, envoy] = &printed[..] else {
+        panic!("the page has {} shell blocks", printed.len());
+    };
+    assert!(check.contains("ok: 2 rules"), "{check}");
+    // Two looks and two charges pass; the last look finds nothing left.
+    assert_eq!(decisions(by_hand, "allow"), 4, "{by_hand}");
+    assert!(by_hand.contains("\"remaining\":200,"), "{by_hand}");
+    assert_eq!(decisions(by_hand, "deny"), 1, "{by_hand}");
+    assert!(by_hand.contains("\"retry_after_ms\":"), "{by_hand}");
+    for left in [700, 350] {
+        let told = format!("\"remaining\":{left},");
+        assert!(program.contains(&told), "no {told} in {program}");
+    }
+    assert!(envoy.contains("200 200 429 200"), "{envoy}");
+}
+
+#[test]
+fn the_page_about_an_ai_gateway_works() {
+    assert_eq!(codes_of("ai-gateway"), ["200", "200", "429", "200"]);
 }
 
 #[test]

@@ -36,6 +36,7 @@ pub(crate) fn with_changes(path: &str, folder: &Path, changes: &[(&str, String)]
 /// The binary with the settings and rules of an example, on ports that stay the same when it is started again.
 pub(crate) struct Ratekeeper {
     settings: PathBuf,
+    more_args: Vec<String>,
     ports: [u16; 3],
     process: Option<Process>,
 }
@@ -43,9 +44,15 @@ pub(crate) struct Ratekeeper {
 impl Ratekeeper {
     /// Starts it and waits until it listens.
     pub(crate) fn start(example_folder: &str) -> Ratekeeper {
+        Ratekeeper::start_with(example_folder, &[])
+    }
+
+    /// The same with further arguments.
+    pub(crate) fn start_with(example_folder: &str, more_args: &[&str]) -> Ratekeeper {
         let settings = example(&format!("{example_folder}/ratekeeper.yaml"));
         let mut ratekeeper = Ratekeeper {
             settings,
+            more_args: more_args.iter().map(|arg| (*arg).to_owned()).collect(),
             ports: [free_port(), free_port(), free_port()],
             process: None,
         };
@@ -72,7 +79,8 @@ impl Ratekeeper {
             .env_clear()
             .arg("serve")
             .arg("--config")
-            .arg(&self.settings);
+            .arg(&self.settings)
+            .args(&self.more_args);
         for (flag, port) in ["--grpc", "--http", "--admin"].iter().zip(self.ports) {
             command.args([flag, &*format!("127.0.0.1:{port}")]);
         }
