@@ -76,13 +76,13 @@ impl PostPaid {
 
     /// The same, paid in advance.
     const fn prepaid(self, algorithm: Algorithm) -> Kind {
-        match (self, algorithm) {
-            (Self::FixedWindow, _) => Kind::FixedWindow,
-            (Self::EqualCount(cut), _) => Kind::EqualCount(cut),
-            (Self::SlidingWindow(sub), _) => Kind::SlidingWindow(sub),
-            (Self::SlidingLog, _) => Kind::SlidingLog,
-            (Self::Bucket(rate, _), Algorithm::Gcra) => Kind::Gcra(rate),
-            (Self::Bucket(rate, _), _) => Kind::TokenBucket(rate),
+        match self {
+            Self::FixedWindow => Kind::FixedWindow,
+            Self::EqualCount(cut) => Kind::EqualCount(cut),
+            Self::SlidingWindow(sub) => Kind::SlidingWindow(sub),
+            Self::SlidingLog => Kind::SlidingLog,
+            Self::Bucket(rate, _) if matches!(algorithm, Algorithm::Gcra) => Kind::Gcra(rate),
+            Self::Bucket(rate, _) => Kind::TokenBucket(rate),
         }
     }
 }
@@ -97,10 +97,10 @@ impl Limit {
     /// The most hits that a post-paid bucket goes below zero; none for every other limit.
     #[must_use]
     pub const fn max_debt(&self) -> Option<u64> {
-        match self.kind {
-            Kind::PostPaid(PostPaid::Bucket(rate, most)) => Some(most - rate.burst()),
-            _ => None,
+        if let Kind::PostPaid(PostPaid::Bucket(rate, most)) = self.kind {
+            return Some(most - rate.burst());
         }
+        None
     }
 
     /// The hits by which a post-paid bucket is below zero that answered with so many `remaining` hits
@@ -109,12 +109,14 @@ impl Limit {
     #[inline]
     #[must_use]
     pub fn debt(&self, remaining: u64, full_after: Micros) -> u64 {
-        match self.kind {
-            Kind::PostPaid(PostPaid::Bucket(rate, _)) if remaining == 0 => rate
+        if let Kind::PostPaid(PostPaid::Bucket(rate, _)) = self.kind
+            && remaining == 0
+        {
+            return rate
                 .hits_begun(rate.units(full_after))
-                .saturating_sub(rate.burst()),
-            _ => 0,
+                .saturating_sub(rate.burst());
         }
+        0
     }
 
     /// A window's limit with hits paid afterwards, on the same counters.
@@ -126,10 +128,10 @@ impl Limit {
     /// The same limit with hits paid in advance, on the same counters.
     #[must_use]
     pub(crate) const fn prepaid(&self) -> Self {
-        match self.kind {
-            Kind::PostPaid(kind) => self.with_kind(kind.prepaid(self.algorithm())),
-            _ => *self,
+        if let Kind::PostPaid(kind) = self.kind {
+            return self.with_kind(kind.prepaid(self.algorithm()));
         }
+        *self
     }
 }
 

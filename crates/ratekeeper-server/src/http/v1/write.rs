@@ -205,6 +205,7 @@ descriptors:
                 "reset_after_ms": 1,
                 "full_after_ms": 2,
                 "retry_after_ms": 7,
+                "debt": 7,
             })
         );
     }
