@@ -81,8 +81,13 @@ impl PostPaid {
             Self::EqualCount(cut) => Kind::EqualCount(cut),
             Self::SlidingWindow(sub) => Kind::SlidingWindow(sub),
             Self::SlidingLog => Kind::SlidingLog,
-            Self::Bucket(rate, _) if matches!(algorithm, Algorithm::Gcra) => Kind::Gcra(rate),
-            Self::Bucket(rate, _) => Kind::TokenBucket(rate),
+            Self::Bucket(rate, _) => {
+                if matches!(algorithm, Algorithm::Gcra) {
+                    Kind::Gcra(rate)
+                } else {
+                    Kind::TokenBucket(rate)
+                }
+            }
         }
     }
 }

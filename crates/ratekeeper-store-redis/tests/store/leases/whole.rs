@@ -13,8 +13,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::leased;
 use crate::support::{LASTING, decide, endpoint, home, patient, step};
 
-/// A denial lasts if nothing is admitted for so long: three leases, for a busy machine.
-const LASTS: Duration = Duration::from_millis(300);
+/// A denial lasts if nothing is admitted for so long: fifteen leases, for a busy machine.
+const LASTS: Duration = Duration::from_millis(1_500);
 
 /// The part of a limit that has to be admitted before that, of a thousand.
 const WHOLE: u64 = 995;
