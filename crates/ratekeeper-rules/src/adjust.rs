@@ -16,10 +16,12 @@ pub(crate) const WINDOW_MAX: Micros = Micros::from_secs(31 * 24 * 3_600);
 pub(crate) const STEPS_MAX: u64 = 20;
 
 /// The mode of a policy.
-#[derive(
-    Clone, Copy, PartialEq, Eq, Hash, Debug, Default, serde::Deserialize, schemars::JsonSchema,
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(
+    feature = "yaml",
+    derive(serde::Deserialize, schemars::JsonSchema),
+    serde(rename_all = "snake_case")
 )]
-#[serde(rename_all = "snake_case")]
 pub enum AdjustMode {
     /// Does nothing. What was raised stays as it is.
     Off,

@@ -178,6 +178,7 @@ fn others(before: &Rule, after: &Rule) -> Vec<String> {
     let spelt = spelt.map(|(name, [from, to])| format!("{name} {from} -> {to}"));
     let named = [
         ("replaces", before.replaces != after.replaces),
+        #[cfg(feature = "yaml")]
         ("metadata", before.metadata != after.metadata),
         ("lease_time", before.lease != after.lease),
         ("sync_interval", before.sync_interval != after.sync_interval),

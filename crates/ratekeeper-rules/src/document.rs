@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value};
 
-use crate::yaml::{self, Built, Kind, Mark, Node, Resolved, Scalar};
+use crate::mark::Mark;
+use crate::yaml::{self, Built, Kind, Node, Resolved, Scalar};
 
 /// The first document of a text.
 #[derive(Debug)]

@@ -3,8 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::matching::{Children, Walk};
 use crate::named::named;
 use crate::slas::TENANT;
@@ -12,10 +10,12 @@ use crate::tenants::{OverrideDefaults, StoredTenants, TenantTable};
 use crate::{AdjustPolicy, Entry, Node, PlanIndex, secret};
 
 /// The choice of matched nodes whose limits apply.
-#[derive(
-    Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, schemars::JsonSchema,
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(
+    feature = "yaml",
+    derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema),
+    serde(rename_all = "snake_case")
 )]
-#[serde(rename_all = "snake_case")]
 pub enum Evaluation {
     /// Only the node that matched the last entry, as in envoyproxy/ratelimit.
     #[default]

@@ -13,15 +13,18 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::draft::Field;
-use crate::parse::fields::{At, Fields};
+use crate::mark::At;
+use crate::parse::fields::Fields;
+use crate::quota::{Duration, Form, Quota, Word};
 use crate::report::Report;
+use crate::table::{Typed, mappings};
 use crate::yaml::Node;
 use crate::{AdjustMode, Consistency, Evaluation, FailureMode, LeakyOverRls, ShedMode};
-use mapping::{Keys, Mapping, Properties, Shape, Value, mappings, read_mapping, schema_of};
+use mapping::{Keys, Mapping, Properties, Shape, Value, read_mapping, schema_of};
 use values::{
-    AlgorithmName, ByPlan, Duration, Entries, LeaseTime, List, Metadata, Moment, Names, OneOrMany,
-    PerUnit, Percentage, Period, PlanOfTenant, Requests, Share, Steps, StoreName, SubWindows, Text,
-    Unit, WholeShare, Word, with_doc,
+    AlgorithmName, ByPlan, Entries, LeaseTime, List, Metadata, Moment, Names, OneOrMany,
+    Percentage, Period, PlanOfTenant, Requests, Share, Steps, StoreName, Text, WholeShare,
+    with_doc,
 };
 
 /// A file: a domain with its descriptors, or a list of service levels.
@@ -229,39 +232,6 @@ mappings! {
         /// The answer while the store is unavailable.
         on_store_failure: FailureMode,
         ..counters: Counters,
-    }
-
-    /// The keys that give an algorithm its form.
-    struct Form {
-        /// The most hits that can pass at once after idle time: token_bucket, gcra and leaky_bucket.
-        burst: u64 where { "minimum": 1, "maximum": 9_007_199_254_740_991_u64 },
-        /// Cuts a sliding_window into this many parts of equal time; up to twice the limit passes in a
-        /// window.
-        sub_windows: SubWindows where { "minimum": 1, "maximum": 64 },
-        /// A sliding_window that never exceeds its limit, and refuses some hits near it.
-        strict: bool,
-        /// A budget: hits are charged in full whatever is left, and a request of 0 hits passes while
-        /// anything is left.
-        post_paid: bool,
-        /// The most hits that a post-paid token_bucket or gcra goes below zero: ten bursts by default.
-        max_debt: u64 where { "maximum": 9_007_199_254_740_991_u64 },
-    }
-
-    /// The keys of a quota and its window.
-    struct Quota {
-        /// The window: second, minute, hour, day, week (7 days), month (30 days) or year (365 days).
-        unit: Unit,
-        /// Requests per window, up to 4294967295; 0 blocks everything.
-        requests_per_unit: PerUnit where { "maximum": 4_294_967_295_u64 },
-        /// No limit.
-        unlimited: bool,
-        /// Hits per window, up to 2^53 - 1; 0 blocks everything.
-        limit: u64 where { "maximum": 9_007_199_254_740_991_u64 },
-        /// The length of the window: 10s, 250ms, 1m, 1h, 1d.
-        window: Duration,
-        /// The time zone whose calendar the window follows, with `unit: day`, `week` or `month`.
-        calendar: Word,
-        ..form: Form,
     }
 
     /// A quota and its window.

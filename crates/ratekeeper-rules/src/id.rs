@@ -6,15 +6,21 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 
 use crate::Rule;
-use crate::report::Report;
-use crate::yaml::Mark;
+use crate::mark::Mark;
 
-/// The parts from which a rule's id is made.
+/// A limit of a file, for the diagnostics about its id and its names.
 pub(crate) struct Draft {
     /// The file, and the position in it of the id, or else of the limit.
     pub(crate) file: usize,
     pub(crate) mark: Mark,
-    /// The `id:` from the file; with a suffix if the descriptor has a list of limits.
+    pub(crate) name: RuleName,
+    /// Positions of the names in `replaces:`, in their order.
+    pub(crate) replaces: Vec<Mark>,
+}
+
+/// The parts from which a rule's id is made.
+pub(crate) struct RuleName {
+    /// The `id:` that it was given; with a suffix if the descriptor has a list of limits.
     pub(crate) explicit: Option<(Box<str>, Option<String>)>,
     pub(crate) domain: Arc<str>,
     /// The composite keys; secret values are replaced by fingerprints.
@@ -22,11 +28,9 @@ pub(crate) struct Draft {
     /// The plan, if it is not the default one.
     pub(crate) plan: Option<Arc<str>>,
     pub(crate) suffix: Option<Box<str>>,
-    /// Positions of the names in `replaces:`, in their order.
-    pub(crate) replaces: Vec<Mark>,
 }
 
-impl Draft {
+impl RuleName {
     /// `domain.key_value.key@plan#window`, as in the metrics of envoyproxy/ratelimit.
     fn joined(&self) -> String {
         let mut id = self.domain.to_string();
@@ -72,53 +76,47 @@ fn escape(part: &str) -> String {
     escaped
 }
 
-/// Gives every rule its id. `drafts` belong to `rules`, in the same order.
+/// Gives every rule its id. `names` belong to `rules`, in the same order. Returns the rules whose explicit id an earlier
+/// one has, each with that one.
 ///
-/// Equal explicit ids are an error. Where generated ids are equal (a dot in a value reads like a
-/// level, which envoyproxy/ratelimit accepts), all of them get the escaped form, so that the order
-/// of the files does not matter.
-pub(crate) fn assign(rules: &mut [Rule], drafts: &[Draft], reports: &mut [Report<'_>]) {
+/// Generated ids that are equal (a dot in a value reads like a level, which envoyproxy/ratelimit accepts) all get the
+/// escaped form, so that the order of the files does not matter.
+pub(crate) fn assign(rules: &mut [Rule], names: &[&RuleName]) -> Vec<(usize, usize)> {
     let mut taken = HashSet::new();
-    let mut explicit: HashMap<String, String> = HashMap::new();
-    for (rule, draft) in rules.iter_mut().zip(drafts) {
-        let Some((id, suffix)) = &draft.explicit else {
+    let mut explicit: HashMap<String, usize> = HashMap::new();
+    let mut duplicates = Vec::new();
+    for (at, (rule, name)) in rules.iter_mut().zip(names).enumerate() {
+        let Some((id, suffix)) = &name.explicit else {
             continue;
         };
-        let id = draft.ended(id.to_string(), suffix.as_deref());
-        let Some(report) = reports.get_mut(draft.file) else {
-            continue;
-        };
-        let place = report.place(draft.mark).to_string();
-        if let Some(earlier) = explicit.get(&id) {
-            let help = format!("it is the id of the limit at {earlier} already");
-            report.error(draft.mark, format!("duplicate id '{id}'"), help);
-        }
+        let id = name.ended(id.to_string(), suffix.as_deref());
         rule.id = id.as_str().into();
         taken.insert(id.clone());
-        explicit.insert(id, place);
+        duplicates.extend(explicit.insert(id, at).map(|earlier| (at, earlier)));
     }
-    let joined: Vec<_> = drafts.iter().map(Draft::joined).collect();
+    let joined: Vec<_> = names.iter().map(|name| name.joined()).collect();
     let mut uses: HashMap<&str, u32> = HashMap::new();
     for (id, _) in joined
         .iter()
-        .zip(drafts)
-        .filter(|(_, draft)| draft.explicit.is_none())
+        .zip(names)
+        .filter(|(_, name)| name.explicit.is_none())
     {
         *uses.entry(id).or_default() += 1;
     }
-    for ((rule, draft), joined) in rules.iter_mut().zip(drafts).zip(&joined) {
-        if draft.explicit.is_some() {
+    for ((rule, name), joined) in rules.iter_mut().zip(names).zip(&joined) {
+        if name.explicit.is_some() {
             continue;
         }
         let alone = uses.get(joined.as_str()) == Some(&1) && !taken.contains(joined);
         let wanted = if alone {
             joined.clone()
         } else {
-            draft.escaped()
+            name.escaped()
         };
         rule.id = free(wanted, &taken).as_str().into();
         taken.insert(rule.id.to_string());
     }
+    duplicates
 }
 
 /// Returns `wanted`, with a number appended if it is taken even so: an explicit id may look like

@@ -4,9 +4,11 @@
 //! A file for envoyproxy/ratelimit loads unchanged and matches the same; a file which that service
 //! refuses is refused. `docs/rules.md` is the manual of the format.
 //!
-//! The crate knows limits, and no store, protocol or clock; only [`read`] touches files.
+//! The crate knows limits, and no store, protocol or clock; only `read` touches files. Without the feature `yaml` there
+//! are no files, schema, calendars and serde: a program makes its rules of [`RuleDraft`]s.
 //!
-//! ```
+#![cfg_attr(feature = "yaml", doc = "```")]
+#![cfg_attr(not(feature = "yaml"), doc = "```ignore")]
 //! use ratekeeper_rules::{Entry, Options, Source, load};
 //!
 //! let text = "domain: shop
@@ -24,39 +26,63 @@
 //! # Ok::<(), ratekeeper_rules::Diagnostics>(())
 //! ```
 
+#![cfg_attr(
+    not(feature = "yaml"),
+    expect(
+        dead_code,
+        reason = "files alone have service levels, tenants and excerpts"
+    )
+)]
+
 mod adjust;
 mod calendar;
 mod changes;
+mod choice;
 mod cost;
 mod diagnostic;
+#[cfg(feature = "yaml")]
 mod document;
 mod domain;
 mod draft;
 mod folding;
+#[cfg(feature = "yaml")]
 mod format;
 mod http_token;
 mod id;
 mod index;
+#[cfg(feature = "yaml")]
 mod load;
+mod mark;
 mod matching;
 mod named;
+mod nearest;
 mod nearest_name;
 mod node;
 mod options;
+#[cfg(feature = "yaml")]
 mod parse;
+mod policy;
+mod quota;
+#[cfg(feature = "yaml")]
 mod read;
+#[cfg(feature = "yaml")]
 mod report;
 mod rlconfig;
 mod rule;
+mod rule_draft;
 mod ruleset;
+#[cfg(feature = "yaml")]
 mod schema;
 pub mod secret;
 mod shed;
 mod slas;
+#[cfg(feature = "yaml")]
 mod source;
+mod table;
 mod tenants;
 pub mod time;
 mod words;
+#[cfg(feature = "yaml")]
 mod yaml;
 
 pub use adjust::{AdjustMode, AdjustPolicy, ObservedCalls, RaisedSteps};
@@ -64,20 +90,25 @@ pub use calendar::{Calendar, CalendarUnit};
 pub use changes::{Change, ChangeKind};
 pub use cost::Cost;
 pub use diagnostic::{Diagnostic, Diagnostics, Excerpt, Position, Severity};
+#[cfg(feature = "yaml")]
 pub use document::{YamlDocument, YamlError, YamlFault, YamlValue};
 pub use domain::{Domain, Evaluation};
 pub use folding::{PathFolding, PathForm, PathKeys};
 pub use http_token::{is_token, is_token_byte};
 pub use index::{PlanIndex, RuleIndex};
+#[cfg(feature = "yaml")]
 pub use load::{Loaded, load};
 pub use matching::{Entry, Matched, Visit, Walk};
+pub use nearest::nearest;
 pub use nearest_name::Nearest;
 pub use node::Node;
 pub use options::{DEFAULT_STORE, Options, Profile};
-pub use parse::nearest::nearest;
+#[cfg(feature = "yaml")]
 pub use read::{ReadError, ReadOptions, Unreadable, read};
 pub use rule::{Consistency, Enforce, FailureMode, LeakyOverRls, Rule, RuleLimit, Unit};
+pub use rule_draft::{RefusedRule, RuleDraft};
 pub use ruleset::RuleSet;
+#[cfg(feature = "yaml")]
 pub use schema::json_schema;
 pub use shed::{
     AdaptiveShed, Classifier, DEFAULT_PRIORITIES, FleetShed, PRIORITIES_MAX, ShedMode, ShedRules,
@@ -87,6 +118,7 @@ pub use slas::{
     LEVEL_KEYS, LevelMatch, LevelStatus, PathPattern, PathPatternError, SERVICE_LEVELS, Segment,
     ServiceLevel, TENANT,
 };
+#[cfg(feature = "yaml")]
 pub use source::Source;
 pub use tenants::{
     BadQuotas, CUSTOM, InForce, NotATenantHash, QuotaList, Subscription, TenantHash, TenantIndex,

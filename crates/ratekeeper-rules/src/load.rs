@@ -16,14 +16,14 @@ use hashbrown::HashMap;
 use levels::TenantsOf;
 
 use crate::id::{self, Draft};
+use crate::mark::{At, Mark};
+use crate::nearest::nearest;
 use crate::parse::descriptors::{Compiler, DomainContext, Level, Path};
-use crate::parse::fields::At;
-use crate::parse::nearest::nearest;
 use crate::parse::root::{Defaults, Root, Settings, parse_root};
 use crate::report::Report;
 use crate::slas::{SERVICE_LEVELS, ServiceLevels};
 use crate::tenants::TenantTable;
-use crate::yaml::{Mark, Node as Tree};
+use crate::yaml::Node as Tree;
 use crate::{
     DEFAULT_STORE, Diagnostic, Diagnostics, Node, Options, PathFolding, Rule, RuleSet, ShedRules,
     Source, secret,
@@ -166,9 +166,9 @@ fn compile(
         (&mut rules, &mut drafts),
         (tenants_of, &domains),
     );
-    id::assign(&mut rules, &drafts, reports);
+    assign_ids(&mut rules, &drafts, reports);
     check_replaces(&rules, &drafts, reports);
-    let suffixes: Arc<[_]> = drafts.into_iter().map(|draft| draft.suffix).collect();
+    let suffixes: Arc<[_]> = drafts.into_iter().map(|draft| draft.name.suffix).collect();
     let (_, service_levels) = &levels;
     tenants::compile(
         listed,
@@ -244,6 +244,23 @@ fn descriptors(
     };
     let nodes = compiler.nodes(&root.descriptors, &Path::default(), &mut domain.level);
     domain.nodes.extend(nodes);
+}
+
+/// Gives every rule its id; reports explicit ids that are there twice.
+fn assign_ids(rules: &mut [Rule], drafts: &[Draft], reports: &mut [Report<'_>]) {
+    let names: Vec<_> = drafts.iter().map(|draft| &draft.name).collect();
+    for (at, earlier) in id::assign(rules, &names) {
+        let [draft, earlier] = [&drafts[at], &drafts[earlier]];
+        let place = reports
+            .get(earlier.file)
+            .map(|report| report.place(earlier.mark).to_string());
+        let (Some(report), Some(place)) = (reports.get_mut(draft.file), place) else {
+            continue;
+        };
+        let message = format!("duplicate id '{}'", rules[at].id);
+        let help = format!("it is the id of the limit at {place} already");
+        report.error(draft.mark, message, help);
+    }
 }
 
 /// Warns of a name that no limit of the domain has. envoyproxy/ratelimit accepts it.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::parse::nearest::nearest;
+use crate::nearest::nearest;
 use crate::{Domain, Entry, Evaluation, Node, RuleSet};
 
 /// The most names compared at one level, so that a large file does not make a suggestion slow.

@@ -7,7 +7,6 @@ pub(crate) mod fields;
 pub(crate) mod levels;
 pub(crate) mod limits;
 pub(crate) mod metadata;
-pub(crate) mod nearest;
 pub(crate) mod plans;
 pub(crate) mod policy;
 pub(crate) mod root;

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use crate::diagnostic::Excerpt;
 use crate::draft::Faults;
-use crate::parse::fields::At;
-use crate::yaml::Mark;
+use crate::mark::{At, Mark};
 use crate::{Diagnostic, Position, Severity, Source};
 
 /// The most errors (and the most warnings) reported for one file; the rest are only counted.

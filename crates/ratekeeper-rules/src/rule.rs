@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use ratekeeper_core::synced::{SyncTerms, Unsyncable};
 use ratekeeper_core::{Limit, Micros};
-use serde::{Deserialize, Serialize};
 
 use crate::named::named;
 use crate::{Calendar, Position};
@@ -56,6 +55,7 @@ pub struct Rule {
     /// Counts decisions by this entry's value, in metrics of their own.
     pub value_to_metric: bool,
     /// Dynamic metadata for the answer to a descriptor that passes.
+    #[cfg(feature = "yaml")]
     pub metadata: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
     /// The plan whose limit it is; [`None`] for the limits of the domain's default plan, and where
     /// there are no plans. [`CUSTOM`](crate::CUSTOM) for a limit that one tenant has alone.
@@ -255,10 +255,12 @@ impl fmt::Debug for Enforce {
 }
 
 /// The answer when the store cannot answer in time.
-#[derive(
-    Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, schemars::JsonSchema,
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(
+    feature = "yaml",
+    derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema),
+    serde(rename_all = "snake_case")
 )]
-#[serde(rename_all = "snake_case")]
 pub enum FailureMode {
     /// This node enforces the limit by itself.
     #[default]
@@ -275,8 +277,12 @@ named!(FailureMode: Local "local", Allow "allow", Deny "deny");
 pub(crate) const LEASE: Micros = Micros::from_millis(100);
 
 /// The way in which the nodes of a cluster share a counter.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(
+    feature = "yaml",
+    derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema),
+    serde(rename_all = "snake_case")
+)]
 pub enum Consistency {
     /// The shared store takes every decision.
     Exact,
@@ -291,10 +297,12 @@ pub enum Consistency {
 named!(Consistency: Exact "exact", Leased "leased", Synced "synced", Local "local");
 
 /// The answer of an edge that cannot delay a request, where a leaky bucket would.
-#[derive(
-    Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, schemars::JsonSchema,
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(
+    feature = "yaml",
+    derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema),
+    serde(rename_all = "snake_case")
 )]
-#[serde(rename_all = "snake_case")]
 pub enum LeakyOverRls {
     /// The request is denied; the caller may come back after the delay.
     #[default]

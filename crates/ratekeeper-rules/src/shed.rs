@@ -4,10 +4,12 @@ use crate::named::named;
 use crate::{PathFolding, PathPattern};
 
 /// The mode of a shedder.
-#[derive(
-    Clone, Copy, PartialEq, Eq, Hash, Debug, Default, serde::Deserialize, schemars::JsonSchema,
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(
+    feature = "yaml",
+    derive(serde::Deserialize, schemars::JsonSchema),
+    serde(rename_all = "snake_case")
 )]
-#[serde(rename_all = "snake_case")]
 pub enum ShedMode {
     /// Does nothing.
     Off,

@@ -29,7 +29,9 @@ pub use key::{NotATenantHash, TenantHash, TenantKey};
 pub(crate) use pattern::Pattern;
 pub use quotas::{BadQuotas, QuotaList, TenantOverride, TenantQuotas};
 pub use resolve::WithTenants;
-pub(crate) use site::{OVERRIDES_MAX, OverrideDefaults, Site, Target, entry_of, node_of};
+#[cfg(feature = "yaml")]
+pub(crate) use site::{OVERRIDES_MAX, Target, entry_of, node_of};
+pub(crate) use site::{OverrideDefaults, Site};
 pub use subscription::{InForce, Subscription};
 pub use term::Term;
 

@@ -5,13 +5,15 @@
 
 use std::fmt;
 
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
+#[cfg(feature = "yaml")]
+use jiff::{civil::Date, tz::TimeZone};
 use ratekeeper_core::Timestamp;
 
+#[cfg(feature = "yaml")]
 use crate::Term;
 
 /// A text that is no time since 1970.
+#[cfg(feature = "yaml")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotATime {
     /// It is no time, or one before 1970.
@@ -29,6 +31,7 @@ pub enum NotATime {
 ///
 /// # Errors
 /// It is neither, or a time that no clock here can tell.
+#[cfg(feature = "yaml")]
 pub fn parse(text: &str) -> Result<Timestamp, NotATime> {
     let time = match text.parse::<jiff::Timestamp>() {
         Ok(time) => time,
@@ -41,6 +44,7 @@ pub fn parse(text: &str) -> Result<Timestamp, NotATime> {
     }
 }
 
+#[cfg(feature = "yaml")]
 fn start_of_day(text: &str) -> Option<jiff::Timestamp> {
     // jiff also reads a date off a time without an offset, whose zone would be a guess.
     let is_date = text.len() == "2027-01-31".len();
@@ -48,14 +52,54 @@ fn start_of_day(text: &str) -> Option<jiff::Timestamp> {
     Some(date.to_zoned(TimeZone::UTC).ok()?.timestamp())
 }
 
-/// The text of `time`, as in `2027-01-31T00:00:00Z`.
+/// The text of `time`, as in `2027-01-31T00:00:00Z`. A fraction of a second has as many digits as it needs.
 #[must_use]
 pub fn rfc3339(time: Timestamp) -> impl fmt::Display {
-    let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-    jiff::Timestamp::from_microsecond(micros).unwrap_or(jiff::Timestamp::MAX)
+    Rfc3339(time)
 }
 
-#[cfg(test)]
+struct Rfc3339(Timestamp);
+
+impl fmt::Display for Rfc3339 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = self.0.as_micros();
+        let (secs, fraction) = (micros / 1_000_000, micros % 1_000_000);
+        let (year, month, day) = date_of(secs / 86_400);
+        let (hour, minute, second) = (secs / 3_600 % 24, secs / 60 % 60, secs % 60);
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"
+        )?;
+        if fraction > 0 {
+            let digits = format!("{fraction:06}");
+            write!(f, ".{}", digits.trim_end_matches('0'))?;
+        }
+        f.write_str("Z")
+    }
+}
+
+/// Year, month and day of a number of days since 1970, in the Gregorian calendar.
+///
+/// Years are counted from March, so that the day that some have more is their last: 153 days are five months, and 146,097
+/// days are 400 years.
+const fn date_of(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 {
+        march_month + 3
+    } else {
+        march_month - 9
+    };
+    let year = era * 400 + year_of_era + (month <= 2) as u64;
+    (year, month, day)
+}
+
+#[cfg(all(test, feature = "yaml"))]
 mod tests {
     use super::*;
 
@@ -102,6 +146,17 @@ mod tests {
         for text in ["2026-12-01T00:00:00Z", "2026-12-01T00:00:00.000001Z"] {
             let time = parse(text).expect(text);
             assert_eq!(rfc3339(time).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn it_is_written_as_jiff_writes_it() {
+        // Every day up to the end of time, at another time of the day each.
+        for day in 0..104_248 {
+            let micros = day * 86_400_000_000 + day * 800_011;
+            let jiff = jiff::Timestamp::from_microsecond(i64::try_from(micros).expect("it fits"));
+            let jiff = jiff.expect("a time that jiff knows").to_string();
+            assert_eq!(rfc3339(Timestamp::from_micros(micros)).to_string(), jiff);
         }
     }
 }

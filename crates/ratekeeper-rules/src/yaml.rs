@@ -7,29 +7,10 @@ mod tabs;
 
 use std::rc::Rc;
 
-use crate::parse::fields::At;
+use crate::mark::{At, Mark};
 
 pub(crate) use build::{Built, build};
 pub(crate) use scalar::Resolved;
-
-/// A range in the text: its start, and the number of characters that it covers on that line.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct Mark {
-    /// Line number, from 1.
-    pub(crate) line: u32,
-    /// Column in characters, from 1.
-    pub(crate) column: u32,
-    /// In characters, at least 1.
-    pub(crate) length: u32,
-}
-
-impl Mark {
-    pub(crate) const START: Self = Self {
-        line: 1,
-        column: 1,
-        length: 1,
-    };
-}
 
 /// A value of the file. Aliases share the node that they name.
 #[derive(Debug)]

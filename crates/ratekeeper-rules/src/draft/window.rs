@@ -1,9 +1,11 @@
 //! The window of a limit, in its three notations.
 
+use std::fmt::Display;
+
 use ratekeeper_core::Micros;
 
 use super::{Faults, LimitDraft};
-use crate::parse::nearest::nearest;
+use crate::nearest::nearest;
 use crate::{Calendar, CalendarUnit, Unit};
 use ratekeeper_core::duration::format_duration;
 
@@ -122,4 +124,11 @@ fn zone_help(written: &str) -> String {
         Some(name) => format!("did you mean `{name}`?"),
         None => "write a name of the IANA database, such as `Europe/Vienna`".to_owned(),
     }
+}
+
+/// The message and the help for what is no duration.
+pub(crate) fn no_duration(key: &str, why: &dyn Display) -> (String, String) {
+    let message = format!("`{key}` is not a duration: {why}");
+    let help = format!("write `{key}: 10s`; the units are us, ms, s, m, h, d and w");
+    (message, help)
 }

@@ -5,14 +5,14 @@ use std::rc::Rc;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value as Json};
 
-use crate::parse::fields::{At, Fields};
+use crate::mark::At;
+use crate::parse::fields::Fields;
 use crate::report::Report;
+use crate::table::Typed;
 use crate::yaml::Node;
 
-/// A kind of value: how it is read, and its schema.
-pub(crate) trait Value {
-    /// The value, once it is read.
-    type Is;
+/// A kind of value that files have: how it is read, and its schema.
+pub(crate) trait Value: Typed {
     /// The type whose schema it has.
     type Schema: JsonSchema;
 
@@ -171,97 +171,3 @@ fn text_of(doc: &str) -> String {
     let lines: Vec<_> = doc.trim().lines().map(str::trim).collect();
     lines.join("\n")
 }
-
-/// Defines mappings: `struct Name ("in a place", ["first", "keys"]) { key: Kind, ..group: Group }`.
-///
-/// A key may be spelt otherwise than its field (`as "name"`), have more in its schema (`where { … }`), and be required
-/// by it. Without a place it is a group of keys that several mappings have. `envoy` is a mapping of
-/// envoyproxy/ratelimit.
-macro_rules! mappings {
-    ($(
-        $(#[doc = $doc:literal])*
-        struct $name:ident $(($place:literal, [$($first:literal),*] $(, $envoy:ident)?))? {
-            $(
-                $(#[doc = $key_doc:literal])*
-                $field:ident: $kind:ty $(as $key:literal)? $(where $extra:tt)? $(= $required:ident)?,
-            )*
-            $(..$group:ident: $keys:ident,)*
-        }
-    )*) => {
-        $(
-            $(#[doc = $doc])*
-            #[derive(Debug, Default)]
-            pub(crate) struct $name {
-                $(
-                    $(#[doc = $key_doc])*
-                    pub(crate) $field: Field<<$kind as Value>::Is>,
-                )*
-                $(pub(crate) $group: $keys,)*
-            }
-
-            impl Keys for $name {
-                const DOC: &'static str = concat!($($doc, "\n"),*);
-
-                fn read(fields: &Fields<'_>, report: &mut Report<'_>) -> Self {
-                    Self {
-                        $($field: fields.read::<$kind>(mappings!(@key $field $($key)?), report),)*
-                        $($group: Keys::read(fields, report),)*
-                    }
-                }
-
-                fn has(key: &str) -> bool {
-                    [$(mappings!(@key $field $($key)?)),*].contains(&key) $(|| $keys::has(key))*
-                }
-
-                fn list(keys: &mut Vec<&'static str>) {
-                    keys.extend([$(mappings!(@key $field $($key)?)),*]);
-                    $($keys::list(keys);)*
-                }
-
-                fn describe(properties: &mut Properties<'_>) {
-                    $(properties.add::<$kind>(
-                        mappings!(@key $field $($key)?),
-                        concat!($($key_doc, "\n"),*),
-                        mappings!(@is $($required)?),
-                        mappings!(@extra $($extra)?),
-                    );)*
-                    $($keys::describe(properties);)*
-                }
-            }
-
-            $(
-                impl Mapping for $name {
-                    const SHAPE: Shape =
-                        Shape::of::<Self>($place, &[$($first),*], mappings!(@is $($envoy)?));
-                }
-
-                impl Value for $name {
-                    type Is = Box<At<Self>>;
-                    type Schema = Self;
-
-                    fn read(_: &str, node: &Rc<Node>, report: &mut Report<'_>) -> Option<Self::Is> {
-                        read_mapping(node, report).map(Box::new)
-                    }
-                }
-
-                impl JsonSchema for $name {
-                    fn schema_name() -> Cow<'static, str> {
-                        stringify!($name).into()
-                    }
-
-                    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-                        schema_of::<Self>(generator)
-                    }
-                }
-            )?
-        )*
-    };
-    (@key $field:ident) => { stringify!($field) };
-    (@key $field:ident $key:literal) => { $key };
-    (@is) => { false };
-    (@is $yes:ident) => { true };
-    (@extra) => { serde_json::Value::Null };
-    (@extra $extra:tt) => { serde_json::json!($extra) };
-}
-
-pub(crate) use mappings;

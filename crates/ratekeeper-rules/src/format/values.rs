@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
@@ -13,11 +12,15 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use super::TenantPlan;
 use super::mapping::Value;
 use crate::adjust::STEPS_MAX;
-use crate::parse::fields::{At, check_leaf, number};
+use crate::choice::{Choice, choose};
+use crate::draft::no_duration;
+use crate::mark::At;
+use crate::parse::fields::{check_leaf, number};
 use crate::parse::metadata::parse_metadata;
-use crate::parse::nearest::nearest;
-use crate::parse::policy::NOT_A_RATE;
+use crate::policy::NOT_A_RATE;
+use crate::quota::{Duration, PerUnit, SubWindows, Unit, Word};
 use crate::report::Report;
+use crate::table::{Typed, kinds};
 use crate::time::{self, NotATime};
 use crate::yaml::{Kind, Node, Resolved, Scalar};
 use crate::{AdjustMode, Consistency, Enforce, Evaluation, FailureMode, LeakyOverRls, ShedMode};
@@ -25,15 +28,42 @@ use crate::{AdjustMode, Consistency, Enforce, Evaluation, FailureMode, LeakyOver
 /// The largest capacity and limit of a shedder.
 const REQUESTS_MAX: u64 = 1_000_000;
 
-/// Declares kinds of values: how they are read, and the type whose schema they have.
-macro_rules! kinds {
-    ($($(#[doc = $doc:literal])* $name:ident: $is:ty, $schema:ty = $read:expr;)*) => {
-        $(
-            $(#[doc = $doc])*
-            pub(crate) struct $name;
+kinds! {
+    /// Text. Numbers and booleans are taken as they are written.
+    Text: Box<str>;
+    /// The name of a store.
+    StoreName: Box<str>;
+    /// A list of texts.
+    Names: Vec<At<Box<str>>>;
+    /// A text or a list of texts.
+    Entries: Vec<At<Box<str>>>;
+    /// A counting algorithm.
+    AlgorithmName: Algorithm;
+    /// A number of steps.
+    Steps: u64;
+    /// A number of requests, at least 1.
+    Requests: u32;
+    /// The time of a lease.
+    LeaseTime: Micros;
+    /// Seconds, or a duration with its unit.
+    Period: Micros;
+    /// A share from 0% to 100%, with up to two decimals.
+    Share: Enforce;
+    /// A share that is a whole percentage.
+    WholeShare: u8;
+    /// A whole percentage: 70%.
+    Percentage: u8;
+    /// A time.
+    Moment: Timestamp;
+    /// Any mapping, as JSON.
+    Metadata: serde_json::Map<String, serde_json::Value>;
+}
 
+/// Gives kinds of values their schema and their reader: `Name: schema = reader;`.
+macro_rules! readers {
+    ($($name:ident: $schema:ty = $read:expr;)*) => {
+        $(
             impl Value for $name {
-                type Is = $is;
                 type Schema = $schema;
 
                 fn read(key: &str, node: &Rc<Node>, report: &mut Report<'_>) -> Option<Self::Is> {
@@ -45,50 +75,29 @@ macro_rules! kinds {
     };
 }
 
-kinds! {
-    /// Text. Numbers and booleans are taken as they are written.
-    Text: Box<str>, Self = text;
-    /// Text, for which editors expect a string.
-    Word: Box<str>, String = text;
-    /// The name of a store.
-    StoreName: Box<str>, String = store;
-    /// A list of texts.
-    Names: Vec<At<Box<str>>>, Vec<String> = texts;
-    /// A text or a list of texts.
-    Entries: Vec<At<Box<str>>>, OneOrMany<String> = entries;
-    /// A counting algorithm.
-    AlgorithmName: Algorithm, Self = algorithm;
-    /// A whole number of 0 to 2^32 - 1.
-    PerUnit: u64, u64 = |key, node, report| count(key, node, u64::from(u32::MAX), report);
-    /// A number of sub-windows.
-    SubWindows: u64, u32 = |key, node, report| count(key, node, u64::from(u32::MAX), report);
-    /// A number of steps.
-    Steps: u64, u64 = |key, node, report| count(key, node, STEPS_MAX, report);
-    /// A number of requests, at least 1.
-    Requests: u32, u32 = requests;
-    /// Whole numbers with units: us, ms, s, m, h, d, w.
-    Duration: Micros, Self = duration;
-    /// The time of a lease.
-    LeaseTime: Micros, Duration = lease_time;
-    /// Seconds, or a duration with its unit.
-    Period: Micros, Self = period;
-    /// A share from 0% to 100%, with up to two decimals.
-    Share: Enforce, Self = share;
-    /// A share that is a whole percentage.
-    WholeShare: u8, Share = percent;
-    /// A whole percentage: 70%.
-    Percentage: u8, Self = percent;
-    /// A window of fixed length, in lower or upper case.
-    Unit: Box<str>, Self = text;
-    /// A time.
-    Moment: Timestamp, String = moment;
-    /// Any mapping, as JSON.
-    Metadata: serde_json::Map<String, serde_json::Value>, serde_json::Map<String, serde_json::Value> =
-        |_, node, report| parse_metadata(node, report);
+readers! {
+    Text: Self = text;
+    Word: String = text;
+    StoreName: String = store;
+    Names: Vec<String> = texts;
+    Entries: OneOrMany<String> = entries;
+    AlgorithmName: Self = algorithm;
+    PerUnit: u64 = |key, node, report| count(key, node, u64::from(u32::MAX), report);
+    SubWindows: u32 = |key, node, report| count(key, node, u64::from(u32::MAX), report);
+    Steps: u64 = |key, node, report| count(key, node, STEPS_MAX, report);
+    Requests: u32 = requests;
+    Duration: Self = duration;
+    LeaseTime: Duration = lease_time;
+    Period: Self = period;
+    Share: Self = share;
+    WholeShare: Share = percent;
+    Percentage: Self = percent;
+    Unit: Self = text;
+    Moment: String = moment;
+    Metadata: serde_json::Map<String, serde_json::Value> = |_, node, report| parse_metadata(node, report);
 }
 
 impl Value for bool {
-    type Is = Self;
     type Schema = Self;
 
     fn read(key: &str, node: &Rc<Node>, report: &mut Report<'_>) -> Option<Self> {
@@ -98,7 +107,6 @@ impl Value for bool {
 
 /// A whole number of 0 to 2^53 - 1.
 impl Value for u64 {
-    type Is = Self;
     type Schema = Self;
 
     fn read(key: &str, node: &Rc<Node>, report: &mut Report<'_>) -> Option<Self> {
@@ -109,8 +117,11 @@ impl Value for u64 {
 /// A list whose items are read one by one.
 pub(crate) struct List<M>(PhantomData<M>);
 
-impl<M: JsonSchema> Value for List<M> {
+impl<M> Typed for List<M> {
     type Is = Vec<Rc<Node>>;
+}
+
+impl<M: JsonSchema> Value for List<M> {
     type Schema = Vec<M>;
 
     fn read(key: &str, node: &Rc<Node>, report: &mut Report<'_>) -> Option<Self::Is> {
@@ -121,8 +132,11 @@ impl<M: JsonSchema> Value for List<M> {
 /// One item, or a list, which are read later.
 pub(crate) struct OneOrMany<T>(PhantomData<T>);
 
-impl<T: JsonSchema> Value for OneOrMany<T> {
+impl<T> Typed for OneOrMany<T> {
     type Is = Rc<Node>;
+}
+
+impl<T: JsonSchema> Value for OneOrMany<T> {
     type Schema = Self;
 
     fn read(_: &str, node: &Rc<Node>, _: &mut Report<'_>) -> Option<Rc<Node>> {
@@ -154,8 +168,11 @@ impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
 /// The limits of plans by their names, which are read later.
 pub(crate) struct ByPlan<T>(PhantomData<T>);
 
-impl<T: JsonSchema> Value for ByPlan<T> {
+impl<T> Typed for ByPlan<T> {
     type Is = Rc<Node>;
+}
+
+impl<T: JsonSchema> Value for ByPlan<T> {
     type Schema = BTreeMap<String, OneOrMany<T>>;
 
     fn read(_: &str, node: &Rc<Node>, _: &mut Report<'_>) -> Option<Rc<Node>> {
@@ -379,13 +396,6 @@ fn duration(key: &str, node: &Node, report: &mut Report<'_>) -> Option<Micros> {
     None
 }
 
-/// The message and the help for what is no duration.
-pub(crate) fn no_duration(key: &str, why: &dyn Display) -> (String, String) {
-    let message = format!("`{key}` is not a duration: {why}");
-    let help = format!("write `{key}: 10s`; the units are us, ms, s, m, h, d and w");
-    (message, help)
-}
-
 /// The shortest lease that is worth a call, and the longest for which other nodes may lack the hits.
 const LEASE_TIMES: (Micros, Micros) = (Micros::from_millis(5), Micros::from_secs(10));
 
@@ -495,33 +505,14 @@ fn algorithm(key: &str, node: &Node, report: &mut Report<'_>) -> Option<Algorith
     Some(algorithm)
 }
 
-/// A value that files name by a word.
-pub(crate) trait Choice: Copy + 'static {
-    const CHOICES: &'static [Self];
-
-    fn word(self) -> &'static str;
-}
-
-macro_rules! choices {
-    ($($type:ty),+) => {
-        $(
-            impl Choice for $type {
-                const CHOICES: &'static [Self] = &Self::ALL;
-
-                fn word(self) -> &'static str {
-                    self.name()
-                }
-            }
-        )+
-    };
-}
-
 macro_rules! words {
     ($($type:ty),+) => {
-        choices!($($type),+);
         $(
-            impl Value for $type {
+            impl Typed for $type {
                 type Is = Self;
+            }
+
+            impl Value for $type {
                 type Schema = Self;
 
                 fn read(key: &str, node: &Rc<Node>, report: &mut Report<'_>) -> Option<Self> {
@@ -532,7 +523,6 @@ macro_rules! words {
     };
 }
 
-choices!(Algorithm);
 words!(
     AdjustMode,
     Consistency,
@@ -548,20 +538,6 @@ fn choice<T: Choice>(key: &str, node: &Node, report: &mut Report<'_>) -> Option<
     chosen
         .map_err(|(message, help)| report.error(node.mark, message, help))
         .ok()
-}
-
-/// The value that `written` names, or a message and its help.
-pub(crate) fn choose<T: Choice>(key: &str, written: &str) -> Result<T, (String, String)> {
-    let mut choices = T::CHOICES.iter().copied();
-    if let Some(value) = choices.find(|choice| choice.word() == written) {
-        return Ok(value);
-    }
-    let names: Vec<_> = T::CHOICES.iter().map(|choice| choice.word()).collect();
-    let help = match nearest(written, names.iter().copied()) {
-        Some(name) => format!("did you mean `{name}`?"),
-        None => format!("write one of {}", names.join(", ")),
-    };
-    Err((format!("`{key}` cannot be '{written}'"), help))
 }
 
 /// The text of a value, else its kind.

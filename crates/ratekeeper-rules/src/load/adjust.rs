@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::domain::DomainBuilder;
 use crate::adjust::WINDOW_MAX;
+use crate::mark::At;
 use crate::parse::adjust::ParsedAdjust;
-use crate::parse::fields::At;
 use crate::parse::plans::plan_index;
 use crate::report::Report;
 use crate::tenants::node_of;

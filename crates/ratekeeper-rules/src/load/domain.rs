@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use crate::mark::{At, Mark};
 use crate::matching::Children;
 use crate::parse::descriptors::Level;
-use crate::parse::fields::At;
 use crate::parse::root::{Root, Settings};
 use crate::report::Report;
 use crate::tenants::{OverrideDefaults, TenantTable};
-use crate::yaml::Mark;
 use crate::{AdjustPolicy, Domain, Evaluation, Node, Options, PathFolding, Position};
 
 /// A domain whose files are still being read.

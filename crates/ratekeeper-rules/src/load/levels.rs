@@ -6,15 +6,15 @@ use hashbrown::HashMap;
 
 use super::domain::DomainBuilder;
 use crate::id::Draft;
+use crate::mark::Mark;
 use crate::parse::descriptors::{Compiler, DomainContext};
 use crate::parse::levels::anybody;
-use crate::parse::policy::Policy;
 use crate::parse::root::Root;
 use crate::parse::service_levels::ParsedLevel;
+use crate::policy::Policy;
 use crate::report::Report;
 use crate::slas::conflicts::Taken;
 use crate::slas::{SERVICE_LEVELS, ServiceLevels};
-use crate::yaml::Mark;
 use crate::{Evaluation, Node, Options, Rule, secret};
 
 /// The domain whose tenants the service levels are for, among those of the files.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::domain::DomainBuilder;
-use crate::parse::nearest::nearest;
+use crate::nearest::nearest;
 use crate::report::Report;
 use crate::{Node, Rule};
 

@@ -8,12 +8,12 @@ use hashbrown::HashMap;
 use super::domain::DomainBuilder;
 use crate::format::Tenant as Keys;
 use crate::format::mapping::read_item;
-use crate::parse::fields::At;
-use crate::parse::nearest::nearest;
+use crate::mark::{At, Mark};
+use crate::nearest::nearest;
 use crate::parse::root::Tenants;
 use crate::report::Report;
 use crate::tenants::{OverrideDefaults, Site, Tenant, TenantTable, Term};
-use crate::yaml::{Mark, Node as Tree};
+use crate::yaml::Node as Tree;
 use crate::{Options, Rule, ServiceLevel, TenantHash, TenantKey, secret};
 use overrides::Overrides;
 

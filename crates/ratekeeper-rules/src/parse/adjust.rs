@@ -2,12 +2,11 @@
 
 use ratekeeper_core::Micros;
 
-use super::fields::At;
 use crate::AdjustMode;
 use crate::draft::Field;
 use crate::format::Adjust;
+use crate::mark::{At, Mark};
 use crate::report::Report;
-use crate::yaml::Mark;
 
 /// The shortest time after which a step is taken back: usage is counted by minute.
 const LOWER_AFTER_MIN: Micros = Micros::from_secs(60);

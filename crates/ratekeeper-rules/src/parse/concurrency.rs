@@ -2,11 +2,12 @@
 
 use ratekeeper_core::{Algorithm, Micros};
 
-use super::fields::At;
 use super::limits::read_id;
-use super::policy::Policy;
 use crate::draft::{BuiltLimit, LimitDefaults, LimitDraft};
-use crate::format::{Concurrency, Quota};
+use crate::format::Concurrency;
+use crate::mark::At;
+use crate::policy::Policy;
+use crate::quota::Quota;
 use crate::report::Report;
 
 /// The lifetime of a permit whose rule has no `timeout`.

@@ -9,15 +9,16 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use ratekeeper_core::Algorithm;
 
-use super::fields::{At, Fields};
-use super::policy::Policy;
+use super::fields::Fields;
 use crate::draft::Field;
 use crate::format::Descriptor as Keys;
 use crate::format::mapping::{Keys as _, Mapping as _};
 use crate::id::Draft;
+use crate::mark::{At, Mark};
 use crate::matching::Children;
+use crate::policy::Policy;
 use crate::report::Report;
-use crate::yaml::{Mark, Node as Tree};
+use crate::yaml::Node as Tree;
 use crate::{Evaluation, FailureMode, Node, PathFolding, PathKeys, Profile, Rule, secret};
 use siblings::{Sibling, Siblings};
 

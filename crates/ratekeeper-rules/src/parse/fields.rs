@@ -8,35 +8,9 @@ use keys::{check_pair, first_keys, key_text, rate_help};
 
 use crate::draft::Field;
 use crate::format::mapping::{Shape, Value};
+use crate::mark::Mark;
 use crate::report::Report;
-use crate::yaml::{Kind, Mark, Node, Pair, Resolved};
-
-/// A value and its position.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct At<T> {
-    pub(crate) value: T,
-    pub(crate) mark: Mark,
-}
-
-impl<T> At<T> {
-    /// Another value at the same position.
-    pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U) -> At<U> {
-        At {
-            value: change(self.value),
-            mark: self.mark,
-        }
-    }
-}
-
-impl At<Box<str>> {
-    /// The same text, borrowed.
-    pub(crate) fn as_str(&self) -> At<&str> {
-        At {
-            value: &self.value,
-            mark: self.mark,
-        }
-    }
-}
+use crate::yaml::{Kind, Node, Pair, Resolved};
 
 /// A mapping whose keys have been checked.
 #[derive(Clone, Copy)]

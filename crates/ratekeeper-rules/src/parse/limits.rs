@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use super::fields::At;
-use super::policy::Policy;
 use crate::draft::{Field, LimitDraft};
 use crate::format::mapping::read_item;
 use crate::format::{PlanLimit, RateLimit, Replaces, TenantOverride};
+use crate::mark::At;
+use crate::policy::Policy;
 use crate::report::Report;
 use crate::yaml::Node;
 

@@ -1,13 +1,13 @@
 //! The limits of a descriptor's plans.
 
-use super::fields::At;
 use super::limits::Limited;
-use super::nearest::nearest;
 use crate::draft::{BuiltLimit, LimitDefaults};
 use crate::format::PlanLimit;
 use crate::format::mapping::{Mapping, read_item, read_mapping};
+use crate::mark::{At, Mark};
+use crate::nearest::nearest;
 use crate::report::Report;
-use crate::yaml::{Kind, Mark, Node, Resolved, Scalar};
+use crate::yaml::{Kind, Node, Resolved, Scalar};
 use crate::{PlanIndex, RuleLimit};
 
 /// The `plans:` of a descriptor.

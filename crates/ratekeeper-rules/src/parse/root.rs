@@ -4,17 +4,18 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::adjust::{ParsedAdjust, check_adjust};
-use super::fields::{At, Fields};
-use super::policy::Policy;
+use super::fields::Fields;
 use super::service_levels::{LevelContext, ParsedLevel, parse_service_levels};
 use super::shed::check_shed;
 use crate::draft::Field;
 use crate::format::File;
 use crate::format::mapping::{Keys as _, Mapping as _};
+use crate::mark::{At, Mark};
+use crate::policy::Policy;
 use crate::report::Report;
 use crate::slas::PathPattern;
 use crate::tenants::CUSTOM;
-use crate::yaml::{Mark, Node};
+use crate::yaml::Node;
 use crate::{Evaluation, ShedRules};
 
 /// The most plans of a domain.

@@ -4,18 +4,19 @@ use std::rc::Rc;
 
 use ratekeeper_core::Algorithm;
 
-use super::fields::At;
 use super::limits::read_id;
 use super::plans::plan_text;
-use super::policy::Policy;
 use crate::RuleLimit;
 use crate::draft::{BuiltLimit, Field, LimitDefaults, LimitDraft};
 use crate::format::mapping::read_item;
-use crate::format::{Quota, ServiceLevel as Level, Tier};
+use crate::format::{ServiceLevel as Level, Tier};
 use crate::http_token::is_token;
+use crate::mark::{At, Mark};
+use crate::policy::Policy;
+use crate::quota::Quota;
 use crate::report::Report;
 use crate::slas::PathPattern;
-use crate::yaml::{Mark, Node};
+use crate::yaml::Node;
 
 /// A service level from a file, checked.
 #[derive(Debug)]

@@ -2,17 +2,17 @@
 
 use std::rc::Rc;
 
-use super::fields::At;
-use super::nearest::nearest;
 use super::service_levels::check_methods;
 use crate::draft::Field;
 use crate::format::mapping::read_item;
 use crate::format::{Adaptive, Classify, Fleet, Shed, Workers};
 use crate::http_token::is_token;
+use crate::mark::{At, Mark};
+use crate::nearest::nearest;
 use crate::report::Report;
 use crate::shed::{DEFAULT_PRIORITIES, PRIORITIES_MAX};
 use crate::slas::PathPattern;
-use crate::yaml::{Mark, Node};
+use crate::yaml::Node;
 use crate::{AdaptiveShed, Classifier, FleetShed, ShedMode, ShedRules, WorkerShed};
 
 /// The most classifiers: they are tried one after the other for each request.

@@ -4,11 +4,12 @@ use ratekeeper_core::Algorithm;
 
 use super::site::{OVERRIDES_MAX, Site, Target, entry_of};
 use super::{BadQuotas, QuotaList, TenantOverride, TenantQuotas, Term};
-use crate::draft::{Faults, Field, LimitDefaults, LimitDraft};
-use crate::format::values::{choose, no_duration};
-use crate::format::{Form, Quota};
-use crate::parse::policy::{NOT_A_RATE, Policy};
-use crate::yaml::Mark;
+use crate::choice::choose;
+use crate::draft::{Faults, Field, LimitDefaults, LimitDraft, no_duration};
+use crate::mark::Mark;
+use crate::policy::NOT_A_RATE;
+use crate::policy::Policy;
+use crate::quota::{Form, Quota};
 use crate::{Position, Rule, RuleSet};
 use ratekeeper_core::duration::parse_duration;
 

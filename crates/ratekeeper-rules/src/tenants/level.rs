@@ -1,7 +1,7 @@
 //! Overrides for a service level: their descriptor is `sla:ID`, and may go on with `method:NAME`.
 
 use super::Pattern;
-use crate::parse::nearest::nearest;
+use crate::nearest::nearest;
 use crate::slas::LEVEL_KEYS;
 use crate::{RuleIndex, ServiceLevel};
 

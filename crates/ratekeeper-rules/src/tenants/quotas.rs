@@ -2,14 +2,13 @@
 
 use std::cmp::Reverse;
 
-use serde::{Deserialize, Serialize};
-
 use super::level::whole_level;
 use super::site::entry_of;
 use super::{Pattern, Term};
 
 /// Plans and limits of one tenant.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "yaml", derive(serde::Serialize, serde::Deserialize))]
 pub struct TenantQuotas {
     /// The plans by name, each with the time in which the tenant is on it. Of several in force, the one
     /// that began last counts.
@@ -21,29 +20,51 @@ pub struct TenantQuotas {
 }
 
 /// A limit that one tenant has alone.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(
+    feature = "yaml",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 pub struct TenantOverride {
     /// The entries after the tenant's, each as `key:value`; none for the tenant as a whole.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(
+        feature = "yaml",
+        serde(default, skip_serializing_if = "Vec::is_empty")
+    )]
     pub descriptor: Vec<Box<str>>,
     /// The hits that a window holds.
     pub requests_per_unit: u64,
     /// The window as a unit: `minute`. Either this or `window` is there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "yaml",
+        serde(default, skip_serializing_if = "Option::is_none")
+    )]
     pub unit: Option<Box<str>>,
     /// The window as a duration: `10s`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "yaml",
+        serde(default, skip_serializing_if = "Option::is_none")
+    )]
     pub window: Option<Box<str>>,
     /// The hits that may come at once, for algorithms with bursts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "yaml",
+        serde(default, skip_serializing_if = "Option::is_none")
+    )]
     pub burst: Option<u64>,
     /// The algorithm; that of the limit whose place it takes if there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "yaml",
+        serde(default, skip_serializing_if = "Option::is_none")
+    )]
     pub algorithm: Option<Box<str>>,
     /// The steps by which the policy of the domain has raised the limit of the plan; [`None`] for a limit that
     /// somebody has set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "yaml",
+        serde(default, skip_serializing_if = "Option::is_none")
+    )]
     pub steps: Option<u16>,
 }
 

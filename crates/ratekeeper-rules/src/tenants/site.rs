@@ -8,7 +8,7 @@ use ratekeeper_core::{Algorithm, Limit};
 use super::level::{LevelTarget, NoLevel};
 use super::{CUSTOM, Pattern};
 use crate::draft::BuiltLimit;
-use crate::parse::policy::Policy;
+use crate::policy::Policy;
 use crate::rule::sync_terms;
 use crate::{
     Consistency, Node, Options, Position, Profile, Rule, RuleIndex, RuleLimit, ServiceLevel, secret,

@@ -1,12 +1,16 @@
 //! The time in which something is in force.
 
 use ratekeeper_core::Timestamp;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::time::rfc3339;
 
 /// The time in which a plan or a limit is in force: from its first moment to the one before `until`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(
+    feature = "yaml",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(from = "(u64, u64)", into = "(u64, u64)")
+)]
 pub struct Term {
     /// The first moment.
     pub from: Timestamp,
@@ -44,19 +48,18 @@ impl Term {
     }
 }
 
-/// As two numbers, microseconds since 1970.
-impl Serialize for Term {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        (self.from.as_micros(), self.until.as_micros()).serialize(serializer)
+/// Two numbers: microseconds since 1970.
+impl From<(u64, u64)> for Term {
+    fn from((from, until): (u64, u64)) -> Self {
+        Self {
+            from: Timestamp::from_micros(from),
+            until: Timestamp::from_micros(until),
+        }
     }
 }
 
-impl<'de> Deserialize<'de> for Term {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (from, until) = Deserialize::deserialize(deserializer)?;
-        Ok(Self {
-            from: Timestamp::from_micros(from),
-            until: Timestamp::from_micros(until),
-        })
+impl From<Term> for (u64, u64) {
+    fn from(term: Term) -> Self {
+        (term.from.as_micros(), term.until.as_micros())
     }
 }

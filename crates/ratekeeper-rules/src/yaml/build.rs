@@ -8,7 +8,8 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, Tag};
 use super::merge::{Merged, is_merge, merge_sources};
 use super::scalar::{resolve_plain, resolve_tagged};
 use super::tabs::{blank_after_colons, blank_tabs, quotes_end_on_their_lines};
-use super::{Kind, Mark, Node, Pair, Resolved, Scalar};
+use super::{Kind, Node, Pair, Resolved, Scalar};
+use crate::mark::Mark;
 
 /// The deepest nesting of mappings and lists: deeper than any request's descriptor is long.
 const DEPTH_MAX: usize = 400;

@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use hashbrown::HashMap;
 
-use super::{Kind, Mark, Node, Pair, Resolved, Scalar};
+use super::{Kind, Node, Pair, Resolved, Scalar};
+use crate::mark::Mark;
 
 pub(super) fn is_merge(key: &Node) -> bool {
     matches!(&key.kind, Kind::Scalar(scalar) if scalar.plain && &*scalar.text == "<<")

@@ -8,12 +8,11 @@ use super::{Around, terms};
 use crate::draft::{Field, LimitDefaults};
 use crate::format::mapping::read_item;
 use crate::format::{Tenant, TenantOverride};
-use crate::parse::fields::At;
+use crate::mark::{At, Mark};
 use crate::parse::limits::Limited as _;
-use crate::parse::policy::Policy;
+use crate::policy::Policy;
 use crate::report::Report;
 use crate::tenants::{OVERRIDES_MAX, OwnLimit, Target, Term, entry_of};
-use crate::yaml::Mark;
 use crate::{Rule, RuleIndex};
 
 /// The overrides of one domain so far.

@@ -10,7 +10,7 @@ use crate::draft::Field;
 use crate::format::TenantPlan;
 use crate::format::mapping::{Value as _, read_item};
 use crate::format::values::Text;
-use crate::parse::fields::At;
+use crate::mark::At;
 use crate::parse::plans::plan_index;
 use crate::report::Report;
 use crate::tenants::Term;

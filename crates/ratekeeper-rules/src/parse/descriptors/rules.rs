@@ -8,16 +8,16 @@ use ratekeeper_core::lease::{Terms, Unleasable};
 use ratekeeper_core::synced::{SyncTerms, Unsyncable};
 
 use super::{Compiler, Owner, Path};
-use crate::draft::{BuiltLimit, LimitDefaults};
+use crate::draft::{BuiltLimit, LimitDefaults, suffixes};
 use crate::format::{Descriptor as Keys, RateLimit};
-use crate::id::Draft;
+use crate::id::{Draft, RuleName};
+use crate::mark::Mark;
 use crate::parse::concurrency::build_concurrency;
 use crate::parse::fields::Fields;
 use crate::parse::limits::read_id;
 use crate::parse::plans::{ParsedPlans, PlanLimits, parse_limits, parse_plans};
-use crate::parse::policy::Policy;
+use crate::policy::Policy;
 use crate::rule::LEASE;
-use crate::yaml::Mark;
 use crate::{
     Consistency, Enforce, FailureMode, LeakyOverRls, PlanIndex, Profile, Rule, RuleIndex, RuleLimit,
 };
@@ -201,11 +201,13 @@ impl Compiler<'_, '_, '_> {
         self.drafts.push(Draft {
             file: self.around.file,
             mark: explicit.as_ref().map_or(limit.mark, |(id, _)| id.mark),
-            explicit: explicit.map(|(id, suffix)| (id.value, suffix)),
-            domain: Arc::clone(self.around.domain),
-            path: owner.path.shown.as_slice().into(),
-            plan: owner.plan.clone(),
-            suffix: suffix.map(Into::into),
+            name: RuleName {
+                explicit: explicit.map(|(id, suffix)| (id.value, suffix)),
+                domain: Arc::clone(self.around.domain),
+                path: owner.path.shown.as_slice().into(),
+                plan: owner.plan.clone(),
+                suffix: suffix.map(Into::into),
+            },
             replaces: limit.replaces.iter().map(|at| at.mark).collect(),
         });
         let policy = std::mem::take(&mut limit.policy).within(&owner.policy);
@@ -333,27 +335,4 @@ fn help_to_sync(why: Unsyncable) -> String {
 /// The indexes of rules, of which there are far fewer than 2^32: files are bounded.
 fn indexes(rules: Range<usize>) -> impl Iterator<Item = RuleIndex> {
     rules.filter_map(|at| u32::try_from(at).ok().map(RuleIndex))
-}
-
-/// The id suffixes of a list's limits: the window, and the algorithm where the window is not
-/// enough.
-fn suffixes(limits: &[BuiltLimit], is_list: bool) -> Vec<Option<String>> {
-    let suffix = |limit: &BuiltLimit| {
-        let window = &limit.window_text;
-        let alike = limits
-            .iter()
-            .filter(|other| other.window_text == *window)
-            .count();
-        match limit.limit {
-            RuleLimit::Limited(limit) if alike > 1 => {
-                format!("{window}:{}", limit.algorithm().name())
-            }
-            RuleLimit::Limited(_) => window.to_string(),
-            RuleLimit::Unlimited => "unlimited".to_owned(),
-        }
-    };
-    limits
-        .iter()
-        .map(|limit| is_list.then(|| suffix(limit)))
-        .collect()
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use hashbrown::HashSet;
 
+use crate::mark::Mark;
 use crate::matching::EntryPattern;
-use crate::yaml::Mark;
 use crate::{Entry, Evaluation, Position};
 
 /// A descriptor, for comparison with the others of its level.

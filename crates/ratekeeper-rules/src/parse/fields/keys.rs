@@ -4,7 +4,7 @@ use super::number::{self, Cut};
 use super::{Fields, not_a_map};
 use crate::format::mapping::{Mapping as _, Shape};
 use crate::format::{Concurrency, Descriptor, File, PlanLimit, RateLimit, ServiceLevel, Tier};
-use crate::parse::nearest::nearest;
+use crate::nearest::nearest;
 use crate::report::Report;
 use crate::yaml::{Kind, Node, Pair, Resolved, Scalar};
 
