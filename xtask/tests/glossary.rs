@@ -31,6 +31,10 @@ const DEFINED_AGAIN: &[(&str, &str)] = &[
         "the limiter's reads the time; the script's says whose time counts",
     ),
     (
+        "Limit",
+        "the library's is a limit as a program writes it, core's the same with what steps need",
+    ),
+    (
         "Permit",
         "one held permit: its id in a store, and its guard in the layer and the client",
     ),

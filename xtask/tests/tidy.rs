@@ -36,6 +36,21 @@ const NOT_IN_THE_LIBRARY: [&str; 10] = [
     "tonic",
 ];
 
+/// Crates that limits as values do without, besides.
+const NOT_BY_DEFAULT: [&str; 8] = [
+    "jiff",
+    "ratekeeper-limiter",
+    "ratekeeper-rules",
+    "rustls",
+    "saphyr-parser",
+    "schemars",
+    "serde",
+    "serde_json",
+];
+
+/// The most crates that `cargo add ratekeeper` may build.
+const CRATES_BY_DEFAULT_MAX: usize = 25;
+
 fn cargo(args: &[&str]) -> String {
     let output = Command::new(env!("CARGO"))
         .current_dir(root())
@@ -185,6 +200,54 @@ fn the_library_brings_no_server() {
                 "`cargo add ratekeeper {features:?}` would build {crate_name}"
             );
         }
+    }
+}
+
+#[test]
+fn limits_as_values_bring_few_crates() {
+    let crates = |features: &str| -> BTreeSet<String> {
+        let tree = cargo(&[
+            "tree",
+            "--package",
+            "ratekeeper",
+            "--edges",
+            "normal",
+            "--prefix",
+            "none",
+            "--locked",
+            "--offline",
+            "--no-default-features",
+            "--features",
+            features,
+        ]);
+        let name = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
+        tree.lines()
+            .map(name)
+            .filter(|name| !name.is_empty())
+            .collect()
+    };
+    let alone = crates("");
+    let most = CRATES_BY_DEFAULT_MAX;
+    assert!(alone.len() <= most, "{} crates: {alone:#?}", alone.len());
+    for features in ["", "layer"] {
+        let built = crates(features);
+        let unwanted = NOT_IN_THE_LIBRARY.iter().chain(&NOT_BY_DEFAULT);
+        let unwanted: Vec<_> = unwanted.filter(|name| built.contains(**name)).collect();
+        assert!(unwanted.is_empty(), "`{features}` would build {unwanted:?}");
+    }
+    let page = std::fs::read_to_string(root().join("docs/library.md")).expect("the page is there");
+    for (feature, row) in [
+        ("", "| none | "),
+        ("layer", "| `layer` | "),
+        ("tower", "| `tower` | "),
+    ] {
+        let row = page
+            .lines()
+            .find(|line| line.starts_with(row))
+            .expect("the page has a row");
+        let told = row.trim_end_matches(" |").rsplit("| ").next();
+        let built = crates(feature).len().to_string();
+        assert_eq!(told, Some(&*built), "docs/library.md: {row}");
     }
 }
 

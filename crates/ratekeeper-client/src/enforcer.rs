@@ -13,7 +13,7 @@ use ratekeeper::{Check, Micros, RuleSet, Timestamp, tower};
 
 use crate::{CheckAnswer, CheckRequest, Client, Error, LocalLimiter, Permit};
 
-/// Decides the requests of a `RateLimitLayer` by asking a service.
+/// Decides the requests of a `RulesLayer` by asking a service.
 ///
 /// A request costs a round trip to the service. While the service is away or refuses to answer, the
 /// client's [`FallbackPolicy`](crate::FallbackPolicy) decides, counted in
@@ -23,13 +23,13 @@ use crate::{CheckAnswer, CheckRequest, Client, Error, LocalLimiter, Permit};
 /// [`ClientCounts::refused`](crate::ClientCounts::refused) counts those. Clones share the client.
 ///
 /// ```no_run
-/// use ratekeeper::tower::RateLimitLayer;
+/// use ratekeeper::tower::RulesLayer;
 /// use ratekeeper_client::{Client, Config, FallbackPolicy, ServiceEnforcer};
 ///
 /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut config = Config::new("http://ratekeeper.internal:8081");
 /// config.fallback = FallbackPolicy::Allow;
-/// let layer = RateLimitLayer::new(ServiceEnforcer::new(Client::new(config)?), "api_platform");
+/// let layer = RulesLayer::new(ServiceEnforcer::new(Client::new(config)?), "api_platform");
 /// # Ok(())
 /// # }
 /// ```

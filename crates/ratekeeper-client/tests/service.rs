@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
-use ratekeeper::tower::RateLimitLayer;
+use ratekeeper::tower::RulesLayer;
 use ratekeeper::{Limiter, LimiterOptions, MemoryConfig, MemoryStore};
 use ratekeeper_client::{Client, Config, FallbackPolicy, ServiceEnforcer};
 use ratekeeper_server::{ListenAddress, RulesLoader, RulesSource, Server, ServerConfig};
@@ -97,7 +97,7 @@ async fn held(
 ) -> Response<impl http_body::Body<Data = Bytes, Error = Infallible> + use<>> {
     let full =
         |_: Request<()>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("done"))) };
-    let limited = RateLimitLayer::new(service.clone(), "d").layer(service_fn(full));
+    let limited = RulesLayer::new(service.clone(), "d").layer(service_fn(full));
     let mut request = Request::get(path);
     if path == "/" {
         request = request.header("x-api-key", "ada");

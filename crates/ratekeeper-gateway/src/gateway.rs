@@ -14,7 +14,7 @@ use ratekeeper_server::{
     ClassShedding, DenialLog, Families, Followed, GatewayService, Monitored, Patience, Peer,
     Shedding, UpstreamShedding, by,
 };
-use ratekeeper_tower::{ClassCount, Enforcer, RateLimit, RateLimitLayer};
+use ratekeeper_tower::{ClassCount, Enforcer, RateLimit, RulesLayer};
 use ratekeeper_trace::{RequestSpan, TracedCall, Tracer};
 use tokio::sync::Notify;
 use tower::Layer;
@@ -91,7 +91,7 @@ impl RoutesHandle {
 #[derive(Debug)]
 pub struct Gateway<E> {
     shared: Arc<Shared>,
-    layer: RateLimitLayer<E>,
+    layer: RulesLayer<E>,
     files: Option<Arc<dyn Followed>>,
 }
 
@@ -100,7 +100,7 @@ impl<E: Enforcer> Gateway<E> {
     ///
     /// # Errors
     /// The routes are invalid, or an upstream's certificate authorities cannot be read.
-    pub fn new(config: GatewayConfig, layer: RateLimitLayer<E>) -> Result<Self, BadRoutes> {
+    pub fn new(config: GatewayConfig, layer: RulesLayer<E>) -> Result<Self, BadRoutes> {
         let mut counts = BTreeMap::new();
         let routes = Routes::new(&config.routes, &mut |name| {
             Arc::clone(counts.entry(name.into()).or_default())

@@ -1,7 +1,7 @@
 //! A reverse proxy that limits what it forwards.
 //!
 //! A [`Gateway`] is the [`GatewayService`](ratekeeper_server::GatewayService) of a server: what comes in there passes
-//! a [`RateLimitLayer`](ratekeeper_tower::RateLimitLayer), finds its upstream by host and path, and
+//! a [`RulesLayer`](ratekeeper_tower::RulesLayer), finds its upstream by host and path, and
 //! is streamed there and back over connections that each worker thread keeps for itself. HTTP/1.1
 //! and HTTP/2 are spoken on both sides, connections may be upgraded (WebSocket), and nothing is
 //! buffered. Ambiguous requests are refused; a request that gets no answer from its upstream is

@@ -45,7 +45,8 @@ pub use limiter::{Limiter, LimiterOptions};
 pub use observer::{CheckObserver, ServiceDecision};
 pub use ratekeeper_store::HashKey;
 pub use request::{
-    Check, Descriptor, DescriptorTerms, ENTRY_BYTES_MAX, MAX_HITS, Override, RequestDescriptors,
+    BroughtLimit, Check, Descriptor, DescriptorTerms, ENTRY_BYTES_MAX, MAX_HITS, Override,
+    OwnLimit, RequestDescriptors,
 };
 pub use scope::Scope;
 pub use snapshot::{ListedRule, Modes, Snapshot};

@@ -2,6 +2,7 @@
 
 mod alone;
 mod outcomes;
+mod own;
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, MAX_COUNT, Micros, Timestamp};
 use ratekeeper_rules::{Domain, Entry, Evaluation, Profile, Rule, RuleIndex, TenantHash, Visit};
@@ -11,7 +12,7 @@ use smallvec::SmallVec;
 use crate::compiled::OVERRIDES;
 use crate::decide::Purpose;
 use crate::identity::{LimitIdentity, Naming, UnhashedName, Unhasher, stable_hash};
-use crate::request::{Check, Descriptor, Override};
+use crate::request::{BroughtLimit, Check, Descriptor, Override};
 use crate::switch::RuleMode;
 use crate::totals::Missed;
 use crate::{LimitSource, Snapshot, Waiting};
@@ -79,9 +80,12 @@ impl Plan {
                 None => common,
                 Some(name) => context.snapshot.domain(name),
             };
-            match domain {
-                Some(domain) => self.add(context, domain, number, &descriptor),
-                None => {
+            match (domain, descriptor.terms.limit) {
+                (_, Some(BroughtLimit::Own(own))) => {
+                    self.add_own(context, number, &descriptor, own);
+                }
+                (Some(domain), _) => self.add(context, domain, number, &descriptor),
+                (None, _) => {
                     self.missed.unknown_domain = true;
                     self.missed.stray.get_or_insert(number);
                 }
@@ -100,7 +104,10 @@ impl Plan {
         descriptor: &Descriptor<'_>,
     ) {
         let before = (self.steps.len(), self.unlimited.len());
-        let own = (descriptor.terms.limit).and_then(|own| limit_of(own, context.profile));
+        let own = match descriptor.terms.limit {
+            Some(BroughtLimit::Override(own)) => limit_of(own, context.profile),
+            Some(BroughtLimit::Own(_)) | None => None,
+        };
         match own {
             Some(limit) => self.add_override(context, domain, number, descriptor, limit),
             None => self.add_matched(context, domain, number, descriptor),
@@ -275,7 +282,7 @@ impl Plan {
         let rules = snapshot.rules();
         let matched = self.sources.iter().filter_map(|source| match source {
             LimitSource::Rule(index) => Some(*index),
-            LimitSource::Override => None,
+            LimitSource::Override | LimitSource::Own(_) => None,
         });
         let matched: SmallVec<[RuleIndex; 8]> = matched
             .chain(self.unlimited.iter().map(|(_, index)| *index))

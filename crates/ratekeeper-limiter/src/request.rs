@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ratekeeper_core::MAX_COUNT;
-use ratekeeper_rules::{Entry, Unit};
+use ratekeeper_core::{Limit, MAX_COUNT};
+use ratekeeper_rules::{Entry, FailureMode, Unit};
 use smallvec::SmallVec;
 
 use crate::{CheckObserver, Waiting};
@@ -170,7 +170,7 @@ pub struct DescriptorTerms<'a> {
     /// Clamped to [`MAX_HITS`] either way.
     pub hits: i64,
     /// A limit that comes with the request; the rules are then not matched.
-    pub limit: Option<Override>,
+    pub limit: Option<BroughtLimit<'a>>,
     /// The number of entries up to its last.
     end: usize,
 }
@@ -183,6 +183,30 @@ impl DescriptorTerms<'_> {
 }
 
 /// A limit that comes with a request.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum BroughtLimit<'a> {
+    /// In place of the limits that the rules of a known domain have.
+    Override(Override),
+    /// In a namespace of its own, which no rule counts in. Its domain need not be one of the rules'.
+    Own(&'a OwnLimit),
+}
+
+impl From<Override> for BroughtLimit<'_> {
+    fn from(limit: Override) -> Self {
+        Self::Override(limit)
+    }
+}
+
+/// A limit that rules know nothing of.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct OwnLimit {
+    /// The limit.
+    pub limit: Limit,
+    /// The answer when the store gives none.
+    pub on_store_failure: FailureMode,
+}
+
+/// A limit of whole units that comes with a request, as Envoy has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Override {
     /// Hits per unit, clamped to 2^53 - 1.

@@ -165,7 +165,7 @@ impl Snapshot {
     pub fn rule(&self, source: LimitSource) -> Option<&Rule> {
         match source {
             LimitSource::Rule(index) => Some(self.rules.rule(index)),
-            LimitSource::Override => None,
+            LimitSource::Override | LimitSource::Own(_) => None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! The origins of limits.
 
-use ratekeeper_rules::RuleIndex;
+use ratekeeper_rules::{FailureMode, RuleIndex};
 
 /// The origin of a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -9,4 +9,6 @@ pub enum LimitSource {
     Rule(RuleIndex),
     /// The request itself.
     Override,
+    /// The request itself, apart from all rules, with the answer if the store gives none.
+    Own(FailureMode),
 }

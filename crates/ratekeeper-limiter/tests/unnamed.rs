@@ -96,7 +96,7 @@ fn limiter() -> Limiter<LateKey> {
 
 fn check(limiter: &Limiter<LateKey>, pairs: &[(&str, &str)], own: Option<Override>) -> Decision {
     let mut check = Check::new("d");
-    check.push(pairs).limit = own;
+    check.push(pairs).limit = own.map(Into::into);
     let mut checked = pin!(limiter.check(&check));
     match checked
         .as_mut()

@@ -85,8 +85,10 @@ impl Monitor {
             let ServerStatus {
                 server,
                 error,
+                is_refused,
                 warnings,
             } = shard.status.lock().clone();
+            whole.is_refused |= is_refused;
             whole.server = whole.server.or(server);
             whole.warnings.extend(warnings);
             errors.extend(error);

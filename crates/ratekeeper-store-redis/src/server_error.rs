@@ -56,6 +56,19 @@ impl ServerError {
         }
     }
 
+    /// Returns true if the server must be changed before it can be used, or is no Redis.
+    pub(crate) const fn is_lasting(&self) -> bool {
+        match self {
+            Self::Link(error) => match error {
+                LinkError::Login(..) | LinkError::Database(..) | LinkError::Closed(..) => true,
+                LinkError::Tls(..) | LinkError::TlsFile(..) | LinkError::Name(..) => true,
+                LinkError::Connect(..) | LinkError::Timeout(..) => false,
+            },
+            Self::TooOld { .. } | Self::LacksRights { .. } | Self::Forbidden { .. } => true,
+            Self::Closed | Self::Timeout(_) | Self::Refused(_) => false,
+        }
+    }
+
     /// Returns true if the server says that a key is, or will soon be, elsewhere.
     pub(crate) fn is_moving(&self) -> bool {
         matches!(self.code(), Some("MOVED" | "ASK" | "TRYAGAIN"))

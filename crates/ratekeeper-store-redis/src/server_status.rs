@@ -8,6 +8,8 @@ pub struct ServerStatus {
     pub server: Option<String>,
     /// The reason it cannot be asked, or could not the last time; [`None`] if it can.
     pub error: Option<String>,
+    /// True if that error does not go away by itself: the server refuses us, or is no Redis.
+    pub is_refused: bool,
     /// Warnings about settings that will cause trouble later.
     pub warnings: Vec<String>,
 }

@@ -192,14 +192,14 @@ impl Shard {
     }
 
     /// Notes the reason why its monitor cannot ask it. Logged when that begins; readiness shows the latest reason.
-    pub(crate) fn cannot_be_asked(&self, why: String) {
+    pub(crate) fn cannot_be_asked(&self, why: String, is_refused: bool) {
         let mut status = self.status.lock();
         if status.error.is_none() {
             warn!(shard = %self.name, why, "Redis cannot be asked");
         }
         let answers = self.metrics.answers();
         self.answers_at_error.store(answers, Ordering::Relaxed);
-        status.error = Some(why);
+        (status.error, status.is_refused) = (Some(why), is_refused);
     }
 
     /// Checks if it serves steadily again; to be called now and then.

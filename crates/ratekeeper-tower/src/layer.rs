@@ -24,11 +24,11 @@ const WAITING_MAX: u64 = 1_024;
 
 /// Limits the requests to the services that it wraps. Clones share counters and switch.
 #[derive(Clone, Debug)]
-pub struct RateLimitLayer<E> {
+pub struct RulesLayer<E> {
     pub(crate) shared: Arc<Shared<E>>,
 }
 
-impl<E: Clone> RateLimitLayer<E> {
+impl<E: Clone> RulesLayer<E> {
     /// A layer that asks `enforcer`, such as a limiter in an [`Arc`], with the rules of `domain`.
     #[must_use]
     pub fn new(enforcer: E, domain: &str) -> Self {
@@ -162,7 +162,7 @@ impl<E: Clone> RateLimitLayer<E> {
     }
 }
 
-impl<E> RateLimitLayer<E> {
+impl<E> RulesLayer<E> {
     /// Returns the counts since the layer was made.
     #[must_use]
     pub fn counts(&self) -> LayerCounts {
@@ -170,7 +170,7 @@ impl<E> RateLimitLayer<E> {
     }
 }
 
-impl<S, E> Layer<S> for RateLimitLayer<E> {
+impl<S, E> Layer<S> for RulesLayer<E> {
     type Service = RateLimit<S, E>;
 
     fn layer(&self, inner: S) -> Self::Service {

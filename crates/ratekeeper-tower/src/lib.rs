@@ -1,6 +1,6 @@
 //! Rate limiting for tower HTTP services: axum, tonic, hyper.
 //!
-//! A [`RateLimitLayer`] asks an [`Enforcer`] about each request, then calls the inner service, delays
+//! A [`RulesLayer`] asks an [`Enforcer`] about each request, then calls the inner service, delays
 //! the request until its turn, or refuses it. The enforcer is a limiter in this process or a remote
 //! service. A limiter with counters in memory decides without allocating or awaiting.
 //!
@@ -13,7 +13,7 @@
 //! use ratekeeper_limiter::{Limiter, LimiterOptions};
 //! use ratekeeper_rules::{Options, Source, load};
 //! use ratekeeper_store::{MemoryConfig, MemoryStore};
-//! use ratekeeper_tower::RateLimitLayer;
+//! use ratekeeper_tower::RulesLayer;
 //! use tower::{Layer, Service, ServiceExt, service_fn};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -30,7 +30,7 @@
 //! let limiter = Arc::new(Limiter::new(rules, store, LimiterOptions::default()));
 //!
 //! let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(Empty::new())));
-//! let mut shop = RateLimitLayer::new(limiter, "shop").layer(inner);
+//! let mut shop = RulesLayer::new(limiter, "shop").layer(inner);
 //!
 //! let request = || Request::get("/orders").header("x-api-key", "ada").body(());
 //! let first = shop.ready().await?.call(request()?).await?;
@@ -48,8 +48,8 @@
 //!   `Arc<Refusal>` in their extensions.
 //! - *Readiness* is that of the inner service. A request that has to wait takes the service that
 //!   reported ready along, and leaves a clone in its place.
-//! - *Leaky buckets* delay requests, at most [`waiting_max`](RateLimitLayer::waiting_max) at a time
-//!   and each for at most [`wait_max`](RateLimitLayer::wait_max).
+//! - *Leaky buckets* delay requests, at most [`waiting_max`](RulesLayer::waiting_max) at a time
+//!   and each for at most [`wait_max`](RulesLayer::wait_max).
 //! - *Concurrency limits* hold their permit until the response's body has ended, or the request ends
 //!   in any other way: the client disconnects, the inner service fails or panics, or the future is
 //!   dropped. A handler whose work goes on then keeps the [`Hold`] that it finds among the request's
@@ -61,7 +61,7 @@
 //! # Load shedding
 //!
 //! A [`ShedLayer`] refuses the least important requests while the service is overloaded. It works
-//! alone, or inside a [`RateLimitLayer`], whose rules it then follows.
+//! alone, or inside a [`RulesLayer`], whose rules it then follows.
 
 mod alarm;
 mod asked;
@@ -91,7 +91,7 @@ pub use enforcer::{
 };
 pub use future::ResponseFuture;
 pub use hold::Hold;
-pub use layer::RateLimitLayer;
+pub use layer::RulesLayer;
 pub use observer::CallerSlot;
 pub use permit::Permit;
 pub use queued::QueuedRequest;

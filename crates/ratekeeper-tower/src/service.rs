@@ -15,7 +15,7 @@ use crate::shared::Shared;
 use crate::turn::{Asked, Next};
 use crate::{Enforcer, LayerMode};
 
-/// A service with limited requests, made by a [`RateLimitLayer`](crate::RateLimitLayer).
+/// A service with limited requests, made by a [`RulesLayer`](crate::RulesLayer).
 #[derive(Clone, Debug)]
 pub struct RateLimit<S, E> {
     inner: S,

@@ -12,7 +12,7 @@ use ratekeeper_rules::{Options, Source, load};
 use ratekeeper_store_redis::{Endpoint, RedisConfig, RedisStore};
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::{Client, Reply, Server};
-use ratekeeper_tower::{Hold, RateLimitLayer, ResponseBody};
+use ratekeeper_tower::{Hold, ResponseBody, RulesLayer};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use tower::{Layer, ServiceExt, service_fn};
@@ -25,7 +25,7 @@ type Held = Response<ResponseBody<Full<Bytes>, Hold>>;
 /// A serving process: a runtime, a connection to Redis, a limiter and a layer of its own.
 struct Node {
     runtime: Runtime,
-    layer: RateLimitLayer<Arc<Limiter<RedisStore>>>,
+    layer: RulesLayer<Arc<Limiter<RedisStore>>>,
 }
 
 impl Node {
@@ -50,7 +50,7 @@ impl Node {
         let mut options = LimiterOptions::default();
         options.hash_key = Some(HashKey::from_bytes(HASH_KEY));
         let limiter = Arc::new(Limiter::new(rules.rules, store, options));
-        let layer = RateLimitLayer::new(limiter, "d");
+        let layer = RulesLayer::new(limiter, "d");
         Self { runtime, layer }
     }
 

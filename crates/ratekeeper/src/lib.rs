@@ -1,10 +1,45 @@
-//! Rate limiting for Rust programs: rules in YAML, counters in memory or in Redis.
-//!
-//! A [`Limiter`] matches each [`Check`] against its rules and returns a [`Decision`]: allow or deny,
-//! the remaining hits, and the time to wait. It needs no server and no async runtime. With the
-//! feature `tower` it limits axum, tonic and hyper services.
+//! A rate limiter to embed.
 //!
 //! ```
+//! use ratekeeper::{Limit, RateLimiter};
+//!
+//! // Five a minute for each user, ten at once after idle time.
+//! let limiter = RateLimiter::keyed(Limit::per_minute(5).burst(10))?;
+//! let answer = limiter.check("ada");
+//! if !answer.allowed {
+//!     println!("retry after {:?}", answer.retry_after);
+//! }
+//! assert_eq!(answer.remaining, 9);
+//! # Ok::<(), ratekeeper::Error>(())
+//! ```
+//!
+//! # Limits as values
+//!
+//! A [`RateLimiter`] gives every [`Key`] (a text, a number, an address, or several) the same limit, or several.
+//! `Limit::per_second(5)` means five in a second.
+//!
+//! | to | call |
+//! |---|---|
+//! | take one hit | [`check`](RateLimiter::check) |
+//! | take the cost of a request | [`check_n`](RateLimiter::check_n) |
+//! | wait for a turn | [`until_allowed`](RateLimiter::until_allowed) |
+//! | look, and take nothing | [`peek`](RateLimiter::peek) |
+//! | give back | [`refund`](RateLimiter::refund) |
+//! | limit without keys | [`RateLimiter::unkeyed`] |
+//! | test without sleeping | [`ManualClock`] |
+//! | share limits between nodes | `RateLimiterBuilder::redis` |
+//! | limit an HTTP or gRPC service | `RateLimitLayer` |
+//!
+//! A denial is a value, never an error, and takes nothing. Each [`Checked`] answer has the remaining hits, the reset and
+//! the time to wait. The rest of a limiter is bounded: its memory, its keys, and those who wait.
+//!
+//! # Rules
+//!
+//! With the feature `yaml`, a `Limiter` matches each `Check` against rules like those of the service: who is limited and
+//! how is then configuration, can be reloaded, and has plans and overrides for tenants.
+//!
+#![cfg_attr(feature = "yaml", doc = "```")]
+#![cfg_attr(not(feature = "yaml"), doc = "```ignore")]
 //! use ratekeeper::Check;
 //!
 //! let limiter = ratekeeper::from_yaml(
@@ -22,28 +57,11 @@
 //! # Ok::<(), ratekeeper::Error>(())
 //! ```
 //!
-//! # Creating a limiter
-//!
-//! [`from_yaml`] and [`from_path`] create a [`MemoryLimiter`] with the defaults. For anything else,
-//! combine the parts: [`rules::load`] compiles rules, [`MemoryStore::new`] allocates counters, and
-//! [`Limiter::new`] joins them. A limiter is [`Sync`]; share it in an [`Arc`](std::sync::Arc).
-//!
-//! [`Limiter::replace_rules`] swaps all rules at once. Counters keep their usage unless the
-//! algorithm or the window of their limit changes.
-//!
-//! # Deciding
-//!
-//! - [`Limiter::check_now`] decides at the current time, without waiting.
-//! - [`Limiter::check_at`] decides at a given time, so tests and replays need not sleep.
-//! - [`Limiter::check`] returns a future, for stores that answer later, such as Redis.
-//! - [`Limiter::explain`] reports how a request would be decided, and charges nothing.
-//!
-//! A request is charged to all its limits, or to none if one of them denies. A denial is a value,
-//! never an error: its [`binding`](Decision::binding) limit has the remaining hits, the reset and the
-//! retry time. If the store does not answer, the failure mode of each rule does, and the decision
-//! [is degraded](Decision::is_degraded).
-//!
-//! [`Snapshot::stats`] counts the decisions of each rule. The crate exports no metrics by itself.
+//! `from_yaml` and `from_path` create a `MemoryLimiter` with the defaults. For anything else, combine the parts:
+//! `rules::load` compiles rules, `MemoryStore::new` allocates counters, and `Limiter::new` joins them.
+//! `Limiter::replace_rules` swaps all rules at once; counters keep their usage unless the algorithm or the window of
+//! their limit changes. `check_now` decides at once, `check_at` at a given time, `check` for stores that answer later,
+//! and `explain` reports how a request would be decided.
 //!
 //! # Features
 //!
@@ -51,73 +69,77 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `tower` | `ratekeeper::tower::RateLimitLayer` for axum, tonic and hyper; starts a thread for timers; includes `http` |
-//! | `http` | `ratekeeper::http`: descriptors of HTTP requests, headers and bodies of answers |
+//! | `layer` | `RateLimitLayer` for axum, tonic and hyper |
+//! | `redis` | `RateLimiterBuilder::redis`, and `ratekeeper::redis::RedisStore` for rules; includes `rules` |
+//! | `serde` | limits in configuration files |
+//! | `rules` | `Limiter`: rules, without a notation |
+//! | `yaml` | rules in YAML; includes `rules` |
+//! | `http` | `ratekeeper::http`: descriptors of HTTP requests, headers and bodies of answers; includes `yaml` |
+//! | `tower` | `ratekeeper::tower::RulesLayer`, the layer of rules; starts a thread for timers; includes `http`, `layer` |
 //! | `jwt` | verified claims of bearer tokens as descriptor values |
 //! | `geoip` | the country of an address, from a MaxMind DB, as a descriptor value |
-//! | `redis` | `ratekeeper::redis::RedisStore`: counters in Redis or Valkey, shared by nodes |
 //!
 //! A setting that needs a missing feature is an error that names the feature.
 
+mod builder;
+mod checked;
+mod clock;
+mod counters;
 mod error;
+#[cfg(feature = "redis")]
+mod in_redis;
+mod key;
+#[cfg(feature = "layer")]
+mod layer;
+mod limit;
+mod lines;
+mod memory;
+mod rate_limiter;
+mod timer;
+#[cfg(feature = "yaml")]
+mod yaml;
 
+pub use builder::RateLimiterBuilder;
+pub use checked::{Checked, Denied, WaitError};
+pub use clock::ManualClock;
+pub use counters::{Counters, Question};
 pub use error::Error;
+#[cfg(feature = "redis")]
+pub use in_redis::InRedis;
+pub use key::Key;
+#[cfg(feature = "layer")]
+pub use layer::{RateLimitBody, RateLimitFuture, RateLimitLayer, RateLimitService, forwarded_for};
+pub use limit::{InvalidLimit, Limit, WINDOW_MAX};
+pub use memory::InMemory;
+pub use rate_limiter::{RateLimiter, UnkeyedLimiter};
 pub use ratekeeper_core as core;
-pub use ratekeeper_core::{Micros, Timestamp};
+pub use ratekeeper_core::{Algorithm, Micros, Timestamp};
 #[cfg(feature = "http")]
 pub use ratekeeper_http as http;
+#[cfg(feature = "rules")]
 pub use ratekeeper_limiter as limiter;
+#[cfg(feature = "rules")]
 pub use ratekeeper_limiter::{
     Answered, Binding, Check, Code, Decision, Descriptor, Explanation, Fallback, FallbackConfig,
     HashKey, LimitStatus, Limiter, LimiterOptions, Modes, Override, RuleCounts, RuleStats,
     Snapshot, Status, Waiting,
 };
+#[cfg(feature = "rules")]
 pub use ratekeeper_rules as rules;
-pub use ratekeeper_rules::{Entry, RuleSet};
+#[cfg(feature = "rules")]
+pub use ratekeeper_rules::{Entry, FailureMode, RuleSet};
 pub use ratekeeper_store as store;
 pub use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 #[cfg(feature = "redis")]
 pub use ratekeeper_store_redis as redis;
 #[cfg(feature = "tower")]
 pub use ratekeeper_tower as tower;
+#[cfg(feature = "yaml")]
+pub use yaml::{from_path, from_yaml};
 
-use ratekeeper_rules::{Options, ReadError, ReadOptions, Source};
-use std::path::Path;
-
-/// A limiter that keeps its counters in this process.
+/// A limiter of rules that keeps its counters in this process.
+#[cfg(feature = "rules")]
 pub type MemoryLimiter = Limiter<MemoryStore>;
-
-/// Creates a limiter with the rules in `text` and the default options.
-///
-/// # Errors
-/// [`Error::Rules`] has all errors in the rules, with line and column.
-pub fn from_yaml(text: &str) -> Result<MemoryLimiter, Error> {
-    let source = Source {
-        name: "rules".to_owned(),
-        text: text.to_owned(),
-    };
-    limiter(&[source])
-}
-
-/// Creates a limiter with the rules in a file, or in the `*.yaml` and `*.yml` files of a folder, and
-/// the default options. The rules are read once: to follow changes, load them again and call
-/// [`Limiter::replace_rules`].
-///
-/// # Errors
-/// [`Error::Read`] if they cannot be read, [`Error::Rules`] if they are refused.
-pub fn from_path(path: impl AsRef<Path>) -> Result<MemoryLimiter, Error> {
-    match rules::read(path.as_ref(), &ReadOptions::default()) {
-        Ok(sources) => limiter(&sources),
-        Err(ReadError::Unreadable(unreadable)) => Err(unreadable.all(&Options::default()).into()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn limiter(sources: &[Source]) -> Result<MemoryLimiter, Error> {
-    let rules = rules::load(sources, &Options::default())?.rules;
-    let store = MemoryStore::new(MemoryConfig::default())?;
-    Ok(Limiter::new(rules, store, LimiterOptions::default()))
-}
 
 /// The examples of the README, compiled and run.
 #[cfg(doctest)]

@@ -17,7 +17,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::routing::get;
-use ratekeeper::tower::{Hop, RateLimitLayer, ShedLayer};
+use ratekeeper::tower::{Hop, RulesLayer, ShedLayer};
 use tokio::net::TcpListener;
 
 const RULES: &str = include_str!("../rules.yaml");
@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let address = address.as_deref().unwrap_or("127.0.0.1:3000");
 
     let limiter = Arc::new(ratekeeper::from_yaml(RULES)?);
-    let limits = RateLimitLayer::new(limiter, "shop").peer(|extensions| {
+    let limits = RulesLayer::new(limiter, "shop").peer(|extensions| {
         let ConnectInfo(peer) = extensions.get::<ConnectInfo<SocketAddr>>()?;
         Some(Hop::Address(peer.ip()))
     });

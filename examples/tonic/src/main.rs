@@ -16,7 +16,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use ratekeeper::tower::{Hop, RateLimitLayer};
+use ratekeeper::tower::{Hop, RulesLayer};
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let address = address.as_deref().unwrap_or("127.0.0.1:3001");
 
     let limiter = Arc::new(ratekeeper::from_yaml(RULES)?);
-    let limits = RateLimitLayer::new(limiter, "shop").peer(|extensions| {
+    let limits = RulesLayer::new(limiter, "shop").peer(|extensions| {
         let peer = extensions.get::<TcpConnectInfo>()?.remote_addr()?;
         Some(Hop::Address(peer.ip()))
     });

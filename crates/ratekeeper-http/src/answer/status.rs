@@ -248,7 +248,7 @@ const OVERRIDE: &str = "override";
 /// The name of a policy: the rule's name, or its id if another policy has that name.
 fn name<'a>(source: LimitSource, taken: &[Quota<'_>], rules: &'a RuleSet) -> Cow<'a, str> {
     let (name, id) = match source {
-        LimitSource::Override => (OVERRIDE, OVERRIDE),
+        LimitSource::Override | LimitSource::Own(_) => (OVERRIDE, OVERRIDE),
         LimitSource::Rule(index) => {
             let rule = rules.rule(index);
             (rule.name.as_deref().unwrap_or(&rule.id), &*rule.id)

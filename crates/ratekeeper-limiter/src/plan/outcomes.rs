@@ -32,6 +32,7 @@ impl Plan {
         self.sources.iter().map(|source| match source {
             LimitSource::Rule(index) => rules.rule(*index).on_store_failure,
             LimitSource::Override => FailureMode::default(),
+            LimitSource::Own(mode) => *mode,
         })
     }
 
@@ -272,7 +273,7 @@ impl Plan {
 fn unit(snapshot: &Snapshot, step: &Step, source: LimitSource) -> Option<Unit> {
     match source {
         LimitSource::Rule(index) => snapshot.rules().rule(index).unit,
-        LimitSource::Override => Unit::from_window(step.limit.window()),
+        LimitSource::Override | LimitSource::Own(_) => Unit::from_window(step.limit.window()),
     }
 }
 
@@ -284,7 +285,7 @@ fn retry_hint(snapshot: &Snapshot, step: &Step, source: LimitSource) -> Option<M
     }
     match source {
         LimitSource::Rule(index) => snapshot.rules().rule(index).retry_after,
-        LimitSource::Override => None,
+        LimitSource::Override | LimitSource::Own(_) => None,
     }
 }
 

@@ -1,8 +1,10 @@
 //! Limits that replace others, and limits that come with a request.
 
-use ratekeeper_core::Timestamp;
-use ratekeeper_limiter::{Check, Code, Override};
-use ratekeeper_rules::Unit;
+use std::sync::atomic::Ordering;
+
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Timestamp};
+use ratekeeper_limiter::{BroughtLimit, Check, Code, LimitSource, Override, OwnLimit};
+use ratekeeper_rules::{FailureMode, Unit};
 
 use crate::support::{Pairs, START, TWO_LEVELS, ask, ask_all, limiter, passes};
 
@@ -15,7 +17,7 @@ fn a_limit_of_the_request_holds_without_entries() {
     });
     let none: Pairs<'_> = &[];
     let mut check = Check::new("d");
-    check.push(none).limit = own;
+    check.push(none).limit = own.map(Into::into);
     assert!(!limiter.check_now(&check).allowed());
     let check = Check::new("d").descriptor(none);
     assert!(limiter.check_now(&check).allowed());
@@ -99,7 +101,7 @@ fn a_request_may_bring_its_own_limit() {
         unit: Unit::Hour,
     });
     let mut check = Check::new("d");
-    check.push([("tenant", "a")]).limit = own;
+    check.push([("tenant", "a")]).limit = own.map(Into::into);
     let now = Timestamp::from_secs(START);
     let first = limiter.check_at(&check, now);
     assert!(first.allowed());
@@ -111,4 +113,30 @@ fn a_request_may_bring_its_own_limit() {
         passes(&limiter, &[("tenant", "a")], 3),
         "the rule's counter is another one"
     );
+}
+
+#[test]
+fn a_limit_apart_from_the_rules_needs_no_domain_and_shares_no_counter_with_them() {
+    let limiter = limiter(&format!("domain: d{TWO_LEVELS}"));
+    let spec = LimitSpec::new(Algorithm::FixedWindow, 3, Micros::from_secs(60));
+    let own = OwnLimit {
+        limit: Limit::try_new(spec).expect("a valid limit"),
+        on_store_failure: FailureMode::Deny,
+    };
+    let now = Timestamp::from_secs(START);
+    let ask = |domain: &str| {
+        let mut check = Check::new(domain);
+        check.push([("tenant", "a")]).limit = Some(BroughtLimit::Own(&own));
+        let decision = limiter.check_at(&check, now);
+        let source = decision.binding().expect("it has a limit").source;
+        assert_eq!(source, LimitSource::Own(FailureMode::Deny));
+        decision.allowed()
+    };
+    let passed = |domain| (0..5).filter(|_| ask(domain)).count();
+    // The rule of this tenant has the same algorithm and window, and the same domain.
+    assert_eq!(passed("d"), 3);
+    assert!(passes(&limiter, &[("tenant", "a")], 3));
+    assert!(!passes(&limiter, &[("tenant", "a")], 1));
+    assert_eq!(passed("no rule has this domain"), 3);
+    assert_eq!(limiter.totals().unknown_domain.load(Ordering::Relaxed), 0);
 }

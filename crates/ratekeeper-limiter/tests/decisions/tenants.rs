@@ -83,7 +83,7 @@ fn the_requests_own_limit_goes_before_all_others() {
         unit: Unit::Minute,
     };
     let mut check = Check::new("d");
-    check.push([("key", "acme")]).limit = Some(own);
+    check.push([("key", "acme")]).limit = Some(own.into());
     let decision = limiter.check_at(&check, Timestamp::from_secs(START));
     let binding = decision.binding().expect("a limit");
     assert_eq!((binding.source, binding.quota), (LimitSource::Override, 1));

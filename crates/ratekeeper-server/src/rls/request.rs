@@ -21,7 +21,8 @@ pub(super) fn read<'a>(
         let limit = descriptor.limit.as_ref();
         let terms = check.push(entries.map(|entry| (&*entry.key, &*entry.value)));
         terms.hits = hits(request.hits_addend, descriptor, number)?;
-        terms.limit = limit.map(|limit| own_limit(limit, number)).transpose()?;
+        let own = limit.map(|limit| own_limit(limit, number)).transpose()?;
+        terms.limit = own.map(Into::into);
     }
     Ok(())
 }

@@ -123,7 +123,8 @@ impl<'a> Subject<'a> {
             let given = |hits| i64::try_from(hits).unwrap_or(MAX_HITS);
             terms.domain = Some(&*descriptor.0.domain).filter(|domain| !domain.is_empty());
             terms.hits = descriptor.hits.map_or(hits, given);
-            terms.limit = descriptor.limit.as_ref().and_then(|limit| limit.limit());
+            let own = descriptor.limit.as_ref().and_then(|limit| limit.limit());
+            terms.limit = own.map(Into::into);
         }
         check
     }

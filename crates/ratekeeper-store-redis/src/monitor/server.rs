@@ -59,7 +59,8 @@ impl ServerMonitor {
     pub(super) async fn keep(self) {
         loop {
             if let Err(error) = self.look_after().await {
-                self.shard.cannot_be_asked(error.to_string());
+                self.shard
+                    .cannot_be_asked(error.to_string(), error.is_lasting());
             }
             self.greeted();
             sleep(RETRY).await;
@@ -67,7 +68,8 @@ impl ServerMonitor {
     }
 
     fn works(&self) {
-        self.shard.status.lock().error = None;
+        let mut status = self.shard.status.lock();
+        (status.error, status.is_refused) = (None, false);
     }
 
     /// Notes that the server was asked what it is and for the hash key, with any result.
@@ -147,10 +149,10 @@ impl ServerMonitor {
         let probed = probe(connection, &self.shard, &map, &self.monitored.context);
         match timeout(PATIENCE, probed).await {
             Ok(Ok(())) => self.works(),
-            Ok(Err(refused)) => self.shard.cannot_be_asked(refused.to_string()),
+            Ok(Err(refused)) => self.shard.cannot_be_asked(refused.to_string(), false),
             Err(_) => {
                 let why = format!("it decided nothing within {PATIENCE:?}");
-                self.shard.cannot_be_asked(why);
+                self.shard.cannot_be_asked(why, false);
             }
         }
         Ok(())
@@ -220,6 +222,7 @@ impl ServerMonitor {
         *status = ServerStatus {
             server: Some(greeting.name()),
             error: status.error.take(),
+            is_refused: status.is_refused,
             warnings,
         };
     }

@@ -19,10 +19,10 @@ use std::sync::Arc;
 use ratekeeper_limiter::{Limiter, LimiterOptions};
 use ratekeeper_rules::{Options, Source, load};
 use ratekeeper_store::{MemoryConfig, MemoryStore};
-use ratekeeper_tower::RateLimitLayer;
+use ratekeeper_tower::RulesLayer;
 
 /// A layer over counters in this process, with the rules of domain `d`.
-fn layer(rules: &str) -> RateLimitLayer<Arc<Limiter<MemoryStore>>> {
+fn layer(rules: &str) -> RulesLayer<Arc<Limiter<MemoryStore>>> {
     let source = Source {
         name: "rules.yaml".to_owned(),
         text: rules.to_owned(),
@@ -30,7 +30,7 @@ fn layer(rules: &str) -> RateLimitLayer<Arc<Limiter<MemoryStore>>> {
     let rules = load(&[source], &Options::default()).expect("the rules are good");
     let store = MemoryStore::new(MemoryConfig::default()).expect("there is memory");
     let limiter = Limiter::new(rules.rules, store, LimiterOptions::default());
-    RateLimitLayer::new(Arc::new(limiter), "d")
+    RulesLayer::new(Arc::new(limiter), "d")
 }
 
 fn main() {

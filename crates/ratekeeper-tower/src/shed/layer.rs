@@ -15,7 +15,7 @@ use crate::layer::peer_in_extensions;
 
 /// Sheds requests to the services that it wraps, all of which are one [`Site`]. Clones share its state.
 ///
-/// It may stand alone, with rules of its own. Inside a [`RateLimitLayer`](crate::RateLimitLayer) whose rules have `shed:` it follows
+/// It may stand alone, with rules of its own. Inside a [`RulesLayer`](crate::RulesLayer) whose rules have `shed:` it follows
 /// those, and what a shed request took from its rate limits is given back.
 ///
 /// ```
@@ -47,7 +47,7 @@ pub(super) struct Shared {
     pub(super) hasher: RandomState,
 }
 
-/// A layer without rules of its own: it follows those of the [`RateLimitLayer`](crate::RateLimitLayer) around it.
+/// A layer without rules of its own: it follows those of the [`RulesLayer`](crate::RulesLayer) around it.
 impl Default for ShedLayer {
     fn default() -> Self {
         Self::new(Arc::default())

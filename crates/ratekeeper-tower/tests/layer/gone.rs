@@ -11,7 +11,7 @@ use ratekeeper_limiter::Limiter;
 use ratekeeper_store::{
     Answer, MemoryConfig, MemoryStore, Request as StoreRequest, Store, StoreError, Verdicts,
 };
-use ratekeeper_tower::RateLimitLayer;
+use ratekeeper_tower::RulesLayer;
 use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -37,9 +37,9 @@ impl Store for Far {
     }
 }
 
-fn far(rules: &str) -> RateLimitLayer<Arc<Limiter<Far>>> {
+fn far(rules: &str) -> RulesLayer<Arc<Limiter<Far>>> {
     let memory = MemoryStore::new(MemoryConfig::default()).expect("there is memory");
-    RateLimitLayer::new(limiter_with(rules, Far(memory)), "d").wait_max(5 * HOUR)
+    RulesLayer::new(limiter_with(rules, Far(memory)), "d").wait_max(5 * HOUR)
 }
 
 /// Polls `future` once, and drops it.

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use http::{Method, Request};
 use ratekeeper_store::{MemoryConfig, MemoryStore};
-use ratekeeper_tower::{Describer, RateLimitLayer};
+use ratekeeper_tower::{Describer, RulesLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{full, layer, limiter_of, of};
@@ -58,7 +58,7 @@ async fn another_domain_switches_no_limit_off() {
     ] {
         let store = MemoryStore::new(MemoryConfig::default()).expect("there is memory");
         let limiter = limiter_of(&files, store);
-        let layer = RateLimitLayer::new(limiter, mine).describer(Describer::default());
+        let layer = RulesLayer::new(limiter, mine).describer(Describer::default());
         let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("")));
         let limited = layer.layer(called);
         let mut statuses = Vec::new();

@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, Full};
 use ratekeeper_store::{
     Answer, MemoryConfig, MemoryStore, Never, PermitAct, Request as StoreRequest, Store,
 };
-use ratekeeper_tower::{Hold, RateLimitLayer};
+use ratekeeper_tower::{Hold, RulesLayer};
 use tokio::sync::mpsc;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -170,7 +170,7 @@ async fn a_place_is_renewed_as_long_as_the_request_runs() {
     };
     let limiter = limiter_with(ONE_AT_A_TIME, store);
     let renewed = || limiter.store().renewed.load(Ordering::Relaxed);
-    let layer = RateLimitLayer::new(Arc::clone(&limiter), "d");
+    let layer = RulesLayer::new(Arc::clone(&limiter), "d");
     let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("slow")));
     let held = layer
         .layer(called)
@@ -192,7 +192,7 @@ fn places_are_renewed_in_each_runtime_that_takes_some() {
         renewed: AtomicU32::new(0),
     };
     let limiter = limiter_with(&ONE_AT_A_TIME.replace("limit: 1", "limit: 9"), store);
-    let layer = RateLimitLayer::new(Arc::clone(&limiter), "d");
+    let layer = RulesLayer::new(Arc::clone(&limiter), "d");
     for runtimes in 1..=3 {
         let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("slow")));
         let mut builder = tokio::runtime::Builder::new_current_thread();

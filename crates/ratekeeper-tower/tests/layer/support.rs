@@ -9,13 +9,13 @@ use http_body_util::Full;
 use ratekeeper_limiter::{Limiter, LimiterOptions};
 use ratekeeper_rules::{Options, Source, load};
 use ratekeeper_store::{MemoryConfig, MemoryStore, Store};
-use ratekeeper_tower::RateLimitLayer;
+use ratekeeper_tower::RulesLayer;
 
 pub(crate) type Memory = Arc<Limiter<MemoryStore>>;
 
-pub(crate) fn layer(rules: &str) -> RateLimitLayer<Memory> {
+pub(crate) fn layer(rules: &str) -> RulesLayer<Memory> {
     let store = MemoryStore::new(MemoryConfig::default()).expect("there is memory");
-    RateLimitLayer::new(limiter_with(rules, store), "d")
+    RulesLayer::new(limiter_with(rules, store), "d")
 }
 
 pub(crate) fn limiter_with<S: Store>(rules: &str, store: S) -> Arc<Limiter<S>> {

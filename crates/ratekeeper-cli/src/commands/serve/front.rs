@@ -12,7 +12,7 @@ use ratekeeper_http::EncodedSlashes;
 use ratekeeper_limiter::Limiter;
 use ratekeeper_server::{DenialLog, FilesRead, Followed, GatewayListener, ServerConfig};
 use ratekeeper_stores::Stores;
-use ratekeeper_tower::{Enforcer, RateLimitLayer, Switch};
+use ratekeeper_tower::{Enforcer, RulesLayer, Switch};
 use ratekeeper_trace::Tracer;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -99,7 +99,7 @@ pub(super) fn gateway<E: Enforcer>(
     if describer.encoded_slashes == EncodedSlashes::RefuseWhereItCounts {
         describer.encoded_slashes = EncodedSlashes::Refuse;
     }
-    let layer = RateLimitLayer::new(enforcer, domain)
+    let layer = RulesLayer::new(enforcer, domain)
         .describer(describer)
         .headers(auth.headers)
         .body_form(auth.denial_body)

@@ -1,0 +1,41 @@
+//! Limiters of rules in YAML.
+
+use std::path::Path;
+
+use ratekeeper_limiter::{Limiter, LimiterOptions};
+use ratekeeper_rules::{self as rules, Options, ReadError, ReadOptions, Source};
+use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
+
+use crate::{Error, MemoryLimiter};
+
+/// Creates a limiter with the rules in `text` and the default options.
+///
+/// # Errors
+/// [`Error::Rules`] has all errors in the rules, with line and column.
+pub fn from_yaml(text: &str) -> Result<MemoryLimiter, Error> {
+    let source = Source {
+        name: "rules".to_owned(),
+        text: text.to_owned(),
+    };
+    limiter(&[source])
+}
+
+/// Creates a limiter with the rules in a file, or in the `*.yaml` and `*.yml` files of a folder, and
+/// the default options. The rules are read once: to follow changes, load them again and call
+/// [`Limiter::replace_rules`].
+///
+/// # Errors
+/// [`Error::Read`] if they cannot be read, [`Error::Rules`] if they are refused.
+pub fn from_path(path: impl AsRef<Path>) -> Result<MemoryLimiter, Error> {
+    match rules::read(path.as_ref(), &ReadOptions::default()) {
+        Ok(sources) => limiter(&sources),
+        Err(ReadError::Unreadable(unreadable)) => Err(unreadable.all(&Options::default()).into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn limiter(sources: &[Source]) -> Result<MemoryLimiter, Error> {
+    let rules = rules::load(sources, &Options::default())?.rules;
+    let store = MemoryStore::new(MemoryConfig::default())?;
+    Ok(Limiter::new(rules, store, LimiterOptions::default()))
+}

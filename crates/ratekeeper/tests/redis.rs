@@ -1,0 +1,118 @@
+//! Limits as values with counters in Redis.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ratekeeper::{Error, FailureMode, InRedis, Limit, ManualClock, RateLimiter};
+use ratekeeper_testkit::redis::Server;
+use tokio::net::TcpListener;
+
+fn name() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+async fn connect(server: &Server, name: &str) -> RateLimiter<InRedis> {
+    let builder = RateLimiter::builder([Limit::per_hour(5), Limit::per_day(100)]).name(name);
+    builder
+        .redis(&format!("redis://127.0.0.1:{}", server.port()))
+        .await
+        .expect("Redis is there")
+}
+
+#[tokio::test]
+async fn limiters_with_one_name_share_their_counters() {
+    let server = Server::start();
+    let name = name();
+    let (one, two) = (connect(&server, &name).await, connect(&server, &name).await);
+    assert_eq!(one.check_n("ada", 2).await.remaining, 3);
+    let second = two.check_n("ada", 3).await;
+    assert_eq!(
+        (second.allowed, second.remaining, second.degraded),
+        (true, 0, false)
+    );
+    let denied = one.check("ada").await;
+    assert!(!denied.allowed && denied.index == 0);
+    assert!(
+        denied
+            .retry_after
+            .is_some_and(|wait| wait <= Duration::from_secs(3_600))
+    );
+    assert!(!one.peek("ada").await.allowed);
+    assert_eq!(one.refund("ada", 2).await.remaining, 2);
+    assert!(one.until_allowed_n("ada", 2).await.is_ok());
+    assert!(one.check_n("ada", 6).await.is_never());
+    assert!(one.check("bob").await.allowed);
+    assert!(connect(&server, "other").await.check("ada").await.allowed);
+}
+
+#[tokio::test]
+async fn while_redis_is_away_the_failure_mode_answers() {
+    // Nobody listens there.
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port is free");
+    let url = format!(
+        "redis://{}",
+        closed.local_addr().expect("it has an address")
+    );
+    drop(closed);
+    let limiter = RateLimiter::builder(Limit::per_hour(1));
+    let local = limiter
+        .redis(&url)
+        .await
+        .expect("an absent Redis is no error");
+    let first = local.check("ada").await;
+    assert!(first.allowed && first.degraded);
+    assert!(
+        !local.check("ada").await.allowed,
+        "this node counts by itself"
+    );
+    let limiter = RateLimiter::builder(Limit::per_hour(1)).on_store_failure(FailureMode::Deny);
+    let deny = limiter
+        .redis(&url)
+        .await
+        .expect("an absent Redis is no error");
+    let denied = deny.check("ada").await;
+    assert!(!denied.allowed && denied.degraded);
+}
+
+#[tokio::test]
+async fn what_is_no_redis_is_refused_when_the_limiter_is_made() {
+    let refused = RateLimiter::builder(Limit::per_hour(1))
+        .redis("http://127.0.0.1")
+        .await;
+    assert!(matches!(refused, Err(Error::RedisUrl(_))), "{refused:?}");
+    let clock = ManualClock::new();
+    let refused = RateLimiter::builder(Limit::per_hour(1))
+        .clock(&clock)
+        .redis("redis://127.0.0.1");
+    assert!(matches!(refused.await, Err(Error::ClockWithRedis)));
+
+    let stranger = TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port is free");
+    let url = format!(
+        "redis://{}",
+        stranger.local_addr().expect("it has an address")
+    );
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = stranger.accept().await {
+            let _ = stream.try_write(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    let refused = RateLimiter::builder(Limit::per_hour(1)).redis(&url).await;
+    assert!(matches!(refused, Err(Error::NotRedis(_))), "{refused:?}");
+}
+
+#[test]
+fn outside_of_a_runtime_is_an_error() {
+    let connecting = RateLimiter::builder(Limit::per_hour(1)).redis("redis://127.0.0.1");
+    let mut connecting = std::pin::pin!(connecting);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let answer = std::future::Future::poll(connecting.as_mut(), &mut context);
+    assert!(matches!(
+        answer,
+        std::task::Poll::Ready(Err(Error::NoRuntime))
+    ));
+}

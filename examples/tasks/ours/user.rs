@@ -1,0 +1,14 @@
+use axum::{Router, routing::get};
+use ratekeeper::{Limit, RateLimitLayer, RateLimiter};
+use tokio::net::TcpListener;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let limits = RateLimitLayer::new(RateLimiter::keyed(Limit::per_second(2).burst(5))?)
+        .key(|parts| Some(parts.headers.get("x-user")?.to_str().ok()?.to_owned()));
+    let app = Router::new()
+        .route("/", get(async || "hello"))
+        .layer(limits);
+    let listener = TcpListener::bind("127.0.0.1:3000").await?;
+    Ok(axum::serve(listener, app).await?)
+}
