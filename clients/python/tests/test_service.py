@@ -106,6 +106,17 @@ class Calls(unittest.TestCase):
             self.assertEqual(answers, [allow_all(QUESTION), True])
             self.assertEqual(services.asked, ["one.test/v1/check", "one.test/v1/release", "two.test/v1/release"])
 
+    def test_a_charge_with_a_key_is_repeated_at_the_next_service_and_never_left_to_the_fallback(self) -> None:
+        for ask in self.both():
+            services = Services({"one.test": broken, "two.test": ok(decision="deny", remaining=0, debt=60)})
+            (decision,) = ask(services, lambda one: one.check(QUESTION, idempotency_key="stream-1"))
+            self.assertEqual((decision.allowed, decision.degraded, decision.debt), (False, False, 60))
+            self.assertEqual(services.asked, ["one.test/v1/check", "two.test/v1/check"])
+            services = Services({"one.test": refused})
+            with self.assertRaises(ServiceError) as away:
+                ask(services, lambda one: one.check(QUESTION, idempotency_key="stream-1"))
+            self.assertEqual(away.exception.code, "AWAY")
+
     def test_the_fallback_decides_when_the_service_is_away(self) -> None:
         for ask in self.both():
             for serve in (refused, broken, lambda: httpx.Response(500), lambda: httpx.Response(503, text="no rules")):

@@ -120,6 +120,7 @@ impl Finding {
             full_after: self.full_after,
             retry_after: Micros::ZERO,
             delay: Micros::ZERO,
+            cut: 0,
         };
         if wanted <= self.room && ask.hits > 0 {
             outcome.remaining = self.room - wanted;

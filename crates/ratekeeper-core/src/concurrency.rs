@@ -222,6 +222,7 @@ fn of_holder(remaining: u64) -> Outcome {
         full_after: Micros::ZERO,
         retry_after: Micros::ZERO,
         delay: Micros::ZERO,
+        cut: 0,
     }
 }
 

@@ -103,6 +103,7 @@ fn fits_in_use(
         full_after: last.since(now),
         retry_after: Micros::ZERO,
         delay: Micros::ZERO,
+        cut: 0,
     }
 }
 

@@ -66,6 +66,7 @@ pub(crate) fn outcome(rate: Rate, missing: Missing, ask: Ask) -> Outcome {
         full_after: rate.micros(missing.busy + rate.span(wanted)),
         retry_after: Micros::ZERO,
         delay: Micros::ZERO,
+        cut: 0,
     }
 }
 

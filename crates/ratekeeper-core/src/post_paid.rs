@@ -170,8 +170,12 @@ fn overdrawing(limit: &Limit, state: StateRef<'_>, ask: Ask, at: &Moment) -> Out
     if ask.hits == 0 {
         return before;
     }
+    let cut = cut(limit, &state, ask.hits, at);
     limit.charge_owned(&mut state, ask.hits, at);
-    let after = glance(&state);
+    let after = Outcome {
+        cut,
+        ..glance(&state)
+    };
     if ask.hits < 0 || before.fits() {
         return Outcome {
             verdict: Verdict::Fits,
@@ -180,6 +184,16 @@ fn overdrawing(limit: &Limit, state: StateRef<'_>, ask: Ask, at: &Moment) -> Out
         };
     }
     after
+}
+
+/// The part of `hits` beyond the largest debt of a bucket, which [`charge`] leaves out.
+fn cut(limit: &Limit, state: &State, hits: i64, at: &Moment) -> u32 {
+    let (Kind::PostPaid(PostPaid::Bucket(rate, most)), State::Words(words)) = (&limit.kind, state)
+    else {
+        return 0;
+    };
+    let cut = crate::token_bucket::cut(*rate, *most, words, hits, at.now);
+    u32::try_from(cut).unwrap_or(u32::MAX)
 }
 
 /// The answer to a look, of which the limit paid in advance says `outcome`.

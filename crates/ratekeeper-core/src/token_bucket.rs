@@ -175,6 +175,15 @@ pub(crate) fn charge(rate: Rate, most: u64, words: &mut Words, hits: i64, now: T
     charged.write(words);
 }
 
+/// The part of `hits` that [`charge`] leaves out, as more than `most` would be missing.
+pub(crate) fn cut(rate: Rate, most: u64, words: &Words, hits: i64, now: Timestamp) -> u64 {
+    let missing = Bucket::of(rate, words, now).missing(rate, now).hits;
+    let hits = u64::try_from(hits).unwrap_or(0);
+    missing
+        .saturating_add(hits)
+        .saturating_sub(most.max(missing))
+}
+
 /// Stores the move of a bucket after the clock went back, and nothing else: all other states say as
 /// much at any time as they do now.
 fn settle(rate: Rate, words: &mut Words, now: Timestamp) {

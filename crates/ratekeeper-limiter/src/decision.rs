@@ -262,6 +262,8 @@ pub struct Answered {
     pub counted: bool,
     /// True if this node admitted it from a lease, without asking the store.
     pub leased: bool,
+    /// Hits of a post-paid bucket beyond its largest debt, which were not charged.
+    pub cut: u32,
 }
 
 impl Answered {
@@ -296,6 +298,10 @@ impl Answered {
                     },
                     counted: !matches!(outcome, StepOutcome::Aside(_)),
                     leased: matches!(outcome, StepOutcome::Leased(_)),
+                    cut: match request_allowed || step.charge == Charge::Always {
+                        true => found.cut,
+                        false => 0,
+                    },
                 }
             }
             // No step is left unanswered by now.
@@ -318,6 +324,7 @@ impl Answered {
                     delay: Micros::ZERO,
                     counted: false,
                     leased: false,
+                    cut: 0,
                 }
             }
         }

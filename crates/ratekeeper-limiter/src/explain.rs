@@ -100,6 +100,9 @@ pub struct ExplainedLimit {
     /// Hits left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining: Option<u64>,
+    /// Hits by which a post-paid bucket is below zero; None if it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub debt: Option<u64>,
     /// Milliseconds until there is more than `remaining`; 0 if nothing is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reset_after_ms: Option<u64>,
@@ -293,6 +296,7 @@ impl Explainer<'_> {
             capacity: None,
             held: None,
             remaining: None,
+            debt: None,
             reset_after_ms: None,
             retry_after_ms: None,
             note: None,
@@ -346,6 +350,7 @@ impl ExplainedLimit {
         let debt = (step.limit).debt(answered.remaining, answered.full_after);
         let status = LimitStatus::new(None, step.limit.ceiling(), answered, debt);
         self.remaining = Some(status.remaining);
+        self.debt = Some(debt).filter(|debt| *debt > 0);
         self.reset_after_ms = Some(status.reset_after.as_millis_ceil());
         self.retry_after_ms = status.retry_after.map(Micros::as_millis_ceil);
         self.note = if mode == RuleMode::Shadow {

@@ -62,6 +62,8 @@ pub struct RuleCounts {
     pub uncounted: u64,
     /// Counted answers that let the request pass and left less than a fifth of the limit.
     pub near: u64,
+    /// Hits beyond the largest debt of a post-paid bucket, which were not charged.
+    pub debt_cut: u64,
     /// Answers by remaining / capacity, one count for each of [`REMAINING_BOUNDS`].
     pub remaining: [u64; REMAINING_BOUNDS.len()],
     /// The sum of remaining / capacity, in millionths.
@@ -85,6 +87,7 @@ impl RuleCounts {
             shadow_denied: since(|it| it.shadow_denied),
             uncounted: since(|it| it.uncounted),
             near: since(|it| it.near),
+            debt_cut: since(|it| it.debt_cut),
             remaining: array::from_fn(|n| self.remaining[n].saturating_sub(before.remaining[n])),
             remaining_sum_ppm: since(|it| it.remaining_sum_ppm),
         }
@@ -123,6 +126,15 @@ impl RuleStats {
 
     pub(crate) fn record(&self, answer: Answer, remaining: u64, capacity: u64) {
         self.counts.record(answer, remaining, capacity);
+    }
+
+    /// Counts hits that a charge left out, as the debt of its bucket is as large as it may be.
+    #[cold]
+    pub(crate) fn record_cut(&self, hits: u32) {
+        let stripe = self.counts.mine();
+        stripe
+            .debt_cut
+            .fetch_add(u64::from(hits), Ordering::Relaxed);
     }
 
     pub(crate) fn record_uncounted(&self, answer: Answer) {
@@ -179,6 +191,7 @@ struct Stripe {
     uncounted: AtomicU64,
     uncounted_allowed: AtomicU64,
     near: AtomicU64,
+    debt_cut: AtomicU64,
     /// Allowed and counted requests by the share that remained: their total needs no count of its own.
     allowed: Buckets,
     refused: Buckets,
@@ -239,6 +252,7 @@ impl Striped {
             sum.shadow_denied += load(&stripe.shadow_denied);
             sum.uncounted += load(&stripe.uncounted);
             sum.near += load(&stripe.near);
+            sum.debt_cut += load(&stripe.debt_cut);
             sum.allowed += load(&stripe.uncounted_allowed);
             sum.remaining_sum_ppm += load(&stripe.remaining_sum_ppm);
             let buckets = stripe.allowed.iter().zip(&stripe.refused);

@@ -39,6 +39,7 @@ mod blocking;
 mod callers;
 mod config;
 mod constant;
+mod debt_log;
 mod degraded;
 mod denials;
 mod drain;

@@ -20,6 +20,7 @@ use tracing::{error, info, warn};
 use crate::admin;
 use crate::app::App;
 use crate::blocking::blocking;
+use crate::debt_log::DebtLog;
 use crate::dropped::DroppedLog;
 use crate::live::BesideRules;
 use crate::reload::Reloader;
@@ -59,6 +60,7 @@ async fn tick(app: Arc<App>) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut strays = StrayLog::new();
     let mut dropped = DroppedLog::default();
+    let mut debts = DebtLog::default();
     loop {
         let limiter = Arc::clone(&app.limiter);
         let known = limiter.hash_key();
@@ -78,6 +80,7 @@ async fn tick(app: Arc<App>) {
         let walked = rule_counts::walk(&snapshot);
         let answers = app.last_counts.end_second(&walked);
         app.degraded.sample(&answers);
+        debts.look(&answers);
         if let Some(statsd) = &app.statsd {
             statsd.add(snapshot.rules(), &answers);
         }

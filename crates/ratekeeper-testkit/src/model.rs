@@ -240,12 +240,17 @@ impl Model {
             full_after: after.full_after(now),
             retry_after,
             delay,
+            cut: 0,
         }
     }
 
     /// The answer to `hits` of a post-paid limit, to which they are charged in any case.
     fn pay(mut self, hits: i64, now: Timestamp) -> Outcome {
         let was_left = self.room(now) > 0;
+        let cut = match &self {
+            Self::PostPaid(model) => model.cut(hits, now),
+            _ => 0,
+        };
         self.charge(hits, now);
         let verdict = match was_left || hits < 0 {
             true => Verdict::Fits,
@@ -263,6 +268,15 @@ impl Model {
             full_after: self.full_after(now),
             retry_after,
             delay: Micros::ZERO,
+            cut: u32::try_from(cut).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// The part of forced `hits` that is not charged: a bucket is no further below zero than it may be.
+    fn cut(&self, hits: i64, now: Timestamp) -> u64 {
+        match self {
+            Self::Bucket(bucket) => bucket.cut(hits, now),
+            _ => 0,
         }
     }
 

@@ -182,6 +182,7 @@ fn no_room(capacity: u64, fits: bool) -> Outcome {
         full_after: wait,
         retry_after: wait,
         delay: Micros::ZERO,
+        cut: 0,
     }
 }
 

@@ -85,6 +85,8 @@ class Decision:
     """Milliseconds to hold the request back."""
     policies: Sequence[DecidedPolicy] = ()
     """All policies that apply."""
+    debt: int = 0
+    """Hits by which a post-paid bucket is below zero."""
 
     @classmethod
     def read(cls, json: Json) -> Decision:
@@ -98,6 +100,7 @@ class Decision:
             policy=text(binding.get("name")),
             limit=count(json.get("limit")),
             remaining=count(json.get("remaining")),
+            debt=count(json.get("debt")) or 0,
             reset_after_ms=count(json.get("reset_after_ms")),
             retry_after_ms=count(json.get("retry_after_ms")),
             delay_ms=count(json.get("delay_ms")) or 0,

@@ -106,11 +106,16 @@ class _Calls:
                     raise
         raise AssertionError("there is an endpoint")
 
-    def _check(self, question: Question) -> _Steps[Decision]:
+    def _check(self, question: Question, key: Optional[str]) -> _Steps[Decision]:
+        body: Json = {**question.json(), "standing": True}
         try:
-            return Decision.read((yield from self._call("check", {**question.json(), "standing": True}, False)))
+            body = {**body, "idempotency_key": key} if key else body
+            return Decision.read((yield from self._call("check", body, key is not None)))
         except _Away:
-            return self._fallback(question)
+            if key is None:
+                return self._fallback(question)
+            # The fallback counts nothing that a repetition would find: the caller asks again with the same key.
+            raise
 
     def _check_batch(self, questions: Sequence[Question]) -> _Steps[list[Decision]]:
         if not questions:
@@ -263,9 +268,12 @@ class Ratekeeper(_Calls):
         self._client = httpx.Client(transport=transport, headers=_headers(token))
         self._closed = threading.Event()
 
-    def check(self, question: Question) -> Decision:
-        """Decides a request, and charges its limits."""
-        return self._run(self._check(question))
+    def check(self, question: Question, *, idempotency_key: Optional[str] = None) -> Decision:
+        """Decides a request, and charges its limits; with a key once in 24 hours.
+
+        With a key the fallback does not decide: if no service answers, repeat the call with the same key.
+        """
+        return self._run(self._check(question, idempotency_key))
 
     def check_batch(self, questions: Sequence[Question]) -> list[Decision]:
         """Decides up to 1,000 requests in order, each by itself."""
@@ -404,8 +412,8 @@ class AsyncRatekeeper(_Calls):
         # Held, so that they are not collected before they end.
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def check(self, question: Question) -> Decision:
-        return await self._run(self._check(question))
+    async def check(self, question: Question, *, idempotency_key: Optional[str] = None) -> Decision:
+        return await self._run(self._check(question, idempotency_key))
 
     async def check_batch(self, questions: Sequence[Question]) -> list[Decision]:
         return await self._run(self._check_batch(questions))

@@ -297,3 +297,61 @@ fn charges_that_make_no_sense_cost_nothing() {
     assert_eq!(looks_at(&service, "requests", "both"), (true, 4));
     assert!(service.stop().success());
 }
+
+/// A debt is told wherever the state of a limit is; what is beyond the largest one is counted and logged.
+fn a_debt_is_told_and_what_exceeds_it_is_counted(store: &str) {
+    let folder = tempdir().expect("a folder can be made");
+    let service = node(folder.path(), "one", RULES, store);
+    eventually("the store answers", || {
+        service.check(&[("requests", "probe")])["degraded"] == false
+    });
+    let mut charge = check("gcra", "team", 160);
+    charge["standing"] = json!(true);
+    let (_, answer) = post(&service, "/v1/check", &charge);
+    assert_eq!(answer["debt"], 60, "{answer}");
+    assert_eq!(answer["standing"]["binding"]["debt"], 60, "{answer}");
+    let body = check("gcra", "team", 0).to_string();
+    let (_, explained) = http(service.admin, "POST", "/admin/v1/explain", &body);
+    let explained: Value = serde_json::from_str(&explained).expect("JSON");
+    let limit = &explained["descriptors"][0]["nodes"][0]["limits"][0];
+    assert_eq!(
+        (&limit["remaining"], &limit["debt"]),
+        (&json!(0), &json!(60)),
+        "{explained}"
+    );
+    let cut = || {
+        let (_, text) = http(service.admin, "GET", "/metrics", "");
+        let mut lines = text.lines();
+        let line = lines.find(|line| {
+            line.starts_with("ratelimit_debt_cut_hits_total{") && line.contains("\"d.gcra\"")
+        });
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+    };
+    assert_eq!(cut(), Some(0));
+    // 390 more are charged until 450 are missing; 610 are cut, and then each of a denied charge.
+    post(&service, "/v1/check", &check("gcra", "team", 1_000));
+    assert_eq!(cut(), Some(610));
+    let (_, answer) = post(&service, "/v1/check", &check("gcra", "team", 7));
+    assert_eq!(
+        (&answer["decision"], &answer["debt"]),
+        (&json!("deny"), &json!(450))
+    );
+    assert_eq!(cut(), Some(617));
+    // A look takes nothing, and so is not cut.
+    assert_eq!(looks_at(&service, "gcra", "team"), (false, 0));
+    assert_eq!(cut(), Some(617));
+    let log = service.wait_for_log("hits beyond `max_debt` were not charged");
+    assert!(log.contains("d.gcra"), "{log}");
+    assert!(service.stop().success());
+}
+
+#[test]
+fn a_debt_is_told_in_memory() {
+    a_debt_is_told_and_what_exceeds_it_is_counted("memory");
+}
+
+#[test]
+fn a_debt_is_told_on_redis() {
+    let server = Server::start();
+    a_debt_is_told_and_what_exceeds_it_is_counted(&url(&server));
+}

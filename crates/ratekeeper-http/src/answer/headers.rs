@@ -141,7 +141,8 @@ impl LimitHeaders {
         lines.number(&REMAINING, binding.remaining());
         lines.number(&RESET, reset);
         if self == Self::GitHub {
-            let used = binding.quota.limit.saturating_sub(binding.remaining());
+            let used =
+                binding.quota.limit.saturating_sub(binding.remaining()) + binding.status.debt;
             lines.number(&USED, used);
             lines.text(&RESOURCE, &binding.quota.name);
         }

@@ -166,10 +166,13 @@ impl<'a> RequestStatus<'a> {
 
 impl Serialize for Bound<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("Binding", 5)?;
+        let mut fields = serializer.serialize_struct("Binding", 6)?;
         fields.serialize_field("policy", &self.quota)?;
         fields.serialize_field("rule", self.rule())?;
         fields.serialize_field("remaining", &self.remaining())?;
+        if self.status.debt > 0 {
+            fields.serialize_field("debt", &self.status.debt)?;
+        }
         fields.serialize_field("reset_after_us", &self.status.reset_after.get())?;
         if let Some(wait) = self.status.retry_after {
             fields.serialize_field("retry_after_us", &wait.get())?;

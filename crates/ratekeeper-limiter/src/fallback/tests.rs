@@ -64,6 +64,7 @@ fn said(remaining: u64) -> Answered {
         retry_after: Micros::ZERO,
         delay: Micros::ZERO,
         leased: false,
+        cut: 0,
         counted: true,
     }
 }

@@ -325,6 +325,9 @@ fn record(
     }
     let capacity = step.limit.capacity();
     stats.record(answer, answered.remaining, capacity);
+    if answered.cut > 0 {
+        stats.record_cut(answered.cut);
+    }
     if let Some(detail) = detail {
         stats.record_detail(detail, answer, answered.remaining, capacity);
     }

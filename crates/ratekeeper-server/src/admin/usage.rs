@@ -61,6 +61,9 @@ struct Used {
     /// The most that it holds: the quota, or the burst of a bucket.
     limit: u64,
     remaining: u64,
+    /// Hits by which a post-paid bucket is below zero; absent if it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    debt: Option<u64>,
     rule: String,
     /// The part that the rule has in decisions now.
     mode: &'static str,
@@ -282,6 +285,7 @@ impl Used {
             used: capacity.saturating_sub(remaining),
             limit: capacity,
             remaining,
+            debt: limit.debt,
             rule: limit.rule.clone(),
             mode: ratekeeper_limiter::RuleMode::of(rule, limit.switch).name(),
             algorithm: limited.algorithm().name(),

@@ -69,6 +69,9 @@ struct OwnLimit {
     /// Absent, as the spans are, if it depends on more than the client: a tenant in the path, or the method.
     #[serde(skip_serializing_if = "Option::is_none")]
     remaining: Option<u64>,
+    /// Hits by which a post-paid bucket is below zero; absent if it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    debt: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reset_after_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -232,6 +235,7 @@ impl OwnLimit {
             limit: limit.ceiling(),
             window: format_duration(limit.window()),
             remaining: Some(explained.remaining?),
+            debt: explained.debt,
             reset_after_ms: explained.reset_after_ms,
             retry_after_ms: explained.retry_after_ms,
         })
@@ -250,6 +254,7 @@ impl OwnLimit {
                 limit: limit.ceiling(),
                 window: format_duration(limit.window()),
                 remaining: None,
+                debt: None,
                 reset_after_ms: None,
                 retry_after_ms: None,
             })

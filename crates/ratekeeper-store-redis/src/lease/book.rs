@@ -56,6 +56,7 @@ impl Entry {
             full_after: until(&self.full_at),
             retry_after: Micros::ZERO,
             delay: Micros::ZERO,
+            cut: 0,
         }
     }
 

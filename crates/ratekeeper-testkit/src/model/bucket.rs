@@ -88,6 +88,14 @@ impl Bucket {
         self.missing(now) > u128::from(self.burst) * self.token
     }
 
+    /// The part of `hits` that a charge leaves out, as more than the most would be missing.
+    pub(crate) fn cut(&self, hits: i64, now: Timestamp) -> u64 {
+        let missing = self.missing(now).div_ceil(self.token);
+        let most = u128::from(self.most).max(missing);
+        let wanted = missing + u128::from(u64::try_from(hits).unwrap_or(0));
+        u64::try_from(wanted.saturating_sub(most)).unwrap_or(u64::MAX)
+    }
+
     pub(crate) fn charge(&mut self, hits: i64, now: Timestamp) {
         let last = self.charges.last().map_or(0, |charge| charge.at);
         self.charges.push(Charge {

@@ -92,6 +92,9 @@ fn answer(limit: &ExplainedLimit) -> String {
     {
         let _ = write!(text, ", {remaining} left");
     }
+    if let Some(debt) = limit.debt {
+        let _ = write!(text, ", {debt} in debt");
+    }
     if let Some(retry) = limit.retry_after_ms {
         let _ = write!(text, ", retry in {}", wait(retry));
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use ratekeeper_core::Limit;
 use ratekeeper_limiter::{REMAINING_BOUNDS, RuleCounts, RuleSwitch};
 use ratekeeper_rules::FailureMode;
 
@@ -17,6 +18,8 @@ pub(super) struct RuleRow {
     pub(super) failure_mode: FailureMode,
     pub(super) counts: RuleCounts,
     pub(super) switch: Option<RuleSwitch>,
+    /// Of post-paid buckets.
+    pub(super) max_debt: Option<u64>,
     /// Of rules whose values may become labels.
     pub(super) details: Vec<(Box<str>, RuleCounts)>,
 }
@@ -35,6 +38,7 @@ pub(super) fn rows(walked: &[CountedRule<'_>]) -> Vec<RuleRow> {
         plan: listed.stats.plan.clone(),
         failure_mode: listed.rule.on_store_failure,
         counts: *counts,
+        max_debt: listed.rule.limited().and_then(Limit::max_debt),
         details: listed.stats.details(),
     };
     walked.iter().map(row).collect()
@@ -55,6 +59,13 @@ pub(super) fn encode(rules: &[RuleRow], families: &mut Families<'_>) -> fmt::Res
     families.counters("ratelimit_decisions", help, decisions)?;
     let denied = rules.iter().map(|row| (row.labels(), row.counts.denied));
     families.counters("ratelimit_denied", "Denials by rule", denied)?;
+    let cut = rules.iter().filter(|row| row.max_debt.is_some());
+    let cut = cut.map(|row| (row.labels(), row.counts.debt_cut));
+    let mut cut = cut.peekable();
+    if cut.peek().is_some() {
+        let help = "Hits beyond max_debt, which were not charged, by rule";
+        families.counters("ratelimit_debt_cut_hits", help, cut)?;
+    }
     let details = rules.iter().flat_map(|row| {
         row.details.iter().flat_map(|(value, counts)| {
             let [domain, rule] = row.labels();
