@@ -112,6 +112,8 @@ struct Row {
     effective_at: Option<String>,
     expires_at: Option<String>,
     steps: Option<u16>,
+    post_paid: Option<bool>,
+    max_debt: Option<u64>,
 }
 
 /// A mistake in a file of tenants.
@@ -295,6 +297,8 @@ impl Row {
                 window: self.window,
                 burst: self.burst,
                 algorithm: self.algorithm,
+                post_paid: self.post_paid,
+                max_debt: self.max_debt,
                 steps: self.steps,
                 effective_at,
                 expires_at,
@@ -324,6 +328,8 @@ impl Row {
             text(&self.effective_at),
             text(&self.expires_at),
             number(self.steps.map(u64::from)),
+            text(&self.post_paid.map(|is_so| is_so.to_string())),
+            number(self.max_debt),
         ])
     }
 
@@ -405,7 +411,7 @@ pub const fn bulk_head(format: BulkFormat) -> &'static str {
         BulkFormat::JsonLines => "",
         BulkFormat::Csv => {
             "domain,api_key,hash,shown,tenant_key,tier,descriptor,requests_per_unit,unit,window,burst,algorithm,\
-             effective_at,expires_at,steps\n"
+             effective_at,expires_at,steps,post_paid,max_debt\n"
         }
     }
 }
@@ -435,6 +441,8 @@ fn rows(tenant: &BulkTenant) -> String {
         burst: own.burst,
         algorithm: own.algorithm.clone(),
         steps: own.steps,
+        post_paid: own.post_paid,
+        max_debt: own.max_debt,
         effective_at: time(&own.effective_at),
         expires_at: time(&own.expires_at),
         ..Row::of(tenant)

@@ -176,7 +176,7 @@ impl std::fmt::Debug for DatabaseAddress {
 }
 
 /// The versions of the tables, in order. Those that were released never change.
-const MIGRATIONS: [(i64, &str, &str); 4] = [
+const MIGRATIONS: [(i64, &str, &str); 5] = [
     (1, "tenants", include_str!("../migrations/0001_tenants.sql")),
     (
         2,
@@ -193,6 +193,7 @@ const MIGRATIONS: [(i64, &str, &str); 4] = [
         "database_id",
         include_str!("../migrations/0004_database_id.sql"),
     ),
+    (5, "budgets", include_str!("../migrations/0005_budgets.sql")),
 ];
 
 const _: () = assert!(MIGRATIONS.len() == QUOTA_TABLES.version as usize);

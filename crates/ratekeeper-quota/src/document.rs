@@ -71,6 +71,12 @@ pub struct OverrideDocument {
     /// The algorithm; by default that of the limit whose place it takes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<String>,
+    /// True for a budget: hits are charged in full whatever is left. By default as the limit whose place it takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub post_paid: Option<bool>,
+    /// The most hits that a post-paid bucket goes below zero; by default ten bursts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_debt: Option<u64>,
     /// The steps by which the domain's policy (`adjust`) has raised the plan's limit; absent in an override that
     /// somebody has set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -244,6 +250,8 @@ impl From<&TenantOverride> for OverrideDocument {
             window: text(&own.window),
             burst: own.burst,
             algorithm: text(&own.algorithm),
+            post_paid: own.post_paid,
+            max_debt: own.max_debt,
             steps: own.steps,
             effective_at: None,
             expires_at: None,
@@ -275,6 +283,8 @@ impl OverrideDocument {
             window: text(&self.window),
             burst: self.burst,
             algorithm: text(&self.algorithm),
+            post_paid: self.post_paid,
+            max_debt: self.max_debt,
             steps: self.steps,
         };
         (term((self.effective_at, self.expires_at), whole), quota)

@@ -149,6 +149,8 @@ fn over(before: Option<&TenantOverride>, own: &TenantOverride) -> TenantOverride
     TenantOverride {
         burst: own.burst.or_else(|| before?.burst),
         algorithm: own.algorithm.clone().or_else(|| before?.algorithm.clone()),
+        post_paid: own.post_paid.or_else(|| before?.post_paid),
+        max_debt: own.max_debt.or_else(|| before?.max_debt),
         ..own.clone()
     }
 }

@@ -135,7 +135,7 @@ pub(crate) async fn add_quotas(
     }
     let overrides = format!(
         "SELECT domain, api_key, descriptor, requests_per_unit, unit, time_window, burst, algorithm, \
-         effective_at, expires_at, steps FROM quota_override WHERE {wanted} ORDER BY position"
+         effective_at, expires_at, steps, post_paid, max_debt FROM quota_override WHERE {wanted} ORDER BY position"
     );
     for row in of_tenants(transaction, overrides, tenants).await? {
         let Some(kept) = owner(&row, &places, tenants)? else {
@@ -183,6 +183,8 @@ fn tenant_override(row: &AnyRow) -> Result<TenantOverride, QuotaError> {
     let descriptor: String = row.try_get("descriptor")?;
     let burst: Option<i64> = row.try_get("burst")?;
     let steps: Option<i64> = row.try_get("steps")?;
+    let post_paid: Option<i64> = row.try_get("post_paid")?;
+    let max_debt: Option<i64> = row.try_get("max_debt")?;
     Ok(TenantOverride {
         descriptor: serde_json::from_str(&descriptor).map_err(|_| corrupt(TABLE))?,
         requests_per_unit: whole(row.try_get("requests_per_unit")?, TABLE)?,
@@ -190,6 +192,8 @@ fn tenant_override(row: &AnyRow) -> Result<TenantOverride, QuotaError> {
         window: text("time_window")?,
         burst: burst.map(|burst| whole(burst, TABLE)).transpose()?,
         algorithm: text("algorithm")?,
+        post_paid: post_paid.map(|number| number != 0),
+        max_debt: max_debt.map(|debt| whole(debt, TABLE)).transpose()?,
         steps: steps
             .map(|steps| u16::try_from(steps).map_err(|_| corrupt(TABLE)))
             .transpose()?,
@@ -208,7 +212,7 @@ impl<T: Into<Option<String>>> From<T> for Cell {
     }
 }
 
-/// The most rows of one statement. Databases take 32,766 values, and a row has at most twelve.
+/// The most rows of one statement. Databases take 32,766 values, and a row has at most fourteen.
 pub(crate) const ROWS_MAX: usize = 500;
 
 /// Returns true if a statement for so many rows is kept prepared for the next time. Each number of rows is a statement
@@ -303,7 +307,7 @@ pub(crate) async fn insert_quotas<'a>(
         overrides.map(|(position, own)| override_row(&record.id, position, own))
     });
     let head = "INSERT INTO quota_override (domain, api_key, descriptor, requests_per_unit, unit, time_window, \
-                burst, algorithm, effective_at, expires_at, position, steps)";
+                burst, algorithm, effective_at, expires_at, position, steps, post_paid, max_debt)";
     insert(transaction, head, "", overrides.collect()).await?;
     Ok(())
 }
@@ -322,7 +326,7 @@ fn override_row(
     id: &TenantId,
     position: i64,
     (term, quota): &(Term, TenantOverride),
-) -> [Cell; 12] {
+) -> [Cell; 14] {
     let text = |text: &Option<Box<str>>| Cell::Text(text.as_deref().map(str::to_owned));
     let descriptor = quota.descriptor.iter().map(|entry| &**entry);
     [
@@ -338,5 +342,7 @@ fn override_row(
         Cell::Number(ends(term)),
         Cell::Number(Some(position)),
         Cell::Number(quota.steps.map(i64::from)),
+        Cell::Number(quota.post_paid.map(i64::from)),
+        Cell::Number(quota.max_debt.map(stored)),
     ]
 }

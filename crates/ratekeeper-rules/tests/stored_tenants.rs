@@ -297,6 +297,41 @@ fn what_the_rules_do_not_have_is_ignored_and_counted() {
 }
 
 #[test]
+fn an_override_can_be_a_budget() {
+    let mut index = TenantIndex::new(key());
+    let budget = TenantOverride {
+        algorithm: Some("gcra".into()),
+        post_paid: Some(true),
+        max_debt: Some(40),
+        ..quota(None, 7)
+    };
+    let of = |own: &TenantOverride| TenantQuotas {
+        overrides: vec![(Term::ALWAYS, own.clone())],
+        ..TenantQuotas::default()
+    };
+    index.put("d", key().hash("acme"), &of(&budget));
+    let joined = rules("").with_tenants(&index);
+    assert_eq!(joined.unknown, 0);
+    let made = joined.rules.rules().last().and_then(|rule| rule.limited());
+    assert_eq!(made.and_then(|limit| limit.max_debt()), Some(40));
+    // A debt needs a budget, and one of a bucket.
+    let refused = |own: TenantOverride| {
+        let bad = of(&own).check("d", &joined.rules).expect_err("it is wrong");
+        bad.to_string()
+    };
+    let no_budget = TenantOverride {
+        post_paid: Some(false),
+        ..budget.clone()
+    };
+    assert!(refused(no_budget).contains("needs `post_paid: true`"));
+    let window = TenantOverride {
+        algorithm: None,
+        ..budget
+    };
+    assert!(refused(window).contains("has no max_debt"));
+}
+
+#[test]
 fn limits_that_no_tenant_has_any_more_go() {
     let (mut joined, key) = (rules(""), key());
     let mut index = TenantIndex::new(key.clone());

@@ -121,6 +121,14 @@ fn limit(own: &TenantOverride) -> String {
     if let Some(algorithm) = &own.algorithm {
         text.push_str(&format!(", {algorithm}"));
     }
+    match own.post_paid {
+        Some(true) => text.push_str(", post-paid"),
+        Some(false) => text.push_str(", paid in advance"),
+        None => {}
+    }
+    if let Some(debt) = own.max_debt {
+        text.push_str(&format!(", at most {debt} in debt"));
+    }
     if own.steps.is_some() {
         text.push_str(" by the policy");
     }

@@ -11,7 +11,7 @@ use sqlx::{AnyPool, AssertSqlSafe, SqlSafeStr};
 use crate::support::{Database, editor, key, on, orders, rules, run, store, tenant};
 
 /// The tables' versions, as the crate embeds them.
-const VERSIONS: [(&str, &str); 4] = [
+const VERSIONS: [(&str, &str); 5] = [
     ("tenants", include_str!("../../migrations/0001_tenants.sql")),
     (
         "adjustment",
@@ -25,6 +25,7 @@ const VERSIONS: [(&str, &str); 4] = [
         "database_id",
         include_str!("../../migrations/0004_database_id.sql"),
     ),
+    ("budgets", include_str!("../../migrations/0005_budgets.sql")),
 ];
 
 #[test]

@@ -51,6 +51,8 @@ async fn puts_and_gets(quotas: &QuotaStore) {
                     burst: Some(5),
                     algorithm: Some("token_bucket".into()),
                     unit: None,
+                    post_paid: Some(true),
+                    max_debt: Some(0),
                     steps: None,
                 },
             ),

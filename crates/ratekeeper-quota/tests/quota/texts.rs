@@ -147,9 +147,15 @@ async fn exports_what_it_imports(quotas: &QuotaStore) {
         &["=a: b", "c:d"],
     ];
     for name in names {
-        let own = |descriptor: &&[&str]| TenantOverride {
-            descriptor: descriptor.iter().map(|entry| (*entry).into()).collect(),
-            ..orders(9)
+        let own = |descriptor: &&[&str]| {
+            let is_budget = descriptor.len() == 1;
+            TenantOverride {
+                descriptor: descriptor.iter().map(|entry| (*entry).into()).collect(),
+                algorithm: is_budget.then(|| "gcra".into()),
+                post_paid: (!descriptor.is_empty()).then_some(is_budget),
+                max_debt: is_budget.then_some(40),
+                ..orders(9)
+            }
         };
         let overrides = descriptors.iter().map(|it| (Term::ALWAYS, own(it)));
         let of = TenantQuotas {

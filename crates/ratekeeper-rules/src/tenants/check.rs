@@ -161,7 +161,8 @@ impl TenantOverride {
             algorithm: site.algorithm(Some(&target), rules),
         };
         let mut draft = self.draft(&mut faults);
-        if site.is_post_paid(&target, rules) {
+        let is_post_paid = || site.is_post_paid(&target, rules);
+        if self.post_paid.unwrap_or_else(is_post_paid) {
             draft.quota.form.post_paid = Some(true).into();
         }
         let limit = draft.build(defaults, &mut faults);
@@ -204,6 +205,7 @@ impl TenantOverride {
                 window: faults.field("window", window),
                 form: Form {
                     burst: self.burst.into(),
+                    max_debt: self.max_debt.into(),
                     ..Form::default()
                 },
                 ..Quota::default()

@@ -59,6 +59,18 @@ pub struct TenantOverride {
         serde(default, skip_serializing_if = "Option::is_none")
     )]
     pub algorithm: Option<Box<str>>,
+    /// True if hits are charged in full whatever is left; as the limit whose place it takes if it does not say.
+    #[cfg_attr(
+        feature = "yaml",
+        serde(default, skip_serializing_if = "Option::is_none")
+    )]
+    pub post_paid: Option<bool>,
+    /// The most hits that a post-paid bucket goes below zero: ten bursts by default.
+    #[cfg_attr(
+        feature = "yaml",
+        serde(default, skip_serializing_if = "Option::is_none")
+    )]
+    pub max_debt: Option<u64>,
     /// The steps by which the policy of the domain has raised the limit of the plan; [`None`] for a limit that
     /// somebody has set.
     #[cfg_attr(
