@@ -69,6 +69,10 @@ nesting! {
     v1::CheckBatchResponse: [];
     v1::CheckStreamRequest: [1, 2, 1];
     v1::CheckStreamResponse: [];
+    v1::LimitRequest: [];
+    v1::LimitResponse: [];
+    v1::LimitBatchRequest: [1];
+    v1::LimitBatchResponse: [];
     v1::PeekRequest: [2, 1];
     v1::PeekResponse: [];
     v1::AcquireRequest: [2, 1];

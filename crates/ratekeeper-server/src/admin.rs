@@ -39,6 +39,8 @@ pub(crate) use live::{describe, describe_breakers};
 const INDEX: &str = "<!doctype html>
 <html lang=\"en\"><head><meta charset=\"utf-8\"><title>Ratekeeper</title></head><body>
 <h1>Ratekeeper</h1>
+<p>This listener is for operators. <a href=\"https://github.com/ratekeeper/ratekeeper/blob/main/docs/admin.md\">The manual</a>
+has examples, <a href=\"/openapi.json\">/openapi.json</a> every field.</p>
 <ul>
 <li><a href=\"/dashboard\">/dashboard</a>: what this node does, live</li>
 <li><a href=\"/metrics\">/metrics</a>: counts, for Prometheus</li>
@@ -92,6 +94,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/admin/v1/denials/log", get(followed::list))
         .route("/admin/v1/live", get(live::show))
         .route("/admin/v1/openapi.json", get(openapi::show))
+        .route("/openapi.json", get(openapi::show))
         .route("/admin/v1/quotas", get(quotas::list))
         .route("/admin/v1/quotas/{api_key}", get(quotas::show))
         .route_layer(middleware::from_fn_with_state(

@@ -19,7 +19,7 @@ use axum::{Router, middleware};
 use error::bound_reading;
 pub(crate) use error::{ApiError, method_not_allowed, not_found, refuse_large};
 pub(crate) use health::{faults, livez, readyz};
-pub(crate) use openapi::HttpApi;
+pub(crate) use openapi::{Errors, HttpApi};
 pub(crate) use v1::{Received, explain, read_json};
 
 use crate::app::App;
@@ -30,6 +30,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     let reading_room = app.reading_room.clone();
     Router::new()
         .route("/", get(root::answer))
+        .route("/openapi.json", get(openapi::show))
         .route("/v1/check", post(v1::check))
         .route("/v1/checks", post(v1::checks))
         .route("/v1/peek", post(v1::peek))
@@ -40,7 +41,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/commit", post(v1::commit))
         .route("/v1/cancel", post(v1::cancel))
         .route("/v1/refund", post(v1::refund))
-        .route("/v1/limits", get(limits::answer))
+        .route("/v1/limit", post(v1::limit))
+        .route("/v1/limits", get(limits::answer).post(v1::limits))
         .route("/healthcheck", get(health::healthcheck))
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz_in_public))

@@ -4,6 +4,7 @@
 mod answer;
 mod check;
 mod hold;
+mod limit;
 mod object;
 mod refusal;
 mod request;
@@ -14,6 +15,7 @@ mod unmatched;
 pub(crate) use answer::{Answer, AnsweredBy, HeldAnswer, StatusAnswer, Statuses};
 pub(crate) use check::Batch;
 pub(crate) use hold::{Released, Renewed, Settlement};
+pub(crate) use limit::{LimitAnswer, LimitRequest, LimitsAnswer, LimitsRequest, WindowText};
 pub(crate) use object::Object;
 pub(crate) use refusal::{Reason, Refusal};
 pub(crate) use request::{

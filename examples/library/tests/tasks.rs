@@ -20,7 +20,7 @@ const TASKS: [(&str, &[&str]); 5] = [
     ("clock", &["clock"]),
 ];
 
-/// Where the servers among the programs listen.
+/// The address at which the servers among the programs listen.
 const ADDRESS: &str = "127.0.0.1:3000";
 
 fn root() -> PathBuf {

@@ -431,6 +431,75 @@ pub struct RefundResponse {
     #[prost(bool, tag = "3")]
     pub degraded: bool,
 }
+/// An identifier, and a limit of its own or the id of a rule.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LimitRequest {
+    /// The one who is limited: a user, a key, an address. Not empty.
+    #[prost(string, tag = "1")]
+    pub identifier: ::prost::alloc::string::String,
+    /// Hits that pass in the duration, at least 1. Requires the permission `override`, unless the caller
+    /// is on this host.
+    #[prost(uint64, tag = "2")]
+    pub limit: u64,
+    /// The window, up to 366 days.
+    #[prost(uint64, tag = "3")]
+    pub duration_ms: u64,
+    /// A name as in rules; `sliding_window` if empty, and `token_bucket` with a burst.
+    #[prost(string, tag = "4")]
+    pub algorithm: ::prost::alloc::string::String,
+    /// Hits that pass at once after idle time.
+    #[prost(uint64, optional, tag = "5")]
+    pub burst: ::core::option::Option<u64>,
+    /// The namespace of the limit; `default` if empty.
+    #[prost(string, tag = "6")]
+    pub domain: ::prost::alloc::string::String,
+    /// The id of a rule, in place of limit, duration, algorithm, burst and domain. All entries of the
+    /// rule but one have values: that one is the identifier.
+    #[prost(string, tag = "7")]
+    pub rule: ::prost::alloc::string::String,
+    /// The cost: 1 if absent; 0 takes nothing.
+    #[prost(uint64, optional, tag = "8")]
+    pub cost: ::core::option::Option<u64>,
+}
+/// The answer to an identifier.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LimitResponse {
+    /// True if the request may pass.
+    #[prost(bool, tag = "1")]
+    pub success: bool,
+    /// Hits of a window, or a larger burst; 0 where the rule is switched off.
+    #[prost(uint64, tag = "2")]
+    pub limit: u64,
+    /// Hits left.
+    #[prost(uint64, tag = "3")]
+    pub remaining: u64,
+    /// The time at which there is more than `remaining`: milliseconds since 1970.
+    #[prost(uint64, tag = "4")]
+    pub reset_at_ms: u64,
+    /// Milliseconds until then, rounded up.
+    #[prost(uint64, tag = "5")]
+    pub reset_after_ms: u64,
+    /// On a denial, milliseconds until the same hits would pass, rounded up; absent if they never will.
+    #[prost(uint64, optional, tag = "6")]
+    pub retry_after_ms: ::core::option::Option<u64>,
+    /// True if a failure mode answered.
+    #[prost(bool, tag = "7")]
+    pub degraded: bool,
+}
+/// Identifiers to decide about, each by itself.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct LimitBatchRequest {
+    /// 1 to 1,000.
+    #[prost(message, repeated, tag = "1")]
+    pub limits: ::prost::alloc::vec::Vec<LimitRequest>,
+}
+/// The answers, in the order of the requests.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct LimitBatchResponse {
+    /// As many as there were requests.
+    #[prost(message, repeated, tag = "1")]
+    pub results: ::prost::alloc::vec::Vec<LimitResponse>,
+}
 /// The length of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
@@ -690,6 +759,56 @@ pub mod rate_limiter_service_client {
                 );
             self.inner.streaming(req, path, codec).await
         }
+        /// Decides by an identifier alone: with a limit of the request's own, which no rule shares a counter
+        /// with, or by the id of a rule.
+        pub async fn limit(
+            &mut self,
+            request: impl tonic::IntoRequest<super::LimitRequest>,
+        ) -> std::result::Result<tonic::Response<super::LimitResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/ratekeeper.v1.RateLimiterService/Limit",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("ratekeeper.v1.RateLimiterService", "Limit"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Decides up to 1,000 of those, in order. If one of them is malformed, none is decided.
+        pub async fn limit_batch(
+            &mut self,
+            request: impl tonic::IntoRequest<super::LimitBatchRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::LimitBatchResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/ratekeeper.v1.RateLimiterService/LimitBatch",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("ratekeeper.v1.RateLimiterService", "LimitBatch"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
         /// Returns the state of a request's limits, concurrency limits included. Charges nothing.
         pub async fn peek(
             &mut self,
@@ -921,6 +1040,20 @@ pub mod rate_limiter_service_server {
             request: tonic::Request<tonic::Streaming<super::CheckStreamRequest>>,
         ) -> std::result::Result<
             tonic::Response<Self::CheckStreamStream>,
+            tonic::Status,
+        >;
+        /// Decides by an identifier alone: with a limit of the request's own, which no rule shares a counter
+        /// with, or by the id of a rule.
+        async fn limit(
+            &self,
+            request: tonic::Request<super::LimitRequest>,
+        ) -> std::result::Result<tonic::Response<super::LimitResponse>, tonic::Status>;
+        /// Decides up to 1,000 of those, in order. If one of them is malformed, none is decided.
+        async fn limit_batch(
+            &self,
+            request: tonic::Request<super::LimitBatchRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::LimitBatchResponse>,
             tonic::Status,
         >;
         /// Returns the state of a request's limits, concurrency limits included. Charges nothing.
@@ -1179,6 +1312,96 @@ pub mod rate_limiter_service_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/ratekeeper.v1.RateLimiterService/Limit" => {
+                    #[allow(non_camel_case_types)]
+                    struct LimitSvc<T: RateLimiterService>(pub Arc<T>);
+                    impl<
+                        T: RateLimiterService,
+                    > tonic::server::UnaryService<super::LimitRequest> for LimitSvc<T> {
+                        type Response = super::LimitResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::LimitRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RateLimiterService>::limit(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = LimitSvc(inner);
+                        let codec = crate::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/ratekeeper.v1.RateLimiterService/LimitBatch" => {
+                    #[allow(non_camel_case_types)]
+                    struct LimitBatchSvc<T: RateLimiterService>(pub Arc<T>);
+                    impl<
+                        T: RateLimiterService,
+                    > tonic::server::UnaryService<super::LimitBatchRequest>
+                    for LimitBatchSvc<T> {
+                        type Response = super::LimitBatchResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::LimitBatchRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RateLimiterService>::limit_batch(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = LimitBatchSvc(inner);
+                        let codec = crate::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

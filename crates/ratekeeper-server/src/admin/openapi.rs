@@ -6,11 +6,9 @@ use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use serde::Serialize;
 use serde_json::Value;
-use utoipa::openapi::content::ContentBuilder;
-use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{Components, Schema};
-use utoipa::openapi::{OpenApi as OpenApiDocument, Ref, RefOr, Response as Described};
+use utoipa::openapi::{OpenApi as OpenApiDocument, RefOr};
 use utoipa::{Modify, OpenApi, ToSchema};
 
 use super::{audit, explain, followed, live, metering, quotas, reloads, rules, shed, top, usage};
@@ -19,8 +17,8 @@ use crate::admin_json::{
     OwedFigures, PlanUse, QuotaDatabaseFigures, ReloadFigures, RuleEntry, SecondFigures,
     SecondsHistory,
 };
-use crate::http::HttpApi;
-use crate::problem::{PROBLEM_JSON, Problem};
+use crate::http::{Errors, HttpApi};
+use crate::problem::Problem;
 
 /// The operations of the admin listener.
 #[derive(OpenApi)]
@@ -72,21 +70,7 @@ impl Modify for Common {
         let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
         let components = document.components.get_or_insert_default();
         components.add_security_scheme("token", bearer);
-        for item in document.paths.paths.values_mut() {
-            let operations = [
-                &mut item.get,
-                &mut item.head,
-                &mut item.put,
-                &mut item.post,
-                &mut item.patch,
-                &mut item.delete,
-                &mut item.options,
-                &mut item.trace,
-            ];
-            for operation in operations.into_iter().flatten() {
-                add_error(operation);
-            }
-        }
+        Errors.modify(document);
     }
 }
 
@@ -115,17 +99,6 @@ fn require_all(document: &mut OpenApiDocument) {
     require::<QuotaDatabaseFigures>(components);
     require::<RuleEntry>(components);
     require::<CountsEntry>(components);
-}
-
-/// Adds the answer to what is refused or fails.
-fn add_error(operation: &mut Operation) {
-    let mut error = Described::new("The request is refused, or cannot be served now");
-    let content = ContentBuilder::new().schema(Some(RefOr::Ref(Ref::from_schema_name("Problem"))));
-    error
-        .content
-        .insert(PROBLEM_JSON.to_owned(), content.build());
-    let responses = &mut operation.responses.responses;
-    responses.insert("default".to_owned(), RefOr::T(error));
 }
 
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| {

@@ -19,7 +19,7 @@ use crate::v1::{
     AcquireRequest, Answer, Api, Batch, CheckRequest, HeldAnswer, RefundRequest, Refusal, Released,
     Renewed, ReserveRequest, Sender, Unmatched,
 };
-use messages::{check_requests, check_response};
+use messages::{check_requests, check_response, limit_requests};
 use room_body::HeldRoom;
 use stream::{Answers, StreamSender, answers};
 
@@ -111,6 +111,27 @@ impl RateLimiterService for Service {
         let sender = StreamSender { may_override };
         let app = Arc::clone(&self.app);
         Ok(Response::new(answers(app, sender, request.into_inner())))
+    }
+
+    async fn limit(
+        &self,
+        request: Request<v1::LimitRequest>,
+    ) -> Result<Response<v1::LimitResponse>, Status> {
+        let sender = self.sender(&request);
+        let asked = request.get_ref().into();
+        let answer = Api::new(&self.app, &sender).limit(&asked).await?;
+        Ok(Response::new(answer.into()))
+    }
+
+    async fn limit_batch(
+        &self,
+        request: Request<v1::LimitBatchRequest>,
+    ) -> Result<Response<v1::LimitBatchResponse>, Status> {
+        let sender = self.sender(&request);
+        let asked = limit_requests(&request.get_ref().limits);
+        let results = Api::new(&self.app, &sender).limit_all(&asked).await?;
+        let results = results.into_iter().map(Into::into).collect();
+        Ok(Response::new(v1::LimitBatchResponse { results }))
     }
 
     async fn peek(

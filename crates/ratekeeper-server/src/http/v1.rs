@@ -18,8 +18,8 @@ use utoipa::{IntoParams, ToSchema};
 use crate::http::error::ApiError;
 use crate::v1::{
     AcquireRequest, Answer, Batch, BatchRequest, CancelRequest, CheckRequest, CommitRequest,
-    HeldAnswer, PermitRequest, RefundRequest, Released, Renewed, ReserveRequest, Settlement,
-    Unmatched,
+    HeldAnswer, LimitAnswer, LimitRequest, LimitsAnswer, LimitsRequest, PermitRequest,
+    RefundRequest, Refusal, Released, Renewed, ReserveRequest, Settlement, Unmatched,
 };
 use long_body::LongBody;
 use write::{write_answer, write_held};
@@ -70,7 +70,8 @@ pub(super) async fn check(
 ) -> Answered {
     let Query(options) =
         options.map_err(|error| ApiError::invalid("?status", error.body_text()))?;
-    let body: CheckRequest<'_> = received.parse()?;
+    let mut body: CheckRequest<'_> = received.parse()?;
+    body.unfold()?;
     let unmatched = match options.strict {
         true => Unmatched::Refused,
         false => Unmatched::Allowed,
@@ -98,7 +99,13 @@ pub(super) async fn check(
     responses((status = 200, description = "The decisions", body = BatchAnswer))
 )]
 pub(super) async fn checks(received: Received) -> Answered {
-    let body: BatchRequest<'_> = received.parse()?;
+    let mut body: BatchRequest<'_> = received.parse()?;
+    for (number, check) in body.checks.iter_mut().enumerate() {
+        check.0.unfold().map_err(|refusal| Refusal {
+            field: format!("checks[{number}].{}", refusal.field),
+            ..refusal
+        })?;
+    }
     let mut written = Vec::new();
     let write = |_: &CheckRequest<'_>, answer: &Answer<'_>| {
         let from = written.len();
@@ -124,9 +131,37 @@ pub(super) async fn checks(received: Received) -> Answered {
     Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
 }
 
+/// `/v1/limit`: an identifier, and a limit or the id of a rule.
+#[utoipa::path(
+    post,
+    path = "/v1/limit",
+    tag = "checks",
+    request_body = LimitRequest,
+    responses((status = 200, description = "The decision", body = LimitAnswer))
+)]
+pub(super) async fn limit(received: Received) -> Answered {
+    let body: LimitRequest<'_> = received.parse()?;
+    Ok(Json(received.api().limit(&body).await?).into_response())
+}
+
+/// `/v1/limits`: up to a thousand of them.
+#[utoipa::path(
+    post,
+    path = "/v1/limits",
+    tag = "checks",
+    request_body = LimitsRequest,
+    responses((status = 200, description = "The decisions", body = LimitsAnswer))
+)]
+pub(super) async fn limits(received: Received) -> Answered {
+    let body: LimitsRequest<'_> = received.parse()?;
+    let results = received.api().limit_all(&body.limits).await?;
+    Ok(Json(LimitsAnswer { results }).into_response())
+}
+
 /// Explains on the admin listener how one check would be decided.
 pub(crate) async fn explain(received: Received) -> Answered {
-    let body: CheckRequest<'_> = received.parse()?;
+    let mut body: CheckRequest<'_> = received.parse()?;
+    body.unfold()?;
     let explanation = received.api().explain((&body).into()).await?;
     Ok(Json(explanation).into_response())
 }
@@ -140,7 +175,8 @@ pub(crate) async fn explain(received: Received) -> Answered {
     responses((status = 200, description = "The decision on one hit now", body = Answer))
 )]
 pub(super) async fn peek(received: Received) -> Answered {
-    let body: CheckRequest<'_> = received.parse()?;
+    let mut body: CheckRequest<'_> = received.parse()?;
+    body.unfold()?;
     if body.standing {
         let message = "a peek has none; leave it out";
         return Err(ApiError::invalid("standing", message));

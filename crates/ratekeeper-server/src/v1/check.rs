@@ -17,7 +17,7 @@ use crate::callers::Power;
 use crate::unreadable::Defect;
 
 /// The most checks in one message or body.
-const CHECKS_MAX: usize = 1_000;
+pub(super) const CHECKS_MAX: usize = 1_000;
 
 /// The answers to many checks, in their order.
 #[derive(Debug)]

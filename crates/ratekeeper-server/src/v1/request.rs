@@ -8,10 +8,11 @@ use ratekeeper_limiter::Override;
 use ratekeeper_proto::text;
 use ratekeeper_rules::Unit;
 use serde::Deserialize;
-use serde::de::{Deserializer, Visitor};
+use serde::de::{Deserializer, MapAccess, Visitor};
 use utoipa::ToSchema;
 
 use super::object::Object;
+use super::refusal::Refusal;
 
 /// The descriptors of a request.
 pub(crate) type Descriptors<'a> = Vec<Object<DescriptorRequest<'a>>>;
@@ -49,7 +50,9 @@ pub(crate) struct EntryRequest<'a> {
 
 /// Reads a key or a value as any protocol does: a sender that writes JSON without looking may put bytes into it that
 /// are no text, or half of a surrogate pair.
-fn entry_text<'de: 'a, 'a, D: Deserializer<'de>>(reader: D) -> Result<Cow<'a, str>, D::Error> {
+pub(super) fn entry_text<'de: 'a, 'a, D: Deserializer<'de>>(
+    reader: D,
+) -> Result<Cow<'a, str>, D::Error> {
     struct TextVisitor;
 
     impl<'de> Visitor<'de> for TextVisitor {
@@ -121,10 +124,16 @@ pub(crate) struct CheckRequest<'a> {
     /// The namespace of rules.
     #[serde(borrow)]
     pub(crate) domain: Cow<'a, str>,
-    /// 1 to 100.
-    #[serde(borrow)]
+    /// 1 to 100, unless there are `entries`.
+    #[serde(borrow, default)]
     #[schema(value_type = Vec<DescriptorRequest<'a>>, min_items = 1, max_items = 100)]
     pub(crate) descriptors: Descriptors<'a>,
+    /// The entries of the only descriptor: `{"user": "ada"}`, matched in this order.
+    #[serde(borrow, default)]
+    #[schema(value_type = Option<std::collections::BTreeMap<String, String>>)]
+    pub(crate) entries: Option<EntryMap<'a>>,
+    /// The cost of `entries`: 1 if absent; 0 decides without charging.
+    pub(crate) hits: Option<u64>,
     /// The longest time the request can be delayed, in milliseconds; any if absent.
     pub(crate) wait_ms_max: Option<u64>,
     /// True to have `standing` in the answer.
@@ -136,6 +145,67 @@ pub(crate) struct CheckRequest<'a> {
     /// Asks for `statuses` in the answer, where JSON always has them.
     #[serde(skip)]
     pub(crate) statuses: bool,
+}
+
+impl CheckRequest<'_> {
+    /// Makes the descriptor of `entries`.
+    pub(crate) fn unfold(&mut self) -> Result<(), Refusal> {
+        let Some(EntryMap(entries)) = self.entries.take() else {
+            let message = "only with `entries`; each descriptor has `hits` of its own";
+            return match self.hits {
+                Some(_) => Err(Refusal::invalid("hits", message)),
+                None => Ok(()),
+            };
+        };
+        if !self.descriptors.is_empty() {
+            let message = "either `entries` or `descriptors`";
+            return Err(Refusal::invalid("entries", message));
+        }
+        self.descriptors.push(Object(DescriptorRequest {
+            domain: Cow::Borrowed(""),
+            entries,
+            hits: self.hits.take(),
+            limit: None,
+        }));
+        Ok(())
+    }
+}
+
+/// Entries as an object, in the order in which it is written.
+#[derive(Debug)]
+pub(crate) struct EntryMap<'a>(Vec<Object<EntryRequest<'a>>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for EntryMap<'a> {
+    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+        struct MapVisitor;
+
+        impl<'de> Visitor<'de> for MapVisitor {
+            type Value = EntryMap<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of strings")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut entries = Vec::new();
+                while let Some((EntryText(key), EntryText(value))) = map.next_entry()? {
+                    entries.push(Object(EntryRequest { key, value }));
+                }
+                Ok(EntryMap(entries))
+            }
+        }
+
+        reader.deserialize_map(MapVisitor)
+    }
+}
+
+/// A key or a value.
+struct EntryText<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for EntryText<'a> {
+    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+        entry_text(reader).map(Self)
+    }
 }
 
 /// Independent requests to decide.

@@ -83,7 +83,7 @@ async fn rlconfig_lists_the_limits_in_force() {
     assert_eq!(lines.len(), 6);
     let (status, index) = running.admin("/").await;
     assert_eq!(status, 200);
-    assert!(index.contains("/metrics"));
+    assert!(index.contains("/metrics") && index.contains("/openapi.json"));
     assert_eq!(running.admin("/nothing").await.0, 404);
     running.stop().await;
 }

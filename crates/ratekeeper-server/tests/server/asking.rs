@@ -133,9 +133,20 @@ async fn the_root_lists_what_there_is() {
     let running = start(RULES).await;
     let (status, text) = running.http("GET", "/", "").await;
     assert_eq!(status, 200, "{text}");
-    for path in ["/v1/check", "/v1/auth", "/json", "/readyz"] {
+    for path in [
+        "/v1/limit",
+        "/v1/check",
+        "/v1/auth",
+        "/json",
+        "/readyz",
+        "/openapi.json",
+    ] {
         assert!(text.contains(path), "{text}");
     }
     assert!(!text.contains("shop"), "{text}");
+    let accept = [("accept", "text/html,application/xhtml+xml")];
+    let to = running.addresses.http;
+    let (_, page) = running.send(to, "GET", "/", &accept, "").await;
+    assert!(page.contains("<a href=\"/openapi.json\">"), "{page}");
     running.stop().await;
 }

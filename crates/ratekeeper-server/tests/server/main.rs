@@ -27,4 +27,5 @@ mod unreadable;
 mod usage;
 mod v1_grpc;
 mod v1_http;
+mod v1_limit;
 mod watching;

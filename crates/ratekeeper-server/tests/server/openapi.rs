@@ -165,3 +165,33 @@ fn fits(document: &Value, schema: &str, answer: &Value) {
         );
     }
 }
+
+/// Each listener has the document of what it serves.
+#[tokio::test]
+async fn each_listener_describes_itself() {
+    let running = start(RULES).await;
+    let (_, admin) = running.admin("/openapi.json").await;
+    let admin: Value = serde_json::from_str(&admin).unwrap();
+    assert_eq!(admin, document(&running).await);
+    let (status, text) = running.http("GET", "/openapi.json", "").await;
+    assert_eq!(status, 200, "{text}");
+    let public: Value = serde_json::from_str(&text).unwrap();
+    let paths = |document: &Value| -> BTreeSet<String> {
+        document["paths"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect()
+    };
+    let of_this_listener = |path: &String| path.starts_with("/v1/");
+    let expected: BTreeSet<_> = paths(&admin).into_iter().filter(of_this_listener).collect();
+    assert_eq!(paths(&public), expected);
+    assert!(expected.contains("/v1/auth") && expected.contains("/v1/limit"));
+    let schemas = public["components"]["schemas"].as_object().unwrap();
+    for reference in text.split("#/components/schemas/").skip(1) {
+        let name = reference.split('"').next().unwrap();
+        assert!(schemas.contains_key(name), "{name}");
+    }
+    running.stop().await;
+}

@@ -12,8 +12,8 @@ use tonic::Status;
 
 use crate::v1::{
     AcquireRequest, Answer, AnsweredBy, CheckRequest, DescriptorRequest, EntryRequest, HeldAnswer,
-    Object, OverrideRequest, Reason, RefundRequest, Refusal, ReserveRequest, StatusAnswer,
-    Statuses,
+    LimitAnswer, LimitRequest, Object, OverrideRequest, Reason, RefundRequest, Refusal,
+    ReserveRequest, StatusAnswer, Statuses, WindowText,
 };
 
 impl<'a> From<&'a v1::CheckRequest> for CheckRequest<'a> {
@@ -21,6 +21,8 @@ impl<'a> From<&'a v1::CheckRequest> for CheckRequest<'a> {
         Self {
             domain: Cow::Borrowed(&message.domain),
             descriptors: descriptors(&message.descriptors),
+            entries: None,
+            hits: None,
             wait_ms_max: message.wait_ms_max,
             standing: message.standing,
             idempotency_key: Cow::Borrowed(&message.idempotency_key),
@@ -34,11 +36,50 @@ pub(super) fn check_requests(messages: &[v1::CheckRequest]) -> Vec<Object<CheckR
     messages.map(|message| Object(message.into())).collect()
 }
 
+impl<'a> From<&'a v1::LimitRequest> for LimitRequest<'a> {
+    fn from(message: &'a v1::LimitRequest) -> Self {
+        let is_given = |number: &u64| *number > 0;
+        Self {
+            identifier: Cow::Borrowed(&message.identifier),
+            limit: Some(message.limit).filter(is_given),
+            duration: Some(message.duration_ms)
+                .filter(is_given)
+                .map(WindowText::Millis),
+            algorithm: Cow::Borrowed(&message.algorithm),
+            burst: message.burst,
+            rule: Cow::Borrowed(&message.rule),
+            domain: Cow::Borrowed(&message.domain),
+            cost: message.cost,
+        }
+    }
+}
+
+pub(super) fn limit_requests(messages: &[v1::LimitRequest]) -> Vec<Object<LimitRequest<'_>>> {
+    let messages = messages.iter();
+    messages.map(|message| Object(message.into())).collect()
+}
+
+impl From<LimitAnswer> for v1::LimitResponse {
+    fn from(answer: LimitAnswer) -> Self {
+        Self {
+            success: answer.success,
+            limit: answer.limit,
+            remaining: answer.remaining,
+            reset_at_ms: answer.reset,
+            reset_after_ms: answer.reset_after_ms,
+            retry_after_ms: answer.retry_after_ms,
+            degraded: answer.degraded,
+        }
+    }
+}
+
 impl<'a> From<&'a v1::PeekRequest> for CheckRequest<'a> {
     fn from(message: &'a v1::PeekRequest) -> Self {
         Self {
             domain: Cow::Borrowed(&message.domain),
             descriptors: descriptors(&message.descriptors),
+            entries: None,
+            hits: None,
             wait_ms_max: message.wait_ms_max,
             standing: false,
             idempotency_key: Cow::Borrowed(""),

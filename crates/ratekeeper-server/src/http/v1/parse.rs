@@ -35,6 +35,7 @@ fn parse_by_path<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> 
 /// object of ours.
 fn field(path: String, message: &str) -> String {
     // A dot stands for the whole, a question mark for what could not be told.
+    let path = path.strip_suffix(".?").map(str::to_owned).unwrap_or(path);
     let path = Some(path).filter(|path| path != "." && path != "?");
     let missing = message
         .strip_prefix("missing field `")

@@ -1,0 +1,348 @@
+//! The short check: an identifier, and a limit of the request's own or one of the rules.
+
+use std::borrow::Cow;
+
+use ratekeeper_core::duration::parse_duration;
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Timestamp};
+use ratekeeper_limiter::{BroughtLimit, Check, ENTRY_BYTES_MAX, MAX_HITS, OwnLimit, Ruling};
+use ratekeeper_rules::{FailureMode, Node, RuleSet};
+use ratekeeper_store::Answer::{Decided, Pending};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::check::CHECKS_MAX;
+use super::request::entry_text;
+use super::{Api, Object, Refusal, Sender, require_rules};
+use crate::callers::Power;
+
+/// The key under which identifiers are counted that come with a limit of their own.
+const IDENTIFIER: &str = "identifier";
+
+/// The domain of limits that name none.
+const DOMAIN: &str = "default";
+
+/// The longest window: 366 days.
+const WINDOW_MAX: Micros = Micros::from_secs(366 * 86_400);
+
+/// An identifier, and what limits it: `limit` and `duration`, or the `rule` of that id.
+#[derive(Deserialize, ToSchema, Debug)]
+#[schema(as = ShortCheck)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LimitRequest<'a> {
+    /// The one who is limited: a user, a key, an address.
+    #[serde(borrow, deserialize_with = "entry_text")]
+    #[schema(min_length = 1)]
+    pub(crate) identifier: Cow<'a, str>,
+    /// Hits that pass in `duration`, for callers with the permission `override`.
+    #[schema(minimum = 1)]
+    pub(crate) limit: Option<u64>,
+    /// The window: milliseconds, or a text such as `10s` or `1h30m`.
+    #[serde(borrow)]
+    pub(crate) duration: Option<WindowText<'a>>,
+    /// `sliding_window` if absent, and `token_bucket` with a `burst`.
+    #[serde(borrow, default)]
+    pub(crate) algorithm: Cow<'a, str>,
+    /// Hits that pass at once after idle time.
+    pub(crate) burst: Option<u64>,
+    /// The id of a rule, all of whose entries but one have values: that one is the identifier.
+    #[serde(borrow, default)]
+    pub(crate) rule: Cow<'a, str>,
+    /// Apart from that of others, the namespace of limits that come with the request; `default` if absent.
+    #[serde(borrow, default)]
+    pub(crate) domain: Cow<'a, str>,
+    /// The cost in hits, 1 if absent; 0 takes nothing.
+    pub(crate) cost: Option<u64>,
+}
+
+/// A window as requests write it.
+#[derive(Deserialize, ToSchema, Debug)]
+#[schema(as = Duration)]
+#[serde(untagged)]
+pub(crate) enum WindowText<'a> {
+    Millis(u64),
+    #[serde(borrow)]
+    Text(Cow<'a, str>),
+}
+
+/// Independent short checks.
+#[derive(Deserialize, ToSchema, Debug)]
+#[schema(as = ShortChecks)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LimitsRequest<'a> {
+    /// 1 to 1,000.
+    #[serde(borrow)]
+    #[schema(value_type = Vec<LimitRequest<'a>>, min_items = 1, max_items = 1000)]
+    pub(crate) limits: Vec<Object<LimitRequest<'a>>>,
+}
+
+/// The answer to a short check.
+#[derive(Serialize, ToSchema, Clone, Debug)]
+#[schema(as = ShortDecision)]
+pub(crate) struct LimitAnswer {
+    /// True if the request may pass.
+    pub(crate) success: bool,
+    /// Hits of a window, or a larger burst; 0 where the rule is switched off.
+    pub(crate) limit: u64,
+    /// Hits left.
+    pub(crate) remaining: u64,
+    /// The time at which there is more than `remaining`: milliseconds since 1970.
+    pub(crate) reset: u64,
+    /// Milliseconds until then.
+    pub(crate) reset_after_ms: u64,
+    /// On a denial, milliseconds until the same hits would pass; absent if they never will.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(crate) retry_after_ms: Option<u64>,
+    /// True if a failure mode answered.
+    pub(crate) degraded: bool,
+}
+
+/// The answers to short checks, in their order.
+#[derive(Serialize, ToSchema, Debug)]
+#[schema(as = ShortDecisions)]
+pub(crate) struct LimitsAnswer {
+    pub(crate) results: Vec<LimitAnswer>,
+}
+
+impl LimitAnswer {
+    fn new(ruling: &Ruling<'_>, now: Timestamp) -> Self {
+        let decision = ruling.decision;
+        let limit = decision.limit_status().unwrap_or_default();
+        let resets_at = now.after(limit.reset_after).as_micros();
+        Self {
+            success: decision.allowed(),
+            limit: limit.limit,
+            remaining: limit.remaining,
+            reset: resets_at.div_ceil(1_000),
+            reset_after_ms: limit.reset_after.as_millis_ceil(),
+            retry_after_ms: limit.retry_after.map(Micros::as_millis_ceil),
+            degraded: decision.is_degraded(),
+        }
+    }
+}
+
+/// A short check, validated.
+struct Prepared<'a> {
+    domain: Cow<'a, str>,
+    entries: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    hits: i64,
+    /// None for a rule.
+    own: Option<OwnLimit>,
+}
+
+impl Prepared<'_> {
+    fn check(&self) -> Check<'_> {
+        let mut check = Check::new(&self.domain);
+        let entries = self.entries.iter();
+        let terms = check.push(entries.map(|(key, value)| (&**key, &**value)));
+        terms.hits = self.hits;
+        terms.limit = self.own.as_ref().map(BroughtLimit::Own);
+        check
+    }
+}
+
+impl<C: Sender> Api<'_, C> {
+    /// Decides one short check.
+    pub(crate) async fn limit(&self, request: &LimitRequest<'_>) -> Result<LimitAnswer, C::Error> {
+        let prepared = self.prepare(request, "")?;
+        let now = self.app.limiter.clock().now();
+        let read = |ruling: &Ruling<'_>| LimitAnswer::new(ruling, now);
+        let origin = self.sender.origin();
+        Ok(self.app.check(prepared.check(), now, origin, read).await)
+    }
+
+    /// Decides up to a thousand short checks, each by itself; none if one of them is malformed. Asks all of them before it
+    /// waits for any.
+    pub(crate) async fn limit_all(
+        &self,
+        requests: &[Object<LimitRequest<'_>>],
+    ) -> Result<Vec<LimitAnswer>, C::Error> {
+        if requests.is_empty() || requests.len() > CHECKS_MAX {
+            let message = format!("expected 1 to {CHECKS_MAX} limits");
+            return Err(Refusal::invalid("limits", message).into());
+        }
+        let prepared = requests.iter().enumerate();
+        let prepared = prepared
+            .map(|(number, request)| self.prepare(&request.0, &format!("limits[{number}].")));
+        let prepared: Vec<Prepared<'_>> = prepared.collect::<Result<_, _>>()?;
+        let limiter = &self.app.limiter;
+        let now = limiter.clock().now();
+        let origin = self.sender.origin();
+        let read = |ruling: &Ruling<'_>| {
+            self.app.note(ruling.decision, ruling.descriptors, origin);
+            LimitAnswer::new(ruling, now)
+        };
+        let checks: Vec<Check<'_>> = prepared.iter().map(Prepared::check).collect();
+        let asked = checks.iter().map(|check| limiter.ask(check, now, read));
+        let asked: Vec<_> = asked.collect();
+        let mut answers = Vec::with_capacity(asked.len());
+        for asked in asked {
+            answers.push(match asked {
+                Decided(answer) => answer,
+                Pending(pending) => limiter.finish(pending, read).await,
+            });
+        }
+        Ok(answers)
+    }
+
+    /// Validates a request; `prefix` leads the paths of wrong fields.
+    fn prepare<'r>(
+        &self,
+        request: &'r LimitRequest<'_>,
+        prefix: &str,
+    ) -> Result<Prepared<'r>, C::Error> {
+        require_rules(self.app)?;
+        let prepared = match request.rule.is_empty() {
+            true => request.own(),
+            false => request.named(self.app.limiter.snapshot().rules()),
+        };
+        let prepared = prepared.map_err(|refusal| Refusal {
+            field: format!("{prefix}{}", refusal.field),
+            ..refusal
+        })?;
+        if prepared.own.is_some() {
+            self.sender.permit(Power::Override)?;
+        }
+        Ok(prepared)
+    }
+}
+
+impl LimitRequest<'_> {
+    /// The check by a limit that comes with the request.
+    fn own(&self) -> Result<Prepared<'_>, Refusal> {
+        let missing = |field: &str| Refusal::invalid(field, format!("missing field `{field}`"));
+        let quota = self.limit.ok_or_else(|| missing("limit"))?;
+        let window = self.duration.as_ref().ok_or_else(|| missing("duration"))?;
+        let window = window.read()?;
+        if quota == 0 {
+            return Err(Refusal::invalid("limit", "a limit is at least 1"));
+        }
+        let default = match self.burst {
+            Some(_) => Algorithm::TokenBucket,
+            None => Algorithm::SlidingWindow,
+        };
+        let algorithm = match &*self.algorithm {
+            "" => default,
+            name => Algorithm::from_name(name)
+                .filter(|algorithm| !algorithm.holds_permits())
+                .ok_or_else(|| Refusal::invalid("algorithm", algorithms()))?,
+        };
+        let spec = LimitSpec {
+            burst: self.burst,
+            ..LimitSpec::new(algorithm, quota, window)
+        };
+        let refused = |error: ratekeeper_core::LimitError| match self.burst {
+            Some(_) if !algorithm.has_burst() => Refusal::invalid("burst", error.to_string()),
+            _ => Refusal::invalid("limit", error.to_string()),
+        };
+        let limit = Limit::try_new(spec).map_err(refused)?.without_delay();
+        let domain = Some(&*self.domain).filter(|domain| !domain.is_empty());
+        Ok(Prepared {
+            domain: domain.unwrap_or(DOMAIN).into(),
+            entries: vec![(IDENTIFIER.into(), self.identifier()?.into())],
+            hits: self.hits()?,
+            own: Some(OwnLimit {
+                limit,
+                on_store_failure: FailureMode::default(),
+            }),
+        })
+    }
+
+    /// The check by a rule.
+    fn named(&self, rules: &RuleSet) -> Result<Prepared<'_>, Refusal> {
+        let given = [
+            ("limit", self.limit.is_some()),
+            ("duration", self.duration.is_some()),
+            ("burst", self.burst.is_some()),
+            ("algorithm", !self.algorithm.is_empty()),
+            ("domain", !self.domain.is_empty()),
+        ];
+        if let Some((field, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
+            return Err(Refusal::invalid(field, "the rule has one; leave it out"));
+        }
+        let identifier = self.identifier()?;
+        let (domain, path) = path_of(rules, &self.rule)
+            .ok_or_else(|| Refusal::invalid("rule", "no rule has this id"))?;
+        if path.iter().filter(|(_, value)| value.is_none()).count() != 1 {
+            let message = "this rule takes more or less than an identifier; use /v1/check";
+            return Err(Refusal::invalid("rule", message));
+        }
+        let entries = path.into_iter().map(|(key, value)| {
+            let value = value.map_or_else(|| identifier.into(), Cow::Owned);
+            (Cow::Owned(key), value)
+        });
+        Ok(Prepared {
+            domain: domain.into(),
+            entries: entries.collect(),
+            hits: self.hits()?,
+            own: None,
+        })
+    }
+
+    fn identifier(&self) -> Result<&str, Refusal> {
+        match self.identifier.len() {
+            0 => Err(Refusal::invalid("identifier", "it must not be empty")),
+            length if length > ENTRY_BYTES_MAX => {
+                let message = format!("at most {ENTRY_BYTES_MAX} bytes");
+                Err(Refusal::invalid("identifier", message))
+            }
+            _ => Ok(&self.identifier),
+        }
+    }
+
+    fn hits(&self) -> Result<i64, Refusal> {
+        let hits = i64::try_from(self.cost.unwrap_or(1)).unwrap_or(i64::MAX);
+        match hits <= MAX_HITS {
+            true => Ok(hits),
+            false => Err(Refusal::invalid("cost", format!("at most {MAX_HITS}"))),
+        }
+    }
+}
+
+impl WindowText<'_> {
+    fn read(&self) -> Result<Micros, Refusal> {
+        let window = match self {
+            Self::Millis(millis) => Micros::from_millis(*millis),
+            // `10 s` as well, as others write it.
+            Self::Text(text) => parse_duration(&text.replace(' ', ""))
+                .map_err(|error| Refusal::invalid("duration", error.to_string()))?,
+        };
+        match window {
+            Micros::ZERO => Err(Refusal::invalid("duration", "a duration is above 0")),
+            window if window > WINDOW_MAX => Err(Refusal::invalid("duration", "at most 366 days")),
+            window => Ok(window),
+        }
+    }
+}
+
+/// The names of the algorithms, in a sentence.
+fn algorithms() -> String {
+    let names = Algorithm::ALL.into_iter();
+    let names = names.filter(|algorithm| !algorithm.holds_permits());
+    let names: Vec<_> = names.map(Algorithm::name).collect();
+    format!("expected one of {}", names.join(", "))
+}
+
+/// The keys from a domain to a rule; the values where the rule has them.
+type Path = Vec<(String, Option<String>)>;
+
+/// The domain and the path of the rule with that id, unless it has a pattern on its path.
+fn path_of(rules: &RuleSet, id: &str) -> Option<(String, Path)> {
+    let rule = rules.rules().iter().find(|rule| *rule.id == *id)?;
+    let domain = rules.domain(&rule.domain)?;
+    let mut nodes = domain.nodes();
+    let mut path = Path::new();
+    for composite in rule.path.iter() {
+        let node = nodes.iter().find(|node| *node.pattern() == **composite)?;
+        if node.pattern().contains('*') {
+            return None;
+        }
+        path.push(entry_of(node));
+        nodes = node.nodes();
+    }
+    Some((domain.name().to_owned(), path))
+}
+
+fn entry_of(node: &Node) -> (String, Option<String>) {
+    (node.key().to_owned(), node.value().map(str::to_owned))
+}
