@@ -307,6 +307,8 @@ export interface Usage {
 /** The use of one limit. */
 export interface Used {
   algorithm: string;
+  /** Hits by which a post-paid bucket is below zero; absent if it is not. */
+  debt?: number | null;
   leased?: Leased | null;
   /** The most that it holds: the quota, or the burst of a bucket. */
   limit: number;
