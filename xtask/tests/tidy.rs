@@ -10,15 +10,18 @@ use std::process::Command;
 use repository::root;
 
 /// Crates that may use the wire formats.
-const KNOW_PROTOBUF: [&str; 8] = [
+const KNOW_PROTOBUF: [&str; 10] = [
     "ratekeeper-proto",
     "ratekeeper-server",
+    "ratekeeper-sources",
     "ratekeeper-client",
     // The channel to the collector, in the exporter alone.
     "ratekeeper-trace",
     "ratekeeper-bench",
     "ratekeeper-compat",
     "ratekeeper-chaos",
+    // A control plane for tests.
+    "ratekeeper-testkit",
     "example-tonic",
 ];
 

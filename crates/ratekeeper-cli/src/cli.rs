@@ -119,6 +119,15 @@ Examples:
     /// Create, list and revoke tokens for the admin API
     #[command(subcommand)]
     Token(Token),
+    /// Tell if a running service is ready: exit code 0 if it is, else 1
+    #[command(after_help = "\
+For probes of containers, whose images have no other HTTP client. Without a URL it asks the HTTP listener of a service with the same settings, on this host.
+
+Examples:
+  ratekeeper health
+  ratekeeper health --quiet 127.0.0.1:8080
+  ratekeeper health --ca ca.pem https://ratekeeper.internal:8080")]
+    Health(Health),
     /// Watch a running node, second by second
     #[command(after_help = "\
 In a terminal: decisions a second, who is denied most, health, and rules; q quits, up and down scroll the rules. Into a pipe, or with --once: the state of one second as text, or as JSON with --json.
@@ -336,6 +345,22 @@ Examples:
         #[arg(long)]
         json: bool,
     },
+}
+
+/// The service to ask.
+#[derive(Debug, Args)]
+pub(crate) struct Health {
+    /// HTTP or admin listener: http://HOST:PORT, https://HOST:PORT, HOST:PORT or unix:/PATH
+    pub(crate) url: Option<String>,
+    /// Settings file of the service [default: ratekeeper.yaml in ./config or /etc/ratekeeper, if there is one]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) config: Option<PathBuf>,
+    /// With https://: CA certificates that verify the service, as PEM [default: the system's]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+    /// Print nothing
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 }
 
 #[derive(Debug, Args)]

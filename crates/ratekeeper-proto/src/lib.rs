@@ -1,5 +1,5 @@
-//! The wire protocols of Envoy's rate limit service and of Ratekeeper, `ratekeeper.v1`: messages,
-//! gRPC clients and servers, JSON.
+//! The wire protocols of Envoy's rate limit service, of the control planes that send it rules (xDS), and of
+//! Ratekeeper, `ratekeeper.v1`: messages, gRPC clients and servers, JSON.
 //!
 //! The code under `src/generated` is generated from the files under `proto` and checked in, so that
 //! a build needs nothing but Rust. After a change to a `.proto` file, run `UPDATE=1 cargo test -p
@@ -25,7 +25,7 @@ pub mod text;
 
 pub use codec::Codec;
 pub use entry::WireEntry;
-pub use generated::{envoy, ratekeeper};
+pub use generated::{envoy, google, ratekeeper, ratelimit};
 pub use nesting::{Nesting, SHORT_BYTES_MAX};
 
 #[allow(

@@ -3,6 +3,7 @@
 use prost::Message;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
+use crate::envoy::service::discovery::v3 as xds;
 use crate::envoy::service::ratelimit::v3 as rls;
 use crate::ratekeeper::v1;
 
@@ -59,8 +60,11 @@ macro_rules! nesting {
     };
 }
 
-// Descriptors and their entries; before them, the checks of a batch. Answers are our own.
+// Descriptors and their entries; before them, the checks of a batch. Answers are our own, and the resources of a control
+// plane are bounded by the bytes of its message.
 nesting! {
+    xds::DiscoveryRequest: [];
+    xds::DiscoveryResponse: [];
     rls::RateLimitRequest: [2, 1];
     rls::RateLimitResponse: [];
     v1::CheckRequest: [2, 1];

@@ -9,21 +9,26 @@ use prost::Message;
 use tonic_prost_build::Config;
 
 /// The generated files, by name.
-const FILES: [&str; 7] = [
+const FILES: [&str; 10] = [
     "descriptors.bin",
     "envoy.config.core.v3.rs",
     "envoy.extensions.common.ratelimit.v3.rs",
     "envoy.r#type.v3.rs",
+    "envoy.service.discovery.v3.rs",
     "envoy.service.ratelimit.v3.rs",
+    "google.rpc.rs",
     "mod.rs",
     "ratekeeper.v1.rs",
+    "ratelimit.config.ratelimit.v3.rs",
 ];
 
 fn generate(into: &Path) {
     let protos = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
     let files = [
+        "envoy/service/discovery/v3/ads.proto",
         "envoy/service/ratelimit/v3/rls.proto",
         "ratekeeper/v1/ratekeeper.proto",
+        "ratelimit/config/ratelimit/v3/rls_conf.proto",
     ];
     let descriptors = protox::compile(files, [protos]).unwrap();
 

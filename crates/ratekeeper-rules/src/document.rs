@@ -162,3 +162,64 @@ fn json_of(scalar: &Scalar) -> Value {
         (_, text) => text.into(),
     }
 }
+
+/// The path of the value at a place of a text, in the form `descriptors[0].rate_limit.unit`; empty at the top. [`None`] if
+/// the text is not YAML, or nothing begins there.
+#[must_use]
+pub fn path_at(text: &str, line: u32, column: u32) -> Option<String> {
+    let root = yaml::build(text).root?;
+    let is_there = |node: &Node| (node.mark.line, node.mark.column) == (line, column);
+    let mut path = String::new();
+    find(&root, &is_there, &mut path).then_some(path)
+}
+
+/// Adds the way from `node` to the value that `is_there`, or whose key is; adds nothing if there is none.
+fn find(node: &Node, is_there: &impl Fn(&Node) -> bool, path: &mut String) -> bool {
+    if is_there(node) {
+        return true;
+    }
+    let begun = path.len();
+    match &node.kind {
+        Kind::Scalar(_) => {}
+        Kind::List(items) => {
+            for (index, item) in items.iter().enumerate() {
+                path.push_str(&format!("[{index}]"));
+                if find(item, is_there, path) {
+                    return true;
+                }
+                path.truncate(begun);
+            }
+        }
+        Kind::Map(pairs) => {
+            for pair in pairs {
+                if begun > 0 {
+                    path.push('.');
+                }
+                path.push_str(YamlValue(&pair.key).text().unwrap_or("?"));
+                if is_there(&pair.key) || find(&pair.value, is_there, path) {
+                    return true;
+                }
+                path.truncate(begun);
+            }
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::path_at;
+
+    #[test]
+    fn places_have_paths() {
+        let text = "{\n  \"a\": [\n    {\n      \"b\": 1,\n      \"c\": {\"d\": []}\n    }\n  ]\n}";
+        let at = |line, column| path_at(text, line, column);
+        assert_eq!(at(1, 1).as_deref(), Some(""));
+        assert_eq!(at(2, 3).as_deref(), Some("a"));
+        assert_eq!(at(3, 5).as_deref(), Some("a[0]"));
+        assert_eq!(at(4, 12).as_deref(), Some("a[0].b"));
+        assert_eq!(at(5, 18).as_deref(), Some("a[0].c.d"));
+        assert_eq!(at(9, 9), None);
+        assert_eq!(path_at("{", 1, 1), None);
+    }
+}

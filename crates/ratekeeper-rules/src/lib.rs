@@ -91,7 +91,7 @@ pub use changes::{Change, ChangeKind};
 pub use cost::Cost;
 pub use diagnostic::{Diagnostic, Diagnostics, Excerpt, Position, Severity};
 #[cfg(feature = "yaml")]
-pub use document::{YamlDocument, YamlError, YamlFault, YamlValue};
+pub use document::{YamlDocument, YamlError, YamlFault, YamlValue, path_at};
 pub use domain::{Domain, Evaluation};
 pub use folding::{PathFolding, PathForm, PathKeys};
 pub use http_token::{is_token, is_token_byte};

@@ -238,9 +238,9 @@ impl App {
         self.is_loaded.store(true, Ordering::Release);
     }
 
-    /// Returns true if requests should be sent to this server.
+    /// Returns true if requests should be sent to this server. It may say so before it has rules.
     pub(crate) fn is_ready(&self) -> bool {
-        self.is_loaded() && !self.is_leaving()
+        (self.is_loaded() || self.config.ready_without_rules) && !self.is_leaving()
     }
 
     /// Returns true if the server is shutting down, though it may still accept connections.
@@ -251,7 +251,7 @@ impl App {
 
     /// The state that `/readyz` tells: `serving`, `draining` or `no rules`.
     pub(crate) fn state(&self) -> &'static str {
-        match (self.is_leaving(), self.is_ready()) {
+        match (self.is_leaving(), self.is_loaded()) {
             (true, _) => "draining",
             (false, true) => "serving",
             (false, false) => "no rules",

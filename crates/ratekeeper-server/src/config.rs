@@ -81,6 +81,8 @@ pub struct ServerConfig {
     pub drain_delay: Duration,
     /// The settings for noticing changes of the rules.
     pub watch: WatchConfig,
+    /// True if it says that it is ready before it has rules, as envoyproxy/ratelimit may: requests are refused until then.
+    pub ready_without_rules: bool,
     /// The answer that Envoy's protocol over gRPC gets instead of a decision, if set: for measuring
     /// the cost of everything but the decision.
     pub constant_answer: Option<ConstantAnswer>,
@@ -114,6 +116,7 @@ impl Default for ServerConfig {
             connections_max: usize::MAX,
             drain_delay: Duration::from_secs(3),
             watch: WatchConfig::default(),
+            ready_without_rules: false,
             constant_answer: None,
         }
     }

@@ -90,7 +90,9 @@ pub use listen::{
     Fault, FramedTwice, HttpService, ListenAddress, Pace, Patience, Peer, PeerAddress, ServerBounds,
 };
 pub use quotas::QuotaAdmin;
-pub use reload::{LoadError, ReloadStatus, RulesLoader};
+pub use reload::{
+    DeliveryError, FeedConfig, LoadError, OnBadText, ReloadStatus, RulesFeed, RulesLoader,
+};
 pub use server::{Addresses, BindError, Drained, OPERATORS_MAX, Reload, Server};
 pub use statsd::{StatsdConfig, StatsdFormat};
 pub use tls::{BadClientName, ClientName, PeerName, TlsConfig};

@@ -1,4 +1,4 @@
-//! Keeps the rules in force in step with the files.
+//! Keeps the rules in force in step with the files, or with what is delivered from elsewhere.
 //!
 //! A change is anything that makes the files read differently: an event of the file system, a
 //! SIGHUP and a slow poll only say when to look. What was read is taken once two readings a
@@ -6,6 +6,7 @@
 //! files, folders moved into place and swapped symbolic links all read differently until they
 //! are done. A set that does not load is refused whole; the last good one stays in force.
 
+mod feed;
 mod history;
 mod last_good;
 mod loader;
@@ -18,11 +19,12 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper_rules::{Change, Domain, RuleSet};
+use ratekeeper_rules::{Change, Domain, Loaded, RuleSet, Source};
 use tokio::sync::{Notify, watch as channel};
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
+pub use feed::{DeliveryError, FeedConfig, OnBadText, RulesFeed};
 pub use loader::{LoadError, RulesLoader};
 pub use status::ReloadStatus;
 
@@ -67,6 +69,53 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
 
     /// Runs for ever. May be called again after a panic ended it.
     pub(crate) async fn run(&mut self) {
+        if self.loader.is_fed() {
+            self.take_deliveries().await;
+        } else {
+            self.follow_files().await;
+        }
+    }
+
+    /// Takes what is delivered, one delivery after the other.
+    async fn take_deliveries(&mut self) {
+        while let Some(delivery) = self.loader.delivery().await {
+            let taken = self.take_delivered(delivery.sources).await;
+            // A source that has gone does not want to know.
+            let _ = delivery.answer.send(taken);
+        }
+        // The rules stay as they are.
+        std::future::pending().await
+    }
+
+    async fn take_delivered(&mut self, sources: Vec<Source>) -> Result<(), DeliveryError> {
+        if self.loader.are_in_force(&sources) {
+            self.note_unchanged();
+            return Ok(());
+        }
+        let refused = match self.loader.compile_delivered(sources).await {
+            // The same as the last time, which was told then.
+            None => self.status.borrow().error.clone(),
+            Some(Ok(compiled)) => {
+                let left_out = compiled.left_out;
+                if self.loader.are_in_force(&compiled.sources) {
+                    self.note_refused(left_out.clone().unwrap_or_default());
+                } else {
+                    self.put_in_force(compiled.loaded, left_out.clone()).await;
+                    let is_whole = left_out.is_none();
+                    self.loader.keep_delivered(compiled.sources, is_whole).await;
+                }
+                left_out
+            }
+            Some(Err(mistakes)) => {
+                self.note_refused(Arc::clone(&mistakes));
+                Some(mistakes)
+            }
+        };
+        refused.map_or(Ok(()), |why| Err(DeliveryError::Refused(why)))
+    }
+
+    /// Reads the files whenever they may have changed.
+    async fn follow_files(&mut self) {
         let mut watch = None;
         // Sets up the watch, and looks for what changed between the first load and that.
         self.wake.notify_one();
@@ -147,15 +196,20 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
         }
     }
 
-    /// The files read as what is in force: if they did not in between, say that they do again.
+    /// The rules that were read are in force: if others were in between, or they were the last good ones of another run,
+    /// say that they are again.
     fn note_unchanged(&mut self) {
         self.loader.forget_refused();
         let restored = self.status.send_if_modified(|status| {
-            status.last_good_of = None;
-            status.error.take().is_some()
+            let was_kept = status.last_good_of.take().is_some();
+            if was_kept {
+                status.accepted += 1;
+                status.last_at = unix_seconds();
+            }
+            status.error.take().is_some() || was_kept
         });
         if restored {
-            info!("the rule files equal the rules in use again");
+            info!("the rules equal those in use again");
         }
     }
 
@@ -163,39 +217,49 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
         let fingerprint = seen.fingerprint();
         match self.loader.compile(seen).await {
             Ok(loaded) => {
-                for warning in &loaded.warnings {
-                    warn!("{}", warning.brief());
-                }
-                let rules = loaded.rules.rules().len();
-                let tenants = loaded.rules.domains().map(Domain::tenants_listed);
-                let tenants: usize = tenants.sum();
-                let apply = Arc::clone(&self.apply);
-                let changes = blocking(move || apply(loaded.rules)).await;
+                self.put_in_force(loaded, None).await;
                 self.loader.set_in_force(fingerprint);
                 self.loader.keep_last_good().await;
-                let entry = ReloadEntry::accepted(unix_seconds(), &changes);
-                self.status.send_modify(|status| {
-                    status.last_at = entry.at();
-                    status.accepted += 1;
-                    status.error = None;
-                    status.last_good_of = None;
-                    status.history.note(entry);
-                });
-                info!(rules, tenants, changes = changes.len(), "new rules in use");
-                log_changes(&changes);
             }
-            Err(error) => {
-                let error: Arc<str> = error.brief().into();
-                error!(%error, "new rules refused; the last good ones stay in use");
-                let entry = ReloadEntry::refused(unix_seconds(), &error);
-                self.status.send_modify(|status| {
-                    status.last_at = entry.at();
-                    status.refused += 1;
-                    status.error = Some(error);
-                    status.history.note(entry);
-                });
-            }
+            Err(error) => self.note_refused(error.brief().into()),
         }
+    }
+
+    /// Puts rules in force; `left_out` are the mistakes of texts that are not among them.
+    async fn put_in_force(&mut self, loaded: Loaded, left_out: Option<Arc<str>>) {
+        for warning in &loaded.warnings {
+            warn!("{}", warning.brief());
+        }
+        let rules = loaded.rules.rules().len();
+        let tenants = loaded.rules.domains().map(Domain::tenants_listed);
+        let tenants: usize = tenants.sum();
+        let apply = Arc::clone(&self.apply);
+        let changes = blocking(move || apply(loaded.rules)).await;
+        let entry = ReloadEntry::accepted(unix_seconds(), &changes);
+        self.status.send_modify(|status| {
+            status.last_at = entry.at();
+            status.accepted += 1;
+            status.error = None;
+            status.last_good_of = None;
+            status.history.note(entry);
+        });
+        info!(rules, tenants, changes = changes.len(), "new rules in use");
+        log_changes(&changes);
+        if let Some(mistakes) = left_out {
+            self.note_refused(mistakes);
+        }
+    }
+
+    /// Tells of rules that were refused.
+    fn note_refused(&self, error: Arc<str>) {
+        error!(%error, "new rules refused; the last good ones stay in use");
+        let entry = ReloadEntry::refused(unix_seconds(), &error);
+        self.status.send_modify(|status| {
+            status.last_at = entry.at();
+            status.refused += 1;
+            status.error = Some(error);
+            status.history.note(entry);
+        });
     }
 }
 

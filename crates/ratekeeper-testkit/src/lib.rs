@@ -13,6 +13,8 @@
 pub mod accuracy;
 pub mod certificates;
 pub mod conformance;
+#[cfg(feature = "xds")]
+pub mod control_plane;
 pub mod events;
 pub mod http1;
 pub mod http2;

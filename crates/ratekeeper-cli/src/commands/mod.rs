@@ -5,6 +5,7 @@ mod audit;
 mod bench;
 mod completions;
 mod config_show;
+mod health;
 mod key_hash;
 mod man;
 mod quota;
@@ -57,6 +58,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Audit(Audit::List(args))) => audit::list(&args),
         Some(Command::Audit(Audit::Export(args))) => audit::export(&args),
         Some(Command::Audit(Audit::Verify(flags))) => quota::verify(flags),
+        Some(Command::Health(args)) => health::run(&args),
         Some(Command::Token(command)) => token::run(&command),
         Some(Command::Top(args)) => top::run(args),
         Some(Command::Usage(args)) => usage::run(&args),

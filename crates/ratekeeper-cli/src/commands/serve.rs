@@ -11,6 +11,7 @@ mod owed;
 mod paths;
 mod peers;
 mod profile;
+mod rules_from;
 mod sample;
 mod stop;
 mod welcome;
@@ -24,12 +25,12 @@ use crate::traces::Traces;
 use crate::{logging, quotas};
 use anyhow::{Result, anyhow};
 use files::{Files, Program};
-use ratekeeper_rules::{Loaded, RuleSet};
+use ratekeeper_rules::RuleSet;
 use ratekeeper_server::{
     BindError, ConstantAnswer, DenialLog, DrainDelay, Drained, GatewayService, ListenAddress,
-    RulesLoader, RulesSource, Server, ServerConfig,
+    Server, ServerConfig,
 };
-use std::path::Path;
+use rules_from::StartRules;
 use std::process::ExitCode;
 use std::sync::Arc;
 use tracing::{info, warn};
@@ -90,14 +91,12 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     if let (What::Gateway, Some(service)) = (&what, &settings.service) {
         return asking::run(flags, home, settings, service).await;
     }
-    let path = settings.rules.path.as_deref().ok_or_else(no_rules)?;
-    let mut loader = loader(settings, path);
-    let loaded = load(&mut loader, settings, path)?;
+    let mut start = StartRules::new(settings)?;
+    let source = start.take_source();
     // Held until the last save: two services would take turns to overwrite each other's counters.
     data_dir::warn_if_shared(settings.values.data_dir.as_deref());
     let state = settings.kept().map(State::claim).transpose()?;
-    let Served { limiter, boards } =
-        limiter::served(loaded.rules, settings, state.as_ref()).await?;
+    let Served { limiter, boards } = limiter::served(start.rules, settings, state.as_ref()).await?;
     let (limiter, meter) = quotas::metered(limiter, settings);
     let limiter = Arc::new(limiter);
     leases::tell_defaults(&limiter.snapshot());
@@ -131,19 +130,20 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
             Some(Arc::new(front))
         }
     };
-    let server = Server::bind(config, Arc::clone(&limiter), loader)
+    let server = Server::bind(config, Arc::clone(&limiter), start.loader)
         .await
         .map_err(advise)?;
     let snapshot = limiter.snapshot();
     let reloads = server.reloads().borrow().clone();
     let limits = format!(
         "{}{}, {}",
-        rules_shown(snapshot.rules(), path),
+        rules_shown(snapshot.rules(), &start.place, reloads.is_loaded()),
         last_good::shown(&reloads),
         counters(settings)
     );
     let upstreams = front.as_ref().map(|front| front.upstreams());
     welcome(&server, settings, snapshot.rules(), &limits, upstreams)?;
+    let following = rules_from::start(&server, source);
     if let Some(state) = &state {
         server.monitor(state.report());
     }
@@ -158,6 +158,7 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     }
     let saver = state.map(|state| Saver::start(Arc::clone(&limiter), state));
     let code = until_stopped(server, front, &stop).await;
+    drop(following);
     if let Some(traces) = traces {
         traces.finish().await;
     }
@@ -235,16 +236,19 @@ async fn until_stopped<F: GatewayService>(
     }
 }
 
-/// The number of rules and the file or folder they come from, for people.
-fn rules_shown(rules: &RuleSet, path: &Path) -> String {
+/// The number of rules and the place they come from, for people.
+fn rules_shown(rules: &RuleSet, place: &str, are_loaded: bool) -> String {
+    if !are_loaded {
+        return format!("no rules yet, they come from {place}: requests are refused until then");
+    }
     if rules.rules().is_empty() {
-        return format!("no rules in {}: every request passes", path.display());
+        return format!("no rules in {place}: every request passes");
     }
     format!(
         "{} in {} from {}",
         count(rules.rules().len(), "rule"),
         count(rules.domains().len(), "domain"),
-        path.display()
+        place
     )
 }
 
@@ -274,50 +278,6 @@ async fn impatience(stop: &stop::Signals, delay: &DrainDelay) {
     }
 }
 
-fn no_rules() -> anyhow::Error {
-    anyhow!(
-        "there are no rules to serve: neither ./config/rules nor /etc/ratekeeper/rules is there; name a file or a \
-         folder with --rules PATH"
-    )
-}
-
-fn loader(settings: &Settings, path: &Path) -> RulesLoader {
-    let loader = RulesLoader::new(RulesSource {
-        path: path.to_path_buf(),
-        tenants: settings.values.tenants.clone(),
-        read: settings.rules.read,
-        options: settings.rules.options.clone(),
-    });
-    match &*settings.values.data_dir {
-        Some(folder) => loader.keeping_last_good(folder),
-        None => loader,
-    }
-}
-
-fn load(loader: &mut RulesLoader, settings: &Settings, path: &Path) -> Result<Loaded> {
-    let loaded = match loader.load() {
-        Ok(loaded) => loaded,
-        Err(error) => {
-            let refused = anyhow!(
-                "cannot load the rules in {path}:\n\n{}\n\n`ratekeeper rules check {path}` shows the \
-                 lines, and what to write instead",
-                error.brief(),
-                path = path.display()
-            );
-            last_good::load(loader, settings, refused)?
-        }
-    };
-    for warning in &loaded.warnings {
-        let help = warning
-            .help
-            .as_deref()
-            .map(|help| format!("; {help}"))
-            .unwrap_or_default();
-        warn!("{}: {}{help}", warning.place, warning.message);
-    }
-    Ok(loaded)
-}
-
 fn config(settings: &Settings) -> ServerConfig {
     let values = &settings.values;
     let mut config = ServerConfig {
@@ -342,6 +302,7 @@ fn config(settings: &Settings) -> ServerConfig {
         ..ServerConfig::default()
     };
     config.watch.enabled = *values.watch;
+    config.ready_without_rules = *values.start_without_rules;
     config
 }
 

@@ -3,8 +3,9 @@
 use super::layer::{Layers, Origin};
 use super::problem::{Problem, nearest};
 use super::setting::{PREFIX, Setting};
-use super::table::all;
+use super::table::{all, row};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// Variables with our prefix that are no settings.
 pub(crate) const OTHERS: [&str; 2] = [CONFIG, ADMIN_TOKEN];
@@ -15,9 +16,16 @@ pub(crate) const ADMIN_TOKEN: &str = "RATEKEEPER_ADMIN_TOKEN";
 /// Names the settings file.
 pub(crate) const CONFIG: &str = "RATEKEEPER_CONFIG";
 
+/// The name of envoyproxy/ratelimit's program.
+const RATELIMIT: &str = "ratelimit";
+
 /// A copy of the environment, taken once at start; names and values that are not Unicode are left out.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Environment(BTreeMap<String, String>);
+pub(crate) struct Environment {
+    variables: BTreeMap<String, String>,
+    /// True if the program was called by envoyproxy/ratelimit's name: whoever does that expects its behaviour.
+    is_ratelimit: bool,
+}
 
 impl Environment {
     /// The process's own.
@@ -25,23 +33,37 @@ impl Environment {
         let unicode = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
-        Environment(unicode.collect())
+        let program = std::env::args_os().next().map(PathBuf::from);
+        Environment {
+            variables: unicode.collect(),
+            is_ratelimit: program
+                .is_some_and(|path| path.file_name().is_some_and(|it| it == RATELIMIT)),
+        }
     }
 
     /// One made of these pairs.
     #[cfg(test)]
     pub(crate) fn of(pairs: &[(&str, &str)]) -> Environment {
-        Environment(
-            pairs
-                .iter()
+        let pairs = pairs.iter();
+        Environment {
+            variables: pairs
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                 .collect(),
-        )
+            is_ratelimit: false,
+        }
+    }
+
+    /// Puts what follows from the program's name over the defaults.
+    pub(super) fn put_name(&self, layers: &mut Layers) {
+        if self.is_ratelimit {
+            layers.put(&row::profile, "envoy", Origin::Name);
+            layers.put(&row::envoy_metrics, "true", Origin::Name);
+        }
     }
 
     /// A variable's value; one that is empty counts as not set.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0
+        self.variables
             .get(name)
             .map(String::as_str)
             .filter(|value| !value.is_empty())
@@ -53,7 +75,7 @@ impl Environment {
             Some(start) => (start, true),
             None => (name, false),
         };
-        self.0
+        self.variables
             .range(start.to_owned()..)
             .take_while(move |(found, _)| found.starts_with(start))
             .filter(move |(found, text)| (is_family || *found == start) && !text.is_empty())
@@ -68,7 +90,11 @@ impl Environment {
                 layers.put(setting, text, Origin::Variable(name));
             }
         }
-        for name in self.0.keys().filter(|name| name.starts_with(PREFIX)) {
+        for name in self
+            .variables
+            .keys()
+            .filter(|name| name.starts_with(PREFIX))
+        {
             problems.extend(unknown(name));
         }
     }

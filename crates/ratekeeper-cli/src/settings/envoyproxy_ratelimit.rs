@@ -7,6 +7,7 @@
 mod store;
 mod traces;
 mod variables;
+mod xds;
 
 use super::environment::Environment;
 use super::layer::{Layers, Origin};
@@ -67,6 +68,7 @@ pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut
     put_tls(environment, layers, problems);
     store::put(environment, layers, problems);
     put_rules(environment, layers);
+    xds::put(environment, layers, problems);
     if is_true(environment, "LIMIT_RESPONSE_HEADERS_ENABLED", problems) {
         put_text(
             layers,
@@ -182,6 +184,7 @@ fn put_tls(environment: &Environment, layers: &mut Layers, problems: &mut Vec<Pr
     for (setting, name, needed) in [
         (&row::grpc_tls_cert, "GRPC_SERVER_TLS_CERT", true),
         (&row::grpc_tls_key, "GRPC_SERVER_TLS_KEY", true),
+        (&row::grpc_tls_client_ca, "GRPC_SERVER_TLS_CA_CERT", false),
         (&row::grpc_tls_client_ca, "GRPC_CLIENT_TLS_CACERT", false),
         (&row::grpc_tls_client_names, "GRPC_CLIENT_TLS_SAN", false),
     ] {

@@ -11,6 +11,8 @@ use std::path::PathBuf;
 pub(crate) enum Origin {
     /// Not set anywhere.
     Default,
+    /// The name by which the program was called.
+    Name,
     /// A line of a settings file; lines and columns count from 1.
     File {
         /// As it was opened.
@@ -47,6 +49,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Origin::Default => f.write_str("default"),
+            Origin::Name => f.write_str("the program's name"),
             Origin::File { path, line, column } => write!(f, "{}:{line}:{column}", path.display()),
             Origin::Variable(name) | Origin::Flag(name) => f.write_str(name),
         }

@@ -29,6 +29,7 @@ mod tls;
 mod traces;
 mod value_error;
 mod values;
+mod xds;
 
 pub(crate) use environment::{ADMIN_TOKEN, Environment};
 pub(crate) use flags::{CommandFlags, Flags, is_gateways};
@@ -155,6 +156,7 @@ fn lay(
     problems: &mut Vec<Problem>,
 ) -> Layers {
     let mut layers = Layers::default();
+    environment.put_name(&mut layers);
     if let Some(path) = file_in_use(flags, environment, home) {
         match read(&path) {
             Ok(text) => file::put(&text, &path, &mut layers, problems),
@@ -208,6 +210,7 @@ impl Settings {
         let gateway_tls = checks.gateway_tls();
         let service = checks.service();
         let traces = checks.traces();
+        let rules_tls = checks.control_plane();
         checks.finish()?;
         let defaults = values.redis_config();
         let stores = values.stores.iter();
@@ -218,6 +221,8 @@ impl Settings {
         options.secrets = auth.describer.secret_keys();
         options.path_keys = auth.describer.path_keys();
         options.stores = Some(stores.iter().map(|store| store.name.clone()).collect());
+        let xds = xds::client(&values, rules_tls, options);
+        rules.xds = xds.map_err(|problem| Problems(vec![problem]))?;
         Ok(Settings {
             rules,
             tls,

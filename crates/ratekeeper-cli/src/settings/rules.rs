@@ -1,13 +1,15 @@
 //! The settings of the rules.
 
 use super::envoyproxy_ratelimit::RUNTIME_ROOT;
-use super::layer::{Layers, Origin};
+use super::layer::{Layers, Origin, Said};
 use super::table::Values;
 use super::value_error::ValueError;
 use super::values::{hash_key, maybe, one_of};
+use super::xds::control_plane;
 use crate::home::Home;
 use ratekeeper_limiter::Modes;
 use ratekeeper_rules::{FailureMode, Options, PathFolding, Profile, ReadOptions, TenantKey};
+use ratekeeper_sources::XdsConfig;
 use std::path::PathBuf;
 
 /// The place of the rules, and how to read them.
@@ -15,12 +17,35 @@ use std::path::PathBuf;
 pub(crate) struct RulesSettings {
     /// The file or folder; `None` where none was named and none was found.
     pub(crate) path: Option<PathBuf>,
+    /// The control plane that sends them instead.
+    pub(crate) xds: Option<XdsConfig>,
     /// Reads every file in a folder under envoyproxy/ratelimit's RUNTIME_ROOT.
     pub(crate) read: ReadOptions,
     /// The variables of envoyproxy/ratelimit that are set although no profile is.
     pub(crate) profile_unsaid: Option<String>,
     /// The options of the rules crate.
     pub(crate) options: Options,
+}
+
+/// The place of the rules, as it is named.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum RulesPlace {
+    /// A file or a folder.
+    Path(PathBuf),
+    /// The URL of a control plane, as its client spells it.
+    ControlPlane(String),
+}
+
+/// Parses the place of the rules.
+pub(super) fn rules_place(said: &Said) -> Result<Option<RulesPlace>, ValueError> {
+    if said.text.is_empty() {
+        return Ok(None);
+    }
+    let place = match control_plane(&said.text) {
+        Some(url) => RulesPlace::ControlPlane(url?),
+        None => RulesPlace::Path(said.origin.path(&said.text)),
+    };
+    Ok(Some(place))
 }
 
 /// The start while the rules' files are broken.
@@ -33,7 +58,7 @@ pub(crate) enum OnBrokenRules {
 }
 
 impl RulesSettings {
-    /// All but what follows from other settings: stores that rules may name, and keys of entries.
+    /// All but what follows from other settings: stores that rules may name, keys of entries, and the control plane.
     pub(super) fn new(values: &Values, layers: &Layers, home: &Home) -> Self {
         let mut options = Options::default();
         options.merge_domains = *values.merge_domains;
@@ -43,7 +68,12 @@ impl RulesSettings {
         options.slas_base.clone_from(&values.slas_base);
         options.tenant_key.clone_from(&values.tenant_key);
         Self {
-            path: values.rules.clone().or_else(|| home.rules()),
+            path: match &*values.rules {
+                Some(RulesPlace::Path(path)) => Some(path.clone()),
+                Some(RulesPlace::ControlPlane(_)) => None,
+                None => home.rules(),
+            },
+            xds: None,
             read: ReadOptions {
                 every_file: values.rules.said.origin == Origin::Variable(RUNTIME_ROOT.to_owned()),
             },

@@ -102,7 +102,7 @@ impl Checks<'_> {
             (&values.http.said, listener),
         ];
         let contradicts = |said: &Said| match said.origin {
-            Origin::Default => false,
+            Origin::Default | Origin::Name => false,
             // The example settings file spells out the defaults.
             Origin::File { .. } => said.text != said.setting.default,
             Origin::Variable(_) | Origin::Flag(_) => true,

@@ -13,7 +13,7 @@ use super::listen::{keepalive, stall_timeout, worker_threads};
 use super::log::{LogFormat, log_filter, node_name, statsd_address};
 use super::quotas::{OnQuotaFailure, database};
 use super::requests::{auth, identity, slas_base};
-use super::rules::{OnBrokenRules, failure_mode, profile, tenant_key};
+use super::rules::{OnBrokenRules, RulesPlace, failure_mode, profile, rules_place, tenant_key};
 use super::service::{endpoints, token};
 use super::setting::{
     Group, Setting, file, gateways, group, nested, secret, settings, switch, value,
@@ -26,6 +26,7 @@ use super::values::{
     self, full_path, listen_address, maybe, number, one_of, path, percent, permissions, size,
     some_duration, text, within,
 };
+use super::xds::node_metadata;
 use http::HeaderMap;
 use ratekeeper_gateway::{LogFormat as AccessLogFormat, RouteConfig, UpstreamConfig};
 use ratekeeper_http::answer::{BodyForm, Headers};
@@ -64,9 +65,9 @@ const TLS_CLIENT_NAMES: &str = "Accept only client certificates with one of thes
 
 settings! {
     group("Rules") {
-        /// The rules: a file, or a folder of `*.yaml` and `*.yml`. Unset: the folder rules/ in ./config or
-        /// /etc/ratekeeper
-        rules: Option<PathBuf> = value("PATH", "").in_short_help() => path;
+        /// The rules: a file, a folder of `*.yaml` and `*.yml`, or a control plane: xds://HOST:PORT, xdss:// for TLS.
+        /// Unset: the folder rules/ in ./config or /etc/ratekeeper
+        rules: Option<RulesPlace> = value("PATH", "").in_short_help() => rules_place;
         /// Defaults for rules: `ratekeeper` (sliding windows; denied requests cost nothing) or `envoy` (fixed windows
         /// that count denied requests, like envoyproxy/ratelimit)
         profile: Profile = value("NAME", "ratekeeper").in_short_help() => profile;
@@ -109,6 +110,27 @@ settings! {
         audit_export_key: Option<PathBuf> = file() => full_path;
         /// Credentials for NATS: a .creds file, or the seed of a user's nkey
         audit_export_credentials: Option<PathBuf> = file() => full_path;
+        /// With xdss://: CA certificates that verify the control plane, as PEM. Unset: the system's
+        rules_ca: Option<PathBuf> = file() => full_path;
+        /// With xdss://: this node's certificate (mTLS), as PEM; reloaded when it changes
+        rules_cert: Option<PathBuf> = file() => full_path;
+        /// Private key of that certificate, as unencrypted PEM
+        rules_key: Option<PathBuf> = file() => full_path;
+        /// With xdss://: name in the control plane's certificate, if it is not the URL's host
+        rules_server_name: Option<String> = value("NAME", "") => maybe(text);
+        /// Name of this node at the control plane, which chooses by it what it sends
+        xds_node_id: String = value("NAME", "ratekeeper") => text;
+        /// Properties of this node for the control plane: NAME=VALUE, several separated by commas
+        xds_node_metadata: BTreeMap<String, String> = value("PAIRS", "") => node_metadata;
+        /// Headers for the control plane: NAME=VALUE, several separated by commas, special characters in values as %XX
+        xds_headers: HeaderMap = secret("HEADERS") => trace_headers;
+        /// Largest response of the control plane
+        xds_response_max: u64 = value("SIZE", "64MiB") => size;
+        /// Keys for its rules that xDS has no fields for, as in a rules file (`algorithm`, `consistency`, `count_denied`,
+        /// `on_store_failure`, `post_paid` and others), and `domains` with such keys by name, which may end in `*`
+        xds_defaults: String = nested("MAPPING") => text;
+        /// With rules from a control plane: be ready before it has sent some; requests are refused until then
+        start_without_rules: bool = switch("false") => values::switch;
         /// Deny nothing; decide and count as usual, and report what would have been denied
         shadow_mode: bool = switch("false") => values::switch;
         /// Put all rules in quota mode: a request is denied only if all of its limits are exceeded

@@ -100,6 +100,13 @@ pub(crate) enum ValueError {
         "`{0}` is not a service; write grpc://HOST:PORT, as in grpc://127.0.0.1:8081, grpcs://HOST:PORT or unix:/PATH"
     )]
     Service(Box<str>),
+    /// The text has no password.
+    #[error(
+        "`{0}` is not a control plane; write xds://HOST:PORT, as in xds://envoy-gateway:18001, or xdss://HOST:PORT for TLS"
+    )]
+    ControlPlane(Box<str>),
+    #[error("these are not properties; write NAME=VALUE, with commas between them")]
+    NodeMetadata,
     #[error("either all of them are encrypted or none; write grpcs:// for all")]
     MixedEncryption,
     #[error("at most {0} services")]

@@ -94,7 +94,7 @@ fn what_envoyproxy_ratelimit_can_and_we_cannot_stops_the_start() {
     let folder = tempdir().expect("a folder can be made");
     write(folder.path(), "rules.yaml", "domain: d\n");
     for (name, value) in [
-        ("CONFIG_TYPE", "GRPC_XDS_SOTW"),
+        ("CONFIG_TYPE", "GRPC_XDS_DELTA"),
         ("BACKEND_TYPE", "memcache"),
     ] {
         let mut command = ratekeeper(folder.path(), &["serve", "--rules", "rules.yaml"]);

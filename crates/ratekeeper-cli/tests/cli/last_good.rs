@@ -159,7 +159,7 @@ fn no_other_rules_are_used_than_those_of_the_same_files() {
     let said = refused(folder, "elsewhere", &[]);
     assert!(said.err.contains("a.yaml:3:5"), "{}", said.err);
     assert!(
-        said.err.contains("from other files than are asked for"),
+        said.err.contains("from elsewhere than is asked for"),
         "{}",
         said.err
     );

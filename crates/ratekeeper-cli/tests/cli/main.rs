@@ -51,3 +51,4 @@ mod tenants;
 mod top;
 mod top_nodes;
 mod traces;
+mod xds;

@@ -6,7 +6,7 @@ use crate::support::{Said, repository, run, write};
 use tempfile::tempdir;
 
 /// Lines that only files of other programs have, whose limits a page translates or alerts on.
-const OTHER_PROGRAMS: [&str; 3] = ["plugins:", "http:\n", "groups:"];
+const OTHER_PROGRAMS: [&str; 4] = ["plugins:", "http:\n", "groups:", "provider:"];
 
 /// Lines that begin rules or service levels, and part of a file of tenants.
 const RULES: [&str; 5] = ["domain:", "descriptors:", "slas:", "shed:", "- "];

@@ -22,6 +22,11 @@ pub mod envoy {
         }
     }
     pub mod service {
+        pub mod discovery {
+            pub mod v3 {
+                include!("envoy.service.discovery.v3.rs");
+            }
+        }
         pub mod ratelimit {
             pub mod v3 {
                 include!("envoy.service.ratelimit.v3.rs");
@@ -29,8 +34,22 @@ pub mod envoy {
         }
     }
 }
+pub mod google {
+    pub mod rpc {
+        include!("google.rpc.rs");
+    }
+}
 pub mod ratekeeper {
     pub mod v1 {
         include!("ratekeeper.v1.rs");
+    }
+}
+pub mod ratelimit {
+    pub mod config {
+        pub mod ratelimit {
+            pub mod v3 {
+                include!("ratelimit.config.ratelimit.v3.rs");
+            }
+        }
     }
 }

@@ -132,7 +132,7 @@ fn faults_in_short(app: &App, snapshot: &Snapshot, answers: &CountsDelta<'_>) ->
         .into_iter()
         .chain(has_no_rules(snapshot).then(|| NO_RULES.to_owned()))
         .chain(store.map(str::to_owned))
-        .chain(is_last_good.then(|| "rules: the last good ones, not those of the files".to_owned()))
+        .chain(is_last_good.then(|| "rules: the last good ones of another run".to_owned()))
         .chain(parts.map(|part| format!("{}: at fault", part.subject())))
         .collect()
 }

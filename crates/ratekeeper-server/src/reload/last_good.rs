@@ -1,4 +1,5 @@
-//! The last good rules, kept in the data folder for a node that starts while the files are broken.
+//! The last good rules, kept in the data folder for a node that starts while the files are broken, or where rules come
+//! from is away.
 //!
 //! The texts are kept, of rules and tenants alike, and compiled again at the start: whatever version of the program and
 //! whatever settings are in use by then.
@@ -64,18 +65,18 @@ pub(super) enum LastGoodError {
     Json(#[from] serde_json::Error),
     #[error(transparent)]
     Version(#[from] OtherVersion),
-    #[error("they were read from other files than are asked for now")]
+    #[error("they came from elsewhere than is asked for now")]
     Elsewhere,
     #[error("they take {0} bytes, more than {BYTES_MAX}")]
     TooLarge(usize),
 }
 
 impl LastGood {
-    /// The file in `folder`, for rules from `source`.
-    pub(super) fn new(folder: &Path, source: &RulesSource) -> Self {
+    /// The file in `folder`, for rules from what was `asked` for.
+    pub(super) fn new(folder: &Path, asked: String) -> Self {
         Self {
             path: folder.join(NAME),
-            asked: asked(source),
+            asked,
             is_failing: AtomicBool::new(false),
         }
     }
@@ -147,7 +148,7 @@ impl LastGood {
 }
 
 /// A hash of the files that are asked for, and of how they are read and joined.
-fn asked(source: &RulesSource) -> String {
+pub(super) fn asked_of_files(source: &RulesSource) -> String {
     let mut hasher = Sha256::new();
     for path in [Some(&source.path), source.tenants.as_ref()] {
         let path = path.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
@@ -166,11 +167,21 @@ fn asked(source: &RulesSource) -> String {
         u8::from(source.read.every_file),
         u8::from(source.options.merge_domains),
     ]);
-    hasher
-        .finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex(&hasher)
+}
+
+/// A hash of the feed that is asked.
+pub(super) fn asked_of_feed(name: &str) -> String {
+    let mut hasher = Sha256::new();
+    // No path is that long.
+    hasher.update((u64::MAX - 1).to_be_bytes());
+    hasher.update(name);
+    hex(&hasher)
+}
+
+fn hex(hasher: &Sha256) -> String {
+    let hash = hasher.clone().finalize();
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -201,7 +212,7 @@ mod tests {
     #[test]
     fn rules_are_kept_whole_and_private_and_read_for_the_same_files_only() {
         let folder = tempdir().expect("a folder");
-        let good = LastGood::new(folder.path(), &source("rules", None));
+        let good = LastGood::new(folder.path(), asked_of_files(&source("rules", None)));
         assert!(matches!(good.read(), Ok(None)), "there never were any");
         for (at, text) in [(1, "one"), (2, "two, \u{0}and \u{fffd}more")] {
             good.keep(at, &texts(text));
@@ -219,9 +230,11 @@ mod tests {
             source("", Some("rules")),
             other_files,
         ] {
-            let other = LastGood::new(folder.path(), &other).read();
+            let other = LastGood::new(folder.path(), asked_of_files(&other)).read();
             assert!(matches!(other, Err(LastGoodError::Elsewhere)), "{other:?}");
         }
+        let feed = LastGood::new(folder.path(), asked_of_feed("rules")).read();
+        assert!(matches!(feed, Err(LastGoodError::Elsewhere)), "{feed:?}");
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt as _;
@@ -235,7 +248,7 @@ mod tests {
     #[test]
     fn what_is_damaged_too_large_or_of_another_version_is_not_used() {
         let folder = tempdir().expect("a folder");
-        let good = LastGood::new(folder.path(), &source("rules", None));
+        let good = LastGood::new(folder.path(), asked_of_files(&source("rules", None)));
         good.keep(1, &texts("one"));
         let text = fs::read_to_string(good.path()).expect("it is there");
         let newer = text.replace("\"version\":1,", "\"version\":2,\"more\":[],");

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ratekeeper_rules::{
-    Diagnostics, Loaded, ReadError, ReadOptions, Source, Unreadable, load, read,
+    Diagnostics, Loaded, Options, ReadError, ReadOptions, Source, Unreadable, load, read,
 };
 use tracing::error;
 
-use super::last_good::LastGood;
+use super::feed::{Compiled, Delivery, FeedConfig, FeedEnd, RulesFeed, fingerprint};
+use super::last_good::{LastGood, asked_of_feed, asked_of_files};
 use super::status::{ReloadStatus, unix_seconds};
 use crate::blocking::blocking;
 use crate::config::RulesSource;
@@ -29,6 +30,9 @@ pub enum LoadError {
     /// They say something that no rules may say: every place, all at once.
     #[error("{0}")]
     Refused(Diagnostics),
+    /// They come from a feed, and nothing was delivered so far.
+    #[error("no rules have come from {0} yet")]
+    Awaited(Arc<str>),
 }
 
 impl LoadError {
@@ -38,7 +42,7 @@ impl LoadError {
     pub fn brief(&self) -> String {
         match self {
             Self::Refused(mistakes) => mistakes.brief(),
-            Self::Read(_) | Self::Empty(_) => self.to_string(),
+            Self::Read(_) | Self::Empty(_) | Self::Awaited(_) => self.to_string(),
         }
     }
 }
@@ -47,38 +51,77 @@ fn source_of(error: &ReadError) -> String {
     std::error::Error::source(error).map_or_else(String::new, ToString::to_string)
 }
 
-/// Loads rules from files, and remembers what is in force and what was refused, so that
+/// The place that rules come from.
+#[derive(Debug)]
+enum Origin {
+    Files(Arc<RulesSource>),
+    Feed(FeedEnd),
+}
+
+impl Origin {
+    fn options(&self) -> &Options {
+        match self {
+            Self::Files(source) => &source.options,
+            Self::Feed(feed) => &feed.options,
+        }
+    }
+}
+
+/// Loads rules from files or from a feed, and remembers what is in force and what was refused, so that
 /// nothing is taken or refused twice.
 #[derive(Debug)]
 pub struct RulesLoader {
-    source: Arc<RulesSource>,
+    origin: Origin,
     in_force: Option<u64>,
     refused: Option<u64>,
     status: ReloadStatus,
     /// [`None`] if there is no data folder.
     last_good: Option<Arc<LastGood>>,
     /// The texts that were compiled last, to be kept once they are in force.
-    compiled: Vec<Source>,
+    compiled: Arc<[Source]>,
 }
 
 impl RulesLoader {
-    /// A loader that has read nothing yet.
+    /// A loader of files that has read nothing yet.
     #[must_use]
     pub fn new(source: RulesSource) -> Self {
+        Self::of(Origin::Files(Arc::new(source)))
+    }
+
+    /// A loader of what is delivered to the feed beside it.
+    #[must_use]
+    pub fn fed(config: FeedConfig) -> (Self, RulesFeed) {
+        let (end, feed) = FeedEnd::new(config);
+        let status = ReloadStatus {
+            feed: Some(Arc::clone(&end.name)),
+            ..ReloadStatus::default()
+        };
+        let loader = Self {
+            status,
+            ..Self::of(Origin::Feed(end))
+        };
+        (loader, feed)
+    }
+
+    fn of(origin: Origin) -> Self {
         Self {
-            source: Arc::new(source),
+            origin,
             in_force: None,
             refused: None,
             status: ReloadStatus::default(),
             last_good: None,
-            compiled: Vec::new(),
+            compiled: Arc::default(),
         }
     }
 
-    /// Keeps the rules in force in `folder`, for a start while the files are broken.
+    /// Keeps the rules in force in `folder`, for a start while the files are broken, or before the feed delivers.
     #[must_use]
     pub fn keeping_last_good(mut self, folder: &Path) -> Self {
-        self.last_good = Some(Arc::new(LastGood::new(folder, &self.source)));
+        let asked = match &self.origin {
+            Origin::Files(source) => asked_of_files(source),
+            Origin::Feed(feed) => asked_of_feed(&feed.name),
+        };
+        self.last_good = Some(Arc::new(LastGood::new(folder, asked)));
         self
     }
 
@@ -89,11 +132,15 @@ impl RulesLoader {
     /// the files load.
     ///
     /// # Errors
-    /// The files cannot be read, or are refused.
+    /// The files cannot be read, or are refused; or the rules come from a feed, which delivers only to a server that runs.
     pub fn load(&mut self) -> Result<Loaded, LoadError> {
-        let reading = Reading::new(&self.source);
+        let source = match &self.origin {
+            Origin::Files(source) => source,
+            Origin::Feed(feed) => return Err(LoadError::Awaited(Arc::clone(&feed.name))),
+        };
+        let reading = Reading::new(source);
         let fingerprint = reading.fingerprint();
-        let loaded = reading.compile(&self.source);
+        let loaded = reading.compile(&source.options);
         self.status.last_at = unix_seconds();
         match loaded {
             Ok((loaded, sources)) => {
@@ -114,8 +161,9 @@ impl RulesLoader {
         }
     }
 
-    /// Loads the rules that were in force last, after the files were [refused](Self::load). [`None`] if none were kept for
-    /// these files, or they cannot be used, which is logged. Blocks on the file system.
+    /// Loads the rules that were in force last, after the files were [refused](Self::load), or before the feed delivers.
+    /// [`None`] if none were kept for these files or this feed, or they cannot be used, which is logged. Blocks on the file
+    /// system.
     pub fn load_last_good(&mut self) -> Option<Loaded> {
         let last_good = self.last_good.as_ref()?;
         let path = last_good.path().display();
@@ -130,10 +178,14 @@ impl RulesLoader {
             sources: good.sources,
             ..Unreadable::default()
         }));
-        let fingerprint = reading.fingerprint();
-        match reading.compile(&self.source) {
-            Ok((loaded, _)) => {
-                self.in_force = Some(fingerprint);
+        let of_files = reading.fingerprint();
+        match reading.compile(self.origin.options()) {
+            Ok((loaded, sources)) => {
+                self.in_force = Some(match self.origin {
+                    Origin::Files(_) => of_files,
+                    Origin::Feed(_) => fingerprint(&sources),
+                });
+                self.compiled = sources.into();
                 self.status.last_good_of = Some(good.at);
                 Some(loaded)
             }
@@ -151,31 +203,93 @@ impl RulesLoader {
         &self.status
     }
 
-    /// The paths of the rules and of the tenants.
+    /// Returns true if rules are delivered, so that there are no files to look at.
+    pub(super) const fn is_fed(&self) -> bool {
+        matches!(self.origin, Origin::Feed(_))
+    }
+
+    /// The next delivery; [`None`] if there are none, or no more.
+    pub(super) async fn delivery(&mut self) -> Option<Delivery> {
+        match &mut self.origin {
+            Origin::Feed(feed) => feed.next().await,
+            Origin::Files(_) => None,
+        }
+    }
+
+    /// Compiles what was delivered; [`None`] if that is what was taken or refused last. It counts as refused until
+    /// [`Self::set_in_force`] says otherwise, so that what makes us panic on the way is not tried over and over.
+    ///
+    /// # Errors
+    /// The mistakes, if nothing of it can be put in force.
+    pub(super) async fn compile_delivered(
+        &mut self,
+        sources: Vec<Source>,
+    ) -> Option<Result<Compiled, Arc<str>>> {
+        let delivered = fingerprint(&sources);
+        let Origin::Feed(feed) = &self.origin else {
+            return None;
+        };
+        if [self.in_force, self.refused].contains(&Some(delivered)) {
+            return None;
+        }
+        self.refused = Some(delivered);
+        let compile = feed.compiler(Arc::clone(&self.compiled));
+        Some(blocking(move || compile(sources)).await)
+    }
+
+    /// Returns true if `sources` are the texts in force.
+    pub(super) fn are_in_force(&self, sources: &[Source]) -> bool {
+        self.in_force == Some(fingerprint(sources))
+    }
+
+    /// Records that `sources`, which are in force now, are what was left of a delivery, and keeps them.
+    pub(super) async fn keep_delivered(&mut self, sources: Vec<Source>, is_whole: bool) {
+        self.in_force = Some(fingerprint(&sources));
+        if is_whole {
+            self.refused = None;
+        }
+        self.compiled = sources.into();
+        self.keep_last_good().await;
+    }
+
+    /// The paths of the rules and of the tenants; none of a feed.
     pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
-        let tenants = self.source.tenants.as_deref();
-        std::iter::once(&*self.source.path).chain(tenants)
+        let source = match &self.origin {
+            Origin::Files(source) => Some(source),
+            Origin::Feed(_) => None,
+        };
+        let paths = source.map(|source| [Some(&*source.path), source.tenants.as_deref()]);
+        paths.into_iter().flatten().flatten()
     }
 
     /// Reads the files, off the threads that answer requests.
     pub(super) async fn read(&self) -> Reading {
-        let source = Arc::clone(&self.source);
-        blocking(move || Reading::new(&source)).await
+        match &self.origin {
+            Origin::Files(source) => {
+                let source = Arc::clone(source);
+                blocking(move || Reading::new(&source)).await
+            }
+            Origin::Feed(feed) => Reading::of(Err(LoadError::Awaited(Arc::clone(&feed.name)))),
+        }
     }
 
     /// Compiles what was read. It counts as refused until [`Self::set_in_force`] says otherwise,
     /// so that what makes us panic on the way is not tried over and over.
     pub(super) async fn compile(&mut self, reading: Reading) -> Result<Loaded, LoadError> {
-        let source = Arc::clone(&self.source);
+        let options = self.origin.options().clone();
         self.refused = Some(reading.fingerprint());
-        let (loaded, sources) = blocking(move || reading.compile(&source)).await?;
-        self.compiled = sources;
+        let (loaded, sources) = blocking(move || reading.compile(&options)).await?;
+        self.compiled = sources.into();
         Ok(loaded)
     }
 
     /// Keeps what was compiled last, which is in force now.
     pub(super) async fn keep_last_good(&mut self) {
-        let sources = std::mem::take(&mut self.compiled);
+        let sources = match self.origin {
+            // Its bad texts are replaced by these.
+            Origin::Feed(_) => Arc::clone(&self.compiled),
+            Origin::Files(_) => std::mem::take(&mut self.compiled),
+        };
         if let Some(last_good) = self.last_good.clone() {
             blocking(move || last_good.keep(unix_seconds(), &sources)).await;
         }
@@ -237,12 +351,12 @@ impl Reading {
     }
 
     /// Returns the rules, and the texts that they were compiled from.
-    fn compile(self, source: &RulesSource) -> Result<(Loaded, Vec<Source>), LoadError> {
+    fn compile(self, options: &Options) -> Result<(Loaded, Vec<Source>), LoadError> {
         let read = self.read?;
         if !read.errors.is_empty() {
-            return Err(LoadError::Refused(read.all(&source.options)));
+            return Err(LoadError::Refused(read.all(options)));
         }
-        let loaded = load(&read.sources, &source.options).map_err(LoadError::Refused)?;
+        let loaded = load(&read.sources, options).map_err(LoadError::Refused)?;
         Ok((loaded, read.sources))
     }
 }

@@ -16,8 +16,10 @@ pub struct ReloadStatus {
     /// mistake; [`None`] if they are. Quotes nothing from the files.
     pub error: Option<Arc<str>>,
     /// The time at which the rules in force were kept, in seconds since 1970, if the node started while the files were
-    /// broken, and they still are.
+    /// broken, and they still are; or if nothing was delivered since.
     pub last_good_of: Option<u64>,
+    /// The feed that rules come from, if they do not come from files.
+    pub feed: Option<Arc<str>>,
     /// The time of the last load, taken or refused, in seconds since 1970; 0 if there was none.
     pub last_at: u64,
     /// The latest loads after the first.
@@ -44,10 +46,16 @@ impl ReloadStatus {
     pub(crate) fn fault(&self) -> Option<String> {
         let time = i64::try_from(self.last_good_of?).unwrap_or(i64::MAX);
         let time = jiff::Timestamp::from_second(time).unwrap_or(jiff::Timestamp::MAX);
-        Some(format!(
-            "the rules files were broken when the node started: the last good rules, of {time}, are in use until the files \
-             are mended"
-        ))
+        Some(match &self.feed {
+            None => format!(
+                "the rules files were broken when the node started: the last good rules, of {time}, are in use until the \
+                 files are mended"
+            ),
+            Some(feed) => format!(
+                "no rules have come from {feed} since the node started: the last good rules, of {time}, are in use until \
+                 some do"
+            ),
+        })
     }
 }
 

@@ -1,7 +1,8 @@
 //! The gateway that asks a service instead of deciding itself.
 
 use super::files::{Files, Program};
-use super::{advise, config, front, load, loader, no_rules, rules_shown, stop};
+use super::rules_from::{self, load};
+use super::{advise, config, front, rules_shown, stop};
 use crate::home::Home;
 use crate::limiter;
 use crate::settings::{Flags, Problems, ServiceSettings, Settings};
@@ -92,8 +93,8 @@ impl Known {
         let (rules, loader) = match service.reads_rules {
             false => (load_none(settings)?, None),
             true => {
-                let path = settings.rules.path.as_deref().ok_or_else(no_rules)?;
-                let mut loader = loader(settings, path);
+                let path = rules_from::path(settings)?;
+                let mut loader = rules_from::of_files(settings, path);
                 let rules = load(&mut loader, settings, path)?.rules;
                 warn_without(settings, &rules, path);
                 (rules, Some(loader))
@@ -224,7 +225,7 @@ fn shown(settings: &Settings, service: &ServiceSettings, domain: &str, rules: &R
         settings.rules.path.as_deref(),
     ) {
         (FailureMode::Deny, _) => "nothing passes".to_owned(),
-        (FailureMode::Local, Some(path)) => rules_shown(rules, path),
+        (FailureMode::Local, Some(path)) => rules_shown(rules, &path.display().to_string(), true),
         _ => "everything passes".to_owned(),
     };
     format!("{asked}; while it is away, {without}")

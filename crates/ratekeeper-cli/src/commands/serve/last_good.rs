@@ -35,7 +35,11 @@ pub(super) fn load(
 
 /// The mark of the last good rules behind the number of rules, for people; empty of others.
 pub(super) fn shown(status: &ReloadStatus) -> String {
-    let marked = |time| format!(" (the last good ones, of {time}: the files are broken)");
+    let why = match &status.feed {
+        Some(_) => "no others have come yet",
+        None => "the files are broken",
+    };
+    let marked = |time| format!(" (the last good ones, of {time}: {why})");
     time(status).map(marked).unwrap_or_default()
 }
 

@@ -221,8 +221,7 @@ fn the_runtime_variables_name_the_rules() {
 #[test]
 fn what_answers_depend_on_and_cannot_be_had_stops_the_start() {
     for (name, text, words) in [
-        ("CONFIG_TYPE", "GRPC_XDS_SOTW", "put them into a folder"),
-        ("CONFIG_TYPE", "bananas", "put them into a folder"),
+        ("CONFIG_TYPE", "bananas", "write FILE or GRPC_XDS_SOTW"),
         ("BACKEND_TYPE", "memcache", "leave BACKEND_TYPE out"),
         ("LIMIT_REQUEST_HEADERS_ENABLED", "true", "leave it out"),
     ] {
@@ -247,6 +246,33 @@ fn what_answers_depend_on_and_cannot_be_had_stops_the_start() {
 }
 
 #[test]
+fn a_control_plane_is_told_as_envoy_gateway_tells_it() {
+    let told = [
+        ("CONFIG_TYPE", "GRPC_XDS_SOTW"),
+        ("RUNTIME_ROOT", "/data"),
+        ("CONFIG_GRPC_XDS_SERVER_URL", "envoy-gateway:18001"),
+        ("CONFIG_GRPC_XDS_NODE_ID", "envoy-ratelimit"),
+        ("CONFIG_GRPC_XDS_SERVER_USE_TLS", "true"),
+        ("CONFIG_GRPC_XDS_SERVER_TLS_CACERT", "/certs/ca.crt"),
+        ("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", "a: b=c"),
+        ("FORCE_START_WITHOUT_INITIAL_CONFIG", "true"),
+    ];
+    let url = "CONFIG_GRPC_XDS_SERVER_URL";
+    expect(&told, "rules", "xdss://envoy-gateway:18001", url);
+    let id = "CONFIG_GRPC_XDS_NODE_ID";
+    expect(&told, "xds_node_id", "envoy-ratelimit", id);
+    let ca = "CONFIG_GRPC_XDS_SERVER_TLS_CACERT";
+    expect(&told, "rules_ca", "/certs/ca.crt", ca);
+    let headers = "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS";
+    expect(&told, "xds_headers", "a=b%3Dc", headers);
+    let force = "FORCE_START_WITHOUT_INITIAL_CONFIG";
+    expect(&told, "start_without_rules", "true", force);
+    let bare = [("CONFIG_TYPE", "GRPC_XDS_SOTW")];
+    expect(&bare, "rules", "xds://localhost:18000", "CONFIG_TYPE");
+    expect(&bare, "xds_node_id", "default", "CONFIG_TYPE");
+}
+
+#[test]
 fn denials_that_cost_nothing_are_a_profile() {
     let stop = (STOP_INCREMENT, "true");
     assert_eq!(warnings(&[stop]), Vec::<String>::new());
@@ -268,7 +294,7 @@ fn what_nothing_depends_on_is_named_once() {
     let said = warnings(&[
         ("EXTRA_TAGS", "a:b"),
         ("USE_STATSD", "false"),
-        ("CONFIG_GRPC_XDS_NODE_ID", "a"),
+        ("XDS_CLIENT_BACKOFF_JITTER", "true"),
         ("LOCAL_CACHE_SIZE_IN_BYTES", "0"),
         ("TRACING_SERVICE_NAMESPACE", "shop"),
         ("PROMETHEUS_PATH", "/metrics"),
@@ -280,7 +306,7 @@ fn what_nothing_depends_on_is_named_once() {
     assert_eq!(
         names,
         [
-            "CONFIG_GRPC_XDS_NODE_ID",
+            "XDS_CLIENT_BACKOFF_JITTER",
             "EXTRA_TAGS",
             "TRACING_SERVICE_NAMESPACE"
         ]

@@ -49,7 +49,8 @@ impl Fine {
 }
 
 const NO_MOGRIFIERS: &str = "domain and rule are tags";
-const NO_XDS: &str = "rules come from files, not over xDS";
+const XDS_PAUSES: &str =
+    "attempts to connect follow each other after half a second, and later after up to 30 s";
 const NO_MEMCACHE: &str = "counters are not in memcached";
 const OF_ITSELF: &str = "stores handle this";
 const POOL: &str = "connections and deadlines work differently; see `store_deadline`";
@@ -86,26 +87,85 @@ pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
     (
         "GRPC_SERVER_USE_TLS",
         Makes,
-        "the next four apply only if this is true",
+        "the next five apply only if this is true",
     ),
     ("GRPC_SERVER_TLS_CERT", Makes, "`grpc_tls_cert`"),
     ("GRPC_SERVER_TLS_KEY", Makes, "`grpc_tls_key`"),
+    (
+        "GRPC_SERVER_TLS_CA_CERT",
+        Makes,
+        "`grpc_tls_client_ca`, as Envoy Gateway names it",
+    ),
     ("GRPC_CLIENT_TLS_CACERT", Makes, "`grpc_tls_client_ca`"),
     ("GRPC_CLIENT_TLS_SAN", Makes, "`grpc_tls_client_names`"),
     ("LOG_LEVEL", Is(&row::log_level), ""),
     ("LOG_FORMAT", Is(&row::log_format), ""),
     (
         "CONFIG_TYPE",
-        Stops(Only("FILE")),
-        "rules come from files: put them into a folder, name that with RUNTIME_ROOT or --rules, and leave CONFIG_TYPE out",
+        Makes,
+        "`rules`: `FILE`, or `GRPC_XDS_SOTW` for a control plane, to which the next nine belong",
     ),
     (
         "FORCE_START_WITHOUT_INITIAL_CONFIG",
-        Unused(False),
-        "it never starts without rules",
+        Is(&row::start_without_rules),
+        "",
     ),
-    ("CONFIG_GRPC_XDS_*", Unused(Nothing), NO_XDS),
-    ("XDS_CLIENT_*", Unused(Nothing), NO_XDS),
+    (
+        "CONFIG_GRPC_XDS_SERVER_URL",
+        Makes,
+        "`rules`: `xds://` and the address",
+    ),
+    (
+        "CONFIG_GRPC_XDS_SERVER_USE_TLS",
+        Makes,
+        "`rules`: `xdss://`",
+    ),
+    (
+        "CONFIG_GRPC_XDS_SERVER_TLS_CACERT",
+        Makes,
+        "`rules_ca`, with TLS",
+    ),
+    (
+        "CONFIG_GRPC_XDS_SERVER_TLS_SAN",
+        Makes,
+        "`rules_server_name`, with TLS",
+    ),
+    (
+        "CONFIG_GRPC_XDS_CLIENT_TLS_CERT",
+        Makes,
+        "`rules_cert`, with TLS",
+    ),
+    (
+        "CONFIG_GRPC_XDS_CLIENT_TLS_KEY",
+        Makes,
+        "`rules_key`, with TLS",
+    ),
+    (
+        "CONFIG_GRPC_XDS_NODE_ID",
+        Makes,
+        "`xds_node_id`: `default` if it is not set",
+    ),
+    (
+        "CONFIG_GRPC_XDS_NODE_METADATA",
+        Is(&row::xds_node_metadata),
+        "",
+    ),
+    (
+        "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS",
+        Makes,
+        "`xds_headers`",
+    ),
+    (
+        "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL",
+        Unused(Nothing),
+        XDS_PAUSES,
+    ),
+    (
+        "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES",
+        Makes,
+        "`xds_response_max`: 64 MiB if it is 0",
+    ),
+    ("XDS_CLIENT_BACKOFF_*", Unused(Nothing), XDS_PAUSES),
     (
         "USE_DOG_STATSD",
         Makes,

@@ -1,0 +1,384 @@
+//! Rules that a control plane sends.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ratekeeper_proto::ratelimit::config::ratelimit::v3::{RateLimitConfig, RateLimitUnit};
+use ratekeeper_testkit::certificates::{Authority, Identity, Validity, put};
+use ratekeeper_testkit::control_plane::{ControlPlane, MutualTls, resource, rules};
+use ratekeeper_testkit::process::eventually;
+use serde_json::Value;
+use tempfile::tempdir;
+
+use crate::support::{FREE_PORTS, Service, http, ratekeeper, run};
+
+/// A service that follows `plane`, started with envoyproxy/ratelimit's variables.
+fn command(folder: &Path, plane: &ControlPlane, more: &[&str]) -> Command {
+    let args: Vec<&str> = ["serve"]
+        .iter()
+        .chain(more)
+        .chain(&FREE_PORTS)
+        .copied()
+        .collect();
+    let mut command = ratekeeper(folder, &args);
+    command
+        .env("CONFIG_TYPE", "GRPC_XDS_SOTW")
+        .env("CONFIG_GRPC_XDS_SERVER_URL", plane.address().to_string())
+        .env("CONFIG_GRPC_XDS_NODE_ID", "envoy-ratelimit")
+        .env("RATEKEEPER_PROFILE", "envoy");
+    command
+}
+
+fn start(folder: &Path, plane: &ControlPlane, more: &[&str]) -> Service {
+    Service::start(command(folder, plane, more), folder)
+}
+
+fn hourly(domain: &str, limit: u32) -> RateLimitConfig {
+    rules(domain, "key", RateLimitUnit::Hour, limit)
+}
+
+/// A resource that no service takes.
+fn bad(domain: &str) -> RateLimitConfig {
+    rules(domain, "key", RateLimitUnit::Unknown, 1)
+}
+
+fn ready(service: &Service) -> (u16, Value) {
+    let (status, body) = http(service.admin, "GET", "/readyz", "");
+    (status, serde_json::from_str(&body).expect("it is JSON"))
+}
+
+/// The limit of `key` in domain `d`; none if no rule matches.
+fn limit(service: &Service) -> Option<u64> {
+    service.check(&[("key", "a")])["limit"].as_u64()
+}
+
+fn metric(service: &Service, name: &str) -> u64 {
+    let (_, text) = http(service.admin, "GET", "/metrics", "");
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(&format!("{name} ")));
+    line.and_then(|value| value.parse().ok())
+        .unwrap_or_default()
+}
+
+#[test]
+fn rules_come_change_and_go_and_a_bad_one_harms_no_other() {
+    let folder = tempdir().expect("a folder");
+    let plane = ControlPlane::start(0, None);
+    let service = start(folder.path(), &plane, &[]);
+    assert!(
+        service.banner.contains("no rules yet"),
+        "{}",
+        service.banner
+    );
+    assert_eq!(
+        (
+            ready(&service).0,
+            http(service.http, "GET", "/healthcheck", "").0
+        ),
+        (503, 500)
+    );
+
+    let first = plane.send(&[hourly("d", 3), hourly("e", 5)]);
+    assert_eq!(plane.answer(first), None);
+    assert_eq!(plane.heard().node, "envoy-ratelimit");
+    assert_eq!(
+        (
+            ready(&service).0,
+            http(service.http, "GET", "/healthcheck", "").0
+        ),
+        (200, 200)
+    );
+    let codes: Vec<_> = (0..4)
+        .map(|_| service.check(&[("key", "a")])["decision"] == "allow")
+        .collect();
+    assert_eq!(codes, [true, true, true, false]);
+
+    // One is bad, one is new, and one is there no more.
+    let second = plane.send(&[bad("d"), hourly("f", 1)]);
+    let refusal = plane.answer(second).expect("it is refused");
+    assert_eq!(
+        refusal,
+        "d: descriptors[0].rate_limit.unit: invalid rate limit unit 'UNKNOWN'"
+    );
+    let (status, told) = ready(&service);
+    assert_eq!(
+        (status, &told["rules"]["error"]),
+        (200, &Value::from(&*refusal))
+    );
+    assert_eq!(limit(&service), Some(3), "the last good one stays");
+    let (_, rlconfig) = http(service.admin, "GET", "/rlconfig", "");
+    assert!(
+        rlconfig.contains("f.key") && !rlconfig.contains("e.key"),
+        "{rlconfig}"
+    );
+    assert_eq!(metric(&service, "ratelimit_rules_source_refused_total"), 1);
+
+    // Not even resources of it.
+    let mut other = resource(&hourly("d", 9));
+    other.type_url = "type.googleapis.com/envoy.config.cluster.v3.Cluster".to_owned();
+    let refusal = plane
+        .answer(plane.send_resources(vec![other]))
+        .expect("it is refused");
+    assert!(
+        refusal.starts_with("resources[0]: it is of the type"),
+        "{refusal}"
+    );
+    let refusal = plane.answer(plane.send_as("type.googleapis.com/other", Vec::new()));
+    assert!(refusal.expect("it is refused").contains("not asked for"));
+    assert_eq!(limit(&service), Some(3));
+
+    // Nothing is something, too.
+    assert_eq!(plane.answer(plane.send(&[])), None);
+    assert_eq!((ready(&service).0, limit(&service)), (200, None));
+    assert!(service.stop().success());
+}
+
+#[test]
+fn a_thousand_changes_cuts_and_restarts_lose_nothing() {
+    let folder = tempdir().expect("a folder");
+    let mut plane = ControlPlane::start(0, None);
+    let service = start(folder.path(), &plane, &[]);
+    assert_eq!(plane.answer(plane.send(&[hourly("d", 1)])), None);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let asking = std::thread::spawn({
+        let (address, is_over) = (service.http, Arc::clone(&is_over));
+        move || {
+            let body =
+                r#"{"domain": "d", "descriptors": [{"entries": [{"key": "key", "value": "b"}]}]}"#;
+            let mut answers = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                let (status, body) = http(address, "POST", "/v1/check", body);
+                assert_eq!(status, 200, "{body}");
+                answers += 1;
+            }
+            answers
+        }
+    });
+    for change in 1..=1_000_u32 {
+        let is_bad = change % 10 == 3;
+        let changed = if is_bad {
+            bad("e")
+        } else {
+            hourly("e", change)
+        };
+        let version = plane.send(&[hourly("d", 1 + change), changed]);
+        match change % 250 {
+            100 => plane.cut(),
+            200 => {
+                let port = plane.address().port();
+                drop(plane);
+                plane = ControlPlane::start(port, None);
+                let version = plane.send(&[hourly("d", 1 + change), hourly("e", change)]);
+                assert_eq!(plane.answer(version), None);
+                continue;
+            }
+            _ => {}
+        }
+        assert_eq!(plane.answer(version).is_some(), is_bad, "change {change}");
+    }
+    is_over.store(true, Ordering::Relaxed);
+    assert!(asking.join().expect("every request was decided") > 0);
+    assert_eq!(limit(&service), Some(1_001));
+    assert_eq!(
+        (plane.heard().stale, ready(&service).1["faults"].clone()),
+        (0, Value::Array(Vec::new()))
+    );
+}
+
+#[test]
+fn the_last_good_rules_serve_while_the_control_plane_is_away() {
+    let folder = tempdir().expect("a folder");
+    let data = ["--data-dir", "data"];
+    let plane = ControlPlane::start(0, None);
+    let service = start(folder.path(), &plane, &data);
+    assert_eq!(
+        plane.answer(plane.send(&[hourly("d", 7), hourly("e", 7)])),
+        None
+    );
+    // What is kept is what was in force: the bad one's predecessor.
+    assert!(
+        plane
+            .answer(plane.send(&[bad("d"), hourly("e", 8)]))
+            .is_some()
+    );
+    let port = plane.address().port();
+    let away = command(folder.path(), &plane, &data);
+    drop(plane);
+    eventually("it notices", || {
+        let faults = ready(&service).1["faults"].to_string();
+        faults.contains("rules cannot be fetched from xds://127.0.0.1:")
+    });
+    assert_eq!(
+        (
+            metric(&service, "ratelimit_rules_source_up"),
+            limit(&service)
+        ),
+        (0, Some(7))
+    );
+    assert!(service.stop().success());
+
+    let service = Service::start(away, folder.path());
+    assert!(
+        service.banner.contains("the last good ones, of"),
+        "{}",
+        service.banner
+    );
+    let (status, told) = ready(&service);
+    assert_eq!((status, limit(&service)), (200, Some(7)));
+    assert!(
+        told["faults"]
+            .to_string()
+            .contains("no rules have come from xds://"),
+        "{told}"
+    );
+    let plane = ControlPlane::start(port, None);
+    assert_eq!(plane.answer(plane.send(&[hourly("d", 9)])), None);
+    assert_eq!(limit(&service), Some(9));
+    eventually("it is well", || {
+        ready(&service).1["faults"] == Value::Array(Vec::new())
+    });
+    service.wait_for_log("rules can be fetched again");
+}
+
+#[test]
+fn a_service_may_be_ready_before_it_has_rules() {
+    let folder = tempdir().expect("a folder");
+    let plane = ControlPlane::start(0, None);
+    let mut command = command(folder.path(), &plane, &[]);
+    command.env("FORCE_START_WITHOUT_INITIAL_CONFIG", "true");
+    let service = Service::start(command, folder.path());
+    let (status, told) = ready(&service);
+    assert_eq!((status, told["state"].as_str()), (200, Some("no rules")));
+    let health = run(folder.path(), &["health", &service.http.to_string()]);
+    assert_eq!(health.code, Some(0), "{}", health.err);
+    let body = r#"{"domain": "d", "descriptors": [{"entries": [{"key": "k"}]}]}"#;
+    assert_ne!(
+        http(service.http, "POST", "/v1/check", body).0,
+        200,
+        "nothing is decided"
+    );
+}
+
+#[test]
+fn both_sides_prove_who_they_are_and_certificates_are_read_again() {
+    let folder = tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let (authority, other) = (Authority::new(), Authority::new());
+    let own = |authority: &Authority, validity| {
+        let Identity { certificate, key } = authority.issue("127.0.0.1", validity);
+        put(&at("tls.crt"), &certificate);
+        put(&at("tls.key"), &key);
+    };
+    put(&at("ca.crt"), &authority.pem());
+    own(&other, Validity::Valid);
+    let plane = ControlPlane::start(
+        0,
+        Some(MutualTls {
+            identity: authority.issue("127.0.0.1", Validity::Valid),
+            client_authority: authority.pem(),
+        }),
+    );
+    let version = plane.send(&[hourly("d", 4)]);
+    let mut command = command(folder.path(), &plane, &[]);
+    command
+        .env("CONFIG_GRPC_XDS_SERVER_USE_TLS", "true")
+        .env("CONFIG_GRPC_XDS_CLIENT_TLS_CERT", at("tls.crt"))
+        .env("CONFIG_GRPC_XDS_CLIENT_TLS_KEY", at("tls.key"))
+        .env("CONFIG_GRPC_XDS_SERVER_TLS_CACERT", at("ca.crt"));
+    let service = Service::start(command, folder.path());
+    eventually("it is turned away", || {
+        metric(&service, "ratelimit_rules_source_errors_total") > 0
+    });
+    own(&authority, Validity::Valid);
+    assert_eq!(plane.answer(version), None);
+    assert_eq!(limit(&service), Some(4));
+}
+
+#[test]
+fn defaults_say_what_resources_cannot() {
+    let folder = tempdir().expect("a folder");
+    let plane = ControlPlane::start(0, None);
+    let defaults = "{algorithm: sliding_window, domains: {'d*': {algorithm: token_bucket, post_paid: true, count_denied: false}}}";
+    let service = start(folder.path(), &plane, &["--xds-defaults", defaults]);
+    assert_eq!(
+        plane.answer(plane.send(&[hourly("d", 4), hourly("e", 4)])),
+        None
+    );
+    let (_, listed) = http(service.admin, "GET", "/admin/v1/rules", "");
+    assert!(
+        listed.contains("token_bucket") && listed.contains("sliding_window"),
+        "{listed}"
+    );
+    assert!(!listed.contains("fixed_window"), "{listed}");
+    let refused = run(
+        folder.path(),
+        &[
+            "serve",
+            "--rules",
+            "xds://127.0.0.1:1",
+            "--xds-defaults",
+            "{algorithm: magic}",
+        ],
+    );
+    assert_eq!(refused.code, Some(1));
+    assert!(
+        refused.err.contains("--xds-defaults: ") && refused.err.contains("magic"),
+        "{}",
+        refused.err
+    );
+    let refused = run(
+        folder.path(),
+        &[
+            "serve",
+            "--rules",
+            "rules",
+            "--xds-defaults",
+            "{algorithm: gcra}",
+        ],
+    );
+    assert!(
+        refused
+            .err
+            .contains("it means nothing without a control plane"),
+        "{}",
+        refused.err
+    );
+}
+
+#[test]
+fn called_ratelimit_it_is_envoyproxy_ratelimits_place() {
+    let folder = tempdir().expect("a folder");
+    let program = folder.path().join("ratelimit");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_ratekeeper"), &program).expect("a link");
+    let show = |more: &[(&str, &str)]| {
+        let mut command = Command::new(&program);
+        command
+            .args(["config", "show"])
+            .current_dir(folder.path())
+            .env_clear();
+        let output = command
+            .envs(more.iter().copied())
+            .output()
+            .expect("it starts");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let has = |shown: &str, key: &str, value: &str| {
+        let line = shown
+            .lines()
+            .find(|line| line.split_whitespace().next() == Some(key));
+        line.is_some_and(|line| line.split_whitespace().nth(1) == Some(value))
+    };
+    let shown = show(&[]);
+    assert!(
+        has(&shown, "profile", "envoy") && has(&shown, "envoy_metrics", "true"),
+        "{shown}"
+    );
+    let shown = show(&[("RATEKEEPER_PROFILE", "ratekeeper")]);
+    assert!(
+        has(&shown, "profile", "ratekeeper") && has(&shown, "envoy_metrics", "true"),
+        "{shown}"
+    );
+}

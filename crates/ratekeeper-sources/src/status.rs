@@ -1,0 +1,129 @@
+//! The state of a source, for operators.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tracing::{info, warn};
+
+/// The state of a source. Clones are of the same source.
+#[derive(Clone, Debug)]
+pub struct SourceStatus(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    name: String,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The reason why nothing can be fetched, and the time since when.
+    failing: Option<(Timestamp, String)>,
+    deliveries: u64,
+    refused: u64,
+    failures: u64,
+}
+
+impl SourceStatus {
+    pub(crate) fn new(name: String) -> Self {
+        let state = Mutex::default();
+        Self(Arc::new(Inner { name, state }))
+    }
+
+    /// The name of the source, without secrets.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Returns true if the last attempt to fetch did not fail.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.0.state.lock().failing.is_none()
+    }
+
+    /// The number of times that all texts were received.
+    #[must_use]
+    pub fn deliveries(&self) -> u64 {
+        self.0.state.lock().deliveries
+    }
+
+    /// The number of those times that texts were refused, some or all.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.0.state.lock().refused
+    }
+
+    /// The number of failed attempts to fetch.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        self.0.state.lock().failures
+    }
+
+    /// The fault that nothing can be fetched, if so.
+    #[must_use]
+    pub fn faults(&self) -> Vec<String> {
+        let state = self.0.state.lock();
+        let told = |(since, why): &(Timestamp, String)| {
+            let name = &self.0.name;
+            format!(
+                "rules cannot be fetched from {name} since {since:.0}: {why}; those in use stay"
+            )
+        };
+        state.failing.iter().map(told).collect()
+    }
+
+    /// Notes that texts arrived, and what became of them. Refusals are logged by those who refuse.
+    pub(crate) fn delivered(&self, is_refused: bool) {
+        let mut state = self.0.state.lock();
+        state.deliveries += 1;
+        state.refused += u64::from(is_refused);
+    }
+
+    /// Notes that the source is there.
+    pub(crate) fn reached(&self) {
+        let failing = self.0.state.lock().failing.take();
+        if failing.is_some() {
+            info!(source = %self.0.name, "rules can be fetched again");
+        }
+    }
+
+    /// Notes a failed attempt. The first one of a row is logged.
+    pub(crate) fn failed(&self, why: String) {
+        let mut state = self.0.state.lock();
+        state.failures += 1;
+        match &mut state.failing {
+            Some((_, last)) => *last = why,
+            none => {
+                warn!(source = %self.0.name, %why, "rules cannot be fetched; those in use stay, and attempts go on");
+                *none = Some((Timestamp::now(), why));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_lasts_from_the_first_failure_to_the_next_success() {
+        let status = SourceStatus::new("xds://a:1".to_owned());
+        assert!(status.is_up() && status.faults().is_empty());
+        status.failed("refused".to_owned());
+        status.failed("timed out".to_owned());
+        let faults = status.faults();
+        assert_eq!(
+            (faults.len(), status.failures(), status.is_up()),
+            (1, 2, false)
+        );
+        assert!(faults[0].starts_with("rules cannot be fetched from xds://a:1 since "));
+        assert!(
+            faults[0].ends_with(": timed out; those in use stay"),
+            "{faults:?}"
+        );
+        status.reached();
+        assert!(status.is_up() && status.faults().is_empty());
+    }
+}

@@ -1,0 +1,247 @@
+//! A client of a control plane that sends rules over xDS, state of the world, on the aggregated stream.
+//!
+//! The control plane sends all resources whenever one of them changes. Each response is answered once its rules are in
+//! force (ACK), or with what is wrong about them (NACK); the good resources of a response apply either way.
+
+mod connection;
+mod defaults;
+mod resource;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http::HeaderMap;
+use prost_types::Struct;
+use prost_types::value::Kind;
+use ratekeeper_proto::envoy::config::core::v3::{Node, node::UserAgentVersionType};
+use ratekeeper_proto::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
+use ratekeeper_proto::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse};
+use ratekeeper_proto::google::rpc;
+use ratekeeper_rules::Source;
+use ratekeeper_server::{DeliveryError, RulesFeed};
+use ratekeeper_tls::TlsFiles;
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::metadata::MetadataMap;
+use tonic::transport::Channel;
+use tonic::{Code, Request, Status};
+
+use crate::SourceStatus;
+use crate::backoff::Backoff;
+pub use connection::XdsAddressError;
+use connection::{Connection, describe};
+pub use defaults::{XdsDefaults, XdsDefaultsError};
+use resource::Resources;
+
+/// The type of the resources.
+const TYPE_URL: &str = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig";
+
+/// The most bytes of a response by default: 64 MiB.
+pub const RESPONSE_BYTES_MAX: usize = 64 << 20;
+
+/// The longest text about mistakes that is sent back, in bytes: gRPC bounds what a server reads.
+const ERROR_BYTES_MAX: usize = 16 << 10;
+
+/// The settings of a client.
+#[derive(Clone, Debug)]
+pub struct XdsConfig {
+    /// The control plane: `http://HOST:PORT`, or `https://` for TLS.
+    pub endpoint: String,
+    /// The name that its certificate must have, if it is not the host.
+    pub server_name: Option<String>,
+    /// The files for TLS; read again for each connection.
+    pub tls: TlsFiles,
+    /// The name of this node, by which the control plane chooses what it sends.
+    pub node_id: String,
+    /// Further properties of this node.
+    pub node_metadata: BTreeMap<String, String>,
+    /// Headers of the stream's request.
+    pub headers: HeaderMap,
+    /// The most bytes of a response.
+    pub response_bytes_max: usize,
+    /// Keys for the rules that resources cannot have.
+    pub defaults: XdsDefaults,
+}
+
+impl XdsConfig {
+    /// The control plane and the node, for people; names the kept rules.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let (scheme, place) = match self.endpoint.strip_prefix("https://") {
+            Some(place) => ("xdss", place),
+            None => ("xds", self.endpoint.trim_start_matches("http://")),
+        };
+        format!("{scheme}://{place} (node {})", self.node_id)
+    }
+}
+
+/// A client of a control plane.
+#[derive(Debug)]
+pub struct XdsSource {
+    config: XdsConfig,
+    connection: Connection,
+    status: SourceStatus,
+    /// The texts that were delivered last.
+    delivered: Vec<Source>,
+    /// The version that is in force.
+    version: String,
+}
+
+/// The reason why a stream ended.
+#[derive(Debug, thiserror::Error)]
+enum StreamError {
+    #[error("{0}")]
+    Connect(String),
+    #[error("{}", describe(.0))]
+    Status(Status),
+    #[error("the stream ended")]
+    Ended,
+}
+
+impl XdsSource {
+    /// A client that has not connected yet.
+    ///
+    /// # Errors
+    /// The address is none. Files are read when it connects.
+    pub fn new(config: XdsConfig) -> Result<Self, XdsAddressError> {
+        Ok(Self {
+            connection: Connection::new(&config)?,
+            status: SourceStatus::new(config.name()),
+            delivered: Vec::new(),
+            version: String::new(),
+            config,
+        })
+    }
+
+    /// The state of the client, for operators.
+    #[must_use]
+    pub fn status(&self) -> SourceStatus {
+        self.status.clone()
+    }
+
+    /// Follows the control plane until the server that takes the rules ends.
+    pub async fn run(mut self, feed: RulesFeed) {
+        let mut backoff = Backoff::default();
+        loop {
+            let ended = self.stream(&feed, &mut backoff).await;
+            let Err(why) = ended else {
+                return;
+            };
+            self.status.failed(why.to_string());
+            sleep(backoff.next()).await;
+        }
+    }
+
+    /// Follows one stream. Returns once the server has ended.
+    async fn stream(&mut self, feed: &RulesFeed, backoff: &mut Backoff) -> Result<(), StreamError> {
+        let channel = self.connection.open().await.map_err(StreamError::Connect)?;
+        let (requests, outgoing) = mpsc::channel(1);
+        // A full response, whatever is in force: another control plane may count its versions alike.
+        let first = DiscoveryRequest {
+            node: Some(self.node()),
+            type_url: TYPE_URL.to_owned(),
+            ..DiscoveryRequest::default()
+        };
+        requests.send(first).await.map_err(|_| StreamError::Ended)?;
+        let mut responses = self.call(channel, ReceiverStream::new(outgoing)).await?;
+        while let Some(response) = responses.message().await.map_err(StreamError::Status)? {
+            self.status.reached();
+            backoff.reset();
+            let Some(answer) = self.take(response, feed).await else {
+                return Ok(());
+            };
+            requests
+                .send(answer)
+                .await
+                .map_err(|_| StreamError::Ended)?;
+        }
+        Err(StreamError::Ended)
+    }
+
+    async fn call(
+        &self,
+        channel: Channel,
+        requests: ReceiverStream<DiscoveryRequest>,
+    ) -> Result<tonic::Streaming<DiscoveryResponse>, StreamError> {
+        let mut client = AggregatedDiscoveryServiceClient::new(channel)
+            .max_decoding_message_size(self.config.response_bytes_max);
+        let metadata = MetadataMap::from_headers(self.config.headers.clone());
+        let request = Request::from_parts(metadata, tonic::Extensions::default(), requests);
+        let opened = client.stream_aggregated_resources(request).await;
+        Ok(opened.map_err(StreamError::Status)?.into_inner())
+    }
+
+    /// Delivers a response, and returns the answer to it; [`None`] once the server has ended.
+    async fn take(
+        &mut self,
+        response: DiscoveryResponse,
+        feed: &RulesFeed,
+    ) -> Option<DiscoveryRequest> {
+        let DiscoveryResponse {
+            version_info,
+            resources,
+            type_url,
+            nonce,
+        } = response;
+        let mut mistakes = Vec::new();
+        if type_url == TYPE_URL {
+            let read = Resources::read(resources, &self.config.defaults, &self.delivered);
+            mistakes = read.mistakes;
+            match feed.deliver(read.sources.clone()).await {
+                Ok(()) => {}
+                Err(DeliveryError::Ended) => return None,
+                Err(refused) => mistakes.push(refused.to_string()),
+            }
+            self.delivered = read.sources;
+        } else {
+            mistakes.push(format!(
+                "this is a response of the type {type_url}, which was not asked for"
+            ));
+        }
+        self.status.delivered(!mistakes.is_empty());
+        let error_detail = (!mistakes.is_empty()).then(|| refusal(&mistakes.join("\n")));
+        if error_detail.is_none() {
+            self.version = version_info;
+        }
+        Some(DiscoveryRequest {
+            version_info: self.version.clone(),
+            type_url: TYPE_URL.to_owned(),
+            response_nonce: nonce,
+            error_detail,
+            ..DiscoveryRequest::default()
+        })
+    }
+
+    fn node(&self) -> Node {
+        let text = |text: &String| prost_types::Value {
+            kind: Some(Kind::StringValue(text.clone())),
+        };
+        let fields = self.config.node_metadata.iter();
+        let fields: BTreeMap<_, _> = fields
+            .map(|(key, value)| (key.clone(), text(value)))
+            .collect();
+        Node {
+            id: self.config.node_id.clone(),
+            metadata: (!fields.is_empty()).then_some(Struct { fields }),
+            user_agent_name: "ratekeeper".to_owned(),
+            user_agent_version_type: Some(UserAgentVersionType::UserAgentVersion(
+                env!("CARGO_PKG_VERSION").to_owned(),
+            )),
+            ..Node::default()
+        }
+    }
+}
+
+/// The error of a NACK.
+fn refusal(mistakes: &str) -> rpc::Status {
+    let cut = mistakes.floor_char_boundary(ERROR_BYTES_MAX);
+    rpc::Status {
+        code: Code::InvalidArgument as i32,
+        message: mistakes.get(..cut).unwrap_or_default().to_owned(),
+        details: Vec::new(),
+    }
+}
+
+/// Timeout for connecting and for the TLS handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,0 +1,322 @@
+//! A control plane that sends rules over xDS: state of the world, on the aggregated stream, as go-control-plane does.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use prost::Message;
+use prost_types::Any;
+use ratekeeper_proto::envoy::service::discovery::v3::aggregated_discovery_service_server::{
+    AggregatedDiscoveryService, AggregatedDiscoveryServiceServer,
+};
+use ratekeeper_proto::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse};
+use ratekeeper_proto::ratelimit::config::ratelimit::v3::{
+    RateLimitConfig, RateLimitDescriptor, RateLimitPolicy, RateLimitUnit,
+};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::{Stream, StreamExt};
+use tonic::transport::{Certificate, Server, ServerTlsConfig};
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::certificates::Identity;
+use crate::process::eventually;
+
+/// The type of the resources.
+pub const TYPE_URL: &str = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig";
+
+/// Resources of one version.
+#[derive(Clone, Debug, Default)]
+struct Sent {
+    version: u64,
+    type_url: String,
+    resources: Vec<Any>,
+}
+
+/// The latest of what a client said.
+#[derive(Clone, Debug, Default)]
+pub struct Heard {
+    /// The name of the client.
+    pub node: String,
+    /// The version of the last response that it took.
+    pub acknowledged: u64,
+    /// The version of the last response that it answered, taken or refused.
+    pub answered: u64,
+    /// Its words about the last response that it refused.
+    pub refusal: Option<String>,
+    /// The number of its streams.
+    pub streams: u64,
+    /// Answers with a nonce of another response than the last one.
+    pub stale: u64,
+}
+
+struct Shared {
+    sent: watch::Sender<Sent>,
+    heard: Mutex<Heard>,
+    /// Ends all streams each time it changes.
+    cuts: watch::Sender<u64>,
+}
+
+/// A running control plane; it ends with the test.
+#[allow(missing_debug_implementations, reason = "it holds a server")]
+pub struct ControlPlane {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The certificates of a control plane that wants one of its clients.
+#[allow(missing_debug_implementations, reason = "it holds a private key")]
+pub struct MutualTls {
+    /// The control plane's own.
+    pub identity: Identity,
+    /// The authority that signs clients' certificates.
+    pub client_authority: String,
+}
+
+impl ControlPlane {
+    /// Starts on `port` of this host; 0 takes a free one. It sends nothing until it is told to.
+    ///
+    /// # Panics
+    /// If it cannot.
+    #[must_use]
+    pub fn start(port: u16, tls: Option<MutualTls>) -> Self {
+        let shared = Arc::new(Shared {
+            sent: watch::Sender::new(Sent::default()),
+            heard: Mutex::default(),
+            cuts: watch::Sender::new(0),
+        });
+        let listener = std::net::TcpListener::bind(("127.0.0.1", port)).expect("the port is free");
+        listener.set_nonblocking(true).expect("a socket can be");
+        let address = listener.local_addr().expect("it is bound");
+        let (stop, stopped) = oneshot::channel();
+        let service = AggregatedDiscoveryServiceServer::new(Service(Arc::clone(&shared)));
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .enable_all()
+                .build()
+                .expect("there are threads");
+            runtime.block_on(async move {
+                let listener = tokio::net::TcpListener::from_std(listener).expect("it is a socket");
+                let mut server = Server::builder();
+                if let Some(tls) = tls {
+                    let MutualTls {
+                        identity,
+                        client_authority,
+                    } = tls;
+                    let own =
+                        tonic::transport::Identity::from_pem(identity.certificate, identity.key);
+                    let config = ServerTlsConfig::new()
+                        .identity(own)
+                        .client_ca_root(Certificate::from_pem(client_authority));
+                    server = server
+                        .tls_config(config)
+                        .expect("the certificates are good");
+                }
+                let serving = server
+                    .add_service(service)
+                    .serve_with_incoming(TcpListenerStream::new(listener));
+                tokio::select! {
+                    ended = serving => ended.expect("it serves"),
+                    _ = stopped => {}
+                }
+            });
+            runtime.shutdown_background();
+        });
+        Self {
+            shared,
+            address,
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+
+    /// The address it listens on.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Sends these rules to all clients, now and when they connect. Returns the version.
+    pub fn send(&self, rules: &[RateLimitConfig]) -> u64 {
+        self.send_resources(rules.iter().map(resource).collect())
+    }
+
+    /// Sends these resources, whatever they are.
+    pub fn send_resources(&self, resources: Vec<Any>) -> u64 {
+        self.send_as(TYPE_URL, resources)
+    }
+
+    /// Sends these resources in a response of the type `type_url`.
+    pub fn send_as(&self, type_url: &str, resources: Vec<Any>) -> u64 {
+        let mut version = 0;
+        self.shared.sent.send_modify(|sent| {
+            version = sent.version + 1;
+            *sent = Sent {
+                version,
+                type_url: type_url.to_owned(),
+                resources,
+            };
+        });
+        version
+    }
+
+    /// Ends all streams.
+    pub fn cut(&self) {
+        self.shared.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// The words of clients so far.
+    #[must_use]
+    pub fn heard(&self) -> Heard {
+        self.shared.heard().clone()
+    }
+
+    /// Waits until the version was answered, and returns what was said of it: [`None`] if it was taken.
+    ///
+    /// # Panics
+    /// If it is not, for long.
+    #[must_use]
+    pub fn answer(&self, version: u64) -> Option<String> {
+        eventually("the client answers", || self.heard().answered == version);
+        let heard = self.heard();
+        heard.refusal.filter(|_| heard.acknowledged != version)
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn heard(&self) -> std::sync::MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes an answer to a response of `version`, which had this nonce.
+    fn note(&self, request: &DiscoveryRequest, version: u64, nonce: &str) {
+        let mut heard = self.heard();
+        if request.response_nonce != nonce {
+            heard.stale += 1;
+            return;
+        }
+        match &request.error_detail {
+            Some(error) => heard.refusal = Some(error.message.clone()),
+            None => {
+                heard.acknowledged = version;
+                heard.refusal = None;
+            }
+        }
+        heard.answered = version;
+    }
+}
+
+/// A resource with these rules.
+#[must_use]
+pub fn resource(rules: &RateLimitConfig) -> Any {
+    Any {
+        type_url: TYPE_URL.to_owned(),
+        value: rules.encode_to_vec(),
+    }
+}
+
+/// The rules of a domain with one limit by `key`.
+#[must_use]
+pub fn rules(
+    domain: &str,
+    key: &str,
+    unit: RateLimitUnit,
+    requests_per_unit: u32,
+) -> RateLimitConfig {
+    let policy = RateLimitPolicy {
+        unit: unit.into(),
+        requests_per_unit,
+        ..RateLimitPolicy::default()
+    };
+    let descriptor = RateLimitDescriptor {
+        key: key.to_owned(),
+        rate_limit: Some(policy),
+        ..RateLimitDescriptor::default()
+    };
+    RateLimitConfig {
+        name: domain.to_owned(),
+        domain: domain.to_owned(),
+        descriptors: vec![descriptor],
+    }
+}
+
+struct Service(Arc<Shared>);
+
+type Responses = Pin<Box<dyn Stream<Item = Result<DiscoveryResponse, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl AggregatedDiscoveryService for Service {
+    type StreamAggregatedResourcesStream = Responses;
+
+    async fn stream_aggregated_resources(
+        &self,
+        request: Request<Streaming<DiscoveryRequest>>,
+    ) -> Result<Response<Responses>, Status> {
+        let (responses, stream) = mpsc::channel(1);
+        let shared = Arc::clone(&self.0);
+        tokio::spawn(converse(shared, request.into_inner(), responses));
+        Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
+    }
+}
+
+/// One stream: a response for each version that the client does not have, and the next one only after its answer.
+async fn converse(
+    shared: Arc<Shared>,
+    mut requests: Streaming<DiscoveryRequest>,
+    responses: mpsc::Sender<Result<DiscoveryResponse, Status>>,
+) {
+    let (mut sent, mut cuts) = (shared.sent.subscribe(), shared.cuts.subscribe());
+    cuts.mark_unchanged();
+    let Some(Ok(first)) = requests.next().await else {
+        return;
+    };
+    {
+        let mut heard = shared.heard();
+        heard.streams += 1;
+        heard.node = first.node.map(|node| node.id).unwrap_or_default();
+    }
+    let mut version = 0;
+    loop {
+        let found = tokio::select! {
+            found = sent.wait_for(|sent| sent.version != version) => found.map(|sent| sent.clone()),
+            _ = cuts.changed() => return,
+            _ = responses.closed() => return,
+        };
+        let Ok(now) = found else {
+            return;
+        };
+        version = now.version;
+        let nonce = format!("nonce-{version}");
+        let response = DiscoveryResponse {
+            version_info: version.to_string(),
+            resources: now.resources,
+            type_url: now.type_url,
+            nonce: nonce.clone(),
+        };
+        if responses.send(Ok(response)).await.is_err() {
+            return;
+        }
+        tokio::select! {
+            answer = requests.next() => match answer {
+                Some(Ok(answer)) => shared.note(&answer, version, &nonce),
+                _ => return,
+            },
+            _ = cuts.changed() => return,
+        }
+    }
+}
