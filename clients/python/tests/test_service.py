@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 import unittest
 from typing import Any, Callable, Iterator, Mapping, Union
 
@@ -14,6 +15,7 @@ from ratekeeper.service import (
     AsyncRatekeeper,
     Decision,
     Descriptor,
+    LimitResult,
     LocalLimit,
     LocalLimits,
     Question,
@@ -91,6 +93,25 @@ class Calls(unittest.TestCase):
             named = [{"key": "tenant", "value": "abc"}, {"key": "endpoint", "value": "GET /"}]
             asked = {"domain": "shop", "descriptors": [{"entries": named, "hits": 2}], "wait_ms_max": 0, "standing": True}
             self.assertEqual(services.bodies, [asked])
+
+    def test_an_identifier_needs_no_more_than_a_limit(self) -> None:
+        told = {"success": False, "limit": 5, "remaining": 0, "reset": 1_800_000_000_000, "retry_after_ms": 9}
+        for ask in self.both():
+            services = Services({"one.test": lambda: httpx.Response(200, json=told)})
+            answers = ask(services, lambda one: one.limit("ada", 5, 60_000, cost=2), lambda one: one.limit("ada", rule="r"))
+            self.assertEqual(answers[0], LimitResult(False, 5, 0, 1_800_000_000_000, 9))
+            self.assertEqual(services.asked, ["one.test/v1/limit"] * 2)
+            own = {"identifier": "ada", "limit": 5, "duration": 60_000, "cost": 2}
+            self.assertEqual(services.bodies, [own, {"identifier": "ada", "rule": "r"}])
+
+    def test_the_fallback_decides_about_identifiers_too(self) -> None:
+        for ask in self.both():
+            fallback = LocalLimits([LocalLimit("mails", ["identifier"], 1, 60.0)])
+            services = Services({"one.test": refused}, fallback=fallback)
+            call: Call = lambda one: one.limit("ada", 5, 60_000, domain="mails")
+            first, second = ask(services, call, call)
+            self.assertEqual((first.success, second.success, second.degraded), (True, False, True))
+            self.assertGreater(second.reset, time.time() * 1000)
 
     def test_a_service_that_refuses_connections_is_passed_over_and_asked_last(self) -> None:
         for ask in self.both():

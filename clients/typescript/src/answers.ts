@@ -46,6 +46,75 @@ export interface DecidedPolicy {
   readonly windowMs: number | undefined;
 }
 
+/** What limits an identifier: a limit of the call's own, or the ID of a rule. */
+export type IdentifierLimit =
+  | {
+      /** Hits that pass in `durationMs`, for callers with the permission `override`. */
+      readonly limit: number;
+      /** The window in milliseconds, up to 366 days. */
+      readonly durationMs: number;
+      /** `sliding_window` by default, and `token_bucket` with a `burst`. */
+      readonly algorithm?: string;
+      /** Hits that pass at once after idle time. */
+      readonly burst?: number;
+      /** The namespace of the limit: `default` by default. */
+      readonly domain?: string;
+      /** The cost: 1 by default, 0 takes nothing. */
+      readonly cost?: number;
+    }
+  | { readonly rule: string; readonly cost?: number };
+
+/** The answer to an identifier. */
+export interface LimitResult {
+  /** True if the request may pass. */
+  readonly success: boolean;
+  readonly limit: number;
+  readonly remaining: number;
+  /** When there is more: milliseconds since 1970. */
+  readonly reset: number;
+  /** On a denial: milliseconds until the same hits would pass; undefined if they never will. */
+  readonly retryAfterMs: number | undefined;
+  /** True if a failure mode or the fallback answered. */
+  readonly degraded: boolean;
+}
+
+/** The identifier and its limit as the API has them. */
+export function limitJson(identifier: string, by: IdentifierLimit): Json {
+  if ("rule" in by) return { identifier, rule: by.rule, cost: by.cost };
+  const { limit, durationMs, algorithm, burst, domain, cost } = by;
+  return { identifier, limit, duration: durationMs, algorithm, burst, domain, cost };
+}
+
+/** The same as a question, for the fallback: the domain, or the ID of the rule, and the entry `identifier`. */
+export function limitQuestion(identifier: string, by: IdentifierLimit): Question {
+  const domain = "rule" in by ? by.rule : (by.domain ?? "default");
+  return { domain, descriptors: [{ entries: { identifier }, ...(by.cost !== undefined && { hits: by.cost }) }] };
+}
+
+/** An answer to an identifier as the API has it. */
+export function limitResult(json: Json): LimitResult {
+  return {
+    success: json["success"] === true,
+    limit: count(json["limit"]) ?? 0,
+    remaining: count(json["remaining"]) ?? 0,
+    reset: count(json["reset"]) ?? 0,
+    retryAfterMs: count(json["retry_after_ms"]),
+    degraded: json["degraded"] === true,
+  };
+}
+
+/** A decision of the fallback as the answer to an identifier. */
+export function limitDecided(decided: Decision): LimitResult {
+  return {
+    success: decided.allowed,
+    limit: decided.limit ?? 0,
+    remaining: decided.remaining ?? 0,
+    reset: Date.now() + (decided.resetAfterMs ?? 0),
+    retryAfterMs: decided.retryAfterMs,
+    degraded: decided.degraded,
+  };
+}
+
 /** Words of the service for why a call failed, such as `INVALID_ARGUMENT` or `NOT_HELD`; `AWAY` if no service answered. */
 export class ServiceError extends Error {
   override readonly name = "ServiceError";

@@ -4,7 +4,8 @@
  * @module
  */
 
-export { ServiceError, type DecidedPolicy, type Decision, type Descriptor, type Question } from "./answers.ts";
+export { ServiceError, type DecidedPolicy, type Decision, type Descriptor, type IdentifierLimit } from "./answers.ts";
+export type { LimitResult, Question } from "./answers.ts";
 export { allowAll, denyAll, localLimits, type Fallback, type LocalLimit } from "./fallback.ts";
 export { createFetch, defaultLane, type Fetch, type FetchEvent, type FetchOptions } from "./fetch.ts";
 export { Gate, RateLimitError } from "./gate.ts";

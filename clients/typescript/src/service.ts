@@ -1,7 +1,8 @@
 // The calls of a Ratekeeper service, over JSON: with a deadline, failover between services, and a fallback.
 
-import { count, decision, failure, list, object, questionJson, ServiceError, text } from "./answers.ts";
-import type { Decision, Json, Question } from "./answers.ts";
+import { count, decision, failure, limitDecided, limitJson, limitQuestion, limitResult } from "./answers.ts";
+import { list, object, questionJson, ServiceError, text } from "./answers.ts";
+import type { Decision, IdentifierLimit, Json, LimitResult, Question } from "./answers.ts";
 import { allowAll, type Fallback } from "./fallback.ts";
 import { sleep, type Fetch } from "./fetch.ts";
 
@@ -54,6 +55,12 @@ export class Ratekeeper {
     if (urls.length === 0) throw new TypeError("endpoints: there is no service to ask");
     this.#endpoints = urls.map((url) => ({ url: new URL(url).href.replace(/\/$/, ""), misses: 0, downUntil: 0 }));
     this.#options = options;
+  }
+
+  /** Decides by an identifier, and a limit of the call's own or the ID of a rule. */
+  async limit(identifier: string, by: IdentifierLimit): Promise<LimitResult> {
+    const answer = await this.#ask("limit", limitJson(identifier, by), "charged");
+    return answer ? limitResult(answer) : limitDecided(this.#fallback(limitQuestion(identifier, by)));
   }
 
   /** Decides a request, and charges its limits. */

@@ -43,6 +43,28 @@ test("a check is asked for in the API's words", async () => {
   assert.deepEqual(bodies, [{ domain: "shop", descriptors: [{ entries: named, hits: 2 }], wait_ms_max: 0, standing: true }]);
 });
 
+test("an identifier needs no more than a limit", async () => {
+  const told = { success: false, limit: 5, remaining: 0, reset: 1_800_000_000_000, reset_after_ms: 9, retry_after_ms: 9, degraded: false };
+  const { fetch, asked, bodies } = services({ "one.test": () => json(told) });
+  const service = new Ratekeeper({ endpoints: "http://one.test/", fetch });
+  const answer = await service.limit("ada", { limit: 5, durationMs: 60_000, cost: 2 });
+  assert.deepEqual(answer, { success: false, limit: 5, remaining: 0, reset: 1_800_000_000_000, retryAfterMs: 9, degraded: false });
+  await service.limit("ada", { rule: "shop.user" });
+  assert.deepEqual(asked, ["one.test/v1/limit", "one.test/v1/limit"]);
+  assert.deepEqual(bodies, [{ identifier: "ada", limit: 5, duration: 60_000, cost: 2 }, { identifier: "ada", rule: "shop.user" }]);
+});
+
+test("the fallback decides about identifiers too", async () => {
+  const { fetch } = services({ "one.test": refused });
+  const fallback = localLimits([{ domain: "mails", keys: ["identifier"], limit: 1, windowMs: 60_000 }]);
+  const service = new Ratekeeper({ endpoints: "http://one.test/", fetch, fallback });
+  const ask = () => service.limit("ada", { limit: 5, durationMs: 60_000, domain: "mails" });
+  assert.deepEqual([(await ask()).success, (await ask()).success], [true, false]);
+  const late = await ask();
+  assert.equal(late.degraded, true);
+  assert.ok(late.reset > Date.now());
+});
+
 test("a service that refuses connections is passed over, and asked last for a second", async () => {
   const { fetch, asked } = services({ "one.test": refused, "two.test": () => json(ALLOW) });
   const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch });

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, replace
 from typing import Any, Mapping, Optional, Sequence, Union, cast
 
@@ -132,6 +133,45 @@ class Decision:
             "code": "RATE_LIMITED",
             **violated,
         }
+
+
+@dataclass(frozen=True)
+class LimitResult:
+    """The answer to an identifier."""
+
+    success: bool
+    """True if the request may pass."""
+    limit: int
+    remaining: int
+    reset: int
+    """When there is more: milliseconds since 1970."""
+    retry_after_ms: Optional[float] = None
+    """On a denial: milliseconds until the same hits would pass; None if they never will."""
+    degraded: bool = False
+    """True if a failure mode or the fallback answered."""
+
+    @classmethod
+    def read(cls, json: Json) -> LimitResult:
+        return cls(
+            success=json.get("success") is True,
+            limit=count(json.get("limit")) or 0,
+            remaining=count(json.get("remaining")) or 0,
+            reset=count(json.get("reset")) or 0,
+            retry_after_ms=count(json.get("retry_after_ms")),
+            degraded=json.get("degraded") is True,
+        )
+
+    @classmethod
+    def decided(cls, decision: Decision) -> LimitResult:
+        """What the fallback decided."""
+        return cls(
+            success=decision.allowed,
+            limit=decision.limit or 0,
+            remaining=decision.remaining or 0,
+            reset=math.ceil(time.time() * 1000 + (decision.reset_after_ms or 0)),
+            retry_after_ms=decision.retry_after_ms,
+            degraded=decision.degraded,
+        )
 
 
 class ServiceError(Exception):

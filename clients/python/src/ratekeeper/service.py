@@ -15,7 +15,19 @@ from typing import AsyncGenerator, Generator, Generic, Optional, Sequence, TypeV
 
 import httpx
 
-from ._answers import DecidedPolicy, Decision, Descriptor, Json, Question, ServiceError, count, mapping, sequence, text
+from ._answers import (
+    DecidedPolicy,
+    Decision,
+    Descriptor,
+    Json,
+    LimitResult,
+    Question,
+    ServiceError,
+    count,
+    mapping,
+    sequence,
+    text,
+)
 from ._fallback import Fallback, LocalLimit, LocalLimits, allow_all, deny_all
 
 __all__ = [
@@ -25,6 +37,7 @@ __all__ = [
     "DecidedPolicy",
     "Decision",
     "Descriptor",
+    "LimitResult",
     "LocalLimit",
     "LocalLimits",
     "Permit",
@@ -105,6 +118,15 @@ class _Calls:
                 if not may_go_on or endpoint is in_turn[-1]:
                     raise
         raise AssertionError("there is an endpoint")
+
+    def _limit(self, identifier: str, rule: Optional[str], domain: Optional[str], more: Json) -> _Steps[LimitResult]:
+        body = {"identifier": identifier, "rule": rule, "domain": domain, **more}
+        try:
+            given = {name: part for name, part in body.items() if part is not None}
+            return LimitResult.read((yield from self._call("limit", given, False)))
+        except _Away:
+            question = Question.of(rule or domain or "default", more.get("cost"), identifier=identifier)
+            return LimitResult.decided(self._fallback(question))
 
     def _check(self, question: Question, key: Optional[str]) -> _Steps[Decision]:
         body: Json = {**question.json(), "standing": True}
@@ -268,6 +290,22 @@ class Ratekeeper(_Calls):
         self._client = httpx.Client(transport=transport, headers=_headers(token))
         self._closed = threading.Event()
 
+    def limit(
+        self,
+        identifier: str,
+        limit: Optional[int] = None,
+        duration_ms: Optional[int] = None,
+        *,
+        algorithm: Optional[str] = None,
+        burst: Optional[int] = None,
+        domain: Optional[str] = None,
+        rule: Optional[str] = None,
+        cost: Optional[int] = None,
+    ) -> LimitResult:
+        """Decides by an identifier, and a limit of the call's own or the ID of a rule."""
+        more = {"limit": limit, "duration": duration_ms, "algorithm": algorithm, "burst": burst, "cost": cost}
+        return self._run(self._limit(identifier, rule, domain, more))
+
     def check(self, question: Question, *, idempotency_key: Optional[str] = None) -> Decision:
         """Decides a request, and charges its limits; with a key once in 24 hours.
 
@@ -411,6 +449,22 @@ class AsyncRatekeeper(_Calls):
         self._client = httpx.AsyncClient(transport=transport, headers=_headers(token))
         # Held, so that they are not collected before they end.
         self._tasks: set[asyncio.Task[None]] = set()
+
+    async def limit(
+        self,
+        identifier: str,
+        limit: Optional[int] = None,
+        duration_ms: Optional[int] = None,
+        *,
+        algorithm: Optional[str] = None,
+        burst: Optional[int] = None,
+        domain: Optional[str] = None,
+        rule: Optional[str] = None,
+        cost: Optional[int] = None,
+    ) -> LimitResult:
+        """Decides by an identifier, and a limit of the call's own or the ID of a rule."""
+        more = {"limit": limit, "duration": duration_ms, "algorithm": algorithm, "burst": burst, "cost": cost}
+        return await self._run(self._limit(identifier, rule, domain, more))
 
     async def check(self, question: Question, *, idempotency_key: Optional[str] = None) -> Decision:
         return await self._run(self._check(question, idempotency_key))

@@ -41,6 +41,15 @@ test("the calls of a running service", async (t) => {
     assert.deepEqual([more.allowed, more.retryAfterMs], [false, undefined]);
   });
 
+  await t.test("an identifier, with a limit or a rule", async () => {
+    const ask = () => service.limit("ada", { limit: 1, durationMs: 3_600_000 });
+    assert.equal((await ask()).success, true);
+    const denied = await ask();
+    assert.deepEqual([denied.success, denied.limit, denied.remaining], [false, 1, 0]);
+    assert.ok(Math.abs(denied.reset - Date.now() - 3_600_000) < 60_000);
+    assert.equal((await service.limit("z", { rule: "shop.tenant", cost: 2 })).remaining, 1);
+  });
+
   await t.test("reserve, commit and cancel", async () => {
     const { reservation = "" } = await service.reserve(of("tokens", "a"), 600, { idempotencyKey: "order-7", ttlMs: 60_000 });
     assert.equal((await service.reserve(of("tokens", "a"), 600, { idempotencyKey: "order-7", ttlMs: 60_000 })).reservation, reservation);
