@@ -49,5 +49,6 @@ impl Question {
 }
 
 pub(crate) mod sealed {
+    #[doc(hidden)]
     pub trait Sealed {}
 }

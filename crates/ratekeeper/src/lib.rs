@@ -138,6 +138,14 @@ pub use ratekeeper_tower as tower;
 pub use yaml::{from_path, from_yaml};
 
 /// A limiter of rules that keeps its counters in this process.
+///
+/// ```
+/// use ratekeeper::{Check, MemoryLimiter};
+///
+/// fn passes(limiter: &MemoryLimiter, user: &str) -> bool {
+///     limiter.check_now(&Check::new("api").descriptor([("user", user)])).allowed()
+/// }
+/// ```
 #[cfg(feature = "rules")]
 pub type MemoryLimiter = Limiter<MemoryStore>;
 

@@ -7,6 +7,13 @@ use std::time::Duration;
 use ratekeeper_core::{Algorithm, LimitError, LimitSpec, Micros};
 
 /// The longest window of a [`Limit`]: 366 days.
+///
+/// ```
+/// use ratekeeper::{Limit, WINDOW_MAX};
+///
+/// assert!(Limit::new(1, WINDOW_MAX).validate().is_ok());
+/// assert!(Limit::new(1, WINDOW_MAX * 2).validate().is_err());
+/// ```
 pub const WINDOW_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 /// The most characters of the name of a [`Limit`].

@@ -10,6 +10,17 @@ use crate::{Error, MemoryLimiter};
 
 /// Creates a limiter with the rules in `text` and the default options.
 ///
+/// ```
+/// use ratekeeper::Check;
+///
+/// let rules = "{ domain: api, descriptors: [ { key: user, rate_limit: { window: 1m, limit: 1 } } ] }";
+/// let limiter = ratekeeper::from_yaml(rules)?;
+/// let check = Check::new("api").descriptor([("user", "ada")]);
+/// assert!(limiter.check_now(&check).allowed());
+/// assert!(!limiter.check_now(&check).allowed());
+/// # Ok::<(), ratekeeper::Error>(())
+/// ```
+///
 /// # Errors
 /// [`Error::Rules`] has all errors in the rules, with line and column.
 pub fn from_yaml(text: &str) -> Result<MemoryLimiter, Error> {
@@ -23,6 +34,12 @@ pub fn from_yaml(text: &str) -> Result<MemoryLimiter, Error> {
 /// Creates a limiter with the rules in a file, or in the `*.yaml` and `*.yml` files of a folder, and
 /// the default options. The rules are read once: to follow changes, load them again and call
 /// [`Limiter::replace_rules`].
+///
+/// ```no_run
+/// let limiter = ratekeeper::from_path("rules.yaml")?;
+/// println!("{} rules", limiter.snapshot().rules().rules().len());
+/// # Ok::<(), ratekeeper::Error>(())
+/// ```
 ///
 /// # Errors
 /// [`Error::Read`] if they cannot be read, [`Error::Rules`] if they are refused.

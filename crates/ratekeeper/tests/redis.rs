@@ -78,6 +78,33 @@ async fn while_redis_is_away_the_failure_mode_answers() {
 }
 
 #[tokio::test]
+async fn what_passed_while_redis_was_away_is_charged_afterwards() {
+    let mut server = Server::start();
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let limiter = RateLimiter::builder(Limit::per_hour(10)).redis(&url).await;
+    let limiter = limiter.expect("Redis is there");
+    assert_eq!(limiter.check("ada").await.remaining, 9);
+    server.process().pause();
+    for _ in 0..3 {
+        let answer = limiter.check("ada").await;
+        assert!(answer.allowed && answer.degraded, "{answer:?}");
+    }
+    server.process().resume();
+    let charged = async {
+        // Nothing of this test calls the maintenance by which they are posted.
+        while (
+            limiter.peek("ada").await.degraded,
+            limiter.peek("ada").await.remaining,
+        ) != (false, 6)
+        {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let charged = tokio::time::timeout(Duration::from_secs(20), charged).await;
+    assert!(charged.is_ok(), "{:?}", limiter.peek("ada").await);
+}
+
+#[tokio::test]
 async fn what_is_no_redis_is_refused_when_the_limiter_is_made() {
     let refused = RateLimiter::builder(Limit::per_hour(1))
         .redis("http://127.0.0.1")

@@ -1,0 +1,98 @@
+//! Each public item of the library has an example, which its doc tests compile.
+
+mod repository;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use repository::root;
+
+/// The words that open a public item.
+const ITEMS: [&str; 8] = [
+    "pub fn ",
+    "pub const fn ",
+    "pub async fn ",
+    "pub struct ",
+    "pub enum ",
+    "pub trait ",
+    "pub type ",
+    "pub const ",
+];
+
+#[test]
+fn each_public_item_of_the_library_has_an_example() {
+    let mut items = 0;
+    let mut without = Vec::new();
+    for file in sources(&root().join("crates/ratekeeper/src")) {
+        let text = fs::read_to_string(&file).expect("a source file is text");
+        let (all, bare) = public_items(&text);
+        items += all;
+        without.extend(
+            bare.into_iter()
+                .map(|item| format!("{}: {item}", file.display())),
+        );
+    }
+    assert!(items > 60, "{items} items were found");
+    assert!(without.is_empty(), "without an example: {without:#?}");
+}
+
+#[test]
+fn items_without_an_example_are_found() {
+    let text = "
+        /// Has one.
+        /// ```
+        /// example();
+        /// ```
+        #[must_use]
+        pub fn example() {}
+
+        /// Has none.
+        pub struct Bare;
+
+        /// Is not for readers.
+        #[cfg_attr(
+            all(),
+            doc(hidden)
+        )]
+        #[doc(hidden)]
+        pub enum Hidden {}
+    ";
+    assert_eq!(public_items(text), (2, vec!["pub struct Bare;".to_owned()]));
+}
+
+/// The number of public items, and the lines of those without an example.
+fn public_items(text: &str) -> (usize, Vec<String>) {
+    let (mut items, mut without) = (0, Vec::new());
+    let mut above = String::new();
+    let mut is_attribute_open = false;
+    for line in text.lines().map(str::trim) {
+        let is_above = line.starts_with("///") || line.starts_with("#[") || is_attribute_open;
+        if is_above {
+            is_attribute_open = !line.starts_with("///") && !line.ends_with(']');
+            above.push_str(line);
+            continue;
+        }
+        let is_hidden = above.contains("#[doc(hidden)]");
+        if !is_hidden && ITEMS.iter().any(|item| line.starts_with(item)) {
+            items += 1;
+            if !above.contains("```") {
+                without.push(line.to_owned());
+            }
+        }
+        above.clear();
+    }
+    (items, without)
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder can be read") {
+        let path = entry.expect("a file can be listed").path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
