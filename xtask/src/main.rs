@@ -11,6 +11,7 @@ mod book;
 mod campaigns;
 mod check;
 mod dashboard;
+mod envoy_gateway;
 mod fuzz;
 mod matrix;
 mod need;
@@ -58,6 +59,8 @@ The verbs of this repository.
                                   each parser against libFuzzer for N seconds (60), or one of them
   cargo xtask compat [--seed N] [--answers N]
                                   every answer beside envoyproxy/ratelimit's own, live; needs Go
+  cargo xtask compat envoy-gateway [--ratekeeper PATH]
+                                  a real Envoy Gateway and Envoy with it as their rate limit service; needs Go and root
   cargo xtask matrix [NAME]       the tests of the Redis store with Redis 6.2 and 7, Valkey 8 and 9, or one of them
   cargo xtask chaos [--quick] [--deadline MS] [FAULT...]
                                   three nodes under load while their Redis fails, in every way there is; `windows` alone
@@ -91,6 +94,9 @@ fn main() -> ExitCode {
         "test" => test::test(rest),
         "check" => check::check(),
         "bench" => bench::bench(rest),
+        "compat" if rest.first().is_some_and(|part| part == "envoy-gateway") => {
+            envoy_gateway::envoy_gateway(rest.get(1..).unwrap_or_default())
+        }
         "compat" => campaigns::compat(rest),
         "fuzz" => fuzz::fuzz(rest),
         "matrix" => matrix::matrix(rest),

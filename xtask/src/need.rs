@@ -8,7 +8,7 @@ mod services;
 mod wheel;
 
 pub(crate) use go::{
-    FOR_ATTACK as FOR_ATTACK_GO, FOR_BENCH, FOR_COMPAT, install as go_tools,
+    FOR_ATTACK as FOR_ATTACK_GO, FOR_BENCH, FOR_COMPAT, FOR_ENVOY_GATEWAY, install as go_tools,
     install_if_there as go_tools_if_there,
 };
 pub(crate) use npm::{clients_node, express};
@@ -58,6 +58,8 @@ pub(crate) const MDBOOK: CargoTool = CargoTool::new("mdbook", "0.5.4");
 pub(crate) const CXX: Package = Package::new("c++", "g++");
 /// The server for shared counters.
 pub(crate) const REDIS: Package = Package::new("redis-server", "redis-server");
+/// Leads a fixed port elsewhere, in a network of its own.
+pub(crate) const IPTABLES: Package = Package::new("iptables", "iptables");
 /// Gives a program its own clock.
 pub(crate) const FAKETIME: Package = Package::new("faketime", "faketime");
 /// The load generator of Redis.

@@ -61,6 +61,13 @@ pub(crate) const FOR_COMPAT: [GoTool; 4] = [
     GoTool::new("--ghz", "github.com/bojand/ghz/cmd/ghz", "v0.93.0"),
 ];
 
+/// The control plane of `cargo xtask compat envoy-gateway`.
+pub(crate) const FOR_ENVOY_GATEWAY: [GoTool; 1] = [GoTool::new(
+    "--envoy-gateway",
+    "github.com/envoyproxy/gateway/cmd/envoy-gateway",
+    "v1.9.1",
+)];
+
 /// The conformance tests of HTTP/2 that `cargo xtask attack` runs.
 pub(crate) const FOR_ATTACK: [GoTool; 1] = [GoTool::new(
     "--h2spec",

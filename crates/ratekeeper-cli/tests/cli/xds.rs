@@ -313,6 +313,14 @@ fn defaults_say_what_resources_cannot() {
         "{listed}"
     );
     assert!(!listed.contains("fixed_window"), "{listed}");
+    // As gateways for models ask: a look, what the answer did cost, and a look again.
+    let ask = |hits: u32| {
+        let descriptor =
+            serde_json::json!({ "entries": [{ "key": "key", "value": "a" }], "hitsAddend": hits });
+        let body = serde_json::json!({ "domain": "d", "descriptors": [descriptor] });
+        http(service.http, "POST", "/json", &body.to_string()).0
+    };
+    assert_eq!([ask(0), ask(10), ask(0)], [200, 200, 429]);
     let refused = run(
         folder.path(),
         &[
