@@ -1,5 +1,35 @@
 // Generated from the OpenAPI document by crates/ratekeeper-server/tests/server/dashboard_types.rs.
 
+/** A change. */
+export interface AuditDocument {
+  /** `put`, `delete`, `reset`, or `rule.…` for a switch of a rule. */
+  action: string;
+  /** The state after. */
+  after?: Record<string, unknown> | null;
+  /** The tenant; of a secret value only the end. Absent for a rule. */
+  api_key?: string | null;
+  /** The state before: of a tenant its plans and overrides, as a PUT sets them. Null if there was none. */
+  before?: Record<string, unknown> | null;
+  /** The time of the change, by the clock of the node that made it. */
+  changed_at: Time;
+  /** The domain. */
+  domain: string;
+  /** The name of the caller who made it. */
+  editor: string;
+  /** The number of times that the tenant's usage was reset, this change included. */
+  epoch?: number | null;
+  /** The hash of the row and of all rows before it. */
+  hash: string;
+  /** The `x-request-id` of the request that made it. */
+  request_id?: string;
+  /** The address from which it came. */
+  source: string;
+  /** The keyed hash of the tenant, or the id of the rule. */
+  subject: string;
+  /** The number of the change. */
+  version: number;
+}
+
 /** A server of a store. */
 export interface BreakerFigures {
   /** The duration of all of them. */
@@ -40,11 +70,41 @@ export interface CountsEntry {
   uncounted: number;
 }
 
-export type Decided = "denied" | "allowed";
+export type Decided = "denied" | "allowed" | "would_be_denied";
 
-/** A sample of the latest denials, the last first. */
+/** The denials of one tenant by one rule, in the last hour. */
+export interface DenialGroup {
+  /** Denials in the last 60 to 65 minutes. */
+  count: number;
+  /** The domain of the rule. */
+  domain: string;
+  /** The entry that names the tenant, or the first one of the descriptor; a secret is a fingerprint. */
+  key: string;
+  /** `denied`; `would_be_denied` if the rule did not enforce its limit. */
+  kind: string;
+  /** The last of them. */
+  last: number;
+  /** The limit in words: `100 per 1m`; empty if the rules no longer have it. */
+  limit: string;
+  /** The reason why it did not: `shadow`, or `enforce: 10 %`. Absent for denied requests. */
+  mode?: string;
+  /** The nodes that denied. */
+  nodes: string[];
+  /** The id of the rule. */
+  rule: string;
+  /** The first of them: there was no hour without one since. */
+  since: number;
+  /** The tenant as people know it: its value, or the last characters of a secret, `…x4f2`. */
+  tenant: string;
+}
+
+/** The latest denials. */
 export interface Denials {
+  /** A sample of the denied requests of this node, the last first: some of each tenant and rule. */
   denials: DeniedRequest[];
+  /** Tenants that were denied in the last hour, or would have been, by rule, the last one first. */
+  groups: DenialGroup[];
+  told_by: ToldBy;
 }
 
 /** A denied request. */
@@ -54,6 +114,8 @@ export interface DeniedRequest {
   domain: string;
   /** False if it passed all the same, since the gateway is in shadow mode. */
   enforced: boolean;
+  /** The entry that names the tenant, or the first one of the descriptor: `api_key:~1f0c83aa5b92d07e`. */
+  key: string;
   /** The limit in words: `100 per 1m`. */
   limit: string;
   method?: string;
@@ -67,6 +129,8 @@ export interface DeniedRequest {
   rule: string;
   /** The descriptor under the limit, secrets as fingerprints. */
   scope: string;
+  /** The tenant as people know it: its value, or the last characters of a secret, `…x4f2`. */
+  tenant: string;
   time: string;
 }
 
@@ -102,6 +166,31 @@ export interface LeaseFigures {
 export interface Leased {
   /** Hits that this node holds and has not spent; they are among the used ones, as are those of other nodes. */
   held_by_this_node: number;
+}
+
+/** A limit. */
+export interface LimitDocument {
+  /** The hits that a window holds. */
+  requests_per_unit: number;
+  /** The window as a unit. */
+  unit?: string | null;
+  /** The window, if no unit is as long. */
+  window?: string | null;
+}
+
+/** The limits of a tenant. */
+export interface LimitsDocument {
+  default?: LimitDocument | null;
+  /** The limits that it has alone: those in force and those of other times. */
+  overrides: OverrideDocument[];
+}
+
+/** A step that an operator may take. */
+export interface NextStep {
+  /** The command line. */
+  command: string;
+  /** The purpose. */
+  title: string;
 }
 
 /** A node whose list is merged. */
@@ -148,8 +237,36 @@ export interface NodeState {
   store: CounterFigures;
   /** The keys that were denied most in the last minute. */
   top: KeyEntry[];
+  /** The keys that would have been denied most in the last hour, were their rules enforced. */
+  top_shadowed: KeyEntry[];
   /** The most denials of a key that is not in `top`. */
   top_unlisted_max: number;
+}
+
+export type OverrideDescriptor = string | string[];
+
+/** A limit that one tenant has alone. */
+export interface OverrideDocument {
+  /** The algorithm; by default that of the limit whose place it takes. */
+  algorithm?: string | null;
+  /** The hits that may come at once, for algorithms with bursts. */
+  burst?: number | null;
+  /** The entries after the tenant's, each as `key:value`; `default`, or nothing, for the tenant as a whole. */
+  descriptor?: OverrideDescriptor;
+  effective_at?: Time | null;
+  expires_at?: Time | null;
+  /** The most hits that a post-paid bucket goes below zero; by default ten bursts. */
+  max_debt?: number | null;
+  /** True for a budget: hits are charged in full whatever is left. By default as the limit whose place it takes. */
+  post_paid?: boolean | null;
+  /** The hits that a window holds. */
+  requests_per_unit: number;
+  /** The steps by which the domain's policy (`adjust`) has raised the plan's limit; absent in an override that somebody has set. */
+  steps?: number | null;
+  /** The window as a unit: `second`, `minute`, `hour`, `day`, `week`, `month` or `year`. */
+  unit?: string | null;
+  /** The window as a duration, in place of `unit`: `10s`. */
+  window?: string | null;
 }
 
 /** Hits that failure modes let pass. */
@@ -198,6 +315,18 @@ export interface QuotaDatabaseFigures {
   tenants: number;
   /** The number of the last change that is in force here. */
   version: number;
+}
+
+/** The plans and overrides that a tenant is to have, in place of all that it has. */
+export interface QuotaDocument {
+  effective_at?: Time | null;
+  expires_at?: Time | null;
+  /** The limits that the tenant has alone. */
+  overrides?: OverrideDocument[];
+  /** The plan: one of the domain's `plans`, or `custom` for overrides alone. Without it the tenant is on the default plan. */
+  tier?: string | null;
+  /** Several plans, one after the other, in place of `tier`. */
+  tiers?: TierDocument[];
 }
 
 /** The loads of rules files. */
@@ -270,6 +399,89 @@ export interface Span {
   length: string;
   /** Its place now, by the clock of this node; absent for limits that have no window: buckets, and concurrency. */
   start?: string | null;
+}
+
+/** All that bears on a tenant. */
+export interface TenantAnswer {
+  at: number;
+  /** The latest changes of its plans and overrides, the newest first; for admins alone. */
+  changes: AuditDocument[];
+  /** Denials of the last hour by rule, the last one first. */
+  denials: DenialGroup[];
+  /** The domain of its plans and overrides; absent if no domain has tenants. */
+  domain?: string;
+  /** `hash:` and its keyed hash in the quota database; absent without one. */
+  hash?: string;
+  /** The entry that names it, as denials and `/admin/v1/top` have it: a secret is a fingerprint. Absent if unknown. */
+  key?: string;
+  /** The reason why parts of the answer are missing, in sentences. */
+  missing?: string[];
+  /** The form in which it was named: `value`, `fingerprint`, `hash` or `last_characters`. */
+  named_by: string;
+  /** The steps that may be taken now. */
+  next_steps: NextStep[];
+  /** The plan that it is on now; absent in domains without plans, or if it is not known. */
+  plan?: string;
+  quotas?: TenantDocument | null;
+  /** The latest denied requests on this node. */
+  requests: DeniedRequest[];
+  /** The answer in a sentence. */
+  summary: string;
+  /** The tenant as people know it: its value, or the last characters of a secret. */
+  tenant: string;
+  told_by: ToldBy;
+  usage?: Usage | null;
+  /** The same of requests that passed because their rule is in shadow, or enforced for a part of the tenants. */
+  would_be_denied: DenialGroup[];
+}
+
+/** A tenant as the admin API shows it. */
+export interface TenantDocument {
+  /** The tenant; of a secret value only the end, unless the reader named it. */
+  api_key: string;
+  /** The time at which it was first put. */
+  created_at: Time;
+  /** The domain. */
+  domain: string;
+  /** The number of times that its usage was reset. */
+  epoch: number;
+  /** The keyed hash of its value, by which it can be named as `hash:…`. */
+  hash: string;
+  own?: QuotaDocument | null;
+  /** Its limits. */
+  quotas: LimitsDocument;
+  /** The plan that it is on now; `custom` if it has overrides alone. Absent in a domain without plans. */
+  tier?: string | null;
+  /** Its plans with their times, if they are not the same for ever. */
+  tiers?: TierDocument[];
+  /** The time of the last change. */
+  updated_at: Time;
+  /** The number of the change that made it so; its entity tag. */
+  version: number;
+  /** Slips that the change may have which this answers: a descriptor that no rule has, an end in the past, a tenant that nobody has seen. It is made all the same. */
+  warnings?: string[];
+}
+
+/** A plan and the time in which a tenant is on it. */
+export interface TierDocument {
+  effective_at?: Time | null;
+  expires_at?: Time | null;
+  /** The plan. */
+  tier: string;
+}
+
+export type Time = string;
+
+/** The nodes that an answer is of. */
+export interface ToldBy {
+  /** Tenants and rules that other nodes do not tell, because they have too many. */
+  groups_left_out: number;
+  /** The nodes whose denials are among the groups, this one first. */
+  nodes: NodeEntry[];
+  /** Nodes whose denials are not, because there are too many. */
+  nodes_left_out: number;
+  /** The reason why only this node's denials are told; absent if those of all nodes are. */
+  only_this_node?: string;
 }
 
 /** The keys with the most requests, the largest count first. */

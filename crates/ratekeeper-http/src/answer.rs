@@ -17,7 +17,7 @@ use http::HeaderName;
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Decision, Policy};
 
-pub use denial::{Denial, DenialBody, HttpDenial, scope};
+pub use denial::{Denial, DenialBody, HttpDenial, denied_scope, scope};
 pub use form::{BodyForm, Form};
 pub use headers::{Headers, LimitHeaders, RetryAfter, UnknownHeaders};
 pub use lines::HeaderLines;

@@ -118,8 +118,9 @@ impl Evaluation {
         if let Some(observer) = &self.observer {
             observer.answered();
         }
-        let (snapshot, statuses) = self.decision.parts();
-        self.plan.read(snapshot, verdicts, statuses, each);
+        let (snapshot, statuses, shadowed) = self.decision.parts();
+        self.plan
+            .read(snapshot, verdicts, (statuses, shadowed), each);
         self.decision.conclude(verdicts.allowed);
         if let Some(observer) = &self.observer {
             observer.combined(&self.decision);

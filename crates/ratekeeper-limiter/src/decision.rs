@@ -22,9 +22,22 @@ pub struct Decision {
     allowed: bool,
     statuses: Statuses,
     binding: Option<u16>,
+    shadowed: ShadowDenials,
 }
 
 pub(crate) type Statuses = SmallVec<[Status; 2]>;
+
+/// The limits that would have denied a request; one is stored inline.
+pub(crate) type ShadowDenials = SmallVec<[ShadowDenial; 1]>;
+
+/// A limit that would have denied the request, were it enforced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ShadowDenial {
+    /// The number of the descriptor that it limits.
+    pub descriptor: u16,
+    /// The origin of the limit.
+    pub source: LimitSource,
+}
 
 impl Decision {
     /// A decision that is filled in where it lies, since moving it costs as much as matching.
@@ -34,12 +47,13 @@ impl Decision {
             allowed: true,
             statuses: Statuses::new(),
             binding: None,
+            shadowed: ShadowDenials::new(),
         }
     }
 
-    /// The rules to match against, and where the statuses go.
-    pub(crate) fn parts(&mut self) -> (&Snapshot, &mut Statuses) {
-        (&self.snapshot, &mut self.statuses)
+    /// The rules to match against, and where the statuses and the limits go that are only in shadow over.
+    pub(crate) fn parts(&mut self) -> (&Snapshot, &mut Statuses, &mut ShadowDenials) {
+        (&self.snapshot, &mut self.statuses, &mut self.shadowed)
     }
 
     /// Concludes the decision once the statuses are filled in.
@@ -65,6 +79,13 @@ impl Decision {
     #[must_use]
     pub fn statuses(&self) -> &[Status] {
         &self.statuses
+    }
+
+    /// The limits that were over and did not deny the request: in shadow mode, for subjects that `enforce` leaves out, or
+    /// in quota mode beside others that have room.
+    #[must_use]
+    pub fn shadowed(&self) -> &[ShadowDenial] {
+        &self.shadowed
     }
 
     /// The most restrictive limit of the request: of those that deny it, the one with the longest wait;

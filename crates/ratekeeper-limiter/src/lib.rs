@@ -33,7 +33,9 @@ mod waiting;
 
 pub use clock::Clock;
 pub use decide::{Pending, Ruling};
-pub use decision::{Answered, Binding, Code, Decision, LimitStatus, Policies, Policy, Status};
+pub use decision::{
+    Answered, Binding, Code, Decision, LimitStatus, Policies, Policy, ShadowDenial, Status,
+};
 pub use explain::{DOMAINS_SHOWN, ExplainedDescriptor, ExplainedLimit, ExplainedNode, Explanation};
 pub use fallback::{Fallback, FallbackConfig, FallbackError, OwedCounts};
 pub use hold::{
@@ -54,7 +56,7 @@ pub use source::LimitSource;
 pub use stats::{REMAINING_BOUNDS, RuleCounts, RuleStats, STRIPES, stripe_of_thread};
 pub use stray::{Stray, Strays};
 pub use switch::{RuleMode, RuleSwitch, SWITCHES_MAX, SwitchError, Switches};
-pub use top::{ALLOWED_SAMPLE, TopDecision, TopKey, TopKeys, TopWindow};
+pub use top::{ALLOWED_SAMPLE, CASES_MAX, DenialCase, TopDecision, TopKey, TopKeys, TopWindow};
 pub use totals::Totals;
 pub use usage::{USAGE_ROWS_MAX, UsageCount, UsageMeter};
 pub use waiting::Waiting;

@@ -12,6 +12,8 @@ pub struct Scope {
     text: String,
     /// The end of each entry in the text.
     ends: SmallVec<[usize; 4]>,
+    /// The number of the entry that names the tenant; the first one where no entry does.
+    tenant: usize,
 }
 
 impl Scope {
@@ -19,6 +21,12 @@ impl Scope {
     #[must_use]
     pub fn into_text(self) -> String {
         self.text
+    }
+
+    /// A copy of the whole descriptor.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.text.clone()
     }
 
     /// The first `depth` entries, or all if there are fewer.
@@ -29,6 +37,19 @@ impl Scope {
         end.and_then(|end| self.text.get(..*end))
             .unwrap_or_default()
     }
+
+    /// The entry that names the tenant, or the first one where no entry does: `api_key:~1f0c83aa5b92d07e`.
+    #[must_use]
+    pub fn subject(&self) -> &str {
+        let start = match self.tenant.checked_sub(1) {
+            // After the colon.
+            Some(before) => self.ends.get(before).map_or(0, |end| end + 1),
+            None => 0,
+        };
+        let end = self.ends.get(self.tenant).copied();
+        end.and_then(|end| self.text.get(start..end))
+            .unwrap_or_default()
+    }
 }
 
 impl Snapshot {
@@ -36,7 +57,11 @@ impl Snapshot {
     #[must_use]
     pub fn scope(&self, domain: &str, entries: &[Entry<'_>]) -> Scope {
         let rules = self.rules().domain(domain);
-        let mut scope = Scope::default();
+        let tenant = rules.and_then(|rules| rules.tenant_at(entries));
+        let mut scope = Scope {
+            tenant: tenant.unwrap_or(0),
+            ..Scope::default()
+        };
         for entry in entries {
             let is_secret = match rules {
                 Some(rules) => rules.is_secret(entry.key),

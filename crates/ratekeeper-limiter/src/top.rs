@@ -12,19 +12,22 @@
 //! 128. Beyond that, a key that takes over another's place inherits its count, which [`TopKey::error`] tells; one new key
 //! in eight gets a place, and stands for all eight. One allowed request in 64 is counted, as 64.
 
+mod cases;
 mod ring;
 mod sketch;
 
-use std::cell::Cell;
+use std::cell::{Cell, LazyCell};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use ratekeeper_core::Timestamp;
 use ratekeeper_rules::Rule;
 
 use crate::stats::{STRIPES, shortened, stripe_of_thread};
 use crate::{Decision, RequestDescriptors, Scope};
+pub use cases::{CASES_MAX, DenialCase};
+use cases::{Cases, CasesOfSecond};
 use ring::Ring;
 use sketch::Sketch;
 
@@ -64,25 +67,36 @@ pub enum TopDecision {
     Denied,
     /// Allowed ones.
     Allowed,
+    /// Those that a limit would have denied, were it enforced. They are among the allowed or the denied ones too.
+    Shadowed,
 }
 
-/// Finds the keys that are denied and allowed most.
+/// Finds the keys that are denied and allowed most, and keeps the [cases](DenialCase) of all that are denied.
 #[derive(Debug, Default)]
 pub struct TopKeys {
     stripes: [Stripe; STRIPES],
+    cases: Mutex<Cases>,
     rings: Mutex<Rings>,
     hasher: RandomState,
 }
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Stripe(Mutex<ByDecision<Sketch>>);
+struct Stripe(Mutex<Counted>);
+
+/// The keys that threads have counted in this second.
+#[derive(Debug, Default)]
+struct Counted {
+    keys: ByDecision<Sketch>,
+    cases: CasesOfSecond,
+}
 
 /// One of a kind for each decision.
 #[derive(Debug, Default)]
 struct ByDecision<T> {
     denied: T,
     allowed: T,
+    shadowed: T,
 }
 
 #[derive(Debug)]
@@ -93,13 +107,14 @@ struct Rings {
 
 impl Default for Rings {
     fn default() -> Self {
-        let both = |seconds| ByDecision {
+        let all = |seconds| ByDecision {
             denied: Ring::new(seconds),
             allowed: Ring::new(seconds),
+            shadowed: Ring::new(seconds),
         };
         Self {
-            minute: both(5),
-            hour: both(300),
+            minute: all(5),
+            hour: all(300),
         }
     }
 }
@@ -109,8 +124,14 @@ impl<T> ByDecision<T> {
         match decision {
             TopDecision::Denied => &mut self.denied,
             TopDecision::Allowed => &mut self.allowed,
+            TopDecision::Shadowed => &mut self.shadowed,
         }
     }
+}
+
+impl TopDecision {
+    /// All kinds.
+    const ALL: [Self; 3] = [Self::Denied, Self::Allowed, Self::Shadowed];
 }
 
 impl TopKeys {
@@ -120,12 +141,17 @@ impl TopKeys {
         !decision.allowed() || is_sampled()
     }
 
-    /// Counts a request that is [wanted](Self::wants), for its most restrictive limit.
+    /// Counts a request that is [wanted](Self::wants), for its most restrictive limit. Returns true if it is the first
+    /// denial of its key that this thread and those beside it count in this second.
     #[cold]
-    pub fn count(&self, decision: &Decision, mut descriptors: RequestDescriptors<'_>) {
+    pub fn count(&self, decision: &Decision, mut descriptors: RequestDescriptors<'_>) -> bool {
         let number = decision.binding_descriptor();
         let Some(descriptor) = number.and_then(|number| descriptors.nth(number)) else {
-            return;
+            return false;
+        };
+        let binding = decision.binding();
+        let Some(rule) = binding.and_then(|binding| decision.rule(binding)) else {
+            return false;
         };
         let mut hasher = self.hasher.build_hasher();
         for entry in descriptor.entries {
@@ -139,38 +165,62 @@ impl TopKeys {
             true => TopDecision::Allowed,
             false => TopDecision::Denied,
         };
-        self.add(decision, kind, hasher, scope);
+        self.add(rule, kind, hasher, scope)
     }
 
     /// Counts likewise a request of which only the `scope` of that limit's descriptor is left, as `kind`: one that
     /// its limits allow may be denied because it cannot wait for its turn.
     #[cold]
     pub fn count_scope(&self, decision: &Decision, kind: TopDecision, scope: Scope) {
+        let binding = decision.binding();
+        if let Some(rule) = binding.and_then(|binding| decision.rule(binding)) {
+            self.add_scope(rule, kind, scope);
+        }
+    }
+
+    /// Counts a request for the limits that would have denied it, were they [enforced](Decision::shadowed); `scope`
+    /// returns that of a descriptor.
+    #[cold]
+    pub fn count_shadowed(&self, decision: &Decision, scope: impl Fn(usize) -> Option<Scope>) {
+        for over in decision.shadowed() {
+            let rule = decision.snapshot().rule(over.source);
+            if let (Some(rule), Some(scope)) = (rule, scope(usize::from(over.descriptor))) {
+                self.add_scope(rule, TopDecision::Shadowed, scope);
+            }
+        }
+    }
+
+    fn add_scope(&self, rule: &Rule, kind: TopDecision, scope: Scope) {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(scope.up_to(usize::MAX).as_bytes());
-        self.add(decision, kind, hasher, || scope);
+        self.add(rule, kind, hasher, || scope);
     }
 
     fn add(
         &self,
-        decision: &Decision,
+        rule: &Rule,
         kind: TopDecision,
         mut hasher: impl Hasher,
         scope: impl FnOnce() -> Scope,
-    ) {
-        let binding = decision.binding();
-        let Some(rule) = binding.and_then(|binding| decision.rule(binding)) else {
-            return;
-        };
+    ) -> bool {
         hasher.write(rule.id.as_bytes());
+        let hash = hasher.finish();
         let weight = match kind {
             TopDecision::Allowed => u64::from(ALLOWED_SAMPLE),
-            TopDecision::Denied => 1,
+            TopDecision::Denied | TopDecision::Shadowed => 1,
         };
+        let scope = LazyCell::new(scope);
         // In range by construction.
         let mut stripe = self.stripes[stripe_of_thread()].0.lock();
-        let sketch = stripe.of(kind);
-        sketch.add(hasher.finish(), weight, || named(rule, &scope()));
+        let sketch = stripe.keys.of(kind);
+        sketch.add(hash, weight, || named(rule, &scope));
+        let is_shadow = match kind {
+            TopDecision::Allowed => return false,
+            TopDecision::Denied => false,
+            TopDecision::Shadowed => true,
+        };
+        let cases = &mut stripe.cases;
+        cases.add((hash, is_shadow), || DenialCase::new(rule, kind, &scope))
     }
 
     /// Closes the second that ends `now`, and makes room for the next; called about once a second.
@@ -178,8 +228,8 @@ impl TopKeys {
         let mut rings = self.rings.lock();
         for stripe in &self.stripes {
             let mut stripe = stripe.0.lock();
-            for kind in [TopDecision::Denied, TopDecision::Allowed] {
-                let sketch = stripe.of(kind);
+            for kind in TopDecision::ALL {
+                let sketch = stripe.keys.of(kind);
                 for mut key in sketch.drain() {
                     key.since = now;
                     rings.minute.of(kind).add(&key);
@@ -191,7 +241,37 @@ impl TopKeys {
         for ring in [minute, hour] {
             ring.denied.tick();
             ring.allowed.tick();
+            ring.shadowed.tick();
         }
+        drop(rings);
+        self.gather(now).tidy(now);
+    }
+
+    /// Adds the denials of this second to the cases.
+    fn gather(&self, now: Timestamp) -> MutexGuard<'_, Cases> {
+        let mut cases = self.cases.lock();
+        for stripe in &self.stripes {
+            let seen = std::mem::take(&mut stripe.0.lock().cases);
+            cases.add(seen, now);
+        }
+        cases
+    }
+
+    /// The tenants that were denied in the last hour, or would have been, by rule: those that `is_wanted` selects, the
+    /// latest first. The denials of this moment are among them.
+    #[must_use]
+    pub fn cases(
+        &self,
+        now: Timestamp,
+        is_wanted: impl Fn(&DenialCase) -> bool,
+    ) -> Vec<DenialCase> {
+        self.gather(now).list(now, is_wanted)
+    }
+
+    /// Denials that no case has, because too many keys were denied in one second, since the start.
+    #[must_use]
+    pub fn without_case(&self) -> u64 {
+        self.cases.lock().left_out()
     }
 
     /// The keys of the rules that `is_wanted` selects by domain and id, the largest count first, at most `most`.

@@ -137,6 +137,14 @@ pub struct Deleted {
     pub version: u64,
 }
 
+/// The form in which a secret value is shown that ends so.
+pub(crate) fn shown_end(end: &str) -> String {
+    let hidden = end.chars().count().saturating_sub(SHOWN_OF_SECRET);
+    std::iter::once('…')
+        .chain(end.chars().skip(hidden))
+        .collect()
+}
+
 /// The text without control characters, of which databases do not take all.
 pub(crate) fn printable(text: &str) -> String {
     let shown = |character: char| match character.is_control() {

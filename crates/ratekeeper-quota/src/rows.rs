@@ -63,7 +63,7 @@ pub(crate) fn now() -> Timestamp {
     time(jiff::Timestamp::now().as_microsecond())
 }
 
-fn hash(text: &str, table: &'static str) -> Result<TenantHash, QuotaError> {
+pub(crate) fn hash(text: &str, table: &'static str) -> Result<TenantHash, QuotaError> {
     text.parse().map_err(|_| corrupt(table))
 }
 

@@ -2,7 +2,10 @@
 
 use ratekeeper_rules::TenantHash;
 use sqlx::Row;
+use sqlx::any::AnyRow;
 
+use crate::record::shown_end;
+use crate::rows;
 use crate::store::within;
 use crate::{QuotaError, QuotaStore};
 
@@ -57,6 +60,32 @@ impl QuotaStore {
                 .fetch_all(&self.pool)
                 .await?;
             rows.iter().map(|row| Ok(row.try_get("shown")?)).collect()
+        })
+        .await
+    }
+
+    /// The tenants that are shown with this end, at most two: of a secret value only the last characters are kept.
+    ///
+    /// # Errors
+    /// The database cannot be used.
+    pub async fn ending_in(&self, domain: &str, end: &str) -> Result<Vec<TenantHash>, QuotaError> {
+        if end.contains('\0') {
+            return Ok(Vec::new());
+        }
+        self.prepare().await?;
+        within(async {
+            let query = sqlx::query(
+                "SELECT api_key FROM tenant WHERE domain = $1 AND (shown = $2 OR shown = $3) \
+                 AND deleted_at IS NULL LIMIT 2",
+            );
+            let rows = query
+                .bind(domain.to_owned())
+                .bind(end.to_owned())
+                .bind(shown_end(end))
+                .fetch_all(&self.pool)
+                .await?;
+            let hash = |row: &AnyRow| rows::hash(row.try_get("api_key")?, "tenant");
+            rows.iter().map(hash).collect()
         })
         .await
     }

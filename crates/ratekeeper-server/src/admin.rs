@@ -3,6 +3,7 @@
 
 mod audit;
 mod dashboard;
+mod denials;
 mod explain;
 mod exposition;
 mod followed;
@@ -10,6 +11,7 @@ mod guard;
 mod live;
 mod metering;
 mod metrics;
+mod named;
 mod openapi;
 mod options;
 mod quotas;
@@ -17,6 +19,7 @@ mod refusals;
 mod reloads;
 mod rules;
 mod shed;
+mod tenants;
 mod top;
 mod usage;
 
@@ -52,6 +55,7 @@ has examples, <a href=\"/openapi.json\">/openapi.json</a> every field.</p>
 <li>GET /admin/v1/usage/{api_key}: how much of its limits a tenant has used</li>
 <li><a href=\"/admin/v1/top\">/admin/v1/top</a>: who is denied most</li>
 <li><a href=\"/admin/v1/denials\">/admin/v1/denials</a>: the latest denials</li>
+<li>GET /admin/v1/tenants/{tenant}: why a tenant is denied: its plan, usage, denials and changes</li>
 <li><a href=\"/admin/v1/denials/log\">/admin/v1/denials/log</a>: the keys with full denial logging</li>
 <li>GET /admin/v1/live: the state of this node, once a second</li>
 <li><a href=\"/admin/v1/quotas\">/admin/v1/quotas</a>: plans and overrides of tenants in the quota database</li>
@@ -90,7 +94,12 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         )
         .route("/admin/v1/usage/{api_key}", get(usage::show))
         .route("/admin/v1/top", get(top::show))
-        .route("/admin/v1/denials", get(top::denials))
+        .route(
+            "/admin/v1/denials",
+            get(denials::by_query).post(denials::by_body),
+        )
+        .route("/admin/v1/tenants", post(tenants::by_body))
+        .route("/admin/v1/tenants/{tenant}", get(tenants::by_path))
         .route("/admin/v1/denials/log", get(followed::list))
         .route("/admin/v1/live", get(live::show))
         .route("/admin/v1/openapi.json", get(openapi::show))

@@ -31,6 +31,8 @@ pub struct NodeState {
     pub top: Vec<KeyEntry>,
     /// The most denials of a key that is not in `top`.
     pub top_unlisted_max: u64,
+    /// The keys that would have been denied most in the last hour, were their rules enforced.
+    pub top_shadowed: Vec<KeyEntry>,
     /// The servers of its stores.
     pub breakers: Vec<BreakerFigures>,
     /// Its counters.
@@ -135,6 +137,40 @@ pub struct KeyEntry {
     #[serde(with = "crate::moments")]
     #[schema(value_type = String, format = DateTime)]
     pub since: u64,
+}
+
+/// The denials of one tenant by one rule, in the last hour.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct DenialGroup {
+    /// The domain of the rule.
+    pub domain: Box<str>,
+    /// The id of the rule.
+    pub rule: Box<str>,
+    /// The limit in words: `100 per 1m`; empty if the rules no longer have it.
+    pub limit: String,
+    /// The entry that names the tenant, or the first one of the descriptor; a secret is a fingerprint.
+    pub key: Box<str>,
+    /// The tenant as people know it: its value, or the last characters of a secret, `…x4f2`.
+    pub tenant: String,
+    /// `denied`; `would_be_denied` if the rule did not enforce its limit.
+    pub kind: String,
+    /// The reason why it did not: `shadow`, or `enforce: 10 %`. Absent for denied requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub mode: Option<String>,
+    /// Denials in the last 60 to 65 minutes.
+    pub count: u64,
+    /// The first of them: there was no hour without one since.
+    #[serde(with = "crate::moments")]
+    #[schema(value_type = String, format = DateTime)]
+    pub since: u64,
+    /// The last of them.
+    #[serde(with = "crate::moments")]
+    #[schema(value_type = String, format = DateTime)]
+    pub last: u64,
+    /// The nodes that denied.
+    pub nodes: Vec<String>,
 }
 
 /// A server of a store.

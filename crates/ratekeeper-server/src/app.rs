@@ -179,6 +179,19 @@ impl App {
         if self.limiter.top().wants(decision) {
             self.note_wanted(decision, descriptors, origin);
         }
+        if !decision.shadowed().is_empty() {
+            self.note_shadowed(decision, descriptors);
+        }
+    }
+
+    /// Tells the top keys of limits that would have denied a request, were they enforced.
+    #[cold]
+    fn note_shadowed(&self, decision: &Decision, descriptors: RequestDescriptors<'_>) {
+        self.limiter.top().count_shadowed(decision, |number| {
+            let descriptor = { descriptors }.nth(number)?;
+            let snapshot = decision.snapshot();
+            Some(snapshot.scope(descriptor.domain, descriptor.entries))
+        });
     }
 
     /// Tells them of a decision that the top keys [want](ratekeeper_limiter::TopKeys::wants).
@@ -189,10 +202,11 @@ impl App {
         descriptors: RequestDescriptors<'_>,
         origin: CheckOrigin<'_>,
     ) {
-        self.limiter.top().count(decision, descriptors);
+        let is_first = self.limiter.top().count(decision, descriptors);
         if !decision.allowed() {
             let now = self.limiter.clock().now();
-            self.config.denials.note(decision, descriptors, origin, now);
+            let denials = &self.config.denials;
+            denials.note(decision, descriptors, origin, (now, is_first));
         }
     }
 

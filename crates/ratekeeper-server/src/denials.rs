@@ -1,13 +1,14 @@
 //! Denied requests, as operators are told about them: some lines a second in the log, and the latest ones in memory.
 //!
-//! Metrics count every denial. This is the sample that says who, by which rule, and for which request. An allowed
-//! request costs nothing here; a denied one at most the writing of a line, and a count once a second has had its share.
+//! Metrics count every denial. This is the sample that says who, by which rule, and for which request: it [has some](kept)
+//! of each tenant and rule, so that a flood of one does not hide another. An allowed request costs nothing here; a denied
+//! one at most the writing of a line, and a count once its tenant and the second have had their share.
 //! An operator may [follow](followed) a few tenants for a while, whose denials are then all logged.
 
 mod followed;
+mod kept;
 mod request;
 
-use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -19,12 +20,10 @@ use ratekeeper_http::answer::HttpDenial;
 use ratekeeper_limiter::{Decision, RequestDescriptors};
 
 pub(crate) use followed::{FOLLOWED_TIME_MAX, FollowedKey, FollowedKeys};
-pub(crate) use request::{CheckOrigin, DeniedRequest};
+use kept::KeptDenials;
+pub(crate) use request::{CheckOrigin, DeniedRequest, fingerprint_and_end, shown, value_of};
 
-/// The latest denials that are kept.
-const KEPT_MAX: usize = 500;
-
-/// Of those, the most from one second: a flood does not push everything else out at once.
+/// Denials of a second that are kept whoever they are of. Of each tenant and rule, the first ones are kept besides.
 const KEPT_PER_SECOND: u64 = 50;
 
 /// The most characters of an id that a caller brings along.
@@ -57,7 +56,7 @@ pub struct DenialLog {
     second: AtomicU64,
     count: AtomicU64,
     left_out: AtomicU64,
-    latest: Mutex<VecDeque<DeniedRequest>>,
+    latest: Mutex<KeptDenials>,
     followed: FollowedKeys,
     ids: RandomState,
     ids_made: AtomicU64,
@@ -96,16 +95,17 @@ impl DenialLog {
         &self.followed
     }
 
-    /// Logs and keeps the denial of a check at `now`, unless enough of this second are.
+    /// Logs and keeps the denial of a check at `now`, unless enough of this second are; `is_first` if it is one of the
+    /// first of its key in this second.
     #[cold]
     pub(crate) fn note(
         &self,
         decision: &Decision,
         descriptors: RequestDescriptors<'_>,
         origin: CheckOrigin<'_>,
-        now: Timestamp,
+        (now, is_first): (Timestamp, bool),
     ) {
-        self.note_with(|| {
+        self.note_with(is_first, || {
             let id = self.request_id(origin.headers);
             DeniedRequest::of_check(decision, descriptors, origin, now, id)
         });
@@ -115,7 +115,11 @@ impl DenialLog {
     /// headers, or a new one.
     #[cold]
     pub fn note_at_gateway(&self, denied: &HttpDenial<'_>, id: Option<&str>) {
-        self.note_with(|| {
+        let denial = denied.denial;
+        let pair = (&*denial.domain, denial.rule(), &*denial.subject);
+        let second = self.begun.elapsed().as_secs();
+        let is_first = self.latest.lock().lacks(pair, second);
+        self.note_with(is_first, || {
             let id = match id {
                 Some(id) => id.to_owned(),
                 None => self.request_id(Some(denied.headers)),
@@ -124,10 +128,10 @@ impl DenialLog {
         });
     }
 
-    fn note_with(&self, describe: impl FnOnce() -> DeniedRequest) {
+    fn note_with(&self, is_first: bool, describe: impl FnOnce() -> DeniedRequest) {
         let number = self.number();
         let is_logged = number < self.config.lines_per_second;
-        let is_kept = number < KEPT_PER_SECOND;
+        let is_kept = is_first || number < KEPT_PER_SECOND;
         let some_followed = self.followed.are_any();
         if !is_logged && !is_kept && !some_followed {
             self.left_out.fetch_add(1, Ordering::Relaxed);
@@ -141,11 +145,8 @@ impl DenialLog {
             self.left_out.fetch_add(1, Ordering::Relaxed);
         }
         if is_kept {
-            let mut latest = self.latest.lock();
-            if latest.len() >= KEPT_MAX {
-                latest.pop_front();
-            }
-            latest.push_back(denied);
+            let second = self.begun.elapsed().as_secs();
+            self.latest.lock().keep(denied, second);
         }
     }
 
@@ -155,9 +156,7 @@ impl DenialLog {
         most: usize,
         is_wanted: impl Fn(&DeniedRequest) -> bool,
     ) -> Vec<DeniedRequest> {
-        let latest = self.latest.lock();
-        let wanted = latest.iter().rev().filter(|denied| is_wanted(denied));
-        wanted.take(most).cloned().collect()
+        self.latest.lock().latest(most, is_wanted)
     }
 
     /// The number of denials before this one in the current second.

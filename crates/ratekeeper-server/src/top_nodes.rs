@@ -3,6 +3,7 @@
 //! Every two seconds each node lays out its own lists, of fixed length, where the others find them. They are read, and
 //! merged, when somebody asks.
 
+mod cases;
 mod list;
 mod merge;
 mod peers;
@@ -14,6 +15,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
 use crate::app::App;
+pub(crate) use cases::CaseEntry;
 pub use list::KeyList;
 pub(crate) use list::TopOfNode;
 pub use merge::merge_keys;
@@ -32,7 +34,8 @@ pub(crate) async fn share(app: Arc<App>) {
     let mut is_known = true;
     loop {
         ticks.tick().await;
-        let list = TopOfNode::read(app.limiter.top(), app.config.denials.node()).into_text();
+        let (top, now) = (app.limiter.top(), app.limiter.clock().now());
+        let list = TopOfNode::read(top, app.config.denials.node(), now).into_text();
         let published = peers.publish(&list).await;
         match (&published, is_known) {
             (Ok(()), false) => info!("other nodes are told again which keys are limited most here"),

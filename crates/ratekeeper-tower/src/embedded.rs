@@ -202,6 +202,9 @@ impl<S: Store> AdmissionContext<S> {
         let is_new = before.is_none() || !limits.allowed;
         if is_new {
             count_top(limiter, &decision, kind, scope);
+            if !decision.shadowed().is_empty() {
+                limiter.top().count_shadowed(&decision, scope);
+            }
         }
         let report = LimitReport::new(&limits, terms);
         if !limits.allowed {
@@ -212,8 +215,12 @@ impl<S: Store> AdmissionContext<S> {
                 send(queued.receipt.give_back(limiter));
             }
             let scope = decision.binding_descriptor().and_then(scope);
-            limits.scope = scope.map(Scope::into_text);
+            limits.scope = scope.as_ref().map(Scope::text);
             let denial = Denial::new(limits, "").by(&decision);
+            let denial = match &scope {
+                Some(scope) => denial.of(scope),
+                None => denial,
+            };
             return report.admission(AdmissionVerdict::Deny(Box::new(denial)));
         }
         let permit = slots.map(|slots| Permit::new(Arc::clone(limiter), slots));

@@ -3,7 +3,7 @@
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 use ratekeeper_core::Micros;
 use ratekeeper_core::duration::format_duration;
-use ratekeeper_limiter::{Decision, RequestDescriptors};
+use ratekeeper_limiter::{Decision, RequestDescriptors, Scope};
 use serde::Serialize;
 
 use super::{Bound, RequestStatus};
@@ -17,6 +17,8 @@ pub struct Denial {
     pub domain: String,
     /// The limit in words: `100 per 1m`; empty where it is not known.
     pub limit: String,
+    /// The entry that names the tenant, or the first one: `api_key:~1f0c83aa5b92d07e`; empty where it is not known.
+    pub subject: String,
 }
 
 /// The body of a denied request's answer.
@@ -46,6 +48,7 @@ impl Denial {
             domain: domain.to_owned(),
             limit: quota.map(super::Quota::in_words).unwrap_or_default(),
             status,
+            subject: String::new(),
         }
     }
 
@@ -60,6 +63,15 @@ impl Denial {
                 limit: rule.quota_in_words(),
                 ..self
             },
+        }
+    }
+
+    /// Adds the one who is denied, by the `scope` of the descriptor under the limit.
+    #[must_use]
+    pub fn of(self, scope: &Scope) -> Self {
+        Self {
+            subject: scope.subject().to_owned(),
+            ..self
         }
     }
 
@@ -154,10 +166,14 @@ impl<'a> HttpDenial<'a> {
 
 /// The entries whose limit denies: `api_key:~1f0c83aa5b92d07e:endpoint:POST /orders`.
 #[must_use]
-pub fn scope(decision: &Decision, mut descriptors: RequestDescriptors<'_>) -> Option<String> {
+pub fn scope(decision: &Decision, descriptors: RequestDescriptors<'_>) -> Option<String> {
+    denied_scope(decision, descriptors).map(Scope::into_text)
+}
+
+/// The same, with the one who is denied.
+#[must_use]
+pub fn denied_scope(decision: &Decision, mut descriptors: RequestDescriptors<'_>) -> Option<Scope> {
     let descriptor = descriptors.nth(decision.binding_descriptor()?)?;
-    let scope = decision
-        .snapshot()
-        .scope(descriptor.domain, descriptor.entries);
-    Some(scope.into_text())
+    let snapshot = decision.snapshot();
+    Some(snapshot.scope(descriptor.domain, descriptor.entries))
 }

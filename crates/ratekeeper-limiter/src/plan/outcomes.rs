@@ -5,7 +5,9 @@ use ratekeeper_rules::{FailureMode, RuleIndex, TenantHash, Unit};
 use ratekeeper_store::{Charge, Step, Verdicts};
 
 use super::Plan;
-use crate::decision::{Answered, Binding, Code, Policies, Policy, Status, Statuses};
+use crate::decision::{
+    Answered, Binding, Code, Policies, Policy, ShadowDenial, ShadowDenials, Status, Statuses,
+};
 use crate::hold::token::Part;
 use crate::hold::{Receipt, TakenPart};
 use crate::stats::{Answer, RuleStats};
@@ -84,13 +86,13 @@ impl Plan {
     }
 
     /// Counts the answer of each limit, passes it to `each`, and folds the limits of each descriptor
-    /// into its status.
+    /// into its status; those that are over and do not deny are `shadowed`.
     #[inline(always)] // As above: reading the verdicts where they lie.
     pub(crate) fn read(
         &self,
         snapshot: &Snapshot,
         verdicts: &Verdicts,
-        statuses: &mut Statuses,
+        (statuses, shadowed): (&mut Statuses, &mut ShadowDenials),
         mut each: impl FnMut(&Step, &Answered),
     ) {
         (0..self.descriptors).for_each(|_| statuses.push(Status::NONE));
@@ -107,6 +109,10 @@ impl Plan {
                 let stats = &snapshot.compiled(index).stats;
                 let detail = detail.map(|(_, detail)| detail);
                 record(stats, step, &answered, denies, detail);
+            }
+            if !answered.fits() && !denies {
+                let descriptor = step.descriptor;
+                shadowed.push(ShadowDenial { descriptor, source });
             }
             each(step, &answered);
             let binding = Binding {

@@ -130,6 +130,8 @@ pub(crate) fn describe(
     let answers = app.last_counts.delta(walked);
     let denied = (TopWindow::Minute, TopDecision::Denied);
     let top = KeyList::read(app.limiter.top(), denied, KEYS_MAX);
+    let shadowed = (TopWindow::Hour, TopDecision::Shadowed);
+    let top_shadowed = KeyList::read(app.limiter.top(), shadowed, KEYS_MAX).keys;
     json(&NodeState {
         second: *second,
         node: NodeFacts {
@@ -147,6 +149,7 @@ pub(crate) fn describe(
         },
         top: top.keys,
         top_unlisted_max: top.unlisted_max,
+        top_shadowed,
         breakers: panels::breakers(app),
         store: panels::store(app),
         owed: panels::owed(app),

@@ -11,10 +11,13 @@ use utoipa::openapi::{Components, Schema};
 use utoipa::openapi::{OpenApi as OpenApiDocument, RefOr};
 use utoipa::{Modify, OpenApi, ToSchema};
 
-use super::{audit, explain, followed, live, metering, quotas, reloads, rules, shed, top, usage};
+use super::{
+    audit, denials, explain, followed, live, metering, quotas, reloads, rules, shed, tenants, top,
+    usage,
+};
 use crate::admin_json::{
-    BreakerFigures, CounterFigures, CountsEntry, KeyEntry, LeaseFigures, NodeFacts, NodeState,
-    OwedFigures, PlanUse, QuotaDatabaseFigures, ReloadFigures, RuleEntry, SecondFigures,
+    BreakerFigures, CounterFigures, CountsEntry, DenialGroup, KeyEntry, LeaseFigures, NodeFacts,
+    NodeState, OwedFigures, PlanUse, QuotaDatabaseFigures, ReloadFigures, RuleEntry, SecondFigures,
     SecondsHistory,
 };
 use crate::http::{Errors, HttpApi};
@@ -29,6 +32,8 @@ use crate::problem::Problem;
     ),
     paths(
         audit::list,
+        denials::by_body,
+        denials::by_query,
         explain::by_query,
         explain::by_body,
         followed::end,
@@ -51,7 +56,8 @@ use crate::problem::Problem;
         rules::shadow,
         shed::show,
         show,
-        top::denials,
+        tenants::by_body,
+        tenants::by_path,
         top::show,
         usage::show,
     ),
@@ -91,6 +97,7 @@ fn require_all(document: &mut OpenApiDocument) {
     require::<NodeFacts>(components);
     require::<ReloadFigures>(components);
     require::<KeyEntry>(components);
+    require::<DenialGroup>(components);
     require::<BreakerFigures>(components);
     require::<CounterFigures>(components);
     require::<OwedFigures>(components);

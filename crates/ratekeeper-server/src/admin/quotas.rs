@@ -24,7 +24,7 @@ use utoipa::ToSchema;
 use crate::app::App;
 use crate::http::{ApiError, read_json};
 use asked::{Asked, Conditions, OfDomain, TenantInPath};
-pub(super) use asked::{ChangedBy, tenant, unclear};
+pub(super) use asked::{ChangedBy, HASH, tenant, unclear};
 pub(super) use bulk::{
     __path_export, __path_import, IMPORT_BYTES_MAX, NEXT_CURSOR, export, import,
 };

@@ -12,7 +12,6 @@ use utoipa::{IntoParams, ToSchema};
 use super::options::{Given, limit};
 use crate::admin_json::KeyEntry;
 use crate::app::App;
-use crate::denials::DeniedRequest;
 use crate::http::ApiError;
 use crate::top_nodes::{TopOfNode, TopUnknown, merge_keys};
 
@@ -56,6 +55,8 @@ enum Decided {
     #[default]
     Denied,
     Allowed,
+    /// Those that a rule would have denied, were it enforced: it is in shadow, or leaves them out by `enforce`.
+    WouldBeDenied,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, ToSchema)]
@@ -87,14 +88,14 @@ pub(super) struct Top {
 
 /// A node whose list is merged.
 #[derive(Serialize, ToSchema)]
-struct NodeEntry {
-    name: String,
+pub(super) struct NodeEntry {
+    pub(super) name: String,
     /// Milliseconds since it laid out its list.
     age_ms: u64,
 }
 
 impl NodeEntry {
-    fn new(name: &str, age: Duration) -> Self {
+    pub(super) fn new(name: &str, age: Duration) -> Self {
         Self {
             name: name.to_owned(),
             age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
@@ -122,6 +123,7 @@ pub(super) async fn show(
     let (decision, sampled) = match options.decision {
         Decided::Denied => (TopDecision::Denied, 1),
         Decided::Allowed => (TopDecision::Allowed, ALLOWED_SAMPLE),
+        Decided::WouldBeDenied => (TopDecision::Shadowed, 1),
     };
     let is = |wanted: &Option<String>, found: &str| {
         let wanted = wanted.as_deref();
@@ -147,7 +149,7 @@ pub(super) async fn show(
                 .iter()
                 .map(|(age, it)| NodeEntry::new(&it.node, *age));
             let nodes = std::iter::once(own).chain(of_others).collect();
-            let own = TopOfNode::read(top, name);
+            let own = TopOfNode::read(top, name, app.limiter.clock().now());
             let lists = std::iter::once(&own).chain(others.iter().map(|(_, node)| node));
             let merged = merge_keys(lists.map(|node| node.list(window, decision)));
             let wanted = merged.keys.into_iter();
@@ -170,7 +172,7 @@ pub(super) async fn show(
 
 /// The reason why an answer is about this node alone.
 #[derive(Debug, thiserror::Error)]
-enum OnlyThisNode {
+pub(super) enum OnlyThisNode {
     #[error("`nodes=own` was requested")]
     Asked,
     #[error("this node shares its counters with no other")]
@@ -180,7 +182,7 @@ enum OnlyThisNode {
 }
 
 /// The lists of the other nodes, and the number of those left out.
-async fn others(app: &App) -> Result<(Vec<(Duration, TopOfNode)>, u64), OnlyThisNode> {
+pub(super) async fn others(app: &App) -> Result<(Vec<(Duration, TopOfNode)>, u64), OnlyThisNode> {
     let peers = app.config.top_peers.as_ref().ok_or(OnlyThisNode::Alone)?;
     let lists = peers.read().await.map_err(OnlyThisNode::Unknown)?;
     let mut left_out = lists.left_out;
@@ -192,49 +194,4 @@ async fn others(app: &App) -> Result<(Vec<(Duration, TopOfNode)>, u64), OnlyThis
         }
     }
     Ok((nodes, left_out))
-}
-
-/// The parameters of the query for denials.
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(super) struct DenialOptions {
-    domain: Option<String>,
-    rule: Option<String>,
-    /// The beginning of the denied descriptor, as `/admin/v1/top` shows keys.
-    key: Option<String>,
-    limit: Option<usize>,
-}
-
-/// A sample of the latest denials, the last first.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Denials {
-    denials: Vec<DeniedRequest>,
-}
-
-/// Lists the latest denials.
-#[utoipa::path(
-    get,
-    path = "/admin/v1/denials",
-    tag = "traffic",
-    params(DenialOptions),
-    responses((status = 200, description = "A sample of the denials, the last first", body = Denials))
-)]
-pub(super) async fn denials(
-    State(app): State<Arc<App>>,
-    Given(options): Given<DenialOptions>,
-) -> Result<Json<Denials>, ApiError> {
-    let most = limit(options.limit, KEYS_MAX, 1..=KEYS_MAX)?;
-    let is_wanted = |denied: &DeniedRequest| {
-        let is = |wanted: &Option<String>, found: &str| {
-            wanted.as_deref().is_none_or(|wanted| wanted == found)
-        };
-        let key = options.key.as_deref().unwrap_or_default();
-        is(&options.domain, &denied.domain)
-            && is(&options.rule, &denied.rule)
-            && denied.scope.starts_with(key)
-    };
-    Ok(Json(Denials {
-        denials: app.config.denials.latest(most, is_wanted),
-    }))
 }

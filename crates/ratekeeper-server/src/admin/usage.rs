@@ -37,13 +37,13 @@ pub(super) struct Usage {
     domain: String,
     /// The plan of the tenant; absent in a domain without plans.
     #[serde(skip_serializing_if = "Option::is_none")]
-    plan: Option<String>,
+    pub(super) plan: Option<String>,
     /// The window of the tenant's own limit, where it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     current_window: Option<Span>,
     /// By descriptor: `default`, or the entries after the tenant's. Where several limits are on one descriptor,
     /// the name ends with `#` and the window.
-    usage: BTreeMap<String, Used>,
+    pub(super) usage: BTreeMap<String, Used>,
     /// Descriptors whose values differ from request to request. Their counters are shown with
     /// `?descriptor=KEY:VALUE`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -55,20 +55,20 @@ pub(super) struct Usage {
 
 /// The use of one limit.
 #[derive(Serialize, ToSchema)]
-struct Used {
+pub(super) struct Used {
     /// Hits used; of a leased limit, with those that nodes hold in advance.
     used: u64,
     /// The most that it holds: the quota, or the burst of a bucket.
-    limit: u64,
-    remaining: u64,
+    pub(super) limit: u64,
+    pub(super) remaining: u64,
     /// Hits by which a post-paid bucket is below zero; absent if it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     debt: Option<u64>,
-    rule: String,
+    pub(super) rule: String,
     /// The part that the rule has in decisions now.
     mode: &'static str,
     algorithm: &'static str,
-    window: Span,
+    pub(super) window: Span,
     /// Milliseconds until more is left.
     reset_after_ms: u64,
     /// Present if the limit is leased.
@@ -85,9 +85,9 @@ struct Leased {
 
 /// The window of a limit.
 #[derive(Clone, Serialize, ToSchema)]
-struct Span {
+pub(super) struct Span {
     /// Its length: `1m`.
-    length: String,
+    pub(super) length: String,
     /// Its place now, by the clock of this node; absent for limits that have no window: buckets, and
     /// concurrency.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,10 +97,11 @@ struct Span {
 }
 
 /// The parameters of the query.
-struct Options {
-    domain: Option<String>,
+#[derive(Default)]
+pub(super) struct Options {
+    pub(super) domain: Option<String>,
     /// Each with the entries after the tenant's.
-    descriptors: Vec<Vec<String>>,
+    pub(super) descriptors: Vec<Vec<String>>,
 }
 
 /// Shows how much of its limits a tenant has used.
@@ -127,6 +128,11 @@ pub(super) async fn show(
         return Err(ApiError::invalid("{api_key}", message));
     }
     let options = Options::read(pairs)?;
+    Ok(Json(of(&app, &api_key, &options).await?))
+}
+
+/// The usage of the limits of the tenant with the value `api_key`.
+pub(super) async fn of(app: &App, api_key: &str, options: &Options) -> Result<Usage, ApiError> {
     if !app.is_loaded() {
         return Err(ApiError::no_rules());
     }
@@ -136,7 +142,7 @@ pub(super) async fn show(
     let (domain, tenant) = found.map_err(|error| unclear(&error))?;
     let own = Entry {
         key: tenant,
-        value: &api_key,
+        value: api_key,
     };
     let mut known = known::descriptors(domain, own, LOOKS_MAX);
     let of_levels = rules.tenants_of_levels();
@@ -175,15 +181,15 @@ pub(super) async fn show(
         .iter()
         .find(|(name, _)| name.split('#').next() == Some(DEFAULT));
     let plan = subscription.plan();
-    Ok(Json(Usage {
+    Ok(Usage {
         current_window: own_window.map(|(_, used)| used.window.clone()),
         plan: Some(domain.plan_name(plan).to_owned()).filter(|plan| !plan.is_empty()),
         domain: domain.name().to_owned(),
-        api_key: api_key.clone(),
+        api_key: api_key.to_owned(),
         usage,
         dynamic: known.dynamic.into_iter().collect(),
         truncated: known.is_cut,
-    }))
+    })
 }
 
 /// The service level among `levels` that a tenant's descriptor is about, if the rules of the domain know no such

@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 use ratekeeper_core::Timestamp;
-use ratekeeper_http::answer::{Denial, HttpDenial, RequestStatus};
+use ratekeeper_http::answer::{Denial, HttpDenial, RequestStatus, denied_scope};
 use ratekeeper_limiter::{Decision, RequestDescriptors};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -42,6 +42,10 @@ pub(crate) struct DeniedRequest {
     pub(crate) request_id: String,
     pub(crate) protocol: &'static str,
     pub(crate) domain: String,
+    /// The entry that names the tenant, or the first one of the descriptor: `api_key:~1f0c83aa5b92d07e`.
+    pub(crate) key: String,
+    /// The tenant as people know it: its value, or the last characters of a secret, `…x4f2`.
+    pub(crate) tenant: String,
     /// The rule that denied; empty if the request brought its own limit.
     pub(crate) rule: String,
     /// The limit in words: `100 per 1m`.
@@ -71,6 +75,7 @@ impl DeniedRequest {
             request_id = self.request_id,
             protocol = self.protocol,
             domain = self.domain,
+            tenant = self.tenant,
             rule = self.rule,
             limit = self.limit,
             scope = self.scope,
@@ -97,6 +102,10 @@ impl DeniedRequest {
         let domain = descriptor.map_or(descriptors.domain, |descriptor| descriptor.domain);
         let limits = RequestStatus::of(&[], decision, descriptors, now);
         let denial = Denial::new(limits, domain).by(decision);
+        let denial = match denied_scope(decision, descriptors) {
+            Some(scope) => denial.of(&scope),
+            None => denial,
+        };
         Self::new(&denial, origin, request_id)
     }
 
@@ -116,14 +125,22 @@ impl DeniedRequest {
         let limits = &denial.status;
         let micros = i64::try_from(limits.at.as_micros()).unwrap_or(i64::MAX);
         let time = jiff::Timestamp::from_microsecond(micros);
+        let scope = limits.scope.as_deref().unwrap_or_default();
+        let key = match denial.subject.as_str() {
+            // A central service decides, and tells the descriptor alone.
+            "" => scope,
+            subject => subject,
+        };
         Self {
+            key: cut(key),
+            tenant: cut(shown(key)),
             time: time.unwrap_or(jiff::Timestamp::MAX).to_string(),
             request_id,
             protocol: origin.protocol,
             domain: cut(&denial.domain),
             rule: denial.rule().to_owned(),
             limit: denial.limit.clone(),
-            scope: cut(limits.scope.as_deref().unwrap_or_default()),
+            scope: cut(scope),
             method: origin.method.map(cut),
             path: origin.path.map(cut),
             retry_after_ms: denial.retry_after().map(|wait| wait.as_millis_ceil()),
@@ -135,4 +152,46 @@ impl DeniedRequest {
 
 fn cut(text: &str) -> String {
     text[..text.floor_char_boundary(TEXT_MAX)].to_owned()
+}
+
+/// The tenant that `key` names, as people know it: the last characters of a secret, else the value.
+pub(crate) fn shown(key: &str) -> &str {
+    let value = value_of(key);
+    match fingerprint_and_end(value) {
+        Some((fingerprint, _)) => value.get(fingerprint.len()..).unwrap_or(value),
+        None => value,
+    }
+}
+
+/// The fingerprint of a secret and its last characters: `~1f0c83aa5b92d07e` and `x4f2`. Short secrets show no end.
+pub(crate) fn fingerprint_and_end(value: &str) -> Option<(&str, &str)> {
+    let (fingerprint, end) = value.split_once('…')?;
+    fingerprint.starts_with('~').then_some((fingerprint, end))
+}
+
+/// The value of an entry that is written as `key:value`.
+pub(crate) fn value_of(entry: &str) -> &str {
+    entry.split_once(':').map_or(entry, |(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_is_shown_by_its_value_or_by_the_end_of_a_secret() {
+        for (key, tenant) in [
+            ("customer:acme", "acme"),
+            ("customer:a:b", "a:b"),
+            ("api_key:~1f0c83aa5b92d07e…x4f2", "…x4f2"),
+            ("api_key:~1f0c83aa5b92d07e", "~1f0c83aa5b92d07e"),
+            (
+                "path:/very/long…1f0c83aa5b92d07e",
+                "/very/long…1f0c83aa5b92d07e",
+            ),
+            ("", ""),
+        ] {
+            assert_eq!(shown(key), tenant, "{key}");
+        }
+    }
 }

@@ -1,9 +1,11 @@
 //! The top keys of one node, as it lays them out for the others.
 
+use ratekeeper_core::Timestamp;
 use ratekeeper_core::formats::TOP_KEYS;
 use ratekeeper_limiter::{TopDecision, TopKey, TopKeys, TopWindow};
 use serde::{Deserialize, Serialize};
 
+use super::cases::CaseList;
 use crate::admin_json::KeyEntry;
 
 /// The most keys of a list.
@@ -23,6 +25,12 @@ pub(crate) struct TopOfNode {
     pub(crate) node: String,
     /// Denials of the last minute, those of the last hour, and likewise what was allowed.
     lists: [KeyList; 4],
+    /// Those that would have been denied in the last minute, and in the last hour.
+    #[serde(default)]
+    shadowed: [KeyList; 2],
+    /// The tenants that were denied in the last hour, by rule.
+    #[serde(default)]
+    pub(crate) cases: CaseList,
 }
 
 /// The keys of one window and decision.
@@ -66,6 +74,11 @@ mod tuples {
     }
 }
 
+const SHADOWED: [(TopWindow, TopDecision); 2] = [
+    (TopWindow::Minute, TopDecision::Shadowed),
+    (TopWindow::Hour, TopDecision::Shadowed),
+];
+
 const LISTS: [(TopWindow, TopDecision); 4] = [
     (TopWindow::Minute, TopDecision::Denied),
     (TopWindow::Hour, TopDecision::Denied),
@@ -74,12 +87,14 @@ const LISTS: [(TopWindow, TopDecision); 4] = [
 ];
 
 impl TopOfNode {
-    /// The lists of this node now.
-    pub(crate) fn read(top: &TopKeys, node: &str) -> Self {
+    /// The lists of this node at the time `now`.
+    pub(crate) fn read(top: &TopKeys, node: &str, now: Timestamp) -> Self {
         Self {
             format: TOP_KEYS.version,
             node: node.to_owned(),
             lists: LISTS.map(|list| KeyList::read(top, list, KEYS_MAX)),
+            shadowed: SHADOWED.map(|list| KeyList::read(top, list, KEYS_MAX)),
+            cases: CaseList::fair(top.cases(now, |_| true)),
         }
     }
 
@@ -87,10 +102,11 @@ impl TopOfNode {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut node: Self = serde_json::from_str(text).ok()?;
         TOP_KEYS.check(node.format).ok()?;
-        for list in &mut node.lists {
+        for list in node.lists.iter_mut().chain(&mut node.shadowed) {
             list.keys.truncate(KEYS_MAX);
             list.keys.retain(|it| it.key.len() <= KEY_BYTES_MAX);
         }
+        node.cases.bound();
         Some(node)
     }
 
@@ -101,11 +117,14 @@ impl TopOfNode {
 
     pub(crate) fn list(&self, window: TopWindow, decision: TopDecision) -> &KeyList {
         let [minute_denied, hour_denied, minute_allowed, hour_allowed] = &self.lists;
+        let [minute_shadowed, hour_shadowed] = &self.shadowed;
         match (window, decision) {
             (TopWindow::Minute, TopDecision::Denied) => minute_denied,
             (TopWindow::Hour, TopDecision::Denied) => hour_denied,
             (TopWindow::Minute, TopDecision::Allowed) => minute_allowed,
             (TopWindow::Hour, TopDecision::Allowed) => hour_allowed,
+            (TopWindow::Minute, TopDecision::Shadowed) => minute_shadowed,
+            (TopWindow::Hour, TopDecision::Shadowed) => hour_shadowed,
         }
     }
 }
@@ -167,11 +186,15 @@ mod tests {
 
     #[test]
     fn lists_are_read_as_they_were_written() {
-        let node = TopOfNode::read(&TopKeys::default(), "edge-1");
+        let node = TopOfNode::read(&TopKeys::default(), "edge-1", Timestamp::from_secs(1));
         let text = node.clone().into_text();
         assert_eq!(TopOfNode::parse(&text), Some(node));
         let later = text.replace("{\"format\":1,", "{\"format\":2,");
         assert_eq!(TopOfNode::parse(&later), None, "{later}");
+        // A node of the version before tells no cases.
+        let before = text.split(",\"shadowed\"").next().unwrap_or_default();
+        let before = TopOfNode::parse(&format!("{before}}}"));
+        assert_eq!(before.map(|node| node.node).as_deref(), Some("edge-1"));
         for bad in ["", "{}", "[]", "{\"node\":\"a\",\"lists\":[]}"] {
             assert_eq!(TopOfNode::parse(bad), None, "{bad}");
         }

@@ -9,10 +9,17 @@ use serde_json::Value;
 use crate::support::{RULES, start};
 
 /// The answers that the dashboard reads.
-const ROOTS: [&str; 5] = ["SecondsHistory", "NodeState", "Top", "Denials", "Usage"];
+const ROOTS: [&str; 6] = [
+    "SecondsHistory",
+    "NodeState",
+    "Top",
+    "Denials",
+    "TenantAnswer",
+    "Usage",
+];
 
 /// The fields that the page reads as seconds since 1970 (`TIMES` in `api.ts`).
-const TIMES: [&str; 4] = ["at", "since", "started_at", "last_reload_at"];
+const TIMES: [&str; 5] = ["at", "since", "last", "started_at", "last_reload_at"];
 
 /// The generated file. With `UPDATE=1` the test writes it.
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dashboard/src/schema.ts");
@@ -98,6 +105,8 @@ fn type_of(schema: &Value, wanted: &mut BTreeSet<String>) -> String {
         return options.join(" | ");
     }
     match &schema["type"] {
+        // Any value.
+        Value::Null => "unknown".to_owned(),
         Value::Array(kinds) => {
             let kinds = kinds.iter().map(|kind| plain(kind, schema, wanted));
             kinds.collect::<Vec<_>>().join(" | ")
@@ -110,6 +119,9 @@ fn plain(kind: &Value, schema: &Value, wanted: &mut BTreeSet<String>) -> String 
     match kind.as_str() {
         Some("integer" | "number") => "number".to_owned(),
         Some("array") => format!("{}[]", type_of(&schema["items"], wanted)),
+        Some("object") if schema["additionalProperties"].is_null() => {
+            "Record<string, unknown>".to_owned()
+        }
         Some("object") => {
             let values = type_of(&schema["additionalProperties"], wanted);
             format!("Record<string, {values}>")

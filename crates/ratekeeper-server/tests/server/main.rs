@@ -21,6 +21,7 @@ mod quotas;
 mod rls;
 mod support;
 mod switches;
+mod tenants;
 mod tls;
 mod unix_sockets;
 mod unreadable;

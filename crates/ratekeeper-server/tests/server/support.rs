@@ -1,7 +1,8 @@
 //! A server on free ports, and clients that speak to it.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
@@ -14,8 +15,8 @@ use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use ratekeeper_rules::{Options, Profile, ReadOptions};
 use ratekeeper_server::{
-    Addresses, DrainDelay, Drained, ListenAddress, ReloadStatus, RulesLoader, RulesSource, Server,
-    ServerConfig,
+    Addresses, DrainDelay, Drained, ListenAddress, PeerLists, ReloadStatus, RulesLoader,
+    RulesSource, Server, ServerConfig, TopAnswer, TopPeers,
 };
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 use ratekeeper_stores::{Backend, SharedStore, Stores};
@@ -274,5 +275,46 @@ pub(crate) fn descriptor(pairs: &[(&str, &str)]) -> RateLimitDescriptor {
     RateLimitDescriptor {
         entries: pairs.iter().map(entry).collect(),
         ..Default::default()
+    }
+}
+
+/// A place in memory where nodes lay out their lists.
+#[derive(Debug, Default)]
+pub(crate) struct Board(Mutex<BTreeMap<String, String>>);
+
+impl Board {
+    /// The place as the node with this name sees it.
+    pub(crate) fn node(self: &Arc<Self>, name: &str) -> Arc<dyn TopPeers> {
+        Arc::new(NodeOnBoard {
+            board: Arc::clone(self),
+            name: name.to_owned(),
+        })
+    }
+
+    fn lists(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.0.lock().expect("no thread panicked")
+    }
+}
+
+#[derive(Debug)]
+struct NodeOnBoard {
+    board: Arc<Board>,
+    name: String,
+}
+
+impl TopPeers for NodeOnBoard {
+    fn publish<'a>(&'a self, list: &'a str) -> TopAnswer<'a, ()> {
+        self.board
+            .lists()
+            .insert(self.name.clone(), list.to_owned());
+        Box::pin(async { Ok(()) })
+    }
+
+    fn read(&self) -> TopAnswer<'_, PeerLists> {
+        let lists = self.board.lists();
+        let others = lists.iter().filter(|(name, _)| **name != self.name);
+        let lists = others.map(|(_, text)| (Duration::ZERO, text.clone()));
+        let lists = lists.collect();
+        Box::pin(async { Ok(PeerLists { lists, left_out: 0 }) })
     }
 }

@@ -21,7 +21,7 @@ use crate::listen::{Peer, PeerAddress};
 use crate::quotas::QuotaAdmin;
 
 /// Stands before the keyed hash of a tenant, in place of its value.
-const HASH: &str = "hash:";
+pub(in crate::admin) const HASH: &str = "hash:";
 
 /// The longest id of a request that the audit trail keeps, in characters.
 const REQUEST_ID_MAX: usize = 128;

@@ -1,0 +1,237 @@
+//! The admin API tells why a tenant is denied, from all that a node knows.
+
+use serde_json::{Value, json};
+
+use crate::support::{Running, request, start, start_with};
+
+const RULES: &str = "
+domain: d
+tenant: customer
+descriptors:
+  - key: customer
+    rate_limit: { window: 10000d, limit: 2, algorithm: fixed_window, name: all }
+  - key: customer
+    value: loud
+    rate_limit: { window: 10000d, limit: 1, algorithm: fixed_window }
+";
+
+const SECRETS: &str = "
+domain: d
+tenant: api_key
+descriptors:
+  - key: api_key
+    rate_limit: { window: 10000d, limit: 1, algorithm: fixed_window }
+";
+
+const SHADOWS: &str = "
+domain: d
+tenant: api_key
+descriptors:
+  - key: api_key
+    enforce: 0%
+    rate_limit: { window: 10000d, limit: 1, algorithm: fixed_window }
+  - key: path
+    shadow_mode: true
+    rate_limit: { window: 10000d, limit: 1, algorithm: fixed_window }
+";
+
+const SECRET: &str = "sk_live_geheim_geheim_x4f2";
+
+async fn calls(running: &Running, entries: &[(&str, &str)], times: usize) {
+    let mut client = running.grpc().await;
+    for _ in 0..times {
+        let asked = client.should_rate_limit(request("d", entries)).await;
+        asked.expect("an answer");
+    }
+}
+
+async fn get(running: &Running, path: &str) -> (u16, Value) {
+    let (status, body) = running.admin(path).await;
+    (status, serde_json::from_str(&body).expect("it is JSON"))
+}
+
+async fn post(running: &Running, path: &str, body: &Value) -> (u16, Value) {
+    let to = running.addresses.admin;
+    let headers = [("content-type", "application/json")];
+    let (status, body) = running
+        .send(to, "POST", path, &headers, &body.to_string())
+        .await;
+    (status, serde_json::from_str(&body).expect("it is JSON"))
+}
+
+#[tokio::test]
+async fn a_quiet_tenant_is_found_in_the_flood_of_a_noisy_one() {
+    let running = start(RULES).await;
+    calls(&running, &[("customer", "loud")], 200).await;
+    calls(&running, &[("customer", "quiet")], 3).await;
+    calls(&running, &[("customer", "loud")], 400).await;
+    let (status, told) = get(&running, "/admin/v1/tenants/quiet").await;
+    assert_eq!(status, 200, "{told}");
+    assert_eq!(told["denials"][0]["count"], 1, "{told}");
+    assert_eq!(told["denials"][0]["limit"], "2 per 10000d", "{told}");
+    assert_eq!(told["requests"][0]["scope"], "customer:quiet", "{told}");
+    assert_eq!(told["key"], "customer:quiet");
+    assert_eq!(told["usage"]["usage"]["default"]["used"], 2, "{told}");
+    let summary = told["summary"].as_str().expect("a text");
+    assert!(
+        summary.starts_with("denied 1 times in the last hour by d.customer"),
+        "{summary}"
+    );
+    // Alone, since nothing is shared; and without a database.
+    assert!(told["told_by"]["only_this_node"].is_string(), "{told}");
+    assert_eq!(told["quotas"], Value::Null);
+    let (_, of_tenant) = get(&running, "/admin/v1/denials?tenant=quiet").await;
+    assert_eq!(of_tenant["denials"].as_array().map(Vec::len), Some(1));
+    assert_eq!(of_tenant["groups"].as_array().map(Vec::len), Some(1));
+    let (_, never) = get(&running, "/admin/v1/tenants/other").await;
+    assert_eq!(never["summary"], "not denied in the last hour", "{never}");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_secret_is_found_by_value_fingerprint_and_last_characters() {
+    let running = start(SECRETS).await;
+    calls(&running, &[("api_key", SECRET)], 3).await;
+    let (status, told) = post(&running, "/admin/v1/tenants", &json!({ "tenant": SECRET })).await;
+    assert_eq!(status, 200, "{told}");
+    assert_eq!(told["denials"][0]["count"], 2, "{told}");
+    assert_eq!(told["tenant"], "…x4f2");
+    assert_eq!(told["usage"]["usage"]["default"]["remaining"], 0, "{told}");
+    // The usage repeats the name that it was asked for; nothing else has it.
+    let mut without = told.clone();
+    without["usage"] = Value::Null;
+    assert!(!without.to_string().contains("geheim"), "{without}");
+    let fingerprint = told["key"].as_str().and_then(|key| key.split(':').nth(1));
+    let fingerprint = fingerprint.expect("an entry").to_owned();
+    assert!(fingerprint.starts_with('~'), "{fingerprint}");
+    for (named, form) in [
+        (&*fingerprint, "fingerprint"),
+        ("*x4f2", "last_characters"),
+        ("…x4f2", "last_characters"),
+        // Who types the end alone finds it too.
+        ("x4f2", "last_characters"),
+        ("geheim_x4f2", "last_characters"),
+    ] {
+        let (status, told) = post(&running, "/admin/v1/tenants", &json!({ "tenant": named })).await;
+        assert_eq!(
+            (status, &told["named_by"]),
+            (200, &json!(form)),
+            "{named}: {told}"
+        );
+        assert_eq!(told["denials"][0]["count"], 2, "{named}: {told}");
+        assert_eq!(told["usage"], Value::Null);
+        let (_, list) = post(&running, "/admin/v1/denials", &json!({ "tenant": named })).await;
+        assert_eq!(list["groups"][0]["count"], 2, "{named}: {list}");
+        assert_eq!(list["denials"][0]["tenant"], "…x4f2", "{named}: {list}");
+    }
+    let (_, list) = post(&running, "/admin/v1/denials", &json!({ "tenant": SECRET })).await;
+    assert_eq!(
+        list["groups"][0]["count"], 2,
+        "a key denied just now: {list}"
+    );
+    for (named, status) in [
+        ("~0000000000000000", 404),
+        ("*zzzz", 404),
+        ("*abc", 400),
+        ("", 400),
+    ] {
+        let (found, told) = post(&running, "/admin/v1/tenants", &json!({ "tenant": named })).await;
+        assert_eq!(found, status, "{named}: {told}");
+    }
+    calls(&running, &[("api_key", "sk_live_another_secret_x4f2")], 2).await;
+    let (status, told) = post(&running, "/admin/v1/tenants", &json!({ "tenant": "*x4f2" })).await;
+    assert_eq!(
+        (status, &told["code"]),
+        (409, &json!("AMBIGUOUS_TENANT")),
+        "{told}"
+    );
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn shadow_and_enforce_name_those_whom_they_would_deny() {
+    let running = start(SHADOWS).await;
+    calls(&running, &[("path", "/a")], 3).await;
+    calls(&running, &[("api_key", SECRET)], 5).await;
+    let (_, list) = get(&running, "/admin/v1/denials?kind=would_be_denied").await;
+    let groups = list["groups"].as_array().expect("a list");
+    let found: Vec<_> = groups
+        .iter()
+        .map(|it| (&it["tenant"], &it["mode"], &it["count"]))
+        .collect();
+    assert!(
+        found.contains(&(&json!("/a"), &json!("shadow"), &json!(2))),
+        "{list}"
+    );
+    assert!(
+        found.contains(&(&json!("…x4f2"), &json!("enforce: 0%"), &json!(4))),
+        "{list}"
+    );
+    assert_eq!(list["denials"], json!([]), "nothing was denied");
+    let (_, real) = get(&running, "/admin/v1/denials?kind=denied").await;
+    assert_eq!(real["groups"], json!([]));
+    let (_, told) = post(&running, "/admin/v1/tenants", &json!({ "tenant": SECRET })).await;
+    assert_eq!(told["denials"], json!([]), "{told}");
+    assert_eq!(told["would_be_denied"][0]["count"], 4, "{told}");
+    let summary = told["summary"].as_str().expect("a text");
+    assert!(
+        summary.contains("4 requests passed that d.api_key"),
+        "{summary}"
+    );
+    let top = async {
+        loop {
+            let path = "/admin/v1/top?decision=would_be_denied&window=hour";
+            let (_, top) = get(&running, path).await;
+            if top["keys"].as_array().is_some_and(|keys| keys.len() == 2) {
+                return top;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    let top = tokio::time::timeout(crate::support::PATIENCE, top).await;
+    assert_eq!(top.expect("it is counted")["keys"][0]["count"], 4);
+    let (_, denied) = get(&running, "/admin/v1/top").await;
+    assert_eq!(denied["keys"], json!([]), "nobody was denied");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn other_nodes_tell_whom_they_denied() {
+    let place = std::sync::Arc::new(crate::support::Board::default());
+    let mut nodes = Vec::new();
+    for name in ["a", "b"] {
+        let board = place.node(name);
+        nodes.push(
+            start_with(RULES, |config| {
+                config.top_peers = Some(board);
+                config.denials = std::sync::Arc::new(ratekeeper_server::DenialLog::new(
+                    ratekeeper_server::DenialLogConfig {
+                        node: name.into(),
+                        ..Default::default()
+                    },
+                ));
+            })
+            .await,
+        );
+    }
+    calls(&nodes[0], &[("customer", "acme")], 3).await;
+    calls(&nodes[1], &[("customer", "acme")], 4).await;
+    let both = async {
+        loop {
+            let (_, told) = get(&nodes[0], "/admin/v1/tenants/acme").await;
+            if told["denials"][0]["count"] == 3 {
+                return told;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    let told = tokio::time::timeout(crate::support::PATIENCE, both).await;
+    let told = told.expect("the other node tells its denials");
+    assert_eq!(told["denials"][0]["nodes"], json!(["a", "b"]), "{told}");
+    assert_eq!(told["told_by"]["only_this_node"], Value::Null, "{told}");
+    let (_, own) = get(&nodes[0], "/admin/v1/denials?tenant=acme&nodes=own").await;
+    assert_eq!(own["groups"][0]["count"], 1, "{own}");
+    for node in nodes {
+        node.stop().await;
+    }
+}
