@@ -6,7 +6,8 @@ mod quota;
 mod reading;
 
 pub(crate) use admin::{
-    AdminAccess, AdminCredentials, RulesList, SwitchArgs, Token, TokenPlace, Top, Usage,
+    AdminAccess, AdminCredentials, DenialKind, Denials, RulesList, SwitchArgs, Token, TokenPlace,
+    Top, Usage, Why,
 };
 pub(crate) use bench::{Bench, BenchLoad, BenchQuestion};
 pub(crate) use quota::{
@@ -137,6 +138,24 @@ Examples:
   ratekeeper top --admin http://10.0.0.7:6070 --admin http://10.0.0.8:6070 --token-file token.txt
   ratekeeper top --once --json | jq .second")]
     Top(Top),
+    /// Show why a tenant is denied: its denials, usage, plan and last changes, and what to do
+    #[command(after_help = "\
+The denials are those of the last hour, on all nodes that share their counters. A tenant may be named by its value, its fingerprint, `hash:` and its keyed hash, or its last characters.
+
+Examples:
+  ratekeeper why acme
+  ratekeeper why '*x4f2'                 the key that ends in x4f2
+  ratekeeper why < key.txt               a secret, in no list of processes and no history
+  ratekeeper why acme --json | jq -r .summary")]
+    Why(Why),
+    /// List who was denied in the last hour, and the latest denied requests
+    #[command(after_help = "\
+Examples:
+  ratekeeper denials
+  ratekeeper denials acme --follow
+  ratekeeper denials --kind would-be-denied     whom rules in shadow would deny
+  ratekeeper denials --rule api.login --json | jq '.groups[].tenant'")]
+    Denials(Denials),
     /// Show a tenant's usage of its limits
     #[command(after_help = "\
 Examples:

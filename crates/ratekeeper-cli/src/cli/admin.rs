@@ -1,6 +1,6 @@
 //! Commands about a running service, and how to reach it.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// The way to the admin API of a running service.
@@ -107,6 +107,52 @@ pub(crate) struct Usage {
     pub(crate) descriptors: Vec<String>,
     #[command(flatten)]
     pub(crate) access: AdminAccess,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    /// Tenant: its value or whole entry (customer:acme), its fingerprint (~…), hash: and its keyed hash, or * and its last
+    /// characters. Left out, it is read from standard input, so that a secret is in no list of processes
+    pub(crate) tenant: Option<String>,
+    /// Domain, if several have tenants
+    #[arg(long)]
+    pub(crate) domain: Option<String>,
+    /// Entry after the tenant's, for limits whose values differ by request: KEY:VALUE, or a JSON list of entries;
+    /// repeatable
+    #[arg(long = "descriptor", value_name = "KEY:VALUE")]
+    pub(crate) descriptors: Vec<String>,
+    #[command(flatten)]
+    pub(crate) access: AdminAccess,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Denials {
+    /// Only those of this tenant, named as for `ratekeeper why`; - is read from standard input
+    pub(crate) tenant: Option<String>,
+    /// Only those by this rule
+    #[arg(long, value_name = "ID")]
+    pub(crate) rule: Option<String>,
+    /// Only those in this domain
+    #[arg(long)]
+    pub(crate) domain: Option<String>,
+    /// Only requests that were denied, or only those that passed because their rule is in shadow
+    #[arg(long, value_name = "KIND")]
+    pub(crate) kind: Option<DenialKind>,
+    /// Most tenants and rules, and most requests, to list, up to 100
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub(crate) limit: u8,
+    /// Print new denials as they come, until Ctrl-C; with --json, one object a line
+    #[arg(long)]
+    pub(crate) follow: bool,
+    #[command(flatten)]
+    pub(crate) access: AdminAccess,
+}
+
+/// The kind of denials.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum DenialKind {
+    Denied,
+    WouldBeDenied,
 }
 
 /// The commands about tokens, which work on the data folder of a service.

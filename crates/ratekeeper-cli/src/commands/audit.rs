@@ -56,7 +56,7 @@ pub(super) fn export(args: &AuditExport) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(changes: &[Value]) -> Result<String> {
+pub(super) fn table(changes: &[Value]) -> Result<String> {
     let heads = [
         "CHANGE", "WHEN", "WHO", "FROM", "WHAT", "DOMAIN", "SUBJECT", "NOW",
     ];

@@ -5,6 +5,7 @@ mod audit;
 mod bench;
 mod completions;
 mod config_show;
+mod denials;
 mod health;
 mod key_hash;
 mod man;
@@ -25,6 +26,7 @@ mod serve;
 mod token;
 mod top;
 mod usage;
+mod why;
 
 use crate::cli::{Audit, Cli, Command, Config, Key, Quota, Rules};
 use anyhow::Result;
@@ -61,6 +63,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Health(args)) => health::run(&args),
         Some(Command::Token(command)) => token::run(&command),
         Some(Command::Top(args)) => top::run(args),
+        Some(Command::Why(args)) => why::run(&args),
+        Some(Command::Denials(args)) => denials::run(&args),
         Some(Command::Usage(args)) => usage::run(&args),
         Some(Command::Completions { shell }) => completions::run(shell),
         Some(Command::Man { folder }) => man::run(&folder),

@@ -130,7 +130,7 @@ pub(super) fn read(file: &Path, most: u64) -> Result<String> {
     }
 }
 
-fn tenant_text(tenant: TenantDocument) -> String {
+pub(super) fn tenant_text(tenant: TenantDocument) -> String {
     let mut text = format!("{}, domain {}", tenant.api_key, tenant.domain);
     if let Some(tier) = &tenant.tier {
         let _ = write!(text, ", plan {tier}");

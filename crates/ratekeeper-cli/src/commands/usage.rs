@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 #[derive(Deserialize)]
-struct Told {
+pub(super) struct Told {
     domain: String,
     plan: Option<String>,
     usage: BTreeMap<String, Used>,
@@ -63,7 +63,11 @@ fn text(told: &Told) -> String {
     if let Some(plan) = &told.plan {
         let _ = write!(text, ", plan {plan}");
     }
-    text.push_str("\n\n");
+    text + "\n\n" + &limits(told)
+}
+
+/// The use of each limit.
+pub(super) fn limits(told: &Told) -> String {
     let heads = [
         "DESCRIPTOR",
         "USED",
@@ -74,7 +78,7 @@ fn text(told: &Told) -> String {
         "NOTE",
     ];
     let rows = told.usage.iter().map(|(name, used)| row(name, used));
-    text.push_str(&output::headed(heads, rows));
+    let mut text = output::headed(heads, rows);
     if told.usage.is_empty() {
         text.push_str("no limit of this tenant has a counter\n");
     }

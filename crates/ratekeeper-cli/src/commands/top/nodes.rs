@@ -68,6 +68,11 @@ impl Nodes {
         sum.seconds = self.seconds().into_values().collect();
         sum.rows = self.rows();
         let top = keys(&states);
+        let shadowed = states.iter().map(|state| KeyList {
+            keys: state.top_shadowed.clone(),
+            unlisted_max: 0,
+        });
+        let shadowed: Vec<_> = shadowed.collect();
         sum.state = Some(NodeState {
             second: states.iter().fold(SecondFigures::default(), |sum, state| {
                 sum.plus(state.second)
@@ -79,6 +84,7 @@ impl Nodes {
             },
             top: top.keys,
             top_unlisted_max: top.unlisted_max,
+            top_shadowed: merged(&shadowed).keys,
             breakers: self.breakers(),
             store: store(&states),
             owed: owed(&states),
@@ -197,7 +203,10 @@ fn keys(states: &[&NodeState]) -> KeyList {
         keys: state.top.clone(),
         unlisted_max: state.top_unlisted_max,
     };
-    let lists: Vec<_> = states.iter().map(list).collect();
+    merged(&states.iter().map(list).collect::<Vec<_>>())
+}
+
+fn merged(lists: &[KeyList]) -> KeyList {
     let mut merged = merge_keys(lists.iter());
     merged.keys.truncate(KEYS_MAX);
     merged

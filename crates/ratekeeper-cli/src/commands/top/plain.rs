@@ -29,7 +29,13 @@ fn text_of(nodes: &Nodes, view: &View, state: &NodeState) -> String {
     text.push_str("\nDenied most in the last minute\n");
     match state.top.is_empty() {
         true => text.push_str("  nobody\n"),
-        false => text.push_str(&table(&keys(state), 2)),
+        false => text.push_str(&table(&keys(&state.top), 2)),
+    }
+    if !state.top_shadowed.is_empty() {
+        text.push_str(
+            "\nWould have been denied most in the last hour, were their rules enforced\n",
+        );
+        text.push_str(&table(&keys(&state.top_shadowed), 2));
     }
     let shown = view.rows.len().min(RULES_MAX);
     text.push_str(&format!("\nRules ({shown} of {})\n", state.rules_total));
@@ -201,8 +207,8 @@ pub(super) fn health(state: &NodeState) -> Vec<String> {
     lines
 }
 
-/// The keys that are denied most.
-pub(super) fn keys(state: &NodeState) -> Vec<Vec<String>> {
+/// The keys of a list, with the count of each.
+pub(super) fn keys(keys: &[KeyEntry]) -> Vec<Vec<String>> {
     let row = |key: &KeyEntry| {
         let count = match key.error {
             0 => key.count.to_string(),
@@ -210,7 +216,7 @@ pub(super) fn keys(state: &NodeState) -> Vec<Vec<String>> {
         };
         vec![count, key.key.to_string(), key.rule.to_string()]
     };
-    state.top.iter().map(row).collect()
+    keys.iter().map(row).collect()
 }
 
 /// A span of time for people: `3d 4h`, `12m 5s`.

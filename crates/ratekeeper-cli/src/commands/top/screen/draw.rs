@@ -125,11 +125,16 @@ fn draw_chart(
 
 fn draw_keys(frame: &mut Frame<'_>, state: &NodeState, area: Rect) {
     let block = Block::bordered().title(" denied most in the last minute ");
-    if state.top.is_empty() {
-        frame.render_widget(Paragraph::new("nobody").block(block), area);
-        return;
+    let mut rows = plain::keys(&state.top);
+    if rows.is_empty() {
+        rows.push(vec!["nobody".to_owned()]);
     }
-    let rows = plain::keys(state).into_iter().map(Row::new);
+    if !state.top_shadowed.is_empty() {
+        let head = "would be denied, were the rules enforced (last hour)";
+        rows.push(vec![String::new(), head.to_owned()]);
+        rows.extend(plain::keys(&state.top_shadowed));
+    }
+    let rows = rows.into_iter().map(Row::new);
     let widths = [
         Constraint::Length(8),
         Constraint::Fill(1),
