@@ -355,3 +355,40 @@ fn a_debt_is_told_on_redis() {
     let server = Server::start();
     a_debt_is_told_and_what_exceeds_it_is_counted(&url(&server));
 }
+
+const SYNCED: &str = "domain: d
+descriptors:
+- { key: window, rate_limit: { window: 10000d, limit: 100, post_paid: true, algorithm: fixed_window, consistency: synced, sync_interval: 50ms } }
+- { key: sliding, rate_limit: { window: 24h, limit: 100, post_paid: true, consistency: synced, sync_interval: 50ms } }
+";
+
+/// Each node charges its synced budget in full and at once; the others know of it an interval later.
+#[test]
+fn nodes_tell_each_other_what_a_synced_budget_was_charged() {
+    let server = Server::start();
+    let folder = tempdir().expect("a folder can be made");
+    let nodes = ["one", "two", "looks"];
+    let [one, two, looks] = nodes.map(|name| node(folder.path(), name, SYNCED, &url(&server)));
+    for key in ["window", "sliding"] {
+        assert_eq!(looks_at(&one, key, "team"), (true, 100), "{key}");
+        // Less than the budget on each, more than it together.
+        for service in [&one, &two] {
+            let (_, answer) = post(service, "/v1/check", &check(key, "team", 60));
+            assert_eq!(answer["decision"], "allow", "{key}: {answer}");
+        }
+        for service in [&one, &two, &looks] {
+            eventually("a node knows what the others charged", || {
+                looks_at(service, key, "team") == (false, 0)
+            });
+        }
+        // A charge after that is taken all the same, and told as a denial.
+        let (_, answer) = post(&two, "/v1/check", &check(key, "team", 500));
+        assert_eq!(answer["decision"], "deny", "{key}: {answer}");
+        let mut keyed = check(key, "team", 1);
+        keyed["idempotency_key"] = json!("stream-1");
+        assert_eq!(post(&one, "/v1/check", &keyed).0, 400, "{key}");
+    }
+    for service in [one, two, looks] {
+        assert!(service.stop().success());
+    }
+}

@@ -111,7 +111,9 @@ impl SyncedCounters {
     ) -> bool {
         let fits = tested.outcome.fits();
         let hits = step.charged(fits && allowed);
-        if !matches!(tested.outcome, StepOutcome::Counted(_)) || step.hits == 0 {
+        // Whoever asks a budget only looks: other nodes may be the ones that charge it.
+        let is_asked = step.hits != 0 || step.limit.is_post_paid();
+        if !matches!(tested.outcome, StepOutcome::Counted(_)) || !is_asked {
             return false;
         }
         let Some(entry) = part.entry(step, ahead, now) else {
