@@ -44,6 +44,7 @@ pub mod leaky_bucket;
 pub mod lease;
 mod limit;
 mod outcome;
+pub mod percentage;
 pub mod post_paid;
 mod rate;
 pub mod sliding_log;

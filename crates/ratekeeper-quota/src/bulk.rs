@@ -104,6 +104,7 @@ struct Row {
     #[serde(alias = "plan")]
     tier: Option<String>,
     descriptor: Option<String>,
+    #[serde(alias = "limit")]
     requests_per_unit: Option<u64>,
     unit: Option<String>,
     window: Option<String>,

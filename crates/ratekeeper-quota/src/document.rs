@@ -57,7 +57,8 @@ pub struct OverrideDocument {
     /// The entries after the tenant's, each as `key:value`; `default`, or nothing, for the tenant as a whole.
     #[serde(default)]
     pub descriptor: DescriptorText,
-    /// The hits that a window holds.
+    /// The hits that a window holds; also read as `limit`, as rules have it.
+    #[serde(alias = "limit")]
     pub requests_per_unit: u64,
     /// The window as a unit: `second`, `minute`, `hour`, `day`, `week`, `month` or `year`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

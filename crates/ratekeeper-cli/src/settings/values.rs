@@ -4,6 +4,7 @@ use super::layer::Said;
 use super::value_error::ValueError;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use ratekeeper_core::duration::{format_duration, parse_duration};
+use ratekeeper_core::percentage::parse_percentage;
 use ratekeeper_server::ListenAddress;
 use serde_json::Value;
 use std::convert::Infallible;
@@ -135,10 +136,12 @@ pub(crate) fn number<T: FromStr + PartialOrd + Display>(
     }
 }
 
-/// 1 to 100, with or without its sign.
+/// A whole percentage from 1% to 100%.
 pub(super) fn percent(text: &str) -> Result<u8, ValueError> {
-    let digits = text.strip_suffix('%').unwrap_or(text).trim_end();
-    number(1..=100)(digits).map_err(|_| ValueError::Percent(text.into()))
+    let hundredths = parse_percentage(text).ok();
+    let whole = hundredths.filter(|it| it.is_multiple_of(100) && *it > 0);
+    let percent = whole.and_then(|it| u8::try_from(it / 100).ok());
+    percent.ok_or_else(|| ValueError::Percent(text.into()))
 }
 
 /// Returns true if a text is the name or address of a host and a port.

@@ -221,3 +221,23 @@ fn a_plan_is_also_called_plan() {
     assert_eq!(tenants(BulkFormat::JsonLines, named), json);
     assert_eq!(json, csv);
 }
+
+/// An override has the keys that it has in rules.
+#[test]
+fn a_limit_is_also_called_limit() {
+    let read = |text: &str| serde_json::from_str::<QuotaDocument>(text);
+    let told = read(r#"{"overrides": [{"requests_per_unit": 5, "unit": "minute"}]}"#).unwrap();
+    let named = r#"{"overrides": [{"limit": 5, "unit": "minute"}]}"#;
+    assert_eq!(read(named).unwrap(), told);
+    assert!(
+        serde_json::to_string(&told)
+            .unwrap()
+            .contains("requests_per_unit")
+    );
+    assert!(read(r#"{"overrides": [{"limit": 5, "requests_per_unit": 5}]}"#).is_err());
+    let csv = |text| read_tenants(BulkFormat::Csv, text).unwrap();
+    assert_eq!(
+        csv("api_key,limit,window\nacme,5,10s\n"),
+        csv("api_key,requests_per_unit,window\nacme,5,10s\n")
+    );
+}

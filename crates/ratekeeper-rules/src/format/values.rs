@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 
 use ratekeeper_core::duration::parse_duration;
+use ratekeeper_core::percentage::{NotAPercentage, parse_percentage};
 use ratekeeper_core::{Algorithm, MAX_COUNT, Micros, Timestamp};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
@@ -555,75 +556,37 @@ fn share(_: &str, node: &Node, report: &mut Report<'_>) -> Option<Enforce> {
         report.error(node.mark, message, "write `enforce: 10%`");
         return None;
     };
-    let share = scalar.text.strip_suffix('%').and_then(hundredths);
-    if share.is_none() {
-        let text = &scalar.text;
-        let message =
-            format!("`enforce` cannot be '{text}': it is 0% to 100%, with up to two decimals");
-        let help = match hundredths(text) {
-            Some(_) => format!("write `enforce: {text}%`"),
-            None => "write `enforce: 10%`".to_owned(),
-        };
-        report.error(node.mark, message, help);
-    }
-    share
-}
-
-/// Parses `12.5` into hundredths of a percent.
-fn hundredths(text: &str) -> Option<Enforce> {
-    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
-    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits(whole) || !digits(decimals) || decimals.len() > 2 {
-        return None;
-    }
-    let tenfold = if decimals.len() == 1 { 10 } else { 1 };
-    let hundredths = decimals.parse::<u16>().ok()? * tenfold;
-    let total = whole
-        .parse::<u16>()
-        .ok()?
-        .checked_mul(100)?
-        .checked_add(hundredths)?;
-    Enforce::from_hundredths(total)
+    let text = &scalar.text;
+    let help = match parse_percentage(text) {
+        Ok(hundredths) => return Enforce::from_hundredths(hundredths),
+        Err(NotAPercentage::NoSign(_)) => format!("write `enforce: {text}%`"),
+        Err(NotAPercentage::NoNumber) => "write `enforce: 10%`".to_owned(),
+    };
+    let message =
+        format!("`enforce` cannot be '{text}': it is 0% to 100%, with up to two decimals");
+    report.error(node.mark, message, help);
+    None
 }
 
 /// A whole percentage from 0% to 100%.
 fn percent(key: &str, node: &Node, report: &mut Report<'_>) -> Option<u8> {
     let text = written(node);
-    let value = text.strip_suffix('%').and_then(percentage);
-    if value.is_none() {
-        let message =
-            format!("`{key}` cannot be '{text}': it is a whole percentage from 0% to 100%");
-        let help = match percentage(text) {
-            Some(bare) => format!("write `{key}: {bare}%`"),
-            None => format!("write `{key}: 20%`"),
-        };
-        report.error(node.mark, message, help);
+    let whole = |hundredths: u16| {
+        u8::try_from(hundredths / 100)
+            .ok()
+            .filter(|_| hundredths.is_multiple_of(100))
+    };
+    let read = parse_percentage(text);
+    if let Some(percent) = read.ok().and_then(whole) {
+        return Some(percent);
     }
-    value
-}
-
-fn percentage(text: &str) -> Option<u8> {
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let value = text.parse().ok().filter(|_| is_number)?;
-    (value <= 100).then_some(value)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::hundredths as percent;
-
-    #[test]
-    fn shares_have_up_to_two_decimals() {
-        let hundredths = |text| percent(text).map(|share| share.hundredths());
-        assert_eq!(hundredths("10"), Some(1_000));
-        assert_eq!(hundredths("0"), Some(0));
-        assert_eq!(hundredths("100"), Some(10_000));
-        assert_eq!(hundredths("12.5"), Some(1_250));
-        assert_eq!(hundredths("0.01"), Some(1));
-        for text in [
-            "", "100.01", "101", "-1", "1.234", ".5", "5.", "1e1", "700000",
-        ] {
-            assert_eq!(hundredths(text), None, "{text}");
+    let message = format!("`{key}` cannot be '{text}': it is a whole percentage from 0% to 100%");
+    let help = match read {
+        Err(NotAPercentage::NoSign(hundredths)) if hundredths.is_multiple_of(100) => {
+            format!("write `{key}: {}%`", hundredths / 100)
         }
-    }
+        _ => format!("write `{key}: 20%`"),
+    };
+    report.error(node.mark, message, help);
+    None
 }
