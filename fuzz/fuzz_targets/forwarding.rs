@@ -136,9 +136,9 @@ fuzz_target!(|bytes: &[u8]| {
                 }
                 let method = original.method.unwrap_or_default();
                 let path = original.target.as_ref().map(|target| &*target.path);
-                let standings = path.map(|path| RULES.service_level_standings(method, path));
-                let mut standings = standings.unwrap_or_default().into_iter();
-                let holds = standings.find(|(_, standing)| *standing == LevelStatus::Holds);
+                let statuses = path.map(|path| RULES.service_level_statuses(method, path));
+                let mut statuses = statuses.unwrap_or_default().into_iter();
+                let holds = statuses.find(|(_, standing)| *standing == LevelStatus::Holds);
                 assert_eq!(
                     question.level().map(|found| &found.level.id),
                     holds.map(|(level, _)| &level.id),

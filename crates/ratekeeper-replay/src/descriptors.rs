@@ -95,7 +95,7 @@ impl Descriptors {
         self.all.len()
     }
 
-    /// Returns true if there are none, which cannot happen.
+    /// Returns true if there is no descriptor.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()

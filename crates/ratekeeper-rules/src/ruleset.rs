@@ -156,11 +156,11 @@ impl RuleSet {
     /// Every service level whose path matches, the most specific first, each with its status for
     /// the request. Tries all of them, so it is for diagnostics only.
     #[must_use]
-    pub fn service_level_standings(
+    pub fn service_level_statuses(
         &self,
         method: &str,
         path: &str,
     ) -> Vec<(&ServiceLevel, LevelStatus)> {
-        self.service_levels.standings(method, path)
+        self.service_levels.statuses(method, path)
     }
 }

@@ -158,7 +158,7 @@ impl ServiceLevels {
         })
     }
 
-    pub(crate) fn standings(&self, method: &str, path: &str) -> Vec<(&ServiceLevel, LevelStatus)> {
+    pub(crate) fn statuses(&self, method: &str, path: &str) -> Vec<(&ServiceLevel, LevelStatus)> {
         let mut about: Vec<_> = self
             .levels
             .iter()
@@ -174,7 +174,7 @@ impl ServiceLevels {
             let as_get = is_head && level.counted_method(GET).is_some();
             as_get || level.counted_method(method).is_some()
         };
-        let standing = |level: &ServiceLevel| match () {
+        let status = |level: &ServiceLevel| match () {
             () if !level.enabled => LevelStatus::Disabled,
             () if found.is_some_and(|found| std::ptr::eq(found, level)) => LevelStatus::Holds,
             () if is_about(level) => LevelStatus::LessSpecific,
@@ -182,7 +182,7 @@ impl ServiceLevels {
         };
         about
             .into_iter()
-            .map(|level| (level, standing(level)))
+            .map(|level| (level, status(level)))
             .collect()
     }
 }

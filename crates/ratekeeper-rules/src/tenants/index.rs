@@ -115,12 +115,12 @@ impl DomainTenants {
 
     /// The same tenants, with numbers for the plans and limits alone that one of them has.
     fn renumbered(&self) -> Self {
-        let mut anew = Self::default();
+        let mut rebuilt = Self::default();
         for (hash, tenant) in self.table.iter() {
-            anew.put(hash, &self.quotas(tenant));
+            rebuilt.put(hash, &self.quotas(tenant));
         }
-        anew.limits_used = anew.limits.values.len();
-        anew
+        rebuilt.limits_used = rebuilt.limits.values.len();
+        rebuilt
     }
 
     /// The quotas of a tenant, as they were put.

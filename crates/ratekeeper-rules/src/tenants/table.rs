@@ -349,14 +349,14 @@ impl Part {
             lows: vec![0; buckets * SLOTS],
             ..Rest::default()
         };
-        let mut anew = Self {
+        let mut rebuilt = Self {
             buckets: vec![Bucket([Slot::EMPTY; SLOTS]); buckets].into(),
             rest: Arc::new(rest),
         };
         for (hash, tenant) in self.iter() {
-            anew.put(hash, tenant);
+            rebuilt.put(hash, tenant);
         }
-        anew
+        rebuilt
     }
 
     fn iter(&self) -> impl Iterator<Item = (TenantHash, StoredTenant<'_>)> {

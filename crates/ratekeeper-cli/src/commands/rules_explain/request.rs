@@ -59,7 +59,7 @@ pub(super) fn explain(
     let question = describer.question(&original, domain, rules)?;
     let caller = describer.caller(&original, rules)?;
     let path = original.target.as_ref().map_or("", |target| &*target.path);
-    let standings = rules.service_level_standings(method.as_str(), path);
+    let statuses = rules.service_level_statuses(method.as_str(), path);
     let tenant = Entry {
         key: caller.key,
         value: &caller.name,
@@ -75,7 +75,7 @@ pub(super) fn explain(
             true => format!("{}={}", caller.key, snapshot.fingerprint(&caller.name)),
             false => format!("{}={}", caller.key, caller.name),
         },
-        service_levels: standings.into_iter().map(Candidate::new).collect(),
+        service_levels: statuses.into_iter().map(Candidate::new).collect(),
         shedding: rules
             .shed()
             .map(|shed| Shedding::new(shed, (method.as_str(), path), &headers, plan)),
