@@ -40,7 +40,7 @@ pub(crate) use nested::parse as nested;
 pub(crate) use problem::{Problem, Problems};
 pub(crate) use quotas::{OnQuotaFailure, QuotaSettings};
 pub(crate) use requests::slas_base;
-pub(crate) use rules::{OnBrokenRules, RulesSettings, path_folding, profile};
+pub(crate) use rules::{Fetched, OnBrokenRules, RulesSettings, path_folding, profile};
 pub(crate) use service::ServiceSettings;
 pub(crate) use setting::Setting;
 pub(crate) use store::RedisSettings;
@@ -221,8 +221,8 @@ impl Settings {
         options.secrets = auth.describer.secret_keys();
         options.path_keys = auth.describer.path_keys();
         options.stores = Some(stores.iter().map(|store| store.name.clone()).collect());
-        let xds = xds::client(&values, rules_tls, options);
-        rules.xds = xds.map_err(|problem| Problems(vec![problem]))?;
+        let fetched = xds::fetched(&values, rules_tls, options);
+        rules.fetched = fetched.map_err(|problem| Problems(vec![problem]))?;
         Ok(Settings {
             rules,
             tls,

@@ -9,7 +9,7 @@ use super::xds::control_plane;
 use crate::home::Home;
 use ratekeeper_limiter::Modes;
 use ratekeeper_rules::{FailureMode, Options, PathFolding, Profile, ReadOptions, TenantKey};
-use ratekeeper_sources::XdsConfig;
+use ratekeeper_sources::{UrlConfig, XdsConfig};
 use std::path::PathBuf;
 
 /// The place of the rules, and how to read them.
@@ -17,8 +17,8 @@ use std::path::PathBuf;
 pub(crate) struct RulesSettings {
     /// The file or folder; `None` where none was named and none was found.
     pub(crate) path: Option<PathBuf>,
-    /// The control plane that sends them instead.
-    pub(crate) xds: Option<XdsConfig>,
+    /// The place elsewhere that they are fetched from instead.
+    pub(crate) fetched: Option<Fetched>,
     /// Reads every file in a folder under envoyproxy/ratelimit's RUNTIME_ROOT.
     pub(crate) read: ReadOptions,
     /// The variables of envoyproxy/ratelimit that are set although no profile is.
@@ -34,6 +34,30 @@ pub(crate) enum RulesPlace {
     Path(PathBuf),
     /// The URL of a control plane, as its client spells it.
     ControlPlane(String),
+    /// The URL of a text.
+    Url(String),
+}
+
+/// A place elsewhere than in files, and how to fetch from it.
+#[derive(Clone, Debug)]
+pub(crate) enum Fetched {
+    Xds(XdsConfig),
+    Url(UrlConfig),
+}
+
+impl Fetched {
+    /// The place, for people.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Xds(config) => config.name(),
+            Self::Url(config) => config.url.clone(),
+        }
+    }
+}
+
+/// Returns true for the URL of a text.
+fn is_url(text: &str) -> bool {
+    text.starts_with("https://") || text.starts_with("http://")
 }
 
 /// Parses the place of the rules.
@@ -43,6 +67,7 @@ pub(super) fn rules_place(said: &Said) -> Result<Option<RulesPlace>, ValueError>
     }
     let place = match control_plane(&said.text) {
         Some(url) => RulesPlace::ControlPlane(url?),
+        None if is_url(&said.text) => RulesPlace::Url(said.text.clone()),
         None => RulesPlace::Path(said.origin.path(&said.text)),
     };
     Ok(Some(place))
@@ -70,10 +95,10 @@ impl RulesSettings {
         Self {
             path: match &*values.rules {
                 Some(RulesPlace::Path(path)) => Some(path.clone()),
-                Some(RulesPlace::ControlPlane(_)) => None,
+                Some(RulesPlace::ControlPlane(_) | RulesPlace::Url(_)) => None,
                 None => home.rules(),
             },
-            xds: None,
+            fetched: None,
             read: ReadOptions {
                 every_file: values.rules.said.origin == Origin::Variable(RUNTIME_ROOT.to_owned()),
             },

@@ -1,12 +1,12 @@
-//! The control plane that sends rules, and what its rules cannot say.
+//! Rules from elsewhere than files: the control plane that sends them, what its rules cannot say, and a URL.
 
 use super::checks::Checks;
-use super::rules::RulesPlace;
+use super::rules::{Fetched, RulesPlace};
 use super::table::Values;
 use super::value_error::ValueError;
 use super::{Problem, nested, values};
 use ratekeeper_rules::Options;
-use ratekeeper_sources::{XdsConfig, XdsDefaults};
+use ratekeeper_sources::{UrlConfig, UrlSource, UrlToken, XdsConfig, XdsDefaults};
 use ratekeeper_tls::TlsFiles;
 use std::collections::BTreeMap;
 
@@ -39,45 +39,76 @@ impl Checks<'_> {
     pub(super) fn control_plane(&mut self) -> TlsFiles {
         let values = self.values;
         let place = values.rules.as_ref();
-        let is_encrypted =
-            matches!(place, Some(RulesPlace::ControlPlane(at)) if at.starts_with("https://"));
+        let is_encrypted = matches!(
+            place,
+            Some(RulesPlace::ControlPlane(at) | RulesPlace::Url(at)) if at.starts_with("https://")
+        );
         let files = [&values.rules_ca, &values.rules_cert, &values.rules_key];
         let of_tls = files.map(|file| &file.said).into_iter();
         for said in of_tls.chain([&values.rules_server_name.said]) {
             if !is_encrypted && said.has_value() {
-                let message =
-                    "it means nothing for rules that are not fetched over TLS; write xdss://";
+                let message = "it means nothing for rules that are not fetched over TLS; write xdss:// or https://";
                 self.refuse(said, message);
             }
         }
-        if matches!(place, Some(RulesPlace::ControlPlane(_))) {
-            if values.tenants.said.has_value() {
-                let message =
-                    "tenants in files are for rules in files; name a database with --quotas";
-                self.refuse(&values.tenants.said, message);
-            }
-        } else if values.xds_defaults.said.has_value() {
+        let is_elsewhere = !matches!(place, None | Some(RulesPlace::Path(_)));
+        if is_elsewhere && values.tenants.said.has_value() {
+            let message = "tenants in files are for rules in files; name a database with --quotas";
+            self.refuse(&values.tenants.said, message);
+        }
+        if !matches!(place, Some(RulesPlace::ControlPlane(_)))
+            && values.xds_defaults.said.has_value()
+        {
             let message =
                 "it means nothing without a control plane; write `rules: xds://HOST:PORT`";
             self.refuse(&values.xds_defaults.said, message);
+        }
+        if !matches!(place, Some(RulesPlace::Url(_))) && values.rules_token.said.has_value() {
+            let message = "it means nothing without a URL; write `rules: https://HOST/PATH`";
+            self.refuse(&values.rules_token.said, message);
         }
         let [ca, cert, key] = files;
         self.client_tls(ca, cert, key)
     }
 }
 
-/// The client of the control plane, if one sends the rules.
+/// The place that rules are fetched from, if they are not in files.
 ///
 /// # Errors
-/// No rules can have the keys of `xds_defaults`.
-pub(super) fn client(
+/// The URL is none, or no rules can have the keys of `xds_defaults`.
+pub(super) fn fetched(
     values: &Values,
     tls: TlsFiles,
     options: &Options,
-) -> Result<Option<XdsConfig>, Problem> {
-    let Some(RulesPlace::ControlPlane(endpoint)) = &*values.rules else {
-        return Ok(None);
-    };
+) -> Result<Option<Fetched>, Problem> {
+    match &*values.rules {
+        None | Some(RulesPlace::Path(_)) => Ok(None),
+        Some(RulesPlace::ControlPlane(endpoint)) => {
+            client(values, endpoint, tls, options).map(|it| Some(Fetched::Xds(it)))
+        }
+        Some(RulesPlace::Url(url)) => {
+            let config = UrlConfig {
+                url: url.clone(),
+                server_name: values.rules_server_name.clone(),
+                tls,
+                token: values.rules_token.as_deref().and_then(UrlToken::new),
+                interval: *values.rules_interval,
+            };
+            // The one that will be asked is made when the service starts.
+            let made = UrlSource::new(config.clone());
+            made.map_err(|error| values.rules.said.problem(error.to_string()))?;
+            Ok(Some(Fetched::Url(config)))
+        }
+    }
+}
+
+/// The client of the control plane.
+fn client(
+    values: &Values,
+    endpoint: &str,
+    tls: TlsFiles,
+    options: &Options,
+) -> Result<XdsConfig, Problem> {
     let said = &values.xds_defaults.said;
     let defaults = match said.text.is_empty() {
         true => Ok(XdsDefaults::default()),
@@ -88,8 +119,8 @@ pub(super) fn client(
         }
     };
     let defaults = defaults.map_err(|error| said.problem(error.to_string()))?;
-    Ok(Some(XdsConfig {
-        endpoint: endpoint.clone(),
+    Ok(XdsConfig {
+        endpoint: endpoint.to_owned(),
         server_name: values.rules_server_name.clone(),
         tls,
         node_id: values.xds_node_id.clone(),
@@ -97,7 +128,7 @@ pub(super) fn client(
         headers: values.xds_headers.clone(),
         response_bytes_max: usize::try_from(*values.xds_response_max).unwrap_or(usize::MAX),
         defaults,
-    }))
+    })
 }
 
 #[cfg(test)]

@@ -39,6 +39,7 @@ mod redis;
 mod replay;
 mod roles;
 mod rules;
+mod rules_url;
 mod schemathesis;
 mod serve;
 mod signals;

@@ -136,10 +136,10 @@ fn compile(
             }
             Err(mistakes) => mistakes,
         };
-        told.extend(lines(&mistakes, &sources));
         if on_bad_text == OnBadText::RefuseAll {
-            break;
+            return Err(mistakes.brief().into());
         }
+        told.extend(lines(&mistakes, &sources));
         sources = without_bad(sources, in_force, &mistakes);
     }
     Err(told.join("\n").into())

@@ -1,15 +1,16 @@
 //! The rules of a start, and the source that goes on to deliver them.
 
 use super::last_good;
-use crate::settings::{OnBrokenRules, Settings};
+use crate::settings::{Fetched, OnBrokenRules, Settings};
 use anyhow::{Context as _, Result, anyhow};
 use ratekeeper_rules::{Loaded, RuleSet};
 use ratekeeper_server::{
     Families, FeedConfig, Monitored, OnBadText, RulesFeed, RulesLoader, RulesSource, Server,
 };
-use ratekeeper_sources::{SourceStatus, XdsSource};
+use ratekeeper_sources::{SourceStatus, UrlSource, XdsSource};
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 use tokio::task::AbortHandle;
 use tracing::warn;
 
@@ -20,15 +21,43 @@ pub(super) struct StartRules {
     /// Their place, for people.
     pub(super) place: String,
     /// The source and its feed, where they do not come from files.
-    source: Option<(XdsSource, RulesFeed)>,
+    source: Option<FedSource>,
+}
+
+/// A source, and the feed that it delivers to.
+pub(super) struct FedSource {
+    source: RulesFetcher,
+    feed: RulesFeed,
+}
+
+enum RulesFetcher {
+    Xds(Box<XdsSource>),
+    Url(Box<UrlSource>),
+}
+
+impl RulesFetcher {
+    /// The fetcher, and the fate of texts beside a bad one: what people write in one place belongs together, what a control
+    /// plane sends are many people's.
+    fn new(place: &Fetched) -> Result<(Self, OnBadText)> {
+        Ok(match place {
+            Fetched::Xds(config) => {
+                let source = XdsSource::new(config.clone()).context("--rules")?;
+                (Self::Xds(Box::new(source)), OnBadText::TakeOthers)
+            }
+            Fetched::Url(config) => {
+                let source = UrlSource::new(config.clone()).context("--rules")?;
+                (Self::Url(Box::new(source)), OnBadText::RefuseAll)
+            }
+        })
+    }
 }
 
 impl StartRules {
     /// # Errors
     /// There are no rules, or those of the files are refused.
     pub(super) fn new(settings: &Settings) -> Result<Self> {
-        match &settings.rules.xds {
-            Some(config) => Self::sent(settings, config),
+        match &settings.rules.fetched {
+            Some(place) => Self::fetched(settings, place),
             None => {
                 let path = path(settings)?;
                 let mut loader = of_files(settings, path);
@@ -43,14 +72,14 @@ impl StartRules {
         }
     }
 
-    /// Of a control plane: the last good ones, or none until it answers.
-    fn sent(settings: &Settings, config: &ratekeeper_sources::XdsConfig) -> Result<Self> {
-        let source = XdsSource::new(config.clone()).context("--rules")?;
+    /// Of a place elsewhere: the last good ones, or none until some come.
+    fn fetched(settings: &Settings, place: &Fetched) -> Result<Self> {
+        let (source, on_bad_text) = RulesFetcher::new(place)?;
         let options = &settings.rules.options;
         let (loader, feed) = RulesLoader::fed(FeedConfig {
-            name: config.name(),
+            name: place.name(),
             options: options.clone(),
-            on_bad_text: OnBadText::TakeOthers,
+            on_bad_text,
         });
         let mut loader = keeping_last_good(loader, settings);
         let is_wanted = *settings.values.on_broken_rules == OnBrokenRules::LastGood;
@@ -61,28 +90,32 @@ impl StartRules {
         if settings.values.data_dir.is_none() {
             warn!(
                 "without --data-dir no copy of the rules is kept: a start while {} is away has none",
-                config.name()
+                place.name()
             );
         }
         Ok(Self {
             loader,
             rules,
-            place: config.name(),
-            source: Some((source, feed)),
+            place: place.name(),
+            source: Some(FedSource { source, feed }),
         })
     }
 
     /// Takes the source out, to be started once the server is bound.
-    pub(super) fn take_source(&mut self) -> Option<(XdsSource, RulesFeed)> {
+    pub(super) const fn take_source(&mut self) -> Option<FedSource> {
         self.source.take()
     }
 }
 
 /// Begins to deliver rules to `server`.
-pub(super) fn start(server: &Server, source: Option<(XdsSource, RulesFeed)>) -> Option<Following> {
-    let (source, feed) = source?;
-    server.monitor(std::sync::Arc::new(SourceReport(source.status())));
-    Some(Following(tokio::spawn(source.run(feed)).abort_handle()))
+pub(super) fn start(server: &Server, source: Option<FedSource>) -> Option<Following> {
+    let FedSource { source, feed } = source?;
+    let (status, task) = match source {
+        RulesFetcher::Xds(source) => (source.status(), tokio::spawn(source.run(feed))),
+        RulesFetcher::Url(source) => (source.status(), tokio::spawn(source.run(feed))),
+    };
+    server.monitor(Arc::new(SourceReport(status)));
+    Some(Following(task.abort_handle()))
 }
 
 /// A source that delivers rules until this is dropped.
@@ -137,10 +170,10 @@ impl Monitored for SourceReport {
 /// # Errors
 /// There is none.
 pub(super) fn path(settings: &Settings) -> Result<&Path> {
-    if let Some(config) = &settings.rules.xds {
+    if let Some(place) = &settings.rules.fetched {
         anyhow::bail!(
-            "--rules: {} sends its rules to `ratekeeper serve`; name a file or a folder here",
-            config.name()
+            "--rules: rules from {} are for `ratekeeper serve` and `gateway`; name a file or a folder here",
+            place.name()
         );
     }
     settings.rules.path.as_deref().ok_or_else(|| {

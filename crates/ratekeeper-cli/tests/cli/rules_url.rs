@@ -1,0 +1,214 @@
+//! Rules at a URL.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use ratekeeper_testkit::certificates::{Authority, Identity, Validity, put};
+use ratekeeper_testkit::process::eventually;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use tempfile::tempdir;
+
+use crate::support::{FREE_PORTS, Service, http, ratekeeper, run};
+
+/// The answers of a web server, and the requests that it got.
+#[derive(Default)]
+struct Web {
+    status: u16,
+    text: String,
+    heads: Vec<String>,
+}
+
+/// Serves until the test ends.
+fn serve(tls: Option<Arc<ServerConfig>>) -> (SocketAddr, Arc<Mutex<Web>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let web = Arc::new(Mutex::new(Web::default()));
+    let served = Arc::clone(&web);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.expect("it accepts");
+            match &tls {
+                None => answer(stream, &served),
+                Some(config) => {
+                    let connection = ServerConnection::new(Arc::clone(config));
+                    answer(
+                        StreamOwned::new(connection.expect("a session"), stream),
+                        &served,
+                    );
+                }
+            }
+        }
+    });
+    (address, web)
+}
+
+/// Answers one request; a client that turns away gets none.
+fn answer<S: Read + Write>(stream: S, web: &Mutex<Web>) {
+    let mut reader = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).is_ok_and(|read| read > 0) {
+            continue;
+        }
+        return;
+    }
+    let mut web = web.lock().expect("nobody panics");
+    let tag = format!("\"{}\"", web.text.len());
+    let text = match head.contains(&tag) {
+        true => format!("HTTP/1.1 304 Not Modified\r\netag: {tag}\r\n\r\n"),
+        false => format!(
+            "HTTP/1.1 {} Any\r\netag: {tag}\r\ncontent-length: {}\r\n\r\n{}",
+            web.status,
+            web.text.len(),
+            web.text
+        ),
+    };
+    web.heads.push(head.to_ascii_lowercase());
+    drop(web);
+    let _ = reader.get_mut().write_all(text.as_bytes());
+    let _ = reader.get_mut().flush();
+}
+
+fn publish(web: &Mutex<Web>, status: u16, text: &str) {
+    let mut web = web.lock().expect("nobody panics");
+    (web.status, web.text) = (status, text.to_owned());
+}
+
+fn rules(limit: u32) -> String {
+    format!(
+        "domain: d\ndescriptors:\n- {{ key: key, rate_limit: {{ unit: hour, requests_per_unit: {limit} }} }}\n"
+    )
+}
+
+fn start(folder: &Path, url: &str, more: &[&str]) -> Service {
+    let args = [
+        "serve",
+        "--rules",
+        url,
+        "--rules-interval",
+        "1s",
+        "--data-dir",
+        "data",
+    ];
+    let args: Vec<&str> = args
+        .iter()
+        .chain(more)
+        .chain(&FREE_PORTS)
+        .copied()
+        .collect();
+    Service::start(ratekeeper(folder, &args), folder)
+}
+
+fn limit(service: &Service) -> Option<u64> {
+    let (status, body) = http(
+        service.http,
+        "POST",
+        "/v1/check",
+        r#"{"domain": "d", "descriptors": [{"entries": [{"key": "key", "value": "a"}]}]}"#,
+    );
+    let body: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
+    (status == 200).then(|| body["limit"].as_u64()).flatten()
+}
+
+#[test]
+fn a_text_is_fetched_when_it_changes_and_the_last_good_one_stays() {
+    let folder = tempdir().expect("a folder");
+    let (address, web) = serve(None);
+    publish(&web, 200, &rules(5));
+    let url = format!("http://{address}/rules.yaml?team=a");
+    let service = start(folder.path(), &url, &["--rules-token", "geheim"]);
+    eventually("the rules come", || limit(&service) == Some(5));
+    eventually("the text is asked for by its tag", || {
+        let web = web.lock().expect("nobody panics");
+        web.heads
+            .iter()
+            .any(|head| head.contains("if-none-match: \""))
+    });
+    {
+        let web = web.lock().expect("nobody panics");
+        let head = &web.heads[0];
+        assert!(
+            head.starts_with("get /rules.yaml?team=a http/1.1\r\n"),
+            "{head}"
+        );
+        assert!(head.contains("authorization: bearer geheim\r\n"), "{head}");
+    }
+    publish(&web, 200, &rules(50));
+    eventually("the change comes", || limit(&service) == Some(50));
+
+    let readyz = || http(service.admin, "GET", "/readyz", "").1;
+    publish(&web, 200, "domain: d\ndescriptors:\n- { kee: key }\n");
+    eventually("a broken text is told", || {
+        readyz().contains("rules.yaml?team=a:3:5: unknown key")
+    });
+    let bomb = format!(
+        "a: &a [{0}]\nb: &b [{1}]\nc: &c [{2}]\nd: [{3}]\n",
+        "x,".repeat(99),
+        "*a,".repeat(99),
+        "*b,".repeat(99),
+        "*c,".repeat(99)
+    );
+    publish(&web, 200, &bomb);
+    eventually("a bomb is told", || {
+        readyz().contains("error loading config file")
+    });
+    publish(&web, 503, "away");
+    eventually("a fault is told", || readyz().contains("it answers 503"));
+    assert_eq!(limit(&service), Some(50));
+    assert!(!service.log().contains("geheim") && !readyz().contains("geheim"));
+    assert!(service.stop().success());
+
+    let service = start(folder.path(), &url, &[]);
+    assert_eq!(limit(&service), Some(50), "the last good ones serve");
+    publish(&web, 200, &rules(500));
+    eventually("the server is back", || limit(&service) == Some(500));
+}
+
+#[test]
+fn the_server_of_the_rules_proves_who_it_is() {
+    let folder = tempdir().expect("a folder");
+    let authority = Authority::new();
+    let Identity { certificate, key } = authority.issue("127.0.0.1", Validity::Valid);
+    let chain = CertificateDer::pem_slice_iter(certificate.as_bytes());
+    let chain: Result<Vec<_>, _> = chain.collect();
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("a key");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("there are some")
+        .with_no_client_auth()
+        .with_single_cert(chain.expect("certificates"), key)
+        .expect("they fit");
+    let (address, web) = serve(Some(Arc::new(config)));
+    publish(&web, 200, &rules(6));
+    let url = format!("https://{address}/");
+    let ca = folder.path().join("ca.pem");
+    put(&ca, &Authority::new().pem());
+    let service = start(folder.path(), &url, &["--rules-ca", "ca.pem"]);
+    service.wait_for_log("rules cannot be fetched");
+    assert_eq!(limit(&service), None);
+    put(&ca, &format!("{}\n", authority.pem()));
+    eventually("the right authority is read", || limit(&service) == Some(6));
+}
+
+#[test]
+fn places_without_a_secret_kept_are_refused() {
+    let folder = tempdir().expect("a folder");
+    for url in [
+        "http://rules.example/r.yaml",
+        "https://u:geheim@rules.example/",
+    ] {
+        let said = run(folder.path(), &["serve", "--rules", url]);
+        assert_eq!(said.code, Some(1));
+        assert!(
+            said.err.contains("--rules: this is not a place of rules"),
+            "{}",
+            said.err
+        );
+        assert!(!said.err.contains("geheim"), "{}", said.err);
+    }
+}
