@@ -259,7 +259,7 @@ export interface OverrideDocument {
   max_debt?: number | null;
   /** True for a budget: hits are charged in full whatever is left. By default as the limit whose place it takes. */
   post_paid?: boolean | null;
-  /** The hits that a window holds. */
+  /** The hits that a window holds; also read as `limit`, as rules have it. */
   requests_per_unit: number;
   /** The steps by which the domain's policy (`adjust`) has raised the plan's limit; absent in an override that somebody has set. */
   steps?: number | null;
