@@ -65,8 +65,8 @@ const TLS_CLIENT_NAMES: &str = "Accept only client certificates with one of thes
 
 settings! {
     group("Rules") {
-        /// The rules: a file, a folder of `*.yaml` and `*.yml`, https://HOST/PATH, or a control plane: xds://HOST:PORT,
-        /// xdss:// for TLS. Unset: the folder rules/ in ./config or /etc/ratekeeper
+        /// The rules: a file, a folder of `*.yaml` and `*.yml`, or a URL: https://HOST/PATH of one text, xds://HOST:PORT of a
+        /// control plane, xdss:// of one with TLS. Unset: the folder rules/ in ./config or /etc/ratekeeper
         rules: Option<RulesPlace> = value("PATH", "").in_short_help() => rules_place;
         /// Defaults for rules: `ratekeeper` (sliding windows; denied requests cost nothing) or `envoy` (fixed windows
         /// that count denied requests, like envoyproxy/ratelimit)
