@@ -35,8 +35,7 @@ Examples:
 /// For a screen that has to hold the flags of `serve` as well.
 const FIRST_EXAMPLES: &str = "\
 Examples:
-  ratekeeper                                    serve ./config, and print three commands to try
-  ratekeeper gateway --upstream http://127.0.0.1:3000   limit what reaches a service";
+  ratekeeper                                    serve ./config, and print three commands to try";
 
 const CODES: &str = "\
 Exit codes: 0 success, 1 failure (see the message), 2 invalid command line.
@@ -138,7 +137,7 @@ Examples:
   ratekeeper top --admin http://10.0.0.7:6070 --admin http://10.0.0.8:6070 --token-file token.txt
   ratekeeper top --once --json | jq .second")]
     Top(Top),
-    /// Show why a tenant is denied: its denials, usage, plan and last changes, and what to do
+    /// Show why a tenant is denied, and what to do about it
     #[command(after_help = "\
 The denials are those of the last hour, on all nodes that share their counters. A tenant may be named by its value, its fingerprint, `hash:` and its keyed hash, or its last characters.
 

@@ -65,6 +65,7 @@ mod reload;
 mod rls;
 mod rule_counts;
 mod server;
+mod shadow_log;
 mod share_alarm;
 mod statsd;
 mod switches;

@@ -25,6 +25,7 @@ use crate::dropped::DroppedLog;
 use crate::live::BesideRules;
 use crate::reload::Reloader;
 use crate::rule_counts;
+use crate::shadow_log::ShadowLog;
 
 /// The interval at which the limiter's clock is compared with the wall clock and the store is
 /// maintained.
@@ -61,6 +62,7 @@ async fn tick(app: Arc<App>) {
     let mut strays = StrayLog::new();
     let mut dropped = DroppedLog::default();
     let mut debts = DebtLog::default();
+    let mut shadow = ShadowLog::default();
     loop {
         let limiter = Arc::clone(&app.limiter);
         let known = limiter.hash_key();
@@ -75,6 +77,7 @@ async fn tick(app: Arc<App>) {
         }
         strays.look(&limiter);
         dropped.look(&limiter);
+        shadow.look(&limiter);
         app.crowded.look(&limiter);
         let snapshot = limiter.snapshot();
         let walked = rule_counts::walk(&snapshot);

@@ -52,4 +52,5 @@ mod tenants;
 mod top;
 mod top_nodes;
 mod traces;
+mod why;
 mod xds;

@@ -22,7 +22,7 @@ descriptors:
 const ROLES: [&str; 3] = ["viewer", "editor", "admin"];
 
 /// Every route that needs a role, with the least role that may use it.
-const ROUTES: [(&str, &str, &str); 28] = [
+const ROUTES: [(&str, &str, &str); 31] = [
     ("GET", "/", "viewer"),
     ("GET", "/rlconfig", "viewer"),
     ("GET", "/admin/v1/rules", "viewer"),
@@ -33,6 +33,9 @@ const ROUTES: [(&str, &str, &str); 28] = [
     ("GET", "/admin/v1/usage/{api_key}", "viewer"),
     ("GET", "/admin/v1/top", "viewer"),
     ("GET", "/admin/v1/denials", "viewer"),
+    ("POST", "/admin/v1/denials", "viewer"),
+    ("GET", "/admin/v1/tenants/{tenant}", "viewer"),
+    ("POST", "/admin/v1/tenants", "viewer"),
     ("GET", "/admin/v1/denials/log", "viewer"),
     ("GET", "/admin/v1/live", "viewer"),
     ("GET", "/admin/v1/openapi.json", "viewer"),
@@ -79,6 +82,7 @@ fn status(to: SocketAddr, method: &str, path: &str, token: Option<&str>) -> u16 
         .expect("a timeout can be set");
     let body = match path {
         path if path.starts_with("/admin/v1/denials/log/") => "{\"minutes\":1}",
+        "/admin/v1/denials" | "/admin/v1/tenants" => "{\"tenant\":\"a\"}",
         path if path.ends_with("/import/quotas") => "{\"api_key\":\"b\",\"tier\":\"pro\"}",
         path if path.starts_with("/admin/v1/quotas/") => "{\"tier\":\"pro\"}",
         _ => {
@@ -87,6 +91,7 @@ fn status(to: SocketAddr, method: &str, path: &str, token: Option<&str>) -> u16 
     };
     let path = path
         .replace("{api_key}", "a")
+        .replace("{tenant}", "a")
         .replace("{id}", "d.customer")
         .replace("{key}", "customer:a");
     let authorization = token.map_or_else(String::new, |token| {

@@ -74,7 +74,7 @@ async fn a_quiet_tenant_is_found_in_the_flood_of_a_noisy_one() {
     assert_eq!(told["usage"]["usage"]["default"]["used"], 2, "{told}");
     let summary = told["summary"].as_str().expect("a text");
     assert!(
-        summary.starts_with("denied 1 times in the last hour by d.customer"),
+        summary.starts_with("denied once in the last hour by d.customer"),
         "{summary}"
     );
     // Alone, since nothing is shared; and without a database.

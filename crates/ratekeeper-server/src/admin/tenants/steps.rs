@@ -53,8 +53,8 @@ pub(super) fn summary(answer: &TenantAnswer, now: Timestamp) -> String {
     };
     let mut text = match most(&answer.denials) {
         Some(group) => format!(
-            "denied {} times in the last hour by {}, {}{}",
-            group.count,
+            "denied {} in the last hour by {}, {}{}",
+            times(group.count),
             by(group),
             when(group),
             more(&answer.denials)
@@ -71,6 +71,13 @@ pub(super) fn summary(answer: &TenantAnswer, now: Timestamp) -> String {
         ));
     }
     text
+}
+
+fn times(count: u64) -> String {
+    match count {
+        1 => "once".to_owned(),
+        count => format!("{count} times"),
+    }
 }
 
 /// The group with the most denials.

@@ -1,0 +1,122 @@
+//! `ratekeeper why` and `denials`, and the page about them: its commands are pasted one after the other.
+
+use crate::support::{FREE_PORTS, Service, http, ratekeeper, repository, write};
+use ratekeeper_testkit::process::eventually;
+use serde_json::json;
+use std::path::Path;
+use std::process::{Command, Output};
+use tempfile::tempdir;
+
+const RULES: &str = "domain: shop
+tenant: customer
+descriptors:
+  - key: customer
+    rate_limit: { window: 24h, limit: 3, algorithm: fixed_window }
+  - key: path
+    shadow_mode: true
+    rate_limit: { window: 24h, limit: 1, algorithm: fixed_window }
+";
+
+fn serve(folder: &Path) -> Service {
+    write(folder, "rules.yaml", RULES);
+    let flags = ["serve", "--rules", "rules.yaml", "--data-dir", "data"];
+    Service::start(
+        ratekeeper(folder, &[&flags[..], &FREE_PORTS].concat()),
+        folder,
+    )
+}
+
+fn call(service: &Service, key: &str, value: &str, times: usize) {
+    let entries = [json!({ "key": key, "value": value })];
+    let body = json!({ "domain": "shop", "descriptors": [{ "entries": entries }] }).to_string();
+    for _ in 0..times {
+        let (status, body) = http(service.http, "POST", "/v1/check", &body);
+        assert_eq!(status, 200, "{body}");
+    }
+}
+
+/// Runs a line of a shell in which `ratekeeper` asks the service.
+fn shell(service: &Service, folder: &Path, script: &str) -> Output {
+    let binary = ratekeeper(folder, &[]).get_program().to_owned();
+    let function = format!(
+        "ratekeeper() {{ \"$BINARY\" \"$@\" --admin http://{}; }}\n",
+        service.admin
+    );
+    let output = Command::new("sh")
+        .args(["-ec", &(function + script)])
+        .env("BINARY", binary)
+        .current_dir(folder)
+        .output();
+    output.expect("there is a shell")
+}
+
+fn said(service: &Service, folder: &Path, script: &str) -> String {
+    let output = shell(service, folder, script);
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    );
+    assert!(output.status.success(), "{script}\n{out}{err}");
+    out
+}
+
+#[test]
+fn the_commands_of_the_page_work_as_they_are_pasted() {
+    let folder = tempdir().expect("a folder can be made");
+    let folder = folder.path();
+    let service = serve(folder);
+    call(&service, "customer", "acme", 5);
+    let page = std::fs::read_to_string(repository().join("docs/why-429.md"));
+    let page = page.expect("there is a page");
+    let blocks: Vec<_> = page.split("```sh\n").skip(1).collect();
+    assert!(blocks.len() >= 6, "{} blocks", blocks.len());
+    for block in blocks {
+        let script = block.split("```").next().unwrap_or_default();
+        said(&service, folder, script);
+    }
+    service.stop();
+}
+
+#[test]
+fn one_customer_is_told_on_one_screen() {
+    let folder = tempdir().expect("a folder can be made");
+    let folder = folder.path();
+    let service = serve(folder);
+    call(&service, "customer", "acme", 5);
+    call(&service, "path", "/slow", 3);
+    said(
+        &service,
+        folder,
+        "ratekeeper quota set acme --override default=7/day",
+    );
+    let told = said(&service, folder, "ratekeeper why acme");
+    for part in [
+        "denied 2 times in the last hour by shop.customer (3 per 1d), since ",
+        "Usage now",
+        "7 per day",
+        "1 override",
+        "ratekeeper quota revert acme",
+        "of this node alone: ",
+    ] {
+        assert!(told.contains(part), "no {part:?} in:\n{told}");
+    }
+    assert!(told.lines().count() < 40, "more than a screen:\n{told}");
+    let by_end = said(&service, folder, "echo '*acme' | ratekeeper why");
+    assert!(by_end.contains("denied 2 times"), "{by_end}");
+    let list = said(
+        &service,
+        folder,
+        "ratekeeper denials --kind would-be-denied",
+    );
+    assert!(list.contains("/slow") && list.contains("shadow"), "{list}");
+    assert!(!list.contains("acme"), "{list}");
+    let json = said(&service, folder, "ratekeeper denials acme --json");
+    assert!(json.contains("\"count\": 2"), "{json}");
+    let unknown = shell(&service, folder, "ratekeeper why '*nobody'");
+    assert_eq!(unknown.status.code(), Some(1));
+    eventually("the log names whom the rule in shadow would deny", || {
+        let log = service.log();
+        log.contains("would be denied, were the rule enforced") && log.contains("/slow")
+    });
+    service.stop();
+}
