@@ -130,10 +130,11 @@ const FROM_THE_START: [&str; 17] = [
 ];
 
 /// Metrics that a setting or an operator asks for; all others of the page are always there.
-const ASKED_FOR: [&str; 3] = [
+const ASKED_FOR: [&str; 4] = [
     "ratelimit_value_decisions_total",
     "ratelimit_top_denied",
     "ratelimit_rule_switched",
+    "ratelimit_debt_cut_hits_total",
 ];
 
 /// The metrics of the manual's page that every node has.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratekeeper_core::{Algorithm, Limit, LimitSpec};
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros};
 use ratekeeper_store::{Step, StepOutcome};
 use ratekeeper_store_redis::RedisStore;
 use ratekeeper_testkit::redis::Server;
@@ -13,8 +13,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::leased;
 use crate::support::{LASTING, decide, endpoint, home, patient, step};
 
-/// A denial lasts if nothing is admitted for so long: fifteen leases, for a busy machine.
-const LASTS: Duration = Duration::from_millis(1_500);
+/// The time of a lease: long, so that none ends unreported, and is charged in full, while a busy machine stands still.
+const LEASE: Micros = Micros::from_secs(1);
+
+/// A denial lasts if nothing is admitted for so long: three leases.
+const LASTS: Duration = Duration::from_secs(3);
 
 /// The part of a limit that has to be admitted before that, of a thousand.
 const WHOLE: u64 = 995;
@@ -78,7 +81,10 @@ fn limits(quota: u64) -> Vec<(&'static str, Limit)> {
 fn leased_if_possible(step: &Step) -> Step {
     match step.limit.capacity() {
         0..64 => *step,
-        _ => leased(step),
+        _ => Step {
+            lease: LEASE,
+            ..leased(step)
+        },
     }
 }
 
