@@ -33,11 +33,9 @@ async fn limiters_with_one_name_share_their_counters() {
     );
     let denied = one.check("ada").await;
     assert!(!denied.allowed && denied.index == 0);
-    assert!(
-        denied
-            .retry_after
-            .is_some_and(|wait| wait <= Duration::from_secs(3_600))
-    );
+    let wait = denied.retry_after.expect("a wait helps");
+    // A node knows Redis's clock to within a round trip.
+    assert!(wait <= Duration::from_secs(3_601), "{wait:?}");
     assert!(!one.peek("ada").await.allowed);
     assert_eq!(one.refund("ada", 2).await.remaining, 2);
     assert!(one.until_allowed_n("ada", 2).await.is_ok());
