@@ -47,6 +47,14 @@ export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return parsed<T>(await response.text());
 }
 
+/** Asks with a body, for what must not stand in an address. */
+export async function ask<T>(path: string, question: unknown): Promise<T> {
+  const type = { "content-type": "application/json" };
+  const response = await fetch(path, { method: "POST", headers: headers(type), body: JSON.stringify(question) });
+  if (!response.ok) throw await refusal(response);
+  return parsed<T>(await response.text());
+}
+
 /** An answer with its version, for changes that must not undo another's, and the node's time in milliseconds. */
 export async function getVersion<T>(path: string): Promise<{ value: T; version: string | null; time: number | null }> {
   const response = await fetch(path, { headers: headers(), cache: "no-store" });

@@ -40,22 +40,36 @@ const perSecond = (value: number, second: Second): number => (value * 1_000) / M
 const ANSWERS: Line[] = [
   { label: "allowed", color: "--allowed", read: (it) => perSecond(it.allowed, it) },
   { label: "denied", color: "--denied", read: (it) => perSecond(it.denied, it) },
-  { label: "shadow", color: "--shadow", dash: [6, 3], read: (it) => perSecond(it.shadow_denied, it) },
-  { label: "degraded", color: "--degraded", dash: [2, 3], read: (it) => perSecond(it.degraded, it) },
-  { label: "shed", color: "--shed", dash: [8, 2, 2, 2], read: (it) => perSecond(it.shed, it) },
+  { label: "would be denied", color: "--shadow", dash: [6, 3], read: (it) => perSecond(it.shadow_denied, it) },
+  { label: "by failure mode", color: "--degraded", dash: [2, 3], read: (it) => perSecond(it.degraded, it) },
+  { label: "refused by overload", color: "--shed", dash: [8, 2, 2, 2], read: (it) => perSecond(it.shed, it) },
 ];
 
 const DURATIONS: Line[] = [
-  { label: "p50", color: "--allowed", read: (it) => it.p50_us },
-  { label: "p99", color: "--denied", dash: [6, 3], read: (it) => it.p99_us },
+  { label: "p50", color: "--allowed", read: (it) => onLogScale(it.p50_us) },
+  { label: "p99", color: "--denied", dash: [6, 3], read: (it) => onLogScale(it.p99_us) },
 ];
+
+/** A logarithm has no place for zero. */
+const SHORTEST_US = 0.1;
+
+function onLogScale(micros: number | null): number | null {
+  return micros === null ? null : Math.max(SHORTEST_US, micros);
+}
+
+/** Whole decades, so that the median is seen beside durations a hundred times as long. */
+const decades: uPlot.Range.Function = (_, least: number | null, most: number | null) => {
+  if (least === null || most === null) return [1, 1_000];
+  const low = 10 ** Math.floor(Math.log10(least));
+  return [low, Math.max(low * 10, 10 ** Math.ceil(Math.log10(most)))];
+};
 
 export class Chart {
   private readonly plot: uPlot;
   private readonly lines: Line[];
   private readonly resized: ResizeObserver;
 
-  private constructor(at: HTMLElement, lines: Line[], shown: (value: number) => string) {
+  private constructor(at: HTMLElement, lines: Line[], shown: (value: number) => string, y: uPlot.Scale) {
     this.lines = lines;
     const axis = (): Partial<uPlot.Axis> => ({
       stroke: () => color("--muted"),
@@ -66,7 +80,7 @@ export class Chart {
     this.plot = new uPlot(
       {
         width: Math.max(200, at.clientWidth),
-        height: 190,
+        height: 150,
         // Room for the last label of the time axis.
         padding: [8, 28, 0, 0],
         cursor: { drag: { x: false, y: false } },
@@ -79,10 +93,10 @@ export class Chart {
             },
           ],
         },
-        scales: { x: { time: true }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] } },
+        scales: { x: { time: true }, y },
         axes: [
           { ...axis(), space: 90, values: [[1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
-          { ...axis(), size: 64, values: (_, ticks) => ticks.map(shown) },
+          { ...axis(), size: 64, values: (_, ticks) => ticks.map((tick: number | null) => (tick === null ? "" : shown(tick))) },
         ],
         series: [
           { value: "{HH}:{mm}:{ss}" },
@@ -101,7 +115,7 @@ export class Chart {
     );
     this.resized = new ResizeObserver(() => {
       const width = Math.max(200, at.clientWidth);
-      if (width !== this.plot.width) this.plot.setSize({ width, height: 190 });
+      if (width !== this.plot.width) this.plot.setSize({ width, height: 150 });
     });
     this.resized.observe(at);
   }
@@ -113,11 +127,11 @@ export class Chart {
   }
 
   static answers(at: HTMLElement): Chart {
-    return new Chart(at, ANSWERS, rate);
+    return new Chart(at, ANSWERS, rate, { range: (_, __, most) => [0, Math.max(1, most * 1.1)] });
   }
 
   static durations(at: HTMLElement): Chart {
-    return new Chart(at, DURATIONS, micros);
+    return new Chart(at, DURATIONS, micros, { distr: 3, range: decades });
   }
 
   show(seconds: Second[]): void {

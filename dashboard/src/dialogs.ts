@@ -1,10 +1,9 @@
-/** Dialogs: a tenant, the switch of a rule, a token. */
+/** Dialogs: the switch of a rule, a token. */
 
-import { get, Refused, send, setToken } from "./api";
-import { breakable, fill, h } from "./dom";
-import { quotas } from "./quotas";
-import type { Denial, Rule, TopKey, Usage } from "./types";
-import { clock, count, millis, moment } from "./words";
+import { type Refused, send, setToken } from "./api";
+import { why } from "./customer";
+import { fill, h } from "./dom";
+import type { Rule } from "./types";
 
 function dialog(title: string, ...content: (Node | string)[]): HTMLDialogElement {
   const close = h("button", { class: "close", "aria-label": "Close", click: () => element.close() }, "×");
@@ -14,10 +13,6 @@ function dialog(title: string, ...content: (Node | string)[]): HTMLDialogElement
   document.body.append(element);
   element.showModal();
   return element;
-}
-
-function why(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 /** Asks before a rule is switched, since it changes what the API lets pass. */
@@ -50,87 +45,6 @@ export function switchRule(rule: Rule, done: (text: string) => void): void {
     choose("On", "Enforces, even if the file turns it off.", "POST", "enable"),
     choose("As the file says", "Takes the switch away.", "DELETE", "switch"),
     said,
-  );
-}
-
-function usageOf(usage: Usage): HTMLElement {
-  const rows = Object.entries(usage.usage).map(([name, used]) => {
-    const share = used.limit === 0 ? 1 : used.used / used.limit;
-    const class_ = share >= 1 ? "full" : share >= 0.8 ? "high" : "";
-    return h(
-      "div",
-      { class: "usage" },
-      h("span", { class: "name" }, name),
-      h("meter", { class: class_, min: "0", max: String(used.limit), value: String(used.used), "aria-label": name }),
-      h(
-        "span",
-        { class: "number" },
-        `${count(used.used)} of ${count(used.limit)}`,
-        used.remaining === 0 && `, more in ${millis(used.reset_after_ms)}`,
-      ),
-      h("span", { class: "note" }, `${used.rule}, ${used.mode}`),
-    );
-  });
-  const plan = usage.plan === undefined ? "no plan" : `plan ${usage.plan}`;
-  return h("div", {}, h("p", {}, `Domain ${usage.domain}, ${plan}.`), ...rows);
-}
-
-function denialsOf(denials: Denial[]): HTMLElement {
-  if (denials.length === 0) return h("p", { class: "empty" }, "None in the sample of recent denials.");
-  const rows = denials.map((denial) => {
-    const request = [denial.method, denial.path].filter(Boolean).join(" ");
-    return h(
-      "tr",
-      {},
-      h("td", { class: "short", "data-label": "time" }, clock(denial.time)),
-      h("td", { "data-label": "rule" }, denial.rule, h("span", { class: "source" }, denial.limit)),
-      h("td", { "data-label": "request" }, request || denial.scope),
-      h("td", { class: "short", "data-label": "reason" }, denial.degraded ? "failure mode" : `retry in ${millis(denial.retry_after_ms)}`),
-      h("td", { class: "short", "data-label": "id" }, h("span", { class: "source" }, denial.request_id)),
-    );
-  });
-  const head = ["time", "rule", "request", "reason", "request id"].map((name) => h("th", { scope: "col" }, name));
-  const oldest = denials.at(-1);
-  const since = oldest !== undefined && `Since ${clock(oldest.time)} at the latest, by a sample of the denials.`;
-  const table = h("table", {}, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows));
-  return h("div", {}, h("p", { class: "note" }, since), table);
-}
-
-/** The tenant's limits and usage, and the latest denials with their reason. */
-export function tenant(top: TopKey): void {
-  const usage = h("div", {}, h("p", { class: "loading" }, "Reading the counters…"));
-  const changes = h("div", {}, h("p", { class: "loading" }, "Reading the quotas…"));
-  const denials = h("div", { class: "scroll" }, h("p", { class: "loading" }, "Reading the denials…"));
-  dialog(
-    top.key,
-    h("p", {}, `Denied ${count(top.count)} times by `, h("code", {}, breakable(top.rule)), ` in the window shown, since ${moment(top.since)}.`),
-    h("h3", {}, "Limits"),
-    usage,
-    h("h3", {}, "Plan and overrides"),
-    changes,
-    h("h3", {}, "Recent denials"),
-    denials,
-  );
-  // The first entry is the tenant's in a domain with tenants; the server says if it is not.
-  const value = top.key.split(":")[1] ?? "";
-  if (value.startsWith("~")) {
-    fill(usage, h("p", { class: "empty" }, "The value is a secret: only its fingerprint is known, and no usage by it."));
-    fill(changes, h("p", { class: "empty" }, "Changed by the value itself: ratekeeper quota set."));
-  } else {
-    const query = new URLSearchParams({ domain: top.domain });
-    const read = (): void => {
-      get<Usage>(`/admin/v1/usage/${encodeURIComponent(value)}?${query}`).then(
-        (answer) => fill(usage, usageOf(answer)),
-        (error: unknown) => fill(usage, h("p", { class: "empty" }, `No usage: ${why(error)}`)),
-      );
-    };
-    read();
-    void quotas(changes, top.domain, value, read);
-  }
-  const query = new URLSearchParams({ domain: top.domain, key: top.key, limit: "20" });
-  get<{ denials: Denial[] }>(`/admin/v1/denials?${query}`).then(
-    (answer) => fill(denials, denialsOf(answer.denials)),
-    (error: unknown) => fill(denials, h("p", { class: "empty" }, why(error))),
   );
 }
 

@@ -48,3 +48,17 @@ export function breakable(text: string): DocumentFragment {
 export function say(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }
+
+/** The folds that a reader has opened or closed, by name; the page is drawn anew each second. */
+const folds = new Map<string, boolean>();
+
+/** A line that opens on a click, and stays as it was left. */
+export function fold(name: string, line: Child, isOpen: boolean, ...children: Child[]): HTMLDetailsElement {
+  const element = h(
+    "details",
+    { open: folds.get(name) ?? isOpen },
+    h("summary", { "data-key": `fold ${name}`, click: () => folds.set(name, !element.open) }, line),
+    ...children,
+  );
+  return element;
+}

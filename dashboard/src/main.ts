@@ -4,12 +4,14 @@ import "uplot/dist/uPlot.min.css";
 import "./style.css";
 import { events, get, parsed, Refused } from "./api";
 import { Chart, History } from "./charts";
-import { askToken, switchRule, tenant } from "./dialogs";
-import { fill, h, say } from "./dom";
+import { addressed, openCustomer, search } from "./customer";
+import { deniedMost, nameOf, wouldBeDenied } from "./denied";
+import { askToken, switchRule } from "./dialogs";
+import { fill, fold, h, say } from "./dom";
 import { explainer, suggestDomain } from "./explain";
-import { health, limited, Rates, rules, silence, tiles, topKeys, troubles } from "./panels";
+import { health, healthLine, isFaulty, limited, Rates, rules, silence, tiles, troubles } from "./panels";
 import { debts, missing, nodes, Plans, quotaDatabase, shards } from "./stores";
-import type { Breaker, Second, State, Top } from "./types";
+import type { Breaker, Denials, Second, State, Top } from "./types";
 import { moment } from "./words";
 
 /** Silence after which what is shown is called old. */
@@ -26,6 +28,8 @@ const numbers = h("section", { id: "tiles", "aria-label": "This second" });
 const answers = h("div", { class: "plot", role: "img", "aria-label": "Answers of rules by second" });
 const durations = h("div", { class: "plot", role: "img", "aria-label": "Durations of checks by second" });
 const top = h("div", { class: "scroll" });
+const shadowed = h("div", { class: "scroll" });
+const healthRow = h("span", {});
 const state = h("dl", {});
 const list = h("div", { class: "scroll" });
 const question = h("div", { class: "explain" });
@@ -41,6 +45,8 @@ const rates = new Rates();
 const plans = new Plans();
 /** The keys of all nodes, and who these are; null before they were asked for. */
 let fleet: Top | null = null;
+/** Who was denied in the last hour, or would have been; null before it was asked for. */
+let denials: Denials | null = null;
 let shown: { latest: State | null; heardAt: number; seconds: number; window: "minute" | "hour" } = {
   latest: null,
   heardAt: 0,
@@ -48,6 +54,18 @@ let shown: { latest: State | null; heardAt: number; seconds: number; window: "mi
   window: "minute",
 };
 let charts: Chart[] = [];
+
+/** The plans that a customer may be put on. */
+function planNames(): string[] {
+  const { latest } = shown;
+  const ofRules = latest?.rules.map((rule) => rule.plan) ?? [];
+  const used = latest?.plans.map((plan) => plan.plan) ?? [];
+  return [...new Set([...used, ...ofRules])].filter((name) => name !== undefined && name !== "custom").sort() as string[];
+}
+
+function open(tenant: string): void {
+  openCustomer(tenant, planNames);
+}
 
 function choice<T extends string | number>(label: string, all: [string, T][], first: T, pick: (value: T) => void): HTMLElement {
   const buttons = all.map(([text, value]) => {
@@ -63,9 +81,9 @@ function choice<T extends string | number>(label: string, all: [string, T][], fi
 
 /** Panels about parts that a node may do without, each with the condition on which it is there. */
 const optional: [string, HTMLElement, (state: State) => boolean][] = [
-  ["Store by server", shardList, (state) => state.store.is_shared],
-  ["Owed, leased and synced", debtList, (state) => state.store.is_shared],
-  ["Quota use by plan, last minute", planList, (state) => state.plans.length > 0],
+  ["Servers of the store", shardList, (state) => state.store.is_shared],
+  ["Hits not in the store", debtList, (state) => state.store.is_shared],
+  ["Use of limits by plan, last minute", planList, (state) => state.plans.length > 0],
   ["Quota database", databaseState, (state) => state.quota_database !== null],
   ["Nodes", nodeList, (state) => state.store.is_shared],
 ];
@@ -104,13 +122,35 @@ function page(): HTMLElement {
       panel("Decisions per second", answers, range),
       panel("Duration of checks", durations),
       panel("Denied most", top, window_),
-      panel("Limiter", state),
-      ...optional.map(([title, body]) => panel(title, body)),
+      panel("Would be denied", shadowed),
       panel("Rules", list, undefined, "wide"),
-      panel("What would happen to this request?", question, undefined, "wide"),
-      panel("Not configured", missingList, undefined, "wide missing"),
     ),
+    healthFold,
+    fold("explain", h("h2", {}, "What would happen to this request?"), false, question),
   );
+}
+
+/** Opens by itself when a part is no longer well, and then only after all were again. */
+let wasFaulty = false;
+const healthFold = fold(
+  "health",
+  healthRow,
+  false,
+  h(
+    "div",
+    { class: "grid" },
+    panel("This node", state),
+    ...optional.map(([title, body]) => panel(title, body)),
+    panel("Not configured", missingList, undefined, "missing"),
+  ),
+);
+healthFold.id = "health";
+
+function sayHealth(of: State): void {
+  fill(healthRow, healthLine(of));
+  const faulty = isFaulty(of);
+  if (faulty && !wasFaulty) healthFold.open = true;
+  wasFaulty = faulty;
 }
 
 function draw(): void {
@@ -133,16 +173,29 @@ function isHeld(): boolean {
 async function keys(): Promise<void> {
   const window = shown.window;
   if (window === "minute" && shown.latest?.store.is_shared === false) {
-    topKeys(top, shown.latest.top, window, tenant, shown.latest);
+    deniedMost(top, shown.latest.top, denials, window, open, shown.latest);
     return;
   }
   try {
     fleet = await get<Top>(`/admin/v1/top?window=${window}&limit=10`);
-    if (shown.window === window && !isHeld()) topKeys(top, fleet.keys, window, tenant, shown.latest, fleet);
+    if (shown.window === window && !isHeld()) deniedMost(top, fleet.keys, denials, window, open, shown.latest, fleet);
     if (shown.latest !== null) nodes(nodeList, shown.latest, fleet);
   } catch (error) {
     fill(top, h("p", { class: "empty" }, error instanceof Error ? error.message : String(error)));
   }
+}
+
+/** Asks who was denied in the last hour, and who would have been. */
+async function lastHour(): Promise<void> {
+  try {
+    denials = await get<Denials>("/admin/v1/denials?kind=all&limit=1");
+  } catch {
+    // The list of keys says what is wrong; it is asked for more often.
+    return;
+  }
+  if (isHeld()) return;
+  const isAny = wouldBeDenied(shadowed, denials, shown.latest, open);
+  shadowed.closest("section")?.toggleAttribute("hidden", !isAny);
 }
 
 function take(next: State): void {
@@ -156,6 +209,7 @@ function take(next: State): void {
   troubles(trouble, next);
   tiles(numbers, next);
   health(state, next);
+  sayHealth(next);
   missing(missingList, next);
   for (const [, body, isThere] of optional) body.closest("section")?.toggleAttribute("hidden", !isThere(next));
   shards(shardList, next, before);
@@ -165,7 +219,7 @@ function take(next: State): void {
   quotaDatabase(databaseState, next);
   nodes(nodeList, next, fleet);
   if (!isHeld()) {
-    limited(who, next, tenant);
+    limited(who, next, (key) => open(nameOf(key.key, denials)));
     rules(list, next, rates, (rule) =>
       switchRule(rule, (text) => {
         say(notice, text);
@@ -175,6 +229,11 @@ function take(next: State): void {
   // The lists of other nodes are two seconds apart.
   const every = shown.window === "hour" ? 10 : next.store.is_shared ? 2 : 1;
   if (!isHeld() && next.second.at % every === 0) void keys();
+  if (before === null || next.second.at % 3 === 0) void lastHour();
+  if (before === null) {
+    const named = addressed();
+    if (named !== null) open(named);
+  }
   const first = next.rules[0];
   if (first !== undefined) suggestDomain(question, first.domain);
   draw();
@@ -219,6 +278,7 @@ function event(kind: string, data: string): void {
     const before = shown.latest;
     shown.latest = { ...before, breakers: JSON.parse(data) as Breaker[] };
     troubles(trouble, shown.latest);
+    sayHealth(shown.latest);
     shards(shardList, shown.latest, before);
   } else if (kind === "end") {
     silent("the node is shutting down");
@@ -265,7 +325,7 @@ const main = page();
 const app = document.getElementById("app");
 if (app !== null) {
   fill(gate, h("p", { class: "loading" }, "Waiting for the first second…"));
-  fill(app, h("header", { class: "top" }, h("h1", {}, "Ratekeeper"), name, badge), notice, h("main", {}, gate, main));
+  fill(app, h("header", { class: "top" }, h("h1", {}, "Ratekeeper"), name, search(planNames), badge), notice, h("main", {}, gate, main));
   explainer(question);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     if (charts.length > 0) makeCharts();

@@ -1,7 +1,7 @@
 /** The parts of the page that show the state of the node. */
 
-import { breakable, fill, h } from "./dom";
-import type { Rule, Second, State, Top, TopKey } from "./types";
+import { breakable, fill, fold, h } from "./dom";
+import type { Rule, Second, State, TopKey } from "./types";
 import { ago, bytes, count, micros, moment, rate, span } from "./words";
 
 /** The most keys in a state. */
@@ -26,7 +26,7 @@ function unmatched(second: Second): HTMLElement {
   const all = second.unmatched + second.unknown_domain;
   const note = second.unknown_domain > 0 ? "unknown domain: they pass" : "no rule: they pass";
   const isOdd = second.unknown_domain > 0 || (all > 0 && none);
-  return tile("unmatched /s", rate(perSecond(all, second)), note, isOdd ? "warn" : "");
+  return tile("without a limit /s", rate(perSecond(all, second)), note, isOdd ? "warn" : "");
 }
 
 export function tiles(at: HTMLElement, state: State): void {
@@ -34,21 +34,23 @@ export function tiles(at: HTMLElement, state: State): void {
   const per = (value: number): string => rate(perSecond(value, second));
   const checks = second.p50_us === null ? "no checks in this second" : `p50 ${micros(second.p50_us)}`;
   const room = store.capacity > 0 ? `${((100 * store.counters) / store.capacity).toFixed(1)} % full` : "";
+  // Counters of a shared store are not in this node: nobody has counted them here.
+  const counters = tile("counters", count(store.counters), [room, bytes(store.bytes)].filter(Boolean).join(", "));
   fill(
     at,
     tile("allowed /s", per(second.allowed), "answers of rules"),
     tile("denied /s", per(second.denied), "over a limit", second.denied > 0 ? "warn" : ""),
-    tile("shadow-denied /s", per(second.shadow_denied), "not enforced"),
-    tile("degraded /s", per(second.degraded), "by failure mode", second.degraded > 0 ? "bad" : ""),
-    tile("shed /s", per(second.shed), "overload, 503", second.shed > 0 ? "bad" : ""),
+    tile("would be denied /s", per(second.shadow_denied), "rules not enforced"),
+    tile("by failure mode /s", per(second.degraded), "the store was away", second.degraded > 0 ? "bad" : ""),
+    tile("refused by overload /s", per(second.shed), "answered with 503", second.shed > 0 ? "bad" : ""),
     unmatched(second),
     tile("p99", micros(second.p99_us), checks),
-    tile("counters", count(store.counters), [room, bytes(store.bytes)].filter(Boolean).join(", ")),
+    ...(store.is_shared ? [] : [counters]),
   );
 }
 
 /** The limit of a rule without the ways in which it counts; empty for a rule that is not listed. */
-function limitOf(state: State, id: string): string {
+export function limitOf(state: State, id: string): string {
   return state.rules.find((rule) => rule.id === id)?.limit.split(", ")[0] ?? "";
 }
 
@@ -98,19 +100,53 @@ export function troubles(at: HTMLElement, state: State): void {
   if (state.node.state !== "serving") {
     found.push(h("div", { class: "trouble bad" }, `This node does not serve: ${state.node.state}.`));
   }
-  const open = state.breakers.filter((breaker) => breaker.state !== "closed");
-  for (const breaker of open) {
-    const text = `The circuit breaker of ${breaker.shard || "the store"} is ${breaker.state}: failure modes answer.`;
-    found.push(h("div", { class: "trouble bad" }, h("strong", {}, text)));
-  }
-  for (const fault of state.faults) {
-    found.push(h("div", { class: "trouble warn" }, fault));
-  }
+  found.push(...incident(state));
   if (found.length === 0) {
     const well = h("div", { class: "trouble good" }, "The limiter is well: no faults, rules in force as written.");
     found.push(well);
   }
   fill(at, ...found);
+}
+
+/** One card for one incident: a store that is away is the cause of what else is told then, which is folded. */
+function incident(state: State): HTMLElement[] {
+  const away = state.breakers.filter((breaker) => breaker.state !== "closed");
+  if (away.length === 0) return state.faults.map((fault) => h("div", { class: "trouble warn" }, fault));
+  const [first] = away;
+  const where = away.length === 1 && first?.shard ? `The store at ${first.shard}` : "The store";
+  const some = away.length < state.breakers.length ? ` (${away.length} of ${state.breakers.length} servers)` : "";
+  const title = h("strong", {}, `${where} does not answer${some}: each rule's failure modes answer in its place.`);
+  const details = [
+    ...away.map((breaker) => `circuit breaker of ${breaker.shard || "the store"}: ${breaker.state}`),
+    ...state.faults,
+  ];
+  const more = fold("incident", "Details", false, h("ul", {}, ...details.map((text) => h("li", {}, text))));
+  return [h("div", { class: "trouble bad" }, title, more)];
+}
+
+/** The health of the node in one row: a word for each part. */
+export function healthLine(state: State): HTMLElement {
+  const part = (name: string, isWell: boolean, word: string): HTMLElement =>
+    h("span", { class: `badge ${isWell ? "good" : "bad"}` }, `${name}: ${word}`);
+  const { config, breakers, store, quota_database: database } = state;
+  const up = breakers.filter((breaker) => breaker.state === "closed").length;
+  const servers = up === breakers.length ? "answers" : `${up} of ${breakers.length} servers answer`;
+  return h(
+    "span",
+    {},
+    h("strong", {}, "Health "),
+    part("rules", config.error === null, config.error === null ? `${count(state.rules_total)} in force` : "files refused"),
+    store.is_shared ? part("store", up === breakers.length, servers) : part("store", true, "this node's memory"),
+    database !== null && part("quota database", database.state === "up", database.state === "up" ? "answers" : "away"),
+    part("node", state.node.state === "serving", `up for ${span(Date.now() / 1_000 - state.node.started_at)}`),
+  );
+}
+
+/** True if a part in that row is not well. */
+export function isFaulty(state: State): boolean {
+  const isOpen = state.breakers.some((breaker) => breaker.state !== "closed");
+  const isAway = state.quota_database !== null && state.quota_database.state !== "up";
+  return isOpen || isAway || state.config.error !== null || state.node.state !== "serving";
 }
 
 export function health(at: HTMLElement, state: State): void {
@@ -131,64 +167,6 @@ export function health(at: HTMLElement, state: State): void {
     row("last load", ago(config.last_reload_at)),
     row("up for", span(Date.now() / 1_000 - node.started_at)),
   );
-}
-
-/** Where the counts of the keys come from; null if they are this node's alone. */
-function origin(fleet: Top | null): HTMLElement | null {
-  if (fleet === null) return null;
-  const { nodes, unlisted_max, only_this_node } = fleet;
-  const text =
-    only_this_node !== undefined
-      ? `This node alone: ${only_this_node}.`
-      : `Over ${count(nodes.length)} ${nodes.length === 1 ? "node" : "nodes"}.`;
-  const rest = unlisted_max > 0 ? ` A key that is not listed may have up to ${count(unlisted_max)}.` : "";
-  return h("p", { class: "note" }, text + rest);
-}
-
-function small(text: string | null): HTMLElement {
-  return h("span", { class: "source" }, text);
-}
-
-export function topKeys(
-  at: HTMLElement,
-  keys: TopKey[],
-  window: string,
-  open: (key: TopKey) => void,
-  state: State | null,
-  fleet: Top | null = null,
-): void {
-  if (keys.length === 0) {
-    fill(at, h("p", { class: "empty" }, `Nobody was denied in the last ${window}.`), origin(fleet));
-    return;
-  }
-  const most = Math.max(...keys.map((key) => key.count));
-  const rows = keys.map((key) => {
-    const bar = h("meter", { min: "0", max: String(most), value: String(key.count), "aria-hidden": "true" });
-    return h(
-      "tr",
-      {},
-      h(
-        "td",
-        { class: "key" },
-        h(
-          "button",
-          { class: "link", "data-key": `${key.rule} ${key.key}`, click: () => open(key) },
-          breakable(key.key),
-        ),
-      ),
-      h("td", { class: "rule", "data-label": "rule" }, breakable(key.rule), small(state && limitOf(state, key.rule))),
-      h("td", { class: "number", "data-label": "since" }, moment(key.since), small(ago(key.since))),
-      h(
-        "td",
-        { class: "number denied", "data-label": "denied" },
-        count(key.count),
-        key.error > 0 && ` (±${count(key.error)})`,
-        bar,
-      ),
-    );
-  });
-  const head = ["key", "rule", "since", "denied"].map((name) => h("th", { scope: "col" }, name));
-  fill(at, h("table", {}, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows)), origin(fleet));
 }
 
 /** Rates of rules, from the counts of two states. */
@@ -216,12 +194,17 @@ export class Rates {
   }
 }
 
+/** Rules that are shown before somebody asks for all. */
+const RULES_FIRST = 8;
+let isAll = false;
+
 export function rules(at: HTMLElement, state: State, rates: Rates, change: (rule: Rule) => void): void {
   if (state.rules.length === 0) {
-    fill(at, h("p", { class: "empty" }, "No rules are in force: every request is allowed, or refused until rules load."));
+    fill(at, h("p", { class: "empty" }, "No rules are in force: every request passes, or is refused until rules load."));
     return;
   }
-  const rows = state.rules.map((rule) => {
+  const listed = isAll ? state.rules : state.rules.slice(0, RULES_FIRST);
+  const rows = listed.map((rule) => {
     const { allowed, denied, shadow } = rates.of(rule);
     // The first part is the limit; the others say how it counts.
     const [limit, ...how] = rule.limit.split(", ");
@@ -232,7 +215,7 @@ export function rules(at: HTMLElement, state: State, rates: Rates, change: (rule
       h("td", { class: "limit", "data-label": "limit" }, limit, h("span", { class: "source" }, how.join(", "))),
       h("td", { class: "number", "data-label": "allowed /s" }, rate(allowed)),
       h("td", { class: "number", "data-label": "denied /s" }, rate(denied)),
-      h("td", { class: "number", "data-label": "shadow /s" }, rate(shadow)),
+      h("td", { class: "number", "data-label": "would be denied /s" }, rate(shadow)),
       h("td", { class: "number", "data-label": "denied" }, count(rule.counts.denied)),
       h(
         "td",
@@ -250,11 +233,17 @@ export function rules(at: HTMLElement, state: State, rates: Rates, change: (rule
       ),
     );
   });
-  const names = ["rule", "limit", "allowed /s", "denied /s", "shadow /s", "denied", "mode"];
+  const names = ["rule", "limit", "allowed /s", "denied /s", "would be denied /s", "denied", "mode"];
   const head = names.map((name) => h("th", { scope: "col" }, name));
   const table = h("table", {}, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows));
   const left = state.rules_total - state.rules.length;
   const more =
     left > 0 && h("p", { class: "note" }, `The ${count(left)} rules with the fewest answers are not shown here.`);
-  fill(at, table, more);
+  const others = state.rules.length - RULES_FIRST;
+  const turn = (): void => {
+    isAll = !isAll;
+    rules(at, state, rates, change);
+  };
+  const text = isAll ? "Show the busiest rules only" : `Show ${count(others)} more rules`;
+  fill(at, table, others > 0 && h("button", { class: "link", "data-key": "all rules", click: turn }, text), isAll && more);
 }

@@ -7,6 +7,7 @@ import type { Own, Override, Parts, Plan } from "./merge";
 
 interface Quotas {
   own?: Own;
+  version?: number;
   warnings?: string[];
 }
 
@@ -46,22 +47,49 @@ function datesOf(from: HTMLInputElement, until: HTMLInputElement): { effective_a
   return until.value === "" ? start : { ...start, expires_at: `${until.value}T00:00:00Z` };
 }
 
-/**
- * Shows what the quota database has of a tenant, with a form; `changed` is called after each change, and `warnings` are
- * those of the last one.
- */
+/** The last change on this page: of whom, from what, to which version, and what the node said of it. */
+interface LastChange {
+  /** The domain and the customer as shown: the database names one by its hash only once it has it. */
+  whose: string;
+  /** Null if the tenant was not in the database. */
+  before: Parts | null;
+  version: number | undefined;
+  warnings: string[];
+}
+
+let last: LastChange | null = null;
+
+/** The choice of a plan: those that the page knows, and those that the tenant has. */
+function planChoice(plans: string[], own: Plan[]): [HTMLElement, HTMLSelectElement] {
+  const names = new Set([...plans, ...own.map((plan) => plan.tier)]);
+  const options = [...names].map((name) => h("option", { value: name }, name));
+  const select = h("select", { id: "quota-plan" }, h("option", { value: "" }, "as it is"), ...options);
+  return [h("div", {}, h("label", { for: "quota-plan" }, "Plan"), select), select];
+}
+
+/** The way back from the last change, while nobody has changed the tenant since. */
+function undoButton(undo: LastChange, version: string | null, go: (before: Parts | null) => void): HTMLElement | null {
+  if (undo.version === undefined || version?.replace(/[^0-9]/g, "") !== String(undo.version)) return null;
+  const button = h("button", { type: "button", class: "undo", "data-key": "undo" }, "Undo the last change");
+  button.addEventListener("click", () => go(undo.before));
+  return button;
+}
+
+/** Shows what the quota database has of a tenant, with a form; `changed` is called after each change. */
 export async function quotas(
   at: HTMLElement,
   domain: string,
   tenant: string,
+  shown: string,
+  plans: string[],
   changed: () => void,
-  warnings: string[] = [],
 ): Promise<void> {
   const path = `/admin/v1/quotas/${encodeURIComponent(tenant)}`;
   const query = `?${new URLSearchParams({ domain })}`;
   let own: Own | undefined = {};
   let version: string | null = null;
   let now = Date.now();
+  let isKnown = true;
   try {
     const found = await getVersion<Quotas>(path + query);
     ({ own } = found.value);
@@ -74,6 +102,7 @@ export async function quotas(
       fill(at, h("p", { class: "empty" }, text));
       return;
     }
+    isKnown = false;
   }
   if (own === undefined) {
     fill(at, h("p", { class: "empty" }, "This node is of an older version; ratekeeper quota set changes the tenant."));
@@ -81,25 +110,45 @@ export async function quotas(
   }
   const parts = partsOf(own);
   const said = h("p", { role: "status" });
+  const whose = `${domain} ${shown}`;
+  const undo = last?.whose === whose ? last : null;
   const again = (answer?: Quotas): void => {
+    if (answer !== undefined) {
+      last = { whose, before: isKnown ? parts : null, version: answer.version, warnings: answer.warnings ?? [] };
+    }
     changed();
-    void quotas(at, domain, tenant, changed, answer?.warnings ?? []);
+  };
+  const cancelled = (answer?: Quotas): void => {
+    if (answer === undefined) void quotas(at, domain, tenant, shown, plans, changed);
+    else again(answer);
   };
   // Another editor's change in between is refused, not undone.
   const guard: Record<string, string> = version === null ? { "if-none-match": "*" } : { "if-match": version };
-  const put = (wanted: Parts): void => {
+  const put = (wanted: Parts, question = `Change ${shown}?`): void => {
     const lines = changes(parts, wanted);
     if (lines.length === 0) fill(said, "Nothing is named that would change.");
-    else ask(at, `Change ${tenant}?`, lines, () => send<Quotas>("PUT", path + query, bodyOf(wanted), guard), again);
+    else ask(at, question, lines, () => send<Quotas>("PUT", path + query, bodyOf(wanted), guard), cancelled);
+  };
+  const goBack = (before: Parts | null): void => {
+    if (before !== null) {
+      put(before, `Undo the last change of ${shown}?`);
+      return;
+    }
+    const lines = changes(parts, { plans: [], overrides: [] });
+    const forget = async (): Promise<Quotas> => {
+      await send("DELETE", path + query, {}, guard);
+      return {};
+    };
+    ask(at, `Undo the last change of ${shown}?`, lines, forget, cancelled);
   };
   const row = (part: Plan | Override): HTMLElement => {
     const words = inWords(part);
     const button = h("button", { type: "button", class: "remove", "aria-label": `Remove ${words}` }, "Remove");
     button.addEventListener("click", () => put(remove(parts, part)));
-    return h("li", {}, words, " ", button);
+    return h("li", {}, h("span", {}, words), button);
   };
-  const [tierField, tier] = field("quota-tier", "Plan (empty: as it is)");
-  const [descriptorField, descriptor] = field("quota-descriptor", "Override of (empty for none)");
+  const [planField, planChosen] = planChoice(plans, parts.plans);
+  const [descriptorField, descriptor] = field("quota-descriptor", "Limit that is overridden (empty: none)");
   descriptor.placeholder = "default, or endpoint:POST /orders";
   const [amountField, amount] = field("quota-amount", "Requests", { type: "number", min: "0", step: "1" });
   const unit = h("select", { id: "quota-unit" }, ...UNITS.map((name) => h("option", { value: name }, name)));
@@ -108,7 +157,7 @@ export async function quotas(
   const [untilField, until] = field("quota-until", "Until (UTC, empty: for good)", { type: "date" });
   const save = (): void => {
     const dates = datesOf(from, until);
-    const plan = tier.value.trim();
+    const plan = planChosen.value;
     const name = descriptor.value.trim();
     let wanted = plan === "" ? parts : setPlan(parts, { tier: plan, ...dates }, now);
     if (name !== "" && amount.value !== "") {
@@ -119,7 +168,11 @@ export async function quotas(
   };
   const reset = h("button", { type: "button" }, "Reset usage");
   reset.addEventListener("click", () => {
-    ask(at, `Forget what ${tenant} has used?`, [], () => send<Quotas>("POST", `${path}/reset${query}`), again);
+    const forget = async (): Promise<Quotas> => {
+      await send("POST", `${path}/reset${query}`);
+      return {};
+    };
+    ask(at, `Forget what ${shown} has used?`, [], forget, cancelled);
   });
   const form = h(
     "form",
@@ -130,10 +183,10 @@ export async function quotas(
         save();
       },
     },
-    ...warnings.map((warning) => h("p", { class: "warning", role: "status" }, warning)),
+    ...(undo?.warnings ?? []).map((warning) => h("p", { class: "warning", role: "status" }, warning)),
     parts.plans.length > 0 ? h("ul", { class: "plans" }, ...parts.plans.map(row)) : h("p", {}, "No plan of its own."),
     parts.overrides.length > 0 ? h("ul", { class: "overrides" }, ...parts.overrides.map(row)) : h("p", {}, "No overrides."),
-    tierField,
+    planField,
     descriptorField,
     amountField,
     h("div", {}, h("label", { for: "quota-unit" }, "per"), unit),
@@ -141,6 +194,7 @@ export async function quotas(
     untilField,
     h("button", { type: "submit" }, "Change"),
     reset,
+    undo && undoButton(undo, version, goBack),
     said,
   );
   fill(at, form);

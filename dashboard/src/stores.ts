@@ -74,13 +74,13 @@ export function debts(at: HTMLElement, state: State): void {
   const { owed, leases } = state;
   list(
     at,
-    pair("owed to the store", count(owed.owed)),
-    pair("posted since the start", count(owed.posted)),
-    pair("dropped", owed.dropped > 0 ? badge("bad", count(owed.dropped)) : "none"),
-    pair("sent, with an unknown end", owed.unknown > 0 ? count(owed.unknown) : "none"),
-    pair("leases", leases.leases > 0 ? `${count(leases.leases)}, with ${count(leases.held)} hits` : "none"),
-    pair("synced hits not told yet", count(leases.unsynced)),
-    pair("over-admission bound", count(leases.over_admission_bound)),
+    pair("let pass while the store was away, to be charged", count(owed.owed)),
+    pair("charged since", count(owed.posted)),
+    pair("never charged", owed.dropped > 0 ? badge("bad", count(owed.dropped)) : "none"),
+    pair("sent, the answer was lost", owed.unknown > 0 ? count(owed.unknown) : "none"),
+    pair("taken in advance (leases)", leases.leases > 0 ? `${count(leases.leases)}, with ${count(leases.held)} hits` : "none"),
+    pair("not told to other nodes yet", count(leases.unsynced)),
+    pair("most by which limits may be exceeded", count(leases.over_admission_bound)),
   );
 }
 
@@ -102,9 +102,9 @@ export function quotaDatabase(at: HTMLElement, state: State): void {
     at,
     pair("database", told),
     pair("tenants", known),
-    pair("last change in force", count(database.version)),
+    pair("number of the last change in force", count(database.version)),
     pair("reads that failed", count(database.errors)),
-    pair("entries that mean nothing", database.ignored > 0 ? badge("warn", count(database.ignored)) : "none"),
+    pair("entries that no rule knows", database.ignored > 0 ? badge("warn", count(database.ignored)) : "none"),
   );
 }
 

@@ -2,6 +2,9 @@
 
 export type {
   BreakerFigures as Breaker,
+  AuditDocument as Change,
+  DenialGroup,
+  Denials,
   DeniedRequest as Denial,
   KeyEntry as TopKey,
   NodeState as State,
@@ -9,6 +12,7 @@ export type {
   QuotaDatabaseFigures as QuotaDatabase,
   RuleEntry as Rule,
   SecondFigures as Second,
+  TenantAnswer as Customer,
   Top,
   Usage,
 } from "./schema";

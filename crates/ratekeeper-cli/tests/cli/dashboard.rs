@@ -54,6 +54,7 @@ fn an_operator_sees_who_is_limited_and_switches_the_rule() {
     page.shows("#connection", "live");
     page.shows(".node", "node-1");
     page.shows("main", "Nobody was denied in the last minute.");
+    page.click("#health summary");
     for part in [
         "Redis: counters are in this node's memory",
         "Plans: the rules in force have no plans",
@@ -63,11 +64,11 @@ fn an_operator_sees_who_is_limited_and_switches_the_rule() {
     page.shows("#quota-state", "answers");
     let shown = page.text("main");
     for part in [
-        "Store by server",
-        "Owed",
-        "Quota use",
+        "Servers of the store",
+        "Hits not in the store",
+        "Use of limits",
         "Nodes",
-        "Quota database:",
+        "Would be denied",
         "Limited most",
     ] {
         assert!(!shown.contains(part), "{part} in {shown}");
@@ -105,16 +106,30 @@ fn an_operator_sees_who_is_limited_and_switches_the_rule() {
         page.click("dialog .choice:has-text(\"Shadow\")");
         page.shows(".notice", "d.customer.endpoint_POST /orders: Shadow");
         eventually("the rule is in shadow mode", || {
-            page.tile("shadow-denied /s") > 0.0
+            page.tile("would be denied /s") > 0.0
         });
+        // Whom it would hit, apart from who is denied.
+        let shadowed = "section:has(h2:text-is(\"Would be denied\"))";
+        let row = page.shows(shadowed, "customer:acme");
+        assert!(row.contains("d.customer.endpoint_POST /orders"), "{row}");
+        page.picture("shadow");
     });
+    page.click("details:has(#explain-domain) > summary");
     page.write("#explain-domain", "d");
     page.write("#explain-entries", "customer:acme\nendpoint:POST /orders");
-    page.click("form button[type=submit]");
+    page.click("form:has(#explain-domain) button[type=submit]");
     let answer = page.shows(".answer", "It would be");
     assert!(answer.contains("d.customer"), "{answer}");
     page.end();
     assert!(service.stop().success());
+}
+
+/// Asks for 15 orders a day for the customer that is shown.
+fn override_orders(page: &mut Page) {
+    page.write("#quota-descriptor", "endpoint:POST /orders");
+    page.write("#quota-amount", "15");
+    page.tell(json!({"command": "choose", "at": "#quota-unit", "value": "day"}));
+    page.click(".quotas button[type=submit]");
 }
 
 #[test]
@@ -130,10 +145,7 @@ fn an_override_is_changed_and_takes_effect() {
     let mut page = Page::open(&service);
     page.shows("main", "customer:acme:endpoint:POST /orders");
     page.click(".link");
-    page.write("#quota-descriptor", "endpoint:POST /orders");
-    page.write("#quota-amount", "15");
-    page.tell(json!({"command": "choose", "at": "#quota-unit", "value": "day"}));
-    page.click(".quotas button[type=submit]");
+    override_orders(&mut page);
     let question = page.shows(".question", "Change acme?");
     assert!(
         question.contains("endpoint:POST /orders: none → 15 per day"),
@@ -143,9 +155,51 @@ fn an_override_is_changed_and_takes_effect() {
     page.click(".question .confirm");
     page.shows(".quotas .overrides", "endpoint:POST /orders: 15 per day");
     assert!(passes());
+    page.click(".quotas .undo");
+    page.shows(".question", "endpoint:POST /orders: 15 per day → none");
+    page.click(".question .confirm");
+    page.shows(".quotas", "No overrides.");
+    assert!(!passes(), "the way back leads to the limit of the rule");
+    override_orders(&mut page);
+    page.click(".question .confirm");
+    page.shows(".quotas .overrides", "endpoint:POST /orders: 15 per day");
     page.click(".quotas button:has-text(\"Reset usage\")");
     page.click(".question .confirm");
     page.shows("dialog", "0 of 15");
+    page.end();
+    assert!(service.stop().success());
+}
+
+#[test]
+fn a_customer_is_found_by_name_and_by_address() {
+    let folder = tempdir().expect("a folder can be made");
+    let service = serve(folder.path(), &["--data-dir", "data"]);
+    for _ in 0..7 {
+        service.check(&[("customer", "umbrella"), ("endpoint", "POST /orders")]);
+    }
+    let mut page = Page::open(&service);
+    page.write("#search", "umbrella");
+    page.click(".search button");
+    let told = page.shows("dialog.customer", "Denied in the last hour");
+    for part in [
+        "umbrella",
+        "No plan",
+        "5 of 5",
+        "denied 2 times",
+        "No overrides.",
+    ] {
+        assert!(told.contains(part), "no {part} in {told}");
+    }
+    page.picture("customer");
+    // One that was never denied, and one that only its end names.
+    for (name, part) in [
+        ("hooli", "Nothing was denied"),
+        ("…rella", "denied 2 times"),
+    ] {
+        let url = format!("http://{}/dashboard?customer={name}", service.admin);
+        page.tell(json!({"command": "open", "url": url}));
+        page.shows("dialog.customer", part);
+    }
     page.end();
     assert!(service.stop().success());
 }
@@ -186,6 +240,7 @@ fn a_store_that_hangs_turns_its_breaker_on_the_page_and_back() {
         &["--store", &url, "--store-deadline", "100ms"],
     );
     let mut page = Page::open(&service);
+    page.click("#health summary");
     page.shows("[data-breaker]", "closed");
     page.shows("#nodes-live", "1 live");
     page.shows("main", "node-1 this node");
@@ -198,6 +253,7 @@ fn a_store_that_hangs_turns_its_breaker_on_the_page_and_back() {
             page.shows("[data-breaker]", "open");
             let took = hung.elapsed();
             page.shows("#troubles", "failure modes answer");
+            page.shows("#health summary", "store: 0 of 1 servers answer");
             page.picture("breaker");
             server.process().resume();
             page.wait("[data-breaker]", |text| text == "closed");
@@ -218,6 +274,7 @@ fn the_use_of_plans_and_a_node_without_a_quota_database_are_shown() {
     let args = [&["serve"][..], &FREE_PORTS, &flags].concat();
     let service = Service::start(ratekeeper(folder.path(), &args), folder.path());
     let mut page = Page::open(&service);
+    page.click("#health summary");
     page.shows(
         NOT_CONFIGURED,
         "Quota database: plans and overrides come from files alone",
@@ -343,11 +400,11 @@ fn a_slip_that_lets_everything_pass_and_rules_that_limit_nothing_are_amber() {
     page.shows("#troubles .good", "The limiter is well");
     eventually("a slip is counted", || {
         service.check(&[("custmer", "acme")]);
-        page.tile("unmatched /s") > 0.0
+        page.tile("without a limit /s") > 0.0
     });
     eventually("it is amber", || {
         service.check(&[("custmer", "acme")]);
-        page.text(".tile.warn").contains("unmatched /s")
+        page.text(".tile.warn").contains("without a limit /s")
     });
     write(folder.path(), "rules.yaml", "domain: d\ndescriptors: []\n");
     page.shows("#troubles .warn", "no rules: every request passes");

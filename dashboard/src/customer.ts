@@ -1,0 +1,236 @@
+/** One customer: plan, use of its limits, denials, the last hour, changes, and the next step. */
+
+import { ask, Refused } from "./api";
+import { breakable, fill, fold, h } from "./dom";
+import { quotas } from "./quotas";
+import type { Change, Customer, Denial, DenialGroup, Usage } from "./types";
+import { ago, clock, count, millis, moment, span } from "./words";
+
+/** The hour of the time line, in seconds. */
+const HOUR = 3_600;
+/** The narrowest bar that is seen, in seconds. */
+const WIDTH_MIN = 40;
+const PARAMETER = "customer";
+
+export function why(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+export function usageOf(usage: Usage): HTMLElement {
+  const rows = Object.entries(usage.usage).map(([name, used]) => {
+    const share = used.limit === 0 ? 1 : used.used / used.limit;
+    const class_ = share >= 1 ? "full" : share >= 0.8 ? "high" : "";
+    return h(
+      "div",
+      { class: "usage" },
+      h("span", { class: "name" }, name),
+      h("meter", { class: class_, min: "0", max: String(used.limit), value: String(used.used), "aria-label": name }),
+      h(
+        "span",
+        { class: "number" },
+        `${count(used.used)} of ${count(used.limit)}`,
+        used.remaining === 0 && `, more in ${millis(used.reset_after_ms)}`,
+      ),
+      h("span", { class: "note" }, `${used.rule}, ${used.mode}`),
+    );
+  });
+  return h("div", {}, ...rows);
+}
+
+function table(names: string[], rows: HTMLElement[]): HTMLElement {
+  const head = names.map((name) => h("th", { scope: "col" }, name));
+  return h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows)));
+}
+
+/** The time from the first denial to the last, on a line of an hour that ends now. */
+function timeLine(group: DenialGroup, now: number): HTMLElement {
+  const from = Math.min(HOUR, Math.max(0, now - group.since));
+  const until = Math.min(from, Math.max(0, now - group.last));
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  const text = `from ${from >= HOUR ? "more than an hour" : span(from)} ago to ${span(until)} ago`;
+  const attributes = { class: "hour", viewBox: `0 0 ${HOUR} 100`, preserveAspectRatio: "none", role: "img", "aria-label": text };
+  for (const [name, value] of Object.entries(attributes)) svg.setAttribute(name, value);
+  const bar = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+  const width = Math.max(WIDTH_MIN, from - until);
+  const place = { x: Math.min(HOUR - width, HOUR - from), y: 0, width, height: 100, class: group.kind };
+  for (const [name, value] of Object.entries(place)) bar.setAttribute(name, String(value));
+  svg.append(bar);
+  const cell = h("td", { class: "line", "data-label": "last hour" });
+  cell.append(svg);
+  return cell;
+}
+
+function groupsOf(groups: DenialGroup[], now: number): HTMLElement {
+  const rows = groups.map((group) =>
+    h(
+      "tr",
+      {},
+      h("td", { class: "rule", "data-label": "rule" }, breakable(group.rule), h("span", { class: "source" }, group.limit)),
+      h(
+        "td",
+        { class: "number", "data-label": group.kind === "denied" ? "denied" : "would be denied" },
+        count(group.count),
+        h("span", { class: "source" }, group.mode),
+      ),
+      h("td", { class: "number", "data-label": "since" }, moment(group.since), h("span", { class: "source" }, `last ${ago(group.last)}`)),
+      timeLine(group, now),
+    ),
+  );
+  return table(["rule", groups[0]?.kind === "denied" ? "denied" : "would be denied", "since", "last hour"], rows);
+}
+
+function requestsOf(denials: Denial[]): HTMLElement {
+  const rows = denials.map((denial) => {
+    const request = [denial.method, denial.path].filter(Boolean).join(" ");
+    return h(
+      "tr",
+      {},
+      h("td", { class: "short", "data-label": "time" }, clock(denial.time)),
+      h("td", { "data-label": "rule" }, denial.rule, h("span", { class: "source" }, denial.limit)),
+      h("td", { "data-label": "request" }, request || denial.scope),
+      h("td", { class: "short", "data-label": "reason" }, denial.degraded ? "failure mode" : `retry in ${millis(denial.retry_after_ms)}`),
+      h("td", { class: "short", "data-label": "id" }, h("span", { class: "source" }, denial.request_id)),
+    );
+  });
+  return table(["time", "rule", "request", "reason", "request id"], rows);
+}
+
+/** A plan and overrides on one line, as the audit trail keeps them. */
+function stateOf(state: Change["after"]): string {
+  if (state === null || state === undefined) return "none";
+  const { tier, plan, tiers, plans, overrides } = state;
+  const dated = (name: unknown, part: Record<string, unknown>): string =>
+    [name, part.effective_at && `from ${part.effective_at}`, part.expires_at && `until ${part.expires_at}`].filter(Boolean).join(" ");
+  const list = (value: unknown): Record<string, unknown>[] => (Array.isArray(value) ? value : []);
+  const one = plan ?? tier;
+  const parts = [
+    typeof one === "string" && `plan ${one}`,
+    ...list(plans ?? tiers).map((part) => `plan ${dated(part.plan ?? part.tier, part)}`),
+    ...list(overrides).map((part) =>
+      dated(`${part.descriptor ?? "default"} ${part.requests_per_unit} per ${part.unit ?? part.window ?? "window"}`, part),
+    ),
+  ].filter(Boolean);
+  return parts.length === 0 ? "none" : parts.join("; ");
+}
+
+function changesOf(changes: Change[]): HTMLElement {
+  const rows = changes.map((change) =>
+    h(
+      "tr",
+      {},
+      h("td", { class: "short", "data-label": "time" }, moment(Date.parse(change.changed_at) / 1_000)),
+      h("td", { "data-label": "by" }, change.editor, h("span", { class: "source" }, change.action)),
+      h("td", { "data-label": "before" }, stateOf(change.before)),
+      h("td", { "data-label": "after" }, change.action === "reset" ? "usage forgotten" : stateOf(change.after)),
+    ),
+  );
+  return table(["time", "by", "before", "after"], rows);
+}
+
+/** The name that may stand in an address: a value that is no secret, else its fingerprint or hash. */
+function addressOf(customer: Customer): string | undefined {
+  const { key, hash } = customer;
+  return key === undefined ? hash : key.slice(key.indexOf(":") + 1);
+}
+
+function show(at: HTMLElement, customer: Customer, plans: string[], again: () => void): void {
+  const { usage, denials, would_be_denied, requests, changes, next_steps, told_by } = customer;
+  const form = h("div", {});
+  const named = customer.hash ?? addressOf(customer);
+  const none = (text: string): HTMLElement => h("p", { class: "empty" }, text);
+  fill(
+    at,
+    h("p", { class: denials.length > 0 ? "trouble warn" : "trouble good" }, h("strong", {}, customer.summary)),
+    h("p", {}, customer.plan === undefined ? "No plan" : `Plan ${customer.plan}`, customer.domain !== undefined && ` in domain ${customer.domain}`, "."),
+    h("h3", {}, "Limits now"),
+    usage ? usageOf(usage) : none("Its use is not known."),
+    h("h3", {}, "Denied in the last hour"),
+    denials.length > 0 ? groupsOf(denials, customer.at) : none("Nothing was denied."),
+    told_by.only_this_node !== undefined && h("p", { class: "note" }, `This node alone: ${told_by.only_this_node}.`),
+    would_be_denied.length > 0 && h("h3", {}, "Would be denied, if the rule were enforced"),
+    would_be_denied.length > 0 && groupsOf(would_be_denied, customer.at),
+    requests.length > 0 && fold("requests", `The latest ${count(requests.length)} denied requests on this node`, true, requestsOf(requests)),
+    h("h3", {}, "Plan and overrides"),
+    form,
+    changes.length > 0 && h("h3", {}, "Last changes"),
+    changes.length > 0 && changesOf(changes),
+    next_steps.length > 0 &&
+      fold(
+        "steps",
+        "The same from a terminal",
+        false,
+        h("ul", {}, ...next_steps.map((step) => h("li", {}, `${step.title}: `, h("code", {}, step.command)))),
+      ),
+    ...(customer.missing ?? []).map((text) => h("p", { class: "note" }, text)),
+  );
+  if (named === undefined || customer.domain === undefined) fill(form, none("Not configured: no domain has tenants."));
+  else void quotas(form, customer.domain, named, customer.tenant, plans, again);
+}
+
+/** Opens the view of a customer, named by its value, its fingerprint, its hash or its last characters. */
+export function openCustomer(tenant: string, plans: () => string[]): void {
+  document.querySelector("dialog.customer")?.remove();
+  const close = h("button", { class: "close", "aria-label": "Close", click: () => element.close() }, "×");
+  const title = h("h2", {}, "Customer");
+  const body = h("div", {}, h("p", { class: "loading" }, "Asking…"));
+  const element = h("dialog", { class: "customer", "aria-label": "Customer" }, h("header", {}, title, close), body);
+  element.addEventListener("close", () => {
+    element.remove();
+    window.history.replaceState(null, "", location.pathname);
+  });
+  document.body.append(element);
+  element.showModal();
+  const read = (): void => {
+    ask<Customer>("/admin/v1/tenants", { tenant }).then(
+      (customer) => {
+        fill(title, breakable(customer.tenant));
+        const address = addressOf(customer);
+        // What was typed may be a secret; only its mark may stand in an address.
+        if (address !== undefined) window.history.replaceState(null, "", `?${new URLSearchParams({ [PARAMETER]: address })}`);
+        show(body, customer, plans(), read);
+      },
+      (error: unknown) => {
+        const hint = error instanceof Refused && error.status === 404 ? " Try the whole key, or its last four characters." : "";
+        fill(body, h("p", { class: "trouble warn", role: "status" }, `Not found: ${why(error)}.${hint}`));
+      },
+    );
+  };
+  read();
+}
+
+/** The search of the header; `/` goes there. */
+export function search(plans: () => string[]): HTMLElement {
+  const field = h("input", {
+    id: "search",
+    type: "search",
+    placeholder: "acme, or the end of a key",
+    autocomplete: "off",
+    spellcheck: "false",
+    "aria-label": "Find a customer",
+  });
+  document.addEventListener("keydown", (event) => {
+    const at = document.activeElement;
+    if (event.key !== "/" || at instanceof HTMLInputElement || at instanceof HTMLTextAreaElement) return;
+    event.preventDefault();
+    field.focus();
+  });
+  return h(
+    "form",
+    {
+      class: "search",
+      role: "search",
+      submit: (event) => {
+        event.preventDefault();
+        const tenant = field.value.trim();
+        if (tenant !== "") openCustomer(tenant, plans);
+      },
+    },
+    field,
+    h("button", { type: "submit" }, "Find"),
+  );
+}
+
+/** The customer that the address names, if it does. */
+export function addressed(): string | null {
+  return new URLSearchParams(location.search).get(PARAMETER);
+}
