@@ -358,7 +358,8 @@ impl Edited<'_> {
     fn by_form(&mut self, page: &mut Page, named: &Named) {
         page.wait(".quotas button[type=submit]", |text| text == "Change");
         if named.name == PLAN {
-            page.write("#quota-tier", &named.value);
+            let plan = json!({"command": "choose", "at": "#quota-plan", "value": named.value});
+            page.tell(plan);
         } else {
             page.write("#quota-descriptor", &named.name);
             page.write("#quota-amount", &named.value);
