@@ -20,6 +20,7 @@ pub mod http1;
 pub mod http2;
 pub mod keep_alive;
 pub mod leases;
+pub mod library_user;
 pub mod model;
 #[cfg(unix)]
 pub mod nats;
