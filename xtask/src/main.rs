@@ -10,14 +10,22 @@ mod bench;
 mod book;
 mod campaigns;
 mod check;
+mod commit;
+mod crates;
 mod dashboard;
 mod envoy_gateway;
 mod fuzz;
+mod image;
+mod manifests;
 mod matrix;
 mod need;
+mod packages;
 mod run;
+mod site;
+mod static_binary;
 mod steps;
 mod test;
+mod upgrade;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -69,6 +77,21 @@ The verbs of this repository.
   cargo xtask simulate [--seeds N] [--seed S]
                                   leases on 1 to 16 simulated nodes with every fault: N seeds (10,000), or seed S again
   cargo xtask book                docs/ as a book with search: target/book/index.html
+  cargo xtask site [--binary PATH]
+                                  that book with the references of API and library beside it: target/site/index.html
+  cargo xtask crates              the crates that are published, packaged and built as users get them
+  cargo xtask manifests [--bless]
+                                  helm lint, the rendered manifests in deploy/kubernetes, the compose file and the
+                                  CloudFormation template; needs Go
+  cargo xtask upgrade OLD [NEW] [--quick]
+                                  builds two commits, and replaces nodes of one by nodes of the other under load, and
+                                  back; `upgrade --binaries OLD NEW` takes what is built
+  cargo xtask packages [--binary PATH] [--arch amd64|arm64] [--no-trial]
+                                  a .deb, an .rpm and a tarball of the static binary, each installed, run, upgraded and
+                                  removed on a root of its own; needs root
+  cargo xtask image [--binary PATH | --twice] [--arch amd64|arm64]
+                                  a container image from scratch, run in namespaces of its own; `--twice` builds the
+                                  binary twice and compares; needs root
   cargo xtask attack [--quick] [FAMILY...]
                                   the service and the gateway against hostile clients, with real applications behind
                                   them; h2spec where Go is there
@@ -105,6 +128,12 @@ fn main() -> ExitCode {
         "loom" => campaigns::loom(),
         "simulate" => campaigns::simulate(rest),
         "book" => book::book(),
+        "crates" => crates::crates(),
+        "image" => image::image(rest),
+        "manifests" => manifests::manifests(rest),
+        "packages" => packages::packages(rest),
+        "site" => site::site(rest),
+        "upgrade" => upgrade::upgrade(rest),
         "help" | "--help" | "-h" => {
             print(HELP);
             Ok(())

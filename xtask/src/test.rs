@@ -45,6 +45,7 @@ fn tools(steps: &mut Steps) -> Result<()> {
         need::schemathesis()?;
         need::clients_node()?;
         need::clients_python()?;
+        need::kubernetes_validate()?;
         need::envoy()
     })
 }

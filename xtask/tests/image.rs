@@ -29,16 +29,29 @@ fn the_image_is_built_with_the_toolchain_of_the_repository() {
 }
 
 #[test]
-fn the_binary_is_built_on_the_system_that_runs_it() {
+fn the_image_needs_nothing_but_a_static_binary() {
     let dockerfile = read("deploy/Dockerfile");
-    let last = dockerfile
-        .lines()
-        .rev()
-        .find_map(|line| line.strip_prefix("FROM "));
-    let release = last.and_then(|image| image.strip_prefix("debian:"));
-    let release = release.and_then(|tag| tag.strip_suffix("-slim"));
-    let release = release.expect("the image is a small Debian");
-    assert!(stage("build").ends_with(release), "{release}");
+    let last = dockerfile.lines().rfind(|line| line.starts_with("FROM "));
+    assert_eq!(last, Some("FROM scratch"));
+    // The one official image of Rust whose programs need no C library.
+    assert!(stage("build").ends_with("-alpine"), "{}", stage("build"));
+}
+
+/// The Dockerfile and `cargo xtask image` make the same image.
+#[test]
+fn both_ways_to_the_image_agree() {
+    let xtask = read("xtask/src/image.rs");
+    let user = words("USER ");
+    let user = user.first().and_then(|user| user.split_once(':'));
+    let (user, group) = user.expect("the image has a user and a group");
+    assert!(user == group && xtask.contains(&format!("const USER: u32 = {user};")));
+    let entry = words("ENTRYPOINT ");
+    assert_eq!(entry, [r#"["/bin/ratekeeper"]"#]);
+    assert!(xtask.contains(r#"["--config.entrypoint", "/bin/ratekeeper"]"#));
+    for port in words("EXPOSE ").concat().split(' ') {
+        let same = format!(r#"["--config.exposedports", "{port}/tcp"]"#);
+        assert!(xtask.contains(&same), "{same}");
+    }
 }
 
 /// The same steps as those of `cargo xtask build`, with a Node that they run on.

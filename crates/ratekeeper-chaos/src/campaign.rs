@@ -3,14 +3,14 @@
 mod live;
 
 use std::cell::Cell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use crate::fault::{Fault, Scene};
 use crate::row::HEAD;
-use crate::scenes::{sentinels, shards, single};
+use crate::scenes::{sentinels, shards, single, versions};
 use crate::windows::{self, STALLS, WindowPlan, WindowRun};
 
 /// The settings of a campaign.
@@ -97,15 +97,11 @@ impl Plan {
 /// # Errors
 /// No fault has such a name, or a node cannot be started or asked.
 pub fn run(program: &Path, plan: &Plan, names: &[String]) -> Result<usize> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    let program = program
-        .canonicalize()
-        .with_context(|| format!("there is no {}", program.display()))?;
+    let runtime = runtime()?;
+    let program = found(program)?;
     let campaign = Campaign {
         program: &program,
+        next: None,
         plan,
         names,
         runtime: runtime.handle(),
@@ -122,8 +118,43 @@ pub fn run(program: &Path, plan: &Plan, names: &[String]) -> Result<usize> {
     Ok(counts.iter().map(|(_, failed)| failed).sum())
 }
 
+/// Replaces nodes of the binary `older` by nodes of `newer`, one by one and under load, and the other way. Prints a table, and
+/// returns the number of rows that missed a goal.
+///
+/// # Errors
+/// A node cannot be started or asked.
+pub fn upgrade(older: &Path, newer: &Path, plan: &Plan) -> Result<usize> {
+    let runtime = runtime()?;
+    let (older, newer) = (found(older)?, found(newer)?);
+    let campaign = Campaign {
+        program: &older,
+        next: Some(&newer),
+        plan: &Plan {
+            extent: Extent::All,
+            ..*plan
+        },
+        names: &[],
+        runtime: runtime.handle(),
+        is_headed: Cell::new(false),
+    };
+    let (_, failed) = campaign.rows(versions::FAULTS)?;
+    Ok(failed)
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    Ok(builder.worker_threads(2).enable_all().build()?)
+}
+
+fn found(program: &Path) -> Result<PathBuf> {
+    let found = program.canonicalize();
+    found.with_context(|| format!("there is no {}", program.display()))
+}
+
 struct Campaign<'a> {
     program: &'a Path,
+    /// The binary that takes its place in an upgrade.
+    next: Option<&'a Path>,
     plan: &'a Plan,
     names: &'a [String],
     runtime: &'a tokio::runtime::Handle,

@@ -1,6 +1,7 @@
 //! A fault, and the stage that it happens on.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,6 +17,11 @@ use crate::rules::{DOMAIN, Rule};
 pub(crate) trait Scene {
     /// The URL of the store that nodes use.
     fn url(&self) -> String;
+
+    /// The URL of the database of plans, if nodes use one.
+    fn quotas(&self) -> Option<String> {
+        None
+    }
 }
 
 /// The effect of a fault on the counters that Redis keeps.
@@ -122,6 +128,8 @@ pub(crate) struct Stage {
     others: Vec<Node>,
     pub(crate) looks: Option<Looks>,
     pub(crate) settings: Settings,
+    /// The binary that takes the place of the nodes', in an upgrade.
+    pub(crate) next: Option<PathBuf>,
     /// The duration of a fault.
     pub(crate) lasting: Duration,
 }
@@ -136,6 +144,7 @@ impl Stage {
             others: Vec::new(),
             looks: None,
             settings,
+            next: None,
             lasting,
         })
     }
@@ -152,6 +161,21 @@ impl Stage {
             act();
             std::thread::sleep(every);
         }
+    }
+
+    /// The binary of an upgrade.
+    ///
+    /// # Panics
+    /// If this is none.
+    pub(crate) fn next(&self) -> PathBuf {
+        let next = self.next.clone();
+        next.expect("upgrades are gone through with two binaries alone")
+    }
+
+    /// Restarts a node with another binary. No caller asks it meanwhile.
+    pub(crate) fn replace(&mut self, node: usize, program: &Path) {
+        self.nodes[node].set_program(program);
+        self.restart(node);
     }
 
     /// Restarts a node. No caller asks it meanwhile.
@@ -179,16 +203,21 @@ impl Stage {
 
     /// Asks the first node once for the victim, whatever it answers.
     pub(crate) fn ask_victim(&self) {
+        self.say(0, "/v1/check", Rule::Victim, "0");
+    }
+
+    /// Asks a node at `path` for a descriptor of one entry, and returns whatever it answers.
+    pub(crate) fn say(&self, node: usize, path: &str, rule: Rule, value: &str) -> String {
         let body = format!(
-            r#"{{"domain":"{DOMAIN}","descriptors":[{{"entries":[{{"key":"{}","value":"0"}}]}}]}}"#,
-            Rule::Victim.key()
+            r#"{{"domain":"{DOMAIN}","descriptors":[{{"entries":[{{"key":"{}","value":"{value}"}}]}}]}}"#,
+            rule.key()
         );
         let length = body.len();
         let request = format!(
-            "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
              Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
         );
-        say(self.nodes[0].ports().http, request);
+        say(self.nodes[node].ports().http, request)
     }
 
     /// Waits until the latest look at every node is as wanted, or until `patience` is over.

@@ -4,6 +4,8 @@
 //! and whether readiness, metrics and log told the truth meanwhile. It fails if a caller saw an error, if more passed
 //! than a limit without being marked, if a signal lied, or if sharing took more than a second to come back.
 //!
+//! [`upgrade`] replaces nodes by those of another version instead.
+//!
 //! A second table counts what passes of one limit in each window while nodes or Redis stand still for moments.
 //!
 //! `cargo xtask chaos` runs all of it. It asks from outside, as any client does, and knows no crate of the product but
@@ -32,4 +34,4 @@ mod still;
 mod verdict;
 mod windows;
 
-pub use campaign::{Plan, run};
+pub use campaign::{Plan, run, upgrade};

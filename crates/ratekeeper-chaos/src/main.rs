@@ -11,6 +11,9 @@ struct Args {
     /// The binary to run.
     #[arg(long, value_name = "PATH")]
     ratekeeper: PathBuf,
+    /// A newer binary: nodes are replaced by it one by one, and back, and no fault is gone through.
+    #[arg(long, value_name = "PATH", conflicts_with = "names")]
+    upgrade_to: Option<PathBuf>,
     /// Shorter faults, and none of those that need a minute.
     #[arg(long)]
     quick: bool,
@@ -24,10 +27,11 @@ struct Args {
 
 #[cfg(unix)]
 fn main() -> ExitCode {
-    use ratekeeper_chaos::{Plan, run};
+    use ratekeeper_chaos::{Plan, run, upgrade};
 
     let Args {
         ratekeeper,
+        upgrade_to,
         quick,
         deadline,
         names,
@@ -37,7 +41,11 @@ fn main() -> ExitCode {
         false => Plan::FULL,
     };
     let plan = plan.with_deadline(std::time::Duration::from_millis(deadline));
-    match run(&ratekeeper, &plan, &names) {
+    let outcome = match upgrade_to {
+        Some(newer) => upgrade(&ratekeeper, &newer, &plan),
+        None => run(&ratekeeper, &plan, &names),
+    };
+    match outcome {
         Ok(0) => ExitCode::SUCCESS,
         Ok(failed) => {
             eprintln!("{failed} rows failed");

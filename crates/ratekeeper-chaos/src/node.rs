@@ -17,6 +17,8 @@ pub(crate) struct Settings {
     pub(crate) rules: String,
     /// The URL of its Redis.
     pub(crate) store: String,
+    /// The URL of the database of plans.
+    pub(crate) quotas: Option<String>,
     /// The deadline of a decision.
     pub(crate) deadline: Duration,
 }
@@ -63,6 +65,11 @@ impl Node {
         self.process.terminate();
         self.process = launch(&self.settings, self.folder.path(), self.ports);
         self.wait();
+    }
+
+    /// Names the binary of the next start.
+    pub(crate) fn set_program(&mut self, program: &Path) {
+        self.settings.program = program.to_owned();
     }
 
     pub(crate) fn process(&mut self) -> &mut Process {
@@ -114,5 +121,8 @@ fn launch(settings: &Settings, folder: &Path, ports: Ports) -> Process {
         .args(["--admin", &at(ports.admin)])
         .arg("--store-deadline")
         .arg(format!("{}ms", settings.deadline.as_millis()));
+    if let Some(quotas) = &settings.quotas {
+        command.args(["--quotas", quotas]);
+    }
     Process::spawn(&format!("node on port {}", ports.http), command)
 }

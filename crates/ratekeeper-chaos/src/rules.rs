@@ -49,6 +49,8 @@ pub(crate) enum Rule {
     Tenant,
     /// One key, whose counter a fault may damage.
     Victim,
+    /// Tenants, of which a database has limits of their own.
+    Customer,
     /// Reservations.
     Tokens,
     /// Permits.
@@ -71,6 +73,7 @@ impl Rule {
             Self::SlidingFlow => "sliding_flow",
             Self::Tenant => "tenant",
             Self::Victim => "victim",
+            Self::Customer => "customer",
             Self::Tokens => "tokens",
             Self::Job => "job",
             Self::Windowed => "windowed",
@@ -91,7 +94,9 @@ pub(crate) fn yaml() -> String {
     let year = "window: 365d, algorithm: fixed_window";
     format!(
         "domain: {DOMAIN}
+tenant: customer
 descriptors:
+- {{ key: customer, rate_limit: {{ window: 1d, limit: 5 }} }}
 - {{ key: hard, rate_limit: {{ {year}, limit: {LIMIT} }}, on_store_failure: deny }}
 - {{ key: soft, rate_limit: {{ {year}, limit: {LIMIT} }} }}
 - {{ key: spend, rate_limit: {{ {year}, limit: {AMPLE} }} }}

@@ -1,8 +1,9 @@
-//! The servers that fail: one, a set under sentinels, a cluster.
+//! The servers that fail: one, a set under sentinels, a cluster; and one for two versions.
 
 pub(crate) mod sentinels;
 pub(crate) mod shards;
 pub(crate) mod single;
+pub(crate) mod versions;
 
 use ratekeeper_testkit::redis::{Client, Reply};
 

@@ -202,6 +202,7 @@ impl WindowRun<'_> {
             program: self.program.to_owned(),
             rules: windowed_yaml(self.plan.length, LIMIT),
             store: format!("redis://127.0.0.1:{}/", server.port()),
+            quotas: None,
             deadline: self.deadline,
         };
         let nodes = (0..NODES).map(|_| Node::start(&settings));

@@ -68,6 +68,21 @@ pub(crate) const FOR_ENVOY_GATEWAY: [GoTool; 1] = [GoTool::new(
     "v1.9.1",
 )];
 
+/// Checkers of the files in `deploy` and of the workflows: helm, the reader of compose files, actionlint.
+pub(crate) const FOR_MANIFESTS: [GoTool; 3] = [
+    GoTool::new("--helm", "helm.sh/helm/v3/cmd/helm", "v3.22.0"),
+    GoTool::new(
+        "--compose",
+        "github.com/compose-spec/compose-go/v2/cmd",
+        "v2.16.2",
+    ),
+    GoTool::new(
+        "--actionlint",
+        "github.com/rhysd/actionlint/cmd/actionlint",
+        "v1.7.12",
+    ),
+];
+
 /// The conformance tests of HTTP/2 that `cargo xtask attack` runs.
 pub(crate) const FOR_ATTACK: [GoTool; 1] = [GoTool::new(
     "--h2spec",

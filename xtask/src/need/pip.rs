@@ -3,10 +3,17 @@
 
 use crate::steps::{succeed, target};
 use anyhow::{Context, Result};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// Every package that Schemathesis is and needs, with its version, as pip reads it.
 const SCHEMATHESIS: &str = include_str!("schemathesis.txt");
+/// The same for what holds manifests to the schemas of Kubernetes.
+const KUBERNETES: &str = include_str!("kubernetes.txt");
+/// The same for what checks a CloudFormation template.
+const CLOUDFORMATION: &str = include_str!("cloudformation.txt");
+/// A compiler of C that has musl for every processor, and what gives it to cargo.
+const ZIGBUILD: &str = "cargo-zigbuild==0.24.1\nziglang==0.17.1\n";
 /// The same for the Python client.
 const CLIENTS: &str = include_str!("../../../clients/tools/requirements.txt");
 
@@ -24,6 +31,32 @@ pub(crate) fn schemathesis() -> Result<()> {
 /// It cannot be fetched.
 pub(crate) fn clients_python() -> Result<()> {
     listed("libraries for the Python client", CLIENTS, "clients-python")
+}
+
+/// Installs what holds manifests to the schemas of Kubernetes.
+///
+/// # Errors
+/// It cannot be fetched.
+pub(crate) fn kubernetes_validate() -> Result<()> {
+    listed("kubernetes-validate", KUBERNETES, "kubernetes-validate")
+}
+
+/// Installs what checks a CloudFormation template; returns its folder.
+///
+/// # Errors
+/// It cannot be fetched.
+pub(crate) fn cfn_lint() -> Result<PathBuf> {
+    listed("cfn-lint", CLOUDFORMATION, "cfn-lint")?;
+    Ok(target().join("tools/cfn-lint/lib").canonicalize()?)
+}
+
+/// Installs a compiler for other processors, and cargo's command that uses it; returns its folder.
+///
+/// # Errors
+/// It cannot be fetched.
+pub(crate) fn zigbuild() -> Result<PathBuf> {
+    listed("zig and cargo-zigbuild", ZIGBUILD, "zigbuild")?;
+    Ok(target().join("tools/zigbuild/lib").canonicalize()?)
 }
 
 /// Installs the packages of a list as the tool `tool`, unless they are there.

@@ -4,6 +4,7 @@ mod goals;
 mod signals;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -66,9 +67,11 @@ impl Campaign<'_> {
             program: self.program.to_owned(),
             rules: rules::yaml(),
             store: scene.url(),
+            quotas: scene.quotas(),
             deadline: self.plan.deadline,
         };
         let mut stage = Stage::new(settings, NODES, self.plan.lasting)?;
+        stage.next = self.next.map(Path::to_owned);
         (fault.prepare)(&mut scene, &mut stage);
         let ledger = Arc::new(Ledger::open(fault.excused));
         let ports: Vec<u16> = stage.nodes.iter().map(|node| node.ports().admin).collect();

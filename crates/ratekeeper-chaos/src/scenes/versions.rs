@@ -1,0 +1,102 @@
+//! Two versions of the binary that share a Redis and a database while nodes are replaced one by one.
+
+use std::path::Path;
+use std::process::Command;
+
+use ratekeeper_testkit::redis;
+use ratekeeper_testkit::{postgres, process};
+
+use crate::fault::{Fault, Scene, Spares, Stage};
+use crate::rules::{DOMAIN, Rule};
+
+/// A tenant with a limit of its own, which is in the database alone, and that limit.
+const TENANT: &str = "acme";
+const OVERRIDE: u64 = 321;
+
+/// One Redis, and the database of plans.
+pub(crate) struct Versions {
+    redis: redis::Server,
+    database: String,
+    /// Ends with this.
+    _postgres: postgres::Server,
+}
+
+impl Versions {
+    fn start() -> Self {
+        let postgres = postgres::Server::start();
+        Self {
+            redis: redis::Server::start(),
+            database: postgres.create("plans"),
+            _postgres: postgres,
+        }
+    }
+
+    /// Gives the tenant its limit, with the older binary.
+    fn give(&self, program: &Path) {
+        let mut command = Command::new(program);
+        command.env_clear().args(["quota", "set", TENANT]);
+        command.args(["--override", &format!("default={OVERRIDE}/day")]);
+        command.args(["--domain", DOMAIN, "--quotas", &self.database]);
+        let output = command.output().expect("the binary runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command:?}: {said}");
+    }
+}
+
+impl Scene for Versions {
+    fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.redis.port())
+    }
+
+    fn quotas(&self) -> Option<String> {
+        Some(self.database.clone())
+    }
+}
+
+/// Replaces every node by one of the other version, the older first by the newer or the other way.
+fn replace_all(stage: &mut Stage, program: &Path) {
+    for node in 0..stage.nodes.len() {
+        stage.replace(node, program);
+        stage.last();
+        hold(stage);
+    }
+}
+
+/// Requires that every node knows the tenant's limit, whatever its version is.
+fn hold(stage: &Stage) {
+    let limit = format!("\"limit\":{OVERRIDE}");
+    for node in 0..stage.nodes.len() {
+        process::eventually("each node knows the limit of the tenant", || {
+            let answer = stage.say(node, "/v1/peek", Rule::Customer, TENANT);
+            answer.contains(&limit)
+        });
+    }
+}
+
+pub(crate) static FAULTS: &[Fault<Versions>] = &[
+    Fault {
+        name: "upgrade: nodes are replaced one by one",
+        prepare: |scene, stage| {
+            scene.give(&stage.settings.program);
+            hold(stage);
+        },
+        strike: |_, stage| replace_all(stage, &stage.next()),
+        spares: Spares::Everything,
+        ..Fault::none(Versions::start)
+    },
+    Fault {
+        name: "upgrade: back to the older version",
+        prepare: |scene, stage| {
+            scene.give(&stage.settings.program);
+            let (older, newer) = (stage.settings.program.clone(), stage.next());
+            for node in 0..stage.nodes.len() {
+                stage.replace(node, &newer);
+            }
+            stage.next = Some(older);
+            hold(stage);
+        },
+        strike: |_, stage| replace_all(stage, &stage.next()),
+        spares: Spares::Everything,
+        ..Fault::none(Versions::start)
+    },
+];

@@ -1,0 +1,34 @@
+{{- define "ratekeeper.name" -}}
+{{- if contains .Chart.Name .Release.Name -}}{{ .Release.Name | trunc 52 | trimSuffix "-" }}
+{{- else -}}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 52 | trimSuffix "-" }}{{- end -}}
+{{- end -}}
+
+{{- define "ratekeeper.selector" -}}
+app.kubernetes.io/name: ratekeeper
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "ratekeeper.labels" -}}
+{{ include "ratekeeper.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{- define "ratekeeper.isShared" -}}
+{{- if or .Values.redis.url .Values.redis.existingSecret }}true{{ end -}}
+{{- end -}}
+
+{{- /* What no installation should be: nodes that each allow the whole limit. */ -}}
+{{- define "ratekeeper.validate" -}}
+{{- $several := or .Values.autoscaling.enabled (gt (int .Values.replicas) 1) -}}
+{{- if and $several (not (include "ratekeeper.isShared" .)) -}}
+{{- fail "several nodes share no limits without Redis: set redis.url or redis.existingSecret, or replicas: 1 and autoscaling.enabled: false" -}}
+{{- end -}}
+{{- if and .Values.redis.url .Values.redis.existingSecret -}}
+{{- fail "set redis.url or redis.existingSecret, not both" -}}
+{{- end -}}
+{{- if and (not .Values.rules) (not .Values.existingRulesConfigMap) -}}
+{{- fail "there are no rules: set rules or existingRulesConfigMap" -}}
+{{- end -}}
+{{- end -}}

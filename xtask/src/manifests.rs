@@ -1,0 +1,149 @@
+//! `cargo xtask manifests`: what can be said of the files for Kubernetes, Compose, CloudFormation and of the workflows without
+//! a cluster, Docker and accounts.
+
+use crate::need;
+use crate::steps::{Steps, root};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The chart.
+const CHART: &str = "deploy/helm/ratekeeper";
+
+/// The version of Kubernetes for which the chart is rendered.
+const KUBERNETES: &str = "1.37";
+
+/// The rendered manifests, and the values that differ from the chart's defaults.
+const RENDERED: [(&str, &[&str]); 3] = [
+    (
+        "deploy/kubernetes/ratekeeper.yaml",
+        &["redis.existingSecret=ratekeeper-redis"],
+    ),
+    (
+        "deploy/kubernetes/ratekeeper-single.yaml",
+        &["replicas=1", "podDisruptionBudget.enabled=false"],
+    ),
+    (
+        "deploy/kubernetes/ratekeeper-scaled.yaml",
+        &[
+            "redis.existingSecret=ratekeeper-redis",
+            "postgresql.existingSecret=ratekeeper-postgresql",
+            "autoscaling.enabled=true",
+            "serviceMonitor.enabled=true",
+        ],
+    ),
+];
+
+/// Values that the chart has to refuse, and a part of what it says of them.
+const REFUSED: [(&[&str], &str); 3] = [
+    (&[], "several nodes share no limits without Redis"),
+    (
+        &["redis.existingSecret=a", "redis.url=redis://a:6379"],
+        "not both",
+    ),
+    (&["replicas=1", "rules=null"], "there are no rules"),
+];
+
+/// Checks all of them; with `--bless` the rendered manifests are written anew.
+pub(crate) fn manifests(args: &[String]) -> Result<()> {
+    let is_blessing = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => false,
+        ["--bless"] => true,
+        _ => bail!("write `manifests` or `manifests --bless`"),
+    };
+    let mut steps = Steps::new();
+    let (tools, cfn_lint) =
+        steps.step("tools", "helm, compose-go, actionlint, cfn-lint", || {
+            Ok((need::go_tools(&need::FOR_MANIFESTS)?, need::cfn_lint()?))
+        })?;
+    let tool = |flag: &str| -> Result<&PathBuf> {
+        let found = tools.iter().find(|(name, _)| *name == flag);
+        Ok(&found
+            .with_context(|| format!("{flag} was not installed"))?
+            .1)
+    };
+    let helm = tool("--helm")?;
+    let mut lint = Command::new(helm);
+    lint.current_dir(root()).args(["lint", "--strict", CHART]);
+    lint.args(["--kube-version", KUBERNETES]);
+    lint.args(["--set", "redis.existingSecret=ratekeeper-redis"]);
+    steps.command("lint", &mut lint)?;
+    for (file, values) in RENDERED {
+        steps.step("template", file, || {
+            compare(helm, file, values, is_blessing)
+        })?;
+    }
+    for (values, reason) in REFUSED {
+        steps.step("refusal", reason, || refuses(helm, values, reason))?;
+    }
+    let mut compose = Command::new(tool("--compose")?);
+    compose
+        .current_dir(root().join("deploy"))
+        .arg("compose.yaml");
+    steps.step("compose", "deploy/compose.yaml", || {
+        let output = compose.output()?;
+        if !output.status.success() {
+            bail!("{}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(())
+    })?;
+    let mut lint = Command::new("python3");
+    lint.current_dir(root()).env("PYTHONPATH", &cfn_lint);
+    lint.arg(cfn_lint.join("bin/cfn-lint"));
+    steps.command("cloudformation", lint.arg("deploy/cloudformation.yaml"))?;
+    let mut workflows = Command::new(tool("--actionlint")?);
+    steps.command("workflows", workflows.current_dir(root()))?;
+    steps.finish("manifests");
+    Ok(())
+}
+
+/// Renders the chart with these values.
+fn template(helm: &Path, values: &[&str]) -> Command {
+    let mut command = Command::new(helm);
+    command.current_dir(root());
+    command.args(["template", "ratekeeper", CHART, "--namespace", "ratekeeper"]);
+    // A helm from `go install` takes itself for one of Kubernetes 1.20.
+    command.args(["--kube-version", KUBERNETES]);
+    for value in values {
+        command.args(["--set", value]);
+    }
+    command
+}
+
+/// Holds a rendered manifest of the repository to what the chart makes of its values.
+fn compare(helm: &Path, file: &str, values: &[&str], is_blessing: bool) -> Result<()> {
+    let path = root().join(file);
+    let output = template(helm, values)
+        .output()
+        .context("cannot start helm")?;
+    if !output.status.success() {
+        bail!("{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let set = values.iter().map(|value| format!(" --set {value}"));
+    let head = format!(
+        "# Rendered from {CHART} by `cargo xtask manifests --bless`:\n\
+         #   helm template ratekeeper {CHART} --namespace ratekeeper{}\n",
+        set.collect::<String>()
+    );
+    let rendered = head + &String::from_utf8(output.stdout)?;
+    if is_blessing {
+        fs::create_dir_all(path.parent().context("a file is in a folder")?)?;
+        return Ok(fs::write(path, rendered)?);
+    }
+    if fs::read_to_string(&path).ok().as_deref() != Some(&rendered) {
+        bail!("{file} is not what the chart makes: `cargo xtask manifests --bless` writes it");
+    }
+    Ok(())
+}
+
+fn refuses(helm: &Path, values: &[&str], reason: &str) -> Result<()> {
+    let output = template(helm, values)
+        .output()
+        .context("cannot start helm")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() || !said.contains(reason) {
+        bail!("the chart did not refuse {values:?}: {said}");
+    }
+    Ok(())
+}
