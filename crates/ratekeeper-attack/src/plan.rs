@@ -12,7 +12,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The campaign of `docs/benchmarks.md`.
+    /// The campaign of `docs/measurements.md`.
     #[must_use]
     pub const fn full() -> Self {
         Self {

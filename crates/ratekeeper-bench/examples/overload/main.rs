@@ -2,7 +2,7 @@
 //! shedding.
 //!
 //! `cargo xtask bench overload` builds the parts and runs it. It writes a table to `--out`, and the plots of
-//! docs/benchmarks.md and docs/shedding.md to `--docs`.
+//! docs/measurements.md and docs/shedding.md to `--docs`.
 
 #![allow(
     clippy::cast_lossless,

@@ -209,18 +209,24 @@ fn listeners_that_make_no_sense_are_said() {
 #[test]
 fn the_manual_lists_every_setting_as_it_is() {
     let manual = include_str!("../../../../docs/configuration.md");
-    let mut table = String::from("| setting | default | meaning |\n|---|---|---|\n");
-    for setting in all() {
-        let default = match setting.default {
-            "" => String::new(),
-            default => format!("`{default}`"),
-        };
-        table += &format!("| `{}` | {default} | {} |\n", setting.key, setting.help());
+    for group in table::GROUPS {
+        let mut table = format!(
+            "### {}\n\n| setting | default | meaning |\n|---|---|---|\n",
+            group.heading
+        );
+        for setting in group.settings {
+            let default = match setting.default {
+                "" => String::new(),
+                default => format!("`{default}`"),
+            };
+            table += &format!("| `{}` | {default} | {} |\n", setting.key, setting.help());
+        }
+        // Ended by an empty line: it has no further row.
+        assert!(
+            manual.contains(&(table.clone() + "\n")),
+            "docs/configuration.md should have this table:\n{table}"
+        );
     }
-    assert!(
-        manual.contains(&table),
-        "docs/configuration.md should have this table:\n{table}"
-    );
 }
 
 /// The problems of a settings file with this text.

@@ -276,7 +276,7 @@ fn compared() -> Vec<Scenario> {
     warm.chain([cold]).collect()
 }
 
-/// Prints the tables of docs/benchmarks.md: `cargo test -p ratekeeper-shed --test overload table -- --nocapture`. In no
+/// Prints the tables of docs/measurements.md: `cargo test -p ratekeeper-shed --test overload table -- --nocapture`. In no
 /// scenario is our goodput more than 2 % below the best of the published limits.
 #[test]
 fn the_table_of_published_limits() {
