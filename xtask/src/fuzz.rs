@@ -5,13 +5,14 @@ use crate::steps::{Steps, cargo, root};
 use anyhow::{Context, Result, bail};
 
 /// The names of the fuzz targets.
-const TARGETS: [&str; 6] = [
+const TARGETS: [&str; 7] = [
     "rules",
     "descriptors",
     "access_log",
     "json",
     "tokens",
     "forwarding",
+    "usage",
 ];
 
 /// Runs every target, or the given one, for 60 seconds each or the time given as `--seconds`.

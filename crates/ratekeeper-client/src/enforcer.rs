@@ -186,6 +186,7 @@ fn admission(
         degraded,
         verdict,
         undo: None,
+        payment: None,
     };
     if !is_to_wait {
         return admission;
@@ -204,6 +205,7 @@ fn undecided() -> Admission<Permit, QueuedAtService> {
         degraded: false,
         verdict: AdmissionVerdict::Unavailable,
         undo: None,
+        payment: None,
     }
 }
 

@@ -6,16 +6,18 @@ mod progress;
 mod received;
 mod timing;
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Version};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use pin_project_lite::pin_project;
+use ratekeeper_http::BodyScanner;
 use ratekeeper_server::{Fault as BoxError, Patience};
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -23,8 +25,10 @@ pub(crate) use self::place::{HeldPlace, Seat};
 pub(crate) use self::progress::Progress;
 use self::received::Received;
 use self::timing::Timing;
+use crate::fault::Fault;
 use crate::head::clean_trailers;
 use crate::media_type::is_stream;
+use crate::peek::{AHEAD_MAX, KeptBytes};
 use crate::pool::Lease;
 
 /// A client's body on its way to an upstream.
@@ -33,10 +37,26 @@ pub struct RequestBody {
     /// None for a request without a body.
     incoming: Option<Incoming>,
     left: u64,
+    /// The most that may pass, in bytes.
+    bytes_max: u64,
     progress: Option<Arc<Progress>>,
     is_http2: bool,
     /// None if its client may take as long as it likes.
     timing: Option<Timing>,
+    /// The part that came before the decision, and goes to the upstream first.
+    ahead: Option<Box<Ahead>>,
+    /// Looks for values that contradict those that decided.
+    scanner: Option<Box<BodyScanner>>,
+}
+
+/// The part of a body that came before the decision.
+#[derive(Debug)]
+struct Ahead {
+    frames: VecDeque<Frame<Bytes>>,
+    bytes: usize,
+    kept: KeptBytes,
+    /// True if the body ended with it.
+    is_over: bool,
 }
 
 /// A body that is larger than it may be, or that its sender did not finish.
@@ -48,6 +68,8 @@ enum BadBody {
     TooSlow,
     #[error("the request's body broke off")]
     Broken(#[source] hyper::Error),
+    #[error("the request's body has a value twice that limits go by")]
+    Ambiguous,
 }
 
 impl RequestBody {
@@ -66,9 +88,12 @@ impl RequestBody {
         request.map(|incoming| Self {
             incoming: Some(incoming),
             left: bytes_max,
+            bytes_max,
             progress: Some(Arc::default()),
             is_http2,
             timing: Timing::new(patience).filter(|_| !is_stream),
+            ahead: None,
+            scanner: None,
         })
     }
 
@@ -76,9 +101,12 @@ impl RequestBody {
         Self {
             incoming: None,
             left: 0,
+            bytes_max: 0,
             progress: None,
             is_http2: false,
             timing: None,
+            ahead: None,
+            scanner: None,
         }
     }
 
@@ -117,14 +145,12 @@ impl Drop for RequestBody {
     }
 }
 
-impl Body for RequestBody {
-    type Data = Bytes;
-    type Error = BoxError;
+/// The next frame of a body, or its end.
+type NextFrame = Option<Result<Frame<Bytes>, BadBody>>;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+impl RequestBody {
+    /// The next frame that comes from the client.
+    fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<NextFrame> {
         let Some(incoming) = &mut self.incoming else {
             return Poll::Ready(None);
         };
@@ -132,7 +158,7 @@ impl Body for RequestBody {
             self.note(|progress| progress.is_awaited.store(true, Ordering::Relaxed));
             if self.timing.as_mut().is_some_and(|it| it.is_over(cx)) {
                 self.note(|progress| progress.is_too_slow.store(true, Ordering::Relaxed));
-                return Poll::Ready(Some(Err(BadBody::TooSlow.into())));
+                return Poll::Ready(Some(Err(BadBody::TooSlow)));
             }
             return Poll::Pending;
         };
@@ -160,13 +186,13 @@ impl Body for RequestBody {
                     }
                     None => {
                         self.note(|progress| progress.is_too_large.store(true, Ordering::Relaxed));
-                        Some(Err(BadBody::TooLarge.into()))
+                        Some(Err(BadBody::TooLarge))
                     }
                 }
             }
             Some(Err(error)) => {
                 self.note(|progress| progress.is_broken.store(true, Ordering::Relaxed));
-                Some(Err(BadBody::Broken(error).into()))
+                Some(Err(BadBody::Broken(error)))
             }
             None => {
                 self.note(|progress| progress.is_done.store(true, Ordering::Relaxed));
@@ -175,13 +201,119 @@ impl Body for RequestBody {
         })
     }
 
+    /// Keeps what is read of it before the decision, as far as there is room.
+    pub(crate) fn keep(&mut self, kept: KeptBytes) {
+        self.ahead = Some(Box::new(Ahead {
+            frames: VecDeque::new(),
+            bytes: 0,
+            kept,
+            is_over: false,
+        }));
+    }
+
+    /// The first piece that was kept.
+    pub(crate) fn ahead(&self) -> Option<&Bytes> {
+        self.ahead.as_ref()?.frames.front()?.data_ref()
+    }
+
+    /// Reads and [keeps](Self::keep) the next piece; None at the end.
+    pub(crate) fn poll_ahead(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, Fault>> {
+        let frame = match ready!(self.poll_incoming(cx)) {
+            None => None,
+            Some(Ok(frame)) => Some(frame),
+            Some(Err(error)) => {
+                return Poll::Ready(Err(match error {
+                    BadBody::TooLarge => Fault::TooLarge(self.bytes_max),
+                    BadBody::TooSlow => Fault::BodyTooSlow,
+                    BadBody::Broken(_) | BadBody::Ambiguous => Fault::BadBody,
+                }));
+            }
+        };
+        let Some(ahead) = &mut self.ahead else {
+            return Poll::Ready(Ok(None));
+        };
+        let Some(frame) = frame else {
+            ahead.is_over = true;
+            return Poll::Ready(Ok(None));
+        };
+        let data = frame.data_ref().cloned();
+        let length = data.as_ref().map_or(0, Bytes::len);
+        ahead.bytes += length;
+        ahead.frames.push_back(frame);
+        if !ahead.kept.add(length) {
+            return Poll::Ready(Err(Fault::NoRoomForBody));
+        }
+        if ahead.bytes > AHEAD_MAX {
+            return Poll::Ready(Err(Fault::Unread(AHEAD_MAX)));
+        }
+        // Trailers are the last frame, and have no data.
+        Poll::Ready(Ok(data))
+    }
+
+    /// Has `scanner` look through the rest for values that contradict those it has.
+    pub(crate) fn watch(&mut self, scanner: BodyScanner) {
+        self.scanner = Some(Box::new(scanner));
+    }
+
+    /// Looks through a frame behind those that decided.
+    fn watched(&mut self, frame: Frame<Bytes>) -> Result<Frame<Bytes>, BadBody> {
+        if let (Some(scanner), Some(data)) = (&mut self.scanner, frame.data_ref()) {
+            scanner.feed(data);
+            if scanner.check().is_err() {
+                self.note(|progress| progress.is_broken.store(true, Ordering::Relaxed));
+                return Err(BadBody::Ambiguous);
+            }
+        }
+        Ok(frame)
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Some(ahead) = &mut self.ahead {
+            if let Some(frame) = ahead.frames.pop_front() {
+                ahead.bytes -= frame.data_ref().map_or(0, Bytes::len);
+                return Poll::Ready(Some(Ok(frame)));
+            }
+            if ahead.is_over {
+                return Poll::Ready(None);
+            }
+            self.ahead = None;
+        }
+        let frame = ready!(self.poll_incoming(cx));
+        Poll::Ready(frame.map(|frame| {
+            let watched = frame.and_then(|frame| self.watched(frame));
+            watched.map_err(Into::into)
+        }))
+    }
+
     fn is_end_stream(&self) -> bool {
-        self.incoming.as_ref().is_none_or(Body::is_end_stream)
+        let ahead = self.ahead.as_ref();
+        ahead.is_none_or(|ahead| ahead.frames.is_empty())
+            && self.incoming.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
         let none = SizeHint::with_exact(0);
-        self.incoming.as_ref().map_or(none, Body::size_hint)
+        let mut hint = self.incoming.as_ref().map_or(none, Body::size_hint);
+        let ahead = self.ahead.as_ref().map_or(0, |ahead| ahead.bytes as u64);
+        match hint.upper() {
+            Some(upper) => {
+                hint.set_upper(upper.saturating_add(ahead));
+                hint.set_lower(hint.lower().saturating_add(ahead));
+            }
+            None => hint.set_lower(hint.lower().saturating_add(ahead)),
+        }
+        hint
     }
 }
 

@@ -2,6 +2,7 @@
 //! been sent.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use http::{Method, Request, Response};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use pin_project_lite::pin_project;
 use ratekeeper_server::Fault as BoxError;
-use ratekeeper_tower::CallerSlot;
+use ratekeeper_tower::{CallerSlot, SpentSlot};
 use ratekeeper_trace::{RequestSpan, SpanValue};
 use tower::Service;
 
@@ -21,6 +22,7 @@ use crate::denials::MadeId;
 use crate::head::admit;
 use crate::log::Entry;
 use crate::media_type::is_grpc;
+use crate::peek::Peek;
 use crate::shared::Shared;
 use crate::upstream::AnsweredBy;
 
@@ -45,22 +47,24 @@ impl<S> Edge<S> {
             .denials
             .request_id(Some(request.headers()))
             .into();
-        let caller = CallerSlot::default();
-        let entry = Entry::begin(request, &self.shared.forwarding, &id, caller.clone());
+        let (caller, spent) = (CallerSlot::default(), SpentSlot::default());
+        let slots = (caller.clone(), spent.clone());
+        let entry = Entry::begin(request, &self.shared.forwarding, &id, slots);
         let extensions = request.extensions_mut();
         extensions.insert(MadeId(id));
         extensions.insert(caller);
+        extensions.insert(spent);
         entry
     }
 }
 
 impl<S, B> Service<Request<Incoming>> for Edge<S>
 where
-    S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible>,
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible> + Clone,
 {
     type Response = Response<EdgeBody<B>>;
     type Error = Infallible;
-    type Future = Answering<S::Future>;
+    type Future = Answering<S>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.inner.poll_ready(cx)
@@ -72,22 +76,28 @@ where
         let shared = Arc::clone(&self.shared);
         let mut request = RequestBody::of(request, shared.body_bytes_max, shared.patience);
         let span = trace(&shared, &mut request);
-        match admit(&request) {
-            Ok(()) => Answering {
-                inner: Some(self.inner.call(request)),
-                refusal: None,
-                entry,
-                span,
-                shared,
-            },
-            Err(fault) => Answering {
-                inner: None,
-                refusal: Some(fault.response(is_grpc(request.headers()))),
-                entry,
-                span,
-                shared,
-            },
+        let mut answering = Answering {
+            peeking: None,
+            inner: None,
+            refusal: None,
+            entry,
+            span,
+            shared,
+        };
+        if let Err(fault) = admit(&request) {
+            answering.refusal = Some(fault.response(is_grpc(request.headers())));
+        } else if let Some(peek) = answering.shared.body_needs.peek(&mut request) {
+            let clone = self.inner.clone();
+            answering.peeking = Some(Peeking {
+                // The one that is ready.
+                service: std::mem::replace(&mut self.inner, clone),
+                request,
+                peek,
+            });
+        } else {
+            answering.inner = Some(self.inner.call(request));
         }
+        answering
     }
 }
 
@@ -119,13 +129,24 @@ fn name(method: &Method) -> &'static str {
     }
 }
 
+/// A request whose body is read before the inner service is called.
+struct Peeking<S> {
+    service: S,
+    request: Request<RequestBody>,
+    peek: Peek,
+}
+
 pin_project! {
     /// An answer on its way.
-    #[derive(Debug)]
-    pub struct Answering<F> {
+    pub struct Answering<S>
+    where
+        S: Service<Request<RequestBody>>,
+    {
+        // None once the inner service is called.
+        peeking: Option<Peeking<S>>,
         // None for a malformed request.
         #[pin]
-        inner: Option<F>,
+        inner: Option<S::Future>,
         refusal: Option<Response<ProxyBody>>,
         entry: Option<Entry>,
         span: Option<Arc<RequestSpan>>,
@@ -133,14 +154,32 @@ pin_project! {
     }
 }
 
-impl<F, B> Future for Answering<F>
+impl<S: Service<Request<RequestBody>>> fmt::Debug for Answering<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answering").finish_non_exhaustive()
+    }
+}
+
+impl<S, B> Future for Answering<S>
 where
-    F: Future<Output = Result<Response<B>, Infallible>>,
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible>,
 {
     type Output = Result<Response<EdgeBody<B>>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
+        let mut this = self.project();
+        if let Some(peeking) = this.peeking {
+            let read = ready!(peeking.peek.poll(&mut peeking.request, cx));
+            if let Some(mut read_by) = this.peeking.take() {
+                match read {
+                    Ok(()) => this.inner.set(Some(read_by.service.call(read_by.request))),
+                    Err(fault) => {
+                        let is_grpc = is_grpc(read_by.request.headers());
+                        *this.refusal = Some(fault.response(is_grpc));
+                    }
+                }
+            }
+        }
         let answer = match this.inner.as_pin_mut() {
             Some(inner) => match ready!(inner.poll(cx)) {
                 Ok(answer) => answer.map(|body| Kind::Inner { body }),

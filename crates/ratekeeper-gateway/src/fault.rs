@@ -15,6 +15,10 @@ pub(crate) enum Fault {
     NoTunnel,
     /// Its body is larger than this many bytes.
     TooLarge(u64),
+    /// So many bytes of its body have not told what the limits go by.
+    Unread(usize),
+    /// Too much of bodies is kept until they have told what the limits go by.
+    NoRoomForBody,
     /// It took too long to arrive.
     BodyTooSlow,
     /// Its body broke off, or its encoding was invalid.
@@ -38,11 +42,11 @@ impl Fault {
         match self {
             Self::BadRequest(_) | Self::BadBody => StatusCode::BAD_REQUEST,
             Self::NoTunnel => StatusCode::METHOD_NOT_ALLOWED,
-            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooLarge(_) | Self::Unread(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Unreachable { .. } | Self::Broken { .. } => StatusCode::BAD_GATEWAY,
-            Self::Full { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Full { .. } | Self::NoRoomForBody => StatusCode::SERVICE_UNAVAILABLE,
             Self::ConnectTimeout { .. } | Self::ResponseTimeout { .. } => {
                 StatusCode::GATEWAY_TIMEOUT
             }
@@ -55,7 +59,8 @@ impl Fault {
             Self::BadRequest(_) => "BAD_REQUEST",
             Self::BadBody => "BAD_BODY",
             Self::NoTunnel => "METHOD_NOT_ALLOWED",
-            Self::TooLarge(_) => "TOO_LARGE",
+            Self::TooLarge(_) | Self::Unread(_) => "TOO_LARGE",
+            Self::NoRoomForBody => "OVERLOADED",
             Self::BodyTooSlow => "TIMEOUT",
             Self::NoRoute => "NO_ROUTE",
             Self::Unreachable { .. } => "UPSTREAM_UNREACHABLE",
@@ -87,6 +92,12 @@ impl Fault {
             Self::BadRequest(why) => (*why).to_owned(),
             Self::NoTunnel => "CONNECT is not answered: this is not a forward proxy".to_owned(),
             Self::TooLarge(max) => format!("the body is larger than {max} bytes"),
+            Self::Unread(max) => format!(
+                "a value that limits go by is not in the first {max} bytes of the body; send it first"
+            ),
+            Self::NoRoomForBody => {
+                "too many bodies are being read for the values that limits go by".to_owned()
+            }
             Self::BodyTooSlow => "the body took too long to arrive".to_owned(),
             Self::BadBody => "the body broke off, or is not encoded as its headers say".to_owned(),
             Self::NoRoute => "no route leads anywhere for this host and path".to_owned(),
@@ -111,6 +122,8 @@ impl Fault {
             Self::BadRequest(_)
                 | Self::NoTunnel
                 | Self::TooLarge(_)
+                | Self::Unread(_)
+                | Self::NoRoomForBody
                 | Self::BodyTooSlow
                 | Self::BadBody
         )

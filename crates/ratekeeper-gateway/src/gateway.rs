@@ -14,7 +14,7 @@ use ratekeeper_server::{
     ClassShedding, DenialLog, Families, Followed, GatewayService, Monitored, Patience, Peer,
     Shedding, UpstreamShedding, by,
 };
-use ratekeeper_tower::{ClassCount, Enforcer, RateLimit, RulesLayer};
+use ratekeeper_tower::{ClassCount, Enforcer, RateLimit, RulesLayer, SpentFrom, UsageTotals};
 use ratekeeper_trace::{RequestSpan, TracedCall, Tracer};
 use tokio::sync::Notify;
 use tower::Layer;
@@ -26,6 +26,7 @@ use crate::fleet::{self, FleetPeers};
 use crate::health;
 use crate::log::AccessLog;
 use crate::metrics::{self, UpstreamCounts};
+use crate::peek::BodyNeeds;
 use crate::proxy::Proxy;
 use crate::routes::{BadRoutes, Routes, RoutesConfig};
 use crate::shared::Shared;
@@ -119,6 +120,7 @@ impl<E: Enforcer> Gateway<E> {
             forwarding: config.forwarding,
             scheme: if config.is_encrypted { "https" } else { "http" },
             body_bytes_max: config.body_bytes_max,
+            body_needs: BodyNeeds::new(layer.body_places(), layer.has_rpc_ids()),
             patience: config.patience,
             tunnel_silence_max: config.tunnel_silence_max,
             log: config.log,
@@ -221,6 +223,7 @@ impl<E: Enforcer + fmt::Debug> Monitored for Gateway<E> {
         ];
         let help = "Requests by what the gateway did: denied, would have denied, delayed, or refused for other reasons";
         families.counters("ratelimit_gateway_held", help, by("what", held))?;
+        encode_usage(&counts.usage, families)?;
         if let Some(log) = &self.shared.log {
             let help = "Lines dropped from the access log because it could not keep up";
             families.counter("ratelimit_gateway_access_log_dropped", help, log.dropped())?;
@@ -286,6 +289,17 @@ impl<E: Enforcer + fmt::Debug> Monitored for Gateway<E> {
         }
         faults
     }
+}
+
+/// Encodes what responses told of their usage, from the start at zero.
+fn encode_usage(usage: &UsageTotals, families: &mut Families<'_>) -> fmt::Result {
+    let names = SpentFrom::ALL.map(SpentFrom::name);
+    let help = "Responses whose usage was read for budgets, by what told it";
+    let responses = names.into_iter().zip(usage.responses);
+    families.counters("ratelimit_usage_responses", help, by("from", responses))?;
+    let help = "Hits charged to budgets when responses ended, by what told them";
+    let hits = names.into_iter().zip(usage.hits);
+    families.counters("ratelimit_usage_hits", help, by("from", hits))
 }
 
 impl<E> Gateway<E> {

@@ -23,6 +23,7 @@ mod health;
 mod log;
 mod media_type;
 mod metrics;
+mod peek;
 mod pool;
 mod proxy;
 mod routes;

@@ -21,3 +21,11 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     kind.is_some_and(|kind| kind.starts_with(b"application/grpc"))
 }
+
+/// Returns true if the sender of these headers says that the body is JSON.
+pub(crate) fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let kind = kind.and_then(|kind| kind.split(|byte| *byte == b';').next());
+    let kind = kind.unwrap_or_default().trim_ascii().to_ascii_lowercase();
+    kind.starts_with(b"application/") && kind.ends_with(b"json")
+}

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use crate::fleet::FleetPeers;
 use crate::log::AccessLog;
 use crate::metrics::UpstreamCounts;
+use crate::peek::BodyNeeds;
 use crate::routes::Routes;
 
 /// The state that all workers share.
@@ -26,6 +27,8 @@ pub(crate) struct Shared {
     pub(crate) forwarding: Forwarding,
     pub(crate) scheme: &'static str,
     pub(crate) body_bytes_max: u64,
+    /// What decisions need of bodies.
+    pub(crate) body_needs: BodyNeeds,
     pub(crate) patience: Patience,
     pub(crate) tunnel_silence_max: Duration,
     pub(crate) log: Option<AccessLog>,

@@ -1,10 +1,11 @@
 //! Turns requests into checks for a limiter.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use ratekeeper_limiter::Check;
 use ratekeeper_rules::{
-    Domain, LEVEL_KEYS, LevelMatch, Options, PathKeys, RuleSet, SERVICE_LEVELS, TENANT,
+    Domain, JsonPointer, LEVEL_KEYS, LevelMatch, Options, PathKeys, RuleSet, SERVICE_LEVELS, TENANT,
 };
 
 use crate::described::Described;
@@ -185,6 +186,22 @@ impl Describer {
         });
         let of_mapping = secret.map(|field| &*field.key);
         of_mapping.chain(of_callers).map(Into::into).collect()
+    }
+
+    /// The places in bodies of JSON that descriptors and callers depend on, each once.
+    #[must_use]
+    pub fn body_places(&self) -> Arc<[JsonPointer]> {
+        let mapped = self.mapping.descriptors().iter().flatten();
+        let mapped = mapped.filter_map(|field| field.source.as_ref());
+        let mut places: Vec<JsonPointer> = Vec::new();
+        for source in mapped.chain(self.identity.sources()) {
+            if let ValueSource::Body(place) = source
+                && !places.contains(place)
+            {
+                places.push(place.clone());
+            }
+        }
+        places.into()
     }
 
     /// Refuses a path that services read in different ways, if a limit depends on it.

@@ -228,6 +228,10 @@ impl From<ValueSource> for Named {
                 pattern.variables().next().unwrap_or_default().to_owned()
             }
             ValueSource::PathSegment(_) => "path_segment".to_owned(),
+            ValueSource::Body(place) => {
+                let last = place.tokens().last();
+                last.map_or_else(String::new, |token| token.key.to_string())
+            }
             ValueSource::Claim(name) => name.trim_start_matches('/').to_owned(),
             other => other.to_string(),
         };

@@ -6,8 +6,9 @@
 //! - [`Identity`] identifies the caller, [`Mapping`] makes descriptors, and [`Describer`] combines
 //!   both with the service levels into a check for a limiter.
 //! - [`answer`] has the headers that report limits to a client.
+//! - [`UsageScanner`] reads out of a response what its request used.
 //!
-//! The crate listens nowhere, reads no bodies and decides nothing.
+//! The crate listens nowhere, keeps no bodies and decides nothing.
 //!
 //! ```
 //! use http::{HeaderMap, HeaderValue};
@@ -42,10 +43,12 @@ mod malformed;
 mod mapping;
 mod original;
 mod refused;
+mod request_body;
 mod slashes;
 mod source;
 pub mod spelling;
 mod target;
+mod usage;
 mod view;
 mod words;
 
@@ -62,10 +65,13 @@ pub use logged::Logged;
 pub use malformed::Malformed;
 pub use mapping::{MappedEntry, Mapping, MappingError};
 pub use original::Original;
+pub use ratekeeper_rules::JsonPointer;
 pub use refused::{Refused, Unauthenticated};
+pub use request_body::{BODY_PLACES_MAX, BodyScanner, BodyValues, RpcId, rpc_id};
 pub use slashes::{AmbiguousPaths, EncodedSlashes};
 pub use source::{ValueSource, ValueSourceError};
 pub use target::Target;
+pub use usage::{Spent, SpentFrom, UsageScanner};
 pub use words::NeitherWord;
 
 /// The prefix of an IPv6 address that one customer has in most networks.

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use crate::forwarded;
 use crate::forwarding::{ClientHeader, Forwarding, Hop};
 use crate::malformed::excerpt;
-use crate::{Malformed, Target, spelling};
+use crate::{BodyValues, Malformed, Target, spelling};
 
 /// Longer than any registered method.
 const METHOD_BYTES_MAX: usize = 32;
@@ -45,6 +45,8 @@ pub struct Original<'a> {
     pub headers: &'a HeaderMap,
     /// True if a trusted proxy sent the headers: some of them are used only then.
     pub is_from_trusted: bool,
+    /// The values in its body that are read; None where bodies are not read.
+    pub body: Option<&'a BodyValues>,
 }
 
 impl<'a> Original<'a> {
@@ -73,6 +75,7 @@ impl<'a> Original<'a> {
             target: None,
             headers,
             is_from_trusted: forwarding.trusted.contains(peer),
+            body: None,
         };
         if !original.is_from_trusted {
             return Ok(original);
@@ -130,6 +133,7 @@ impl<'a> Original<'a> {
             target: Target::of(uri),
             headers,
             is_from_trusted: forwarding.trusted.contains(peer),
+            body: None,
         })
     }
 

@@ -116,7 +116,7 @@ impl FromStr for AmbiguousPaths {
         match text {
             "refuse" => Ok(Self::Refuse),
             "accept" => Ok(Self::Accept),
-            _ => Err(NeitherWord::new(text, ["refuse", "accept"])),
+            _ => Err(NeitherWord::new(text, &["refuse", "accept"])),
         }
     }
 }
@@ -128,7 +128,7 @@ impl FromStr for EncodedSlashes {
         match text {
             "refuse" => Ok(Self::Refuse),
             "keep" => Ok(Self::Keep),
-            _ => Err(NeitherWord::new(text, ["refuse", "keep"])),
+            _ => Err(NeitherWord::new(text, &["refuse", "keep"])),
         }
     }
 }

@@ -6,7 +6,9 @@ use std::str::FromStr;
 
 use http::HeaderName;
 use ratekeeper_rules::secret::is_secret_by_default;
-use ratekeeper_rules::{PathFolding, PathForm, PathPattern, PathPatternError};
+use ratekeeper_rules::{
+    BadPointer, JsonPointer, PathFolding, PathForm, PathPattern, PathPatternError,
+};
 
 use crate::Malformed;
 use crate::spelling;
@@ -36,6 +38,8 @@ pub enum ValueSource {
     Query(Box<str>),
     /// `cookie:session`.
     Cookie(Box<str>),
+    /// `body:/model`: a value in a body of JSON, by a JSON pointer, where bodies are read.
+    Body(JsonPointer),
     /// `bearer`: the token of `Authorization: Bearer`.
     Bearer,
     /// `claim:sub`: a claim of a verified bearer token; `claim:/org/id` is a JSON pointer.
@@ -78,6 +82,14 @@ pub enum ValueSourceError {
         /// The fault of the pattern.
         fault: PathPatternError,
     },
+    /// The pointer into a body is malformed.
+    #[error("`{text}`: {fault}; write body:/model")]
+    Pointer {
+        /// The text.
+        text: Box<str>,
+        /// The fault of the pointer.
+        fault: BadPointer,
+    },
     /// The pattern of a path has no variable, or several.
     #[error(
         "`{text}`: the pattern has {count} variables instead of one; write path:/v1/organizations/{{org}}/**"
@@ -91,7 +103,7 @@ pub enum ValueSourceError {
 }
 
 const KNOWN: &str = "remote_address, method, path, path:PATTERN, endpoint, path_segment:N, host, scheme, header:NAME, \
-                     query:NAME, cookie:NAME, bearer, claim:NAME, country or identity";
+                     query:NAME, cookie:NAME, body:POINTER, bearer, claim:NAME, country or identity";
 
 impl FromStr for ValueSource {
     type Err = ValueSourceError;
@@ -130,6 +142,14 @@ impl FromStr for ValueSource {
             ),
             ("query", Some(name)) if !name.is_empty() => Self::Query(name.into()),
             ("cookie", Some(name)) if !name.is_empty() => Self::Cookie(name.into()),
+            ("body", Some(pointer)) if !pointer.is_empty() => {
+                let pointer = JsonPointer::parse(pointer);
+                Self::Body(pointer.map_err(|fault| ValueSourceError::Pointer {
+                    text: text.into(),
+                    fault,
+                })?)
+            }
+            ("body", _) => return Err(incomplete("POINTER")),
             ("header" | "query" | "cookie" | "claim", _) => return Err(incomplete("NAME")),
             ("path_segment", None) => return Err(incomplete("N")),
             _ => return Err(ValueSourceError::Unknown(text.into())),
@@ -150,6 +170,7 @@ impl fmt::Display for ValueSource {
             Self::Header(name) => write!(f, "header:{name}"),
             Self::Query(name) => write!(f, "query:{name}"),
             Self::Cookie(name) => write!(f, "cookie:{name}"),
+            Self::Body(pointer) => write!(f, "body:{pointer}"),
             Self::Bearer => f.write_str("bearer"),
             Self::Identity => f.write_str("identity"),
             Self::Country => f.write_str("country"),

@@ -110,6 +110,10 @@ impl<'a> View<'a> {
             ValueSource::Cookie(name) => {
                 credentials::cookie(request.headers, name, self.identity.ambiguous_cookies())?
             }
+            ValueSource::Body(pointer) => {
+                let values = request.body.and_then(|values| values.get(pointer));
+                values.map(Cow::Borrowed)
+            }
             ValueSource::Bearer => credentials::bearer_token(request.headers)?.map(Cow::Borrowed),
             ValueSource::PathVariable(pattern) => target
                 .and_then(|target| pattern.capture(&target.path, self.folding))

@@ -328,6 +328,7 @@ impl<S: Store> Limiter<S> {
             now: evaluation.now,
             purpose,
             waiting: check.waiting,
+            budgets: check.budgets,
         };
         evaluation.plan.fill(&context, check);
         if !purpose.is_counted() {

@@ -4,6 +4,7 @@
 //! so nothing is kept of them here. A token belongs to the caller that it was issued to.
 
 mod admission;
+mod bill;
 mod caller;
 mod error;
 mod permits;
@@ -18,6 +19,7 @@ use ratekeeper_store::{
 use smallvec::SmallVec;
 
 pub use admission::{Admitted, DeferredPermits, HeldSlots, PendingAdmission, ReceiptMode};
+pub use bill::{Bill, BudgetUse};
 pub use caller::CallerHolds;
 pub use error::HoldError;
 pub use permits::{Acquired, IssuedPermit, Released};

@@ -39,9 +39,9 @@ pub use decision::{
 pub use explain::{DOMAINS_SHOWN, ExplainedDescriptor, ExplainedLimit, ExplainedNode, Explanation};
 pub use fallback::{Fallback, FallbackConfig, FallbackError, OwedCounts};
 pub use hold::{
-    Acquired, Admitted, BucketTurn, CallerHolds, ChargedOnce, DeferredPermits, HeldSlots,
-    HoldError, IssuedPermit, PendingAdmission, Queued, Receipt, ReceiptMode, Released, Reservation,
-    Reserve, Reserved, Settled, TOKEN_CHARS_MAX,
+    Acquired, Admitted, Bill, BucketTurn, BudgetUse, CallerHolds, ChargedOnce, DeferredPermits,
+    HeldSlots, HoldError, IssuedPermit, PendingAdmission, Queued, Receipt, ReceiptMode, Released,
+    Reservation, Reserve, Reserved, Settled, TOKEN_CHARS_MAX,
 };
 pub use limiter::{Limiter, LimiterOptions};
 pub use observer::{CheckObserver, ServiceDecision};

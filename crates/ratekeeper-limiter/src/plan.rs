@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use crate::compiled::OVERRIDES;
 use crate::decide::Purpose;
+use crate::hold::BudgetUse;
 use crate::identity::{LimitIdentity, Naming, UnhashedName, Unhasher, stable_hash};
 use crate::request::{BroughtLimit, Check, Descriptor, Override};
 use crate::switch::RuleMode;
@@ -25,6 +26,7 @@ pub(crate) struct Context<'a> {
     pub(crate) now: Timestamp,
     pub(crate) purpose: Purpose,
     pub(crate) waiting: Waiting,
+    pub(crate) budgets: BudgetUse,
 }
 
 /// The steps of a request, with what is needed to read their outcomes by the same snapshot. It
@@ -227,6 +229,12 @@ impl Plan {
             lease: made.lease,
             sync: made.sync,
         });
+        if context.budgets != BudgetUse::Charge
+            && limit.is_post_paid()
+            && let Some(step) = self.steps.last_mut()
+        {
+            context.budgets.apply(step);
+        }
     }
 
     /// Adds a limit that comes with the request. It applies to the descriptor as it is, matched or not,
@@ -306,8 +314,15 @@ impl Plan {
     /// Takes out the steps that `is_apart` selects, as a plan of their own.
     pub(crate) fn split_off(&mut self, is_apart: impl Fn(&Step) -> bool) -> Self {
         let stays: SmallVec<[bool; 8]> = self.steps.iter().map(|step| !is_apart(step)).collect();
-        let goes: SmallVec<[bool; 8]> = stays.iter().map(|stays| !stays).collect();
-        let mut apart = Self {
+        let apart = self.only(is_apart);
+        self.keep(&stays);
+        apart
+    }
+
+    /// A plan of the steps that `is_in` selects.
+    pub(crate) fn only(&self, is_in: impl Fn(&Step) -> bool) -> Self {
+        let kept: SmallVec<[bool; 8]> = self.steps.iter().map(is_in).collect();
+        let mut plan = Self {
             descriptors: self.descriptors,
             steps: self.steps.clone(),
             sources: self.sources.clone(),
@@ -317,9 +332,30 @@ impl Plan {
             tenants: self.tenants.clone(),
             missed: Missed::default(),
         };
-        apart.keep(&goes);
-        self.keep(&stays);
-        apart
+        plan.keep(&kept);
+        plan
+    }
+
+    /// Puts the limits in force as of `now`, by `live`, into the steps that were made by the rules of `snapshot`. Drops
+    /// those whose rules are gone, or have other counters now.
+    pub(crate) fn renew(&mut self, snapshot: &Snapshot, live: &Snapshot, now: Timestamp) {
+        let mut kept = SmallVec::<[bool; 8]>::new();
+        for (step, source) in self.steps.iter_mut().zip(&self.sources) {
+            let token = match source {
+                LimitSource::Rule(index) => Some(snapshot.compiled(*index).token),
+                LimitSource::Override | LimitSource::Own(_) => None,
+            };
+            let known = token.and_then(|token| live.limit_of_token(token));
+            kept.push(known.is_some());
+            let Some((rule, compiled, made)) = known else {
+                continue;
+            };
+            step.limit = *made.delayed();
+            step.calendar = rule.calendar.as_ref().map(|calendar| calendar.bounds(now));
+            step.rule = compiled.slot;
+            step.store = compiled.store;
+        }
+        self.keep(&kept);
     }
 
     /// Drops the steps whose entry in `kept` is false.

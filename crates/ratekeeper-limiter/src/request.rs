@@ -6,7 +6,7 @@ use ratekeeper_core::{Limit, MAX_COUNT};
 use ratekeeper_rules::{Entry, FailureMode, Unit};
 use smallvec::SmallVec;
 
-use crate::{CheckObserver, Waiting};
+use crate::{BudgetUse, CheckObserver, Waiting};
 
 /// The most hits one descriptor may take or give back.
 #[allow(clippy::cast_possible_wrap, reason = "2^53 - 1 fits")]
@@ -41,6 +41,8 @@ pub struct Check<'a> {
     descriptors: SmallVec<[DescriptorTerms<'a>; 4]>,
     /// The caller's ability to hold the request back until a leaky bucket lets it go.
     pub waiting: Waiting,
+    /// The use of limits that are paid afterwards.
+    pub budgets: BudgetUse,
     /// The observer of this check, for the few requests that are traced.
     pub observer: Option<Arc<dyn CheckObserver>>,
 }
@@ -55,6 +57,7 @@ impl<'a> Check<'a> {
             entries: SmallVec::new(),
             descriptors: SmallVec::new(),
             waiting: Waiting::Cannot,
+            budgets: BudgetUse::Charge,
             observer: None,
         }
     }

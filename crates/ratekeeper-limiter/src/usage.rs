@@ -36,7 +36,7 @@ pub struct UsageCount {
     pub tenant: Option<TenantHash>,
     /// The id of the rule; empty for calls that are counted together.
     pub rule: Arc<str>,
-    /// Calls that were allowed.
+    /// Calls that were allowed; of a rule that is paid afterwards, the hits charged.
     pub allowed: u64,
     /// Calls that the rule denied.
     pub denied: u64,
@@ -63,14 +63,25 @@ struct Count {
     denied: u64,
 }
 
+/// One more to count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Counted {
+    /// A call that was allowed.
+    Allowed,
+    /// A call that the rule denied.
+    Denied,
+    /// So many hits of a budget.
+    Spent(u64),
+}
+
 impl Count {
-    fn add(&mut self, allowed: bool) {
-        let count = if allowed {
-            &mut self.allowed
-        } else {
-            &mut self.denied
+    fn add(&mut self, counted: Counted) {
+        let (count, more) = match counted {
+            Counted::Allowed => (&mut self.allowed, 1),
+            Counted::Spent(hits) => (&mut self.allowed, hits),
+            Counted::Denied => (&mut self.denied, 1),
         };
-        *count = count.saturating_add(1);
+        *count = count.saturating_add(more);
     }
 }
 
@@ -85,7 +96,7 @@ impl UsageMeter {
         now: Timestamp,
         tenant: TenantHash,
         (domain, rule): (&Arc<str>, &Arc<str>),
-        allowed: bool,
+        counted: Counted,
     ) {
         let hash = self.hasher.hash_one(tenant);
         // The low bits: as good as any of a keyed hash.
@@ -95,14 +106,14 @@ impl UsageMeter {
         let is_full = minute.counts.len() >= USAGE_ROWS_MAX / PARTS;
         let key = (tenant, Arc::clone(rule));
         match minute.counts.entry(key) {
-            Entry::Occupied(mut known) => known.get_mut().add(allowed),
-            Entry::Vacant(_) if is_full => minute.others.add(allowed),
+            Entry::Occupied(mut known) => known.get_mut().add(counted),
+            Entry::Vacant(_) if is_full => minute.others.add(counted),
             Entry::Vacant(new) => {
                 let mut count = Count {
                     domain: Some(Arc::clone(domain)),
                     ..Count::default()
                 };
-                count.add(allowed);
+                count.add(counted);
                 new.insert(count);
             }
         }
@@ -201,7 +212,11 @@ mod tests {
         let (meter, key) = (UsageMeter::default(), TenantKey::from_bytes([1; 16]));
         let (domain, rule): (Arc<str>, Arc<str>) = ("d".into(), "d.customer".into());
         let call = |tenant: &str, minute, allowed| {
-            meter.count(at(minute), key.hash(tenant), (&domain, &rule), allowed);
+            let counted = match allowed {
+                true => Counted::Allowed,
+                false => Counted::Denied,
+            };
+            meter.count(at(minute), key.hash(tenant), (&domain, &rule), counted);
         };
         call("acme", 1, true);
         call("acme", 1, true);

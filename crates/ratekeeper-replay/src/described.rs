@@ -69,7 +69,10 @@ impl Requests {
                 ValueSource::Cookie(_) => requests.want(&COOKIE, fields),
                 ValueSource::Query(_) => Some(LogField::Query),
                 ValueSource::Host => Some(LogField::Host),
-                ValueSource::Bearer | ValueSource::Claim(_) | ValueSource::Scheme => None,
+                ValueSource::Bearer
+                | ValueSource::Body(_)
+                | ValueSource::Claim(_)
+                | ValueSource::Scheme => None,
                 _ => continue,
             };
             requests.parts.push(Part {

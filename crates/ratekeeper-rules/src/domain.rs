@@ -7,7 +7,7 @@ use crate::matching::{Children, Walk};
 use crate::named::named;
 use crate::slas::TENANT;
 use crate::tenants::{OverrideDefaults, StoredTenants, TenantTable};
-use crate::{AdjustPolicy, Entry, Node, PlanIndex, secret};
+use crate::{AdjustPolicy, Entry, Node, PlanIndex, UsageRules, secret};
 
 /// The choice of matched nodes whose limits apply.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -38,6 +38,7 @@ pub struct Domain {
     pub(crate) secrets: BTreeSet<Box<str>>,
     pub(crate) tenants: Arc<TenantTable>,
     pub(crate) adjust: Option<Arc<AdjustPolicy>>,
+    pub(crate) usage: Option<Arc<UsageRules>>,
     /// The tenants of a quota store, if there is one.
     pub(crate) stored: Option<StoredTenants>,
     pub(crate) override_defaults: OverrideDefaults,
@@ -108,6 +109,13 @@ impl Domain {
     #[must_use]
     pub const fn adjust(&self) -> Option<&Arc<AdjustPolicy>> {
         self.adjust.as_ref()
+    }
+
+    /// The way in which responses tell what their requests used of limits that are paid afterwards, if the domain reads it.
+    #[must_use]
+    #[inline]
+    pub const fn usage(&self) -> Option<&Arc<UsageRules>> {
+        self.usage.as_ref()
     }
 
     /// Returns true if values of entries with this key are secrets (API keys, tokens), to be shown

@@ -22,9 +22,9 @@ use crate::yaml::Node;
 use crate::{AdjustMode, Consistency, Evaluation, FailureMode, LeakyOverRls, ShedMode};
 use mapping::{Keys, Mapping, Properties, Shape, Value, read_mapping, schema_of};
 use values::{
-    AlgorithmName, ByPlan, Entries, LeaseTime, List, Metadata, Moment, Names, OneOrMany,
-    Percentage, Period, PlanOfTenant, Requests, Share, Steps, StoreName, Text, WholeShare,
-    with_doc,
+    AlgorithmName, ByPlan, Entries, Estimate, LeaseTime, List, Metadata, Moment, Names, OneOrMany,
+    Percentage, Period, Places, PlanOfTenant, Requests, Share, Steps, StoreName, Text, UsageForm,
+    Weight, WholeShare, with_doc,
 };
 
 /// A file: a domain with its descriptors, or a list of service levels.
@@ -84,6 +84,8 @@ mappings! {
         shed: Shed,
         /// The policy by which limits of tenants follow their usage.
         adjust: Adjust,
+        /// The place in responses that tells what a request used of the limits that are paid afterwards.
+        usage: UsageForm,
         /// The default algorithm of this domain's limits.
         algorithm: AlgorithmName,
         /// false disables all rules of the domain.
@@ -107,6 +109,32 @@ mappings! {
         steps: Steps where { "minimum": 1, "maximum": 20 },
         /// The time without need of its last step after which a tenant loses it: 24h unless set.
         lower_after: Duration,
+    }
+
+    /// The place in responses that tells what a request used.
+    struct Usage ("in usage", ["tokens", "json", "header"]) {
+        /// The tokens that APIs of models tell, each kind with the hits that one counts for.
+        tokens: TokenHits,
+        /// The place in bodies of JSON, and in each event of a stream, as a JSON pointer: `/usage/total_tokens`.
+        json: Places,
+        /// The place in the events of a stream, where it is not that of `json`.
+        sse: Places,
+        /// The name of the header or trailer that tells it.
+        header: Word,
+        /// The charge for a response that does not tell: `bytes/4`, or a number of hits.
+        estimate: Estimate,
+        /// The hits that a request reserves before it is forwarded.
+        reserve: u64,
+    }
+
+    /// The hits that tokens count for: 1 unless set.
+    struct TokenHits ("in tokens", ["input", "cached_input", "output"]) {
+        /// For a token of the prompt.
+        input: Weight,
+        /// For a token of the prompt that came from a cache; as `input` unless set.
+        cached_input: Weight,
+        /// For a token of the answer.
+        output: Weight,
     }
 
     /// The requests to refuse first under overload, and the shedders that refuse them.

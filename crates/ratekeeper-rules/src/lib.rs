@@ -81,6 +81,7 @@ mod source;
 mod table;
 mod tenants;
 pub mod time;
+mod usage;
 mod words;
 #[cfg(feature = "yaml")]
 mod yaml;
@@ -123,5 +124,9 @@ pub use source::Source;
 pub use tenants::{
     BadQuotas, CUSTOM, InForce, NotATenantHash, QuotaList, Subscription, TenantHash, TenantIndex,
     TenantKey, TenantOverride, TenantQuotas, Term, WithTenants,
+};
+pub use usage::{
+    BadPointer, JsonPointer, POINTER_DEPTH_MAX, POINTER_TOKEN_MAX, PointerToken, TokenWeights,
+    USAGE_SUMS_MAX, UsageBody, UsageEstimate, UsageField, UsageKind, UsageRules, UsageSum,
 };
 pub use words::Accuracy;

@@ -12,3 +12,4 @@ pub(crate) mod policy;
 pub(crate) mod root;
 pub(crate) mod service_levels;
 mod shed;
+mod usage;

@@ -232,6 +232,7 @@ impl RuleSet {
             secrets: BTreeSet::new(),
             tenants: Arc::new(TenantTable::default()),
             adjust: None,
+            usage: None,
             stored: None,
             override_defaults: OverrideDefaults::new(&domain, &Policy::default(), &options),
             root: Arc::new(root),

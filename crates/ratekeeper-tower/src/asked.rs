@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use http::Request;
-use ratekeeper_http::{Forwarding, Hop, Malformed, Original};
+use ratekeeper_http::{BodyValues, Forwarding, Hop, Malformed, Original};
 
 /// The peer of a request without a known one: not trusted, and without an address.
 const NOBODY: Hop = Hop::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
@@ -29,6 +29,7 @@ pub(crate) fn original<'a, B>(
         request.headers(),
         forwarding,
     )?;
+    original.body = request.extensions().get::<BodyValues>();
     original.client = original.client.filter(|_| peer.is_some());
     Ok(original)
 }

@@ -7,6 +7,8 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
+use crate::usage::Reading;
+
 pin_project! {
     /// The body of the inner service's response, or of a refusal. It keeps an `H`, such as the request's permit, until
     /// it has ended, failed, or was dropped.
@@ -15,6 +17,8 @@ pin_project! {
         #[pin]
         kind: Kind<B>,
         held: Option<H>,
+        // None if no usage is read, and once it was.
+        reading: Option<Box<Reading>>,
     }
 }
 
@@ -33,12 +37,16 @@ pin_project! {
 }
 
 impl<B: Body, H> ResponseBody<B, H> {
-    pub(crate) fn inner(body: B, held: Option<H>) -> Self {
+    pub(crate) fn inner(body: B, held: Option<H>, mut reading: Option<Box<Reading>>) -> Self {
         // An empty body is never polled.
-        let held = held.filter(|_| !body.is_end_stream());
+        let is_over = body.is_end_stream();
+        if let Some(reading) = reading.take_if(|_| is_over) {
+            reading.whole();
+        }
         Self {
             kind: Kind::Inner { body },
-            held,
+            held: held.filter(|_| !is_over),
+            reading,
         }
     }
 
@@ -46,7 +54,29 @@ impl<B: Body, H> ResponseBody<B, H> {
         Self {
             kind: Kind::Refusal { text },
             held: None,
+            reading: None,
         }
+    }
+}
+
+/// Reads the usage out of `frame`, behind which the body may be over.
+fn read<E>(
+    reading: &mut Option<Box<Reading>>,
+    frame: &Option<Result<Frame<Bytes>, E>>,
+    is_over: bool,
+) {
+    if let (Some(reading), Some(Ok(frame))) = (reading.as_mut(), frame) {
+        reading.frame(frame);
+    }
+    let is_whole = match frame {
+        Some(Ok(_)) if !is_over => return,
+        Some(Ok(_)) | None => true,
+        Some(Err(_)) => false,
+    };
+    match (reading.take(), is_whole) {
+        (Some(reading), true) => reading.whole(),
+        (Some(reading), false) => reading.failed(),
+        (None, _) => {}
     }
 }
 
@@ -65,6 +95,9 @@ where
         match this.kind.project() {
             KindProjection::Inner { mut body } => {
                 let frame = ready!(body.as_mut().poll_frame(cx));
+                if this.reading.is_some() {
+                    read(this.reading, &frame, body.is_end_stream());
+                }
                 if !matches!(frame, Some(Ok(_))) || body.is_end_stream() {
                     *this.held = None;
                 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_http::answer::{Denial, RequestStatus};
 use ratekeeper_limiter::{
-    Admitted, Check, Decision, Limiter, PendingAdmission, Receipt, ReceiptMode, Scope, Snapshot,
-    TopDecision,
+    Admitted, Bill, Check, Decision, Limiter, PendingAdmission, Receipt, ReceiptMode, Scope,
+    Snapshot, TopDecision,
 };
 use ratekeeper_rules::{RuleSet, ShedRules};
 use ratekeeper_store::{Answer, Store};
@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 
 use crate::permit::{Permit, release, send};
 use crate::queued::{LimitReport, QueuedRequest};
-use crate::{Admission, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, Turn, Undo};
+use crate::{Admission, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, Payment, Turn, Undo};
 
 impl<S: Store> Enforcer for Arc<Limiter<S>> {
     type Permit = Permit<S>;
@@ -187,6 +187,7 @@ impl<S: Store> AdmissionContext<S> {
             slots,
             queued,
             receipt,
+            bill,
         } = admitted;
         let scope = |number: usize| scope(decision.snapshot(), number);
         let mut limits = RequestStatus::new(&policies, &decision, now);
@@ -221,12 +222,18 @@ impl<S: Store> AdmissionContext<S> {
                 Some(scope) => denial.of(scope),
                 None => denial,
             };
-            return report.admission(AdmissionVerdict::Deny(Box::new(denial)));
+            return Admission {
+                // A layer that only counts lets it pass all the same.
+                payment: bill.map(|bill| payment(limiter, bill)),
+                ..report.admission(AdmissionVerdict::Deny(Box::new(denial)))
+            };
         }
+        let payment = bill.map(|bill| payment(limiter, bill));
         let permit = slots.map(|slots| Permit::new(Arc::clone(limiter), slots));
         match (queued, before) {
             (None, None) => Admission {
                 undo: receipt.map(|receipt| undo(limiter, receipt)),
+                payment,
                 ..report.admission(AdmissionVerdict::Pass(permit))
             },
             (None, Some(mut before)) => {
@@ -247,6 +254,7 @@ impl<S: Store> AdmissionContext<S> {
                 let mut queued =
                     QueuedRequest::new(Arc::clone(limiter), queued.receipt, report, permits);
                 queued.may_be_shed = terms.may_be_shed;
+                queued.payment = payment;
                 Admission::waiting(turn.unwrap_or_default(), Box::new(queued))
             }
         }
@@ -271,6 +279,12 @@ fn count_top<S: Store>(
 pub(crate) fn undo<S: Store>(limiter: &Arc<Limiter<S>>, receipt: Receipt) -> Undo {
     let limiter = Arc::clone(limiter);
     Undo::new(move || send(receipt.give_back(&limiter)))
+}
+
+/// Pays `bill`, at once or in the background.
+fn payment<S: Store>(limiter: &Arc<Limiter<S>>, bill: Bill) -> Payment {
+    let limiter = Arc::clone(limiter);
+    Payment::new(move |hits| send(bill.pay(&limiter, hits)))
 }
 
 const fn span(micros: Micros) -> Duration {

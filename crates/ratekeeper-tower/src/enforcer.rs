@@ -9,6 +9,8 @@ use ratekeeper_limiter::Check;
 use ratekeeper_rules::{RuleSet, ShedRules, secret};
 use ratekeeper_store::{Answer, CounterKey, RuleSlot};
 
+use crate::Payment;
+
 /// Decides requests, and holds their permits until they have ended.
 ///
 /// A [`Limiter`](ratekeeper_limiter::Limiter) in an [`Arc`](std::sync::Arc) is an enforcer;
@@ -75,6 +77,9 @@ pub struct Admission<P, Q> {
     /// Gives back what the request took from its rate limits, if it [may be shed](EnforceOptions::may_be_shed) and the
     /// enforcer can.
     pub undo: Option<Undo>,
+    /// Pays the budgets of the request once its cost is known, if the check was to [wait for
+    /// that](ratekeeper_limiter::BudgetUse) and the enforcer can.
+    pub payment: Option<Payment>,
 }
 
 /// Gives back what a request took from its rate limits. Dropped unused, the hits stay taken.
@@ -107,6 +112,7 @@ impl<P, Q> Admission<P, Q> {
             verdict: AdmissionVerdict::Wait(turn, queued),
             degraded: false,
             undo: None,
+            payment: None,
         }
     }
 }

@@ -50,7 +50,7 @@ impl<S, E: Enforcer, B> Later<S, E, B> {
     {
         match next {
             Next::Call(pass) => {
-                let stamp = pass.stamp(&mut self.request);
+                let stamp = pass.stamp(&mut self.request, &self.shared.watch);
                 State::calling(self.service.call(self.request), stamp)
             }
             Next::Wait(waiting) => State::waiting(waiting, self),
@@ -180,8 +180,15 @@ where
                     later.take().expect(ONCE).at_turn(queued)
                 }
                 StateProjection::Calling { response, stamp } => {
-                    let response = ready!(response.poll(cx))?;
-                    return Poll::Ready(Ok(stamp.take().expect(ONCE).on(response)));
+                    let response = ready!(response.poll(cx));
+                    let stamp = stamp.take().expect(ONCE);
+                    return Poll::Ready(match response {
+                        Ok(response) => Ok(stamp.on(response)),
+                        Err(error) => {
+                            stamp.failed();
+                            Err(error)
+                        }
+                    });
                 }
                 StateProjection::Refused { response } => {
                     let response = response.take().expect(ONCE);

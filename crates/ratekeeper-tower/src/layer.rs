@@ -9,6 +9,7 @@ use http::Extensions;
 use ratekeeper_http::answer::{BodyForm, Headers, HttpDenial};
 use ratekeeper_http::{Describer, Forwarding, Hop, Identity, Mapping};
 use ratekeeper_limiter::CheckObserver;
+use ratekeeper_rules::{JsonPointer, UsageRules};
 use tower_layer::Layer;
 
 use crate::observer::DenialObserver;
@@ -43,6 +44,7 @@ impl<E: Clone> RulesLayer<E> {
                 forwarding: Forwarding::default(),
                 peer: peer_in_extensions,
                 check_observer: None,
+                usage: None,
                 headers: Headers::default(),
                 body_form: BodyForm::default(),
                 wait_max: WAIT_MAX,
@@ -104,6 +106,12 @@ impl<E: Clone> RulesLayer<E> {
         self.with(|shared| shared.check_observer = Some(observer))
     }
 
+    /// Sets the way in which responses tell what their requests used of budgets, in place of `usage:` of the domain.
+    #[must_use]
+    pub fn usage(self, rules: UsageRules) -> Self {
+        self.with(|shared| shared.usage = Some(Arc::new(rules)))
+    }
+
     /// Sets the headers that report limits to clients.
     #[must_use]
     pub fn headers(self, headers: Headers) -> Self {
@@ -163,6 +171,20 @@ impl<E: Clone> RulesLayer<E> {
 }
 
 impl<E> RulesLayer<E> {
+    /// The places in bodies of JSON that its descriptors and callers depend on. The layer reads no bodies: a service outside
+    /// of it that does puts [`BodyValues`](ratekeeper_http::BodyValues) among a request's extensions.
+    #[must_use]
+    pub fn body_places(&self) -> Arc<[JsonPointer]> {
+        self.shared.describer.body_places()
+    }
+
+    /// Returns true if refusals have the id of the call, which a service outside puts among a request's extensions as an
+    /// [`RpcId`](ratekeeper_http::RpcId).
+    #[must_use]
+    pub fn has_rpc_ids(&self) -> bool {
+        self.shared.body_form == BodyForm::JsonRpc
+    }
+
     /// Returns the counts since the layer was made.
     #[must_use]
     pub fn counts(&self) -> LayerCounts {

@@ -56,6 +56,10 @@
 //!   extensions.
 //! - A [`Switch`] turns the layer off, on or to shadow mode while it runs.
 //!
+//! - *Budgets* (`post_paid` limits) are looked at, and charged once the response has told what the
+//!   request used, if the rules of the domain say where ([`UsageRules`](ratekeeper_rules::UsageRules)).
+//!   The response passes by as it is; the inner service is asked not to compress it.
+//!
 //! The layer never reads a request's body.
 //!
 //! # Load shedding
@@ -82,6 +86,7 @@ mod shared;
 mod shed;
 mod switch;
 mod turn;
+mod usage;
 mod watch;
 
 pub use body::ResponseBody;
@@ -98,7 +103,9 @@ pub use queued::QueuedRequest;
 pub use ratekeeper_core::{Micros, Timestamp};
 pub use ratekeeper_http::answer;
 pub use ratekeeper_http::answer::{BodyForm, Headers, LimitHeaders, RetryAfter};
-pub use ratekeeper_http::{Describer, Forwarding, Hop, Identity, Mapping, TrustedProxies};
+pub use ratekeeper_http::{
+    Describer, Forwarding, Hop, Identity, Mapping, Spent, SpentFrom, TrustedProxies,
+};
 pub use ratekeeper_shed as controllers;
 pub use ratekeeper_shed::{CLASSES_MAX, ClassCount, Ending};
 pub use ratekeeper_store::Answer;
@@ -109,4 +116,5 @@ pub use shed::{
     ShedLayer, ShedService, Shedder, Site, SiteState,
 };
 pub use switch::{LayerMode, Switch};
+pub use usage::{Payment, SpentSlot, UsageTotals};
 pub use watch::LayerCounts;

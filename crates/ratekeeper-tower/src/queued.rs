@@ -8,7 +8,7 @@ use ratekeeper_store::Store;
 
 use crate::embedded::{Scopes, undo};
 use crate::permit::{Permit, send};
-use crate::{Admission, AdmissionVerdict, EnforceOptions};
+use crate::{Admission, AdmissionVerdict, EnforceOptions, Payment};
 
 /// The hits that a waiting request took from its rate limits: given back if it is dropped before
 /// the request went on.
@@ -22,6 +22,8 @@ pub struct QueuedRequest<S: Store> {
     permits: Option<(DeferredPermits, Scopes, EnforceOptions)>,
     /// True if it may still be shed once it went on.
     pub(crate) may_be_shed: bool,
+    /// Pays its budgets.
+    pub(crate) payment: Option<Payment>,
 }
 
 impl<S: Store> QueuedRequest<S> {
@@ -37,6 +39,7 @@ impl<S: Store> QueuedRequest<S> {
             report,
             permits,
             may_be_shed: false,
+            payment: None,
         }
     }
 
@@ -65,6 +68,7 @@ impl<S: Store> QueuedRequest<S> {
         let receipt = self.receipt.take().filter(|_| self.may_be_shed);
         Admission {
             undo: receipt.map(|receipt| undo(&self.limiter, receipt)),
+            payment: self.payment.take(),
             ..std::mem::take(&mut self.report).admission(AdmissionVerdict::Pass(permit))
         }
     }
@@ -102,6 +106,7 @@ impl LimitReport {
             degraded: self.degraded,
             verdict,
             undo: None,
+            payment: None,
         }
     }
 }

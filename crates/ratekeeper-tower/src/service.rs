@@ -12,7 +12,7 @@ use crate::body::ResponseBody;
 use crate::future::{Later, ResponseFuture};
 use crate::hold::Hold;
 use crate::shared::Shared;
-use crate::turn::{Asked, Next};
+use crate::turn::{Asked, Asker, Next};
 use crate::{Enforcer, LayerMode};
 
 /// A service with limited requests, made by a [`RulesLayer`](crate::RulesLayer).
@@ -46,20 +46,27 @@ where
         let shared = &self.shared;
         let mode = shared.switch.mode();
         let next = match shared.ask(&request, mode) {
-            Ok(Asked { answer, context }) => {
+            Ok(Asked {
+                answer,
+                context,
+                usage,
+            }) => {
                 if let Some(context) = context {
                     request.extensions_mut().insert(context);
+                }
+                if let Some(usage) = usage {
+                    request.extensions_mut().insert(usage);
                 }
                 match answer {
                     None => Next::CALL,
                     Some(answer) => shared.next(answer, mode, &request),
                 }
             }
-            Err(malformed) => shared.malformed(malformed, mode, request.headers()),
+            Err(malformed) => shared.malformed(malformed, mode, Asker::of(&request)),
         };
         match next {
             Next::Call(pass) => {
-                let stamp = pass.stamp(&mut request);
+                let stamp = pass.stamp(&mut request, &shared.watch);
                 ResponseFuture::calling(self.inner.call(request), stamp)
             }
             Next::Ask(asking) => {

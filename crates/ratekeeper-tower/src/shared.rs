@@ -8,6 +8,7 @@ use http::Extensions;
 use ratekeeper_http::answer::{BodyForm, Headers};
 use ratekeeper_http::{Describer, Forwarding, Hop};
 use ratekeeper_limiter::CheckObserver;
+use ratekeeper_rules::UsageRules;
 
 use crate::Switch;
 use crate::observer::DenialObserver;
@@ -24,6 +25,8 @@ pub(crate) struct Shared<E> {
     pub(crate) forwarding: Forwarding,
     pub(crate) peer: fn(&Extensions) -> Option<Hop>,
     pub(crate) check_observer: Option<FindObserver>,
+    /// The rules by which usage is read, in place of those of the domain.
+    pub(crate) usage: Option<Arc<UsageRules>>,
     pub(crate) headers: Headers,
     pub(crate) body_form: BodyForm,
     pub(crate) wait_max: Duration,

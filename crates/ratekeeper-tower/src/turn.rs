@@ -11,8 +11,8 @@ use http_body::Body;
 use pin_project_lite::pin_project;
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_http::answer::{Denial, Form, HeaderLines, HttpDenial, Refusal};
-use ratekeeper_http::{Original, Refused};
-use ratekeeper_limiter::Waiting;
+use ratekeeper_http::{Original, Refused, RpcId};
+use ratekeeper_limiter::{BudgetUse, Waiting};
 use ratekeeper_rules::{Domain, Entry, RuleSet};
 use ratekeeper_store::Answer;
 use tokio::time::Instant;
@@ -25,8 +25,11 @@ use crate::pacer::Paced;
 use crate::places::Place;
 use crate::shared::Shared;
 use crate::shed::ShedContext;
+use crate::usage::{ReadBy, Reading};
+use crate::watch::Watch;
 use crate::{
-    AdmissionOf, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, LayerMode, Turn, Undo,
+    AdmissionOf, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, LayerMode, Payment, Turn,
+    Undo,
 };
 
 /// The `Retry-After` of a request that is refused for lack of a decision or of room to wait.
@@ -38,12 +41,15 @@ pub(crate) struct Asked<E: Enforcer> {
     pub(crate) answer: Option<AnswerOf<E>>,
     /// None if no shedder is in use.
     pub(crate) context: Option<ShedContext>,
+    /// None if the domain reads no usage.
+    pub(crate) usage: Option<ReadBy>,
 }
 
 impl<E: Enforcer> Asked<E> {
     const NOTHING: Self = Self {
         answer: None,
         context: None,
+        usage: None,
     };
 }
 
@@ -65,11 +71,7 @@ pub(crate) enum Next<E: Enforcer> {
 
 impl<E: Enforcer> Next<E> {
     /// Calls the inner service with no headers to add and no permit to hold.
-    pub(crate) const CALL: Self = Self::Call(Pass {
-        lines: HeaderLines::new(),
-        permit: None,
-        undo: None,
-    });
+    pub(crate) const CALL: Self = Self::Call(Pass::NOTHING);
 }
 
 pin_project! {
@@ -89,14 +91,27 @@ pub(crate) struct Pass<P> {
     pub(crate) lines: HeaderLines,
     pub(crate) permit: Option<P>,
     pub(crate) undo: Option<Undo>,
+    pub(crate) payment: Option<Payment>,
+}
+
+impl<P> Pass<P> {
+    /// A pass without anything.
+    const NOTHING: Self = Self {
+        lines: HeaderLines::new(),
+        permit: None,
+        undo: None,
+        payment: None,
+    };
 }
 
 impl<P: Send + Sync + 'static> Pass<P> {
     /// Shares the permit with `request` and returns what its response still needs.
-    pub(crate) fn stamp<B>(self, request: &mut Request<B>) -> Stamp {
+    pub(crate) fn stamp<B>(self, request: &mut Request<B>, watch: &Watch) -> Stamp {
+        let begin = |payment| Reading::begin(payment, request, &watch.usage);
         Stamp {
             lines: self.lines,
             undo: self.undo,
+            reading: self.payment.and_then(begin),
             held: self.permit.map(|permit| Hold::new(permit, request)),
         }
     }
@@ -108,16 +123,33 @@ pub(crate) struct Stamp {
     lines: HeaderLines,
     held: Option<Hold>,
     undo: Option<Undo>,
+    /// None if no usage is read.
+    reading: Option<Box<Reading>>,
 }
 
 impl Stamp {
+    /// Ends what was begun for a request that got no response.
+    pub(crate) fn failed(self) {
+        if let Some(reading) = self.reading {
+            reading.failed();
+        }
+    }
+
     /// Adds the headers to a response and moves the permit into its body.
-    pub(crate) fn on<R: Body>(self, mut response: Response<R>) -> Response<ResponseBody<R, Hold>> {
+    pub(crate) fn on<R: Body>(
+        mut self,
+        mut response: Response<R>,
+    ) -> Response<ResponseBody<R, Hold>> {
         let refusal = response.extensions().get::<Arc<Refusal>>();
         let is_shed = refusal.is_some_and(|refusal| refusal.layer().is_some());
         match self.undo {
             // Its limits are as if it had never come, so it is told nothing about them.
-            Some(undo) if is_shed => undo.run(),
+            Some(undo) if is_shed => {
+                undo.run();
+                if let Some(reading) = self.reading.take() {
+                    reading.undone();
+                }
+            }
             _ => {
                 let headers = response.headers_mut();
                 for (name, value) in self.lines {
@@ -125,7 +157,27 @@ impl Stamp {
                 }
             }
         }
-        response.map(|body| ResponseBody::inner(body, self.held))
+        if let Some(reading) = &mut self.reading {
+            reading.head(response.status(), response.headers());
+        }
+        response.map(|body| ResponseBody::inner(body, self.held, self.reading))
+    }
+}
+
+/// The parts of a request that the form of its refusal depends on.
+#[derive(Clone, Copy)]
+pub(crate) struct Asker<'a> {
+    headers: &'a HeaderMap,
+    /// The id of the call, if it is one of JSON-RPC and known.
+    call: Option<&'a RpcId>,
+}
+
+impl<'a> Asker<'a> {
+    pub(crate) fn of<B>(request: &'a Request<B>) -> Self {
+        Self {
+            headers: request.headers(),
+            call: request.extensions().get(),
+        }
     }
 }
 
@@ -154,17 +206,37 @@ impl<E: Enforcer> Shared<E> {
             }
             let question = self.describer.question(&original, domain, rules)?;
             if question.is_empty() {
-                let answer = None;
-                return Ok(Asked { answer, context });
+                return Ok(Asked {
+                    context,
+                    ..Asked::NOTHING
+                });
             }
             let mut check = question.check();
             check.waiting = Waiting::Within(micros(terms.wait_max));
+            let usage = self.usage(question.domain(), rules);
+            if let Some(ReadBy(usage)) = &usage {
+                check.budgets = match usage.reserve {
+                    0 => BudgetUse::Look,
+                    hits => BudgetUse::Reserve(hits),
+                };
+            }
             check.observer = self
                 .check_observer
                 .and_then(|find| find(request.extensions()));
             let answer = Some(self.enforcer.ask(&check, terms));
-            Ok(Asked { answer, context })
+            Ok(Asked {
+                answer,
+                context,
+                usage,
+            })
         })
+    }
+
+    /// The rules by which usage is read in `domain`, if there are any.
+    fn usage(&self, domain: &str, rules: &RuleSet) -> Option<ReadBy> {
+        let own = self.usage.as_ref();
+        let usage = own.or_else(|| rules.domain(domain)?.usage())?;
+        Some(ReadBy(Arc::clone(usage)))
     }
 
     /// Writes the caller of `request` into `slot`.
@@ -271,23 +343,25 @@ impl<E: Enforcer> Shared<E> {
         mode: LayerMode,
         request: &Request<B>,
     ) -> Next<E> {
-        let headers = request.headers();
+        let asker = Asker::of(request);
         if admission.degraded {
             self.watch.degraded();
         }
-        let (lines, undo) = (admission.headers, admission.undo);
+        let (lines, undo, payment) = (admission.headers, admission.undo, admission.payment);
         match (admission.verdict, mode) {
             (AdmissionVerdict::Pass(permit), LayerMode::Off | LayerMode::Shadow) => {
                 Next::Call(Pass {
                     lines: HeaderLines::new(),
                     permit,
                     undo,
+                    payment,
                 })
             }
             (AdmissionVerdict::Pass(permit), LayerMode::On) => Next::Call(Pass {
                 lines,
                 permit,
                 undo,
+                payment,
             }),
             (AdmissionVerdict::Wait(turn, queued), LayerMode::On) if !turn.after.is_zero() => {
                 self.wait(turn, queued, request)
@@ -295,14 +369,17 @@ impl<E: Enforcer> Shared<E> {
             (AdmissionVerdict::Wait(_, queued), _) => self.at_turn(queued, mode, request),
             (AdmissionVerdict::Deny(denial), LayerMode::On) => {
                 self.denied(&denial, true, request);
-                self.refuse(Refusal::Denied(denial), lines, headers)
+                self.refuse(Refusal::Denied(denial), lines, asker)
             }
             (AdmissionVerdict::Deny(denial), LayerMode::Off | LayerMode::Shadow) => {
                 self.denied(&denial, false, request);
-                Next::CALL
+                Next::Call(Pass {
+                    payment,
+                    ..Pass::NOTHING
+                })
             }
             (AdmissionVerdict::Unavailable, LayerMode::On) => {
-                self.overloaded("the rate limiter is unavailable", headers)
+                self.overloaded("the rate limiter is unavailable", asker)
             }
             (AdmissionVerdict::Unavailable, LayerMode::Off | LayerMode::Shadow) => Next::CALL,
         }
@@ -322,7 +399,7 @@ impl<E: Enforcer> Shared<E> {
         let places = &self.watch.places;
         let client = self.client(request);
         let Some(place) = places.take(client, turn.rule, self.waiting_max) else {
-            return self.overloaded("too many delayed requests", request.headers());
+            return self.overloaded("too many delayed requests", Asker::of(request));
         };
         self.watch.waited();
         // Counted from now, so that delays in this process do not add up along the line.
@@ -344,34 +421,29 @@ impl<E: Enforcer> Shared<E> {
     }
 
     /// Refuses a request that is ambiguous or whose token is invalid.
-    pub(crate) fn malformed(
-        &self,
-        refused: Refused,
-        mode: LayerMode,
-        headers: &HeaderMap,
-    ) -> Next<E> {
+    pub(crate) fn malformed(&self, refused: Refused, mode: LayerMode, asker: Asker<'_>) -> Next<E> {
         self.watch.malformed(&refused);
         let refusal = match refused {
             Refused::Malformed(malformed) => Refusal::Malformed(malformed),
             Refused::Unauthenticated(why) => Refusal::Unauthenticated(why),
         };
         match mode {
-            LayerMode::On => self.refuse(refusal, HeaderLines::new(), headers),
+            LayerMode::On => self.refuse(refusal, HeaderLines::new(), asker),
             LayerMode::Off | LayerMode::Shadow => Next::CALL,
         }
     }
 
-    fn overloaded(&self, message: &'static str, headers: &HeaderMap) -> Next<E> {
+    fn overloaded(&self, message: &'static str, asker: Asker<'_>) -> Next<E> {
         self.watch.overloaded(message);
         let refusal = Refusal::Overloaded {
             message,
             retry_after: OVERLOADED_RETRY_SECS,
         };
-        self.refuse(refusal, HeaderLines::new(), headers)
+        self.refuse(refusal, HeaderLines::new(), asker)
     }
 
-    fn refuse(&self, refusal: Refusal, lines: HeaderLines, headers: &HeaderMap) -> Next<E> {
-        let form = Form::wanted(headers, self.body_form);
+    fn refuse(&self, refusal: Refusal, lines: HeaderLines, asker: Asker<'_>) -> Next<E> {
+        let form = Form::wanted(asker.headers, self.body_form).about(asker.call);
         let mut response = refusal.response(&form, lines);
         // For loggers: the response does not show everything.
         response.extensions_mut().insert(Arc::new(refusal));

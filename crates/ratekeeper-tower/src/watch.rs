@@ -10,6 +10,7 @@ use ratekeeper_http::answer::Denial;
 use tracing::{info, warn};
 
 use crate::places::Places;
+use crate::usage::{UsageCounts, UsageTotals};
 
 /// The most lines a second that are logged about refused requests, unless the layer has another setting. The next line
 /// says how many were left out.
@@ -36,6 +37,8 @@ pub struct LayerCounts {
     pub unclear: u64,
     /// Requests answered without being counted in their store.
     pub degraded: u64,
+    /// Responses whose usage was read.
+    pub usage: UsageTotals,
 }
 
 /// The counts of a layer, and its log.
@@ -49,6 +52,7 @@ pub(crate) struct Watch {
     malformed: AtomicU64,
     unclear: AtomicU64,
     degraded: AtomicU64,
+    pub(crate) usage: Arc<UsageCounts>,
     gate: Gate,
 }
 
@@ -65,6 +69,7 @@ impl Watch {
             malformed: zero(),
             unclear: zero(),
             degraded: zero(),
+            usage: Arc::default(),
             gate: Gate::new(lines_max),
         }
     }
@@ -81,6 +86,7 @@ impl Watch {
             malformed: of(&self.malformed),
             unclear: of(&self.unclear),
             degraded: of(&self.degraded),
+            usage: self.usage.totals(),
         }
     }
 

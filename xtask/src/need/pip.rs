@@ -1,5 +1,5 @@
 //! Installs packages with pip below the target folder: Schemathesis, which tests an HTTP API by its OpenAPI document, and
-//! what the Python client is checked with. Nothing is installed into the system or its Python.
+//! what the Python client is checked with, and OpenAI's client. Nothing is installed into the system or its Python.
 
 use crate::steps::{succeed, target};
 use anyhow::{Context, Result};
@@ -16,6 +16,17 @@ const CLOUDFORMATION: &str = include_str!("cloudformation.txt");
 const ZIGBUILD: &str = "cargo-zigbuild==0.24.1\nziglang==0.17.1\n";
 /// The same for the Python client.
 const CLIENTS: &str = include_str!("../../../clients/tools/requirements.txt");
+
+/// OpenAI's client, which calls models behind the gateway.
+const OPENAI: &str = include_str!("openai.txt");
+
+/// Installs OpenAI's client for Python.
+///
+/// # Errors
+/// It cannot be fetched.
+pub(crate) fn openai() -> Result<()> {
+    listed("OpenAI's client", OPENAI, "openai")
+}
 
 /// Installs Schemathesis in the version of the list, unless it is there.
 ///

@@ -325,8 +325,8 @@ settings! {
         /// Rate limit headers on /v1/auth and at the gateway: a list of `draft`, `x-ratelimit`, `x-ratelimit-epoch`,
         /// `github`, `retry-after`, `retry-after-date`, `rule` and `degraded`, or `none`
         headers: Headers = value("LIST", "draft, x-ratelimit, retry-after") => str::parse;
-        /// Body of a denial on /v1/auth and at the gateway: `json`, or `problem` for application/problem+json; the
-        /// client's Accept header overrides it
+        /// Body of a denial on /v1/auth and at the gateway: `json`, `problem` for application/problem+json, or `json-rpc`;
+        /// the client's Accept header overrides it
         denial_body: BodyForm = value("FORM", "json") => str::parse;
         /// Callers with permissions, in addition to unauthenticated ones on loopback and Unix listeners: a list of
         /// `name`, `token_sha256` or `tls_name`, `may` (override, refund, hold), and `role` in the admin API (viewer,

@@ -31,3 +31,4 @@ mod traces;
 mod trust;
 mod twins;
 mod upstreams;
+mod usage;

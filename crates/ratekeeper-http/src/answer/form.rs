@@ -5,7 +5,7 @@ use std::str::FromStr;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
 
-use crate::NeitherWord;
+use crate::{NeitherWord, RpcId};
 
 /// The form of a refusal's body for requests that do not ask for one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -15,6 +15,8 @@ pub enum BodyForm {
     Json,
     /// `problem`: `application/problem+json` (RFC 9457), with the problem types of the IETF draft.
     Problem,
+    /// `json-rpc`: an error of JSON-RPC 2.0, with the id of the call where that is known.
+    JsonRpc,
 }
 
 /// The form of an answer.
@@ -24,6 +26,8 @@ pub enum Form {
     Http(BodyForm),
     /// gRPC: status 200, and the error in headers, with the content type of the request.
     Grpc(HeaderValue),
+    /// An HTTP status, with an error of JSON-RPC about the call of this id.
+    Rpc(RpcId),
 }
 
 impl Form {
@@ -38,13 +42,26 @@ impl Form {
             _ => Self::Http(BodyForm::wanted(headers, usual)),
         }
     }
+
+    /// This form, with the id of the call where it has a place for it.
+    #[must_use]
+    pub fn about(self, call: Option<&RpcId>) -> Self {
+        match (self, call) {
+            (Self::Http(BodyForm::JsonRpc), Some(id)) => Self::Rpc(id.clone()),
+            (form, _) => form,
+        }
+    }
 }
 
 impl BodyForm {
     /// The form that a request's `Accept` names, else `usual`.
     #[must_use]
     pub fn wanted(headers: &HeaderMap, usual: Self) -> Self {
-        accepted(headers).unwrap_or(usual)
+        match (accepted(headers), usual) {
+            // It is JSON, too.
+            (Some(Self::Json), Self::JsonRpc) => Self::JsonRpc,
+            (accepted, usual) => accepted.unwrap_or(usual),
+        }
     }
 }
 
@@ -56,7 +73,8 @@ impl FromStr for BodyForm {
         match name {
             "json" => Ok(Self::Json),
             "problem" => Ok(Self::Problem),
-            _ => Err(NeitherWord::new(name, ["json", "problem"])),
+            "json-rpc" => Ok(Self::JsonRpc),
+            _ => Err(NeitherWord::new(name, &["json", "problem", "json-rpc"])),
         }
     }
 }
@@ -113,6 +131,11 @@ mod tests {
         let same = HeaderValue::from_static(kind);
         assert_eq!(wanted(CONTENT_TYPE, kind), Form::Grpc(same));
         assert_eq!(wanted(CONTENT_TYPE, "application/json"), Form::Http(Json));
+        let mcp = HeaderMap::from_iter([(
+            ACCEPT,
+            HeaderValue::from_static("application/json, text/event-stream"),
+        )]);
+        assert_eq!(BodyForm::wanted(&mcp, BodyForm::JsonRpc), BodyForm::JsonRpc);
         assert_eq!(
             Form::wanted(&HeaderMap::new(), Problem),
             Form::Http(Problem)

@@ -4,10 +4,10 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{BodyForm, Denial, Form, HeaderLines, grpc};
-use crate::{Malformed, Unauthenticated};
+use crate::{Malformed, RpcId, Unauthenticated};
 
 /// The reason why a request may not pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,6 +36,12 @@ pub enum Refusal {
     /// The bearer token is not accepted: 401, `UNAUTHENTICATED`.
     Unauthenticated(Unauthenticated),
 }
+
+/// The code of JSON-RPC for a call that is no valid request.
+const INVALID_REQUEST: i32 = -32_600;
+
+/// The code for one that the server does not carry out, of those that are the server's to define.
+const SERVER_ERROR: i32 = -32_000;
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -77,6 +83,16 @@ impl Refusal {
                 self.status(),
                 self.problem(),
                 HeaderValue::from_static("application/problem+json"),
+            ),
+            Form::Http(BodyForm::JsonRpc) => (
+                self.status(),
+                self.rpc(&Value::Null),
+                HeaderValue::from_static("application/json"),
+            ),
+            Form::Rpc(RpcId(id)) => (
+                self.status(),
+                self.rpc(id),
+                HeaderValue::from_static("application/json"),
             ),
             Form::Grpc(kind) => (StatusCode::OK, Bytes::new(), kind.clone()),
         };
@@ -131,6 +147,20 @@ impl Refusal {
                 })
             }
         }
+    }
+
+    /// The error of JSON-RPC 2.0 about the call `id`, with the usual body's error as its data.
+    fn rpc(&self, id: &Value) -> Bytes {
+        let code = match self {
+            Self::Malformed(_) => INVALID_REQUEST,
+            Self::Denied(_)
+            | Self::Overloaded { .. }
+            | Self::Shed { .. }
+            | Self::Unauthenticated(_) => SERVER_ERROR,
+        };
+        let usual: Value = serde_json::from_slice(&self.json()).unwrap_or_default();
+        let error = json!({ "code": code, "message": self.message(), "data": usual["error"] });
+        written(&json!({ "jsonrpc": "2.0", "id": id, "error": error }))
     }
 
     /// The body in the problem form. Its types are those that the draft registers; a malformed

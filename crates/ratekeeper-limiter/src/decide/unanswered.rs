@@ -30,7 +30,7 @@ impl<S: Store> Limiter<S> {
     /// The verdicts when no answer of the store has come in time: those of the failure modes, which are
     /// settled with the store when its answer comes after all.
     #[cold]
-    pub(super) fn timed_out(&self, evaluation: &Evaluation, late: Option<S::Ticket>) -> Verdicts {
+    pub(crate) fn timed_out(&self, evaluation: &Evaluation, late: Option<S::Ticket>) -> Verdicts {
         let Some((late, fallback)) = late.zip(self.fallback()) else {
             return self.unanswered(evaluation, None, Err(StoreError::Timeout));
         };

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::permits::is_concurrency;
 use super::token::Part;
-use super::{BucketTurn, HoldError, Queued, Receipt, fully};
+use super::{Bill, BucketTurn, BudgetUse, HoldError, Queued, Receipt, fully};
 use crate::decide::{Evaluation, Purpose};
 use crate::plan::Plan;
 use crate::{Check, Decision, Limiter, Policies, Snapshot};
@@ -34,6 +34,9 @@ pub struct Admitted {
     /// The receipt for what it took of its rates, if it [is kept](ReceiptMode::Kept) and the request was allowed to
     /// go on at once.
     pub receipt: Option<Receipt>,
+    /// The bill to pay when the cost of the request is known, if it was to [look](BudgetUse::Look) at budgets or
+    /// [reserve](BudgetUse::Reserve) hits of them, and is held to one.
+    pub bill: Option<Bill>,
 }
 
 /// The use of the [receipt](Admitted::receipt) for what a request takes.
@@ -64,6 +67,7 @@ struct Terms {
     slots: Option<HeldSlots>,
     deferred: Option<DeferredPermits>,
     receipt: ReceiptMode,
+    budgets: BudgetUse,
 }
 
 /// The concurrency limits of a request that a leaky bucket may hold back: they are checked once its
@@ -140,6 +144,10 @@ fn read<S: Store>(
         limiter.note(step, answered, now);
         BucketTurn::put_later(&mut turn, step, answered);
     });
+    if let Some(meter) = limiter.meter() {
+        let snapshot = evaluation.decision.snapshot();
+        evaluation.plan.meter(snapshot, verdicts, now, meter);
+    }
     turn
 }
 
@@ -173,12 +181,14 @@ impl Terms {
                 receipt: plan.receipt(snapshot, verdicts, heard),
             })
         });
+        let bill = Bill::of(plan, &decision, verdicts, self.budgets);
         Admitted {
             decision,
             policies: self.policies,
             slots: self.slots.filter(|_| may_be_held),
             queued,
             receipt,
+            bill,
         }
     }
 }
@@ -272,6 +282,7 @@ impl<S: Store> Limiter<S> {
                 slots,
                 deferred,
                 receipt,
+                budgets: check.budgets,
             }
         })
     }
@@ -296,6 +307,7 @@ impl<S: Store> Limiter<S> {
                 slots: self.slots(plan, decision.snapshot()),
                 deferred: None,
                 receipt: ReceiptMode::Dropped,
+                budgets: BudgetUse::Charge,
             }
         })
     }

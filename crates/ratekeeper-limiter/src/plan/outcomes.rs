@@ -11,7 +11,7 @@ use crate::decision::{
 use crate::hold::token::Part;
 use crate::hold::{Receipt, TakenPart};
 use crate::stats::{Answer, RuleStats};
-use crate::usage::UsageMeter;
+use crate::usage::{Counted, UsageMeter};
 use crate::{LimitSource, Snapshot};
 
 impl Plan {
@@ -152,20 +152,50 @@ impl Plan {
             return;
         }
         for (step, source, answered) in self.answers(snapshot, verdicts) {
-            let of_step = |(number, _): &&(u16, TenantHash)| *number == step.descriptor;
-            let (Some((_, tenant)), LimitSource::Rule(index)) =
-                (self.tenants.iter().find(of_step), source)
-            else {
-                continue;
+            let counted = match step.limit.is_post_paid() {
+                // What is charged was used, whatever the answer. What is reserved is counted once it is used.
+                true if step.charge == Charge::Always => Counted::Spent(step.hits.unsigned_abs()),
+                true => continue,
+                false if verdicts.allowed => Counted::Allowed,
+                // A limit that had room is not why the request was denied.
+                false if !answered.fits() && !step.shadow => Counted::Denied,
+                false => continue,
             };
-            // A limit that had room is not why the request was denied.
-            let counts = verdicts.allowed || (!answered.fits() && !step.shadow);
-            if counts && step.hits > 0 {
-                let rules = snapshot.rules();
-                let rule = rules.rule(index);
-                let domain = rules.tenants_domain_of(rule);
-                meter.count(now, *tenant, (domain, &rule.id), verdicts.allowed);
+            if step.hits > 0 {
+                self.count(snapshot, (step, source), now, meter, counted);
             }
+        }
+    }
+
+    /// Counts for its tenants the hits that the request used of every limit.
+    pub(crate) fn meter_spent(
+        &self,
+        snapshot: &Snapshot,
+        hits: u64,
+        now: Timestamp,
+        meter: &UsageMeter,
+    ) {
+        for (step, source) in self.steps.iter().zip(&self.sources) {
+            let counted = Counted::Spent(hits);
+            self.count(snapshot, (step, *source), now, meter, counted);
+        }
+    }
+
+    fn count(
+        &self,
+        snapshot: &Snapshot,
+        (step, source): (&Step, LimitSource),
+        now: Timestamp,
+        meter: &UsageMeter,
+        counted: Counted,
+    ) {
+        let of_step = |(number, _): &&(u16, TenantHash)| *number == step.descriptor;
+        let tenant = self.tenants.iter().find(of_step);
+        if let (Some((_, tenant)), LimitSource::Rule(index)) = (tenant, source) {
+            let rules = snapshot.rules();
+            let rule = rules.rule(index);
+            let domain = rules.tenants_domain_of(rule);
+            meter.count(now, *tenant, (domain, &rule.id), counted);
         }
     }
 

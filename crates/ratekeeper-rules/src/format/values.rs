@@ -10,8 +10,8 @@ use ratekeeper_core::percentage::{NotAPercentage, parse_percentage};
 use ratekeeper_core::{Algorithm, MAX_COUNT, Micros, Timestamp};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use super::TenantPlan;
 use super::mapping::Value;
+use super::{TenantPlan, Usage};
 use crate::adjust::STEPS_MAX;
 use crate::choice::{Choice, choose};
 use crate::draft::no_duration;
@@ -23,6 +23,7 @@ use crate::quota::{Duration, PerUnit, SubWindows, Unit, Word};
 use crate::report::Report;
 use crate::table::{Typed, kinds};
 use crate::time::{self, NotATime};
+use crate::usage::{JsonPointer, UsageEstimate, WEIGHT_MAX, WEIGHT_ONE};
 use crate::yaml::{Kind, Node, Resolved, Scalar};
 use crate::{AdjustMode, Consistency, Enforce, Evaluation, FailureMode, LeakyOverRls, ShedMode};
 
@@ -56,6 +57,14 @@ kinds! {
     Percentage: u8;
     /// A time.
     Moment: Timestamp;
+    /// Hits for one of something, in millionths.
+    Weight: i64;
+    /// One pointer, or several with their weights.
+    Places: Vec<(At<JsonPointer>, i64)>;
+    /// The charge for a response that tells no usage.
+    Estimate: UsageEstimate;
+    /// `tokens`, or a mapping that is read later.
+    UsageForm: Rc<Node>;
     /// Any mapping, as JSON.
     Metadata: serde_json::Map<String, serde_json::Value>;
 }
@@ -95,6 +104,9 @@ readers! {
     Percentage: Self = percent;
     Unit: Self = text;
     Moment: String = moment;
+    Weight: Self = weight;
+    Places: Self = places;
+    Estimate: Self = estimate;
     Metadata: serde_json::Map<String, serde_json::Value> = |_, node, report| parse_metadata(node, report);
 }
 
@@ -112,6 +124,14 @@ impl Value for u64 {
 
     fn read(key: &str, node: &Rc<Node>, report: &mut Report<'_>) -> Option<Self> {
         count(key, node, MAX_COUNT, report)
+    }
+}
+
+impl Value for UsageForm {
+    type Schema = Self;
+
+    fn read(_: &str, node: &Rc<Node>, _: &mut Report<'_>) -> Option<Rc<Node>> {
+        Some(Rc::clone(node))
     }
 }
 
@@ -244,6 +264,43 @@ schemas! {
         "anyOf": [
             with_doc(generator.subschema_for::<Text>(), "The name."),
             with_doc(generator.subschema_for::<TenantPlan>(), "The name and the term."),
+        ],
+    };
+}
+
+schemas! {
+    Weight "Weight" = |_generator| {
+        "description": "Hits for one, from 0 to 1,000,000, with up to six decimals.",
+        "type": "number",
+        "minimum": 0,
+        "maximum": 1_000_000,
+    };
+    Places "Places" = |_generator| {
+        "description": "A JSON pointer, or several with the hits that one counts for.",
+        "anyOf": [
+            { "description": "A pointer.", "type": "string", "pattern": "^/" },
+            {
+                "description": "Pointers and hits; less than 0 for a part that another pointer tells too.",
+                "type": "object",
+                "minProperties": 1,
+                "maxProperties": 16,
+                "propertyNames": { "pattern": "^/" },
+                "additionalProperties": { "type": "number", "minimum": -1_000_000, "maximum": 1_000_000 },
+            },
+        ],
+    };
+    Estimate "Estimate" = |_generator| {
+        "description": "The charge for a response that does not tell.",
+        "anyOf": [
+            { "description": "A hit for so many bytes.", "type": "string", "pattern": "^bytes/[1-9][0-9]*$" },
+            { "description": "So many hits.", "type": "integer", "minimum": 0, "maximum": MAX_COUNT },
+        ],
+    };
+    UsageForm "UsageForm" = |generator| {
+        "description": "`tokens`, or the places that tell it.",
+        "anyOf": [
+            { "description": "The tokens that APIs of models tell.", "type": "string", "const": "tokens" },
+            with_doc(generator.subschema_for::<Usage>(), "The places that tell it."),
         ],
     };
 }
@@ -448,6 +505,98 @@ fn moment(key: &str, node: &Node, report: &mut Report<'_>) -> Option<Timestamp> 
     };
     report.error(node.mark, message, help);
     None
+}
+
+/// The millionths of a decimal number with at most six decimals, if it is at most [`WEIGHT_MAX`] either way.
+fn millionths(text: &str) -> Option<i64> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => (-1, digits),
+        None => (1, text),
+    };
+    let (whole, decimals) = digits.split_once('.').unwrap_or((digits, ""));
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || decimals.len() > 6 || !is_digits(whole) || !is_digits(decimals) {
+        return None;
+    }
+    let decimals: i64 = format!("{decimals:0<6}").parse().ok()?;
+    let whole: i64 = whole.parse().ok()?;
+    let value = whole.checked_mul(WEIGHT_ONE)?.checked_add(decimals)?;
+    (value <= WEIGHT_MAX).then_some(sign * value)
+}
+
+/// The weight that a node is.
+fn weight_of(node: &Node) -> Option<i64> {
+    match &node.kind {
+        Kind::Scalar(scalar) => millionths(&scalar.text),
+        _ => None,
+    }
+}
+
+fn weight(key: &str, node: &Node, report: &mut Report<'_>) -> Option<i64> {
+    let weight = weight_of(node).filter(|weight| *weight >= 0);
+    if weight.is_none() {
+        let message = format!("`{key}` is a number from 0 to 1000000 with at most six decimals");
+        report.error(
+            node.mark,
+            message,
+            format!("write `{key}: 1` or `{key}: 0.25`"),
+        );
+    }
+    weight
+}
+
+/// A pointer of weight 1, or pointers with their weights.
+fn places(key: &str, node: &Node, report: &mut Report<'_>) -> Option<Vec<(At<JsonPointer>, i64)>> {
+    let Some(pairs) = node.as_map() else {
+        let pointer = text(key, node, report)?;
+        return Some(vec![(
+            node.at(pointer_of(&pointer, node, report)?),
+            WEIGHT_ONE,
+        )]);
+    };
+    let mut places = Vec::new();
+    for pair in pairs {
+        let written = text(key, &pair.key, report)?;
+        let pointer = pointer_of(&written, &pair.key, report)?;
+        let Some(weight) = weight_of(&pair.value) else {
+            let message = "the hits that one counts for are a number from -1000000 to 1000000 with at most six decimals";
+            report.error(pair.value.mark, message, format!("write `{written}: 1`"));
+            return None;
+        };
+        places.push((pair.key.at(pointer), weight));
+    }
+    Some(places)
+}
+
+fn pointer_of(written: &str, node: &Node, report: &mut Report<'_>) -> Option<JsonPointer> {
+    match JsonPointer::parse(written) {
+        Ok(pointer) => Some(pointer),
+        Err(error) => {
+            let help = "write the keys down to the number: `/usage/total_tokens`";
+            report.error(node.mark, error.to_string(), help);
+            None
+        }
+    }
+}
+
+/// `bytes/4`, or a number of hits.
+fn estimate(key: &str, node: &Node, report: &mut Report<'_>) -> Option<UsageEstimate> {
+    let written = text(key, node, report)?;
+    let bytes = written.strip_prefix("bytes/").map(str::parse);
+    let hits = || written.parse().ok().filter(|hits| *hits <= MAX_COUNT);
+    let estimate = match bytes {
+        Some(bytes) => bytes.ok().map(UsageEstimate::Bytes),
+        None => hits().map(UsageEstimate::Hits),
+    };
+    if estimate.is_none() {
+        let message = format!("`{key}` is `bytes/` and a number, or a number of hits");
+        report.error(
+            node.mark,
+            message,
+            format!("write `{key}: bytes/4` or `{key}: 500`"),
+        );
+    }
+    estimate
 }
 
 fn store(key: &str, node: &Node, report: &mut Report<'_>) -> Option<Box<str>> {

@@ -77,6 +77,7 @@ impl DomainBuilder {
             secrets: &settings.secrets | &options.secrets,
             tenants: Arc::new(self.tenants),
             adjust: self.adjust,
+            usage: settings.usage.map(|at| Arc::new(at.value)),
             stored: None,
             override_defaults,
             root: Arc::new(root),
@@ -148,6 +149,7 @@ fn merge(into: &mut Settings, from: Settings, place: &str, domain: Mark, report:
         conflict("tenant", mark)
     });
     keep(&mut into.plans, from.plans, |mark| conflict("plans", mark));
+    keep(&mut into.usage, from.usage, |mark| conflict("usage", mark));
     into.secrets.extend(from.secrets);
     if let Some(key) = into.policy.merge(from.policy) {
         conflict(key, domain);

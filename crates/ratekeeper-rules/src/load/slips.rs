@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::domain::DomainBuilder;
+use crate::mark::Mark;
 use crate::nearest::nearest;
 use crate::report::Report;
-use crate::{Node, Rule};
+use crate::{Node, Rule, RuleLimit};
 
 /// The parts of the files that limit beside descriptors.
 #[derive(Clone, Copy)]
@@ -32,6 +33,9 @@ pub(super) fn check(
             }
         };
         domain.level.check(domain.evaluation(), has_tenants, warn);
+        if let Some(usage) = &domain.settings.usage {
+            check_usage(domain, usage.mark, rules, reports);
+        }
         // Callers of service levels are named by the identity of the request, which no descriptor has to have.
         if !beside.has_levels || beside.tenants_of != Some(index) {
             check_tenant(domain, reports);
@@ -40,6 +44,26 @@ pub(super) fn check(
         if is_bare && !limited.contains(&*domain.name) {
             check_empty(domain, reports);
         }
+    }
+}
+
+/// Warns of `usage:` in a domain that has nothing to charge it to.
+fn check_usage(domain: &DomainBuilder, mark: Mark, rules: &[Rule], reports: &mut [Report<'_>]) {
+    let is_budget = |rule: &&Rule| {
+        *rule.domain == *domain.name
+            && matches!(rule.limit, RuleLimit::Limited(limit) if limit.is_post_paid())
+    };
+    if rules.iter().find(is_budget).is_some() {
+        return;
+    }
+    let (file, _) = domain.named;
+    let message = "no limit of this domain is paid afterwards, so `usage` charges nothing";
+    if let Some(report) = reports.get_mut(file) {
+        report.warn(
+            mark,
+            message,
+            "add `post_paid: true` to the limits of tokens",
+        );
     }
 }
 

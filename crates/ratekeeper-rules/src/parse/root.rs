@@ -7,6 +7,7 @@ use super::adjust::{ParsedAdjust, check_adjust};
 use super::fields::Fields;
 use super::service_levels::{LevelContext, ParsedLevel, parse_service_levels};
 use super::shed::check_shed;
+use super::usage::check_usage;
 use crate::draft::Field;
 use crate::format::File;
 use crate::format::mapping::{Keys as _, Mapping as _};
@@ -16,7 +17,7 @@ use crate::report::Report;
 use crate::slas::PathPattern;
 use crate::tenants::CUSTOM;
 use crate::yaml::Node;
-use crate::{Evaluation, ShedRules};
+use crate::{Evaluation, ShedRules, UsageRules};
 
 /// The most plans of a domain.
 const PLANS_MAX: usize = 1_000;
@@ -29,6 +30,7 @@ pub(crate) struct Settings {
     pub(crate) plans: Option<At<Vec<Box<str>>>>,
     pub(crate) secrets: BTreeSet<Box<str>>,
     pub(crate) policy: Policy,
+    pub(crate) usage: Option<At<UsageRules>>,
 }
 
 /// The top of one file.
@@ -110,7 +112,8 @@ fn check_domain(file: &File, mark: Mark, report: &mut Report<'_>) {
     let only_levels = (file.slas.is_set() || file.tenants.key().is_some() || file.shed.is_set())
         && file.domain.key().is_none()
         && !file.descriptors.is_set()
-        && !file.adjust.is_set();
+        && !file.adjust.is_set()
+        && !file.usage.is_set();
     // Any other fault of a domain has been reported.
     let is_empty = file.domain.get().is_some_and(|name| name.is_empty());
     if !only_levels && (!file.domain.is_set() || is_empty) {
@@ -139,6 +142,7 @@ fn settings_of(file: &mut File, report: &mut Report<'_>) -> Settings {
             enforce: file.enforce.copied(),
             ..Policy::of_counting(&file.counting, report)
         },
+        usage: check_usage(&mut file.usage, report),
     }
 }
 

@@ -8,3 +8,4 @@ mod plans;
 mod policies;
 mod service_levels;
 mod support;
+mod usage;

@@ -145,7 +145,9 @@ where
                 let answer = ready!(inner.poll(cx));
                 let in_flight = passed.take().map(|it| it.answered(&answer));
                 Poll::Ready(
-                    answer.map(|answer| answer.map(|body| ResponseBody::inner(body, in_flight))),
+                    answer.map(|answer| {
+                        answer.map(|body| ResponseBody::inner(body, in_flight, None))
+                    }),
                 )
             }
             StateNow::Shed { response } => {

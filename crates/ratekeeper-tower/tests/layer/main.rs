@@ -7,4 +7,5 @@ mod modes;
 mod permits;
 mod shed;
 mod support;
+mod usage;
 mod waiting;

@@ -1,0 +1,174 @@
+//! Budgets that a request pays once its cost is known: limits that are paid afterwards.
+
+use std::sync::Arc;
+
+use arc_swap::Guard;
+use ratekeeper_core::{Algorithm, MAX_COUNT, Micros, Timestamp};
+use ratekeeper_store::{Answer, Charge, Extra, Step, Store, StoreError, Verdicts};
+use smallvec::SmallVec;
+
+use crate::decide::Evaluation;
+use crate::plan::Plan;
+use crate::{Decision, LimitSource, Limiter, Snapshot};
+
+/// The use that a check makes of limits that are paid afterwards. The other limits take its hits in any case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum BudgetUse {
+    /// They are charged its hits, as if those had been used already.
+    #[default]
+    Charge,
+    /// They are looked at. [`Limiter::admit`] returns a [`Bill`] to be paid when the cost is known.
+    Look,
+    /// So many hits are taken of them, and settled by the [`Bill`].
+    Reserve(u64),
+}
+
+impl BudgetUse {
+    /// Changes a step on such a limit, which takes the hits of its descriptor so far.
+    #[inline]
+    pub(crate) fn apply(self, step: &mut Step) {
+        match self {
+            Self::Charge => {}
+            Self::Look => step.hits = 0,
+            Self::Reserve(hits) => {
+                step.hits = hits.min(MAX_COUNT).cast_signed();
+                // What is held stands for work that is yet to be done: denied, it costs nothing.
+                step.charge = Charge::IfAllowed;
+                // What is settled later is counted in the store.
+                step.sync = Micros::ZERO;
+            }
+        }
+    }
+}
+
+/// The budgets that a request is to pay. Dropped unpaid, it costs what it reserved.
+#[derive(Debug)]
+pub struct Bill(Box<BillParts>);
+
+#[derive(Debug)]
+struct BillParts {
+    snapshot: Arc<Snapshot>,
+    /// The steps on limits that are paid afterwards.
+    plan: Plan,
+    /// The hits that each of them took.
+    reserved: u64,
+    /// True of each that gives nothing of them back.
+    keeps: SmallVec<[bool; 2]>,
+    /// The time of the decision by the store's clock.
+    at: Timestamp,
+}
+
+impl Bill {
+    /// The bill of a request that made such `budgets` of the limits in `plan`; None if none of them is paid afterwards.
+    pub(super) fn of(
+        plan: &Plan,
+        decision: &Decision,
+        verdicts: &Verdicts,
+        budgets: BudgetUse,
+    ) -> Option<Self> {
+        let reserved = match budgets {
+            BudgetUse::Charge => return None,
+            BudgetUse::Look => 0,
+            BudgetUse::Reserve(hits) if verdicts.allowed => hits.min(MAX_COUNT),
+            BudgetUse::Reserve(_) => 0,
+        };
+        let is_budget = |step: &Step| step.limit.is_post_paid();
+        let snapshot = decision.snapshot();
+        let answers = plan.answers(snapshot, verdicts);
+        let budgets = answers.filter(|(step, ..)| is_budget(step));
+        let keeps: SmallVec<[bool; 2]> = budgets
+            .map(|(step, _, answered)| reserved > 0 && forgets(step) && answered.remaining == 0)
+            .collect();
+        (!keeps.is_empty()).then(|| {
+            Self(Box::new(BillParts {
+                snapshot: decision.shared_snapshot(),
+                plan: plan.only(is_budget),
+                reserved,
+                keeps,
+                at: verdicts.at,
+            }))
+        })
+    }
+
+    /// Charges `hits` to each budget, less what was reserved; what was reserved beyond that is given back. A charge that
+    /// the store does not answer is owed, whatever the failure mode. Done at once, unless there is a future to await.
+    #[must_use = "a charge whose future is dropped may never be sent"]
+    pub fn pay<S: Store>(
+        self,
+        limiter: &Arc<Limiter<S>>,
+        hits: u64,
+    ) -> Option<impl Future<Output = ()> + Send + 'static> {
+        let BillParts {
+            snapshot,
+            mut plan,
+            reserved,
+            keeps,
+            at,
+        } = *self.0;
+        let now = limiter.clock().now();
+        let hits = hits.min(MAX_COUNT);
+        if let Some(meter) = limiter.meter().filter(|_| hits > 0) {
+            plan.meter_spent(&snapshot, hits, now, meter);
+        }
+        let due = hits.cast_signed() - reserved.cast_signed();
+        if due == 0 {
+            return None;
+        }
+        for (step, keeps) in plan.steps.iter_mut().zip(&keeps) {
+            step.hits = if due < 0 && *keeps { 0 } else { due };
+            step.charge = Charge::Always;
+            // It votes on nothing: what was used is charged.
+            step.shadow = true;
+        }
+        plan.renew(&snapshot, &limiter.load(), now);
+        let mut evaluation = Evaluation::new(Guard::from_inner(snapshot), now);
+        evaluation.plan = plan;
+        let extra = (due < 0).then(|| Extra {
+            taken_at: Some(at),
+            ..Extra::default()
+        });
+        match limiter.send(&evaluation, extra.as_ref()) {
+            Answer::Decided(ref verdicts) => {
+                limiter.paid(&evaluation, verdicts);
+                None
+            }
+            Answer::Pending(mut ticket) => {
+                let limiter = Arc::clone(limiter);
+                Some(async move {
+                    let answer = (&mut ticket).await;
+                    let verdicts = match answer {
+                        Err(StoreError::Timeout) if extra.is_none() => {
+                            limiter.timed_out(&evaluation, S::late(ticket))
+                        }
+                        answer => limiter.resolve_answer(&evaluation, extra.as_ref(), answer),
+                    };
+                    limiter.paid(&evaluation, &verdicts);
+                })
+            }
+        }
+    }
+}
+
+/// Returns true if the limit of `step` keeps only its newest hits. What was reserved beyond its quota is then not among
+/// them, and must not be given back: who overdraws it again and again would never be denied.
+fn forgets(step: &Step) -> bool {
+    matches!(
+        step.limit.algorithm(),
+        Algorithm::SlidingWindow | Algorithm::SlidingLog
+    )
+}
+
+impl<S: Store> Limiter<S> {
+    /// Notes what budgets answered to a charge. It is no decision, so it counts as none.
+    fn paid(&self, evaluation: &Evaluation, verdicts: &Verdicts) {
+        let snapshot = evaluation.decision.snapshot();
+        for (step, source, answered) in evaluation.plan.answers(snapshot, verdicts) {
+            self.note(step, &answered, evaluation.now);
+            if answered.cut > 0
+                && let LimitSource::Rule(index) = source
+            {
+                snapshot.compiled(index).stats.record_cut(answered.cut);
+            }
+        }
+    }
+}
