@@ -6,8 +6,8 @@ mod quota;
 mod reading;
 
 pub(crate) use admin::{
-    AdminAccess, AdminCredentials, DenialKind, Denials, RulesList, SwitchArgs, Token, TokenPlace,
-    Top, Usage, Why,
+    AdminAccess, AdminCredentials, DenialKind, Denials, NodesArgs, RulesList, SwitchArgs, Token,
+    TokenPlace, Top, Usage, Why,
 };
 pub(crate) use bench::{Bench, BenchLoad, BenchQuestion};
 pub(crate) use quota::{
@@ -137,6 +137,14 @@ Examples:
   ratekeeper top --admin http://10.0.0.7:6070 --admin http://10.0.0.8:6070 --token-file token.txt
   ratekeeper top --once --json | jq .second")]
     Top(Top),
+    /// List the nodes that share a quota database: versions, rules, and tokens in force
+    #[command(after_help = "\
+Nodes with the same RULES have the same rules in force, those with the same TOKENS accept and refuse the same tokens. A node is `away` once it has not reported for 15 seconds: it has stopped without a goodbye, or cannot reach the database.
+
+Examples:
+  ratekeeper nodes
+  ratekeeper nodes --json | jq -r '.nodes[] | select(.state == \"away\") | .node'")]
+    Nodes(NodesArgs),
     /// Show why a tenant is denied, and what to do about it
     #[command(after_help = "\
 The denials are those of the last hour, on all nodes that share their counters. A tenant may be named by its value, its fingerprint, `hash:` and its keyed hash, or its last characters.

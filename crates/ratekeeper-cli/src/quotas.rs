@@ -15,9 +15,11 @@ use meter::Writer;
 use presence::{Dispute, Presence};
 use ratekeeper_audit::Exporter;
 use ratekeeper_limiter::{Limiter, UsageMeter};
-use ratekeeper_quota::{DatabaseAddress, DatabaseKind, Follower, FollowerConfig, QuotaStore};
+use ratekeeper_quota::{
+    DatabaseAddress, DatabaseKind, FleetRecord, Follower, FollowerConfig, QuotaStore,
+};
 use ratekeeper_rules::{RuleSet, TenantKey};
-use ratekeeper_server::QuotaAdmin;
+use ratekeeper_server::{FleetCopy, QuotaAdmin, import_node_files};
 use ratekeeper_store_redis::RedisServers;
 use ratekeeper_stores::Stores;
 use report::Report;
@@ -123,6 +125,7 @@ pub(crate) async fn follow(
     let config = FollowerConfig {
         saved: settings.quotas.saved.clone(),
         allows_unknown: *settings.values.on_quota_failure == OnQuotaFailure::Allow,
+        fleet: fleet_copy(settings, &store).await,
     };
     let applied = Arc::clone(limiter);
     let apply = move |tenants| applied.replace_tenants(tenants);
@@ -155,6 +158,22 @@ pub(crate) async fn follow(
     }))
 }
 
+/// Puts tokens that this node has kept in files into the database, and returns its saved copy of those of all nodes.
+async fn fleet_copy(settings: &Settings, store: &QuotaStore) -> Option<FleetRecord> {
+    let folder = settings.values.data_dir.as_deref()?;
+    let node = &settings.values.node_name;
+    // If it fails, the server tries again, and says why.
+    let _ = timeout(PATIENCE, import_node_files(folder, store, node)).await;
+    let at = folder.to_path_buf();
+    match spawn_blocking(move || FleetCopy::load(&at)).await.ok()? {
+        Ok(copy) => Some(copy?.state),
+        Err(why) => {
+            warn!(%why, "the saved copy of tokens cannot be used");
+            None
+        }
+    }
+}
+
 /// The database that is named, else the one for rules that have tenants.
 fn address(settings: &QuotaSettings, rules: &RuleSet) -> Option<DatabaseAddress> {
     let has_tenants = rules.domains().any(|domain| domain.tenant().is_some());
@@ -176,7 +195,11 @@ pub(crate) fn opened(settings: &Settings) -> Result<QuotaStore> {
     open(settings, address)
 }
 
-fn open(settings: &Settings, address: &DatabaseAddress) -> Result<QuotaStore> {
+/// The database at `address`.
+///
+/// # Errors
+/// There is no key for its tenants' hashes.
+pub(crate) fn open(settings: &Settings, address: &DatabaseAddress) -> Result<QuotaStore> {
     let key = tenant_key(settings, address)?;
     QuotaStore::new(address.clone(), key).with_context(|| format!("--quotas {address}"))
 }

@@ -129,14 +129,20 @@ stored_formats! {
     LAST_GOOD_RULES = "file of the last good rules", 1;
     /// Rules that were switched at run time.
     SWITCHES = "file of switches", 1;
+    /// Switches made on a node that its quota database does not have yet.
+    WAITING_SWITCHES = "file of waiting switches", 1;
     /// The hashes of tokens for the admin API.
     TOKENS = "file of tokens", 1;
+    /// The hashes of tokens that were revoked on a node.
+    REVOKED_TOKENS = "file of revoked tokens", 1;
+    /// The tokens and switches that a node saves for the time without its quota database.
+    FLEET_COPY = "copy of tokens and switches", 1;
     /// The key of tenants' hashes.
     TENANT_KEY = "file of the tenant key", 1;
     /// The quotas that a node saves for a start without its database.
     QUOTA_COPY = "copy of the quotas", 1;
     /// The tables of the quota database.
-    QUOTA_TABLES = "quota database", 5;
+    QUOTA_TABLES = "quota database", 6;
     /// A row of the audit trail, as it is exported.
     AUDIT_RECORD = "exported audit record", 1;
 }

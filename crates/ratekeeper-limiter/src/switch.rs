@@ -25,6 +25,14 @@ impl RuleSwitch {
     /// All positions.
     pub const ALL: [Self; 3] = [Self::Enabled, Self::Disabled, Self::Shadow];
 
+    /// The position with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|position| position.name() == name)
+    }
+
     /// The name in answers, metrics and files.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -97,7 +97,7 @@ impl QuotaStore {
     }
 
     /// The microseconds since 1970 by the database's clock, in its SQL.
-    fn clock(&self) -> &'static str {
+    pub(crate) fn clock(&self) -> &'static str {
         match self.address.kind() {
             DatabaseKind::Sqlite => {
                 "CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER)"

@@ -21,7 +21,7 @@ use crate::database::DatabaseKind;
 use crate::rows;
 use crate::saved;
 use crate::status::{QuotaStatus, Source};
-use crate::{QuotaError, QuotaStore, with_causes};
+use crate::{FleetRecord, QuotaError, QuotaStore, with_causes};
 
 /// The PostgreSQL channel on which changes are announced.
 pub(crate) const CHANNEL: &str = "ratekeeper_quota";
@@ -50,6 +50,8 @@ pub struct FollowerConfig {
     /// True if tenants have no limits for as long as nobody knows them: neither the database nor the saved
     /// copy. Otherwise they are on the default plan.
     pub allows_unknown: bool,
+    /// The saved copy of tokens and switches, for a start without the database.
+    pub fleet: Option<FleetRecord>,
 }
 
 /// Puts tenants in force and returns how many plans and limits of theirs mean nothing under the rules.
@@ -237,6 +239,11 @@ impl Copy {
             next = (TenantIndex::new(self.store.key().clone()), 0);
         }
         let (mut index, mut version) = next;
+        // First, since all tenants of a large database take a while.
+        let known = self.status.fleet().filter(|_| self.is_whole && !is_older);
+        if let Some(fleet) = self.store.fleet_unless(known.as_deref()).await? {
+            self.status.fleet_in_force(fleet);
+        }
         loop {
             let changes = self.store.changes(version).await?;
             let Some(last) = changes.last() else {
@@ -281,6 +288,12 @@ impl Copy {
 
     /// Puts the saved copy in force, or says that there is none.
     async fn load_saved(&mut self) {
+        // What the database has told before it fell silent is newer.
+        if let Some(fleet) = self.config.fleet.take()
+            && self.status.fleet().is_none()
+        {
+            self.status.fleet_in_force(fleet);
+        }
         let key = self.store.key().clone();
         let path = self.config.saved.clone();
         let loaded = match path.clone() {

@@ -33,6 +33,7 @@ mod edit;
 mod error;
 mod export;
 mod file;
+mod fleet;
 mod follow;
 mod identity;
 mod list;
@@ -62,6 +63,10 @@ pub use document::{
 pub use edit::{NamedDates, NotSet, QuotaEdit};
 pub use error::{QuotaError, with_causes};
 pub use export::ExportClaim;
+pub use fleet::{
+    FleetRecord, FleetToken, FleetTokenError, KnownNode, NodeReport, NodeTokens, RevokedToken,
+    TOKENS_MAX,
+};
 pub use follow::{Follower, FollowerConfig};
 pub use identity::DatabaseIdentity;
 pub use list::{ListCursor, ListFilter, ListPage, NotACursor, PAGE_MAX};

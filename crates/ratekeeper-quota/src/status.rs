@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use crate::FleetRecord;
+
 /// The state of a node's copy of the quotas. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct QuotaStatus(Arc<Inner>);
@@ -14,6 +16,7 @@ pub struct QuotaStatus(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     version: watch::Sender<u64>,
+    fleet: watch::Sender<Option<Arc<FleetRecord>>>,
     tenants: AtomicU64,
     unknown: AtomicU64,
     failures: AtomicU64,
@@ -45,6 +48,18 @@ impl QuotaStatus {
         let mut versions = self.0.version.subscribe();
         // The sender is ours, so it does not end first.
         let _ = versions.wait_for(|reached| *reached >= version).await;
+    }
+
+    /// The tokens and switches of all nodes; [`None`] as long as neither the database nor a saved copy was there.
+    #[must_use]
+    pub fn fleet(&self) -> Option<Arc<FleetRecord>> {
+        self.0.fleet.borrow().clone()
+    }
+
+    /// The same, to wait for changes of it.
+    #[must_use]
+    pub fn fleet_changes(&self) -> watch::Receiver<Option<Arc<FleetRecord>>> {
+        self.0.fleet.subscribe()
     }
 
     /// The number of tenants that are known here.
@@ -108,6 +123,10 @@ impl QuotaStatus {
             )
         });
         failing.into_iter().chain(unknown).collect()
+    }
+
+    pub(crate) fn fleet_in_force(&self, state: FleetRecord) {
+        self.0.fleet.send_replace(Some(Arc::new(state)));
     }
 
     pub(crate) fn failed(&self, why: String) -> bool {

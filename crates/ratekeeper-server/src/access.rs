@@ -4,10 +4,10 @@
 //! While there are none, clients that only this host can be may do everything, and nobody else anything.
 
 mod guesses;
+mod known;
 mod refusal_log;
 mod tokens;
 
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use http::request::Parts;
 use crate::callers::{Caller, sha256_of_bearer};
 use crate::listen::{Peer, PeerAddress};
 use guesses::Guesses;
+pub(crate) use known::KnownTokens;
 pub(crate) use refusal_log::RefusalLog;
 pub use tokens::{AdminToken, AdminTokenError, Tokens};
 
@@ -69,13 +70,17 @@ pub(crate) struct Operator {
     /// The name of the caller; `local` for a client on this host without credentials.
     pub(crate) name: Box<str>,
     pub(crate) role: Role,
+    /// The SHA-256 of the token that it has shown, if it has.
+    token: Option<[u8; 32]>,
 }
 
 /// The refusal of a sender.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum AccessRefused {
-    #[error("authorization: expected Bearer and a token of the admin API")]
-    WrongToken,
+    #[error("authorization: expected Bearer and a token, as in `Bearer rk_admin_…`")]
+    NotBearer,
+    #[error("{0}")]
+    WrongToken(&'static str),
     #[error(
         "say who you are: authorization: Bearer with a token from `ratekeeper token create`, or a client certificate of one \
          of the `callers` with a role"
@@ -99,7 +104,7 @@ pub(crate) enum AccessRefused {
 pub(crate) struct Access {
     /// Those of the settings that have a role.
     callers: Vec<Caller>,
-    tokens: Option<Tokens>,
+    tokens: KnownTokens,
     guesses: Guesses,
     /// True if clients without a trusted certificate do not get as far as a request.
     is_closed: bool,
@@ -107,13 +112,13 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// Those of `callers` that have a role, and those with a token of `data_dir`; `is_closed` if the listener
-    /// demands certificates.
-    pub(crate) fn new(callers: &[Caller], data_dir: Option<&Path>, is_closed: bool) -> Self {
+    /// Those of `callers` that have a role, and those with one of `tokens`; `is_closed` if the listener demands
+    /// certificates.
+    pub(crate) fn new(callers: &[Caller], tokens: KnownTokens, is_closed: bool) -> Self {
         let with_role = callers.iter().filter(|caller| caller.role.is_some());
         Self {
             callers: with_role.cloned().collect(),
-            tokens: data_dir.map(Tokens::new),
+            tokens,
             guesses: Guesses::default(),
             is_closed,
             refused: Default::default(),
@@ -123,8 +128,12 @@ impl Access {
     /// Returns true if every client has to prove who it is, on this host too: there is a caller with a role, or
     /// there was one.
     pub(crate) fn is_required(&self) -> bool {
-        let tokens = self.tokens.as_ref();
-        !self.callers.is_empty() || tokens.is_some_and(|tokens| tokens.is_required())
+        !self.callers.is_empty() || self.tokens.are_required()
+    }
+
+    /// The tokens that count on this node.
+    pub(crate) const fn tokens(&self) -> &KnownTokens {
+        &self.tokens
     }
 
     /// Admits the sender of a request if it has `needed`.
@@ -162,18 +171,23 @@ impl Access {
                 retry_after: guesses::REFILL,
             }));
         }
-        let found = sha256_of_bearer(authorization).and_then(|hash| {
-            let known = self.callers.iter().filter(|caller| caller.has_token(&hash));
-            let known = known.filter_map(|caller| Some((caller.name.clone(), caller.role?)));
-            let made = self.tokens.as_ref().and_then(|tokens| tokens.find(&hash));
-            // Each is looked at: the time tells nothing of how near a guess was.
-            known.fold(made, |_, caller| Some(caller))
-        });
-        match found {
-            Some((name, role)) => Ok(Operator { name, role }),
+        let Some(hash) = sha256_of_bearer(authorization) else {
+            self.guesses.failed(from);
+            return Err(self.refuse(AccessRefused::NotBearer));
+        };
+        let known = self.callers.iter().filter(|caller| caller.has_token(&hash));
+        let known = known.filter_map(|caller| Some((caller.name.clone(), caller.role?)));
+        let made = self.tokens.find(&hash);
+        // Each is looked at: the time tells nothing of how near a guess was.
+        match known.fold(made, |_, caller| Some(caller)) {
+            Some((name, role)) => Ok(Operator {
+                name,
+                role,
+                token: Some(hash),
+            }),
             None => {
                 self.guesses.failed(from);
-                Err(self.refuse(AccessRefused::WrongToken))
+                Err(self.refuse(AccessRefused::WrongToken(self.tokens.why_unknown())))
             }
         }
     }
@@ -184,6 +198,7 @@ impl Access {
         Some(Operator {
             name: caller.name.clone(),
             role: caller.role?,
+            token: None,
         })
     }
 
@@ -203,13 +218,24 @@ impl Access {
         Ok(Operator {
             name: name.into(),
             role: Role::Admin,
+            token: None,
+        })
+    }
+
+    /// Returns true unless the token that an operator has shown was revoked since.
+    pub(crate) fn still_admits(&self, operator: &Operator) -> bool {
+        operator.token.is_none_or(|hash| {
+            let mut callers = self.callers.iter();
+            self.tokens.find(&hash).is_some() || callers.any(|caller| caller.has_token(&hash))
         })
     }
 
     fn refuse(&self, why: AccessRefused) -> AccessRefused {
         let [unauthenticated, forbidden, guessing] = &self.refused;
         let count = match why {
-            AccessRefused::WrongToken | AccessRefused::Unproven => unauthenticated,
+            AccessRefused::NotBearer | AccessRefused::WrongToken(_) | AccessRefused::Unproven => {
+                unauthenticated
+            }
             AccessRefused::Forbidden { .. } => forbidden,
             AccessRefused::Guessing { .. } => guessing,
         };

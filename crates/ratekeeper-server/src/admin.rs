@@ -12,6 +12,7 @@ mod live;
 mod metering;
 mod metrics;
 mod named;
+mod nodes;
 mod openapi;
 mod options;
 mod quotas;
@@ -50,6 +51,7 @@ has examples, <a href=\"/openapi.json\">/openapi.json</a> every field.</p>
 <li><a href=\"/rlconfig\">/rlconfig</a>: the limits in force</li>
 <li><a href=\"/admin/v1/rules\">/admin/v1/rules</a>: the rules, their switches and counts</li>
 <li><a href=\"/admin/v1/reloads\">/admin/v1/reloads</a>: the latest loads of the rules, and what they changed</li>
+<li><a href=\"/admin/v1/nodes\">/admin/v1/nodes</a>: the nodes that share the quota database, and what is in force on each</li>
 <li><a href=\"/admin/v1/shed\">/admin/v1/shed</a>: the load shedders, their modes and state</li>
 <li>GET or POST /admin/v1/explain: how a check would be decided, and why</li>
 <li>GET /admin/v1/usage/{api_key}: how much of its limits a tenant has used</li>
@@ -87,6 +89,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/rlconfig", get(show_rules))
         .route("/admin/v1/rules", get(rules::list))
         .route("/admin/v1/reloads", get(reloads::list))
+        .route("/admin/v1/nodes", get(nodes::list))
         .route("/admin/v1/shed", get(shed::show))
         .route(
             "/admin/v1/explain",

@@ -9,7 +9,7 @@ use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{
     Check, CheckObserver, Decision, Limiter, Pending, RequestDescriptors, Ruling,
 };
-use ratekeeper_store::Answer;
+use ratekeeper_store::{Answer, HashKey};
 use ratekeeper_stores::{Stores, StoresTicket};
 use ratekeeper_trace::{RequestSpan, TracedCall, TracedMethod};
 use tokio::sync::watch;
@@ -21,6 +21,7 @@ use crate::degraded::Degraded;
 use crate::denials::CheckOrigin;
 use crate::drain::Drain;
 use crate::durations::Durations;
+use crate::fleet::FleetSwitches;
 use crate::front::Monitored;
 use crate::listen::LogLimit;
 use crate::live::Live;
@@ -48,6 +49,8 @@ pub(crate) struct App {
     pub(crate) access: Access,
     pub(crate) refusal_log: RefusalLog,
     pub(crate) switches: SwitchFile,
+    /// The switches that all nodes of the quota database share, if there is one.
+    pub(crate) fleet_switches: FleetSwitches,
     pub(crate) long_answers: LongAnswers,
     pub(crate) reading_room: ReadingRoom,
     pub(crate) drain: Arc<Drain>,
@@ -56,6 +59,8 @@ pub(crate) struct App {
     pub(crate) live: Arc<Live>,
     /// The counts for a statsd agent, if there is one.
     pub(crate) statsd: Option<StatsdCounts>,
+    /// A random name of this run.
+    pub(crate) instance: Box<str>,
     /// Seconds since 1970.
     pub(crate) started_at: u64,
     pub(crate) maintenance: MaintenanceTasks,
@@ -80,7 +85,7 @@ impl App {
     pub(crate) fn new(
         limiter: Arc<Limiter<Stores>>,
         config: ServerConfig,
-        (access, switches): (Access, SwitchFile),
+        (access, switches, fleet_switches): (Access, SwitchFile, FleetSwitches),
         reloads: watch::Receiver<ReloadStatus>,
         tls: Vec<Arc<Tls>>,
     ) -> Self {
@@ -93,6 +98,7 @@ impl App {
             access,
             refusal_log: RefusalLog::default(),
             switches,
+            fleet_switches,
             long_answers: LongAnswers::new(config.bounds.long_answers_bytes_max),
             reading_room: ReadingRoom::new(config.bounds.long_messages_bytes_max),
             drain: Arc::new(Drain::new()),
@@ -100,6 +106,7 @@ impl App {
             durations: Durations::default(),
             live: Arc::new(Live::new()),
             statsd: config.statsd.clone().map(StatsdCounts::new),
+            instance: format!("{:032x}", u128::from_be_bytes(HashKey::random().to_bytes())).into(),
             started_at: unix_seconds(),
             maintenance: MaintenanceTasks::default(),
             monitored: RwLock::default(),

@@ -53,8 +53,8 @@ pub struct ServerConfig {
     /// The callers that may do more than check. A client that presents no credentials on a listener
     /// that only this host can reach may do so as well.
     pub callers: Vec<Caller>,
-    /// The folder for switches of rules and for tokens of the admin API. Without it, switches do not outlive a
-    /// restart, and only callers with a role have access beyond this host.
+    /// The folder for switches of rules and for tokens of the admin API: this node's own, or the copy of those in the
+    /// quota database. Without it, switches do not outlive a restart, and tokens are only in a database.
     pub data_dir: Option<PathBuf>,
     /// The log of denied requests.
     pub denials: Arc<DenialLog>,

@@ -48,6 +48,7 @@ mod durations;
 mod envoy_stats;
 mod error_body;
 mod families;
+mod fleet;
 mod follow;
 mod front;
 mod grpc;
@@ -85,6 +86,7 @@ pub use constant::{ConstantAnswer, NoAnswer};
 pub use denials::{DenialLog, DenialLogConfig};
 pub use drain::DrainDelay;
 pub use families::{Families, Label, by};
+pub use fleet::{FleetCopy, FleetCopyError, ImportError, import_node_files};
 pub use follow::{FilesRead, Followed};
 pub use front::{ClassShedding, GatewayService, Monitored, Shedding, UpstreamShedding};
 pub use listen::{

@@ -11,10 +11,11 @@ use ratekeeper_stores::Stores;
 use ratekeeper_tls::TlsFileError;
 use tokio::sync::{Notify, watch};
 
-use crate::access::Access;
+use crate::access::{Access, KnownTokens};
 use crate::app::App;
 use crate::config::ServerConfig;
 use crate::drain::DrainDelay;
+use crate::fleet::{self, FleetSwitches};
 use crate::front::Monitored;
 use crate::grpc::{BadDescriptors, Grpc, Health};
 use crate::listen::{ListenAddress, Listener, Workers};
@@ -126,12 +127,35 @@ impl Server {
         let loader = loader.into();
         let secrets = Secrets::load(&config)?;
         let data_dir = config.data_dir.as_deref();
-        let access = Access::new(&config.callers, data_dir, secrets.admin_is_closed());
+        let followed = config.quotas.as_ref();
+        let followed = followed.map(|quotas| quotas.follower.status().clone());
+        if let Some(folder) = data_dir.filter(|_| followed.is_none()) {
+            fleet::adopt_copy(folder);
+        }
+        let tokens = KnownTokens::new(data_dir, followed);
+        let access = Access::new(&config.callers, tokens, secrets.admin_is_closed());
         if !config.admin.is_local() && !secrets.admin_is_closed() && !access.is_required() {
             return Err(BindError::AdminNotLoopback(config.admin));
         }
         let listeners = Listeners::bind(&config, &secrets).await?;
         let switches = SwitchFile::restore(data_dir, &limiter);
+        let kept = limiter.snapshot().switches().clone();
+        let fleet_switches = match &config.quotas {
+            None => FleetSwitches::new(kept, None),
+            Some(quotas) => {
+                let switches = FleetSwitches::new(kept, data_dir);
+                switches.begin(&limiter);
+                if let Some(state) = quotas.follower.status().fleet() {
+                    switches.follow(&limiter, &state);
+                }
+                switches
+            }
+        };
+        let config = ServerConfig {
+            // With the port that was picked.
+            admin: listeners.admin.address.clone(),
+            ..config
+        };
         let workers = Workers::start(config.worker_threads).map_err(BindError::Workers)?;
         for runtime in workers.runtimes() {
             let _entered = runtime.enter();
@@ -142,10 +166,11 @@ impl Server {
         let app = Arc::new(App::new(
             limiter,
             config,
-            (access, switches),
+            (access, switches, fleet_switches),
             receiver,
             secrets.all(),
         ));
+        fleet::begin(&app).await;
         let health = Health::new(app.is_ready()).await;
         let is_local = listeners.grpc.as_ref().is_some_and(Listener::is_local);
         let service = Grpc::new(&app, &health, app.config.constant_answer.clone(), is_local)

@@ -91,6 +91,46 @@ impl SwitchFile {
         }
     }
 
+    /// The switches kept in `folder`, which a quota database is to have; [`None`] if there are none, or they cannot be
+    /// used, which is told when they are restored.
+    pub(crate) fn kept(folder: &Path) -> Option<Vec<(Box<str>, Box<str>)>> {
+        let switches = load(&folder.join(NAME)).ok()??;
+        let named = switches
+            .iter()
+            .map(|(rule, to)| (rule.into(), to.name().into()));
+        Some(named.collect())
+    }
+
+    /// Moves the file in `folder` out of the way, since a quota database has what is in it.
+    pub(crate) fn set_imported(folder: &Path) {
+        let path = folder.join(NAME);
+        let mut aside = path.clone().into_os_string();
+        aside.push(".imported");
+        if let Err(error) = std::fs::rename(&path, aside) {
+            tracing::warn!(%error, path = %path.display(), "the file of switches stays, and is imported again");
+        }
+    }
+
+    /// Adds switches that the node had from a quota database to the file in `folder`, which it goes by from now on.
+    pub(crate) fn adopt(folder: &Path, switches: &[(Box<str>, Box<str>)]) {
+        let path = folder.join(NAME);
+        let own = match load(&path) {
+            Ok(own) => own.unwrap_or_default(),
+            // Told when it is restored.
+            Err(_) => return,
+        };
+        let adopted = switches.iter();
+        let adopted = adopted.filter_map(|(rule, to)| Some((rule.clone(), RuleSwitch::named(to)?)));
+        let own = own.iter().map(|(rule, to)| (rule.into(), to));
+        // Of two, the later counts.
+        let all: BTreeMap<Box<str>, RuleSwitch> = adopted.chain(own).collect();
+        if !all.is_empty()
+            && let Err(error) = save(&path, &all.into_iter().collect())
+        {
+            tracing::error!(%error, path = %path.display(), "the switches of rules cannot be saved");
+        }
+    }
+
     /// Switches a rule and keeps that; blocks. A switch that cannot be kept is in force all the same: whoever
     /// turns a rule off in an emergency must not fail because a disk is full.
     pub(crate) fn switch(

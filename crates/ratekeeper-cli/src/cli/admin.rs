@@ -59,6 +59,12 @@ pub(crate) struct SwitchArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct NodesArgs {
+    #[command(flatten)]
+    pub(crate) access: AdminAccess,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Top {
     /// Print the next state as text, and end
     #[arg(long)]
@@ -155,15 +161,19 @@ pub(crate) enum DenialKind {
     WouldBeDenied,
 }
 
-/// The commands about tokens, which work on the data folder of a service.
+/// The commands about tokens, which work on the quota database of the services, or on the data folder of one.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Token {
     /// Create a token and print it; it cannot be shown again
     #[command(after_help = "\
-The data folder keeps only the hash of the token. Running services that use the folder accept it at once. As soon as there is a token, every client of their admin API needs one, on this host too.
+With a quota database the token counts on every node that uses it, within 2 seconds; without one, on the node of the data folder alone. Only the hash of the token is kept. As soon as there is a token, every client of the admin API needs one, on this host too: `ratekeeper top`, the dashboard and scripts on the node are refused without it. Metrics and health stay open to this host.
+
+--local makes a token of one node alone, which counts whatever the database says: keep one for the time when the database and the node's copy of its tokens are gone.
 
 Examples:
+  ratekeeper token create ann --role editor --quotas postgres://ratekeeper@db/ratekeeper
   ratekeeper token create ann --role editor --data-dir /var/lib/ratekeeper
+  ratekeeper token create break-glass --role admin --local --data-dir /var/lib/ratekeeper
   RATEKEEPER_ADMIN_TOKEN=rk_admin_… ratekeeper rules list")]
     Create {
         /// Name of the holder
@@ -182,22 +192,37 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// Revoke a token, from the next request on
+    /// Revoke a token, and say which nodes refuse it by now
+    #[command(after_help = "\
+With a quota database the command waits until every node that has reported within 15 seconds refuses the token, for 10 seconds at most, and fails if one does not. Nodes that have not reported may be stopped, or cut off from the database: those still accept the token.
+
+Examples:
+  ratekeeper token revoke ann
+  ratekeeper token revoke break-glass --local --data-dir /var/lib/ratekeeper")]
     Revoke {
         /// Name of the holder
         name: String,
         #[command(flatten)]
         place: TokenPlace,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
-/// The data folder.
+/// The place of tokens.
 #[derive(Debug, Args)]
 pub(crate) struct TokenPlace {
+    /// Quota database of the services [default: the `quotas` setting]
+    #[arg(long, value_name = "WHERE")]
+    pub(crate) quotas: Option<String>,
     /// Data folder of the service [default: the `data_dir` setting]
     #[arg(long, value_name = "DIR")]
-    pub(crate) data_dir: Option<PathBuf>,
-    /// Settings file with the `data_dir` [default: as for `serve`]
+    pub(crate) data_dir: Option<String>,
+    /// Tokens of the node of the data folder alone, which count whatever the quota database says
+    #[arg(long)]
+    pub(crate) local: bool,
+    /// Settings file with those two [default: as for `serve`]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }

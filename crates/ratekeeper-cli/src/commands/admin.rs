@@ -238,6 +238,13 @@ pub(super) struct Refusal {
     message: String,
 }
 
+impl Refusal {
+    /// Returns true if the service answers others: it is the token or the role that does not suffice.
+    pub(super) const fn is_about_the_sender(&self) -> bool {
+        matches!(self.status, 401 | 403 | 429)
+    }
+}
+
 /// A problem as the admin API describes it.
 #[derive(Deserialize)]
 struct Problem {

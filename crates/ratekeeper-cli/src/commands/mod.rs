@@ -9,6 +9,7 @@ mod denials;
 mod health;
 mod key_hash;
 mod man;
+mod nodes;
 mod quota;
 mod quota_changes;
 mod quota_revert;
@@ -63,6 +64,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Health(args)) => health::run(&args),
         Some(Command::Token(command)) => token::run(&command),
         Some(Command::Top(args)) => top::run(args),
+        Some(Command::Nodes(args)) => nodes::run(&args),
         Some(Command::Why(args)) => why::run(&args),
         Some(Command::Denials(args)) => denials::run(&args),
         Some(Command::Usage(args)) => usage::run(&args),

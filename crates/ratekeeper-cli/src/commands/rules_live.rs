@@ -85,6 +85,9 @@ struct Switched {
     /// The rule as it is now; absent if the files no longer have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     mode: Option<String>,
+    /// Absent in answers of earlier versions.
+    #[serde(default)]
+    scope: String,
     survives_restart: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     warning: Option<String>,
@@ -109,7 +112,11 @@ pub(super) fn switch(args: &SwitchArgs, to: To) -> Result<ExitCode> {
         (Some(mode), To::Restore) => format!("is {mode}, as its file says"),
         (Some(mode), _) => format!("is {mode}"),
     };
-    output::print(&format!("{} {now}\n", args.rule))?;
+    let place = match &*switched.scope {
+        "fleet" => "on all nodes that use the quota database, within seconds",
+        _ => "on this node alone",
+    };
+    output::print(&format!("{} {now}, {place}\n", args.rule))?;
     if let Some(warning) = switched.warning.filter(|_| to != To::Restore) {
         output::complain(&format!("ratekeeper: {warning}"));
     }

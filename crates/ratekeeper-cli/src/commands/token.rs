@@ -1,67 +1,105 @@
 //! `ratekeeper token create|list|revoke`.
 
+mod confirmed;
+mod place;
+
 use crate::cli::{Token, TokenPlace};
 use crate::output;
-use crate::settings::{self, Flags};
-use anyhow::{Result, anyhow};
-use ratekeeper_server::{AdminToken, Role, Tokens};
+use anyhow::Result;
+use place::Place;
+use ratekeeper_server::{AdminToken, Role};
+use serde_json::json;
 use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
 
 pub(super) fn run(command: &Token) -> Result<ExitCode> {
     match command {
-        Token::Create { name, role, place } => {
-            let role: Role = role.parse()?;
-            let token = tokens(place)?.create(name, role)?;
-            output::print(&format!("{token}\n"))?;
-            output::complain(&format!(
-                "ratekeeper: this is the token of {name} ({}); it is shown only now",
-                role.name()
-            ));
-        }
-        Token::List { place, json } => {
-            let tokens = tokens(place)?.list()?;
-            return output::answer(*json, &shown(&tokens), || Ok(table(&tokens)));
-        }
-        Token::Revoke { name, place } => {
-            tokens(place)?.revoke(name)?;
-            output::print(&format!("the token of {name} is revoked\n"))?;
-        }
+        Token::Create { name, role, place } => create(name, role.parse()?, place),
+        Token::List { place, json } => list(place, *json),
+        Token::Revoke { name, place, json } => revoke(name, place, *json),
+    }
+}
+
+fn create(name: &str, role: Role, place: &TokenPlace) -> Result<ExitCode> {
+    let place = Place::of(place)?;
+    let is_first = !place.is_required()?;
+    let secret = place.create(name, role)?;
+    output::print(&format!("{secret}\n"))?;
+    let role = role.name();
+    output::complain(&format!(
+        "ratekeeper: this is the token of {name} ({role}); it is shown only now. It counts on {}",
+        place.scope()
+    ));
+    if is_first {
+        output::complain(
+            "ratekeeper: it is the first one, so access without a token ends now, on this host too: set \
+             RATEKEEPER_ADMIN_TOKEN or --token-file for `ratekeeper top`, scripts and other commands; the dashboard asks \
+             for it. Metrics and health stay open to this host",
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn tokens(place: &TokenPlace) -> Result<Tokens> {
-    if let Some(folder) = &place.data_dir {
-        return Ok(Tokens::new(folder));
-    }
-    let settings = settings::of_process(&Flags::of_config(place.config.clone()))?;
-    let folder = settings.values.data_dir.clone().ok_or_else(|| {
-        anyhow!("there is no data folder to keep tokens in; name the service's with --data-dir DIR")
-    })?;
-    Ok(Tokens::new(&folder))
+fn list(place: &TokenPlace, in_json: bool) -> Result<ExitCode> {
+    let place = Place::of(place)?;
+    let tokens = place.list()?;
+    output::answer(in_json, &shown(&tokens), || Ok(table(&tokens)))
 }
 
-fn shown(tokens: &[AdminToken]) -> Vec<serde_json::Value> {
-    let token = |token: &AdminToken| {
-        serde_json::json!({
+fn revoke(name: &str, place: &TokenPlace, in_json: bool) -> Result<ExitCode> {
+    match Place::of(place)? {
+        Place::Fleet(fleet) => {
+            let revoked = fleet.revoke(name)?;
+            output::answer(in_json, &revoked.in_json(name), || {
+                Ok(revoked.in_words(name))
+            })?;
+            Ok(revoked.code())
+        }
+        Place::Node(node) => {
+            node.tokens.revoke(name)?;
+            let scope = node.scope();
+            let answer = json!({ "name": name, "scope": "node" });
+            output::answer(in_json, &answer, || {
+                Ok(format!(
+                    "the token of {name} is revoked: it counted on {scope}\n"
+                ))
+            })
+        }
+    }
+}
+
+/// A token in a list, and where it counts.
+type Listed = (AdminToken, &'static str);
+
+fn shown(tokens: &[Listed]) -> Vec<serde_json::Value> {
+    let token = |(token, scope): &Listed| {
+        json!({
             "name": token.name,
             "role": token.role,
             "created_at": made_at(token),
+            "scope": scope,
         })
     };
     tokens.iter().map(token).collect()
 }
 
-fn table(tokens: &[AdminToken]) -> String {
-    let row = |token: &AdminToken| {
+fn table(tokens: &[Listed]) -> String {
+    let row = |(token, scope): &Listed| {
+        let scope = match *scope {
+            "fleet" => "every node",
+            _ => "this node",
+        };
         [
             token.name.to_string(),
             token.role.name().to_owned(),
             made_at(token),
+            scope.to_owned(),
         ]
     };
-    output::headed(["NAME", "ROLE", "MADE"], tokens.iter().map(row))
+    output::headed(
+        ["NAME", "ROLE", "MADE", "COUNTS ON"],
+        tokens.iter().map(row),
+    )
 }
 
 /// The time in UTC.

@@ -109,7 +109,7 @@ fn print_text(nodes: &[AdminAccess], told: Vec<Result<Vec<Event>>>) -> Result<Ex
         match told {
             Ok(events) => events.into_iter().try_for_each(|event| view.apply(event))?,
             Err(why) => {
-                view.link = Link::Lost(format!("{why:#}"), 0);
+                view.link = Link::broken(&why, 0);
                 code = ExitCode::FAILURE;
             }
         }

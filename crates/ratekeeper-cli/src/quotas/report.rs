@@ -43,6 +43,11 @@ impl Monitored for Report {
             status.version(),
         )?;
         families.gauge(
+            "ratelimit_admin_tokens_version",
+            "The number of the last change of tokens for the admin API that is in force here",
+            status.fleet().map_or(0, |state| state.tokens_version),
+        )?;
+        families.gauge(
             "ratelimit_quota_tenants",
             "Tenants known to this node",
             status.tenants(),
@@ -66,6 +71,11 @@ impl Monitored for Report {
 
     fn faults(&self) -> Vec<String> {
         let mut faults = self.status.faults();
+        if self.status.fleet().is_none() {
+            let why = "neither the quota database nor a copy of its tokens is there: the admin API accepts only tokens of \
+                       this node alone (`ratekeeper token create --local`)";
+            faults.push(why.to_owned());
+        }
         faults.extend(self.dispute.lock().clone());
         faults
     }

@@ -310,7 +310,7 @@ fn the_page_asks_for_a_token_where_one_is_wanted() {
     page.picture("token");
     page.write("#token", "rk_admin_wrong");
     page.click("form.token button");
-    page.shows("#gate", "expected Bearer");
+    page.shows("#gate", "no such token");
     page.write("#token", made.out.trim());
     page.click("form.token button");
     page.shows("#connection", "live");

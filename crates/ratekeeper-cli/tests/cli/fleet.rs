@@ -108,16 +108,20 @@ impl Fleet {
 
     /// The same, with more flags.
     pub(crate) fn node_with(&self, name: &str, more: &[&str]) -> Service {
+        self.node_at(&self.database.url(), name, more)
+    }
+
+    /// The same, with another database.
+    pub(crate) fn node_at(&self, url: &str, name: &str, more: &[&str]) -> Service {
         let folder = self.folder.path().join(name);
         write(&folder, "rules.yaml", self.rules);
-        let url = self.database.url();
         let flags = [
             "--rules",
             "rules.yaml",
             "--data-dir",
             "data",
             "--quotas",
-            &url,
+            url,
         ];
         let args = [&["serve"][..], &FREE_PORTS, &flags, more].concat();
         let mut command = ratekeeper(&folder, &args);

@@ -14,6 +14,8 @@ mod dashboard;
 mod denials;
 mod first_run;
 mod fleet;
+mod fleet_switches;
+mod fleet_tokens;
 mod hash_key;
 mod help;
 mod last_good;

@@ -15,6 +15,9 @@ descriptors:
   - { key: endpoint, value: POST /orders?, rate_limit: { window: 24h, limit: 9, algorithm: fixed_window } }
 ";
 
+/// The reach of a switch with the database in the data folder.
+const EVERYWHERE: &str = "on all nodes that use the quota database, within seconds";
+
 const ORDERS: &str = "d.customer.endpoint_POST /orders?";
 
 fn serve(folder: &Path) -> Service {
@@ -43,14 +46,14 @@ fn a_rule_is_switched_from_the_command_line_and_stays_so_over_a_restart() {
     let service = serve(folder);
     assert_eq!(
         done(&service, folder, &["rules", "disable", "d.customer"]),
-        "d.customer is disabled\n"
+        format!("d.customer is disabled, {EVERYWHERE}\n")
     );
     for _ in 0..5 {
         assert_eq!(service.check(&[("customer", "a")])["decision"], "allow");
     }
     assert_eq!(
         done(&service, folder, &["rules", "shadow", ORDERS]),
-        format!("{ORDERS} is shadow\n"),
+        format!("{ORDERS} is shadow, {EVERYWHERE}\n"),
         "an id with a slash, a question mark and spaces"
     );
     let table = done(&service, folder, &["rules", "list"]);
@@ -75,7 +78,7 @@ fn a_rule_is_switched_from_the_command_line_and_stays_so_over_a_restart() {
     assert_eq!(switches, ["disabled", "shadow"]);
     assert_eq!(
         done(&service, folder, &["rules", "restore", "d.customer"]),
-        "d.customer is enforced, as its file says\n"
+        format!("d.customer is enforced, as its file says, {EVERYWHERE}\n")
     );
     let denied = (0..3).any(|_| service.check(&[("customer", "a")])["decision"] == "deny");
     assert!(denied);

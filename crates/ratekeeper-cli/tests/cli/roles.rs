@@ -22,11 +22,12 @@ descriptors:
 const ROLES: [&str; 3] = ["viewer", "editor", "admin"];
 
 /// Every route that needs a role, with the least role that may use it.
-const ROUTES: [(&str, &str, &str); 31] = [
+const ROUTES: [(&str, &str, &str); 32] = [
     ("GET", "/", "viewer"),
     ("GET", "/rlconfig", "viewer"),
     ("GET", "/admin/v1/rules", "viewer"),
     ("GET", "/admin/v1/reloads", "viewer"),
+    ("GET", "/admin/v1/nodes", "viewer"),
     ("GET", "/admin/v1/shed", "viewer"),
     ("GET", "/admin/v1/explain", "viewer"),
     ("POST", "/admin/v1/explain", "viewer"),
@@ -143,8 +144,8 @@ fn each_route_of_the_admin_api_wants_its_role() {
     }
     let metrics = http(to, "GET", "/metrics", "").1;
     assert!(
-        metrics.contains("ratelimit_quota_version 0\n"),
-        "no change was made: {metrics}"
+        metrics.contains("ratelimit_quota_version 3\n"),
+        "no change was made but the three tokens: {metrics}"
     );
     let off = "ratelimit_rules_switched{switch=\"disabled\"} 0\n";
     assert!(metrics.contains(off), "no rule was switched: {metrics}");

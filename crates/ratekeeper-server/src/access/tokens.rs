@@ -1,4 +1,7 @@
-//! The tokens that `ratekeeper token` makes: their hashes, in `tokens.json` of the data folder.
+//! The tokens of one node: their hashes, in a file of the data folder.
+//!
+//! `tokens.json` has those of a node without a quota database, and `tokens.local.json` those that `token create --local`
+//! makes, which count on this node whatever the database says.
 
 use std::fs::File;
 use std::io;
@@ -6,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use ratekeeper_core::formats::{OtherVersion, TOKENS};
+use ratekeeper_core::formats::{OtherVersion, REVOKED_TOKENS, StoredFormat, TOKENS};
+use ratekeeper_quota::{FleetToken, NodeTokens, RevokedToken};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -14,7 +19,17 @@ use super::Role;
 use crate::atomic_file;
 use crate::callers::is_equal;
 
-const NAME: &str = "tokens.json";
+/// The tokens of a node without a quota database.
+const OWN: &str = "tokens.json";
+
+/// The tokens that are made to count on one node alone.
+const LOCAL: &str = "tokens.local.json";
+
+/// The tokens of `tokens.json` that were revoked: the file of another node may still have them.
+const REVOKED: &str = "tokens.revoked.json";
+
+/// The ending of files that are in the quota database by now.
+const IMPORTED: &str = "imported";
 
 /// The marker that remembers that there was a token once.
 const MARKER: &str = "tokens-required";
@@ -93,10 +108,26 @@ struct Content {
     tokens: Vec<AdminToken>,
 }
 
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RevokedContent {
+    version: u32,
+    revoked: Vec<Revoked>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Revoked {
+    name: Box<str>,
+    sha256: Box<str>,
+}
+
 /// The tokens of one data folder.
 #[derive(Debug)]
 pub struct Tokens {
     folder: PathBuf,
+    /// The file in it.
+    file: &'static str,
     read: Mutex<Reading>,
 }
 
@@ -117,11 +148,22 @@ struct Stamp {
 }
 
 impl Tokens {
-    /// The tokens of `folder`, which need not exist yet.
+    /// The tokens of a node without a quota database, in `folder`, which need not exist yet.
     #[must_use]
     pub fn new(folder: &Path) -> Self {
+        Self::in_file(folder, OWN)
+    }
+
+    /// The tokens in `folder` that count on its node alone, with a quota database and without.
+    #[must_use]
+    pub fn local(folder: &Path) -> Self {
+        Self::in_file(folder, LOCAL)
+    }
+
+    fn in_file(folder: &Path, file: &'static str) -> Self {
         Self {
             folder: folder.to_path_buf(),
+            file,
             read: Mutex::default(),
         }
     }
@@ -131,10 +173,7 @@ impl Tokens {
     /// # Errors
     /// The name is taken or not a name, there are too many, or the files cannot be written.
     pub fn create(&self, name: &str, role: Role) -> Result<String, AdminTokenError> {
-        let is_printed = |c: char| !c.is_control();
-        if name.is_empty() || name.chars().count() > 100 || !name.chars().all(is_printed) {
-            return Err(AdminTokenError::Name);
-        }
+        let (token, secret) = AdminToken::generate(name, role)?;
         let _alone = self.lock()?;
         let mut content = self.load()?;
         if content.tokens.iter().any(|token| *token.name == *name) {
@@ -143,23 +182,11 @@ impl Tokens {
         if content.tokens.len() >= TOKENS_MAX {
             return Err(AdminTokenError::TooMany);
         }
-        let mut secret = [0; 32];
-        getrandom::fill(&mut secret).map_err(AdminTokenError::Random)?;
-        let token = format!("{PREFIX}{}", hex::encode(secret));
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        content.tokens.push(AdminToken {
-            name: name.into(),
-            role,
-            sha256: hex::encode(Sha256::digest(&token)).into(),
-            created_at: now.map_or(0, |since| since.as_secs()),
-        });
+        content.tokens.push(token);
         // First: from here on nobody gets in without a token.
-        self.write(
-            MARKER,
-            b"Every client of the admin API needs a token, because there was one once.\n",
-        )?;
+        self.mark()?;
         self.save(&content)?;
-        Ok(token)
+        Ok(secret)
     }
 
     /// The tokens, in the order in which they were made.
@@ -177,25 +204,122 @@ impl Tokens {
     pub fn revoke(&self, name: &str) -> Result<(), AdminTokenError> {
         let _alone = self.lock()?;
         let mut content = self.load()?;
-        let count = content.tokens.len();
-        content.tokens.retain(|token| *token.name != *name);
-        if content.tokens.len() == count {
+        let is_it = |token: &mut AdminToken| *token.name == *name;
+        let revoked: Vec<_> = content.tokens.extract_if(.., is_it).collect();
+        if revoked.is_empty() {
             return Err(AdminTokenError::Unknown(name.into()));
         }
+        self.save(&content)?;
+        match self.file == OWN {
+            true => self.remember(revoked),
+            false => Ok(()),
+        }
+    }
+
+    /// Remembers revoked tokens, so that they stay revoked once nodes share their tokens.
+    fn remember(&self, revoked: Vec<AdminToken>) -> Result<(), AdminTokenError> {
+        let mut all = self.revoked()?;
+        all.extend(revoked.into_iter().map(|token| Revoked {
+            name: token.name,
+            sha256: token.sha256,
+        }));
+        // The oldest are forgotten first.
+        all.drain(..all.len().saturating_sub(TOKENS_MAX));
+        let content = RevokedContent {
+            version: REVOKED_TOKENS.version,
+            revoked: all,
+        };
+        let text = serde_json::to_vec_pretty(&content).unwrap_or_default();
+        self.write(REVOKED, &text)
+    }
+
+    fn revoked(&self) -> Result<Vec<Revoked>, AdminTokenError> {
+        let content = self.read_file::<RevokedContent>(REVOKED, REVOKED_TOKENS)?;
+        Ok(content.map_or_else(Vec::new, |content| content.revoked))
+    }
+
+    /// The tokens of the node for a quota database that is to have them; [`None`] if the files have nothing to add.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(crate) fn to_import(&self) -> Result<Option<NodeTokens>, AdminTokenError> {
+        let is_hash = |sha256: &str| from_hex(sha256).is_some();
+        let tokens = self.load()?.tokens.into_iter();
+        let tokens = tokens.filter(|token| is_hash(&token.sha256));
+        let revoked = self.revoked()?.into_iter();
+        let revoked = revoked.filter(|token| is_hash(&token.sha256));
+        let all = NodeTokens {
+            tokens: tokens.map(FleetToken::from).collect(),
+            revoked: revoked
+                .map(|Revoked { name, sha256 }| RevokedToken { name, sha256 })
+                .collect(),
+            required: self.is_required(),
+        };
+        let has_any = all.required || !all.revoked.is_empty();
+        Ok(Some(all).filter(|_| has_any))
+    }
+
+    /// Moves the files out of the way, since a quota database has what is in them.
+    ///
+    /// # Errors
+    /// They cannot be moved.
+    pub(crate) fn set_imported(&self) -> Result<(), AdminTokenError> {
+        let _alone = self.lock()?;
+        for name in [OWN, REVOKED] {
+            let path = self.folder.join(name);
+            let aside = self.folder.join(format!("{name}.{IMPORTED}"));
+            match std::fs::rename(&path, aside) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                moved => moved.map_err(|source| AdminTokenError::Io { path, source })?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds tokens that the node had from a quota database which it uses no more. Those that are here already, or were
+    /// revoked here, are left out.
+    ///
+    /// # Errors
+    /// A file cannot be read or written.
+    pub(crate) fn adopt(&self, tokens: Vec<AdminToken>) -> Result<(), AdminTokenError> {
+        let _alone = self.lock()?;
+        let mut content = self.load()?;
+        let revoked = self.revoked()?;
+        for token in tokens {
+            let is_same = |other: &str| *other == *token.sha256;
+            let is_known = content.tokens.iter().any(|it| is_same(&it.sha256))
+                || revoked.iter().any(|it| is_same(&it.sha256));
+            if !is_known && content.tokens.len() < TOKENS_MAX {
+                content.tokens.push(token);
+            }
+        }
+        self.mark()?;
         self.save(&content)
     }
 
+    /// Requires a token of everybody from here on, whatever becomes of the tokens.
+    pub(crate) fn mark(&self) -> Result<(), AdminTokenError> {
+        if std::fs::symlink_metadata(self.folder.join(MARKER)).is_ok() {
+            return Ok(());
+        }
+        self.write(
+            MARKER,
+            b"Every client of the admin API needs a token, because there was one once.\n",
+        )
+    }
+
     /// Returns true if there is a token, or was one.
-    pub(crate) fn is_required(&self) -> bool {
+    #[must_use]
+    pub fn is_required(&self) -> bool {
         let is_there = |name| std::fs::symlink_metadata(self.folder.join(name)).is_ok();
-        is_there(MARKER) || is_there(NAME)
+        is_there(MARKER) || is_there(self.file)
     }
 
     /// The holder of the token with this hash. The file is looked at each time, so that a token counts as soon
     /// as it is made, and no longer than until it is revoked. Of a damaged file no token counts.
     pub(crate) fn find(&self, hash: &[u8; 32]) -> Option<(Box<str>, Role)> {
         let mut read = self.read.lock();
-        let stamp = Stamp::of(&self.folder.join(NAME));
+        let stamp = Stamp::of(&self.folder.join(self.file));
         if stamp.is_none() || stamp != read.stamp {
             read.tokens = self.load_hashes();
             read.stamp = stamp;
@@ -225,27 +349,37 @@ impl Tokens {
     }
 
     fn load(&self) -> Result<Content, AdminTokenError> {
-        let path = self.folder.join(NAME);
+        let content = self.read_file(self.file, TOKENS)?;
+        Ok(content.unwrap_or_else(|| Content {
+            version: TOKENS.version,
+            tokens: Vec::new(),
+        }))
+    }
+
+    /// Reads a file of the folder; [`None`] where there is none.
+    fn read_file<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        format: StoredFormat,
+    ) -> Result<Option<T>, AdminTokenError> {
+        let path = self.folder.join(name);
         let bytes = match atomic_file::read(&path) {
             Ok(Some(bytes)) => bytes,
-            Ok(None) => {
-                return Ok(Content {
-                    version: TOKENS.version,
-                    tokens: Vec::new(),
-                });
-            }
+            Ok(None) => return Ok(None),
             Err(source) => return Err(AdminTokenError::Io { path, source }),
         };
-        if let Err(version) = atomic_file::check_version(&bytes, TOKENS) {
+        if let Err(version) = atomic_file::check_version(&bytes, format) {
             return Err(AdminTokenError::Version { path, version });
         }
-        serde_json::from_slice(&bytes).map_err(|source| AdminTokenError::Damaged { path, source })
+        let read = serde_json::from_slice(&bytes);
+        read.map(Some)
+            .map_err(|source| AdminTokenError::Damaged { path, source })
     }
 
     fn save(&self, content: &Content) -> Result<(), AdminTokenError> {
         // Names and numbers: nothing in there can fail.
         let text = serde_json::to_vec_pretty(content).unwrap_or_default();
-        self.write(NAME, &text)
+        self.write(self.file, &text)
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> Result<(), AdminTokenError> {
@@ -275,7 +409,53 @@ impl Stamp {
     }
 }
 
-fn from_hex(text: &str) -> Option<[u8; 32]> {
+impl AdminToken {
+    /// Makes a token for a holder. Returns it without its secret, and the secret, which is kept nowhere.
+    ///
+    /// # Errors
+    /// The name is not one, or there are no random numbers.
+    pub fn generate(name: &str, role: Role) -> Result<(Self, String), AdminTokenError> {
+        let is_printed = |c: char| !c.is_control();
+        if name.is_empty() || name.chars().count() > 100 || !name.chars().all(is_printed) {
+            return Err(AdminTokenError::Name);
+        }
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret).map_err(AdminTokenError::Random)?;
+        let secret = format!("{PREFIX}{}", hex::encode(secret));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let token = Self {
+            name: name.into(),
+            role,
+            sha256: hex::encode(Sha256::digest(&secret)).into(),
+            created_at: now.map_or(0, |since| since.as_secs()),
+        };
+        Ok((token, secret))
+    }
+
+    /// The token as a quota database has it; [`None`] if it has a role that is not known here.
+    #[must_use]
+    pub fn of_fleet(token: &FleetToken) -> Option<Self> {
+        Some(Self {
+            name: token.name.clone(),
+            role: token.role.parse().ok()?,
+            sha256: token.sha256.clone(),
+            created_at: token.created_at,
+        })
+    }
+}
+
+impl From<AdminToken> for FleetToken {
+    fn from(token: AdminToken) -> Self {
+        Self {
+            name: token.name,
+            role: token.role.name().into(),
+            sha256: token.sha256,
+            created_at: token.created_at,
+        }
+    }
+}
+
+pub(super) fn from_hex(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
     hex::decode_to_slice(text, &mut bytes).ok()?;
     Some(bytes)
@@ -311,7 +491,7 @@ mod tests {
             command.create("bob", Role::Admin),
             Err(AdminTokenError::Taken(_))
         ));
-        let text = std::fs::read_to_string(folder.path().join(NAME)).expect("it is there");
+        let text = std::fs::read_to_string(folder.path().join(OWN)).expect("it is there");
         assert!(!text.contains(&ann[PREFIX.len()..]), "only hashes are kept");
         command.revoke("ann").expect("it is there");
         assert_eq!(service.find(&hash(&ann)), None);
@@ -329,14 +509,14 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let tokens = Tokens::new(folder.path());
         let ann = tokens.create("ann", Role::Admin).expect("it is made");
-        std::fs::write(folder.path().join(NAME), "{").expect("it is written");
+        std::fs::write(folder.path().join(OWN), "{").expect("it is written");
         assert_eq!(tokens.find(&hash(&ann)), None);
         assert!(tokens.is_required());
         assert!(matches!(
             tokens.list(),
             Err(AdminTokenError::Damaged { .. })
         ));
-        std::fs::remove_file(folder.path().join(NAME)).expect("it is there");
+        std::fs::remove_file(folder.path().join(OWN)).expect("it is there");
         assert!(tokens.is_required());
         assert_eq!(tokens.find(&hash(&ann)), None);
     }
@@ -346,7 +526,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let tokens = Tokens::new(folder.path());
         let ann = tokens.create("ann", Role::Admin).expect("it is made");
-        let path = folder.path().join(NAME);
+        let path = folder.path().join(OWN);
         let text = std::fs::read_to_string(&path).expect("it is there");
         let newer = text.replace("\"version\": 1,", "\"version\": 2, \"more\": [],");
         std::fs::write(&path, &newer).expect("it is written");

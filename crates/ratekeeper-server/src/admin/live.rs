@@ -9,7 +9,7 @@ mod panels;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::unfold;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -17,6 +17,7 @@ use ratekeeper_limiter::{Snapshot, TopDecision, TopWindow};
 use serde::Serialize;
 use tokio::sync::watch;
 
+use crate::access::Operator;
 use crate::admin_json::{
     NodeFacts, NodeState, ReloadFigures, RuleEntry, SecondFigures, SecondsHistory,
 };
@@ -44,7 +45,10 @@ const KEYS_MAX: usize = 10;
         content_type = "text/event-stream"
     ))
 )]
-pub(super) async fn show(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
+    Extension(operator): Extension<Operator>,
+) -> Result<Response, ApiError> {
     let Some(place) = app.live.join() else {
         return Err(ApiError::unavailable(
             "too many live viewers; close one, or try again in 30 s",
@@ -57,10 +61,16 @@ pub(super) async fn show(State(app): State<Arc<App>>) -> Result<Response, ApiErr
         breakers,
         app,
         place,
+        operator,
     };
     let events = unfold(Some(reader), async |reader| {
         let mut reader = reader?;
-        match reader.event().await {
+        let next = reader.event().await;
+        if !reader.app.access.still_admits(&reader.operator) {
+            // Its token was revoked: whoever asks again is told so.
+            return None;
+        }
+        match next {
             Some(event) => Some((Ok::<_, std::convert::Infallible>(event), Some(reader))),
             None => Some((Ok(event("end", "{}")), None)),
         }
@@ -79,6 +89,7 @@ struct Reader {
     breakers: watch::Receiver<Arc<str>>,
     app: Arc<App>,
     place: WatchersPlace,
+    operator: Operator,
 }
 
 impl Reader {

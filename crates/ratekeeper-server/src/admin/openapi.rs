@@ -12,8 +12,8 @@ use utoipa::openapi::{OpenApi as OpenApiDocument, RefOr};
 use utoipa::{Modify, OpenApi, ToSchema};
 
 use super::{
-    audit, denials, explain, followed, live, metering, quotas, reloads, rules, shed, tenants, top,
-    usage,
+    audit, denials, explain, followed, live, metering, nodes, quotas, reloads, rules, shed,
+    tenants, top, usage,
 };
 use crate::admin_json::{
     BreakerFigures, CounterFigures, CountsEntry, DenialGroup, KeyEntry, LeaseFigures, NodeFacts,
@@ -41,6 +41,7 @@ use crate::problem::Problem;
         followed::list,
         live::show,
         metering::export,
+        nodes::list,
         quotas::export,
         quotas::import,
         quotas::list,

@@ -18,6 +18,7 @@ use super::shed::{self, ShedderEntry};
 use crate::admin_json::{CountsEntry, RuleEntry};
 use crate::app::App;
 use crate::blocking::blocking;
+use crate::fleet::{self, Reach};
 use crate::http::ApiError;
 use crate::rule_counts::CountedRule;
 use crate::switches::Durability;
@@ -71,6 +72,11 @@ pub(super) struct SwitchedSchema {
     /// The settings of a load shedder in words.
     #[schema(nullable = false)]
     terms: Option<String>,
+    /// `fleet`: the switch is on all nodes of the quota database within seconds; `node`: on this one alone.
+    scope: String,
+    /// The number of the change in the quota database, which each node's `switches_revision` reaches.
+    #[schema(nullable = false)]
+    switches_revision: Option<u64>,
     /// True if the audit trail of the quota database has it; absent without such a database.
     #[schema(nullable = false)]
     audited: Option<bool>,
@@ -89,6 +95,11 @@ pub(super) struct Switched {
     /// The load shedder with this id.
     #[serde(flatten)]
     shedder: Option<ShedderEntry>,
+    /// `fleet`: the switch is on all nodes of the quota database within seconds; `node`: on this one alone.
+    scope: &'static str,
+    /// The number of the change in the quota database, which each node's `switches_revision` reaches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    switches_revision: Option<u64>,
     /// True if the audit trail of the quota database has it; absent without such a database.
     #[serde(skip_serializing_if = "Option::is_none")]
     audited: Option<bool>,
@@ -216,10 +227,8 @@ impl FromRequestParts<Arc<App>> for SwitchRequest {
 impl SwitchRequest {
     async fn switch(self, to: Option<RuleSwitch>) -> Result<Json<Switched>, ApiError> {
         let Self { app, editor, rule } = self;
-        let (worker, name) = (Arc::clone(&app), rule.clone());
-        // It writes a file.
-        let switched = blocking(move || worker.switches.switch(&worker.limiter, &name, to)).await;
-        let durability = switched.map_err(|error| {
+        let switched = make(&app, &rule, to, &editor).await;
+        let reach = switched.map_err(|error| {
             let (status, code) = match error {
                 SwitchError::UnknownRule(_) => (StatusCode::NOT_FOUND, "UNKNOWN_RULE"),
                 SwitchError::TooMany => (StatusCode::CONFLICT, "TOO_MANY_SWITCHES"),
@@ -228,21 +237,38 @@ impl SwitchRequest {
         })?;
         let position = to.map_or("as its file says", RuleSwitch::name);
         tracing::warn!(rule, to = position, by = editor.name, "a rule was switched");
-        let audited = match &app.config.quotas {
-            Some(quotas) => Some(quotas.note_switch(&rule, to, &editor).await),
-            None => None,
+        let switches_revision = match reach {
+            Reach::Fleet(version) => Some(version),
+            Reach::Node(_) => None,
         };
+        let durability = match reach {
+            Reach::Fleet(_) => Durability::Kept,
+            Reach::Node(durability) => durability,
+        };
+        let has_database = app.config.quotas.is_some();
         let snapshot = app.limiter.snapshot();
         let found = snapshot.listed().find(|listed| *listed.rule.id == *rule);
         let shedder = ShedderKind::ALL.into_iter().find(|kind| kind.id() == rule);
         let shedder = shedder.filter(|_| found.is_none());
         Ok(Json(Switched {
-            audited,
+            scope: match reach {
+                Reach::Fleet(_) => "fleet",
+                Reach::Node(_) => "node",
+            },
+            switches_revision,
+            audited: has_database.then_some(switches_revision.is_some()),
             shedder: shedder.and_then(|kind| shed::entry(&snapshot, kind)),
             rule: found.map(|listed| RuleEntry::new(snapshot.rules(), &listed.into())),
             survives_restart: durability == Durability::Kept,
             warning: match durability {
+                Durability::Kept if has_database && switches_revision.is_none() => Some(
+                    "the quota database does not answer: other nodes follow as soon as it does",
+                ),
                 Durability::Kept => None,
+                Durability::NoFolder if has_database => Some(
+                    "the quota database does not answer: other nodes follow as soon as it does. There is no data folder \
+                     (--data-dir), so a restart until then undoes this",
+                ),
                 Durability::NoFolder => {
                     Some("there is no data folder (--data-dir), so a restart undoes this")
                 }
@@ -252,6 +278,22 @@ impl SwitchRequest {
             },
         }))
     }
+}
+
+/// Switches a rule on all nodes that can be reached, and says how far that went.
+async fn make(
+    app: &Arc<App>,
+    rule: &str,
+    to: Option<RuleSwitch>,
+    editor: &Editor,
+) -> Result<Reach, SwitchError> {
+    if let Some(quotas) = &app.config.quotas {
+        return fleet::switch(app, quotas, rule, to, editor).await;
+    }
+    let (worker, name) = (Arc::clone(app), rule.to_owned());
+    // It writes a file.
+    let switched = blocking(move || worker.switches.switch(&worker.limiter, &name, to)).await;
+    Ok(Reach::Node(switched?))
 }
 
 impl RuleEntry {

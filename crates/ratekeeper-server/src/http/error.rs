@@ -123,7 +123,7 @@ impl From<AccessRefused> for ApiError {
     fn from(refused: AccessRefused) -> Self {
         let message = refused.to_string();
         match refused {
-            AccessRefused::WrongToken | AccessRefused::Unproven => {
+            AccessRefused::NotBearer | AccessRefused::WrongToken(_) | AccessRefused::Unproven => {
                 Self::other(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", message)
             }
             AccessRefused::Forbidden { .. } => {

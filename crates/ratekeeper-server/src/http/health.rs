@@ -101,10 +101,19 @@ pub(crate) fn faults(app: &App, snapshot: &Snapshot, answers: &CountsDelta<'_>) 
         .chain(app.limiter.store().faults())
         .chain(app.crowded.fault(&app.limiter))
         .chain(app.switches.faults())
+        .chain(fleet_fault(app))
         .chain(app.reloads.borrow().fault())
         .chain(app.degraded.faults(answers))
         .chain(app.monitored().iter().flat_map(|part| part.faults()))
         .collect()
+}
+
+/// The fault of switches that were made here and that other nodes do not have yet.
+fn fleet_fault(app: &App) -> Option<String> {
+    let waiting = app.fleet_switches.waiting();
+    (waiting > 0).then(|| {
+        format!("{waiting} rules are switched on this node alone, until the quota database answers")
+    })
 }
 
 /// The faults without names, addresses or messages of servers: for a port that other hosts can

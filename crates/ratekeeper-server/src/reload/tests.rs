@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
 
-use ratekeeper_limiter::{Limiter, LimiterOptions};
+use ratekeeper_limiter::{Limiter, LimiterOptions, Switches};
 use ratekeeper_rules::{Options, ReadOptions};
 use ratekeeper_store::{MemoryConfig, MemoryStore};
 use ratekeeper_testkit::certificates::put;
@@ -15,9 +15,10 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::*;
-use crate::access::Access;
+use crate::access::{Access, KnownTokens};
 use crate::app::App;
 use crate::config::{RulesSource, ServerConfig};
+use crate::fleet::FleetSwitches;
 use crate::maintenance;
 use crate::switches::SwitchFile;
 
@@ -454,12 +455,16 @@ fn app() -> Arc<App> {
     let store = MemoryStore::new(MemoryConfig::default()).unwrap();
     let limiter = Limiter::new(RuleSet::default(), store.into(), LimiterOptions::default());
     let (_, reloads) = channel::channel(ReloadStatus::default());
-    let access = Access::new(&[], None, false);
+    let access = Access::new(&[], KnownTokens::new(None, None), false);
     let switches = SwitchFile::restore(None, &limiter);
     Arc::new(App::new(
         Arc::new(limiter),
         ServerConfig::default(),
-        (access, switches),
+        (
+            access,
+            switches,
+            FleetSwitches::new(Switches::default(), None),
+        ),
         reloads,
         Vec::new(),
     ))

@@ -15,6 +15,7 @@ use crate::admin;
 use crate::app::App;
 use crate::config::WatchConfig;
 use crate::drain::Drain;
+use crate::fleet;
 use crate::follow::{Followed, follow};
 use crate::front::{GatewayService, NoGateway};
 use crate::grpc::Health;
@@ -117,6 +118,7 @@ impl Server {
         last.begin();
         let cut = cut + total(watching).await;
         tasks.shutdown().await;
+        fleet::leave(&app).await;
         Drained { cut }
     }
 }
@@ -131,6 +133,7 @@ fn begin_maintenance<F: GatewayService>(
 ) {
     tasks.spawn(maintenance::upkeep(Arc::clone(app)));
     tasks.spawn(top_nodes::share(Arc::clone(app)));
+    tasks.spawn(fleet::keep(Arc::clone(app)));
     tasks.spawn(statsd::send(Arc::clone(app)));
     tasks.spawn(maintenance::watch_breakers(Arc::clone(app)));
     if let Some(front) = front {

@@ -59,7 +59,8 @@ impl Nodes {
         let mut sum = View::new(&format!("{} nodes", self.views.len()));
         // The first that is not as it should be.
         let links = self.views.iter().map(|view| &view.link);
-        let link = links.clone().find(|link| matches!(link, Link::Lost(..)));
+        let is_broken = |link: &&Link| matches!(link, Link::Lost(..) | Link::Refused(..));
+        let link = links.clone().find(is_broken);
         let link = link.or_else(|| links.clone().find(|link| **link != Link::Live));
         sum.link = link.cloned().unwrap_or(Link::Live);
         if states.is_empty() {
@@ -135,9 +136,13 @@ impl Nodes {
         for state in states {
             *by_state.entry(&state.node.state).or_default() += 1;
         }
-        let away = self.views.len() - states.len();
-        if away > 0 {
-            by_state.insert("away", away);
+        let refuses = |view: &&View| matches!(view.link, Link::Refused(..));
+        let refused = self.views.iter().filter(refuses).count();
+        let away = self.views.len() - states.len() - refused;
+        for (state, count) in [("away", away), ("refused", refused)] {
+            if count > 0 {
+                by_state.insert(state, count);
+            }
         }
         let told = by_state
             .iter()
@@ -155,7 +160,7 @@ impl Nodes {
         let mut faults = Vec::new();
         for view in &self.views {
             let name = view.name();
-            if let Link::Lost(why, _) = &view.link {
+            if let Link::Lost(why, _) | Link::Refused(why, _) = &view.link {
                 faults.push(format!("{name}: {why}"));
             }
             let Some(state) = view.live() else { continue };

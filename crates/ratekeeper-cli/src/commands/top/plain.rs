@@ -57,6 +57,7 @@ pub(super) fn node(view: &View) -> Vec<String> {
             Link::Connecting | Link::Live => "connecting",
             Link::Ended => "shuts down",
             Link::Lost(..) => "away",
+            Link::Refused(..) => "refused",
         };
         let mut row = vec![name, why.to_owned()];
         row.resize(NODE_HEADS.len(), "-".to_owned());

@@ -30,8 +30,8 @@ const EVENTS_MAX: usize = 16;
 /// News for the screen; nodes have numbers.
 enum News {
     Told(usize, Event),
-    /// A node cannot be watched, because of this; the next try is this many seconds away.
-    Lost(usize, String, u64),
+    /// A node cannot be watched.
+    Broken(usize, Link),
     /// A signal ends the program, with this code.
     Interrupted(u8),
 }
@@ -87,7 +87,7 @@ fn show(screen: &mut Screen, nodes: &mut Nodes, news: &Receiver<News>) -> Result
         loop {
             let (number, taken) = match news.try_recv() {
                 Ok(News::Told(number, event)) => (number, Ok(event)),
-                Ok(News::Lost(number, why, pause)) => (number, Err(Link::Lost(why, pause))),
+                Ok(News::Broken(number, link)) => (number, Err(link)),
                 Ok(News::Interrupted(code)) => return Ok(ExitCode::from(code)),
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
             };
@@ -96,7 +96,7 @@ fn show(screen: &mut Screen, nodes: &mut Nodes, news: &Receiver<News>) -> Result
             };
             match taken {
                 Ok(event) => view.apply(event)?,
-                Err(lost) => view.link = lost,
+                Err(broken) => view.link = broken,
             }
         }
     }
@@ -121,10 +121,8 @@ fn follow(number: usize, node: &AdminAccess, first: Result<Watch>, news: &SyncSe
         let Some(why) = why else { return };
         let pause = PAUSES[tries.min(PAUSES.len() - 1)];
         tries += 1;
-        if news
-            .send(News::Lost(number, format!("{why:#}"), pause))
-            .is_err()
-        {
+        let broken = News::Broken(number, Link::broken(&why, pause));
+        if news.send(broken).is_err() {
             return;
         }
         std::thread::sleep(Duration::from_secs(pause));

@@ -1,6 +1,7 @@
 //! The state of a node as far as it is shown, and what follows from two states.
 
 use super::stream::Event;
+use crate::commands::admin::Refusal;
 use anyhow::{Context, Result};
 use ratekeeper_server::admin_json::{
     CountsEntry, NodeState, RuleEntry, SecondFigures, SecondsHistory,
@@ -26,6 +27,21 @@ pub(super) enum Link {
     Ended,
     /// It is not connected, because of this; the next try is this many seconds away.
     Lost(String, u64),
+    /// It answers, and refuses to tell its state, because of this: the token, most likely. The next try is this many
+    /// seconds away.
+    Refused(String, u64),
+}
+
+impl Link {
+    /// The link that broke off, or was never made, because of `why`.
+    pub(super) fn broken(why: &anyhow::Error, pause: u64) -> Self {
+        let text = format!("{why:#}");
+        let refusal = why.downcast_ref::<Refusal>();
+        match refusal.is_some_and(Refusal::is_about_the_sender) {
+            true => Self::Refused(text, pause),
+            false => Self::Lost(text, pause),
+        }
+    }
 }
 
 /// The state to show.

@@ -189,7 +189,7 @@ fn foot_line(view: &View) -> Line<'static> {
         Link::Connecting => Line::raw(format!("connecting to {}", view.address)),
         Link::Live => Line::raw("q: quit   up, down: scroll the rules"),
         Link::Ended => Line::styled(format!("{} shuts down", view.address), warning),
-        Link::Lost(why, pause) => Line::styled(
+        Link::Lost(why, pause) | Link::Refused(why, pause) => Line::styled(
             format!("{why}; trying again in {pause} s   q: quit"),
             warning,
         ),
