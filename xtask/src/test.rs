@@ -47,6 +47,7 @@ fn tools(steps: &mut Steps) -> Result<()> {
         need::clients_python()?;
         need::kubernetes_validate()?;
         need::openai()?;
+        need::grpcio()?;
         need::envoy()
     })
 }

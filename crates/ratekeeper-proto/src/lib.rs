@@ -19,12 +19,14 @@
 
 mod codec;
 mod entry;
+mod fields;
 pub mod json;
 mod nesting;
 pub mod text;
 
 pub use codec::Codec;
 pub use entry::WireEntry;
+pub use fields::{FieldValue, Fields};
 pub use generated::{envoy, google, ratekeeper, ratelimit};
 pub use nesting::{Nesting, SHORT_BYTES_MAX};
 

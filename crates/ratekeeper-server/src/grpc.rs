@@ -1,5 +1,6 @@
 //! The gRPC listener: Envoy's rate limit service, our own, health, reflection.
 
+mod direct;
 mod unread;
 mod v1;
 
@@ -9,8 +10,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::{Request, Response};
-use hyper::body::Incoming;
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, HeaderValue, ORIGIN};
+use http::{Extensions, HeaderMap, Request, Response};
+use ratekeeper_limiter::Check;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_server::{
     RateLimitService, RateLimitServiceServer, SERVICE_NAME,
 };
@@ -32,7 +35,7 @@ use crate::app::App;
 use crate::callers::Denied;
 use crate::constant::ConstantAnswer;
 use crate::denials::CheckOrigin;
-use crate::listen::{Peer, PeerAddress};
+use crate::listen::{Fault, Peer, PeerAddress};
 use crate::rls::{self, Needs, Refusal};
 use crate::v1::Refusal as V1Refusal;
 
@@ -50,18 +53,19 @@ struct Rls {
 }
 
 impl Rls {
-    /// Refuses `request` if it needs a permission that its sender has not.
+    /// Refuses a request if it needs a permission that its sender has not.
     #[cold]
     fn admit(
         &self,
-        request: &tonic::Request<RateLimitRequest>,
+        headers: &HeaderMap,
+        extensions: &Extensions,
         needs: Needs,
     ) -> Result<(), Status> {
-        let peer = request.extensions().get().unwrap_or(&self.nobody);
-        let authorization = request.metadata().get("authorization");
-        let authorization = authorization.map(|value| value.as_encoded_bytes());
+        let peer = extensions.get().unwrap_or(&self.nobody);
+        let authorization = headers.get(AUTHORIZATION);
+        let authorization = authorization.map(HeaderValue::as_bytes);
         let admitted = needs.admit(&self.app.callers, Some(peer), authorization);
-        let is_page = || request.metadata().contains_key("origin");
+        let is_page = || headers.contains_key(ORIGIN);
         let denied = match admitted {
             Ok(admitted) if admitted.is_by_place && is_page() => {
                 Denied::Forbidden("web pages may not ask for this".to_owned())
@@ -72,6 +76,62 @@ impl Rls {
         self.app.note_rls_refusal(&denied);
         Err(V1Refusal::from(denied).into())
     }
+
+    /// Decides `request`, which came with `headers` and `extensions`.
+    async fn decide(
+        &self,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+        request: &RateLimitRequest,
+    ) -> Result<RateLimitResponse, Status> {
+        if let Some(constant) = &self.constant {
+            return Ok(constant.answer());
+        }
+        let needs = Needs::of(request, self.app.config.rls.callers());
+        if !needs.are_none() {
+            self.admit(headers, extensions, needs)?;
+        }
+        let origin = CheckOrigin::new("rls", Some(headers));
+        // Each answer is moved once: combinators of results would move it again and again.
+        match rls::ask(&self.app, request, origin) {
+            Answer::Decided(Ok(answer)) => Ok(answer),
+            Answer::Decided(Err(refusal)) => {
+                rls::refuse(&self.app, origin.protocol, request, refusal).map_err(status)
+            }
+            Answer::Pending(pending) => {
+                Ok(rls::finish(&self.app, Some(request), origin, pending).await)
+            }
+        }
+    }
+
+    /// Reads an encoded request in place, if it and its answer have nothing that needs a message.
+    fn plain<'a>(&self, message: &'a [u8]) -> Option<Check<'a>> {
+        match self.app.config.rls.dynamic_metadata {
+            true => None,
+            false => rls::read_plain(message),
+        }
+    }
+
+    /// Decides a request as [`Self::decide`] does, which was read in place.
+    async fn decide_plain(
+        &self,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+        mut check: Check<'_>,
+    ) -> Result<RateLimitResponse, Status> {
+        if let Some(constant) = &self.constant {
+            return Ok(constant.answer());
+        }
+        let needs = Needs::of_plain(self.app.config.rls.callers());
+        if !needs.are_none() {
+            self.admit(headers, extensions, needs)?;
+        }
+        let origin = CheckOrigin::new("rls", Some(headers));
+        match rls::ask_check(&self.app, &mut check, None, origin) {
+            Answer::Decided(answer) => answer.map_err(status),
+            Answer::Pending(pending) => Ok(rls::finish(&self.app, None, origin, pending).await),
+        }
+    }
 }
 
 #[tonic::async_trait]
@@ -80,28 +140,9 @@ impl RateLimitService for Rls {
         &self,
         request: tonic::Request<RateLimitRequest>,
     ) -> Result<tonic::Response<RateLimitResponse>, Status> {
-        if let Some(constant) = &self.constant {
-            return Ok(tonic::Response::new(constant.answer()));
-        }
-        let needs = Needs::of(request.get_ref(), self.app.config.rls.callers());
-        if !needs.are_none() {
-            self.admit(&request, needs)?;
-        }
-        let origin = CheckOrigin::new("rls", Some(request.metadata().as_ref()));
-        let request = request.get_ref();
-        // Each answer is moved once: combinators of results would move it again and again.
-        match rls::ask(&self.app, request, origin) {
-            Answer::Decided(Ok(answer)) => Ok(tonic::Response::new(answer)),
-            Answer::Decided(Err(refusal)) => {
-                rls::refuse(&self.app, origin.protocol, request, refusal)
-                    .map(tonic::Response::new)
-                    .map_err(status)
-            }
-            Answer::Pending(pending) => {
-                let answer = rls::finish(&self.app, request, origin, pending).await;
-                Ok(tonic::Response::new(answer))
-            }
-        }
+        let (metadata, extensions) = (request.metadata(), request.extensions());
+        let answer = self.decide(metadata.as_ref(), extensions, request.get_ref());
+        answer.await.map(tonic::Response::new)
     }
 }
 
@@ -122,6 +163,14 @@ pub(crate) struct Grpc(Arc<Services>);
 #[derive(Debug)]
 struct Services {
     app: Arc<App>,
+    rls: Arc<Rls>,
+    own: Arc<v1::Service>,
+    by_tonic: ByTonic,
+}
+
+/// The same services, and all others, as tonic serves them.
+#[derive(Debug)]
+struct ByTonic {
     rls: RateLimitServiceServer<Rls>,
     own: RateLimiterServiceServer<v1::Service>,
     others: axum::Router,
@@ -138,18 +187,14 @@ impl Grpc {
         let bytes_max = app.config.bounds.message_bytes_max;
         // Health and reflection are asked in few words.
         let short_max = bytes_max.min(SHORT_BYTES_MAX);
-        let own = RateLimiterServiceServer::new(v1::Service::new(Arc::clone(app)))
-            .max_decoding_message_size(bytes_max);
-        let shared = Arc::clone(app);
-        let app = Arc::clone(app);
+        let own = Arc::new(v1::Service::new(Arc::clone(app)));
         // What a listener on this host alone lets in is on this host.
         let nobody = Peer::unnamed(PeerAddress::Unix, is_local);
-        let rls = Rls {
-            app,
+        let rls = Arc::new(Rls {
+            app: Arc::clone(app),
             constant,
             nobody,
-        };
-        let rls = RateLimitServiceServer::new(rls).max_decoding_message_size(bytes_max);
+        });
         let reflection = || {
             tonic_reflection::server::Builder::configure()
                 .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
@@ -168,12 +213,18 @@ impl Grpc {
             )
             .prepare()
             .into_axum_router();
-        let app = shared;
+        let by_tonic = ByTonic {
+            rls: RateLimitServiceServer::from_arc(Arc::clone(&rls))
+                .max_decoding_message_size(bytes_max),
+            own: RateLimiterServiceServer::from_arc(Arc::clone(&own))
+                .max_decoding_message_size(bytes_max),
+            others,
+        };
         let services = Services {
-            app,
+            app: Arc::clone(app),
             rls,
             own,
-            others,
+            by_tonic,
         };
         Ok(Self(Arc::new(services)))
     }
@@ -209,7 +260,10 @@ impl Future for Answering {
     }
 }
 
-impl Service<Request<Incoming>> for Grpc {
+impl<B> Service<Request<B>> for Grpc
+where
+    B: hyper::body::Body<Data = Bytes, Error: Into<Fault>> + Send + 'static,
+{
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = Answering;
@@ -218,24 +272,21 @@ impl Service<Request<Incoming>> for Grpc {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Incoming>) -> Answering {
+    fn call(&mut self, request: Request<B>) -> Answering {
         // The services that matter do not go through a router.
         let path = request.uri().path();
+        let ByTonic { rls, own, others } = &self.0.by_tonic;
         if is_rls(path) {
             let app = Arc::clone(&self.0.app);
             let request = request.map(|body| app.reading_room.bound(body));
-            return Answering::Rls(self.0.rls.clone().call(request), app);
+            return Answering::Rls(rls.clone().call(request), app);
         }
         if is_of(v1_name::SERVICE_NAME, path) {
             let app = Arc::clone(&self.0.app);
             let request = request.map(|body| app.reading_room.bound(body));
-            return Answering::Own(self.0.own.clone().call(request), app);
+            return Answering::Own(own.clone().call(request), app);
         }
-        let answer = self
-            .0
-            .others
-            .clone()
-            .call(request.map(axum::body::Body::new));
+        let answer = others.clone().call(request.map(axum::body::Body::new));
         Answering::Other(Box::pin(async move {
             answer.await.map(|answer| answer.map(Body::new))
         }))

@@ -79,8 +79,8 @@ pub use access::{AdminToken, AdminTokenError, Role, Tokens, UnknownRole};
 pub use atomic_file::make_private_folder;
 pub use callers::{Caller, Powers, Proof};
 pub use config::{
-    AuthConfig, DESCRIPTORS_MAX, ENTRIES_MAX, EnvoyCallers, GatewayListener, LimitHeaderNames,
-    ListenersTls, RlsConfig, RulesSource, ServerConfig, WatchConfig,
+    AuthConfig, DESCRIPTORS_MAX, ENTRIES_MAX, EnvoyCallers, GatewayListener, GrpcTransport,
+    LimitHeaderNames, ListenersTls, RlsConfig, RulesSource, ServerConfig, WatchConfig,
 };
 pub use constant::{ConstantAnswer, NoAnswer};
 pub use denials::{DenialLog, DenialLogConfig};

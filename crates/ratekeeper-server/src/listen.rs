@@ -8,6 +8,7 @@ mod bounds;
 mod connection;
 mod deadline;
 mod framing;
+mod http2;
 mod inline_executor;
 mod line;
 mod log_limit;
@@ -43,7 +44,8 @@ pub(crate) use workers::{Turns, Workers};
 use crate::drain::Drain;
 use crate::tls::Tls;
 use address_slots::AddressSlots;
-use connection::Terms;
+use connection::{ByHyper, Direct, Served, Terms};
+pub(crate) use http2::{DirectBody, DirectService, RequestBody, Whole};
 pub(crate) use log_limit::LogLimit;
 use socket::{Accepted, Socket};
 
@@ -97,6 +99,31 @@ impl Listener {
     /// is over. Returns the number of connections that were cut off. `services` gives the service
     /// of a worker, by its number.
     pub(crate) async fn serve<A: HttpService>(
+        self,
+        mut services: impl FnMut(usize) -> A,
+        bounds: ServerBounds,
+        room: ConnectionSlots,
+        drain: Arc<Drain>,
+        turns: Turns,
+    ) -> usize {
+        let services = move |worker| ByHyper(services(worker));
+        self.serve_by(services, bounds, room, drain, turns).await
+    }
+
+    /// Serves as [`Self::serve`] does, without a server library between the connections and the service.
+    pub(crate) async fn serve_direct<A: DirectService>(
+        self,
+        mut services: impl FnMut(usize) -> A,
+        bounds: ServerBounds,
+        room: ConnectionSlots,
+        drain: Arc<Drain>,
+        turns: Turns,
+    ) -> usize {
+        let services = move |worker| Direct(services(worker));
+        self.serve_by(services, bounds, room, drain, turns).await
+    }
+
+    async fn serve_by<A: Served>(
         self,
         mut services: impl FnMut(usize) -> A,
         bounds: ServerBounds,

@@ -3,6 +3,7 @@
 mod headers;
 mod metadata;
 mod needs;
+mod plain;
 mod request;
 mod response;
 
@@ -14,6 +15,7 @@ use ratekeeper_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimi
 use ratekeeper_store::Answer;
 
 pub(crate) use needs::Needs;
+pub(crate) use plain::read as read_plain;
 
 use crate::app::App;
 use crate::config::DESCRIPTORS_MAX;
@@ -47,7 +49,7 @@ pub(crate) async fn decide(
     match ask(app, request, origin) {
         Answer::Decided(Err(refusal)) => refuse(app, origin.protocol, request, refusal),
         Answer::Decided(response) => response,
-        Answer::Pending(pending) => Ok(finish(app, request, origin, pending).await),
+        Answer::Pending(pending) => Ok(finish(app, Some(request), origin, pending).await),
     }
 }
 
@@ -101,11 +103,21 @@ pub(crate) fn ask<'a>(
     if let Err(refusal) = request::read(request, &mut check) {
         return Answer::Decided(Err(refusal));
     }
+    ask_check(app, &mut check, Some(request), origin)
+}
+
+/// Decides `check`, as [`ask`] does; `request` is what it was read from, for metadata.
+pub(crate) fn ask_check<'a>(
+    app: &App,
+    check: &mut Check<'a>,
+    request: Option<&RateLimitRequest>,
+    origin: CheckOrigin<'_>,
+) -> Answer<Pending<'a, StoresTicket>, Result<RateLimitResponse, Refusal>> {
     if !app.is_loaded() {
         return Answer::Decided(Err(Refusal::NoRules));
     }
     let now = app.limiter.clock().now();
-    app.ask(&mut check, now, origin, |ruling| {
+    app.ask(check, now, origin, |ruling| {
         Ok(answer(app, request, ruling))
     })
 }
@@ -113,7 +125,7 @@ pub(crate) fn ask<'a>(
 /// Waits for the answer to a request that was asked about.
 pub(crate) async fn finish(
     app: &App,
-    request: &RateLimitRequest,
+    request: Option<&RateLimitRequest>,
     origin: CheckOrigin<'_>,
     pending: Pending<'_, StoresTicket>,
 ) -> RateLimitResponse {
@@ -121,7 +133,7 @@ pub(crate) async fn finish(
     app.finish(pending, origin, read).await
 }
 
-fn answer(app: &App, request: &RateLimitRequest, ruling: &Ruling<'_>) -> RateLimitResponse {
+fn answer(app: &App, request: Option<&RateLimitRequest>, ruling: &Ruling<'_>) -> RateLimitResponse {
     let policies = match app.config.rls.draft_headers {
         true => ruling.policies(),
         false => Policies::new(),

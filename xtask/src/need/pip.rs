@@ -1,5 +1,6 @@
 //! Installs packages with pip below the target folder: Schemathesis, which tests an HTTP API by its OpenAPI document, and
-//! what the Python client is checked with, and OpenAI's client. Nothing is installed into the system or its Python.
+//! what the Python client is checked with, and the clients of gRPC and of OpenAI. Nothing is installed into the system or
+//! its Python.
 
 use crate::steps::{succeed, target};
 use anyhow::{Context, Result};
@@ -16,6 +17,8 @@ const CLOUDFORMATION: &str = include_str!("cloudformation.txt");
 const ZIGBUILD: &str = "cargo-zigbuild==0.24.1\nziglang==0.17.1\n";
 /// The same for the Python client.
 const CLIENTS: &str = include_str!("../../../clients/tools/requirements.txt");
+/// gRPC's library in C, for Python, and what it needs.
+const GRPCIO: &str = "grpcio==1.85.3\ntyping_extensions==4.16.0\n";
 
 /// OpenAI's client, which calls models behind the gateway.
 const OPENAI: &str = include_str!("openai.txt");
@@ -68,6 +71,14 @@ pub(crate) fn cfn_lint() -> Result<PathBuf> {
 pub(crate) fn zigbuild() -> Result<PathBuf> {
     listed("zig and cargo-zigbuild", ZIGBUILD, "zigbuild")?;
     Ok(target().join("tools/zigbuild/lib").canonicalize()?)
+}
+
+/// Installs the gRPC client with which a server's answers are compared.
+///
+/// # Errors
+/// It cannot be fetched.
+pub(crate) fn grpcio() -> Result<()> {
+    listed("grpcio", GRPCIO, "grpcio")
 }
 
 /// Installs the packages of a list as the tool `tool`, unless they are there.

@@ -1,4 +1,4 @@
-//! h2spec: the conformance tests of HTTP/2, against the gateway.
+//! h2spec: the conformance tests of HTTP/2, against the gateway and the gRPC listener.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::row::{Fate, Row};
 use crate::target::{Setup, Target};
 
-/// The port speaks HTTP/1.1, too: bytes that do not begin HTTP/2 get 400 in HTTP/1.1, which h2spec does not read, and then
+/// The gateway's port speaks HTTP/1.1, too: bytes that do not begin HTTP/2 get 400 in HTTP/1.1, which h2spec does not read, and then
 /// the connection is closed, as it asks for.
 const EXPECTED: &str = "2: Sends invalid connection preface";
 
@@ -19,14 +19,24 @@ pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
         println!("h2spec is left out: it was not given, since Go is needed to build it");
         return Ok(Vec::new());
     };
+    let setup = Setup::new(program, "domain: api\n", "");
     let upstream = Recorder::start(|_| ok("here"));
-    let gateway = Target::gateway(&Setup::new(program, "domain: api\n", ""), &upstream.url())?;
+    let gateway = Target::gateway(&setup, &upstream.url())?;
+    let (service, grpc) = Target::serve_all(&setup)?;
+    Ok(vec![
+        conformance(h2spec, "h2spec, gateway", &gateway, gateway.port)?,
+        conformance(h2spec, "h2spec, gRPC", &service, grpc)?,
+    ])
+}
+
+/// Runs all tests against a port of `target`.
+fn conformance(h2spec: &Path, name: &str, target: &Target, port: u16) -> Result<Row> {
     let mut command = Command::new(h2spec);
     command.args(["--host", "127.0.0.1", "--timeout", "10"]);
-    command.args(["--port", &gateway.port.to_string()]);
+    command.args(["--port", &port.to_string()]);
     let output = command.output().context("h2spec cannot be started")?;
     let said = String::from_utf8_lossy(&output.stdout);
-    let mut row = Row::new("h2spec, gateway");
+    let mut row = Row::new(name);
     let totals = said.lines().rev().find_map(totals);
     let (tests, passed, skipped) =
         totals.with_context(|| format!("h2spec says no totals: {said}"))?;
@@ -46,8 +56,8 @@ pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
     row.bound(told == tests, || {
         format!("{tests} tests, of which {told} ended in some way")
     });
-    row.measure(&gateway.process);
-    Ok(vec![row])
+    row.measure(&target.process);
+    Ok(row)
 }
 
 /// The tests, those that passed and those that were skipped, of `145 tests, 143 passed, 1 skipped, 1 failed`.

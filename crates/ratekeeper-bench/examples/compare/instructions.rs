@@ -33,6 +33,10 @@ const TELLING: [&str; 2] = ["App::note_wanted", "Durations::record"];
 pub(crate) struct Instructions {
     pub(crate) ours: f64,
     pub(crate) constant: f64,
+    /// A plain tonic server that answers the same constant.
+    pub(crate) plain: f64,
+    /// The same decisions with `grpc_transport: tonic`.
+    pub(crate) by_tonic: f64,
     /// The cost of telling operators of decisions.
     pub(crate) telling: Vec<Telling>,
 }
@@ -66,9 +70,15 @@ pub(crate) fn count(plan: &Plan, folder: &Path, answer_of: &Server) -> Result<In
     let constant = counted(plan, folder, "constant", |plan| {
         Server::constant(plan, folder, answer_of)
     })?;
+    let plain = counted(plan, folder, "plain", |plan| Server::plain(plan, answer_of))?;
+    let by_tonic = counted(plan, folder, "by tonic", |plan| {
+        Server::ratekeeper(plan, folder, &["--grpc-transport", "tonic"])
+    })?;
     Ok(Instructions {
         ours: ours.all,
         constant: constant.all,
+        plain: plain.all,
+        by_tonic: by_tonic.all,
         telling: telling(plan, folder, ours)?,
     })
 }
@@ -115,12 +125,20 @@ fn telling(plan: &Plan, folder: &Path, ours: Counted) -> Result<Vec<Telling>> {
 
 impl fmt::Display for Instructions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (ours, constant) = (self.ours, self.constant);
+        let Self {
+            ours,
+            constant,
+            plain,
+            by_tonic,
+            ..
+        } = self;
         writeln!(
             f,
             "\nInstructions by decision over gRPC, hot, without the kernel's: {ours:.0}, of the constant \
-             server {constant:.0}; a decision adds {:.0}.",
-            ours - constant
+             server {constant:.0}; a decision adds {:.0}. By tonic (`grpc_transport: tonic`) {by_tonic:.0}; a plain tonic \
+             server that answers the constant {plain:.0}: {:.2} x ours.",
+            ours - constant,
+            plain / ours
         )?;
         writeln!(
             f,

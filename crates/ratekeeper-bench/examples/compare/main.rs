@@ -1,4 +1,5 @@
-//! Compares Ratekeeper over gRPC with the same binary answering a constant, and with throttlecrab.
+//! Compares Ratekeeper over gRPC with the same binary answering a constant, with a plain tonic server that does, and with
+//! throttlecrab.
 //!
 //! `cargo xtask bench` builds and runs this, pinned to one processor; the servers get another. With
 //! `--redis`, counters are in Redis, and the comparison is with the same constant, with counters in
@@ -23,6 +24,7 @@ mod loads;
 #[path = "../shared/machine.rs"]
 mod machine;
 mod modes;
+mod plain;
 mod profile;
 mod redis;
 mod results;
@@ -70,7 +72,13 @@ pub(crate) struct Plan {
 }
 
 fn main() -> Result<()> {
-    let plan = plan(std::env::args().skip(1))?;
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let Some((name, args)) = args.split_first()
+        && name == plain::NAME
+    {
+        return plain::serve(args);
+    }
+    let plan = plan(args.into_iter())?;
     if plan.is_modes {
         let table = modes::all(&plan)?;
         println!("\n{table}");

@@ -28,6 +28,7 @@ const RUNS: usize = 7;
 struct Servers {
     ours: Server,
     constant: Server,
+    plain: Server,
     before: Option<Server>,
     throttlecrab: Option<Server>,
 }
@@ -48,6 +49,7 @@ fn run(plan: &Plan, folder: &std::path::Path) -> Result<Table> {
     let ours = Server::ratekeeper(plan, folder, &[])?;
     let servers = Servers {
         constant: Server::constant(plan, folder, &ours)?,
+        plain: Server::plain(plan, &ours)?,
         before: Server::before(plan, folder)?,
         ours,
         throttlecrab: plan
@@ -61,6 +63,17 @@ fn run(plan: &Plan, folder: &std::path::Path) -> Result<Table> {
             against_constant(plan, name, &servers, keys)
         });
     }
+    for (name, keys) in SPREADS {
+        table.versus(plan, &format!("plain tonic, {name}"), |name| {
+            against_plain(plan, name, &servers, |server| closed(server, keys))
+        });
+    }
+    table.versus(plan, "plain tonic, 4 connections of one stream", |name| {
+        against_plain(plan, name, &servers, |server| streams(server, 4))
+    });
+    table.versus(plan, "plain tonic, one stream", |name| {
+        against_plain(plan, name, &servers, |server| streams(server, 1))
+    });
     if let Some(before) = &servers.before {
         against_before(plan, &mut table, &servers.ours, before);
     }
@@ -134,15 +147,28 @@ fn at_rate(
     versus(plan, name, By::Cpu, ours, theirs)
 }
 
+fn against_plain(
+    plan: &Plan,
+    name: &str,
+    servers: &Servers,
+    load: impl Fn(&Server) -> Load,
+) -> Result<Versus> {
+    let ours = ("ratekeeper", load(&servers.ours));
+    let theirs = ("plain tonic", load(&servers.plain));
+    versus(plan, name, By::Rate, ours, theirs)
+}
+
+/// One call at a time on each of so many connections.
+fn streams(server: &Server, connections: u32) -> Load {
+    let mut load = server.load();
+    load.connections = connections;
+    load.streams = 1;
+    load
+}
+
 fn one_stream(plan: &Plan, name: &str, servers: &Servers) -> Result<Versus> {
-    let one = |server: &Server| {
-        let mut load = server.load();
-        load.connections = 1;
-        load.streams = 1;
-        load
-    };
-    let ours = ("ratekeeper", one(&servers.ours));
-    let theirs = ("constant", one(&servers.constant));
+    let ours = ("ratekeeper", streams(&servers.ours, 1));
+    let theirs = ("constant", streams(&servers.constant, 1));
     versus(plan, name, By::Rate, ours, theirs)
 }
 

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use ratekeeper_bench::{Load, Over, Question, Service, first_answer};
 use ratekeeper_testkit::process::{Process, free_port};
 
-use crate::Plan;
+use crate::{Plan, plain};
 
 /// A single limit with the default algorithm.
 fn rules(unit: &str, quota: u32) -> String {
@@ -117,19 +117,47 @@ impl Server {
 
     /// Ratekeeper answering every request with the first answer of `decider`, without deciding.
     pub(crate) fn constant(plan: &Plan, folder: &Path, decider: &Self) -> Result<Self> {
-        let answer = first_answer(&decider.load())?;
+        let (answer, hex) = decider.first_answer()?;
+        let args = ["bench", "ceiling", "--answer", &hex];
+        Self::ours(plan, folder, &wide(), &args)?.answering(&answer)
+    }
+
+    /// A plain tonic server that answers every request with the first answer of `decider`.
+    pub(crate) fn plain(plan: &Plan, decider: &Self) -> Result<Self> {
+        let (answer, hex) = decider.first_answer()?;
+        let program = std::env::current_exe().context("this program is nowhere")?;
+        let grpc = free_port();
+        let mut command = command(plan, &program);
+        command.args([plain::NAME, &format!("127.0.0.1:{grpc}"), &hex]);
+        let mut process = Process::spawn("plain tonic", command);
+        process.wait_for_port(grpc);
+        let server = Self {
+            process,
+            grpc,
+            http: 0,
+            admin: 0,
+            is_peer: false,
+        };
+        server.answering(&answer)
+    }
+
+    /// Its first answer, and the same in hexadecimal digits.
+    fn first_answer(&self) -> Result<(Vec<u8>, String)> {
+        let answer = first_answer(&self.load())?;
         let mut hex = String::new();
         for byte in &answer {
             write!(hex, "{byte:02x}")?;
         }
-        let args = ["bench", "ceiling", "--answer", &hex];
-        let server = Self::ours(plan, folder, &wide(), &args)?;
-        let constant = first_answer(&server.load())?;
+        Ok((answer, hex))
+    }
+
+    fn answering(self, answer: &[u8]) -> Result<Self> {
+        let constant = first_answer(&self.load())?;
         anyhow::ensure!(
-            constant == answer,
+            *constant == *answer,
             "the constant answer is not the real one: {constant:02x?} {answer:02x?}"
         );
-        Ok(server)
+        Ok(self)
     }
 
     /// Ratekeeper with these rules, and these additional arguments.

@@ -1,14 +1,17 @@
 //! `ratekeeper.v1` over gRPC: each method reads its message, calls a handler, writes its answer.
 
 mod messages;
+mod read;
 mod room_body;
 mod stream;
 
 use std::sync::Arc;
 
+use http::header::{AUTHORIZATION, HeaderValue, ORIGIN};
+use http::request::Parts;
+use http::{Extensions, HeaderMap};
 use ratekeeper_proto::ratekeeper::v1;
 use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_server::RateLimiterService;
-use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::app::App;
@@ -16,14 +19,14 @@ use crate::callers::{Callers, Denied, Power};
 use crate::denials::CheckOrigin;
 use crate::listen::Peer;
 use crate::v1::{
-    AcquireRequest, Answer, Api, Batch, CheckRequest, HeldAnswer, RefundRequest, Refusal, Released,
-    Renewed, ReserveRequest, Sender, Unmatched,
+    AcquireRequest, Answer, Api, Batch, CheckRequest, HeldAnswer, Object, RefundRequest, Refusal,
+    Released, Renewed, ReserveRequest, Sender, Unmatched,
 };
 use messages::{check_requests, check_response, limit_requests};
 use room_body::HeldRoom;
 use stream::{Answers, StreamSender, answers};
 
-pub(super) use room_body::hold_room;
+pub(super) use room_body::{hold_room, hold_room_direct};
 
 /// Our own service on top of an [`App`].
 #[derive(Debug)]
@@ -35,18 +38,18 @@ pub(super) struct Service {
 struct MessageSender<'a> {
     callers: &'a Callers,
     peer: Option<&'a Peer>,
-    metadata: &'a MetadataMap,
+    headers: &'a HeaderMap,
 }
 
 impl Sender for MessageSender<'_> {
     type Error = Status;
 
     fn permit(&self, power: Power) -> Result<&str, Status> {
-        let authorization = self.metadata.get("authorization");
-        let authorization = authorization.map(|value| value.as_encoded_bytes());
+        let authorization = self.headers.get(AUTHORIZATION);
+        let authorization = authorization.map(HeaderValue::as_bytes);
         let admitted = self.callers.admit(self.peer, authorization, power);
         let admitted = admitted.map_err(Refusal::from)?;
-        if admitted.is_by_place && self.metadata.contains_key("origin") {
+        if admitted.is_by_place && self.headers.contains_key(ORIGIN) {
             let denied = Denied::Forbidden("web pages may not ask for this".to_owned());
             return Err(Refusal::from(denied).into());
         }
@@ -54,7 +57,7 @@ impl Sender for MessageSender<'_> {
     }
 
     fn origin(&self) -> CheckOrigin<'_> {
-        CheckOrigin::new("v1", Some(self.metadata.as_ref()))
+        CheckOrigin::new("v1", Some(self.headers))
     }
 }
 
@@ -64,43 +67,72 @@ impl Service {
     }
 
     fn sender<'a, T>(&'a self, request: &'a Request<T>) -> MessageSender<'a> {
+        self.sender_of(request.metadata().as_ref(), request.extensions())
+    }
+
+    fn sender_of<'a>(
+        &'a self,
+        headers: &'a HeaderMap,
+        extensions: &'a Extensions,
+    ) -> MessageSender<'a> {
         MessageSender {
             callers: &self.app.callers,
-            peer: request.extensions().get(),
-            metadata: request.metadata(),
+            peer: extensions.get(),
+            headers,
         }
     }
-}
 
-#[tonic::async_trait]
-impl RateLimiterService for Service {
-    type CheckStreamStream = Answers;
+    /// Answers an encoded check; None if it is not plain and has to be decoded.
+    pub(super) async fn check_plain(&self, head: &Parts, message: &[u8]) -> Option<Checked> {
+        let check = read::check(message)?;
+        let sender = self.sender_of(&head.headers, &head.extensions);
+        Some(self.decide(&sender, &check).await)
+    }
 
-    async fn check(
-        &self,
-        request: Request<v1::CheckRequest>,
-    ) -> Result<Response<v1::CheckResponse>, Status> {
-        let sender = self.sender(&request);
-        let check = request.get_ref().into();
-        let read = |answer: &Answer<'_>| check_response(&check, answer);
-        let api = Api::new(&self.app, &sender);
-        let response = api.check(&check, Unmatched::Allowed, read).await?;
+    /// Answers an encoded batch, in the same way.
+    pub(super) async fn batch_plain(&self, head: &Parts, message: &[u8]) -> Option<BatchChecked> {
+        let checks = read::batch(message)?;
+        let sender = self.sender_of(&head.headers, &head.extensions);
+        Some(self.decide_all(&sender, &checks).await)
+    }
+
+    async fn decide(&self, sender: &MessageSender<'_>, check: &CheckRequest<'_>) -> Checked {
+        let read = |answer: &Answer<'_>| check_response(check, answer);
+        let api = Api::new(&self.app, sender);
+        let response = api.check(check, Unmatched::Allowed, read).await?;
         Ok(Response::new(response))
     }
 
-    async fn check_batch(
+    async fn decide_all(
         &self,
-        request: Request<v1::CheckBatchRequest>,
-    ) -> Result<Response<v1::CheckBatchResponse>, Status> {
-        let sender = self.sender(&request);
-        let checks = check_requests(&request.get_ref().checks);
-        let api = Api::new(&self.app, &sender);
-        let Batch { results, room } = api.check_all(&checks, check_response).await?;
+        sender: &MessageSender<'_>,
+        checks: &[Object<CheckRequest<'_>>],
+    ) -> BatchChecked {
+        let api = Api::new(&self.app, sender);
+        let Batch { results, room } = api.check_all(checks, check_response).await?;
         let mut response = Response::new(v1::CheckBatchResponse { results });
         if let Some(room) = room {
             response.extensions_mut().insert(HeldRoom::new(room));
         }
         Ok(response)
+    }
+}
+
+type Checked = Result<Response<v1::CheckResponse>, Status>;
+type BatchChecked = Result<Response<v1::CheckBatchResponse>, Status>;
+
+#[tonic::async_trait]
+impl RateLimiterService for Service {
+    type CheckStreamStream = Answers;
+
+    async fn check(&self, request: Request<v1::CheckRequest>) -> Checked {
+        let check = request.get_ref().into();
+        self.decide(&self.sender(&request), &check).await
+    }
+
+    async fn check_batch(&self, request: Request<v1::CheckBatchRequest>) -> BatchChecked {
+        let checks = check_requests(&request.get_ref().checks);
+        self.decide_all(&self.sender(&request), &checks).await
     }
 
     async fn check_stream(

@@ -37,6 +37,11 @@ impl<B> AnswerBody<B> {
         }
     }
 
+    /// The service's body; none if the answer is a text of our own.
+    pub(super) const fn service_mut(&mut self) -> Option<&mut B> {
+        self.body.as_mut()
+    }
+
     pub(super) const fn of_text(text: Bytes) -> Self {
         Self {
             body: None,

@@ -2,15 +2,17 @@
 
 mod timers;
 
-use std::future::poll_fn;
-use std::pin::pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::{http1, http2 as hyper_http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulConnection;
+use pin_project_lite::pin_project;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
 use tracing::debug;
@@ -21,6 +23,7 @@ use super::activity::{Activity, Watched};
 use super::bounds::ServerBounds;
 use super::deadline::Deadline;
 use super::framing::Framing;
+use super::http2::{self, DirectService};
 use super::inline_executor::{InlineExecutor, Waiting};
 use super::line::Line;
 use super::peer::Peer;
@@ -42,12 +45,12 @@ const LINGER: Duration = Duration::from_secs(1);
 const HEAD_ROOM: usize = 2;
 
 /// The bytes of an untaken answer that HTTP/2 buffers, besides the piece being handed over.
-const SEND_BYTES_MAX: usize = 16 << 10;
+pub(super) const SEND_BYTES_MAX: usize = 16 << 10;
 
 /// The bytes that clients may send of one request, and of all requests of a connection, before any
 /// are consumed.
-const STREAM_WINDOW: u32 = 256 << 10;
-const CONNECTION_WINDOW: u32 = 512 << 10;
+pub(super) const STREAM_WINDOW: u32 = 256 << 10;
+pub(super) const CONNECTION_WINDOW: u32 = 512 << 10;
 
 /// The length of the HTTP/2 preface: a client that has sent less has not begun.
 const PREFACE_BYTES: u64 = 24;
@@ -64,8 +67,109 @@ pub(super) struct Terms<S> {
     pub(super) is_local: bool,
 }
 
+/// A service, and the way its requests come to it.
+pub(super) trait Served: Clone + Send + 'static {
+    /// Serves requests that come over `io`, until the connection ends.
+    fn serve<IO>(self, io: Watched<IO>, watch: WatchOver) -> impl Future<Output = End> + Send
+    where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+}
+
+/// A service that hyper asks.
+#[derive(Clone)]
+pub(super) struct ByHyper<S>(pub(super) S);
+
+/// A service that is asked without hyper, over HTTP/2 alone.
+#[derive(Clone)]
+pub(super) struct Direct<S>(pub(super) S);
+
+impl<S: HttpService> Served for ByHyper<S> {
+    async fn serve<IO>(self, io: Watched<IO>, watch: WatchOver) -> End
+    where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let io = TokioIo::new(io);
+        let bounds = &watch.line.bounds;
+        let service = Deadline::new(self.0, Arc::clone(&watch.line));
+        let executor = watch.executor.clone();
+        match watch.line.protocol {
+            Protocol::Http1 => {
+                let connection = http1(bounds).serve_connection(io, service);
+                let connection = HyperConnection { connection };
+                watch.drive(connection, LAST_REQUEST).await
+            }
+            Protocol::Http2 => {
+                let connection = by_http2(bounds, executor).serve_connection(io, service);
+                let connection = HyperConnection { connection };
+                watch.drive(connection, Duration::ZERO).await
+            }
+            Protocol::Either => {
+                let builder = either(bounds, executor);
+                let connection = builder.serve_connection_with_upgrades(io, service);
+                let connection = HyperConnection { connection };
+                watch.drive(connection, LAST_REQUEST).await
+            }
+        }
+    }
+}
+
+impl<S: DirectService> Served for Direct<S> {
+    async fn serve<IO>(self, io: Watched<IO>, watch: WatchOver) -> End
+    where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let service = Deadline::new(self.0, Arc::clone(&watch.line));
+        let connection = http2::open(io, service, &watch.line.bounds, watch.executor.clone());
+        watch.drive(connection, Duration::ZERO).await
+    }
+}
+
+/// A connection to be driven to its end.
+pub(super) trait Driven: Future<Output = Result<(), Self::Fault>> {
+    /// The reason it failed.
+    type Fault: std::fmt::Display;
+
+    /// Tells the peer to go, once what is under way is finished.
+    fn leave(self: Pin<&mut Self>);
+
+    /// The time until [`Self::keep_alive`] is first due; none for a connection that sends its pings itself.
+    fn first_ping(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Asks a peer that was silent since the last call whether it is still there; `bytes_read` have come so far.
+    /// Returns the time until the next call; none if the peer is gone.
+    fn keep_alive(self: Pin<&mut Self>, _: &mut Context<'_>, bytes_read: u64) -> Option<Duration> {
+        let _ = bytes_read;
+        None
+    }
+}
+
+pin_project! {
+    struct HyperConnection<C> {
+        #[pin]
+        connection: C,
+    }
+}
+
+impl<C: GracefulConnection> Future for HyperConnection<C> {
+    type Output = Result<(), C::Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.project().connection.poll(cx)
+    }
+}
+
+impl<C: GracefulConnection<Error: std::fmt::Display>> Driven for HyperConnection<C> {
+    type Fault = C::Error;
+
+    fn leave(self: Pin<&mut Self>) {
+        self.project().connection.graceful_shutdown();
+    }
+}
+
 /// Serves one connection until either side ends it.
-pub(super) async fn serve(accepted: Accepted, terms: Terms<impl HttpService>) {
+pub(super) async fn serve(accepted: Accepted, terms: Terms<impl Served>) {
     let stream = match accepted.stream.attach() {
         Ok(stream) => stream,
         Err(error) => {
@@ -102,7 +206,7 @@ pub(super) async fn serve(accepted: Accepted, terms: Terms<impl HttpService>) {
 }
 
 /// Speaks HTTP with `peer`.
-async fn speak<IO>(stream: IO, peer: Peer, terms: Terms<impl HttpService>)
+async fn speak<IO>(stream: IO, peer: Peer, terms: Terms<impl Served>)
 where
     IO: AsyncRead + AsyncWrite + ForgetUnsent + Unpin + Send + 'static,
 {
@@ -118,29 +222,13 @@ where
     let framing = (protocol == Protocol::Either)
         .then(|| Framing::new(Arc::clone(&line), head_bytes_read(&bounds)));
     let (watched, activity, back) = Watched::new(stream, framing);
-    let io = TokioIo::new(watched);
-    let service = Deadline::new(terms.service, Arc::clone(&line));
     let executor = InlineExecutor::new(Arc::clone(&line));
     let watch = WatchOver {
         activity,
         line,
-        executor: executor.clone(),
+        executor,
     };
-    let end = match protocol {
-        Protocol::Http1 => {
-            let connection = http1(&bounds).serve_connection(io, service);
-            watch.drive(connection, LAST_REQUEST).await
-        }
-        Protocol::Http2 => {
-            let connection = http2(&bounds, executor).serve_connection(io, service);
-            watch.drive(connection, Duration::ZERO).await
-        }
-        Protocol::Either => {
-            let builder = either(&bounds, executor);
-            let connection = builder.serve_connection_with_upgrades(io, service);
-            watch.drive(connection, LAST_REQUEST).await
-        }
-    };
+    let end = terms.service.serve(watched, watch).await;
     match (end, back.await) {
         (End::Done, Ok(socket)) => linger(socket).await,
         (End::Stalled, Ok(socket)) => socket.forget_unsent(),
@@ -175,8 +263,11 @@ fn http1(bounds: &ServerBounds) -> http1::Builder {
     builder
 }
 
-fn http2(bounds: &ServerBounds, executor: InlineExecutor) -> http2::Builder<InlineExecutor> {
-    let mut builder = http2::Builder::new(executor);
+fn by_http2(
+    bounds: &ServerBounds,
+    executor: InlineExecutor,
+) -> hyper_http2::Builder<InlineExecutor> {
+    let mut builder = hyper_http2::Builder::new(executor);
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(bounds.streams_max)
@@ -185,7 +276,9 @@ fn http2(bounds: &ServerBounds, executor: InlineExecutor) -> http2::Builder<Inli
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(bounds.ping_interval)
-        .keep_alive_timeout(bounds.ping_timeout);
+        .keep_alive_timeout(bounds.ping_timeout)
+        // gRPC has no use for it.
+        .auto_date_header(false);
     builder
 }
 
@@ -212,7 +305,7 @@ fn either(bounds: &ServerBounds, executor: InlineExecutor) -> auto::Builder<Inli
 
 /// The way a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum End {
+pub(super) enum End {
     /// Ended as the protocol has it.
     Done,
     /// Cut off: nothing moved on it for too long, or it did not close when told to.
@@ -222,7 +315,7 @@ enum End {
 }
 
 /// Ends a connection for reasons other than its peers: the drain, timers, stalls.
-struct WatchOver {
+pub(super) struct WatchOver {
     activity: Activity,
     line: Arc<Line>,
     executor: InlineExecutor,
@@ -230,17 +323,14 @@ struct WatchOver {
 
 impl WatchOver {
     /// Drives the connection to its end.
-    async fn drive<C>(self, connection: C, last_request: Duration) -> End
-    where
-        C: GracefulConnection<Error: std::fmt::Display>,
-    {
+    async fn drive<C: Driven>(self, connection: C, last_request: Duration) -> End {
         let mut connection = pin!(connection);
         let mut waiting = Waiting::default();
         let mut begun = pin!(async {
             self.line.drain.begun().await;
             sleep(last_request).await;
         });
-        let mut timers = pin!(Timers::new(&self.line));
+        let mut timers = pin!(Timers::new(&self.line, connection.first_ping()));
         let mut looks = StallCheck::new(&self.activity, &self.line.bounds);
         let mut requests = self.line.requests();
         loop {
@@ -259,12 +349,12 @@ impl WatchOver {
             match ring {
                 Ring::Leave => {
                     timers.as_mut().leave(None);
-                    connection.as_mut().graceful_shutdown();
+                    connection.as_mut().leave();
                 }
                 Ring::Old => {
                     let grace = self.line.bounds.connection_age_grace;
                     timers.as_mut().leave(Some(grace));
-                    connection.as_mut().graceful_shutdown();
+                    connection.as_mut().leave();
                 }
                 Ring::Idle => {
                     let now = self.line.requests();
@@ -272,7 +362,7 @@ impl WatchOver {
                         // What its client has not taken by then, it does not want.
                         let grace = self.line.bounds.connection_age_grace.min(IDLE_GRACE);
                         timers.as_mut().leave(Some(grace));
-                        connection.as_mut().graceful_shutdown();
+                        connection.as_mut().leave();
                     }
                     requests = now;
                 }
@@ -286,6 +376,16 @@ impl WatchOver {
                     debug!("connection closed: it did not end after GOAWAY");
                     return End::Cut;
                 }
+                Ring::Ping => {
+                    let bytes_read = self.activity.bytes_read();
+                    let look = |cx: &mut Context<'_>| {
+                        Poll::Ready(connection.as_mut().keep_alive(cx, bytes_read))
+                    };
+                    match poll_fn(look).await {
+                        Some(wait) => timers.as_mut().ping_after(wait),
+                        None => return self.silent(),
+                    }
+                }
                 Ring::Look(now) => {
                     let elapsed = looks.elapsed(now);
                     if let Some(end) = self.look(&mut looks, &mut waiting, elapsed) {
@@ -296,7 +396,16 @@ impl WatchOver {
         }
     }
 
-    /// The way a connection ended that hyper has finished with.
+    /// The way a connection ends whose peer answers no ping.
+    fn silent(&self) -> End {
+        debug!("a connection is closed: its peer answers no ping");
+        match self.activity.is_blocked() {
+            true => End::Stalled,
+            false => End::Done,
+        }
+    }
+
+    /// The way a connection ended that has come to its end.
     fn ended<E: std::fmt::Display>(&self, end: Result<(), E>) -> End {
         let Err(error) = end else {
             return End::Done;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::header::{CONNECTION, HeaderValue};
+use http::header::{CONNECTION, HeaderName, HeaderValue};
 use http::{HeaderMap, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
@@ -39,7 +39,19 @@ impl<S: HttpService> hyper::service::Service<Request<Incoming>> for Deadline<S> 
     type Error = Infallible;
     type Future = Answering<S::Future>;
 
-    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        // Every service here is always ready: none of them keeps a queue.
+        self.begin(request, |service, request| service.clone().call(request))
+    }
+}
+
+impl<S> Deadline<S> {
+    /// Begins a request that `call` has the service answer.
+    pub(super) fn begin<'a, B, F>(
+        &'a self,
+        mut request: Request<B>,
+        call: impl FnOnce(&'a S, Request<B>) -> F,
+    ) -> Answering<F> {
         let refusal = Refusal::of_head(&request, &self.line);
         let protocol = spoken(&request, &self.line);
         if protocol != Protocol::Http1 && !self.line.is_http2() {
@@ -56,8 +68,7 @@ impl<S: HttpService> hyper::service::Service<Request<Incoming>> for Deadline<S> 
                     request.extensions_mut().insert(self.line.peer.clone());
                 }
                 Answering {
-                    // Every service here is always ready: none of them keeps a queue.
-                    inner: Some(self.service.clone().call(request)),
+                    inner: Some(call(&self.service, request)),
                     sleep: None,
                     allowed,
                     refusal: Refusal::TooLate,
@@ -86,6 +97,8 @@ fn spoken<B>(request: &Request<B>, line: &Line) -> Protocol {
     }
 }
 
+static GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+
 /// The time that the request may take: the limit for any request, or its client's deadline if that
 /// is sooner. A front keeps the time itself: only it knows which upstream it waits for.
 fn time_allowed(
@@ -100,7 +113,7 @@ fn time_allowed(
     if protocol == Protocol::Http1 {
         return Ok(Some(longest));
     }
-    let Some(timeout) = headers.get("grpc-timeout") else {
+    let Some(timeout) = headers.get(&GRPC_TIMEOUT) else {
         return Ok(Some(longest));
     };
     match grpc_timeout(timeout.as_bytes()) {

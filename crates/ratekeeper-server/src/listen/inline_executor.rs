@@ -22,12 +22,18 @@ use super::pace::Pace;
 
 type Request = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The requests of one connection that were read and not tried yet: as many as it may have
+/// The requests of one connection that were read and not tried yet, or tried and have to wait: as many as it may have
 /// under way at most.
 #[derive(Clone)]
 pub(super) struct InlineExecutor {
-    requests: Arc<Mutex<Vec<Request>>>,
+    queues: Arc<Mutex<Queues>>,
     line: Arc<Line>,
+}
+
+#[derive(Default)]
+struct Queues {
+    untried: Vec<Request>,
+    tried: Vec<Paced>,
 }
 
 /// The requests of one connection that wait for something. They end with it.
@@ -90,30 +96,25 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, request: F) {
-        self.requests.lock().push(Box::pin(request));
+        self.queues.lock().untried.push(Box::pin(request));
     }
 }
 
 impl InlineExecutor {
     pub(super) fn new(line: Arc<Line>) -> Self {
-        let requests = Arc::default();
-        Self { requests, line }
+        let queues = Arc::default();
+        Self { queues, line }
     }
 
     /// Tries all of them, and those that were `waiting` and were woken. What is not done at once
     /// joins these.
     pub(super) fn run(&self, waiting: &mut Waiting, cx: &mut Context<'_>) {
         // Not held while they run: they may hand in others.
-        while let Some(requests) = self.take() {
-            for mut request in requests {
-                self.line.begin_taking();
-                if request.as_mut().poll(cx).is_pending() {
-                    waiting.0.push(Paced {
-                        request,
-                        line: Arc::clone(&self.line),
-                        pace: Pace::new(self.line.bounds.patience),
-                        taking: self.line.taking(),
-                    });
+        while let Some(Queues { untried, tried }) = self.take() {
+            waiting.0.extend(tried);
+            for mut request in untried {
+                if !self.is_done(request.as_mut(), cx) {
+                    waiting.0.push(self.paced(request));
                 }
             }
         }
@@ -121,9 +122,37 @@ impl InlineExecutor {
         while let Poll::Ready(Some(())) = waiting.0.poll_next_unpin(cx) {}
     }
 
-    fn take(&self) -> Option<Vec<Request>> {
-        let mut requests = self.requests.lock();
-        (!requests.is_empty()).then(|| std::mem::take(&mut *requests))
+    /// Tries one request.
+    pub(super) fn is_done<F>(&self, request: Pin<&mut F>, cx: &mut Context<'_>) -> bool
+    where
+        F: Future<Output = ()> + ?Sized,
+    {
+        self.line.begin_taking();
+        request.poll(cx).is_ready()
+    }
+
+    /// Has `request` wait, which was just tried.
+    pub(super) fn wait_for<F>(&self, request: Pin<Box<F>>)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let paced = self.paced(request);
+        self.queues.lock().tried.push(paced);
+    }
+
+    fn paced(&self, request: Request) -> Paced {
+        Paced {
+            request,
+            line: Arc::clone(&self.line),
+            pace: Pace::new(self.line.bounds.patience),
+            taking: self.line.taking(),
+        }
+    }
+
+    fn take(&self) -> Option<Queues> {
+        let mut queues = self.queues.lock();
+        let is_empty = queues.untried.is_empty() && queues.tried.is_empty();
+        (!is_empty).then(|| std::mem::take(&mut *queues))
     }
 }
 

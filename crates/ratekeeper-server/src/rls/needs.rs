@@ -27,6 +27,16 @@ impl Needs {
         }
     }
 
+    /// Returns what a request needs that has neither limits nor refunds.
+    #[inline]
+    pub(crate) const fn of_plain(callers: EnvoyCallers) -> Self {
+        Self {
+            a_sender: matches!(callers, EnvoyCallers::Required),
+            an_override: false,
+            a_refund: false,
+        }
+    }
+
     /// Returns true if anybody may send it, so that the sender need not be looked up.
     #[inline]
     pub(crate) const fn are_none(self) -> bool {

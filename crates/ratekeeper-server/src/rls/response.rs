@@ -12,10 +12,10 @@ use ratekeeper_rules::{Profile, Unit};
 use super::{headers, metadata};
 use crate::config::RlsConfig;
 
-/// The answer to `request`; `policies` are those to be told, if any are.
+/// The answer to a decision; `policies` are those to be told, if any are, and metadata tell of `request`.
 pub(super) fn answer(
     config: &RlsConfig,
-    request: &RateLimitRequest,
+    request: Option<&RateLimitRequest>,
     decision: &Decision,
     policies: &[Policy],
     clock: &Clock,
@@ -53,7 +53,8 @@ pub(super) fn answer(
         response.response_headers_to_add.push(headers::degraded());
     }
     if config.dynamic_metadata {
-        response.dynamic_metadata = Some(metadata::of(config.profile, request, decision));
+        response.dynamic_metadata =
+            request.map(|request| metadata::of(config.profile, request, decision));
     }
     response.statuses = statuses;
     response

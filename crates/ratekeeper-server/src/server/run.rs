@@ -13,7 +13,7 @@ use super::listeners::Listeners;
 use super::{Drained, Server};
 use crate::admin;
 use crate::app::App;
-use crate::config::WatchConfig;
+use crate::config::{GrpcTransport, WatchConfig};
 use crate::drain::Drain;
 use crate::fleet;
 use crate::follow::{Followed, follow};
@@ -77,7 +77,14 @@ impl Server {
         if let Some(grpc) = grpc {
             let service = move |_| service.clone();
             let (room, drain) = (room.clone(), Arc::clone(&app.drain));
-            serving.spawn(grpc.serve(service, bounds, room, drain, workers.turns()));
+            match config.grpc_transport {
+                GrpcTransport::Direct => {
+                    serving.spawn(grpc.serve_direct(service, bounds, room, drain, workers.turns()))
+                }
+                GrpcTransport::Tonic => {
+                    serving.spawn(grpc.serve(service, bounds, room, drain, workers.turns()))
+                }
+            };
         }
         if let Some(http) = http {
             let service = http::router(Arc::clone(&app));

@@ -23,6 +23,7 @@ mod support;
 mod switches;
 mod tenants;
 mod tls;
+mod transports;
 mod unix_sockets;
 mod unreadable;
 mod usage;

@@ -11,6 +11,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use tonic::Status;
 use tonic::body::Body;
 
+use crate::listen::DirectBody;
+
 /// Room of [`LongAnswers`](crate::v1::LongAnswers), on its way among an answer's extensions.
 #[derive(Clone, Debug)]
 pub(super) struct HeldRoom {
@@ -26,10 +28,25 @@ impl HeldRoom {
 }
 
 /// Has the body of `answer` hold the room that the answer was given, if it was given any.
-pub(crate) fn hold_room(mut answer: Response<Body>) -> Response<Body> {
+pub(crate) fn hold_room(answer: Response<Body>) -> Response<Body> {
+    hold(answer, |body| body)
+}
+
+/// Does the same for an answer that does not come by tonic.
+pub(crate) fn hold_room_direct(answer: Response<DirectBody<Body>>) -> Response<DirectBody<Body>> {
+    hold(answer, DirectBody::stream)
+}
+
+fn hold<B>(mut answer: Response<B>, read: impl FnOnce(Body) -> B) -> Response<B>
+where
+    B: hyper::body::Body<Data = Bytes, Error = Status> + Send + 'static,
+{
     match answer.extensions_mut().remove() {
         None => answer,
-        Some(room) => answer.map(|body| Body::new(RoomBody { body, _room: room })),
+        Some(room) => answer.map(|body| {
+            let body = Body::new(body);
+            read(Body::new(RoomBody { body, _room: room }))
+        }),
     }
 }
 

@@ -27,7 +27,7 @@ fn opened() -> DuplexStream {
         ..ServerBounds::default()
     };
     let terms = Terms {
-        service,
+        service: ByHyper(service),
         protocol: Protocol::Either,
         tls: None,
         bounds,

@@ -26,6 +26,8 @@ pub(super) enum Ring {
     HeadDue,
     /// The connection was told to go, and its grace is over.
     GraceOver,
+    /// A silent peer is asked whether it is still there, or its answer is due.
+    Ping,
     /// The connection is checked for progress.
     Look(Instant),
 }
@@ -43,7 +45,8 @@ pin_project! {
 }
 
 impl Timers {
-    pub(super) fn new(line: &Line) -> Self {
+    /// `first_ping` is the time until the first [`Ring::Ping`], if there are to be any.
+    pub(super) fn new(line: &Line, first_ping: Option<Duration>) -> Self {
         let bounds = &line.bounds;
         let now = Instant::now();
         let is_unknown = line.protocol != Protocol::Http1;
@@ -57,6 +60,7 @@ impl Timers {
                 .map(|age| after(now, jittered(age))),
             grace: None,
             head: is_unknown.then(|| after(now, bounds.head_timeout)),
+            ping: first_ping.map(|wait| after(now, wait)),
         })
     }
 
@@ -85,6 +89,13 @@ impl Timers {
         this.first.reset(this.times.first());
     }
 
+    /// Has [`Ring::Ping`] ring again.
+    pub(super) fn ping_after(self: Pin<&mut Self>, wait: Duration) {
+        let this = self.project();
+        this.times.ping = Some(after(Instant::now(), wait.max(WAIT_MIN)));
+        this.first.reset(this.times.first());
+    }
+
     /// Returns the next event that is due.
     pub(super) fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ring> {
         let mut this = self.project();
@@ -108,13 +119,14 @@ struct Times {
     grace: Option<Instant>,
     /// hyper measures heads once it knows the protocol, and waits for that as long as it takes.
     head: Option<Instant>,
+    ping: Option<Instant>,
 }
 
 impl Times {
     /// The earliest.
     fn first(&self) -> Instant {
         let idle = self.idle.as_ref().map(|idle| idle.next);
-        let others = [idle, self.age, self.grace, self.head];
+        let others = [idle, self.age, self.grace, self.head, self.ping];
         others
             .into_iter()
             .flatten()
@@ -135,6 +147,9 @@ impl Times {
         if rings(|times| &mut times.grace) {
             return Some(Ring::GraceOver);
         }
+        if rings(|times| &mut times.ping) {
+            return Some(Ring::Ping);
+        }
         let idle = self.idle.as_mut().and_then(|idle| idle.ring(now));
         if idle.is_some() {
             return Some(Ring::Idle);
@@ -142,6 +157,9 @@ impl Times {
         self.look.ring(now).map(Ring::Look)
     }
 }
+
+/// The shortest wait: one of zero would ring without end.
+const WAIT_MIN: Duration = Duration::from_millis(1);
 
 /// A timer that rings again and again.
 struct Periodic {
@@ -152,8 +170,7 @@ struct Periodic {
 impl Periodic {
     /// Rings every `period`, first one `period` from now.
     fn new(period: Duration, now: Instant) -> Self {
-        // A period of zero would ring without end.
-        let period = period.max(Duration::from_millis(1));
+        let period = period.max(WAIT_MIN);
         Self {
             next: after(now, period),
             period,
@@ -194,7 +211,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A look each 4 s, an idle check each 10 s, an age of 15 s and a head within 3 s.
+    /// A look each 4 s, an idle check each 10 s, an age of 15 s, a head within 3 s and a ping after 5 s.
     fn times() -> Times {
         let now = Instant::now();
         Times {
@@ -203,6 +220,7 @@ mod tests {
             age: Some(now + 15 * SECOND),
             grace: None,
             head: Some(now + 3 * SECOND),
+            ping: Some(now + 5 * SECOND),
         }
     }
 
@@ -215,6 +233,7 @@ mod tests {
             Ring::Idle => 'i',
             Ring::HeadDue => 'h',
             Ring::GraceOver => 'g',
+            Ring::Ping => 'p',
             Ring::Look(_) => 'l',
         };
         (name, start.elapsed().as_secs())
@@ -227,6 +246,7 @@ mod tests {
         for expected in [
             ('h', 3),
             ('l', 4),
+            ('p', 5),
             ('l', 8),
             ('i', 10),
             ('l', 12),
@@ -235,7 +255,8 @@ mod tests {
             assert_eq!(next(&mut timers, start).await, expected);
         }
         timers.as_mut().leave(Some(3 * SECOND));
-        for expected in [('l', 16), ('g', 18), ('l', 20), ('l', 24)] {
+        timers.as_mut().ping_after(6 * SECOND);
+        for expected in [('l', 16), ('g', 18), ('l', 20), ('p', 21), ('l', 24)] {
             assert_eq!(next(&mut timers, start).await, expected);
         }
     }
@@ -245,7 +266,14 @@ mod tests {
         let start = Instant::now();
         let mut timers = pin!(Timers::until(times()));
         tokio::time::advance(40 * SECOND).await;
-        for expected in [('h', 40), ('o', 40), ('i', 40), ('l', 40), ('l', 44)] {
+        for expected in [
+            ('h', 40),
+            ('o', 40),
+            ('p', 40),
+            ('i', 40),
+            ('l', 40),
+            ('l', 44),
+        ] {
             assert_eq!(next(&mut timers, start).await, expected);
         }
     }

@@ -1,0 +1,206 @@
+//! Calls that are answered without tonic, which costs more than most decisions.
+//!
+//! Only what is plain comes this way: one whole message, neither long nor compressed, to a method that decides. All other
+//! requests go on to tonic as they came, so that there is one place for each rule of the protocol.
+
+use std::convert::Infallible;
+use std::future::Future;
+
+use bytes::{BufMut, BytesMut};
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{HeaderMap, Method, Request, Response};
+use prost::Message;
+use ratekeeper_proto::SHORT_BYTES_MAX;
+use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
+use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_server::RateLimiterService;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::metadata::MetadataMap;
+use tower::Service;
+
+use super::{Grpc, Services, v1};
+use crate::listen::{DirectBody, DirectService, RequestBody, Whole};
+
+/// The flag and the length before a message.
+const PREFIX_BYTES: usize = 5;
+
+static GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+
+/// An answer, or the request as it came, which is tonic's then.
+type Outcome = Result<Response<DirectBody<Body>>, Request<RequestBody>>;
+
+impl DirectService for Grpc {
+    type Body = Body;
+
+    async fn answer(
+        &self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<DirectBody<Body>>, Infallible> {
+        match answer(&self.0, request).await {
+            Ok(answer) => Ok(answer),
+            // Boxed: the short way is not to carry what the long one needs.
+            Err(request) => {
+                let answer = Box::pin(self.clone().call(request)).await?;
+                Ok(answer.map(DirectBody::stream))
+            }
+        }
+    }
+}
+
+async fn answer(services: &Services, request: Request<RequestBody>) -> Outcome {
+    let own = &services.own;
+    match Call::of(&request) {
+        None => Err(request),
+        Some(Call::ShouldRateLimit) => should_rate_limit(services, request).await,
+        Some(Call::Check) => check(services, request).await,
+        Some(Call::CheckBatch) => check_batch(services, request).await,
+        Some(Call::Limit) => unary(services, request, |asked| own.limit(asked)).await,
+        Some(Call::LimitBatch) => unary(services, request, |asked| own.limit_batch(asked)).await,
+    }
+}
+
+/// The methods that are answered here.
+#[derive(Clone, Copy)]
+enum Call {
+    ShouldRateLimit,
+    Check,
+    CheckBatch,
+    Limit,
+    LimitBatch,
+}
+
+impl Call {
+    /// None for one that is tonic's.
+    fn of<B>(request: &Request<B>) -> Option<Self> {
+        let call = match request.uri().path() {
+            "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit" => Self::ShouldRateLimit,
+            "/ratekeeper.v1.RateLimiterService/Check" => Self::Check,
+            "/ratekeeper.v1.RateLimiterService/CheckBatch" => Self::CheckBatch,
+            "/ratekeeper.v1.RateLimiterService/Limit" => Self::Limit,
+            "/ratekeeper.v1.RateLimiterService/LimitBatch" => Self::LimitBatch,
+            _ => return None,
+        };
+        let encoding = request.headers().get(&GRPC_ENCODING);
+        let is_plain = encoding.is_none_or(|encoding| encoding == "identity");
+        (request.method() == Method::POST && is_plain).then_some(call)
+    }
+}
+
+/// Answers a call of Envoy's protocol.
+async fn should_rate_limit(services: &Services, request: Request<RequestBody>) -> Outcome {
+    let rls = &services.rls;
+    let (head, mut body) = request.into_parts();
+    let Some(bytes) = message(services, &mut body).await else {
+        return Err(Request::from_parts(head, body));
+    };
+    let (headers, extensions) = (&head.headers, &head.extensions);
+    let decided = if let Some(check) = rls.plain(bytes) {
+        rls.decide_plain(headers, extensions, check).await
+    } else if let Ok(message) = RateLimitRequest::decode(bytes) {
+        rls.decide(headers, extensions, &message).await
+    } else {
+        return Err(Request::from_parts(head, body));
+    };
+    Ok(match decided {
+        Ok(answer) => whole(&answer).map(DirectBody::whole),
+        Err(status) => refused(status),
+    })
+}
+
+/// Answers a check of `ratekeeper.v1`.
+async fn check(services: &Services, request: Request<RequestBody>) -> Outcome {
+    let (head, mut body) = request.into_parts();
+    let Some(bytes) = message(services, &mut body).await else {
+        return Err(Request::from_parts(head, body));
+    };
+    if let Some(answer) = services.own.check_plain(&head, bytes).await {
+        return Ok(answered(answer));
+    }
+    let request = Request::from_parts(head, body);
+    unary(services, request, |asked| services.own.check(asked)).await
+}
+
+/// Answers a batch of them.
+async fn check_batch(services: &Services, request: Request<RequestBody>) -> Outcome {
+    let (head, mut body) = request.into_parts();
+    let Some(bytes) = message(services, &mut body).await else {
+        return Err(Request::from_parts(head, body));
+    };
+    if let Some(answer) = services.own.batch_plain(&head, bytes).await {
+        return Ok(answered(answer));
+    }
+    let request = Request::from_parts(head, body);
+    unary(services, request, |asked| services.own.check_batch(asked)).await
+}
+
+/// Answers a call of `ratekeeper.v1` by its `handler`.
+async fn unary<Q, A, F>(
+    services: &Services,
+    mut request: Request<RequestBody>,
+    handler: impl FnOnce(tonic::Request<Q>) -> F,
+) -> Outcome
+where
+    Q: Message + Default,
+    A: Message,
+    F: Future<Output = Result<tonic::Response<A>, Status>>,
+{
+    let message = message(services, request.body_mut()).await;
+    let Some(message) = message.and_then(|bytes| Q::decode(bytes).ok()) else {
+        return Err(request);
+    };
+    let (head, _) = request.into_parts();
+    let metadata = MetadataMap::from_headers(head.headers);
+    let asked = tonic::Request::from_parts(metadata, head.extensions, message);
+    Ok(answered(handler(asked).await))
+}
+
+/// The answer of a handler of `ratekeeper.v1`.
+fn answered<A: Message>(answer: Result<tonic::Response<A>, Status>) -> Response<DirectBody<Body>> {
+    match answer {
+        Ok(answer) => {
+            let (_, message, extensions) = answer.into_parts();
+            let mut answer = whole(&message).map(DirectBody::whole);
+            *answer.extensions_mut() = extensions;
+            v1::hold_room_direct(answer)
+        }
+        Err(status) => refused(status),
+    }
+}
+
+/// The bytes of a message. None if it is not plain.
+async fn message<'a>(services: &Services, body: &'a mut RequestBody) -> Option<&'a [u8]> {
+    let message_max = services.app.config.bounds.message_bytes_max;
+    let bytes_max = message_max.min(SHORT_BYTES_MAX) + PREFIX_BYTES;
+    let bytes = body.whole(bytes_max).await?;
+    let (&[flag, ref length @ ..], message) = bytes.split_first_chunk::<PREFIX_BYTES>()?;
+    let is_plain = flag == 0 && u32::from_be_bytes(*length) as usize == message.len();
+    is_plain.then_some(message)
+}
+
+/// A message and the status that follows it.
+fn whole(message: &impl Message) -> Response<Whole> {
+    const OK: HeaderValue = HeaderValue::from_static("0");
+    const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+    let length = message.encoded_len();
+    let mut data = BytesMut::with_capacity(PREFIX_BYTES + length);
+    data.put_u8(0);
+    // Answers are ours, and far shorter.
+    data.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+    message.encode_raw(&mut data);
+    let mut trailers = HeaderMap::with_capacity(1);
+    trailers.insert(&GRPC_STATUS, OK);
+    let mut headers = HeaderMap::with_capacity(1);
+    headers.insert(CONTENT_TYPE, GRPC);
+    let mut answer = Response::new(Whole {
+        data: data.freeze(),
+        trailers,
+    });
+    *answer.headers_mut() = headers;
+    answer
+}
+
+/// An answer that has nothing but a status.
+fn refused(status: Status) -> Response<DirectBody<Body>> {
+    status.into_http::<Body>().map(DirectBody::stream)
+}
