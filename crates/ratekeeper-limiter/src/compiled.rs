@@ -112,7 +112,7 @@ impl Compiled {
         stats: Arc<RuleStats>,
         namer: &Namer,
     ) -> Self {
-        let limit = rule.limited().map(|limit| {
+        let limit = rule.enforced().map(|limit| {
             let identity = namer.limit(&rule.domain, limit, rule.calendar.as_ref());
             let terms = places.terms(rule, limit);
             CompiledLimit {

@@ -162,7 +162,7 @@ impl Decision {
         let rule = self.rule(binding);
         let answered = &binding.answered;
         let debt = |limit: &Limit| limit.debt(answered.remaining, answered.full_after);
-        let debt = rule.and_then(Rule::limited).map_or(0, debt);
+        let debt = rule.and_then(Rule::enforced).map_or(0, debt);
         let id = rule.map(|rule| &*rule.id);
         LimitStatus::new(id, binding.ceiling, answered, debt)
     }

@@ -309,6 +309,9 @@ impl Explainer<'_> {
         ) {
             Some((step, answered)) => {
                 explained.fill(rule, mode, step, &answered);
+                if let Some(share) = &rule.share {
+                    explained.add_note(&share.to_string());
+                }
                 match (self.shared)(step) {
                     Some(SharedCounter::Leased(held)) => {
                         explained.add_note(&leased(&held, rule.consistency.is_none()));

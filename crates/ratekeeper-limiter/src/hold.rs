@@ -156,7 +156,7 @@ impl<S: Store> Limiter<S> {
         let Evaluation { decision, plan, .. } = evaluation;
         let taken = Taken {
             parts: plan.taken(decision.snapshot(), &verdicts, is_part),
-            policies: plan.policies(),
+            policies: plan.policies(decision.snapshot()),
             at: verdicts.at,
             is_repeat: verdicts.execution == Execution::Before,
         };

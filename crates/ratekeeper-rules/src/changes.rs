@@ -166,6 +166,10 @@ fn others(before: &Rule, after: &Rule) -> Vec<String> {
             text(|rule| rule.consistency.map(crate::Consistency::name)),
         ),
         (
+            "regions",
+            text(|rule| rule.regions.map(crate::RegionMode::name)),
+        ),
+        (
             "on_store_failure",
             text(|rule| Some(rule.on_store_failure.name())),
         ),
@@ -181,6 +185,7 @@ fn others(before: &Rule, after: &Rule) -> Vec<String> {
         #[cfg(feature = "yaml")]
         ("metadata", before.metadata != after.metadata),
         ("lease_time", before.lease != after.lease),
+        ("share of this region", before.share != after.share),
         ("sync_interval", before.sync_interval != after.sync_interval),
         (
             "leaky_over_rls",

@@ -3,7 +3,7 @@
 use ratekeeper_core::Algorithm;
 
 use crate::nearest::nearest;
-use crate::{AdjustMode, Consistency, Evaluation, FailureMode, LeakyOverRls, ShedMode};
+use crate::{AdjustMode, Consistency, Evaluation, FailureMode, LeakyOverRls, RegionMode, ShedMode};
 
 /// A value that files name by a word.
 pub(crate) trait Choice: Copy + 'static {
@@ -33,6 +33,7 @@ choices!(
     Evaluation,
     FailureMode,
     LeakyOverRls,
+    RegionMode,
     ShedMode
 );
 

@@ -19,7 +19,7 @@ use crate::quota::{Duration, Form, Quota, Word};
 use crate::report::Report;
 use crate::table::{Typed, mappings};
 use crate::yaml::Node;
-use crate::{AdjustMode, Consistency, Evaluation, FailureMode, LeakyOverRls, ShedMode};
+use crate::{AdjustMode, Consistency, Evaluation, FailureMode, LeakyOverRls, RegionMode, ShedMode};
 use mapping::{Keys, Mapping, Properties, Shape, Value, read_mapping, schema_of};
 use values::{
     AlgorithmName, ByPlan, Entries, Estimate, LeaseTime, List, Metadata, Moment, Names, OneOrMany,
@@ -245,6 +245,8 @@ mappings! {
         consistency: Consistency,
         /// The time for which a node holds hits of a leased counter: `100ms`, 5ms to 10s.
         lease_time: LeaseTime,
+        /// The way in which regions share the limit; without it each region enforces the whole limit by its own store.
+        regions: RegionMode,
         /// The store that keeps the counters.
         store: StoreName,
         /// The interval at which nodes add their counts to the store, with `consistency: synced`: 10ms to 60s.
@@ -358,6 +360,8 @@ mappings! {
         enforce: Share,
         /// The answer while the store is unavailable.
         on_store_failure: FailureMode,
+        /// The way in which regions share the permits; without it each region enforces the whole limit.
+        regions: RegionMode,
         /// The store that keeps the counters.
         store: StoreName,
     }

@@ -65,6 +65,7 @@ mod policy;
 mod quota;
 #[cfg(feature = "yaml")]
 mod read;
+mod region;
 #[cfg(feature = "yaml")]
 mod report;
 mod rlconfig;
@@ -106,6 +107,7 @@ pub use node::Node;
 pub use options::{DEFAULT_STORE, Options, Profile};
 #[cfg(feature = "yaml")]
 pub use read::{ReadError, ReadOptions, Unreadable, read};
+pub use region::{NodeRegion, RegionMode, RegionShare};
 pub use rule::{Consistency, Enforce, FailureMode, LeakyOverRls, Rule, RuleLimit, Unit};
 pub use rule_draft::{RefusedRule, RuleDraft};
 pub use ruleset::RuleSet;

@@ -232,6 +232,7 @@ fn descriptors(
         },
         profile: options.profile,
         on_store_failure: options.on_store_failure,
+        region: &options.region,
         path_folding: options.path_folding,
         path_keys: &options.path_keys,
         file,

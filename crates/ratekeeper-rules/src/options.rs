@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::slas::PathPattern;
-use crate::{FailureMode, PathFolding, PathForm, PathKeys, TenantKey};
+use crate::{FailureMode, NodeRegion, PathFolding, PathForm, PathKeys, TenantKey};
 
 /// The defaults for keys that a file leaves out.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -27,6 +27,8 @@ pub struct Options {
     pub on_store_failure: FailureMode,
     /// The names of the stores that exist; [`None`] if the caller does not know them.
     pub stores: Option<Vec<Box<str>>>,
+    /// The region of this node, for rules with `regions`.
+    pub region: NodeRegion,
     /// The base path of `slas:` patterns in files without `slas_base`.
     pub slas_base: Option<PathPattern>,
     /// Keys whose values are secrets in every domain, besides those that files list: the entries
@@ -50,6 +52,7 @@ impl Default for Options {
             profile: Profile::default(),
             on_store_failure: FailureMode::default(),
             stores: None,
+            region: NodeRegion::default(),
             slas_base: None,
             secrets: BTreeSet::new(),
             tenant_key: None,

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use ratekeeper_core::{Algorithm, Micros};
 
 use crate::rule::LEASE;
-use crate::{Consistency, Enforce, FailureMode, LeakyOverRls, Position, Profile, Rule, RuleLimit};
+use crate::{
+    Consistency, Enforce, FailureMode, LeakyOverRls, Position, Profile, RegionMode, Rule, RuleLimit,
+};
 
 /// The policy keys of one mapping; [`None`] where a key is missing.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -18,6 +20,7 @@ pub(crate) struct Policy {
     pub(crate) leaky_over_rls: Option<LeakyOverRls>,
     pub(crate) lease_time: Option<Micros>,
     pub(crate) on_store_failure: Option<FailureMode>,
+    pub(crate) regions: Option<RegionMode>,
     pub(crate) store: Option<Box<str>>,
     pub(crate) sync_interval: Option<Micros>,
 }
@@ -57,6 +60,8 @@ impl Policy {
             consistency: self.consistency,
             lease: self.lease_time.unwrap_or(LEASE),
             is_global: false,
+            regions: self.regions,
+            share: None,
             sync_interval: self.sync_interval,
             store: self.store.clone(),
             on_store_failure: self.on_store_failure.unwrap_or(on_store_failure),
@@ -81,6 +86,7 @@ impl Policy {
             leaky_over_rls: self.leaky_over_rls.or(outer.leaky_over_rls),
             lease_time: self.lease_time.or(outer.lease_time),
             on_store_failure: self.on_store_failure.or(outer.on_store_failure),
+            regions: self.regions.or(outer.regions),
             store: self.store.or_else(|| outer.store.clone()),
             sync_interval: self.sync_interval.or(outer.sync_interval),
         }

@@ -7,7 +7,7 @@ use ratekeeper_core::synced::{SyncTerms, Unsyncable};
 use ratekeeper_core::{Limit, Micros};
 
 use crate::named::named;
-use crate::{Calendar, Position};
+use crate::{Calendar, Position, RegionMode, RegionShare};
 
 /// A limit at a node of a domain. A list of limits makes one rule of each.
 #[derive(Clone, PartialEq, Debug)]
@@ -67,6 +67,10 @@ pub struct Rule {
     /// True if all requests share one counter: every entry up to the rule has a value, or a pattern whose values are
     /// counted together.
     pub is_global: bool,
+    /// The way in which regions share the limit; [`None`] if each node enforces it whole.
+    pub regions: Option<RegionMode>,
+    /// The part of the limit that this node's region enforces, if regions share it.
+    pub share: Option<RegionShare>,
     /// The interval at which nodes add their counts to the store, where the file names one.
     pub sync_interval: Option<Micros>,
     /// The store that keeps the counter; [`None`] means the default store.

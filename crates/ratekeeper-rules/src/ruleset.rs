@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use ratekeeper_core::Regions;
 
 use crate::slas::{LevelMatch, LevelStatus, SERVICE_LEVELS, ServiceLevel, ServiceLevels};
 use crate::{Domain, Node, PathFolding, PathKeys, PlanIndex, Rule, RuleIndex, ShedRules};
@@ -114,6 +115,13 @@ impl RuleSet {
     #[must_use]
     pub fn rule(&self, index: RuleIndex) -> &Rule {
         &self.rules[index.get()]
+    }
+
+    /// The regions that share limits of these rules; None if they share none, or the region of this node is not known.
+    #[must_use]
+    pub fn regions(&self) -> Option<&Arc<Regions>> {
+        let mut shares = self.rules.iter().filter_map(|rule| rule.share.as_ref());
+        shares.next().map(|share| &share.regions)
     }
 
     /// The plan that a rule's limit is of: [`CUSTOM`](crate::CUSTOM) for a single tenant's, the

@@ -3,7 +3,7 @@
 use crate::settings::{self, Flags, row};
 use anyhow::{Result, anyhow};
 use clap::Args;
-use ratekeeper_rules::Options;
+use ratekeeper_rules::{NodeRegion, Options};
 use std::path::PathBuf;
 
 /// Those of commands that read rules and no settings.
@@ -24,6 +24,8 @@ impl Reading {
     pub(crate) fn options(&self) -> Result<Options> {
         let mut options = Options::default();
         options.merge_domains = self.merge_domains;
+        // Only the settings know it.
+        options.region = NodeRegion::Unknown;
         options.profile = settings::profile(&self.profile)?;
         options.path_folding = settings::path_folding(options.profile);
         options.slas_base = settings::slas_base(self.slas_base.as_deref().unwrap_or_default())

@@ -60,6 +60,7 @@ fn check(args: &RulesCheck) -> Result<Checked> {
         let settings = settings::of_process(&Flags::of_config(Some(path.clone())))?;
         let told = settings.rules.options;
         options.stores = told.stores;
+        options.region = told.region;
         options.tenant_key = told.tenant_key;
         options.path_folding = told.path_folding;
         options.path_keys = told.path_keys;
@@ -157,6 +158,15 @@ fn line(rule: &Rule) -> String {
     // The costs of what outgrows the table of counters are worth knowing before it is in force.
     if let Some(cost) = rule.cost().filter(|cost| cost.heap_bytes_max > 0) {
         let _ = write!(line, "; {cost}");
+    }
+    match (&rule.share, rule.regions) {
+        (Some(share), _) => {
+            let _ = write!(line, "; {share}");
+        }
+        (None, Some(_)) => {
+            line.push_str("; shared by regions, `--config ratekeeper.yaml` shows how")
+        }
+        (None, None) => {}
     }
     let exceptions = rule.exceptions_in_words();
     if !exceptions.is_empty() {

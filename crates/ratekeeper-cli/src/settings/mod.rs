@@ -18,6 +18,7 @@ mod log;
 mod nested;
 mod problem;
 mod quotas;
+mod regions;
 mod requests;
 mod rules;
 mod service;
@@ -211,6 +212,7 @@ impl Settings {
         let service = checks.service();
         let traces = checks.traces();
         let rules_tls = checks.control_plane();
+        let region = checks.region();
         checks.finish()?;
         let defaults = values.redis_config();
         let stores = values.stores.iter();
@@ -220,6 +222,7 @@ impl Settings {
         let options = &mut rules.options;
         options.secrets = auth.describer.secret_keys();
         options.path_keys = auth.describer.path_keys();
+        options.region = region;
         options.stores = Some(stores.iter().map(|store| store.name.clone()).collect());
         let fetched = xds::fetched(&values, rules_tls, options);
         rules.fetched = fetched.map_err(|problem| Problems(vec![problem]))?;

@@ -12,6 +12,7 @@ use super::given::{Given, Reader};
 use super::listen::{keepalive, stall_timeout, worker_threads};
 use super::log::{LogFormat, log_filter, node_name, statsd_address};
 use super::quotas::{OnQuotaFailure, database};
+use super::regions::{RegionWeights, regions};
 use super::requests::{auth, identity, slas_base};
 use super::rules::{OnBrokenRules, RulesPlace, failure_mode, profile, rules_place, tenant_key};
 use super::service::{endpoints, token};
@@ -260,6 +261,12 @@ settings! {
         local_factor: f64 = value("FACTOR", "1") => local_factor;
         /// Refuse to start while Redis is unreachable; otherwise failure modes decide until it is back
         require_store: bool = switch("false") => values::switch;
+        /// Region of this node, one of `regions`; for rules with `regions: regional`
+        region: Option<String> = value("NAME", "") => maybe(text);
+        /// Regions that share limits, each with a store of its own: `version` (raised whenever a weight changes), and
+        /// NAME: { weight } for each; of a shared limit a region enforces the part that is its weight's part of all
+        /// weights. The same in all regions
+        regions: Option<RegionWeights> = nested("MAPPING") => regions;
         /// Memory for counters, at least 1MiB. When it is full, expired counters go first and denying ones last
         memory_limit: u64 = value("SIZE", "256MiB") => memory_limit;
         /// Share of that memory that one rule may use, 1% to 100%, so that a flood of keys on one rule leaves room for

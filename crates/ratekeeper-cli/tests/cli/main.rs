@@ -38,6 +38,7 @@ mod quota_proofs;
 mod quota_set;
 mod quotas;
 mod redis;
+mod regions;
 mod replay;
 mod roles;
 mod rules;

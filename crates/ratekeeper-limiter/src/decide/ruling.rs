@@ -36,7 +36,7 @@ impl<'a> Ruling<'a> {
     /// descriptors.
     #[must_use]
     pub fn policies(&self) -> Policies {
-        self.plan.policies()
+        self.plan.policies(self.decision.snapshot())
     }
 
     /// Every limit that took part, in the order of the descriptors: the step the store was asked to

@@ -266,7 +266,7 @@ impl<S: Store> Limiter<S> {
         self.begin_admission(self.load(), now, |evaluation| {
             self.begin(evaluation, check, Purpose::Hold);
             let Evaluation { decision, plan, .. } = evaluation;
-            let policies = plan.policies();
+            let policies = plan.policies(decision.snapshot());
             let mut slots = self.slots(plan, decision.snapshot());
             let mut deferred = None;
             if slots.is_some() && plan.may_wait(decision.snapshot()) {

@@ -1,6 +1,6 @@
 //! From the store's verdicts to statuses and statistics.
 
-use ratekeeper_core::{Micros, Mode, Timestamp, combine, quota_denies};
+use ratekeeper_core::{Limit, Micros, Mode, Timestamp, combine, quota_denies};
 use ratekeeper_rules::{FailureMode, RuleIndex, TenantHash, Unit};
 use ratekeeper_store::{Charge, Step, Verdicts};
 
@@ -115,10 +115,11 @@ impl Plan {
                 shadowed.push(ShadowDenial { descriptor, source });
             }
             each(step, &answered);
+            let told = told(snapshot, step, source);
             let binding = Binding {
                 source,
-                quota: step.limit.quota(),
-                ceiling: step.limit.ceiling(),
+                quota: told.quota(),
+                ceiling: told.ceiling(),
                 window: step.limit.window(),
                 unit: unit(snapshot, step, source),
                 shadow: step.shadow,
@@ -287,10 +288,10 @@ impl Plan {
     }
 
     /// The enforced limits that take part, each once, in the order of the descriptors.
-    pub(crate) fn policies(&self) -> Policies {
+    pub(crate) fn policies(&self, snapshot: &Snapshot) -> Policies {
         let mut policies = Policies::new();
         for (step, source) in self.steps.iter().zip(&self.sources) {
-            let limit = &step.limit;
+            let limit = told(snapshot, step, *source);
             let policy = Policy {
                 source: *source,
                 ceiling: limit.ceiling(),
@@ -302,6 +303,19 @@ impl Plan {
             }
         }
         policies
+    }
+}
+
+/// The limit that callers are told: of one that regions share, all of it.
+#[inline]
+fn told<'a>(snapshot: &'a Snapshot, step: &'a Step, source: LimitSource) -> &'a Limit {
+    let LimitSource::Rule(index) = source else {
+        return &step.limit;
+    };
+    let rule = snapshot.rules().rule(index);
+    match &rule.share {
+        Some(_) => rule.limited().unwrap_or(&step.limit),
+        None => &step.limit,
     }
 }
 

@@ -3,6 +3,7 @@
 mod matching;
 mod modes;
 mod overrides;
+mod regions;
 mod support;
 mod switches;
 mod telling;

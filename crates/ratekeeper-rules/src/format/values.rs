@@ -25,7 +25,9 @@ use crate::table::{Typed, kinds};
 use crate::time::{self, NotATime};
 use crate::usage::{JsonPointer, UsageEstimate, WEIGHT_MAX, WEIGHT_ONE};
 use crate::yaml::{Kind, Node, Resolved, Scalar};
-use crate::{AdjustMode, Consistency, Enforce, Evaluation, FailureMode, LeakyOverRls, ShedMode};
+use crate::{
+    AdjustMode, Consistency, Enforce, Evaluation, FailureMode, LeakyOverRls, RegionMode, ShedMode,
+};
 
 /// The largest capacity and limit of a shedder.
 const REQUESTS_MAX: u64 = 1_000_000;
@@ -681,6 +683,28 @@ words!(
     LeakyOverRls,
     ShedMode
 );
+
+impl Typed for RegionMode {
+    type Is = Self;
+}
+
+impl Value for RegionMode {
+    type Schema = Self;
+
+    fn read(key: &str, node: &Rc<Node>, report: &mut Report<'_>) -> Option<Self> {
+        let text = written(node);
+        if matches!(text, "bounded" | "counted") {
+            let message =
+                format!("`{key}: {text}` is not possible yet: regions do not exchange hits");
+            let help = format!(
+                "write `{key}: regional`, which gives each region a fixed share by its weight"
+            );
+            report.error(node.mark, message, help);
+            return None;
+        }
+        choice(key, node, report)
+    }
+}
 
 /// One of a fixed set of words.
 fn choice<T: Choice>(key: &str, node: &Node, report: &mut Report<'_>) -> Option<T> {

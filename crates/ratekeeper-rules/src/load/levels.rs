@@ -114,6 +114,7 @@ pub(super) fn compile(
             is_secret: &|key| secret::is_secret_by_default(key) || options.secrets.contains(key),
             profile: options.profile,
             on_store_failure: options.on_store_failure,
+            region: &options.region,
             path_folding: options.path_folding,
             path_keys: &options.path_keys,
             file,

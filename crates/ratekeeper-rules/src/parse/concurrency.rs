@@ -39,6 +39,7 @@ pub(crate) fn build_concurrency(
             enabled: keys.enabled.copied(),
             enforce: keys.enforce.copied(),
             on_store_failure: keys.on_store_failure.copied(),
+            regions: keys.regions.copied(),
             store: keys.store.take(),
             ..Policy::default()
         },

@@ -19,7 +19,9 @@ use crate::matching::Children;
 use crate::policy::Policy;
 use crate::report::Report;
 use crate::yaml::Node as Tree;
-use crate::{Evaluation, FailureMode, Node, PathFolding, PathKeys, Profile, Rule, secret};
+use crate::{
+    Evaluation, FailureMode, Node, NodeRegion, PathFolding, PathKeys, Profile, Rule, secret,
+};
 use siblings::{Sibling, Siblings};
 
 /// The settings of a domain that its descriptors need.
@@ -33,6 +35,7 @@ pub(crate) struct DomainContext<'a> {
     pub(crate) is_secret: &'a dyn Fn(&str) -> bool,
     pub(crate) profile: Profile,
     pub(crate) on_store_failure: FailureMode,
+    pub(crate) region: &'a NodeRegion,
     pub(crate) path_folding: PathFolding,
     pub(crate) path_keys: &'a PathKeys,
     /// Index of the file, for checks that run once all files are read.

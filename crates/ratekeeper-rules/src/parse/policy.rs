@@ -31,6 +31,7 @@ impl Policy {
         Self {
             consistency,
             lease_time: counters.lease_time.copied(),
+            regions: counters.regions.copied(),
             store: counters.store.get().cloned(),
             sync_interval: counters.sync_interval.copied(),
             ..Self::default()
@@ -53,6 +54,7 @@ impl Policy {
             leaky_over_rls,
             lease_time,
             on_store_failure,
+            regions,
             store,
             sync_interval
         ];

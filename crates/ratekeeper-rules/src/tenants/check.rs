@@ -174,6 +174,11 @@ impl TenantOverride {
                     column: 1,
                 };
                 let rule = site.rule(limit, &target, place, rules);
+                let rule = rule.map_err(|(message, help)| RefusedQuota {
+                    key: "requests_per_unit",
+                    message: message.into(),
+                    help: Some(help.into()),
+                })?;
                 Ok((target, rule))
             }
             (_, Some(refused)) => Err(refused),

@@ -9,9 +9,11 @@ use super::level::{LevelTarget, NoLevel};
 use super::{CUSTOM, Pattern};
 use crate::draft::BuiltLimit;
 use crate::policy::Policy;
+use crate::region::share;
 use crate::rule::sync_terms;
 use crate::{
-    Consistency, Node, Options, Position, Profile, Rule, RuleIndex, RuleLimit, ServiceLevel, secret,
+    Consistency, Node, NodeRegion, Options, Position, Profile, Rule, RuleIndex, RuleLimit,
+    ServiceLevel, secret,
 };
 
 /// The most overrides of one tenant: a check looks through them.
@@ -59,6 +61,7 @@ pub(crate) struct Site<'a> {
 pub(crate) struct OverrideDefaults {
     algorithm: Algorithm,
     rule: Arc<Rule>,
+    region: NodeRegion,
 }
 
 impl OverrideDefaults {
@@ -72,6 +75,7 @@ impl OverrideDefaults {
         Self {
             algorithm,
             rule: Arc::new(rule),
+            region: options.region.clone(),
         }
     }
 }
@@ -168,23 +172,28 @@ impl Site<'_> {
     }
 
     /// The rule of an override: its own limit, and otherwise as the rule whose place it takes.
+    ///
+    /// # Errors
+    /// Regions share the rule's limit and cannot share this one: a message and its help.
     pub(crate) fn rule(
         &self,
         mut limit: BuiltLimit,
         target: &Target,
         place: Position,
         rules: &[Rule],
-    ) -> Rule {
+    ) -> Result<Rule, (String, &'static str)> {
         let base = target.base.map(|base| &rules[base.get()]);
         let base = base.unwrap_or(&self.defaults.rule).clone();
         limit.limit = counted(limit.limit, &base);
-        Rule {
+        let share = share(&limit.limit, base.regions, &self.defaults.region)?;
+        Ok(Rule {
             id: Arc::clone(&target.id),
             path: Arc::clone(&target.path),
             plan: Some(CUSTOM.into()),
             is_global: false,
+            share,
             ..limit.into_rule(place, base)
-        }
+        })
     }
 }
 

@@ -6,6 +6,7 @@ mod level_plans;
 mod limits;
 mod plans;
 mod policies;
+mod regions;
 mod service_levels;
 mod support;
 mod usage;

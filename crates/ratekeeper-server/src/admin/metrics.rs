@@ -5,6 +5,7 @@ mod envoy;
 mod leases;
 mod operators;
 mod process;
+mod regions;
 mod rules;
 mod servers;
 mod store;
@@ -17,6 +18,7 @@ use std::sync::atomic::Ordering;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
+use ratekeeper_core::Regions;
 use ratekeeper_limiter::{OwedCounts, TopDecision, TopKey, TopWindow};
 use ratekeeper_store::{LeaseGauges, SyncGauges};
 
@@ -52,6 +54,8 @@ struct Scrape {
     leases: Vec<LeaseGauges>,
     synced: Vec<SyncGauges>,
     agreement: Option<Agreement>,
+    /// The regions that share limits, if a rule is shared.
+    regions: Option<Arc<Regions>>,
     /// By store.
     degraded: Vec<(Box<str>, f64)>,
     owed: OwedCounts,
@@ -87,6 +91,7 @@ impl Scrape {
             leases: app.limiter.store().lease_gauges(),
             synced: app.limiter.store().sync_gauges(),
             agreement: app.limiter.store().agreement(),
+            regions: snapshot.rules().regions().cloned(),
             degraded: app.degraded.shares(&app.last_counts.delta(&walked)),
             owed: app.limiter.owed(),
             unknown_domain: totals.unknown_domain.load(Ordering::Relaxed),
@@ -136,6 +141,7 @@ impl Collector for Scrape {
         servers::encode(&self.servers, self.agreement, families)?;
         leases::encode(&self.leases, &self.synced, families)?;
         synced::encode(&self.synced, families)?;
+        regions::encode(self.regions.as_deref(), families)?;
         if let Some(envoy) = &self.envoy {
             envoy.encode(&self.reloads, families)?;
         }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use ratekeeper_rules::{Options, Source, load};
+use ratekeeper_rules::{NodeRegion, Options, Source, load};
 use serde_json::{Map, Value, json};
 
 /// The key with the defaults of single domains.
 const DOMAINS: &str = "domains";
 
 /// The keys that a domain has. All others are of a limit.
-const OF_DOMAIN: [&str; 12] = [
+const OF_DOMAIN: [&str; 13] = [
     "algorithm",
     "consistency",
     "count_denied",
@@ -19,6 +19,7 @@ const OF_DOMAIN: [&str; 12] = [
     "leaky_over_rls",
     "lease_time",
     "on_store_failure",
+    "regions",
     "secrets",
     "store",
     "sync_interval",
@@ -119,7 +120,12 @@ impl Keys {
             name: String::new(),
             text: file.to_string(),
         };
-        let refused = load(&[source], options).err();
+        // A limit of 1 is for one region; the rules that come have limits of their own.
+        let mut options = options.clone();
+        if matches!(options.region, NodeRegion::In(_)) {
+            options.region = NodeRegion::Unknown;
+        }
+        let refused = load(&[source], &options).err();
         let messages = |refused: ratekeeper_rules::Diagnostics| {
             let errors = refused.errors().iter();
             errors

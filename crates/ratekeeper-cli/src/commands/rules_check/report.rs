@@ -2,7 +2,7 @@
 
 use super::Checked;
 use ratekeeper_core::Limit;
-use ratekeeper_rules::{Diagnostic, Domain, Enforce, Loaded, Rule};
+use ratekeeper_rules::{Diagnostic, Domain, Enforce, Loaded, RegionMode, Rule};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -61,6 +61,11 @@ struct RuleEntry<'a> {
     /// Null for limits without a window.
     window_ms: Option<f64>,
     algorithm: Option<&'static str>,
+    /// The way in which regions share the limit; null if they do not.
+    regions: Option<&'static str>,
+    /// The hits of a window that the region of `--config` enforces; null if regions do not share the limit, or the
+    /// region is not known.
+    region_quota: Option<u64>,
     file: &'a str,
     line: u32,
     column: u32,
@@ -156,6 +161,8 @@ impl<'a> RuleEntry<'a> {
                 .filter(has_window)
                 .map(|limit| millis(limit.window().get())),
             algorithm: limit.map(|limit| limit.algorithm().name()),
+            regions: rule.regions.map(RegionMode::name),
+            region_quota: rule.share.as_ref().map(|share| share.limit.quota()),
             file: &rule.place.file,
             line: rule.place.line,
             column: rule.place.column,

@@ -89,7 +89,14 @@ impl Overrides {
             None => {
                 let rule = RuleIndex(u32::try_from(rules.len()).ok()?);
                 let place = report.place(limit.mark);
-                let made = site.rule(limit, &target, place, rules);
+                let mark = limit.mark;
+                let made = match site.rule(limit, &target, place, rules) {
+                    Ok(made) => made,
+                    Err((message, help)) => {
+                        report.error(mark, message, help);
+                        return None;
+                    }
+                };
                 rules.push(made);
                 self.shared.insert(made_of, rule);
                 rule

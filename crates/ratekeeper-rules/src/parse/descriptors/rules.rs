@@ -17,9 +17,11 @@ use crate::parse::fields::Fields;
 use crate::parse::limits::read_id;
 use crate::parse::plans::{ParsedPlans, PlanLimits, parse_limits, parse_plans};
 use crate::policy::Policy;
+use crate::region::share;
 use crate::rule::LEASE;
 use crate::{
-    Consistency, Enforce, FailureMode, LeakyOverRls, PlanIndex, Profile, Rule, RuleIndex, RuleLimit,
+    Consistency, Enforce, FailureMode, LeakyOverRls, PlanIndex, Profile, RegionShare, Rule,
+    RuleIndex, RuleLimit,
 };
 
 impl Keys {
@@ -217,6 +219,7 @@ impl Compiler<'_, '_, '_> {
         let counted = self.synced(limit.limit, &policy, limit.mark);
         let replaces = std::mem::take(&mut limit.replaces);
         limit.limit = counted;
+        let share = self.share(&limit.limit, &policy, limit.mark);
         let around = self.around;
         let base = policy.rule(around.domain, (around.profile, around.on_store_failure));
         // `id::assign` fills in the id once all rules are known.
@@ -230,8 +233,20 @@ impl Compiler<'_, '_, '_> {
             metadata: owner.metadata.clone(),
             plan: owner.plan.clone(),
             is_global: !owner.path.counts_each,
+            share,
             ..limit.into_rule(place, base)
         });
+    }
+
+    /// The share of this node's region, if regions share the limit. Refuses to share what cannot be.
+    fn share(&mut self, limit: &RuleLimit, policy: &Policy, mark: Mark) -> Option<RegionShare> {
+        match share(limit, policy.regions, self.around.region) {
+            Ok(share) => share,
+            Err((message, help)) => {
+                self.report.error(mark, message, help);
+                None
+            }
+        }
     }
 
     /// Refuses leases where the limit bears none.

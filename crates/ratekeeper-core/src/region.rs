@@ -1,0 +1,267 @@
+//! Regions that share one limit.
+//!
+//! A region is a site with a store of its own. A limit of L over regions of the weights w is split into the shares
+//! L w / W, in whole hits that sum to exactly L. Each region enforces its share by its own store alone, so no more than
+//! L pass in all regions together, whatever becomes of the links between them.
+//!
+//! ```text
+//!  limit 601, weights ap 1, eu 2, us 1      ap 150   eu 301   us 150
+//!                                           150.25   300.5    150.25, and the rest to the largest fraction
+//! ```
+//!
+//! **Rounding.** Each share is L w / W rounded down, and what is left over goes to the largest fractions, to the first by
+//! name among equals (the method of largest remainders). No share is a whole hit away from L w / W.
+//!
+//! **Bound.** Windows and logs: the sum of the shares is L, so all regions together let pass what one counter of L would,
+//! each hit dated by the clock of its region. Groups of equal count let a sixteenth of each share more pass, as of L.
+//! Buckets: shares of burst and rate sum to burst and rate.
+
+use crate::{Limit, LimitError, LimitSpec, Micros};
+
+/// The most regions that share limits.
+pub const REGIONS_MAX: usize = 16;
+
+/// The largest weight of a region.
+pub const WEIGHT_MAX: u32 = 1_000_000;
+
+/// The longest name of a region, in bytes.
+pub const REGION_NAME_MAX: usize = 32;
+
+/// The regions that share limits, as one of them sees them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Regions {
+    version: u32,
+    /// In the order of their names, which is the same in all regions.
+    all: Vec<Region>,
+    own: usize,
+}
+
+/// A site with a store of its own, and its weight among those that share limits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Region {
+    /// 1 to [`REGION_NAME_MAX`] lower-case letters, digits and dashes.
+    pub name: Box<str>,
+    /// At most [`WEIGHT_MAX`]; a region of weight 0 admits nothing of a shared limit.
+    pub weight: u32,
+}
+
+/// The reason why regions are refused.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RegionsError {
+    /// The version of the weights is 0.
+    #[error("`version` starts at 1; raise it whenever a weight changes")]
+    Version,
+    /// A name that is not 1 to [`REGION_NAME_MAX`] lower-case letters, digits and dashes.
+    #[error("`{0}` is not the name of a region; write up to 32 of a-z, 0-9 and -")]
+    Name(Box<str>),
+    /// A name that two regions have.
+    #[error("`{0}` is there twice; give each region a name of its own")]
+    Twice(Box<str>),
+    /// A weight above [`WEIGHT_MAX`].
+    #[error("{0}.weight: {1} is too large; write 0 to 1000000")]
+    Weight(Box<str>, u32),
+    /// Fewer than two regions.
+    #[error("write at least two regions; with one, leave `region` and `regions` out")]
+    TooFew,
+    /// More than [`REGIONS_MAX`] regions.
+    #[error("at most {REGIONS_MAX} regions")]
+    TooMany,
+    /// No region may admit anything.
+    #[error("all weights are 0, so that nothing would pass anywhere; give one region a weight")]
+    NoWeight,
+    /// The own region is none of them.
+    #[error("`{own}` is none of them: there are {known}")]
+    Unknown {
+        /// The own region.
+        own: Box<str>,
+        /// The names of all regions.
+        known: Box<str>,
+    },
+}
+
+/// The reason why a limit cannot be shared by regions.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Unshareable {
+    /// A region that has a weight would get none of the quota or the burst.
+    #[error("{amount} cannot be split so that each region gets a hit: `{region}` would get none")]
+    TooSmall {
+        /// The quota, or the burst if that is what is too small.
+        amount: u64,
+        /// The first region by name that would get nothing.
+        region: Box<str>,
+    },
+    /// A share that is not a valid limit by itself.
+    #[error("the share of a region is no valid limit: {0}")]
+    Limit(#[from] LimitError),
+}
+
+impl Regions {
+    /// The regions `all` by name and weight, of which `own` is this one. All regions have the same `version` of the
+    /// weights, or are on the way from one to the next.
+    ///
+    /// # Errors
+    /// The first rule of [`RegionsError`] that is broken.
+    pub fn try_new(
+        own: &str,
+        version: u32,
+        all: impl IntoIterator<Item = (Box<str>, u32)>,
+    ) -> Result<Self, RegionsError> {
+        if version == 0 {
+            return Err(RegionsError::Version);
+        }
+        let mut regions: Vec<Region> = Vec::new();
+        for (name, weight) in all {
+            if regions.len() == REGIONS_MAX {
+                return Err(RegionsError::TooMany);
+            }
+            if !is_name(&name) {
+                return Err(RegionsError::Name(name));
+            }
+            if weight > WEIGHT_MAX {
+                return Err(RegionsError::Weight(name, weight));
+            }
+            regions.push(Region { name, weight });
+        }
+        regions.sort_by(|one, other| one.name.cmp(&other.name));
+        let twice = regions.windows(2).find(|pair| pair[0].name == pair[1].name);
+        if let Some(pair) = twice {
+            return Err(RegionsError::Twice(pair[0].name.clone()));
+        }
+        if regions.len() < 2 {
+            return Err(RegionsError::TooFew);
+        }
+        if regions.iter().all(|region| region.weight == 0) {
+            return Err(RegionsError::NoWeight);
+        }
+        let Some(at) = regions.iter().position(|region| *region.name == *own) else {
+            let known: Vec<&str> = regions.iter().map(|region| &*region.name).collect();
+            return Err(RegionsError::Unknown {
+                own: own.into(),
+                known: known.join(", ").into(),
+            });
+        };
+        Ok(Self {
+            version,
+            all: regions,
+            own: at,
+        })
+    }
+
+    /// The version of the weights, from 1.
+    #[must_use]
+    pub const fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// All regions, in the order of their names.
+    #[must_use]
+    pub fn all(&self) -> &[Region] {
+        &self.all
+    }
+
+    /// This region.
+    #[must_use]
+    pub fn own(&self) -> &Region {
+        &self.all[self.own]
+    }
+
+    /// The shares of `amount`, in the order of [`Self::all`]: whole numbers that sum to `amount`.
+    #[must_use]
+    pub fn shares(&self, amount: u64) -> Vec<u64> {
+        let sum: u128 = self
+            .all
+            .iter()
+            .map(|region| u128::from(region.weight))
+            .sum();
+        let exact = |region: &Region| u128::from(amount) * u128::from(region.weight);
+        // A share is at most `amount`, as a weight is at most the sum of all.
+        let mut shares: Vec<u64> = self
+            .all
+            .iter()
+            .map(|region| u64::try_from(exact(region) / sum).unwrap_or(amount))
+            .collect();
+        let left = amount - shares.iter().sum::<u64>();
+        let mut fractions: Vec<usize> = (0..shares.len()).collect();
+        // The sort is stable: equals stay in the order of their names.
+        fractions.sort_by_key(|&at| std::cmp::Reverse(exact(&self.all[at]) % sum));
+        for (_, at) in (0..left).zip(fractions) {
+            shares[at] += 1;
+        }
+        shares
+    }
+
+    /// The share of `amount` that this region has.
+    #[must_use]
+    pub fn share(&self, amount: u64) -> u64 {
+        self.shares(amount)[self.own]
+    }
+
+    /// Checks that every region with a weight has a part of `amount`, unless that is 0.
+    fn check(&self, amount: u64) -> Result<(), Unshareable> {
+        let shares = self.all.iter().zip(self.shares(amount));
+        let mut without = shares.filter(|(region, share)| region.weight > 0 && *share == 0);
+        match without.next() {
+            Some((region, _)) if amount > 0 => Err(Unshareable::TooSmall {
+                amount,
+                region: region.name.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Limit {
+    /// The part of this limit that the own region of `regions` enforces: its share of the quota, of the burst and of the
+    /// largest debt, and otherwise the same limit. The counter and its state are the same.
+    ///
+    /// # Errors
+    /// A region would get nothing although it has a weight, or its share is no valid limit.
+    pub fn shared(&self, regions: &Regions) -> Result<Self, Unshareable> {
+        regions.check(self.quota())?;
+        if self.algorithm().has_burst() {
+            regions.check(self.capacity())?;
+        }
+        Ok(self.part(regions)?)
+    }
+
+    fn part(&self, regions: &Regions) -> Result<Self, LimitError> {
+        let spec = self.spec();
+        let quota = regions.share(spec.quota);
+        let part = |amount: u64| regions.share(amount);
+        let shared = Self::try_new(LimitSpec {
+            quota,
+            // With a quota of 0 a bucket holds nothing, and has no burst to share.
+            burst: spec.burst.map(part).filter(|_| quota > 0),
+            max_debt: spec.max_debt.map(part),
+            ..spec
+        })?;
+        Ok(match self.delay_max() {
+            Micros::MAX => shared,
+            most => shared.with_delay_max(most),
+        })
+    }
+
+    /// The limit as it could have been written.
+    fn spec(&self) -> LimitSpec {
+        let holds_some = self.quota() > 0;
+        LimitSpec {
+            algorithm: self.algorithm(),
+            quota: self.quota(),
+            window: self.window(),
+            calendar: self.is_calendar(),
+            burst: Some(self.capacity()).filter(|_| self.algorithm().has_burst() && holds_some),
+            sub_windows: Some(self.sub_windows()).filter(|count| *count > 0),
+            strict: self.is_strict(),
+            post_paid: self.is_post_paid(),
+            max_debt: self.max_debt(),
+        }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let is_fit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=REGION_NAME_MAX).contains(&name.len()) && name.bytes().all(is_fit)
+}
+
+#[cfg(test)]
+mod tests;

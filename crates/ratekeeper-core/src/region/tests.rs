@@ -1,0 +1,157 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::Algorithm;
+
+fn regions(own: &str, weights: &[(&str, u32)]) -> Regions {
+    let all = weights
+        .iter()
+        .map(|(name, weight)| ((*name).into(), *weight));
+    Regions::try_new(own, 1, all).expect("valid regions")
+}
+
+fn limit(change: impl FnOnce(&mut LimitSpec)) -> Limit {
+    let mut spec = LimitSpec::new(Algorithm::FixedWindow, 600, Micros::from_secs(60));
+    change(&mut spec);
+    Limit::try_new(spec).expect("a valid limit")
+}
+
+#[test]
+fn the_rest_goes_to_the_largest_fractions_and_then_by_name() {
+    let all = [("us", 1), ("eu", 2), ("ap", 1)];
+    assert_eq!(regions("eu", &all).shares(601), [150, 301, 150]);
+    assert_eq!(regions("eu", &all).share(601), 301);
+    let equal = [("ap", 1), ("eu", 1), ("us", 1)];
+    assert_eq!(regions("us", &equal).shares(100), [34, 33, 33]);
+    assert_eq!(regions("us", &equal).shares(2), [1, 1, 0]);
+}
+
+#[test]
+fn a_region_of_weight_0_gets_nothing() {
+    let all = [("ap", 0), ("eu", 3), ("us", 1)];
+    assert_eq!(regions("ap", &all).shares(2), [0, 2, 0]);
+    assert_eq!(regions("ap", &all).shares(7), [0, 5, 2]);
+    let none = limit(|_| ()).shared(&regions("ap", &all));
+    assert_eq!(none.expect("others have weights").capacity(), 0);
+}
+
+proptest! {
+    #[test]
+    fn shares_sum_to_the_amount_and_are_nowhere_a_hit_away(
+        amount in 0..=crate::MAX_COUNT,
+        weights in proptest::collection::vec(0..=WEIGHT_MAX, 2..=REGIONS_MAX),
+    ) {
+        let sum: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
+        prop_assume!(sum > 0);
+        let all = weights.iter().enumerate().map(|(at, weight)| (format!("r{at:02}").into(), *weight));
+        let regions = Regions::try_new("r01", 1, all).expect("valid regions");
+        let shares = regions.shares(amount);
+        prop_assert_eq!(shares.iter().sum::<u64>(), amount);
+        for (share, weight) in shares.iter().zip(&weights) {
+            let exact = u128::from(amount) * u128::from(*weight);
+            prop_assert!((u128::from(*share) * sum).abs_diff(exact) < sum);
+        }
+    }
+}
+
+#[test]
+fn all_that_a_limit_has_is_shared() {
+    let (eu, us) = (
+        regions("eu", &[("eu", 2), ("us", 1)]),
+        regions("us", &[("eu", 2), ("us", 1)]),
+    );
+    for algorithm in Algorithm::ALL {
+        let whole = limit(|spec| spec.algorithm = algorithm);
+        let parts = [&eu, &us].map(|regions| whole.shared(regions).expect("600 in two regions"));
+        assert_eq!(parts.map(|part| part.quota()), [400, 200], "{algorithm:?}");
+        let shape = |limit: &Limit| (limit.algorithm(), limit.window(), limit.shape());
+        assert_eq!(
+            parts.map(|part| shape(&part)),
+            [shape(&whole); 2],
+            "{algorithm:?}"
+        );
+    }
+    let bucket = limit(|spec| {
+        (spec.algorithm, spec.burst) = (Algorithm::TokenBucket, Some(91));
+        (spec.post_paid, spec.max_debt) = (true, Some(31));
+    });
+    let parts = [&eu, &us].map(|regions| bucket.shared(regions).expect("91 in two regions"));
+    assert_eq!(parts.map(|part| part.capacity()), [61, 30]);
+    assert_eq!(parts.map(|part| part.max_debt()), [Some(21), Some(10)]);
+    assert!(parts.iter().all(Limit::is_post_paid));
+    let strict = limit(|spec| (spec.algorithm, spec.strict) = (Algorithm::SlidingWindow, true));
+    assert!(strict.shared(&eu).expect("600 in two regions").is_strict());
+    let cut =
+        limit(|spec| (spec.algorithm, spec.sub_windows) = (Algorithm::SlidingWindow, Some(12)));
+    assert_eq!(
+        cut.shared(&eu).expect("600 in two regions").sub_windows(),
+        12
+    );
+    let calendar = limit(|spec| spec.calendar = true);
+    assert!(
+        calendar
+            .shared(&eu)
+            .expect("600 in two regions")
+            .is_calendar()
+    );
+    let impatient = limit(|spec| spec.algorithm = Algorithm::LeakyBucket).without_delay();
+    let delay = impatient
+        .shared(&eu)
+        .expect("600 in two regions")
+        .delay_max();
+    assert_eq!(delay, Micros::ZERO);
+}
+
+#[test]
+fn a_limit_that_leaves_a_region_without_is_refused() {
+    let three = regions("ap", &[("ap", 1), ("eu", 1), ("us", 1)]);
+    let too_small = |amount, region: &str| {
+        Err(Unshareable::TooSmall {
+            amount,
+            region: region.into(),
+        })
+    };
+    assert_eq!(
+        limit(|spec| spec.quota = 2).shared(&three),
+        too_small(2, "us")
+    );
+    assert_eq!(
+        limit(|spec| spec.quota = 3)
+            .shared(&three)
+            .map(|part| part.quota()),
+        Ok(1)
+    );
+    let blocked = limit(|spec| spec.quota = 0);
+    assert_eq!(blocked.shared(&three), Ok(blocked));
+    let burst = limit(|spec| (spec.algorithm, spec.burst) = (Algorithm::Gcra, Some(1)));
+    assert_eq!(burst.shared(&three), too_small(1, "eu"));
+}
+
+#[test]
+fn regions_that_cannot_be_are_refused() {
+    let refused = |own: &str, version, all: &[(&str, u32)]| {
+        let all = all.iter().map(|(name, weight)| ((*name).into(), *weight));
+        Regions::try_new(own, version, all)
+            .expect_err("cannot be")
+            .to_string()
+    };
+    let two = [("eu", 1), ("us", 1)];
+    assert_eq!(
+        refused("ap", 1, &two),
+        "`ap` is none of them: there are eu, us"
+    );
+    assert!(refused("eu", 0, &two).contains("starts at 1"));
+    assert!(refused("eu", 1, &two[..1]).contains("at least two"));
+    assert!(refused("eu", 1, &[("eu", 1), ("eu", 2)]).contains("twice"));
+    assert!(refused("eu", 1, &[("eu", 0), ("us", 0)]).contains("all weights are 0"));
+    assert!(refused("eu", 1, &[("eu", WEIGHT_MAX + 1), ("us", 1)]).contains("too large"));
+    for name in ["", "EU", "e u", "eu\n", "ä", &"e".repeat(33)] {
+        assert!(
+            refused("us", 1, &[(name, 1), ("us", 1)]).contains("not the name"),
+            "{name}"
+        );
+    }
+    let many: Vec<_> = (0..17).map(|at| format!("r{at}")).collect();
+    let many: Vec<_> = many.iter().map(|name| (&**name, 1)).collect();
+    assert!(refused("r0", 1, &many).contains("at most 16"));
+}

@@ -1,0 +1,114 @@
+//! `regions`: how regions share the limit of a rule.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ratekeeper_core::{Limit, Regions, Unshareable};
+
+use crate::named::named;
+use crate::{Rule, RuleLimit};
+
+/// The region of the node that reads rules.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum NodeRegion {
+    /// None: rules with `regions` are refused, as this node would enforce the whole limit.
+    #[default]
+    Nowhere,
+    /// Not known here: rules are checked without it, and keep their whole limits.
+    Unknown,
+    /// One of these.
+    In(Arc<Regions>),
+}
+
+/// The way in which regions share a limit.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(
+    feature = "yaml",
+    derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema),
+    serde(rename_all = "snake_case")
+)]
+pub enum RegionMode {
+    /// Each region enforces a share by its weight.
+    Regional,
+}
+
+named!(RegionMode: Regional "regional");
+
+/// The part of a limit that the region of this node enforces.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RegionShare {
+    /// All regions that share the limit.
+    pub regions: Arc<Regions>,
+    /// The limit that this region enforces.
+    pub limit: Limit,
+}
+
+impl fmt::Display for RegionShare {
+    /// `region eu enforces 301 (weights version 3: ap 1, eu 2, us 1)`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (own, version) = (&self.regions.own().name, self.regions.version());
+        write!(f, "region {own} enforces {}", self.limit.quota())?;
+        if self.limit.capacity() != self.limit.quota() && self.limit.algorithm().has_burst() {
+            write!(f, " with bursts of {}", self.limit.capacity())?;
+        }
+        write!(f, " (weights version {version}: ")?;
+        for (at, region) in self.regions.all().iter().enumerate() {
+            let comma = if at == 0 { "" } else { ", " };
+            write!(f, "{comma}{} {}", region.name, region.weight)?;
+        }
+        write!(f, ")")
+    }
+}
+
+impl Rule {
+    /// The limit that this node enforces, unless it is unlimited: that of the file, or this region's share of it.
+    #[must_use]
+    pub fn enforced(&self) -> Option<&Limit> {
+        let share = self.share.as_ref().map(|share| &share.limit);
+        share.or_else(|| self.limited())
+    }
+}
+
+/// The share of `limit` in the region of this node; None for a limit that regions do not share, and where the region is
+/// not known.
+///
+/// # Errors
+/// A message and its help.
+pub(crate) fn share(
+    limit: &RuleLimit,
+    mode: Option<RegionMode>,
+    region: &NodeRegion,
+) -> Result<Option<RegionShare>, (String, &'static str)> {
+    let (RuleLimit::Limited(limit), Some(mode)) = (limit, mode) else {
+        return Ok(None);
+    };
+    let regions = match region {
+        NodeRegion::In(regions) => regions,
+        NodeRegion::Unknown => return Ok(None),
+        NodeRegion::Nowhere => {
+            let message = format!(
+                "`regions: {}` needs to know this node's region, which the settings do not name",
+                mode.name()
+            );
+            let help = "write `region: eu` and `regions: { version: 1, eu: { weight: 1 }, us: { weight: 1 } }` in \
+                        ratekeeper.yaml, or leave `regions` out of the rule";
+            return Err((message, help));
+        }
+    };
+    match limit.shared(regions) {
+        Ok(limit) => Ok(Some(RegionShare {
+            regions: Arc::clone(regions),
+            limit,
+        })),
+        Err(why) => {
+            let help = match why {
+                Unshareable::TooSmall { .. } => {
+                    "raise the limit, or leave `regions` out and keep the counter in one region's store"
+                }
+                Unshareable::Limit(_) => "raise the limit, or leave `regions` out",
+            };
+            let message = format!("`regions: {}` is not possible here: {why}", mode.name());
+            Err((message, help))
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! `regions`, the way in which regions share a limit.
+
+use std::sync::Arc;
+
+use ratekeeper_core::Regions;
+use ratekeeper_rules::{
+    NodeRegion, Options, RegionMode, RuleSet, Source, TenantIndex, TenantKey, TenantOverride,
+    TenantQuotas, Term, load,
+};
+
+use crate::support::{errors, loaded_with};
+
+/// The options of a node in `own`, of the regions ap (1), eu (2) and us (1).
+fn options(own: &str) -> Options {
+    let all = [("eu", 2), ("us", 1), ("ap", 1)];
+    let all = all.map(|(name, weight)| (name.into(), weight));
+    let regions = Regions::try_new(own, 3, all).expect("valid regions");
+    let mut options = Options::default();
+    options.region = NodeRegion::In(Arc::new(regions));
+    options
+}
+
+fn rules(text: &str, own: &str) -> RuleSet {
+    loaded_with(text, &options(own)).rules
+}
+
+/// The errors of a file in eu, each with its help.
+fn refused(text: &str) -> Vec<String> {
+    let source = Source {
+        name: "f.yaml".to_owned(),
+        text: text.to_owned(),
+    };
+    let refused = load(&[source], &options("eu")).expect_err("cannot be");
+    let told = |error: &ratekeeper_rules::Diagnostic| {
+        format!(
+            "{}; {}",
+            error.message,
+            error.help.as_deref().unwrap_or_default()
+        )
+    };
+    refused.errors().iter().map(told).collect()
+}
+
+/// The quotas of all rules, whole and as the region enforces them.
+fn quotas(rules: &RuleSet) -> Vec<(u64, u64)> {
+    let limits = rules.rules().iter();
+    let limits = limits.filter_map(|rule| Some((rule.limited()?, rule.enforced()?)));
+    limits
+        .map(|(whole, part)| (whole.quota(), part.quota()))
+        .collect()
+}
+
+const EVERYWHERE: &str = "domain: d
+regions: regional
+plans: [free, pro]
+tenant: key
+descriptors:
+- key: key
+  rate_limit: { window: 1m, limit: 601 }
+  plans: { pro: { window: 1m, limit: 1000, algorithm: token_bucket, burst: 8 } }
+  concurrency: { limit: 9 }
+slas:
+- { id: get, pathPattern: /a, tiers: [ { period: 10, threshold: 40 } ] }
+";
+
+#[test]
+fn a_domain_shares_all_limits_of_its_file() {
+    for (own, parts) in [
+        ("ap", [150, 2, 250, 10]),
+        ("eu", [301, 5, 500, 20]),
+        ("us", [150, 2, 250, 10]),
+    ] {
+        let rules = rules(EVERYWHERE, own);
+        let mut told = quotas(&rules);
+        told.sort_unstable_by_key(|(whole, _)| {
+            [601, 9, 1_000, 40].iter().position(|at| at == whole)
+        });
+        assert_eq!(
+            told,
+            [
+                (601, parts[0]),
+                (9, parts[1]),
+                (1_000, parts[2]),
+                (40, parts[3])
+            ],
+            "{own}"
+        );
+        let bucket = rules
+            .rules()
+            .iter()
+            .find(|rule| rule.plan.as_deref() == Some("pro"));
+        let share = bucket
+            .and_then(|rule| rule.share.clone())
+            .expect("it is shared");
+        let burst = if own == "eu" { 4 } else { 2 };
+        assert_eq!(share.limit.capacity(), burst);
+    }
+}
+
+#[test]
+fn the_share_is_told_in_words() {
+    let text = "domain: d\ndescriptors: [ { key: k, rate_limit: { window: 1m, limit: 600, regions: regional } } ]\n";
+    let rules = rules(text, "eu");
+    let rule = &rules.rules()[0];
+    assert_eq!(rule.regions, Some(RegionMode::Regional));
+    assert_eq!(rule.quota_in_words(), "600 per 1m");
+    let share = rule.share.as_ref().expect("it is shared").to_string();
+    assert_eq!(
+        share,
+        "region eu enforces 300 (weights version 3: ap 1, eu 2, us 1)"
+    );
+}
+
+#[test]
+fn without_the_key_each_region_enforces_the_whole_limit() {
+    let text = "domain: d\ndescriptors: [ { key: k, rate_limit: { window: 1m, limit: 2 } } ]\n";
+    assert_eq!(quotas(&rules(text, "eu")), [(2, 2)]);
+}
+
+#[test]
+fn a_node_without_a_region_refuses_rules_that_need_one() {
+    let text = "domain: d\ndescriptors: [ { key: k, rate_limit: { window: 1m, limit: 600, regions: regional } } ]\n";
+    let errors = errors(text);
+    assert_eq!(errors.len(), 1);
+    assert!(
+        errors[0].contains("needs to know this node's region"),
+        "{errors:?}"
+    );
+    // A check without settings does not know the region.
+    let mut options = Options::default();
+    options.region = NodeRegion::Unknown;
+    let unknown = loaded_with(text, &options).rules;
+    assert_eq!(quotas(&unknown), [(600, 600)]);
+    assert_eq!(unknown.rules()[0].regions, Some(RegionMode::Regional));
+}
+
+#[test]
+fn what_cannot_be_shared_is_refused_with_a_way_out() {
+    let limit = |keys: &str| {
+        let text = format!(
+            "domain: d\ndescriptors: [ {{ key: k, rate_limit: {{ window: 1m, {keys} }} }} ]\n"
+        );
+        let refused = refused(&text);
+        assert_eq!(refused.len(), 1, "{keys}: {refused:?}");
+        refused[0].clone()
+    };
+    let small = limit("limit: 2, regions: regional");
+    assert!(
+        small.contains("2 cannot be split so that each region gets a hit: `us` would get none"),
+        "{small}"
+    );
+    assert!(
+        small.contains("; raise the limit, or leave `regions` out"),
+        "{small}"
+    );
+    let burst = limit("limit: 100, burst: 1, algorithm: gcra, regions: regional");
+    assert!(burst.contains("1 cannot be split"), "{burst}");
+    for later in ["bounded", "counted"] {
+        let refused = limit(&format!("limit: 600, regions: {later}"));
+        assert!(refused.contains("is not possible yet"), "{refused}");
+        assert!(refused.ends_with("by its weight"), "{refused}");
+        assert!(refused.contains("write `regions: regional`"), "{refused}");
+    }
+    let typo = limit("limit: 600, regions: regionel");
+    assert!(typo.ends_with("did you mean `regional`?"), "{typo}");
+}
+
+#[test]
+fn a_change_of_weights_is_told_as_one() {
+    let text = "domain: d\ndescriptors: [ { key: k, rate_limit: { window: 1m, limit: 600, regions: regional } } ]\n";
+    let without = text.replace(", regions: regional", "");
+    let (before, after) = (rules(&without, "eu"), rules(text, "eu"));
+    let changes: Vec<_> = after
+        .changes_since(&before)
+        .iter()
+        .map(|change| format!("{change:?}"))
+        .collect();
+    assert_eq!(changes.len(), 1);
+    assert!(
+        changes[0].contains("regions none -> regional"),
+        "{changes:?}"
+    );
+}
+
+fn stored(limit: u64) -> TenantQuotas {
+    let own = TenantOverride {
+        requests_per_unit: limit,
+        unit: Some("minute".into()),
+        ..TenantOverride::default()
+    };
+    TenantQuotas {
+        overrides: vec![(Term::ALWAYS, own)],
+        ..TenantQuotas::default()
+    }
+}
+
+/// A stored override takes over the sharing of the rule whose place it takes.
+#[test]
+fn overrides_of_tenants_are_shared_too() {
+    let rules = rules(EVERYWHERE, "eu");
+    assert_eq!(
+        stored(80).check("d", &rules).map_err(|bad| bad.to_string()),
+        Ok(())
+    );
+    let refused = stored(2)
+        .check("d", &rules)
+        .expect_err("one region would get nothing");
+    assert!(
+        refused.to_string().contains("2 cannot be split"),
+        "{refused}"
+    );
+    let mut index = TenantIndex::new(TenantKey::from_bytes([9; 16]));
+    let hash = TenantKey::from_bytes([9; 16]).hash("acme");
+    index.put("d", hash, &stored(80));
+    let with = rules.with_tenants(&index);
+    assert_eq!(with.unknown, 0);
+    assert_eq!(quotas(&with.rules).last(), Some(&(80, 40)));
+    let of_files = EVERYWHERE.to_owned()
+        + "tenants: [ { tenant: acme, overrides: [ { window: 1m, limit: 80 } ] } ]\n";
+    assert!(quotas(&self::rules(&of_files, "us")).contains(&(80, 20)));
+    let small = of_files.replace("limit: 80", "limit: 2");
+    assert!(self::refused(&small)[0].contains("2 cannot be split"));
+}
