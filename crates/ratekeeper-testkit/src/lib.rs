@@ -34,3 +34,4 @@ pub mod random;
 pub mod recorder;
 #[cfg(unix)]
 pub mod redis;
+pub mod regions;

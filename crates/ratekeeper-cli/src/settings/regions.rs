@@ -111,7 +111,7 @@ mod tests {
             ),
             ("{ version: 1, eu: 2 }", "eu: expected `{ weight: 1 }`"),
             ("{ version: 1, eu: { weight: -1 } }", "eu: weight: "),
-            ("{ version: 1, eu: { wieght: 1 } }", "eu: wieght: "),
+            ("{ version: 1, eu: { wieght: 1 } }", "eu: "),
             ("[eu]", "expected `version` and names of regions"),
         ] {
             let said = regions(written).expect_err(written).to_string();
