@@ -13,19 +13,19 @@ use crate::fleet;
 
 /// The nodes that share a quota database.
 #[derive(Serialize, ToSchema)]
-pub(super) struct NodeList {
+pub(super) struct FleetNodes {
     /// `fleet`: all nodes that use the quota database; `node`: this one alone, since it has none or it does not answer.
     scope: &'static str,
     /// The reason why other nodes are not listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     warning: Option<String>,
-    nodes: Vec<NodeEntry>,
+    nodes: Vec<FleetNode>,
 }
 
 /// A node, by its own report.
 #[derive(Serialize, ToSchema)]
-struct NodeEntry {
+struct FleetNode {
     node: String,
     /// The address of its admin API, as the node has it.
     admin: String,
@@ -57,9 +57,9 @@ struct NodeEntry {
     get,
     path = "/admin/v1/nodes",
     tag = "about",
-    responses((status = 200, description = "The nodes", body = NodeList))
+    responses((status = 200, description = "The nodes", body = FleetNodes))
 )]
-pub(super) async fn list(State(app): State<Arc<App>>) -> Json<NodeList> {
+pub(super) async fn list(State(app): State<Arc<App>>) -> Json<FleetNodes> {
     let Some(quotas) = &app.config.quotas else {
         let why =
             "without a quota database a node knows no others, and tokens and switches are its own";
@@ -73,7 +73,7 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Json<NodeList> {
         }
     };
     let instance = &*app.instance;
-    Json(NodeList {
+    Json(FleetNodes {
         scope: "fleet",
         warning: None,
         nodes: nodes
@@ -83,16 +83,16 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Json<NodeList> {
     })
 }
 
-fn alone(app: &App, warning: String) -> NodeList {
+fn alone(app: &App, warning: String) -> FleetNodes {
     let report = fleet::report(app);
-    NodeList {
+    FleetNodes {
         scope: "node",
         warning: Some(warning),
         nodes: vec![of_report(report, true, 0, "live")],
     }
 }
 
-fn entry(node: KnownNode, instance: &str) -> NodeEntry {
+fn entry(node: KnownNode, instance: &str) -> FleetNode {
     let state = match node.is_live() {
         true => "live",
         false => "away",
@@ -106,8 +106,8 @@ fn of_report(
     is_self: bool,
     reported_s_ago: u64,
     state: &'static str,
-) -> NodeEntry {
-    NodeEntry {
+) -> FleetNode {
+    FleetNode {
         node: report.node,
         admin: report.admin,
         version: report.program,
