@@ -1,6 +1,6 @@
 //! Reads what a decision needs out of the body of a request before it is made.
 //!
-//! What came is kept, and goes to the upstream first; what follows is looked through as it passes by.
+//! The part that came is kept, and goes to the upstream first; the rest is looked through as it passes by.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ pub(crate) const AHEAD_MAX: usize = 4 << 20;
 /// The most that is kept of all bodies.
 const AHEAD_SUM_MAX: usize = 64 << 20;
 
-/// What decisions need of bodies.
+/// The parts of bodies that decisions need.
 #[derive(Debug)]
 pub(crate) struct BodyNeeds {
     /// The places of values that descriptors have.

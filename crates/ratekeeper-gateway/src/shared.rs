@@ -27,7 +27,7 @@ pub(crate) struct Shared {
     pub(crate) forwarding: Forwarding,
     pub(crate) scheme: &'static str,
     pub(crate) body_bytes_max: u64,
-    /// What decisions need of bodies.
+    /// The parts of bodies that decisions need.
     pub(crate) body_needs: BodyNeeds,
     pub(crate) patience: Patience,
     pub(crate) tunnel_silence_max: Duration,

@@ -65,7 +65,7 @@ enum Body {
     Events(EventScanner),
 }
 
-/// What a request used.
+/// The hits and tokens that a request used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Spent {
     /// The hits to charge.

@@ -1,4 +1,4 @@
-//! What responses tell of their usage: those of models' APIs as vectors, cut anywhere, and hostile ones.
+//! Responses that tell their usage: those of models' APIs as vectors, cut anywhere, and hostile ones.
 
 use std::sync::Arc;
 
@@ -382,7 +382,7 @@ fn no_body_makes_it_grow_or_stop() {
 }
 
 proptest! {
-    /// Whatever comes, it is the same in one piece and in many, and no more than a counter holds.
+    /// A body tells the same in one piece and in many, and no more than a counter holds.
     #[test]
     fn pieces_make_no_difference(
         parts in prop::collection::vec(

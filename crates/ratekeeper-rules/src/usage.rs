@@ -18,7 +18,7 @@ pub const POINTER_TOKEN_MAX: usize = 64;
 /// The numbers that a domain adds up at most.
 pub const USAGE_SUMS_MAX: usize = 16;
 
-/// What a response is charged that tells no usage.
+/// The charge for a response that tells no usage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UsageEstimate {
     /// One hit for so many bytes of the request's and the response's body; in an event stream, one for each event.

@@ -41,7 +41,7 @@ impl fmt::Debug for Payment {
 pub struct SpentSlot(Arc<OnceLock<Spent>>);
 
 impl SpentSlot {
-    /// What the request used.
+    /// The hits and tokens that the request used.
     #[must_use]
     pub fn get(&self) -> Option<&Spent> {
         self.0.get()

@@ -110,18 +110,13 @@ fn tokens_of_responses_are_charged_to_their_budget() {
         r#"ratelimit_usage_hits_total{from="response"} 1200"#,
     );
     let line = logged(&gateway, "response");
-    assert_eq!(
-        (&line["usage"], &line["input_tokens"]),
-        (&400.into(), &380.into()),
-        "{line}"
-    );
+    assert_eq!(line["usage"], 400, "{line}");
+    assert_eq!(line["input_tokens"], 380, "{line}");
     assert_eq!(line["output_tokens"], 20);
     // A list of models costs nothing.
     let line = logged(&gateway, "nothing");
-    assert_eq!(
-        (&line["usage"], &line["path"]),
-        (&0.into(), &"/v1/models".into())
-    );
+    assert_eq!(line["usage"], 0);
+    assert_eq!(line["path"], "/v1/models");
 }
 
 #[test]
@@ -354,14 +349,10 @@ fn limits_go_by_a_value_in_the_body() {
     let denied = say(JSON, r#"{"model":"sm\u0061ll","id":"call-7"}"#);
     assert_eq!(denied.status, 429, "small is used up: {denied:?}");
     let body: serde_json::Value = serde_json::from_str(&denied.body).expect("it is JSON");
-    assert_eq!(
-        (&body["jsonrpc"], &body["id"]),
-        (&"2.0".into(), &"call-7".into())
-    );
-    assert_eq!(
-        (&body["error"]["code"], &body["error"]["data"]["code"]),
-        (&(-32_000).into(), &"RATE_LIMITED".into())
-    );
+    assert_eq!(body["jsonrpc"], "2.0");
+    assert_eq!(body["id"], "call-7");
+    assert_eq!(body["error"]["code"], -32_000);
+    assert_eq!(body["error"]["data"]["code"], "RATE_LIMITED");
     assert_eq!(say(JSON, r#"{"id":7,"model":"large"}"#).status, 200);
     assert!(
         say(JSON, r#"{"id":7,"model":"large"}"#)
@@ -380,7 +371,7 @@ fn limits_go_by_a_value_in_the_body() {
     }
     assert_eq!(say(JSON, r#"{"model":"new","model":"other"}"#).status, 400);
     assert_eq!(say(JSON, "\u{feff}{\"model\":\"new\"}").status, 400);
-    let late = format!(r#"{{"messages":"{}"#, "x".repeat(5 << 20));
+    let late = format!(r#"{{"messages":"{}"#, "x".repeat((4 << 20) + 100));
     assert_eq!(say(JSON, &late).status, 413);
     assert_eq!(upstream.asked().len(), 2);
 }

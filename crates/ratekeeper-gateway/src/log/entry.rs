@@ -222,7 +222,7 @@ impl Entry {
     }
 }
 
-/// What the request used of budgets, and the tokens that its response told.
+/// Appends the hits that the request used of budgets, and the tokens that its response told.
 fn json_spent(line: &mut String, spent: &Spent) {
     let (hits, from) = (spent.hits, spent.from.name());
     let _ = write!(line, ",\"usage\":{hits},\"usage_from\":\"{from}\"");

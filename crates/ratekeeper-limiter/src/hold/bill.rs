@@ -152,10 +152,8 @@ impl Bill {
 /// Returns true if the limit of `step` keeps only its newest hits. What was reserved beyond its quota is then not among
 /// them, and must not be given back: who overdraws it again and again would never be denied.
 fn forgets(step: &Step) -> bool {
-    matches!(
-        step.limit.algorithm(),
-        Algorithm::SlidingWindow | Algorithm::SlidingLog
-    )
+    let has_debt = step.limit.max_debt().is_some();
+    !has_debt && step.limit.algorithm() != Algorithm::FixedWindow
 }
 
 impl<S: Store> Limiter<S> {

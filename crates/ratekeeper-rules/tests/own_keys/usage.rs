@@ -1,4 +1,4 @@
-//! Where responses tell what their requests used.
+//! Places in responses that tell what their requests used.
 
 use std::num::NonZeroU32;
 
