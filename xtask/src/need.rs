@@ -104,9 +104,9 @@ const WEBSOCKETS: Package = Package::new(
     "/usr/lib/python3/dist-packages/websockets/__init__.py",
     "python3-websockets",
 );
-/// Programs that the tests start, apart from Envoy: proxies, Redis, PostgreSQL, NATS, and tools for the README's
+/// Programs that the tests start, apart from Envoy: proxies, Redis, PostgreSQL, NATS, etcd, and tools for the README's
 /// commands.
-pub(crate) const FOR_TESTS: [Package; 14] = [
+pub(crate) const FOR_TESTS: [Package; 16] = [
     Package::new("curl", "curl"),
     NGINX,
     H2LOAD,
@@ -122,6 +122,9 @@ pub(crate) const FOR_TESTS: [Package; 14] = [
     Package::new("prometheus", "prometheus"),
     // A target of the audit trail's export.
     Package::new("nats-server", "nats-server"),
+    // Keeps rules, and its client.
+    Package::new("etcd", "etcd-server"),
+    Package::new("etcdctl", "etcd-client"),
     // Fetches Envoy and Schemathesis.
     Package::new("pip3", "python3-pip"),
 ];

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ratekeeper_quota::QuotaError;
-use ratekeeper_store_redis::AppendError;
+use ratekeeper_store_redis::KeyError;
 use ratekeeper_tls::TlsFileError;
 
 /// An error of an export. All of them are tried again.
@@ -17,7 +17,7 @@ pub enum ExportError {
     Database(#[from] QuotaError),
     /// Redis cannot be reached, or refuses.
     #[error("Redis does not take the records")]
-    Redis(#[from] AppendError),
+    Redis(#[from] KeyError),
     /// Redis has closed the connection since it was asked for its last record.
     #[error("Redis has closed the connection")]
     Disconnected,

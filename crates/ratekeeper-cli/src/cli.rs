@@ -244,6 +244,26 @@ Examples:
   ratekeeper rules publish --rules rules/ > LIMITS.md
   ratekeeper rules publish --rules rules/ --format html --title 'Limits of the shop API' > limits.html")]
     Publish(RulesPublish),
+    /// Fetch the rules from a URL, Redis or etcd
+    #[command(after_help = "\
+Prints a single text; several go to a folder. They are not checked. The settings `rules_ca`, `rules_token` and their like hold.
+
+Examples:
+  ratekeeper rules pull https://rules.example.com/api.yaml
+  ratekeeper rules pull 'redis://127.0.0.1/0?key=ratelimit:rules' --to rules
+  ratekeeper rules pull etcd://127.0.0.1:2379/ratelimit/rules/ --to rules")]
+    Pull(RulesPull),
+    /// Check rules, and put them into Redis or etcd, from where services fetch them
+    #[command(after_help = "\
+A file becomes the value of the key. A folder becomes a hash in Redis with a field a file, or a key a file in etcd; what is there beside it is removed. Services see all of it or nothing. A rule with an error is not pushed.
+
+Exit codes: 0 pushed, 1 not pushed, 2 invalid command line.
+
+Examples:
+  ratekeeper rules push rules/ 'redis://127.0.0.1/0?key=ratelimit:rules'
+  ratekeeper rules push rules/ etcd://127.0.0.1:2379/ratelimit/rules/ --dry-run
+  ratekeeper rules push api.yaml etcd://127.0.0.1:2379/ratelimit/api.yaml")]
+    Push(RulesPush),
     /// Print the JSON Schema of rules files, for editors
     #[command(after_help = "\
 Examples:
@@ -286,6 +306,38 @@ pub(crate) struct RulesPublish {
     pub(crate) title: Option<String>,
     #[command(flatten)]
     pub(crate) reading: Reading,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RulesPull {
+    /// Place of the rules: https://, redis:// or etcd:// [default: the `rules` setting]
+    #[arg(value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// Folder for the texts, one file each; it is created
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) to: Option<PathBuf>,
+    /// Overwrite files that differ
+    #[arg(long, requires = "to")]
+    pub(crate) force: bool,
+    /// Settings file [default: as for `serve`]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RulesPush {
+    /// File, or folder of *.yaml and *.yml
+    #[arg(value_name = "PATH")]
+    pub(crate) path: PathBuf,
+    /// Place to put them: redis:// or etcd:// [default: the `rules` setting]
+    #[arg(value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// Show what would change, and push nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Settings file [default: as for `serve`]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 /// In which form limits are published.

@@ -1,4 +1,4 @@
-//! The wire protocols of Envoy's rate limit service, of the control planes that send it rules (xDS), and of
+//! The wire protocols of Envoy's rate limit service, of the control planes that send it rules (xDS), of etcd, and of
 //! Ratekeeper, `ratekeeper.v1`: messages, gRPC clients and servers, JSON.
 //!
 //! The code under `src/generated` is generated from the files under `proto` and checked in, so that
@@ -27,7 +27,7 @@ pub mod text;
 pub use codec::Codec;
 pub use entry::WireEntry;
 pub use fields::{FieldValue, Fields};
-pub use generated::{envoy, google, ratekeeper, ratelimit};
+pub use generated::{envoy, etcdserverpb, google, mvccpb, ratekeeper, ratelimit};
 pub use nesting::{Nesting, SHORT_BYTES_MAX};
 
 #[allow(

@@ -5,6 +5,7 @@ use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_f
 
 use crate::envoy::service::discovery::v3 as xds;
 use crate::envoy::service::ratelimit::v3 as rls;
+use crate::etcdserverpb as etcd;
 use crate::ratekeeper::v1;
 
 /// The most bytes of a message that is decoded as it is: 64 KiB.
@@ -93,6 +94,14 @@ nesting! {
     v1::CancelResponse: [];
     v1::RefundRequest: [2, 1];
     v1::RefundResponse: [];
+    etcd::RangeRequest: [];
+    etcd::RangeResponse: [2];
+    etcd::TxnRequest: [];
+    etcd::TxnResponse: [3];
+    etcd::WatchRequest: [];
+    etcd::WatchResponse: [11];
+    etcd::AuthenticateRequest: [];
+    etcd::AuthenticateResponse: [];
 }
 
 #[cfg(test)]

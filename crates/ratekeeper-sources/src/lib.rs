@@ -2,16 +2,25 @@
 //!
 //! A source fetches texts, delivers them to the server's [feed](ratekeeper_server::RulesFeed), and fetches again when they
 //! change, for ever. [`SourceStatus`] says how that goes. [`XdsSource`] is a client of a control plane, such as Envoy
-//! Gateway; [`UrlSource`] fetches one text.
+//! Gateway; [`TextsSource`] fetches what people wrote, from a URL, Redis or etcd.
 //!
 //! The crate decides nothing about rules: the server compiles what is delivered, and says what it refuses. While a source
 //! is away, the rules in force stay.
 
 mod backoff;
+mod etcd;
+mod fetch_error;
+mod grpc_connection;
+mod redis;
 mod status;
+mod texts;
 mod url;
 pub mod xds;
 
+pub use etcd::{BadEtcdUrl, EtcdConfig};
+pub use fetch_error::FetchError;
+pub use redis::{BadRedisKey, RedisKeyConfig};
 pub use status::SourceStatus;
-pub use url::{BadRulesUrl, UrlConfig, UrlSource, UrlToken};
+pub use texts::{NewTexts, TextsPlace, TextsSource};
+pub use url::{BadUrl, UrlConfig, UrlFetcher, UrlToken};
 pub use xds::{XdsConfig, XdsDefaults, XdsSource};

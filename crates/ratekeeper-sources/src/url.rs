@@ -1,11 +1,6 @@
-//! Rules at a URL, fetched again and again.
+//! A text at a URL.
 //!
-//! A text is asked for on the condition that it is another one (`ETag`). One that is refused is not fetched again until it
-//! changes.
-
-use std::io;
-use std::sync::Arc;
-use std::time::Duration;
+//! It is asked for on the condition that it is another one than the last (`ETag`).
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, ETAG, HOST, IF_NONE_MATCH, USER_AGENT};
@@ -14,23 +9,10 @@ use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use ratekeeper_rules::Source;
-use ratekeeper_server::{DeliveryError, RulesFeed};
-use ratekeeper_tls::{ClientTls, TlsFiles};
-use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsConnector;
+use ratekeeper_tls::{Destination, TlsFiles};
+use tokio::time::timeout;
 
-use crate::SourceStatus;
-use crate::backoff::Backoff;
-
-/// The largest text, in bytes: as large as a file of rules may be.
-const TEXT_BYTES_MAX: usize = 16 << 20;
-
-/// The longest that a fetch may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::fetch_error::{FetchError, PATIENCE, TEXT_BYTES_MAX};
 
 /// The settings of a fetch.
 #[derive(Clone, Debug)]
@@ -43,8 +25,6 @@ pub struct UrlConfig {
     pub tls: TlsFiles,
     /// The bearer token to show; a secret.
     pub token: Option<UrlToken>,
-    /// The pause between two fetches.
-    pub interval: Duration,
 }
 
 /// A bearer token. It does not show itself.
@@ -70,112 +50,60 @@ impl UrlToken {
 /// The fault of a URL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "this is not a place of rules; write https://HOST/PATH, without a password; http:// is for this host alone"
+    "this is not a place to fetch from; write https://HOST/PATH, without a password; http:// is for this host alone"
 )]
-pub struct BadRulesUrl;
+pub struct BadUrl;
 
-/// Fetches the text at a URL.
+/// Fetches the text at a URL, each time over a new connection.
 #[derive(Debug)]
-pub struct UrlSource {
+pub struct UrlFetcher {
     config: UrlConfig,
     uri: Uri,
-    /// [`None`] without encryption.
-    tls: Option<(ServerName<'static>, ClientTls)>,
-    status: SourceStatus,
-    /// The tag of the text that was delivered last.
+    server: Destination,
+    /// The tag of the text that was fetched last.
     tag: Option<HeaderValue>,
 }
 
-/// The reason why nothing was fetched.
-#[derive(Debug, thiserror::Error)]
-enum FetchError {
-    #[error("{0}")]
-    Connect(#[from] io::Error),
-    #[error("{0}")]
-    Http(#[from] hyper::Error),
-    #[error("{0}")]
-    Request(#[from] http::Error),
-    #[error("it answers {0}")]
-    Status(StatusCode),
-    #[error("no answer within {} s", PATIENCE.as_secs())]
-    Timeout,
-    #[error("the text cannot be read, or is larger than 16 MiB")]
-    Body,
-    #[error("the text is not UTF-8")]
-    NotText,
-}
-
-impl UrlSource {
+impl UrlFetcher {
     /// Fetches nothing yet.
     ///
     /// # Errors
     /// The URL is none. Files are read when it connects.
-    pub fn new(config: UrlConfig) -> Result<Self, BadRulesUrl> {
-        let uri: Uri = config.url.parse().map_err(|_| BadRulesUrl)?;
-        let host = bare(uri.host().ok_or(BadRulesUrl)?);
-        let is_plain = uri.authority().is_some_and(|it| !it.as_str().contains('@'));
-        let tls = match uri.scheme_str() {
-            Some("https") if is_plain => {
-                let name = config.server_name.as_deref().unwrap_or(host).to_owned();
-                let name = ServerName::try_from(name).map_err(|_| BadRulesUrl)?;
-                Some((name, ClientTls::new(config.tls.clone())))
-            }
-            Some("http") if is_plain && matches!(host, "localhost" | "127.0.0.1" | "::1") => None,
-            _ => return Err(BadRulesUrl),
-        };
+    pub fn new(config: UrlConfig) -> Result<Self, BadUrl> {
+        let uri: Uri = config.url.parse().map_err(|_| BadUrl)?;
+        let host = uri.host().ok_or(BadUrl)?;
+        let server = Destination::new(&uri, config.server_name.as_deref(), &config.tls, b"");
+        let server = server.ok_or(BadUrl)?;
+        let is_here = matches!(host, "localhost" | "127.0.0.1" | "[::1]");
+        let has_login = uri.authority().is_some_and(|it| it.as_str().contains('@'));
+        if has_login || !(server.is_encrypted() || is_here) {
+            return Err(BadUrl);
+        }
         Ok(Self {
-            status: SourceStatus::new(config.url.clone()),
             tag: None,
             config,
             uri,
-            tls,
+            server,
         })
     }
 
-    /// The state of the fetches, for operators.
+    /// The URL.
     #[must_use]
-    pub fn status(&self) -> SourceStatus {
-        self.status.clone()
+    pub fn url(&self) -> &str {
+        &self.config.url
     }
 
-    /// Fetches until the server that takes the rules ends.
-    pub async fn run(mut self, feed: RulesFeed) {
-        let mut backoff = Backoff::default();
-        loop {
-            let fetched = timeout(PATIENCE, self.fetch()).await;
-            let pause = match fetched.unwrap_or(Err(FetchError::Timeout)) {
-                Ok(text) => {
-                    self.status.reached();
-                    backoff.reset();
-                    if !self.deliver(text, &feed).await {
-                        return;
-                    }
-                    // Nodes that started together do not go on together.
-                    self.config.interval.mul_f64(0.9 + fastrand::f64() / 5.0)
-                }
-                Err(why) => {
-                    self.status.failed(why.to_string());
-                    backoff.next().min(self.config.interval)
-                }
-            };
-            sleep(pause).await;
-        }
+    /// Fetches the text, up to 16 MiB of it within 20 s; [`None`] if it is the same as the last time.
+    ///
+    /// # Errors
+    /// It cannot be fetched.
+    pub async fn fetch(&mut self) -> Result<Option<String>, FetchError> {
+        let fetched = timeout(PATIENCE, self.ask()).await;
+        fetched.unwrap_or(Err(FetchError::Timeout))
     }
 
-    /// Delivers a text, if there is another one; returns false once the server has ended.
-    async fn deliver(&self, text: Option<String>, feed: &RulesFeed) -> bool {
-        let Some(text) = text else {
-            return true;
-        };
-        let name = self.config.url.clone();
-        let taken = feed.deliver(vec![Source { name, text }]).await;
-        self.status.delivered(taken.is_err());
-        taken != Err(DeliveryError::Ended)
-    }
-
-    /// The text; [`None`] if it is the same as the last time.
-    async fn fetch(&mut self) -> Result<Option<String>, FetchError> {
-        let stream = self.connect().await?;
+    async fn ask(&mut self) -> Result<Option<String>, FetchError> {
+        let stream = self.server.connect().await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let connection = tokio::spawn(connection);
         let answer = sender.send_request(self.request()?).await;
@@ -185,18 +113,6 @@ impl UrlSource {
         };
         connection.abort();
         read
-    }
-
-    async fn connect(&self) -> Result<Box<dyn Stream>, FetchError> {
-        let host = bare(self.uri.host().unwrap_or_default());
-        let port = if self.tls.is_some() { 443 } else { 80 };
-        let stream = TcpStream::connect((host, self.uri.port_u16().unwrap_or(port))).await?;
-        let Some((name, tls)) = &self.tls else {
-            return Ok(Box::new(stream));
-        };
-        let config = tls.config().map_err(io::Error::other)?;
-        let connector = TlsConnector::from(Arc::clone(&config));
-        Ok(Box::new(connector.connect(name.clone(), stream).await?))
     }
 
     fn request(&self) -> Result<Request<Empty<Bytes>>, FetchError> {
@@ -224,21 +140,12 @@ impl UrlSource {
         let tag = answer.headers().get(ETAG).cloned();
         let body = Limited::new(answer.into_body(), TEXT_BYTES_MAX);
         let bytes = body.collect().await.map_err(|_| FetchError::Body)?;
-        let text = String::from_utf8(bytes.to_bytes().into()).map_err(|_| FetchError::NotText)?;
+        let text =
+            String::from_utf8(bytes.to_bytes().into()).map_err(|_| FetchError::NotText(None))?;
         self.tag = tag;
         Ok(Some(text))
     }
 }
-
-/// A host without the brackets of an IPv6 address.
-fn bare(host: &str) -> &str {
-    host.trim_start_matches('[').trim_end_matches(']')
-}
-
-/// A connection, encrypted or not.
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 #[cfg(test)]
 mod tests {
@@ -247,12 +154,11 @@ mod tests {
     #[test]
     fn only_encrypted_places_and_this_host_are_asked() {
         let source = |url: &str| {
-            UrlSource::new(UrlConfig {
+            UrlFetcher::new(UrlConfig {
                 url: url.to_owned(),
                 server_name: None,
                 tls: TlsFiles::default(),
                 token: None,
-                interval: PATIENCE,
             })
         };
         for good in [

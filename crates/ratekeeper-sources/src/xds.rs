@@ -3,12 +3,10 @@
 //! The control plane sends all resources whenever one of them changes. Each response is answered once its rules are in
 //! force (ACK), or with what is wrong about them (NACK); the good resources of a response apply either way.
 
-mod connection;
 mod defaults;
 mod resource;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use http::HeaderMap;
 use prost_types::Struct;
@@ -29,8 +27,7 @@ use tonic::{Code, Request, Status};
 
 use crate::SourceStatus;
 use crate::backoff::Backoff;
-pub use connection::XdsAddressError;
-use connection::{Connection, describe};
+use crate::grpc_connection::{GrpcConnection, describe};
 pub use defaults::{XdsDefaults, XdsDefaultsError};
 use resource::Resources;
 
@@ -76,11 +73,16 @@ impl XdsConfig {
     }
 }
 
+/// The fault of a control plane's address.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("`{0}` is not the address of a control plane")]
+pub struct XdsAddressError(String);
+
 /// A client of a control plane.
 #[derive(Debug)]
 pub struct XdsSource {
     config: XdsConfig,
-    connection: Connection,
+    connection: GrpcConnection,
     status: SourceStatus,
     /// The texts that were delivered last.
     delivered: Vec<Source>,
@@ -105,8 +107,10 @@ impl XdsSource {
     /// # Errors
     /// The address is none. Files are read when it connects.
     pub fn new(config: XdsConfig) -> Result<Self, XdsAddressError> {
+        let server_name = config.server_name.as_deref();
+        let connection = GrpcConnection::new(&config.endpoint, server_name, &config.tls);
         Ok(Self {
-            connection: Connection::new(&config)?,
+            connection: connection.ok_or_else(|| XdsAddressError(config.endpoint.clone()))?,
             status: SourceStatus::new(config.name()),
             delivered: Vec::new(),
             version: String::new(),
@@ -242,6 +246,3 @@ fn refusal(mistakes: &str) -> rpc::Status {
         details: Vec::new(),
     }
 }
-
-/// Timeout for connecting and for the TLS handshake.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

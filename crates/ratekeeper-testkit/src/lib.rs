@@ -15,6 +15,8 @@ pub mod certificates;
 pub mod conformance;
 #[cfg(feature = "xds")]
 pub mod control_plane;
+#[cfg(unix)]
+pub mod etcd;
 pub mod events;
 pub mod http1;
 pub mod http2;

@@ -2,8 +2,8 @@
 //!
 //! [`PemFile`] is a single file, bounded in size, that knows its purpose, so that every error has
 //! the path. A [`PemPair`] is a certificate and its key. [`TlsFiles`] are the files of a client,
-//! and [`ClientTls`] reads them again when they change. The crate opens no connection, watches no
-//! file, and never trusts anything unverified.
+//! and [`ClientTls`] reads them again when they change. With the feature `connect`, `Destination` opens
+//! connections. The crate watches no file, and never trusts anything unverified.
 //!
 //! ```
 //! use ratekeeper_tls::{PemFile, TlsFile};
@@ -16,6 +16,8 @@
 mod anchored;
 mod authorities;
 mod client;
+#[cfg(feature = "connect")]
+mod destination;
 mod error;
 mod pair;
 mod pem;
@@ -23,6 +25,8 @@ mod renewed;
 
 pub use anchored::server_verifier;
 pub use client::{TlsFiles, TlsIdentity};
+#[cfg(feature = "connect")]
+pub use destination::{Connection, Destination};
 pub use error::{TlsFile, TlsFileCause, TlsFileError};
 pub use pair::PemPair;
 pub use pem::{FILE_BYTES_MAX, PemFile};

@@ -22,6 +22,8 @@ mod rules_check;
 mod rules_explain;
 mod rules_live;
 mod rules_publish;
+mod rules_pull;
+mod rules_push;
 mod rules_schema;
 mod serve;
 mod token;
@@ -51,6 +53,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Rules(Rules::Shadow(args))) => rules_live::switch(&args, To::Shadow),
         Some(Command::Rules(Rules::Restore(args))) => rules_live::switch(&args, To::Restore),
         Some(Command::Rules(Rules::Publish(args))) => rules_publish::run(&args),
+        Some(Command::Rules(Rules::Pull(args))) => rules_pull::run(&args),
+        Some(Command::Rules(Rules::Push(args))) => rules_push::run(&args),
         Some(Command::Rules(Rules::Schema)) => rules_schema::run(),
         Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Bench(args)) => bench::run(args),

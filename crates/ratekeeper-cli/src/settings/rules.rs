@@ -9,7 +9,7 @@ use super::xds::control_plane;
 use crate::home::Home;
 use ratekeeper_limiter::Modes;
 use ratekeeper_rules::{FailureMode, Options, PathFolding, Profile, ReadOptions, TenantKey};
-use ratekeeper_sources::{UrlConfig, XdsConfig};
+use ratekeeper_sources::{TextsPlace, XdsConfig};
 use std::path::PathBuf;
 
 /// The place of the rules, and how to read them.
@@ -34,15 +34,15 @@ pub(crate) enum RulesPlace {
     Path(PathBuf),
     /// The URL of a control plane, as its client spells it.
     ControlPlane(String),
-    /// The URL of a text.
-    Url(String),
+    /// The URL of texts: of one on a web server, or of a key in Redis or etcd.
+    Texts(String),
 }
 
 /// A place elsewhere than in files, and how to fetch from it.
 #[derive(Clone, Debug)]
 pub(crate) enum Fetched {
     Xds(XdsConfig),
-    Url(UrlConfig),
+    Texts(TextsPlace),
 }
 
 impl Fetched {
@@ -50,14 +50,19 @@ impl Fetched {
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Xds(config) => config.name(),
-            Self::Url(config) => config.url.clone(),
+            Self::Texts(place) => place.name().to_owned(),
         }
     }
 }
 
-/// Returns true for the URL of a text.
+/// Returns true for the URL of texts.
 fn is_url(text: &str) -> bool {
-    text.starts_with("https://") || text.starts_with("http://")
+    let scheme = text.split_once("://").map(|(scheme, _)| scheme);
+    let family = scheme.map(|scheme| scheme.split('+').next().unwrap_or_default());
+    let families = [
+        "https", "http", "redis", "rediss", "valkey", "valkeys", "etcd", "etcds",
+    ];
+    family.is_some_and(|family| families.contains(&family))
 }
 
 /// Parses the place of the rules.
@@ -67,7 +72,7 @@ pub(super) fn rules_place(said: &Said) -> Result<Option<RulesPlace>, ValueError>
     }
     let place = match control_plane(&said.text) {
         Some(url) => RulesPlace::ControlPlane(url?),
-        None if is_url(&said.text) => RulesPlace::Url(said.text.clone()),
+        None if is_url(&said.text) => RulesPlace::Texts(said.text.clone()),
         None => RulesPlace::Path(said.origin.path(&said.text)),
     };
     Ok(Some(place))
@@ -95,7 +100,7 @@ impl RulesSettings {
         Self {
             path: match &*values.rules {
                 Some(RulesPlace::Path(path)) => Some(path.clone()),
-                Some(RulesPlace::ControlPlane(_) | RulesPlace::Url(_)) => None,
+                Some(RulesPlace::ControlPlane(_) | RulesPlace::Texts(_)) => None,
                 None => home.rules(),
             },
             fetched: None,

@@ -66,8 +66,9 @@ const TLS_CLIENT_NAMES: &str = "Accept only client certificates with one of thes
 
 settings! {
     group("Rules") {
-        /// The rules: a file, a folder of `*.yaml` and `*.yml`, or a URL: https://HOST/PATH of one text, xds://HOST:PORT of a
-        /// control plane, xdss:// of one with TLS. Unset: the folder rules/ in ./config or /etc/ratekeeper
+        /// The rules: a file, a folder of `*.yaml` and `*.yml`, or a URL: https://HOST/PATH of one text,
+        /// redis://HOST:PORT/DB?key=NAME (the forms of `store`) or etcd://HOST:PORT/KEY of one or several, xds://HOST:PORT of
+        /// a control plane; rediss://, etcds:// and xdss:// for TLS. Unset: the folder rules/ in ./config or /etc/ratekeeper
         rules: Option<RulesPlace> = value("PATH", "").in_short_help() => rules_place;
         /// Defaults for rules: `ratekeeper` (sliding windows; denied requests cost nothing) or `envoy` (fixed windows
         /// that count denied requests, like envoyproxy/ratelimit)
@@ -113,16 +114,16 @@ settings! {
         audit_export_credentials: Option<PathBuf> = file() => full_path;
         /// With https://: bearer token for the server of the rules
         rules_token: Option<String> = secret("TOKEN") => token;
-        /// With https://: time between two fetches, within a tenth; 1s to 24h
+        /// With https://, redis:// or etcd://: time between two fetches, within a tenth; 1s to 24h. etcd tells of changes at once
         rules_interval: Duration = value("DURATION", "30s") =>
             within(Duration::from_secs(1)..=Duration::from_hours(24));
-        /// With https:// or xdss://: CA certificates that verify the server of the rules, as PEM. Unset: the system's
+        /// For rules over TLS: CA certificates that verify the server of the rules, as PEM. Unset: the system's
         rules_ca: Option<PathBuf> = file() => full_path;
-        /// With https:// or xdss://: this node's certificate (mTLS), as PEM; reloaded when it changes
+        /// For rules over TLS: this node's certificate (mTLS), as PEM; reloaded when it changes
         rules_cert: Option<PathBuf> = file() => full_path;
         /// Private key of that certificate, as unencrypted PEM
         rules_key: Option<PathBuf> = file() => full_path;
-        /// With https:// or xdss://: name in the server's certificate, if it is not the URL's host
+        /// For rules over TLS: name in the server's certificate, if it is not the URL's host
         rules_server_name: Option<String> = value("NAME", "") => maybe(text);
         /// Name of this node at the control plane, which chooses by it what it sends
         xds_node_id: String = value("NAME", "ratekeeper") => text;
@@ -135,7 +136,7 @@ settings! {
         /// Keys for its rules that xDS has no fields for, as in a rules file (`algorithm`, `consistency`, `count_denied`,
         /// `on_store_failure`, `post_paid` and others), and `domains` with such keys by name, which may end in `*`
         xds_defaults: String = nested("MAPPING") => text;
-        /// With rules from a control plane or a URL: be ready before some have come; requests are refused until then
+        /// With rules from a URL: be ready before some have come; requests are refused until then
         start_without_rules: bool = switch("false") => values::switch;
         /// Deny nothing; decide and count as usual, and report what would have been denied
         shadow_mode: bool = switch("false") => values::switch;
@@ -380,7 +381,7 @@ settings! {
         node_name: Box<str> = value("NAME", "") => node_name;
     }
     group("Traces") {
-        /// OpenTelemetry collector that gets traces over OTLP/gRPC: http://HOST:PORT, as in http://127.0.0.1:4317, or
+        /// OpenTelemetry collector that gets traces over OTLP: http://HOST:PORT, as in http://127.0.0.1:4317, or
         /// https://HOST:PORT. Unset: nothing is traced
         otlp_endpoint: Option<String> = value("URL", "") => maybe(collector);
         /// Headers for the collector, such as an API key: NAME=VALUE, several separated by commas, special characters

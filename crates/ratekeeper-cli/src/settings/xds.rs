@@ -1,4 +1,4 @@
-//! Rules from elsewhere than files: the control plane that sends them, what its rules cannot say, and a URL.
+//! Rules from elsewhere than files: the control plane that sends them, what its rules cannot say, and places of texts.
 
 use super::checks::Checks;
 use super::rules::{Fetched, RulesPlace};
@@ -6,7 +6,9 @@ use super::table::Values;
 use super::value_error::ValueError;
 use super::{Problem, nested, values};
 use ratekeeper_rules::Options;
-use ratekeeper_sources::{UrlConfig, UrlSource, UrlToken, XdsConfig, XdsDefaults};
+use ratekeeper_sources::{
+    EtcdConfig, RedisKeyConfig, TextsPlace, UrlConfig, UrlFetcher, UrlToken, XdsConfig, XdsDefaults,
+};
 use ratekeeper_tls::TlsFiles;
 use std::collections::BTreeMap;
 
@@ -39,15 +41,16 @@ impl Checks<'_> {
     pub(super) fn control_plane(&mut self) -> TlsFiles {
         let values = self.values;
         let place = values.rules.as_ref();
-        let is_encrypted = matches!(
-            place,
-            Some(RulesPlace::ControlPlane(at) | RulesPlace::Url(at)) if at.starts_with("https://")
-        );
+        let url = match place {
+            Some(RulesPlace::ControlPlane(at) | RulesPlace::Texts(at)) => &**at,
+            None | Some(RulesPlace::Path(_)) => "",
+        };
+        let is_encrypted = is_encrypted(url);
         let files = [&values.rules_ca, &values.rules_cert, &values.rules_key];
         let of_tls = files.map(|file| &file.said).into_iter();
         for said in of_tls.chain([&values.rules_server_name.said]) {
             if !is_encrypted && said.has_value() {
-                let message = "it means nothing for rules that are not fetched over TLS; write xdss:// or https://";
+                let message = "it means nothing for rules that are not fetched over TLS; write https://, rediss://, etcds:// or xdss://";
                 self.refuse(said, message);
             }
         }
@@ -63,7 +66,16 @@ impl Checks<'_> {
                 "it means nothing without a control plane; write `rules: xds://HOST:PORT`";
             self.refuse(&values.xds_defaults.said, message);
         }
-        if !matches!(place, Some(RulesPlace::Url(_))) && values.rules_token.said.has_value() {
+        let texts = match place {
+            Some(RulesPlace::Texts(at)) => &**at,
+            _ => "",
+        };
+        if is_encrypted && is_redis(texts) && values.rules_server_name.said.has_value() {
+            let message =
+                "it means nothing for Redis, whose certificate has to have the host's name";
+            self.refuse(&values.rules_server_name.said, message);
+        }
+        if !texts.starts_with("http") && values.rules_token.said.has_value() {
             let message = "it means nothing without a URL; write `rules: https://HOST/PATH`";
             self.refuse(&values.rules_token.said, message);
         }
@@ -86,20 +98,54 @@ pub(super) fn fetched(
         Some(RulesPlace::ControlPlane(endpoint)) => {
             client(values, endpoint, tls, options).map(|it| Some(Fetched::Xds(it)))
         }
-        Some(RulesPlace::Url(url)) => {
-            let config = UrlConfig {
-                url: url.clone(),
-                server_name: values.rules_server_name.clone(),
-                tls,
-                token: values.rules_token.as_deref().and_then(UrlToken::new),
-                interval: *values.rules_interval,
-            };
-            // The one that will be asked is made when the service starts.
-            let made = UrlSource::new(config.clone());
-            made.map_err(|error| values.rules.said.problem(error.to_string()))?;
-            Ok(Some(Fetched::Url(config)))
+        Some(RulesPlace::Texts(url)) => {
+            let place = texts(values, url, tls);
+            let place = place.map_err(|message| values.rules.said.problem(message))?;
+            Ok(Some(Fetched::Texts(place)))
         }
     }
+}
+
+/// Returns true for the URL of Redis or Valkey.
+fn is_redis(url: &str) -> bool {
+    url.starts_with("redis") || url.starts_with("valkey")
+}
+
+/// Returns true for a URL whose server is asked over TLS.
+fn is_encrypted(url: &str) -> bool {
+    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+    let family = scheme.split('+').next().unwrap_or_default();
+    matches!(family, "https" | "rediss" | "valkeys" | "etcds")
+}
+
+/// The place of texts that `url` names.
+///
+/// # Errors
+/// What to write instead.
+fn texts(values: &Values, url: &str, tls: TlsFiles) -> Result<TextsPlace, String> {
+    let server_name = values.rules_server_name.clone();
+    if is_redis(url) {
+        let key = RedisKeyConfig::new(url, values::masked(url), tls);
+        return key
+            .map(TextsPlace::Redis)
+            .map_err(|error| error.to_string());
+    }
+    if url.starts_with("etcd") {
+        let keys = EtcdConfig::new(url, values::masked(url), server_name, tls);
+        return keys
+            .map(TextsPlace::Etcd)
+            .map_err(|error| error.to_string());
+    }
+    let config = UrlConfig {
+        url: url.to_owned(),
+        server_name,
+        tls,
+        token: values.rules_token.as_deref().and_then(UrlToken::new),
+    };
+    // The one that will be asked is made when the service starts.
+    let made = UrlFetcher::new(config.clone());
+    made.map_err(|error| error.to_string())?;
+    Ok(TextsPlace::Url(config))
 }
 
 /// The client of the control plane.

@@ -42,6 +42,7 @@ mod regions;
 mod replay;
 mod roles;
 mod rules;
+mod rules_places;
 mod rules_url;
 mod schemathesis;
 mod serve;

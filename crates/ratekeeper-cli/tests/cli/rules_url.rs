@@ -78,32 +78,23 @@ fn publish(web: &Mutex<Web>, status: u16, text: &str) {
     (web.status, web.text) = (status, text.to_owned());
 }
 
-fn rules(limit: u32) -> String {
+pub(crate) fn rules(limit: u32) -> String {
     format!(
         "domain: d\ndescriptors:\n- {{ key: key, rate_limit: {{ unit: hour, requests_per_unit: {limit} }} }}\n"
     )
 }
 
-fn start(folder: &Path, url: &str, more: &[&str]) -> Service {
-    let args = [
-        "serve",
-        "--rules",
-        url,
-        "--rules-interval",
-        "1s",
-        "--data-dir",
-        "data",
-    ];
-    let args: Vec<&str> = args
-        .iter()
-        .chain(more)
-        .chain(&FREE_PORTS)
-        .copied()
-        .collect();
+pub(crate) fn start(folder: &Path, url: &str, more: &[&str]) -> Service {
+    let mut args = vec!["serve", "--rules", url, "--data-dir", "data"];
+    if !more.contains(&"--rules-interval") {
+        args.extend(["--rules-interval", "1s"]);
+    }
+    args.extend(more);
+    args.extend(FREE_PORTS);
     Service::start(ratekeeper(folder, &args), folder)
 }
 
-fn limit(service: &Service) -> Option<u64> {
+pub(crate) fn limit(service: &Service) -> Option<u64> {
     let (status, body) = http(
         service.http,
         "POST",
@@ -205,7 +196,8 @@ fn places_without_a_secret_kept_are_refused() {
         let said = run(folder.path(), &["serve", "--rules", url]);
         assert_eq!(said.code, Some(1));
         assert!(
-            said.err.contains("--rules: this is not a place of rules"),
+            said.err
+                .contains("--rules: this is not a place to fetch from"),
             "{}",
             said.err
         );

@@ -7,10 +7,11 @@ use ratekeeper_rules::{Loaded, RuleSet};
 use ratekeeper_server::{
     Families, FeedConfig, Monitored, OnBadText, RulesFeed, RulesLoader, RulesSource, Server,
 };
-use ratekeeper_sources::{SourceStatus, UrlSource, XdsSource};
+use ratekeeper_sources::{SourceStatus, TextsSource, XdsSource};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::task::AbortHandle;
 use tracing::warn;
 
@@ -32,21 +33,21 @@ pub(super) struct FedSource {
 
 enum RulesFetcher {
     Xds(Box<XdsSource>),
-    Url(Box<UrlSource>),
+    Texts(Box<TextsSource>),
 }
 
 impl RulesFetcher {
     /// The fetcher, and the fate of texts beside a bad one: what people write in one place belongs together, what a control
     /// plane sends are many people's.
-    fn new(place: &Fetched) -> Result<(Self, OnBadText)> {
+    fn new(place: &Fetched, interval: Duration) -> Result<(Self, OnBadText)> {
         Ok(match place {
             Fetched::Xds(config) => {
                 let source = XdsSource::new(config.clone()).context("--rules")?;
                 (Self::Xds(Box::new(source)), OnBadText::TakeOthers)
             }
-            Fetched::Url(config) => {
-                let source = UrlSource::new(config.clone()).context("--rules")?;
-                (Self::Url(Box::new(source)), OnBadText::RefuseAll)
+            Fetched::Texts(place) => {
+                let source = TextsSource::new(place.clone(), interval).context("--rules")?;
+                (Self::Texts(Box::new(source)), OnBadText::RefuseAll)
             }
         })
     }
@@ -74,7 +75,7 @@ impl StartRules {
 
     /// Of a place elsewhere: the last good ones, or none until some come.
     fn fetched(settings: &Settings, place: &Fetched) -> Result<Self> {
-        let (source, on_bad_text) = RulesFetcher::new(place)?;
+        let (source, on_bad_text) = RulesFetcher::new(place, *settings.values.rules_interval)?;
         let options = &settings.rules.options;
         let (loader, feed) = RulesLoader::fed(FeedConfig {
             name: place.name(),
@@ -112,7 +113,7 @@ pub(super) fn start(server: &Server, source: Option<FedSource>) -> Option<Follow
     let FedSource { source, feed } = source?;
     let (status, task) = match source {
         RulesFetcher::Xds(source) => (source.status(), tokio::spawn(source.run(feed))),
-        RulesFetcher::Url(source) => (source.status(), tokio::spawn(source.run(feed))),
+        RulesFetcher::Texts(source) => (source.status(), tokio::spawn(source.run(feed))),
     };
     server.monitor(Arc::new(SourceReport(status)));
     Some(Following(task.abort_handle()))
