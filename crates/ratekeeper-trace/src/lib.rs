@@ -30,7 +30,7 @@ mod tracer;
 
 pub use context::{TRACEPARENT, TRACESTATE, TraceContext};
 #[cfg(feature = "otlp")]
-pub use otlp::{OtlpConfig, OtlpError, OtlpExport};
+pub use otlp::{OtlpConfig, OtlpError, OtlpExport, OtlpProtocol};
 pub use request::RequestSpan;
 pub use span::{SpanKind, SpanValue, TraceSpan, TracedCall, TracedMethod};
 pub use tracer::{SpanCounts, SpanQueue, Tracer};

@@ -1,28 +1,29 @@
-//! The exporter: sends spans to an OpenTelemetry collector over gRPC.
+//! The exporter: sends spans to an OpenTelemetry collector over gRPC or HTTP.
 //!
 //! It never stands in a request's way: spans that the collector does not take are lost and counted, and none is sent
 //! twice.
 
 mod channel;
+mod post;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderMap;
-
+use http::{HeaderMap, Uri};
 use opentelemetry::trace::{SpanContext, SpanId, Status, TraceFlags, TraceId, TraceState};
 use opentelemetry::{InstrumentationScope, KeyValue, Value};
 use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig, WithTonicConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkError;
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks};
-use ratekeeper_tls::{TlsFileError, TlsFiles};
+use ratekeeper_tls::{Destination, TlsFileError, TlsFiles};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::metadata::MetadataMap;
 use tracing::{info, warn};
 
+use self::post::PostExporter;
 use crate::span::{SpanKind, SpanValue, TraceSpan};
 use crate::tracer::{SpanCounts, SpanQueue};
 
@@ -38,8 +39,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The settings of the exporter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OtlpConfig {
-    /// The collector's address: `http://HOST:PORT`, or `https://HOST:PORT` for TLS.
+    /// The collector's address: `http://HOST:PORT`, or `https://HOST:PORT` for TLS. Over HTTP it may have a path, which is
+    /// `/v1/traces` if it has none.
     pub endpoint: String,
+    /// The protocol that it takes spans over.
+    pub protocol: OtlpProtocol,
     /// The files for TLS: the authorities to trust, and the certificate to present. Renewed files count from the next
     /// connection on.
     pub tls: TlsFiles,
@@ -51,6 +55,31 @@ pub struct OtlpConfig {
     pub node: String,
     /// The version of the program.
     pub version: &'static str,
+}
+
+/// A protocol of collectors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OtlpProtocol {
+    /// gRPC, as a rule on port 4317.
+    Grpc,
+    /// Protobuf in the body of a POST, as a rule on port 4318.
+    HttpProtobuf,
+}
+
+impl OtlpConfig {
+    /// The collector's server, with the files for it, which are checked.
+    fn server(&self, protocol: &[u8]) -> Result<(Uri, Destination), OtlpError> {
+        let uri: Uri = self.endpoint.parse().map_err(|_| self.wrong())?;
+        let server = Destination::new(&uri, None, &self.tls, protocol);
+        let server = server.ok_or_else(|| self.wrong())?;
+        // A file that cannot be used stops the start.
+        server.check_files().map_err(OtlpError::Tls)?;
+        Ok((uri, server))
+    }
+
+    fn wrong(&self) -> OtlpError {
+        OtlpError::Address(self.endpoint.clone())
+    }
 }
 
 /// The reason there is no exporter.
@@ -86,17 +115,7 @@ impl OtlpExport {
     /// # Errors
     /// The endpoint or a file for TLS cannot be used.
     pub fn start(queue: SpanQueue, config: &OtlpConfig) -> Result<Self, OtlpError> {
-        let built = SpanExporter::builder()
-            .with_tonic()
-            .with_channel(channel::channel(config)?)
-            .with_metadata(MetadataMap::from_headers(config.headers.clone()))
-            .with_timeout(PATIENCE)
-            .build();
-        let mut exporter = built.map_err(|source| OtlpError::Exporter {
-            endpoint: config.endpoint.clone(),
-            source,
-        })?;
-        exporter.set_resource(&resource(config));
+        let exporter = Exporter::new(config)?;
         let scope = InstrumentationScope::builder("ratekeeper").with_version(config.version);
         let counts = Arc::clone(&queue.counts);
         let sender = Sender {
@@ -138,8 +157,44 @@ fn resource(config: &OtlpConfig) -> Resource {
         .build()
 }
 
+/// The exporter of a protocol.
+enum Exporter {
+    Grpc(Box<SpanExporter>),
+    Post(Box<PostExporter>),
+}
+
+impl Exporter {
+    fn new(config: &OtlpConfig) -> Result<Self, OtlpError> {
+        let resource = resource(config);
+        if config.protocol == OtlpProtocol::HttpProtobuf {
+            let exporter = PostExporter::new(config, &resource)?;
+            return Ok(Self::Post(Box::new(exporter)));
+        }
+        let built = SpanExporter::builder()
+            .with_tonic()
+            .with_channel(channel::channel(config)?)
+            .with_metadata(MetadataMap::from_headers(config.headers.clone()))
+            .with_timeout(PATIENCE)
+            .build();
+        let mut exporter = built.map_err(|source| OtlpError::Exporter {
+            endpoint: config.endpoint.clone(),
+            source,
+        })?;
+        exporter.set_resource(&resource);
+        Ok(Self::Grpc(Box::new(exporter)))
+    }
+
+    /// Sends spans once; the error is for people.
+    async fn export(&mut self, spans: Vec<SpanData>) -> Result<(), String> {
+        match self {
+            Self::Grpc(grpc) => grpc.export(spans).await.map_err(|error| error.to_string()),
+            Self::Post(post) => post.export(spans).await.map_err(|error| error.to_string()),
+        }
+    }
+}
+
 struct Sender {
-    exporter: SpanExporter,
+    exporter: Exporter,
     scope: InstrumentationScope,
     counts: Arc<SpanCounts>,
     /// True while the collector takes no spans: said once.
@@ -179,15 +234,15 @@ impl Sender {
                 }
             }
             Ok(Err(error)) => self.failed(count, &error),
-            Err(_) => self.failed(count, &OTelSdkError::Timeout(PATIENCE)),
+            Err(_) => self.failed(count, &OTelSdkError::Timeout(PATIENCE).to_string()),
         }
     }
 
-    fn failed(&mut self, count: usize, error: &OTelSdkError) {
+    fn failed(&mut self, count: usize, error: &str) {
         self.counts.count_failed(count);
         if !std::mem::replace(&mut self.is_failing, true) {
             warn!(
-                %error,
+                error,
                 "the trace collector does not take spans: they are lost until it does; decisions go on"
             );
         }

@@ -25,13 +25,15 @@ const RUNTIME_ROOT_DEFAULT: &str = "/srv/runtime_data/current";
 /// Further variables that name parts of the path to the rules.
 const RUNTIME_PARTS: [&str; 2] = ["RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY"];
 /// Names that any program may use: they do not show that somebody comes from envoyproxy/ratelimit.
-const COMMON: [&str; 9] = [
+const COMMON: [&str; 11] = [
     "HOST",
     "PORT",
     "LOG_LEVEL",
     "LOG_FORMAT",
     "OTEL_EXPORTER_OTLP_ENDPOINT",
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_PROTOCOL",
+    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
     "OTEL_EXPORTER_OTLP_CERTIFICATE",
     "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
     "OTEL_EXPORTER_OTLP_CLIENT_KEY",

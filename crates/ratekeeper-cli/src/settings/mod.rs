@@ -47,6 +47,8 @@ pub(crate) use setting::Setting;
 pub(crate) use store::RedisSettings;
 pub(crate) use table::{Values, all, row};
 pub(crate) use tls::TlsSettings;
+#[cfg(feature = "traces")]
+pub(crate) use traces::TraceProtocol;
 pub(crate) use traces::TraceSettings;
 #[cfg(feature = "traces")]
 pub(crate) use traces::trace_headers;

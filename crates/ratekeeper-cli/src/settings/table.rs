@@ -22,7 +22,7 @@ use super::setting::{
 use super::store::{deadline, local_factor, memory_limit, store, store_hash_key};
 use super::stores::{NamedEntry, stores};
 use super::tls::tls_names;
-use super::traces::{collector, service_name, trace_headers};
+use super::traces::{PROTOCOLS, TraceProtocol, collector, service_name, trace_headers};
 use super::values::{
     self, full_path, listen_address, maybe, number, one_of, path, percent, permissions, size,
     some_duration, text, within,
@@ -384,6 +384,9 @@ settings! {
         /// OpenTelemetry collector that gets traces over OTLP: http://HOST:PORT, as in http://127.0.0.1:4317, or
         /// https://HOST:PORT. Unset: nothing is traced
         otlp_endpoint: Option<String> = value("URL", "") => maybe(collector);
+        /// Protocol of the collector: `grpc` (as a rule on port 4317) or `http/protobuf` (4318), where `otlp_endpoint` may have
+        /// a path in place of /v1/traces
+        otlp_protocol: TraceProtocol = value("NAME", "grpc") => one_of(&PROTOCOLS);
         /// Headers for the collector, such as an API key: NAME=VALUE, several separated by commas, special characters
         /// in values as %XX
         otlp_headers: HeaderMap = secret("HEADERS") => trace_headers;

@@ -19,6 +19,8 @@ const SERVICE_NAME_MAX: usize = 128;
 pub(crate) struct TraceSettings {
     /// The collector's address; `None` if nothing is traced.
     pub(crate) endpoint: Option<String>,
+    /// The protocol that it takes spans over.
+    pub(crate) protocol: TraceProtocol,
     /// The files for a collector that is reached over TLS.
     pub(crate) tls: TlsFiles,
     pub(crate) tls_settings: TlsSettings,
@@ -31,6 +33,21 @@ pub(crate) struct TraceSettings {
     /// The service that the spans are of.
     pub(crate) service_name: String,
 }
+
+/// A protocol of collectors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TraceProtocol {
+    /// gRPC.
+    Grpc,
+    /// Protobuf in the body of a POST.
+    HttpProtobuf,
+}
+
+/// The words for those protocols, which are OpenTelemetry's.
+pub(super) const PROTOCOLS: [(&str, TraceProtocol); 2] = [
+    ("grpc", TraceProtocol::Grpc),
+    ("http/protobuf", TraceProtocol::HttpProtobuf),
+];
 
 /// The most headers for the collector.
 const HEADERS_MAX: usize = 32;
@@ -57,7 +74,15 @@ impl Checks<'_> {
             }
             Some(_) => {}
         }
+        let has_path = |endpoint: &str| endpoint.matches('/').count() > 2;
+        let is_grpc = *values.otlp_protocol == TraceProtocol::Grpc;
+        if is_grpc && values.otlp_endpoint.as_deref().is_some_and(has_path) {
+            let message =
+                "gRPC has no paths; leave it out, or write `otlp_protocol: http/protobuf`";
+            self.refuse(&values.otlp_endpoint.said, message);
+        }
         TraceSettings {
+            protocol: *values.otlp_protocol,
             endpoint: values.otlp_endpoint.clone(),
             tls: self.client_tls(ca, cert, key),
             tls_settings: TlsSettings::of("otlp_"),
@@ -69,16 +94,18 @@ impl Checks<'_> {
     }
 }
 
-/// The address of a collector: `http://127.0.0.1:4317`, `https://otlp.example.com:443`.
+/// The address of a collector: `http://127.0.0.1:4317`, `https://otlp.example.com:443`, with a path for one over HTTP.
 pub(super) fn collector(text: &str) -> Result<String, ValueError> {
     let wrong = || ValueError::Collector(values::masked(text).into());
-    let (scheme, place) = text.split_once("://").ok_or_else(wrong)?;
+    let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
     if !matches!(scheme, "http" | "https") {
         return Err(wrong());
     }
-    let place = place.strip_suffix('/').unwrap_or(place);
-    match values::names_port(place) {
-        true => Ok(format!("{scheme}://{place}")),
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    let (place, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let is_path = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#' | b'@');
+    match values::names_port(place) && path.bytes().all(is_path) {
+        true => Ok(format!("{scheme}://{rest}")),
         false => Err(wrong()),
     }
 }
@@ -137,8 +164,8 @@ mod tests {
             ("http://otel-collector:4317/", "http://otel-collector:4317"),
             ("http://[::1]:4317", "http://[::1]:4317"),
             (
-                "https://otlp.example.com:443",
-                "https://otlp.example.com:443",
+                "https://otlp.example.com:443/otlp/v1/traces",
+                "https://otlp.example.com:443/otlp/v1/traces",
             ),
         ] {
             assert_eq!(collector(good).expect(good), expected);
@@ -151,7 +178,7 @@ mod tests {
             "http://collector",
             "http://:4317",
             "http://collector:0",
-            "http://collector:4317/v1/traces",
+            "http://collector:4317/v1/traces?token=secret",
             "http://user:secret@collector:4317",
         ] {
             let refused = collector(bad).expect_err(bad).to_string();

@@ -1,10 +1,10 @@
 //! The export of spans, and its metrics.
 
-use crate::settings::{Settings, TraceSettings, trace_headers};
+use crate::settings::{Environment, Settings, TraceProtocol, TraceSettings, trace_headers};
 use anyhow::{Context, Result, anyhow};
 use http::HeaderMap;
 use ratekeeper_server::{Families, Monitored, by};
-use ratekeeper_trace::{OtlpConfig, OtlpError, OtlpExport, Tracer};
+use ratekeeper_trace::{OtlpConfig, OtlpError, OtlpExport, OtlpProtocol, Tracer};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +32,10 @@ impl Traces {
         let (tracer, queue) = Tracer::new(told.sample_ratio);
         let config = OtlpConfig {
             endpoint: endpoint.clone(),
+            protocol: match told.protocol {
+                TraceProtocol::Grpc => OtlpProtocol::Grpc,
+                TraceProtocol::HttpProtobuf => OtlpProtocol::HttpProtobuf,
+            },
             tls: told.tls.clone(),
             headers: headers(told)?,
             service_name: told.service_name.clone(),
@@ -65,9 +69,20 @@ impl Traces {
     }
 }
 
+/// OpenTelemetry's own variable for headers. Over gRPC, the exporter reads it itself.
+const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+
 /// The headers for the collector, those in the file included.
 fn headers(told: &TraceSettings) -> Result<HeaderMap> {
     let mut headers = told.headers.clone();
+    let environment = Environment::of_process();
+    let common = environment.get(HEADERS);
+    if let (TraceProtocol::HttpProtobuf, Some(text)) = (told.protocol, common) {
+        for (name, value) in &trace_headers(text).context(HEADERS)? {
+            // Ours go first.
+            headers.entry(name).or_insert_with(|| value.clone());
+        }
+    }
     if let Some(path) = &told.headers_file {
         let place = || format!("otlp_headers_file: cannot use {}", path.display());
         let text = std::fs::read_to_string(path).with_context(place)?;

@@ -136,6 +136,37 @@ fn a_check_over_http_has_its_stages_and_its_callers_context() {
 }
 
 #[test]
+fn spans_go_over_http_where_the_standard_variables_say_so() {
+    let folder = tempdir().expect("a folder can be made");
+    let collector = Collector::over_http("/v1/traces", b"key,1");
+    write(folder.path(), "rules.yaml", RULES);
+    let args = [&["serve", "--rules", "rules.yaml"][..], &FREE_PORTS].concat();
+    let mut command = ratekeeper(folder.path(), &args);
+    command
+        .env("TRACING_ENABLED", "true")
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url())
+        .env("OTEL_EXPORTER_OTLP_HEADERS", "api-key=key%2C1");
+    let service = Service::start(command, folder.path());
+    for trace in [0xb1, 0xb2] {
+        let traced = format!("traceparent: {}\r\n", parent(trace, true));
+        check(service.http, "/v1/check", &traced);
+        let spans = collector.trace(&trace_id(trace), 4);
+        let check = named(&spans, "check");
+        assert_nested(check, &spans);
+        let name = check.resource.get("service.name").map(String::as_str);
+        assert_eq!(name, Some("RateLimit"));
+    }
+    assert!(service.stop().success());
+    assert!(!service_log_tells_of_a_fault(folder.path()));
+}
+
+/// Returns true if the log says that spans were not taken.
+fn service_log_tells_of_a_fault(folder: &Path) -> bool {
+    let log = std::fs::read_to_string(folder.join("log.txt"));
+    log.expect("there is one").contains("does not take spans")
+}
+
+#[test]
 fn a_check_over_grpc_takes_the_context_from_its_metadata() {
     let folder = tempdir().expect("a folder can be made");
     let collector = Collector::start();

@@ -1,9 +1,14 @@
-//! A collector of traces: the OTLP service over gRPC, which keeps what it is sent.
+//! A collector of traces: the OTLP service over gRPC or HTTP, which keeps what it is sent.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
     TraceService, TraceServiceServer,
 };
@@ -12,6 +17,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
 };
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use prost::Message as _;
 use ratekeeper_testkit::process::eventually;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -45,8 +51,15 @@ impl TraceService for Kept {
         &self,
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        self.keep(request.into_inner());
+        Ok(Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+impl Kept {
+    fn keep(&self, request: ExportTraceServiceRequest) {
         let mut kept = self.0.lock().expect("no test has panicked here");
-        for of_resource in request.into_inner().resource_spans {
+        for of_resource in request.resource_spans {
             let resource = of_resource.resource.unwrap_or_default().attributes;
             let resource = attributes(resource);
             let spans = of_resource.scope_spans.into_iter();
@@ -62,8 +75,33 @@ impl TraceService for Kept {
                 resource: resource.clone(),
             }));
         }
-        Ok(Response::new(ExportTraceServiceResponse::default()))
     }
+
+    /// Takes a POST of this path with this header.
+    async fn post(
+        self,
+        expected: Expected,
+        request: hyper::Request<Incoming>,
+    ) -> Result<hyper::Response<Empty<Bytes>>, hyper::Error> {
+        let is_expected = request.uri().path() == expected.path
+            && request.headers()["content-type"] == "application/x-protobuf"
+            && request.headers().get("api-key").map(|it| it.as_bytes()) == Some(expected.key);
+        let body = request.into_body().collect().await?.to_bytes();
+        let message = ExportTraceServiceRequest::decode(body);
+        let mut answer = hyper::Response::new(Empty::new());
+        match message.ok().filter(|_| is_expected) {
+            Some(message) => self.keep(message),
+            None => *answer.status_mut() = hyper::StatusCode::BAD_REQUEST,
+        }
+        Ok(answer)
+    }
+}
+
+/// The requests that a collector over HTTP takes.
+#[derive(Clone, Copy)]
+struct Expected {
+    path: &'static str,
+    key: &'static [u8],
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -115,6 +153,34 @@ impl Collector {
         });
         Self {
             scheme,
+            address,
+            kept,
+            _runtime: runtime,
+        }
+    }
+
+    /// One over HTTP, which takes spans at that path, with the header `api-key`.
+    #[allow(dead_code, reason = "not all tests that share this file need one")]
+    pub(crate) fn over_http(path: &'static str, key: &'static [u8]) -> Self {
+        let runtime = Runtime::new().expect("a runtime can be made");
+        let kept = Kept::default();
+        let expected = Expected { path, key };
+        let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+        let listener = listener.expect("there is a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let keeper = kept.clone();
+        runtime.spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let keeper = keeper.clone();
+                let service = service_fn(move |request| keeper.clone().post(expected, request));
+                tokio::spawn(async move {
+                    let server = hyper::server::conn::http1::Builder::new();
+                    let _ = server.serve_connection(TokioIo::new(stream), service).await;
+                });
+            }
+        });
+        Self {
+            scheme: "http",
             address,
             kept,
             _runtime: runtime,

@@ -378,7 +378,7 @@ fn traces_go_to_the_same_collector_over_grpc() {
 }
 
 #[test]
-fn traces_that_are_off_or_go_over_http_are_not_sent() {
+fn traces_that_are_off_are_not_sent() {
     let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318");
     let named = ("TRACING_SERVICE_NAME", "limits");
     // The endpoint alone is no sign of envoyproxy/ratelimit: any program may use it.
@@ -391,14 +391,43 @@ fn traces_that_are_off_or_go_over_http_are_not_sent() {
         expect(off, "trace_sample_ratio", "0.01", "default");
         assert_eq!(warnings(off), Vec::<String>::new());
     }
-    let over_http = [endpoint, ("TRACING_ENABLED", "true")];
-    let endpoint = value(&put(&over_http).0, "otlp_endpoint");
-    assert_eq!(endpoint, (String::new(), "default".to_owned()));
-    let said = warnings(&over_http);
-    assert!(
-        said.len() == 1 && said[0].contains("TRACING_EXPORTER_PROTOCOL=grpc"),
-        "{said:?}"
+}
+
+#[test]
+fn traces_go_over_http_unless_a_protocol_is_named() {
+    let on = ("TRACING_ENABLED", "true");
+    expect(&[on], "otlp_endpoint", "http://localhost:4318", on.0);
+    expect(&[on], "otlp_protocol", "http/protobuf", on.0);
+    let all = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318/otlp/");
+    let path = "http://collector:4318/otlp/v1/traces";
+    expect(&[on, all], "otlp_endpoint", path, all.0);
+    let own = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "collector:4318/spans");
+    expect(
+        &[on, all, own],
+        "otlp_endpoint",
+        "http://collector:4318/spans",
+        own.0,
     );
+    for (variables, protocol) in [
+        (&[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")][..], "grpc"),
+        (
+            &[
+                ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+                ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf"),
+            ],
+            "http/protobuf",
+        ),
+        (
+            &[
+                ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+                ("TRACING_EXPORTER_PROTOCOL", "http"),
+            ],
+            "http/protobuf",
+        ),
+    ] {
+        let with = [&[on], variables].concat();
+        assert_eq!(value(&put(&with).0, "otlp_protocol").0, protocol);
+    }
 }
 
 #[test]

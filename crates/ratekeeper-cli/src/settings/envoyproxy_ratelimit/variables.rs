@@ -321,15 +321,21 @@ pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
     ("QUOTA_MODE", Is(&row::quota_mode), ""),
     ("RESPONSE_DYNAMIC_METADATA", Is(&row::dynamic_metadata), ""),
     ("MERGE_DOMAIN_CONFIG", Is(&row::merge_domains), ""),
-    (
-        "TRACING_ENABLED",
-        Makes,
-        "`otlp_endpoint`: turns it on if the protocol is `grpc`; otherwise logged at startup and ignored",
-    ),
+    ("TRACING_ENABLED", Makes, "`otlp_endpoint`: turns it on"),
     (
         "TRACING_EXPORTER_PROTOCOL",
         Makes,
-        "`otlp_endpoint`: `grpc`; its default `http` is not supported",
+        "`otlp_protocol`: `grpc`, or `http` for `http/protobuf`, which is the default here",
+    ),
+    (
+        "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+        Makes,
+        "`otlp_protocol`, unless the variable above is set",
+    ),
+    (
+        "OTEL_EXPORTER_OTLP_PROTOCOL",
+        Makes,
+        "`otlp_protocol`, unless one of the two above is set",
     ),
     (
         "TRACING_SERVICE_NAME",
@@ -350,7 +356,7 @@ pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
     (
         "OTEL_EXPORTER_OTLP_ENDPOINT",
         Makes,
-        "`otlp_endpoint`, with TRACING_ENABLED: http://localhost:4317 if it is not set",
+        "`otlp_endpoint`, with TRACING_ENABLED; over HTTP /v1/traces is added. http://localhost:4318, over gRPC 4317, if it is not set",
     ),
     (
         "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
