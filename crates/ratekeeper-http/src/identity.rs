@@ -1,10 +1,12 @@
 //! Identifies callers.
 
+mod api_keys;
 mod config;
 mod countries;
 mod error;
 #[cfg(any(feature = "jwt", feature = "geoip"))]
 mod file;
+mod key_feed;
 mod tokens;
 
 use std::borrow::Cow;
@@ -18,13 +20,16 @@ use ratekeeper_rules::{PathFolding, PathForm};
 use crate::credentials::AmbiguousCookies;
 use crate::source::ValueSource;
 use crate::{IPV6_PREFIX, Malformed, Original, Unauthenticated};
+use api_keys::ApiKeys;
 use countries::Countries;
 use tokens::{OnInvalid, Tokens};
 
+pub use api_keys::{ApiKeyError, ApiKeyFault};
 pub use config::IdentityConfig;
 pub use error::{IdentityError, IdentityFault, KeysFault};
-pub use tokens::TokenError;
+pub use key_feed::KeyFeed;
 pub(crate) use tokens::{Claims, claim};
+pub use tokens::{KeysPlace, TokenError};
 
 /// The entry key of an unidentified caller.
 const NOBODY_KEY: &str = "identity";
@@ -43,6 +48,7 @@ pub struct Identity {
     ambiguous_cookies: AmbiguousCookies,
     tokens: Option<Arc<Tokens>>,
     countries: Option<Arc<Countries>>,
+    api_keys: Option<Arc<ApiKeys>>,
 }
 
 /// A part of a request that identifies a caller, with the kind of its name.
@@ -87,6 +93,7 @@ impl Default for Identity {
             ambiguous_cookies: AmbiguousCookies::default(),
             tokens: None,
             countries: None,
+            api_keys: None,
         }
     }
 }
@@ -194,9 +201,14 @@ impl Identity {
         };
         match (tokens.claims(token, sender), tokens.on_invalid()) {
             (Ok(claims), _) => Ok(Some(claims)),
-            (Err(why), OnInvalid::Refuse) => Err(Unauthenticated { why }),
+            (Err(why), OnInvalid::Refuse) => Err(Unauthenticated::Token(why)),
             (Err(_), OnInvalid::Anonymous) => Ok(None),
         }
+    }
+
+    /// The keys that requests need, if they need one.
+    pub(crate) fn api_keys(&self) -> Option<&ApiKeys> {
+        self.api_keys.as_deref()
     }
 
     pub(crate) fn country(&self, request: &Original<'_>) -> Option<Cow<'static, str>> {

@@ -59,7 +59,8 @@ pub use forwarding::{
     ClientHeader, ClientHeaderError, Forwarding, HOPS_MAX, Hop, TrustedProxies, TrustedProxiesError,
 };
 pub use identity::{
-    CallerName, Identity, IdentityConfig, IdentityError, IdentityFault, KeysFault, TokenError,
+    ApiKeyError, ApiKeyFault, CallerName, Identity, IdentityConfig, IdentityError, IdentityFault,
+    KeyFeed, KeysFault, KeysPlace, TokenError,
 };
 pub use logged::Logged;
 pub use malformed::Malformed;

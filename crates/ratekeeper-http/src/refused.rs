@@ -2,7 +2,7 @@
 
 use http::{HeaderValue, StatusCode};
 
-use crate::{Malformed, TokenError};
+use crate::{ApiKeyError, Malformed, TokenError};
 
 /// The reason why a request cannot be checked.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -10,28 +10,34 @@ pub enum Refused {
     /// The request is meaningless or ambiguous.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// Its bearer token is not accepted.
+    /// Its bearer token or API key is not accepted.
     #[error(transparent)]
     Unauthenticated(#[from] Unauthenticated),
 }
 
-/// A bearer token that is not accepted. The response is 401.
+/// A proof that is missing or not accepted. The response is 401.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{why}")]
-pub struct Unauthenticated {
-    /// The reason.
-    pub why: TokenError,
+pub enum Unauthenticated {
+    /// The bearer token.
+    #[error(transparent)]
+    Token(TokenError),
+    /// The API key.
+    #[error(transparent)]
+    ApiKey(ApiKeyError),
 }
 
 impl Unauthenticated {
-    /// The value of the answer's `WWW-Authenticate` header (RFC 6750, section 3).
+    /// The value of the answer's `WWW-Authenticate` header (RFC 6750, section 3; RFC 9110, section 11.6.1).
     #[must_use]
     pub fn challenge(&self) -> HeaderValue {
-        let challenge = format!(
-            "Bearer error=\"invalid_token\", error_description=\"{}\"",
-            self.why
-        );
-        HeaderValue::try_from(challenge).unwrap_or(HeaderValue::from_static("Bearer"))
+        match self {
+            Self::Token(why) => {
+                let challenge =
+                    format!("Bearer error=\"invalid_token\", error_description=\"{why}\"");
+                HeaderValue::try_from(challenge).unwrap_or(HeaderValue::from_static("Bearer"))
+            }
+            Self::ApiKey(_) => HeaderValue::from_static("ApiKey"),
+        }
     }
 }
 

@@ -46,6 +46,8 @@ pub enum ValueSource {
     Claim(Box<str>),
     /// `country`: two letters, from a header of the edge or an address database.
     Country,
+    /// `client`: the name of the API key that the request has.
+    Client,
     /// `identity`: the caller, by the first part of the request that identifies it
     /// ([`Identity`](crate::Identity)).
     Identity,
@@ -103,7 +105,7 @@ pub enum ValueSourceError {
 }
 
 const KNOWN: &str = "remote_address, method, path, path:PATTERN, endpoint, path_segment:N, host, scheme, header:NAME, \
-                     query:NAME, cookie:NAME, body:POINTER, bearer, claim:NAME, country or identity";
+                     query:NAME, cookie:NAME, body:POINTER, bearer, claim:NAME, country, client or identity";
 
 impl FromStr for ValueSource {
     type Err = ValueSourceError;
@@ -128,6 +130,7 @@ impl FromStr for ValueSource {
             ("bearer", None) => Self::Bearer,
             ("identity", None) => Self::Identity,
             ("country", None) => Self::Country,
+            ("client", None) => Self::Client,
             ("claim", Some(name)) if !name.is_empty() => Self::Claim(name.into()),
             ("path", Some(pattern)) => Self::PathVariable(path_variable(text, pattern)?),
             ("path_segment", Some(number)) => match number.parse() {
@@ -174,6 +177,7 @@ impl fmt::Display for ValueSource {
             Self::Bearer => f.write_str("bearer"),
             Self::Identity => f.write_str("identity"),
             Self::Country => f.write_str("country"),
+            Self::Client => f.write_str("client"),
             Self::Claim(name) => write!(f, "claim:{name}"),
             Self::PathVariable(pattern) => write!(f, "path:{}", pattern.as_str()),
         }
@@ -234,7 +238,7 @@ impl ValueSource {
 
     /// Returns true if callers can choose the value freely, unlike an address.
     pub(crate) const fn is_said(&self) -> bool {
-        !matches!(self, Self::RemoteAddress | Self::Country)
+        !matches!(self, Self::RemoteAddress | Self::Country | Self::Client)
     }
 }
 

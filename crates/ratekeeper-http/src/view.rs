@@ -10,10 +10,10 @@ use ratekeeper_rules::PathFolding;
 
 use crate::address::push_address;
 use crate::credentials::{self, bearer_token};
-use crate::identity::{CallerName, Claims, Identity, claim};
+use crate::identity::{ApiKeyError, CallerName, Claims, Identity, claim};
 use crate::malformed::Malformed;
 use crate::original::Original;
-use crate::refused::Refused;
+use crate::refused::{Refused, Unauthenticated};
 use crate::source::{ValueSource, name_in_path};
 
 /// The bytes of `255.255.255.255`.
@@ -27,11 +27,13 @@ pub(crate) struct View<'a> {
     /// The differences in paths that do not count.
     pub(crate) folding: PathFolding,
     claims: Option<Arc<Claims>>,
+    /// The name of the API key.
+    client: Option<&'a str>,
     caller: OnceCell<CallerName<'a>>,
 }
 
 impl<'a> View<'a> {
-    /// Verifies the request's bearer token, if tokens are verified.
+    /// Verifies the request's bearer token, if tokens are verified, and its API key, if it needs one.
     pub(crate) fn new(
         request: &'a Original<'a>,
         identity: &'a Identity,
@@ -42,13 +44,33 @@ impl<'a> View<'a> {
             false => None,
         };
         let claims = claims.map(|token| identity.claims(token, request.client));
-        Ok(Self {
+        let mut view = Self {
             request,
             identity,
             folding,
             claims: claims.transpose()?.flatten(),
+            client: None,
             caller: OnceCell::new(),
-        })
+        };
+        view.client = view.key_owner()?;
+        Ok(view)
+    }
+
+    /// The name of the API key. Where keys are needed, a request without a known one is refused, unless its path is public.
+    fn key_owner(&self) -> Result<Option<&'a str>, Refused> {
+        let Some(keys) = self.identity.api_keys() else {
+            return Ok(None);
+        };
+        let Some(key) = self.value(keys.source(), 0)? else {
+            let target = self.request.target.as_ref();
+            return match target.is_some_and(|target| keys.is_public(&target.path)) {
+                true => Ok(None),
+                false => Err(Unauthenticated::ApiKey(ApiKeyError::Missing).into()),
+            };
+        };
+        let owner = keys.owner(&key);
+        let owner = owner.ok_or(Unauthenticated::ApiKey(ApiKeyError::Unknown))?;
+        Ok(Some(owner))
     }
 
     pub(crate) fn claim(&self, name: &str) -> Option<String> {
@@ -122,6 +144,7 @@ impl<'a> View<'a> {
                 .map(Cow::Borrowed),
             ValueSource::Claim(name) => self.claim(name).map(Cow::Owned),
             ValueSource::Country => self.country(),
+            ValueSource::Client => self.client.map(Cow::Borrowed),
             ValueSource::Identity => Some(self.caller()?.name),
         };
         Ok(value.filter(|value| !value.is_empty()))

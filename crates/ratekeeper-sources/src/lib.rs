@@ -4,6 +4,8 @@
 //! change, for ever. [`SourceStatus`] says how that goes. [`XdsSource`] is a client of a control plane, such as Envoy
 //! Gateway; [`TextsSource`] fetches what people wrote, from a URL, Redis or etcd.
 //!
+//! [`KeysSource`] fetches the keys of tokens in the same way.
+//!
 //! The crate decides nothing about rules: the server compiles what is delivered, and says what it refuses. While a source
 //! is away, the rules in force stay.
 
@@ -11,6 +13,7 @@ mod backoff;
 mod etcd;
 mod fetch_error;
 mod grpc_connection;
+mod keys;
 mod redis;
 mod status;
 mod texts;
@@ -19,6 +22,7 @@ pub mod xds;
 
 pub use etcd::{BadEtcdUrl, EtcdConfig};
 pub use fetch_error::FetchError;
+pub use keys::KeysSource;
 pub use redis::{BadRedisKey, RedisKeyConfig};
 pub use status::SourceStatus;
 pub use texts::{NewTexts, TextsPlace, TextsSource};

@@ -13,6 +13,8 @@ pub struct SourceStatus(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     name: String,
+    /// The name of what is fetched, in the plural.
+    what: &'static str,
     state: Mutex<State>,
 }
 
@@ -26,9 +28,10 @@ struct State {
 }
 
 impl SourceStatus {
-    pub(crate) fn new(name: String) -> Self {
+    /// The source of that name, without secrets; `what` it has, in the plural: "rules".
+    pub(crate) fn new(name: String, what: &'static str) -> Self {
         let state = Mutex::default();
-        Self(Arc::new(Inner { name, state }))
+        Self(Arc::new(Inner { name, what, state }))
     }
 
     /// The name of the source, without secrets.
@@ -66,9 +69,9 @@ impl SourceStatus {
     pub fn faults(&self) -> Vec<String> {
         let state = self.0.state.lock();
         let told = |(since, why): &(Timestamp, String)| {
-            let name = &self.0.name;
+            let Inner { name, what, .. } = &*self.0;
             format!(
-                "rules cannot be fetched from {name} since {since:.0}: {why}; those in use stay"
+                "{what} cannot be fetched from {name} since {since:.0}: {why}; those in use stay"
             )
         };
         state.failing.iter().map(told).collect()
@@ -85,7 +88,7 @@ impl SourceStatus {
     pub(crate) fn reached(&self) {
         let failing = self.0.state.lock().failing.take();
         if failing.is_some() {
-            info!(source = %self.0.name, "rules can be fetched again");
+            info!(source = %self.0.name, "{} can be fetched again", self.0.what);
         }
     }
 
@@ -96,7 +99,8 @@ impl SourceStatus {
         match &mut state.failing {
             Some((_, last)) => *last = why,
             none => {
-                warn!(source = %self.0.name, %why, "rules cannot be fetched; those in use stay, and attempts go on");
+                let what = self.0.what;
+                warn!(source = %self.0.name, %why, "{what} cannot be fetched; those in use stay, and attempts go on");
                 *none = Some((Timestamp::now(), why));
             }
         }
@@ -109,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_fault_lasts_from_the_first_failure_to_the_next_success() {
-        let status = SourceStatus::new("xds://a:1".to_owned());
+        let status = SourceStatus::new("xds://a:1".to_owned(), "rules");
         assert!(status.is_up() && status.faults().is_empty());
         status.failed("refused".to_owned());
         status.failed("timed out".to_owned());

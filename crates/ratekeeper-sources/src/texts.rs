@@ -105,7 +105,7 @@ impl TextsSource {
     /// If it is called outside a Tokio runtime.
     pub fn new(place: TextsPlace, interval: Duration) -> Result<Self, BadUrl> {
         Ok(Self {
-            status: SourceStatus::new(place.name().to_owned()),
+            status: SourceStatus::new(place.name().to_owned(), "rules"),
             place: Place::new(place)?,
             interval,
             delivered: None,

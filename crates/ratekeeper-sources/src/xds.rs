@@ -111,7 +111,7 @@ impl XdsSource {
         let connection = GrpcConnection::new(&config.endpoint, server_name, &config.tls);
         Ok(Self {
             connection: connection.ok_or_else(|| XdsAddressError(config.endpoint.clone()))?,
-            status: SourceStatus::new(config.name()),
+            status: SourceStatus::new(config.name(), "rules"),
             delivered: Vec::new(),
             version: String::new(),
             config,

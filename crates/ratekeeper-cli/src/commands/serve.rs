@@ -14,6 +14,7 @@ mod profile;
 mod rules_from;
 mod sample;
 mod stop;
+mod token_keys;
 mod welcome;
 
 use crate::home::Home;
@@ -33,6 +34,7 @@ use ratekeeper_server::{
 use rules_from::StartRules;
 use std::process::ExitCode;
 use std::sync::Arc;
+use token_keys::TokenKeys;
 use tracing::{info, warn};
 use welcome::{InFront, Welcome};
 
@@ -93,6 +95,7 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     }
     let mut start = StartRules::new(settings)?;
     let source = start.take_source();
+    let keys = TokenKeys::first(settings).await?;
     // Held until the last save: two services would take turns to overwrite each other's counters.
     data_dir::warn_if_shared(settings.values.data_dir.as_deref());
     let state = settings.kept().map(State::claim).transpose()?;
@@ -144,6 +147,7 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     let upstreams = front.as_ref().map(|front| front.upstreams());
     welcome(&server, settings, snapshot.rules(), &limits, upstreams)?;
     let following = rules_from::start(&server, source);
+    let keys_followed = keys.map(|keys| keys.follow(&server));
     if let Some(state) = &state {
         server.monitor(state.report());
     }
@@ -158,7 +162,7 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     }
     let saver = state.map(|state| Saver::start(Arc::clone(&limiter), state));
     let code = until_stopped(server, front, &stop).await;
-    drop(following);
+    drop((following, keys_followed));
     if let Some(traces) = traces {
         traces.finish().await;
     }

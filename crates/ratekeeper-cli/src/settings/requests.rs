@@ -53,7 +53,12 @@ pub(super) fn identity(said: &Said) -> Result<Identity, RequestSettingError> {
 }
 
 /// The places in `identity` that name files.
-const IDENTITY_FILES: [&str; 3] = ["/jwt/jwks_file", "/jwt/secret_file", "/country/database"];
+const IDENTITY_FILES: [&str; 4] = [
+    "/jwt/jwks_file",
+    "/jwt/jwks_ca",
+    "/jwt/secret_file",
+    "/country/database",
+];
 
 /// Resolves a path against the place where it was set.
 fn resolve(path: &mut Value, origin: &Origin) {

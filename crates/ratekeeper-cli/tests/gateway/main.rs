@@ -12,6 +12,7 @@ mod hangups;
 mod health;
 mod hostile;
 mod http2;
+mod keys;
 mod levels;
 mod limits;
 mod log;

@@ -173,7 +173,7 @@ impl Entry {
             }
             Refusal::Unauthenticated(unauthenticated) => {
                 line.push_str(",\"decision\":\"refuse\"");
-                text(line, "reason", unauthenticated.why.to_string().as_bytes());
+                text(line, "reason", unauthenticated.to_string().as_bytes());
             }
             Refusal::Shed { layer, message, .. } => {
                 line.push_str(",\"decision\":\"shed\"");

@@ -197,7 +197,7 @@ impl Refusal {
             Self::Denied(denial) => denial.message(),
             Self::Overloaded { message, .. } | Self::Shed { message, .. } => (*message).to_owned(),
             Self::Malformed(malformed) => malformed.to_string(),
-            Self::Unauthenticated(unauthenticated) => unauthenticated.why.to_string(),
+            Self::Unauthenticated(unauthenticated) => unauthenticated.to_string(),
         }
     }
 

@@ -4,6 +4,7 @@ use std::mem::{Discriminant, discriminant};
 
 use serde::Deserialize;
 
+use super::api_keys::{ApiKeys, ApiKeysConfig};
 use super::countries::{Countries, CountryConfig};
 use super::error::{IdentityError, IdentityFault};
 use super::tokens::{JwtConfig, Tokens};
@@ -25,6 +26,7 @@ const SOURCES_MAX: usize = 16;
 /// ambiguous_cookies: refuse      # optional: or accept
 /// jwt: { jwks_file: /etc/ratekeeper/jwks.json, audience: api }     # optional: for `claim:NAME`
 /// country: { header: cf-ipcountry, database: country.mmdb }        # optional: for `country`
+/// api_keys: { from: 'header:x-api-key', keys: [ { name: acme, sha256: '9f86…' } ] }   # optional: for `client`; all need one
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,6 +38,7 @@ pub struct IdentityConfig {
     ambiguous_cookies: Option<AmbiguousCookies>,
     jwt: Option<JwtConfig>,
     country: Option<CountryConfig>,
+    api_keys: Option<ApiKeysConfig>,
 }
 
 /// `header:x-org`, or an object that adds a key for the entry.
@@ -60,6 +63,7 @@ impl Identity {
     /// The first error in the settings or in a file.
     pub fn open(config: &IdentityConfig) -> Result<Self, IdentityError> {
         let sources = match &config.from {
+            None if config.api_keys.is_some() => vec![Named::from(ValueSource::Client)],
             None => Self::default().sources,
             Some(list) if list.is_empty() || list.len() > SOURCES_MAX => {
                 return Err(IdentityError::new(
@@ -91,6 +95,7 @@ impl Identity {
             let (is_missing, setting) = match &named.source {
                 ValueSource::Claim(_) => (config.jwt.is_none(), "jwt"),
                 ValueSource::Country => (config.country.is_none(), "country"),
+                ValueSource::Client => (config.api_keys.is_none(), "api_keys"),
                 _ => continue,
             };
             if is_missing {
@@ -102,6 +107,7 @@ impl Identity {
         let known = config.known.as_ref();
         let tokens = config.jwt.as_ref().map(Tokens::open).transpose()?;
         let countries = config.country.as_ref().map(Countries::open).transpose()?;
+        let api_keys = config.api_keys.as_ref().map(ApiKeys::new).transpose()?;
         Ok(Self {
             sources,
             default,
@@ -110,6 +116,7 @@ impl Identity {
             ambiguous_cookies: config.ambiguous_cookies.unwrap_or_default(),
             tokens: tokens.map(Into::into),
             countries: countries.map(Into::into),
+            api_keys: api_keys.map(Into::into),
         })
     }
 }

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
+use super::ApiKeyFault;
 use crate::source::{ValueSource, ValueSourceError};
 
 /// An error in an [`IdentityConfig`](super::IdentityConfig), or in a file that it names.
@@ -85,8 +86,21 @@ pub enum IdentityFault {
     #[error("`{0}` cannot be the name of a header")]
     HeaderName(Box<str>),
     /// There is not exactly one file of keys.
-    #[error("expected either `jwks_file` or `secret_file`, to check signatures with")]
+    #[error("expected one of `jwks_file`, `jwks_url` and `secret_file`, to check signatures with")]
     NotOneKeyFile,
+    /// There is nothing to fetch.
+    #[error("`jwks_ca` and `jwks_refresh_seconds` mean nothing without `jwks_url`")]
+    NoKeyUrl,
+    /// Keys cannot be fetched that often, or that seldom.
+    #[error("`jwks_refresh_seconds`: {seconds} is not {least} to {most}")]
+    Refresh {
+        /// The seconds that were set.
+        seconds: u32,
+        /// The fewest.
+        least: u32,
+        /// The most.
+        most: u32,
+    },
     /// No algorithm of this name fits the keys.
     #[error("`{name}` is none of {known}")]
     Algorithm {
@@ -122,6 +136,9 @@ pub enum IdentityFault {
         /// The reason.
         fault: KeysFault,
     },
+    /// The API keys are not listed well.
+    #[error(transparent)]
+    ApiKeys(#[from] ApiKeyFault),
     /// The program cannot read address databases.
     #[error(
         "this program was built without the feature `geoip`, so it can read no database of addresses; `header` does \

@@ -13,6 +13,7 @@ mod signatures;
 mod verified;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -65,6 +66,9 @@ pub enum TokenError {
     /// Its `aud` names others.
     #[error("the token is for another audience")]
     Audience,
+    /// No keys have been fetched yet.
+    #[error("the keys of tokens have not been fetched yet")]
+    NoKeys,
     /// It lacks a claim that the settings require.
     #[error("the token lacks a required claim")]
     MissingClaim,
@@ -75,6 +79,9 @@ pub enum TokenError {
 #[serde(deny_unknown_fields)]
 pub(super) struct JwtConfig {
     jwks_file: Option<PathBuf>,
+    jwks_url: Option<Box<str>>,
+    jwks_ca: Option<PathBuf>,
+    jwks_refresh_seconds: Option<u32>,
     secret_file: Option<PathBuf>,
     algorithms: Option<Vec<String>>,
     issuer: Option<OneOrMany>,
@@ -88,6 +95,17 @@ pub(super) struct JwtConfig {
 enum OneOrMany {
     One(String),
     Many(Vec<String>),
+}
+
+/// The place of keys that somebody else fetches.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeysPlace {
+    /// The URL of a set of keys (RFC 7517).
+    pub url: Box<str>,
+    /// The authorities that verify its server's certificate; [`None`] for the system's.
+    pub authorities: Option<PathBuf>,
+    /// The time between two fetches.
+    pub refresh_every: Duration,
 }
 
 /// The treatment of a request whose token is not accepted.

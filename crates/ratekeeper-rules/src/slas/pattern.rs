@@ -165,7 +165,7 @@ impl PathPattern {
     }
 
     /// Returns true if a request's path, normalized, matches.
-    pub(crate) fn matches(&self, path: &str, folding: PathFolding) -> bool {
+    pub fn matches(&self, path: &str, folding: PathFolding) -> bool {
         let mut rest = segments_of(path);
         for segment in &self.segments {
             let is_met = match (segment, rest.next()) {

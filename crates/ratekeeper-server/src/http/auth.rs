@@ -152,10 +152,9 @@ impl From<Refused> for ApiError {
     fn from(refused: Refused) -> Self {
         match refused {
             Refused::Malformed(malformed) => malformed.into(),
-            Refused::Unauthenticated(unauthenticated) => Self::challenged(
-                &unauthenticated.why.to_string(),
-                unauthenticated.challenge(),
-            ),
+            Refused::Unauthenticated(unauthenticated) => {
+                Self::challenged(&unauthenticated.to_string(), unauthenticated.challenge())
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::files::{Files, Program};
 use super::rules_from::{self, load};
+use super::token_keys::TokenKeys;
 use super::{advise, config, front, rules_shown, stop};
 use crate::home::Home;
 use crate::limiter;
@@ -37,6 +38,7 @@ pub(super) async fn run(
         return Err(Problems(service.contradictions.clone()).into());
     }
     let Known { limiter, loader } = Known::new(settings, service)?;
+    let keys = TokenKeys::first(settings).await?;
     let snapshot = limiter.snapshot();
     let domain = domain(settings, snapshot.rules())?;
     has_room_for_a_level(settings, snapshot.rules())?;
@@ -71,10 +73,12 @@ pub(super) async fn run(
         .map_err(advise)?;
     let limits = shown(settings, service, domain, snapshot.rules());
     super::welcome(&server, settings, snapshot.rules(), &limits, upstreams)?;
+    let keys_followed = keys.map(|keys| keys.follow(&server));
     if let Some(traces) = &traces {
         server.monitor(traces.report());
     }
     let code = super::until_stopped(server, Some(Arc::new(front)), &stop).await;
+    drop(keys_followed);
     if let Some(traces) = traces {
         traces.finish().await;
     }

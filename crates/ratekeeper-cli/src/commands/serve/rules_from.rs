@@ -12,7 +12,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tracing::warn;
 
 /// The rules that a server starts with.
@@ -116,11 +116,17 @@ pub(super) fn start(server: &Server, source: Option<FedSource>) -> Option<Follow
         RulesFetcher::Texts(source) => (source.status(), tokio::spawn(source.run(feed))),
     };
     server.monitor(Arc::new(SourceReport(status)));
-    Some(Following(task.abort_handle()))
+    Some(Following::of(&task))
 }
 
-/// A source that delivers rules until this is dropped.
+/// A source that is followed until this is dropped.
 pub(super) struct Following(AbortHandle);
+
+impl Following {
+    pub(super) fn of(task: &JoinHandle<()>) -> Self {
+        Self(task.abort_handle())
+    }
+}
 
 impl Drop for Following {
     fn drop(&mut self) {

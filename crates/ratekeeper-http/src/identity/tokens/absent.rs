@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::{Claims, JwtConfig, OnInvalid, TokenError};
-use crate::identity::{IdentityError, IdentityFault};
+use super::{Claims, JwtConfig, KeysPlace, OnInvalid, TokenError};
+use crate::identity::{IdentityError, IdentityFault, KeysFault};
 
 #[derive(Debug)]
 pub(crate) enum Tokens {}
@@ -19,6 +19,18 @@ impl Tokens {
     }
 
     pub(in crate::identity) const fn refresh(&self) -> Result<bool, IdentityFault> {
+        match *self {}
+    }
+
+    pub(in crate::identity) const fn place(&self) -> Option<&KeysPlace> {
+        match *self {}
+    }
+
+    pub(in crate::identity) const fn take_wanted(&self) -> bool {
+        match *self {}
+    }
+
+    pub(in crate::identity) const fn put(&self, _: &[u8]) -> Result<(), KeysFault> {
         match *self {}
     }
 

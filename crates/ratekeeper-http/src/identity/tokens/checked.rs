@@ -2,8 +2,10 @@
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use jsonwebtoken::errors::ErrorKind;
@@ -15,7 +17,7 @@ use jsonwebtoken::{
 
 use super::rejected::{RejectedTokens, Suspects};
 use super::verified::VerifiedTokens;
-use super::{Claims, JwtConfig, OnInvalid, OneOrMany, TokenError, signatures};
+use super::{Claims, JwtConfig, KeysPlace, OnInvalid, OneOrMany, TokenError, signatures};
 use crate::identity::file::{WatchedFile, read};
 use crate::identity::{IdentityError, IdentityFault, KeysFault};
 
@@ -30,18 +32,35 @@ const KEYS_TRIED_MAX: usize = 4;
 /// 3.2).
 const SECRET_BYTES_MIN: usize = 32;
 
-/// Verifies tokens with the keys of a file.
+/// The times between two fetches that may be set, and the usual one.
+const REFRESH_SECS: RangeInclusive<u32> = 10..=86_400;
+const REFRESH_SECS_DEFAULT: u32 = 300;
+
+/// Verifies tokens with the keys of a file, or of a URL that somebody else fetches.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     on_invalid: OnInvalid,
     keys: ArcSwap<Keys>,
-    file: WatchedFile,
-    is_secret: bool,
+    source: KeySource,
     leeway_secs: u64,
     /// Senders of forged tokens.
     suspects: Suspects,
     /// Validations by family of algorithms: a key of one family is never used for another.
     validations: Vec<(AlgorithmFamily, Validation)>,
+}
+
+/// The origin of keys.
+#[derive(Debug)]
+enum KeySource {
+    File {
+        file: WatchedFile,
+        is_secret: bool,
+    },
+    Place {
+        place: KeysPlace,
+        /// True once a token has named a key that is not known.
+        is_wanted: AtomicBool,
+    },
 }
 
 /// The keys in force, and the tokens that they verified: new keys start with an empty cache.
@@ -63,20 +82,18 @@ struct Key {
 impl Tokens {
     pub(in crate::identity) fn open(config: &JwtConfig) -> Result<Self, IdentityError> {
         signatures::install();
-        let (path, is_secret): (&PathBuf, bool) = match (&config.jwks_file, &config.secret_file) {
-            (Some(path), None) => (path, false),
-            (None, Some(path)) => (path, true),
-            _ => return Err(IdentityError::new("jwt", IdentityFault::NotOneKeyFile)),
-        };
-        let refused = |fault| IdentityError::new("jwt", fault);
-        let (content, file) = read(path).map_err(refused)?;
-        let keys = Keys::read(&content, is_secret);
-        let keys = keys.map_err(|fault| refused(in_file(path, fault)))?;
+        let (keys, source) = keys_of(config).map_err(|fault| IdentityError::new("jwt", fault))?;
+        let is_secret = matches!(
+            source,
+            KeySource::File {
+                is_secret: true,
+                ..
+            }
+        );
         Ok(Self {
             on_invalid: config.on_invalid.unwrap_or_default(),
             keys: ArcSwap::from_pointee(keys),
-            file,
-            is_secret,
+            source,
             suspects: Suspects::new(),
             leeway_secs: leeway_secs(config),
             validations: validations(config, is_secret)?,
@@ -90,13 +107,38 @@ impl Tokens {
 
     /// Reloads the keys if the file has changed and is valid.
     pub(in crate::identity) fn refresh(&self) -> Result<bool, IdentityFault> {
-        let Some(content) = self.file.changed()? else {
+        let KeySource::File { file, is_secret } = &self.source else {
             return Ok(false);
         };
-        let keys = Keys::read(&content, self.is_secret)
-            .map_err(|fault| in_file(&self.file.path, fault))?;
+        let Some(content) = file.changed()? else {
+            return Ok(false);
+        };
+        let keys = Keys::read(&content, *is_secret).map_err(|fault| in_file(&file.path, fault))?;
         self.keys.store(keys.into());
         Ok(true)
+    }
+
+    /// The place of the keys, if they are to be fetched.
+    pub(in crate::identity) const fn place(&self) -> Option<&KeysPlace> {
+        match &self.source {
+            KeySource::Place { place, .. } => Some(place),
+            KeySource::File { .. } => None,
+        }
+    }
+
+    /// Returns true if a token has named an unknown key since the last call.
+    pub(in crate::identity) fn take_wanted(&self) -> bool {
+        match &self.source {
+            // Relaxed, here and below: it publishes nothing else.
+            KeySource::Place { is_wanted, .. } => is_wanted.swap(false, Ordering::Relaxed),
+            KeySource::File { .. } => false,
+        }
+    }
+
+    /// Puts a fetched set of keys in place of the one in force.
+    pub(in crate::identity) fn put(&self, content: &[u8]) -> Result<(), KeysFault> {
+        self.keys.store(Keys::read(content, false)?.into());
+        Ok(())
     }
 
     /// The claims of `token`, sent by `sender`; or the reason for rejecting it.
@@ -127,8 +169,15 @@ impl Tokens {
         if wrong > 0 {
             self.suspects.note(sender, wrong);
         }
-        if checked == Err(TokenError::Forged) {
-            keys.rejected.remember(token);
+        match (&checked, &self.source) {
+            (Err(TokenError::Forged), _) => keys.rejected.remember(token),
+            (Err(TokenError::UnknownKey), KeySource::Place { is_wanted, .. }) => {
+                is_wanted.store(true, Ordering::Relaxed);
+                if keys.list.is_empty() {
+                    return Err(TokenError::NoKeys);
+                }
+            }
+            _ => {}
         }
         let claims = Arc::new(checked?);
         if let Some(seconds) = self.validity(&claims) {
@@ -189,18 +238,58 @@ impl Tokens {
     }
 }
 
+/// The first keys, and where further ones come from. Those of a URL are none until they are fetched.
+fn keys_of(config: &JwtConfig) -> Result<(Keys, KeySource), IdentityFault> {
+    let (path, is_secret) = match (&config.jwks_file, &config.secret_file, &config.jwks_url) {
+        (Some(path), None, None) => (path, false),
+        (None, Some(path), None) => (path, true),
+        (None, None, Some(url)) => {
+            let place = place(config, url)?;
+            let is_wanted = AtomicBool::new(false);
+            return Ok((Keys::new(Vec::new()), KeySource::Place { place, is_wanted }));
+        }
+        _ => return Err(IdentityFault::NotOneKeyFile),
+    };
+    if config.jwks_ca.is_some() || config.jwks_refresh_seconds.is_some() {
+        return Err(IdentityFault::NoKeyUrl);
+    }
+    let (content, file) = read(path)?;
+    let keys = Keys::read(&content, is_secret).map_err(|fault| in_file(path, fault))?;
+    Ok((keys, KeySource::File { file, is_secret }))
+}
+
+fn place(config: &JwtConfig, url: &str) -> Result<KeysPlace, IdentityFault> {
+    let seconds = config.jwks_refresh_seconds.unwrap_or(REFRESH_SECS_DEFAULT);
+    if !REFRESH_SECS.contains(&seconds) {
+        return Err(IdentityFault::Refresh {
+            seconds,
+            least: *REFRESH_SECS.start(),
+            most: *REFRESH_SECS.end(),
+        });
+    }
+    Ok(KeysPlace {
+        url: url.into(),
+        authorities: config.jwks_ca.clone(),
+        refresh_every: Duration::from_secs(seconds.into()),
+    })
+}
+
 impl Keys {
+    fn new(list: Vec<Key>) -> Self {
+        Self {
+            list,
+            verified: VerifiedTokens::new(),
+            rejected: RejectedTokens::new(),
+        }
+    }
+
     fn read(content: &[u8], is_secret: bool) -> Result<Self, KeysFault> {
         let list = if is_secret {
             vec![secret(content)?]
         } else {
             key_set(content)?
         };
-        Ok(Self {
-            list,
-            verified: VerifiedTokens::new(),
-            rejected: RejectedTokens::new(),
-        })
+        Ok(Self::new(list))
     }
 }
 
