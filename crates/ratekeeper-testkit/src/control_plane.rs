@@ -32,6 +32,8 @@ struct Sent {
     version: u64,
     type_url: String,
     resources: Vec<Any>,
+    /// Resources of responses that are sent right before, without waiting for their answers.
+    before: Vec<Vec<Any>>,
 }
 
 /// The latest of what a client said.
@@ -47,8 +49,10 @@ pub struct Heard {
     pub refusal: Option<String>,
     /// The number of its streams.
     pub streams: u64,
-    /// Answers with a nonce of another response than the last one.
+    /// Answers with a nonce of another response than the one that was to be answered.
     pub stale: u64,
+    /// Answers to responses that others followed at once.
+    pub overtaken: u64,
 }
 
 struct Shared {
@@ -159,6 +163,25 @@ impl ControlPlane {
                 version,
                 type_url: type_url.to_owned(),
                 resources,
+                before: Vec::new(),
+            };
+        });
+        version
+    }
+
+    /// Sends the last of these rules, and the others as responses right before it, without waiting for answers.
+    pub fn send_in_a_row(&self, mut all: Vec<Vec<RateLimitConfig>>) -> u64 {
+        let any = |rules: Vec<RateLimitConfig>| rules.iter().map(resource).collect::<Vec<_>>();
+        let last = all.pop().unwrap_or_default();
+        let before: Vec<_> = all.into_iter().map(any).collect();
+        let mut version = 0;
+        self.shared.sent.send_modify(|sent| {
+            version = sent.version + 1;
+            *sent = Sent {
+                version,
+                type_url: TYPE_URL.to_owned(),
+                resources: any(last),
+                before,
             };
         });
         version
@@ -203,11 +226,16 @@ impl Shared {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes an answer to a response of `version`, which had this nonce.
-    fn note(&self, request: &DiscoveryRequest, version: u64, nonce: &str) {
+    /// Notes an answer to a response of `version`, which had this nonce. What is said of all but the last response of a
+    /// version is counted alone.
+    fn note(&self, request: &DiscoveryRequest, version: u64, nonce: &str, is_last: bool) {
         let mut heard = self.heard();
         if request.response_nonce != nonce {
             heard.stale += 1;
+            return;
+        }
+        if !is_last {
+            heard.overtaken += 1;
             return;
         }
         match &request.error_detail {
@@ -301,22 +329,29 @@ async fn converse(
             return;
         };
         version = now.version;
-        let nonce = format!("nonce-{version}");
-        let response = DiscoveryResponse {
-            version_info: version.to_string(),
-            resources: now.resources,
-            type_url: now.type_url,
-            nonce: nonce.clone(),
-        };
-        if responses.send(Ok(response)).await.is_err() {
-            return;
+        let mut nonces = Vec::new();
+        for resources in now.before.into_iter().chain([now.resources]) {
+            let nonce = format!("nonce-{version}-{}", nonces.len());
+            let response = DiscoveryResponse {
+                version_info: version.to_string(),
+                resources,
+                type_url: now.type_url.clone(),
+                nonce: nonce.clone(),
+            };
+            if responses.send(Ok(response)).await.is_err() {
+                return;
+            }
+            nonces.push(nonce);
         }
-        tokio::select! {
-            answer = requests.next() => match answer {
-                Some(Ok(answer)) => shared.note(&answer, version, &nonce),
-                _ => return,
-            },
-            _ = cuts.changed() => return,
+        let last = nonces.len().saturating_sub(1);
+        for (number, nonce) in nonces.iter().enumerate() {
+            tokio::select! {
+                answer = requests.next() => match answer {
+                    Some(Ok(answer)) => shared.note(&answer, version, nonce, number == last),
+                    _ => return,
+                },
+                _ = cuts.changed() => return,
+            }
         }
     }
 }

@@ -298,6 +298,107 @@ fn both_sides_prove_who_they_are_and_certificates_are_read_again() {
 }
 
 #[test]
+fn each_response_is_answered_by_its_own_nonce() {
+    let folder = tempdir().expect("a folder");
+    let plane = ControlPlane::start(0, None);
+    let service = start(folder.path(), &plane, &[]);
+    let rows = vec![
+        vec![hourly("d", 3)],
+        vec![bad("d")],
+        vec![hourly("d", 4), hourly("e", 1)],
+        vec![hourly("d", 5)],
+    ];
+    assert_eq!(plane.answer(plane.send_in_a_row(rows)), None);
+    assert_eq!(limit(&service), Some(5), "the last one counts");
+    plane.cut();
+    assert_eq!(plane.answer(plane.send(&[hourly("d", 6)])), None);
+    assert_eq!(limit(&service), Some(6));
+    let heard = plane.heard();
+    assert_eq!((heard.overtaken, heard.stale), (3, 0));
+    assert!(heard.streams >= 2);
+}
+
+#[test]
+fn a_set_may_be_large_but_not_too_large_and_names_are_there_once() {
+    let folder = tempdir().expect("a folder");
+    let plane = ControlPlane::start(0, None);
+    let service = start(folder.path(), &plane, &[]);
+    let many = |count: usize, limit: u32| {
+        let domains = (1..count).map(|number| hourly(&format!("domain-{number}"), 1));
+        let all: Vec<_> = domains.chain([hourly("d", limit)]).collect();
+        all
+    };
+    assert_eq!(plane.answer(plane.send(&many(10_000, 3))), None);
+    assert_eq!(limit(&service), Some(3));
+    let refusal = plane.answer(plane.send(&many(10_001, 4)));
+    assert_eq!(
+        refusal.as_deref(),
+        Some("10001 resources are more than 10000")
+    );
+    assert_eq!(limit(&service), Some(3), "the last good ones stay");
+    assert_eq!(ready(&service).0, 200);
+
+    let refusal = plane.answer(plane.send(&[hourly("d", 5), hourly("d", 6)]));
+    assert_eq!(
+        refusal.as_deref(),
+        Some("d: two resources have this name: the first one counts")
+    );
+    assert_eq!(limit(&service), Some(5));
+    assert_eq!(metric(&service, "ratelimit_rules_source_refused_total"), 2);
+}
+
+#[test]
+fn an_expired_certificate_is_told_and_the_last_good_rules_stay() {
+    let folder = tempdir().expect("a folder");
+    let (authority, clients) = (Authority::new(), Authority::new());
+    let Identity { certificate, key } = clients.issue("node", Validity::Valid);
+    for (name, text) in [
+        ("ca.pem", &authority.pem()),
+        ("node.pem", &certificate),
+        ("node.key", &key),
+    ] {
+        put(&folder.path().join(name), text);
+    }
+    let plane = |port: u16, validity: Validity| {
+        let tls = MutualTls {
+            identity: authority.issue("127.0.0.1", validity),
+            client_authority: clients.pem(),
+        };
+        ControlPlane::start(port, Some(tls))
+    };
+    let good = plane(0, Validity::Valid);
+    let port = good.address().port();
+    let mut command = command(folder.path(), &good, &[]);
+    command
+        .env("CONFIG_GRPC_XDS_SERVER_USE_TLS", "true")
+        .env("CONFIG_GRPC_XDS_CLIENT_TLS_CERT", "node.pem")
+        .env("CONFIG_GRPC_XDS_CLIENT_TLS_KEY", "node.key")
+        .env("CONFIG_GRPC_XDS_SERVER_TLS_CACERT", "ca.pem");
+    let service = Service::start(command, folder.path());
+    assert_eq!(good.answer(good.send(&[hourly("d", 3)])), None);
+    drop(good);
+
+    let expired = plane(port, Validity::Expired);
+    let _ = expired.send(&[hourly("d", 4)]);
+    eventually("the certificate is told", || {
+        let (_, told) = http(service.admin, "GET", "/readyz", "");
+        told.to_lowercase().contains("expired") && told.contains("those in use stay")
+    });
+    assert_eq!(limit(&service), Some(3));
+    assert_eq!(metric(&service, "ratelimit_rules_source_up"), 0);
+    let log = service.log();
+    let told = log
+        .lines()
+        .filter(|line| line.contains("rules cannot be fetched"));
+    assert_eq!(told.count(), 1, "{log}");
+    drop(expired);
+
+    let renewed = plane(port, Validity::Valid);
+    assert_eq!(renewed.answer(renewed.send(&[hourly("d", 5)])), None);
+    assert_eq!(limit(&service), Some(5));
+}
+
+#[test]
 fn defaults_say_what_resources_cannot() {
     let folder = tempdir().expect("a folder");
     let plane = ControlPlane::start(0, None);
