@@ -119,6 +119,20 @@ Examples:
     /// Create, list and revoke tokens for the admin API
     #[command(subcommand)]
     Token(Token),
+    /// Plan the move from envoyproxy/ratelimit or an Envoy Gateway that runs it
+    #[command(after_help = "\
+Reads variables (NAME=VALUE lines, as `env` prints them) or YAML that has them: Helm values, a Deployment, a compose file, the configuration of an Envoy Gateway. It prints our settings, what differs, which counters start afresh, and the steps. Nothing is changed.
+
+With --check it asks both services, by looks that charge nothing, which limit they have for each rule. Traffic may go on.
+
+Exit codes: 0 nothing stands in the way, 1 something does, or the answers differ; 2 invalid command line.
+
+Examples:
+  kubectl exec deploy/ratelimit -- env > theirs.env
+  ratekeeper migrate theirs.env --rules config/
+  ratekeeper migrate values.yaml --rules config/ > plan.md
+  ratekeeper migrate --rules config/ --check http://ratelimit:8080 http://ratekeeper:8080")]
+    Migrate(Migrate),
     /// Tell if a running service is ready: exit code 0 if it is, else 1
     #[command(after_help = "\
 For probes of containers, whose images have no other HTTP client. Without a URL it asks the HTTP listener of a service with the same settings, on this host.
@@ -306,6 +320,25 @@ pub(crate) struct RulesPublish {
     pub(crate) title: Option<String>,
     #[command(flatten)]
     pub(crate) reading: Reading,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Migrate {
+    /// Variables or YAML of the service to replace
+    #[arg(value_name = "FILE", required_unless_present_any = ["rules", "check"])]
+    pub(crate) source: Option<PathBuf>,
+    /// Rules of that service: a file, or a folder of *.yaml and *.yml
+    #[arg(long, value_name = "PATH")]
+    pub(crate) rules: Option<PathBuf>,
+    /// Ask both services for each rule, over HTTP (/json)
+    #[arg(long, num_args = 2, value_names = ["THEIRS", "OURS"], requires = "rules")]
+    pub(crate) check: Vec<String>,
+    /// Authorities that verify certificates of https:// services, as PEM [default: the system's]
+    #[arg(long, value_name = "FILE", requires = "check")]
+    pub(crate) ca: Option<PathBuf>,
+    /// Merge files that name the same domain
+    #[arg(long)]
+    pub(crate) merge_domains: bool,
 }
 
 #[derive(Debug, Args)]

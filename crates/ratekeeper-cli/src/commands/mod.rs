@@ -9,6 +9,7 @@ mod denials;
 mod health;
 mod key_hash;
 mod man;
+mod migrate;
 mod nodes;
 mod quota;
 mod quota_changes;
@@ -73,6 +74,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Denials(args)) => denials::run(&args),
         Some(Command::Usage(args)) => usage::run(&args),
         Some(Command::Completions { shell }) => completions::run(shell),
+        Some(Command::Migrate(args)) => migrate::run(&args),
         Some(Command::Man { folder }) => man::run(&folder),
     }
 }

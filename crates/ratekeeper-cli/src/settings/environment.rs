@@ -42,7 +42,6 @@ impl Environment {
     }
 
     /// One made of these pairs.
-    #[cfg(test)]
     pub(crate) fn of(pairs: &[(&str, &str)]) -> Environment {
         let pairs = pairs.iter();
         Environment {

@@ -120,6 +120,13 @@ pub(crate) fn of_process(flags: &Flags) -> Result<Settings, Problems> {
     loaded.map(|(_, settings)| settings)
 }
 
+/// The settings that envoyproxy/ratelimit's variables make of themselves, and what of them cannot be.
+pub(crate) fn of_ratelimit(environment: &Environment) -> (Layers, Vec<Problem>) {
+    let (mut layers, mut problems) = (Layers::default(), Vec::new());
+    envoyproxy_ratelimit::put(environment, &mut layers, &mut problems);
+    (layers, problems)
+}
+
 /// Returns true if the layers ask for a JSON log; read apart, so that messages about invalid settings follow it.
 pub(crate) fn wants_json(flags: &Flags, environment: &Environment, home: &Home) -> bool {
     let layers = lay(flags, environment, home, &mut Vec::new());

@@ -23,6 +23,7 @@ mod leases;
 mod level_plans;
 mod listeners;
 mod logs;
+mod migrate;
 mod observability;
 mod operators;
 mod owed;
