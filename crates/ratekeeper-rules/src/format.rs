@@ -124,7 +124,7 @@ mappings! {
         /// The charge for a response that does not tell: `bytes/4`, or a number of hits.
         estimate: Estimate,
         /// The hits that a request reserves before it is forwarded.
-        reserve: u64,
+        reserve: u64 where { "maximum": 9_007_199_254_740_991_u64 },
     }
 
     /// The hits that tokens count for: 1 unless set.
