@@ -133,6 +133,7 @@ fn a_start_without_postgres_goes_by_the_saved_copy() {
     let config = FollowerConfig {
         saved: Some(saved(folder.path())),
         allows_unknown: false,
+        fleet: None,
     };
     run(async {
         let (quotas, rules) = (store(&address), rules());
@@ -163,6 +164,7 @@ fn a_start_without_postgres_goes_by_the_saved_copy() {
         assert!(!nothing.follower.status().is_known());
         let lenient = FollowerConfig {
             allows_unknown: true,
+            fleet: None,
             ..FollowerConfig::default()
         };
         let lenient = Node::start(store(&address), lenient, short).await;
@@ -192,6 +194,7 @@ fn a_damaged_copy_is_not_used() {
     let config = FollowerConfig {
         saved: Some(path.clone()),
         allows_unknown: false,
+        fleet: None,
     };
     let database = Database::sqlite();
     run(async {
@@ -228,6 +231,7 @@ fn a_clean_stop_saves_what_changed_last() {
     let config = FollowerConfig {
         saved: Some(saved(folder.path())),
         allows_unknown: false,
+        fleet: None,
     };
     let database = Database::sqlite();
     run(async {
