@@ -128,11 +128,17 @@ fn build(steps: &mut Steps, out: &Path, arch: Arch, release: u32) -> Result<Pack
     };
     let mut deb = cargo(["deb", "--quiet", "--no-build", "--no-strip", "--package"]);
     deb.args(["ratekeeper-cli", "--target", arch.triple()]);
+    // What is only tried is packed in a hurry.
+    let is_tried_alone = release > 1;
+    deb.args(is_tried_alone.then_some("--fast"));
     deb.args(["--deb-version", &format!("{version}-{release}"), "--output"]);
     deb.arg(&packages.deb).env("SOURCE_DATE_EPOCH", &time);
     steps.command("deb", &mut deb)?;
     let mut rpm = Command::new("rpmbuild");
     rpm.args(["-bb", "--quiet", "--target", arch.machine()]);
+    if is_tried_alone {
+        rpm.args(["--define", "_binary_payload w1.gzdio"]);
+    }
     let top = target().join("packages/rpmbuild");
     for (name, value) in [
         ("_topdir", top.display().to_string()),

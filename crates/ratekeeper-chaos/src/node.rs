@@ -8,6 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use ratekeeper_testkit::process::{Process, free_port};
 
+/// The key of the hashes of tenants, the same on all nodes of a database.
+pub(crate) const TENANT_KEY: &str = "000102030405060708090a0b0c0d0e0f";
+
 /// The settings that a node is started with.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -123,6 +126,7 @@ fn launch(settings: &Settings, folder: &Path, ports: Ports) -> Process {
         .arg(format!("{}ms", settings.deadline.as_millis()));
     if let Some(quotas) = &settings.quotas {
         command.args(["--quotas", quotas]);
+        command.env("RATEKEEPER_TENANT_KEY", TENANT_KEY);
     }
     Process::spawn(&format!("node on port {}", ports.http), command)
 }

@@ -7,6 +7,7 @@ use ratekeeper_testkit::redis;
 use ratekeeper_testkit::{postgres, process};
 
 use crate::fault::{Fault, Scene, Spares, Stage};
+use crate::node::TENANT_KEY;
 use crate::rules::{DOMAIN, Rule};
 
 /// A tenant with a limit of its own, which is in the database alone, and that limit.
@@ -34,7 +35,8 @@ impl Versions {
     /// Gives the tenant its limit, with the older binary.
     fn give(&self, program: &Path) {
         let mut command = Command::new(program);
-        command.env_clear().args(["quota", "set", TENANT]);
+        command.env_clear().env("RATEKEEPER_TENANT_KEY", TENANT_KEY);
+        command.args(["quota", "set", TENANT]);
         command.args(["--override", &format!("default={OVERRIDE}/day")]);
         command.args(["--domain", DOMAIN, "--quotas", &self.database]);
         let output = command.output().expect("the binary runs");
