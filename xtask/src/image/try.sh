@@ -80,7 +80,7 @@ stop
 echo "--- authorities"
 # A server whose certificate nobody has signed: that is found by looking into the bundle, which is not there otherwise.
 openssl req -x509 -newkey rsa:2048 -nodes -keyout "$work/key.pem" -out "$work/cert.pem" -days 1 -subj /CN=redis.test \
-  -addext subjectAltName=DNS:redis.test 2> "$work/openssl.log"
+  -addext subjectAltName=DNS:redis.test -addext basicConstraints=critical,CA:FALSE 2> "$work/openssl.log"
 redis-server --port 0 --tls-port 6380 --tls-cert-file "$work/cert.pem" --tls-key-file "$work/key.pem" --tls-auth-clients no \
   --save '' > "$work/rediss.log" 2>&1 &
 rediss=$!
