@@ -30,7 +30,7 @@ pub enum UsageEstimate {
 impl Default for UsageEstimate {
     fn default() -> Self {
         // About the length of a token in English text.
-        const FOUR: NonZeroU32 = NonZeroU32::new(4).unwrap();
+        const FOUR: NonZeroU32 = NonZeroU32::MIN.saturating_add(3);
         Self::Bytes(FOUR)
     }
 }

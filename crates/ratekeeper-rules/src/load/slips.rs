@@ -49,11 +49,11 @@ pub(super) fn check(
 
 /// Warns of `usage:` in a domain that has nothing to charge it to.
 fn check_usage(domain: &DomainBuilder, mark: Mark, rules: &[Rule], reports: &mut [Report<'_>]) {
-    let is_budget = |rule: &&Rule| {
+    let is_budget = |rule: &Rule| {
         *rule.domain == *domain.name
             && matches!(rule.limit, RuleLimit::Limited(limit) if limit.is_post_paid())
     };
-    if rules.iter().find(is_budget).is_some() {
+    if rules.iter().any(is_budget) {
         return;
     }
     let (file, _) = domain.named;
