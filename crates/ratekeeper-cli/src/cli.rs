@@ -12,7 +12,7 @@ pub(crate) use admin::{
 pub(crate) use bench::{Bench, BenchLoad, BenchQuestion};
 pub(crate) use quota::{
     Audit, AuditExport, AuditList, AuditVerify, DatabaseFlags, Quota, QuotaDelete, QuotaExport,
-    QuotaImport, QuotaList, QuotaRevert, QuotaSet, QuotaUsage, TenantArgs, TenantsForm,
+    QuotaImport, QuotaList, QuotaRevert, QuotaSet, QuotaUsage, TenantArgs, TenantsForm, UsageBy,
 };
 use reading::{Reading, ReadingBySettings};
 

@@ -142,7 +142,7 @@ stored_formats! {
     /// The quotas that a node saves for a start without its database.
     QUOTA_COPY = "copy of the quotas", 1;
     /// The tables of the quota database.
-    QUOTA_TABLES = "quota database", 6;
+    QUOTA_TABLES = "quota database", 7;
     /// A row of the audit trail, as it is exported.
     AUDIT_RECORD = "exported audit record", 1;
 }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use arc_swap::Guard;
 use ratekeeper_core::Timestamp;
+use ratekeeper_rules::secret;
 use ratekeeper_store::{
     Answer, Execution, Extra, Never, Request, Step, Store, StoreError, Verdicts,
 };
@@ -30,6 +31,8 @@ use crate::limiter::Limiter;
 use crate::observer::CheckObserver;
 use crate::plan::{Context, Plan};
 use crate::request::Check;
+use crate::stats::shortened;
+use crate::usage::UsageMeter;
 
 /// The purpose that a check is matched for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,6 +103,26 @@ impl Evaluation {
         let counters = self.plan.steps.len();
         observer.matched(check, self.decision.snapshot(), counters);
         self.observer = Some(Arc::clone(observer));
+    }
+
+    /// Tells the meter who calls, where it has not heard of the tenant in this hour.
+    fn name_callers(&self, check: &Check<'_>, meter: &UsageMeter) {
+        let rules = self.decision.snapshot().rules();
+        for (number, tenant) in self.plan.tenants() {
+            meter.name(self.now, tenant, || {
+                let descriptor = check.descriptors().nth(usize::from(number))?;
+                let domain = rules.domain(descriptor.domain)?;
+                let entry = descriptor
+                    .entries
+                    .get(domain.tenant_at(descriptor.entries)?)?;
+                let shown = match domain.is_secret(entry.key) {
+                    true => secret::end(entry.value).into(),
+                    false => shortened(entry.value),
+                };
+                let domain = rules.tenants_domain(domain);
+                Some((Arc::clone(domain), shown.into()))
+            });
+        }
     }
 
     /// The request to a store, for the steps of the plan.
@@ -395,7 +418,8 @@ impl<S: Store> Limiter<S> {
         evaluation.fill(verdicts, |step, answered| self.note(step, answered, now));
         if let Some(meter) = self.meter() {
             let snapshot = evaluation.decision.snapshot();
-            evaluation.plan.meter(snapshot, verdicts, now, meter);
+            let (plan, now) = (&evaluation.plan, evaluation.now);
+            plan.meter(snapshot, verdicts, now, meter);
         }
     }
 }
@@ -404,6 +428,12 @@ impl<S: Store> Limiter<S> {
 impl<S: Store<Ticket = Never>> Limiter<S> {
     /// Decides `check` now.
     pub fn check_now(&self, check: &Check<'_>) -> Decision {
+        self.count_call(evaluation, verdicts);
+    }
+
+    /// Counts the call for its tenants, if they are wanted.
+    #[inline]
+    pub(crate) fn count_call(&self, evaluation: &Evaluation, verdicts: &Verdicts) {
         self.check_at(check, self.clock().now())
     }
 

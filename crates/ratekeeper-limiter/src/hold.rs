@@ -153,6 +153,9 @@ impl<S: Store> Limiter<S> {
         let verdicts = self.verdicts(&evaluation, Some(extra)).await;
         carried_out(&verdicts, &evaluation.plan)?;
         evaluation.fill(&verdicts, |_, _| {});
+        if verdicts.execution == Execution::Now {
+            self.count_call(&evaluation, &verdicts);
+        }
         let Evaluation { decision, plan, .. } = evaluation;
         let taken = Taken {
             parts: plan.taken(decision.snapshot(), &verdicts, is_part),

@@ -14,6 +14,7 @@ use crate::decide::Purpose;
 use crate::hold::BudgetUse;
 use crate::identity::{LimitIdentity, Naming, UnhashedName, Unhasher, stable_hash};
 use crate::request::{BroughtLimit, Check, Descriptor, Override};
+use crate::stats::shortened;
 use crate::switch::RuleMode;
 use crate::totals::Missed;
 use crate::{LimitSource, Snapshot, Waiting};
@@ -42,7 +43,7 @@ pub(crate) struct Plan {
     unlimited: SmallVec<[(u16, RuleIndex); 2]>,
     /// Metric labels by step, for the few rules whose metrics tell values apart.
     details: Vec<(usize, String)>,
-    /// The tenants of the descriptors that name one in a domain that knows tenants.
+    /// The tenants of the descriptors that cost something and name one in a domain that knows tenants.
     tenants: SmallVec<[(u16, TenantHash); 1]>,
     pub(crate) missed: Missed,
 }
@@ -132,7 +133,10 @@ impl Plan {
         let walk = domain.walk(entries);
         let subscription = domain.subscription(entries, context.now);
         if let Some(tenant) = subscription.tenant() {
-            self.tenants.push((number, tenant));
+            // Looking at limits, and giving back, are no calls.
+            if context.purpose.hits(descriptor.terms.clamped()) > 0 {
+                self.tenants.push((number, tenant));
+            }
         }
         let mut naming = context.snapshot.namer.descriptor();
         for (depth, (entry, visit)) in (1..).zip(entries.iter().zip(&*walk)) {
@@ -314,7 +318,9 @@ impl Plan {
     /// Takes out the steps that `is_apart` selects, as a plan of their own.
     pub(crate) fn split_off(&mut self, is_apart: impl Fn(&Step) -> bool) -> Self {
         let stays: SmallVec<[bool; 8]> = self.steps.iter().map(|step| !is_apart(step)).collect();
-        let apart = self.only(is_apart);
+        let mut apart = self.only(is_apart);
+        // The call is counted with the steps that stay.
+        apart.tenants.clear();
         self.keep(&stays);
         apart
     }

@@ -1,4 +1,6 @@
-//! Calls of tenants by rule and minute, for billing.
+//! Calls of tenants, for billing: by rule and minute, and each call once by hour.
+
+mod names;
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
@@ -7,13 +9,20 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use ratekeeper_core::Timestamp;
-use ratekeeper_rules::TenantHash;
+use ratekeeper_rules::{Rule, RuleSet, TenantHash};
+use smallvec::SmallVec;
 
-/// The rows of one minute. Calls that would need more are counted together.
+pub use names::CallerName;
+use names::{Known, Names};
+
+/// The rows of one minute, and those of one hour. Calls that would need more are counted together.
 pub const USAGE_ROWS_MAX: usize = 100_000;
 
 /// The minutes that are kept while nobody takes them; then the oldest goes.
 const MINUTES_MAX: usize = 5;
+
+/// The hours that are kept likewise.
+const HOURS_MAX: usize = 3;
 
 /// The parts of the table, so that threads seldom wait for each other; a power of two.
 const PARTS: usize = 16;
@@ -22,6 +31,7 @@ const PARTS: usize = 16;
 #[derive(Debug, Default)]
 pub struct UsageMeter {
     parts: [Mutex<Part>; PARTS],
+    known: Known,
     hasher: RandomState,
 }
 
@@ -42,25 +52,64 @@ pub struct UsageCount {
     pub denied: u64,
 }
 
+/// The calls of one tenant in an hour, each once, whatever number of rules it matched.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CallCount {
+    /// The hour, counted from 1970 in UTC.
+    pub hour: u64,
+    /// The domain; empty for calls that are counted together.
+    pub domain: Arc<str>,
+    /// The tenant; [`None`] for calls that are counted together.
+    pub tenant: Option<TenantHash>,
+    /// Calls that were allowed.
+    pub allowed: u64,
+    /// Calls that a limit of the tenant denied.
+    pub denied: u64,
+}
+
 #[derive(Debug, Default)]
 struct Part {
     minutes: Vec<Minute>,
-    /// Minutes that were given up.
+    hours: Vec<Hour>,
+    names: Names,
+    /// Minutes and hours that were given up.
     lost: u64,
+}
+
+#[derive(Debug)]
+struct Hour {
+    number: u64,
+    calls: HashMap<(TenantHash, Arc<str>), Calls>,
+    others: Calls,
+    /// The part of the others that was told last, and is written next.
+    others_told: Tally,
+}
+
+/// The calls of an hour, and how many of them were written.
+#[derive(Clone, Copy, Debug, Default)]
+struct Calls {
+    count: Tally,
+    written: Tally,
+}
+
+/// Calls by their answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Tally {
+    allowed: u64,
+    denied: u64,
 }
 
 #[derive(Debug)]
 struct Minute {
     number: u64,
     counts: HashMap<(TenantHash, Arc<str>), Count>,
-    others: Count,
+    others: Tally,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Count {
     domain: Option<Arc<str>>,
-    allowed: u64,
-    denied: u64,
+    tally: Tally,
 }
 
 /// One more to count.
@@ -74,7 +123,17 @@ pub(crate) enum Counted {
     Spent(u64),
 }
 
-impl Count {
+impl Counted {
+    /// A call that was allowed, or denied.
+    pub(crate) const fn answered(allowed: bool) -> Self {
+        match allowed {
+            true => Self::Allowed,
+            false => Self::Denied,
+        }
+    }
+}
+
+impl Tally {
     fn add(&mut self, counted: Counted) {
         let (count, more) = match counted {
             Counted::Allowed => (&mut self.allowed, 1),
@@ -89,32 +148,138 @@ fn minute(now: Timestamp) -> u64 {
     now.as_micros() / 60_000_000
 }
 
+fn hour(now: Timestamp) -> u64 {
+    now.as_micros() / 3_600_000_000
+}
+
 impl UsageMeter {
-    /// Counts a call of `tenant` that `rule` of `domain` took part in.
-    pub(crate) fn count(
-        &self,
-        now: Timestamp,
-        tenant: TenantHash,
-        (domain, rule): (&Arc<str>, &Arc<str>),
-        counted: Counted,
-    ) {
+    fn part(&self, tenant: TenantHash) -> &Mutex<Part> {
         let hash = self.hasher.hash_one(tenant);
         // The low bits: as good as any of a keyed hash.
         let part = usize::try_from(hash % PARTS as u64).unwrap_or(0);
-        let mut part = self.parts[part].lock();
+        &self.parts[part]
+    }
+
+    /// Counts what `tenant` used of `matched`, limits of it; and the call once, if it is `allowed` or not.
+    pub(crate) fn count<'a>(
+        &self,
+        now: Timestamp,
+        tenant: TenantHash,
+        (rules, matched): (&'a RuleSet, impl Iterator<Item = (&'a Rule, Counted)>),
+        allowed: Option<bool>,
+    ) {
+        let mut matched = matched.peekable();
+        if matched.peek().is_none() {
+            return;
+        }
+        let mut part = self.part(tenant).lock();
+        let mut domains: SmallVec<[&Arc<str>; 2]> = SmallVec::new();
         let minute = part.minute(minute(now));
-        let is_full = minute.counts.len() >= USAGE_ROWS_MAX / PARTS;
-        let key = (tenant, Arc::clone(rule));
-        match minute.counts.entry(key) {
-            Entry::Occupied(mut known) => known.get_mut().add(counted),
-            Entry::Vacant(_) if is_full => minute.others.add(counted),
-            Entry::Vacant(new) => {
-                let mut count = Count {
-                    domain: Some(Arc::clone(domain)),
-                    ..Count::default()
-                };
-                count.add(counted);
-                new.insert(count);
+        for (rule, counted) in matched {
+            let domain = rules.tenants_domain_of(rule);
+            minute.add((tenant, &rule.id), domain, counted);
+            if !domains.contains(&domain) {
+                domains.push(domain);
+            }
+        }
+        let Some(allowed) = allowed else {
+            return;
+        };
+        let (hour, counted) = (part.hour(hour(now)), Counted::answered(allowed));
+        domains
+            .into_iter()
+            .for_each(|domain| hour.add((tenant, domain), counted));
+    }
+
+    /// Notes the name of a tenant that calls, unless it did in this hour.
+    #[inline]
+    pub(crate) fn name(
+        &self,
+        now: Timestamp,
+        tenant: TenantHash,
+        name: impl FnOnce() -> Option<(Arc<str>, Box<str>)>,
+    ) {
+        let hour = hour(now);
+        if self.known.has(tenant, hour) {
+            return;
+        }
+        self.known.note(tenant, hour);
+        if let Some((domain, shown)) = name() {
+            let mut part = self.part(tenant).lock();
+            part.names
+                .note(hour, (domain, tenant), shown, USAGE_ROWS_MAX / PARTS);
+        }
+    }
+
+    /// Takes the names of tenants that called since the last time.
+    #[must_use]
+    pub fn take_names(&self) -> Vec<CallerName> {
+        let parts = self.parts.iter();
+        parts.flat_map(|part| part.lock().names.take()).collect()
+    }
+
+    /// Puts names back that could not be written.
+    pub fn put_back(&self, names: Vec<CallerName>) {
+        for name in names {
+            self.part(name.tenant).lock().names.put_back(name);
+        }
+    }
+
+    /// The calls by hour, where there are more than were [written](Self::written).
+    #[must_use]
+    pub fn calls(&self) -> Vec<CallCount> {
+        let mut all = Vec::new();
+        let mut others: HashMap<u64, Calls> = HashMap::new();
+        for part in &self.parts {
+            for hour in &mut part.lock().hours {
+                let changed = hour.calls.iter().filter(|(_, calls)| calls.are_unwritten());
+                all.extend(changed.map(|((tenant, domain), calls)| CallCount {
+                    hour: hour.number,
+                    domain: Arc::clone(domain),
+                    tenant: Some(*tenant),
+                    allowed: calls.count.allowed,
+                    denied: calls.count.denied,
+                }));
+                others.entry(hour.number).or_default().merge(hour.others);
+                hour.others_told = hour.others.count;
+            }
+        }
+        let changed = others
+            .into_iter()
+            .filter(|(_, calls)| calls.are_unwritten());
+        all.extend(changed.map(|(hour, calls)| CallCount {
+            hour,
+            domain: "".into(),
+            tenant: None,
+            allowed: calls.count.allowed,
+            denied: calls.count.denied,
+        }));
+        all
+    }
+
+    /// Notes that these calls are written.
+    pub fn written(&self, calls: &[CallCount]) {
+        for count in calls {
+            match count.tenant {
+                Some(tenant) => {
+                    let mut part = self.part(tenant).lock();
+                    let key = (tenant, Arc::clone(&count.domain));
+                    let of_hour = part.hours.iter_mut();
+                    let mut of_hour = of_hour.filter(|hour| hour.number == count.hour);
+                    if let Some(known) = of_hour.find_map(|hour| hour.calls.get_mut(&key)) {
+                        known.written = Tally {
+                            allowed: count.allowed,
+                            denied: count.denied,
+                        };
+                    }
+                }
+                None => self.parts.iter().for_each(|part| {
+                    let mut part = part.lock();
+                    let hours = part.hours.iter_mut();
+                    hours
+                        .filter(|hour| hour.number == count.hour)
+                        .for_each(|hour| hour.others.written = hour.others_told);
+                }),
             }
         }
     }
@@ -123,7 +288,7 @@ impl UsageMeter {
     #[must_use]
     pub fn counts(&self) -> Vec<UsageCount> {
         let mut all = Vec::new();
-        let mut others: HashMap<u64, Count> = HashMap::new();
+        let mut others: HashMap<u64, Tally> = HashMap::new();
         for part in &self.parts {
             for minute in &part.lock().minutes {
                 all.extend(
@@ -135,8 +300,8 @@ impl UsageMeter {
                             domain: count.domain.clone().unwrap_or_default(),
                             tenant: Some(*tenant),
                             rule: Arc::clone(rule),
-                            allowed: count.allowed,
-                            denied: count.denied,
+                            allowed: count.tally.allowed,
+                            denied: count.tally.denied,
                         }),
                 );
                 let other = others.entry(minute.number).or_default();
@@ -158,21 +323,75 @@ impl UsageMeter {
         all
     }
 
-    /// Drops the minutes that ended at least a minute before `now`, once their counts are written: no
-    /// request is under way for that long.
+    /// Drops the minutes, and the hours that are [written](Self::written), that ended at least a minute before `now`, once
+    /// their counts are written: no request is under way for that long.
     pub fn forget_before(&self, now: Timestamp) {
         let current = minute(now);
         for part in &self.parts {
-            part.lock()
-                .minutes
-                .retain(|minute| minute.number + 2 > current);
+            let mut part = part.lock();
+            part.minutes.retain(|minute| minute.number + 2 > current);
+            part.hours
+                .retain(|hour| (hour.number + 1) * 60 + 1 > current || hour.is_unwritten());
         }
     }
 
-    /// The parts of minutes that were given up because nobody took them in time.
+    /// The parts of minutes and hours that were given up because nobody took them in time.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.parts.iter().map(|part| part.lock().lost).sum()
+    }
+}
+
+impl Minute {
+    fn add(
+        &mut self,
+        (tenant, rule): (TenantHash, &Arc<str>),
+        domain: &Arc<str>,
+        counted: Counted,
+    ) {
+        let is_full = self.counts.len() >= USAGE_ROWS_MAX / PARTS;
+        match self.counts.entry((tenant, Arc::clone(rule))) {
+            Entry::Occupied(mut known) => known.get_mut().tally.add(counted),
+            Entry::Vacant(_) if is_full => self.others.add(counted),
+            Entry::Vacant(new) => {
+                let mut count = Count {
+                    domain: Some(Arc::clone(domain)),
+                    ..Count::default()
+                };
+                count.tally.add(counted);
+                new.insert(count);
+            }
+        }
+    }
+}
+
+impl Hour {
+    fn add(&mut self, (tenant, domain): (TenantHash, &Arc<str>), counted: Counted) {
+        let is_full = self.calls.len() >= USAGE_ROWS_MAX / PARTS;
+        let calls = match self.calls.entry((tenant, Arc::clone(domain))) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(_) if is_full => &mut self.others,
+            Entry::Vacant(new) => new.insert(Calls::default()),
+        };
+        calls.count.add(counted);
+    }
+
+    fn is_unwritten(&self) -> bool {
+        let mut calls = self.calls.values();
+        self.others.are_unwritten() || calls.any(Calls::are_unwritten)
+    }
+}
+
+impl Calls {
+    fn are_unwritten(&self) -> bool {
+        self.count != self.written
+    }
+
+    const fn merge(&mut self, other: Self) {
+        self.count.allowed += other.count.allowed;
+        self.count.denied += other.count.denied;
+        self.written.allowed += other.written.allowed;
+        self.written.denied += other.written.denied;
     }
 }
 
@@ -190,99 +409,31 @@ impl Part {
             self.minutes.push(Minute {
                 number,
                 counts: HashMap::new(),
-                others: Count::default(),
+                others: Tally::default(),
             });
             self.minutes.len() - 1
         });
         &mut self.minutes[at]
     }
+
+    fn hour(&mut self, number: u64) -> &mut Hour {
+        let known = self.hours.iter().position(|hour| hour.number == number);
+        let at = known.unwrap_or_else(|| {
+            if self.hours.len() >= HOURS_MAX {
+                self.hours.remove(0);
+                self.lost += 1;
+            }
+            self.hours.push(Hour {
+                number,
+                calls: HashMap::new(),
+                others: Calls::default(),
+                others_told: Tally::default(),
+            });
+            self.hours.len() - 1
+        });
+        &mut self.hours[at]
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use ratekeeper_rules::TenantKey;
-
-    fn at(minute: u64) -> Timestamp {
-        Timestamp::from_secs(minute * 60 + 30)
-    }
-
-    #[test]
-    fn counts_are_absolute_and_bounded() {
-        let (meter, key) = (UsageMeter::default(), TenantKey::from_bytes([1; 16]));
-        let (domain, rule): (Arc<str>, Arc<str>) = ("d".into(), "d.customer".into());
-        let call = |tenant: &str, minute, allowed| {
-            let counted = match allowed {
-                true => Counted::Allowed,
-                false => Counted::Denied,
-            };
-            meter.count(at(minute), key.hash(tenant), (&domain, &rule), counted);
-        };
-        call("acme", 1, true);
-        call("acme", 1, true);
-        call("acme", 1, false);
-        call("acme", 2, true);
-        let told = |meter: &UsageMeter| {
-            let mut counts: Vec<_> = meter
-                .counts()
-                .iter()
-                .map(|count| {
-                    (
-                        count.minute,
-                        count.tenant.is_some(),
-                        count.allowed,
-                        count.denied,
-                    )
-                })
-                .collect();
-            counts.sort_unstable();
-            counts
-        };
-        assert_eq!(told(&meter), [(1, true, 2, 1), (2, true, 1, 0)]);
-        call("acme", 1, true);
-        assert_eq!(
-            told(&meter),
-            [(1, true, 3, 1), (2, true, 1, 0)],
-            "taking takes nothing"
-        );
-        meter.forget_before(at(2));
-        assert_eq!(
-            told(&meter).len(),
-            2,
-            "late answers of the last minute still count"
-        );
-        meter.forget_before(at(3));
-        assert_eq!(told(&meter), [(2, true, 1, 0)]);
-
-        for number in 0..(USAGE_ROWS_MAX as u64 * 3 / 2) {
-            call(&number.to_string(), 3, true);
-        }
-        let of_third: Vec<_> = meter
-            .counts()
-            .into_iter()
-            .filter(|count| count.minute == 3)
-            .collect();
-        assert!(of_third.len() <= USAGE_ROWS_MAX + 1, "{}", of_third.len());
-        assert_eq!(
-            of_third.iter().map(|count| count.allowed).sum::<u64>(),
-            150_000
-        );
-        assert_eq!(
-            of_third
-                .iter()
-                .filter(|count| count.tenant.is_none())
-                .count(),
-            1
-        );
-        // A database that is away for long costs old minutes, not memory.
-        (4..20).for_each(|minute| call("acme", minute, true));
-        assert!(meter.lost() > 0);
-        let minutes: std::collections::HashSet<_> = meter
-            .counts()
-            .iter()
-            .filter(|count| count.minute >= 4)
-            .map(|count| count.minute)
-            .collect();
-        assert_eq!(minutes.len(), MINUTES_MAX);
-    }
-}
+mod tests;

@@ -176,7 +176,7 @@ impl std::fmt::Debug for DatabaseAddress {
 }
 
 /// The versions of the tables, in order. Those that were released never change.
-const MIGRATIONS: [(i64, &str, &str); 6] = [
+const MIGRATIONS: [(i64, &str, &str); 7] = [
     (1, "tenants", include_str!("../migrations/0001_tenants.sql")),
     (
         2,
@@ -195,6 +195,7 @@ const MIGRATIONS: [(i64, &str, &str); 6] = [
     ),
     (5, "budgets", include_str!("../migrations/0005_budgets.sql")),
     (6, "fleet", include_str!("../migrations/0006_fleet.sql")),
+    (7, "calls", include_str!("../migrations/0007_calls.sql")),
 ];
 
 const _: () = assert!(MIGRATIONS.len() == QUOTA_TABLES.version as usize);

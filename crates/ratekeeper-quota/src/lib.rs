@@ -26,6 +26,7 @@
 mod adjust;
 mod audit;
 mod bulk;
+mod calls;
 mod change;
 mod database;
 mod document;
@@ -39,6 +40,7 @@ mod identity;
 mod list;
 mod metering;
 mod noted;
+mod period;
 mod record;
 mod rows;
 mod saved;
@@ -54,6 +56,7 @@ pub use bulk::{
     BadTenantLine, BulkFormat, BulkLine, BulkTenant, LineFault, UnknownFormat, bulk_head,
     read_tenants,
 };
+pub use calls::{CallCursor, CallLine, CallPage, CallRow, CallerRow};
 pub use change::{PutAllError, TenantPut};
 pub use database::{DatabaseAddress, DatabaseKind};
 pub use document::{
@@ -71,6 +74,7 @@ pub use follow::{Follower, FollowerConfig};
 pub use identity::DatabaseIdentity;
 pub use list::{ListCursor, ListFilter, ListPage, NotACursor, PAGE_MAX};
 pub use metering::{NotAUsageCursor, USAGE_PAGE_MAX, UsageCursor, UsageLine, UsagePage};
+pub use period::{UnknownPeriod, UsagePeriod};
 pub use record::{Deleted, Editor, Precondition, TenantId, TenantRecord, Written};
 pub use saved::SavedError;
 pub use status::QuotaStatus;

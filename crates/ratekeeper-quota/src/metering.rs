@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use ratekeeper_core::Timestamp;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 
@@ -19,7 +20,7 @@ pub struct UsageLine {
     pub minute: Rfc3339,
     /// The domain.
     pub domain: String,
-    /// The tenant's value, of a secret one the end; only of tenants that the database has.
+    /// The tenant's value, of a secret one the end; [`None`] if no node has told it.
     pub api_key: Option<String>,
     /// The keyed hash of the value; `other` for tenants beyond what one node writes for a minute, together.
     pub hash: String,
@@ -55,8 +56,7 @@ pub struct NotAUsageCursor;
 impl fmt::Display for UsageCursor {
     /// Digits alone, so that it fits into headers and addresses whatever a rule is called.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = serde_json::to_string(self).map_err(|_| fmt::Error)?;
-        text.bytes().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write_digits(self, f)
     }
 }
 
@@ -64,26 +64,46 @@ impl FromStr for UsageCursor {
     type Err = NotAUsageCursor;
 
     fn from_str(text: &str) -> Result<Self, NotAUsageCursor> {
-        if !text.is_ascii() || !text.len().is_multiple_of(2) {
-            return Err(NotAUsageCursor);
-        }
-        let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16);
-        let bytes = (0..text.len()).step_by(2).map(byte);
-        let bytes: Vec<u8> = bytes
-            .collect::<Result<_, _>>()
-            .map_err(|_| NotAUsageCursor)?;
-        let cursor: Self = serde_json::from_slice(&bytes).map_err(|_| NotAUsageCursor)?;
+        let cursor: Self = read_digits(text)?;
         let Self(_, domain, hash, rule, node) = &cursor;
-        // PostgreSQL takes no text with a zero in it, so nothing there is called so.
-        match [domain, hash, rule, node]
-            .iter()
-            .any(|text| text.contains('\0'))
-        {
-            true => Err(NotAUsageCursor),
-            false => Ok(cursor),
-        }
+        none_has_a_zero([domain, hash, rule, node])?;
+        Ok(cursor)
     }
 }
+
+/// Writes a cursor as digits alone.
+pub(crate) fn write_digits(cursor: &impl Serialize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let text = serde_json::to_string(cursor).map_err(|_| fmt::Error)?;
+    text.bytes().try_for_each(|byte| write!(f, "{byte:02x}"))
+}
+
+/// Reads a cursor that was [written so](write_digits).
+pub(crate) fn read_digits<T: DeserializeOwned>(text: &str) -> Result<T, NotAUsageCursor> {
+    if !text.is_ascii() || !text.len().is_multiple_of(2) {
+        return Err(NotAUsageCursor);
+    }
+    let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16);
+    let bytes = (0..text.len()).step_by(2).map(byte);
+    let bytes: Result<Vec<u8>, _> = bytes.collect();
+    let bytes = bytes.map_err(|_| NotAUsageCursor)?;
+    serde_json::from_slice(&bytes).map_err(|_| NotAUsageCursor)
+}
+
+/// PostgreSQL takes no text with a zero in it, so nothing there is called so.
+pub(crate) fn none_has_a_zero<const N: usize>(texts: [&String; N]) -> Result<(), NotAUsageCursor> {
+    match texts.iter().any(|text| text.contains('\0')) {
+        true => Err(NotAUsageCursor),
+        false => Ok(()),
+    }
+}
+
+/// The name of a tenant: that of the table of tenants, or else as nodes told it.
+macro_rules! shown {
+    () => {
+        "CASE WHEN t.shown IS NULL OR t.shown = '…' THEN c.shown ELSE t.shown END"
+    };
+}
+pub(crate) use shown;
 
 /// The most lines of a page.
 pub const USAGE_PAGE_MAX: u64 = 10_000;
@@ -112,11 +132,13 @@ impl QuotaStore {
             cursor.cloned().unwrap_or_else(UsageCursor::start);
         let mut lines = within(async {
             let rows = sqlx::query(
-                "SELECT u.minute, u.domain, u.api_key, u.rule, u.node, u.allowed, u.denied, t.shown \
+                concat!(
+                "SELECT u.minute, u.domain, u.api_key, u.rule, u.node, u.allowed, u.denied, ", shown!(), " AS shown \
                  FROM quota_usage u LEFT JOIN tenant t ON t.domain = u.domain AND t.api_key = u.api_key \
+                 LEFT JOIN quota_caller c ON c.domain = u.domain AND c.api_key = u.api_key \
                  WHERE u.minute >= $1 AND u.minute < $2 AND ($3 = '' OR (u.domain = $4 AND u.api_key = $3)) \
                  AND (u.minute, u.domain, u.api_key, u.rule, u.node) > ($5, $6, $7, $8, $9) \
-                 ORDER BY u.minute, u.domain, u.api_key, u.rule, u.node LIMIT $10",
+                 ORDER BY u.minute, u.domain, u.api_key, u.rule, u.node LIMIT $10"),
             )
             .bind(stored(filter.from))
             .bind(stored(filter.until))

@@ -1,7 +1,7 @@
 //! Tenants as the quota store keeps them, and who changes them.
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_rules::{TenantHash, TenantKey, TenantQuotas};
+use ratekeeper_rules::{TenantHash, TenantKey, TenantQuotas, secret};
 
 /// A tenant of a domain.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -17,9 +17,6 @@ pub struct TenantId {
 /// The characters of a secret value that are shown.
 const SHOWN_OF_SECRET: usize = 4;
 
-/// The characters of a secret value that stay hidden at least.
-const HIDDEN_OF_SECRET: usize = 8;
-
 impl TenantId {
     /// The key of its row.
     pub(crate) fn key(&self) -> (&str, TenantHash) {
@@ -30,15 +27,9 @@ impl TenantId {
     /// kept.
     #[must_use]
     pub fn of_value(domain: &str, value: &str, is_secret: bool, key: &TenantKey) -> Self {
-        let shown = if is_secret {
-            let hidden = value.chars().count().saturating_sub(SHOWN_OF_SECRET);
-            let end: String = match hidden < HIDDEN_OF_SECRET {
-                true => String::new(),
-                false => value.chars().skip(hidden).collect(),
-            };
-            format!("…{end}")
-        } else {
-            printable(value)
+        let shown = match is_secret {
+            true => secret::end(value),
+            false => printable(value),
         };
         Self {
             domain: domain.to_owned(),

@@ -42,7 +42,7 @@ pub struct UsageFilter {
 }
 
 /// The tenant of what is counted together.
-const OTHERS: &str = "other";
+pub(crate) const OTHERS: &str = "other";
 
 impl QuotaStore {
     /// Writes what a node counted, in place of what it wrote for the same minutes before.
@@ -125,12 +125,23 @@ impl QuotaStore {
         .await
     }
 
-    /// Deletes the usage before a minute.
+    /// Deletes the usage before a minute, and the names of those who last called before it.
     ///
     /// # Errors
     /// The database cannot be used.
     pub async fn forget_usage(&self, before: u64) -> Result<u64, QuotaError> {
         self.prepare().await?;
+        for statement in [
+            "DELETE FROM quota_calls WHERE hour < $1",
+            "DELETE FROM quota_caller WHERE hour < $1",
+        ] {
+            within(async {
+                let done = sqlx::query(statement).bind(stored(before / 60));
+                done.execute(&self.pool).await?;
+                Ok(())
+            })
+            .await?;
+        }
         within(async {
             let done = sqlx::query("DELETE FROM quota_usage WHERE minute < $1")
                 .bind(stored(before))

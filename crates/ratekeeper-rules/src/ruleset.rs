@@ -65,11 +65,21 @@ impl RuleSet {
     /// The name of the domain whose tenants `rule` limits: for a tier of a service level the domain that lists them.
     #[must_use]
     pub fn tenants_domain_of<'a>(&'a self, rule: &'a Rule) -> &'a Arc<str> {
-        if *rule.domain != *SERVICE_LEVELS {
-            return &rule.domain;
+        self.or_of_levels(&rule.domain)
+    }
+
+    /// The name of the domain whose tenants `domain` has: itself, or for the service levels the one that lists them.
+    #[must_use]
+    pub fn tenants_domain<'a>(&'a self, domain: &'a Domain) -> &'a Arc<str> {
+        self.or_of_levels(&domain.name)
+    }
+
+    fn or_of_levels<'a>(&'a self, name: &'a Arc<str>) -> &'a Arc<str> {
+        if **name != *SERVICE_LEVELS {
+            return name;
         }
         let of_levels = self.tenants_of_levels();
-        of_levels.map_or(&rule.domain, |domain| &domain.name)
+        of_levels.map_or(name, |domain| &domain.name)
     }
 
     /// The differences between paths that do not count. Values made from paths are folded before

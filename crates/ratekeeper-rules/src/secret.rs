@@ -58,10 +58,24 @@ pub fn fingerprint(secret: &str) -> String {
 /// Shows a secret as `hash` and its last 4 characters, if at least 8 others stay hidden.
 #[must_use]
 pub fn with_hash(secret: &str, hash: u64) -> String {
-    let hidden = secret.chars().count().saturating_sub(4);
-    if hidden < 8 {
-        return format!("~{hash:016x}");
+    match tail(secret) {
+        "" => format!("~{hash:016x}"),
+        tail => format!("~{hash:016x}…{tail}"),
     }
-    let tail: String = secret.chars().skip(hidden).collect();
-    format!("~{hash:016x}…{tail}")
+}
+
+/// Shows a secret as its last 4 characters, `…9f2c`, if at least 8 others stay hidden; else as `…`.
+#[must_use]
+pub fn end(secret: &str) -> String {
+    format!("…{}", tail(secret))
+}
+
+/// The last 4 characters, if at least 8 others stay hidden; else none.
+fn tail(secret: &str) -> &str {
+    let last = secret.char_indices().rev().nth(3).map(|(at, _)| at);
+    let (hidden, tail) = last.map_or((secret, ""), |at| secret.split_at(at));
+    match hidden.chars().count() >= 8 {
+        true => tail,
+        false => "",
+    }
 }

@@ -61,13 +61,13 @@ Examples:
   ratekeeper quota export > tenants.jsonl
   ratekeeper quota export --format csv > tenants.csv")]
     Export(QuotaExport),
-    /// Export tenants' calls by minute, for billing
+    /// Export tenants' calls by day, month or minute, for billing
     #[command(after_help = "\
-One line for each tenant, rule, minute and start of a node; add them up.
+With --by, one line for each tenant and day or month in UTC, in which each call counts once, whatever number of rules it matched. Without, one line for each tenant, rule, minute and start of a node.
 
 Examples:
-  ratekeeper quota usage --from 2027-01-01T00:00:00Z --until 2027-02-01T00:00:00Z --format csv > january.csv
-  ratekeeper quota usage --tenant acme")]
+  ratekeeper quota usage --by month --from 2027-01-01T00:00:00Z --until 2027-02-01T00:00:00Z --format csv > january.csv
+  ratekeeper quota usage --by day --tenant acme")]
     Usage(QuotaUsage),
     /// Migrate the tables of the quota database, as `serve` does at startup
     #[command(after_help = "\
@@ -198,10 +198,13 @@ pub(crate) struct QuotaExport {
 
 #[derive(Debug, Args)]
 pub(crate) struct QuotaUsage {
-    /// First minute, such as 2027-01-01T00:00:00Z [default: the earliest that is kept]
+    /// Add up by day or month [default: a line for each rule and minute]
+    #[arg(long, value_name = "PERIOD")]
+    pub(crate) by: Option<UsageBy>,
+    /// Start, such as 2027-01-01T00:00:00Z [default: the earliest that is kept]
     #[arg(long, value_name = "TIME")]
     pub(crate) from: Option<String>,
-    /// Minute after the last
+    /// End, which is not included
     #[arg(long, value_name = "TIME")]
     pub(crate) until: Option<String>,
     /// Only calls of this tenant
@@ -215,6 +218,13 @@ pub(crate) struct QuotaUsage {
     pub(crate) format: TenantsForm,
     #[command(flatten)]
     pub(crate) access: AdminAccess,
+}
+
+/// The period that calls are added up over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum UsageBy {
+    Day,
+    Month,
 }
 
 /// The form of a file of tenants.

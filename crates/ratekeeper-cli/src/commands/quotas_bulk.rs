@@ -2,7 +2,7 @@
 
 use super::admin::{Condition, Refusal, query};
 use super::quotas_live::read;
-use crate::cli::{AdminAccess, QuotaExport, QuotaImport, QuotaUsage, TenantsForm};
+use crate::cli::{AdminAccess, QuotaExport, QuotaImport, QuotaUsage, TenantsForm, UsageBy};
 use crate::output::{self, count};
 use anyhow::{Context, Result, anyhow, bail};
 use ratekeeper_quota::{BulkFormat, BulkLine, read_tenants};
@@ -216,12 +216,20 @@ pub(super) fn export(args: &QuotaExport) -> Result<ExitCode> {
 pub(super) fn usage(args: &QuotaUsage) -> Result<ExitCode> {
     let query = query([
         ("format", Some(form(args.format))),
+        ("by", args.by.map(period)),
         ("from", args.from.as_deref()),
         ("until", args.until.as_deref()),
         ("api_key", args.tenant.as_deref()),
         ("domain", args.domain.as_deref()),
     ]);
     print_pages(&args.access, &format!("/admin/v1/export/usage?{query}"))
+}
+
+const fn period(by: UsageBy) -> &'static str {
+    match by {
+        UsageBy::Day => "day",
+        UsageBy::Month => "month",
+    }
 }
 
 const fn form(form: TenantsForm) -> &'static str {

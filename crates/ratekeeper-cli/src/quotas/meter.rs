@@ -2,7 +2,7 @@
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Clock, UsageMeter};
-use ratekeeper_quota::{QuotaStore, UsageRow};
+use ratekeeper_quota::{CallRow, CallerRow, QuotaStore, UsageRow};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -72,7 +72,7 @@ async fn keep_writing(
             Ok(()) => {}
             Err(error) => {
                 if !std::mem::replace(&mut is_failing, true) {
-                    warn!(%error, "usage for billing cannot be saved; the last five minutes are kept");
+                    warn!(%error, "usage for billing cannot be saved; the last five minutes, and three hours of totals, are kept");
                 }
             }
         }
@@ -106,6 +106,38 @@ async fn write(
     });
     let rows: Vec<_> = rows.collect();
     store.write_usage(&rows).await?;
+    write_calls(store, meter, node).await?;
     meter.forget_before(now);
+    Ok(())
+}
+
+async fn write_calls(
+    store: &QuotaStore,
+    meter: &UsageMeter,
+    node: &str,
+) -> Result<(), ratekeeper_quota::QuotaError> {
+    let (calls, names) = (meter.calls(), meter.take_names());
+    let rows = calls.iter().map(|count| CallRow {
+        hour: count.hour,
+        domain: count.domain.to_string(),
+        tenant: count.tenant,
+        node: node.to_owned(),
+        allowed: count.allowed,
+        denied: count.denied,
+    });
+    let callers = names.iter().map(|name| CallerRow {
+        domain: name.domain.to_string(),
+        tenant: name.tenant,
+        shown: name.shown.to_string(),
+        hour: name.hour,
+    });
+    let (rows, callers): (Vec<_>, Vec<_>) = (rows.collect(), callers.collect());
+    match store.write_calls(&rows, &callers).await {
+        Ok(()) => meter.written(&calls),
+        Err(error) => {
+            meter.put_back(names);
+            return Err(error);
+        }
+    }
     Ok(())
 }

@@ -282,6 +282,11 @@ fn calls_are_written_for_billing(fleet: &Fleet) {
         own.lines().skip(1).all(|line| line.contains(",d,acme,")),
         "{own}"
     );
+    assert_eq!(
+        sum("api_key", "other, inc", "allowed"),
+        10,
+        "who calls is named, known or not"
+    );
     let old = ["quota", "usage", "--until", "2020-01-01T00:00:00Z"];
     assert_eq!(fleet.done(&a, &old), "");
 
@@ -300,6 +305,96 @@ fn calls_are_written_for_billing(fleet: &Fleet) {
         }
     }
     assert_eq!(paged, lines);
+}
+
+#[test]
+fn sqlite_calls_are_added_up_for_bills() {
+    calls_are_added_up_for_bills(&Fleet::sqlite());
+}
+
+#[test]
+fn postgres_calls_are_added_up_for_bills() {
+    calls_are_added_up_for_bills(&Fleet::postgres());
+}
+
+fn calls_are_added_up_for_bills(fleet: &Fleet) {
+    let (a, b) = (fleet.node("a"), fleet.node("b"));
+    fleet.done(&a, &["quota", "set", "acme", "--plan", "pro"]);
+    eventually("both nodes know the plan", || {
+        limits(&a, "acme").0 == 1_000 && limits(&b, "acme").0 == 1_000
+    });
+    let usage = |node: &Service, more: &[&str]| {
+        let args = [&["quota", "usage", "--by"], more].concat();
+        let lines = fleet.done(node, &args);
+        let lines = lines.lines().map(|line| serde_json::from_str(line));
+        let lines: Result<Vec<Value>, _> = lines.collect();
+        lines.expect("they are JSON")
+    };
+    let of = |lines: &[Value], name: &str| {
+        let number = |line: &Value, count: &str| line[count].as_u64().expect("it is a number");
+        let lines = lines.iter().filter(|line| line["api_key"] == name);
+        lines.fold((0, 0), |(allowed, denied), line| {
+            let more = (number(line, "allowed"), number(line, "denied"));
+            (allowed + more.0, denied + more.1)
+        })
+    };
+    let calls = |node: &Service, entries: &[(&str, &str)], count: usize| {
+        (0..count).for_each(|_| {
+            node.check(entries);
+        });
+    };
+    // Two rules match each of these; looking at limits has been no call.
+    let order = [("customer", "acme"), ("endpoint", "POST /orders")];
+    calls(&a, &order, 3);
+    calls(&b, &order, 4);
+    calls(&b, &[("customer", "other, inc")], 12);
+    // The last calls are written at the end.
+    assert!(a.stop().success() && b.stop().success());
+    let a = fleet.node("a");
+    for by in ["day", "month"] {
+        let lines = usage(&a, &[by]);
+        let asked = of(&lines, "acme");
+        let rules = fleet.done(&a, &["quota", "usage", "--tenant", "acme"]);
+        assert!(
+            rules.lines().count() >= 4,
+            "by two rules on two nodes: {rules}"
+        );
+        // `limits` asks for each of two endpoints.
+        assert!(asked.0 >= 7 && asked.0 % 2 == 1, "{asked:?} {lines:?}");
+        assert_eq!(of(&lines, "other, inc"), (10, 2), "{lines:?}");
+        let digits = if by == "day" { 10 } else { 7 };
+        let period = lines[0]["period"].as_str().expect("it is told");
+        assert_eq!(period.len(), digits, "{period}");
+    }
+    let own = fleet.done(
+        &a,
+        &[
+            "quota", "usage", "--by", "day", "--tenant", "acme", "--format", "csv",
+        ],
+    );
+    assert!(
+        own.starts_with("period,domain,api_key,hash,allowed,denied\n"),
+        "{own}"
+    );
+    assert!(
+        own.lines().skip(1).all(|line| line.contains(",d,acme,")),
+        "{own}"
+    );
+    let (status, refused) = http(
+        a.admin,
+        "GET",
+        "/admin/v1/export/usage?by=day&from=2027-01-01T00:30:00Z",
+        "",
+    );
+    assert!(
+        status == 400 && refused.contains("full hour"),
+        "{status} {refused}"
+    );
+    let (status, refused) = http(a.admin, "GET", "/admin/v1/export/usage?by=week", "");
+    assert!(
+        status == 400 && refused.contains("must be day or month"),
+        "{status} {refused}"
+    );
 }
 
 /// The head and the body of an answer of the admin API.

@@ -90,3 +90,20 @@ fn a_database_gives_tenants_their_limits() {
     assert_eq!(limit(&gateway, "acme"), "500");
     assert_eq!(limit(&gateway, "bob"), "10");
 }
+
+#[test]
+fn calls_that_pass_the_gateway_are_counted_for_bills() {
+    let upstream = Upstream::start(|_| ok("hello"));
+    let args = ["--upstream", &upstream.url(), "--data-dir", "data"];
+    let gateway = Gateway::start_with(RULES, "", &args);
+    for _ in 0..12 {
+        gateway.get("/", &["X-Api-Key: a-secret-of-bob"]);
+    }
+    // Nodes write every ten seconds.
+    gateway.tells("/admin/v1/export/usage?by=day&format=csv", ",10,2");
+    let told = gateway.told("/admin/v1/export/usage?by=day&format=csv");
+    assert!(told.contains(",api,…-bob,"), "{told}");
+    assert!(!told.contains("secret"), "{told}");
+    let by_rule = gateway.told("/admin/v1/export/usage?format=csv");
+    assert!(by_rule.contains(",…-bob,"), "{by_rule}");
+}

@@ -144,10 +144,7 @@ fn read<S: Store>(
         limiter.note(step, answered, now);
         BucketTurn::put_later(&mut turn, step, answered);
     });
-    if let Some(meter) = limiter.meter() {
-        let snapshot = evaluation.decision.snapshot();
-        evaluation.plan.meter(snapshot, verdicts, now, meter);
-    }
+    limiter.count_call(evaluation, verdicts);
     turn
 }
 

@@ -149,26 +149,35 @@ impl Plan {
         now: Timestamp,
         meter: &UsageMeter,
     ) {
-        if self.tenants.is_empty() {
-            return;
-        }
-        for (step, source, answered) in self.answers(snapshot, verdicts) {
-            let counted = match step.limit.is_post_paid() {
-                // What is charged was used, whatever the answer. What is reserved is counted once it is used.
-                true if step.charge == Charge::Always => Counted::Spent(step.hits.unsigned_abs()),
-                true => continue,
-                false if verdicts.allowed => Counted::Allowed,
+        let rules = snapshot.rules();
+        for tenant in self.callers() {
+            let limited = self.answers(snapshot, verdicts);
+            let limited = limited.filter_map(|(step, source, answered)| {
                 // A limit that had room is not why the request was denied.
-                false if !answered.fits() && !step.shadow => Counted::Denied,
-                false => continue,
-            };
-            if step.hits > 0 {
-                self.count(snapshot, (step, source), now, meter, counted);
-            }
+                let answers = verdicts.allowed || (!answered.fits() && !step.shadow);
+                let counted = match step.limit.is_post_paid() {
+                    // What is charged was used, whatever the answer. What is reserved is counted once it is used.
+                    true if step.charge == Charge::Always => {
+                        Counted::Spent(step.hits.unsigned_abs())
+                    }
+                    true if answers => Counted::Spent(0),
+                    false if answers && step.hits > 0 => Counted::answered(verdicts.allowed),
+                    _ => return None,
+                };
+                self.rule_of(tenant, step, source)
+                    .map(|rule| (rule, counted))
+            });
+            let is_of = |number: u16| self.tenants.contains(&(number, tenant));
+            let unlimited = self.unlimited.iter();
+            let unlimited = unlimited.filter(|(number, _)| verdicts.allowed && is_of(*number));
+            let unlimited = unlimited.map(|(_, rule)| (*rule, Counted::Allowed));
+            let matched = limited.chain(unlimited);
+            let matched = matched.map(|(rule, counted)| (rules.rule(rule), counted));
+            meter.count(now, tenant, (rules, matched), Some(verdicts.allowed));
         }
     }
 
-    /// Counts for its tenants the hits that the request used of every limit.
+    /// Counts for its tenants the hits that the request used of every limit; the call itself was counted before.
     pub(crate) fn meter_spent(
         &self,
         snapshot: &Snapshot,
@@ -176,27 +185,33 @@ impl Plan {
         now: Timestamp,
         meter: &UsageMeter,
     ) {
-        for (step, source) in self.steps.iter().zip(&self.sources) {
-            let counted = Counted::Spent(hits);
-            self.count(snapshot, (step, *source), now, meter, counted);
+        let rules = snapshot.rules();
+        for tenant in self.callers() {
+            let steps = self.steps.iter().zip(&self.sources);
+            let matched = steps.filter_map(|(step, source)| self.rule_of(tenant, step, *source));
+            let matched = matched.map(|rule| (rules.rule(rule), Counted::Spent(hits)));
+            meter.count(now, tenant, (rules, matched), None);
         }
     }
 
-    fn count(
-        &self,
-        snapshot: &Snapshot,
-        (step, source): (&Step, LimitSource),
-        now: Timestamp,
-        meter: &UsageMeter,
-        counted: Counted,
-    ) {
-        let of_step = |(number, _): &&(u16, TenantHash)| *number == step.descriptor;
-        let tenant = self.tenants.iter().find(of_step);
-        if let (Some((_, tenant)), LimitSource::Rule(index)) = (tenant, source) {
-            let rules = snapshot.rules();
-            let rule = rules.rule(index);
-            let domain = rules.tenants_domain_of(rule);
-            meter.count(now, *tenant, (domain, &rule.id), counted);
+    /// The tenants of the request, each once.
+    fn callers(&self) -> impl Iterator<Item = TenantHash> + '_ {
+        let tenants = self.tenants.iter().enumerate();
+        let first = tenants.filter(|(at, (_, tenant))| {
+            let mut before = self.tenants[..*at].iter();
+            !before.any(|(_, known)| known == tenant)
+        });
+        first.map(|(_, (_, tenant))| *tenant)
+    }
+
+    /// The rule of a step, if it limits the tenant.
+    fn rule_of(&self, tenant: TenantHash, step: &Step, source: LimitSource) -> Option<RuleIndex> {
+        match source {
+            LimitSource::Rule(rule) => {
+                let is_its = self.tenants.contains(&(step.descriptor, tenant));
+                is_its.then_some(rule)
+            }
+            LimitSource::Override | LimitSource::Own(_) => None,
         }
     }
 

@@ -11,7 +11,7 @@ use sqlx::{AnyPool, AssertSqlSafe, SqlSafeStr};
 use crate::support::{Database, editor, key, on, orders, rules, run, store, tenant};
 
 /// The tables' versions, as the crate embeds them.
-const VERSIONS: [(&str, &str); 5] = [
+const VERSIONS: [(&str, &str); 7] = [
     ("tenants", include_str!("../../migrations/0001_tenants.sql")),
     (
         "adjustment",
@@ -26,6 +26,8 @@ const VERSIONS: [(&str, &str); 5] = [
         include_str!("../../migrations/0004_database_id.sql"),
     ),
     ("budgets", include_str!("../../migrations/0005_budgets.sql")),
+    ("fleet", include_str!("../../migrations/0006_fleet.sql")),
+    ("calls", include_str!("../../migrations/0007_calls.sql")),
 ];
 
 #[test]

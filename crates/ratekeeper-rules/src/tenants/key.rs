@@ -139,7 +139,8 @@ pub struct TenantHash(u128);
 impl TenantHash {
     /// The hash as two words, the high one first.
     #[expect(clippy::cast_possible_truncation, reason = "the halves are wanted")]
-    pub(crate) const fn halves(self) -> (u64, u64) {
+    #[must_use]
+    pub const fn halves(self) -> (u64, u64) {
         ((self.0 >> 64) as u64, self.0 as u64)
     }
 

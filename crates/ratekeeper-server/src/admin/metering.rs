@@ -1,11 +1,14 @@
-//! `GET /admin/v1/export/usage`: the calls of tenants by minute, for billing.
+//! `GET /admin/v1/export/usage`: the calls of tenants by minute, day or month, for billing.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
-use ratekeeper_quota::{BulkFormat, Rfc3339, USAGE_PAGE_MAX, UsageCursor, UsageFilter, UsageLine};
+use ratekeeper_quota::{
+    BulkFormat, CallCursor, CallLine, Rfc3339, USAGE_PAGE_MAX, UsageCursor, UsageFilter, UsageLine,
+    UsagePeriod,
+};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -23,6 +26,8 @@ const MINUTE: u64 = 60_000_000;
 pub(super) struct MeteringOptions {
     /// `jsonl` or `csv`.
     format: Option<String>,
+    /// `day` or `month`, in UTC: a line for each tenant and period, on all nodes, where each call counts once.
+    by: Option<String>,
     /// The first minute, as a time; all that is kept if absent.
     from: Option<Rfc3339>,
     /// The minute after the last.
@@ -37,7 +42,8 @@ pub(super) struct MeteringOptions {
     cursor: Option<String>,
 }
 
-/// Writes the calls of tenants: a line for each tenant, rule, minute and start of a node.
+/// Writes the calls of tenants: a line for each tenant, rule, minute and start of a node; or with `by` one for each tenant and
+/// period.
 #[utoipa::path(
     get,
     path = "/admin/v1/export/usage",
@@ -53,7 +59,7 @@ pub(super) async fn export(
     let format = parsed("?format", options.format.as_deref())?;
     let format = format.unwrap_or(BulkFormat::JsonLines);
     let most = limit(options.limit, USAGE_PAGE_MAX, 1..=USAGE_PAGE_MAX)?;
-    let cursor: Option<UsageCursor> = parsed("?cursor", options.cursor.as_deref())?;
+    let by: Option<UsagePeriod> = parsed("?by", options.by.as_deref())?;
     let named = options.api_key.as_deref().map(|api_key| {
         let snapshot = app.limiter.snapshot();
         tenant(quotas, snapshot.rules(), options.domain.as_deref(), api_key)
@@ -67,16 +73,46 @@ pub(super) async fn export(
         from: minute(options.from).unwrap_or(0),
         until: minute(options.until).unwrap_or(u64::MAX),
     };
-    let page = quotas.store.usage_page(&filter, cursor.as_ref(), most);
-    let page = page.await.map_err(|error| refusal(&error))?;
-    let mut text = match cursor {
-        None => UsageLine::head(format).to_owned(),
-        Some(_) => String::new(),
+    let text = match options.cursor {
+        None => match by {
+            None => UsageLine::head(format),
+            Some(_) => CallLine::head(format),
+        },
+        Some(_) => "",
     };
-    text.extend(page.lines.iter().map(|line| line.written(format)));
+    let mut text = text.to_owned();
+    let next = match by {
+        None => {
+            let cursor: Option<UsageCursor> = parsed("?cursor", options.cursor.as_deref())?;
+            let page = quotas.store.usage_page(&filter, cursor.as_ref(), most);
+            let page = page.await.map_err(|error| refusal(&error))?;
+            text.extend(page.lines.iter().map(|line| line.written(format)));
+            page.next.map(|next| next.to_string())
+        }
+        Some(by) => {
+            whole_hours(options.from, "?from")?;
+            whole_hours(options.until, "?until")?;
+            let cursor: Option<CallCursor> = parsed("?cursor", options.cursor.as_deref())?;
+            let page = quotas.store.calls_by(&filter, by, cursor.as_ref(), most);
+            let page = page.await.map_err(|error| refusal(&error))?;
+            text.extend(page.lines.iter().map(|line| line.written(format)));
+            page.next.map(|next| next.to_string())
+        }
+    };
     let kind = [(CONTENT_TYPE, format.content_type())];
-    Ok(match page.next {
-        Some(next) => (kind, [(NEXT_CURSOR, next.to_string())], text).into_response(),
+    Ok(match next {
+        Some(next) => (kind, [(NEXT_CURSOR, next)], text).into_response(),
         None => (kind, text).into_response(),
     })
+}
+
+/// Refuses a time within an hour: days and months are made of hours.
+fn whole_hours(time: Option<Rfc3339>, field: &'static str) -> Result<(), ApiError> {
+    match time {
+        Some(time) if !time.0.as_micros().is_multiple_of(60 * MINUTE) => Err(ApiError::invalid(
+            field,
+            "must be a full hour with ?by: calls are added up by hour",
+        )),
+        _ => Ok(()),
+    }
 }
