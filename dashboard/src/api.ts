@@ -32,7 +32,7 @@ async function refusal(response: Response): Promise<Refused> {
 }
 
 /** The fields that hold times; they become seconds since 1970. */
-const TIMES: ReadonlySet<string> = new Set(["at", "since", "last", "started_at", "last_reload_at"]);
+const TIMES: ReadonlySet<string> = new Set(["at", "since", "last", "started_at", "last_reload_at", "mode_since", "until"]);
 
 /** Parses an answer about traffic. */
 export function parsed<T>(text: string): T {

@@ -59,9 +59,10 @@ function ofKeys(keys: TopKey[], groups: DenialGroup[]): Row[] {
 
 function ofShadow(groups: DenialGroup[]): Row[] {
   const rows = new Map<string, Row>();
-  for (const { kind, key, count, since, rule, mode } of groups) {
+  for (const { kind, key, count, since, rule, mode, mode_since } of groups) {
     if (kind === "would_be_denied") {
-      put(rows, { key, tenant: valueOf(key), count, error: 0, since, rules: [rule], note: mode ?? "" });
+      const note = [mode ?? "", mode_since === undefined ? "" : `since ${moment(mode_since)}`].filter(Boolean).join(" ");
+      put(rows, { key, tenant: valueOf(key), count, error: 0, since, rules: [rule], note });
     }
   }
   return most(rows);

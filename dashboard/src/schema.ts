@@ -110,6 +110,8 @@ export interface Denials {
 /** A denied request. */
 export interface DeniedRequest {
   /** True if a failure mode denied it, not a counter. */
+  /** The time since which the rule is so on this node: the node's start, if it was so then. Absent for denied requests. */
+  mode_since?: number;
   degraded: boolean;
   domain: string;
   /** False if it passed all the same, since the gateway is in shadow mode. */

@@ -50,7 +50,7 @@ pub use request::{
     BroughtLimit, Check, Descriptor, DescriptorTerms, ENTRY_BYTES_MAX, MAX_HITS, Override,
     OwnLimit, RequestDescriptors,
 };
-pub use scope::Scope;
+pub use scope::{Scope, SecretValue};
 pub use snapshot::{ListedRule, Modes, Snapshot};
 pub use source::LimitSource;
 pub use stats::{REMAINING_BOUNDS, RuleCounts, RuleStats, STRIPES, stripe_of_thread};

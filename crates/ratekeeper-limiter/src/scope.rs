@@ -1,5 +1,8 @@
 //! The text by which operators and callers know a descriptor, without its secrets.
 
+use std::fmt;
+use std::sync::Arc;
+
 use ratekeeper_rules::Entry;
 use ratekeeper_rules::secret::is_secret_by_default;
 use smallvec::SmallVec;
@@ -14,6 +17,26 @@ pub struct Scope {
     ends: SmallVec<[usize; 4]>,
     /// The number of the entry that names the tenant; the first one where no entry does.
     tenant: usize,
+    /// The value of that entry, if it is a secret.
+    secret: Option<SecretValue>,
+}
+
+/// A secret value that stays in memory: it shows as nothing.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretValue(Arc<str>);
+
+impl SecretValue {
+    /// The value.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a secret")
+    }
 }
 
 impl Scope {
@@ -36,6 +59,11 @@ impl Scope {
         let end = last.and_then(|last| self.ends.get(last));
         end.and_then(|end| self.text.get(..*end))
             .unwrap_or_default()
+    }
+
+    /// The value of the tenant's entry, if it is a secret.
+    pub(crate) const fn secret(&self) -> Option<&SecretValue> {
+        self.secret.as_ref()
     }
 
     /// The entry that names the tenant, or the first one where no entry does: `api_key:~1f0c83aa5b92d07e`.
@@ -62,7 +90,7 @@ impl Snapshot {
             tenant: tenant.unwrap_or(0),
             ..Scope::default()
         };
-        for entry in entries {
+        for (number, entry) in entries.iter().enumerate() {
             let is_secret = match rules {
                 Some(rules) => rules.is_secret(entry.key),
                 None => is_secret_by_default(entry.key),
@@ -72,6 +100,9 @@ impl Snapshot {
             }
             scope.text.push_str(entry.key);
             scope.text.push(':');
+            if is_secret && number == scope.tenant {
+                scope.secret = Some(SecretValue(entry.value.into()));
+            }
             match is_secret {
                 true => scope.text.push_str(&self.fingerprint(entry.value)),
                 false => scope.text.push_str(entry.value),

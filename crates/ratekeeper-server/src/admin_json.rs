@@ -165,6 +165,13 @@ pub struct DenialGroup {
     #[serde(with = "crate::moments")]
     #[schema(value_type = String, format = DateTime)]
     pub since: u64,
+    /// The time since which the rule is so on this node: the node's start, if it was so then. Absent for denied requests.
+    #[serde(
+        with = "crate::moments::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    pub mode_since: Option<u64>,
     /// The last of them.
     #[serde(with = "crate::moments")]
     #[schema(value_type = String, format = DateTime)]

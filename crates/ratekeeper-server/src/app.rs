@@ -33,6 +33,7 @@ use crate::share_alarm::ShareAlarm;
 use crate::statsd::StatsdCounts;
 use crate::switches::SwitchFile;
 use crate::tls::Tls;
+use crate::unenforced::UnenforcedRules;
 use crate::unreadable::UnreadableRequests;
 use crate::v1::room::LongAnswers;
 
@@ -68,6 +69,7 @@ pub(crate) struct App {
     monitored: RwLock<Vec<Arc<dyn Monitored>>>,
     /// Tracks whether a rule's counters are about to fill with denials.
     pub(crate) crowded: ShareAlarm,
+    pub(crate) unenforced: UnenforcedRules,
     /// The counts of rules as the last second began.
     pub(crate) last_counts: LastCounts,
     /// The share of decisions that failure modes gave of late.
@@ -111,6 +113,7 @@ impl App {
             maintenance: MaintenanceTasks::default(),
             monitored: RwLock::default(),
             crowded: ShareAlarm::default(),
+            unenforced: UnenforcedRules::default(),
             last_counts: LastCounts::default(),
             degraded: Degraded::default(),
             tls,

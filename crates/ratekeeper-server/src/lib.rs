@@ -73,6 +73,7 @@ mod switches;
 mod tls;
 mod top_nodes;
 mod unreadable;
+mod unenforced;
 mod v1;
 
 pub use access::{AdminToken, AdminTokenError, Role, Tokens, UnknownRole};

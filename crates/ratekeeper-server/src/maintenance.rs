@@ -82,6 +82,7 @@ async fn tick(app: Arc<App>) {
         let snapshot = limiter.snapshot();
         let walked = rule_counts::walk(&snapshot);
         let answers = app.last_counts.end_second(&walked);
+        app.unenforced.look(&snapshot, limiter.clock().now());
         app.degraded.sample(&answers);
         debts.look(&answers);
         if let Some(statsd) = &app.statsd {

@@ -17,3 +17,29 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     let time = time::parse(&text).map_err(D::Error::custom)?;
     Ok(time.as_micros() / 1_000_000)
 }
+
+/// Times that may be absent.
+pub(crate) mod option {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// Writes the time; one that is absent is null, if it is written at all.
+    pub(crate) fn serialize<S: Serializer>(
+        seconds: &Option<u64>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match seconds {
+            Some(seconds) => super::serialize(seconds, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    /// Reads seconds since 1970.
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<u64>, D::Error> {
+        #[derive(Deserialize)]
+        struct Moment(#[serde(with = "super")] u64);
+        let moment = Option::<Moment>::deserialize(deserializer)?;
+        Ok(moment.map(|Moment(seconds)| seconds))
+    }
+}

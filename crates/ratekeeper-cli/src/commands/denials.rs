@@ -228,7 +228,10 @@ pub(super) fn groups(groups: &[DenialGroup]) -> String {
                 time(group.since),
                 time(group.last),
                 match &group.mode {
-                    Some(mode) => mode.clone(),
+                    Some(mode) => match group.mode_since {
+                        Some(since) => format!("{mode} since {}", time(since)),
+                        None => mode.clone(),
+                    },
                     None => group.nodes.join(", "),
                 },
                 fingerprint(group).to_owned(),

@@ -1,8 +1,9 @@
 //! `ratekeeper why` and `denials`, and the page about them: its commands are pasted one after the other.
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, repository, write};
+use crate::support::{FREE_PORTS, Service, http, ratekeeper, repository, url, write};
 use ratekeeper_testkit::process::eventually;
-use serde_json::json;
+use ratekeeper_testkit::redis::Server;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::tempdir;
@@ -119,4 +120,88 @@ fn one_customer_is_told_on_one_screen() {
         log.contains("would be denied, were the rule enforced") && log.contains("/slow")
     });
     service.stop();
+}
+
+const SECRETS: &str = "domain: shop
+tenant: api_key
+descriptors:
+  - key: api_key
+    rate_limit: { window: 24h, limit: 2, algorithm: fixed_window }
+  - key: path
+    shadow_mode: true
+    rate_limit: { window: 24h, limit: 1, algorithm: fixed_window }
+";
+
+/// A node that shares its counters with others.
+fn member(folder: &Path, name: &str, store: &str) -> Service {
+    let folder = folder.join(name);
+    write(&folder, "rules.yaml", SECRETS);
+    let flags = ["serve", "--rules", "rules.yaml", "--node-name", name];
+    let store = ["--store", store, "--store-deadline", "1s"];
+    let args = [&flags[..], &FREE_PORTS, &store].concat();
+    Service::start(ratekeeper(&folder, &args), &folder)
+}
+
+#[test]
+fn any_node_with_the_same_redis_tells_why() {
+    let mut server = Server::start();
+    let folder = tempdir().expect("a folder can be made");
+    let folder = folder.path();
+    let url = url(&server);
+    let nodes = ["one", "two"].map(|name| member(folder, name, &url));
+    let [one, two] = &nodes;
+    call(one, "api_key", "sk_live_of_acme_x4f2", 6);
+    call(one, "path", "/slow", 3);
+    // Many others are denied on the second node.
+    for number in 0..50 {
+        call(two, "api_key", &format!("sk_live_of_others_{number:04}"), 3);
+    }
+    let told = |node: &Service, name: &str| {
+        let output = shell(node, folder, &format!("ratekeeper why '{name}' --json"));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default()
+    };
+    for node in &nodes {
+        eventually("each node tells of the denials of the other", || {
+            told(node, "*x4f2")["denials"][0]["count"] == 4
+        });
+        let why = told(node, "*x4f2");
+        let text = why.to_string();
+        assert_eq!(why["denials"][0]["nodes"], json!(["one"]), "{text}");
+        assert!(why["told_by"]["only_this_node"].is_null(), "{text}");
+        assert!(!text.contains("sk_live"), "{text}");
+        let list = said(node, folder, "ratekeeper denials --kind would-be-denied");
+        assert!(list.contains("/slow"), "{list}");
+    }
+    // The node that denied the key knows its counters; the other says where to ask.
+    let fingerprint = told(one, "*x4f2")["key"].clone();
+    let fingerprint = fingerprint
+        .as_str()
+        .and_then(|key| key.strip_prefix("api_key:"));
+    let fingerprint = fingerprint.and_then(|key| key.split('…').next());
+    let fingerprint = fingerprint.expect("an entry").to_owned();
+    let own = told(one, &fingerprint);
+    assert_eq!(own["usage"]["usage"]["default"]["remaining"], 0, "{own}");
+    let other = told(two, &fingerprint);
+    assert!(other["usage"].is_null(), "{other}");
+    assert!(
+        other["missing"].to_string().contains("or a node that has"),
+        "{other}"
+    );
+    // Whoever has the value gets all of it from any node.
+    let script = "echo sk_live_of_acme_x4f2 | ratekeeper why --json";
+    let by_value: Value = serde_json::from_str(&said(two, folder, script)).expect("it is JSON");
+    assert_eq!(
+        by_value["usage"]["usage"]["default"]["remaining"], 0,
+        "{by_value}"
+    );
+
+    server.process().kill();
+    eventually("without Redis a node tells its own, and says so", || {
+        let why = told(one, "*x4f2");
+        why["denials"][0]["count"] == 4 && why["told_by"]["only_this_node"].is_string()
+    });
+    server.restart();
+    eventually("with Redis all of them again", || {
+        told(two, "*x4f2")["denials"][0]["nodes"] == json!(["one"])
+    });
 }

@@ -17,6 +17,7 @@ use ratekeeper_rules::Rule;
 
 use super::TopDecision;
 use crate::Scope;
+use crate::scope::SecretValue;
 use crate::stats::shortened;
 
 /// The most cases that are kept.
@@ -54,6 +55,8 @@ pub struct DenialCase {
     pub since: Timestamp,
     /// The last of them.
     pub last: Timestamp,
+    /// The value of the tenant, if it is a secret: to look at its limits, and never to be shown.
+    pub secret: Option<SecretValue>,
 }
 
 impl DenialCase {
@@ -67,6 +70,7 @@ impl DenialCase {
             count: 0,
             since: Timestamp::default(),
             last: Timestamp::default(),
+            secret: scope.secret().cloned(),
         }
     }
 
@@ -305,6 +309,7 @@ mod tests {
             count: 0,
             since: Timestamp::default(),
             last: Timestamp::default(),
+            secret: None,
         }
     }
 

@@ -263,5 +263,7 @@ pub(super) fn in_words(groups: &mut [DenialGroup], snapshot: &Snapshot) {
             // It is now, or its domain is in shadow or in quota mode.
             mode => mode.name().to_owned(),
         });
+        let since = app.unenforced.since(&rule.id);
+        group.mode_since = since.map(|since| since.as_micros() / 1_000_000);
     }
 }

@@ -195,7 +195,10 @@ async fn answer(
     {
         found = Found::of(app, &snapshot, &shown).await;
     }
-    // And a fingerprint nothing of the database.
+    // And a fingerprint nothing of the database, but this node may have denied the key.
+    if let (Named::Fingerprint(_), Some(secret)) = (&named, found.secret(app, place)) {
+        quotas = kept(app, &snapshot, place, &Named::Value(secret), &mut missing).await;
+    }
     if let (Named::Fingerprint(_), None, Some(group)) = (&named, &quotas, found.groups.first())
         && let Ok(ending @ Named::Ending(_)) = Named::read(&group.tenant, "tenant")
     {
@@ -226,7 +229,7 @@ impl Found {
     async fn of(app: &App, snapshot: &Snapshot, named: &Named) -> Self {
         let is_tenant = named.test(snapshot);
         let (mut groups, told_by) = groups(app, false, |case| is_tenant(&case.key)).await;
-        in_words(&mut groups, snapshot);
+        in_words(&mut groups, app, snapshot);
         let requests = app
             .config
             .denials
@@ -236,6 +239,23 @@ impl Found {
             told_by,
             requests,
         }
+    }
+
+    /// The value of the only tenant among them, if it is a secret and this node has denied it in the last hour.
+    fn secret(&self, app: &App, place: Option<(&Domain, &str)>) -> Option<String> {
+        let (_, key) = place?;
+        let keys = self.keys();
+        let entry = keys.first().filter(|_| keys.len() == 1)?;
+        entry.strip_prefix(key)?.strip_prefix(':')?;
+        let now = app.limiter.clock().now();
+        let cases = app
+            .limiter
+            .top()
+            .cases(now, |case| &*case.subject == *entry);
+        cases
+            .iter()
+            .find_map(|case| case.secret.as_ref())
+            .map(|secret| secret.reveal().to_owned())
     }
 
     /// The entries that name the tenants among them.
@@ -298,18 +318,23 @@ async fn joined(
     }
     let place = tenants_domain(snapshot.rules(), question.domain.as_deref()).ok();
     let value = value(&named, &found, record.as_ref(), place);
-    let usage = match (&value, place) {
-        (Some(value), Some(_)) => match usage::of(app, value, &question).await {
-            Ok(usage) => Some(usage),
-            Err(error) => return Err(error),
-        },
-        (None, Some(_)) => {
+    let secret = found.secret(app, place);
+    let usage = match (value, secret, place) {
+        (Some(value), _, Some(_)) => Some(usage::of(app, &value, &question).await?),
+        (None, Some(secret), Some(_)) => {
+            let shown = found.groups.first().map(|group| group.tenant.clone());
+            let usage = usage::of(app, &secret, &question).await?;
+            Some(usage.shown_as(&shown.unwrap_or_default()))
+        }
+        (None, None, Some(_)) => {
             missing.push(
-                "no usage: counters are found by the value of a tenant alone; ask with the value, by POST".to_owned(),
+                "no usage: counters are found by the value of a tenant, which this node has not denied in the last \
+                 hour; ask with the value, by POST, or a node that has"
+                    .to_owned(),
             );
             None
         }
-        (_, None) => None,
+        (_, _, None) => None,
     };
     let changes = changes(app, role, record.as_ref(), &mut missing).await;
     let now = app.limiter.clock().now();

@@ -53,6 +53,16 @@ pub(super) struct Usage {
     truncated: bool,
 }
 
+impl Usage {
+    /// The same, of a tenant that goes by the name `shown`: its value is a secret that the question did not have.
+    pub(super) fn shown_as(self, shown: &str) -> Self {
+        Self {
+            api_key: shown.to_owned(),
+            ..self
+        }
+    }
+}
+
 /// The use of one limit.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Used {

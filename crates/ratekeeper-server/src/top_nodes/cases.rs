@@ -145,6 +145,7 @@ mod tests {
             count: 1,
             since: Timestamp::from_secs(1),
             last: Timestamp::from_secs(2),
+            secret: None,
         }
     }
 
