@@ -9,6 +9,7 @@ import { deniedMost, nameOf, wouldBeDenied } from "./denied";
 import { askToken, switchRule } from "./dialogs";
 import { fill, fold, h, say } from "./dom";
 import { explainer, suggestDomain } from "./explain";
+import { unusualGrowth } from "./growth";
 import { health, healthLine, isFaulty, limited, Rates, rules, silence, tiles, troubles } from "./panels";
 import { debts, missing, nodes, Plans, quotaDatabase, shards } from "./stores";
 import type { Breaker, Denials, Second, State, Top } from "./types";
@@ -29,6 +30,7 @@ const answers = h("div", { class: "plot", role: "img", "aria-label": "Answers of
 const durations = h("div", { class: "plot", role: "img", "aria-label": "Durations of checks by second" });
 const top = h("div", { class: "scroll" });
 const shadowed = h("div", { class: "scroll" });
+const growth = h("div", { class: "scroll" });
 const healthRow = h("span", {});
 const state = h("dl", {});
 const list = h("div", { class: "scroll" });
@@ -123,6 +125,7 @@ function page(): HTMLElement {
       panel("Duration of checks", durations),
       panel("Denied most", top, window_),
       panel("Would be denied", shadowed),
+      panel("Unusual growth", growth, undefined, "wide"),
       panel("Rules", list, undefined, "wide"),
     ),
     healthFold,
@@ -219,6 +222,7 @@ function take(next: State): void {
   quotaDatabase(databaseState, next);
   nodes(nodeList, next, fleet);
   if (!isHeld()) {
+    growth.closest("section")?.toggleAttribute("hidden", !unusualGrowth(growth, next, open));
     limited(who, next, (key) => open(nameOf(key.key, denials)));
     rules(list, next, rates, (rule) =>
       switchRule(rule, (text) => {

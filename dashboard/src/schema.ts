@@ -1,5 +1,27 @@
 // Generated from the OpenAPI document by crates/ratekeeper-server/tests/server/dashboard_types.rs.
 
+/** A rule, or one of its callers, with far more requests than in its own hour before. */
+export interface AnomalyEntry {
+  /** The domain of the rule. */
+  domain: string;
+  /** The entry that names the caller; a secret is a fingerprint. Absent for all requests of the rule. */
+  key?: string;
+  /** The most requests of a minute since. */
+  peak_per_minute: number;
+  /** The requests of the last minute. */
+  per_minute: number;
+  /** The id of the rule. */
+  rule: string;
+  /** The start of the time in which it was found. */
+  since: number;
+  /** The caller as people know it: its value, or the last characters of a secret, `…x4f2`. */
+  tenant?: string;
+  /** The end; absent while it goes on. */
+  until?: number;
+  /** The requests a minute that were usual before. */
+  usual_per_minute: number;
+}
+
 /** A change. */
 export interface AuditDocument {
   /** `put`, `delete`, `reset`, or `rule.…` for a switch of a rule. */
@@ -88,6 +110,8 @@ export interface DenialGroup {
   limit: string;
   /** The reason why it did not: `shadow`, or `enforce: 10 %`. Absent for denied requests. */
   mode?: string;
+  /** The time since which the rule is so on this node: the node's start, if it was so then. Absent for denied requests. */
+  mode_since?: number;
   /** The nodes that denied. */
   nodes: string[];
   /** The id of the rule. */
@@ -110,8 +134,6 @@ export interface Denials {
 /** A denied request. */
 export interface DeniedRequest {
   /** True if a failure mode denied it, not a counter. */
-  /** The time since which the rule is so on this node: the node's start, if it was so then. Absent for denied requests. */
-  mode_since?: number;
   degraded: boolean;
   domain: string;
   /** False if it passed all the same, since the gateway is in shadow mode. */
@@ -218,6 +240,8 @@ export interface NodeFacts {
 
 /** The state of a node: the data of the event `state`. */
 export interface NodeState {
+  /** The rules and callers with unusual growth, the largest first. */
+  anomalies: AnomalyEntry[];
   /** The servers of its stores. */
   breakers: BreakerFigures[];
   config: ReloadFigures;

@@ -1,6 +1,7 @@
 /** What the admin API answers: generated from its OpenAPI document, but for explanations, which it does not describe. */
 
 export type {
+  AnomalyEntry as Anomaly,
   BreakerFigures as Breaker,
   AuditDocument as Change,
   DenialGroup,

@@ -358,6 +358,17 @@ impl<S: Store> Limiter<S> {
             return;
         }
         self.totals().count(&evaluation.plan.missed, check);
+        if let Some(meter) = self.meter() {
+            evaluation.name_callers(check, meter);
+        }
+        if let Some(growth) = self.growth()
+            && purpose.hits(1) > 0
+            && growth.wants()
+        {
+            evaluation
+                .plan
+                .watch(evaluation.decision.snapshot(), check, growth);
+        }
         if let Some(observer) = &check.observer {
             evaluation.observe(check, observer);
         }
@@ -416,6 +427,12 @@ impl<S: Store> Limiter<S> {
     fn settle(&self, evaluation: &mut Evaluation, verdicts: &Verdicts) {
         let now = evaluation.now;
         evaluation.fill(verdicts, |step, answered| self.note(step, answered, now));
+        self.count_call(evaluation, verdicts);
+    }
+
+    /// Counts the call for its tenants, if they are wanted.
+    #[inline]
+    pub(crate) fn count_call(&self, evaluation: &Evaluation, verdicts: &Verdicts) {
         if let Some(meter) = self.meter() {
             let snapshot = evaluation.decision.snapshot();
             let (plan, now) = (&evaluation.plan, evaluation.now);
@@ -428,12 +445,6 @@ impl<S: Store> Limiter<S> {
 impl<S: Store<Ticket = Never>> Limiter<S> {
     /// Decides `check` now.
     pub fn check_now(&self, check: &Check<'_>) -> Decision {
-        self.count_call(evaluation, verdicts);
-    }
-
-    /// Counts the call for its tenants, if they are wanted.
-    #[inline]
-    pub(crate) fn count_call(&self, evaluation: &Evaluation, verdicts: &Verdicts) {
         self.check_at(check, self.clock().now())
     }
 

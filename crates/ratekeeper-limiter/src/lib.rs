@@ -12,6 +12,7 @@ mod decide;
 mod decision;
 mod explain;
 mod fallback;
+mod growth;
 mod hold;
 mod identity;
 mod limiter;
@@ -38,6 +39,10 @@ pub use decision::{
 };
 pub use explain::{DOMAINS_SHOWN, ExplainedDescriptor, ExplainedLimit, ExplainedNode, Explanation};
 pub use fallback::{Fallback, FallbackConfig, FallbackError, OwedCounts};
+pub use growth::{
+    Growth, GrowthChange, GrowthDetector, GrowthKey, GrowthRequests, GrowthWatch, SERIES_MAX,
+    TICK_SECS,
+};
 pub use hold::{
     Acquired, Admitted, Bill, BucketTurn, BudgetUse, CallerHolds, ChargedOnce, DeferredPermits,
     HeldSlots, HoldError, IssuedPermit, PendingAdmission, Queued, Receipt, ReceiptMode, Released,

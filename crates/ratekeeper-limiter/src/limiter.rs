@@ -12,6 +12,7 @@ use ratekeeper_store::{HashKey, Step, Store};
 use crate::compiled::Places;
 use crate::decision::Answered;
 use crate::fallback::{Fallback, Owed, OwedCounts};
+use crate::growth::GrowthWatch;
 use crate::hold::token::Sealer;
 use crate::identity::Namer;
 use crate::posting::Posting;
@@ -49,6 +50,8 @@ pub struct Limiter<S> {
     posting: Posting,
     /// [`None`] if nobody wants tenants' calls counted.
     meter: Option<Arc<UsageMeter>>,
+    /// [`None`] if nobody wants to hear of unusual growth.
+    growth: Option<Box<GrowthWatch>>,
     options: LimiterOptions,
     totals: Totals,
     top: TopKeys,
@@ -107,6 +110,7 @@ impl<S: Store> Limiter<S> {
             fallback: None,
             posting: Posting::default(),
             meter: None,
+            growth: None,
             options,
             totals: Totals::default(),
             top: TopKeys::default(),
@@ -138,6 +142,20 @@ impl<S: Store> Limiter<S> {
 
     pub(crate) fn meter(&self) -> Option<&UsageMeter> {
         self.meter.as_deref()
+    }
+
+    /// Watches requests for unusual growth. Whoever wants to hear of it [rolls](GrowthWatch::roll) the watch once a second.
+    #[must_use]
+    pub fn with_growth_watch(mut self) -> Self {
+        self.growth = Some(Box::default());
+        self
+    }
+
+    /// The watch for unusual growth, if there is one.
+    #[must_use]
+    #[inline]
+    pub fn growth(&self) -> Option<&GrowthWatch> {
+        self.growth.as_deref()
     }
 
     /// Drops a share of the expired state kept outside the store, posts to the store what is owed to it, and

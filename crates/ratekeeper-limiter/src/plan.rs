@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use crate::compiled::OVERRIDES;
 use crate::decide::Purpose;
+use crate::growth::GrowthWatch;
 use crate::hold::BudgetUse;
 use crate::identity::{LimitIdentity, Naming, UnhashedName, Unhasher, stable_hash};
 use crate::request::{BroughtLimit, Check, Descriptor, Override};
@@ -287,6 +288,34 @@ impl Plan {
             lease: Micros::ZERO,
             sync: Micros::ZERO,
         });
+    }
+
+    /// The tenants whose call this is, by the numbers of their descriptors.
+    pub(crate) fn tenants(&self) -> impl Iterator<Item = (u16, TenantHash)> + '_ {
+        self.tenants.iter().copied()
+    }
+
+    /// Counts the request for each rule that limits it, and for the subject that the rule limits.
+    #[cold] // A busy node counts some.
+    pub(crate) fn watch(&self, snapshot: &Snapshot, check: &Check<'_>, growth: &GrowthWatch) {
+        let mut counted: SmallVec<[(RuleIndex, u64); 8]> = SmallVec::new();
+        for (step, source) in self.steps.iter().zip(&self.sources) {
+            let LimitSource::Rule(index) = *source else {
+                continue;
+            };
+            let pair = (index, step.key.subject);
+            if counted.contains(&pair) {
+                continue;
+            }
+            counted.push(pair);
+            let rule = snapshot.rules().rule(index);
+            growth.count((&rule.domain, &rule.id), step.key.subject, || {
+                let number = usize::from(step.descriptor);
+                let descriptor = check.descriptors().nth(number);
+                let scope = descriptor.map(|it| snapshot.scope(it.domain, it.entries));
+                shortened(scope.unwrap_or_default().subject()).into()
+            });
+        }
     }
 
     /// Takes out every limit whose name another matched rule of the request replaces.

@@ -13,6 +13,7 @@ mod descriptors;
 mod error;
 mod exact;
 mod fields;
+mod growth;
 mod input;
 mod keys;
 mod notes;

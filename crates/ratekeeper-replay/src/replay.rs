@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use crate::compare::{Comparison, Step};
 use crate::described::{Requests, with_user_agent};
 use crate::error::{ReplayError, choose_domain};
+use crate::growth::Grown;
 use crate::input::{Line, Lines, Log};
 use crate::keys::Keys;
 use crate::options::ReplayOptions;
@@ -44,6 +45,7 @@ pub struct Replay {
     pub(crate) comparison: Option<Comparison>,
     pub(crate) lines: LineCounts,
     pub(crate) summary: Summary,
+    grown: Grown,
     reorder: Reorder,
     /// Parses lines again that were held back.
     waited: LineParser,
@@ -93,7 +95,8 @@ impl Replay {
         Ok(Self {
             keys: Keys::new(&rules, &domain),
             comparison: options.compare.map(|_| Comparison::new(rule_count)),
-            limiter: Limiter::new(rules, store, LimiterOptions::default()),
+            limiter: Limiter::new(rules, store, LimiterOptions::default()).with_growth_watch(),
+            grown: Grown::default(),
             tallies: std::iter::repeat_with(Tally::default)
                 .take(rule_count)
                 .collect(),
@@ -158,6 +161,7 @@ impl Replay {
             .reorder
             .out_of_order()
             .saturating_sub(self.summary.late);
+        let growth = self.grown.report(&self.limiter);
         let snapshot = self.limiter.snapshot();
         let rules = snapshot
             .rules()
@@ -181,6 +185,7 @@ impl Replay {
             lines: self.lines,
             warnings: self.warnings(snapshot.rules()),
             rules: reports.collect(),
+            growth,
             summary,
         }
     }
@@ -221,6 +226,7 @@ impl Replay {
 
     fn request(&mut self, record: &Record<'_>) {
         let now = self.advance(record.time);
+        self.grown.advance(&self.limiter, now);
         if let Some(requests) = &mut self.requests {
             requests.take(record);
         }

@@ -20,9 +20,30 @@ pub struct Report {
     pub warnings: Vec<String>,
     /// One entry for each rule of the domain, in the order of the file, also if it never matched.
     pub rules: Vec<RuleReport>,
+    /// Unusual growth that a service would have reported; left out if there is none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub growth: Vec<GrowthReport>,
     /// Further figures, for the table only.
     #[serde(skip)]
     pub summary: Summary,
+}
+
+/// A rule, or one of its callers, with far more requests than in the hour before.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct GrowthReport {
+    /// The rule's id.
+    pub rule: String,
+    /// The entry that names the caller; secrets are fingerprints. Left out for all requests of the rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The start of the time in which it would have been found.
+    pub since: String,
+    /// The end; null if it went on at the end of the log.
+    pub until: Option<String>,
+    /// The requests a minute that were usual before.
+    pub usual_per_minute: f64,
+    /// The most requests of a minute since.
+    pub peak_per_minute: u64,
 }
 
 /// The number of lines; `read` is the sum of the others. Blank lines are not counted.

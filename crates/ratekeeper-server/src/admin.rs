@@ -1,6 +1,7 @@
 //! The admin listener: metrics, rules and their switches, usage, quotas, explanations. Only this host may use it,
 //! unless clients prove who they are; the metrics alone may be served elsewhere.
 
+mod anomalies;
 mod audit;
 mod dashboard;
 mod denials;
@@ -97,6 +98,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         )
         .route("/admin/v1/usage/{api_key}", get(usage::show))
         .route("/admin/v1/top", get(top::show))
+        .route("/admin/v1/anomalies", get(anomalies::list))
         .route(
             "/admin/v1/denials",
             get(denials::by_query).post(denials::by_body),

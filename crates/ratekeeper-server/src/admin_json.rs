@@ -6,8 +6,12 @@
 
 use std::collections::BTreeMap;
 
+use ratekeeper_core::Timestamp;
+use ratekeeper_limiter::Growth;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+use crate::denials::shown;
 
 /// The data of the event `history`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -33,6 +37,8 @@ pub struct NodeState {
     pub top_unlisted_max: u64,
     /// The keys that would have been denied most in the last hour, were their rules enforced.
     pub top_shadowed: Vec<KeyEntry>,
+    /// The rules and callers with unusual growth, the largest first.
+    pub anomalies: Vec<AnomalyEntry>,
     /// The servers of its stores.
     pub breakers: Vec<BreakerFigures>,
     /// Its counters.
@@ -159,12 +165,6 @@ pub struct DenialGroup {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub mode: Option<String>,
-    /// Denials in the last 60 to 65 minutes.
-    pub count: u64,
-    /// The first of them: there was no hour without one since.
-    #[serde(with = "crate::moments")]
-    #[schema(value_type = String, format = DateTime)]
-    pub since: u64,
     /// The time since which the rule is so on this node: the node's start, if it was so then. Absent for denied requests.
     #[serde(
         with = "crate::moments::option",
@@ -172,12 +172,70 @@ pub struct DenialGroup {
     )]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
     pub mode_since: Option<u64>,
+    /// Denials in the last 60 to 65 minutes.
+    pub count: u64,
+    /// The first of them: there was no hour without one since.
+    #[serde(with = "crate::moments")]
+    #[schema(value_type = String, format = DateTime)]
+    pub since: u64,
     /// The last of them.
     #[serde(with = "crate::moments")]
     #[schema(value_type = String, format = DateTime)]
     pub last: u64,
     /// The nodes that denied.
     pub nodes: Vec<String>,
+}
+
+/// A rule, or one of its callers, with far more requests than in its own hour before.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct AnomalyEntry {
+    /// The domain of the rule.
+    pub domain: Box<str>,
+    /// The id of the rule.
+    pub rule: Box<str>,
+    /// The entry that names the caller; a secret is a fingerprint. Absent for all requests of the rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub key: Option<Box<str>>,
+    /// The caller as people know it: its value, or the last characters of a secret, `…x4f2`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub tenant: Option<Box<str>>,
+    /// The requests of the last minute.
+    pub per_minute: u64,
+    /// The requests a minute that were usual before.
+    pub usual_per_minute: f64,
+    /// The most requests of a minute since.
+    pub peak_per_minute: u64,
+    /// The start of the time in which it was found.
+    #[serde(with = "crate::moments")]
+    #[schema(value_type = String, format = DateTime)]
+    pub since: u64,
+    /// The end; absent while it goes on.
+    #[serde(
+        with = "crate::moments::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    pub until: Option<u64>,
+}
+
+impl From<Growth> for AnomalyEntry {
+    fn from(growth: Growth) -> Self {
+        let seconds = |time: Timestamp| time.as_micros() / 1_000_000;
+        Self {
+            domain: (*growth.domain).into(),
+            rule: (*growth.rule).into(),
+            key: growth.subject.as_deref().map(Into::into),
+            tenant: growth.subject.as_deref().map(|key| shown(key).into()),
+            per_minute: growth.per_minute,
+            usual_per_minute: growth.usual_per_minute,
+            peak_per_minute: growth.peak_per_minute,
+            since: seconds(growth.since),
+            until: growth.until.map(seconds),
+        }
+    }
 }
 
 /// A server of a store.

@@ -51,6 +51,7 @@ mod families;
 mod fleet;
 mod follow;
 mod front;
+mod growth_log;
 mod grpc;
 mod http;
 mod listen;
@@ -72,8 +73,8 @@ mod statsd;
 mod switches;
 mod tls;
 mod top_nodes;
-mod unreadable;
 mod unenforced;
+mod unreadable;
 mod v1;
 
 pub use access::{AdminToken, AdminTokenError, Role, Tokens, UnknownRole};

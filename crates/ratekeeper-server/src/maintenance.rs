@@ -22,6 +22,7 @@ use crate::app::App;
 use crate::blocking::blocking;
 use crate::debt_log::DebtLog;
 use crate::dropped::DroppedLog;
+use crate::growth_log;
 use crate::live::BesideRules;
 use crate::reload::Reloader;
 use crate::rule_counts;
@@ -78,11 +79,12 @@ async fn tick(app: Arc<App>) {
         strays.look(&limiter);
         dropped.look(&limiter);
         shadow.look(&limiter);
+        growth_log::look(&limiter);
         app.crowded.look(&limiter);
         let snapshot = limiter.snapshot();
+        app.unenforced.look(&snapshot, limiter.clock().now());
         let walked = rule_counts::walk(&snapshot);
         let answers = app.last_counts.end_second(&walked);
-        app.unenforced.look(&snapshot, limiter.clock().now());
         app.degraded.sample(&answers);
         debts.look(&answers);
         if let Some(statsd) = &app.statsd {

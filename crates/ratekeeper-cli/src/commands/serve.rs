@@ -101,7 +101,7 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     let state = settings.kept().map(State::claim).transpose()?;
     let Served { limiter, boards } = limiter::served(start.rules, settings, state.as_ref()).await?;
     let (limiter, meter) = quotas::metered(limiter, settings);
-    let limiter = Arc::new(limiter);
+    let limiter = Arc::new(limiter.with_growth_watch());
     leases::tell_defaults(&limiter.snapshot());
     let quotas = quotas::follow(settings, &limiter, meter, boards.as_deref()).await?;
     // Before anything is printed: a supervisor that waits for output may stop us right after it.

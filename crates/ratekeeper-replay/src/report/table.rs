@@ -15,6 +15,7 @@ impl fmt::Display for Report {
             top_denied(f, rule)?;
         }
         self.compare_table(f)?;
+        self.growth_table(f)?;
         for note in &self.summary.notes {
             write!(f, "\nnote: {note}")?;
         }
@@ -125,6 +126,38 @@ impl Report {
                 share(found.wrongly_allowed, found.wrongly_allowed_percent),
                 share(found.wrongly_denied, found.wrongly_denied_percent),
                 format!("{sign}{net} ({:+.3} %)", found.net_percent),
+            ]);
+        }
+        aligned(f, &rows)
+    }
+}
+
+impl Report {
+    fn growth_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.growth.is_empty() {
+            return Ok(());
+        }
+        writeln!(
+            f,
+            "\nunusual growth, which a service reports and does not limit"
+        )?;
+        let head = [
+            "rule",
+            "key",
+            "since",
+            "until",
+            "usual a minute",
+            "most a minute",
+        ];
+        let mut rows = vec![row(head)];
+        for growth in &self.growth {
+            rows.push([
+                printable(&growth.rule),
+                growth.key.as_deref().map_or("all".to_owned(), printable),
+                growth.since.clone(),
+                growth.until.clone().unwrap_or_else(|| "-".to_owned()),
+                format!("{:.0}", growth.usual_per_minute),
+                grouped(growth.peak_per_minute),
             ]);
         }
         aligned(f, &rows)

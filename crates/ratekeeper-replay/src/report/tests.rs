@@ -53,6 +53,7 @@ fn report() -> Report {
         },
         warnings: Vec::new(),
         rules: vec![busy, idle],
+        growth: Vec::new(),
         summary: Summary {
             domain: "web".into(),
             format: Some(Format::Combined),
@@ -91,11 +92,40 @@ fn the_table_that_people_read() {
 }
 
 #[test]
+fn growth_has_a_part_of_its_own() {
+    let of = |key: Option<&str>, until: Option<&str>, usual_per_minute| GrowthReport {
+        rule: "web.key".into(),
+        key: key.map(str::to_owned),
+        since: "2015-05-17T10:05:00Z".into(),
+        until: until.map(str::to_owned),
+        usual_per_minute,
+        peak_per_minute: 1_200,
+    };
+    let grown = Report {
+        growth: vec![
+            of(Some("key:acme"), None, 118.5),
+            of(None, Some("2015-05-17T10:15:00Z"), 400.0),
+        ],
+        ..report()
+    };
+    let expected = "\nunusual growth, which a service reports and does not limit\n\
+        rule          key                 since                 until  usual a minute  most a minute\n\
+        web.key  key:acme  2015-05-17T10:05:00Z                     -             119          1,200\n\
+        web.key       all  2015-05-17T10:05:00Z  2015-05-17T10:15:00Z             400          1,200\n";
+    let text = grown.to_string();
+    assert!(text.contains(expected), "{text}");
+    let json = serde_json::to_value(&grown).expect("as above");
+    assert_eq!(json["growth"][0]["key"], "key:acme");
+    assert_eq!(json["growth"][1]["until"], "2015-05-17T10:15:00Z");
+}
+
+#[test]
 fn the_table_of_nothing() {
     let empty = Report {
         lines: LineCounts::default(),
         warnings: Vec::new(),
         rules: Vec::new(),
+        growth: Vec::new(),
         summary: Summary {
             domain: "web".into(),
             ..Summary::default()

@@ -168,7 +168,7 @@ async fn find(app: &App, options: &DenialOptions, named: Option<&Named>, most: u
     });
     let (mut groups, told_by) = groups.await;
     groups.truncate(most);
-    in_words(&mut groups, &snapshot);
+    in_words(&mut groups, app, &snapshot);
     Denials {
         denials,
         groups,
@@ -247,7 +247,7 @@ fn add(groups: &mut Groups, case: CaseEntry, node: &str) {
 }
 
 /// Adds the limits of the rules, and why some do not enforce them.
-pub(super) fn in_words(groups: &mut [DenialGroup], snapshot: &Snapshot) {
+pub(super) fn in_words(groups: &mut [DenialGroup], app: &App, snapshot: &Snapshot) {
     let rules = snapshot.rules().rules();
     for group in groups {
         let Some(rule) = rules.iter().find(|rule| rule.id == (*group.rule).into()) else {

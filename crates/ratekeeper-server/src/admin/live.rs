@@ -161,6 +161,7 @@ pub(crate) fn describe(
         top: top.keys,
         top_unlisted_max: top.unlisted_max,
         top_shadowed,
+        anomalies: panels::anomalies(app),
         breakers: panels::breakers(app),
         store: panels::store(app),
         owed: panels::owed(app),

@@ -11,6 +11,7 @@ mod servers;
 mod store;
 mod synced;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +20,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 use ratekeeper_core::Regions;
-use ratekeeper_limiter::{OwedCounts, TopDecision, TopKey, TopWindow};
+use ratekeeper_limiter::{Growth, OwedCounts, TopDecision, TopKey, TopWindow};
 use ratekeeper_store::{LeaseGauges, SyncGauges};
 
 use crate::app::App;
@@ -76,6 +77,8 @@ struct Scrape {
     unreadable: Vec<(&'static str, &'static str, u64)>,
     /// Refusals of the admin API, by reason.
     refused: [(&'static str, u64); 3],
+    /// Unusual growth that goes on, and all of it since the start; [`None`] if nobody watches.
+    growth: Option<(Vec<Growth>, u64)>,
 }
 
 impl Scrape {
@@ -110,6 +113,7 @@ impl Scrape {
                 .then(|| EnvoyFigures::read(app, snapshot.rules(), &walked)),
             unreadable: app.unreadable.counts(),
             refused: app.access.refused(),
+            growth: app.limiter.growth().map(|it| (it.active(), it.begun())),
             tls: app.tls.iter().map(|tls| tls.counts()).collect(),
         }
     }
@@ -135,6 +139,7 @@ impl Collector for Scrape {
         self.totals(families)?;
         process::encode(&self.process, &self.reloads, families)?;
         self.top(families)?;
+        self.growth(families)?;
         operators::encode(&self.rules, self.refused, families)?;
         self.tls(families)?;
         store::encode(&self.store, families)?;
@@ -186,6 +191,33 @@ impl Scrape {
         });
         let help = "Denials in the last minute, of the most denied keys";
         families.gauges("ratelimit_top_denied", help, top)
+    }
+
+    fn growth(&self, families: &mut Families<'_>) -> fmt::Result {
+        let Some((active, begun)) = &self.growth else {
+            return Ok(());
+        };
+        let help = "Reports of unusual growth: far more requests of a rule, or of one of its callers, than in the hour before";
+        families.counter("ratelimit_anomalies", help, *begun)?;
+        let mut by_rule: BTreeMap<(&str, &str, &str), u64> = BTreeMap::new();
+        for growth in active {
+            let of = if growth.subject.is_some() {
+                "caller"
+            } else {
+                "rule"
+            };
+            *by_rule
+                .entry((&growth.domain, &growth.rule, of))
+                .or_default() += 1;
+        }
+        if by_rule.is_empty() {
+            return Ok(());
+        }
+        let active = by_rule.into_iter().map(|((domain, rule, of), count)| {
+            ([("domain", domain), ("rule", rule), ("of", of)], count)
+        });
+        let help = "Unusual growth that goes on, by rule: of the rule as a whole, or of callers";
+        families.gauges("ratelimit_anomalies_active", help, active)
     }
 
     fn totals(&self, families: &mut Families<'_>) -> fmt::Result {

@@ -12,13 +12,13 @@ use utoipa::openapi::{OpenApi as OpenApiDocument, RefOr};
 use utoipa::{Modify, OpenApi, ToSchema};
 
 use super::{
-    audit, denials, explain, followed, live, metering, nodes, quotas, reloads, rules, shed,
-    tenants, top, usage,
+    anomalies, audit, denials, explain, followed, live, metering, nodes, quotas, reloads, rules,
+    shed, tenants, top, usage,
 };
 use crate::admin_json::{
-    BreakerFigures, CounterFigures, CountsEntry, DenialGroup, KeyEntry, LeaseFigures, NodeFacts,
-    NodeState, OwedFigures, PlanUse, QuotaDatabaseFigures, ReloadFigures, RuleEntry, SecondFigures,
-    SecondsHistory,
+    AnomalyEntry, BreakerFigures, CounterFigures, CountsEntry, DenialGroup, KeyEntry, LeaseFigures,
+    NodeFacts, NodeState, OwedFigures, PlanUse, QuotaDatabaseFigures, ReloadFigures, RuleEntry,
+    SecondFigures, SecondsHistory,
 };
 use crate::http::{Errors, HttpApi};
 use crate::problem::Problem;
@@ -31,6 +31,7 @@ use crate::problem::Problem;
         description = "`/v1` is served on the HTTP listener, `/admin/v1` on the admin listener."
     ),
     paths(
+        anomalies::list,
         audit::list,
         denials::by_body,
         denials::by_query,
@@ -99,6 +100,7 @@ fn require_all(document: &mut OpenApiDocument) {
     require::<ReloadFigures>(components);
     require::<KeyEntry>(components);
     require::<DenialGroup>(components);
+    require::<AnomalyEntry>(components);
     require::<BreakerFigures>(components);
     require::<CounterFigures>(components);
     require::<OwedFigures>(components);

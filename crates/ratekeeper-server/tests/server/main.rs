@@ -4,6 +4,7 @@
 
 mod access;
 mod admin;
+mod anomalies;
 mod asking;
 mod auth;
 mod certificates;

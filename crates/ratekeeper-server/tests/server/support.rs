@@ -138,7 +138,7 @@ pub(crate) async fn start_on(
     let rules = loader.load().map(|loaded| loaded.rules).unwrap_or_default();
     let mut how = LimiterOptions::default();
     how.profile = config.rls.profile;
-    let limiter = Arc::new(Limiter::new(rules, store.into(), how));
+    let limiter = Arc::new(Limiter::new(rules, store.into(), how).with_growth_watch());
     let server = Server::bind(config, Arc::clone(&limiter), loader)
         .await
         .unwrap();

@@ -6,7 +6,8 @@ use std::time::Duration;
 use ratekeeper_stores::ServerGauges;
 
 use crate::admin_json::{
-    BreakerFigures, CounterFigures, LeaseFigures, OwedFigures, PlanUse, QuotaDatabaseFigures,
+    AnomalyEntry, BreakerFigures, CounterFigures, LeaseFigures, OwedFigures, PlanUse,
+    QuotaDatabaseFigures,
 };
 use crate::app::App;
 use crate::rule_counts::CountedRule;
@@ -126,4 +127,13 @@ pub(super) fn quota_database(app: &App) -> Option<QuotaDatabaseFigures> {
         ignored: status.unknown(),
         is_known: status.is_known(),
     })
+}
+
+/// The most anomalies in an event. All are at `/admin/v1/anomalies`.
+const ANOMALIES_MAX: usize = 10;
+
+pub(super) fn anomalies(app: &App) -> Vec<AnomalyEntry> {
+    let active = app.limiter.growth().map(|watch| watch.active());
+    let active = active.unwrap_or_default().into_iter();
+    active.take(ANOMALIES_MAX).map(AnomalyEntry::from).collect()
 }
