@@ -190,14 +190,17 @@ async function keys(): Promise<void> {
 
 /** Asks who was denied in the last hour, and who would have been. */
 async function lastHour(): Promise<void> {
+  let shadow: Denials;
   try {
-    denials = await get<Denials>("/admin/v1/denials?kind=all&limit=1");
+    denials = await get<Denials>("/admin/v1/denials?kind=all&limit=20");
+    // Apart: a flood of denials would leave no room for these.
+    shadow = await get<Denials>("/admin/v1/denials?kind=would_be_denied&limit=100");
   } catch {
     // The list of keys says what is wrong; it is asked for more often.
     return;
   }
   if (isHeld()) return;
-  const isAny = wouldBeDenied(shadowed, denials, shown.latest, open);
+  const isAny = wouldBeDenied(shadowed, shadow, shown.latest, open);
   shadowed.closest("section")?.toggleAttribute("hidden", !isAny);
 }
 
