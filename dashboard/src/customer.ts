@@ -98,14 +98,14 @@ function requestsOf(denials: Denial[]): HTMLElement {
 /** A plan and overrides on one line, as the audit trail keeps them. */
 function stateOf(state: Change["after"]): string {
   if (state === null || state === undefined) return "none";
-  const { tier, plan, tiers, plans, overrides } = state;
+  const { plan, plans, overrides } = state;
   const dated = (name: unknown, part: Record<string, unknown>): string =>
     [name, part.effective_at && `from ${part.effective_at}`, part.expires_at && `until ${part.expires_at}`].filter(Boolean).join(" ");
   const list = (value: unknown): Record<string, unknown>[] => (Array.isArray(value) ? value : []);
-  const one = plan ?? tier;
+  const one = plan;
   const parts = [
     typeof one === "string" && `plan ${one}`,
-    ...list(plans ?? tiers).map((part) => `plan ${dated(part.plan ?? part.tier, part)}`),
+    ...list(plans).map((part) => `plan ${dated(part.plan, part)}`),
     ...list(overrides).map((part) =>
       dated(`${part.descriptor ?? "default"} ${part.requests_per_unit} per ${part.unit ?? part.window ?? "window"}`, part),
     ),

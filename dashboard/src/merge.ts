@@ -10,7 +10,7 @@ interface Dated {
 }
 
 export interface Plan extends Dated {
-  tier: string;
+  plan: string;
 }
 
 export interface Override extends Dated {
@@ -23,8 +23,8 @@ export interface Override extends Dated {
 
 /** The own plans and overrides of a tenant: what a PUT takes, and an answer has as `own`. */
 export interface Own {
-  tier?: string;
-  tiers?: Plan[];
+  plan?: string;
+  plans?: Plan[];
   overrides?: Override[];
 }
 
@@ -34,18 +34,18 @@ export interface Parts {
   overrides: Override[];
 }
 
-/** The tier of tenants that have overrides alone. */
+/** The plan of tenants that have overrides alone. */
 const CUSTOM = "custom";
 /** Starts that only have to differ do so by this much. */
 const APART_MS = 1_000;
 
 export function partsOf(own: Own): Parts {
-  const one = own.tier === undefined || own.tier === CUSTOM ? [] : [{ tier: own.tier }];
-  return { plans: own.tiers?.length ? own.tiers : one, overrides: own.overrides ?? [] };
+  const one = own.plan === undefined || own.plan === CUSTOM ? [] : [{ plan: own.plan }];
+  return { plans: own.plans?.length ? own.plans : one, overrides: own.overrides ?? [] };
 }
 
 export function bodyOf({ plans, overrides }: Parts): Own {
-  return { ...(plans.length === 0 ? {} : { tiers: plans }), ...(overrides.length === 0 ? {} : { overrides }) };
+  return { ...(plans.length === 0 ? {} : { plans }), ...(overrides.length === 0 ? {} : { overrides }) };
 }
 
 const startOf = (part: Dated): number => (part.effective_at === undefined ? 0 : Date.parse(part.effective_at));
@@ -130,13 +130,13 @@ function dates(part: Dated): string {
 
 /** `pro from 2027-01-31T00:00:00Z`, or `500 per minute`. */
 function valueOf(part: Plan | Override): string {
-  if ("tier" in part) return String(part.tier) + dates(part);
+  if ("plan" in part) return String(part.plan) + dates(part);
   const { requests_per_unit, unit, window, burst, algorithm } = part as Override;
   const extras = [burst === undefined ? "" : `, burst ${burst}`, algorithm === undefined ? "" : `, ${algorithm}`];
   return `${requests_per_unit} per ${unit ?? window ?? "window"}${extras.join("")}${dates(part)}`;
 }
 
-const whatOf = (part: Plan | Override): string => ("tier" in part ? "plan" : nameOf(part as Override));
+const whatOf = (part: Plan | Override): string => ("plan" in part ? "plan" : nameOf(part as Override));
 
 export function inWords(part: Plan | Override): string {
   return `${whatOf(part)}: ${valueOf(part)}`;

@@ -61,7 +61,7 @@ let last: LastChange | null = null;
 
 /** The choice of a plan: those that the page knows, and those that the tenant has. */
 function planChoice(plans: string[], own: Plan[]): [HTMLElement, HTMLSelectElement] {
-  const names = new Set([...plans, ...own.map((plan) => plan.tier)]);
+  const names = new Set([...plans, ...own.map((it) => it.plan)]);
   const options = [...names].map((name) => h("option", { value: name }, name));
   const select = h("select", { id: "quota-plan" }, h("option", { value: "" }, "as it is"), ...options);
   return [h("div", {}, h("label", { for: "quota-plan" }, "Plan"), select), select];
@@ -159,7 +159,7 @@ export async function quotas(
     const dates = datesOf(from, until);
     const plan = planChosen.value;
     const name = descriptor.value.trim();
-    let wanted = plan === "" ? parts : setPlan(parts, { tier: plan, ...dates }, now);
+    let wanted = plan === "" ? parts : setPlan(parts, { plan, ...dates }, now);
     if (name !== "" && amount.value !== "") {
       const override = { descriptor: name, requests_per_unit: Number(amount.value), unit: unit.value, ...dates };
       wanted = setOverride(wanted, override, now);

@@ -28,8 +28,6 @@ export interface AuditDocument {
   action: string;
   /** The state after. */
   after?: Record<string, unknown> | null;
-  /** The tenant; of a secret value only the end. Absent for a rule. */
-  api_key?: string | null;
   /** The state before: of a tenant its plans and overrides, as a PUT sets them. Null if there was none. */
   before?: Record<string, unknown> | null;
   /** The time of the change, by the clock of the node that made it. */
@@ -48,6 +46,8 @@ export interface AuditDocument {
   source: string;
   /** The keyed hash of the tenant, or the id of the rule. */
   subject: string;
+  /** The tenant; of a secret value only the end. Absent for a rule. */
+  tenant?: string | null;
   /** The number of the change. */
   version: number;
 }
@@ -307,6 +307,14 @@ export interface OwedFigures {
   unknown: number;
 }
 
+/** A plan and the time in which a tenant is on it. */
+export interface PlanDocument {
+  effective_at?: Time | null;
+  expires_at?: Time | null;
+  /** The plan. */
+  plan: string;
+}
+
 /** The use of their limits by the tenants on one plan, since the start. */
 export interface PlanUse {
   /** Answers of the plan's limits. */
@@ -350,9 +358,9 @@ export interface QuotaDocument {
   /** The limits that the tenant has alone. */
   overrides?: OverrideDocument[];
   /** The plan: one of the domain's `plans`, or `custom` for overrides alone. Without it the tenant is on the default plan. */
-  tier?: string | null;
-  /** Several plans, one after the other, in place of `tier`. */
-  tiers?: TierDocument[];
+  plan?: string | null;
+  /** Several plans, one after the other, in place of `plan`. */
+  plans?: PlanDocument[];
 }
 
 /** The loads of rules files. */
@@ -463,8 +471,6 @@ export interface TenantAnswer {
 
 /** A tenant as the admin API shows it. */
 export interface TenantDocument {
-  /** The tenant; of a secret value only the end, unless the reader named it. */
-  api_key: string;
   /** The time at which it was first put. */
   created_at: Time;
   /** The domain. */
@@ -474,26 +480,20 @@ export interface TenantDocument {
   /** The keyed hash of its value, by which it can be named as `hash:…`. */
   hash: string;
   own?: QuotaDocument | null;
+  /** The plan that it is on now; `custom` if it has overrides alone. Absent in a domain without plans. */
+  plan?: string | null;
+  /** Its plans with their times, if they are not the same for ever. */
+  plans?: PlanDocument[];
   /** Its limits. */
   quotas: LimitsDocument;
-  /** The plan that it is on now; `custom` if it has overrides alone. Absent in a domain without plans. */
-  tier?: string | null;
-  /** Its plans with their times, if they are not the same for ever. */
-  tiers?: TierDocument[];
+  /** The tenant; of a secret value only the end, unless the reader named it. */
+  tenant: string;
   /** The time of the last change. */
   updated_at: Time;
   /** The number of the change that made it so; its entity tag. */
   version: number;
   /** Slips that the change may have which this answers: a descriptor that no rule has, an end in the past, a tenant that nobody has seen. It is made all the same. */
   warnings?: string[];
-}
-
-/** A plan and the time in which a tenant is on it. */
-export interface TierDocument {
-  effective_at?: Time | null;
-  expires_at?: Time | null;
-  /** The plan. */
-  tier: string;
 }
 
 export type Time = string;
@@ -529,13 +529,13 @@ export interface Top {
 
 /** The usage of one tenant. */
 export interface Usage {
-  api_key: string;
   current_window?: Span | null;
   domain: string;
   /** Descriptors whose values differ from request to request. Their counters are shown with `?descriptor=KEY:VALUE`. */
   dynamic?: string[];
   /** The plan of the tenant; absent in a domain without plans. */
   plan?: string | null;
+  tenant: string;
   /** True if the domain has more descriptors than are read for one answer. */
   truncated?: boolean;
   /** By descriptor: `default`, or the entries after the tenant's. Where several limits are on one descriptor, the name ends with `#` and the window. */

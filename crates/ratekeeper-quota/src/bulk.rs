@@ -15,7 +15,7 @@ use ratekeeper_rules::time::NotATime;
 use ratekeeper_rules::{BadQuotas, NotATenantHash, QuotaList, RuleSet, TenantKey};
 use serde::{Deserialize, Serialize};
 
-use crate::document::{BadDocument, OverrideDocument, QuotaDocument, Rfc3339, TierDocument};
+use crate::document::{BadDocument, OverrideDocument, PlanDocument, QuotaDocument, Rfc3339};
 use crate::tenants::{UnclearTenants, tenants_domain};
 use crate::{TenantId, TenantPut, TenantRecord};
 
@@ -64,8 +64,8 @@ pub struct BulkTenant {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     /// The tenant's value.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub api_key: Option<String>,
+    #[serde(alias = "api_key", skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     /// The keyed hash of the value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
@@ -75,12 +75,12 @@ pub struct BulkTenant {
     /// A mark of the key that made the hash.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant_key: Option<String>,
-    /// The plan, as in [`QuotaDocument::tier`].
-    #[serde(alias = "plan", skip_serializing_if = "Option::is_none")]
-    pub tier: Option<String>,
+    /// The plan, as in [`QuotaDocument::plan`].
+    #[serde(alias = "tier", skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
     /// Several plans.
-    #[serde(alias = "plans", skip_serializing_if = "Vec::is_empty")]
-    pub tiers: Vec<TierDocument>,
+    #[serde(alias = "tiers", skip_serializing_if = "Vec::is_empty")]
+    pub plans: Vec<PlanDocument>,
     /// The limits that the tenant has alone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<OverrideDocument>,
@@ -97,12 +97,13 @@ pub struct BulkTenant {
 #[serde(deny_unknown_fields, default)]
 struct Row {
     domain: Option<String>,
-    api_key: Option<String>,
+    #[serde(alias = "api_key")]
+    tenant: Option<String>,
     hash: Option<String>,
     shown: Option<String>,
     tenant_key: Option<String>,
-    #[serde(alias = "plan")]
-    tier: Option<String>,
+    #[serde(alias = "tier")]
+    plan: Option<String>,
     descriptor: Option<String>,
     #[serde(alias = "limit")]
     requests_per_unit: Option<u64>,
@@ -144,7 +145,7 @@ pub enum LineFault {
     #[error(transparent)]
     Tenants(#[from] UnclearTenants),
     /// Nobody is named.
-    #[error("expected `api_key` or `hash`")]
+    #[error("expected `tenant` or `hash`")]
     Nobody,
     /// The hash is none.
     #[error(transparent)]
@@ -171,7 +172,7 @@ pub struct BulkLine {
     /// The tenant.
     pub tenant: BulkTenant,
     /// The line of each of its plans, where they have lines of their own.
-    pub tiers: Vec<u64>,
+    pub plans: Vec<u64>,
     /// The line of each of its overrides, where they have lines of their own.
     pub overrides: Vec<u64>,
 }
@@ -187,7 +188,7 @@ pub fn read_tenants(format: BulkFormat, text: &str) -> Result<Vec<BulkLine>, Bad
     };
     let mut seen = HashSet::new();
     for BulkLine { line, tenant, .. } in &all {
-        if !seen.insert((&tenant.domain, &tenant.api_key, &tenant.hash)) {
+        if !seen.insert((&tenant.domain, &tenant.tenant, &tenant.hash)) {
             return Err(fault(*line, "", LineFault::Twice));
         }
     }
@@ -209,7 +210,7 @@ fn read_lines(text: &str) -> Result<Vec<BulkLine>, BadTenantLine> {
         Ok(tenant) => Ok(BulkLine {
             line,
             tenant,
-            tiers: Vec::new(),
+            plans: Vec::new(),
             overrides: Vec::new(),
         }),
         Err(error) => Err(fault(line, "", error)),
@@ -237,12 +238,12 @@ fn read_rows(text: &str) -> Result<Vec<BulkLine>, BadTenantLine> {
             .map_err(|error| fault(line, "", error))?;
         let is_same = |last: &BulkLine| {
             let last = &last.tenant;
-            (&last.domain, &last.api_key, &last.hash) == (&row.domain, &row.api_key, &row.hash)
+            (&last.domain, &last.tenant, &last.hash) == (&row.domain, &row.tenant, &row.hash)
         };
         if !all.last().is_some_and(is_same) {
             let tenant = BulkTenant {
                 domain: row.domain.clone(),
-                api_key: row.api_key.clone(),
+                tenant: row.tenant.clone(),
                 hash: row.hash.clone(),
                 shown: row.shown.clone(),
                 tenant_key: row.tenant_key.clone(),
@@ -251,13 +252,13 @@ fn read_rows(text: &str) -> Result<Vec<BulkLine>, BadTenantLine> {
             all.push(BulkLine {
                 line,
                 tenant,
-                tiers: Vec::new(),
+                plans: Vec::new(),
                 overrides: Vec::new(),
             });
         }
         if let Some(last) = all.last_mut() {
             row.add_to(&mut last.tenant, line)?;
-            last.tiers.resize(last.tenant.tiers.len(), line);
+            last.plans.resize(last.tenant.plans.len(), line);
             last.overrides.resize(last.tenant.overrides.len(), line);
         }
     }
@@ -272,18 +273,18 @@ impl Row {
         };
         let effective_at = time("effective_at", &self.effective_at)?;
         let expires_at = time("expires_at", &self.expires_at)?;
-        match self.tier {
+        match self.plan {
             // Overrides alone: what is without a plan is so by itself.
-            Some(tier) if tier == ratekeeper_rules::CUSTOM => tenant.tier = Some(tier),
-            Some(tier) => {
-                let plan = TierDocument {
-                    tier,
+            Some(plan) if plan == ratekeeper_rules::CUSTOM => tenant.plan = Some(plan),
+            Some(plan) => {
+                let plan = PlanDocument {
+                    plan,
                     effective_at,
                     expires_at,
                 };
                 // Each row of a tenant may repeat its plan.
-                if !tenant.tiers.contains(&plan) {
-                    tenant.tiers.push(plan);
+                if !tenant.plans.contains(&plan) {
+                    tenant.plans.push(plan);
                 }
             }
             None => {}
@@ -315,11 +316,11 @@ impl Row {
             |number: Option<u64>| Cow::from(number.map(|it| it.to_string()).unwrap_or_default());
         cell::line([
             text(&self.domain),
-            text(&self.api_key),
+            text(&self.tenant),
             text(&self.hash),
             text(&self.shown),
             text(&self.tenant_key),
-            text(&self.tier),
+            text(&self.plan),
             text(&self.descriptor),
             number(self.requests_per_unit),
             text(&self.unit),
@@ -337,7 +338,7 @@ impl Row {
     fn of(tenant: &BulkTenant) -> Self {
         Self {
             domain: tenant.domain.clone(),
-            api_key: tenant.api_key.clone(),
+            tenant: tenant.tenant.clone(),
             hash: tenant.hash.clone(),
             shown: tenant.shown.clone(),
             tenant_key: tenant.tenant_key.clone(),
@@ -351,27 +352,27 @@ impl BulkTenant {
     #[must_use]
     pub fn of(record: &TenantRecord, key: &TenantKey) -> Self {
         let QuotaDocument {
-            tier,
-            tiers,
+            plan,
+            plans,
             overrides,
             ..
         } = QuotaDocument::of(&record.quotas);
         let id = &record.id;
         let is_named = key.hash(&id.shown) == id.hash;
         let shown = Some(id.shown.clone());
-        let (api_key, shown) = if is_named {
+        let (tenant, shown) = if is_named {
             (shown, None)
         } else {
             (None, shown)
         };
         Self {
             domain: Some(id.domain.clone()),
-            api_key,
+            tenant,
             hash: (!is_named).then(|| id.hash.to_string()),
             shown,
             tenant_key: (!is_named).then(|| mark_of(key)),
-            tier,
-            tiers,
+            plan,
+            plans,
             overrides,
             effective_at: None,
             expires_at: None,
@@ -382,8 +383,8 @@ impl BulkTenant {
     #[must_use]
     pub fn document(&self) -> QuotaDocument {
         QuotaDocument {
-            tier: self.tier.clone(),
-            tiers: self.tiers.clone(),
+            plan: self.plan.clone(),
+            plans: self.plans.clone(),
             overrides: self.overrides.clone(),
             effective_at: self.effective_at,
             expires_at: self.expires_at,
@@ -411,7 +412,7 @@ pub const fn bulk_head(format: BulkFormat) -> &'static str {
     match format {
         BulkFormat::JsonLines => "",
         BulkFormat::Csv => {
-            "domain,api_key,hash,shown,tenant_key,tier,descriptor,requests_per_unit,unit,window,burst,algorithm,\
+            "domain,tenant,hash,shown,tenant_key,plan,descriptor,requests_per_unit,unit,window,burst,algorithm,\
              effective_at,expires_at,steps,post_paid,max_debt\n"
         }
     }
@@ -420,17 +421,17 @@ pub const fn bulk_head(format: BulkFormat) -> &'static str {
 fn rows(tenant: &BulkTenant) -> String {
     let mut all = Vec::new();
     let time = |time: &Option<Rfc3339>| time.as_ref().map(ToString::to_string);
-    for plan in &tenant.tiers {
+    for it in &tenant.plans {
         all.push(Row {
-            tier: Some(plan.tier.clone()),
-            effective_at: time(&plan.effective_at),
-            expires_at: time(&plan.expires_at),
+            plan: Some(it.plan.clone()),
+            effective_at: time(&it.effective_at),
+            expires_at: time(&it.expires_at),
             ..Row::of(tenant)
         });
     }
-    if tenant.tier.is_some() || all.is_empty() {
+    if tenant.plan.is_some() || all.is_empty() {
         all.push(Row {
-            tier: tenant.tier.clone(),
+            plan: tenant.plan.clone(),
             ..Row::of(tenant)
         });
     }
@@ -456,7 +457,7 @@ impl BulkLine {
     #[must_use]
     pub fn line_of(&self, bad: &BadQuotas) -> u64 {
         let of = |list: QuotaList, at: &usize| match list {
-            QuotaList::Plans => self.tiers.get(*at),
+            QuotaList::Plans => self.plans.get(*at),
             QuotaList::Overrides => self.overrides.get(*at),
         };
         let line = match bad {
@@ -485,8 +486,8 @@ impl BulkLine {
             .tenant_key
             .as_ref()
             .is_some_and(|mark| *mark != mark_of(key));
-        let id = match (&tenant.api_key, hash) {
-            (None, None) => return Err(fault("api_key", LineFault::Nobody)),
+        let id = match (&tenant.tenant, hash) {
+            (None, None) => return Err(fault("tenant", LineFault::Nobody)),
             (None, Some(_)) if is_other => return Err(fault("tenant_key", LineFault::OtherKey)),
             (None, Some(hash)) => {
                 let shown = tenant.shown.as_deref().filter(|shown| is_end(shown));

@@ -58,7 +58,7 @@ pub struct CallLine {
     /// The domain.
     pub domain: String,
     /// The tenant's value, of a secret one the end; [`None`] if no node has told it.
-    pub api_key: Option<String>,
+    pub tenant: Option<String>,
     /// The keyed hash of the value; `other` for tenants beyond what one node writes for an hour, together.
     pub hash: String,
     /// The calls that were allowed.
@@ -287,7 +287,7 @@ impl CallLine {
         Ok(Self {
             period: String::new(),
             domain: row.try_get("domain")?,
-            api_key: row.try_get("shown")?,
+            tenant: row.try_get("shown")?,
             hash: row.try_get("api_key")?,
             allowed: rows::whole(row.try_get("allowed")?, TABLE)?,
             denied: rows::whole(row.try_get("denied")?, TABLE)?,
@@ -299,7 +299,7 @@ impl CallLine {
     pub const fn head(format: BulkFormat) -> &'static str {
         match format {
             BulkFormat::JsonLines => "",
-            BulkFormat::Csv => "period,domain,api_key,hash,allowed,denied\n",
+            BulkFormat::Csv => "period,domain,tenant,hash,allowed,denied\n",
         }
     }
 
@@ -314,7 +314,7 @@ impl CallLine {
             BulkFormat::Csv => cell::line([
                 self.period.as_str().into(),
                 self.domain.as_str().into(),
-                self.api_key.as_deref().unwrap_or_default().into(),
+                self.tenant.as_deref().unwrap_or_default().into(),
                 self.hash.as_str().into(),
                 self.allowed.to_string().into(),
                 self.denied.to_string().into(),

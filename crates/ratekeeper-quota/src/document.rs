@@ -19,11 +19,11 @@ pub use text::{DescriptorText, Rfc3339, WHOLE_TENANT};
 pub struct QuotaDocument {
     /// The plan: one of the domain's `plans`, or `custom` for overrides alone. Without it the tenant is on the
     /// default plan.
-    #[serde(alias = "plan", default, skip_serializing_if = "Option::is_none")]
-    pub tier: Option<String>,
-    /// Several plans, one after the other, in place of `tier`.
-    #[serde(alias = "plans", default, skip_serializing_if = "Vec::is_empty")]
-    pub tiers: Vec<TierDocument>,
+    #[serde(alias = "tier", default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+    /// Several plans, one after the other, in place of `plan`.
+    #[serde(alias = "tiers", default, skip_serializing_if = "Vec::is_empty")]
+    pub plans: Vec<PlanDocument>,
     /// The limits that the tenant has alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<OverrideDocument>,
@@ -38,10 +38,10 @@ pub struct QuotaDocument {
 /// A plan and the time in which a tenant is on it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct TierDocument {
+pub struct PlanDocument {
     /// The plan.
-    #[serde(alias = "plan")]
-    pub tier: String,
+    #[serde(alias = "tier")]
+    pub plan: String,
     /// The time at which it begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effective_at: Option<Rfc3339>,
@@ -94,14 +94,14 @@ pub struct OverrideDocument {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadDocument {
-    /// Both `tier` and `tiers` are there.
-    #[error("`tier` and `tiers` say the same thing")]
-    TierTwice,
+    /// Both `plan` and `plans` are there.
+    #[error("`plan` and `plans` say the same thing")]
+    PlanTwice,
     /// The plan is `custom`, and there are no overrides.
     #[error("a tenant on `custom` needs overrides: it has nothing else")]
     NothingCustom,
     /// One of several plans is `custom`.
-    #[error("`custom` must be the only tier, in `tier`")]
+    #[error("`custom` must be the only plan, in `plan`")]
     CustomAmongOthers {
         /// Its place in the list.
         at: usize,
@@ -113,9 +113,9 @@ impl BadDocument {
     #[must_use]
     pub fn field(&self) -> String {
         match self {
-            Self::TierTwice => "tiers".to_owned(),
+            Self::PlanTwice => "plans".to_owned(),
             Self::NothingCustom => "overrides".to_owned(),
-            Self::CustomAmongOthers { at } => format!("tiers[{at}].tier"),
+            Self::CustomAmongOthers { at } => format!("plans[{at}].plan"),
         }
     }
 }
@@ -124,15 +124,15 @@ impl QuotaDocument {
     /// The document of these quotas: all of them, with their times.
     #[must_use]
     pub fn of(quotas: &TenantQuotas) -> Self {
-        let (tier, tiers) = match quotas.plans.as_slice() {
+        let (plan, plans) = match quotas.plans.as_slice() {
             [] if quotas.overrides.is_empty() => (None, Vec::new()),
             [] => (Some(CUSTOM.to_owned()), Vec::new()),
             [(term, plan)] if *term == Term::ALWAYS => (Some(plan.to_string()), Vec::new()),
-            plans => (None, plans.iter().map(TierDocument::of).collect()),
+            plans => (None, plans.iter().map(PlanDocument::of).collect()),
         };
         Self {
-            tier,
-            tiers,
+            plan,
+            plans,
             overrides: quotas.overrides.iter().map(OverrideDocument::of).collect(),
             effective_at: None,
             expires_at: None,
@@ -145,24 +145,24 @@ impl QuotaDocument {
     /// The document says two things, or nothing.
     pub fn quotas(&self) -> Result<TenantQuotas, BadDocument> {
         let whole = (self.effective_at, self.expires_at);
-        let plans = match (&self.tier, self.tiers.as_slice()) {
-            (Some(_), [_, ..]) => return Err(BadDocument::TierTwice),
-            (Some(tier), []) if tier == CUSTOM => {
+        let plans = match (&self.plan, self.plans.as_slice()) {
+            (Some(_), [_, ..]) => return Err(BadDocument::PlanTwice),
+            (Some(plan), []) if plan == CUSTOM => {
                 if self.overrides.is_empty() {
                     return Err(BadDocument::NothingCustom);
                 }
                 Vec::new()
             }
-            (Some(tier), []) => vec![(term(whole, whole), tier.as_str().into())],
-            (None, tiers) => {
-                if let Some(at) = tiers.iter().position(|plan| plan.tier == CUSTOM) {
+            (Some(plan), []) => vec![(term(whole, whole), plan.as_str().into())],
+            (None, plans) => {
+                if let Some(at) = plans.iter().position(|it| it.plan == CUSTOM) {
                     return Err(BadDocument::CustomAmongOthers { at });
                 }
-                let plan = |plan: &TierDocument| {
-                    let times = (plan.effective_at, plan.expires_at);
-                    (term(times, whole), plan.tier.as_str().into())
+                let plan = |it: &PlanDocument| {
+                    let times = (it.effective_at, it.expires_at);
+                    (term(times, whole), it.plan.as_str().into())
                 };
-                tiers.iter().map(plan).collect()
+                plans.iter().map(plan).collect()
             }
         };
         let overrides = self.overrides.iter();
@@ -189,11 +189,11 @@ impl QuotaDocument {
     /// The field of the document that a mistake in its quotas is about.
     #[must_use]
     pub fn field(&self, bad: &BadQuotas) -> String {
-        let is_one = self.tiers.is_empty();
+        let is_one = self.plans.is_empty();
         match bad {
             BadQuotas::NoDomain { .. } => "?domain".to_owned(),
-            BadQuotas::NoPlan { .. } if is_one => "tier".to_owned(),
-            BadQuotas::NoPlan { at, .. } => format!("tiers[{at}].tier"),
+            BadQuotas::NoPlan { .. } if is_one => "plan".to_owned(),
+            BadQuotas::NoPlan { at, .. } => format!("plans[{at}].plan"),
             BadQuotas::EndsBeforeItBegins { list, at } => {
                 self.field_of_time(*list, *at, "expires_at")
             }
@@ -201,7 +201,7 @@ impl QuotaDocument {
             BadQuotas::TooMany {
                 list: QuotaList::Plans,
                 ..
-            } => "tiers".to_owned(),
+            } => "plans".to_owned(),
             bad => bad.field(),
         }
     }
@@ -213,9 +213,9 @@ impl QuotaDocument {
             _ => effective_at.is_some() || self.effective_at.is_none(),
         };
         match list {
-            QuotaList::Plans => match self.tiers.get(at) {
+            QuotaList::Plans => match self.plans.get(at) {
                 Some(plan) if of_part(plan.effective_at, plan.expires_at) => {
-                    format!("tiers[{at}].{name}")
+                    format!("plans[{at}].{name}")
                 }
                 _ => name.to_owned(),
             },
@@ -229,11 +229,11 @@ impl QuotaDocument {
     }
 }
 
-impl TierDocument {
+impl PlanDocument {
     fn of((term, plan): &(Term, Box<str>)) -> Self {
         let (effective_at, expires_at) = times(*term);
         Self {
-            tier: plan.to_string(),
+            plan: plan.to_string(),
             effective_at,
             expires_at,
         }

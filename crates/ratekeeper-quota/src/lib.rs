@@ -61,7 +61,7 @@ pub use change::{PutAllError, TenantPut};
 pub use database::{DatabaseAddress, DatabaseKind};
 pub use document::{
     AuditDocument, BadDocument, DescriptorText, LimitDocument, LimitsDocument, OverrideDocument,
-    QuotaDocument, Rfc3339, TenantDocument, TierDocument, WHOLE_TENANT,
+    PlanDocument, QuotaDocument, Rfc3339, TenantDocument, WHOLE_TENANT,
 };
 pub use edit::{NamedDates, NotSet, QuotaEdit};
 pub use error::{QuotaError, with_causes};

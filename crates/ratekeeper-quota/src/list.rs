@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_rules::TenantHash;
+use ratekeeper_rules::{CUSTOM, TenantHash};
 use sqlx::{AssertSqlSafe, Row};
 
 use crate::database::reading;
@@ -17,7 +17,7 @@ use crate::{QuotaError, QuotaStore, TenantRecord};
 pub struct ListFilter {
     /// Only those of this domain.
     pub domain: Option<String>,
-    /// Only those that are on this plan, now or at another time.
+    /// Only those that are on this plan, now or at another time; with `custom`, those that have overrides alone.
     pub plan: Option<String>,
     /// Only those that have, or have not, limits of their own.
     pub has_overrides: Option<bool>,
@@ -113,6 +113,13 @@ impl QuotaStore {
                 Some(false) => query.push_str(&format!(" AND NOT {own}")),
                 None => {}
             }
+            let is_custom = filter.plan.as_deref() == Some(CUSTOM);
+            if is_custom {
+                // As tenants are shown: overrides, and no plan.
+                query.push_str(&format!(
+                    " AND {own} AND NOT EXISTS (SELECT 1 FROM tenant_plan p WHERE p.domain = t.domain AND p.api_key = t.api_key)"
+                ));
+            }
             query.push_str(" ORDER BY t.domain, t.api_key LIMIT $5");
             let after = cursor.map(|cursor| (cursor.domain.clone(), cursor.hash.to_string()));
             let (domain, hash) = after.unwrap_or_default();
@@ -120,7 +127,7 @@ impl QuotaStore {
                 .bind(domain)
                 .bind(hash)
                 .bind(filter.domain.clone().unwrap_or_default())
-                .bind(filter.plan.clone().unwrap_or_default())
+                .bind(filter.plan.clone().filter(|_| !is_custom).unwrap_or_default())
                 .bind(stored(most as u64 + 1))
                 .fetch_all(&mut *transaction)
                 .await?;

@@ -21,7 +21,7 @@ pub struct UsageLine {
     /// The domain.
     pub domain: String,
     /// The tenant's value, of a secret one the end; [`None`] if no node has told it.
-    pub api_key: Option<String>,
+    pub tenant: Option<String>,
     /// The keyed hash of the value; `other` for tenants beyond what one node writes for a minute, together.
     pub hash: String,
     /// The id of the rule; empty for those together.
@@ -191,7 +191,7 @@ impl UsageLine {
         Ok(Self {
             minute: Rfc3339(Timestamp::from_micros(minute.saturating_mul(MINUTE))),
             domain: row.try_get("domain")?,
-            api_key: row.try_get("shown")?,
+            tenant: row.try_get("shown")?,
             hash: row.try_get("api_key")?,
             rule: row.try_get("rule")?,
             node: row.try_get("node")?,
@@ -205,7 +205,7 @@ impl UsageLine {
     pub const fn head(format: BulkFormat) -> &'static str {
         match format {
             BulkFormat::JsonLines => "",
-            BulkFormat::Csv => "minute,domain,api_key,hash,rule,node,allowed,denied\n",
+            BulkFormat::Csv => "minute,domain,tenant,hash,rule,node,allowed,denied\n",
         }
     }
 
@@ -220,7 +220,7 @@ impl UsageLine {
             BulkFormat::Csv => cell::line([
                 self.minute.to_string().into(),
                 self.domain.as_str().into(),
-                self.api_key.as_deref().unwrap_or_default().into(),
+                self.tenant.as_deref().unwrap_or_default().into(),
                 self.hash.as_str().into(),
                 self.rule.as_str().into(),
                 self.node.as_str().into(),
@@ -240,7 +240,7 @@ mod tests {
         let line = UsageLine {
             minute: Rfc3339(Timestamp::from_secs(60)),
             domain: "d".into(),
-            api_key: Some("=HYPERLINK(\"http://a\")".into()),
+            tenant: Some("=HYPERLINK(\"http://a\")".into()),
             hash: "h".into(),
             rule: "@r".into(),
             node: "n".into(),

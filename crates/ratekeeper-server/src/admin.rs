@@ -14,6 +14,7 @@ mod metering;
 mod metrics;
 mod named;
 mod nodes;
+mod old_names;
 mod openapi;
 mod options;
 mod quotas;
@@ -55,7 +56,7 @@ has examples, <a href=\"/openapi.json\">/openapi.json</a> every field.</p>
 <li><a href=\"/admin/v1/nodes\">/admin/v1/nodes</a>: the nodes that share the quota database, and what is in force on each</li>
 <li><a href=\"/admin/v1/shed\">/admin/v1/shed</a>: the load shedders, their modes and state</li>
 <li>GET or POST /admin/v1/explain: how a check would be decided, and why</li>
-<li>GET /admin/v1/usage/{api_key}: how much of its limits a tenant has used</li>
+<li>GET /admin/v1/usage/{tenant}: how much of its limits a tenant has used</li>
 <li><a href=\"/admin/v1/top\">/admin/v1/top</a>: who is denied most</li>
 <li><a href=\"/admin/v1/denials\">/admin/v1/denials</a>: the latest denials</li>
 <li>GET /admin/v1/tenants/{tenant}: why a tenant is denied: its plan, usage, denials and changes</li>
@@ -96,7 +97,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             "/admin/v1/explain",
             get(explain::by_query).post(explain::by_body),
         )
-        .route("/admin/v1/usage/{api_key}", get(usage::show))
+        .route("/admin/v1/usage/{tenant}", get(usage::show))
         .route("/admin/v1/top", get(top::show))
         .route("/admin/v1/anomalies", get(anomalies::list))
         .route(
@@ -110,7 +111,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/admin/v1/openapi.json", get(openapi::show))
         .route("/openapi.json", get(openapi::show))
         .route("/admin/v1/quotas", get(quotas::list))
-        .route("/admin/v1/quotas/{api_key}", get(quotas::show))
+        .route("/admin/v1/quotas/{tenant}", get(quotas::show))
         .route_layer(middleware::from_fn_with_state(
             needs(Role::Viewer),
             guard::require,
@@ -121,10 +122,10 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/admin/v1/rules/{id}/shadow", post(rules::shadow))
         .route("/admin/v1/rules/{id}/switch", delete(rules::restore))
         .route(
-            "/admin/v1/quotas/{api_key}",
+            "/admin/v1/quotas/{tenant}",
             put(quotas::put).delete(quotas::remove),
         )
-        .route("/admin/v1/quotas/{api_key}/reset", post(quotas::reset))
+        .route("/admin/v1/quotas/{tenant}/reset", post(quotas::reset))
         .route(
             "/admin/v1/denials/log/{key}",
             put(followed::follow).delete(followed::end),
@@ -167,6 +168,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .layer(DefaultBodyLimit::max(body_bytes_max))
         .layer(middleware::from_fn_with_state(body_bytes_max, refuse_large))
         .merge(imports)
+        .layer(middleware::from_fn(old_names::warn_of_query))
         .layer(middleware::from_fn_with_state(scheme, pages::none))
         .layer(middleware::from_fn_with_state(
             Arc::clone(&app),

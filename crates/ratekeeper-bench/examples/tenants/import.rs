@@ -41,7 +41,7 @@ fn import(
     let mut admin = node.admin();
     let start = Instant::now();
     for first in (0..tenants).step_by(BATCH as usize) {
-        let mut csv = "api_key,tier,descriptor,requests_per_unit,unit\n".to_owned();
+        let mut csv = "tenant,plan,descriptor,requests_per_unit,unit\n".to_owned();
         for number in first..(first + BATCH).min(tenants) {
             let limit = number % 1_000 + 1;
             writeln!(

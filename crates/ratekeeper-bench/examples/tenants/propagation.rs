@@ -35,7 +35,7 @@ pub(crate) fn measure(binary: &Path, changes: usize) -> Result<Vec<Row>> {
     for number in 0..changes {
         let limit = 10_000 + number as u64;
         let body = format!(
-            "{{\"tier\":\"pro\",\"overrides\":[{{\"requests_per_unit\":{limit},\"unit\":\"minute\"}}]}}"
+            "{{\"plan\":\"pro\",\"overrides\":[{{\"requests_per_unit\":{limit},\"unit\":\"minute\"}}]}}"
         );
         let start = Instant::now();
         let answer = admins[number % NODES.len()].ask("PUT", "/admin/v1/quotas/acme", "", &body);

@@ -103,7 +103,7 @@ impl Top {
 #[derive(Debug, Args)]
 pub(crate) struct Usage {
     /// Tenant
-    pub(crate) api_key: String,
+    pub(crate) tenant: String,
     /// Domain, if several have tenants
     #[arg(long)]
     pub(crate) domain: Option<String>,

@@ -79,7 +79,7 @@ Examples:
 #[derive(Debug, Args)]
 pub(crate) struct TenantArgs {
     /// Tenant: its value, or hash: and its keyed hash
-    pub(crate) api_key: String,
+    pub(crate) tenant: String,
     /// Domain, if several have tenants
     #[arg(long)]
     pub(crate) domain: Option<String>,
@@ -120,7 +120,7 @@ pub(crate) struct QuotaSet {
     /// Replace all that the tenant has by what is named here
     #[arg(long)]
     pub(crate) replace: bool,
-    /// Body of PUT /admin/v1/quotas/{api_key}, in place of all that the tenant has; - is standard input
+    /// Body of PUT /admin/v1/quotas/{tenant}, in place of all that the tenant has; - is standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["plans", "overrides", "remove_plans", "remove_overrides", "effective_at", "expires_at"])]
     pub(crate) file: Option<PathBuf>,
     /// Replace without asking

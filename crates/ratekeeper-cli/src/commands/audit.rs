@@ -27,7 +27,9 @@ struct Change {
     action: String,
     domain: String,
     subject: String,
-    api_key: Option<String>,
+    /// Called `api_key` by earlier versions.
+    #[serde(alias = "api_key")]
+    tenant: Option<String>,
     epoch: Option<u32>,
     after: Option<Value>,
 }
@@ -35,7 +37,7 @@ struct Change {
 pub(super) fn list(args: &AuditList) -> Result<ExitCode> {
     let query = query([
         ("limit", Some(&*args.limit.to_string())),
-        ("api_key", args.tenant.as_deref()),
+        ("tenant", args.tenant.as_deref()),
         ("domain", args.domain.as_deref()),
     ]);
     let access = &args.access;
@@ -70,7 +72,7 @@ pub(super) fn table(changes: &[Value]) -> Result<String> {
             change.source,
             change.action,
             change.domain,
-            change.api_key.unwrap_or(change.subject),
+            change.tenant.unwrap_or(change.subject),
             now.unwrap_or_else(|| "-".to_owned()),
         ])
     };
@@ -83,9 +85,9 @@ fn in_words(state: &Value, epoch: Option<u32>) -> String {
     if let Some(switch) = state.get("switch") {
         return switch.as_str().unwrap_or("as its file says").to_owned();
     }
-    let one = state["tier"].as_str().filter(|tier| *tier != CUSTOM);
-    let several = state["tiers"].as_array().into_iter().flatten();
-    let several = several.filter_map(|plan| plan["tier"].as_str());
+    let one = state["plan"].as_str().filter(|plan| *plan != CUSTOM);
+    let several = state["plans"].as_array().into_iter().flatten();
+    let several = several.filter_map(|it| it["plan"].as_str());
     let plans: Vec<_> = one.into_iter().chain(several).collect();
     let overrides = state["overrides"].as_array().map_or(0, Vec::len);
     let mut words = Vec::new();

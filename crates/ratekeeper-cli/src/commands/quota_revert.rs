@@ -30,7 +30,7 @@ pub(super) fn revert(args: &QuotaRevert) -> Result<ExitCode> {
         let written = match &then {
             Some(then) => now.put(&args.tenant, then).map(Some),
             None if now.version.is_none() => {
-                bail!("{} is not in the database", args.tenant.api_key)
+                bail!("{} is not in the database", args.tenant.tenant)
             }
             None => take_away(&args.tenant, &now).map(|()| None),
         };
@@ -50,7 +50,7 @@ fn take_away(args: &TenantArgs, now: &KnownTenant) -> Result<()> {
 }
 
 fn print_gone(args: &TenantArgs, before: &KnownTenant) -> Result<ExitCode> {
-    let name = &args.api_key;
+    let name = &args.tenant;
     output::answer(args.access.json, &Value::Null, || {
         let changes = changes(&before.quotas, &TenantQuotas::default());
         let list: String = changes
@@ -79,7 +79,7 @@ fn state_before_last(args: &TenantArgs) -> Result<Option<QuotaDocument>> {
     let Some(last) = found else {
         bail!(
             "the audit trail has no change of {}'s plans and overrides",
-            args.api_key
+            args.tenant
         );
     };
     document(last.before)
@@ -90,7 +90,7 @@ fn state_at(args: &TenantArgs, version: u64) -> Result<Option<QuotaDocument>> {
     let Some(row) = find(args, |row| row.version <= version)? else {
         bail!(
             "{} was not in the database at change {version}; `quota delete` takes it out",
-            args.api_key
+            args.tenant
         );
     };
     document(row.after)
@@ -111,7 +111,7 @@ fn find(args: &TenantArgs, is_it: impl Fn(&Row) -> bool) -> Result<Option<Row>> 
 
     let query = query([
         ("limit", Some(PAGE)),
-        ("api_key", Some(&*args.api_key)),
+        ("tenant", Some(&*args.tenant)),
         ("domain", args.domain.as_deref()),
     ]);
     let mut found = None;

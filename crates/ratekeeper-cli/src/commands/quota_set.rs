@@ -38,7 +38,7 @@ pub(super) fn set(args: &QuotaSet) -> Result<ExitCode> {
         require(args, &before)?;
         let wish = wanted.on(&before)?;
         if !args.yes {
-            confirm(&args.tenant.api_key, &wish.lost)?;
+            confirm(&args.tenant.tenant, &wish.lost)?;
         }
         let written = before.put(&args.tenant, &wish.body);
         let is_free = args.if_version.is_none() && !args.if_new;
@@ -114,7 +114,7 @@ fn document(text: &str) -> Result<QuotaDocument> {
 
 /// Refuses a tenant that is not in the state that is asked for.
 fn require(args: &QuotaSet, before: &KnownTenant) -> Result<()> {
-    let name = &args.tenant.api_key;
+    let name = &args.tenant.tenant;
     match (args.if_version, before.version) {
         (Some(wanted), Some(version)) if wanted != version => {
             bail!("{name} has version {version}, not {wanted}: it was changed meanwhile")
@@ -130,12 +130,12 @@ fn require(args: &QuotaSet, before: &KnownTenant) -> Result<()> {
 }
 
 /// Shows what a tenant would lose, and asks.
-fn confirm(api_key: &str, lost: &[Change]) -> Result<()> {
+fn confirm(tenant: &str, lost: &[Change]) -> Result<()> {
     if lost.is_empty() {
         return Ok(());
     }
     let list: String = lost.iter().map(|change| format!("  {change}\n")).collect();
-    let text = format!("{api_key} would lose what is not named:\n{list}");
+    let text = format!("{tenant} would lose what is not named:\n{list}");
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
         return Err(anyhow!("{text}add --yes to replace them all the same"));
     }

@@ -3,6 +3,7 @@
 use super::admin::{Condition, Refusal, query};
 use super::quotas_live::read;
 use crate::cli::{AdminAccess, QuotaExport, QuotaImport, QuotaUsage, TenantsForm, UsageBy};
+use crate::client::Answer;
 use crate::output::{self, count};
 use anyhow::{Context, Result, anyhow, bail};
 use ratekeeper_quota::{BulkFormat, BulkLine, read_tenants};
@@ -79,6 +80,15 @@ pub(super) fn import(args: &QuotaImport) -> Result<ExitCode> {
     })
 }
 
+/// Passes on what the service warns of, once for a file.
+fn warn(answer: &Answer) {
+    let warnings = answer.header("warning").unwrap_or_default();
+    // Each is `299 - "text"`.
+    for warning in warnings.split('"').skip(1).step_by(2) {
+        output::complain(&format!("warning: {warning}"));
+    }
+}
+
 /// A file on its way to a service.
 struct Import<'a> {
     access: &'a AdminAccess,
@@ -99,6 +109,12 @@ impl Import<'_> {
             let body = (&*part.text, Condition::Any);
             let answer = self.access.answer_within(PATIENCE, "POST", path, body);
             let answer = answer.and_then(|answer| self.access.accepted(answer));
+            if let Ok(answer) = &answer
+                && sum.tenants == 0
+                && !is_dry
+            {
+                warn(answer);
+            }
             let done: Result<Imported> = answer.and_then(|answer| self.access.read(&answer.body));
             let done = done.map_err(|error| self.failed(error, part, is_dry))?;
             sum.tenants += done.tenants;
@@ -172,9 +188,9 @@ fn line_of(answer: &str, lines: &[BulkLine]) -> Option<u64> {
         let (number, _) = field.strip_prefix(list)?.split_once(']')?;
         number.parse::<usize>().ok()
     };
-    let own = match (at("overrides["), at("tiers[")) {
+    let own = match (at("overrides["), at("plans[")) {
         (Some(at), _) => tenant.overrides.get(at),
-        (None, Some(at)) => tenant.tiers.get(at),
+        (None, Some(at)) => tenant.plans.get(at),
         (None, None) => None,
     };
     Some(own.copied().unwrap_or(tenant.line))
@@ -219,7 +235,7 @@ pub(super) fn usage(args: &QuotaUsage) -> Result<ExitCode> {
         ("by", args.by.map(period)),
         ("from", args.from.as_deref()),
         ("until", args.until.as_deref()),
-        ("api_key", args.tenant.as_deref()),
+        ("tenant", args.tenant.as_deref()),
         ("domain", args.domain.as_deref()),
     ]);
     print_pages(&args.access, &format!("/admin/v1/export/usage?{query}"))
@@ -256,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_mistake_has_the_line_of_its_part() {
-        let text = "api_key,tier,descriptor,requests_per_unit,unit\n\
+        let text = "tenant,plan,descriptor,requests_per_unit,unit\n\
                     acme,pro,,,\n\
                     bob,free,a:1,5,minute\n\
                     bob,free,a:2,5,minutes\n";
@@ -264,9 +280,9 @@ mod tests {
         let of = |answer: &str| line_of(answer, &lines);
         assert_eq!(of("400: line 2: overrides[1].unit: no unit"), Some(4));
         assert_eq!(of("400: line 2: overrides[0].unit: no unit"), Some(3));
-        assert_eq!(of("400: line 1: tiers[0].tier: no plan"), Some(2));
+        assert_eq!(of("400: line 1: plans[0].plan: no plan"), Some(2));
         assert_eq!(of("400: line 2: domain: no domain"), Some(3));
-        assert_eq!(of("400: line 3: tier"), None);
+        assert_eq!(of("400: line 3: plan"), None);
         assert_eq!(of("503: the database is away"), None);
     }
 
@@ -274,7 +290,7 @@ mod tests {
     fn a_file_goes_as_a_whole_or_says_how_it_would() {
         let tenants = |most: usize| -> Vec<BulkLine> {
             let text: String = (0..most)
-                .map(|it| format!("{{\"api_key\":\"t{it}\"}}\n"))
+                .map(|it| format!("{{\"tenant\":\"t{it}\"}}\n"))
                 .collect();
             read_tenants(BulkFormat::JsonLines, &text).expect("it is JSON")
         };
@@ -293,7 +309,7 @@ mod tests {
     #[test]
     fn a_failure_on_the_way_says_how_far_the_file_came() {
         let text: String = (0..1_200)
-            .map(|it| format!("{{\"api_key\":\"t{it}\"}}\n"))
+            .map(|it| format!("{{\"tenant\":\"t{it}\"}}\n"))
             .collect();
         let lines = read_tenants(BulkFormat::JsonLines, &text).expect("it is JSON");
         let access = AdminAccess {

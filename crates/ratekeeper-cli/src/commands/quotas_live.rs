@@ -24,15 +24,13 @@ pub(super) fn get(args: &TenantArgs) -> Result<ExitCode> {
 }
 
 pub(super) fn delete(args: &QuotaDelete) -> Result<ExitCode> {
-    let TenantArgs {
-        api_key, access, ..
-    } = &args.tenant;
+    let TenantArgs { tenant, access, .. } = &args.tenant;
     let condition = args.if_version.map_or(Condition::Any, Condition::Version);
     let path = path(&args.tenant, "");
     let _: serde_json::Value = access.ask_if("DELETE", &path, "", condition)?;
     if !access.json {
         output::print(&format!(
-            "{api_key} has no plan or overrides of its own any more\n"
+            "{tenant} has no plan or overrides of its own any more\n"
         ))?;
     }
     Ok(ExitCode::SUCCESS)
@@ -41,7 +39,7 @@ pub(super) fn delete(args: &QuotaDelete) -> Result<ExitCode> {
 pub(super) fn reset(args: &TenantArgs) -> Result<ExitCode> {
     let answer = args.access.ask("POST", &path(args, "/reset"), "")?;
     print(&args.access, &answer, |_: IgnoredAny| {
-        format!("the usage of {} is reset to zero\n", args.api_key)
+        format!("the usage of {} is reset to zero\n", args.tenant)
     })
 }
 
@@ -55,7 +53,7 @@ pub(super) fn list(args: &QuotaList) -> Result<ExitCode> {
     let query = query([
         ("limit", Some(PAGE)),
         ("domain", args.domain.as_deref()),
-        ("tier", args.plan.as_deref()),
+        ("plan", args.plan.as_deref()),
         ("overrides", args.overrides.then_some("true")),
     ]);
     let access = &args.access;
@@ -71,9 +69,9 @@ pub(super) fn list(args: &QuotaList) -> Result<ExitCode> {
 /// The path of a tenant's quotas, or of what `end` says about them.
 pub(super) fn path(args: &TenantArgs, end: &str) -> String {
     // The colon of `hash:` is one of few characters that mean something: it may stand in a path.
-    let named = match args.api_key.strip_prefix("hash:") {
+    let named = match args.tenant.strip_prefix("hash:") {
         Some(hash) => format!("hash:{}", percent_encoded(hash)),
-        None => percent_encoded(&args.api_key),
+        None => percent_encoded(&args.tenant),
     };
     let domain = args.domain.as_deref().map(percent_encoded);
     let query = domain.map_or_else(String::new, |domain| format!("?domain={domain}"));
@@ -110,7 +108,7 @@ pub(super) fn print_tenant(
             Some(version) => format!("version {version} -> {}\n{list}\n", tenant.version),
             None => format!("new\n{list}\n"),
         };
-        Ok(format!("{}: {head}{}", args.api_key, tenant_text(tenant)))
+        Ok(format!("{}: {head}{}", args.tenant, tenant_text(tenant)))
     })
 }
 
@@ -131,14 +129,14 @@ pub(super) fn read(file: &Path, most: u64) -> Result<String> {
 }
 
 pub(super) fn tenant_text(tenant: TenantDocument) -> String {
-    let mut text = format!("{}, domain {}", tenant.api_key, tenant.domain);
-    if let Some(tier) = &tenant.tier {
-        let _ = write!(text, ", plan {tier}");
+    let mut text = format!("{}, domain {}", tenant.tenant, tenant.domain);
+    if let Some(plan) = &tenant.plan {
+        let _ = write!(text, ", plan {plan}");
     }
     let _ = writeln!(text, ", version {}", tenant.version);
-    for plan in &tenant.tiers {
+    for plan in &tenant.plans {
         let times = times(plan.effective_at, plan.expires_at);
-        let _ = writeln!(text, "  plan {}{times}", plan.tier);
+        let _ = writeln!(text, "  plan {}{times}", plan.plan);
     }
     let mut rows = Vec::new();
     if let Some(limit) = &tenant.quotas.default {
@@ -194,8 +192,8 @@ fn table(tenants: &[TenantDocument]) -> String {
     ];
     let row = |tenant: &TenantDocument| {
         [
-            tenant.api_key.clone(),
-            tenant.tier.clone().unwrap_or_else(|| "-".to_owned()),
+            tenant.tenant.clone(),
+            tenant.plan.clone().unwrap_or_else(|| "-".to_owned()),
             tenant.quotas.overrides.len().to_string(),
             tenant.domain.clone(),
             tenant.version.to_string(),

@@ -51,7 +51,7 @@ pub(super) fn run(args: &Usage) -> Result<ExitCode> {
             .into_iter()
             .chain(descriptors),
     );
-    let path = format!("/admin/v1/usage/{}?{query}", percent_encoded(&args.api_key));
+    let path = format!("/admin/v1/usage/{}?{query}", percent_encoded(&args.tenant));
     let answer: serde_json::Value = args.access.ask("GET", &path, "")?;
     output::answer(args.access.json, &answer, || {
         Ok(text(&Told::deserialize(&answer)?))

@@ -25,17 +25,17 @@ fn good() -> Vec<(&'static str, &'static str, &'static str, String)> {
     let whole = json!({ "descriptor": "default", "requests_per_unit": 20, "window": "10s" });
     let list = json!({ "descriptor": ["a:1", "b:2"], "requests_per_unit": 1, "unit": "hour" });
     let quotas = json!({
-        "tier": "pro", "overrides": [own, whole, list], "effective_at": "2026-01-01T00:00:00+01:00",
+        "plan": "pro", "overrides": [own, whole, list], "effective_at": "2026-01-01T00:00:00+01:00",
         "expires_at": "2100-01-01T00:00:00Z",
     });
-    let tiers = json!({ "tiers": [
-        { "tier": "pro", "expires_at": "2027-01-01T00:00:00Z" },
-        { "tier": "enterprise", "effective_at": "2027-01-01T00:00:00Z" },
+    let tiers = json!({ "plans": [
+        { "plan": "pro", "expires_at": "2027-01-01T00:00:00Z" },
+        { "plan": "enterprise", "effective_at": "2027-01-01T00:00:00Z" },
     ] });
-    let line = json!({ "domain": "d", "api_key": "bob", "tier": "pro", "overrides": [{ "requests_per_unit": 5, "unit": "day" }] });
+    let line = json!({ "domain": "d", "tenant": "bob", "plan": "pro", "overrides": [{ "requests_per_unit": 5, "unit": "day" }] });
     let check = json!({ "domain": "d", "descriptors": [{ "entries": [{ "key": "customer", "value": "acme" }], "hits": 1 }] });
     let (json, lines, csv) = ("application/json", "application/x-ndjson", "text/csv");
-    let table = "domain,api_key,tier,descriptor,requests_per_unit,unit,effective_at\n\
+    let table = "domain,tenant,plan,descriptor,requests_per_unit,unit,effective_at\n\
                  d,acme,pro,,,,2027-01-01T00:00:00Z\nd,acme,,endpoint:POST /orders,5,day,\n";
     let none = String::new;
     vec![
@@ -83,13 +83,13 @@ fn good() -> Vec<(&'static str, &'static str, &'static str, String)> {
         ),
         (
             "GET",
-            "/admin/v1/export/usage?from=2026-01-01T00:00:00Z&until=2100-01-01T00:00:00Z&api_key=acme&limit=3&cursor=5b372c2261222c2262222c2263222c2264225d",
+            "/admin/v1/export/usage?from=2026-01-01T00:00:00Z&until=2100-01-01T00:00:00Z&tenant=acme&limit=3&cursor=5b372c2261222c2262222c2263222c2264225d",
             json,
             none(),
         ),
         (
             "GET",
-            "/admin/v1/audit?api_key=acme&domain=d&cursor=7&limit=3",
+            "/admin/v1/audit?tenant=acme&domain=d&cursor=7&limit=3",
             json,
             none(),
         ),

@@ -39,7 +39,7 @@ fn changes_are_exported_and_a_target_that_is_away_is_told() {
     let service = Service::start(command, folder);
     let put = |name: &str| {
         let path = format!("/admin/v1/quotas/{name}");
-        let (status, answer) = http(service.admin, "PUT", &path, "{\"tier\":\"pro\"}");
+        let (status, answer) = http(service.admin, "PUT", &path, "{\"plan\":\"pro\"}");
         assert_eq!(status, 200, "{answer}");
     };
     let length = |redis: &Server| match redis.client().ask(&["XLEN", "audit"]) {

@@ -26,7 +26,7 @@ fn assert_private(node: &Service, data: &Path) {
         node.admin,
         "PUT",
         "/admin/v1/quotas/acme",
-        r#"{"tier":"pro"}"#,
+        r#"{"plan":"pro"}"#,
     );
     assert_eq!(put.0, 200, "{}", put.1);
     let files = fs::read_dir(data).expect("the folder is there");

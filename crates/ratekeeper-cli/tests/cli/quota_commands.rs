@@ -108,7 +108,7 @@ fn tenants_are_managed_through_any_node(fleet: &Fleet) {
 
 /// Imports 1,203 tenants through `a`, exports them through `b`, and returns the number of those on pro.
 fn bulk(fleet: &Fleet, a: &Service, b: &Service) -> usize {
-    let mut csv = "api_key,tier,descriptor,requests_per_unit,unit\n".to_owned();
+    let mut csv = "tenant,plan,descriptor,requests_per_unit,unit\n".to_owned();
     for number in 0..1_200 {
         csv.push_str(&format!("t{number},enterprise,,,\n"));
     }
@@ -135,12 +135,12 @@ fn bulk(fleet: &Fleet, a: &Service, b: &Service) -> usize {
     write(
         fleet.folder.path(),
         "wrong.csv",
-        "api_key,tier\nnew,pro\nbad,gold\n",
+        "tenant,plan\nnew,pro\nbad,gold\n",
     );
     let wrong = fleet.tell(a, &["quota", "import", "wrong.csv"]);
     assert_eq!(wrong.code, Some(1));
     assert!(
-        wrong.err.contains("tier: the domain has no plan 'gold'"),
+        wrong.err.contains("plan: the domain has no plan 'gold'"),
         "{}",
         wrong.err
     );
@@ -189,7 +189,7 @@ fn the_database_may_be_away(mut fleet: Fleet) {
     let warned = log.matches("the quota database does not answer").count();
     assert_eq!(warned, 1, "once: {log}");
     for (method, path, body) in [
-        ("PUT", "/admin/v1/quotas/acme", "{\"tier\":\"enterprise\"}"),
+        ("PUT", "/admin/v1/quotas/acme", "{\"plan\":\"enterprise\"}"),
         ("DELETE", "/admin/v1/quotas/acme", ""),
         ("POST", "/admin/v1/quotas/acme/reset", ""),
         ("GET", "/admin/v1/quotas", ""),
@@ -197,7 +197,7 @@ fn the_database_may_be_away(mut fleet: Fleet) {
         (
             "POST",
             "/admin/v1/import/quotas",
-            "{\"api_key\":\"x\",\"tier\":\"pro\"}",
+            "{\"tenant\":\"x\",\"plan\":\"pro\"}",
         ),
     ] {
         let (status, problem) = http(a.admin, method, path, body);
@@ -266,7 +266,7 @@ fn calls_are_written_for_billing(fleet: &Fleet) {
             .map(|line| line[count].as_u64().expect("it is a number"))
             .sum()
     };
-    assert_eq!(sum("api_key", "acme", "allowed"), 3, "{lines}");
+    assert_eq!(sum("tenant", "acme", "allowed"), 3, "{lines}");
     assert_eq!(sum("rule", "d.customer@pro", "denied"), 0, "{lines}");
     assert_eq!(sum("rule", "d.customer", "allowed"), 10, "{lines}");
     assert_eq!(sum("rule", "d.customer", "denied"), 2, "{lines}");
@@ -275,7 +275,7 @@ fn calls_are_written_for_billing(fleet: &Fleet) {
         &["quota", "usage", "--tenant", "acme", "--format", "csv"],
     );
     assert!(
-        own.starts_with("minute,domain,api_key,hash,rule,node,allowed,denied\n"),
+        own.starts_with("minute,domain,tenant,hash,rule,node,allowed,denied\n"),
         "{own}"
     );
     assert!(
@@ -283,7 +283,7 @@ fn calls_are_written_for_billing(fleet: &Fleet) {
         "{own}"
     );
     assert_eq!(
-        sum("api_key", "other, inc", "allowed"),
+        sum("tenant", "other, inc", "allowed"),
         10,
         "who calls is named, known or not"
     );
@@ -332,7 +332,7 @@ fn calls_are_added_up_for_bills(fleet: &Fleet) {
     };
     let of = |lines: &[Value], name: &str| {
         let number = |line: &Value, count: &str| line[count].as_u64().expect("it is a number");
-        let lines = lines.iter().filter(|line| line["api_key"] == name);
+        let lines = lines.iter().filter(|line| line["tenant"] == name);
         lines.fold((0, 0), |(allowed, denied), line| {
             let more = (number(line, "allowed"), number(line, "denied"));
             (allowed + more.0, denied + more.1)
@@ -373,7 +373,7 @@ fn calls_are_added_up_for_bills(fleet: &Fleet) {
         ],
     );
     assert!(
-        own.starts_with("period,domain,api_key,hash,allowed,denied\n"),
+        own.starts_with("period,domain,tenant,hash,allowed,denied\n"),
         "{own}"
     );
     assert!(

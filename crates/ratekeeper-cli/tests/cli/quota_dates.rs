@@ -47,7 +47,7 @@ fn one_term(node: &Service) -> bool {
     };
     let own = json!({ "descriptor": ORDERS, "requests_per_unit": 500, "window": "24h" });
     let body = json!({
-        "tiers": [ with(json!({ "tier": "enterprise" })) ],
+        "plans": [ with(json!({ "plan": "enterprise" })) ],
         "overrides": [ with(own) ],
     });
     let (status, answer) = http(

@@ -66,14 +66,14 @@ fn read(node: &Service) -> (u64, Value) {
 fn parts(own: &Value) -> Parts {
     let date = |part: &Value, name: &str| part[name].as_str().unwrap_or("").to_owned();
     let mut parts = Parts::new();
-    if let Some(plan) = own["tier"].as_str().filter(|plan| *plan != "custom") {
+    if let Some(plan) = own["plan"].as_str().filter(|plan| *plan != "custom") {
         parts.insert(
             (PLAN.to_owned(), String::new()),
             (String::new(), plan.to_owned()),
         );
     }
-    let tiers = own["tiers"].as_array().into_iter().flatten();
-    let tiers = tiers.map(|tier| (PLAN.to_owned(), tier, date(tier, "tier")));
+    let tiers = own["plans"].as_array().into_iter().flatten();
+    let tiers = tiers.map(|tier| (PLAN.to_owned(), tier, date(tier, "plan")));
     let overrides = own["overrides"].as_array().into_iter().flatten();
     let overrides = overrides.map(|own| {
         (
@@ -101,7 +101,7 @@ fn body(parts: &Parts) -> Value {
         }
         let is_plan = name == PLAN;
         if is_plan {
-            part.insert("tier".to_owned(), json!(value));
+            part.insert("plan".to_owned(), json!(value));
         } else {
             let hits: u64 = value.parse().expect("it is a number");
             let fields = [
@@ -114,7 +114,7 @@ fn body(parts: &Parts) -> Value {
         lists[usize::from(!is_plan)].push(Value::Object(part));
     }
     let [tiers, overrides] = lists;
-    json!({ "tiers": tiers, "overrides": overrides })
+    json!({ "plans": tiers, "overrides": overrides })
 }
 
 /// A plan or an override that is named, with its dates.

@@ -49,7 +49,7 @@ fn a_second_database_is_a_fault_and_no_start_beside_tenants() {
         !ready(&a).contains("another quota database")
     });
 
-    let put = http(a.admin, "PUT", "/admin/v1/quotas/acme", r#"{"tier":"pro"}"#);
+    let put = http(a.admin, "PUT", "/admin/v1/quotas/acme", r#"{"plan":"pro"}"#);
     assert_eq!(put.0, 200, "{}", put.1);
     let mut client = server.client();
     eventually("a tells that it has tenants", || {

@@ -17,7 +17,7 @@ fn parsed(text: &str) -> Value {
 /// The document of a tenant on `tier`, with so many orders a minute.
 fn document(tier: &str, orders: u64) -> String {
     let own = json!({ "descriptor": ORDERS, "requests_per_unit": orders, "unit": "minute" });
-    json!({ "tier": tier, "overrides": [own] }).to_string()
+    json!({ "plan": tier, "overrides": [own] }).to_string()
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn no_request_is_decided_by_half_a_change() {
 fn put_state(admin: &mut HttpConnection, number: u64) {
     let (tier, orders, _) = STATES[usize::from(number % 2 == 1)];
     let own = json!({ "descriptor": ORDERS, "requests_per_unit": orders, "window": "24h" });
-    let body = json!({ "tier": tier, "overrides": [own] }).to_string();
+    let body = json!({ "plan": tier, "overrides": [own] }).to_string();
     let written = admin.ask("PUT", "/admin/v1/quotas/acme", "", &body);
     assert_eq!(written.status, 200, "{}", written.body);
 }
@@ -273,7 +273,7 @@ fn every_write_is_whole_or_absent_when_postgres_is_killed() {
         .into_iter()
         .map(|line| {
             (
-                line["api_key"].as_str().expect("it has a name").to_owned(),
+                line["tenant"].as_str().expect("it has a name").to_owned(),
                 line,
             )
         })
@@ -282,7 +282,7 @@ fn every_write_is_whole_or_absent_when_postgres_is_killed() {
     let noted: BTreeSet<String> = trail
         .iter()
         .map(|row| {
-            let name = row["api_key"].as_str();
+            let name = row["tenant"].as_str();
             name.expect("it is a put").to_owned()
         })
         .collect();
@@ -291,7 +291,7 @@ fn every_write_is_whole_or_absent_when_postgres_is_killed() {
     for (name, status) in &told {
         match (status, kept.get(name), noted.contains(name)) {
             (_, Some(tenant), true) => {
-                assert_eq!(tenant["tier"], "pro", "{tenant}");
+                assert_eq!(tenant["plan"], "pro", "{tenant}");
                 assert_eq!(
                     tenant["overrides"][0]["requests_per_unit"],
                     number_of(name),

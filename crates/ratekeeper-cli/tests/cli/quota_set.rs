@@ -31,7 +31,7 @@ fn what_is_not_named_stays() {
         "descriptor": "default", "requests_per_unit": 3000, "unit": "day",
         "effective_at": LATER, "expires_at": LATER_STILL,
     });
-    let expected = json!({ "tier": "pro", "overrides": [orders(500), raised] });
+    let expected = json!({ "plan": "pro", "overrides": [orders(500), raised] });
     assert_eq!(own(&fleet, &node, "hooli"), expected);
     let line = format!("  default: none -> 3000 per day from {LATER} until {LATER_STILL}\n");
     let head = "hooli: version 1 -> 2\n";
@@ -51,10 +51,10 @@ fn what_is_not_named_stays() {
         "{told}"
     );
     assert_eq!(
-        own(&fleet, &node, "hooli")["tiers"],
+        own(&fleet, &node, "hooli")["plans"],
         json!([
-            { "tier": "pro" },
-            { "tier": "enterprise", "effective_at": LATER, "expires_at": LATER_STILL },
+            { "plan": "pro" },
+            { "plan": "enterprise", "effective_at": LATER, "expires_at": LATER_STILL },
         ])
     );
     let told = set(&["--plan", "free"]);
@@ -62,7 +62,7 @@ fn what_is_not_named_stays() {
     let told = set(&["--plan", "free"]);
     assert!(told.starts_with("hooli: nothing to change\n"), "{told}");
     set(&["--remove-plan", &format!("enterprise@{LATER}")]);
-    assert_eq!(own(&fleet, &node, "hooli")["tier"], "free");
+    assert_eq!(own(&fleet, &node, "hooli")["plan"], "free");
 
     let gone = fleet.tell(&node, &["quota", "set", "hooli", "--remove-plan", "pro"]);
     let said = "there is no plan pro to remove; the tenant has free";
@@ -110,7 +110,7 @@ fn editors_at_the_same_time_undo_nothing() {
     let mut set: Vec<_> = set.filter_map(|own| own["descriptor"].as_str()).collect();
     set.sort_unstable();
     assert_eq!(set, names.map(|name| format!("endpoint:{name}")));
-    assert_eq!(own["tier"], "pro");
+    assert_eq!(own["plan"], "pro");
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_change_is_undone_by_the_trail() {
     tell(&["revert", "acme"]);
     assert_eq!(
         own(&fleet, &node, "acme"),
-        json!({ "tier": "free" }),
+        json!({ "plan": "free" }),
         "undone again"
     );
     tell(&["revert", "acme", "--to", "1"]);
@@ -237,7 +237,7 @@ fn a_change_is_undone_by_the_trail() {
         .map(|row| &row["after"])
         .collect();
     assert_eq!(*after[0], first);
-    assert_eq!(trail[0]["api_key"], "acme");
+    assert_eq!(trail[0]["tenant"], "acme");
     write(
         fleet.folder.path(),
         "acme.json",
@@ -310,7 +310,7 @@ fn a_file_goes_in_as_a_whole_or_not_at_all() {
     let file = |bad: Option<usize>| {
         let tier = |number| if Some(number) == bad { "gold" } else { "pro" };
         let lines = (0..652).map(|number| format!("t{number},{}\n", tier(number)));
-        let text = "api_key,tier\n".to_owned() + &lines.collect::<String>();
+        let text = "tenant,plan\n".to_owned() + &lines.collect::<String>();
         write(fleet.folder.path(), "tenants.csv", &text);
     };
     let import =

@@ -31,7 +31,7 @@ const ROUTES: [(&str, &str, &str); 32] = [
     ("GET", "/admin/v1/shed", "viewer"),
     ("GET", "/admin/v1/explain", "viewer"),
     ("POST", "/admin/v1/explain", "viewer"),
-    ("GET", "/admin/v1/usage/{api_key}", "viewer"),
+    ("GET", "/admin/v1/usage/{tenant}", "viewer"),
     ("GET", "/admin/v1/top", "viewer"),
     ("GET", "/admin/v1/denials", "viewer"),
     ("POST", "/admin/v1/denials", "viewer"),
@@ -41,14 +41,14 @@ const ROUTES: [(&str, &str, &str); 32] = [
     ("GET", "/admin/v1/live", "viewer"),
     ("GET", "/admin/v1/openapi.json", "viewer"),
     ("GET", "/admin/v1/quotas", "viewer"),
-    ("GET", "/admin/v1/quotas/{api_key}", "viewer"),
+    ("GET", "/admin/v1/quotas/{tenant}", "viewer"),
     ("POST", "/admin/v1/rules/{id}/enable", "editor"),
     ("POST", "/admin/v1/rules/{id}/disable", "editor"),
     ("POST", "/admin/v1/rules/{id}/shadow", "editor"),
     ("DELETE", "/admin/v1/rules/{id}/switch", "editor"),
-    ("PUT", "/admin/v1/quotas/{api_key}", "editor"),
-    ("DELETE", "/admin/v1/quotas/{api_key}", "editor"),
-    ("POST", "/admin/v1/quotas/{api_key}/reset", "editor"),
+    ("PUT", "/admin/v1/quotas/{tenant}", "editor"),
+    ("DELETE", "/admin/v1/quotas/{tenant}", "editor"),
+    ("POST", "/admin/v1/quotas/{tenant}/reset", "editor"),
     ("PUT", "/admin/v1/denials/log/{key}", "editor"),
     ("DELETE", "/admin/v1/denials/log/{key}", "editor"),
     ("GET", "/admin/v1/audit", "admin"),
@@ -84,14 +84,14 @@ fn status(to: SocketAddr, method: &str, path: &str, token: Option<&str>) -> u16 
     let body = match path {
         path if path.starts_with("/admin/v1/denials/log/") => "{\"minutes\":1}",
         "/admin/v1/denials" | "/admin/v1/tenants" => "{\"tenant\":\"a\"}",
-        path if path.ends_with("/import/quotas") => "{\"api_key\":\"b\",\"tier\":\"pro\"}",
-        path if path.starts_with("/admin/v1/quotas/") => "{\"tier\":\"pro\"}",
+        path if path.ends_with("/import/quotas") => "{\"tenant\":\"b\",\"plan\":\"pro\"}",
+        path if path.starts_with("/admin/v1/quotas/") => "{\"plan\":\"pro\"}",
         _ => {
             "{\"domain\":\"d\",\"descriptors\":[{\"entries\":[{\"key\":\"customer\",\"value\":\"a\"}]}]}"
         }
     };
     let path = path
-        .replace("{api_key}", "a")
+        .replace("{tenant}", "a")
         .replace("{tenant}", "a")
         .replace("{id}", "d.customer")
         .replace("{key}", "customer:a");

@@ -84,7 +84,7 @@ fn a_database_gives_tenants_their_limits() {
         let answer = Answer::read(&say(gateway.admin, spoken));
         assert_eq!(answer.status, 200, "{answer:?}");
     };
-    put("{\"tier\":\"pro\"}");
+    put("{\"plan\":\"pro\"}");
     assert_eq!(limit(&gateway, "acme"), "1000");
     put("{\"overrides\":[{\"requests_per_unit\":500,\"window\":\"240000h\"}]}");
     assert_eq!(limit(&gateway, "acme"), "500");

@@ -149,7 +149,7 @@ fn the_tutorial_of_plans_works() {
     assert!(calls.contains("200 200 200 429 429"), "{calls}");
     assert!(calls.contains("200 200 200 200 200"), "{calls}");
     for told in [
-        "\"tier\":\"enterprise\"",
+        "\"plan\":\"enterprise\"",
         "\"default\":{\"requests_per_unit\":5000,\"unit\":\"minute\"}",
         "\"remaining\":499",
         "\"endpoint:POST /orders\":{\"used\":1,\"limit\":500,\"remaining\":499",

@@ -30,7 +30,7 @@ pub struct AuditDocument {
     pub subject: String,
     /// The tenant; of a secret value only the end. Absent for a rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub api_key: Option<String>,
+    pub tenant: Option<String>,
     /// The number of times that the tenant's usage was reset, this change included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u32>,
@@ -48,7 +48,7 @@ impl From<AuditRow> for AuditDocument {
     fn from(row: AuditRow) -> Self {
         let [before, after] = [row.before, row.after].map(|text| text.map(State::of));
         let latest = after.as_ref().or(before.as_ref());
-        let (api_key, epoch) = match latest {
+        let (tenant, epoch) = match latest {
             Some(State::Tenant(tenant, _)) => (Some(tenant.shown.clone()), Some(tenant.epoch)),
             _ => (None, None),
         };
@@ -61,7 +61,7 @@ impl From<AuditRow> for AuditDocument {
             action: row.action,
             domain: row.domain,
             subject: row.subject,
-            api_key,
+            tenant,
             epoch,
             before: before.map(State::shown),
             after: after.map(State::shown),
@@ -123,7 +123,7 @@ mod tests {
         };
         let told = AuditDocument::from(row.clone());
         let before = json!({
-            "tier": "pro",
+            "plan": "pro",
             "overrides": [{
                 "descriptor": "a:b", "requests_per_unit": 5, "unit": "minute", "effective_at": "2027-01-31T00:00:00Z",
             }],
@@ -134,7 +134,7 @@ mod tests {
         assert!(put.is_ok_and(|put| put.quotas().is_ok()));
         let gone = AuditDocument::from(AuditRow { after: None, ..row });
         assert_eq!(
-            (gone.api_key.as_deref(), gone.epoch),
+            (gone.tenant.as_deref(), gone.epoch),
             (Some("acme"), Some(2))
         );
     }

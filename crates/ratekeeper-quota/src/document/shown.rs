@@ -6,24 +6,25 @@ use ratekeeper_rules::{CUSTOM, Domain, Entry, PlanIndex, Rule, RuleSet};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{OverrideDocument, QuotaDocument, Rfc3339, TierDocument};
+use super::{OverrideDocument, PlanDocument, QuotaDocument, Rfc3339};
 use crate::TenantRecord;
 
 /// A tenant as the admin API shows it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct TenantDocument {
     /// The tenant; of a secret value only the end, unless the reader named it.
-    pub api_key: String,
+    #[serde(alias = "api_key")]
+    pub tenant: String,
     /// The keyed hash of its value, by which it can be named as `hash:…`.
     pub hash: String,
     /// The domain.
     pub domain: String,
     /// The plan that it is on now; `custom` if it has overrides alone. Absent in a domain without plans.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tier: Option<String>,
+    #[serde(alias = "tier", default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
     /// Its plans with their times, if they are not the same for ever.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tiers: Vec<TierDocument>,
+    #[serde(alias = "tiers", default, skip_serializing_if = "Vec::is_empty")]
+    pub plans: Vec<PlanDocument>,
     /// Its limits.
     pub quotas: LimitsDocument,
     /// The number of times that its usage was reset.
@@ -68,17 +69,12 @@ pub struct LimitDocument {
 }
 
 impl TenantDocument {
-    /// A tenant at the time `now`. `api_key` is its value, where the reader has named it.
+    /// A tenant at the time `now`. `named` is its value, where the reader has named it.
     #[must_use]
-    pub fn of(
-        record: &TenantRecord,
-        api_key: Option<&str>,
-        rules: &RuleSet,
-        now: Timestamp,
-    ) -> Self {
+    pub fn of(record: &TenantRecord, named: Option<&str>, rules: &RuleSet, now: Timestamp) -> Self {
         let QuotaDocument {
-            tier,
-            tiers,
+            plan,
+            plans,
             overrides,
             ..
         } = QuotaDocument::of(&record.quotas);
@@ -86,20 +82,20 @@ impl TenantDocument {
         let in_force = record.quotas.plans.iter().rev();
         let in_force = in_force.filter(|(term, _)| term.contains(now));
         let in_force = in_force.map(|(_, plan)| plan.to_string()).next();
-        let fallback = tier.filter(|tier| tier == CUSTOM).or_else(|| {
+        let fallback = plan.filter(|plan| plan == CUSTOM).or_else(|| {
             let name = domain?.plan_name(PlanIndex::DEFAULT);
             Some(name.to_owned()).filter(|name| !name.is_empty())
         });
-        let value = api_key.unwrap_or(&record.id.shown);
+        let value = named.unwrap_or(&record.id.shown);
         let default = domain.and_then(|domain| {
             LimitDocument::of_whole(record, in_force.as_deref(), domain, (rules, value, now))
         });
         Self {
-            api_key: value.to_owned(),
+            tenant: value.to_owned(),
             hash: record.id.hash.to_string(),
             domain: record.id.domain.clone(),
-            tier: in_force.or(fallback),
-            tiers,
+            plan: in_force.or(fallback),
+            plans,
             quotas: LimitsDocument { default, overrides },
             epoch: record.quotas.epoch,
             version: record.version,

@@ -145,7 +145,7 @@ async fn calls(database: &Database) {
     let of_acme = |lines: &[CallLine]| -> Vec<(String, Option<String>, u64, u64)> {
         let hash = tenant("acme").hash.to_string();
         let lines = lines.iter().filter(|line| line.hash == hash);
-        let told = lines.map(|it| (it.period.clone(), it.api_key.clone(), it.allowed, it.denied));
+        let told = lines.map(|it| (it.period.clone(), it.tenant.clone(), it.allowed, it.denied));
         told.collect()
     };
     let acme = Some("acme".to_owned());
@@ -158,7 +158,7 @@ async fn calls(database: &Database) {
     let t0 = page
         .lines
         .iter()
-        .find(|line| line.api_key.as_deref() == Some("a\u{fffd}b"));
+        .find(|line| line.tenant.as_deref() == Some("a\u{fffd}b"));
     assert!(t0.is_some(), "no control characters");
     let together = page.lines.iter().find(|line| line.hash == "other");
     assert_eq!(together.map(|line| line.allowed), Some(7));

@@ -24,7 +24,8 @@ const PAGE_MAX: u64 = 1_000;
 #[serde(deny_unknown_fields)]
 pub(super) struct AuditOptions {
     /// Only changes of this tenant.
-    api_key: Option<String>,
+    #[serde(alias = "api_key")]
+    tenant: Option<String>,
     /// The domain of that tenant, where several have tenants.
     domain: Option<String>,
     /// Only changes after this one, the oldest first.
@@ -70,13 +71,13 @@ pub(super) async fn list(
     let filter = AuditFilter {
         after: options.after.unwrap_or(0),
         before: options.cursor,
-        tenant: match &options.api_key {
+        tenant: match &options.tenant {
             None => None,
-            Some(api_key) => {
+            Some(named) => {
                 let snapshot = app.limiter.snapshot();
                 let domain = options.domain.as_deref();
-                let id = tenant(quotas, snapshot.rules(), domain, api_key)
-                    .map_err(|error| error.about("{api_key}", "?api_key"))?;
+                let id = tenant(quotas, snapshot.rules(), domain, named)
+                    .map_err(|error| error.about("{tenant}", "?tenant"))?;
                 Some((id.domain, id.hash))
             }
         },

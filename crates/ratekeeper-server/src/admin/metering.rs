@@ -33,7 +33,8 @@ pub(super) struct MeteringOptions {
     /// The minute after the last.
     until: Option<Rfc3339>,
     /// Only calls of this tenant.
-    api_key: Option<String>,
+    #[serde(alias = "api_key")]
+    tenant: Option<String>,
     /// The domain of that tenant, where several have tenants.
     domain: Option<String>,
     /// At most so many lines, up to 10,000; `x-next-cursor` tells where the others begin.
@@ -60,13 +61,13 @@ pub(super) async fn export(
     let format = format.unwrap_or(BulkFormat::JsonLines);
     let most = limit(options.limit, USAGE_PAGE_MAX, 1..=USAGE_PAGE_MAX)?;
     let by: Option<UsagePeriod> = parsed("?by", options.by.as_deref())?;
-    let named = options.api_key.as_deref().map(|api_key| {
+    let named = options.tenant.as_deref().map(|named| {
         let snapshot = app.limiter.snapshot();
-        tenant(quotas, snapshot.rules(), options.domain.as_deref(), api_key)
+        tenant(quotas, snapshot.rules(), options.domain.as_deref(), named)
     });
     let named = named
         .transpose()
-        .map_err(|error| error.about("{api_key}", "?api_key"))?;
+        .map_err(|error| error.about("{tenant}", "?tenant"))?;
     let minute = |time: Option<Rfc3339>| time.map(|time| time.0.as_micros() / MINUTE);
     let filter = UsageFilter {
         tenant: named.map(|id| (id.domain, id.hash)),

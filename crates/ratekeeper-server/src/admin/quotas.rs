@@ -21,6 +21,7 @@ use ratekeeper_quota::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::old_names::OldNames;
 use crate::app::App;
 use crate::http::{ApiError, read_json};
 use asked::{Asked, Conditions, OfDomain, TenantInPath};
@@ -34,7 +35,7 @@ pub(super) use refused::{no_database, refusal};
 /// A tenant whose usage was reset.
 #[derive(Serialize, ToSchema)]
 struct ResetAnswer {
-    api_key: String,
+    tenant: String,
     hash: String,
     domain: String,
     /// The number of times that its usage was reset.
@@ -47,7 +48,7 @@ struct ResetAnswer {
 /// Shows the plans and overrides of a tenant.
 #[utoipa::path(
     get,
-    path = "/admin/v1/quotas/{api_key}",
+    path = "/admin/v1/quotas/{tenant}",
     tag = "quotas",
     params(
         TenantInPath,
@@ -72,13 +73,13 @@ pub(super) async fn show(
     if asked::is_known(&headers, &tag) {
         return Ok((StatusCode::NOT_MODIFIED, [(ETAG, tag)]).into_response());
     }
-    Ok(answer(&app, &record, asked.api_key.as_deref()))
+    Ok(answer(&app, &record, asked.named.as_deref()))
 }
 
 /// Gives a tenant plans and overrides in place of those that it has.
 #[utoipa::path(
     put,
-    path = "/admin/v1/quotas/{api_key}",
+    path = "/admin/v1/quotas/{tenant}",
     tag = "quotas",
     params(TenantInPath, OfDomain, Conditions),
     request_body = QuotaDocument,
@@ -108,16 +109,17 @@ pub(super) async fn put(
             error => refusal(error),
         })?;
     asked.quotas.put_in_force(written.record.version).await;
-    let api_key = asked.api_key.as_deref();
+    let named = asked.named.as_deref();
     let now = app.limiter.clock().now();
-    let warnings = slips::warnings(&written, api_key, store, snapshot.rules(), now).await;
-    Ok(answer_with(&app, &written.record, api_key, warnings))
+    let mut warnings = slips::warnings(&written, named, store, snapshot.rules(), now).await;
+    warnings.extend(OldNames::of_json(&body).warnings());
+    Ok(answer_with(&app, &written.record, named, warnings))
 }
 
 /// Takes a tenant's plans and overrides away.
 #[utoipa::path(
     delete,
-    path = "/admin/v1/quotas/{api_key}",
+    path = "/admin/v1/quotas/{tenant}",
     tag = "quotas",
     params(TenantInPath, OfDomain, Conditions),
     responses((status = 204, description = "They are gone"))
@@ -136,7 +138,7 @@ pub(super) async fn remove(asked: Asked) -> Result<StatusCode, ApiError> {
 /// Forgets the usage of a tenant.
 #[utoipa::path(
     post,
-    path = "/admin/v1/quotas/{api_key}/reset",
+    path = "/admin/v1/quotas/{tenant}/reset",
     tag = "quotas",
     params(TenantInPath, OfDomain, Conditions),
     responses((status = 200, description = "Its counters start over", body = ResetAnswer))
@@ -151,7 +153,7 @@ pub(super) async fn reset(asked: Asked) -> Result<Response, ApiError> {
     quotas.put_in_force(record.version).await;
     let tag = tag(&record);
     let answer = ResetAnswer {
-        api_key: asked.api_key.unwrap_or(record.id.shown),
+        tenant: asked.named.unwrap_or(record.id.shown),
         hash: record.id.hash.to_string(),
         domain: record.id.domain,
         epoch: record.quotas.epoch,
@@ -161,19 +163,19 @@ pub(super) async fn reset(asked: Asked) -> Result<Response, ApiError> {
     Ok(([(ETAG, tag)], Json(answer)).into_response())
 }
 
-fn answer(app: &App, record: &TenantRecord, api_key: Option<&str>) -> Response {
-    answer_with(app, record, api_key, Vec::new())
+fn answer(app: &App, record: &TenantRecord, named: Option<&str>) -> Response {
+    answer_with(app, record, named, Vec::new())
 }
 
 fn answer_with(
     app: &App,
     record: &TenantRecord,
-    api_key: Option<&str>,
+    named: Option<&str>,
     warnings: Vec<String>,
 ) -> Response {
     let snapshot = app.limiter.snapshot();
     let now = app.limiter.clock().now();
-    let document = TenantDocument::of(record, api_key, snapshot.rules(), now);
+    let document = TenantDocument::of(record, named, snapshot.rules(), now);
     let document = TenantDocument {
         warnings,
         ..document.with_own(record)

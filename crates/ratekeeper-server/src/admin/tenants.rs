@@ -359,7 +359,7 @@ async fn joined(
         document.with_own(&record)
     });
     let plan = usage.as_ref().and_then(|usage| usage.plan.clone());
-    let plan = plan.or_else(|| quotas.as_ref().and_then(|quotas| quotas.tier.clone()));
+    let plan = plan.or_else(|| quotas.as_ref().and_then(|quotas| quotas.plan.clone()));
     let of_kind = |kind: &str| {
         let of_kind = found.groups.iter().filter(|group| group.kind == kind);
         of_kind.take(GROUPS_MAX).cloned().collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! `GET /admin/v1/usage/{api_key}`: how much of its limits a tenant has used, from the live counters.
+//! `GET /admin/v1/usage/{tenant}`: how much of its limits a tenant has used, from the live counters.
 
 mod known;
 
@@ -33,7 +33,7 @@ const DEFAULT: &str = "default";
 /// The usage of one tenant.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Usage {
-    api_key: String,
+    tenant: String,
     domain: String,
     /// The plan of the tenant; absent in a domain without plans.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,10 +117,10 @@ pub(super) struct Options {
 /// Shows how much of its limits a tenant has used.
 #[utoipa::path(
     get,
-    path = "/admin/v1/usage/{api_key}",
+    path = "/admin/v1/usage/{tenant}",
     tag = "usage",
     params(
-        ("api_key" = String, Path, description = "The tenant"),
+        ("tenant" = String, Path, description = "The tenant"),
         ("domain" = Option<String>, Query, description = "The domain, where several have tenants"),
         ("descriptor" = Option<Vec<String>>, Query, description = "Entries after the tenant's: `key:value`, or a JSON list"),
     ),
@@ -128,21 +128,20 @@ pub(super) struct Options {
 )]
 pub(super) async fn show(
     State(app): State<Arc<App>>,
-    api_key: Result<Path<String>, PathRejection>,
+    named: Result<Path<String>, PathRejection>,
     Given(pairs): Given<Vec<(String, String)>>,
 ) -> Result<Json<Usage>, ApiError> {
-    let Path(api_key) =
-        api_key.map_err(|error| ApiError::invalid("{api_key}", error.body_text()))?;
-    if api_key.is_empty() || api_key.len() > ENTRY_BYTES_MAX {
+    let Path(named) = named.map_err(|error| ApiError::invalid("{tenant}", error.body_text()))?;
+    if named.is_empty() || named.len() > ENTRY_BYTES_MAX {
         let message = format!("expected 1 to {ENTRY_BYTES_MAX} bytes");
-        return Err(ApiError::invalid("{api_key}", message));
+        return Err(ApiError::invalid("{tenant}", message));
     }
     let options = Options::read(pairs)?;
-    Ok(Json(of(&app, &api_key, &options).await?))
+    Ok(Json(of(&app, &named, &options).await?))
 }
 
-/// The usage of the limits of the tenant with the value `api_key`.
-pub(super) async fn of(app: &App, api_key: &str, options: &Options) -> Result<Usage, ApiError> {
+/// The usage of the limits of the tenant with the value `named`.
+pub(super) async fn of(app: &App, named: &str, options: &Options) -> Result<Usage, ApiError> {
     if !app.is_loaded() {
         return Err(ApiError::no_rules());
     }
@@ -152,7 +151,7 @@ pub(super) async fn of(app: &App, api_key: &str, options: &Options) -> Result<Us
     let (domain, tenant) = found.map_err(|error| unclear(&error))?;
     let own = Entry {
         key: tenant,
-        value: api_key,
+        value: named,
     };
     let mut known = known::descriptors(domain, own, LOOKS_MAX);
     let of_levels = rules.tenants_of_levels();
@@ -195,7 +194,7 @@ pub(super) async fn of(app: &App, api_key: &str, options: &Options) -> Result<Us
         current_window: own_window.map(|(_, used)| used.window.clone()),
         plan: Some(domain.plan_name(plan).to_owned()).filter(|plan| !plan.is_empty()),
         domain: domain.name().to_owned(),
-        api_key: api_key.to_owned(),
+        tenant: named.to_owned(),
         usage,
         dynamic: known.dynamic.into_iter().collect(),
         truncated: known.is_cut,

@@ -78,7 +78,7 @@ async fn limit(running: &Running, customer: &str) -> u64 {
 
 fn enterprise() -> Value {
     json!({
-        "tier": "enterprise",
+        "plan": "enterprise",
         "overrides": [{ "descriptor": "endpoint:POST /api/v1/orders", "requests_per_unit": 500, "unit": "hour" }],
         "effective_at": "2025-02-01T00:00:00Z",
         "expires_at": null,
@@ -93,7 +93,7 @@ async fn a_tenant_gets_a_plan_and_an_override_and_loses_them_again() {
     let (status, put) = admin(&running, "PUT", ACME, &enterprise().to_string()).await;
     assert_eq!(status, 200, "{put}");
     assert_eq!(
-        (&put["api_key"], &put["tier"]),
+        (&put["tenant"], &put["plan"]),
         (&json!("acme"), &json!("enterprise"))
     );
     assert_eq!(
@@ -131,7 +131,7 @@ async fn a_tenant_gets_a_plan_and_an_override_and_loses_them_again() {
     );
 
     let stale = ("if-match", "\"999\"");
-    let (status, refused) = send(&running, "PUT", ACME, stale, &json!({ "tier": "pro" })).await;
+    let (status, refused) = send(&running, "PUT", ACME, stale, &json!({ "plan": "pro" })).await;
     assert_eq!(
         (status, &refused["code"]),
         (412, &json!("VERSION_MISMATCH"))
@@ -141,7 +141,7 @@ async fn a_tenant_gets_a_plan_and_an_override_and_loses_them_again() {
         "PUT",
         ACME,
         ("if-none-match", "*"),
-        &json!({ "tier": "pro" }),
+        &json!({ "plan": "pro" }),
     )
     .await;
     assert_eq!(
@@ -154,7 +154,7 @@ async fn a_tenant_gets_a_plan_and_an_override_and_loses_them_again() {
         "PUT",
         ACME,
         ("if-match", &known),
-        &json!({ "tier": "pro" }),
+        &json!({ "plan": "pro" }),
     )
     .await;
     assert_eq!(
@@ -208,8 +208,8 @@ async fn tenants_are_listed_by_filters_in_pages() {
     let folder = tempfile::tempdir().unwrap();
     let running = start_in(folder.path()).await;
     for (name, body) in [
-        ("a", json!({ "tier": "pro" })),
-        ("b", json!({ "tier": "pro" })),
+        ("a", json!({ "plan": "pro" })),
+        ("b", json!({ "plan": "pro" })),
         ("c", enterprise()),
     ] {
         let put = admin(
@@ -227,7 +227,7 @@ async fn tenants_are_listed_by_filters_in_pages() {
         list["quotas"].as_array().unwrap().len()
     };
     assert_eq!(count("").await, 3);
-    assert_eq!(count("?tier=pro").await, 2);
+    assert_eq!(count("?plan=pro").await, 2);
     assert_eq!(count("?overrides=true").await, 1);
     assert_eq!(count("?domain=other").await, 0);
     let (_, first) = admin(&running, "GET", "/admin/v1/quotas?limit=2", "").await;
@@ -250,26 +250,26 @@ async fn what_is_wrong_in_quotas_is_named() {
         json!({ "overrides": [limit] })
     };
     for (body, field) in [
-        (json!({ "tier": "gold" }), "tier"),
+        (json!({ "plan": "gold" }), "plan"),
         (json!({ "tire": "pro" }), "tire"),
-        (json!({ "tier": 7 }), "tier"),
+        (json!({ "plan": 7 }), "plan"),
         (json!([]), "body"),
         (
-            json!({ "tier": "pro", "effective_at": "soon" }),
+            json!({ "plan": "pro", "effective_at": "soon" }),
             "effective_at",
         ),
         (
-            json!({ "tier": "pro", "tiers": [{ "tier": "free" }] }),
-            "tiers",
+            json!({ "plan": "pro", "plans": [{ "plan": "free" }] }),
+            "plans",
         ),
         (
-            json!({ "tiers": [{ "tier": "free" }, { "tier": "gold" }] }),
-            "tiers[1].tier",
+            json!({ "plans": [{ "plan": "free" }, { "plan": "gold" }] }),
+            "plans[1].plan",
         ),
-        (json!({ "tiers": [{ "tier": "custom" }] }), "tiers[0].tier"),
-        (json!({ "tier": "custom" }), "overrides"),
+        (json!({ "plans": [{ "plan": "custom" }] }), "plans[0].plan"),
+        (json!({ "plan": "custom" }), "overrides"),
         (
-            json!({ "tier": "pro", "effective_at": "2027-01-01T00:00:00Z", "expires_at": "2026-01-01T00:00:00Z" }),
+            json!({ "plan": "pro", "effective_at": "2027-01-01T00:00:00Z", "expires_at": "2026-01-01T00:00:00Z" }),
             "expires_at",
         ),
         (own(json!({ "unit": "fortnight" })), "overrides[0].unit"),
@@ -327,7 +327,7 @@ async fn random_bodies_never_give_a_500() {
         usize::try_from(state % most as u64).unwrap()
     };
     let words = [
-        "tier",
+        "plan",
         "overrides",
         "descriptor",
         "unit",
@@ -384,7 +384,7 @@ async fn a_database_that_is_away_gives_503_and_none_at_all_501() {
     let running = start_in(Path::new("/proc/nowhere")).await;
     for (method, path, body) in [
         ("GET", ACME, ""),
-        ("PUT", ACME, "{\"tier\": \"pro\"}"),
+        ("PUT", ACME, "{\"plan\": \"pro\"}"),
         ("DELETE", ACME, ""),
         ("GET", "/admin/v1/quotas", ""),
         ("GET", "/admin/v1/audit", ""),
@@ -425,21 +425,21 @@ async fn text(
 async fn a_change_of_a_later_time_leaves_what_is_in_force() {
     let folder = tempfile::tempdir().unwrap();
     let running = start_in(folder.path()).await;
-    let now = json!({ "tier": "pro", "overrides": enterprise()["overrides"] });
+    let now = json!({ "plan": "pro", "overrides": enterprise()["overrides"] });
     let (status, put) = admin(&running, "PUT", ACME, &now.to_string()).await;
     assert_eq!(status, 200, "{put}");
-    let later = json!({ "tier": "enterprise", "effective_at": "2199-01-01T00:00:00Z" });
+    let later = json!({ "plan": "enterprise", "effective_at": "2199-01-01T00:00:00Z" });
     let mut versions = Vec::new();
     for _ in 0..2 {
         let (status, put) = admin(&running, "PUT", ACME, &later.to_string()).await;
         assert_eq!(status, 200, "{put}");
         versions.push(put["version"].as_u64().unwrap());
-        assert_eq!(put["tier"], "pro", "{put}");
+        assert_eq!(put["plan"], "pro", "{put}");
         assert_eq!(
-            put["tiers"],
+            put["plans"],
             json!([
-                { "tier": "pro", "expires_at": "2199-01-01T00:00:00Z" },
-                { "tier": "enterprise", "effective_at": "2199-01-01T00:00:00Z" },
+                { "plan": "pro", "expires_at": "2199-01-01T00:00:00Z" },
+                { "plan": "enterprise", "effective_at": "2199-01-01T00:00:00Z" },
             ])
         );
         let own = &put["quotas"]["overrides"];
@@ -454,7 +454,7 @@ async fn a_change_of_a_later_time_leaves_what_is_in_force() {
     // What has a date and begins now takes the place of all of it.
     let (_, put) = admin(&running, "PUT", ACME, &enterprise().to_string()).await;
     assert_eq!(put["quotas"]["overrides"].as_array().unwrap().len(), 1);
-    assert_eq!(put["tier"], "enterprise", "{put}");
+    assert_eq!(put["plan"], "enterprise", "{put}");
     running.stop().await;
 }
 
@@ -463,7 +463,7 @@ async fn many_tenants_come_in_and_go_out_in_both_formats() {
     let folder = tempfile::tempdir().unwrap();
     let running = start_in(folder.path()).await;
     let import = "/admin/v1/import/quotas";
-    let csv = "api_key,tier,descriptor,requests_per_unit,unit,expires_at\n\
+    let csv = "tenant,plan,descriptor,requests_per_unit,unit,expires_at\n\
                acme,enterprise,endpoint:POST /api/v1/orders,500,hour,\n\
                acme,enterprise,default,7000,day,\n\
                \"glo,bex\",pro,,,,2199-01-01T00:00:00Z\n\
@@ -480,13 +480,13 @@ async fn many_tenants_come_in_and_go_out_in_both_formats() {
         assert_eq!(json!(told), counts, "{done}");
     }
     let (_, acme) = admin(&running, "GET", ACME, "").await;
-    assert_eq!(acme["tier"], "enterprise");
+    assert_eq!(acme["plan"], "enterprise");
     assert_eq!(
         acme["quotas"]["default"],
         json!({ "requests_per_unit": 7000, "unit": "day" })
     );
     let (_, hi) = admin(&running, "GET", "/admin/v1/quotas/say%20%22hi%22", "").await;
-    assert_eq!(hi["tier"], "custom", "{hi}");
+    assert_eq!(hi["plan"], "custom", "{hi}");
 
     // Each export is read back as it was written, and nothing has changed.
     for (format, kind) in [("jsonl", "application/x-ndjson"), ("csv", "text/csv")] {
@@ -500,31 +500,30 @@ async fn many_tenants_come_in_and_go_out_in_both_formats() {
     }
 
     // One wrong line, and none of them counts.
-    let lines =
-        "{\"api_key\":\"new\",\"tier\":\"pro\"}\n\n{\"api_key\":\"bad\",\"tier\":\"gold\"}\n";
+    let lines = "{\"tenant\":\"new\",\"plan\":\"pro\"}\n\n{\"tenant\":\"bad\",\"plan\":\"gold\"}\n";
     for (kind, body, field) in [
-        ("application/x-ndjson", lines, "line 3: tier"),
+        ("application/x-ndjson", lines, "line 3: plan"),
         (
             "application/x-ndjson",
-            "{\"tier\":\"pro\"}",
-            "line 1: api_key",
+            "{\"plan\":\"pro\"}",
+            "line 1: tenant",
         ),
         (
             "application/x-ndjson",
-            "{\"api_key\":\"a\",\"x\":1}",
+            "{\"tenant\":\"a\",\"x\":1}",
             "line 1",
         ),
         ("application/x-ndjson", "", "body"),
-        ("text/csv", "api_key,colour\na,red\n", "line 2"),
-        ("text/csv", "api_key,tier\na,pro\nb,pro\na,free\n", "line 4"),
+        ("text/csv", "tenant,colour\na,red\n", "line 2"),
+        ("text/csv", "tenant,plan\na,pro\nb,pro\na,free\n", "line 4"),
         (
             "text/csv",
-            "api_key,tier,expires_at\nnew,pro,soon\n",
+            "tenant,plan,expires_at\nnew,pro,soon\n",
             "line 2: expires_at",
         ),
         (
             "application/x-ndjson",
-            "{\"hash\":\"5f0c6a8e1b2d3c4f5a69788796a5b4c3\",\"tenant_key\":\"00000000\",\"tier\":\"pro\"}",
+            "{\"hash\":\"5f0c6a8e1b2d3c4f5a69788796a5b4c3\",\"tenant_key\":\"00000000\",\"plan\":\"pro\"}",
             "line 1: tenant_key",
         ),
     ] {
@@ -549,11 +548,11 @@ async fn a_tenant_named_twice_is_no_import_whatever_its_names() {
     let running = start_in(folder.path()).await;
     let hash = TenantKey::from_bytes([7; 16]).hash("acme").to_string();
     for second in [
-        json!({ "hash": hash, "tier": "free" }),
-        json!({ "domain": "api_platform", "api_key": "acme", "tier": "free" }),
-        json!({ "api_key": "acme", "tier": "free" }),
+        json!({ "hash": hash, "plan": "free" }),
+        json!({ "domain": "api_platform", "tenant": "acme", "plan": "free" }),
+        json!({ "tenant": "acme", "plan": "free" }),
     ] {
-        let lines = format!("{{\"api_key\":\"acme\",\"tier\":\"pro\"}}\n{second}\n");
+        let lines = format!("{{\"tenant\":\"acme\",\"plan\":\"pro\"}}\n{second}\n");
         let import = "/admin/v1/import/quotas";
         let (status, told) = text(&running, "POST", import, "application/x-ndjson", &lines).await;
         assert_eq!(status, 400, "{second}: {told}");
@@ -571,7 +570,7 @@ async fn a_reader_with_the_current_version_is_sent_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let running = start_in(folder.path()).await;
     assert_eq!(
-        admin(&running, "PUT", ACME, "{\"tier\":\"pro\"}").await.0,
+        admin(&running, "PUT", ACME, "{\"plan\":\"pro\"}").await.0,
         200
     );
     for (tags, expected) in [
@@ -594,7 +593,7 @@ async fn exports_go_on_where_a_page_ends() {
     let folder = tempfile::tempdir().unwrap();
     let running = start_in(folder.path()).await;
     let lines: String = (0..7)
-        .map(|number| format!("{{\"api_key\":\"t{number}\",\"tier\":\"pro\"}}\n"))
+        .map(|number| format!("{{\"tenant\":\"t{number}\",\"plan\":\"pro\"}}\n"))
         .collect();
     let kind = "application/x-ndjson";
     let (status, done) = text(&running, "POST", "/admin/v1/import/quotas", kind, &lines).await;
@@ -637,5 +636,85 @@ async fn a_switch_of_a_rule_is_in_the_trail() {
             &json!({ "switch": "disabled" })
         )
     );
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn names_of_earlier_versions_are_understood_and_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = start_in(folder.path()).await;
+    let old = json!({ "tiers": [{ "tier": "pro", "expires_at": "2199-01-01T00:00:00Z" }] });
+    let (status, put) = admin(&running, "PUT", ACME, &old.to_string()).await;
+    assert_eq!((status, &put["plan"]), (200, &json!("pro")), "{put}");
+    let warnings = put["warnings"].to_string();
+    for old in [
+        "`tier` is now called `plan`",
+        "`tiers` is now called `plans`",
+    ] {
+        assert!(warnings.contains(old), "{warnings}");
+    }
+    let (_, put) = admin(&running, "PUT", ACME, "{\"plan\": \"pro\"}").await;
+    assert!(!put.to_string().contains("is now called"), "{put}");
+
+    let to = running.addresses.admin;
+    let import = "/admin/v1/import/quotas";
+    for (method, path, kind, body, warned) in [
+        (
+            "GET",
+            "/admin/v1/quotas?tier=pro",
+            "text/csv",
+            "",
+            "`tier` is",
+        ),
+        ("GET", "/admin/v1/quotas?plan=pro", "text/csv", "", ""),
+        (
+            "GET",
+            "/admin/v1/audit?api_key=acme",
+            "text/csv",
+            "",
+            "`api_key` is",
+        ),
+        (
+            "POST",
+            import,
+            "text/csv",
+            "api_key,plan\nbob,pro\n",
+            "`api_key` is",
+        ),
+        ("POST", import, "text/csv", "tenant,plan\nbob,pro\n", ""),
+    ] {
+        let kind = [("content-type", kind)];
+        let (head, answer) = running.send_whole(to, method, path, &kind, body).await;
+        assert_eq!(head.status, 200, "{path}: {answer}");
+        let warning = head.headers.get("warning").map(|it| it.to_str().unwrap());
+        assert_eq!(warning.is_some(), !warned.is_empty(), "{path}: {warning:?}");
+        assert!(
+            warning.unwrap_or_default().contains(warned),
+            "{path}: {warning:?}"
+        );
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn tenants_with_overrides_alone_are_listed_as_custom() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = start_in(folder.path()).await;
+    let own = json!([{ "requests_per_unit": 7, "unit": "minute" }]);
+    for (name, body) in [
+        ("a", json!({ "overrides": own })),
+        ("b", json!({ "plan": "pro", "overrides": own })),
+        ("c", json!({ "plan": "pro" })),
+    ] {
+        let path = format!("/admin/v1/quotas/{name}");
+        assert_eq!(
+            admin(&running, "PUT", &path, &body.to_string()).await.0,
+            200
+        );
+    }
+    let (_, list) = admin(&running, "GET", "/admin/v1/quotas?plan=custom", "").await;
+    let listed = list["quotas"].as_array().unwrap().iter();
+    let names: Vec<_> = listed.map(|it| &it["tenant"]).collect();
+    assert_eq!(names, ["a"], "{list}");
     running.stop().await;
 }

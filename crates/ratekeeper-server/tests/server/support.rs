@@ -217,6 +217,19 @@ impl Running {
         headers: &[(&str, &str)],
         body: &str,
     ) -> (u16, String) {
+        let (head, body) = self.send_whole(to, method, path, headers, body).await;
+        (head.status.as_u16(), body)
+    }
+
+    /// Sends a request, and returns the head and the body of the answer.
+    pub(crate) async fn send_whole(
+        &self,
+        to: SocketAddr,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> (::http::response::Parts, String) {
         let mut request = ::http::Request::builder()
             .method(method)
             .uri(format!("http://{to}{path}"));
@@ -228,10 +241,9 @@ impl Running {
             .unwrap();
         let client: Client<_, Full<bytes::Bytes>> =
             Client::builder(TokioExecutor::new()).build_http();
-        let response = client.request(request).await.unwrap();
-        let status = response.status().as_u16();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        (status, String::from_utf8(body.to_vec()).unwrap())
+        let (head, body) = client.request(request).await.unwrap().into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        (head, String::from_utf8(body.to_vec()).unwrap())
     }
 
     /// The value of a metric's series, written as in the text: `name{label="value"}`.

@@ -69,7 +69,7 @@ async fn usage_is_read_from_the_live_counters_and_takes_nothing() {
     for _ in 0..2 {
         let usage = usage(&running, "acme?descriptor=endpoint:GET%20%2Fitems").await;
         assert_eq!(
-            (&usage["api_key"], &usage["domain"], &usage["plan"]),
+            (&usage["tenant"], &usage["domain"], &usage["plan"]),
             (&json!("acme"), &json!("api"), &json!("pro"))
         );
         assert_eq!(numbers(&usage, "default"), [3, 1_000, 997]);
@@ -109,7 +109,7 @@ async fn a_wrong_question_about_usage_names_its_parameter() {
         ("acme?descriptor=a:b&descriptor=:b", "?descriptor[1]"),
         ("acme?descriptor=%5B1%5D", "?descriptor"),
         ("acme?descriptor=%5B%5D", "?descriptor"),
-        ("acme%FF", "{api_key}"),
+        ("acme%FF", "{tenant}"),
     ] {
         let (status, problem) =
             admin(&running, "GET", &format!("/admin/v1/usage/{path}"), "").await;

@@ -4,7 +4,7 @@ use crate::cli::QuotaSet;
 use anyhow::{Context, Result, anyhow, bail};
 use ratekeeper_core::Timestamp;
 use ratekeeper_quota::{
-    DescriptorText, NamedDates, OverrideDocument, QuotaDocument, QuotaEdit, Rfc3339, TierDocument,
+    DescriptorText, NamedDates, OverrideDocument, PlanDocument, QuotaDocument, QuotaEdit, Rfc3339,
 };
 use ratekeeper_rules::{CUSTOM, TenantOverride, Unit};
 
@@ -98,9 +98,9 @@ impl Named {
     /// The parts as all that there is.
     pub(super) fn document(&self) -> QuotaDocument {
         let is_bare = |dates: &NamedDates| *dates == NamedDates::default();
-        let (tier, tiers) = match self.edit.plans.as_slice() {
+        let (plan, plans) = match self.edit.plans.as_slice() {
             [(dates, plan)] if is_bare(dates) => (Some(plan.to_string()), Vec::new()),
-            plans => (None, plans.iter().map(tier).collect()),
+            plans => (None, plans.iter().map(dated).collect()),
         };
         let overrides = self.edit.overrides.iter().map(|(dates, own)| {
             let (effective_at, expires_at) = shown(*dates);
@@ -112,8 +112,8 @@ impl Named {
         });
         let (effective_at, expires_at) = shown(self.whole);
         QuotaDocument {
-            tier,
-            tiers,
+            plan,
+            plans,
             overrides: overrides.collect(),
             effective_at,
             expires_at,
@@ -121,10 +121,10 @@ impl Named {
     }
 }
 
-fn tier((dates, plan): &(NamedDates, Box<str>)) -> TierDocument {
+fn dated((dates, plan): &(NamedDates, Box<str>)) -> PlanDocument {
     let (effective_at, expires_at) = shown(*dates);
-    TierDocument {
-        tier: plan.to_string(),
+    PlanDocument {
+        plan: plan.to_string(),
         effective_at,
         expires_at,
     }

@@ -34,7 +34,7 @@ pub(in crate::admin) struct Asked {
     pub(in crate::admin) quotas: QuotaAdmin,
     pub(in crate::admin) tenant: TenantId,
     /// The value, if the sender named it.
-    pub(in crate::admin) api_key: Option<String>,
+    pub(in crate::admin) named: Option<String>,
     pub(in crate::admin) editor: Editor,
     pub(in crate::admin) expected: Precondition,
 }
@@ -52,7 +52,7 @@ pub(super) struct OfDomain {
 #[into_params(parameter_in = Path)]
 pub(super) struct TenantInPath {
     /// The tenant: its value, or `hash:` and its keyed hash.
-    api_key: String,
+    tenant: String,
 }
 
 /// The headers that make a change conditional.
@@ -73,8 +73,8 @@ impl FromRequestParts<Arc<App>> for Asked {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
         let path = Path::<TenantInPath>::from_request_parts(parts, app).await;
-        let Path(TenantInPath { api_key }) =
-            path.map_err(|error| ApiError::invalid("{api_key}", error.body_text()))?;
+        let Path(TenantInPath { tenant: named }) =
+            path.map_err(|error| ApiError::invalid("{tenant}", error.body_text()))?;
         let query = Query::<OfDomain>::from_request_parts(parts, app).await;
         let Query(OfDomain { domain }) =
             query.map_err(|error| ApiError::invalid("?", error.body_text()))?;
@@ -84,10 +84,10 @@ impl FromRequestParts<Arc<App>> for Asked {
             return Err(ApiError::no_rules());
         }
         let snapshot = app.limiter.snapshot();
-        let tenant = tenant(&quotas, snapshot.rules(), domain.as_deref(), &api_key)?;
+        let tenant = tenant(&quotas, snapshot.rules(), domain.as_deref(), &named)?;
         Ok(Self {
             quotas,
-            api_key: Some(api_key).filter(|text| !text.starts_with(HASH)),
+            named: Some(named).filter(|text| !text.starts_with(HASH)),
             tenant,
             editor,
             // What a reader has is for `is_known` to tell.
@@ -99,29 +99,29 @@ impl FromRequestParts<Arc<App>> for Asked {
     }
 }
 
-/// The tenant that `api_key` names: its value, or `hash:` and the keyed hash of it.
+/// The tenant that `named` is: its value, or `hash:` and the keyed hash of it.
 pub(in crate::admin) fn tenant(
     quotas: &QuotaAdmin,
     rules: &RuleSet,
     domain: Option<&str>,
-    api_key: &str,
+    named: &str,
 ) -> Result<TenantId, ApiError> {
     let (domain, key) = tenants_domain(rules, domain).map_err(|error| unclear(&error))?;
-    if let Some(hash) = api_key.strip_prefix(HASH) {
+    if let Some(hash) = named.strip_prefix(HASH) {
         let hash = hash
             .parse()
-            .map_err(|error| ApiError::invalid("{api_key}", format!("after {HASH:?}: {error}")))?;
+            .map_err(|error| ApiError::invalid("{tenant}", format!("after {HASH:?}: {error}")))?;
         return Ok(TenantId::of_hash(domain.name(), hash));
     }
-    if api_key.is_empty() || api_key.len() > ENTRY_BYTES_MAX {
+    if named.is_empty() || named.len() > ENTRY_BYTES_MAX {
         let message = format!("expected 1 to {ENTRY_BYTES_MAX} bytes");
-        return Err(ApiError::invalid("{api_key}", message));
+        return Err(ApiError::invalid("{tenant}", message));
     }
     let is_secret = domain.is_secret(key);
     let tenant_key = quotas.store.key();
     Ok(TenantId::of_value(
         domain.name(),
-        api_key,
+        named,
         is_secret,
         tenant_key,
     ))

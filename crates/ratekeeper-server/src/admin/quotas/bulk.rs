@@ -20,6 +20,7 @@ use utoipa::IntoParams;
 
 use super::asked::ChangedBy;
 use super::refused::{no_database, refusal};
+use crate::admin::old_names::OldNames;
 use crate::admin::options::{Given, limit, parsed};
 use crate::admin_json::Imported;
 use crate::app::App;
@@ -55,7 +56,7 @@ pub(in crate::admin) async fn import(
     ChangedBy(editor): ChangedBy,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Json<Imported>, ApiError> {
+) -> Result<Response, ApiError> {
     let quotas = app.config.quotas.clone().ok_or_else(no_database)?;
     if !app.is_loaded() {
         return Err(ApiError::no_rules());
@@ -63,11 +64,13 @@ pub(in crate::admin) async fn import(
     let body = body?;
     let text = std::str::from_utf8(&body);
     let text = text.map_err(|error| ApiError::invalid("body", error.to_string()))?;
-    let lines = read_tenants(format_of(&headers), text).map_err(|bad| wrong_line(&bad))?;
+    let format = format_of(&headers);
+    let lines = read_tenants(format, text).map_err(|bad| wrong_line(&bad))?;
     if lines.is_empty() || lines.len() > TENANTS_MAX {
         let message = format!("expected 1 to {TENANTS_MAX} tenants");
         return Err(ApiError::invalid("body", message));
     }
+    let old_names = OldNames::of_file(format, text);
     let snapshot = Arc::clone(&app.limiter.snapshot());
     let rules = snapshot.rules();
     let mut puts = Vec::with_capacity(lines.len());
@@ -110,7 +113,7 @@ pub(in crate::admin) async fn import(
                 })
             })?;
         }
-        return Ok(Json(Imported::of(puts.len(), [])));
+        return Ok(told(Imported::of(puts.len(), []), old_names));
     }
     let written = quotas.store.put_all(&puts, &editor, rules).await;
     let written = written.map_err(|error| refused(&error))?;
@@ -120,7 +123,14 @@ pub(in crate::admin) async fn import(
     let outcomes = written
         .iter()
         .map(|written| (written.is_changed, written.is_new));
-    Ok(Json(Imported::of(written.len(), outcomes)))
+    Ok(told(Imported::of(written.len(), outcomes), old_names))
+}
+
+/// The answer, with a warning about names of earlier versions in the file.
+fn told(imported: Imported, old_names: OldNames) -> Response {
+    let mut response = Json(imported).into_response();
+    old_names.add_to(&mut response);
+    response
 }
 
 impl Imported {

@@ -22,9 +22,9 @@ const PAGE: usize = 100;
 pub(in crate::admin) struct ListOptions {
     /// Only tenants of this domain.
     domain: Option<String>,
-    /// Only tenants that are on this plan, now or at another time.
-    #[serde(alias = "plan")]
-    tier: Option<String>,
+    /// Only tenants that are on this plan, now or at another time; with `custom`, those that have overrides alone.
+    #[serde(alias = "tier")]
+    plan: Option<String>,
     /// Only tenants that have overrides, or only those that have none.
     overrides: Option<bool>,
     /// At most so many tenants, up to 500.
@@ -59,7 +59,7 @@ pub(in crate::admin) async fn list(
     let cursor: Option<ListCursor> = parsed("?cursor", options.cursor.as_deref())?;
     let filter = ListFilter {
         domain: options.domain,
-        plan: options.tier,
+        plan: options.plan,
         has_overrides: options.overrides,
     };
     let page = quotas.store.list(&filter, cursor.as_ref(), most).await;
