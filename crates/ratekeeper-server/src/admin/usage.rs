@@ -57,7 +57,7 @@ impl Usage {
     /// The same, of a tenant that goes by the name `shown`: its value is a secret that the question did not have.
     pub(super) fn shown_as(self, shown: &str) -> Self {
         Self {
-            api_key: shown.to_owned(),
+            tenant: shown.to_owned(),
             ..self
         }
     }
