@@ -29,6 +29,7 @@ export function usageOf(usage: Usage): HTMLElement {
         "span",
         { class: "number" },
         `${count(used.used)} of ${count(used.limit)}`,
+        !!used.debt && `, ${count(used.debt)} in debt`,
         used.remaining === 0 && `, more in ${millis(used.reset_after_ms)}`,
       ),
       h("span", { class: "note" }, `${used.rule}, ${used.mode}`),

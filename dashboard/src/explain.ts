@@ -59,13 +59,14 @@ function explained(found: Explanation): HTMLElement {
           h("li", { class: "note" }, `${node.pattern} (${node.how})`),
           ...node.limits.map((limit) => {
             const left = limit.remaining === undefined ? "" : `, ${count(limit.remaining)} left`;
+            const debt = limit.debt === undefined ? "" : `, ${count(limit.debt)} in debt`;
             const wait = limit.answer === "deny" ? `, retry in ${millis(limit.retry_after_ms)}` : "";
             const word = limit.counts ? limit.answer : "does not count";
             return h(
               "li",
               {},
               h("strong", { class: limit.answer === "allow" || !limit.counts ? "good" : "bad" }, word),
-              ` ${limit.rule}: ${limit.limit}${left}${wait}`,
+              ` ${limit.rule}: ${limit.limit}${left}${debt}${wait}`,
               h("span", { class: "source" }, limit.place),
               limit.note !== undefined && h("span", { class: "note" }, limit.note),
             );

@@ -37,6 +37,7 @@ export interface Explanation {
         counts: boolean;
         answer: string;
         remaining?: number;
+        debt?: number;
         retry_after_ms?: number;
         note?: string;
       }[];

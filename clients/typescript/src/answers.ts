@@ -35,6 +35,8 @@ export interface Decision {
   readonly retryAfterMs: number | undefined;
   /** Milliseconds to hold the request back. */
   readonly delayMs: number;
+  /** Hits by which a post-paid bucket is below zero. */
+  readonly debt: number;
   /** All policies that apply. */
   readonly policies: readonly DecidedPolicy[];
 }
@@ -166,6 +168,7 @@ export function decision(json: Json): Decision {
     resetAfterMs: count(json["reset_after_ms"]),
     retryAfterMs: count(json["retry_after_ms"]),
     delayMs: count(json["delay_ms"]) ?? 0,
+    debt: count(json["debt"]) ?? 0,
     policies: policies.map((policy) => ({
       name: text(policy["name"]) ?? "",
       limit: count(policy["limit"]) ?? 0,

@@ -66,5 +66,5 @@ export function localLimits(limits: readonly LocalLimit[], now: () => number = (
 
 function plain(allowed: boolean): Decision {
   const unknown = { rule: undefined, policy: undefined, limit: undefined, remaining: undefined, resetAfterMs: undefined, retryAfterMs: undefined };
-  return { allowed, degraded: true, ...unknown, delayMs: 0, policies: [] };
+  return { allowed, degraded: true, ...unknown, delayMs: 0, debt: 0, policies: [] };
 }

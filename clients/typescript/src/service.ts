@@ -63,9 +63,11 @@ export class Ratekeeper {
     return answer ? limitResult(answer) : limitDecided(this.#fallback(limitQuestion(identifier, by)));
   }
 
-  /** Decides a request, and charges its limits. */
-  async check(question: Question): Promise<Decision> {
-    const answer = await this.#ask("check", { ...questionJson(question), standing: true }, "charged");
+  /** Decides a request, and charges its limits. With a key, once in 24 hours: repeat it if no service answered, which throws. */
+  async check(question: Question, idempotencyKey?: string): Promise<Decision> {
+    const body = { ...questionJson(question), standing: true };
+    if (idempotencyKey) return decision(await this.#call("check", { ...body, idempotency_key: idempotencyKey }, "harmless"));
+    const answer = await this.#ask("check", body, "charged");
     return answer ? decision(answer) : this.#fallback(question);
   }
 

@@ -82,6 +82,17 @@ test("a check whose answer does not come is not repeated, since it may have been
   assert.deepEqual(asked.slice(1), ["one.test/v1/release", "two.test/v1/release"]);
 });
 
+test("a charge with a key is repeated at the next service, and never left to the fallback", async () => {
+  const broken = (): never => { throw new TypeError("fetch failed"); };
+  const { fetch, asked, bodies } = services({ "one.test": broken, "two.test": () => json({ decision: "deny", remaining: 0, debt: 60 }) });
+  const decision = await new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch }).check(QUESTION, "stream-1");
+  assert.deepEqual([decision.allowed, decision.degraded, decision.debt], [false, false, 60]);
+  assert.deepEqual(asked, ["one.test/v1/check", "two.test/v1/check"]);
+  assert.equal((bodies[1] as { idempotency_key: string }).idempotency_key, "stream-1");
+  const away = new Ratekeeper({ endpoints: "http://one.test", fetch: services({ "one.test": refused }).fetch });
+  await assert.rejects(away.check(QUESTION, "stream-1"), { code: "AWAY" });
+});
+
 test("the fallback decides when the time is up or the service is broken", async () => {
   for (const serve of [silent, refused, () => json({ title: "Internal" }, 500), () => new Response("no rules", { status: 503 })]) {
     const { fetch } = services({ "one.test": serve });

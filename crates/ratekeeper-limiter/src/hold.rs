@@ -14,7 +14,7 @@ pub(crate) mod token;
 
 use ratekeeper_core::{Limit, Micros, Mode, Timestamp};
 use ratekeeper_store::{
-    Answer, Charge, Execution, Extra, Request, Step, Store, StoreError, Verdicts,
+    Answer, Charge, Execution, Extra, Request, Step, StepOutcome, Store, StoreError, Verdicts,
 };
 use smallvec::SmallVec;
 
@@ -62,6 +62,21 @@ impl Snapshot {
             });
         }
         steps
+    }
+
+    /// Counts the hits that a settlement of `parts` did not charge, as they were beyond the largest debt of their limits.
+    fn count_cuts(&self, parts: &[Part], verdicts: &Verdicts) {
+        // As the steps: one for each part whose rule still exists.
+        let rules = parts
+            .iter()
+            .filter_map(|part| self.limit_of_token(part.rule));
+        for ((_, compiled, _), outcome) in rules.zip(&verdicts.outcomes) {
+            if let StepOutcome::Counted(outcome) = outcome
+                && outcome.cut > 0
+            {
+                compiled.stats.record_cut(outcome.cut);
+            }
+        }
     }
 }
 

@@ -15,7 +15,7 @@ Examples:
     Get(TenantArgs),
     /// Set plans and overrides of a tenant; what is not named stays as it is
     #[command(after_help = "\
-An override is DESCRIPTOR=HITS/WINDOW: the entries after the tenant's, or `default` for the tenant as a whole; the window is a unit or a duration. Plans and overrides may have dates: @FROM..UNTIL, @FROM.. or @..UNTIL. While several of one descriptor are in force, the one that began last counts, so after its end the earlier one holds again.
+An override is DESCRIPTOR=HITS/WINDOW: the entries after the tenant's, or `default` for the tenant as a whole; the window is a unit or a duration, and options may follow: `,post_paid` makes it a budget, `,max_debt=HITS`, `,burst=HITS` and `,algorithm=NAME` are those of rules. Plans and overrides may have dates: @FROM..UNTIL, @FROM.. or @..UNTIL. While several of one descriptor are in force, the one that began last counts, so after its end the earlier one holds again.
 
 Without dates, a plan or an override takes the place of the one that never ends. With a start, it takes the place of the one with that start. What changed is printed. --replace and --file set all that the tenant has: they show what it would lose, and ask; without a terminal they need --yes.
 
@@ -94,8 +94,11 @@ pub(crate) struct QuotaSet {
     /// Plan: NAME, or NAME@FROM..UNTIL; repeatable
     #[arg(long = "plan", value_name = "NAME[@FROM..UNTIL]")]
     pub(crate) plans: Vec<String>,
-    /// Limit of this tenant alone: DESCRIPTOR=HITS/WINDOW, or with dates DESCRIPTOR=HITS/WINDOW@FROM..UNTIL; repeatable
-    #[arg(long = "override", value_name = "DESCRIPTOR=HITS/WINDOW[@FROM..UNTIL]")]
+    /// Limit of this tenant alone: DESCRIPTOR=HITS/WINDOW, with options such as `,post_paid` and dates behind it; repeatable
+    #[arg(
+        long = "override",
+        value_name = "DESCRIPTOR=HITS/WINDOW[,OPTION…][@FROM..UNTIL]"
+    )]
     pub(crate) overrides: Vec<String>,
     /// Remove a plan: all of that name, or the one that begins at FROM; repeatable
     #[arg(

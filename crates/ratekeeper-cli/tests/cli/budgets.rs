@@ -271,6 +271,13 @@ fn charges_that_make_no_sense_cost_nothing() {
             assert_ne!(answer["decision"], "allow", "{key} {hits}: {answer}");
         }
         assert_eq!(looks_at(&service, key, "bad"), (true, 100), "{key}");
+        // A charge is given back by a refund, down to nothing.
+        post(&service, "/v1/check", &check(key, "bad", 30));
+        for left in [90, 100, 100] {
+            let refund = check(key, "bad", 20);
+            assert_eq!(post(&service, "/v1/refund", &refund).0, 200, "{key}");
+            assert_eq!(looks_at(&service, key, "bad"), (true, left), "{key}");
+        }
         let charges: Vec<Value> = (0..1_000).map(|_| check(key, "many", 1)).collect();
         let (status, answer) = post(&service, "/v1/checks", &json!({ "checks": charges }));
         assert_eq!(status, 200, "{answer}");
@@ -340,6 +347,17 @@ fn a_debt_is_told_and_what_exceeds_it_is_counted(store: &str) {
     // A look takes nothing, and so is not cut.
     assert_eq!(looks_at(&service, "gcra", "team"), (false, 0));
     assert_eq!(cut(), Some(617));
+    // A commit of more than was reserved owes as much, and is counted once.
+    let body = json!({ "domain": "d", "hits": 40, "descriptors": [
+        { "entries": [{ "key": "gcra", "value": "reserves" }] }
+    ]});
+    let (_, reserved) = post(&service, "/v1/reserve", &body);
+    let commit = json!({ "reservation": reserved["reservation"], "hits": 1_040 });
+    for repeated in [false, true] {
+        let (_, settled) = post(&service, "/v1/commit", &commit);
+        assert_eq!(settled["repeated_before"], repeated, "{settled}");
+        assert_eq!(cut(), Some(617 + 490), "40 reserved, 510 charged");
+    }
     let log = service.wait_for_log("hits beyond `max_debt` were not charged");
     assert!(log.contains("d.gcra"), "{log}");
     assert!(service.stop().success());

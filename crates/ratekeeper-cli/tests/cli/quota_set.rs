@@ -38,6 +38,20 @@ fn what_is_not_named_stays() {
     assert!(told.starts_with(&(head.to_owned() + &line)), "{told}");
     assert_eq!(limits(&node, "hooli"), (1_000, 500));
 
+    // An override can be a budget; the limit that it replaces is none.
+    let told = set(&[
+        "--override",
+        "model:large=500/day,post_paid,max_debt=90,algorithm=gcra",
+    ]);
+    let budget = "model:large: none -> 500 per day, gcra, post-paid, at most 90 in debt";
+    assert!(told.contains(budget), "{told}");
+    let budget = json!({
+        "descriptor": "model:large", "requests_per_unit": 500, "unit": "day", "algorithm": "gcra",
+        "post_paid": true, "max_debt": 90,
+    });
+    assert_eq!(own(&fleet, &node, "hooli")["overrides"][2], budget);
+    set(&["--remove-override", "model:large"]);
+
     // A typo in a descriptor does not take the right one away.
     set(&["--override", "endpoint:POST /order=500/day"]);
     assert_eq!(limits(&node, "hooli"), (1_000, 500));

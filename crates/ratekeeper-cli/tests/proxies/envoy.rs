@@ -2,6 +2,8 @@
 
 use crate::support::{Ratekeeper, Request, Service, Told, with_changes};
 use ratekeeper_testkit::process::{Process, eventually, free_port, tool};
+use ratekeeper_testkit::redis::{Cluster, Server};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// The example's timeout for an answer; tests of something else replace it with [`PATIENT`]: machines that run tests
@@ -24,8 +26,12 @@ impl Edge {
 
     /// Starts the example with some changes.
     fn start_with(others: &[(&str, String)]) -> Edge {
+        Edge::before(Ratekeeper::start("envoy"), others)
+    }
+
+    /// Starts Envoy with some changes, before a Ratekeeper that runs.
+    fn before(ratekeeper: Ratekeeper, others: &[(&str, String)]) -> Edge {
         let service = Service::start();
-        let ratekeeper = Ratekeeper::start("envoy");
         let folder = tempfile::tempdir().expect("a folder can be made");
         let (port, admin) = (free_port(), free_port());
         let mut changes = vec![
@@ -223,6 +229,72 @@ fn costs_are_counted_at_the_end_of_the_stream() {
     let is_denied = || spend("/generate?tokens=0", "ada").status == 429;
     eventually("more is spent than there was", is_denied);
     assert_eq!(spend("/generate?tokens=1", "bob").status, 200);
+}
+
+/// Budgets by each algorithm that has them, and the one limit without `post_paid` that remembers what it is overdrawn by.
+const BUDGETS: &str = "domain: edge
+descriptors:
+- key: api_key
+  descriptors:
+  - { key: budget, value: sliding, rate_limit: { window: 24h, limit: 100, post_paid: true } }
+  - { key: budget, value: window, rate_limit: { window: 10000d, limit: 100, post_paid: true, algorithm: fixed_window } }
+  - { key: budget, value: log, rate_limit: { window: 24h, limit: 100, post_paid: true, algorithm: sliding_log } }
+  - { key: budget, value: bucket, rate_limit: { window: 24h, limit: 100, post_paid: true, algorithm: token_bucket } }
+  - { key: budget, value: gcra, rate_limit: { window: 24h, limit: 100, post_paid: true, algorithm: gcra } }
+  - { key: budget, value: counted, rate_limit: { window: 10000d, limit: 100, count_denied: true, algorithm: fixed_window } }
+";
+
+/// Envoy looks with 0 hits, and charges 500 of 100 when the stream is done.
+fn a_look_is_denied_after_a_stream_of_500_of_100(store: &str) {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let rules = folder.path().join("rules.yaml");
+    std::fs::write(&rules, BUDGETS).expect("files can be written");
+    let rules = rules.to_str().expect("it is text");
+    let flags = ["--rules", rules, "--store", store, "--store-deadline", "5s"];
+    let ratekeeper = Ratekeeper::start_with("envoy", &flags);
+    let ready = Request::get(ratekeeper.http(), "/readyz");
+    eventually("the store answers", || {
+        ready.send().body.contains("\"faults\":[]")
+    });
+    let named = "request_headers: { header_name: x-budget, descriptor_key: budget }";
+    let edge = Edge::before(
+        ratekeeper,
+        &[
+            (SHIPPED, PATIENT.to_owned()),
+            (
+                "generic_key: { descriptor_key: budget, descriptor_value: tokens }",
+                named.to_owned(),
+            ),
+        ],
+    );
+    for budget in ["sliding", "window", "log", "bucket", "gcra", "counted"] {
+        let spend = |path, key| {
+            let request = edge.get(path).header("x-api-key", key);
+            request.header("x-budget", budget).status()
+        };
+        assert_eq!(spend("/generate?tokens=500", "ada"), 200, "{budget}");
+        // The answer is there before its cost is counted.
+        eventually(budget, || spend("/generate?tokens=0", "ada") == 429);
+        assert_eq!(spend("/generate?tokens=0", "bob"), 200, "{budget}");
+    }
+}
+
+#[test]
+fn budgets_hold_behind_envoy_in_memory() {
+    a_look_is_denied_after_a_stream_of_500_of_100("memory");
+}
+
+#[test]
+fn budgets_hold_behind_envoy_on_redis() {
+    let server = Server::start();
+    a_look_is_denied_after_a_stream_of_500_of_100(&format!("redis://127.0.0.1:{}/", server.port()));
+}
+
+#[test]
+fn budgets_hold_behind_envoy_on_a_cluster() {
+    let cluster = Cluster::of(3, 0, Duration::from_secs(15));
+    let port = cluster.ports()[0];
+    a_look_is_denied_after_a_stream_of_500_of_100(&format!("redis+cluster://127.0.0.1:{port}/"));
 }
 
 #[test]

@@ -271,7 +271,10 @@ impl<S: Store> Limiter<S> {
         };
         let verdicts = self.settle_steps(&steps, &extra, now).await?;
         let is_repeat = match verdicts.execution {
-            Execution::Now => false,
+            Execution::Now => {
+                snapshot.count_cuts(&claim.parts, &verdicts);
+                false
+            }
             Execution::Before => true,
             Execution::Conflict => {
                 let message = "the reservation was committed or cancelled";

@@ -180,11 +180,12 @@ fn removed(text: &str) -> (&str, Option<Timestamp>) {
 fn own_limit(text: &str) -> Result<(NamedDates, TenantOverride)> {
     let wrong = || {
         anyhow!(
-            "--override {text}: write DESCRIPTOR=HITS/WINDOW[@FROM..UNTIL], as in \
-             'endpoint:POST /orders=500/minute' or default=20/10s@2027-01-31T00:00:00Z.."
+            "--override {text}: write DESCRIPTOR=HITS/WINDOW[,OPTION…][@FROM..UNTIL], as in \
+             'endpoint:POST /orders=500/minute', default=20/10s@2027-01-31T00:00:00Z.. or \
+             default=100000/day,post_paid"
         )
     };
-    let (descriptor, limit) = text.rsplit_once('=').ok_or_else(wrong)?;
+    let (descriptor, hits, limit) = quota_of(text).ok_or_else(wrong)?;
     let (limit, its) = match limit.split_once('@') {
         Some((limit, its)) => (
             limit,
@@ -192,21 +193,54 @@ fn own_limit(text: &str) -> Result<(NamedDates, TenantOverride)> {
         ),
         None => (limit, NamedDates::default()),
     };
-    let (hits, window) = limit.split_once('/').ok_or_else(wrong)?;
+    let mut parts = limit.split(',');
+    let window = parts.next().unwrap_or_default();
     let is_unit = Unit::from_name(window).is_some();
     let descriptor: DescriptorText = descriptor.parse().with_context(wrong)?;
-    let own = TenantOverride {
+    let mut own = TenantOverride {
         descriptor: descriptor
             .0
             .into_iter()
             .map(String::into_boxed_str)
             .collect(),
-        requests_per_unit: hits.parse().ok().ok_or_else(wrong)?,
+        requests_per_unit: hits,
         unit: is_unit.then(|| window.into()),
         window: (!is_unit).then(|| window.into()),
         ..TenantOverride::default()
     };
+    for part in parts {
+        add_option(&mut own, part).with_context(|| format!("--override {text}"))?;
+    }
     Ok((its, own))
+}
+
+/// The descriptor, the hits and all that follows their slash. A descriptor may have an `=` of its own, and options
+/// behind the window have one.
+fn quota_of(text: &str) -> Option<(&str, u64, &str)> {
+    text.rmatch_indices('=').find_map(|(at, _)| {
+        let (hits, rest) = text[at + 1..].split_once('/')?;
+        Some((&text[..at], hits.parse().ok()?, rest))
+    })
+}
+
+/// Sets what an option behind the window says: `post_paid`, `max_debt=500`.
+fn add_option(own: &mut TenantOverride, text: &str) -> Result<()> {
+    let (name, value) = text.split_once('=').unwrap_or((text, "true"));
+    let number = || {
+        let hits = value.parse().ok();
+        hits.with_context(|| format!("{name}: write a number of hits, as in {name}=500"))
+    };
+    match name {
+        "burst" => own.burst = Some(number()?),
+        "max_debt" => own.max_debt = Some(number()?),
+        "algorithm" => own.algorithm = Some(value.into()),
+        "post_paid" => {
+            let is_so = value.parse().ok();
+            own.post_paid = Some(is_so.context("post_paid: write true or false")?);
+        }
+        _ => bail!("'{name}' is no option: write burst, algorithm, post_paid or max_debt"),
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -238,8 +272,32 @@ mod tests {
         let (its, own) = own_limit("user:a@b.c=1/s@2027-01-31T00:00:00Z")?;
         assert_eq!(entries(&own), ["user:a@b.c"]);
         assert_eq!((its.from, its.until), (Some(from), None));
+        let (its, own) = own_limit(
+            "model:a=b=7/day,post_paid,max_debt=50,burst=9,algorithm=gcra@..2027-02-01T00:00:00Z",
+        )?;
+        assert_eq!(entries(&own), ["model:a=b"]);
+        assert_eq!((its.from, its.until), (None, Some(until)));
+        assert_eq!(
+            (own.requests_per_unit, own.unit.as_deref()),
+            (7, Some("day"))
+        );
+        assert_eq!(
+            (own.post_paid, own.max_debt, own.burst),
+            (Some(true), Some(50), Some(9))
+        );
+        assert_eq!(own.algorithm.as_deref(), Some("gcra"));
+        let (_, own) = own_limit("default=7/10s,post_paid=false")?;
+        assert_eq!(
+            (own.window.as_deref(), own.post_paid),
+            (Some("10s"), Some(false))
+        );
         for wrong in [
             "",
+            "a:b=5/s,",
+            "a:b=5/s,post_paid=maybe",
+            "a:b=5/s,max_debt",
+            "a:b=5/s,max_debt=-1",
+            "a:b=5/s,steps=1",
             "a:b",
             "a:b=",
             "a:b=5",
