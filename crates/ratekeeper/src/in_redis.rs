@@ -17,7 +17,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use crate::clock::Clock;
 use crate::counters::{Counters, Question, sealed::Sealed};
 use crate::memory::name;
-use crate::{Checked, Error, Key, RateLimiter, RateLimiterBuilder};
+use crate::{Checked, Error, Key, RateLimiter, RateLimiterBuilder, UnkeyedLimiter};
 
 /// The time that a start waits for Redis. Later, failure modes answer until it comes.
 const GREETING_MAX: Duration = Duration::from_secs(2);
@@ -291,5 +291,59 @@ impl RateLimiter<InRedis> {
 
     fn ask(&self, key: &impl Key, question: Question) -> <InRedis as Counters>::Answer {
         key.with_text(|key| self.shared.counters.ask(key, question))
+    }
+}
+
+/// As [`RateLimiter<InRedis>`], with one counter for each limit.
+impl UnkeyedLimiter<InRedis> {
+    /// Takes one hit, if it fits.
+    ///
+    /// ```no_run
+    /// # async fn ask() -> Result<(), ratekeeper::Error> {
+    /// use ratekeeper::{Limit, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::builder(Limit::per_second(100)).name("vendor");
+    /// let limiter = limiter.redis("redis://127.0.0.1:6379").await?.without_keys();
+    /// if !limiter.check().await.allowed {
+    ///     println!("all nodes together ask too often");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn check(&self) -> Checked {
+        self.0.check("").await
+    }
+
+    /// Takes `hits`, if all of them fit.
+    ///
+    /// ```no_run
+    /// # async fn ask(limiter: ratekeeper::UnkeyedLimiter<ratekeeper::InRedis>) -> bool {
+    /// limiter.check_n(4).await.allowed
+    /// # }
+    /// ```
+    pub async fn check_n(&self, hits: u64) -> Checked {
+        self.0.check_n("", hits).await
+    }
+
+    /// Tells if one hit would pass, and what is left. Takes nothing.
+    ///
+    /// ```no_run
+    /// # async fn ask(limiter: ratekeeper::UnkeyedLimiter<ratekeeper::InRedis>) -> u64 {
+    /// limiter.peek().await.remaining
+    /// # }
+    /// ```
+    pub async fn peek(&self) -> Checked {
+        self.0.peek("").await
+    }
+
+    /// Gives `hits` back.
+    ///
+    /// ```no_run
+    /// # async fn ask(limiter: ratekeeper::UnkeyedLimiter<ratekeeper::InRedis>) {
+    /// limiter.refund(2).await;
+    /// # }
+    /// ```
+    pub async fn refund(&self, hits: u64) -> Checked {
+        self.0.refund("", hits).await
     }
 }

@@ -93,7 +93,7 @@ impl RateLimiter {
     /// # Errors
     /// As [`RateLimiter::keyed`].
     pub fn unkeyed(limits: impl IntoIterator<Item = Limit>) -> Result<UnkeyedLimiter, Error> {
-        Ok(UnkeyedLimiter(Self::keyed(limits)?))
+        Ok(Self::keyed(limits)?.without_keys())
     }
 
     /// Begins a limiter with more settings: a clock for tests, bounds of waiting, Redis.
@@ -230,6 +230,21 @@ impl<C: Counters> RateLimiter<C> {
         async move { self.shared.wait(&key, hits).await }
     }
 
+    /// The same limiter for everything together: as [`RateLimiter::unkeyed`], for any builder and any counters.
+    ///
+    /// ```
+    /// use ratekeeper::{Limit, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::builder(Limit::per_second(1)).memory_limit(1 << 20).build()?.without_keys();
+    /// assert!(limiter.check().allowed);
+    /// assert!(!limiter.check().allowed);
+    /// # Ok::<(), ratekeeper::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn without_keys(self) -> UnkeyedLimiter<C> {
+        UnkeyedLimiter(self)
+    }
+
     /// The limits, in the order of [`Checked::index`].
     ///
     /// ```
@@ -292,7 +307,7 @@ impl<C: Counters> Shared<C> {
     }
 }
 
-/// A limiter without keys, made by [`RateLimiter::unkeyed`].
+/// A limiter without keys, made by [`RateLimiter::unkeyed`] or [`RateLimiter::without_keys`].
 ///
 /// ```
 /// use ratekeeper::{Limit, RateLimiter};
@@ -301,8 +316,14 @@ impl<C: Counters> Shared<C> {
 /// assert_eq!(limiter.check().remaining, 4);
 /// # Ok::<(), ratekeeper::Error>(())
 /// ```
-#[derive(Clone, Debug)]
-pub struct UnkeyedLimiter(RateLimiter);
+#[derive(Debug)]
+pub struct UnkeyedLimiter<C = InMemory>(pub(crate) RateLimiter<C>);
+
+impl<C> Clone for UnkeyedLimiter<C> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
 
 impl UnkeyedLimiter {
     /// Takes one hit, if it fits.
@@ -350,7 +371,9 @@ impl UnkeyedLimiter {
     pub fn refund(&self, hits: u64) -> Checked {
         self.0.refund("", hits)
     }
+}
 
+impl<C: Counters> UnkeyedLimiter<C> {
     /// Waits until one hit fits, and takes it, as [`RateLimiter::until_allowed`] does.
     ///
     /// ```

@@ -45,6 +45,22 @@ async fn limiters_with_one_name_share_their_counters() {
 }
 
 #[tokio::test]
+async fn a_limit_without_keys_is_shared_too() {
+    let server = Server::start();
+    let name = name();
+    let one = connect(&server, &name).await.without_keys();
+    let two = connect(&server, &name).await.without_keys();
+    assert_eq!(one.check_n(3).await.remaining, 2);
+    assert_eq!(two.check().await.remaining, 1);
+    assert!(two.clone().until_allowed().await.is_ok());
+    let denied = one.check().await;
+    assert!(!denied.allowed && !denied.degraded);
+    assert!(!two.peek().await.allowed);
+    assert_eq!(two.refund(2).await.remaining, 2);
+    assert!(one.until_allowed_n(2).await.is_ok());
+}
+
+#[tokio::test]
 async fn while_redis_is_away_the_failure_mode_answers() {
     // Nobody listens there.
     let closed = TcpListener::bind("127.0.0.1:0")

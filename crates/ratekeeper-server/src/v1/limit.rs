@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use ratekeeper_core::duration::parse_duration;
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Timestamp};
 use ratekeeper_limiter::{BroughtLimit, Check, ENTRY_BYTES_MAX, MAX_HITS, OwnLimit, Ruling};
-use ratekeeper_rules::{FailureMode, Node, RuleSet};
+use ratekeeper_rules::{Domain, Entry, FailureMode, Matched, Node, RuleSet};
 use ratekeeper_store::Answer::{Decided, Pending};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -44,7 +44,7 @@ pub(crate) struct LimitRequest<'a> {
     pub(crate) algorithm: Cow<'a, str>,
     /// Hits that pass at once after idle time.
     pub(crate) burst: Option<u64>,
-    /// The id of a rule, all of whose entries but one have values: that one is the identifier.
+    /// The id of a rule, all of whose entries but one have values: that one is the identifier. If it has a pattern, the identifier must match that.
     #[serde(borrow, default)]
     pub(crate) rule: Cow<'a, str>,
     /// Apart from that of others, the namespace of limits that come with the request; `default` if absent.
@@ -263,16 +263,28 @@ impl LimitRequest<'_> {
         let identifier = self.identifier()?;
         let (domain, path) = path_of(rules, &self.rule)
             .ok_or_else(|| Refusal::invalid("rule", "no rule has this id"))?;
-        if path.iter().filter(|(_, value)| value.is_none()).count() != 1 {
+        let mut open = path.iter().filter(|node| !is_fixed(node));
+        let (Some(named), None) = (open.next(), open.next()) else {
             let message = "this rule takes more or less than an identifier; use /v1/check";
             return Err(Refusal::invalid("rule", message));
+        };
+        let entries: Vec<Entry<'_>> = path.iter().map(|node| entry_of(node, identifier)).collect();
+        if let Some(pattern) = named
+            .value()
+            .filter(|_| !is_matched(domain, &entries, &path))
+        {
+            let message = format!("the rule is for identifiers that match {pattern:?}");
+            return Err(Refusal::invalid("identifier", message));
         }
-        let entries = path.into_iter().map(|(key, value)| {
-            let value = value.map_or_else(|| identifier.into(), Cow::Owned);
-            (Cow::Owned(key), value)
+        let entries = entries.iter().map(|entry| {
+            let value = match entry.value == identifier {
+                true => Cow::Borrowed(identifier),
+                false => Cow::Owned(entry.value.to_owned()),
+            };
+            (Cow::Owned(entry.key.to_owned()), value)
         });
         Ok(Prepared {
-            domain: domain.into(),
+            domain: domain.name().to_owned().into(),
             entries: entries.collect(),
             hits: self.hits()?,
             own: None,
@@ -323,26 +335,40 @@ fn algorithms() -> String {
     format!("expected one of {}", names.join(", "))
 }
 
-/// The keys from a domain to a rule; the values where the rule has them.
-type Path = Vec<(String, Option<String>)>;
-
-/// The domain and the path of the rule with that id, unless it has a pattern on its path.
-fn path_of(rules: &RuleSet, id: &str) -> Option<(String, Path)> {
+/// The domain of the rule with that id, and the nodes on its path.
+fn path_of<'r>(rules: &'r RuleSet, id: &str) -> Option<(&'r Domain, Vec<&'r Node>)> {
     let rule = rules.rules().iter().find(|rule| *rule.id == *id)?;
     let domain = rules.domain(&rule.domain)?;
     let mut nodes = domain.nodes();
-    let mut path = Path::new();
+    let mut path = Vec::with_capacity(rule.path.len());
     for composite in rule.path.iter() {
         let node = nodes.iter().find(|node| *node.pattern() == **composite)?;
-        if node.pattern().contains('*') {
-            return None;
-        }
-        path.push(entry_of(node));
+        path.push(node);
         nodes = node.nodes();
     }
-    Some((domain.name().to_owned(), path))
+    Some((domain, path))
 }
 
-fn entry_of(node: &Node) -> (String, Option<String>) {
-    (node.key().to_owned(), node.value().map(str::to_owned))
+/// Returns true if the node is for one value alone.
+fn is_fixed(node: &Node) -> bool {
+    node.value().is_some_and(|value| !value.contains('*'))
+}
+
+fn entry_of<'a>(node: &'a Node, identifier: &'a str) -> Entry<'a> {
+    let fixed = node.value().filter(|_| is_fixed(node));
+    Entry {
+        key: node.key(),
+        value: fixed.unwrap_or(identifier),
+    }
+}
+
+/// Returns true if `entries` match the nodes of `path`, or a node for just this value in the place of a pattern.
+fn is_matched(domain: &Domain, entries: &[Entry<'_>], path: &[&Node]) -> bool {
+    let walk = domain.walk(entries);
+    (0..path.len()).all(|at| {
+        let visit = walk.get(at);
+        visit.is_some_and(|visit| {
+            visit.how == Matched::Exact || visit.node.pattern() == path[at].pattern()
+        })
+    })
 }

@@ -113,18 +113,24 @@ async fn a_rule_is_named_by_its_id() {
         limit(&running, ask("d.api_mail.user")).await["success"],
         false
     );
-    for rule in [
-        "d.api_mail.user.folder",
-        "d.fixed_one",
-        "d.path_/a/*",
-        "d.nothing",
-    ] {
+    for rule in ["d.api_mail.user.folder", "d.fixed_one", "d.nothing"] {
         let (status, refused) = running.post("/v1/limit", &ask(rule)).await;
         assert_eq!(
             (status, &refused["field"]),
             (400, &json!("rule")),
             "{rule}: {refused}"
         );
+    }
+    // Identifiers of a pattern match it; each has a counter of its own.
+    let of_pattern = |identifier: &str| json!({"rule": "d.path_/a/*", "identifier": identifier});
+    for (identifier, success) in [("/a/b", true), ("/a/b", false), ("/a/c", true)] {
+        let answer = limit(&running, of_pattern(identifier)).await;
+        assert_eq!(answer["success"], success, "{identifier}: {answer}");
+    }
+    for stranger in ["ada", "/b"] {
+        let (status, refused) = running.post("/v1/limit", &of_pattern(stranger)).await;
+        assert_eq!((status, &refused["field"]), (400, &json!("identifier")));
+        assert!(refused.to_string().contains("/a/*"), "{refused}");
     }
     running.stop().await;
 }
