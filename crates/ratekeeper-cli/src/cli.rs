@@ -19,6 +19,7 @@ use reading::{Reading, ReadingBySettings};
 use crate::settings::{self, CommandFlags, Environment};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use ratekeeper_replay::CostWeights;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -484,7 +485,8 @@ Examples:
   ratekeeper replay --rules rules/ --log app.jsonl --fields time=ts,remote_address=client.ip --json
   ratekeeper replay --rules rules/ --log access.log --compare sliding_log
   ratekeeper replay --rules slas.yaml --log access.log      service levels, by method and path
-  ratekeeper replay --config gateway.yaml --rules rules/ --log access.log")]
+  ratekeeper replay --config gateway.yaml --rules rules/ --log access.log
+  ratekeeper replay --rules budgets.yaml --log calls.csv --cost --descriptors user,model")]
 pub(crate) struct Replay {
     /// Rules to replay the log through
     #[arg(long, value_name = "PATH")]
@@ -510,6 +512,11 @@ pub(crate) struct Replay {
     /// Also decide by this exact algorithm, and count the decisions that differ
     #[arg(long, value_name = "ALGORITHM", value_parser = ["sliding_log"])]
     pub(crate) compare: Option<String>,
+    /// Charge the tokens of calls of language models to budgets: CSV with TIMESTAMP, ContextTokens, GeneratedTokens
+    #[arg(long, conflicts_with_all = ["format", "fields", "compare"])]
+    pub(crate) cost: bool,
+    #[command(flatten)]
+    pub(crate) costs: ReplayCosts,
     #[command(flatten)]
     pub(crate) reading: ReadingBySettings,
     /// Sort lines that are late by at most this much; 0 keeps the order of the log
@@ -524,4 +531,25 @@ pub(crate) struct Replay {
     /// Exit with 1 if a line is malformed
     #[arg(long)]
     pub(crate) strict: bool,
+}
+
+/// The costs of calls of language models.
+#[derive(Debug, Args)]
+pub(crate) struct ReplayCosts {
+    /// With --cost: hits of a token of the prompt, and of the output, where budgets do not tell them apart
+    #[arg(long, value_name = "PROMPT:OUTPUT", default_value = "1:1", requires = "cost", value_parser = cost_weights)]
+    pub(crate) weights: CostWeights,
+    /// With --cost: output tokens that a call reserves, or asks for in advance
+    #[arg(long, value_name = "TOKENS", default_value_t = 500, requires = "cost")]
+    pub(crate) reserve: u64,
+    /// With --cost: output tokens that stream in a second
+    #[arg(long, value_name = "TOKENS", default_value_t = 50, requires = "cost", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) speed: u64,
+    /// With --cost: deal the calls to so many made-up users, the share of user-k proportional to 1/k
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "cost", value_parser = clap::value_parser!(u32).range(..=100_000))]
+    pub(crate) users: u32,
+}
+
+fn cost_weights(text: &str) -> Result<CostWeights, &'static str> {
+    CostWeights::parse(text).ok_or("expected two whole numbers, not both 0: 1:4")
 }

@@ -5,6 +5,8 @@ use std::io;
 use ratekeeper_rules::{RuleSet, SERVICE_LEVELS};
 use ratekeeper_store::memory::MemoryError;
 
+use crate::cost::ColumnFault;
+
 /// The reason why a replay cannot run, or cannot continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -20,6 +22,20 @@ pub enum ReplayError {
     /// The memory limit for counters is too low or too high.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+    /// The first line of a trace does not name the columns.
+    #[error("{log}: {fault}")]
+    Columns {
+        /// The trace's name.
+        log: String,
+        /// The mistake.
+        fault: ColumnFault,
+    },
+    /// No limit of the domain is a budget, so costs are charged to none.
+    #[error("domain {domain:?} has no budget: give a limit `post_paid: true`")]
+    NoBudget {
+        /// The domain's name.
+        domain: String,
+    },
     /// The rules have neither a domain nor service levels.
     #[error("the rules have no domain")]
     NoDomain,

@@ -5,9 +5,12 @@
 //! the time in the log. The [`Report`] lists for each rule the denials it would have caused, with
 //! clients and times; compared with the exact log, also the error of its algorithm.
 //!
+//! [`CostReplay`] reads traces of calls of language models, and charges their tokens to budgets.
+//!
 //! The crate prints nothing and reads neither rules nor environment: the command does.
 
 mod compare;
+mod cost;
 mod described;
 mod descriptors;
 mod error;
@@ -27,6 +30,10 @@ mod tally;
 mod time;
 mod top;
 
+pub use cost::{
+    BudgetReport, ColumnFault, CostOptions, CostReplay, CostReport, CostWeights, MinuteReport,
+    PayWay, Split, TokenCounts, WayReport,
+};
 pub use descriptors::{Descriptors, DescriptorsError};
 pub use error::ReplayError;
 pub use fields::{Fields, FieldsError};

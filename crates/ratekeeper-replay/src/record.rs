@@ -134,6 +134,12 @@ pub enum MalformedLine {
     /// The line is not a complete JSON object.
     #[error("not a JSON object")]
     NotJson,
+    /// The line is not one of CSV.
+    #[error("not CSV")]
+    NotCsv,
+    /// A column of tokens has no whole number of 0 to 2^53 - 1.
+    #[error("no number of tokens")]
+    NoTokens,
     /// The line is longer than [`LINE_BYTES_MAX`](crate::LINE_BYTES_MAX).
     #[error("longer than 1 MiB")]
     TooLong,

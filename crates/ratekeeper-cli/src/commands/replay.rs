@@ -6,9 +6,12 @@ use crate::{output, rules};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use ratekeeper_replay::{
-    CompareWith, Descriptors, Fields, Format, Log, Progress, Replay, ReplayOptions, Report,
+    BadLine, CompareWith, CostOptions, CostReplay, Descriptors, Fields, Format, LineCounts, Log,
+    Progress, Replay, ReplayError, ReplayOptions,
 };
 use ratekeeper_server::AuthConfig;
+use serde::Serialize;
+use std::fmt::Display;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -20,16 +23,34 @@ pub(crate) fn run(args: &cli::Replay) -> Result<ExitCode> {
         settings.rules.read,
         &settings.rules.options,
     )?;
+    if args.cost {
+        let mut replay = CostReplay::new(cost_options(args), &loaded.rules)?;
+        read_all(args, |log, progress| replay.read(log, progress))?;
+        let report = replay.report();
+        let malformed = (report.lines, report.bad_lines());
+        print(args.json, &report, &report.warnings, malformed)?;
+        return Ok(exit(report.lines, args.strict));
+    }
     let mut replay = Replay::new(replay_options(args, settings.auth)?, loaded.rules)?;
+    read_all(args, |log, progress| replay.read(log, progress))?;
+    let report = replay.report();
+    let malformed = (report.lines, &*report.summary.bad_lines);
+    print(args.json, &report, &report.warnings, malformed)?;
+    Ok(exit(report.lines, args.strict))
+}
+
+/// Reads all logs, with a bar for people.
+fn read_all(
+    args: &cli::Replay,
+    mut read: impl FnMut(&Log, &mut dyn FnMut(Progress)) -> Result<(), ReplayError>,
+) -> Result<()> {
     for log in &args.logs {
         let bar = bar();
-        let read = replay.read(&Log::from_arg(log), |progress| show(&bar, progress));
+        let done = read(&Log::from_arg(log), &mut |progress| show(&bar, progress));
         bar.finish_and_clear();
-        read?;
+        done?;
     }
-    let report = replay.report();
-    print(&report, args.json)?;
-    Ok(exit(&report, args.strict))
+    Ok(())
 }
 
 /// The settings that the command line says.
@@ -58,6 +79,21 @@ fn replay_options(args: &cli::Replay, auth: AuthConfig) -> Result<ReplayOptions>
     Ok(options)
 }
 
+fn cost_options(args: &cli::Replay) -> CostOptions {
+    let mut options = CostOptions::default();
+    let lists = args.descriptors.as_deref().unwrap_or_default().split(';');
+    let names = |list: &str| list.split(',').map(|name| name.trim().to_owned()).collect();
+    let lists = lists.filter(|list| !list.trim().is_empty());
+    options.domain = args.domain.clone();
+    options.descriptors = lists.map(names).collect();
+    options.weights = args.costs.weights;
+    options.reserve = args.costs.reserve;
+    options.tokens_per_second = args.costs.speed;
+    options.users = args.costs.users;
+    options.top_denied = args.top;
+    options
+}
+
 /// A bar on standard error, for people: indicatif shows none where no terminal is.
 fn bar() -> ProgressBar {
     if !std::io::stderr().is_terminal() {
@@ -79,34 +115,39 @@ fn show(bar: &ProgressBar, progress: Progress) {
     bar.set_message(format!("{} lines", progress.lines));
 }
 
-fn print(report: &Report, json: bool) -> Result<()> {
-    let text = if json {
-        serde_json::to_string_pretty(report)? + "\n"
-    } else {
-        report.to_string()
+fn print(
+    json: bool,
+    report: &(impl Serialize + Display),
+    warnings: &[String],
+    (lines, bad_lines): (LineCounts, &[BadLine]),
+) -> Result<()> {
+    let text = match json {
+        true => serde_json::to_string_pretty(report)? + "\n",
+        false => report.to_string(),
     };
     output::print(&text)?;
-    if json {
-        for warning in &report.warnings {
-            output::complain(&format!("ratekeeper: warning: {warning}"));
-        }
+    if !json {
+        return Ok(());
+    }
+    for warning in warnings {
+        output::complain(&format!("ratekeeper: warning: {warning}"));
     }
     // In JSON they have no place, and whoever reads only that should not miss them.
-    if json && report.lines.malformed > 0 {
+    if lines.malformed > 0 {
         let lines = output::count(
-            usize::try_from(report.lines.malformed).unwrap_or(usize::MAX),
+            usize::try_from(lines.malformed).unwrap_or(usize::MAX),
             "malformed line",
         );
         output::complain(&format!("ratekeeper: skipped {lines}"));
-        for line in &report.summary.bad_lines {
+        for line in bad_lines {
             output::complain(&format!("  {line}"));
         }
     }
     Ok(())
 }
 
-fn exit(report: &Report, strict: bool) -> ExitCode {
-    if strict && report.lines.malformed > 0 {
+fn exit(lines: LineCounts, strict: bool) -> ExitCode {
+    if strict && lines.malformed > 0 {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS

@@ -102,6 +102,60 @@ fn what_cannot_be_replayed_is_said() {
 }
 
 #[test]
+fn calls_of_a_model_are_charged_to_budgets_in_three_ways() {
+    let folder = tempdir().expect("a folder can be made");
+    let rules = "domain: llm
+descriptors:
+- { key: user, rate_limit: { window: 10000d, limit: 100, algorithm: fixed_window, post_paid: true } }
+";
+    write(folder.path(), "rules.yaml", rules);
+    // Two of them in flight at once, of 30 + 2 x 20 hits, and a line that is none.
+    let calls = "TIMESTAMP,ContextTokens,GeneratedTokens,user\n1700000000,30,20,ada\n1700000001,30,20,ada\nx\n";
+    write(folder.path(), "calls.csv", calls);
+    let args = ["replay", "--rules", "rules.yaml", "--log", "calls.csv"];
+    let replay = |more: &[&str]| run(folder.path(), &[&args[..], more].concat());
+    let flags = [
+        "--cost",
+        "--descriptors",
+        "user",
+        "--weights",
+        "1:2",
+        "--reserve",
+        "25",
+        "--speed",
+        "10",
+    ];
+    let said = replay(&[&flags[..], &["--json"]].concat());
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let report: serde_json::Value = serde_json::from_str(&said.out).expect("it is JSON");
+    let ways = report["ways"].as_array().expect("a list").iter();
+    let let_in: Vec<_> = ways
+        .map(|way| (&way["way"], &way["calls"]["allowed"]))
+        .collect();
+    let expected = [("post_paid", 2), ("reserved", 2), ("in_advance", 1)];
+    let expected = expected.map(|(way, calls)| (way.into(), calls.into()));
+    assert_eq!(let_in, expected.each_ref().map(|(way, calls)| (way, calls)));
+    assert!(
+        said.err.contains("skipped 1 malformed line"),
+        "{}",
+        said.err
+    );
+    let strict = replay(&[&flags[..], &["--strict"]].concat());
+    assert_eq!(strict.code, Some(1));
+    assert!(strict.out.contains("in advance"), "{}", strict.out);
+    // A flag of costs alone, one that costs have not, and a column that is not there.
+    assert_eq!(replay(&["--reserve", "5"]).code, Some(2));
+    assert_eq!(
+        replay(&["--cost", "--compare", "sliding_log"]).code,
+        Some(2)
+    );
+    assert_eq!(replay(&["--cost", "--weights", "0:0"]).code, Some(2));
+    let missing = replay(&["--cost", "--descriptors", "model"]);
+    assert_eq!(missing.code, Some(1));
+    assert!(missing.err.contains("no column model"), "{}", missing.err);
+}
+
+#[test]
 fn a_base_names_the_tenants_of_service_levels() {
     let folder = tempdir().expect("a folder can be made");
     let levels =

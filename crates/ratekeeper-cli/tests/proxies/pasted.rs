@@ -9,7 +9,7 @@ use crate::support::example;
 use ratekeeper_testkit::process::{Process, free_port, tool, tool_folder};
 
 /// Files of the repository that the blocks read.
-const FILES: [&str; 25] = [
+const FILES: [&str; 26] = [
     "config/ratekeeper.yaml",
     "config/rules/api.yaml",
     "config/rules/tenants.yaml",
@@ -24,6 +24,7 @@ const FILES: [&str; 25] = [
     "examples/envoy/envoy.yaml",
     "examples/envoy/ratekeeper.yaml",
     "examples/envoy/rules.yaml",
+    "examples/logs/azure-llm.yaml",
     "examples/logs/nasa.yaml",
     "examples/nginx/nginx.conf",
     "examples/nginx/ratekeeper.yaml",
@@ -36,7 +37,10 @@ const FILES: [&str; 25] = [
     "examples/haproxy/ratekeeper.yaml",
     "examples/haproxy/rules.yaml",
 ];
-const LOG: &str = "examples/logs/nasa-1995-08-01.log.gz";
+const LOGS: [&str; 2] = [
+    "examples/logs/azure-llm-2023-11-16.csv.gz",
+    "examples/logs/nasa-1995-08-01.log.gz",
+];
 
 const CLONE: &str = "git clone https://github.com/ratekeeper/ratekeeper && cd ratekeeper";
 const INSTALL: &str = "cargo install --locked --path crates/ratekeeper-cli";
@@ -165,7 +169,7 @@ fn the_tutorial_of_plans_works() {
 #[test]
 fn the_page_about_budgets_works() {
     let printed = paste("docs/budgets.md", &[FETCH_ENVOY]);
-    let [check, by_hand, program, envoy] = &printed[..] else {
+    let [check, by_hand, program, envoy, replay] = &printed[..] else {
         panic!("the page has {} shell blocks", printed.len());
     };
     assert!(check.contains("ok: 2 rules"), "{check}");
@@ -179,6 +183,9 @@ fn the_page_about_budgets_works() {
         assert!(program.contains(&told), "no {told} in {program}");
     }
     assert!(envoy.contains("200 200 429 200"), "{envoy}");
+    for way in ["post-paid", "reserved", "in advance"] {
+        assert!(replay.contains(way), "no {way} in {replay}");
+    }
 }
 
 #[test]
@@ -323,7 +330,7 @@ fn patient(text: &str) -> String {
 /// Lays the files of the repository out as a clone has them, with this run's ports.
 fn copy_files(folder: &Path, ports: &Ports) {
     let repository = example("..");
-    for file in FILES.into_iter().chain([LOG]) {
+    for file in FILES.into_iter().chain(LOGS) {
         let copy = folder.join(file);
         let parent = copy.parent().expect("it lies in a folder");
         std::fs::create_dir_all(parent).expect("folders can be made");

@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Write};
 
-use super::{Compared, Report, RuleReport, percent};
+use super::{Compared, LineCounts, Report, RuleReport, percent};
+use crate::record::BadLine;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -29,26 +30,8 @@ impl fmt::Display for Report {
 impl Report {
     fn head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let summary = &self.summary;
-        let counts = [self.lines.read, self.lines.parsed, self.lines.malformed].map(grouped);
-        let [read, parsed, malformed] = counts;
-        write!(
-            f,
-            "{read} lines read, {parsed} parsed, {malformed} malformed"
-        )?;
-        if let Some(format) = summary.format {
-            write!(f, " ({})", format.name())?;
-        }
-        writeln!(f)?;
-        for line in &summary.bad_lines {
-            writeln!(f, "  {line}")?;
-        }
-        let unshown = self
-            .lines
-            .malformed
-            .saturating_sub(summary.bad_lines.len() as u64);
-        if unshown > 0 {
-            writeln!(f, "  and {} more", grouped(unshown))?;
-        }
+        let format = summary.format.map(crate::Format::name);
+        lines_read(f, self.lines, format, &summary.bad_lines)?;
         if let Some((first, last)) = summary.span {
             writeln!(f, "{} to {}", time_text(first), time_text(last))?;
         }
@@ -164,6 +147,33 @@ impl Report {
     }
 }
 
+/// The numbers of lines, and the first malformed ones.
+pub(crate) fn lines_read(
+    f: &mut fmt::Formatter<'_>,
+    lines: LineCounts,
+    format: Option<&str>,
+    bad_lines: &[BadLine],
+) -> fmt::Result {
+    let counts = [lines.read, lines.parsed, lines.malformed].map(grouped);
+    let [read, parsed, malformed] = counts;
+    write!(
+        f,
+        "{read} lines read, {parsed} parsed, {malformed} malformed"
+    )?;
+    if let Some(format) = format {
+        write!(f, " ({format})")?;
+    }
+    writeln!(f)?;
+    for line in bad_lines {
+        writeln!(f, "  {line}")?;
+    }
+    let unshown = lines.malformed.saturating_sub(bad_lines.len() as u64);
+    if unshown > 0 {
+        writeln!(f, "  and {} more", grouped(unshown))?;
+    }
+    Ok(())
+}
+
 fn top_denied(f: &mut fmt::Formatter<'_>, rule: &RuleReport) -> fmt::Result {
     writeln!(f, "\nmost denied by {}", printable(&rule.rule))?;
     for top in &rule.top_denied {
@@ -180,12 +190,15 @@ fn top_denied(f: &mut fmt::Formatter<'_>, rule: &RuleReport) -> fmt::Result {
     Ok(())
 }
 
-fn row<const N: usize>(cells: [&str; N]) -> [String; N] {
+pub(crate) fn row<const N: usize>(cells: [&str; N]) -> [String; N] {
     cells.map(str::to_owned)
 }
 
 /// Aligns columns at their natural width: the first to the left, numbers to the right.
-fn aligned<const N: usize>(f: &mut fmt::Formatter<'_>, rows: &[[String; N]]) -> fmt::Result {
+pub(crate) fn aligned<const N: usize>(
+    f: &mut fmt::Formatter<'_>,
+    rows: &[[String; N]],
+) -> fmt::Result {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: [usize; N] = std::array::from_fn(|column| width(column).unwrap_or(0));
     for row in rows {
@@ -203,7 +216,7 @@ fn aligned<const N: usize>(f: &mut fmt::Formatter<'_>, rows: &[[String; N]]) -> 
 }
 
 /// `1,234,567`
-fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (index, digit) in digits.chars().enumerate() {
@@ -217,7 +230,7 @@ fn grouped(number: u64) -> String {
 
 /// Makes text from the log safe for a terminal: escapes control characters, and cuts very long
 /// values.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     const MOST: usize = 120;
     let mut shown = String::with_capacity(text.len().min(MOST));
     for (index, character) in text.chars().enumerate() {
