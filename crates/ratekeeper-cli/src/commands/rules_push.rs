@@ -30,12 +30,12 @@ pub(crate) fn run(args: &RulesPush) -> Result<ExitCode> {
     let changes = block_on(push(&place, texts, args.dry_run));
     let changes = changes.with_context(|| format!("cannot push to {}", place.name()))?;
     let rules = count(loaded.rules.rules().len(), "rule");
-    let done = match args.dry_run {
-        true => "would be pushed",
-        false if changes.is_empty() => "are there already",
-        false => "pushed",
+    let done = match (changes.is_empty(), args.dry_run) {
+        (true, _) => format!("nothing to push: {rules}"),
+        (false, true) => format!("{rules} would be pushed"),
+        (false, false) => format!("{rules} pushed"),
     };
-    output::print(&format!("{changes}{rules} {done}\n"))?;
+    output::print(&format!("{changes}{done}\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -59,7 +59,7 @@ fn a_key_of_redis_is_followed_and_its_last_good_text_stays() {
     );
     assert_eq!(
         push(folder.path(), "api.yaml", &url),
-        "1 rule are there already\n"
+        "nothing to push: 1 rule\n"
     );
     let service = start(folder.path(), &url, &[]);
     eventually("the rules come", || limit(&service) == Some(5));
@@ -236,6 +236,7 @@ fn etcd_is_asked_over_tls_and_by_a_user() {
     let service = start(folder.path(), &url("reader:wrong"), &tls);
     service.wait_for_log("authentication failed");
     assert_eq!(limit(&service), None);
+    assert!(service.stop().success());
     let service = start(folder.path(), &url("reader:ge%40heim"), &tls);
     eventually("the rules come", || limit(&service) == Some(5));
     assert!(!service.log().contains("heim") && !readyz(&service).contains("heim"));
