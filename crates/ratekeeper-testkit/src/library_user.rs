@@ -81,6 +81,12 @@ impl LibraryUser {
         self.cargo(&["run", "--quiet"])
     }
 
+    /// The path of a program of the project that was built.
+    #[must_use]
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.build.join("debug").join(name)
+    }
+
     /// Runs cargo in the project, without a network, and returns what it prints.
     ///
     /// # Panics

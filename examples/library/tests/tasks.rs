@@ -1,14 +1,13 @@
 //! The five tasks of the manual, built and run as a user does: in an empty project outside of the repository, of what
 //! the library's packages contain.
 
-use std::collections::BTreeSet;
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ratekeeper_testkit::library_user::LibraryUser;
 use ratekeeper_testkit::process::{Process, free_port};
 
 /// The programs, with those of the peers that are no shorter.
@@ -23,6 +22,12 @@ const TASKS: [(&str, &[&str]); 5] = [
 /// The address at which the servers among the programs listen.
 const ADDRESS: &str = "127.0.0.1:3000";
 
+/// What the programs depend on.
+const DEPENDENCIES: &str = "\
+axum = { version = \"0.8\", default-features = false, features = [\"http1\", \"tokio\"] }
+ratekeeper = { version = \"0.1\", features = [\"layer\"] }
+tokio = { version = \"1\", features = [\"macros\", \"net\", \"rt-multi-thread\"] }";
+
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
     here.expect("the example lies in the repository").to_owned()
@@ -36,95 +41,17 @@ fn program(whose: &str, task: &str) -> String {
     text(&root().join(format!("examples/tasks/{whose}/{task}.rs")))
 }
 
-fn cargo(folder: &Path, args: &[&str]) -> String {
-    let mut cargo = Command::new(env!("CARGO"));
-    let output = cargo.current_dir(folder).args(args).output();
-    let output = output.expect("cargo starts");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "cargo {args:?}: {said}");
-    String::from_utf8(output.stdout).expect("cargo prints UTF-8")
-}
-
-/// The crates of the repository that the library is made of.
-fn crates() -> BTreeSet<String> {
-    let tree = cargo(
-        &root(),
-        &[
-            "tree",
-            "--package",
-            "ratekeeper",
-            "--all-features",
-            "--edges",
-            "normal",
-            "--prefix",
-            "none",
-            "--format",
-            "{p}",
-            "--offline",
-        ],
-    );
-    let names = tree.lines().filter_map(|line| line.split(' ').next());
-    let ours = names.filter(|name| name.starts_with("ratekeeper"));
-    ours.map(str::to_owned).collect()
-}
-
-/// Copies the files that packages contain, with a workspace around them.
-fn unpack(to: &Path) {
-    let manifest = text(&root().join("Cargo.toml"));
-    let (_, shared) = manifest.split_once("\n\n").expect("members come first");
-    let mut members = String::new();
-    for name in crates() {
-        let from = root().join("crates").join(&name);
-        members.push_str(&format!("\"crates/{name}\", "));
-        let list = cargo(
-            &root(),
-            &[
-                "package",
-                "--list",
-                "--allow-dirty",
-                "--offline",
-                "--package",
-                &name,
-            ],
-        );
-        for file in list.lines().filter(|file| *file != "Cargo.toml.orig") {
-            let (from, to) = (from.join(file), to.join("crates").join(&name).join(file));
-            if from.is_file() {
-                fs::create_dir_all(to.parent().expect("a folder")).expect("a folder can be made");
-                fs::copy(&from, &to).expect("a file can be copied");
-            }
-        }
+/// An empty project with the programs.
+fn project(ports: [u16; 2]) -> LibraryUser {
+    let user = LibraryUser::new("tasks", DEPENDENCIES);
+    for (number, (task, _)) in TASKS.iter().enumerate() {
+        // Two tests must not want the same port.
+        let port = ports.get(number).copied().unwrap_or_default();
+        let source = program("ours", task).replace(ADDRESS, &format!("127.0.0.1:{port}"));
+        user.write(&format!("src/bin/{task}.rs"), &source);
     }
-    let workspace = format!("[workspace]\nresolver = \"3\"\nmembers = [{members}]\n\n{shared}");
-    fs::write(to.join("Cargo.toml"), workspace).expect("a file can be written");
-}
-
-/// An empty project with the programs, next to the packages.
-fn project(folder: &Path) -> PathBuf {
-    let packages = folder.join("packages");
-    fs::create_dir_all(&packages).expect("a folder can be made");
-    unpack(&packages);
-    let project = folder.join("project");
-    let programs = project.join("src/bin");
-    fs::create_dir_all(&programs).expect("a folder can be made");
-    let manifest = "[package]
-name = \"project\"
-version = \"0.0.0\"
-edition = \"2024\"
-
-[dependencies]
-axum = { version = \"0.8\", default-features = false, features = [\"http1\", \"tokio\"] }
-ratekeeper = { path = \"../packages/crates/ratekeeper\", features = [\"layer\"] }
-tokio = { version = \"1\", features = [\"macros\", \"net\", \"rt-multi-thread\"] }
-
-[profile.dev]
-debug = false
-
-[workspace]
-";
-    fs::write(project.join("Cargo.toml"), manifest).expect("a file can be written");
-    fs::copy(root().join("Cargo.lock"), project.join("Cargo.lock")).expect("a file can be copied");
-    project
+    let _ = user.cargo(&["build", "--quiet"]);
+    user
 }
 
 /// Asks a server for `/`, and returns the status.
@@ -171,32 +98,12 @@ fn the_programs_of_the_manual_are_these_and_no_longer_than_those_of_peers() {
 
 #[test]
 fn the_programs_run_outside_of_the_repository() {
-    // The same folder for each run of this repository, so that cargo knows what it has built.
-    let mut hasher = DefaultHasher::new();
-    root().hash(&mut hasher);
-    let name = format!("ratekeeper-tasks-{:x}", hasher.finish());
-    let project = project(&std::env::temp_dir().join(name));
     let ports = [free_port(), free_port()];
-    for (number, (task, _)) in TASKS.iter().enumerate() {
-        let source = program("ours", task);
-        // Two tests must not want the same port.
-        let port = ports.get(number).copied().unwrap_or_default();
-        let source = source.replace(ADDRESS, &format!("127.0.0.1:{port}"));
-        fs::write(project.join(format!("src/bin/{task}.rs")), source)
-            .expect("a file can be written");
-    }
-    // What was built is kept for the next run.
-    let target = root().join("target/tasks");
-    let target_dir = target.to_str().expect("a folder of text");
-    cargo(
-        &project,
-        &["build", "--quiet", "--offline", "--target-dir", target_dir],
-    );
-    let built = |task: &str| target.join("debug").join(task);
+    let user = project(ports);
 
     for (number, headers) in [(0, ["", ""]), (1, ["x-user: ada\r\n", "x-user: bob\r\n"])] {
         let (task, _) = TASKS[number];
-        let mut server = Process::spawn(task, Command::new(built(task)));
+        let mut server = Process::spawn(task, Command::new(user.program(task)));
         server.wait_for_port(ports[number]);
         let statuses: Vec<u16> = (0..7).map(|_| get(ports[number], headers[0])).collect();
         assert_eq!(statuses[..5], [200; 5], "{task}: a burst of five");
@@ -210,7 +117,9 @@ fn the_programs_run_outside_of_the_repository() {
         ("wait", "call 0\ncall 1\ncall 2\ncall 3\n"),
         ("clock", ""),
     ] {
-        let output = Command::new(built(task)).output().expect("it starts");
+        let output = Command::new(user.program(task))
+            .output()
+            .expect("it starts");
         let printed = String::from_utf8_lossy(&output.stdout);
         assert!(
             output.status.success() && printed.starts_with(expected),

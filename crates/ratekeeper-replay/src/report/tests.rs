@@ -103,7 +103,7 @@ fn growth_has_a_part_of_its_own() {
     };
     let grown = Report {
         growth: vec![
-            of(Some("key:acme"), None, 118.5),
+            of(Some("key:acme"), None, 118.6),
             of(None, Some("2015-05-17T10:15:00Z"), 400.0),
         ],
         ..report()

@@ -19,7 +19,15 @@ const ROOTS: [&str; 6] = [
 ];
 
 /// The fields that the page reads as seconds since 1970 (`TIMES` in `api.ts`).
-const TIMES: [&str; 5] = ["at", "since", "last", "started_at", "last_reload_at"];
+const TIMES: [&str; 7] = [
+    "at",
+    "since",
+    "last",
+    "started_at",
+    "last_reload_at",
+    "mode_since",
+    "until",
+];
 
 /// The generated file. With `UPDATE=1` the test writes it.
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dashboard/src/schema.ts");
