@@ -80,6 +80,8 @@ fn interface(name: &str, schema: &Value, wanted: &mut BTreeSet<String>) -> Strin
     };
     let required = schema["required"].as_array().into_iter().flatten();
     let required: BTreeSet<_> = required.filter_map(Value::as_str).collect();
+    // By name, whatever order the JSON keeps.
+    let properties: BTreeMap<_, _> = properties.iter().collect();
     let mut text = format!("\n{about}export interface {name} {{\n");
     for (field, schema) in properties {
         let optional = match required.contains(field.as_str()) {

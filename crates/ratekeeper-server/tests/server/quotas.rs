@@ -7,7 +7,7 @@ use std::time::Duration;
 use ratekeeper_limiter::Limiter;
 use ratekeeper_quota::{DatabaseAddress, Follower, FollowerConfig, QuotaStore};
 use ratekeeper_rules::TenantKey;
-use ratekeeper_server::QuotaAdmin;
+use ratekeeper_server::{QuotaAdmin, Role, Tokens};
 use ratekeeper_stores::Stores;
 use serde_json::{Value, json};
 
@@ -32,6 +32,12 @@ descriptors:
 const ACME: &str = "/admin/v1/quotas/acme";
 
 async fn start_in(folder: &Path) -> Running {
+    start_with_data(folder, None).await
+}
+
+/// Starts a node whose database is in `folder`, with a data folder.
+async fn start_with_data(folder: &Path, data: Option<&Path>) -> Running {
+    let data = data.map(Path::to_path_buf);
     let key = TenantKey::from_bytes([7; 16]);
     let store = QuotaStore::new(DatabaseAddress::sqlite(&folder.join("quotas.db")), key).unwrap();
     let limiter: Arc<OnceLock<Arc<Limiter<Stores>>>> = Arc::default();
@@ -46,7 +52,11 @@ async fn start_in(folder: &Path) -> Running {
         store,
         follower: Arc::new(follower),
     };
-    let running = start_with(RULES, |config| config.quotas = Some(quotas)).await;
+    let running = start_with(RULES, |config| {
+        config.quotas = Some(quotas);
+        config.data_dir = data;
+    })
+    .await;
     assert!(limiter.set(Arc::clone(&running.limiter)).is_ok());
     running
 }
@@ -381,7 +391,17 @@ async fn random_bodies_never_give_a_500() {
 
 #[tokio::test]
 async fn a_database_that_is_away_gives_503_and_none_at_all_501() {
-    let running = start_in(Path::new("/proc/nowhere")).await;
+    let data = tempfile::tempdir().unwrap();
+    let token = Tokens::local(data.path()).create("ann", Role::Admin);
+    let bearer = format!("Bearer {}", token.unwrap());
+    let running = start_with_data(Path::new("/proc/nowhere"), Some(data.path())).await;
+    // Neither the database nor a copy of its tokens is there, so nobody is admitted by being here.
+    let (status, problem) = admin(&running, "GET", ACME, "").await;
+    assert_eq!(
+        (status, &problem["code"]),
+        (401, &json!("UNAUTHENTICATED")),
+        "{problem}"
+    );
     for (method, path, body) in [
         ("GET", ACME, ""),
         ("PUT", ACME, "{\"plan\": \"pro\"}"),
@@ -390,7 +410,13 @@ async fn a_database_that_is_away_gives_503_and_none_at_all_501() {
         ("GET", "/admin/v1/audit", ""),
         ("POST", "/admin/v1/quotas/acme/reset", ""),
     ] {
-        let (status, problem) = admin(&running, method, path, body).await;
+        let headers = [
+            ("content-type", "application/json"),
+            ("authorization", &*bearer),
+        ];
+        let to = running.addresses.admin;
+        let (status, text) = running.send(to, method, path, &headers, body).await;
+        let problem: Value = serde_json::from_str(&text).unwrap_or_default();
         assert_eq!(
             (status, &problem["code"]),
             (503, &json!("QUOTAS_UNAVAILABLE")),
