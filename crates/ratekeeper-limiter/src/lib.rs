@@ -63,5 +63,5 @@ pub use stray::{Stray, Strays};
 pub use switch::{RuleMode, RuleSwitch, SWITCHES_MAX, SwitchError, Switches};
 pub use top::{ALLOWED_SAMPLE, CASES_MAX, DenialCase, TopDecision, TopKey, TopKeys, TopWindow};
 pub use totals::Totals;
-pub use usage::{CallCount, CallerName, USAGE_ROWS_MAX, UsageCount, UsageMeter};
+pub use usage::{CallCount, MeteredCaller, USAGE_ROWS_MAX, UsageCount, UsageMeter};
 pub use waiting::Waiting;

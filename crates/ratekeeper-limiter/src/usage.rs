@@ -12,7 +12,7 @@ use ratekeeper_core::Timestamp;
 use ratekeeper_rules::{Rule, RuleSet, TenantHash};
 use smallvec::SmallVec;
 
-pub use names::CallerName;
+pub use names::MeteredCaller;
 use names::{Known, Names};
 
 /// The rows of one minute, and those of one hour. Calls that would need more are counted together.
@@ -213,13 +213,13 @@ impl UsageMeter {
 
     /// Takes the names of tenants that called since the last time.
     #[must_use]
-    pub fn take_names(&self) -> Vec<CallerName> {
+    pub fn take_names(&self) -> Vec<MeteredCaller> {
         let parts = self.parts.iter();
         parts.flat_map(|part| part.lock().names.take()).collect()
     }
 
     /// Puts names back that could not be written.
-    pub fn put_back(&self, names: Vec<CallerName>) {
+    pub fn put_back(&self, names: Vec<MeteredCaller>) {
         for name in names {
             self.part(name.tenant).lock().names.put_back(name);
         }

@@ -36,9 +36,9 @@ impl<'a> FieldValue<'a> {
 /// An iterator over the fields of a message, in their order. An item is None, and the last one, where the bytes are no
 /// message or a field is of another kind.
 #[derive(Clone, Debug)]
-pub struct Fields<'a>(&'a [u8]);
+pub struct MessageFields<'a>(&'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> MessageFields<'a> {
     /// The fields of the message that `bytes` are.
     #[inline]
     #[must_use]
@@ -64,7 +64,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl<'a> Iterator for Fields<'a> {
+impl<'a> Iterator for MessageFields<'a> {
     type Item = Option<(u32, FieldValue<'a>)>;
 
     #[inline]
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     fn read(bytes: &[u8]) -> Option<Vec<(u32, FieldValue<'_>)>> {
-        Fields::of(bytes).collect()
+        MessageFields::of(bytes).collect()
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub mod text;
 
 pub use codec::Codec;
 pub use entry::WireEntry;
-pub use fields::{FieldValue, Fields};
+pub use fields::{FieldValue, MessageFields};
 pub use generated::{envoy, etcdserverpb, google, mvccpb, ratekeeper, ratelimit};
 pub use nesting::{Nesting, SHORT_BYTES_MAX};
 

@@ -191,7 +191,7 @@ pub(crate) struct EtcdPlace {
 struct Open {
     channel: Channel,
     token: Option<MetadataValue<Ascii>>,
-    /// What etcd tells of changes since the texts were read.
+    /// The changes since the texts were read, as etcd tells them.
     changes: Option<Streaming<WatchResponse>>,
 }
 

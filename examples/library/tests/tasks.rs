@@ -22,7 +22,7 @@ const TASKS: [(&str, &[&str]); 5] = [
 /// The address at which the servers among the programs listen.
 const ADDRESS: &str = "127.0.0.1:3000";
 
-/// What the programs depend on.
+/// The dependencies of the programs.
 const DEPENDENCIES: &str = "\
 axum = { version = \"0.8\", default-features = false, features = [\"http1\", \"tokio\"] }
 ratekeeper = { version = \"0.1\", features = [\"layer\"] }

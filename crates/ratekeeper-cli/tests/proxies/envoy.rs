@@ -250,7 +250,7 @@ fn a_look_is_denied_after_a_stream_of_500_of_100(store: &str) {
     let rules = folder.path().join("rules.yaml");
     std::fs::write(&rules, BUDGETS).expect("files can be written");
     let rules = rules.to_str().expect("it is text");
-    let flags = ["--rules", rules, "--store", store, "--store-deadline", "5s"];
+    let flags = ["--rules", rules, "--store", store, "--store-deadline", "1s"];
     let ratekeeper = Ratekeeper::start_with("envoy", &flags);
     let ready = Request::get(ratekeeper.http(), "/readyz");
     eventually("the store answers", || {

@@ -11,7 +11,7 @@ const KNOWN: usize = 8_192;
 
 /// The name of a tenant that called.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CallerName {
+pub struct MeteredCaller {
     /// The domain.
     pub domain: Arc<str>,
     /// The tenant.
@@ -82,9 +82,9 @@ impl Names {
         }
     }
 
-    pub(super) fn take(&mut self) -> Vec<CallerName> {
+    pub(super) fn take(&mut self) -> Vec<MeteredCaller> {
         let names = std::mem::take(&mut self.waiting).into_iter();
-        let named = |((domain, tenant), (shown, hour))| CallerName {
+        let named = |((domain, tenant), (shown, hour))| MeteredCaller {
             domain,
             tenant,
             shown,
@@ -94,7 +94,7 @@ impl Names {
     }
 
     /// Puts a name back, unless there is a later one.
-    pub(super) fn put_back(&mut self, name: CallerName) {
+    pub(super) fn put_back(&mut self, name: MeteredCaller) {
         let key = (name.domain, name.tenant);
         self.waiting.entry(key).or_insert((name.shown, name.hour));
     }

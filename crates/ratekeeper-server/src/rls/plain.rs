@@ -1,7 +1,7 @@
 //! Requests that are read from their bytes without a message between: nothing is copied.
 
 use ratekeeper_limiter::{Check, ENTRY_BYTES_MAX};
-use ratekeeper_proto::Fields;
+use ratekeeper_proto::MessageFields;
 use smallvec::SmallVec;
 
 use crate::config::{DESCRIPTORS_MAX, ENTRIES_MAX};
@@ -12,7 +12,7 @@ type Entries<'a> = SmallVec<[(&'a str, &'a str); 4]>;
 /// Reads an encoded `RateLimitRequest`. None if it is not plain: if it has anything but a domain and entries that are
 /// text, or is refused.
 pub(crate) fn read(message: &[u8]) -> Option<Check<'_>> {
-    let mut fields = Fields::of(message);
+    let mut fields = MessageFields::of(message);
     let (1, domain) = fields.next()?? else {
         return None;
     };
@@ -33,7 +33,7 @@ pub(crate) fn read(message: &[u8]) -> Option<Check<'_>> {
 
 fn entries(descriptor: &[u8]) -> Option<Entries<'_>> {
     let mut entries = Entries::new();
-    for field in Fields::of(descriptor) {
+    for field in MessageFields::of(descriptor) {
         let (1, fields) = field? else {
             return None;
         };
@@ -47,7 +47,7 @@ fn entries(descriptor: &[u8]) -> Option<Entries<'_>> {
 
 fn entry(fields: &[u8]) -> Option<(&str, &str)> {
     let (mut key, mut value) = ("", "");
-    for field in Fields::of(fields) {
+    for field in MessageFields::of(fields) {
         let (number, text) = field?;
         let text = text.text().filter(|text| text.len() <= ENTRY_BYTES_MAX)?;
         match number {

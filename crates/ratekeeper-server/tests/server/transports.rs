@@ -480,7 +480,7 @@ async fn both_ways_give_the_same_errors() {
     compare(3, OnUnreadable::Error).await;
 }
 
-/// What gRPC's own library in C reads of a server's answers to `calls`.
+/// Returns the answers to `calls` as gRPC's own library in C reads them.
 async fn by_grpcio(running: &Running, calls: &[(&str, Vec<u8>)]) -> String {
     let hex = |bytes: &[u8]| {
         bytes

@@ -84,7 +84,7 @@ pub(super) fn run(
     })
 }
 
-/// What a service says of a look.
+/// The answer of a service to a look.
 #[derive(PartialEq, Eq, Debug)]
 struct Said {
     code: String,

@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use ratekeeper_proto::{FieldValue, Fields};
+use ratekeeper_proto::{FieldValue, MessageFields};
 
 use crate::v1::{CheckRequest, DescriptorRequest, EntryRequest, Object};
 
 /// Reads an encoded `CheckBatchRequest`. None if it is not plain, as [`check`] says.
 pub(super) fn batch(message: &[u8]) -> Option<Vec<Object<CheckRequest<'_>>>> {
     let mut checks = Vec::new();
-    for field in Fields::of(message) {
+    for field in MessageFields::of(message) {
         let (1, FieldValue::Bytes(message)) = field? else {
             return None;
         };
@@ -31,7 +31,7 @@ pub(super) fn check(message: &[u8]) -> Option<CheckRequest<'_>> {
         idempotency_key: Cow::Borrowed(""),
         statuses: false,
     };
-    for field in Fields::of(message) {
+    for field in MessageFields::of(message) {
         match field? {
             (1, domain) => check.domain = Cow::Borrowed(domain.text()?),
             (2, FieldValue::Bytes(message)) => check.descriptors.push(Object(descriptor(message)?)),
@@ -52,7 +52,7 @@ fn descriptor(message: &[u8]) -> Option<DescriptorRequest<'_>> {
         hits: None,
         limit: None,
     };
-    for field in Fields::of(message) {
+    for field in MessageFields::of(message) {
         match field? {
             (1, FieldValue::Bytes(message)) => descriptor.entries.push(Object(entry(message)?)),
             (2, FieldValue::Number(hits)) => descriptor.hits = Some(hits),
@@ -68,7 +68,7 @@ fn entry(message: &[u8]) -> Option<EntryRequest<'_>> {
         key: Cow::Borrowed(""),
         value: Cow::Borrowed(""),
     };
-    for field in Fields::of(message) {
+    for field in MessageFields::of(message) {
         match field? {
             (1, key) => entry.key = Cow::Borrowed(key.text()?),
             (2, value) => entry.value = Cow::Borrowed(value.text()?),

@@ -17,7 +17,7 @@ pub(crate) struct RequestBody {
     end: End,
 }
 
-/// What was read and not handed on.
+/// The bytes that were read and not handed on.
 #[derive(Debug)]
 enum Kept {
     Nothing,
@@ -25,7 +25,7 @@ enum Kept {
     Several(BytesMut),
 }
 
-/// How far the stream was read.
+/// The state of the stream after what was read.
 #[derive(Debug)]
 enum End {
     Open,
