@@ -341,7 +341,7 @@ fn settings_without_meaning_are_refused() {
             "secret_file",
             "x",
             json!({ "jwks_file": "y" }),
-            "expected either `jwks_file` or `secret_file`",
+            "expected one of `jwks_file`, `jwks_url` and `secret_file`",
         ),
         (
             "secret_file",
