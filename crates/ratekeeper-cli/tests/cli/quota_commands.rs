@@ -77,7 +77,7 @@ fn tenants_are_managed_through_any_node(fleet: &Fleet) {
     assert!(taken.err.contains("acme is not new"), "{}", taken.err);
     let wrong = fleet.tell(&a, &["quota", "set", "acme", "--plan", "gold"]);
     assert!(
-        wrong.err.contains("400: tier: the domain has no plan"),
+        wrong.err.contains("400: plan: the domain has no plan"),
         "{}",
         wrong.err
     );

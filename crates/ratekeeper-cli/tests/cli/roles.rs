@@ -22,7 +22,7 @@ descriptors:
 const ROLES: [&str; 3] = ["viewer", "editor", "admin"];
 
 /// Every route that needs a role, with the least role that may use it.
-const ROUTES: [(&str, &str, &str); 32] = [
+const ROUTES: [(&str, &str, &str); 33] = [
     ("GET", "/", "viewer"),
     ("GET", "/rlconfig", "viewer"),
     ("GET", "/admin/v1/rules", "viewer"),
@@ -33,6 +33,7 @@ const ROUTES: [(&str, &str, &str); 32] = [
     ("POST", "/admin/v1/explain", "viewer"),
     ("GET", "/admin/v1/usage/{tenant}", "viewer"),
     ("GET", "/admin/v1/top", "viewer"),
+    ("GET", "/admin/v1/anomalies", "viewer"),
     ("GET", "/admin/v1/denials", "viewer"),
     ("POST", "/admin/v1/denials", "viewer"),
     ("GET", "/admin/v1/tenants/{tenant}", "viewer"),

@@ -131,6 +131,7 @@ fn rules_that_deny_less_than_they_say_are_told_apart() {
         "id": "d.a@pro", "domain": "d", "plan": "pro", "mode": "enforced", "enforce_percent": 100.0,
         "quota_mode": false, "limit": "1000 per 1m, sliding_window, at most 62 more in any window", "quota": 1000,
         "window_ms": 60000.0, "algorithm": "sliding_window", "file": "r.yaml", "line": 4, "column": 69,
+        "regions": null, "region_quota": null,
     });
     assert_eq!(rules[1], wanted);
     assert_eq!(rules[4]["quota_mode"], true, "{report}");

@@ -200,6 +200,11 @@ impl Scrape {
         let help = "Reports of unusual growth: far more requests of a rule, or of one of its callers, than in the hour before";
         families.counter("ratelimit_anomalies", help, *begun)?;
         let mut by_rule: BTreeMap<(&str, &str, &str), u64> = BTreeMap::new();
+        for row in &self.rules {
+            let [(_, domain), (_, rule)] = row.labels();
+            by_rule.insert((domain, rule, "caller"), 0);
+            by_rule.insert((domain, rule, "rule"), 0);
+        }
         for growth in active {
             let of = if growth.subject.is_some() {
                 "caller"
@@ -209,9 +214,6 @@ impl Scrape {
             *by_rule
                 .entry((&growth.domain, &growth.rule, of))
                 .or_default() += 1;
-        }
-        if by_rule.is_empty() {
-            return Ok(());
         }
         let active = by_rule.into_iter().map(|((domain, rule, of), count)| {
             ([("domain", domain), ("rule", rule), ("of", of)], count)
