@@ -45,7 +45,7 @@ use crate::drain::Drain;
 use crate::tls::Tls;
 use address_slots::AddressSlots;
 use connection::{ByHyper, Direct, Served, Terms};
-pub(crate) use http2::{DirectBody, DirectService, RequestBody, Whole};
+pub(crate) use http2::{DirectBody, DirectService, Gathered, RequestBody, Whole};
 pub(crate) use log_limit::LogLimit;
 use socket::{Accepted, Socket};
 

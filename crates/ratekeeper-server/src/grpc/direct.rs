@@ -19,7 +19,7 @@ use tonic::metadata::MetadataMap;
 use tower::Service;
 
 use super::{Grpc, Services, v1};
-use crate::listen::{DirectBody, DirectService, RequestBody, Whole};
+use crate::listen::{DirectBody, DirectService, Gathered, RequestBody, Whole};
 
 /// The flag and the length before a message.
 const PREFIX_BYTES: usize = 5;
@@ -171,11 +171,25 @@ fn answered<A: Message>(answer: Result<tonic::Response<A>, Status>) -> Response<
 /// The bytes of a message. None if it is not plain.
 async fn message<'a>(services: &Services, body: &'a mut RequestBody) -> Option<&'a [u8]> {
     let message_max = services.app.config.bounds.message_bytes_max;
-    let bytes_max = message_max.min(SHORT_BYTES_MAX) + PREFIX_BYTES;
-    let bytes = body.whole(bytes_max).await?;
-    let (&[flag, ref length @ ..], message) = bytes.split_first_chunk::<PREFIX_BYTES>()?;
-    let is_plain = flag == 0 && u32::from_be_bytes(*length) as usize == message.len();
-    is_plain.then_some(message)
+    let bytes_max = message_max.min(SHORT_BYTES_MAX);
+    let bytes = body.whole(|bytes| gathered(bytes, bytes_max)).await?;
+    bytes.get(PREFIX_BYTES..)
+}
+
+/// Judges what has come of a body: one plain message of up to `bytes_max` bytes is gathered.
+fn gathered(bytes: &[u8], bytes_max: usize) -> Gathered {
+    let Some((&[flag, ref length @ ..], message)) = bytes.split_first_chunk::<PREFIX_BYTES>()
+    else {
+        return Gathered::Begun;
+    };
+    let length = u32::from_be_bytes(*length) as usize;
+    if flag != 0 || length > bytes_max || message.len() > length {
+        return Gathered::Unfit;
+    }
+    match message.len() == length {
+        true => Gathered::Whole,
+        false => Gathered::Begun,
+    }
 }
 
 /// A message and the status that follows it.

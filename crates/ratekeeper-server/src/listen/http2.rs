@@ -28,7 +28,7 @@ use super::inline_executor::InlineExecutor;
 use super::service::Fault;
 
 pub(crate) use answer::{DirectBody, Whole};
-pub(crate) use request::RequestBody;
+pub(crate) use request::{Gathered, RequestBody};
 
 /// The requests of a batch that a connection keeps room for.
 const ACCEPTED_KEPT: usize = 16;

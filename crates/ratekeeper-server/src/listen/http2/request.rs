@@ -17,6 +17,17 @@ pub(crate) struct RequestBody {
     end: End,
 }
 
+/// The state of a body, judged by what has come of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Gathered {
+    /// More is to come.
+    Begun,
+    /// Only the end is to come.
+    Whole,
+    /// It is not to be gathered.
+    Unfit,
+}
+
 /// The bytes that were read and not handed on.
 #[derive(Debug)]
 enum Kept {
@@ -44,19 +55,24 @@ impl RequestBody {
         }
     }
 
-    /// Waits for all of it. None if it is longer than `bytes_max`, has trailers, or fails: then it is to be read as a
-    /// stream, from its beginning.
-    pub(crate) async fn whole(&mut self, bytes_max: usize) -> Option<&[u8]> {
-        poll_fn(|cx| self.poll_whole(cx, bytes_max)).await;
-        let is_whole = matches!(self.end, End::Done) && self.kept.bytes().len() <= bytes_max;
-        is_whole.then(|| self.kept.bytes())
+    /// Waits for all of it. None if `judge` finds it unfit, if it has trailers or fails, or if its end does not come along
+    /// with the rest: then it is to be read as a stream, from its beginning.
+    pub(crate) async fn whole(&mut self, judge: impl Fn(&[u8]) -> Gathered) -> Option<&[u8]> {
+        poll_fn(|cx| self.poll_whole(cx, &judge)).await;
+        let bytes = self.kept.bytes();
+        let is_whole = matches!(self.end, End::Done) && judge(bytes) == Gathered::Whole;
+        is_whole.then_some(bytes)
     }
 
-    /// Ready once it is whole, or never will be.
-    fn poll_whole(&mut self, cx: &mut Context<'_>, bytes_max: usize) -> Poll<()> {
-        while matches!(self.end, End::Open) && self.kept.bytes().len() <= bytes_max {
-            match ready!(self.stream.poll_data(cx)) {
-                Some(Ok(bytes)) => {
+    /// Ready once it is whole, or is not waited for.
+    fn poll_whole(&mut self, cx: &mut Context<'_>, judge: &impl Fn(&[u8]) -> Gathered) -> Poll<()> {
+        while matches!(self.end, End::Open) {
+            let gathered = judge(self.kept.bytes());
+            if gathered == Gathered::Unfit {
+                break;
+            }
+            match self.stream.poll_data(cx) {
+                Poll::Ready(Some(Ok(bytes))) => {
                     let length = bytes.len();
                     self.kept.push(bytes);
                     if self.stream.is_end_stream() {
@@ -66,8 +82,11 @@ impl RequestBody {
                         self.release(length);
                     }
                 }
-                Some(Err(error)) => self.end = End::Failed(error),
-                None => self.end = ready!(self.poll_trailers(cx)),
+                Poll::Ready(Some(Err(error))) => self.end = End::Failed(error),
+                Poll::Ready(None) => self.end = ready!(self.poll_trailers(cx)),
+                // A reader of streams may answer before the end.
+                Poll::Pending if gathered == Gathered::Whole => break,
+                Poll::Pending => return Poll::Pending,
             }
         }
         Poll::Ready(())
