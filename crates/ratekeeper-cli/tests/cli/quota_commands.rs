@@ -326,7 +326,7 @@ fn calls_are_added_up_for_bills(fleet: &Fleet) {
     let usage = |node: &Service, more: &[&str]| {
         let args = [&["quota", "usage", "--by"], more].concat();
         let lines = fleet.done(node, &args);
-        let lines = lines.lines().map(|line| serde_json::from_str(line));
+        let lines = lines.lines().map(serde_json::from_str);
         let lines: Result<Vec<Value>, _> = lines.collect();
         lines.expect("they are JSON")
     };

@@ -154,7 +154,11 @@ fn hours_are_told_until_they_are_written_and_kept_until_then() {
     // A database that is away for a day costs old hours.
     (2..24).for_each(|hour| metered.call("acme", hour * 60, true, 1));
     let hours: Vec<_> = metered.by_hour().into_iter().map(|it| it.0).collect();
-    assert_eq!(hours, [21, 22, 23]);
+    assert_eq!(hours.last_chunk(), Some(&[21, 22, 23]));
+    assert!(
+        hours.len() <= 4,
+        "bob's hour may lie in a part of its own: {hours:?}"
+    );
 }
 
 #[test]

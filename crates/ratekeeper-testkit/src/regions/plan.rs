@@ -383,11 +383,12 @@ fn shares(random: &mut Random, limit: u64, count: usize) -> Vec<u64> {
 
 fn delays(random: &mut Random, count: usize) -> Vec<Vec<u64>> {
     let mut delays = vec![vec![0; count]; count];
-    for one in 0..count {
-        for other in 0..one {
+    for one in 1..count {
+        let (before, rest) = delays.split_at_mut(one);
+        for (to_one, from_one) in before.iter_mut().zip(&mut rest[0]) {
             let delay = random.within(15_000, 125_000);
-            delays[one][other] = delay;
-            delays[other][one] = delay;
+            to_one[one] = delay;
+            *from_one = delay;
         }
     }
     delays

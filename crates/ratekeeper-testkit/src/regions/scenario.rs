@@ -155,9 +155,5 @@ impl RegionTraffic {
 /// A triangle of 20 minutes with its peak at `peak`, of 0 to 600.
 const fn peak_at(second: u64, peak: u64) -> u64 {
     let apart = (second + 1_200 - peak) % 1_200;
-    if apart > 600 {
-        apart - 600
-    } else {
-        600 - apart
-    }
+    apart.abs_diff(600)
 }
