@@ -189,9 +189,10 @@ fn found_after(counts: &[u64], factor: u64) -> Vec<Option<usize>> {
     let places = (before..counts.len() - lasts).step_by(41);
     let of_place = |start: usize| {
         let mut detector = GrowthDetector::default();
-        for tick in start - before..start + lasts {
+        let played = counts.iter().enumerate();
+        for (tick, count) in played.take(start + lasts).skip(start - before) {
             let stepped = if tick < start { 1 } else { factor };
-            let requests = vec![requests_of("r", counts[tick] * stepped)];
+            let requests = vec![requests_of("r", count * stepped)];
             let begun = begun(detector.on_sample(at(tick), requests, 1));
             if tick >= start && !begun.is_empty() {
                 return Some(tick - start + 1);
