@@ -120,6 +120,10 @@ enum End {
 
 /// All that a client can see of an answer.
 #[derive(PartialEq, Eq, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there are two at a time, to compare"
+)]
 enum Seen {
     Answer {
         status: u16,
