@@ -121,7 +121,7 @@ fn is_encrypted(url: &str) -> bool {
 /// The place of texts that `url` names.
 ///
 /// # Errors
-/// What to write instead.
+/// The advice: a spelling that works.
 fn texts(values: &Values, url: &str, tls: TlsFiles) -> Result<TextsPlace, String> {
     let server_name = values.rules_server_name.clone();
     if is_redis(url) {
