@@ -29,18 +29,24 @@ const GROWTH_KIB: usize = 128 << 10;
 /// The time within which peers that take nothing must be gone.
 const GONE: Duration = Duration::from_secs(60);
 
-/// Peers that take nothing are to be gone soon.
-const SETTINGS_FILE: &str = "stall_timeout: 2s\n";
-
 pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
+    let by = |transport| by_transport(program, plan, transport);
+    ["direct", "tonic"].into_iter().map(by).collect()
+}
+
+fn by_transport(program: &Path, plan: &Plan, transport: &str) -> Result<Row> {
+    // Peers that take nothing are to be gone soon.
+    let settings = format!("stall_timeout: 2s\ngrpc_transport: {transport}\n");
     // Each answer names the rule, at length, for each check.
     let rules = format!(
         "domain: api\ndescriptors:\n  - key: user\n    rate_limit: {{ window: 10000d, limit: 1000000, name: {} }}\n",
         "n".repeat(200)
     );
-    let (service, grpc) = Target::serve_all(&Setup::new(program, &rules, SETTINGS_FILE))?;
+    let (service, grpc) = Target::serve_all(&Setup::new(program, &rules, &settings))?;
     let before = service.process.resident_kib();
-    let mut row = Row::new("batches whose answers nobody takes, gRPC");
+    let mut row = Row::new(format!(
+        "batches whose answers nobody takes, gRPC, {transport}"
+    ));
     let batch = batch();
     let mut peers: Vec<_> = (0..PEERS / plan.divisor)
         .map(|_| open(grpc, &batch))
@@ -66,7 +72,7 @@ pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
     row.bound(grown <= GROWTH_KIB, || {
         format!("{grown} KiB more, not {GROWTH_KIB} at most")
     });
-    Ok(vec![row])
+    Ok(row)
 }
 
 /// A message of `CheckBatch`, with its prefix.

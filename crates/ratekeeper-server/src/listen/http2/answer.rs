@@ -115,10 +115,16 @@ where
         return Ok(());
     }
     let mut body = pin!(body);
-    while let Some(frame) = unless_reset(&mut stream, |_, cx| body.as_mut().poll_frame(cx)).await? {
+    loop {
+        // No more than shows that the client takes something: h2 asks for the rest. Trailers wait for it too, as the answer
+        // of a client that takes nothing would otherwise be over, and what h2 holds of it would have no timeout.
+        stream.reserve_capacity(1);
+        unless_reset(&mut stream, poll_room).await??;
+        let frame = unless_reset(&mut stream, |_, cx| body.as_mut().poll_frame(cx)).await?;
         let frame = match frame {
-            Ok(frame) => frame,
-            Err(error) => {
+            None => break,
+            Some(Ok(frame)) => frame,
+            Some(Err(error)) => {
                 stream.send_reset(Reason::INTERNAL_ERROR);
                 return Err(error.into());
             }
@@ -126,11 +132,6 @@ where
         match frame.into_data() {
             Ok(data) => {
                 let is_last = body.is_end_stream();
-                if !data.is_empty() {
-                    // No more than shows that the client takes something: h2 asks for the rest.
-                    stream.reserve_capacity(1);
-                    unless_reset(&mut stream, poll_room).await??;
-                }
                 stream.send_data(data, is_last)?;
                 if is_last {
                     return Ok(());
