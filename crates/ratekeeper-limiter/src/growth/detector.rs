@@ -101,7 +101,8 @@ pub enum GrowthChange {
 /// Finds unusual growth.
 #[derive(Debug, Default)]
 pub struct GrowthDetector {
-    series: HashMap<GrowthKey, Watched>,
+    /// Boxed, as a map keeps room for up to twice as many as there are, and for half as many again while it grows.
+    series: HashMap<GrowthKey, Box<Watched>>,
     /// The ten seconds of the last sample, counted from 1970.
     tick: u64,
 }
@@ -112,7 +113,7 @@ struct Watched {
     domain: Arc<str>,
     subject: Option<Arc<str>>,
     /// The growth that goes on, its first tick, and the last one that was not calm.
-    active: Option<(Growth, u64, u64)>,
+    active: Option<Box<(Growth, u64, u64)>>,
 }
 
 impl GrowthDetector {
@@ -138,11 +139,13 @@ impl GrowthDetector {
                 continue;
             }
             let rule = Arc::clone(&key.rule);
-            let watched = self.series.entry(key).or_insert_with(|| Watched {
-                series: Series::new(tick),
-                domain,
-                subject,
-                active: None,
+            let watched = self.series.entry(key).or_insert_with(|| {
+                Box::new(Watched {
+                    series: Series::new(tick),
+                    domain,
+                    subject,
+                    active: None,
+                })
             });
             watched.series.add(tick, count);
             if watched.active.is_none()
@@ -150,7 +153,7 @@ impl GrowthDetector {
             {
                 let growth = watched.begin(rule, now, &judged);
                 changes.push(GrowthChange::Began(growth.clone()));
-                watched.active = Some((growth, tick, tick));
+                watched.active = Some(Box::new((growth, tick, tick)));
             }
         }
         let active = self.series.values_mut();
@@ -192,7 +195,7 @@ impl GrowthDetector {
     #[must_use]
     pub fn active(&self) -> Vec<Growth> {
         let active = self.series.values().filter_map(|it| it.active.as_ref());
-        let mut active: Vec<_> = active.map(|(growth, _, _)| growth.clone()).collect();
+        let mut active: Vec<_> = active.map(|active| active.0.clone()).collect();
         active.sort_by(|some, other| {
             let order = (other.per_minute, &other.rule, &other.subject);
             order.cmp(&(some.per_minute, &some.rule, &some.subject))
@@ -225,7 +228,7 @@ impl Watched {
 
     /// Brings the growth that goes on up to date; returns it when it has ended.
     fn proceed(&mut self, tick: u64, now: Timestamp) -> Option<GrowthChange> {
-        let (growth, first, loud) = self.active.as_mut()?;
+        let (growth, first, loud) = self.active.as_deref_mut()?;
         self.series.add(tick, 0);
         growth.per_minute = self.series.last_minute();
         growth.peak_per_minute = growth.peak_per_minute.max(growth.per_minute);
@@ -235,7 +238,7 @@ impl Watched {
         if tick < *loud + CALM_TICKS && tick < *first + NEWS_TICKS {
             return None;
         }
-        let (mut growth, _, _) = self.active.take()?;
+        let (mut growth, _, _) = *self.active.take()?;
         growth.until = Some(now);
         Some(GrowthChange::Ended(growth))
     }
