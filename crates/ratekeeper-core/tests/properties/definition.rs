@@ -1,7 +1,7 @@
 //! Every answer follows the definition: it equals the model field by field where the algorithm is
 //! exact, and otherwise lies between the definition and a rate lower by 0.1 %.
 
-use ratekeeper_core::{Ask, Limit, LimitSpec, Moment, Outcome, State, Timestamp, Verdict};
+use ratekeeper_core::{Ask, Limit, Moment, Outcome, State, Timestamp, Verdict};
 use ratekeeper_testkit::model::Model;
 use ratekeeper_testkit::model::history::History;
 
@@ -103,18 +103,13 @@ fn check_counting_denied(history: &History) {
 
 /// The same paid afterwards, if the algorithm can be: hits are charged whatever is answered.
 fn check_post_paid(history: &History) {
-    let spec = LimitSpec {
-        post_paid: true,
-        ..history.spec
-    };
-    let Ok(limit) = Limit::try_new(spec) else {
+    let mut history = history.clone();
+    history.spec.post_paid = true;
+    let Ok(limit) = Limit::try_new(history.spec) else {
         return;
     };
     let mut state = State::new(limit.shape());
-    let mut model = Between::new(&History {
-        spec,
-        ..history.clone()
-    });
+    let mut model = Between::new(&history);
     history.play(|now, hits| {
         let hits = hits.clamp(-1_000_000, 1_000_000);
         for probe in [0, 1, -1] {

@@ -140,8 +140,9 @@ impl History {
     /// windows before the end of time (in the year 2255), so that every answer lies before it.
     pub fn play(&self, mut step: impl FnMut(Timestamp, i64) -> Outcome) {
         let limit = self.limit();
-        // A bucket may take several windows to fill.
-        let windows = limit.capacity() / limit.quota().max(1) + 4;
+        // A bucket may take several windows to fill, and to pay its debt before.
+        let missing = limit.capacity() + limit.max_debt().unwrap_or_default();
+        let windows = missing / limit.quota().max(1) + 4;
         let longest = limit.window().get().saturating_mul(windows);
         let end = Timestamp::from_micros(MAX_COUNT.saturating_sub(longest));
         let mut now = self.start;
