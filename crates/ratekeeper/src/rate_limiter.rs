@@ -12,6 +12,9 @@ use crate::lines::Lines;
 use crate::memory::name;
 use crate::{Checked, Error, InMemory, Key, Limit, RateLimiterBuilder, WaitError};
 
+/// The longest wait after a denial that was not counted: once Redis answers again, there may be room.
+const UNCOUNTED_MAX: Duration = Duration::from_secs(1);
+
 /// Limits each key by itself. Clones share their counters.
 ///
 /// ```
@@ -293,8 +296,7 @@ impl<C: Counters> Shared<C> {
             if answer.allowed {
                 return Ok(answer);
             }
-            let limit = answer.limit;
-            let wait = answer.retry_after.ok_or(WaitError::Never { limit })?;
+            let wait = wait_after(&answer, hits)?;
             if left().is_some_and(|left| Micros::from(wait) > left) {
                 return Err(WaitError::TooLong { wait });
             }
@@ -305,6 +307,16 @@ impl<C: Counters> Shared<C> {
             place.sleep(self.clock.sleep(wait.into())).await?;
         }
     }
+}
+
+/// The time to wait after a denial.
+fn wait_after(denied: &Checked, hits: u64) -> Result<Duration, WaitError> {
+    let limit = denied.limit;
+    if denied.degraded && hits <= limit {
+        let told = denied.retry_after.unwrap_or(UNCOUNTED_MAX);
+        return Ok(told.min(UNCOUNTED_MAX));
+    }
+    denied.retry_after.ok_or(WaitError::Never { limit })
 }
 
 /// A limiter without keys, made by [`RateLimiter::unkeyed`] or [`RateLimiter::without_keys`].

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::{info, warn};
 
 /// The time between two writes, and so the most that a crash may lose.
@@ -15,6 +15,9 @@ const EVERY: Duration = Duration::from_secs(10);
 
 /// The longest the last write may hold up the end.
 const LAST_MAX: Duration = Duration::from_secs(5);
+
+/// The time after which a last write that failed is tried again.
+const LAST_AGAIN: Duration = Duration::from_millis(100);
 
 /// The writes after which old rows are looked for: about an hour's.
 const FORGETS_EVERY: u64 = 360;
@@ -57,12 +60,14 @@ async fn keep_writing(
     let clock = Clock::new();
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut is_failing = false;
+    let (mut is_failing, mut last) = (false, false);
     for turn in 0_u64.. {
-        let last = tokio::select! {
-            _ = ticks.tick() => false,
-            _ = &mut stopped => true,
-        };
+        if !last {
+            last = tokio::select! {
+                _ = ticks.tick() => false,
+                _ = &mut stopped => true,
+            };
+        }
         clock.reanchor();
         let now = clock.now();
         match write(&store, &meter, &node, now).await {
@@ -77,7 +82,12 @@ async fn keep_writing(
             }
         }
         if last {
-            return;
+            if !is_failing {
+                return;
+            }
+            // A busy database may take it yet: who finishes has a limit for all tries.
+            sleep(LAST_AGAIN).await;
+            continue;
         }
         if turn % FORGETS_EVERY == FORGETS_EVERY - 1 {
             let minute = now.as_micros() / 60_000_000;
