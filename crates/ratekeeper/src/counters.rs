@@ -15,6 +15,10 @@ use crate::Checked;
 /// }
 /// ```
 pub trait Counters: sealed::Sealed + Send + Sync + 'static {
+    /// True if other processes use the counters too.
+    #[doc(hidden)]
+    const IS_SHARED: bool;
+
     /// The answer of a counter, now or later.
     #[doc(hidden)]
     type Answer: Future<Output = Checked> + Send + 'static;

@@ -212,6 +212,8 @@ impl InRedis {
 impl Sealed for InRedis {}
 
 impl Counters for InRedis {
+    const IS_SHARED: bool = true;
+
     type Answer = Pin<Box<dyn Future<Output = Checked> + Send>>;
 
     fn ask(&self, key: &str, question: Question) -> Self::Answer {

@@ -86,6 +86,8 @@ impl InMemory {
 impl Sealed for InMemory {}
 
 impl Counters for InMemory {
+    const IS_SHARED: bool = false;
+
     type Answer = Ready<Checked>;
 
     fn ask(&self, key: &str, question: Question) -> Ready<Checked> {

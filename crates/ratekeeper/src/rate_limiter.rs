@@ -12,8 +12,9 @@ use crate::lines::Lines;
 use crate::memory::name;
 use crate::{Checked, Error, InMemory, Key, Limit, RateLimiterBuilder, WaitError};
 
-/// The longest wait after a denial that was not counted: once Redis answers again, there may be room.
-const UNCOUNTED_MAX: Duration = Duration::from_secs(1);
+/// The longest time between two questions of one who waits for what others may change: another process gives something
+/// back, Redis answers again, memory gets free.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Limits each key by itself. Clones share their counters.
 ///
@@ -190,7 +191,8 @@ impl<C: Counters> RateLimiter<C> {
     /// Requests for the same key wait in line, the first goes first. [`check`](RateLimiter::check) does not
     /// stand in that line. At most [`waiting_max`](RateLimiterBuilder::waiting_max) requests wait, and each at most
     /// [`wait_max`](RateLimiterBuilder::wait_max). Dropping the future leaves the line; in memory it then has taken
-    /// nothing. It works in any async runtime: a thread of its own, started by the first wait, wakes it.
+    /// nothing. It works in any async runtime: a thread of its own, started by the first wait, wakes it. With counters in
+    /// Redis the first of a line asks again each second, since another process may give something back.
     ///
     /// ```
     /// use ratekeeper::{Limit, RateLimiter, WaitError};
@@ -296,7 +298,12 @@ impl<C: Counters> Shared<C> {
             if answer.allowed {
                 return Ok(answer);
             }
-            let wait = wait_after(&answer, hits)?;
+            let limit = answer.limit;
+            let never_fits = !answer.degraded || hits > limit;
+            let wait = match answer.retry_after {
+                None if never_fits => return Err(WaitError::Never { limit }),
+                told => told.unwrap_or(ASK_AGAIN),
+            };
             if left().is_some_and(|left| Micros::from(wait) > left) {
                 return Err(WaitError::TooLong { wait });
             }
@@ -304,19 +311,11 @@ impl<C: Counters> Shared<C> {
                 Some(place) => place,
                 None => place.insert(self.lines.join(line)?),
             };
-            place.sleep(self.clock.sleep(wait.into())).await?;
+            let is_ours = !C::IS_SHARED && !answer.degraded;
+            let sleep = if is_ours { wait } else { wait.min(ASK_AGAIN) };
+            place.sleep(self.clock.sleep(sleep.into())).await?;
         }
     }
-}
-
-/// The time to wait after a denial.
-fn wait_after(denied: &Checked, hits: u64) -> Result<Duration, WaitError> {
-    let limit = denied.limit;
-    if denied.degraded && hits <= limit {
-        let told = denied.retry_after.unwrap_or(UNCOUNTED_MAX);
-        return Ok(told.min(UNCOUNTED_MAX));
-    }
-    denied.retry_after.ok_or(WaitError::Never { limit })
 }
 
 /// A limiter without keys, made by [`RateLimiter::unkeyed`] or [`RateLimiter::without_keys`].
