@@ -9,6 +9,7 @@ pub struct Plan {
     pub(crate) divisor: u32,
     pub(crate) h2spec: Option<PathBuf>,
     names: Vec<String>,
+    without: &'static [&'static str],
 }
 
 impl Plan {
@@ -19,6 +20,7 @@ impl Plan {
             divisor: 1,
             h2spec: None,
             names: Vec::new(),
+            without: &[],
         }
     }
 
@@ -43,8 +45,17 @@ impl Plan {
         Self { names, ..self }
     }
 
+    /// The same without the families of these names.
+    #[must_use]
+    pub fn without(self, without: &'static [&'static str]) -> Self {
+        Self { without, ..self }
+    }
+
     /// Returns true if the campaign has this family.
     pub(crate) fn wants(&self, family: &str) -> bool {
+        if self.without.contains(&family) {
+            return false;
+        }
         let is_named = |name: &String| family.contains(&name.to_lowercase());
         self.names.is_empty() || self.names.iter().any(is_named)
     }

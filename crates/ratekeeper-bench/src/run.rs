@@ -15,7 +15,7 @@ use crate::pace::Window;
 use crate::process::ProcessUse;
 use crate::report::{Report, ServerUse};
 use crate::tally::Tally;
-use crate::thread::{self, Job, Part};
+use crate::thread::{self, Job, ThreadState};
 use crate::windows::{Anchor, WindowCounts};
 
 /// The interval between progress reports.
@@ -69,7 +69,7 @@ pub fn run(load: &Load, progress: impl FnMut(Progress)) -> Result<Report, LoadEr
     for (number, decisions) in (0..).zip(&counts) {
         let (start, window) = mpsc::channel();
         starts.push(start);
-        let part = Part {
+        let part = ThreadState {
             connections: share(load.connections, threads, number),
             decisions: Arc::clone(decisions),
             connected: connected.clone(),

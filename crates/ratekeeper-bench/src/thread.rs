@@ -53,7 +53,7 @@ impl Job {
 
 /// The state of one thread.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct ThreadState {
     /// The numbers of its connections.
     pub(crate) connections: Range<u32>,
     /// Its decisions so far, warm-up included.
@@ -65,7 +65,7 @@ pub(crate) struct Part {
 }
 
 /// Runs until the window is over and all answers are in.
-pub(crate) fn run(job: &Arc<Job>, part: Part) -> io::Result<Tally> {
+pub(crate) fn run(job: &Arc<Job>, part: ThreadState) -> io::Result<Tally> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let mut first = Vec::new();
     for number in part.connections.clone() {
@@ -88,7 +88,7 @@ pub(crate) fn run(job: &Arc<Job>, part: Part) -> io::Result<Tally> {
 fn load(
     runtime: &Runtime,
     job: &Arc<Job>,
-    part: &Part,
+    part: &ThreadState,
     first: Vec<Vec<Stream>>,
     window: Window,
 ) -> Tally {

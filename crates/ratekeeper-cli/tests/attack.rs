@@ -11,9 +11,22 @@ fn program() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_ratekeeper"))
 }
 
+/// Families that mostly wait: for deadlines, or for connections to be gone.
+const PATIENT: &[&str] = &["batches", "crowds", "downgrade", "hang-ups"];
+
 #[test]
 fn nothing_passes_and_no_bound_breaks() {
-    let failed = run(program(), &Plan::quick()).expect("servers can be run");
+    assert_met(&Plan::quick().without(PATIENT));
+}
+
+#[test]
+fn whoever_takes_or_sends_nothing_is_gone_in_time() {
+    let names = PATIENT.iter().map(|name| (*name).to_owned()).collect();
+    assert_met(&Plan::quick().with_names(names));
+}
+
+fn assert_met(plan: &Plan) {
+    let failed = run(program(), plan).expect("servers can be run");
     assert_eq!(failed, 0, "rows of the table above failed");
 }
 

@@ -135,7 +135,7 @@ impl Calls {
             let late = |_| Err(Status::deadline_exceeded("no answer within the deadline"));
             let answer = answer.unwrap_or_else(late);
             in_flight.finish(&answer);
-            self.throttle.heard(&answer);
+            self.throttle.observe(&answer);
             drop(in_flight);
             let status = match answer {
                 Ok(answer) => return Ok(answer.into_inner()),

@@ -60,7 +60,7 @@ impl Throttle {
 
     /// Notes the answer to a call that was sent. Calls that no service answered say nothing: they have a remedy of
     /// their own.
-    pub(crate) fn heard<T>(&self, answer: &Result<T, Status>) {
+    pub(crate) fn observe<T>(&self, answer: &Result<T, Status>) {
         let is_refusal = match answer {
             Ok(_) => false,
             Err(status) if std::error::Error::source(status).is_some() => return,
@@ -100,7 +100,7 @@ mod tests {
         for _ in 0..1_000 {
             if throttle.pass().is_ok() {
                 sent += 1;
-                throttle.heard::<()>(&Err(Status::resource_exhausted("too many streams")));
+                throttle.observe::<()>(&Err(Status::resource_exhausted("too many streams")));
             }
         }
         assert!((1..100).contains(&sent), "{sent}");
@@ -113,9 +113,9 @@ mod tests {
         let throttle = Throttle::new();
         for _ in 0..1_000 {
             assert!(throttle.pass().is_ok());
-            throttle.heard::<()>(&Err(Status::invalid_argument("no domain")));
-            throttle.heard::<()>(&Err(Status::deadline_exceeded("no answer")));
-            throttle.heard(&Ok(()));
+            throttle.observe::<()>(&Err(Status::invalid_argument("no domain")));
+            throttle.observe::<()>(&Err(Status::deadline_exceeded("no answer")));
+            throttle.observe(&Ok(()));
         }
     }
 }

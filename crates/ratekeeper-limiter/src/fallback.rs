@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 
 use crate::decision::Answered;
 use crate::identity::UnhashedName;
-use known::{Known, Said};
+use known::{LastReports, Report};
 pub use owed::OwedCounts;
 pub(crate) use owed::{Debt, Fate, Owed, Passed};
 
@@ -52,13 +52,13 @@ pub enum FallbackError {
 #[derive(Debug)]
 pub struct Fallback {
     store: MemoryStore,
-    known: Known,
+    known: LastReports,
     owed: Owed,
     factor: f64,
 }
 
 /// A step that is answered without the store.
-struct Aside<'a> {
+struct UncountedStep<'a> {
     step: &'a Step,
     /// The store's outcome, if it did answer this step.
     answered: Option<StepOutcome>,
@@ -68,7 +68,7 @@ struct Aside<'a> {
     limit: Limit,
 }
 
-impl Aside<'_> {
+impl UncountedStep<'_> {
     /// Returns true if it has a say in what the counters of this node decide. A step allowed in quota
     /// mode has: the others in quota mode deny only together with it.
     const fn is_asked(&self) -> bool {
@@ -103,7 +103,7 @@ impl Fallback {
         }
         Ok(Self {
             store: MemoryStore::new(config.memory)?,
-            known: Known::new(),
+            known: LastReports::new(),
             owed: Owed::default(),
             factor: config.local_factor,
         })
@@ -149,7 +149,7 @@ impl Fallback {
         // node's own, and go on without the store.
         if answered.counted && !answered.leased && step.sync.is_zero() {
             let until = now.after(answered.full_after);
-            let said = Said {
+            let said = Report {
                 remaining: answered.remaining,
                 debt: step.limit.debt(answered.remaining, answered.full_after),
                 at: now,
@@ -182,14 +182,14 @@ impl Fallback {
                 FailureMode::Local => scaled(&step.limit, self.factor),
                 FailureMode::Allow | FailureMode::Deny => blocked.unwrap_or(step.limit),
             };
-            Aside {
+            UncountedStep {
                 step,
                 answered,
                 mode,
                 limit,
             }
         });
-        let asides: SmallVec<[Aside<'_>; 4]> = asides.collect();
+        let asides: SmallVec<[UncountedStep<'_>; 4]> = asides.collect();
         let steps: SmallVec<[Step; 4]> = asides
             .iter()
             .filter(|aside| aside.is_asked())
@@ -222,7 +222,7 @@ impl Fallback {
 
     /// The step as put to the counters of this node. One that is to be denied asks a limit of nothing,
     /// so that the others are charged nothing either; one that is allowed only peeks, and fits.
-    fn prepared(&self, aside: &Aside<'_>, now: Timestamp) -> Step {
+    fn prepared(&self, aside: &UncountedStep<'_>, now: Timestamp) -> Step {
         let step = Step {
             limit: aside.limit,
             ..*aside.step
@@ -251,7 +251,7 @@ impl Fallback {
         let Some(said) = self.known.take(step.key, now) else {
             return;
         };
-        let Said {
+        let Report {
             remaining,
             debt,
             at,

@@ -13,7 +13,7 @@ use ratekeeper_rules::{Rule, RuleSet, TenantHash};
 use smallvec::SmallVec;
 
 pub use names::MeteredCaller;
-use names::{Known, Names};
+use names::{NamedTenants, Names};
 
 /// The rows of one minute, and those of one hour. Calls that would need more are counted together.
 pub const USAGE_ROWS_MAX: usize = 100_000;
@@ -30,8 +30,8 @@ const PARTS: usize = 16;
 /// Counts the calls of tenants on this node.
 #[derive(Debug, Default)]
 pub struct UsageMeter {
-    parts: [Mutex<Part>; PARTS],
-    known: Known,
+    parts: [Mutex<Shard>; PARTS],
+    known: NamedTenants,
     hasher: RandomState,
 }
 
@@ -68,7 +68,7 @@ pub struct CallCount {
 }
 
 #[derive(Debug, Default)]
-struct Part {
+struct Shard {
     minutes: Vec<Minute>,
     hours: Vec<Hour>,
     names: Names,
@@ -153,7 +153,7 @@ fn hour(now: Timestamp) -> u64 {
 }
 
 impl UsageMeter {
-    fn part(&self, tenant: TenantHash) -> &Mutex<Part> {
+    fn part(&self, tenant: TenantHash) -> &Mutex<Shard> {
         let hash = self.hasher.hash_one(tenant);
         // The low bits: as good as any of a keyed hash.
         let part = usize::try_from(hash % PARTS as u64).unwrap_or(0);
@@ -395,7 +395,7 @@ impl Calls {
     }
 }
 
-impl Part {
+impl Shard {
     fn minute(&mut self, number: u64) -> &mut Minute {
         let known = self
             .minutes

@@ -23,12 +23,12 @@ pub(crate) struct Requests {
     headers: HeaderMap,
     /// True if a rule depends on the target: a path that no rule reads need not be normalized.
     has_targets: bool,
-    parts: Vec<Part>,
+    parts: Vec<RequestPart>,
 }
 
 /// A part of requests that matters, and that not every log has.
 #[derive(Debug)]
-struct Part {
+struct RequestPart {
     source: ValueSource,
     /// None if no log has it.
     field: Option<LogField>,
@@ -75,7 +75,7 @@ impl Requests {
                 | ValueSource::Scheme => None,
                 _ => continue,
             };
-            requests.parts.push(Part {
+            requests.parts.push(RequestPart {
                 source,
                 field,
                 is_seen: false,

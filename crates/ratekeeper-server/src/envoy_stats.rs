@@ -21,15 +21,15 @@ pub(crate) struct EnvoyCounts {
 }
 
 /// A place in the rules: its domain, and the composite keys from there, secrets as fingerprints.
-pub(crate) type Place = (Box<str>, Vec<String>);
+pub(crate) type RulePath = (Box<str>, Vec<String>);
 
 impl EnvoyCounts {
     /// Sums the counts of rules by their places in `rules`.
     pub(crate) fn by_place<'a>(
         rules: &RuleSet,
         counted: impl Iterator<Item = (&'a Rule, &'a RuleCounts)>,
-    ) -> BTreeMap<Place, Self> {
-        let mut places: BTreeMap<Place, Self> = BTreeMap::new();
+    ) -> BTreeMap<RulePath, Self> {
+        let mut places: BTreeMap<RulePath, Self> = BTreeMap::new();
         for (rule, counts) in counted {
             let domain = rules.domain(&rule.domain);
             let path = rule.path.iter().map(|node| shown(domain, node));

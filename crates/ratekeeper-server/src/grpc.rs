@@ -36,7 +36,7 @@ use crate::callers::Denied;
 use crate::constant::ConstantAnswer;
 use crate::denials::CheckOrigin;
 use crate::listen::{Fault, Peer, PeerAddress};
-use crate::rls::{self, Needs, Refusal};
+use crate::rls::{self, Refusal, RequiredPermissions};
 use crate::v1::Refusal as V1Refusal;
 
 /// The name that envoyproxy/ratelimit's health service answers to, besides the empty one.
@@ -59,7 +59,7 @@ impl Rls {
         &self,
         headers: &HeaderMap,
         extensions: &Extensions,
-        needs: Needs,
+        needs: RequiredPermissions,
     ) -> Result<(), Status> {
         let peer = extensions.get().unwrap_or(&self.nobody);
         let authorization = headers.get(AUTHORIZATION);
@@ -87,7 +87,7 @@ impl Rls {
         if let Some(constant) = &self.constant {
             return Ok(constant.answer());
         }
-        let needs = Needs::of(request, self.app.config.rls.callers());
+        let needs = RequiredPermissions::of(request, self.app.config.rls.callers());
         if !needs.are_none() {
             self.admit(headers, extensions, needs)?;
         }
@@ -122,7 +122,7 @@ impl Rls {
         if let Some(constant) = &self.constant {
             return Ok(constant.answer());
         }
-        let needs = Needs::of_plain(self.app.config.rls.callers());
+        let needs = RequiredPermissions::of_plain(self.app.config.rls.callers());
         if !needs.are_none() {
             self.admit(headers, extensions, needs)?;
         }

@@ -14,7 +14,7 @@ use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_response::{
 use ratekeeper_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use ratekeeper_store::Answer;
 
-pub(crate) use needs::Needs;
+pub(crate) use needs::RequiredPermissions;
 pub(crate) use plain::read as read_plain;
 
 use crate::app::App;

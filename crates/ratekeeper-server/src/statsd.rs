@@ -21,7 +21,7 @@ pub use config::{StatsdConfig, StatsdFormat};
 
 use crate::app::App;
 use crate::blocking::blocking;
-use crate::envoy_stats::{EnvoyCounts, Place};
+use crate::envoy_stats::{EnvoyCounts, RulePath};
 use crate::rule_counts::CountsDelta;
 
 /// The most bytes of a datagram: with its headers it fits any Ethernet.
@@ -30,7 +30,7 @@ const DATAGRAM_MAX: usize = 1_432;
 /// A count's name: the part that is the same everywhere, the place in the rules, and the end.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Name {
-    place: Option<Place>,
+    place: Option<RulePath>,
     end: &'static str,
 }
 

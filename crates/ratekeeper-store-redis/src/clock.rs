@@ -55,7 +55,7 @@ impl ServerClock {
 
     /// Takes in `time` from the answer to a call that was `sent` with this knowledge. Returns by
     /// how much the clock went back, if that is news.
-    pub(crate) fn heard(&self, sent: Sent, time: Timestamp, now: Instant) -> Option<Duration> {
+    pub(crate) fn observe(&self, sent: Sent, time: Timestamp, now: Instant) -> Option<Duration> {
         let mut heard = self.0.lock();
         if heard.sent.steps != sent.steps {
             // Sent before a step that is known: an answer from before it must not count as the time now.
@@ -106,19 +106,19 @@ mod tests {
     #[test]
     fn a_step_back_is_told_once_and_for_a_while() {
         let (clock, start) = (ServerClock::default(), Instant::now());
-        assert_eq!(clock.heard(clock.sent(), at(100), start), None);
+        assert_eq!(clock.observe(clock.sent(), at(100), start), None);
         let (one, other) = (clock.sent(), clock.sent());
         let back = Some(Duration::from_secs(20));
-        assert_eq!(clock.heard(one, at(80), start), back);
+        assert_eq!(clock.observe(one, at(80), start), back);
         // Calls in flight at the same time saw the same step, or answers from before it.
-        assert_eq!(clock.heard(other, at(80), start), None);
-        assert_eq!(clock.heard(other, at(101), start), None);
-        assert_eq!(clock.heard(clock.sent(), at(81), start), None);
+        assert_eq!(clock.observe(other, at(80), start), None);
+        assert_eq!(clock.observe(other, at(101), start), None);
+        assert_eq!(clock.observe(clock.sent(), at(81), start), None);
         assert_eq!(clock.steps(), 1);
         assert_eq!(clock.step(start).map(|(back, _)| back), back);
         assert_eq!(clock.step(start + TOLD), None);
         assert_eq!(
-            clock.heard(clock.sent(), at(60), start + TOLD),
+            clock.observe(clock.sent(), at(60), start + TOLD),
             Some(Duration::from_secs(21))
         );
         assert_eq!(clock.steps(), 2);
@@ -128,23 +128,23 @@ mod tests {
     #[test]
     fn an_answer_that_is_read_late_is_no_step() {
         let (clock, start) = (ServerClock::default(), Instant::now());
-        clock.heard(clock.sent(), at(100), start);
+        clock.observe(clock.sent(), at(100), start);
         let early = clock.sent();
         for second in 101..160 {
-            assert_eq!(clock.heard(clock.sent(), at(second), start), None);
+            assert_eq!(clock.observe(clock.sent(), at(second), start), None);
         }
-        assert_eq!(clock.heard(early, at(101), start), None);
-        assert_eq!(clock.heard(clock.sent(), at(160), start), None);
+        assert_eq!(clock.observe(early, at(101), start), None);
+        assert_eq!(clock.observe(clock.sent(), at(160), start), None);
         assert_eq!(clock.steps(), 0);
     }
 
     #[test]
     fn small_steps_are_none() {
         let (clock, start) = (ServerClock::default(), Instant::now());
-        clock.heard(clock.sent(), at(100), start);
-        assert_eq!(clock.heard(clock.sent(), at(99), start), None);
+        clock.observe(clock.sent(), at(100), start);
+        assert_eq!(clock.observe(clock.sent(), at(99), start), None);
         let just = Timestamp::from_micros(at(99).as_micros() - 1);
-        assert!(clock.heard(clock.sent(), just, start).is_some());
+        assert!(clock.observe(clock.sent(), just, start).is_some());
     }
 
     #[test]
@@ -154,16 +154,16 @@ mod tests {
             ServerClock::default(),
             Instant::now(),
         );
-        before.heard(before.sent(), at(100), start);
+        before.observe(before.sent(), at(100), start);
         after.succeed(&before);
         assert_eq!(
-            after.heard(after.sent(), at(80), start),
+            after.observe(after.sent(), at(80), start),
             Some(Duration::from_secs(20))
         );
-        assert_eq!(after.heard(after.sent(), at(90), start), None);
+        assert_eq!(after.observe(after.sent(), at(90), start), None);
         // And back, which is a step forward.
         before.succeed(&after);
-        assert_eq!(before.heard(before.sent(), at(110), start), None);
+        assert_eq!(before.observe(before.sent(), at(110), start), None);
         assert_eq!((before.steps(), after.steps()), (0, 1));
     }
 }

@@ -21,7 +21,7 @@ use ratekeeper_core::Micros;
 use ratekeeper_store::{CounterKey, Request, Step, Verdicts};
 
 use crate::queue::{Unhashed, signature};
-use crate::script::Known;
+use crate::script::DeniedCounters;
 use crate::shard::Shard;
 
 /// Parts with a lock of their own.
@@ -47,7 +47,7 @@ fn beside_leases(request: &Request<'_>) -> Duration {
 /// The denials of one store.
 #[derive(Debug)]
 pub(crate) struct Denied {
-    parts: Box<[Mutex<Part>]>,
+    parts: Box<[Mutex<DenialShard>]>,
     kept: AtomicUsize,
     /// The number of refunds so far.
     returns: AtomicU64,
@@ -58,14 +58,14 @@ pub(crate) struct Denied {
 }
 
 #[derive(Debug, Default)]
-struct Part {
+struct DenialShard {
     denials: HashMap<u64, Denial, BuildHasherDefault<Unhashed>>,
     answered: u64,
 }
 
 #[derive(Debug)]
 struct Denial {
-    known: Known,
+    known: DeniedCounters,
     /// The time the decision was sent, which is before Redis read its clock: the time counted from
     /// here is ahead of Redis's, never behind, so that nothing is denied which Redis would let
     /// pass.
@@ -131,7 +131,7 @@ impl Denied {
         &self,
         shard: &Arc<Shard>,
         signature: u64,
-        known: Known,
+        known: DeniedCounters,
         (sent, returns): (Instant, u64),
     ) {
         let Some(first) = known.keys().next().filter(|_| !self.max.is_zero()) else {
@@ -173,7 +173,7 @@ impl Denied {
         self.parts.iter().map(|part| part.lock().answered).sum()
     }
 
-    fn drop_one(&self, part: &mut Part, signature: u64) {
+    fn drop_one(&self, part: &mut DenialShard, signature: u64) {
         if part.denials.remove(&signature).is_some() {
             self.kept.fetch_sub(1, Ordering::Relaxed);
         }
@@ -181,7 +181,7 @@ impl Denied {
 
     /// The part that keeps denials whose first counter is `key`.
     #[allow(clippy::cast_possible_truncation, reason = "only the low bits count")]
-    fn part(&self, key: CounterKey) -> &Mutex<Part> {
+    fn part(&self, key: CounterKey) -> &Mutex<DenialShard> {
         &self.parts[key.subject as usize % PARTS]
     }
 

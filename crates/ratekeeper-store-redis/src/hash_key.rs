@@ -82,7 +82,7 @@ impl HashKeyName {
 
 /// This node's knowledge of the hash key, for all of its stores.
 pub(crate) struct SharedHashKey {
-    known: Mutex<Known>,
+    known: Mutex<KnownKey>,
     /// The hash key, once it is known, for those waiting for it.
     adopted: watch::Sender<Option<KeyBytes>>,
     /// The same in two words, for the comparison in each decision: a half-written change equals neither hash key.
@@ -99,13 +99,13 @@ pub(crate) struct SharedHashKey {
 
 /// A store's part in sharing the hash key.
 #[derive(Clone, Debug)]
-pub(crate) struct Share {
+pub(crate) struct HashKeyRole {
     pub(crate) hash_key: Arc<SharedHashKey>,
     /// True if the store's hash key is authoritative.
     pub(crate) is_first: bool,
 }
 
-enum Known {
+enum KnownKey {
     /// Nothing: this hash key is proposed if there is none.
     Proposal(KeyBytes),
     /// A copy's hash key, and the servers with differing copies.
@@ -136,7 +136,7 @@ impl std::fmt::Debug for SharedHashKey {
 }
 
 /// As above.
-impl std::fmt::Debug for Known {
+impl std::fmt::Debug for KnownKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Proposal(_) => "Proposal",
@@ -150,8 +150,8 @@ impl SharedHashKey {
     pub(crate) fn new(setting: Option<HashKey>, stores: Box<[Arc<Topology>]>) -> Self {
         let setting = setting.map(HashKey::to_bytes);
         let known = match setting {
-            Some(secret) => Known::Agreed(Minted::undated(secret)),
-            None => Known::Proposal(random()),
+            Some(secret) => KnownKey::Agreed(Minted::undated(secret)),
+            None => KnownKey::Proposal(random()),
         };
         Self {
             known: Mutex::new(known),
@@ -200,7 +200,7 @@ impl SharedHashKey {
 
     /// Returns true if the authoritative hash key is known, and not just a copy.
     pub(crate) fn is_agreed(&self) -> bool {
-        matches!(*self.known.lock(), Known::Agreed(_))
+        matches!(*self.known.lock(), KnownKey::Agreed(_))
     }
 
     /// The number of times another hash key than the one in use was found at the authoritative key.
@@ -216,8 +216,8 @@ impl SharedHashKey {
     /// The servers whose copies differ from the first one seen, while the authoritative hash key is not known.
     pub(crate) fn differing(&self) -> Vec<Box<str>> {
         match &*self.known.lock() {
-            Known::Copied(_, differing) => differing.iter().cloned().collect(),
-            Known::Proposal(_) | Known::Agreed(_) => Vec::new(),
+            KnownKey::Copied(_, differing) => differing.iter().cloned().collect(),
+            KnownKey::Proposal(_) | KnownKey::Agreed(_) => Vec::new(),
         }
     }
 
@@ -230,12 +230,12 @@ impl SharedHashKey {
         now: Timestamp,
     ) -> Option<Minted> {
         match (&*self.known.lock(), key) {
-            (Known::Proposal(secret), HashKeyName::First(_)) if may_propose => Some(Minted {
+            (KnownKey::Proposal(secret), HashKeyName::First(_)) if may_propose => Some(Minted {
                 at: now,
                 secret: *secret,
             }),
-            (Known::Proposal(_), _) => None,
-            (Known::Copied(minted, _) | Known::Agreed(minted), _) => Some(*minted),
+            (KnownKey::Proposal(_), _) => None,
+            (KnownKey::Copied(minted, _) | KnownKey::Agreed(minted), _) => Some(*minted),
         }
     }
 
@@ -243,7 +243,7 @@ impl SharedHashKey {
     pub(crate) fn hear(&self, key: &HashKeyName, server: &str, there: Minted) -> Heard {
         let mut known = self.known.lock();
         match (key, &mut *known) {
-            (HashKeyName::First(_), Known::Agreed(ours)) if ours.secret != there.secret => {
+            (HashKeyName::First(_), KnownKey::Agreed(ours)) if ours.secret != there.secret => {
                 let ours = *ours;
                 self.conflicts.fetch_add(1, Ordering::Relaxed);
                 let is_theirs = there.prevails_over(&ours);
@@ -251,17 +251,17 @@ impl SharedHashKey {
                 if !is_theirs {
                     return Heard::PutBack(ours);
                 }
-                *known = Known::Agreed(there);
+                *known = KnownKey::Agreed(there);
             }
-            (HashKeyName::First(_), known) => *known = Known::Agreed(there),
-            (HashKeyName::Copy(_), known @ Known::Proposal(_)) => {
-                *known = Known::Copied(there, BTreeSet::new());
+            (HashKeyName::First(_), known) => *known = KnownKey::Agreed(there),
+            (HashKeyName::Copy(_), known @ KnownKey::Proposal(_)) => {
+                *known = KnownKey::Copied(there, BTreeSet::new());
             }
-            (HashKeyName::Copy(_), Known::Agreed(ours)) if ours.secret != there.secret => {
+            (HashKeyName::Copy(_), KnownKey::Agreed(ours)) if ours.secret != there.secret => {
                 return Heard::PutBack(*ours);
             }
-            (HashKeyName::Copy(_), Known::Agreed(_)) => {}
-            (HashKeyName::Copy(_), Known::Copied(ours, differing)) => {
+            (HashKeyName::Copy(_), KnownKey::Agreed(_)) => {}
+            (HashKeyName::Copy(_), KnownKey::Copied(ours, differing)) => {
                 return match ours.secret == there.secret {
                     true => {
                         differing.remove(server);

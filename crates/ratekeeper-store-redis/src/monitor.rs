@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::config::RedisConfig;
-use crate::hash_key::{Share, SharedHashKey};
+use crate::hash_key::{HashKeyRole, SharedHashKey};
 use crate::script_context::ScriptContext;
 use crate::sentinel::follow;
 use crate::server_status::ServerStatus;
@@ -34,7 +34,7 @@ struct Monitored {
     context: Arc<ScriptContext>,
     /// The prefix of all keys.
     prefix: String,
-    share: Share,
+    role: HashKeyRole,
     /// Wakes those waiting for servers to say what they are.
     greeted: watch::Sender<u64>,
 }
@@ -51,11 +51,11 @@ impl Monitor {
         config: Arc<RedisConfig>,
         context: Arc<ScriptContext>,
         prefix: &str,
-        share: Share,
+        role: HashKeyRole,
         runtime: &Handle,
     ) -> Self {
         let monitored = Arc::new(Monitored {
-            share,
+            role,
             context,
             prefix: prefix.to_owned(),
             topology: Arc::clone(&topology),
@@ -103,12 +103,12 @@ impl Monitor {
     }
 
     pub(crate) fn hash_key(&self) -> &SharedHashKey {
-        &self.monitored.share.hash_key
+        &self.monitored.role.hash_key
     }
 
     /// The fault of the hash key that the stores share, if any; only the first store reports it.
     pub(crate) fn hash_key_fault(&self) -> Option<String> {
-        let Share { hash_key, is_first } = &self.monitored.share;
+        let HashKeyRole { hash_key, is_first } = &self.monitored.role;
         if !is_first {
             return None;
         }

@@ -53,7 +53,7 @@ impl Nodes {
     }
 
     /// Takes in the number of nodes.
-    pub(crate) fn heard(&self, nodes: u64) {
+    pub(crate) fn observe(&self, nodes: u64) {
         self.seen.store(nodes, Ordering::Relaxed);
     }
 }

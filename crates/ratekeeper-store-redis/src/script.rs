@@ -23,10 +23,10 @@
 
 mod algorithm;
 mod call;
+mod denied_counters;
 mod group;
 mod item;
 mod key;
-mod known;
 mod lease;
 mod params;
 mod post;
@@ -37,11 +37,11 @@ mod synced;
 mod text;
 
 pub use call::Call;
+pub(crate) use denied_counters::DeniedCounters;
 pub use group::Group;
 pub use item::{AnswerError, Item};
 pub use key::{KeyName, slot};
 pub(crate) use key::{SLOTS, slot_of_key};
-pub(crate) use known::Known;
 pub use lease::{LeaseCall, LeaseOutcome, SettledCounter, decode_lease_calls};
 pub use reply::decode;
 pub(crate) use reply::{GroupNote, ScriptFooter, decode_and_keep};

@@ -12,7 +12,7 @@ use crate::config::RedisConfig;
 use crate::denied::Denied;
 use crate::endpoint::Endpoint;
 use crate::fleet::FleetBoard;
-use crate::hash_key::Share;
+use crate::hash_key::HashKeyRole;
 use crate::lease::Leases;
 use crate::monitor::Monitor;
 use crate::node_board::NodeBoard;
@@ -39,7 +39,7 @@ impl RedisServers {
         topology: Arc<Topology>,
         endpoint: &Endpoint,
         mut config: RedisConfig,
-        share: Share,
+        role: HashKeyRole,
         clock: Clock,
         home: Handle,
     ) -> Self {
@@ -68,7 +68,7 @@ impl RedisServers {
             Arc::clone(&config),
             Arc::clone(&context),
             &prefix,
-            share,
+            role,
             &home,
         );
         let fleet = FleetBoard::new(Arc::clone(&topology), config.connect_timeout, &prefix);

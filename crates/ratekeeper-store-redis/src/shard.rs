@@ -116,7 +116,7 @@ impl Shard {
     pub(crate) fn told_time(&self, sent: Sent, time: Timestamp, moved: u64) {
         self.metrics.moved(moved);
         let now = Instant::now();
-        if let Some(back) = self.clock.heard(sent, time, now)
+        if let Some(back) = self.clock.observe(sent, time, now)
             && may_say(&self.clock_said, now)
         {
             warn!(

@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 
 use crate::config::RedisConfig;
 use crate::endpoint::Endpoint;
-use crate::hash_key::{Share, SharedHashKey};
+use crate::hash_key::{HashKeyRole, SharedHashKey};
 use crate::script::Clock;
 use crate::servers::RedisServers;
 use crate::topology::Topology;
@@ -45,11 +45,11 @@ impl RedisStore {
             config.hash_key,
             [Arc::clone(&topology)].into(),
         ));
-        let share = Share {
+        let role = HashKeyRole {
             hash_key,
             is_first: true,
         };
-        Self::start(topology, &endpoint, config, share, clock, home)
+        Self::start(topology, &endpoint, config, role, clock, home)
     }
 
     /// Makes the stores of one service, whose counters are named by one hash key. Unless it is a
@@ -68,7 +68,7 @@ impl RedisStore {
         let mut is_first = true;
         let stores = stores.into_iter().zip(topologies);
         let stores = stores.map(|((endpoint, config), topology)| {
-            let share = Share {
+            let role = HashKeyRole {
                 hash_key: Arc::clone(&hash_key),
                 is_first: std::mem::replace(&mut is_first, false),
             };
@@ -76,7 +76,7 @@ impl RedisStore {
                 topology,
                 &endpoint,
                 config,
-                share,
+                role,
                 Clock::Server,
                 home.clone(),
             )
@@ -88,11 +88,11 @@ impl RedisStore {
         topology: Arc<Topology>,
         endpoint: &Endpoint,
         config: RedisConfig,
-        share: Share,
+        role: HashKeyRole,
         clock: Clock,
         home: Handle,
     ) -> Self {
-        let servers = RedisServers::start(topology, endpoint, config, share, clock, home.clone());
+        let servers = RedisServers::start(topology, endpoint, config, role, clock, home.clone());
         let servers = Arc::new(servers);
         let shared = Backend::Shared(Arc::clone(&servers) as _);
         let alone = Stores::new(shared, Vec::new(), move |rest| {

@@ -56,7 +56,7 @@ struct Surveyor {
 }
 
 /// A node's view of its cluster.
-struct Said {
+struct ClusterView {
     ranges: Vec<Range>,
     /// The replicas of each primary; [`None`] if our user may not ask.
     replicas: Vec<(Address, Option<usize>)>,
@@ -80,7 +80,7 @@ impl Surveyor {
             None => {}
         }
         let wanted = if is_doubted { ASKED } else { 1 };
-        let (mut best, mut answers, mut failed) = (None::<Said>, 0, None);
+        let (mut best, mut answers, mut failed) = (None::<ClusterView>, 0, None);
         for node in nodes {
             match self.ask_anew(&node).await {
                 Ok((said, link)) => {
@@ -122,14 +122,14 @@ impl Surveyor {
         nodes
     }
 
-    async fn ask_anew(&mut self, node: &Node) -> Result<(Said, Link), DiscoveryError> {
+    async fn ask_anew(&mut self, node: &Node) -> Result<(ClusterView, Link), DiscoveryError> {
         let within = self.config.connect_timeout.min(PATIENCE);
         let mut link = Link::open(node, within).await?;
         let said = ask(node, &mut link).await?;
         Ok((said, link))
     }
 
-    fn adopt(&self, said: &Said) {
+    fn adopt(&self, said: &ClusterView) {
         // First, so that no server is taken for one without replicas that has some.
         self.topology.name_replicas(&said.replicas);
         self.topology.adopt(&said.ranges);
@@ -140,7 +140,7 @@ impl Surveyor {
 }
 
 /// Asks `node` for its view of the cluster.
-async fn ask(node: &Node, link: &mut Link) -> Result<Said, DiscoveryError> {
+async fn ask(node: &Node, link: &mut Link) -> Result<ClusterView, DiscoveryError> {
     let mut slots = redis::cmd("CLUSTER");
     slots.arg("SLOTS");
     let answer = match discovery::ask(node, link, &slots).await? {
@@ -164,7 +164,7 @@ async fn ask(node: &Node, link: &mut Link) -> Result<Said, DiscoveryError> {
         Err(DiscoveryError::Refused { .. }) => None,
         nodes => Some(nodes?),
     };
-    Ok(Said {
+    Ok(ClusterView {
         replicas: replicas(&answer, &node.address, nodes),
         ranges,
         epoch: epoch.unwrap_or(0),

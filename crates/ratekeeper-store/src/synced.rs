@@ -28,7 +28,7 @@ use ratekeeper_core::{Micros, Timestamp};
 
 use crate::{CounterKey, Step};
 pub use gauges::{SyncGauges, SyncedHits};
-use table::{Part, Phase};
+use table::{Phase, Shard};
 
 /// Locks that the counters are spread over.
 const PARTS: usize = 64;
@@ -39,7 +39,7 @@ const WINDOWS_MAX: usize = 1 << 20;
 /// A node's synced counters, of one store.
 #[derive(Debug)]
 pub struct SyncedCounters {
-    parts: Box<[Mutex<Part>]>,
+    parts: Box<[Mutex<Shard>]>,
     /// The counters that wait for their turn; the next one first.
     turns: Mutex<BinaryHeap<Reverse<(Micros, CounterKey)>>>,
     /// The time by which this node's turns are apart from those of other nodes.
@@ -89,7 +89,7 @@ impl SyncedCounters {
     /// Makes room for counters. `seed` is random, another one for each node.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        let parts = (0..PARTS).map(|_| Mutex::new(Part::new(WINDOWS_MAX / PARTS)));
+        let parts = (0..PARTS).map(|_| Mutex::new(Shard::new(WINDOWS_MAX / PARTS)));
         Self {
             parts: parts.collect(),
             turns: Mutex::default(),
@@ -151,7 +151,7 @@ impl SyncedCounters {
 
     /// Takes in the store's answers to the additions of `turn`. Returns true if the counter is now due before all others:
     /// whoever waits for the next turn has to be woken.
-    pub fn heard(&self, turn: &SyncTurn, answers: &[StoredSum], at: AnsweredAt) -> bool {
+    pub fn apply_answer(&self, turn: &SyncTurn, answers: &[StoredSum], at: AnsweredAt) -> bool {
         let known = self.known_ahead();
         let part = &mut *self.part(turn.key).lock();
         part.counts.synced += 1;
@@ -167,7 +167,7 @@ impl SyncedCounters {
         entry.ahead = Some(at.ahead(entry.ahead));
         entry.synced_at = Some(at.heard);
         let answers = turn.additions.iter().copied().zip(answers.iter().copied());
-        part.counts.applied += entry.counter.heard(&entry.limit, answers, at.store);
+        part.counts.applied += entry.counter.apply_answer(&entry.limit, answers, at.store);
         let interval = entry.interval;
         entry.phase = Phase::Waiting;
         self.wait(turn.key, at.heard, interval)
@@ -286,7 +286,7 @@ impl SyncedCounters {
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "only the low bits count")]
-    fn part(&self, key: CounterKey) -> &Mutex<Part> {
+    fn part(&self, key: CounterKey) -> &Mutex<Shard> {
         &self.parts[Self::part_of(key)]
     }
 

@@ -80,7 +80,7 @@ fn sync(node: &SyncedCounters, number: usize, shared: &mut Shared, now: u64) -> 
     let turns: Vec<SyncTurn> = turns.collect();
     for turn in &turns {
         let answers = shared.add(number, turn);
-        node.heard(turn, &answers, at(now));
+        node.apply_answer(turn, &answers, at(now));
     }
     turns.len()
 }
@@ -312,7 +312,7 @@ fn windows_follow_the_stores_clock() {
         sent: Micros::ZERO,
         heard: Micros::ZERO,
     };
-    node.heard(&turn, &sums, at);
+    node.apply_answer(&turn, &sums, at);
     assert!(!decide(&node, &[it], 999_999).allowed);
     assert!(decide(&node, &[it], 1_000_000).allowed);
 }

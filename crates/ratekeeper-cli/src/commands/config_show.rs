@@ -2,7 +2,7 @@
 
 use crate::home::Home;
 use crate::output;
-use crate::settings::{self, Environment, Flags, Layers, Said, Setting, Settings, masked, row};
+use crate::settings::{self, Environment, Flags, Layers, RawValue, Setting, Settings, masked, row};
 use anyhow::Result;
 use std::process::ExitCode;
 
@@ -44,7 +44,7 @@ fn shown(layers: &Layers, settings: &Settings) -> Vec<Shown> {
 }
 
 /// The value as it was said, without secrets.
-fn value(said: &Said) -> String {
+fn value(said: &RawValue) -> String {
     match &said.setting {
         _ if said.text.is_empty() => String::new(),
         setting if setting.is_secret => "****".to_owned(),

@@ -22,7 +22,7 @@ const TENANT_BYTES_MAX: u64 = 64 << 10;
 
 /// The denials as the admin API tells them.
 #[derive(Deserialize)]
-struct Told {
+struct DenialsAnswer {
     denials: Vec<Value>,
     groups: Vec<DenialGroup>,
     told_by: ToldBy,
@@ -87,13 +87,13 @@ pub(super) fn run(args: &Denials) -> Result<ExitCode> {
     if !args.follow {
         let answer = ask()?;
         return output::answer(args.access.json, &answer, || {
-            text(&Told::deserialize(&answer)?)
+            text(&DenialsAnswer::deserialize(&answer)?)
         });
     }
     let mut seen = Seen::default();
     loop {
         let answer = ask()?;
-        for line in seen.new_lines(&Told::deserialize(&answer)?, args.access.json)? {
+        for line in seen.new_lines(&DenialsAnswer::deserialize(&answer)?, args.access.json)? {
             output::print(&format!("{line}\n"))?;
         }
         sleep(EVERY);
@@ -137,7 +137,7 @@ struct Seen {
 
 impl Seen {
     /// The lines about what is new in an answer; the first one is the beginning, and nothing in it is.
-    fn new_lines(&mut self, told: &Told, in_json: bool) -> Result<Vec<String>> {
+    fn new_lines(&mut self, told: &DenialsAnswer, in_json: bool) -> Result<Vec<String>> {
         let mut lines = Vec::new();
         // The oldest first.
         for denied in told.denials.iter().rev() {
@@ -194,7 +194,7 @@ impl Request {
     }
 }
 
-fn text(told: &Told) -> Result<String> {
+fn text(told: &DenialsAnswer) -> Result<String> {
     let mut text = groups(&told.groups);
     if told.groups.is_empty() {
         text = "nobody was denied in the last hour\n".to_owned();
@@ -312,14 +312,14 @@ pub(super) fn foot(told_by: &ToldBy) -> String {
 mod tests {
     use super::*;
 
-    fn told(ids: &[&str], shadow: u64) -> Told {
+    fn told(ids: &[&str], shadow: u64) -> DenialsAnswer {
         let denial = |id: &&str| {
             json!({
                 "time": "2027-01-31T00:00:00Z", "tenant": "acme", "rule": "d.r", "limit": "1 per 1m",
                 "request_id": id, "enforced": true,
             })
         };
-        Told {
+        DenialsAnswer {
             denials: ids.iter().map(denial).collect(),
             groups: vec![DenialGroup {
                 rule: "d.s".into(),
@@ -341,7 +341,8 @@ mod tests {
     #[test]
     fn only_what_is_new_is_followed() {
         let mut seen = Seen::default();
-        let lines = |seen: &mut Seen, told: &Told| seen.new_lines(told, false).expect("lines");
+        let lines =
+            |seen: &mut Seen, told: &DenialsAnswer| seen.new_lines(told, false).expect("lines");
         assert!(lines(&mut seen, &told(&["1"], 5)).is_empty());
         assert!(lines(&mut seen, &told(&["1"], 5)).is_empty());
         let new = lines(&mut seen, &told(&["3", "2", "1"], 7));

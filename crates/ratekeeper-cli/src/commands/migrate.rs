@@ -7,7 +7,7 @@ mod source;
 use crate::cli::Migrate;
 use crate::output;
 use crate::rules;
-use crate::settings::{self, Environment, Layers, Problem, Said, masked};
+use crate::settings::{self, Environment, Layers, Problem, RawValue, masked};
 use anyhow::{Context, Result};
 use ratekeeper_rules::{Loaded, Options, Profile, ReadOptions};
 use source::Variables;
@@ -143,7 +143,7 @@ impl<'a> Plan<'a> {
 }
 
 /// A setting as a line of the file, with the variable that says so. A secret stays where it is.
-fn line(said: &Said) -> String {
+fn line(said: &RawValue) -> String {
     let (key, origin) = (said.setting.key, &said.origin);
     let shown = masked(&said.text);
     if said.setting.is_secret || shown != said.text {

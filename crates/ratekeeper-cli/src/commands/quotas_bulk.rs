@@ -94,7 +94,7 @@ struct Import<'a> {
     access: &'a AdminAccess,
     name: &'a str,
     lines: &'a [BulkLine],
-    parts: Vec<Part>,
+    parts: Vec<Chunk>,
 }
 
 impl Import<'_> {
@@ -126,7 +126,7 @@ impl Import<'_> {
     }
 
     /// Says of a failure how far the file has come.
-    fn failed(&self, error: anyhow::Error, part: &Part, is_dry: bool) -> anyhow::Error {
+    fn failed(&self, error: anyhow::Error, part: &Chunk, is_dry: bool) -> anyhow::Error {
         let name = self.name;
         let line = line_of(&error.to_string(), &self.lines[part.tenants..]);
         let is_refused = error.downcast_ref::<Refusal>().is_some();
@@ -155,7 +155,7 @@ impl Import<'_> {
 ///
 /// # Errors
 /// They are too many.
-fn whole(lines: &[BulkLine]) -> Result<Vec<Part>> {
+fn whole(lines: &[BulkLine]) -> Result<Vec<Chunk>> {
     let parts = parts(lines, WHOLE);
     match parts.len() {
         0 | 1 => Ok(parts),
@@ -171,7 +171,7 @@ fn whole(lines: &[BulkLine]) -> Result<Vec<Part>> {
 }
 
 /// A part of a file that is sent at once, as JSON lines, and the number of lines before it.
-struct Part {
+struct Chunk {
     text: String,
     first: usize,
     /// The number of tenants before it.
@@ -196,16 +196,16 @@ fn line_of(answer: &str, lines: &[BulkLine]) -> Option<u64> {
     Some(own.copied().unwrap_or(tenant.line))
 }
 
-fn parts(lines: &[BulkLine], most: AtOnce) -> Vec<Part> {
-    let mut parts: Vec<Part> = Vec::new();
+fn parts(lines: &[BulkLine], most: AtOnce) -> Vec<Chunk> {
+    let mut parts: Vec<Chunk> = Vec::new();
     let mut room = 0;
     for (number, BulkLine { line, tenant, .. }) in lines.iter().enumerate() {
         let written = tenant.written(BulkFormat::JsonLines);
-        let is_full = |part: &Part| room == 0 || part.text.len() + written.len() > most.bytes_max;
+        let is_full = |part: &Chunk| room == 0 || part.text.len() + written.len() > most.bytes_max;
         if parts.last().is_none_or(is_full) {
             let first = usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX);
             let text = String::new();
-            parts.push(Part {
+            parts.push(Chunk {
                 text,
                 first,
                 tenants: number,

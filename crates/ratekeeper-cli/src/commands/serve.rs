@@ -1,6 +1,5 @@
 //! `ratekeeper serve`, and a bare `ratekeeper`.
 
-mod asking;
 mod data_dir;
 mod envoy;
 mod files;
@@ -11,6 +10,7 @@ mod owed;
 mod paths;
 mod peers;
 mod profile;
+mod remote_gateway;
 mod rules_from;
 mod sample;
 mod stop;
@@ -91,7 +91,7 @@ fn start(flags: &Flags, what: What) -> Result<ExitCode> {
 
 async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> Result<ExitCode> {
     if let (What::Gateway, Some(service)) = (&what, &settings.service) {
-        return asking::run(flags, home, settings, service).await;
+        return remote_gateway::run(flags, home, settings, service).await;
     }
     let mut start = StartRules::new(settings)?;
     let source = start.take_source();

@@ -6,7 +6,7 @@ mod place;
 use crate::cli::{Token, TokenPlace};
 use crate::output;
 use anyhow::Result;
-use place::Place;
+use place::TokenStore;
 use ratekeeper_server::{AdminToken, Role};
 use serde_json::json;
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ pub(super) fn run(command: &Token) -> Result<ExitCode> {
 }
 
 fn create(name: &str, role: Role, place: &TokenPlace) -> Result<ExitCode> {
-    let place = Place::of(place)?;
+    let place = TokenStore::of(place)?;
     let is_first = !place.is_required()?;
     let secret = place.create(name, role)?;
     output::print(&format!("{secret}\n"))?;
@@ -41,21 +41,21 @@ fn create(name: &str, role: Role, place: &TokenPlace) -> Result<ExitCode> {
 }
 
 fn list(place: &TokenPlace, in_json: bool) -> Result<ExitCode> {
-    let place = Place::of(place)?;
+    let place = TokenStore::of(place)?;
     let tokens = place.list()?;
     output::answer(in_json, &shown(&tokens), || Ok(table(&tokens)))
 }
 
 fn revoke(name: &str, place: &TokenPlace, in_json: bool) -> Result<ExitCode> {
-    match Place::of(place)? {
-        Place::Fleet(fleet) => {
+    match TokenStore::of(place)? {
+        TokenStore::Fleet(fleet) => {
             let revoked = fleet.revoke(name)?;
             output::answer(in_json, &revoked.in_json(name), || {
                 Ok(revoked.in_words(name))
             })?;
             Ok(revoked.code())
         }
-        Place::Node(node) => {
+        TokenStore::Node(node) => {
             node.tokens.revoke(name)?;
             let scope = node.scope();
             let answer = json!({ "name": name, "scope": "node" });

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 #[derive(Deserialize)]
-pub(super) struct Told {
+pub(super) struct UsageAnswer {
     domain: String,
     plan: Option<String>,
     usage: BTreeMap<String, Used>,
@@ -54,11 +54,11 @@ pub(super) fn run(args: &Usage) -> Result<ExitCode> {
     let path = format!("/admin/v1/usage/{}?{query}", percent_encoded(&args.tenant));
     let answer: serde_json::Value = args.access.ask("GET", &path, "")?;
     output::answer(args.access.json, &answer, || {
-        Ok(text(&Told::deserialize(&answer)?))
+        Ok(text(&UsageAnswer::deserialize(&answer)?))
     })
 }
 
-fn text(told: &Told) -> String {
+fn text(told: &UsageAnswer) -> String {
     let mut text = format!("domain {}", told.domain);
     if let Some(plan) = &told.plan {
         let _ = write!(text, ", plan {plan}");
@@ -67,7 +67,7 @@ fn text(told: &Told) -> String {
 }
 
 /// The use of each limit.
-pub(super) fn limits(told: &Told) -> String {
+pub(super) fn limits(told: &UsageAnswer) -> String {
     let heads = [
         "DESCRIPTOR",
         "USED",

@@ -15,14 +15,14 @@ use std::process::ExitCode;
 
 /// The answer of the admin API.
 #[derive(Deserialize)]
-struct Told {
+struct TenantAnswer {
     tenant: String,
     key: Option<String>,
     domain: Option<String>,
     plan: Option<String>,
     summary: String,
     quotas: Option<TenantDocument>,
-    usage: Option<usage::Told>,
+    usage: Option<usage::UsageAnswer>,
     #[serde(default)]
     missing: Vec<String>,
     denials: Vec<DenialGroup>,
@@ -51,7 +51,9 @@ pub(super) fn run(args: &Why) -> Result<ExitCode> {
     });
     let access = &args.access;
     let answer: Value = access.ask("POST", "/admin/v1/tenants", &question.to_string())?;
-    output::answer(access.json, &answer, || text(Told::deserialize(&answer)?))
+    output::answer(access.json, &answer, || {
+        text(TenantAnswer::deserialize(&answer)?)
+    })
 }
 
 /// The entries of a descriptor: one, or a JSON list of them.
@@ -64,7 +66,7 @@ fn entries(text: &str) -> Result<Vec<String>> {
     }
 }
 
-fn text(told: Told) -> Result<String> {
+fn text(told: TenantAnswer) -> Result<String> {
     let mut text = told.tenant.clone();
     let fingerprint = told.key.as_deref().and_then(|key| key.split_once(":~"));
     if let Some((_, fingerprint)) = fingerprint.filter(|_| !told.tenant.starts_with('~')) {

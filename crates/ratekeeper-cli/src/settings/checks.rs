@@ -1,6 +1,6 @@
 //! Values beside each other: what one means may depend on another.
 
-use super::layer::Said;
+use super::layer::RawValue;
 use super::problem::{Problem, Problems};
 use super::table::Values;
 
@@ -26,12 +26,12 @@ impl<'a> Checks<'a> {
     }
 
     /// Reports a value, whatever it is.
-    pub(super) fn refuse(&mut self, said: &Said, message: impl Into<String>) {
+    pub(super) fn refuse(&mut self, said: &RawValue, message: impl Into<String>) {
         self.problems.push(said.problem(message.into()));
     }
 
     /// Reports a value that is set, and means nothing without the `other`.
-    pub(super) fn lacks<T>(&mut self, said: &Said, other: &Said) -> Option<T> {
+    pub(super) fn lacks<T>(&mut self, said: &RawValue, other: &RawValue) -> Option<T> {
         let other = other.setting.key;
         self.refuse(
             said,

@@ -1,7 +1,7 @@
 //! The settings of the gateway.
 
 use super::checks::Checks;
-use super::layer::Said;
+use super::layer::RawValue;
 use super::nested::{self, NestedError};
 use super::value_error::ValueError;
 use super::values::{path, within};
@@ -51,7 +51,7 @@ pub(super) fn upstream(url: &str) -> Result<UpstreamConfig, Infallible> {
 }
 
 /// Parses upstreams. The files they name count from the file they are in.
-pub(super) fn upstreams(said: &Said) -> Result<BTreeMap<String, UpstreamConfig>, NestedError> {
+pub(super) fn upstreams(said: &RawValue) -> Result<BTreeMap<String, UpstreamConfig>, NestedError> {
     let mut upstreams: BTreeMap<String, UpstreamConfig> = read(&said.text)?;
     for ca in upstreams.values_mut().filter_map(|it| it.ca.as_mut()) {
         if let Some(text) = ca.to_str() {
@@ -79,7 +79,7 @@ pub(super) fn patience(text: &str) -> Result<Duration, ValueError> {
 }
 
 /// Parses the destination of the access log.
-pub(super) fn access_log(said: &Said) -> Result<Option<LogTo>, Infallible> {
+pub(super) fn access_log(said: &RawValue) -> Result<Option<LogTo>, Infallible> {
     match said.text.as_str() {
         "-" => Ok(Some(LogTo::Stdout)),
         _ => Ok(path(said)?.map(LogTo::File)),

@@ -1,6 +1,6 @@
 //! Values as they are given: parsed, with the place where each was set.
 
-use super::layer::{Layers, Said};
+use super::layer::{Layers, RawValue};
 use super::problem::Problem;
 use super::setting::Setting;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::ops::Deref;
 /// The value of a setting, beside the text that it was parsed from.
 pub(crate) struct Given<T> {
     value: T,
-    pub(crate) said: Said,
+    pub(crate) said: RawValue,
 }
 
 impl<T> Deref for Given<T> {
@@ -46,12 +46,12 @@ impl<'a> Reader<'a> {
     pub(super) fn read<T, E: ToString>(
         &mut self,
         setting: &'static Setting,
-        parse: impl Fn(&Said) -> Result<T, E>,
+        parse: impl Fn(&RawValue) -> Result<T, E>,
     ) -> Given<T> {
         let said = self.layers.get(setting);
         let value = parse(&said).unwrap_or_else(|error| {
             self.problems.push(said.problem(error.to_string()));
-            let default = parse(&Said::unsaid(setting));
+            let default = parse(&RawValue::unsaid(setting));
             default.ok().expect("a default in the table has a meaning")
         });
         Given { value, said }

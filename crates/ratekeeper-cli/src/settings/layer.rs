@@ -58,13 +58,13 @@ impl fmt::Display for Origin {
 
 /// A value as text, and the place where it was set.
 #[derive(Clone, Debug)]
-pub(crate) struct Said {
+pub(crate) struct RawValue {
     pub(crate) setting: &'static Setting,
     pub(crate) text: String,
     pub(crate) origin: Origin,
 }
 
-impl Said {
+impl RawValue {
     /// The default of a setting.
     pub(super) fn unsaid(setting: &'static Setting) -> Self {
         Self {
@@ -94,13 +94,13 @@ impl Said {
     }
 }
 
-impl AsRef<Said> for Said {
-    fn as_ref(&self) -> &Said {
+impl AsRef<RawValue> for RawValue {
+    fn as_ref(&self) -> &RawValue {
         self
     }
 }
 
-impl AsRef<str> for Said {
+impl AsRef<str> for RawValue {
     fn as_ref(&self) -> &str {
         &self.text
     }
@@ -109,7 +109,7 @@ impl AsRef<str> for Said {
 /// The values that are set, by key. Each layer put over it replaces what it names.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layers {
-    said: BTreeMap<&'static str, Said>,
+    said: BTreeMap<&'static str, RawValue>,
     /// Warnings about values that have no effect, with the place where each was set.
     pub(crate) warnings: Vec<Problem>,
     /// envoyproxy/ratelimit's variables that are used, unless a profile is named.
@@ -125,7 +125,7 @@ impl Layers {
         origin: Origin,
     ) {
         let text = text.into();
-        let said = Said {
+        let said = RawValue {
             setting,
             text,
             origin,
@@ -134,9 +134,9 @@ impl Layers {
     }
 
     /// The value in force. Every setting has one, empty for one that is off.
-    pub(crate) fn get(&self, setting: &'static Setting) -> Said {
+    pub(crate) fn get(&self, setting: &'static Setting) -> RawValue {
         let said = self.said.get(setting.key).cloned();
-        said.unwrap_or_else(|| Said::unsaid(setting))
+        said.unwrap_or_else(|| RawValue::unsaid(setting))
     }
 
     /// As [`Self::get`], by the setting's name.

@@ -35,7 +35,7 @@ mod xds;
 pub(crate) use environment::{ADMIN_TOKEN, Environment};
 pub(crate) use flags::{CommandFlags, Flags, is_gateways};
 pub(crate) use gateway::LogTo;
-pub(crate) use layer::{Layers, Said};
+pub(crate) use layer::{Layers, RawValue};
 pub(crate) use log::LogFormat;
 pub(crate) use nested::parse as nested;
 pub(crate) use problem::{Problem, Problems};

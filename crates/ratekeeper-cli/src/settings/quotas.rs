@@ -1,7 +1,7 @@
 //! The database with tenants' quotas.
 
 use super::checks::Checks;
-use super::layer::Said;
+use super::layer::RawValue;
 use super::value_error::ValueError;
 use ratekeeper_audit::{ExportFiles, ExportTarget};
 use ratekeeper_quota::DatabaseAddress;
@@ -73,7 +73,7 @@ impl Checks<'_> {
 }
 
 /// The database; [`None`] if there is none. A path in a settings file counts from that file's folder.
-pub(super) fn database(said: &Said) -> Result<Option<DatabaseAddress>, ValueError> {
+pub(super) fn database(said: &RawValue) -> Result<Option<DatabaseAddress>, ValueError> {
     let text = said.text.as_str();
     if matches!(text, "" | "off") {
         return Ok(None);

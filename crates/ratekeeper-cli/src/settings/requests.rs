@@ -1,6 +1,6 @@
 //! Settings about HTTP requests: how callers are identified, and which descriptors are checked.
 
-use super::layer::{Origin, Said};
+use super::layer::{Origin, RawValue};
 use super::nested::{self, NestedError};
 use super::value_error::ValueError;
 use ratekeeper_http::{Identity, IdentityConfig, IdentityError, Mapping};
@@ -38,7 +38,7 @@ pub(super) fn auth(text: &str) -> Result<(Option<Box<str>>, Mapping), RequestSet
 }
 
 /// Parses `identity`, which says how callers are identified.
-pub(super) fn identity(said: &Said) -> Result<Identity, RequestSettingError> {
+pub(super) fn identity(said: &RawValue) -> Result<Identity, RequestSettingError> {
     if said.text.is_empty() {
         return Ok(Identity::default());
     }

@@ -1,7 +1,7 @@
 //! The settings of the rules.
 
 use super::envoyproxy_ratelimit::RUNTIME_ROOT;
-use super::layer::{Layers, Origin, Said};
+use super::layer::{Layers, Origin, RawValue};
 use super::table::Values;
 use super::value_error::ValueError;
 use super::values::{hash_key, maybe, one_of};
@@ -66,7 +66,7 @@ fn is_url(text: &str) -> bool {
 }
 
 /// Parses the place of the rules.
-pub(super) fn rules_place(said: &Said) -> Result<Option<RulesPlace>, ValueError> {
+pub(super) fn rules_place(said: &RawValue) -> Result<Option<RulesPlace>, ValueError> {
     if said.text.is_empty() {
         return Ok(None);
     }

@@ -1,7 +1,7 @@
 //! The service that decides for the gateway, and the fate of requests without it.
 
 use super::checks::Checks;
-use super::layer::{Origin, Said};
+use super::layer::{Origin, RawValue};
 use super::problem::Problem;
 use super::value_error::ValueError;
 use super::{TlsSettings, values};
@@ -101,7 +101,7 @@ impl Checks<'_> {
             (&values.grpc.said, listener),
             (&values.http.said, listener),
         ];
-        let contradicts = |said: &Said| match said.origin {
+        let contradicts = |said: &RawValue| match said.origin {
             Origin::Default | Origin::Name => false,
             // The example settings file spells out the defaults.
             Origin::File { .. } => said.text != said.setting.default,

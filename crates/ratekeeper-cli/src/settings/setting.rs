@@ -129,7 +129,7 @@ pub(super) const fn switch(default: &'static str) -> Setting {
 /// key: Type = form => parser;
 /// ```
 ///
-/// The form is one of the functions above; the parser takes the text of a value, or a [`Said`](super::layer::Said),
+/// The form is one of the functions above; the parser takes the text of a value, or a [`RawValue`](super::layer::RawValue),
 /// to which it owes a `Result`. Of a row come the static `row::key`, its place in `GROUPS`, and the field `key` of `Values`.
 macro_rules! settings {
     ($($group:ident($heading:literal) {$(

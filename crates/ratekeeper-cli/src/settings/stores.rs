@@ -1,6 +1,6 @@
 //! `stores`: further stores, by name.
 
-use super::layer::{Origin, Said};
+use super::layer::{Origin, RawValue};
 use super::nested::NestedError;
 use super::store::{self, NOT_ENCRYPTED, RedisSettings};
 use super::tls::TlsSettings;
@@ -96,7 +96,7 @@ pub(super) enum StoreFault {
 }
 
 /// Parses stores by name. The files they name count from the file they are in.
-pub(super) fn stores(said: &Said) -> Result<Vec<NamedEntry>, StoresError> {
+pub(super) fn stores(said: &RawValue) -> Result<Vec<NamedEntry>, StoresError> {
     if said.text.is_empty() {
         return Ok(Vec::new());
     }
@@ -167,7 +167,7 @@ mod tests {
             line: 1,
             column: 1,
         };
-        let said = Said {
+        let said = RawValue {
             setting: &row::stores,
             text: text.to_owned(),
             origin,

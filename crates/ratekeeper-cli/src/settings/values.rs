@@ -1,6 +1,6 @@
 //! Parsers for the text of settings: addresses, sizes, durations, switches.
 
-use super::layer::Said;
+use super::layer::RawValue;
 use super::value_error::ValueError;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use ratekeeper_core::duration::{format_duration, parse_duration};
@@ -174,12 +174,12 @@ pub(super) fn text(text: &str) -> Result<String, Infallible> {
 }
 
 /// A path; [`None`] if there is none. One in a settings file counts from that file's folder.
-pub(super) fn path(said: &Said) -> Result<Option<PathBuf>, Infallible> {
+pub(super) fn path(said: &RawValue) -> Result<Option<PathBuf>, Infallible> {
     Ok((!said.text.is_empty()).then(|| said.origin.path(&said.text)))
 }
 
 /// As [`path`], from the root, so that a message says which file is meant.
-pub(super) fn full_path(said: &Said) -> Result<Option<PathBuf>, Infallible> {
+pub(super) fn full_path(said: &RawValue) -> Result<Option<PathBuf>, Infallible> {
     Ok((!said.text.is_empty()).then(|| said.origin.full_path(&said.text)))
 }
 

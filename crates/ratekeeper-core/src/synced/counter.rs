@@ -5,7 +5,7 @@ use crate::{Ask, Limit, MAX_COUNT, Micros, Moment, Outcome, State, Timestamp};
 
 /// A (sub-)window of a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Part {
+struct Window {
     start: Timestamp,
     /// Hits of the other nodes, as of the store's last answer.
     others: u64,
@@ -21,7 +21,7 @@ struct Part {
     is_lossy: bool,
 }
 
-impl Part {
+impl Window {
     const fn new(start: Timestamp) -> Self {
         Self {
             start,
@@ -87,7 +87,7 @@ pub struct SyncedCounter {
     /// The counts of all nodes, as the limit's algorithm keeps them.
     view: State,
     /// The newest first, without gaps. Empty before the first hit.
-    parts: Vec<Part>,
+    parts: Vec<Window>,
     /// The number of the last addition.
     number: u64,
 }
@@ -178,7 +178,7 @@ impl SyncedCounter {
     }
 
     /// Takes in the store's answers to the last additions, given at `now`. Returns the hits that it has had since.
-    pub fn heard(
+    pub fn apply_answer(
         &mut self,
         limit: &Limit,
         answers: impl IntoIterator<Item = (Addition, StoredSum)>,
@@ -186,7 +186,7 @@ impl SyncedCounter {
     ) -> u64 {
         let (mut applied, mut has_lost) = (0, false);
         for (addition, stored) in answers {
-            let is_it = |part: &&mut Part| part.start == addition.start;
+            let is_it = |part: &&mut Window| part.start == addition.start;
             let Some(part) = self.parts.iter_mut().find(is_it) else {
                 continue;
             };
@@ -220,7 +220,7 @@ impl SyncedCounter {
     /// The hits of this node that the store does not have.
     #[must_use]
     pub fn pending(&self) -> u64 {
-        self.parts.iter().map(Part::pending).sum()
+        self.parts.iter().map(Window::pending).sum()
     }
 
     /// The hits that still count at `at`.
@@ -234,7 +234,7 @@ impl SyncedCounter {
             }
             None => current.as_micros(),
         };
-        let counts = |part: &&Part| part.start.as_micros() >= oldest;
+        let counts = |part: &&Window| part.start.as_micros() >= oldest;
         let parts = self.parts.iter().filter(counts);
         parts.fold(KnownHits::default(), |known, part| KnownHits {
             own: known.own + u64::try_from(part.own).unwrap_or(0),
@@ -259,7 +259,7 @@ impl SyncedCounter {
     }
 
     /// Returns true if the other nodes had the time to add their hits of `part` before the store last told its sum.
-    fn is_settled(limit: &Limit, interval: Micros, part: &Part) -> bool {
+    fn is_settled(limit: &Limit, interval: Micros, part: &Window) -> bool {
         /// For nodes whose syncs are late.
         const MARGIN: Micros = Micros::from_secs(1);
         let late = interval
@@ -316,10 +316,10 @@ impl SyncedCounter {
     fn move_back(&mut self, by: Micros) {
         for part in &mut self.parts {
             let start = part.start.as_micros().saturating_sub(by.get());
-            *part = Part {
+            *part = Window {
                 others: part.others,
                 own: part.own,
-                ..Part::new(Timestamp::from_micros(start))
+                ..Window::new(Timestamp::from_micros(start))
             };
         }
     }
@@ -335,9 +335,9 @@ impl SyncedCounter {
         let new = usize::try_from(new).map_or(most, |new| new.min(most));
         let gone = self.parts.split_off(self.parts.len().min(most - new));
         let starts = (0..new as u64).map(|age| start.as_micros().saturating_sub(age * length));
-        let fresh = starts.map(|start| Part::new(Timestamp::from_micros(start)));
+        let fresh = starts.map(|start| Window::new(Timestamp::from_micros(start)));
         self.parts.splice(0..0, fresh);
-        gone.iter().map(Part::pending).sum()
+        gone.iter().map(Window::pending).sum()
     }
 
     /// Writes the counts into the view.
@@ -349,7 +349,7 @@ impl SyncedCounter {
             self.view = State::Words([newest.count(), newest.start.as_micros(), 0, 0]);
             return;
         };
-        let counts = self.parts.iter().map(Part::count);
+        let counts = self.parts.iter().map(Window::count);
         let index = sub.index_at(newest.start);
         match &mut self.view {
             State::Heap(heap) => sub.list(index, counts, heap),

@@ -96,7 +96,7 @@ fn counts_of_older_sub_windows_are_brought_back_too() {
     let sync = |counter: &mut SyncedCounter, sums: &mut store::Sums, parts| {
         let additions = counter.additions(&limit, INTERVAL, &at(parts), &mut 0);
         let answers = store::add(sums, 1, &additions, None);
-        counter.heard(
+        counter.apply_answer(
             &limit,
             additions.iter().copied().zip(answers),
             at(parts).now,

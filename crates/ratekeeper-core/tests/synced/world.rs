@@ -307,7 +307,7 @@ impl World {
             let told = totals.get(&addition.start).cloned().unwrap_or_default();
             it.known.insert(addition.start, told);
         }
-        it.counter.heard(&limit, answers, at.now);
+        it.counter.apply_answer(&limit, answers, at.now);
     }
 
     /// Hits that the node must know of in the (sub-)window: its own, and those that it was told of.
@@ -410,7 +410,7 @@ impl World {
                 let additions = it.counter.additions(&limit, self.interval, &at, &mut 0);
                 let answers = add(&mut self.store, it.name, &additions, without);
                 let answers = additions.into_iter().zip(answers);
-                it.counter.heard(&limit, answers, at.now);
+                it.counter.apply_answer(&limit, answers, at.now);
             }
         }
         for node in 0..NODES {

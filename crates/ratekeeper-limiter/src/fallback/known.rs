@@ -10,19 +10,19 @@ const PLACES: usize = 1 << 16;
 /// The last report on each counter. Counters share places, and the latest takes the place; a
 /// forgotten counter starts from nothing, which denies nobody.
 #[derive(Debug)]
-pub(super) struct Known(Box<[Mutex<Place>]>);
+pub(super) struct LastReports(Box<[Mutex<Slot>]>);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct Slot {
     /// The part of the name that does not determine its place; 0 if the place is empty.
     tag: u64,
-    said: Said,
+    said: Report,
     until: Timestamp,
 }
 
 /// The store's last report on a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Said {
+pub(super) struct Report {
     /// Hits left.
     pub(super) remaining: u64,
     /// Hits below zero of a post-paid bucket.
@@ -31,14 +31,14 @@ pub(super) struct Said {
     pub(super) at: Timestamp,
 }
 
-impl Known {
+impl LastReports {
     pub(super) fn new() -> Self {
         Self((0..PLACES).map(|_| Mutex::default()).collect())
     }
 
     /// Remembers `said`, which is valid until `until`.
-    pub(super) fn put(&self, key: CounterKey, said: Said, until: Timestamp) {
-        *self.place(key).lock() = Place {
+    pub(super) fn put(&self, key: CounterKey, said: Report, until: Timestamp) {
+        *self.place(key).lock() = Slot {
             tag: tag(key),
             said,
             until,
@@ -47,7 +47,7 @@ impl Known {
 
     /// Takes the last report on the counter, if it is known and still valid: a counter starts from it
     /// only once.
-    pub(super) fn take(&self, key: CounterKey, now: Timestamp) -> Option<Said> {
+    pub(super) fn take(&self, key: CounterKey, now: Timestamp) -> Option<Report> {
         let mut place = self.place(key).lock();
         if place.tag != tag(key) {
             return None;
@@ -57,7 +57,7 @@ impl Known {
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "only the low bits count")]
-    fn place(&self, key: CounterKey) -> &Mutex<Place> {
+    fn place(&self, key: CounterKey) -> &Mutex<Slot> {
         &self.0[(key.identity ^ key.subject) as usize % PLACES]
     }
 }

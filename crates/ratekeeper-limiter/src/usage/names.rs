@@ -24,15 +24,15 @@ pub struct MeteredCaller {
 
 /// The tenants that were named in this hour, as far as there is room: each has one place, which another one may take.
 #[derive(Debug)]
-pub(super) struct Known(Box<[AtomicU64]>);
+pub(super) struct NamedTenants(Box<[AtomicU64]>);
 
-impl Default for Known {
+impl Default for NamedTenants {
     fn default() -> Self {
         Self((0..KNOWN).map(|_| AtomicU64::new(0)).collect())
     }
 }
 
-impl Known {
+impl NamedTenants {
     fn place(&self, tenant: TenantHash, hour: u64) -> (&AtomicU64, u64) {
         // A keyed hash: one half is as good as the other.
         let (mark, place) = tenant.halves();

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use super::options::{CostOptions, CostWeights, PayWay};
 use super::peak::Peaks;
 use super::report::{BudgetReport, MinuteReport, Split, TokenCounts, WayReport};
-use super::trace::{Asked, Part, Row};
+use super::trace::{Asked, Row, TokenKind};
 use crate::keys::Keys;
 use crate::report::table::time_text;
 use crate::tally::Tally;
@@ -58,12 +58,12 @@ struct Stream {
     number: u64,
     prompt: u64,
     output: u64,
-    shares: SmallVec<[Share; 4]>,
+    shares: SmallVec<[BudgetCharge; 4]>,
 }
 
 /// The part of a call that one budget pays.
 #[derive(Clone, Copy, Debug)]
-struct Share {
+struct BudgetCharge {
     rule: RuleIndex,
     step: Step,
     /// The hits that were charged when it began.
@@ -73,7 +73,7 @@ struct Share {
 
 /// The answer of one budget.
 struct Seen {
-    share: Share,
+    share: BudgetCharge,
     descriptor: usize,
     fits: bool,
     denies: bool,
@@ -137,7 +137,7 @@ impl Ledger {
         if !allowed {
             return;
         }
-        let shares: SmallVec<[Share; 4]> = seen.into_iter().map(|seen| seen.share).collect();
+        let shares: SmallVec<[BudgetCharge; 4]> = seen.into_iter().map(|seen| seen.share).collect();
         let charges = shares
             .iter()
             .map(|share| share.step_of(share.charged.cast_signed()));
@@ -173,7 +173,8 @@ impl Ledger {
             self.peaks.add(share.rule.get(), counter, share.cost, now);
         }
         if self.way != PayWay::InAdvance {
-            let rest = |share: &Share| share.cost.cast_signed() - share.charged.cast_signed();
+            let rest =
+                |share: &BudgetCharge| share.cost.cast_signed() - share.charged.cast_signed();
             let steps = stream.shares.iter().map(|share| share.step_of(rest(share)));
             self.charge(steps.collect(), stream.began, now);
         }
@@ -301,11 +302,11 @@ impl Terms {
     }
 
     /// The hits of the part of a call that a descriptor pays for.
-    fn hits(self, part: Part, prompt: u64, output: u64) -> u64 {
+    fn hits(self, part: TokenKind, prompt: u64, output: u64) -> u64 {
         match part {
-            Part::All => self.weights.hits(prompt, output),
-            Part::Prompt => prompt,
-            Part::Output => output,
+            TokenKind::All => self.weights.hits(prompt, output),
+            TokenKind::Prompt => prompt,
+            TokenKind::Output => output,
         }
     }
 
@@ -314,7 +315,7 @@ impl Terms {
         self,
         way: PayWay,
         row: &Row,
-        part: Part,
+        part: TokenKind,
         (step, source, answered): (&Step, LimitSource, &Answered),
     ) -> Option<Seen> {
         let LimitSource::Rule(rule) = source else {
@@ -330,7 +331,7 @@ impl Terms {
             PayWay::InAdvance => answered.remaining >= asked,
         };
         Some(Seen {
-            share: Share {
+            share: BudgetCharge {
                 rule,
                 step: *step,
                 charged: match way {
@@ -346,7 +347,7 @@ impl Terms {
     }
 }
 
-impl Share {
+impl BudgetCharge {
     fn step_of(&self, hits: i64) -> Step {
         Step {
             hits: hits.clamp(-MAX_HITS, MAX_HITS),

@@ -24,7 +24,7 @@ const TOKENS: &str = "tokens";
 
 /// The tokens that a descriptor pays for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Part {
+pub(crate) enum TokenKind {
     All,
     Prompt,
     Output,
@@ -142,7 +142,7 @@ pub(crate) struct Descriptors {
 #[derive(Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) check: Check<'a>,
-    pub(crate) parts: SmallVec<[Part; 6]>,
+    pub(crate) parts: SmallVec<[TokenKind; 6]>,
 }
 
 impl Descriptors {
@@ -204,11 +204,11 @@ impl Descriptors {
                 continue;
             }
             if *begins {
-                asked.add(Part::All, entries.iter().copied());
+                asked.add(TokenKind::All, entries.iter().copied());
             }
             if self.apart {
-                let whole = entries.is_empty().then_some(("all", Part::All));
-                let apart = [("prompt", Part::Prompt), ("output", Part::Output)];
+                let whole = entries.is_empty().then_some(("all", TokenKind::All));
+                let apart = [("prompt", TokenKind::Prompt), ("output", TokenKind::Output)];
                 for (value, part) in apart.into_iter().chain(whole) {
                     let first = Entry { key: TOKENS, value };
                     asked.add(part, std::iter::once(first).chain(entries.iter().copied()));
@@ -229,7 +229,7 @@ impl Descriptors {
 }
 
 impl<'a> Asked<'a> {
-    fn add(&mut self, part: Part, entries: impl Iterator<Item = Entry<'a>>) {
+    fn add(&mut self, part: TokenKind, entries: impl Iterator<Item = Entry<'a>>) {
         self.check.push(entries).hits = 0;
         self.parts.push(part);
     }

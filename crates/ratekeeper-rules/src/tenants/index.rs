@@ -277,12 +277,12 @@ pub(crate) struct StoredTenants {
 
 /// A tenant that was looked up.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known<'a> {
+pub(crate) struct FoundTenant<'a> {
     pub(crate) tenant: StoredTenant<'a>,
     pub(crate) resolved: &'a Resolved,
 }
 
-impl<'a> Known<'a> {
+impl<'a> FoundTenant<'a> {
     /// The plan at a time, and when the tenant is on it.
     #[inline]
     pub(crate) fn plan(self, now: super::Timestamp) -> Option<(Term, PlanIndex)> {

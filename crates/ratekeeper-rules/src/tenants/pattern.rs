@@ -6,11 +6,11 @@ use crate::{Entry, Matched, Visit};
 /// The entries that an override is for; none for the tenant as a whole.
 #[derive(Debug)]
 pub(crate) struct Pattern {
-    parts: Box<[Part]>,
+    parts: Box<[EntryMatcher]>,
 }
 
 #[derive(Debug)]
-enum Part {
+enum EntryMatcher {
     /// Key and value.
     Exact(Box<str>, Box<str>),
     /// Key and value with `*` in them. They are compared apart, however nodes are matched: an override is
@@ -26,10 +26,10 @@ impl Pattern {
         let has_star = |text: &str| text.contains('*');
         let part = |(key, value): (&str, Option<&str>)| match value {
             value if has_star(key) || value.is_some_and(has_star) => {
-                Part::Wildcard(Box::new(EntryPattern::apart(key, value)))
+                EntryMatcher::Wildcard(Box::new(EntryPattern::apart(key, value)))
             }
-            Some(value) => Part::Exact(key.into(), value.into()),
-            None => Part::KeyOnly(key.into()),
+            Some(value) => EntryMatcher::Exact(key.into(), value.into()),
+            None => EntryMatcher::KeyOnly(key.into()),
         };
         Self {
             parts: parts.map(part).collect(),
@@ -38,17 +38,17 @@ impl Pattern {
 
     /// Orders patterns of as many entries: the more specific comes first.
     pub(crate) fn ranks(&self) -> Vec<u8> {
-        self.parts.iter().map(Part::rank).collect()
+        self.parts.iter().map(EntryMatcher::rank).collect()
     }
 
     /// The entries that match, if there is only one list of them; none for the tenant as a whole.
     pub(super) fn exact_entries(&self) -> Option<Vec<Entry<'_>>> {
-        self.parts.iter().map(Part::entry).collect()
+        self.parts.iter().map(EntryMatcher::entry).collect()
     }
 
     /// Returns true if all `entries` match, and none of their nodes matched more specifically.
     pub(super) fn matches(&self, entries: &[Entry<'_>], visits: &[Visit<'_>]) -> bool {
-        let no_closer = |number: usize, part: &Part| {
+        let no_closer = |number: usize, part: &EntryMatcher| {
             let visit = visits.get(number);
             visit.is_none_or(|visit| part.rank() <= rank(visit.how))
         };
@@ -62,7 +62,7 @@ impl Pattern {
     }
 }
 
-impl Part {
+impl EntryMatcher {
     const fn rank(&self) -> u8 {
         match self {
             Self::Exact(..) => rank(Matched::Exact),

@@ -2,7 +2,7 @@
 
 use ratekeeper_core::Timestamp;
 
-use super::index::Known;
+use super::index::FoundTenant;
 use super::{Pattern, Tenant, TenantHash, Term};
 use crate::{Domain, Entry, PlanIndex, RuleIndex, Visit};
 
@@ -24,7 +24,7 @@ enum Quotas<'a> {
     /// Nobody lists the tenant: it is on the default plan.
     Default,
     Listed(&'a Tenant),
-    Stored(Known<'a>),
+    Stored(FoundTenant<'a>),
     /// The quota store was never reached, and all tenants pass until it is.
     Lifted,
 }
@@ -93,7 +93,7 @@ impl<'a> Subscription<'a> {
         let known = stored.tenants.get(hash);
         self.epoch = known.map_or(0, |tenant| tenant.epoch);
         if let Some(tenant) = known.filter(|tenant| tenant.has_quotas()) {
-            let known = Known {
+            let known = FoundTenant {
                 tenant,
                 resolved: &stored.resolved,
             };

@@ -21,7 +21,7 @@ use super::index::{More, Number};
 /// Tenants by their hash. Clones share what does not change: a change copies one part in 256.
 #[derive(Clone, Debug)]
 pub(super) struct PackedTable {
-    parts: Arc<[Part; PARTS]>,
+    parts: Arc<[Shard; PARTS]>,
 }
 
 /// The parts of a table: a power of two.
@@ -63,7 +63,7 @@ impl StoredTenant<'_> {
 impl Default for PackedTable {
     fn default() -> Self {
         Self {
-            parts: Arc::new(std::array::from_fn(|_| Part::default())),
+            parts: Arc::new(std::array::from_fn(|_| Shard::default())),
         }
     }
 }
@@ -89,10 +89,10 @@ impl PackedTable {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (TenantHash, StoredTenant<'_>)> {
-        self.parts.iter().flat_map(Part::iter)
+        self.parts.iter().flat_map(Shard::iter)
     }
 
-    fn part_mut(&mut self, hash: TenantHash) -> &mut Part {
+    fn part_mut(&mut self, hash: TenantHash) -> &mut Shard {
         &mut Arc::make_mut(&mut self.parts)[part_of(hash)]
     }
 }
@@ -106,7 +106,7 @@ const fn part_of(hash: TenantHash) -> usize {
 
 /// A part of the tenants.
 #[derive(Clone, Debug, Default)]
-struct Part {
+struct Shard {
     buckets: Arc<[Bucket]>,
     rest: Arc<Rest>,
 }
@@ -220,7 +220,7 @@ impl Bucket {
     }
 }
 
-impl Part {
+impl Shard {
     #[inline]
     fn get(&self, hash: TenantHash) -> Option<StoredTenant<'_>> {
         let check = hash.halves().0;

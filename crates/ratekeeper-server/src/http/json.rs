@@ -21,7 +21,7 @@ use crate::listen::Peer;
 use crate::media_type::is_json;
 use crate::pages::{self, Scheme};
 use crate::reading::NoReadingRoom;
-use crate::rls::{self, Needs};
+use crate::rls::{self, RequiredPermissions};
 use crate::unreadable::Defect;
 use crate::v1::Refusal;
 
@@ -55,7 +55,7 @@ pub(super) async fn answer(
             return refused(StatusCode::BAD_REQUEST, &message);
         }
     };
-    let needs = Needs::of(&request, app.config.rls.callers());
+    let needs = RequiredPermissions::of(&request, app.config.rls.callers());
     if !needs.are_none()
         && let Err(error) = admit(&app, &peer, &headers, needs)
     {
@@ -97,7 +97,12 @@ fn unread(app: &App, rejection: &BytesRejection) -> Response {
 }
 
 /// Refuses what needs a permission that its sender has not, or that a web page may have sent.
-fn admit(app: &App, peer: &Peer, headers: &HeaderMap, needs: Needs) -> Result<(), ApiError> {
+fn admit(
+    app: &App,
+    peer: &Peer,
+    headers: &HeaderMap,
+    needs: RequiredPermissions,
+) -> Result<(), ApiError> {
     let authorization = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
     let admitted = needs.admit(&app.callers, Some(peer), authorization);
     let admitted = admitted.map_err(|denied| {

@@ -21,7 +21,7 @@ pub struct FramedTwice;
 /// Follows the bytes of one connection.
 #[derive(Debug)]
 pub(super) struct Framing {
-    place: Place,
+    place: MessagePart,
     /// The beginning of an unfinished line.
     begun: Vec<u8>,
     /// The longest line of a head that hyper reads.
@@ -32,7 +32,7 @@ pub(super) struct Framing {
 
 /// The part of a message that the next byte belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum MessagePart {
     RequestLine,
     Header(Head),
     /// A body of this many bytes, which has no lines.
@@ -71,7 +71,7 @@ impl Framing {
     /// waited for.
     pub(super) fn new(line: Arc<Line>, line_bytes_max: usize) -> Self {
         Self {
-            place: Place::RequestLine,
+            place: MessagePart::RequestLine,
             begun: Vec::new(),
             line_bytes_max,
             heads: 0,
@@ -87,8 +87,8 @@ impl Framing {
 
     /// Follows the bytes just read.
     pub(super) fn follow(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() && self.place != Place::Lost {
-            if let Place::Data { left, then } = &mut self.place {
+        while !bytes.is_empty() && self.place != MessagePart::Lost {
+            if let MessagePart::Data { left, then } = &mut self.place {
                 let taken =
                     usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len()));
                 *left -= taken as u64;
@@ -116,7 +116,7 @@ impl Framing {
 
     fn hold(&mut self, bytes: &[u8]) {
         if self.begun.len() + bytes.len() > self.line_bytes_max {
-            self.place = Place::Lost;
+            self.place = MessagePart::Lost;
             self.begun = Vec::new();
         } else {
             self.begun.extend_from_slice(bytes);
@@ -127,29 +127,33 @@ impl Framing {
     fn take(&mut self, line: &[u8]) {
         let is_ended_by_both = line.ends_with(b"\r\n");
         let text = &line[..line.len() - if is_ended_by_both { 2 } else { 1 }];
-        if let (Place::Header(head), false) = (&mut self.place, text.is_empty()) {
+        if let (MessagePart::Header(head), false) = (&mut self.place, text.is_empty()) {
             return head.note(text);
         }
         self.place = match self.place {
-            Place::RequestLine => match text {
+            MessagePart::RequestLine => match text {
                 // Some clients end a body with one too many.
-                b"" => Place::RequestLine,
+                b"" => MessagePart::RequestLine,
                 text if text.ends_with(b" HTTP/1.1") || text.ends_with(b" HTTP/1.0") => {
-                    Place::Header(Head::default())
+                    MessagePart::Header(Head::default())
                 }
-                _ => Place::Lost,
+                _ => MessagePart::Lost,
             },
-            Place::Header(head) => self.end_of(head),
-            Place::ChunkSize if is_ended_by_both => after_chunk_size(text),
-            Place::Trailer { is_within: false } if line == b"\r\n" => Place::RequestLine,
-            Place::Trailer { .. } => Place::Trailer {
+            MessagePart::Header(head) => self.end_of(head),
+            MessagePart::ChunkSize if is_ended_by_both => after_chunk_size(text),
+            MessagePart::Trailer { is_within: false } if line == b"\r\n" => {
+                MessagePart::RequestLine
+            }
+            MessagePart::Trailer { .. } => MessagePart::Trailer {
                 is_within: !is_ended_by_both,
             },
-            Place::ChunkSize | Place::Data { .. } | Place::Lost => Place::Lost,
+            MessagePart::ChunkSize | MessagePart::Data { .. } | MessagePart::Lost => {
+                MessagePart::Lost
+            }
         };
     }
 
-    fn end_of(&mut self, head: Head) -> Place {
+    fn end_of(&mut self, head: Head) -> MessagePart {
         self.heads = self.heads.wrapping_add(1);
         match head {
             Head {
@@ -158,12 +162,12 @@ impl Framing {
                 ..
             } => {
                 self.told.note_framed_twice(self.heads);
-                Place::Lost
+                MessagePart::Lost
             }
             Head {
                 is_chunked: Some(true),
                 ..
-            } => Place::ChunkSize,
+            } => MessagePart::ChunkSize,
             Head {
                 has_length: false,
                 is_chunked: None,
@@ -171,23 +175,23 @@ impl Framing {
             }
             | Head {
                 length: Some(0), ..
-            } => Place::RequestLine,
+            } => MessagePart::RequestLine,
             Head {
                 length: Some(left), ..
-            } => Place::Data {
+            } => MessagePart::Data {
                 left,
                 then: After::RequestLine,
             },
-            _ => Place::Lost,
+            _ => MessagePart::Lost,
         }
     }
 }
 
 impl After {
-    const fn place(self) -> Place {
+    const fn place(self) -> MessagePart {
         match self {
-            Self::RequestLine => Place::RequestLine,
-            Self::ChunkSize => Place::ChunkSize,
+            Self::RequestLine => MessagePart::RequestLine,
+            Self::ChunkSize => MessagePart::ChunkSize,
         }
     }
 }
@@ -225,17 +229,17 @@ fn is_digits(text: &str) -> bool {
 }
 
 /// Reads the hexadecimal size; extensions after it are ignored.
-fn after_chunk_size(line: &[u8]) -> Place {
+fn after_chunk_size(line: &[u8]) -> MessagePart {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit());
     let digits = std::str::from_utf8(&line[..digits.count()]);
     match digits.map(|digits| u64::from_str_radix(digits, 16)) {
-        Ok(Ok(0)) => Place::Trailer { is_within: false },
-        Ok(Ok(size)) => Place::Data {
+        Ok(Ok(0)) => MessagePart::Trailer { is_within: false },
+        Ok(Ok(size)) => MessagePart::Data {
             // The end of the line after it, too.
             left: size.saturating_add(2),
             then: After::ChunkSize,
         },
-        _ => Place::Lost,
+        _ => MessagePart::Lost,
     }
 }
 

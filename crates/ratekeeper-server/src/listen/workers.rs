@@ -108,7 +108,7 @@ struct Turn {
 
 impl Turns {
     /// The worker with the fewest connections; among equals, in turn. Its number comes first.
-    pub(crate) fn next(&mut self) -> (usize, &Handle, Place) {
+    pub(crate) fn next(&mut self) -> (usize, &Handle, ConnectionSlot) {
         let count = self.turns.len();
         let in_turn = (1..=count).map(|step| (self.last + step) % count);
         let least =
@@ -120,16 +120,16 @@ impl Turns {
         (
             self.last,
             &turn.runtime,
-            Place(Arc::clone(&turn.connections)),
+            ConnectionSlot(Arc::clone(&turn.connections)),
         )
     }
 }
 
 /// A connection's place on a worker, free again when dropped.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<AtomicUsize>);
+pub(crate) struct ConnectionSlot(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         // Relaxed: a count that is late by one connection shares out as well as any.
         self.0.fetch_sub(1, Ordering::Relaxed);
@@ -144,7 +144,7 @@ mod tests {
     async fn connections_go_where_the_fewest_are() {
         let workers = Workers::start(NonZeroUsize::new(3)).expect("three threads");
         let mut turns = workers.turns();
-        let mut places: Vec<Place> = (0..6).map(|_| turns.next().2).collect();
+        let mut places: Vec<ConnectionSlot> = (0..6).map(|_| turns.next().2).collect();
         let counts = |turns: &Turns| -> Vec<usize> {
             let count = |turn: &Turn| turn.connections.load(Ordering::Relaxed);
             turns.turns.iter().map(count).collect()

@@ -8,13 +8,13 @@ use crate::listen::Peer;
 
 /// The permissions that one request needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Needs {
+pub(crate) struct RequiredPermissions {
     a_sender: bool,
     an_override: bool,
     a_refund: bool,
 }
 
-impl Needs {
+impl RequiredPermissions {
     /// Returns what `request` needs under the rule `callers`.
     #[inline]
     pub(crate) fn of(request: &RateLimitRequest, callers: EnvoyCallers) -> Self {

@@ -30,7 +30,7 @@ pub(crate) struct CaseList {
 
 /// The denials of one tenant by one rule, in the last hour. Written without the names of its fields.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(from = "Told", into = "Told")]
+#[serde(from = "WrittenCase", into = "WrittenCase")]
 pub(crate) struct CaseEntry {
     pub(crate) domain: Box<str>,
     pub(crate) rule: Box<str>,
@@ -44,10 +44,10 @@ pub(crate) struct CaseEntry {
     pub(crate) last: u64,
 }
 
-type Told = (Box<str>, Box<str>, Box<str>, bool, u64, u64, u64);
+type WrittenCase = (Box<str>, Box<str>, Box<str>, bool, u64, u64, u64);
 
-impl From<Told> for CaseEntry {
-    fn from((domain, rule, key, is_shadow, count, since, last): Told) -> Self {
+impl From<WrittenCase> for CaseEntry {
+    fn from((domain, rule, key, is_shadow, count, since, last): WrittenCase) -> Self {
         Self {
             domain,
             rule,
@@ -60,7 +60,7 @@ impl From<Told> for CaseEntry {
     }
 }
 
-impl From<CaseEntry> for Told {
+impl From<CaseEntry> for WrittenCase {
     fn from(it: CaseEntry) -> Self {
         (
             it.domain,

@@ -23,7 +23,7 @@ fn step(limit: &Limit, number: u64) -> Step {
 }
 
 /// The known state of the counters of `request` after Redis has denied it.
-fn denial(request: &Request<'_>) -> Known {
+fn denial(request: &Request<'_>) -> DeniedCounters {
     let groups = [Group::new(request)];
     let mut items = vec![Item::Int(1_000_000)];
     items.extend(request.steps.iter().map(|_| Item::Null));

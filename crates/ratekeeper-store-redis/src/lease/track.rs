@@ -21,11 +21,11 @@ pub(super) type Leasing = (Terms, Option<Bounds>);
 
 #[derive(Debug)]
 pub(super) struct Tracks {
-    parts: Box<[Mutex<Part>]>,
+    parts: Box<[Mutex<Shard>]>,
 }
 
 /// The counters that share a lock.
-pub(super) type Part = HashMap<CounterKey, Track>;
+pub(super) type Shard = HashMap<CounterKey, Track>;
 
 /// A counter, as this node leases it.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +69,7 @@ impl Default for Tracks {
 impl Tracks {
     /// The counters that share a lock with that of `key`.
     #[allow(clippy::cast_possible_truncation, reason = "only the low bits count")]
-    pub(super) fn part(&self, key: CounterKey) -> MutexGuard<'_, Part> {
+    pub(super) fn part(&self, key: CounterKey) -> MutexGuard<'_, Shard> {
         self.parts[(key.subject ^ key.identity) as usize % PARTS].lock()
     }
 
@@ -126,7 +126,7 @@ impl Track {
 
 /// The track of the counter of `step`; [`None`] if there is no room for another.
 pub(super) fn track<'a>(
-    part: &'a mut Part,
+    part: &'a mut Shard,
     step: &Step,
     limit: u64,
     now: Micros,

@@ -103,10 +103,10 @@ impl ServerMonitor {
         connection: &mut MultiplexedConnection,
         missing: &mut Missing,
     ) -> Result<bool, ServerError> {
-        let share = &self.monitored.share;
+        let role = &self.monitored.role;
         let map = self.monitored.topology.map();
-        let key = HashKeyName::of(&self.monitored.prefix, &self.shard, &map, share.is_first);
-        let Some(key) = key.filter(|_| !share.hash_key.is_setting) else {
+        let key = HashKeyName::of(&self.monitored.prefix, &self.shard, &map, role.is_first);
+        let Some(key) = key.filter(|_| !role.hash_key.is_setting) else {
             return Ok(true);
         };
         let there = match self.read(connection, &key).await? {
@@ -114,7 +114,7 @@ impl ServerMonitor {
             There::Later => {
                 missing.tell_later(&self.shard.name, key.name());
                 // A node that knows the hash key goes on with it; any other counts nothing.
-                return Ok(share.hash_key.is_adopted());
+                return Ok(role.hash_key.is_adopted());
             }
             There::Elsewhere => {
                 self.monitored.topology.doubt();
@@ -130,7 +130,7 @@ impl ServerMonitor {
             }
         };
         missing.since = None;
-        if let Heard::PutBack(ours) = share.hash_key.hear(&key, &self.shard.name, there) {
+        if let Heard::PutBack(ours) = role.hash_key.hear(&key, &self.shard.name, there) {
             let mut put = redis::cmd("SET");
             put.arg(key.name()).arg(ours.to_bytes());
             self.ask(put.query_async::<Value>(connection)).await?;
@@ -166,7 +166,7 @@ impl ServerMonitor {
         is_garbage: bool,
         missing: &mut Missing,
     ) -> Result<Option<Minted>, ServerError> {
-        let (now, hash_key) = (Instant::now(), &self.monitored.share.hash_key);
+        let (now, hash_key) = (Instant::now(), &self.monitored.role.hash_key);
         let is_first_look = missing.since.is_none();
         missing.since.get_or_insert(now);
         if is_garbage && is_first_look {

@@ -94,7 +94,7 @@ impl ServerMonitor {
 
     async fn visit(&self, connection: &mut MultiplexedConnection) -> Result<(), ServerError> {
         let mut missing = Missing::new(Instant::now());
-        if self.monitored.share.hash_key.is_adopted() {
+        if self.monitored.role.hash_key.is_adopted() {
             // Before anything else: another node may be waiting to make a new one. If this fails,
             // what follows fails for the same reason.
             let _ = self.compare(connection, &mut missing).await;
@@ -174,7 +174,7 @@ impl ServerMonitor {
             Err(error @ ServerError::Timeout(_)) => return Err(error),
             // Without a count each node asks for more than its share: others come short for a while.
             Err(_) => {}
-            Ok(seen) => nodes.heard(seen),
+            Ok(seen) => nodes.observe(seen),
         }
         Ok(())
     }

@@ -4,9 +4,9 @@ use ratekeeper_core::Timestamp;
 use ratekeeper_store::{CounterKey, Execution, FullMode, StepOutcome, Verdicts};
 use smallvec::SmallVec;
 
+use super::denied_counters::DeniedCounters;
 use super::group::Group;
 use super::item::{AnswerError, Item};
-use super::known::Known;
 use super::post;
 use super::replay::Replay;
 use super::state::Counter;
@@ -41,7 +41,7 @@ pub fn decode<'r>(
 )]
 pub(crate) enum GroupNote {
     /// Its last request was denied, and would be again: its known counters.
-    Denied(Known),
+    Denied(DeniedCounters),
     /// Nothing of it was carried out, and it has no verdicts: one of its keys, that of this counter
     /// as far as is known, holds something else.
     Corrupt(CounterKey),
@@ -135,7 +135,9 @@ fn decode_group<'r>(
         _ => 0,
     };
     let is_denied = replay_runs(group, &mut replay, execution, items, answer)?;
-    let known = is_denied.then(|| Known::new(group, replay)).flatten();
+    let known = is_denied
+        .then(|| DeniedCounters::new(group, replay))
+        .flatten();
     Ok(known.map(GroupNote::Denied))
 }
 

@@ -58,7 +58,7 @@ impl SideWork for Shared {
             sent: *sent,
             heard,
         };
-        if self.counters.heard(turn, &answer.sums, at) {
+        if self.counters.apply_answer(turn, &answer.sums, at) {
             // The counter's next turn may be the first of all.
             self.sooner.notify_one();
         }

@@ -25,7 +25,7 @@ const RECORD_BYTES: usize = 160;
 /// The records.
 #[derive(Debug)]
 pub(super) struct Records {
-    parts: [Mutex<Part>; PARTS],
+    parts: [Mutex<Shard>; PARTS],
     /// The most bytes of a part.
     part_bytes_max: usize,
     /// Nothing is known about requests before this time, in microseconds.
@@ -34,7 +34,7 @@ pub(super) struct Records {
 
 /// The records of a part of the ids.
 #[derive(Debug, Default)]
-pub(super) struct Part {
+pub(super) struct Shard {
     records: HashMap<u128, Record>,
     bytes: usize,
     /// The latest time seen.
@@ -143,12 +143,12 @@ impl Records {
         }
     }
 
-    fn part(&self, id: u128) -> MutexGuard<'_, Part> {
+    fn part(&self, id: u128) -> MutexGuard<'_, Shard> {
         self.parts[(id % PARTS as u128) as usize].lock()
     }
 }
 
-impl Part {
+impl Shard {
     /// Advances the time, and removes the records that have ended.
     fn advance(&mut self, now: Timestamp) -> Timestamp {
         self.now = self.now.max(now);

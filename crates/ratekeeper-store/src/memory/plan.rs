@@ -5,7 +5,7 @@ use ratekeeper_core::{
 };
 
 use super::heap::Budget;
-use super::table::{Place, Probe};
+use super::table::{Position, Probe};
 use crate::{Charge, Permit, PermitAct, RuleSlot, Step, StepOutcome};
 
 /// The position of a step's counter.
@@ -14,9 +14,9 @@ pub(super) enum Spot {
     /// It does not exist, and the step does not create it.
     Absent,
     /// It exists.
-    Found(Place),
+    Found(Position),
     /// It is created there if the step is charged.
-    New(Place),
+    New(Position),
 }
 
 /// The plan of one step: its answer, and the data for its charge.
@@ -139,7 +139,7 @@ impl Context<'_> {
     }
 
     /// Returns true if another step of the request uses that position.
-    pub(super) fn is_claimed(&self, shard: usize, place: Place) -> bool {
+    pub(super) fn is_claimed(&self, shard: usize, place: Position) -> bool {
         let claims = |plan: &Plan| match plan.spot {
             Spot::Found(claimed) | Spot::New(claimed) => plan.shard == shard && claimed == place,
             Spot::Absent => false,

@@ -9,7 +9,7 @@ use super::heap::{Budget, OVERHEAD_BYTES, bytes_of};
 use super::meta::Meta;
 use super::plan::{Context, Plan, Spot};
 use super::shard::{NO_RULE, Shard};
-use super::table::Place;
+use super::table::Position;
 use crate::{Charge, Step};
 
 /// The largest count that every inline state can hold.
@@ -72,7 +72,7 @@ impl Shard {
 
     /// A free position for a new counter, or one whose counter is doomed for it: an expired one,
     /// else the one with the largest share left, never one that denies.
-    fn place_for(&mut self, cx: &Context<'_>, plan: &Plan) -> Option<Place> {
+    fn place_for(&mut self, cx: &Context<'_>, plan: &Plan) -> Option<Position> {
         if self.is_rule_full(cx, plan) {
             return self.place_within_rule(cx, plan);
         }
@@ -98,7 +98,7 @@ impl Shard {
     }
 
     /// The same for a rule at its maximum share: one of its own counters goes.
-    fn place_within_rule(&mut self, cx: &Context<'_>, plan: &Plan) -> Option<Place> {
+    fn place_within_rule(&mut self, cx: &Context<'_>, plan: &Plan) -> Option<Position> {
         let mut free = None;
         let mut best = Best::default();
         for (place, meta) in self.table.window(plan.probe) {
@@ -169,8 +169,8 @@ impl Shard {
         &mut self,
         cx: &Context<'_>,
         shard: usize,
-        wanted: impl Fn(Place, Meta) -> bool,
-    ) -> Option<Place> {
+        wanted: impl Fn(Position, Meta) -> bool,
+    ) -> Option<Position> {
         let mut best = Best::default();
         for _ in 0..SEARCHED.min(self.table.buckets()) {
             self.hand = (self.hand + 1) % self.table.buckets();
@@ -189,13 +189,13 @@ impl Shard {
         best.place
     }
 
-    fn doom(&mut self, place: Place) -> Place {
+    fn doom(&mut self, place: Position) -> Position {
         self.doomed.push(place);
         place
     }
 
     /// Returns true if that position is taken: by another step, or by a victim's successor.
-    fn is_taken(&self, cx: &Context<'_>, shard: usize, place: Place) -> bool {
+    fn is_taken(&self, cx: &Context<'_>, shard: usize, place: Position) -> bool {
         self.doomed.contains(&place) || cx.is_claimed(shard, place)
     }
 }
@@ -221,13 +221,13 @@ impl Rank {
 struct Best {
     /// 0 while there is none; no eligible counter has rank 0.
     rank: Rank,
-    place: Option<Place>,
+    place: Option<Position>,
 }
 
 impl Best {
     /// Considers the counter at `place`: the first of the highest rank wins, unless it `is_taken`,
     /// which is checked last, because it costs more than comparing.
-    fn consider(&mut self, rank: Rank, place: Place, is_taken: impl FnOnce() -> bool) {
+    fn consider(&mut self, rank: Rank, place: Position, is_taken: impl FnOnce() -> bool) {
         if rank > self.rank && !is_taken() {
             *self = Self {
                 rank,

@@ -9,7 +9,7 @@ use super::heap::{Budget, Slab, bytes_of};
 use super::meta::Meta;
 use super::plan::{Context, Plan, Spot};
 use super::stats::Tally;
-use super::table::{Place, Probe, SLOTS, Table};
+use super::table::{Position, Probe, SLOTS, Table};
 use crate::{Charge, RuleSlot, Step, StepOutcome};
 
 /// The rule of a counter that was loaded and not used since: rules get new numbers at each start.
@@ -33,7 +33,7 @@ pub(super) struct Shard {
     /// The most counters of one rule.
     pub(super) rule_most: usize,
     /// Counters to remove if the current request is charged.
-    pub(super) doomed: Vec<Place>,
+    pub(super) doomed: Vec<Position>,
     /// Heap bytes of theirs that have already been promised.
     pub(super) promised: usize,
 }
@@ -123,7 +123,7 @@ impl Shard {
     }
 
     #[inline]
-    fn state(&self, place: Place) -> StateRef<'_> {
+    fn state(&self, place: Position) -> StateRef<'_> {
         let words = self.table.state(place);
         if self.table.meta(place).is_heap() {
             StateRef::Heap(self.heaps.get(words[0]))
@@ -169,7 +169,7 @@ impl Shard {
         cx: &Context<'_>,
         step: &Step,
         plan: &Plan,
-        place: Place,
+        place: Position,
         hits: i64,
         at: &Moment,
     ) -> Timestamp {
@@ -191,7 +191,7 @@ impl Shard {
         cx: &Context<'_>,
         limit: &Limit,
         plan: &Plan,
-        place: Place,
+        place: Position,
         hits: i64,
         at: &Moment,
     ) -> Timestamp {
@@ -224,7 +224,7 @@ impl Shard {
         cx: &Context<'_>,
         limit: &Limit,
         plan: &Plan,
-        place: Place,
+        place: Position,
         hits: i64,
         at: &Moment,
     ) -> Timestamp {
@@ -240,7 +240,7 @@ impl Shard {
     }
 
     /// Creates the plan's counter, unless an earlier step of the request has.
-    fn create(&mut self, place: Place, plan: &Plan, step: &Step) {
+    fn create(&mut self, place: Position, plan: &Plan, step: &Step) {
         if self.table.is_at(place, plan.probe.key) {
             return;
         }
@@ -249,14 +249,14 @@ impl Shard {
     }
 
     /// Adds a counter at a free position, with its state all zero.
-    pub(super) fn adopt(&mut self, place: Place, probe: Probe, meta: Meta) {
+    pub(super) fn adopt(&mut self, place: Position, probe: Probe, meta: Meta) {
         self.table.insert(place, probe, meta);
         self.count_rule(meta.rule(), 1);
     }
 
     /// The counter's metadata, moved to `rule` if rules were renumbered.
     #[inline]
-    fn relabel(&mut self, place: Place, rule: RuleSlot) -> Meta {
+    fn relabel(&mut self, place: Position, rule: RuleSlot) -> Meta {
         let meta = self.table.meta(place);
         if meta.rule() == rule {
             return meta;
@@ -285,7 +285,7 @@ impl Shard {
     }
 
     /// Removes the counter; returns the heap bytes that it took, which stay reserved.
-    pub(super) fn forget(&mut self, place: Place) -> usize {
+    pub(super) fn forget(&mut self, place: Position) -> usize {
         let meta = self.table.meta(place);
         let bytes = if meta.is_heap() {
             self.heaps.remove(self.table.state(place)[0])

@@ -60,7 +60,7 @@ type Entry = [u64; ENTRY_WORDS];
 
 /// The position of a counter. Valid until that counter is removed or its segment is split.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Place {
+pub(super) struct Position {
     /// The index of its bucket's first word.
     base: u32,
     slot: u32,
@@ -132,7 +132,7 @@ impl Table {
 
     /// The preferred position of a key.
     #[inline]
-    fn first(&self, probe: Probe) -> Place {
+    fn first(&self, probe: Probe) -> Position {
         let home = self.segments.home(probe) * BUCKET_WORDS;
         place(self.segments.origin(probe) + home, probe.slot())
     }
@@ -153,7 +153,7 @@ impl Table {
     }
 
     /// The same for the counter at `at`.
-    fn path_to(&self, at: Place, probe: Probe) -> impl Iterator<Item = usize> + use<> {
+    fn path_to(&self, at: Position, probe: Probe) -> impl Iterator<Item = usize> + use<> {
         let segment = self.segments.at(at.base());
         let buckets = self.segments.buckets_of(segment);
         self.path_from(buckets.start * BUCKET_WORDS, probe)
@@ -161,7 +161,7 @@ impl Table {
 
     /// The position of the counter with that key.
     #[inline]
-    pub(super) fn find(&self, probe: Probe) -> Option<Place> {
+    pub(super) fn find(&self, probe: Probe) -> Option<Position> {
         let first = self.first(probe);
         if self.is_at(first, probe.key) {
             return Some(first);
@@ -170,7 +170,7 @@ impl Table {
     }
 
     #[inline(never)]
-    fn find_along(&self, probe: Probe) -> Option<Place> {
+    fn find_along(&self, probe: Probe) -> Option<Position> {
         self.path(probe)
             .find_map(|base| self.find_in(base, probe))?
     }
@@ -178,7 +178,7 @@ impl Table {
     /// The result for that bucket: the counter's position, or none if it does not exist; None to
     /// search on.
     #[inline]
-    fn find_in(&self, base: usize, probe: Probe) -> Option<Option<Place>> {
+    fn find_in(&self, base: usize, probe: Probe) -> Option<Option<Position>> {
         let tags = self.words[base];
         let places = matches(tags, probe.tag()).map(|slot| place(base, slot));
         match { places }.find(|place| self.is_at(*place, probe.key)) {
@@ -188,31 +188,31 @@ impl Table {
     }
 
     #[inline]
-    fn bucket(&self, at: Place) -> &Bucket {
+    fn bucket(&self, at: Position) -> &Bucket {
         let bucket = self.words[at.base()..].first_chunk();
         bucket.expect("a place lies within the table")
     }
 
     #[inline]
-    fn bucket_mut(&mut self, at: Place) -> &mut Bucket {
+    fn bucket_mut(&mut self, at: Position) -> &mut Bucket {
         let bucket = self.words[at.base()..].first_chunk_mut();
         bucket.expect("a place lies within the table")
     }
 
     #[inline]
-    fn entry(&self, at: Place) -> &Entry {
+    fn entry(&self, at: Position) -> &Entry {
         let (entries, _) = self.bucket(at)[ENTRIES..].as_chunks();
         &entries[at.slot()]
     }
 
     #[inline]
-    fn entry_mut(&mut self, at: Place) -> &mut Entry {
+    fn entry_mut(&mut self, at: Position) -> &mut Entry {
         let (entries, _) = self.bucket_mut(at)[ENTRIES..].as_chunks_mut();
         &mut entries[at.slot()]
     }
 
     /// A free position in a key's window: the preferred one if it is free, else the first.
-    pub(super) fn free_place(&self, probe: Probe) -> Option<Place> {
+    pub(super) fn free_place(&self, probe: Probe) -> Option<Position> {
         let first = self.first(probe);
         if !self.meta(first).is_used() {
             return Some(first);
@@ -225,16 +225,22 @@ impl Table {
 
     /// The positions in a key's window, the likeliest first, each with the counter's meta, or none
     /// if it is free.
-    pub(super) fn window(&self, probe: Probe) -> impl Iterator<Item = (Place, Option<Meta>)> + '_ {
+    pub(super) fn window(
+        &self,
+        probe: Probe,
+    ) -> impl Iterator<Item = (Position, Option<Meta>)> + '_ {
         self.path(probe).flat_map(|base| self.places_from(base))
     }
 
     /// The positions in the bucket with that index.
-    pub(super) fn places(&self, bucket: usize) -> impl Iterator<Item = (Place, Option<Meta>)> + '_ {
+    pub(super) fn places(
+        &self,
+        bucket: usize,
+    ) -> impl Iterator<Item = (Position, Option<Meta>)> + '_ {
         self.places_from(bucket * BUCKET_WORDS)
     }
 
-    fn places_from(&self, base: usize) -> impl Iterator<Item = (Place, Option<Meta>)> + '_ {
+    fn places_from(&self, base: usize) -> impl Iterator<Item = (Position, Option<Meta>)> + '_ {
         let tags = self.words[base];
         (0..SLOTS).map(move |slot| {
             let place = place(base, slot);
@@ -244,14 +250,14 @@ impl Table {
     }
 
     /// The position with that slot number, if it holds a counter.
-    pub(super) fn used_at(&self, bucket: usize, slot: usize) -> Option<Place> {
+    pub(super) fn used_at(&self, bucket: usize, slot: usize) -> Option<Position> {
         let base = bucket * BUCKET_WORDS;
         let used = tag_of(self.words[base], slot) != 0;
         used.then_some(place(base, slot))
     }
 
     /// Adds a counter at a free position of its window, with its state all zero.
-    pub(super) fn insert(&mut self, at: Place, probe: Probe, meta: Meta) {
+    pub(super) fn insert(&mut self, at: Position, probe: Probe, meta: Meta) {
         for base in self.path_to(at, probe) {
             let tags = &mut self.words[base];
             if base == at.base() {
@@ -271,7 +277,7 @@ impl Table {
     }
 
     /// Removes the counter at `at`.
-    pub(super) fn remove(&mut self, at: Place) {
+    pub(super) fn remove(&mut self, at: Position) {
         for base in self.path_to(at, Probe::new(self.key(at))) {
             let tags = &mut self.words[base];
             if base == at.base() {
@@ -337,40 +343,40 @@ impl Table {
 
     /// Returns true if the counter with that key is at `at`. A free position has a key too: zeros.
     #[inline]
-    pub(super) fn is_at(&self, at: Place, key: CounterKey) -> bool {
+    pub(super) fn is_at(&self, at: Position, key: CounterKey) -> bool {
         self.key(at) == key && self.meta(at).is_used()
     }
 
     #[inline]
-    pub(super) fn key(&self, at: Place) -> CounterKey {
+    pub(super) fn key(&self, at: Position) -> CounterKey {
         let [subject, identity, ..] = *self.entry(at);
         CounterKey { subject, identity }
     }
 
     #[inline]
-    pub(super) fn meta(&self, at: Place) -> Meta {
+    pub(super) fn meta(&self, at: Position) -> Meta {
         Meta::from_word(self.bucket(at)[METAS + at.slot()])
     }
 
     #[inline]
-    pub(super) fn set_meta(&mut self, at: Place, meta: Meta) {
+    pub(super) fn set_meta(&mut self, at: Position, meta: Meta) {
         self.bucket_mut(at)[METAS + at.slot()] = meta.used().word();
     }
 
     #[inline]
-    pub(super) fn state(&self, at: Place) -> &Words {
+    pub(super) fn state(&self, at: Position) -> &Words {
         let [_, _, state @ ..] = self.entry(at);
         state
     }
 
     #[inline]
-    pub(super) fn state_mut(&mut self, at: Place) -> &mut Words {
+    pub(super) fn state_mut(&mut self, at: Position) -> &mut Words {
         let [_, _, state @ ..] = self.entry_mut(at);
         state
     }
 }
 
-impl Place {
+impl Position {
     #[inline]
     const fn base(self) -> usize {
         self.base as usize
@@ -384,8 +390,8 @@ impl Place {
 
 #[inline]
 #[allow(clippy::cast_possible_truncation, reason = "BUCKETS_MAX sees to it")]
-const fn place(base: usize, slot: usize) -> Place {
-    Place {
+const fn place(base: usize, slot: usize) -> Position {
+    Position {
         base: base as u32,
         slot: slot as u32,
     }

@@ -4,7 +4,7 @@ use parking_lot::MutexGuard;
 use ratekeeper_core::{Ask, Micros, Moment, Timestamp, combine};
 use smallvec::SmallVec;
 
-use super::table::{Entry, Part, Phase};
+use super::table::{Entry, Phase, Shard};
 use super::{PARTS, SyncedCounters};
 use crate::{Charge, Execution, Request, Step, StepOutcome, Verdicts};
 
@@ -102,7 +102,7 @@ impl SyncedCounters {
     /// Charges a tested step, and puts its counter in line. Returns true if it is due before all others.
     fn charge(
         &self,
-        part: &mut Part,
+        part: &mut Shard,
         step: &Step,
         tested: &Tested,
         allowed: bool,
@@ -143,7 +143,7 @@ impl SyncedCounters {
 }
 
 /// The time of the step's counter.
-fn moment(part: &Part, step: &Step, ahead: i64, now: Micros) -> Moment {
+fn moment(part: &Shard, step: &Step, ahead: i64, now: Micros) -> Moment {
     let entry = part.entries.get(&step.key);
     let ahead = entry.and_then(|entry| entry.ahead).unwrap_or(ahead);
     Moment {
@@ -153,7 +153,7 @@ fn moment(part: &Part, step: &Step, ahead: i64, now: Micros) -> Moment {
 }
 
 /// Tests a step, before which `taken` hits were taken from its counter.
-fn test(part: &mut Part, step: &Step, taken: u64, ahead: i64, now: Micros) -> Tested {
+fn test(part: &mut Shard, step: &Step, taken: u64, ahead: i64, now: Micros) -> Tested {
     let at = moment(part, step, ahead, now);
     let ask = Ask {
         taken,
@@ -183,7 +183,7 @@ struct Locked<'a> {
     /// One bit for each part that is locked.
     mask: u64,
     /// In ascending order.
-    guards: SmallVec<[MutexGuard<'a, Part>; 4]>,
+    guards: SmallVec<[MutexGuard<'a, Shard>; 4]>,
 }
 
 impl<'a> Locked<'a> {
@@ -200,7 +200,7 @@ impl<'a> Locked<'a> {
         }
     }
 
-    fn part(&mut self, step: &Step) -> &mut Part {
+    fn part(&mut self, step: &Step) -> &mut Shard {
         let before = self.mask & ((1 << SyncedCounters::part_of(step.key)) - 1);
         &mut self.guards[before.count_ones() as usize]
     }

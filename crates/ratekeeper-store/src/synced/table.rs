@@ -49,7 +49,7 @@ pub(super) struct Counts {
 }
 
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct Shard {
     pub(super) entries: HashMap<CounterKey, Entry>,
     /// (Sub-)windows of all entries.
     windows: usize,
@@ -91,7 +91,7 @@ impl Entry {
     }
 }
 
-impl Part {
+impl Shard {
     pub(super) fn new(windows_max: usize) -> Self {
         Self {
             entries: HashMap::new(),

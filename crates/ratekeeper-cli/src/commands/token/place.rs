@@ -12,7 +12,7 @@ use ratekeeper_server::{AdminToken, FleetCopy, Role, Tokens};
 use std::future::Future;
 use std::path::{Path, PathBuf};
 
-pub(super) enum Place {
+pub(super) enum TokenStore {
     Fleet(Fleet),
     Node(Node),
 }
@@ -31,7 +31,7 @@ pub(super) struct Node {
     is_local: bool,
 }
 
-impl Place {
+impl TokenStore {
     pub(super) fn of(told: &TokenPlace) -> Result<Self> {
         let mut flags = Flags::of_config(told.config.clone());
         for (setting, text) in [

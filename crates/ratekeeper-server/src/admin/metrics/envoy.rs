@@ -6,7 +6,7 @@ use std::fmt;
 use ratekeeper_rules::RuleSet;
 
 use crate::app::App;
-use crate::envoy_stats::{EnvoyCounts, Place};
+use crate::envoy_stats::{EnvoyCounts, RulePath};
 use crate::families::{Families, NO_LABELS, by};
 use crate::reload::ReloadStatus;
 use crate::rule_counts::CountedRule;
@@ -14,7 +14,7 @@ use crate::rule_counts::CountedRule;
 /// The counts that envoyproxy/ratelimit has.
 #[derive(Debug)]
 pub(super) struct EnvoyFigures {
-    places: BTreeMap<Place, EnvoyCounts>,
+    places: BTreeMap<RulePath, EnvoyCounts>,
     /// Decisions that no server of the store took.
     store_errors: u64,
 }

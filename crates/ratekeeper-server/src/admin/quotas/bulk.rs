@@ -236,7 +236,7 @@ pub(in crate::admin) async fn export(
 }
 
 /// A part of an export, and the place where it goes on.
-type Part = (String, Option<ListCursor>);
+type ExportPart = (String, Option<ListCursor>);
 
 /// An export under way.
 struct Pages {
@@ -246,7 +246,11 @@ struct Pages {
 }
 
 impl Pages {
-    async fn read(&self, cursor: Option<&ListCursor>, most: usize) -> Result<Part, QuotaError> {
+    async fn read(
+        &self,
+        cursor: Option<&ListCursor>,
+        most: usize,
+    ) -> Result<ExportPart, QuotaError> {
         let page = self.store.list(&self.filter, cursor, most).await?;
         let records = page.records.iter();
         let text = records
@@ -259,10 +263,10 @@ impl Pages {
 /// The part at hand, and what is needed for the next one. After a failure the answer breaks off, so that nobody
 /// takes it for all tenants.
 async fn next(
-    state: Option<(Pages, Result<Part, QuotaError>)>,
+    state: Option<(Pages, Result<ExportPart, QuotaError>)>,
 ) -> Option<(
     io::Result<String>,
-    Option<(Pages, Result<Part, QuotaError>)>,
+    Option<(Pages, Result<ExportPart, QuotaError>)>,
 )> {
     let (pages, part) = state?;
     match part {

@@ -6,7 +6,7 @@ use ratekeeper_rules::{Domain, Entry, LEVEL_KEYS, Node, ServiceLevel, TENANT};
 
 /// Descriptors of a tenant.
 #[derive(Debug, Default)]
-pub(super) struct Known<'a> {
+pub(super) struct TenantDescriptors<'a> {
     /// The entries of those whose values the rules have.
     pub(super) lists: Vec<Vec<Entry<'a>>>,
     /// The patterns of those whose values only requests have.
@@ -16,19 +16,23 @@ pub(super) struct Known<'a> {
 }
 
 /// The descriptors of the tenant that `own` names, at most `most`.
-pub(super) fn descriptors<'a>(domain: &'a Domain, own: Entry<'a>, most: usize) -> Known<'a> {
+pub(super) fn descriptors<'a>(
+    domain: &'a Domain,
+    own: Entry<'a>,
+    most: usize,
+) -> TenantDescriptors<'a> {
     let mut search = Search {
         domain,
         own,
         most,
         above: Vec::new(),
-        known: Known::default(),
+        known: TenantDescriptors::default(),
     };
     search.among(domain.nodes(), false);
     search.known
 }
 
-impl<'a> Known<'a> {
+impl<'a> TenantDescriptors<'a> {
     /// Adds the counters of a tenant for service levels, as long as there are at most `most` lists.
     pub(super) fn add_levels(&mut self, levels: &'a [ServiceLevel], own: Entry<'a>, most: usize) {
         let [level_key, method_key] = LEVEL_KEYS;
@@ -80,7 +84,7 @@ struct Search<'a> {
     most: usize,
     /// The entries on the way to the nodes that are looked at.
     above: Vec<Entry<'a>>,
-    known: Known<'a>,
+    known: TenantDescriptors<'a>,
 }
 
 impl<'a> Search<'a> {

@@ -12,13 +12,13 @@ use super::state::{Counter, Kept};
 /// only get fuller until time passes, and time is accounted for: Redis would deny whatever these
 /// states deny.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct DeniedCounters {
     group: Group,
     counters: SmallVec<[Counter; 2]>,
     at: Timestamp,
 }
 
-impl Known {
+impl DeniedCounters {
     /// The counters of `group` that `replay` ends with; [`None`] if its denials must not be
     /// repeated from memory: if a denial changes counters, permits are waited for, or a request
     /// takes twice from one counter.

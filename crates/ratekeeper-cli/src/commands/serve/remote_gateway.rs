@@ -37,7 +37,7 @@ pub(super) async fn run(
     if !service.contradictions.is_empty() {
         return Err(Problems(service.contradictions.clone()).into());
     }
-    let Known { limiter, loader } = Known::new(settings, service)?;
+    let LocalRules { limiter, loader } = LocalRules::new(settings, service)?;
     let keys = TokenKeys::first(settings).await?;
     let snapshot = limiter.snapshot();
     let domain = domain(settings, snapshot.rules())?;
@@ -60,7 +60,7 @@ pub(super) async fn run(
     };
     let gateway = front::gateway(flags, home, settings, files, enforcer, domain, beside)?;
     let upstreams = Some(gateway.upstreams());
-    let front = Asking {
+    let front = RemoteGateway {
         gateway,
         client,
         on_failure: settings.values.on_service_failure.name(),
@@ -87,12 +87,12 @@ pub(super) async fn run(
 
 /// The rules that are known here, if any are named: their service levels determine what the service is asked, and with
 /// `local` they decide while it is away.
-struct Known {
+struct LocalRules {
     limiter: Arc<Limiter<Stores>>,
     loader: Option<RulesLoader>,
 }
 
-impl Known {
+impl LocalRules {
     fn new(settings: &Settings, service: &ServiceSettings) -> Result<Self> {
         let (rules, loader) = match service.reads_rules {
             false => (load_none(settings)?, None),
@@ -237,14 +237,14 @@ fn shown(settings: &Settings, service: &ServiceSettings, domain: &str, rules: &R
 
 /// A gateway, and the client of the service it asks.
 #[derive(Debug)]
-struct Asking {
+struct RemoteGateway {
     gateway: Gateway<ServiceEnforcer>,
     client: Client,
     /// The fate of a request without an answer, for labels.
     on_failure: &'static str,
 }
 
-impl GatewayService for Asking {
+impl GatewayService for RemoteGateway {
     type Service = <Gateway<ServiceEnforcer> as GatewayService>::Service;
 
     fn service(&self) -> Self::Service {
@@ -260,7 +260,7 @@ impl GatewayService for Asking {
     }
 }
 
-impl Monitored for Asking {
+impl Monitored for RemoteGateway {
     fn shed(&self) -> u64 {
         self.gateway.shed()
     }
