@@ -1,4 +1,4 @@
-/** Who is denied most, by customer, and who would be, were the rules in shadow enforced. */
+/** Who is denied most, by tenant, and who would be, were the rules in shadow enforced. */
 
 import { breakable, fill, h } from "./dom";
 import { limitOf } from "./panels";
@@ -7,11 +7,11 @@ import { ago, count, moment } from "./words";
 
 /** Readings of a sparkline; at one in two seconds, they are of the last two minutes. */
 const READINGS_MAX = 60;
-/** Customers in the list. */
+/** Tenants in the list. */
 const ROWS_MAX = 8;
 const SVG = "http://www.w3.org/2000/svg";
 
-/** One customer, with what it was denied by each rule. */
+/** One tenant, with what it was denied by each rule. */
 interface Row {
   key: string;
   /** The name to ask for it by. */
@@ -23,8 +23,8 @@ interface Row {
   note: string;
 }
 
-/** The entry of a key that names the customer: what denials know of it, else its first. */
-function customerOf(key: string, groups: DenialGroup[]): string {
+/** The entry of a key that names the tenant: what denials know of it, else its first. */
+function tenantOf(key: string, groups: DenialGroup[]): string {
   const entries = groups.map((group) => group.key).filter((entry) => key === entry || key.startsWith(`${entry}:`));
   return entries.sort((a, b) => b.length - a.length)[0] ?? key.split(":").slice(0, 2).join(":");
 }
@@ -51,7 +51,7 @@ function most(rows: Map<string, Row>): Row[] {
 function ofKeys(keys: TopKey[], groups: DenialGroup[]): Row[] {
   const rows = new Map<string, Row>();
   for (const { key, count, error, since, rule } of keys) {
-    const entry = customerOf(key, groups);
+    const entry = tenantOf(key, groups);
     put(rows, { key: entry, tenant: valueOf(entry), count, error, since, rules: [rule], note: "" });
   }
   return most(rows);
@@ -68,7 +68,7 @@ function ofShadow(groups: DenialGroup[]): Row[] {
   return most(rows);
 }
 
-/** The counts of each customer over the last readings. */
+/** The counts of each tenant over the last readings. */
 class Sparks {
   private readings = new Map<string, number[]>();
 
@@ -129,11 +129,11 @@ function list(rows: Row[], what: string, lines: Sparks, state: State | null, ope
       cell,
     );
   });
-  const head = ["customer", "rule", "since", what].map((name) => h("th", { scope: "col" }, name));
+  const head = ["tenant", "rule", "since", what].map((name) => h("th", { scope: "col" }, name));
   return h("table", {}, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...shown));
 }
 
-/** Shows the customers that are denied most in the window. */
+/** Shows the tenants that are denied most in the window. */
 export function deniedMost(
   at: HTMLElement,
   keys: TopKey[],
@@ -149,7 +149,7 @@ export function deniedMost(
   else fill(at, list(rows, "denied", sparks.denied, state, open), origin(fleet));
 }
 
-/** Shows the customers that would be denied; returns false if there are none. */
+/** Shows the tenants that would be denied; returns false if there are none. */
 export function wouldBeDenied(at: HTMLElement, denials: Denials, state: State | null, open: (tenant: string) => void): boolean {
   const rows = ofShadow(denials.groups);
   sparks.shadow.take(rows);
@@ -162,7 +162,7 @@ export function wouldBeDenied(at: HTMLElement, denials: Denials, state: State | 
   return rows.length > 0;
 }
 
-/** The name by which the customer behind a key is asked for. */
+/** The name by which the tenant behind a key is asked for. */
 export function nameOf(key: string, denials: Denials | null): string {
-  return valueOf(customerOf(key, denials?.groups ?? []));
+  return valueOf(tenantOf(key, denials?.groups ?? []));
 }

@@ -1,7 +1,7 @@
 /** Dialogs: the switch of a rule, a token. */
 
 import { type Refused, send, setToken } from "./api";
-import { why } from "./customer";
+import { why } from "./tenant";
 import { fill, h } from "./dom";
 import type { Rule } from "./types";
 

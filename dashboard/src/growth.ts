@@ -1,4 +1,4 @@
-/** Rules and customers with far more requests than in the hour before. */
+/** Rules and tenants with far more requests than in the hour before. */
 
 import { breakable, fill, h } from "./dom";
 import type { Anomaly, State } from "./types";
@@ -34,7 +34,7 @@ function row(growth: Anomaly, open: (tenant: string) => void): HTMLElement {
 /** Shows unusual growth; returns false if there is none. */
 export function unusualGrowth(at: HTMLElement, state: State, open: (tenant: string) => void): boolean {
   const { anomalies } = state;
-  const head = ["customer", "rule", "since", "requests a minute"].map((name) => h("th", { scope: "col" }, name));
+  const head = ["tenant", "rule", "since", "requests a minute"].map((name) => h("th", { scope: "col" }, name));
   const body = anomalies.map((growth) => row(growth, open));
   fill(
     at,

@@ -4,7 +4,7 @@ import "uplot/dist/uPlot.min.css";
 import "./style.css";
 import { events, get, parsed, Refused } from "./api";
 import { Chart, History } from "./charts";
-import { addressed, openCustomer, search } from "./customer";
+import { addressed, openTenant, search } from "./tenant";
 import { deniedMost, nameOf, wouldBeDenied } from "./denied";
 import { askToken, switchRule } from "./dialogs";
 import { fill, fold, h, say } from "./dom";
@@ -57,7 +57,7 @@ let shown: { latest: State | null; heardAt: number; seconds: number; window: "mi
 };
 let charts: Chart[] = [];
 
-/** The plans that a customer may be put on. */
+/** The plans that a tenant may be put on. */
 function planNames(): string[] {
   const { latest } = shown;
   const ofRules = latest?.rules.map((rule) => rule.plan) ?? [];
@@ -66,7 +66,7 @@ function planNames(): string[] {
 }
 
 function open(tenant: string): void {
-  openCustomer(tenant, planNames);
+  openTenant(tenant, planNames);
 }
 
 function choice<T extends string | number>(label: string, all: [string, T][], first: T, pick: (value: T) => void): HTMLElement {

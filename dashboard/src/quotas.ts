@@ -49,7 +49,7 @@ function datesOf(from: HTMLInputElement, until: HTMLInputElement): { effective_a
 
 /** The last change on this page: of whom, from what, to which version, and what the node said of it. */
 interface LastChange {
-  /** The domain and the customer as shown: the database names one by its hash only once it has it. */
+  /** The domain and the tenant as shown: the database names one by its hash only once it has it. */
   whose: string;
   /** Null if the tenant was not in the database. */
   before: Parts | null;

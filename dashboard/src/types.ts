@@ -13,7 +13,7 @@ export type {
   QuotaDatabaseFigures as QuotaDatabase,
   RuleEntry as Rule,
   SecondFigures as Second,
-  TenantAnswer as Customer,
+  TenantAnswer,
   Top,
   Usage,
 } from "./schema";

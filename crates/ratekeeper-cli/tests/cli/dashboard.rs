@@ -180,7 +180,7 @@ fn a_customer_is_found_by_name_and_by_address() {
     let mut page = Page::open(&service);
     page.write("#search", "umbrella");
     page.click(".search button");
-    let told = page.shows("dialog.customer", "Denied in the last hour");
+    let told = page.shows("dialog.tenant", "Denied in the last hour");
     for part in [
         "umbrella",
         "No plan",
@@ -196,9 +196,9 @@ fn a_customer_is_found_by_name_and_by_address() {
         ("hooli", "Nothing was denied"),
         ("…rella", "denied 2 times"),
     ] {
-        let url = format!("http://{}/dashboard?customer={name}", service.admin);
+        let url = format!("http://{}/dashboard?tenant={name}", service.admin);
         page.tell(json!({"command": "open", "url": url}));
-        page.shows("dialog.customer", part);
+        page.shows("dialog.tenant", part);
     }
     page.end();
     assert!(service.stop().success());

@@ -1,16 +1,18 @@
-/** One customer: plan, use of its limits, denials, the last hour, changes, and the next step. */
+/** One tenant: plan, use of its limits, denials, the last hour, changes, and the next step. */
 
 import { ask, Refused } from "./api";
 import { breakable, fill, fold, h } from "./dom";
 import { quotas } from "./quotas";
-import type { Change, Customer, Denial, DenialGroup, Usage } from "./types";
+import type { Change, TenantAnswer, Denial, DenialGroup, Usage } from "./types";
 import { ago, clock, count, millis, moment, span } from "./words";
 
 /** The hour of the time line, in seconds. */
 const HOUR = 3_600;
 /** The narrowest bar that is seen, in seconds. */
 const WIDTH_MIN = 40;
-const PARAMETER = "customer";
+const PARAMETER = "tenant";
+/** Its name in older links. */
+const OLD_PARAMETER = "customer";
 
 export function why(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
@@ -129,27 +131,27 @@ function changesOf(changes: Change[]): HTMLElement {
 }
 
 /** The name that may stand in an address: a value that is no secret, else its fingerprint or hash. */
-function addressOf(customer: Customer): string | undefined {
-  const { key, hash } = customer;
+function addressOf(answer: TenantAnswer): string | undefined {
+  const { key, hash } = answer;
   return key === undefined ? hash : key.slice(key.indexOf(":") + 1);
 }
 
-function show(at: HTMLElement, customer: Customer, plans: string[], again: () => void): void {
-  const { usage, denials, would_be_denied, requests, changes, next_steps, told_by } = customer;
+function show(at: HTMLElement, answer: TenantAnswer, plans: string[], again: () => void): void {
+  const { usage, denials, would_be_denied, requests, changes, next_steps, told_by } = answer;
   const form = h("div", {});
-  const named = customer.hash ?? addressOf(customer);
+  const named = answer.hash ?? addressOf(answer);
   const none = (text: string): HTMLElement => h("p", { class: "empty" }, text);
   fill(
     at,
-    h("p", { class: denials.length > 0 ? "trouble warn" : "trouble good" }, h("strong", {}, customer.summary)),
-    h("p", {}, customer.plan === undefined ? "No plan" : `Plan ${customer.plan}`, customer.domain !== undefined && ` in domain ${customer.domain}`, "."),
+    h("p", { class: denials.length > 0 ? "trouble warn" : "trouble good" }, h("strong", {}, answer.summary)),
+    h("p", {}, answer.plan === undefined ? "No plan" : `Plan ${answer.plan}`, answer.domain !== undefined && ` in domain ${answer.domain}`, "."),
     h("h3", {}, "Limits now"),
     usage ? usageOf(usage) : none("Its use is not known."),
     h("h3", {}, "Denied in the last hour"),
-    denials.length > 0 ? groupsOf(denials, customer.at) : none("Nothing was denied."),
+    denials.length > 0 ? groupsOf(denials, answer.at) : none("Nothing was denied."),
     told_by.only_this_node !== undefined && h("p", { class: "note" }, `This node alone: ${told_by.only_this_node}.`),
     would_be_denied.length > 0 && h("h3", {}, "Would be denied, if the rule were enforced"),
-    would_be_denied.length > 0 && groupsOf(would_be_denied, customer.at),
+    would_be_denied.length > 0 && groupsOf(would_be_denied, answer.at),
     requests.length > 0 && fold("requests", `The latest ${count(requests.length)} denied requests on this node`, true, requestsOf(requests)),
     h("h3", {}, "Plan and overrides"),
     form,
@@ -162,19 +164,19 @@ function show(at: HTMLElement, customer: Customer, plans: string[], again: () =>
         false,
         h("ul", {}, ...next_steps.map((step) => h("li", {}, `${step.title}: `, h("code", {}, step.command)))),
       ),
-    ...(customer.missing ?? []).map((text) => h("p", { class: "note" }, text)),
+    ...(answer.missing ?? []).map((text) => h("p", { class: "note" }, text)),
   );
-  if (named === undefined || customer.domain === undefined) fill(form, none("Not configured: no domain has tenants."));
-  else void quotas(form, customer.domain, named, customer.tenant, plans, again);
+  if (named === undefined || answer.domain === undefined) fill(form, none("Not configured: no domain has tenants."));
+  else void quotas(form, answer.domain, named, answer.tenant, plans, again);
 }
 
-/** Opens the view of a customer, named by its value, its fingerprint, its hash or its last characters. */
-export function openCustomer(tenant: string, plans: () => string[]): void {
-  document.querySelector("dialog.customer")?.remove();
+/** Opens the view of a tenant, named by its value, its fingerprint, its hash or its last characters. */
+export function openTenant(tenant: string, plans: () => string[]): void {
+  document.querySelector("dialog.tenant")?.remove();
   const close = h("button", { class: "close", "aria-label": "Close", click: () => element.close() }, "×");
-  const title = h("h2", {}, "Customer");
+  const title = h("h2", {}, "Tenant");
   const body = h("div", {}, h("p", { class: "loading" }, "Asking…"));
-  const element = h("dialog", { class: "customer", "aria-label": "Customer" }, h("header", {}, title, close), body);
+  const element = h("dialog", { class: "tenant", "aria-label": "Tenant" }, h("header", {}, title, close), body);
   element.addEventListener("close", () => {
     element.remove();
     window.history.replaceState(null, "", location.pathname);
@@ -182,13 +184,13 @@ export function openCustomer(tenant: string, plans: () => string[]): void {
   document.body.append(element);
   element.showModal();
   const read = (): void => {
-    ask<Customer>("/admin/v1/tenants", { tenant }).then(
-      (customer) => {
-        fill(title, breakable(customer.tenant));
-        const address = addressOf(customer);
+    ask<TenantAnswer>("/admin/v1/tenants", { tenant }).then(
+      (answer) => {
+        fill(title, breakable(answer.tenant));
+        const address = addressOf(answer);
         // What was typed may be a secret; only its mark may stand in an address.
         if (address !== undefined) window.history.replaceState(null, "", `?${new URLSearchParams({ [PARAMETER]: address })}`);
-        show(body, customer, plans(), read);
+        show(body, answer, plans(), read);
       },
       (error: unknown) => {
         const hint = error instanceof Refused && error.status === 404 ? " Try the whole key, or its last four characters." : "";
@@ -207,7 +209,7 @@ export function search(plans: () => string[]): HTMLElement {
     placeholder: "acme, or the end of a key",
     autocomplete: "off",
     spellcheck: "false",
-    "aria-label": "Find a customer",
+    "aria-label": "Find a tenant",
   });
   document.addEventListener("keydown", (event) => {
     const at = document.activeElement;
@@ -223,7 +225,7 @@ export function search(plans: () => string[]): HTMLElement {
       submit: (event) => {
         event.preventDefault();
         const tenant = field.value.trim();
-        if (tenant !== "") openCustomer(tenant, plans);
+        if (tenant !== "") openTenant(tenant, plans);
       },
     },
     field,
@@ -231,7 +233,8 @@ export function search(plans: () => string[]): HTMLElement {
   );
 }
 
-/** The customer that the address names, if it does. */
+/** The tenant that the address names, if it does. */
 export function addressed(): string | null {
-  return new URLSearchParams(location.search).get(PARAMETER);
+  const parameters = new URLSearchParams(location.search);
+  return parameters.get(PARAMETER) ?? parameters.get(OLD_PARAMETER);
 }
