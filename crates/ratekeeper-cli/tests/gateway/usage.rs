@@ -5,6 +5,12 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http2::Builder;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use ratekeeper_testkit::http1::connect;
 use ratekeeper_testkit::process::{eventually, system};
 use ratekeeper_testkit::redis::Server;
@@ -159,6 +165,63 @@ fn streams_tell_it_in_their_last_event() {
         "/metrics",
         r#"ratelimit_usage_hits_total{from="response"} 200"#,
     );
+}
+
+/// An upstream that speaks HTTP/2 alone and answers with a stream of events, of more than one frame; its URL.
+async fn over_http2() -> String {
+    let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
+    let listener = listener.expect("a port is free");
+    let port = listener.local_addr().expect("it has an address").port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let service = service_fn(|_: http::Request<Incoming>| {
+                let delta =
+                    "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n".repeat(1_000);
+                let usage = r#"data: {"usage":{"prompt_tokens":90,"completion_tokens":10}}"#;
+                let events = format!("{delta}{usage}\n\ndata: [DONE]\n\n");
+                let answer = http::Response::builder().header("content-type", "text/event-stream");
+                std::future::ready(answer.body(Full::<Bytes>::from(events)))
+            });
+            let server = Builder::new(TokioExecutor::new());
+            tokio::spawn(server.serve_connection(TokioIo::new(stream), service));
+        }
+    });
+    format!("h2c://127.0.0.1:{port}")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upstream_of_http2_tells_it_too() {
+    let upstream = over_http2().await;
+    tokio::task::spawn_blocking(move || {
+        let gateway = gateway(&upstream, &[]);
+        let answer = ask(&gateway, "ada");
+        assert!(answer.body.contains("[DONE]"), "{answer:?}");
+        gateway.tells(
+            "/metrics",
+            r#"ratelimit_usage_hits_total{from="response"} 100"#,
+        );
+        let logged = logged(&gateway, "response");
+        assert_eq!(logged["usage"], 100);
+    })
+    .await
+    .expect("it holds");
+}
+
+/// The upstream compresses although it was asked not to.
+#[test]
+fn what_is_compressed_costs_the_estimate() {
+    let body = "x".repeat(400);
+    let upstream = Upstream::start(move |_| {
+        Act::Say(format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        ))
+    });
+    let gateway = gateway(&upstream.url(), &[]);
+    assert_eq!(ask(&gateway, "ada").body.len(), 400, "it passes as it is");
+    let line = logged(&gateway, "estimate");
+    assert_eq!(line["usage"], PROMPT.len().div_ceil(4) + 100);
 }
 
 /// An upstream of one stream, which sends these events and then waits for its client to go away.
