@@ -65,10 +65,12 @@ The verbs of this repository.
                                   load, neighbours, cluster, grpc, or some of them
   cargo xtask fuzz [--seconds N] [TARGET]
                                   each parser against libFuzzer for N seconds (60), or one of them
-  cargo xtask compat [--seed N] [--answers N]
-                                  every answer beside envoyproxy/ratelimit's own, live; needs Go
-  cargo xtask compat envoy-gateway [--ratekeeper PATH]
-                                  a real Envoy Gateway and Envoy with it as their rate limit service; needs Go and root
+  cargo xtask compat [--seed N] [--answers N] [--only-migration]
+                                  every answer beside envoyproxy/ratelimit's own, live, and `ratekeeper migrate` from a
+                                  running one to a running one, under load; needs Go
+  cargo xtask compat envoy-gateway [--ratekeeper PATH] [--record FILE]
+                                  a real Envoy Gateway and Envoy with it as their rate limit service; needs Go and root.
+                                  `--record` writes what Envoy Gateway sends, for the test that replays it
   cargo xtask matrix [NAME]       the tests of the Redis store with Redis 6.2 and 7, Valkey 8 and 9, or one of them
   cargo xtask chaos [--quick] [--deadline MS] [FAULT...]
                                   three nodes under load while their Redis fails, in every way there is; `windows` alone
