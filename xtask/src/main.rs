@@ -20,6 +20,7 @@ mod manifests;
 mod matrix;
 mod need;
 mod packages;
+mod peers;
 mod run;
 mod site;
 mod static_binary;
@@ -81,6 +82,8 @@ The verbs of this repository.
   cargo xtask book                docs/ as a book with search: target/book/index.html
   cargo xtask site [--binary PATH]
                                   that book with the references of API and library beside it: target/site/index.html
+  cargo xtask peers               the five tasks of docs/library.md as governor, tower_governor and actix-governor do them,
+                                  built and run
   cargo xtask crates              the crates that are published, packaged and built as users get them
   cargo xtask manifests [--bless]
                                   helm lint, the rendered manifests in deploy/kubernetes, the compose file and the
@@ -134,6 +137,7 @@ fn main() -> ExitCode {
         "image" => image::image(rest),
         "manifests" => manifests::manifests(rest),
         "packages" => packages::packages(rest),
+        "peers" => peers::peers(),
         "site" => site::site(rest),
         "upgrade" => upgrade::upgrade(rest),
         "help" | "--help" | "-h" => {
