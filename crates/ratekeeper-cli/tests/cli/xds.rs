@@ -54,6 +54,18 @@ fn limit(service: &Service) -> Option<u64> {
     service.check(&[("key", "a")])["limit"].as_u64()
 }
 
+/// The refusal is in `/readyz`, which stays well, and in one line of the log.
+fn is_told(service: &Service, refusal: &str) {
+    let (status, told) = ready(service);
+    assert_eq!(status, 200, "{told}");
+    let faults = told["faults"].to_string();
+    let part = format!("are taken: {refusal}; the last good ones stay");
+    assert!(faults.contains(&part), "{refusal}: {told}");
+    let log = service.log();
+    let lines = log.lines().filter(|line| line.contains(refusal)).count();
+    assert_eq!(lines, 1, "{refusal}: {log}");
+}
+
 fn metric(service: &Service, name: &str) -> u64 {
     let (_, text) = http(service.admin, "GET", "/metrics", "");
     let line = text
@@ -126,13 +138,18 @@ fn rules_come_change_and_go_and_a_bad_one_harms_no_other() {
         refusal.starts_with("resources[0]: it is of the type"),
         "{refusal}"
     );
+    // Beside it is what is wrong with a text that stayed.
+    is_told(&service, refusal.lines().next().unwrap_or_default());
     let refusal = plane.answer(plane.send_as("type.googleapis.com/other", Vec::new()));
-    assert!(refusal.expect("it is refused").contains("not asked for"));
+    let refusal = refusal.expect("it is refused");
+    assert!(refusal.contains("not asked for"), "{refusal}");
+    is_told(&service, &refusal);
     assert_eq!(limit(&service), Some(3));
 
     // Nothing is something, too.
     assert_eq!(plane.answer(plane.send(&[])), None);
     assert_eq!((ready(&service).0, limit(&service)), (200, None));
+    assert_eq!(ready(&service).1["faults"], Value::Array(Vec::new()));
     assert!(service.stop().success());
 }
 
@@ -394,6 +411,7 @@ fn an_expired_certificate_is_told_and_the_last_good_rules_stay() {
     drop(expired);
 
     let renewed = plane(port, Validity::Valid);
+    is_told(&service, "10001 resources are more than 10000");
     assert_eq!(renewed.answer(renewed.send(&[hourly("d", 5)])), None);
     assert_eq!(limit(&service), Some(5));
 }
@@ -402,6 +420,10 @@ fn an_expired_certificate_is_told_and_the_last_good_rules_stay() {
 fn defaults_say_what_resources_cannot() {
     let folder = tempdir().expect("a folder");
     let plane = ControlPlane::start(0, None);
+    is_told(
+        &service,
+        "d: two resources have this name: the first one counts",
+    );
     let defaults = "{algorithm: sliding_window, domains: {'d*': {algorithm: token_bucket, post_paid: true, count_denied: false}}}";
     let service = start(folder.path(), &plane, &["--xds-defaults", defaults]);
     assert_eq!(
