@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ratekeeper_proto::ratelimit::config::ratelimit::v3::{RateLimitConfig, RateLimitUnit};
 use ratekeeper_testkit::certificates::{Authority, Identity, Validity, put};
-use ratekeeper_testkit::control_plane::{ControlPlane, MutualTls, resource, rules};
+use ratekeeper_testkit::control_plane::{ControlPlane, MutualTls, resource, responses, rules};
 use ratekeeper_testkit::process::eventually;
 use serde_json::Value;
 use tempfile::tempdir;
@@ -151,6 +151,65 @@ fn rules_come_change_and_go_and_a_bad_one_harms_no_other() {
     assert_eq!((ready(&service).0, limit(&service)), (200, None));
     assert_eq!(ready(&service).1["faults"], Value::Array(Vec::new()));
     assert!(service.stop().success());
+}
+
+/// What Envoy Gateway 1.9.1 sent to `cargo xtask compat envoy-gateway --record FILE`: the policy of
+/// examples/envoy-gateway with 3 an hour for each user, then with 6, and the same again after its restart.
+const ENVOY_GATEWAY: &[u8] = include_bytes!("envoy_gateway.bin");
+
+#[test]
+fn what_a_real_envoy_gateway_sent_becomes_its_rules() {
+    let folder = tempdir().expect("a folder");
+    let plane = ControlPlane::start(0, None);
+    let service = start(folder.path(), &plane, &[]);
+    let rule = "httproute/default/backend/rule/0/match/0/*";
+    // Its names: the first rule tells users apart, the second has one counter for all.
+    let (users, all) = ("rule-0-match-0", "rule-1-match--1");
+    let limit = |name: &str, requests: u32| {
+        let name = format!("default/eg/http.{rule}_{rule}.{name}");
+        format!(
+            "{name}: unit=HOUR requests_per_unit={requests}, shadow_mode: false, quota_mode: false"
+        )
+    };
+    let mut in_force: Vec<Vec<String>> = Vec::new();
+    for response in responses(ENVOY_GATEWAY) {
+        assert_eq!(plane.answer(plane.replay(response)), None, "it is taken");
+        let (_, rlconfig) = http(service.admin, "GET", "/rlconfig", "");
+        let mut lines: Vec<_> = rlconfig.lines().map(str::to_owned).collect();
+        lines.sort();
+        if in_force.last() != Some(&lines) {
+            in_force.push(lines);
+        }
+    }
+    let by_policy = |requests| vec![limit(users, requests), limit(&format!("{all}_{all}"), 100)];
+    assert_eq!(in_force, [by_policy(3), by_policy(6)]);
+    assert_eq!(
+        (
+            plane.heard().stale,
+            metric(&service, "ratelimit_rules_source_refused_total")
+        ),
+        (0, 0)
+    );
+
+    // As its Envoy asks: both of the policy's rules at once.
+    let entry = |key: &str, value: &str| serde_json::json!({ "key": key, "value": value });
+    let ask = |user: &str| {
+        let route = entry(rule, rule);
+        let body = serde_json::json!({
+            "domain": "default/eg/http",
+            "descriptors": [
+                { "entries": [route, entry(users, user)] },
+                { "entries": [route, entry(all, all)] },
+            ],
+        });
+        let (status, answer) = http(service.http, "POST", "/v1/check", &body.to_string());
+        assert_eq!(status, 200, "{answer}");
+        let answer: Value = serde_json::from_str(&answer).expect("it is JSON");
+        answer["decision"] == "allow"
+    };
+    let answers: Vec<_> = (0..7).map(|_| ask("ada")).collect();
+    assert_eq!(answers, [true, true, true, true, true, true, false]);
+    assert!(ask("bob"), "apart from her");
 }
 
 #[test]
@@ -352,6 +411,7 @@ fn a_set_may_be_large_but_not_too_large_and_names_are_there_once() {
         refusal.as_deref(),
         Some("10001 resources are more than 10000")
     );
+    is_told(&service, "10001 resources are more than 10000");
     assert_eq!(limit(&service), Some(3), "the last good ones stay");
     assert_eq!(ready(&service).0, 200);
 
@@ -359,6 +419,10 @@ fn a_set_may_be_large_but_not_too_large_and_names_are_there_once() {
     assert_eq!(
         refusal.as_deref(),
         Some("d: two resources have this name: the first one counts")
+    );
+    is_told(
+        &service,
+        "d: two resources have this name: the first one counts",
     );
     assert_eq!(limit(&service), Some(5));
     assert_eq!(metric(&service, "ratelimit_rules_source_refused_total"), 2);
@@ -411,7 +475,6 @@ fn an_expired_certificate_is_told_and_the_last_good_rules_stay() {
     drop(expired);
 
     let renewed = plane(port, Validity::Valid);
-    is_told(&service, "10001 resources are more than 10000");
     assert_eq!(renewed.answer(renewed.send(&[hourly("d", 5)])), None);
     assert_eq!(limit(&service), Some(5));
 }
@@ -420,10 +483,6 @@ fn an_expired_certificate_is_told_and_the_last_good_rules_stay() {
 fn defaults_say_what_resources_cannot() {
     let folder = tempdir().expect("a folder");
     let plane = ControlPlane::start(0, None);
-    is_told(
-        &service,
-        "d: two resources have this name: the first one counts",
-    );
     let defaults = "{algorithm: sliding_window, domains: {'d*': {algorithm: token_bucket, post_paid: true, count_denied: false}}}";
     let service = start(folder.path(), &plane, &["--xds-defaults", defaults]);
     assert_eq!(
