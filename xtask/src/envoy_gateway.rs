@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What the arguments ask for.
+/// The options of the verb.
 #[derive(Default)]
 struct Asked {
     /// A binary in place of a release build.

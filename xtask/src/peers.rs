@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -146,7 +146,7 @@ fn get(port: u16, header: &str) -> Result<u16> {
     status.with_context(|| format!("no answer: {answer}"))
 }
 
-fn prints(program: &PathBuf, expected: &str) -> Result<()> {
+fn prints(program: &Path, expected: &str) -> Result<()> {
     let output = Command::new(program).output();
     let output = output.with_context(|| program.display().to_string())?;
     let printed = String::from_utf8_lossy(&output.stdout);

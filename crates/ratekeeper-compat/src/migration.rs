@@ -42,7 +42,7 @@ descriptors:
 const LOOKS: u64 = 7;
 
 /// The callers that ask both services all the time.
-const CALLERS: u64 = 4;
+const CALLERS: usize = 4;
 /// The pause between two looks at how far they are.
 const POLL: Duration = Duration::from_millis(5);
 /// The fewest requests of each caller before and after a comparison.
@@ -145,7 +145,7 @@ async fn compare_under_load(args: &Args, dir: &Path, pair: &Arc<Pair>) -> Result
     for caller in 0..CALLERS {
         let (pair, done, is_over) = (Arc::clone(pair), Arc::clone(&done), Arc::clone(&is_over));
         callers.spawn(async move {
-            let (mine, user) = (&done[caller as usize], format!("caller-{caller}"));
+            let (mine, user) = (&done[caller], format!("caller-{caller}"));
             while !is_over.load(Ordering::Acquire) {
                 let call = asked("api", &[("user", &user)]);
                 let (theirs, ours) =

@@ -25,7 +25,7 @@ struct Inner {
 struct State {
     /// The reason why nothing can be fetched, and the time since when.
     failing: Option<(Timestamp, String)>,
-    /// What is wrong with what was received last, besides the rules in it.
+    /// The mistakes of what was received last, besides those of the rules in it.
     mistaken: Option<String>,
     deliveries: u64,
     refused: u64,

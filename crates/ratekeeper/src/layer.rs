@@ -74,7 +74,7 @@ pub use service::RateLimitService;
 ///
 /// # The peer's address in hyper
 ///
-/// Whoever accepts the connections knows it, and puts it there.
+/// The loop that accepts connections knows it, and puts it there.
 ///
 /// ```
 /// use std::convert::Infallible;

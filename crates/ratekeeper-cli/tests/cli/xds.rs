@@ -153,7 +153,7 @@ fn rules_come_change_and_go_and_a_bad_one_harms_no_other() {
     assert!(service.stop().success());
 }
 
-/// What Envoy Gateway 1.9.1 sent to `cargo xtask compat envoy-gateway --record FILE`: the policy of
+/// The responses of Envoy Gateway 1.9.1 to `cargo xtask compat envoy-gateway --record FILE`: the policy of
 /// examples/envoy-gateway with 3 an hour for each user, then with 6, and the same again after its restart.
 const ENVOY_GATEWAY: &[u8] = include_bytes!("envoy_gateway.bin");
 

@@ -301,7 +301,7 @@ fn budgets_hold_behind_envoy_on_a_cluster() {
     a_look_is_denied_after_a_stream_of_500_of_100(&format!("redis+cluster://127.0.0.1:{port}/"));
 }
 
-/// What a control plane sends has no field for budgets: `xds_defaults` makes one of each of its limits.
+/// Resources of a control plane have no field for budgets: `xds_defaults` makes one of each of its limits.
 #[test]
 fn budgets_of_a_control_plane_hold_behind_envoy() {
     let limit = RateLimitPolicy {

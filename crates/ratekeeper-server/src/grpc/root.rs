@@ -4,7 +4,7 @@ use axum::Router;
 use axum::routing::get;
 use http::StatusCode;
 
-/// What is here.
+/// The services, and where to read on.
 const TEXT: &str = "Ratekeeper decides whether requests may pass. This port speaks gRPC (HTTP/2).
 
 envoy.service.ratelimit.v3.RateLimitService   Envoy's rate limit protocol

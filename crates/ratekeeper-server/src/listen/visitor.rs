@@ -1,4 +1,4 @@
-//! Whoever speaks HTTP/1 where HTTP/2 is spoken: people with curl or a browser, who are told what is there.
+//! Visitors who speak HTTP/1 where HTTP/2 is spoken: people with curl or a browser, who are told what is there.
 
 use tokio::time::timeout;
 

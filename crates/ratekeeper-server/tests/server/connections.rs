@@ -217,7 +217,7 @@ async fn connections_that_answer_no_ping_are_closed() {
     running.stop().await;
 }
 
-/// Whoever looks at the gRPC listener with curl or a browser is told what is there, by either transport.
+/// A visitor of the gRPC listener with curl or a browser is told what is there, by either transport.
 #[tokio::test]
 async fn the_grpc_listener_tells_what_is_there_over_http1_and_http2() {
     for transport in [GrpcTransport::Tonic, GrpcTransport::Direct] {
