@@ -6,18 +6,45 @@
 
 use crate::need;
 use crate::run::release_binary;
-use crate::steps::{Steps, root, target};
+use crate::steps::{Steps, cargo, root, target};
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Runs it; `args` may be `--ratekeeper PATH`, a binary in place of a release build.
+/// The options of the verb.
+#[derive(Default)]
+struct Asked {
+    /// A binary in place of a release build.
+    ratekeeper: Option<PathBuf>,
+    /// The file for Envoy Gateway's responses.
+    record: Option<PathBuf>,
+}
+
+impl Asked {
+    fn read(args: &[String]) -> Result<Asked> {
+        let mut asked = Asked::default();
+        for pair in args.chunks(2) {
+            match pair {
+                [flag, path] if flag == "--ratekeeper" => {
+                    asked.ratekeeper = Some(PathBuf::from(path).canonicalize()?);
+                }
+                [flag, path] if flag == "--record" => {
+                    asked.record = Some(std::path::absolute(path)?);
+                }
+                _ => bail!("write `compat envoy-gateway [--ratekeeper PATH] [--record FILE]`"),
+            }
+        }
+        Ok(asked)
+    }
+}
+
+/// Runs it with the options of [`Asked`].
 pub(crate) fn envoy_gateway(args: &[String]) -> Result<()> {
+    let asked = Asked::read(args)?;
     let mut steps = Steps::new();
-    let ratekeeper = match args {
-        [] => release_binary()?,
-        [flag, path] if flag == "--ratekeeper" => PathBuf::from(path).canonicalize()?,
-        _ => bail!("write `compat envoy-gateway`, or `compat envoy-gateway --ratekeeper PATH`"),
+    let ratekeeper = match asked.ratekeeper {
+        Some(path) => path,
+        None => release_binary()?,
     };
     let tools = steps.step("tools", "Envoy Gateway, Envoy and Redis", || {
         need::packages(&[need::REDIS, need::IPTABLES])?;
@@ -44,6 +71,13 @@ pub(crate) fn envoy_gateway(args: &[String]) -> Result<()> {
         )
         .env("RATEKEEPER", ratekeeper)
         .env("ENVOY", target().join("tools/envoy/envoy").canonicalize()?);
+    if let Some(file) = asked.record {
+        let mut build = cargo(["build", "--locked", "--package", "ratekeeper-testkit"]);
+        build.args(["--features", "xds", "--example", "record_xds"]);
+        steps.command("recorder", &mut build)?;
+        let recorder = target().join("debug/examples/record_xds").canonicalize()?;
+        command.env("RECORDER", recorder).env("RECORD", file);
+    }
     for (_, program) in tools {
         command.env("ENVOY_GATEWAY", program.canonicalize()?);
     }

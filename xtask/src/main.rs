@@ -20,6 +20,7 @@ mod manifests;
 mod matrix;
 mod need;
 mod packages;
+mod peers;
 mod run;
 mod site;
 mod static_binary;
@@ -65,10 +66,12 @@ The verbs of this repository.
                                   load, neighbours, cluster, grpc, or some of them
   cargo xtask fuzz [--seconds N] [TARGET]
                                   each parser against libFuzzer for N seconds (60), or one of them
-  cargo xtask compat [--seed N] [--answers N]
-                                  every answer beside envoyproxy/ratelimit's own, live; needs Go
-  cargo xtask compat envoy-gateway [--ratekeeper PATH]
-                                  a real Envoy Gateway and Envoy with it as their rate limit service; needs Go and root
+  cargo xtask compat [--seed N] [--answers N] [--only-migration]
+                                  every answer beside envoyproxy/ratelimit's own, live, and `ratekeeper migrate` from a
+                                  running one to a running one, under load; needs Go
+  cargo xtask compat envoy-gateway [--ratekeeper PATH] [--record FILE]
+                                  a real Envoy Gateway and Envoy with it as their rate limit service; needs Go and root.
+                                  `--record` writes what Envoy Gateway sends, for the test that replays it
   cargo xtask matrix [NAME]       the tests of the Redis store with Redis 6.2 and 7, Valkey 8 and 9, or one of them
   cargo xtask chaos [--quick] [--deadline MS] [FAULT...]
                                   three nodes under load while their Redis fails, in every way there is; `windows` alone
@@ -79,6 +82,8 @@ The verbs of this repository.
   cargo xtask book                docs/ as a book with search: target/book/index.html
   cargo xtask site [--binary PATH]
                                   that book with the references of API and library beside it: target/site/index.html
+  cargo xtask peers               the five tasks of docs/library.md as governor, tower_governor and actix-governor do them,
+                                  built and run
   cargo xtask crates              the crates that are published, packaged and built as users get them
   cargo xtask manifests [--bless]
                                   helm lint, the rendered manifests in deploy/kubernetes, the compose file and the
@@ -132,6 +137,7 @@ fn main() -> ExitCode {
         "image" => image::image(rest),
         "manifests" => manifests::manifests(rest),
         "packages" => packages::packages(rest),
+        "peers" => peers::peers(),
         "site" => site::site(rest),
         "upgrade" => upgrade::upgrade(rest),
         "help" | "--help" | "-h" => {

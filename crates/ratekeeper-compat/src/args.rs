@@ -35,6 +35,9 @@ pub(crate) struct Args {
     /// The number of rule sets, most of them broken, to have checked
     #[arg(long, value_name = "N", default_value_t = 500)]
     pub(crate) rules: u64,
+    /// Only try the move from a running envoyproxy/ratelimit: `ratekeeper migrate`, and its `--check` under load
+    #[arg(long)]
+    pub(crate) only_migration: bool,
     /// Write the answers of envoyproxy/ratelimit to this file, for the test that replays it, and
     /// compare nothing
     #[arg(long, value_name = "FILE")]

@@ -10,6 +10,7 @@ mod clients;
 mod compare;
 mod differences;
 mod json;
+mod migration;
 mod play;
 mod probe;
 mod random;

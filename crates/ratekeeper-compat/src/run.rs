@@ -15,6 +15,7 @@ use crate::args::Args;
 use crate::burst::bursts;
 use crate::clients::clients;
 use crate::differences::Difference;
+use crate::migration::migration;
 use crate::play::{Finding, Tally, play};
 use crate::probe::probes;
 use crate::random::fork;
@@ -39,6 +40,10 @@ pub(crate) async fn run(args: &Args) -> Result<bool> {
     let (redis, redis_at) = start_redis(&args.redis, dir.path());
     if let Some(file) = &args.record {
         record(args, redis_at, file).await?;
+        return Ok(true);
+    }
+    migration(args, redis_at).await?;
+    if args.only_migration {
         return Ok(true);
     }
     let bar = progress(args.answers);

@@ -96,7 +96,7 @@ fn ours(program: &Path) -> Command {
 pub(crate) struct Target {
     pub(crate) program: Process,
     pub(crate) grpc: SocketAddr,
-    http: SocketAddr,
+    pub(crate) http: SocketAddr,
     admin: SocketAddr,
     rls: RateLimitServiceClient<Channel>,
     web: Client<HttpConnector, Full<Bytes>>,
@@ -127,10 +127,20 @@ impl Target {
     }
 
     async fn start(name: &str, mut command: Command, at: &Environment<'_>) -> Result<Self> {
-        let [grpc, http, admin] = [free_port(), free_port(), free_port()];
-        let ports = [("GRPC_PORT", grpc), ("PORT", http), ("DEBUG_PORT", admin)];
+        let ports = [free_port(), free_port(), free_port()];
+        let [grpc, http, admin] = ports;
+        let variables = [("GRPC_PORT", grpc), ("PORT", http), ("DEBUG_PORT", admin)];
         at.apply(&mut command);
-        command.envs(ports.map(|(name, port)| (name, port.to_string())));
+        command.envs(variables.map(|(name, port)| (name, port.to_string())));
+        Self::listening(name, command, ports).await
+    }
+
+    /// Starts a service that will listen on these ports, for gRPC, HTTP and operators.
+    pub(crate) async fn listening(
+        name: &str,
+        command: Command,
+        [grpc, http, admin]: [u16; 3],
+    ) -> Result<Self> {
         let mut program = Process::spawn(name, command);
         for port in [http, grpc, admin] {
             program.wait_for_port(port);

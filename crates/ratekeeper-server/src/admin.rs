@@ -42,6 +42,16 @@ use crate::http::{ApiError, livez, method_not_allowed, not_found, readyz, refuse
 use crate::pages::{self, Scheme};
 pub(crate) use live::{describe, describe_breakers};
 
+/// `/` of the listener for metrics alone.
+const METRICS_INDEX: &str = "This listener of Ratekeeper is for scrapers.
+
+GET /metrics
+GET /readyz, /livez
+
+Every series: https://github.com/ratekeeper/ratekeeper/blob/main/docs/metrics.md
+The admin listener has the rest, and its /openapi.json.
+";
+
 const INDEX: &str = "<!doctype html>
 <html lang=\"en\"><head><meta charset=\"utf-8\"><title>Ratekeeper</title></head><body>
 <h1>Ratekeeper</h1>
@@ -180,6 +190,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 /// The metrics and the health alone, for scrapers and probes on other hosts.
 pub(crate) fn metrics_router(app: Arc<App>) -> Router {
     Router::new()
+        .route("/", get(async || METRICS_INDEX))
         .route("/metrics", get(show_metrics))
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))

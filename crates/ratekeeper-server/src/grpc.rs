@@ -1,6 +1,7 @@
 //! The gRPC listener: Envoy's rate limit service, our own, health, reflection.
 
 mod direct;
+mod root;
 mod unread;
 mod v1;
 
@@ -38,6 +39,7 @@ use crate::denials::CheckOrigin;
 use crate::listen::{Fault, Peer, PeerAddress};
 use crate::rls::{self, Refusal, RequiredPermissions};
 use crate::v1::Refusal as V1Refusal;
+pub(crate) use root::over_http1;
 
 /// The name that envoyproxy/ratelimit's health service answers to, besides the empty one.
 const HEALTH_NAMES: [&str; 2] = ["", "ratelimit"];
@@ -213,6 +215,7 @@ impl Grpc {
             )
             .prepare()
             .into_axum_router();
+        let others = root::add(others);
         let by_tonic = ByTonic {
             rls: RateLimitServiceServer::from_arc(Arc::clone(&rls))
                 .max_decoding_message_size(bytes_max),

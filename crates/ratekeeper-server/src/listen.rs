@@ -19,6 +19,7 @@ pub(crate) mod service;
 mod socket;
 mod stall_check;
 mod unix;
+mod visitor;
 mod workers;
 
 use std::future::{pending, poll_fn};
@@ -27,6 +28,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use axum::Router;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -64,6 +66,8 @@ pub(crate) struct Opening<'a> {
     /// The TLS settings, if connections are encrypted.
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) is_blind: IsBlind,
+    /// Answers those who speak HTTP/1 to a listener of HTTP/2 without TLS.
+    pub(crate) http1: Option<Router>,
 }
 
 /// A bound socket.
@@ -74,6 +78,7 @@ pub(crate) struct Listener {
     protocol: Protocol,
     tls: Option<Arc<Tls>>,
     is_blind: IsBlind,
+    http1: Option<Router>,
     socket: Socket,
 }
 
@@ -91,6 +96,7 @@ impl Listener {
             protocol: opening.protocol,
             tls: opening.tls,
             is_blind: opening.is_blind,
+            http1: opening.http1,
             socket,
         })
     }
@@ -140,6 +146,7 @@ impl Listener {
             bounds,
             drain: Arc::clone(&drain),
             is_blind: self.is_blind,
+            http1: self.http1.clone(),
             is_local: self.is_local(),
         };
         let shares = AddressSlots::new(self.name, bounds.connections_per_address_max);

@@ -36,6 +36,10 @@ const PORT: u16 = 2379;
 /// The most members that a URL may name.
 const MEMBERS_MAX: usize = 16;
 
+/// The most comparisons of a transaction, as etcd is set up by default. Of a folder with more texts, all changes are
+/// noticed, and deletions of the first ones.
+const COMPARISONS_MAX: usize = 128;
+
 /// Keys of etcd, and how to read them.
 #[derive(Clone, Debug)]
 pub struct EtcdConfig {
@@ -306,16 +310,31 @@ impl EtcdPlace {
             }));
         }
         TxnRequest {
-            compare: vec![Compare {
-                result: CompareResult::Less.into(),
-                target: CompareTarget::Mod.into(),
-                key: config.key.clone().into_bytes(),
-                target_union: Some(TargetUnion::ModRevision(self.revision.saturating_add(1))),
-                range_end: config.end(),
-            }],
+            compare: self.unchanged(before),
             success,
             failure: Vec::new(),
         }
+    }
+
+    /// The comparisons that hold while nobody has changed anything since `before` was read.
+    fn unchanged(&self, before: &[Source]) -> Vec<Compare> {
+        let config = &self.config;
+        let compare = |result: CompareResult, key, revision, range_end| Compare {
+            result: result.into(),
+            target: CompareTarget::Mod.into(),
+            key,
+            target_union: Some(TargetUnion::ModRevision(revision)),
+            range_end,
+        };
+        let last = self.revision.saturating_add(1);
+        let key = config.key.clone().into_bytes();
+        let no_other = compare(CompareResult::Less, key, last, config.end());
+        // A key that was deleted has no revision, so that the range alone does not show it.
+        let all_there = before.iter().take(COMPARISONS_MAX - 1).map(|text| {
+            let key = config.key_of(&text.name);
+            compare(CompareResult::Greater, key, 0, Vec::new())
+        });
+        [no_other].into_iter().chain(all_there).collect()
     }
 
     /// Asks for all keys and their texts; once more over a new connection if the kept one fails.

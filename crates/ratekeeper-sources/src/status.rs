@@ -6,6 +6,9 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tracing::{info, warn};
 
+/// The most mistakes that are told; the source hears of all.
+const MISTAKES_MAX: usize = 3;
+
 /// The state of a source. Clones are of the same source.
 #[derive(Clone, Debug)]
 pub struct SourceStatus(Arc<Inner>);
@@ -22,6 +25,8 @@ struct Inner {
 struct State {
     /// The reason why nothing can be fetched, and the time since when.
     failing: Option<(Timestamp, String)>,
+    /// The mistakes of what was received last, besides those of the rules in it.
+    mistaken: Option<String>,
     deliveries: u64,
     refused: u64,
     failures: u64,
@@ -64,7 +69,7 @@ impl SourceStatus {
         self.0.state.lock().failures
     }
 
-    /// The fault that nothing can be fetched, if so.
+    /// The faults: nothing can be fetched, or what was received last is not what was asked for.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let state = self.0.state.lock();
@@ -74,7 +79,11 @@ impl SourceStatus {
                 "{what} cannot be fetched from {name} since {since:.0}: {why}; those in use stay"
             )
         };
-        state.failing.iter().map(told).collect()
+        let mistaken = state.mistaken.iter().map(|why| {
+            let Inner { name, what, .. } = &*self.0;
+            format!("not all {what} of {name} are taken: {why}; the last good ones stay")
+        });
+        state.failing.iter().map(told).chain(mistaken).collect()
     }
 
     /// Notes that texts arrived, and what became of them. Refusals are logged by those who refuse.
@@ -82,6 +91,32 @@ impl SourceStatus {
         let mut state = self.0.state.lock();
         state.deliveries += 1;
         state.refused += u64::from(is_refused);
+    }
+
+    /// Notes what is wrong with what was received last, which those who take the rules do not see; nothing, if that is
+    /// over. It is logged when it changes.
+    pub(crate) fn mistaken(&self, mistakes: &[String]) {
+        let mut told = mistakes
+            .iter()
+            .take(MISTAKES_MAX)
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join("; ");
+        if let Some(more @ 1..) = mistakes.len().checked_sub(MISTAKES_MAX) {
+            told.push_str(&format!("; and {more} more"));
+        }
+        let told = (!told.is_empty()).then_some(told);
+        let mut state = self.0.state.lock();
+        if state.mistaken != told {
+            let what = self.0.what;
+            match &told {
+                Some(why) => {
+                    warn!(source = %self.0.name, %why, "not all {what} are taken; the last good ones stay");
+                }
+                None => info!(source = %self.0.name, "all {what} are taken again"),
+            }
+            state.mistaken = told;
+        }
     }
 
     /// Notes that the source is there.
@@ -129,5 +164,21 @@ mod tests {
         );
         status.reached();
         assert!(status.is_up() && status.faults().is_empty());
+    }
+
+    #[test]
+    fn mistakes_are_told_until_there_are_none() {
+        let status = SourceStatus::new("xds://a:1".to_owned(), "rules");
+        let mistakes: Vec<_> = (1..=5).map(|number| format!("m{number}")).collect();
+        status.mistaken(&mistakes);
+        assert_eq!(
+            status.faults(),
+            [
+                "not all rules of xds://a:1 are taken: m1; m2; m3; and 2 more; the last good ones stay"
+            ]
+        );
+        assert!(status.is_up());
+        status.mistaken(&[]);
+        assert!(status.faults().is_empty());
     }
 }

@@ -192,6 +192,7 @@ impl XdsSource {
         if type_url == TYPE_URL {
             let read = Resources::read(resources, &self.config.defaults, &self.delivered);
             mistakes = read.mistakes;
+            self.status.mistaken(&mistakes);
             match feed.deliver(read.sources.clone()).await {
                 Ok(()) => {}
                 Err(DeliveryError::Ended) => return None,
@@ -202,6 +203,7 @@ impl XdsSource {
             mistakes.push(format!(
                 "this is a response of the type {type_url}, which was not asked for"
             ));
+            self.status.mistaken(&mistakes);
         }
         self.status.delivered(!mistakes.is_empty());
         let error_detail = (!mistakes.is_empty()).then(|| refusal(&mistakes.join("\n")));

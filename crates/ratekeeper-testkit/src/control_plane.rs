@@ -34,6 +34,8 @@ struct Sent {
     resources: Vec<Any>,
     /// Resources of responses that are sent right before, without waiting for their answers.
     before: Vec<Vec<Any>>,
+    /// Version and nonce of the last response, if they are another control plane's.
+    recorded: Option<(String, String)>,
 }
 
 /// The latest of what a client said.
@@ -163,7 +165,32 @@ impl ControlPlane {
                 version,
                 type_url: type_url.to_owned(),
                 resources,
-                before: Vec::new(),
+                ..Sent::default()
+            };
+        });
+        version
+    }
+
+    /// Sends a response that another control plane once sent, with its version and its nonce.
+    ///
+    /// # Panics
+    /// If it is none, or has something in it that would not be sent again.
+    pub fn replay(&self, recorded: &[u8]) -> u64 {
+        let response = DiscoveryResponse::decode(recorded).expect("it is a response");
+        assert_eq!(
+            response.encode_to_vec(),
+            recorded,
+            "all of it is sent again"
+        );
+        let mut version = 0;
+        self.shared.sent.send_modify(|sent| {
+            version = sent.version + 1;
+            *sent = Sent {
+                version,
+                type_url: response.type_url,
+                resources: response.resources,
+                recorded: Some((response.version_info, response.nonce)),
+                ..Sent::default()
             };
         });
         version
@@ -182,6 +209,7 @@ impl ControlPlane {
                 type_url: TYPE_URL.to_owned(),
                 resources: any(last),
                 before,
+                recorded: None,
             };
         });
         version
@@ -247,6 +275,22 @@ impl Shared {
         }
         heard.answered = version;
     }
+}
+
+/// The responses of a recording, which the example `record_xds` has written: the bytes of each, with their length in front.
+///
+/// # Panics
+/// If it is none.
+#[must_use]
+pub fn responses(mut recording: &[u8]) -> Vec<&[u8]> {
+    let mut responses = Vec::new();
+    while !recording.is_empty() {
+        let length = prost::decode_length_delimiter(&mut recording).expect("a length");
+        let (response, rest) = recording.split_at(length);
+        responses.push(response);
+        recording = rest;
+    }
+    responses
 }
 
 /// A resource with these rules.
@@ -331,9 +375,13 @@ async fn converse(
         version = now.version;
         let mut nonces = Vec::new();
         for resources in now.before.into_iter().chain([now.resources]) {
-            let nonce = format!("nonce-{version}-{}", nonces.len());
+            let own = || {
+                let nonce = format!("nonce-{version}-{}", nonces.len());
+                (version.to_string(), nonce)
+            };
+            let (version_info, nonce) = now.recorded.clone().unwrap_or_else(own);
             let response = DiscoveryResponse {
-                version_info: version.to_string(),
+                version_info,
                 resources,
                 type_url: now.type_url.clone(),
                 nonce: nonce.clone(),

@@ -1,10 +1,10 @@
-//! A TCP proxy that delays, swallows and cuts, for tests with a bad network.
+//! A TCP proxy that delays, holds, swallows and cuts, for tests with a bad network.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,8 +27,20 @@ struct Shared {
     swallows_replies: AtomicBool,
     /// The bytes to replace, and their replacement of the same length.
     replaced: Mutex<Option<(Vec<u8>, Vec<u8>)>>,
+    hold: Mutex<Hold>,
+    /// Wakes those that are held.
+    let_go: Condvar,
     is_closed: AtomicBool,
     streams: Mutex<Vec<TcpStream>>,
+}
+
+/// Chunks that wait.
+#[derive(Debug, Default)]
+struct Hold {
+    /// Bytes of the chunks that are held; [`None`] holds none.
+    marker: Option<Vec<u8>>,
+    /// The number of chunks that are held now.
+    held: usize,
 }
 
 impl Proxy {
@@ -46,6 +58,8 @@ impl Proxy {
             swallows: AtomicBool::new(false),
             swallows_replies: AtomicBool::new(false),
             replaced: Mutex::new(None),
+            hold: Mutex::default(),
+            let_go: Condvar::new(),
             is_closed: AtomicBool::new(false),
             streams: Mutex::default(),
         });
@@ -95,6 +109,23 @@ impl Proxy {
         *self.shared.replaced() = None;
     }
 
+    /// Holds every chunk to the server with this text in it, and what follows it, until [`Self::let_go`].
+    pub fn hold(&self, marker: &str) {
+        self.shared.hold().marker = Some(marker.into());
+    }
+
+    /// Returns true while a chunk is held.
+    #[must_use]
+    pub fn is_holding(&self) -> bool {
+        self.shared.hold().held > 0
+    }
+
+    /// Forwards what is held, and holds nothing more.
+    pub fn let_go(&self) {
+        self.shared.hold().marker = None;
+        self.shared.let_go.notify_all();
+    }
+
     /// Cuts the oldest connection. False if there is none.
     pub fn cut_one(&self) -> bool {
         let mut streams = self.shared.streams();
@@ -114,6 +145,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.is_closed.store(true, Ordering::Relaxed);
+        self.let_go();
         // Wakes the accepting thread.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
         self.cut_all();
@@ -128,6 +160,24 @@ impl Shared {
     fn replaced(&self) -> std::sync::MutexGuard<'_, Option<(Vec<u8>, Vec<u8>)>> {
         let replaced = self.replaced.lock();
         replaced.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hold(&self) -> std::sync::MutexGuard<'_, Hold> {
+        self.hold.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits while a chunk with these bytes is to be held.
+    fn wait_to_go(&self, piece: &[u8]) {
+        let is_held = |hold: &mut Hold| {
+            let marker = hold.marker.as_deref().filter(|marker| !marker.is_empty());
+            marker.is_some_and(|marker| piece.windows(marker.len()).any(|bytes| bytes == marker))
+        };
+        let mut hold = self.hold();
+        if is_held(&mut hold) {
+            hold.held += 1;
+            let waited = self.let_go.wait_while(hold, is_held);
+            waited.unwrap_or_else(PoisonError::into_inner).held -= 1;
+        }
     }
 
     fn rewrite(&self, piece: &mut [u8]) {
@@ -150,6 +200,9 @@ impl Shared {
             let due = Instant::now() + delay;
             let mut piece = bytes[..read].to_vec();
             self.rewrite(&mut piece);
+            if direction == Direction::There {
+                self.wait_to_go(&piece);
+            }
             if !self.swallows(direction) && sender.send((due, piece)).is_err() {
                 break;
             }

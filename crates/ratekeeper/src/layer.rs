@@ -38,6 +38,125 @@ pub use service::RateLimitService;
 /// # let _ = layer;
 /// # Ok::<(), ratekeeper::Error>(())
 /// ```
+///
+/// # The peer's address in axum
+///
+/// `into_make_service_with_connect_info` puts it among the extensions.
+///
+/// ```
+/// use std::net::SocketAddr;
+///
+/// use axum::{Router, extract::ConnectInfo, routing::get};
+/// use ratekeeper::{Limit, RateLimitLayer, RateLimiter};
+///
+/// let limits = RateLimitLayer::new(RateLimiter::keyed(Limit::per_minute(60))?)
+///     .key(|parts| Some(parts.extensions.get::<ConnectInfo<SocketAddr>>()?.0));
+/// let app = Router::new().route("/", get(async || "hello")).layer(limits);
+/// let app = app.into_make_service_with_connect_info::<SocketAddr>();
+/// # let _ = async |listener: tokio::net::TcpListener| axum::serve(listener, app).await;
+/// # Ok::<(), ratekeeper::Error>(())
+/// ```
+///
+/// # The peer's address in tonic
+///
+/// Its server has put it there; with TLS the extension is a `TlsConnectInfo<TcpConnectInfo>`.
+///
+/// ```
+/// use ratekeeper::{Limit, RateLimitLayer, RateLimiter};
+/// use tonic::transport::{Server, server::TcpConnectInfo};
+///
+/// let limits = RateLimitLayer::new(RateLimiter::keyed(Limit::per_minute(60))?)
+///     .key(|parts| parts.extensions.get::<TcpConnectInfo>()?.remote_addr());
+/// let mut server = Server::builder().layer(limits);
+/// # let _ = server.add_routes(tonic::service::Routes::default()).serve(([127, 0, 0, 1], 0).into());
+/// # Ok::<(), ratekeeper::Error>(())
+/// ```
+///
+/// # The peer's address in hyper
+///
+/// The loop that accepts connections knows it, and puts it there.
+///
+/// ```
+/// use std::convert::Infallible;
+/// use std::net::SocketAddr;
+///
+/// use bytes::Bytes;
+/// use http_body_util::Full;
+/// use hyper::body::Incoming;
+/// use hyper::server::conn::http1;
+/// use hyper::service::service_fn;
+/// use hyper::{Request, Response};
+/// use hyper_util::rt::TokioIo;
+/// use ratekeeper::{Limit, RateLimitLayer, RateLimiter};
+/// use tokio::net::TcpListener;
+/// use tower::{Layer, ServiceExt};
+///
+/// async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+///     Ok(Response::new(Full::from("hello")))
+/// }
+///
+/// async fn serve(listener: TcpListener) -> Result<(), Box<dyn std::error::Error>> {
+///     let limits = RateLimitLayer::new(RateLimiter::keyed(Limit::per_minute(60))?)
+///         .key(|parts| parts.extensions.get::<SocketAddr>().copied());
+///     let hello = limits.layer(tower::service_fn(hello));
+///     loop {
+///         let (stream, peer) = listener.accept().await?;
+///         let hello = hello.clone();
+///         let service = service_fn(move |mut request: Request<Incoming>| {
+///             request.extensions_mut().insert(peer);
+///             hello.clone().oneshot(request)
+///         });
+///         tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+///     }
+/// }
+/// ```
+///
+/// # The client's address on AWS Lambda
+///
+/// `lambda_http` puts what the gateway says of the request there. A load balancer says nothing: take
+/// [`forwarded_for`]`(&parts.headers, 1)`. Each instance of a function counts alone; `.redis(url)` has them count together.
+///
+/// ```
+/// # mod lambda_http {
+/// #     pub mod request {
+/// #         pub struct Identity { pub source_ip: Option<String> }
+/// #         pub struct V1 { pub identity: Identity }
+/// #         pub struct V2 { pub http: Identity }
+/// #         #[derive(Clone)]
+/// #         pub enum RequestContext {
+/// #             ApiGatewayV1(std::sync::Arc<V1>),
+/// #             ApiGatewayV2(std::sync::Arc<V2>),
+/// #             Alb,
+/// #         }
+/// #     }
+/// # }
+/// use lambda_http::request::RequestContext;
+/// use ratekeeper::{Limit, RateLimitLayer, RateLimiter};
+///
+/// # fn main() -> Result<(), ratekeeper::Error> {
+/// let limits = RateLimitLayer::new(RateLimiter::keyed(Limit::per_minute(60))?)
+///     .key(|parts| match parts.extensions.get()? {
+///         RequestContext::ApiGatewayV2(context) => context.http.source_ip.clone(),
+///         RequestContext::ApiGatewayV1(context) => context.identity.source_ip.clone(),
+///         _ => None,
+///     });
+/// # let _ = limits;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # The client's address behind proxies
+///
+/// Each of your own proxies adds an address to `X-Forwarded-For`; what clients write there is not believed.
+///
+/// ```
+/// use ratekeeper::{Limit, RateLimitLayer, RateLimiter, forwarded_for};
+///
+/// let limits = RateLimitLayer::new(RateLimiter::keyed(Limit::per_minute(60))?)
+///     .key(|parts| forwarded_for(&parts.headers, 2));
+/// # let _ = limits;
+/// # Ok::<(), ratekeeper::Error>(())
+/// ```
 pub struct RateLimitLayer<C = InMemory> {
     pub(crate) shared: Arc<LayerShared<C>>,
 }

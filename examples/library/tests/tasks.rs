@@ -96,6 +96,14 @@ fn the_programs_of_the_manual_are_these_and_no_longer_than_those_of_peers() {
     }
 }
 
+/// `cargo xtask peers` builds it with the real lambda_http.
+#[test]
+fn the_program_for_lambda_is_on_the_page() {
+    let page = text(&root().join("docs/library.md"));
+    let program = text(&root().join("examples/tasks/lambda.rs"));
+    assert!(page.contains(&format!("```rust,ignore\n{program}```")));
+}
+
 #[test]
 fn the_programs_run_outside_of_the_repository() {
     let ports = [free_port(), free_port()];

@@ -105,6 +105,7 @@ service() {
 background redis redis-server --port 6379 --save ''
 background backend python3 -m http.server 9000 --bind 127.0.0.1
 gateway
+[ -z "${RECORD-}" ] || background recorder "$RECORDER" https://envoy-gateway:18001 "$own" envoy-ratelimit "$RECORD"
 service
 eventually 'the rules come' has /rlconfig requests_per_unit=3
 # Without a decision Envoy lets requests pass, so it has to have asked.

@@ -5,6 +5,7 @@ use std::path::Path;
 use ratekeeper_testkit::certificates::{Authority, Identity, Validity, put};
 use ratekeeper_testkit::etcd;
 use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::proxy::Proxy;
 use ratekeeper_testkit::redis::{Client, Server};
 use tempfile::tempdir;
 
@@ -195,6 +196,56 @@ fn etcd_tells_of_changes_and_the_last_good_rules_stay() {
     eventually("the change comes", || limit(&service) == Some(500));
     let pulled = run(folder.path(), &["rules", "pull", &url]);
     assert_eq!(pulled.out, rules(500));
+}
+
+#[test]
+fn a_push_to_etcd_overwrites_nothing_that_it_has_not_seen() {
+    let folder = tempdir().expect("a folder");
+    let server = etcd::Server::start();
+    let proxy = Proxy::start(server.port());
+    let url = |port: u16| format!("etcd://127.0.0.1:{port}//rules/");
+    let (direct, slow) = (url(server.port()), url(proxy.port()));
+    let other = |limit| rules(limit).replace("domain: d", "domain: e");
+    write(folder.path(), "rules/a.yaml", &rules(5));
+    write(folder.path(), "rules/b.yaml", &other(6));
+    push(folder.path(), "rules", &direct);
+    write(folder.path(), "rules/a.yaml", &rules(777));
+
+    // Each is done after the push has read what is there, and before it writes.
+    let theirs = [
+        (vec!["put", "/rules/a.yaml", "theirs"], "a text is changed"),
+        (vec!["put", "/rules/c.yaml", "theirs"], "a text is added"),
+        (vec!["del", "/rules/b.yaml"], "a text is deleted"),
+    ];
+    for (change, what) in theirs {
+        proxy.hold("requests_per_unit: 777");
+        let said = std::thread::scope(|threads| {
+            let pushing = threads.spawn(|| run(folder.path(), &["rules", "push", "rules", &slow]));
+            eventually("the push is about to write", || proxy.is_holding());
+            server.control(&change);
+            let before = server.control(&["get", "--prefix", "/rules/"]);
+            proxy.let_go();
+            let said = pushing.join().expect("it ends");
+            assert_eq!(
+                server.control(&["get", "--prefix", "/rules/"]),
+                before,
+                "{what}: theirs stays"
+            );
+            said
+        });
+        assert_eq!(said.code, Some(1), "{what}: {}", said.out);
+        assert!(
+            said.err
+                .contains("somebody else has changed the rules in the meantime"),
+            "{what}: {}",
+            said.err
+        );
+        assert_eq!(said.out, "", "{what}: nothing is said to be pushed");
+    }
+    assert_eq!(
+        push(folder.path(), "rules", &direct),
+        "~ a.yaml\n+ b.yaml\n- c.yaml\n2 rules pushed\n"
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ratekeeper_proto::ratelimit::config::ratelimit::v3::{RateLimitConfig, RateLimitUnit};
 use ratekeeper_testkit::certificates::{Authority, Identity, Validity, put};
-use ratekeeper_testkit::control_plane::{ControlPlane, MutualTls, resource, rules};
+use ratekeeper_testkit::control_plane::{ControlPlane, MutualTls, resource, responses, rules};
 use ratekeeper_testkit::process::eventually;
 use serde_json::Value;
 use tempfile::tempdir;
@@ -52,6 +52,18 @@ fn ready(service: &Service) -> (u16, Value) {
 /// The limit of `key` in domain `d`; none if no rule matches.
 fn limit(service: &Service) -> Option<u64> {
     service.check(&[("key", "a")])["limit"].as_u64()
+}
+
+/// The refusal is in `/readyz`, which stays well, and in one line of the log.
+fn is_told(service: &Service, refusal: &str) {
+    let (status, told) = ready(service);
+    assert_eq!(status, 200, "{told}");
+    let faults = told["faults"].to_string();
+    let part = format!("are taken: {refusal}; the last good ones stay");
+    assert!(faults.contains(&part), "{refusal}: {told}");
+    let log = service.log();
+    let lines = log.lines().filter(|line| line.contains(refusal)).count();
+    assert_eq!(lines, 1, "{refusal}: {log}");
 }
 
 fn metric(service: &Service, name: &str) -> u64 {
@@ -126,14 +138,78 @@ fn rules_come_change_and_go_and_a_bad_one_harms_no_other() {
         refusal.starts_with("resources[0]: it is of the type"),
         "{refusal}"
     );
+    // Beside it is what is wrong with a text that stayed.
+    is_told(&service, refusal.lines().next().unwrap_or_default());
     let refusal = plane.answer(plane.send_as("type.googleapis.com/other", Vec::new()));
-    assert!(refusal.expect("it is refused").contains("not asked for"));
+    let refusal = refusal.expect("it is refused");
+    assert!(refusal.contains("not asked for"), "{refusal}");
+    is_told(&service, &refusal);
     assert_eq!(limit(&service), Some(3));
 
     // Nothing is something, too.
     assert_eq!(plane.answer(plane.send(&[])), None);
     assert_eq!((ready(&service).0, limit(&service)), (200, None));
+    assert_eq!(ready(&service).1["faults"], Value::Array(Vec::new()));
     assert!(service.stop().success());
+}
+
+/// The responses of Envoy Gateway 1.9.1 to `cargo xtask compat envoy-gateway --record FILE`: the policy of
+/// examples/envoy-gateway with 3 an hour for each user, then with 6, and the same again after its restart.
+const ENVOY_GATEWAY: &[u8] = include_bytes!("envoy_gateway.bin");
+
+#[test]
+fn what_a_real_envoy_gateway_sent_becomes_its_rules() {
+    let folder = tempdir().expect("a folder");
+    let plane = ControlPlane::start(0, None);
+    let service = start(folder.path(), &plane, &[]);
+    let rule = "httproute/default/backend/rule/0/match/0/*";
+    // Its names: the first rule tells users apart, the second has one counter for all.
+    let (users, all) = ("rule-0-match-0", "rule-1-match--1");
+    let limit = |name: &str, requests: u32| {
+        let name = format!("default/eg/http.{rule}_{rule}.{name}");
+        format!(
+            "{name}: unit=HOUR requests_per_unit={requests}, shadow_mode: false, quota_mode: false"
+        )
+    };
+    let mut in_force: Vec<Vec<String>> = Vec::new();
+    for response in responses(ENVOY_GATEWAY) {
+        assert_eq!(plane.answer(plane.replay(response)), None, "it is taken");
+        let (_, rlconfig) = http(service.admin, "GET", "/rlconfig", "");
+        let mut lines: Vec<_> = rlconfig.lines().map(str::to_owned).collect();
+        lines.sort();
+        if in_force.last() != Some(&lines) {
+            in_force.push(lines);
+        }
+    }
+    let by_policy = |requests| vec![limit(users, requests), limit(&format!("{all}_{all}"), 100)];
+    assert_eq!(in_force, [by_policy(3), by_policy(6)]);
+    assert_eq!(
+        (
+            plane.heard().stale,
+            metric(&service, "ratelimit_rules_source_refused_total")
+        ),
+        (0, 0)
+    );
+
+    // As its Envoy asks: both of the policy's rules at once.
+    let entry = |key: &str, value: &str| serde_json::json!({ "key": key, "value": value });
+    let ask = |user: &str| {
+        let route = entry(rule, rule);
+        let body = serde_json::json!({
+            "domain": "default/eg/http",
+            "descriptors": [
+                { "entries": [route, entry(users, user)] },
+                { "entries": [route, entry(all, all)] },
+            ],
+        });
+        let (status, answer) = http(service.http, "POST", "/v1/check", &body.to_string());
+        assert_eq!(status, 200, "{answer}");
+        let answer: Value = serde_json::from_str(&answer).expect("it is JSON");
+        answer["decision"] == "allow"
+    };
+    let answers: Vec<_> = (0..7).map(|_| ask("ada")).collect();
+    assert_eq!(answers, [true, true, true, true, true, true, false]);
+    assert!(ask("bob"), "apart from her");
 }
 
 #[test]
@@ -335,6 +411,7 @@ fn a_set_may_be_large_but_not_too_large_and_names_are_there_once() {
         refusal.as_deref(),
         Some("10001 resources are more than 10000")
     );
+    is_told(&service, "10001 resources are more than 10000");
     assert_eq!(limit(&service), Some(3), "the last good ones stay");
     assert_eq!(ready(&service).0, 200);
 
@@ -342,6 +419,10 @@ fn a_set_may_be_large_but_not_too_large_and_names_are_there_once() {
     assert_eq!(
         refusal.as_deref(),
         Some("d: two resources have this name: the first one counts")
+    );
+    is_told(
+        &service,
+        "d: two resources have this name: the first one counts",
     );
     assert_eq!(limit(&service), Some(5));
     assert_eq!(metric(&service, "ratelimit_rules_source_refused_total"), 2);

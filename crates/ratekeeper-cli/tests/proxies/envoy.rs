@@ -1,6 +1,10 @@
 //! Envoy with examples/envoy.
 
 use crate::support::{Ratekeeper, Request, Service, Told, with_changes};
+use ratekeeper_proto::ratelimit::config::ratelimit::v3::{
+    RateLimitConfig, RateLimitDescriptor, RateLimitPolicy, RateLimitUnit,
+};
+use ratekeeper_testkit::control_plane::ControlPlane;
 use ratekeeper_testkit::process::{Process, eventually, free_port, tool};
 use ratekeeper_testkit::redis::{Cluster, Server};
 use std::time::Duration;
@@ -295,6 +299,88 @@ fn budgets_hold_behind_envoy_on_a_cluster() {
     let cluster = Cluster::of(3, 0, Duration::from_secs(15));
     let port = cluster.ports()[0];
     a_look_is_denied_after_a_stream_of_500_of_100(&format!("redis+cluster://127.0.0.1:{port}/"));
+}
+
+/// Resources of a control plane have no field for budgets: `xds_defaults` makes one of each of its limits.
+#[test]
+fn budgets_of_a_control_plane_hold_behind_envoy() {
+    let limit = RateLimitPolicy {
+        unit: RateLimitUnit::Year.into(),
+        requests_per_unit: 100,
+        ..RateLimitPolicy::default()
+    };
+    let budget = RateLimitDescriptor {
+        key: "budget".to_owned(),
+        value: "tokens".to_owned(),
+        rate_limit: Some(limit),
+        ..RateLimitDescriptor::default()
+    };
+    let by_key = RateLimitDescriptor {
+        key: "api_key".to_owned(),
+        descriptors: vec![budget],
+        ..RateLimitDescriptor::default()
+    };
+    let rules = RateLimitConfig {
+        name: "edge".to_owned(),
+        domain: "edge".to_owned(),
+        descriptors: vec![by_key],
+    };
+    for algorithm in ["token_bucket", "sliding_window"] {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let data = folder.path().to_str().expect("it is text");
+        let plane = ControlPlane::start(0, None);
+        let version = plane.send(std::slice::from_ref(&rules));
+        let from = format!("xds://{}", plane.address());
+        let defaults = format!("{{algorithm: {algorithm}, post_paid: true}}");
+        let ratekeeper = Ratekeeper::start_with(
+            "envoy",
+            &[
+                "--rules",
+                &from,
+                "--xds-defaults",
+                &defaults,
+                "--data-dir",
+                data,
+            ],
+        );
+        assert_eq!(
+            plane.answer(version),
+            None,
+            "{algorithm}: the rules are in force"
+        );
+        let edge = Edge::before(ratekeeper, &[(SHIPPED, PATIENT.to_owned())]);
+        let spend = |path, key| edge.get(path).header("x-api-key", key).send();
+        let look = |key| spend("/generate?tokens=0", key);
+        let told = look("ada");
+        assert_eq!(
+            (told.status, told.number("x-ratelimit-remaining")),
+            (200, 100),
+            "{algorithm}: a look takes nothing"
+        );
+        // It passes while anything is left, and is charged in full when its stream is done.
+        assert_eq!(
+            spend("/generate?tokens=60", "ada").status,
+            200,
+            "{algorithm}"
+        );
+        eventually("60 tokens are charged", || {
+            look("ada").number("x-ratelimit-remaining") == 40
+        });
+        assert_eq!(
+            spend("/generate?tokens=500", "ada").status,
+            200,
+            "{algorithm}"
+        );
+        eventually("the budget is overdrawn", || look("ada").status == 429);
+        let served = edge.service.requests();
+        assert_eq!(
+            spend("/generate?tokens=1", "ada").status,
+            429,
+            "{algorithm}"
+        );
+        assert_eq!(edge.service.requests(), served, "the service is not asked");
+        assert_eq!(look("bob").status, 200, "{algorithm}: others have theirs");
+    }
 }
 
 #[test]

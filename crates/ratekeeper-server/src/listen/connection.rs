@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::Router;
 use hyper::server::conn::{http1, http2 as hyper_http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -30,6 +31,7 @@ use super::peer::Peer;
 use super::service::{HttpService, IsBlind, Protocol};
 use super::socket::{Accepted, ForgetUnsent};
 use super::stall_check::StallCheck;
+use super::visitor::Beginning;
 use crate::drain::Drain;
 use crate::tls::Tls;
 
@@ -63,8 +65,26 @@ pub(super) struct Terms<S> {
     pub(super) bounds: ServerBounds,
     pub(super) drain: Arc<Drain>,
     pub(super) is_blind: IsBlind,
+    /// Answers those who speak HTTP/1 where HTTP/2 is spoken.
+    pub(super) http1: Option<Router>,
     /// True if only this host can reach the listener.
     pub(super) is_local: bool,
+}
+
+impl<S> Terms<S> {
+    /// The same, with another service, which is spoken to over HTTP/1.
+    fn over_http1(self, router: Router) -> Terms<ByHyper<Router>> {
+        Terms {
+            service: ByHyper(router),
+            protocol: Protocol::Http1,
+            tls: self.tls,
+            bounds: self.bounds,
+            drain: self.drain,
+            is_blind: self.is_blind,
+            http1: None,
+            is_local: self.is_local,
+        }
+    }
 }
 
 /// A service, and the way its requests come to it.
@@ -179,6 +199,20 @@ pub(super) async fn serve(accepted: Accepted, terms: Terms<impl Served>) {
     };
     let Some(tls) = terms.tls.clone() else {
         let peer = Peer::unnamed(accepted.peer, terms.is_local);
+        if let Some(router) = terms.http1.clone() {
+            match Beginning::of(&stream, &terms.bounds, &terms.drain).await {
+                Beginning::Other => {}
+                Beginning::Never => {
+                    debug!("connection closed: it did not begin");
+                    return;
+                }
+                Beginning::Http1 => {
+                    let terms = terms.over_http1(router);
+                    // Boxed: connections of HTTP/2 are not to carry what these need.
+                    return Box::pin(speak(stream, peer, terms)).await;
+                }
+            }
+        }
         return speak(stream, peer, terms).await;
     };
     // A client that has not finished its handshake has not sent a request either: the drain waits

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::BindError;
 use crate::config::ServerConfig;
-use crate::grpc::is_rls;
+use crate::grpc::{is_rls, over_http1};
 use crate::listen::{Listener, Opening, Protocol, ServerBounds};
 use crate::tls::{Tls, TlsConfig};
 
@@ -31,6 +31,7 @@ impl Listeners {
                 Some(tls) if tls.asks_for_names() => |_| false,
                 _ => is_rls,
             },
+            http1: (protocol == Protocol::Http2).then(over_http1),
         };
         let (h1, h2) = (Protocol::Http1, Protocol::Http2);
         let metrics = match &config.metrics {

@@ -123,6 +123,9 @@ async fn the_metrics_listener_shows_metrics_to_everyone_and_nothing_else() {
         .await;
     assert_eq!(status, 200);
     assert!(text.contains("# TYPE ratelimit_denied_total counter\n"));
+    let (status, index) = running.send(to, "GET", "/", &[], "").await;
+    assert_eq!(status, 200);
+    assert!(index.contains("GET /metrics\n"), "{index}");
     assert_eq!(running.send(to, "GET", "/rlconfig", &[], "").await.0, 404);
     assert_eq!(running.send(to, "POST", "/metrics", &[], "").await.0, 405);
     running.stop().await;

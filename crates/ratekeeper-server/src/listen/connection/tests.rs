@@ -32,6 +32,7 @@ fn opened() -> DuplexStream {
         tls: None,
         bounds,
         drain: Arc::new(Drain::new()),
+        http1: None,
         is_blind: |_| true,
         is_local: true,
     };
