@@ -129,9 +129,9 @@ impl Default for ServerConfig {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum GrpcTransport {
     /// Plain calls that decide are answered straight from HTTP/2; tonic serves all others on the same connection.
+    #[default]
     Direct,
     /// tonic serves all calls.
-    #[default]
     Tonic,
 }
 

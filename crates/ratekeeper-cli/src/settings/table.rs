@@ -465,7 +465,7 @@ settings! {
         grpc_keepalive_timeout: Duration = value("DURATION", "20s") => keepalive;
         /// Way of gRPC calls to a decision, with the same answers: `direct` answers plain checks straight from HTTP/2 and
         /// leaves other calls to the tonic library; `tonic` leaves all of them to it
-        grpc_transport: GrpcTransport = value("direct|tonic", "tonic") =>
+        grpc_transport: GrpcTransport = value("direct|tonic", "direct") =>
             one_of(&[("direct", GrpcTransport::Direct), ("tonic", GrpcTransport::Tonic)]);
     }
 }
