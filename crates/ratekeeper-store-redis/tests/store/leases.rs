@@ -13,6 +13,7 @@ mod whole;
 use std::process::{Command, Stdio};
 use std::thread;
 
+use ratekeeper_core::Algorithm;
 use ratekeeper_core::lease::LEASE_MAX;
 use ratekeeper_store::{LeaseGauges, LeasedHits, Step, StepOutcome, Store};
 use ratekeeper_store_redis::RedisStore;
@@ -282,3 +283,49 @@ async fn only_plain_hits_are_taken_from_leases() {
     }
     assert!(store.leases(ratekeeper_store::StoreSlot::default()));
 }
+
+/// Processor time of the script for a decision, and bytes of its counter, while nodes lease it.
+#[tokio::test]
+#[ignore = "a measurement"]
+async fn the_cost_of_open_leases() {
+    for algorithm in [
+        Algorithm::FixedWindow,
+        Algorithm::SlidingWindow,
+        Algorithm::TokenBucket,
+    ] {
+        for nodes in [0, 2, 10, 50] {
+            let (server, count) = (Server::start(), 300);
+            let place = endpoint(&server);
+            let exact = step(&limit(algorithm, 1_000_000_000, LASTING), 1);
+            let plain = leased(&exact);
+            let leasing = Step {
+                lease: LEASE_MAX,
+                ..plain
+            };
+            let store = || RedisStore::new(place.clone(), patient(), home());
+            let stores: Vec<_> = (0..nodes).map(|_| store()).collect();
+            let asking = store();
+            for store in &stores {
+                until_leased(store, &leasing).await;
+            }
+            let mut redis = server.client();
+            decide(&asking, &[exact]).await.expect("Redis is there");
+            redis.ask(&["CONFIG", "RESETSTAT"]);
+            for _ in 0..count {
+                decide(&asking, &[exact]).await.expect("Redis is there");
+            }
+            let told = redis.ask(&["INFO", "commandstats"]).text();
+            let open = stores.iter().map(|store| counts(store).leases);
+            let open: u64 = open.sum();
+            let script = told
+                .lines()
+                .find(|line| line.starts_with("cmdstat_evalsha:"));
+            let counter = redis.ask(&["EVAL", BYTES, "0"]).text();
+            println!("{algorithm:?}, {nodes} nodes, {open} leases: {script:?}, {counter} bytes");
+        }
+    }
+}
+
+/// The length of the longest text in Redis.
+const BYTES: &str = "local most = 0 for _, key in ipairs(redis.call('KEYS', '*')) do \
+     if redis.call('TYPE', key).ok == 'string' then most = math.max(most, redis.call('STRLEN', key)) end end return most";
