@@ -15,6 +15,7 @@ mod crates;
 mod dashboard;
 mod envoy_gateway;
 mod fuzz;
+mod grpc_java;
 mod image;
 mod manifests;
 mod matrix;
@@ -69,6 +70,8 @@ The verbs of this repository.
   cargo xtask compat [--seed N] [--answers N] [--only-migration]
                                   every answer beside envoyproxy/ratelimit's own, live, and `ratekeeper migrate` from a
                                   running one to a running one, under load; needs Go
+  cargo xtask compat grpc-java [--ratekeeper PATH]
+                                  the answers that gRPC's library for Java gets by both ways of grpc_transport
   cargo xtask compat envoy-gateway [--ratekeeper PATH] [--record FILE]
                                   a real Envoy Gateway and Envoy with it as their rate limit service; needs Go and root.
                                   `--record` writes what Envoy Gateway sends, for the test that replays it
@@ -124,6 +127,9 @@ fn main() -> ExitCode {
         "bench" => bench::bench(rest),
         "compat" if rest.first().is_some_and(|part| part == "envoy-gateway") => {
             envoy_gateway::envoy_gateway(rest.get(1..).unwrap_or_default())
+        }
+        "compat" if rest.first().is_some_and(|part| part == "grpc-java") => {
+            grpc_java::grpc_java(rest.get(1..).unwrap_or_default())
         }
         "compat" => campaigns::compat(rest),
         "fuzz" => fuzz::fuzz(rest),

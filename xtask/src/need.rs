@@ -79,6 +79,8 @@ pub(crate) const CXX: Package = Package::new("c++", "g++");
 pub(crate) const REDIS: Package = Package::new("redis-server", "redis-server");
 /// Leads a fixed port elsewhere, in a network of its own.
 pub(crate) const IPTABLES: Package = Package::new("iptables", "iptables");
+/// Builds Java programs; comes with a JDK.
+pub(crate) const MAVEN: Package = Package::new("mvn", "maven");
 /// Gives a program its own clock.
 pub(crate) const FAKETIME: Package = Package::new("faketime", "faketime");
 /// The load generator of Redis.

@@ -60,7 +60,7 @@ fn by_transport(program: &Path, plan: &Plan, transport: &str) -> Result<Row> {
         });
         row.measure(&service.process);
         sleep(Duration::from_millis(100));
-        peers.retain(|peer| !is_closed(peer));
+        peers.retain(|peer| !is_over(peer));
     }
     let gone = tried - peers.len();
     (0..gone).for_each(|_| row.count(Fate::Refused, String::new));
@@ -105,18 +105,21 @@ fn open(port: u16, batch: &[u8]) -> TcpStream {
     stream
 }
 
-/// True if the other side has closed the connection, or reset its only stream.
-fn is_closed(mut stream: &TcpStream) -> bool {
+/// True if the other side has closed the connection, or its only stream has ended: nothing is kept for it.
+fn is_over(mut stream: &TcpStream) -> bool {
     use std::io::Read;
     let _ = stream.set_nonblocking(true);
     let mut piece = [0; 4 << 10];
     match stream.read(&mut piece) {
         Ok(0) => true,
-        // RST_STREAM, or GOAWAY.
+        // RST_STREAM; or HEADERS that end the stream, which refuse the batch since too many answers wait.
         Ok(read) => {
             let came = piece.get(..read).unwrap_or_default();
-            came.windows(9)
-                .any(|head| matches!(head, [0, 0, 4, 3, 0, 0, 0, 0, 1]))
+            came.windows(9).any(|head| match *head {
+                [0, 0, 4, 3, 0, 0, 0, 0, 1] => true,
+                [0, _, _, 1, flags, 0, 0, 0, 1] => flags & END_STREAM != 0,
+                _ => false,
+            })
         }
         Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
     }
