@@ -2,7 +2,7 @@
 //!
 //! [`SyncedCounters`] decides in memory, and says which counters are due. Whoever has the connection to the store takes
 //! them ([`SyncedCounters::take_due`]), sends their [additions](SyncedCounters::begin) and hands the answers back
-//! ([`SyncedCounters::heard`]), or says that there was none ([`SyncedCounters::failed`]). The protocol is
+//! ([`SyncedCounters::apply_answer`]), or says that there was none ([`SyncedCounters::failed`]). The protocol is
 //! [`ratekeeper_core::synced`].
 //!
 //! ```text
@@ -174,7 +174,7 @@ impl SyncedCounters {
     }
 
     /// Notes that there was no answer to `turn`: it is tried again in the next interval. Returns true as
-    /// [`heard`](Self::heard) does.
+    /// [`apply_answer`](Self::apply_answer) does.
     pub fn failed(&self, turn: &SyncTurn, now: Micros) -> bool {
         let part = &mut *self.part(turn.key).lock();
         part.counts.failed += 1;
