@@ -320,8 +320,8 @@ async fn the_cost_of_open_leases() {
             let script = told
                 .lines()
                 .find(|line| line.starts_with("cmdstat_evalsha:"));
-            let counter = redis.ask(&["EVAL", BYTES, "0"]).text();
-            println!("{algorithm:?}, {nodes} nodes, {open} leases: {script:?}, {counter} bytes");
+            let counter = redis.ask(&["EVAL", BYTES, "0"]);
+            println!("{algorithm:?}, {nodes} nodes, {open} leases: {script:?}, {counter:?} bytes");
         }
     }
 }
