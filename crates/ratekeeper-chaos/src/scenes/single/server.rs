@@ -81,9 +81,13 @@ impl Single {
         let Reply::Array(keys) = self.ask(&["KEYS", "rk:{*"]) else {
             panic!("keys are a list");
         };
-        keys.iter().map(Reply::text).collect()
+        let keys = keys.iter().map(Reply::text);
+        keys.filter(|key| !key.starts_with(BOARD)).collect()
     }
 }
+
+/// The beginning of the keys under which nodes tell each other who is denied.
+const BOARD: &str = "rk:{top}";
 
 /// Puts a value of another type under the key of the victim, which is found by one request while no other caller asks.
 fn break_victim(scene: &mut Single, stage: &mut Stage) {
