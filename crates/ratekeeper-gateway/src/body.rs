@@ -1,5 +1,6 @@
 //! The bodies of requests and answers, streamed through the gateway piece by piece.
 
+mod kept_bytes;
 mod leftover;
 mod place;
 mod progress;
@@ -21,15 +22,16 @@ use ratekeeper_http::BodyScanner;
 use ratekeeper_server::{Fault as BoxError, Patience};
 use tokio::time::{Instant, Sleep, sleep};
 
+use self::kept_bytes::AHEAD_MAX;
+pub(crate) use self::kept_bytes::KeptBytes;
 pub(crate) use self::place::{HeldPlace, Seat};
 pub(crate) use self::progress::Progress;
 use self::received::Received;
 use self::timing::Timing;
+use crate::connect::Lease;
 use crate::fault::Fault;
 use crate::head::clean_trailers;
 use crate::media_type::is_stream;
-use crate::peek::{AHEAD_MAX, KeptBytes};
-use crate::pool::Lease;
 
 /// A client's body on its way to an upstream.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! Opening a connection to an upstream.
 
 mod heard_out;
+mod pool;
 
 use std::io;
 use std::sync::Arc;
@@ -16,9 +17,9 @@ use tokio_rustls::TlsConnector;
 use tracing::debug;
 
 use self::heard_out::HeardOut;
+pub(crate) use self::pool::{Connection, Lease, Pool};
 use crate::body::RequestBody;
 use crate::metrics::UpstreamCounts;
-use crate::pool::{Connection, Pool};
 use crate::upstream::{Address, Speech, Upstream};
 
 /// The most that is read of an HTTP/1 answer at a time, in bytes: its whole head, and then a piece of

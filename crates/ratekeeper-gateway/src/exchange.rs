@@ -13,9 +13,9 @@ use tokio::time::timeout;
 
 use crate::body::{HeldPlace, Progress, RequestBody};
 use crate::connect::{ConnectError, ConnectionUse, connect};
+use crate::connect::{Connection, Lease, Pool};
 use crate::fault::Fault;
 use crate::head;
-use crate::pool::{Connection, Lease, Pool};
 use crate::upstream::Upstream;
 
 /// One request and its answer.

@@ -11,8 +11,8 @@ use tracing::{info, warn};
 
 use crate::body::RequestBody;
 use crate::connect::{ConnectError, ConnectionUse, open};
+use crate::connect::{Connection, Pool};
 use crate::head;
-use crate::pool::{Connection, Pool};
 use crate::shared::Shared;
 use crate::upstream::{Health, HealthCheck, Upstream};
 

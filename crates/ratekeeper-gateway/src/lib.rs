@@ -10,6 +10,7 @@
 //! It decides nothing about limits, caches nothing, and changes no bodies.
 
 mod abandoned;
+mod answer;
 mod body;
 mod connect;
 mod denials;
@@ -24,7 +25,7 @@ mod log;
 mod media_type;
 mod metrics;
 mod peek;
-mod pool;
+
 mod proxy;
 mod routes;
 mod shared;

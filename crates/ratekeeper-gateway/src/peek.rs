@@ -3,22 +3,16 @@
 //! The part that came is kept, and goes to the upstream first; the rest is looked through as it passes by.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll, ready};
 
 use http::Request;
 use hyper::body::Body as _;
 use ratekeeper_http::{BodyScanner, JsonPointer, rpc_id};
 
-use crate::body::RequestBody;
+use crate::body::{KeptBytes, RequestBody};
 use crate::fault::Fault;
 use crate::media_type::is_json;
-
-/// The most of one body that is kept before the decision, in bytes.
-pub(crate) const AHEAD_MAX: usize = 4 << 20;
-
-/// The most that is kept of all bodies.
-const AHEAD_SUM_MAX: usize = 64 << 20;
 
 /// The parts of bodies that decisions need.
 #[derive(Debug)]
@@ -50,38 +44,12 @@ impl BodyNeeds {
         }
         let is_json = is_json(request.headers());
         let scanner = (!self.places.is_empty()).then(|| BodyScanner::new(Arc::clone(&self.places)));
-        request.body_mut().keep(KeptBytes {
-            sum: Arc::clone(&self.kept),
-            own: 0,
-        });
+        request.body_mut().keep(KeptBytes::of(&self.kept));
         Some(Peek {
             scanner,
             is_json,
             rpc_ids: self.rpc_ids,
         })
-    }
-}
-
-/// The bytes that are kept of one body.
-#[derive(Debug)]
-pub(crate) struct KeptBytes {
-    sum: Arc<AtomicUsize>,
-    own: usize,
-}
-
-impl KeptBytes {
-    /// Counts so many more; false if there is no room for them.
-    pub(crate) fn add(&mut self, bytes: usize) -> bool {
-        // Relaxed: only the sum counts.
-        let before = self.sum.fetch_add(bytes, Ordering::Relaxed);
-        self.own += bytes;
-        before + bytes <= AHEAD_SUM_MAX
-    }
-}
-
-impl Drop for KeptBytes {
-    fn drop(&mut self) {
-        self.sum.fetch_sub(self.own, Ordering::Relaxed);
     }
 }
 

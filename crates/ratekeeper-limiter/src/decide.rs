@@ -30,50 +30,10 @@ use crate::explain::{Explanation, SharedCounter};
 use crate::limiter::Limiter;
 use crate::observer::CheckObserver;
 use crate::plan::{Context, Plan};
+use crate::purpose::Purpose;
 use crate::request::Check;
 use crate::stats::shortened;
 use crate::usage::UsageMeter;
-
-/// The purpose that a check is matched for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Purpose {
-    /// To take its hits, or to reserve them.
-    Charge,
-    /// To take its hits, and permits that come back.
-    Hold,
-    /// To give its hits back.
-    Refund,
-    /// To look at its limits.
-    Peek,
-    /// To tell how it is decided.
-    Explain,
-    /// To tell how much of each limit is used.
-    Inspect,
-}
-
-impl Purpose {
-    /// Returns true if concurrency limits take part: where permits come back, or nothing is taken.
-    #[inline]
-    pub(crate) const fn has_permits(self) -> bool {
-        matches!(self, Self::Hold | Self::Peek | Self::Inspect)
-    }
-
-    /// The hits of a step whose descriptor costs `hits`.
-    #[inline]
-    pub(crate) fn hits(self, hits: i64) -> i64 {
-        match self {
-            Self::Charge | Self::Hold => hits,
-            Self::Refund => -hits.max(0),
-            Self::Peek | Self::Explain | Self::Inspect => 0,
-        }
-    }
-
-    /// Returns true if the check appears in statistics and traces.
-    #[inline]
-    const fn is_counted(self) -> bool {
-        !matches!(self, Self::Explain | Self::Inspect)
-    }
-}
 
 /// A request, matched against one snapshot of the rules.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Permits of concurrency limits, and hits reserved for a cost that is known only afterwards.
 //!
-//! Both are handed out as opaque [tokens](token) that carry all that is needed to settle them,
+//! Both are handed out as opaque [tokens](crate::token) that carry all that is needed to settle them,
 //! so nothing is kept of them here. A token belongs to the caller that it was issued to.
 
 mod admission;
@@ -10,7 +10,7 @@ mod error;
 mod permits;
 mod receipt;
 mod reservations;
-pub(crate) mod token;
+mod taken;
 
 use ratekeeper_core::{Limit, Micros, Mode, Timestamp};
 use ratekeeper_store::{
@@ -19,19 +19,20 @@ use ratekeeper_store::{
 use smallvec::SmallVec;
 
 pub use admission::{Admitted, DeferredPermits, HeldSlots, PendingAdmission, ReceiptMode};
-pub use bill::{Bill, BudgetUse};
+pub use bill::Bill;
 pub use caller::CallerHolds;
 pub use error::HoldError;
 pub use permits::{Acquired, IssuedPermit, Released};
 pub use receipt::{BucketTurn, Queued, Receipt};
 pub use reservations::{ChargedOnce, Reservation, Reserve, Reserved, Settled};
-pub use token::TOKEN_CHARS_MAX;
 
-use crate::decide::{Evaluation, Purpose};
+use crate::decide::Evaluation;
 use crate::limiter::Limiter;
 use crate::plan::Plan;
+use crate::purpose::Purpose;
+use crate::token::{Claim, Kind, PARTS_MAX, Part, Sealer, low};
 use crate::{Check, Decision, Policies, Snapshot};
-use token::{Claim, Kind, PARTS_MAX, Part, Sealer, low};
+use taken::TakenPart;
 
 impl Snapshot {
     /// The steps that apply `hits` to each of `parts` whose rule still exists. They cast no vote:
@@ -83,17 +84,12 @@ impl Snapshot {
 impl<S: Store> Limiter<S> {
     /// Opens `token`, which must be of `kind` and belong to the caller.
     fn open(&self, caller: &str, kind: Kind, token: &str) -> Result<Claim, HoldError> {
-        let (claim, sealer) = match self.sealer().open(token) {
-            Ok(claim) => (claim, self.sealer()),
-            // A token that stands for nothing needs no secret.
-            Err(error) => {
-                let claim = Sealer::public().open(token).map_err(|_| error)?;
-                if !claim.parts.is_empty() {
-                    return Err(HoldError::Malformed);
-                }
-                (claim, Sealer::public())
-            }
-        };
+        let opened = |sealer: Sealer| Some((sealer.open(token)?, sealer));
+        // A token that stands for nothing needs no secret.
+        let public = || opened(Sealer::public()).filter(|(claim, _)| claim.parts.is_empty());
+        let (claim, sealer) = opened(self.sealer())
+            .or_else(public)
+            .ok_or(HoldError::Malformed)?;
         if claim.kind != kind {
             return Err(HoldError::WrongKind(match claim.kind {
                 Kind::Permit => "a permit, not a reservation",
@@ -197,15 +193,6 @@ struct Taken {
     policies: Policies,
     at: Timestamp,
     is_repeat: bool,
-}
-
-/// The part that a request took of one limit.
-pub(crate) struct TakenPart {
-    pub(crate) part: Part,
-    /// The number of the descriptor.
-    pub(crate) descriptor: u16,
-    /// The limit's window.
-    pub(crate) window: Micros,
 }
 
 /// A hash of the request's content, which tells apart different requests under the same key.

@@ -19,6 +19,7 @@ mod limiter;
 mod observer;
 mod plan;
 mod posting;
+mod purpose;
 mod request;
 mod scope;
 mod sip;
@@ -27,6 +28,7 @@ mod source;
 mod stats;
 mod stray;
 mod switch;
+mod token;
 mod top;
 mod totals;
 mod usage;
@@ -44,12 +46,13 @@ pub use growth::{
     TICK_SECS,
 };
 pub use hold::{
-    Acquired, Admitted, Bill, BucketTurn, BudgetUse, CallerHolds, ChargedOnce, DeferredPermits,
-    HeldSlots, HoldError, IssuedPermit, PendingAdmission, Queued, Receipt, ReceiptMode, Released,
-    Reservation, Reserve, Reserved, Settled, TOKEN_CHARS_MAX,
+    Acquired, Admitted, Bill, BucketTurn, CallerHolds, ChargedOnce, DeferredPermits, HeldSlots,
+    HoldError, IssuedPermit, PendingAdmission, Queued, Receipt, ReceiptMode, Released, Reservation,
+    Reserve, Reserved, Settled,
 };
 pub use limiter::{Limiter, LimiterOptions};
 pub use observer::{CheckObserver, ServiceDecision};
+pub use purpose::BudgetUse;
 pub use ratekeeper_store::HashKey;
 pub use request::{
     BroughtLimit, Check, Descriptor, DescriptorTerms, ENTRY_BYTES_MAX, MAX_HITS, Override,
@@ -61,6 +64,7 @@ pub use source::LimitSource;
 pub use stats::{REMAINING_BOUNDS, RuleCounts, RuleStats, STRIPES, stripe_of_thread};
 pub use stray::{Stray, Strays};
 pub use switch::{RuleMode, RuleSwitch, SWITCHES_MAX, SwitchError, Switches};
+pub use token::TOKEN_CHARS_MAX;
 pub use top::{ALLOWED_SAMPLE, CASES_MAX, DenialCase, TopDecision, TopKey, TopKeys, TopWindow};
 pub use totals::Totals;
 pub use usage::{CallCount, MeteredCaller, USAGE_ROWS_MAX, UsageCount, UsageMeter};

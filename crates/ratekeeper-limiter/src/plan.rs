@@ -10,10 +10,10 @@ use ratekeeper_store::{Charge, CounterKey, FullMode, Step, StoreSlot};
 use smallvec::SmallVec;
 
 use crate::compiled::OVERRIDES;
-use crate::decide::Purpose;
+
 use crate::growth::GrowthWatch;
-use crate::hold::BudgetUse;
 use crate::identity::{LimitIdentity, Naming, UnhashedName, Unhasher, stable_hash};
+use crate::purpose::{BudgetUse, Purpose};
 use crate::request::{BroughtLimit, Check, Descriptor, Override};
 use crate::stats::shortened;
 use crate::switch::RuleMode;
@@ -38,7 +38,7 @@ pub(crate) struct Plan {
     descriptors: u16,
     pub(crate) steps: SmallVec<[Step; 4]>,
     /// The origin of each step's limit; as long as `steps`.
-    sources: SmallVec<[LimitSource; 4]>,
+    pub(crate) sources: SmallVec<[LimitSource; 4]>,
     /// The unhashed names of the counters, while the hash key is not known; else none.
     pub(crate) unhashed: Vec<UnhashedName>,
     unlimited: SmallVec<[(u16, RuleIndex); 2]>,

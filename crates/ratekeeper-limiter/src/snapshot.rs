@@ -10,10 +10,10 @@ use ratekeeper_store::{RuleSlot, Store};
 
 use crate::LimitSource;
 use crate::compiled::{Compiled, CompiledLimit, Places, Slots};
-use crate::hold::token::Sealer;
 use crate::identity::{Namer, fingerprint};
 use crate::stats::RuleStats;
 use crate::switch::{RuleMode, RuleSwitch, Switches};
+use crate::token::Sealer;
 
 /// Modes that apply to every rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -10,7 +10,7 @@ use sqlx::any::AnyRow;
 use sqlx::{AssertSqlSafe, Row};
 
 use crate::change::Change;
-use crate::database::{DatabaseKind, reading};
+use crate::database::{CHANNEL, DatabaseKind, reading};
 use crate::record::printable;
 use crate::rows::{self, Cell, stored};
 use crate::store::within;
@@ -198,7 +198,7 @@ impl QuotaStore {
         if self.address.kind() == DatabaseKind::Postgres {
             // Sent when the transaction commits. A node that misses it polls.
             sqlx::query("SELECT pg_notify($1, $2)")
-                .bind(crate::follow::CHANNEL.to_owned())
+                .bind(CHANNEL.to_owned())
                 .bind(change.version.to_string())
                 .execute(&mut *change.transaction)
                 .await?;

@@ -21,6 +21,9 @@ pub(crate) const OPERATION_MAX: Duration = Duration::from_secs(10);
 /// The longest time to connect, of that.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
 
+/// The PostgreSQL channel on which changes are announced.
+pub(crate) const CHANNEL: &str = "ratekeeper_quota";
+
 /// The kind of a database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DatabaseKind {

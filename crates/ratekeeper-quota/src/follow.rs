@@ -17,14 +17,11 @@ use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
-use crate::database::DatabaseKind;
+use crate::database::{CHANNEL, DatabaseKind};
 use crate::rows;
 use crate::saved;
 use crate::status::{QuotaStatus, Source};
 use crate::{FleetRecord, QuotaError, QuotaStore, with_causes};
-
-/// The PostgreSQL channel on which changes are announced.
-pub(crate) const CHANNEL: &str = "ratekeeper_quota";
 
 /// The interval at which the database is asked for changes.
 const POLL: Duration = Duration::from_secs(1);

@@ -11,6 +11,7 @@ use ratekeeper_store::{
 };
 use smallvec::SmallVec;
 
+use crate::reply::Deciding;
 use crate::{Decided, StoreReply, Stores, StoresTicket};
 
 /// The part of a request that was taken from leases; put back unless the request is admitted.
@@ -146,6 +147,8 @@ impl Drop for Leased {
         self.put_back();
     }
 }
+
+impl Deciding for Rest {}
 
 impl Future for Rest {
     type Output = Decided;

@@ -1,13 +1,12 @@
 //! The reply of a shared store to a decision.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use ratekeeper_store::{StoreError, Verdicts};
 use tokio::sync::oneshot;
-
-use crate::leased::Rest;
 
 /// The outcome of a decision.
 pub type Decided = Result<Verdicts, StoreError>;
@@ -23,8 +22,11 @@ enum State {
     /// It has failed with a timeout, and the answer may still come.
     Late(oneshot::Receiver<Decided>),
     /// A part was taken from leases; it is in a box, for no other is as large.
-    Leased(Box<Rest>),
+    Leased(Pin<Box<dyn Deciding>>),
 }
+
+/// The decision of a request of which a part was taken from leases.
+pub(crate) trait Deciding: Future<Output = Decided> + fmt::Debug + Send {}
 
 /// The first that is heard of a decision.
 #[allow(
@@ -58,8 +60,8 @@ impl StoreReply {
     }
 
     /// Makes a reply of a request of which a part was taken from leases.
-    pub(crate) fn leased(rest: Rest) -> Self {
-        Self(State::Leased(Box::new(rest)))
+    pub(crate) fn leased(rest: impl Deciding + 'static) -> Self {
+        Self(State::Leased(Box::pin(rest)))
     }
 
     /// The reply of a decision that failed with a timeout, as [`Store::late`](ratekeeper_store::Store::late) returns it.
@@ -88,7 +90,7 @@ impl Future for StoreReply {
                 let answer = ready!(Pin::new(receiver).poll(cx));
                 Poll::Ready(answer.unwrap_or(Err(StoreError::Lost)))
             }
-            State::Leased(rest) => Pin::new(rest).poll(cx),
+            State::Leased(rest) => rest.as_mut().poll(cx),
         }
     }
 }

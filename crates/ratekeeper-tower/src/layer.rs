@@ -1,7 +1,6 @@
 //! The layer and its settings.
 
 use std::hash::RandomState;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use ratekeeper_rules::{JsonPointer, UsageRules};
 use tower_layer::Layer;
 
 use crate::observer::DenialObserver;
+use crate::peer::peer_in_extensions;
 use crate::shared::Shared;
 use crate::watch::{LINES_PER_SECOND, LayerCounts, Watch};
 use crate::{RateLimit, Switch};
@@ -198,12 +198,4 @@ impl<S, E> Layer<S> for RulesLayer<E> {
     fn layer(&self, inner: S) -> Self::Service {
         RateLimit::new(inner, Arc::clone(&self.shared))
     }
-}
-
-pub(crate) fn peer_in_extensions(extensions: &Extensions) -> Option<Hop> {
-    let hop = extensions.get::<Hop>().copied();
-    hop.or_else(|| {
-        let address = extensions.get::<SocketAddr>()?;
-        Some(Hop::Address(address.ip()))
-    })
 }

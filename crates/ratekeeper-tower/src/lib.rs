@@ -77,6 +77,7 @@ mod hold;
 mod layer;
 mod observer;
 mod pacer;
+mod peer;
 mod permit;
 mod places;
 mod queued;

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::place::HeldPlace;
 use crate::abandoned::Abandoned;
-use crate::pool::Lease;
+use crate::connect::Lease;
 
 /// The most that is read of an answer whose client is gone, in bytes. An upstream that has sent so much is cut off.
 const REST_BYTES_MAX: usize = 1 << 20;

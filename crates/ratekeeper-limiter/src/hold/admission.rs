@@ -12,10 +12,11 @@ use ratekeeper_store::{
 use smallvec::SmallVec;
 
 use super::permits::is_concurrency;
-use super::token::Part;
-use super::{Bill, BucketTurn, BudgetUse, HoldError, Queued, Receipt, fully};
-use crate::decide::{Evaluation, Purpose};
+use super::{Bill, BucketTurn, HoldError, Queued, Receipt, fully};
+use crate::decide::Evaluation;
 use crate::plan::Plan;
+use crate::purpose::{BudgetUse, Purpose};
+use crate::token::Part;
 use crate::{Check, Decision, Limiter, Policies, Snapshot};
 
 /// The answer to a request that is held until it has ended.

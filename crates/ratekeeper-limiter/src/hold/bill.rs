@@ -3,43 +3,14 @@
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use ratekeeper_core::{Algorithm, MAX_COUNT, Micros, Timestamp};
+use ratekeeper_core::{Algorithm, MAX_COUNT, Timestamp};
 use ratekeeper_store::{Answer, Charge, Extra, Step, Store, StoreError, Verdicts};
 use smallvec::SmallVec;
 
 use crate::decide::Evaluation;
 use crate::plan::Plan;
+use crate::purpose::BudgetUse;
 use crate::{Decision, LimitSource, Limiter, Snapshot};
-
-/// The use that a check makes of limits that are paid afterwards. The other limits take its hits in any case.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum BudgetUse {
-    /// They are charged its hits, as if those had been used already.
-    #[default]
-    Charge,
-    /// They are looked at. [`Limiter::admit`] returns a [`Bill`] to be paid when the cost is known.
-    Look,
-    /// So many hits are taken of them, and settled by the [`Bill`].
-    Reserve(u64),
-}
-
-impl BudgetUse {
-    /// Changes a step on such a limit, which takes the hits of its descriptor so far.
-    #[inline]
-    pub(crate) fn apply(self, step: &mut Step) {
-        match self {
-            Self::Charge => {}
-            Self::Look => step.hits = 0,
-            Self::Reserve(hits) => {
-                step.hits = hits.min(MAX_COUNT).cast_signed();
-                // What is held stands for work that is yet to be done: denied, it costs nothing.
-                step.charge = Charge::IfAllowed;
-                // What is settled later is counted in the store.
-                step.sync = Micros::ZERO;
-            }
-        }
-    }
-}
 
 /// The budgets that a request is to pay. Dropped unpaid, it costs what it reserved.
 #[derive(Debug)]

@@ -3,9 +3,9 @@
 use ratekeeper_core::Micros;
 use ratekeeper_store::{Extra, Once, Permit, PermitAct, Step, StepOutcome, Store, Until, Verdicts};
 
-use super::token::{Claim, Kind};
 use super::{CallerHolds, HoldError, Taken, content_of};
-use crate::decide::Purpose;
+use crate::purpose::Purpose;
+use crate::token::{Claim, Kind};
 use crate::{Check, Decision, Limiter, Policies};
 
 /// The time for which an idempotency key is remembered unless something else sets it.

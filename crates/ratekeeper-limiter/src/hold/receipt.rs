@@ -5,10 +5,10 @@ use ratekeeper_store::{Answer, CounterKey, Extra, RuleSlot, Step, Store};
 use smallvec::SmallVec;
 
 use super::DeferredPermits;
-use super::token::Part;
 use crate::Limiter;
 use crate::decision::Answered;
 use crate::request::MAX_HITS;
+use crate::token::Part;
 
 /// A request that was allowed, and may not go on yet.
 #[derive(Debug)]

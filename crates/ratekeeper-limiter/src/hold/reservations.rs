@@ -3,10 +3,10 @@
 use ratekeeper_core::{Limit, MAX_COUNT, Micros, Moment, Timestamp};
 use ratekeeper_store::{Execution, Extra, Once, Step, Store, StoreError, Until};
 
-use super::token::{Claim, Kind, Part, Sealer};
 use super::{CallerHolds, HoldError, Taken, TakenPart, content_of};
-use crate::decide::Purpose;
+use crate::purpose::Purpose;
 use crate::request::MAX_HITS;
+use crate::token::{Claim, Kind, Part, Sealer};
 use crate::{Check, Decision, Limiter};
 
 /// The time for which the idempotency key of a refund is remembered.

@@ -8,8 +8,6 @@ use super::Plan;
 use crate::decision::{
     Answered, Binding, Code, Policies, Policy, ShadowDenial, ShadowDenials, Status, Statuses,
 };
-use crate::hold::token::Part;
-use crate::hold::{Receipt, TakenPart};
 use crate::stats::{Answer, RuleStats};
 use crate::usage::{Counted, UsageMeter};
 use crate::{LimitSource, Snapshot};
@@ -215,74 +213,11 @@ impl Plan {
         }
     }
 
-    /// The parts that an allowed request took of the limits that `is_part` selects.
-    pub(crate) fn taken(
-        &self,
-        snapshot: &Snapshot,
-        verdicts: &Verdicts,
-        is_part: impl Fn(&Step) -> bool,
-    ) -> Vec<TakenPart> {
-        let answers = self
-            .answers(snapshot, verdicts)
-            .filter(|(step, _, answered)| {
-                verdicts.allowed
-                    && answered.counted
-                    && answered.fits()
-                    && step.hits > 0
-                    && is_part(step)
-            });
-        let part = |(step, source, _): (&Step, LimitSource, Answered)| part(snapshot, step, source);
-        answers.filter_map(part).collect()
-    }
-
-    /// The parts that the request takes of the limits that `is_part` selects, if it is allowed.
-    pub(crate) fn parts<'p>(
-        &'p self,
-        snapshot: &'p Snapshot,
-        is_part: impl Fn(&Step) -> bool + 'p,
-    ) -> impl Iterator<Item = TakenPart> + 'p {
-        let steps = self.steps.iter().zip(&self.sources);
-        steps
-            .filter(move |(step, _)| is_part(step))
-            .filter_map(|(step, source)| part(snapshot, step, *source))
-    }
-
     /// Returns true if one of the leaky buckets may hold the request back.
     pub(crate) fn may_wait(&self, snapshot: &Snapshot) -> bool {
         let holds =
             |step: &Step| step.limit.algorithm().has_turns() && !step.shadow && step.hits > 0;
         !snapshot.modes.shadow && self.steps.iter().any(holds)
-    }
-
-    /// The receipt for the hits that the request, allowed by the `verdicts` received at `heard`, took of
-    /// its rates, and gives back if it does not go on after all.
-    pub(crate) fn receipt(
-        &self,
-        snapshot: &Snapshot,
-        verdicts: &Verdicts,
-        heard: Timestamp,
-    ) -> Receipt {
-        let answers = self
-            .answers(snapshot, verdicts)
-            .filter(|(step, _, answered)| {
-                let is_rate = !step.limit.algorithm().holds_permits();
-                let is_taken = answered.counted && answered.fits() && step.hits > 0;
-                // What is charged to a leased counter stays: nodes may have admitted hits by it meanwhile.
-                let is_kept = step.charge != Charge::IfAllowed || !step.lease.is_zero();
-                is_rate && is_taken && !is_kept
-            });
-        let taken = answers.filter_map(|(step, source, answered)| {
-            let part = part(snapshot, step, source)?.part;
-            let is_turn = step.limit.algorithm().has_turns();
-            let span = step.limit.span(part.hits);
-            let ends_after = Micros::new(answered.delay.get() + span.get());
-            Some((part, is_turn.then_some(ends_after)))
-        });
-        Receipt {
-            at: verdicts.at,
-            heard,
-            taken: taken.collect(),
-        }
     }
 
     /// Returns true if one hit on each descriptor would pass, by the verdicts of a plan of peeks.
@@ -352,24 +287,6 @@ fn retry_hint(snapshot: &Snapshot, step: &Step, source: LimitSource) -> Option<M
         LimitSource::Rule(index) => snapshot.rules().rule(index).retry_after,
         LimitSource::Override | LimitSource::Own(_) => None,
     }
-}
-
-/// The part that `step` takes of its limit; None for a limit that came with the request, since it
-/// would be unknown at settlement.
-fn part(snapshot: &Snapshot, step: &Step, source: LimitSource) -> Option<TakenPart> {
-    let LimitSource::Rule(index) = source else {
-        return None;
-    };
-    Some(TakenPart {
-        part: Part {
-            rule: snapshot.compiled(index).token,
-            key: step.key,
-            hits: step.hits.unsigned_abs(),
-            is_fixed: false,
-        },
-        descriptor: step.descriptor,
-        window: step.limit.window(),
-    })
 }
 
 /// Counts the answer of a rule.

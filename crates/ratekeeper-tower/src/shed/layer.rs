@@ -11,7 +11,7 @@ use tower_layer::Layer;
 
 use super::service::ShedService;
 use super::{ShedCounts, Shedder, Site, SiteState};
-use crate::layer::peer_in_extensions;
+use crate::peer::peer_in_extensions;
 
 /// Sheds requests to the services that it wraps, all of which are one [`Site`]. Clones share its state.
 ///

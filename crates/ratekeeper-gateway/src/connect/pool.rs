@@ -12,12 +12,12 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use super::ConnectError;
 use crate::body::RequestBody;
-use crate::connect::ConnectError;
 
 /// The time for which an unused connection is kept. It is shorter than servers usually wait for
 /// another request (5 s), so that none is chosen at the moment the server closes it.
-pub(crate) const KEPT_FOR: Duration = Duration::from_secs(4);
+const KEPT_FOR: Duration = Duration::from_secs(4);
 
 /// The most unused connections kept for one address.
 const KEPT_MAX: usize = 256;

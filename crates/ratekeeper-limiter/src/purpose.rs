@@ -1,0 +1,75 @@
+//! The purpose of a check, and the use that it makes of budgets.
+
+use ratekeeper_core::{MAX_COUNT, Micros};
+use ratekeeper_store::{Charge, Step};
+
+/// The purpose that a check is matched for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    /// To take its hits, or to reserve them.
+    Charge,
+    /// To take its hits, and permits that come back.
+    Hold,
+    /// To give its hits back.
+    Refund,
+    /// To look at its limits.
+    Peek,
+    /// To tell how it is decided.
+    Explain,
+    /// To tell how much of each limit is used.
+    Inspect,
+}
+
+impl Purpose {
+    /// Returns true if concurrency limits take part: where permits come back, or nothing is taken.
+    #[inline]
+    pub(crate) const fn has_permits(self) -> bool {
+        matches!(self, Self::Hold | Self::Peek | Self::Inspect)
+    }
+
+    /// The hits of a step whose descriptor costs `hits`.
+    #[inline]
+    pub(crate) fn hits(self, hits: i64) -> i64 {
+        match self {
+            Self::Charge | Self::Hold => hits,
+            Self::Refund => -hits.max(0),
+            Self::Peek | Self::Explain | Self::Inspect => 0,
+        }
+    }
+
+    /// Returns true if the check appears in statistics and traces.
+    #[inline]
+    pub(crate) const fn is_counted(self) -> bool {
+        !matches!(self, Self::Explain | Self::Inspect)
+    }
+}
+
+/// The use that a check makes of limits that are paid afterwards. The other limits take its hits in any case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum BudgetUse {
+    /// They are charged its hits, as if those had been used already.
+    #[default]
+    Charge,
+    /// They are looked at. [`Limiter::admit`](crate::Limiter::admit) returns a [`Bill`](crate::Bill) to be paid when the cost is known.
+    Look,
+    /// So many hits are taken of them, and settled by the [`Bill`](crate::Bill).
+    Reserve(u64),
+}
+
+impl BudgetUse {
+    /// Changes a step on such a limit, which takes the hits of its descriptor so far.
+    #[inline]
+    pub(crate) fn apply(self, step: &mut Step) {
+        match self {
+            Self::Charge => {}
+            Self::Look => step.hits = 0,
+            Self::Reserve(hits) => {
+                step.hits = hits.min(MAX_COUNT).cast_signed();
+                // What is held stands for work that is yet to be done: denied, it costs nothing.
+                step.charge = Charge::IfAllowed;
+                // What is settled later is counted in the store.
+                step.sync = Micros::ZERO;
+            }
+        }
+    }
+}
