@@ -37,7 +37,7 @@ const REPORT_MAX: Duration = Duration::from_secs(2);
 const LEAVE_MAX: Duration = Duration::from_secs(1);
 
 /// Puts switches of all nodes in force, keeps the copy of the shared state in the data folder, and reports this node, as
-/// long as the server runs.
+/// long as the server runs. It returns only if a part of it has ended that should not.
 pub(crate) async fn keep(app: Arc<App>) {
     let Some(quotas) = &app.config.quotas else {
         return std::future::pending().await;
@@ -50,7 +50,13 @@ pub(crate) async fn keep(app: Arc<App>) {
             switches::write_waiting(&app, quotas).await;
         }
     };
-    tokio::join!(importing, keeping, writing);
+    let lasting = async {
+        tokio::select! {
+            () = keeping => {}
+            () = writing => {}
+        }
+    };
+    tokio::join!(importing, lasting);
 }
 
 /// Puts what this node has kept in files into the database, as soon as that answers.

@@ -1,4 +1,5 @@
-//! Background work of a server: reloading rules, upkeep of the store and the clock.
+//! Background work of a server: reloading rules, upkeep of the store and the clock, and what nodes of one quota database
+//! share.
 //!
 //! None of it is meant to end. If a bug of ours ends it anyway, requests are still answered by the
 //! rules in force, so ending the process would turn a stale rule into an outage. Instead the task
@@ -22,6 +23,7 @@ use crate::app::App;
 use crate::blocking::blocking;
 use crate::debt_log::DebtLog;
 use crate::dropped::DroppedLog;
+use crate::fleet;
 use crate::growth_log;
 use crate::live::BesideRules;
 use crate::reload::Reloader;
@@ -55,6 +57,12 @@ where
 pub(crate) async fn upkeep(app: Arc<App>) {
     let begin = || tick(Arc::clone(&app));
     app.maintenance.upkeep.keep(begin, || {}).await;
+}
+
+/// Keeps this node in step with those that have the same quota database.
+pub(crate) async fn fleet(app: Arc<App>) {
+    let begin = || fleet::keep(Arc::clone(&app));
+    app.maintenance.fleet.keep(begin, || {}).await;
 }
 
 async fn tick(app: Arc<App>) {

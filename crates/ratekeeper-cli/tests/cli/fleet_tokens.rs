@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A token that nobody made.
 const WRONG: &str = "rk_admin_0000000000000000000000000000000000000000000000000000000000000000";
@@ -141,6 +141,54 @@ fn tokens_count_on_every_node(fleet: &Fleet) {
     assert_eq!((status(&a, ""), status(&b, "")), (401, 401));
     // A row of the audit trail for each change.
     assert_eq!(fleet.verified(), 4);
+}
+
+/// Revocations that are timed.
+const TIMED: u64 = 20;
+
+/// Run with `--ignored --nocapture`; docs/measurements.md has the numbers.
+#[test]
+#[ignore = "measures how long it takes, and prints it"]
+fn postgres_revocations_are_timed() {
+    revocations_are_timed("PostgreSQL, which notifies", &Fleet::postgres());
+}
+
+#[test]
+#[ignore = "measures how long it takes, and prints it"]
+fn sqlite_revocations_are_timed() {
+    revocations_are_timed("SQLite, which is polled", &Fleet::sqlite());
+}
+
+/// Times from the start of `token revoke` until each of three nodes has it in force, which the nodes' metrics tell.
+fn revocations_are_timed(of: &str, fleet: &Fleet) {
+    let nodes = ["a", "b", "c"].map(|name| node(fleet, name));
+    let mut times = Vec::new();
+    for round in 0..TIMED {
+        let name = format!("token-{round}");
+        let made = created(fleet, &name, "viewer");
+        for node in &nodes {
+            wait_for_version(node, 2 * round + 1);
+            assert_eq!(status(node, &made), 200);
+        }
+        let begun = Instant::now();
+        let in_force = |node: &Service| {
+            wait_for_version(node, 2 * round + 2);
+            begun.elapsed()
+        };
+        let told = std::thread::scope(|scope| {
+            let waiting = nodes.each_ref().map(|it| scope.spawn(|| in_force(it)));
+            let told = revoked(fleet, &name);
+            times.extend(waiting.map(|it| it.join().expect("the node has it in force")));
+            told
+        });
+        assert_eq!(names(&told["confirmed"]), ["a", "b", "c"], "{told}");
+        for node in &nodes {
+            assert_eq!(status(node, &made), 401);
+        }
+    }
+    times.sort_unstable();
+    let (median, longest) = (times[times.len() / 2], times[times.len() - 1]);
+    println!("{of}: in force on a node after {median:.2?} (median), {longest:.2?} at most");
 }
 
 #[test]

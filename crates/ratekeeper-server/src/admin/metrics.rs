@@ -64,7 +64,7 @@ struct Scrape {
     unmatched: u64,
     concurrency_skipped: u64,
     /// By task.
-    failures: [(&'static str, u64); 2],
+    failures: [(&'static str, u64); 3],
     /// By listener.
     tls: Vec<TlsCounts>,
     monitored: Vec<Arc<dyn Monitored>>,

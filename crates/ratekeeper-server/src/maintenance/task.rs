@@ -19,6 +19,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 pub(crate) struct MaintenanceTasks {
     pub(crate) reloading: MaintenanceTask,
     pub(crate) upkeep: MaintenanceTask,
+    /// Tokens, switches and the report that nodes of one quota database share.
+    pub(crate) fleet: MaintenanceTask,
 }
 
 /// The state of one task.
@@ -33,13 +35,14 @@ impl Default for MaintenanceTasks {
         Self {
             reloading: MaintenanceTask::new("reloading"),
             upkeep: MaintenanceTask::new("upkeep"),
+            fleet: MaintenanceTask::new("fleet"),
         }
     }
 }
 
 impl MaintenanceTasks {
-    pub(crate) fn all(&self) -> [&MaintenanceTask; 2] {
-        [&self.reloading, &self.upkeep]
+    pub(crate) fn all(&self) -> [&MaintenanceTask; 3] {
+        [&self.reloading, &self.upkeep, &self.fleet]
     }
 }
 

@@ -140,7 +140,7 @@ fn begin_maintenance<F: GatewayService>(
 ) {
     tasks.spawn(maintenance::upkeep(Arc::clone(app)));
     tasks.spawn(top_nodes::share(Arc::clone(app)));
-    tasks.spawn(fleet::keep(Arc::clone(app)));
+    tasks.spawn(maintenance::fleet(Arc::clone(app)));
     tasks.spawn(statsd::send(Arc::clone(app)));
     tasks.spawn(maintenance::watch_breakers(Arc::clone(app)));
     if let Some(front) = front {

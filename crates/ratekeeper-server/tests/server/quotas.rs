@@ -1,6 +1,7 @@
 //! Quotas of tenants through the admin API, in a real SQLite database.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -10,8 +11,11 @@ use ratekeeper_rules::TenantKey;
 use ratekeeper_server::{QuotaAdmin, Role, Tokens};
 use ratekeeper_stores::Stores;
 use serde_json::{Value, json};
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::set_default;
+use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::support::{Running, start, start_with};
+use crate::support::{PATIENCE, Running, start, start_with};
 use crate::switches::admin;
 
 const RULES: &str = "
@@ -742,5 +746,59 @@ async fn tenants_with_overrides_alone_are_listed_as_custom() {
     let listed = list["quotas"].as_array().unwrap().iter();
     let names: Vec<_> = listed.map(|it| &it["tenant"]).collect();
     assert_eq!(names, ["a"], "{list}");
+    running.stop().await;
+}
+
+/// Panics when the node says for the second time that its copy of the tokens is not saved: the first time is at the start,
+/// the second in the task that keeps it in step with the other nodes.
+#[derive(Debug, Default)]
+struct BreaksFleetTask {
+    warnings: AtomicU32,
+}
+
+impl Subscriber for BreaksFleetTask {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::WARN && metadata.target() == "ratekeeper_server::fleet"
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn event(&self, _: &Event<'_>) {
+        let before = self.warnings.fetch_add(1, Ordering::Relaxed);
+        assert_ne!(before, 1, "a mistake of ours");
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// Tokens, switches and the report of a node go on, and operators are told.
+#[tokio::test]
+async fn a_fleet_task_that_panics_is_begun_again_and_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    // No file can be written where a folder is.
+    std::fs::create_dir_all(data.join("fleet.saved.json")).unwrap();
+    let _guard = set_default(BreaksFleetTask::default());
+    let running = start_with_data(folder.path(), Some(&data)).await;
+    let told = json!("fleet ended early (1 so far) and was restarted: see the log");
+    let told_of = async {
+        loop {
+            let (_, body) = running.admin("/readyz").await;
+            let body: Value = serde_json::from_str(&body).unwrap();
+            if body["faults"].as_array().unwrap().contains(&told) {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, told_of)
+        .await
+        .expect("the fault is told");
+    let failures = "ratelimit_task_failures_total{task=\"fleet\"}";
+    assert_eq!(running.metric(failures).await, 1.0);
     running.stop().await;
 }

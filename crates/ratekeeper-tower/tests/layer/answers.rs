@@ -4,6 +4,7 @@ use std::convert::Infallible;
 
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
+use ratekeeper_http::RpcId;
 use ratekeeper_tower::{BodyForm, Headers, Hop};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -93,6 +94,45 @@ descriptors:
         header(refused.headers(), "content-type"),
         "application/grpc"
     );
+}
+
+/// The layer reads no bodies: whoever does gives it the id.
+#[tokio::test]
+async fn a_caller_of_json_rpc_gets_an_error_with_the_id_of_its_call() {
+    let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("")));
+    let rules = "
+domain: d
+descriptors:
+- key: api_key
+  rate_limit: { window: 1h, limit: 0, name: none }
+";
+    let rules = layer(rules).body_form(BodyForm::JsonRpc);
+    assert!(rules.has_rpc_ids());
+    let limited = rules.layer(called);
+    for (id, told) in [
+        (Some("call-7".into()), r#""id":"call-7""#),
+        (Some(7.into()), r#""id":7"#),
+        (None, r#""id":null"#),
+    ] {
+        let mut call = get("ada").header("accept", "application/json, text/event-stream");
+        if let Some(id) = id {
+            call = call.extension(RpcId(id));
+        }
+        let call = call.body(()).expect("a request");
+        let denied = limited.clone().oneshot(call).await.expect("an answer");
+        assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(header(denied.headers(), "content-type"), "application/json");
+        let body = denied.into_body().collect().await.expect("a body");
+        let body = String::from_utf8(body.to_bytes().to_vec()).expect("text");
+        for part in [
+            told,
+            r#""jsonrpc":"2.0""#,
+            r#""error":{"code":-32000"#,
+            r#""code":"RATE_LIMITED""#,
+        ] {
+            assert!(body.contains(part), "no {part} in {body}");
+        }
+    }
 }
 
 #[tokio::test]
