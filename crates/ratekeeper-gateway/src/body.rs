@@ -1,7 +1,7 @@
 //! The bodies of requests and answers, streamed through the gateway piece by piece.
 
+mod held_slot;
 mod leftover;
-mod place;
 mod progress;
 mod received;
 mod timing;
@@ -21,7 +21,7 @@ use ratekeeper_http::BodyScanner;
 use ratekeeper_server::{Fault as BoxError, Patience};
 use tokio::time::{Instant, Sleep, sleep};
 
-pub(crate) use self::place::{HeldPlace, Seat};
+pub(crate) use self::held_slot::{HeldSlot, SlotAndPermits};
 pub(crate) use self::progress::Progress;
 use self::received::Received;
 use self::timing::Timing;
@@ -358,12 +358,12 @@ impl ProxyBody {
     pub(crate) fn of_upstream(
         incoming: Incoming,
         lease: Option<Lease>,
-        place: Option<HeldPlace>,
+        slot: Option<HeldSlot>,
         pace: Duration,
     ) -> Self {
         Self {
             kind: Kind::Upstream {
-                received: Received::new(incoming, lease, place),
+                received: Received::new(incoming, lease, slot),
                 pace,
                 pause: None,
                 is_pausing: false,

@@ -78,7 +78,6 @@ mod layer;
 mod observer;
 mod pacer;
 mod permit;
-mod places;
 mod queued;
 mod renewal;
 mod service;
@@ -87,6 +86,7 @@ mod shed;
 mod switch;
 mod turn;
 mod usage;
+mod waiting_slots;
 mod watch;
 
 pub use body::ResponseBody;
