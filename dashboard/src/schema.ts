@@ -492,7 +492,7 @@ export interface TenantDocument {
   updated_at: Time;
   /** The number of the change that made it so; its entity tag. */
   version: number;
-  /** Slips that the change may have which this answers: a descriptor that no rule has, an end in the past, a tenant that nobody has seen. It is made all the same. */
+  /** Slips that the change may have which this answers: a descriptor that no rule has, an end in the past, a tenant that has never been seen. It is made all the same. */
   warnings?: string[];
 }
 

@@ -30,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(
             sealer.open(text),
             Err(HoldError::Malformed),
-            "nobody knows the hash key"
+            "the hash key is unknown"
         );
     }
     // As if the author of these bytes knew the hash key: reading and writing them again gives the same bytes.

@@ -31,16 +31,16 @@ use crate::decide::{Evaluation, Purpose};
 use crate::limiter::Limiter;
 use crate::plan::Plan;
 use crate::{Check, Decision, Policies, Snapshot};
-use token::{Claim, Kind, PARTS_MAX, Part, Sealer, low};
+use token::{Claim, HoldPart, Kind, PARTS_MAX, Sealer, low};
 
 impl Snapshot {
     /// The steps that apply `hits` to each of `parts` whose rule still exists. They cast no vote:
     /// all are carried out, whatever their outcomes.
     fn settlement(
         &self,
-        parts: &[Part],
+        parts: &[HoldPart],
         now: Timestamp,
-        hits: impl Fn(&Part, &Limit) -> i64,
+        hits: impl Fn(&HoldPart, &Limit) -> i64,
     ) -> SmallVec<[Step; 4]> {
         let mut steps = SmallVec::new();
         for part in parts {
@@ -65,7 +65,7 @@ impl Snapshot {
     }
 
     /// Counts the hits that a settlement of `parts` did not charge, as they were beyond the largest debt of their limits.
-    fn count_cuts(&self, parts: &[Part], verdicts: &Verdicts) {
+    fn count_cuts(&self, parts: &[HoldPart], verdicts: &Verdicts) {
         // As the steps: one for each part whose rule still exists.
         let rules = parts
             .iter()
@@ -201,7 +201,7 @@ struct Taken {
 
 /// The part that a request took of one limit.
 pub(crate) struct TakenPart {
-    pub(crate) part: Part,
+    pub(crate) part: HoldPart,
     /// The number of the descriptor.
     pub(crate) descriptor: u16,
     /// The limit's window.

@@ -2,7 +2,7 @@
 //!
 //! A JSON line is a tenant: its name and its [`QuotaDocument`]. In CSV each plan and each override has a row,
 //! and the rows of one tenant stand together. Secret values are exported as hashes, with a mark of the key
-//! that made them: under another key they would name nobody.
+//! that made them: under another key they would name no tenant.
 
 pub(crate) mod bidi;
 pub(crate) mod cell;
@@ -144,9 +144,9 @@ pub enum LineFault {
     /// The domain is not clear.
     #[error(transparent)]
     Tenants(#[from] UnclearTenants),
-    /// Nobody is named.
+    /// No tenant is named.
     #[error("expected `tenant` or `hash`")]
-    Nobody,
+    NoTenant,
     /// The hash is none.
     #[error(transparent)]
     Hash(#[from] NotATenantHash),
@@ -487,7 +487,7 @@ impl BulkLine {
             .as_ref()
             .is_some_and(|mark| *mark != mark_of(key));
         let id = match (&tenant.tenant, hash) {
-            (None, None) => return Err(fault("tenant", LineFault::Nobody)),
+            (None, None) => return Err(fault("tenant", LineFault::NoTenant)),
             (None, Some(_)) if is_other => return Err(fault("tenant_key", LineFault::OtherKey)),
             (None, Some(hash)) => {
                 let shown = tenant.shown.as_deref().filter(|shown| is_end(shown));

@@ -188,7 +188,7 @@ impl QuotaStore {
         let mut lines: Vec<CallLine> = Vec::new();
         while let Some(first) = self.first_hour(filter, next.0, until).await? {
             if by.end(first) != by.end(next.0) {
-                // Nobody called in the rest of that period.
+                // There were no calls in the rest of that period.
                 (next.1, next.2) = Default::default();
             }
             let end = by.end(first).min(until);

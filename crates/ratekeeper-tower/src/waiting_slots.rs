@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_all_the_places() {
+    fn no_holder_takes_all_the_slots() {
         const MOST: u64 = 64;
         let slots = Arc::new(WaitingSlots::default());
         let rule = |number| Some(RuleSlot(number));

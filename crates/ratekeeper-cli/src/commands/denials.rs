@@ -197,7 +197,7 @@ impl Request {
 fn text(told: &DenialsAnswer) -> Result<String> {
     let mut text = groups(&told.groups);
     if told.groups.is_empty() {
-        text = "nobody was denied in the last hour\n".to_owned();
+        text = "no one was denied in the last hour\n".to_owned();
     }
     if !told.denials.is_empty() {
         let rows = told.denials.iter();

@@ -124,7 +124,7 @@ impl HeldSlot {
         }
     }
 
-    /// Notes that the answer has no end but the client's leaving: nobody goes on with it then.
+    /// Notes that the answer ends only when the client leaves: then the exchange ends with it.
     pub(crate) fn ends_with_client(&mut self) {
         if let Some(held) = &mut self.0 {
             held.finish = None;

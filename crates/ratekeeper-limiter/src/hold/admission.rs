@@ -12,7 +12,7 @@ use ratekeeper_store::{
 use smallvec::SmallVec;
 
 use super::permits::is_concurrency;
-use super::token::Part;
+use super::token::HoldPart;
 use super::{Bill, BucketTurn, BudgetUse, HoldError, Queued, Receipt, fully};
 use crate::decide::{Evaluation, Purpose};
 use crate::plan::Plan;
@@ -92,7 +92,7 @@ impl<T> PendingAdmission<T> {
     }
 
     /// True if a leaky bucket may hold the request back. It may then have taken a turn, which only the
-    /// store's answer tells, and which must be given back even if nobody waits for the answer.
+    /// store's answer tells, and which must be given back even if the caller no longer waits for the answer.
     #[must_use]
     pub fn may_wait(&self) -> bool {
         let Evaluation { decision, plan, .. } = &self.0.evaluation;
@@ -195,7 +195,7 @@ impl Terms {
 #[derive(Clone, Debug)]
 pub struct HeldSlots {
     id: u128,
-    parts: SmallVec<[Part; 2]>,
+    parts: SmallVec<[HoldPart; 2]>,
     expires_after: Micros,
 }
 

@@ -8,7 +8,7 @@ use super::Plan;
 use crate::decision::{
     Answered, Binding, Code, Policies, Policy, ShadowDenial, ShadowDenials, Status, Statuses,
 };
-use crate::hold::token::Part;
+use crate::hold::token::HoldPart;
 use crate::hold::{Receipt, TakenPart};
 use crate::stats::{Answer, RuleStats};
 use crate::usage::{Counted, UsageMeter};
@@ -342,7 +342,7 @@ fn unit(snapshot: &Snapshot, step: &Step, source: LimitSource) -> Option<Unit> {
     }
 }
 
-/// The wait that a concurrency limit's rule suggests before a retry: nobody knows when a permit
+/// The wait that a concurrency limit's rule suggests before a retry: it is unknown when a permit
 /// comes back.
 fn retry_hint(snapshot: &Snapshot, step: &Step, source: LimitSource) -> Option<Micros> {
     if !step.limit.algorithm().holds_permits() {
@@ -361,7 +361,7 @@ fn part(snapshot: &Snapshot, step: &Step, source: LimitSource) -> Option<TakenPa
         return None;
     };
     Some(TakenPart {
-        part: Part {
+        part: HoldPart {
             rule: snapshot.compiled(index).token,
             key: step.key,
             hits: step.hits.unsigned_abs(),

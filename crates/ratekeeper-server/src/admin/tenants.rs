@@ -444,7 +444,7 @@ fn ambiguous(end: &str, keys: &BTreeSet<&str>) -> ApiError {
 }
 
 fn unknown() -> ApiError {
-    let message = "no tenant is known by this name: nobody of it was denied in the last hour, and the quota database does \
+    let message = "no tenant is known by this name: none of its requests was denied in the last hour, and the quota database does \
          not have it; its value tells more";
     ApiError::other(StatusCode::NOT_FOUND, "UNKNOWN_TENANT", message)
 }

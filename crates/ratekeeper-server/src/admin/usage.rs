@@ -1,6 +1,6 @@
 //! `GET /admin/v1/usage/{tenant}`: how much of its limits a tenant has used, from the live counters.
 
-mod known;
+mod tenant_descriptors;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -153,7 +153,7 @@ pub(super) async fn of(app: &App, named: &str, options: &Options) -> Result<Usag
         key: tenant,
         value: named,
     };
-    let mut known = known::descriptors(domain, own, LOOKS_MAX);
+    let mut known = tenant_descriptors::descriptors(domain, own, LOOKS_MAX);
     let of_levels = rules.tenants_of_levels();
     let levels = match of_levels.is_some_and(|of_levels| of_levels.name() == domain.name()) {
         true => rules.service_levels(),
@@ -171,7 +171,7 @@ pub(super) async fn of(app: &App, named: &str, options: &Options) -> Result<Usag
             ApiError::invalid(format!("?descriptor[{number}]"), wrong.to_string())
         })?;
         if let Some(level) = level_of(domain, &entries, levels) {
-            entries[0] = known::own_of(level, own);
+            entries[0] = tenant_descriptors::own_of(level, own);
         }
         known.lists.push(entries);
     }

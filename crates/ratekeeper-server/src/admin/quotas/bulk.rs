@@ -260,7 +260,7 @@ impl Pages {
     }
 }
 
-/// The part at hand, and what is needed for the next one. After a failure the answer breaks off, so that nobody
+/// The part at hand, and what is needed for the next one. After a failure the answer breaks off, so that no reader
 /// takes it for all tenants.
 async fn next(
     state: Option<(Pages, Result<ExportPart, QuotaError>)>,
