@@ -540,7 +540,18 @@ async fn many_tenants_come_in_and_go_out_in_both_formats() {
             "line 1",
         ),
         ("application/x-ndjson", "", "body"),
-        ("text/csv", "tenant,colour\na,red\n", "line 2"),
+        ("text/csv", "tenant,colour\na,red\n", "line 1: colour"),
+        ("text/csv", "tenant,api_key\na,b\n", "line 1: api_key"),
+        (
+            "text/csv",
+            "tenant,limit,unit\na,many,day\n",
+            "line 2: requests_per_unit",
+        ),
+        (
+            "text/csv",
+            "tenant,limit,unit,post_paid\na,1,day,no\n",
+            "line 2: post_paid",
+        ),
         ("text/csv", "tenant,plan\na,pro\nb,pro\na,free\n", "line 4"),
         (
             "text/csv",
