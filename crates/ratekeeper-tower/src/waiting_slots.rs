@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::Hash;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use ratekeeper_http::client_network;
 use ratekeeper_store::RuleSlot;
 
 /// The divisor of the slots that one client address may take.
@@ -16,9 +17,6 @@ const CLIENT_SHARE: u64 = 8;
 /// The divisor of the slots that one rule may take: a flood of invented keys leaves slots for
 /// the callers of other rules.
 const RULE_SHARE: u64 = 2;
-
-/// The /64 prefix of an IPv6 address: most networks give one to each client.
-const IPV6_CLIENT: u128 = !0 << 64;
 
 /// A layer's slots for waiting requests.
 #[derive(Debug, Default)]
@@ -51,7 +49,12 @@ impl WaitingSlots {
         let Some(client) = client.filter(|_| taken >= own_most) else {
             return true;
         };
-        let held = self.holders.lock().clients.get(&network(client)).copied();
+        let held = self
+            .holders
+            .lock()
+            .clients
+            .get(&client_network(client))
+            .copied();
         held.is_none_or(|held| held < own_most)
     }
 
@@ -63,7 +66,7 @@ impl WaitingSlots {
         rule: Option<RuleSlot>,
         most: u64,
     ) -> Option<WaitingSlot> {
-        let client = client.map(network);
+        let client = client.map(client_network);
         let mut holders = self.holders.lock();
         let has_room = self.taken() < most
             && is_below(&holders.clients, client, share(most, CLIENT_SHARE))
@@ -86,13 +89,6 @@ impl WaitingSlots {
 /// The number of `most` slots that one holder may take, at least 1.
 fn share(most: u64, part: u64) -> u64 {
     (most / part).max(1)
-}
-
-fn network(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & IPV6_CLIENT).into(),
-        address => address,
-    }
 }
 
 fn is_below<K: Hash + Eq>(held: &HashMap<K, u64>, holder: Option<K>, most: u64) -> bool {
@@ -133,6 +129,8 @@ impl Drop for WaitingSlot {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     fn address(text: &str) -> Option<IpAddr> {

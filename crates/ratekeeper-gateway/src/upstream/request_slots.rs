@@ -3,19 +3,17 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use ratekeeper_http::client_network;
 use ratekeeper_tower::controllers::{PatientQueue, Popped, QueueTerms};
 use ratekeeper_tower::{Micros, Timestamp};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
-
-/// The /64 prefix of an IPv6 address: most networks give one to each client.
-const IPV6_CLIENT: u128 = !0 << 64;
 
 /// Slots for the requests of one upstream. Clones share them.
 #[derive(Clone, Debug)]
@@ -130,7 +128,7 @@ impl RequestSlots {
         order: WaitOrder,
     ) -> Option<RequestSlot> {
         let has_share = self.0.limits.per_address < usize::MAX;
-        let client = client.filter(|_| has_share).map(network);
+        let client = client.filter(|_| has_share).map(client_network);
         let (turn, mut waiting) = {
             let mut state = self.0.state.lock();
             state.add(client, self.0.limits.per_address)?;
@@ -257,16 +255,10 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The part of an address that counts as one client.
-fn network(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & IPV6_CLIENT).into(),
-        address => address,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use tokio::task::JoinHandle;
 
     use super::*;
