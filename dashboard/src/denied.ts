@@ -145,7 +145,7 @@ export function deniedMost(
 ): void {
   const rows = ofKeys(keys, denials?.groups ?? []);
   sparks.denied.take(rows);
-  if (rows.length === 0) fill(at, h("p", { class: "empty" }, `Nobody was denied in the last ${window}.`), origin(fleet));
+  if (rows.length === 0) fill(at, h("p", { class: "empty" }, `No one was denied in the last ${window}.`), origin(fleet));
   else fill(at, list(rows, "denied", sparks.denied, state, open), origin(fleet));
 }
 

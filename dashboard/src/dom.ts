@@ -49,7 +49,7 @@ export function say(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** The folds that a reader has opened or closed, by name; the page is drawn anew each second. */
+/** The folds that a reader has opened or closed, by name; the page is redrawn each second. */
 const folds = new Map<string, boolean>();
 
 /** A line that opens on a click, and stays as it was left. */

@@ -34,7 +34,7 @@ export function tiles(at: HTMLElement, state: State): void {
   const per = (value: number): string => rate(perSecond(value, second));
   const checks = second.p50_us === null ? "no checks in this second" : `p50 ${micros(second.p50_us)}`;
   const room = store.capacity > 0 ? `${((100 * store.counters) / store.capacity).toFixed(1)} % full` : "";
-  // Counters of a shared store are not in this node: nobody has counted them here.
+  // Counters of a shared store are not in this node, and not counted here.
   const counters = tile("counters", count(store.counters), [room, bytes(store.bytes)].filter(Boolean).join(", "));
   fill(
     at,

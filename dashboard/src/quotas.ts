@@ -67,7 +67,7 @@ function planChoice(plans: string[], own: Plan[]): [HTMLElement, HTMLSelectEleme
   return [h("div", {}, h("label", { for: "quota-plan" }, "Plan"), select), select];
 }
 
-/** The way back from the last change, while nobody has changed the tenant since. */
+/** The way back from the last change, while the tenant has not been changed since. */
 function undoButton(undo: LastChange, version: string | null, go: (before: Parts | null) => void): HTMLElement | null {
   if (undo.version === undefined || version?.replace(/[^0-9]/g, "") !== String(undo.version)) return null;
   const button = h("button", { type: "button", class: "undo", "data-key": "undo" }, "Undo the last change");

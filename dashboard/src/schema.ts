@@ -221,6 +221,7 @@ export interface NextStep {
 export interface NodeEntry {
   /** Milliseconds since it laid out its list. */
   age_ms: number;
+  /** Its name. */
   name: string;
 }
 
@@ -428,6 +429,7 @@ export interface SecondsHistory {
 
 /** The window of a limit. */
 export interface Span {
+  /** Its end, likewise. */
   end?: string | null;
   /** Its length: `1m`. */
   length: string;
@@ -492,7 +494,7 @@ export interface TenantDocument {
   updated_at: Time;
   /** The number of the change that made it so; its entity tag. */
   version: number;
-  /** Slips that the change may have which this answers: a descriptor that no rule has, an end in the past, a tenant that nobody has seen. It is made all the same. */
+  /** Slips that the change may have which this answers: a descriptor that no rule has, an end in the past, a tenant that has never been seen. It is made all the same. */
   warnings?: string[];
 }
 
@@ -530,11 +532,13 @@ export interface Top {
 /** The usage of one tenant. */
 export interface Usage {
   current_window?: Span | null;
+  /** Its domain. */
   domain: string;
   /** Descriptors whose values differ from request to request. Their counters are shown with `?descriptor=KEY:VALUE`. */
   dynamic?: string[];
   /** The plan of the tenant; absent in a domain without plans. */
   plan?: string | null;
+  /** Its value, or the end of a secret one. */
   tenant: string;
   /** True if the domain has more descriptors than are read for one answer. */
   truncated?: boolean;
@@ -544,6 +548,7 @@ export interface Usage {
 
 /** The use of one limit. */
 export interface Used {
+  /** The algorithm by its name in rules. */
   algorithm: string;
   /** Hits by which a post-paid bucket is below zero; absent if it is not. */
   debt?: number | null;
@@ -552,9 +557,11 @@ export interface Used {
   limit: number;
   /** The part that the rule has in decisions now. */
   mode: string;
+  /** Hits that are left. */
   remaining: number;
   /** Milliseconds until more is left. */
   reset_after_ms: number;
+  /** The id of the rule. */
   rule: string;
   /** Hits used; of a leased limit, with those that nodes hold in advance. */
   used: number;

@@ -13,7 +13,7 @@ const NODE_MIN: (u32, u32) = (20, 19);
 const BUILT: &str = "dist/dashboard.js";
 
 /// Builds the dashboard if its sources are newer than the last build. Without Node the binary says how to get the page,
-/// and one that cannot be built keeps nobody from the rest.
+/// and one that cannot be built does not keep the rest from being built.
 pub(crate) fn build_if_possible(steps: &mut Steps) {
     match build(steps) {
         Ok(()) => {}

@@ -45,7 +45,7 @@ const REFUSED: [(&[&str], &str); 3] = [
     (&["replicas=1", "rules=null"], "there are no rules"),
 ];
 
-/// Checks all of them; with `--bless` the rendered manifests are written anew.
+/// Checks all of them; with `--bless` the rendered manifests are written again.
 pub(crate) fn manifests(args: &[String]) -> Result<()> {
     let is_blessing = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => false,

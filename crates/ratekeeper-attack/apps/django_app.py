@@ -29,7 +29,7 @@ def subject(request):
         reader = JWTAuthentication()
         token = reader.get_raw_token(reader.get_header(request))
         return jwt.decode(token, SECRET, algorithms=["HS256"])["sub"]
-    except Exception:  # Whatever is wrong with the token, it names nobody.
+    except Exception:  # Whatever is wrong with the token, it names no caller.
         return ""
 
 

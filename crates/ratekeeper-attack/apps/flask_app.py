@@ -13,7 +13,7 @@ def subject():
     try:
         verify_jwt_in_request()
         return get_jwt_identity()
-    except Exception:  # Whatever is wrong with the token, it names nobody.
+    except Exception:  # Whatever is wrong with the token, it names no caller.
         return ""
 
 

@@ -37,7 +37,7 @@ impl ExportStatus {
         }))
     }
 
-    /// Returns true if this node exports; otherwise another one does, or nobody can.
+    /// Returns true if this node exports; otherwise another one does, or none can.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.0.is_active.load(Ordering::Relaxed)

@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(
             counts.results(2, at(0), at(2600)).asked_min,
             0,
-            "nobody asked about the other key"
+            "the other key was never asked for"
         );
         assert_eq!(counts.results(1, at(600), at(1400)).windows, 0);
     }

@@ -219,12 +219,12 @@ fn an_invalid_load_is_refused_before_anything_is_sent() {
         run(&Load::new("nowhere", Service::Rls(question())), |_| {}),
         Err(LoadError::Target { .. })
     ));
-    let nobody = run(&load(), |_| {})
-        .expect_err("nobody listens there")
+    let refused = run(&load(), |_| {})
+        .expect_err("the port is closed")
         .to_string();
     assert!(
-        nobody.contains("127.0.0.1:1") && nobody.contains("grpc"),
-        "{nobody}"
+        refused.contains("127.0.0.1:1") && refused.contains("grpc"),
+        "{refused}"
     );
     let mut watched = load();
     watched.pid = Some(u32::MAX);

@@ -101,7 +101,7 @@ pub(crate) fn frozen(entries: &[Entry]) -> Duration {
         .unwrap_or_default()
 }
 
-/// The most that the time between two answers counts for: where nobody asks because the machine stands still, nobody is
+/// The most that the time between two answers counts for: where no request is sent because the machine stands still, no caller is
 /// denied either.
 const GAP_MAX: Duration = Duration::from_millis(250);
 

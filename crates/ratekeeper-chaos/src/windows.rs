@@ -61,7 +61,7 @@ pub(crate) struct WindowPlan {
 /// A way to stand still, in two nodes and their Redis.
 pub(crate) struct Stall {
     pub(crate) name: &'static str,
-    /// The duration of one pause; None if nobody can tell.
+    /// The duration of one pause; None if it is unknown.
     pause: Option<Duration>,
     /// Lets something stand still again and again until then.
     strike: fn(&mut Stand, Instant),
@@ -277,7 +277,7 @@ impl WindowRun<'_> {
         let mut missed = Vec::new();
         let all = || row.disturbed.iter().chain([&row.after]);
         if all().any(|count| count.asked == 0) {
-            missed.push("nobody asked".to_owned());
+            missed.push("no request was sent".to_owned());
         }
         if all().any(|count| count.unmarked > LIMIT) {
             missed.push("over the limit, unmarked".to_owned());

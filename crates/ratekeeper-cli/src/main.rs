@@ -44,7 +44,7 @@ fn main() -> ExitCode {
 
 fn said_by_clap(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // A reader that has gone away is nobody to tell.
+        // A reader that has gone away cannot be told.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }

@@ -39,7 +39,7 @@ pub(crate) fn complain_in_json() {
     }
 }
 
-/// Writes one message to standard error; if even that fails, there is nobody left to tell.
+/// Writes one message to standard error; if even that fails, there is no one left to tell.
 pub(crate) fn complain(text: &str) {
     let mut err = io::stderr().lock();
     let _ = match IN_JSON.load(Ordering::Relaxed) {
@@ -73,7 +73,7 @@ pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns true if the only error is that nobody reads the output any more.
+/// Returns true if the only error is that the output is not read any more.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<io::Error>()

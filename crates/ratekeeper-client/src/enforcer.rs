@@ -198,7 +198,7 @@ fn admission(
     Admission::waiting(turn, QueuedAtService(Box::new(admission)))
 }
 
-/// The admission of a request that nobody can decide.
+/// The admission of a request that cannot be decided.
 fn undecided() -> Admission<Permit, QueuedAtService> {
     Admission {
         headers: HeaderLines::new(),
@@ -209,7 +209,7 @@ fn undecided() -> Admission<Permit, QueuedAtService> {
     }
 }
 
-/// The limits' state where nobody counted: the fallback decided, or nothing was, because the request cannot be read.
+/// The limits' state where nothing was counted: the fallback decided, or nothing was, because the request cannot be read.
 fn uncounted(answer: &CheckAnswer) -> RequestStatus<'static> {
     RequestStatus {
         allowed: answer.allowed,

@@ -23,7 +23,7 @@ const ATTEMPTS: u32 = 6;
 /// The pause before the second attempt; each further one is twice as long.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Timeout of one attempt. Nobody waits for it, so it is longer than a call's.
+/// Timeout of one attempt. No caller waits for it, so it is longer than a call's.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Bounds the number of permits being released at a time.

@@ -209,7 +209,7 @@ async fn a_permit_whose_answer_is_late_is_given_back() {
 }
 
 #[tokio::test]
-async fn a_permit_that_nobody_waits_for_is_given_back() {
+async fn a_permit_that_no_caller_waits_for_is_given_back() {
     is_given_back(PATIENCE, async |client, direct| {
         let question = long_job();
         tokio::select! {
@@ -225,7 +225,7 @@ async fn is_taken(direct: &Client) {
     wait(async || !direct.peek(&long_job()).await.unwrap().would_allow).await;
 }
 
-/// A port that nobody else is given while the socket is there: a service may come, go and come back to it.
+/// A port that no other process is given while the socket is there: a service may come, go and come back to it.
 fn reserved() -> (TcpSocket, String) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_reuseaddr(true).unwrap();
@@ -396,7 +396,7 @@ async fn a_service_that_is_away_is_answered_for_until_it_is_back() {
         assert!(held.answer.degraded && held.permit.is_none());
         assert!(
             client.counts().retries > 0,
-            "nobody was reached, so nothing was charged"
+            "no service was reached, so nothing was charged"
         );
     }
     let back = Running::start(&address).await;
@@ -458,7 +458,7 @@ async fn a_service_that_hangs_is_passed_over() {
 
 /// A stalled connection delays no call that begins after the stall was noticed.
 #[tokio::test]
-async fn a_connection_that_stands_still_is_made_anew() {
+async fn a_connection_that_stands_still_is_replaced() {
     let running = Running::start("127.0.0.1:0").await;
     let gate = Gate::start(&running.address).await;
     let client = client(&gate.address, |config| {
@@ -514,7 +514,7 @@ async fn unix_sockets_are_called_too() {
 }
 
 #[tokio::test]
-async fn a_token_nobody_has_is_said() {
+async fn an_unknown_token_is_reported() {
     let running = Running::start("127.0.0.1:0").await;
     let client = running.client(|config| config.token = Some("x".to_owned()));
     assert!(

@@ -21,7 +21,7 @@
 use crate::ask::Finding;
 use crate::{Ask, Heap, Limit, Micros, Outcome, Timestamp, Verdict};
 
-/// The retry time after a denial: a guess, since nobody knows when a permit will be released.
+/// The retry time after a denial: a guess, since the time of the next release is unknown.
 pub const RETRY_HINT: Micros = Micros::from_secs(1);
 
 /// Words before the permits: the earliest and the latest deadline.
@@ -146,7 +146,7 @@ pub(crate) fn is_ahead(limit: &Limit, heap: &[u64], now: Timestamp) -> bool {
 fn bring_back(limit: &Limit, heap: &mut Heap, now: Timestamp) {
     let deadline = now.after(limit.window());
     let far = deadline.after(limit.window()).as_micros();
-    // While permits are free, nobody waits for these.
+    // While permits are free, no caller waits for these.
     if !is_ahead(limit, heap, now) {
         return;
     }

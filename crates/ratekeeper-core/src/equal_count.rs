@@ -38,7 +38,7 @@
 //! **A limit changed in use** finds the groups that the one before left, and keeps them while they
 //! are enough to hold it and at most twice as large as its own would be. Otherwise the next
 //! charge regroups the counted hits. Each new group begins where the group of its oldest hit did:
-//! never too late, so that nobody is denied for it, and the hits that stop counting early are
+//! never too late, so that no caller is denied for it, and the hits that stop counting early are
 //! fewer than a group's. A counter that has emptied starts with groups of its own limit.
 //!
 //! **Time that goes back** finds the counter at its newest boundary. One further ahead than a

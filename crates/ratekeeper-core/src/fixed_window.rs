@@ -15,7 +15,7 @@
 //!
 //! State: word 0 the count, word 1 the start of its window. Its time does not go back: an
 //! earlier window than the one last charged is answered as that one. If the clock went back by
-//! more than a window, the count moves to the window that the clock says, so that nobody waits
+//! more than a window, the count moves to the window that the clock says, so that no caller waits
 //! for more than two windows; a charge writes that down, one of 0 hits too.
 
 use crate::ask::Finding;
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_count_starts_anew_at_the_edge() {
+    fn the_count_restarts_at_the_edge() {
         let limit = limit();
         let mut state = State::new(limit.shape());
         assert_eq!(

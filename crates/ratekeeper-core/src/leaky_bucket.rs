@@ -22,7 +22,7 @@
 //!
 //! **Two limits on one counter.** Each slot is as long as the T of the limit that took it, and stays
 //! taken: a queue longer than a lowered burst denies, and tells the wait until it is shorter. So
-//! departures keep the distance that the limits set, and nobody waits longer than the longer queue.
+//! departures keep the distance that the limits set, and no caller waits longer than the longer queue.
 //!
 //! **Time that goes back** is told as for the [`token_bucket`](crate::token_bucket), by the time of the
 //! last charge. By no more than a whole queue lasts, the slots stay where they are; by more, the queue

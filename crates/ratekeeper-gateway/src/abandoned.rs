@@ -10,8 +10,8 @@ use tokio::time::timeout;
 
 use crate::metrics::UpstreamCounts;
 
-/// The exchanges of one upstream whose clients are gone: each is a task that holds its place and permits, so there are never
-/// more than places.
+/// The exchanges of one upstream whose clients are gone: each is a task that holds its slot and permits, so there are never
+/// more than slots.
 #[derive(Debug)]
 pub(crate) struct Abandoned {
     count: watch::Sender<usize>,

@@ -1,8 +1,8 @@
 //! The bodies of requests and answers, streamed through the gateway piece by piece.
 
+mod held_slot;
 mod kept_bytes;
 mod leftover;
-mod place;
 mod progress;
 mod received;
 mod timing;
@@ -22,9 +22,9 @@ use ratekeeper_http::BodyScanner;
 use ratekeeper_server::{Fault as BoxError, Patience};
 use tokio::time::{Instant, Sleep, sleep};
 
+pub(crate) use self::held_slot::{HeldSlot, SlotAndPermits};
 use self::kept_bytes::AHEAD_MAX;
 pub(crate) use self::kept_bytes::KeptBytes;
-pub(crate) use self::place::{HeldPlace, Seat};
 pub(crate) use self::progress::Progress;
 use self::received::Received;
 use self::timing::Timing;
@@ -360,12 +360,12 @@ impl ProxyBody {
     pub(crate) fn of_upstream(
         incoming: Incoming,
         lease: Option<Lease>,
-        place: Option<HeldPlace>,
+        slot: Option<HeldSlot>,
         pace: Duration,
     ) -> Self {
         Self {
             kind: Kind::Upstream {
-                received: Received::new(incoming, lease, place),
+                received: Received::new(incoming, lease, slot),
                 pace,
                 pause: None,
                 is_pausing: false,

@@ -1,6 +1,6 @@
 //! Opening a connection to an upstream.
 
-mod heard_out;
+mod answer_first;
 mod pool;
 
 use std::io;
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tracing::debug;
 
-use self::heard_out::HeardOut;
+use self::answer_first::AnswerFirst;
 pub(crate) use self::pool::{Connection, Lease, Pool};
 use crate::body::RequestBody;
 use crate::metrics::UpstreamCounts;
@@ -229,7 +229,7 @@ impl Opening<'_> {
         let mut builder = http1::Builder::new();
         builder.max_buf_size(READ_BYTES_MAX);
         let (sender, connection) = builder
-            .handshake::<_, RequestBody>(TokioIo::new(HeardOut::new(io)))
+            .handshake::<_, RequestBody>(TokioIo::new(AnswerFirst::new(io)))
             .await?;
         let open = Open::new(self.counts);
         tokio::spawn(async move {

@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use tokio::time::timeout;
 
-use crate::body::{HeldPlace, Progress, RequestBody};
+use crate::body::{HeldSlot, Progress, RequestBody};
 use crate::connect::{ConnectError, ConnectionUse, connect};
 use crate::connect::{Connection, Lease, Pool};
 use crate::fault::Fault;
@@ -85,11 +85,11 @@ fn is_reset(error: &hyper::Error) -> bool {
 impl Exchange<'_> {
     /// Sends the request on a kept connection, or on a new one. If the kept one turns out to be closed,
     /// the request is retried on a new one, provided nothing of it was sent, or it is idempotent
-    /// (RFC 9110, section 9.2.2) and nothing came back. Tells `place` before anything is sent.
+    /// (RFC 9110, section 9.2.2) and nothing came back. Tells `slot` before anything is sent.
     pub(crate) async fn run(
         &self,
         mut request: Request<RequestBody>,
-        place: &HeldPlace,
+        slot: &HeldSlot,
     ) -> Result<Answered, Fault> {
         let key = |index| (self.upstream.id, index);
         let mut order = self.upstream.order();
@@ -98,7 +98,7 @@ impl Exchange<'_> {
             && let Some(connection) = self.pool.take(key(first))
         {
             let again = self.again(&request);
-            place.sent();
+            slot.sent();
             match self.send(connection, first, request).await {
                 Ok(answered) => return Ok(answered),
                 Err(Failed::Unsent(unsent)) => request = *unsent,
@@ -118,7 +118,7 @@ impl Exchange<'_> {
         // Boxed: a handshake takes twice as much memory as all the rest of a request, and most
         // requests find a kept connection.
         let (connection, index) = Box::pin(self.connect(order)).await?;
-        place.sent();
+        slot.sent();
         match self.send(connection, index, request).await {
             Ok(answered) => Ok(answered),
             Err(Failed::TooSlow) => Err(self.too_slow()),

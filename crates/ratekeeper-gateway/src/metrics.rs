@@ -11,7 +11,7 @@ use ratekeeper_server::{Families, by};
 use ratekeeper_tower::Site;
 
 use crate::abandoned::Abandoned;
-use crate::upstream::{Room, RoomSize};
+use crate::upstream::{RequestSlots, SlotLimits};
 
 /// Upper bounds of the latency buckets, in microseconds.
 const BOUNDS_US: [u64; 16] = [
@@ -36,22 +36,22 @@ pub(crate) struct UpstreamCounts {
     pub(crate) connect_failures: AtomicU64,
     /// Requests that were sent again on another connection.
     retries: AtomicU64,
-    /// The room, kept by name like the counts: requests under way when routes are replaced still occupy places in it.
-    room: Mutex<Option<Room>>,
-    /// The exchanges whose clients are gone, kept like the room.
+    /// The slots, kept by name like the counts: requests under way when routes are replaced still occupy some.
+    slots: Mutex<Option<RequestSlots>>,
+    /// The exchanges whose clients are gone, kept like the slots.
     pub(crate) abandoned: Abandoned,
-    /// The state of its shedders, kept like the room.
+    /// The state of its shedders, kept like the slots.
     pub(crate) site: Arc<Site>,
 }
 
 // Relaxed everywhere: the counts are independent of each other.
 impl UpstreamCounts {
-    /// The upstream's room of this size.
-    pub(crate) fn room(&self, size: RoomSize) -> Room {
-        let asked = Room::new(size);
-        let mut room = self.room.lock();
-        let same = room.take().filter(|room| room.is_as(&asked));
-        room.insert(same.unwrap_or(asked)).clone()
+    /// The upstream's slots, within these limits.
+    pub(crate) fn slots(&self, limits: SlotLimits) -> RequestSlots {
+        let asked = RequestSlots::new(limits);
+        let mut slots = self.slots.lock();
+        let same = slots.take().filter(|slots| slots.is_as(&asked));
+        slots.insert(same.unwrap_or(asked)).clone()
     }
 
     pub(crate) fn note_answer(&self, status: u16) {

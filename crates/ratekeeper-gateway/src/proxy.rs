@@ -19,7 +19,7 @@ use ratekeeper_trace::RequestSpan;
 use tower::Service;
 
 use crate::abandoned::Abandoned;
-use crate::body::{HeldPlace, ProxyBody, RequestBody, Seat};
+use crate::body::{HeldSlot, ProxyBody, RequestBody, SlotAndPermits};
 use crate::connect::ConnectionUse;
 use crate::connect::Pool;
 use crate::exchange::{Answered, Exchange};
@@ -179,35 +179,35 @@ impl Proxy {
             false => WaitOrder::InTurn,
         };
         let patience = upstream.connect_timeout;
-        let place = upstream.room.place(client, patience, order).await;
+        let slot = upstream.slots.acquire(client, patience, order).await;
         // Its client may have given up meanwhile.
         let is_late = || sheds && passage.as_ref().is_some_and(Passage::is_late);
-        let Some(place) = place.filter(|_| !is_late()) else {
-            return no_place(&upstream, passage.filter(|_| sheds), &parts.headers);
+        let Some(slot) = slot.filter(|_| !is_late()) else {
+            return no_slot(&upstream, passage.filter(|_| sheds), &parts.headers);
         };
         // The clock is read again only by those that waited.
-        let since = match place.has_waited {
+        let since = match slot.has_waited {
             true => Instant::now(),
             false => exchange.begun,
         };
-        let seat = Seat::new(place, hold);
-        let place = HeldPlace::new(route, seat, since, exchange.progress.as_ref());
-        let mut place = place.with(passage, is_sent);
+        let held = SlotAndPermits::new(slot, hold);
+        let slot = HeldSlot::new(route, held, since, exchange.progress.as_ref());
+        let mut slot = slot.with(passage, is_sent);
         let request = Request::from_parts(parts, body);
-        let outcome = exchange.run(request, &place).await;
+        let outcome = exchange.run(request, &slot).await;
         if let Some(span) = span {
             let status = outcome.as_ref().ok().map(|(answer, _)| answer.status());
             span.upstream(&upstream.name, exchange.begun, status);
         }
         let gives_samples = gives_samples && exchange.connection_use == ConnectionUse::Requests;
         let at = outcome.is_ok().then(Instant::now);
-        place.answered(ending(&outcome).filter(|_| gives_samples), at);
+        slot.answered(ending(&outcome).filter(|_| gives_samples), at);
         if let Some(at) = at {
             let took = at.saturating_duration_since(exchange.begun);
             upstream.counts.note_latency(took);
         }
         match outcome {
-            Ok(answered) => self.answer(answered, place, (upgrade, version), upstream),
+            Ok(answered) => self.answer(answered, slot, (upgrade, version), upstream),
             Err(fault) => {
                 tracing::debug!(
                     upstream = &*upstream.name,
@@ -216,7 +216,7 @@ impl Proxy {
                 );
                 // It has broken off, or had its time. If the client is to blame, it may still be at work.
                 if fault.is_of_upstream() {
-                    place.done();
+                    slot.done();
                 }
                 Err(fault)
             }
@@ -227,7 +227,7 @@ impl Proxy {
     fn answer(
         &self,
         (answer, lease): Answered,
-        mut place: HeldPlace,
+        mut slot: HeldSlot,
         (upgrade, version): (Option<Upgrade>, Version),
         upstream: Arc<Upstream>,
     ) -> Result<Response<ProxyBody>, Fault> {
@@ -244,7 +244,7 @@ impl Proxy {
         if begins.is_none() {
             head::of_answer(&mut parts.headers);
             if is_endless(&parts.headers) {
-                place.ends_with_client();
+                slot.ends_with_client();
             }
         }
         parts.version = match version {
@@ -254,8 +254,8 @@ impl Proxy {
         let pace = upstream.response_timeout;
         let lease = lease.filter(|_| begins.is_none());
         let (of_answer, of_tunnel) = match begins {
-            None => (Some(place), None),
-            Some(_) => (None, Some(place)),
+            None => (Some(slot), None),
+            Some(_) => (None, Some(slot)),
         };
         let body = ProxyBody::of_upstream(incoming, lease, of_answer, pace);
         let mut answer = Response::from_parts(parts, body);
@@ -290,8 +290,8 @@ impl Proxy {
     }
 }
 
-/// The answer to a request that found no place at its upstream: of the shedder if `passage` is one's.
-fn no_place(
+/// The answer to a request that found no slot at its upstream: of the shedder if `passage` is one's.
+fn no_slot(
     upstream: &Upstream,
     passage: Option<Passage>,
     headers: &HeaderMap,

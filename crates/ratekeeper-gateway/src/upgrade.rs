@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tracing::debug;
 
-use crate::body::HeldPlace;
+use crate::body::HeldSlot;
 use crate::shared::Shared;
 
 /// A client's request to upgrade its connection.
@@ -52,12 +52,12 @@ impl Upgrade {
 
     /// Begins the upgrade that the upstream agreed to: tells the client, and carries bytes both ways
     /// until one side is done, both were silent for too long, or one does not take what the other
-    /// sends. It keeps its `place` at the upstream, and its permits, until then.
+    /// sends. It keeps its `slot` at the upstream, and its permits, until then.
     pub(crate) fn begin<B>(
         self,
         answer: &mut Response<B>,
         shared: &Shared,
-        place: Option<HeldPlace>,
+        slot: Option<HeldSlot>,
     ) {
         let (silence, patience) = (shared.tunnel_silence_max, shared.patience);
         let upstream = hyper::upgrade::on(&mut *answer);
@@ -70,8 +70,8 @@ impl Upgrade {
                 Ok((client, upstream)) => carry(client, upstream, silence, patience).await,
                 Err(error) => debug!(%error, "a connection was not upgraded"),
             }
-            if let Some(place) = place {
-                place.done();
+            if let Some(slot) = slot {
+                slot.done();
             }
         });
     }

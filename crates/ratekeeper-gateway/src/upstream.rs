@@ -1,6 +1,6 @@
 //! A service that requests are forwarded to, at one or several addresses.
 
-mod room;
+mod request_slots;
 
 use std::fmt;
 use std::path::Path;
@@ -13,7 +13,7 @@ use http::uri::{Authority, PathAndQuery};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
-pub(crate) use self::room::{Place, Room, RoomSize, WaitOrder};
+pub(crate) use self::request_slots::{RequestSlot, RequestSlots, SlotLimits, WaitOrder};
 use crate::metrics::UpstreamCounts;
 
 /// The number of failed connection attempts in a row after which an address is left alone for a while.
@@ -23,7 +23,7 @@ const FAILURES_MAX: u32 = 3;
 const LEFT_ALONE: Duration = Duration::from_secs(10);
 
 /// The default for the most requests that an upstream has at a time, and for the most that wait for
-/// a place.
+/// a slot.
 pub(crate) const REQUESTS_MAX: usize = 1_024;
 
 /// The protocol spoken with an upstream.
@@ -76,7 +76,7 @@ pub(crate) struct Upstream {
     /// The time that it may take to begin its answer, and to go on with it.
     pub(crate) response_timeout: Duration,
     pub(crate) health_check: Option<HealthCheck>,
-    pub(crate) room: Room,
+    pub(crate) slots: RequestSlots,
     pub(crate) counts: Arc<UpstreamCounts>,
     turn: AtomicUsize,
 }
@@ -214,8 +214,8 @@ impl Upstream {
             connect_timeout: Duration::from_secs(5),
             response_timeout: Duration::from_secs(60),
             health_check: None,
-            room: Room::new(RoomSize {
-                places: REQUESTS_MAX,
+            slots: RequestSlots::new(SlotLimits {
+                slots: REQUESTS_MAX,
                 waiting: REQUESTS_MAX,
                 per_address: REQUESTS_MAX,
             }),

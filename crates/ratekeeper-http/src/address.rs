@@ -1,7 +1,7 @@
-//! Addresses as text.
+//! Addresses as text, and as bounds count them.
 
 use std::fmt::Write as _;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// Appends `address` to `text`, in the form of its `Display`. Every request has addresses to write,
 /// and for IPv4 the formatting machinery takes ten times as long.
@@ -20,6 +20,16 @@ pub fn push_address(text: &mut String, address: IpAddr) {
             // Writing to a string cannot fail.
             let _ = write!(text, "{address}");
         }
+    }
+}
+
+/// The address as bounds on what one client may take count it: an IPv6 address as its /64 prefix, since most networks give
+/// one to each client, and an IPv4 address mapped to IPv6 as itself.
+#[must_use]
+pub fn client_network(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (!0 << 64)).into(),
+        address => address,
     }
 }
 

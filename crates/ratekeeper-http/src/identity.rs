@@ -32,9 +32,9 @@ pub(crate) use tokens::{Claims, claim};
 pub use tokens::{KeysPlace, TokenError};
 
 /// The entry key of an unidentified caller.
-const NOBODY_KEY: &str = "identity";
+const ANONYMOUS_KEY: &str = "identity";
 /// The default name of an unidentified caller.
-const NOBODY: &str = "anonymous";
+const ANONYMOUS: &str = "anonymous";
 
 /// The parts of a request that identify its caller, in order: the first that is present counts.
 ///
@@ -87,7 +87,7 @@ impl Default for Identity {
             sources: [api_key, ValueSource::RemoteAddress]
                 .map(Named::from)
                 .into(),
-            default: NOBODY.into(),
+            default: ANONYMOUS.into(),
             known: None,
             ipv6_prefix: IPV6_PREFIX,
             ambiguous_cookies: AmbiguousCookies::default(),
@@ -110,7 +110,7 @@ impl Identity {
                 continue;
             };
             if named.source.is_said() && !self.knows(&name) {
-                return Ok(self.nobody());
+                return Ok(self.anonymous());
             }
             return Ok(CallerName {
                 key: &named.key,
@@ -118,7 +118,7 @@ impl Identity {
                 is_secret: named.is_secret(),
             });
         }
-        Ok(self.nobody())
+        Ok(self.anonymous())
     }
 
     /// The tenant in a path.
@@ -137,7 +137,7 @@ impl Identity {
                 is_secret: false,
             }
         } else {
-            self.nobody()
+            self.anonymous()
         })
     }
 
@@ -220,9 +220,9 @@ impl Identity {
         self.known.as_ref().is_none_or(|known| known.contains(name))
     }
 
-    fn nobody(&self) -> CallerName<'_> {
+    fn anonymous(&self) -> CallerName<'_> {
         CallerName {
-            key: NOBODY_KEY,
+            key: ANONYMOUS_KEY,
             name: Cow::Borrowed(&self.default),
             is_secret: false,
         }

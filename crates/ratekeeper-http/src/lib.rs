@@ -52,7 +52,7 @@ mod usage;
 mod view;
 mod words;
 
-pub use address::push_address;
+pub use address::{client_network, push_address};
 pub use described::Described;
 pub use describer::{Describer, RequestCheck, UnclearDomain};
 pub use forwarding::{

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_past_a_service_level_by_an_encoded_slash() {
+    fn an_encoded_slash_gets_no_one_past_a_service_level() {
         for path in [
             "/v1/a/product%2F7",
             "/v1/a%2fproduct/7",

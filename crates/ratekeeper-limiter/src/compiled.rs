@@ -46,9 +46,9 @@ pub(crate) struct CompiledLimit {
 }
 
 /// The places of a store's counters, as rules are compiled for them.
-pub(crate) struct Places<'a, S>(pub(crate) &'a S);
+pub(crate) struct StoreSlots<'a, S>(pub(crate) &'a S);
 
-impl<S: Store> Places<'_, S> {
+impl<S: Store> StoreSlots<'_, S> {
     fn of(&self, rule: &Rule) -> StoreSlot {
         if rule.consistency == Some(Consistency::Local)
             && let Some(own) = self.0.own_slot()
@@ -108,7 +108,7 @@ impl Compiled {
         rule: &Rule,
         mode: RuleMode,
         slot: RuleSlot,
-        places: &Places<'_, impl Store>,
+        places: &StoreSlots<'_, impl Store>,
         stats: Arc<RuleStats>,
         namer: &Namer,
     ) -> Self {

@@ -293,7 +293,7 @@ impl Answered {
         let capacity = step.limit.capacity();
         match outcome {
             StepOutcome::Counted(found)
-            | StepOutcome::Aside(found)
+            | StepOutcome::OnThisNode(found)
             | StepOutcome::Leased(found) => {
                 let kept = !request_allowed && step.charge == Charge::IfAllowed && found.fits();
                 let kept = if kept {
@@ -317,7 +317,7 @@ impl Answered {
                     } else {
                         Micros::ZERO
                     },
-                    counted: !matches!(outcome, StepOutcome::Aside(_)),
+                    counted: !matches!(outcome, StepOutcome::OnThisNode(_)),
                     leased: matches!(outcome, StepOutcome::Leased(_)),
                     cut: match request_allowed || step.charge == Charge::Always {
                         true => found.cut,

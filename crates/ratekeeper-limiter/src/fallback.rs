@@ -8,7 +8,7 @@
 //! Hits that `local` and `allow` let pass are owed to the store ([`owed`]), which counts them once
 //! it answers again.
 
-mod known;
+mod last_reports;
 mod owed;
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, MAX_COUNT, Micros, Mode, Timestamp};
@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 
 use crate::decision::Answered;
 use crate::identity::UnhashedName;
-use known::{LastReports, Report};
+use last_reports::{LastReports, Report};
 pub use owed::OwedCounts;
 pub(crate) use owed::{Debt, Fate, Owed, Passed};
 
@@ -31,7 +31,7 @@ pub(crate) use owed::{Debt, Fate, Owed, Passed};
 pub struct FallbackConfig {
     /// The memory that the counters of this node may take.
     pub memory: MemoryConfig,
-    /// The factor that each limit is multiplied by, above 0 and at most 1: with n nodes, 1 denies nobody
+    /// The factor that each limit is multiplied by, above 0 and at most 1: with n nodes, 1 denies no caller
     /// who is within their limit, and 1/n lets no more than the limit pass.
     pub local_factor: f64,
 }
@@ -84,7 +84,7 @@ impl UncountedStep<'_> {
             (FailureMode::Allow, _) => StepOutcome::Full(FullMode::Allow),
             (FailureMode::Deny, _) => StepOutcome::Full(FullMode::Deny),
             (FailureMode::Local, Some(StepOutcome::Counted(outcome))) => {
-                StepOutcome::Aside(outcome)
+                StepOutcome::OnThisNode(outcome)
             }
             (FailureMode::Local, Some(full)) => full,
             (FailureMode::Local, None) => StepOutcome::Full(self.step.full_mode),
@@ -145,7 +145,7 @@ impl Fallback {
 
     /// Remembers what the store reported as remaining of the counter of `step`.
     pub(crate) fn note(&self, step: &Step, answered: &Answered, now: Timestamp) {
-        // What comes from a lease waits for nobody else, and tells no more than the grant did. Synced counters are this
+        // What comes from a lease waits for no other step, and tells no more than the grant did. Synced counters are this
         // node's own, and go on without the store.
         if answered.counted && !answered.leased && step.sync.is_zero() {
             let until = now.after(answered.full_after);

@@ -30,7 +30,7 @@ use crate::decide::Evaluation;
 use crate::limiter::Limiter;
 use crate::plan::Plan;
 use crate::purpose::Purpose;
-use crate::token::{Claim, Kind, PARTS_MAX, Part, Sealer, low};
+use crate::token::{Claim, HoldPart, Kind, PARTS_MAX, Sealer, low};
 use crate::{Check, Decision, Policies, Snapshot};
 use taken::TakenPart;
 
@@ -39,9 +39,9 @@ impl Snapshot {
     /// all are carried out, whatever their outcomes.
     fn settlement(
         &self,
-        parts: &[Part],
+        parts: &[HoldPart],
         now: Timestamp,
-        hits: impl Fn(&Part, &Limit) -> i64,
+        hits: impl Fn(&HoldPart, &Limit) -> i64,
     ) -> SmallVec<[Step; 4]> {
         let mut steps = SmallVec::new();
         for part in parts {
@@ -66,7 +66,7 @@ impl Snapshot {
     }
 
     /// Counts the hits that a settlement of `parts` did not charge, as they were beyond the largest debt of their limits.
-    fn count_cuts(&self, parts: &[Part], verdicts: &Verdicts) {
+    fn count_cuts(&self, parts: &[HoldPart], verdicts: &Verdicts) {
         // As the steps: one for each part whose rule still exists.
         let rules = parts
             .iter()

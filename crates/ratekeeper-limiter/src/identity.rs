@@ -14,7 +14,7 @@ use unhashed::Words;
 pub(crate) use unhashed::{UnhashedName, Unhasher};
 
 /// Returns `secret` as answers and logs show it: a hash under `key`, and its last 4 characters where
-/// at least 8 others stay hidden. It is the same on all nodes that share `key`; without the key nobody
+/// at least 8 others stay hidden. It is the same on all nodes that share `key`; without the key no one
 /// can look for another value of the same fingerprint, nor try out guesses.
 pub(crate) fn fingerprint(key: HashKey, secret: &str) -> String {
     let mut hasher = SipHasher24::new_with_key(&key.to_bytes());

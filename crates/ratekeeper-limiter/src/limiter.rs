@@ -9,7 +9,7 @@ use ratekeeper_core::Timestamp;
 use ratekeeper_rules::{Profile, RuleSet, ShedderKind, TenantIndex};
 use ratekeeper_store::{HashKey, Step, Store};
 
-use crate::compiled::Places;
+use crate::compiled::StoreSlots;
 use crate::decision::Answered;
 use crate::fallback::{Fallback, Owed, OwedCounts};
 use crate::growth::GrowthWatch;
@@ -48,14 +48,14 @@ pub struct Limiter<S> {
     fallback: Option<Fallback>,
     /// Posts to the store that are under way.
     posting: Posting,
-    /// [`None`] if nobody wants tenants' calls counted.
+    /// [`None`] if tenants' calls are not counted.
     meter: Option<Arc<UsageMeter>>,
-    /// [`None`] if nobody wants to hear of unusual growth.
+    /// [`None`] if unusual growth is not watched for.
     growth: Option<Box<GrowthWatch>>,
     options: LimiterOptions,
     totals: Totals,
     top: TopKeys,
-    /// The generator of ids that nobody can guess.
+    /// The generator of ids that cannot be guessed.
     ids: Sealer,
     ids_made: AtomicU64,
 }
@@ -88,7 +88,7 @@ impl<S: Store> Limiter<S> {
         let shared = || store.hash_key();
         let hash_key = options.hash_key.or_else(shared);
         let namer = Namer::new(hash_key.unwrap_or_else(HashKey::random));
-        let places = Places(&store);
+        let places = StoreSlots(&store);
         let rules = Arc::new(rules);
         let snapshot = Snapshot::new(
             Arc::clone(&rules),
@@ -258,7 +258,7 @@ impl<S: Store> Limiter<S> {
     }
 
     fn put(&self, rules: Arc<RuleSet>, switches: Switches, namer: Namer, before: &Snapshot) {
-        let (places, modes) = (Places(&self.store), self.options.modes);
+        let (places, modes) = (StoreSlots(&self.store), self.options.modes);
         let after = Snapshot::new(rules, switches, modes, namer, &places, Some(before));
         self.snapshot.store(Arc::new(after));
     }
@@ -312,7 +312,7 @@ impl<S: Store> Limiter<S> {
         self.options.profile
     }
 
-    /// Returns 128 unique bits that nobody can guess.
+    /// Returns 128 unique bits that cannot be guessed.
     pub(crate) fn new_id(&self) -> u128 {
         // Relaxed: each number is given out once, in any order.
         let number = self.ids_made.fetch_add(1, Ordering::Relaxed);

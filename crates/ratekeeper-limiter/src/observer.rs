@@ -5,7 +5,7 @@ use std::fmt;
 use crate::{Check, Decision, LimitStatus, Snapshot};
 
 /// Observes one check: the limiter calls a method at the end of each stage, in the order in which they stand here. It
-/// drops the observer once the check has ended, even if nobody waited for the store's answer. It is a trait because the
+/// drops the observer once the check has ended, even if the caller did not wait for the store's answer. It is a trait because the
 /// limiter must not know what a trace is.
 pub trait CheckObserver: fmt::Debug + Send + Sync {
     /// The descriptors of `check` were matched against `snapshot`; the store is asked about so many `counters` next.

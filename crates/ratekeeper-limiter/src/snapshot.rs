@@ -9,7 +9,7 @@ use ratekeeper_rules::{
 use ratekeeper_store::{RuleSlot, Store};
 
 use crate::LimitSource;
-use crate::compiled::{Compiled, CompiledLimit, Places, Slots};
+use crate::compiled::{Compiled, CompiledLimit, Slots, StoreSlots};
 use crate::identity::{Namer, fingerprint};
 use crate::stats::RuleStats;
 use crate::switch::{RuleMode, RuleSwitch, Switches};
@@ -62,7 +62,7 @@ impl Snapshot {
         switches: Switches,
         modes: Modes,
         namer: Namer,
-        places: &Places<'_, impl Store>,
+        places: &StoreSlots<'_, impl Store>,
         before: Option<&Self>,
     ) -> Self {
         let mut kept = before.map(Self::by_id).unwrap_or_default();

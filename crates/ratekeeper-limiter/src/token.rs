@@ -13,7 +13,7 @@
 //! The MAC is SipHash-2-4 with 128 bits of output (Aumasson and Bernstein, 2012), under a key
 //! that is derived from the limiter's hash key and used for nothing else: without that key, each attempt
 //! to forge a token succeeds with probability 2^-128. A token without parts stands for hits that
-//! nobody counted, and is written under a key that is no secret: forging one gains nothing, and a
+//! no store counted, and is written under a key that is no secret: forging one gains nothing, and a
 //! node with another key, or a changed one, can settle it too. As text it is base64url
 //! (RFC 4648, section 5) without padding.
 
@@ -52,7 +52,7 @@ pub(crate) enum Kind {
 
 /// The part of a hold that lies in one limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Part {
+pub(crate) struct HoldPart {
     /// The name of the rule and its limit's identity: another limit has other counters.
     pub(crate) rule: u64,
     pub(crate) key: CounterKey,
@@ -74,7 +74,7 @@ pub(crate) struct Claim {
     pub(crate) hits: u64,
     /// A hash of the caller that it belongs to.
     pub(crate) caller: u64,
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<HoldPart>,
 }
 
 /// Writes and reads tokens, and derives ids.
@@ -179,7 +179,7 @@ fn read(sealed: &[u8]) -> Option<Claim> {
     let part = |bytes: &[u8; PART_BYTES]| {
         let (words, _) = bytes.as_chunks::<8>();
         let word = |index: usize| words.get(index).map_or(0, |word| u64::from_be_bytes(*word));
-        Part {
+        HoldPart {
             rule: word(0),
             key: CounterKey {
                 subject: word(1),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     fn claim(parts: usize) -> Claim {
-        let part = |number: usize| Part {
+        let part = |number: usize| HoldPart {
             rule: number as u64,
             key: CounterKey {
                 subject: u64::MAX,

@@ -18,7 +18,7 @@ use names::{NamedTenants, Names};
 /// The rows of one minute, and those of one hour. Calls that would need more are counted together.
 pub const USAGE_ROWS_MAX: usize = 100_000;
 
-/// The minutes that are kept while nobody takes them; then the oldest goes.
+/// The minutes that are kept while no reader takes them; then the oldest goes.
 const MINUTES_MAX: usize = 5;
 
 /// The hours that are kept likewise.
@@ -335,7 +335,7 @@ impl UsageMeter {
         }
     }
 
-    /// The parts of minutes and hours that were given up because nobody took them in time.
+    /// The parts of minutes and hours that were given up because no reader took them in time.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.parts.iter().map(|part| part.lock().lost).sum()

@@ -64,7 +64,7 @@ impl Store for Apart {
         }
         let hits = post.step.hits.unsigned_abs();
         self.posted.fetch_add(hits, Ordering::Relaxed);
-        // Nobody reads these verdicts.
+        // These verdicts are not read.
         let nothing = Request::new(&[], Mode::default(), Timestamp::from_micros(0));
         Some(ready(Ok(self.inner.decide_now(&nothing))))
     }

@@ -81,7 +81,7 @@ impl Partitions for Parted {
         now(rest);
     }
 
-    /// Checks that only the partition that gives no answer strands hits: nobody knows what it has taken.
+    /// Checks that only the partition that gives no answer strands hits: it is unknown what it has taken.
     fn stranded(&self, partition: Partition, hits: u64) {
         assert_eq!(
             partition.store, OTHER,

@@ -139,7 +139,7 @@ fn hits_that_passed_before_the_hash_key_was_known_are_posted_to_the_counters_tha
         let decision = check(&limiter, &pairs, own);
         assert!(decision.allowed() && decision.is_degraded(), "{pairs:?}");
     }
-    assert!(limiter.flush_owed(), "nobody takes it yet");
+    assert!(limiter.flush_owed(), "no store takes it yet");
     assert!(limiter.store().posted.lock().is_empty());
     let owed = limiter.owed();
     *limiter.store().hash_key.lock() = Some(HashKey::from_bytes([9; 16]));

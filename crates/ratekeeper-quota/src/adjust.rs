@@ -1,7 +1,7 @@
 //! The steps of policies by which limits of tenants follow their usage.
 //!
 //! All nodes look at the same calls in the database. Each step is a change of one tenant on the condition that
-//! nobody has changed it since it was looked at, so of several nodes that want to take a step one does.
+//! it has not been changed since it was looked at, so of several nodes that want to take a step one does.
 
 mod demand;
 mod shadow;
@@ -118,7 +118,7 @@ impl QuotaStore {
             }
             for hash in tenants {
                 let Ok(tenant) = hash.parse() else {
-                    // Calls that are counted together are nobody's.
+                    // Calls that are counted together belong to no single tenant.
                     continue;
                 };
                 taken.extend(self.adjust_one(&raised, tenant).await?);

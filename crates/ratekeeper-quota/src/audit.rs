@@ -71,7 +71,7 @@ pub enum AuditVerdict {
     Intact {
         /// The number of rows.
         rows: u64,
-        /// The hash of the last one: kept elsewhere, it proves that nobody rewrote all of them since.
+        /// The hash of the last one: kept elsewhere, it proves that they were not all rewritten since.
         head: String,
     },
     /// A row was changed or put in.

@@ -2,7 +2,7 @@
 //!
 //! A JSON line is a tenant: its name and its [`QuotaDocument`]. In CSV each plan and each override has a row,
 //! and the rows of one tenant stand together. Secret values are exported as hashes, with a mark of the key
-//! that made them: under another key they would name nobody.
+//! that made them: under another key they would name no tenant.
 
 pub(crate) mod bidi;
 pub(crate) mod cell;
@@ -11,11 +11,14 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::str::FromStr;
 
+use csv::StringRecord;
 use ratekeeper_rules::time::NotATime;
 use ratekeeper_rules::{BadQuotas, NotATenantHash, QuotaList, RuleSet, TenantKey};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
-use crate::document::{BadDocument, OverrideDocument, PlanDocument, QuotaDocument, Rfc3339};
+use crate::document::{BadDocument, DescriptorText, PlanDocument, QuotaDocument, Rfc3339};
 use crate::tenants::{UnclearTenants, tenants_domain};
 use crate::{TenantId, TenantPut, TenantRecord};
 
@@ -75,47 +78,9 @@ pub struct BulkTenant {
     /// A mark of the key that made the hash.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant_key: Option<String>,
-    /// The plan, as in [`QuotaDocument::plan`].
-    #[serde(alias = "tier", skip_serializing_if = "Option::is_none")]
-    pub plan: Option<String>,
-    /// Several plans.
-    #[serde(alias = "tiers", skip_serializing_if = "Vec::is_empty")]
-    pub plans: Vec<PlanDocument>,
-    /// The limits that the tenant has alone.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub overrides: Vec<OverrideDocument>,
-    /// The time from which on this holds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub effective_at: Option<Rfc3339>,
-    /// The time at which it ends.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub expires_at: Option<Rfc3339>,
-}
-
-/// A row of CSV: a plan, an override, or both.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Row {
-    domain: Option<String>,
-    #[serde(alias = "api_key")]
-    tenant: Option<String>,
-    hash: Option<String>,
-    shown: Option<String>,
-    tenant_key: Option<String>,
-    #[serde(alias = "tier")]
-    plan: Option<String>,
-    descriptor: Option<String>,
-    #[serde(alias = "limit")]
-    requests_per_unit: Option<u64>,
-    unit: Option<String>,
-    window: Option<String>,
-    burst: Option<u64>,
-    algorithm: Option<String>,
-    effective_at: Option<String>,
-    expires_at: Option<String>,
-    steps: Option<u16>,
-    post_paid: Option<bool>,
-    max_debt: Option<u64>,
+    /// Its plans and overrides.
+    #[serde(flatten)]
+    pub quotas: QuotaDocument,
 }
 
 /// A mistake in a file of tenants.
@@ -138,15 +103,27 @@ pub enum LineFault {
     /// It is no JSON, or not of a tenant.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    /// It is no CSV, or not of a tenant.
+    /// It is no CSV.
     #[error(transparent)]
     Csv(#[from] csv::Error),
+    /// No column has this name.
+    #[error("unknown column; expected {}", HEAD.trim_end())]
+    Column,
+    /// The column is there twice, perhaps under two names.
+    #[error("the column is there twice")]
+    ColumnTwice,
+    /// A cell is no number.
+    #[error(transparent)]
+    Number(#[from] std::num::ParseIntError),
+    /// A cell is neither `true` nor `false`.
+    #[error("expected true or false")]
+    Flag(#[from] std::str::ParseBoolError),
     /// The domain is not clear.
     #[error(transparent)]
     Tenants(#[from] UnclearTenants),
-    /// Nobody is named.
+    /// No tenant is named.
     #[error("expected `tenant` or `hash`")]
-    Nobody,
+    NoTenant,
     /// The hash is none.
     #[error(transparent)]
     Hash(#[from] NotATenantHash),
@@ -218,37 +195,45 @@ fn read_lines(text: &str) -> Result<Vec<BulkLine>, BadTenantLine> {
     lines.map(read).collect()
 }
 
+/// The head of CSV: the fields of a tenant, a plan and an override under their names in JSON.
+const HEAD: &str = "domain,tenant,hash,shown,tenant_key,plan,descriptor,requests_per_unit,unit,window,burst,algorithm,\
+                    effective_at,expires_at,steps,post_paid,max_debt\n";
+
+/// The columns that say which tenant a row is of.
+const NAMES: [&str; 5] = ["domain", "tenant", "hash", "shown", "tenant_key"];
+
+/// A row of CSV by column: a tenant with a plan, an override, or both.
+type Row = Map<String, Value>;
+
 fn read_rows(text: &str) -> Result<Vec<BulkLine>, BadTenantLine> {
     let mut all: Vec<BulkLine> = Vec::new();
     let mut reader = csv::ReaderBuilder::new()
         .trim(csv::Trim::Headers)
         .from_reader(text.as_bytes());
-    let head = reader
-        .headers()
-        .map_err(|error| fault(1, "", error))?
-        .clone();
+    let head = reader.headers().map_err(|error| fault(1, "", error))?;
+    let columns = columns(head)?;
     for record in reader.records() {
         let record = record.map_err(|error| {
             let line = error.position().map_or(0, csv::Position::line);
             fault(line, "", error)
         })?;
         let line = record.position().map_or(0, csv::Position::line);
-        let row: Row = cell::texts(&record)
-            .deserialize(Some(&head))
-            .map_err(|error| fault(line, "", error))?;
+        let mut row = Row::new();
+        for (column, text) in columns.iter().zip(&cell::texts(&record)) {
+            if !text.is_empty() {
+                let value = value(column, text).map_err(|bad| fault(line, *column, bad))?;
+                row.insert((*column).to_owned(), value);
+            }
+        }
+        let names = NAMES.iter();
+        let names: Row = names.filter_map(|name| row.remove_entry(*name)).collect();
+        let tenant: BulkTenant = read(names).map_err(|error| fault(line, "", error))?;
         let is_same = |last: &BulkLine| {
             let last = &last.tenant;
-            (&last.domain, &last.tenant, &last.hash) == (&row.domain, &row.tenant, &row.hash)
+            (&last.domain, &last.tenant, &last.hash)
+                == (&tenant.domain, &tenant.tenant, &tenant.hash)
         };
         if !all.last().is_some_and(is_same) {
-            let tenant = BulkTenant {
-                domain: row.domain.clone(),
-                tenant: row.tenant.clone(),
-                hash: row.hash.clone(),
-                shown: row.shown.clone(),
-                tenant_key: row.tenant_key.clone(),
-                ..BulkTenant::default()
-            };
             all.push(BulkLine {
                 line,
                 tenant,
@@ -257,106 +242,79 @@ fn read_rows(text: &str) -> Result<Vec<BulkLine>, BadTenantLine> {
             });
         }
         if let Some(last) = all.last_mut() {
-            row.add_to(&mut last.tenant, line)?;
-            last.plans.resize(last.tenant.plans.len(), line);
-            last.overrides.resize(last.tenant.overrides.len(), line);
+            let quotas = &mut last.tenant.quotas;
+            add(row, quotas, line)?;
+            last.plans.resize(quotas.plans.len(), line);
+            last.overrides.resize(quotas.overrides.len(), line);
         }
     }
     Ok(all)
 }
 
-impl Row {
-    fn add_to(self, tenant: &mut BulkTenant, line: u64) -> Result<(), BadTenantLine> {
-        let time = |field: &str, text: &Option<String>| {
-            let time = text.as_deref().map(str::parse::<Rfc3339>).transpose();
-            time.map_err(|error| fault(line, field, error))
+/// The columns that the head of a file names.
+fn columns(head: &StringRecord) -> Result<Vec<&'static str>, BadTenantLine> {
+    let mut columns = Vec::new();
+    for name in head {
+        let known = match name {
+            "api_key" => "tenant",
+            "tier" => "plan",
+            "limit" => "requests_per_unit",
+            name => name,
         };
-        let effective_at = time("effective_at", &self.effective_at)?;
-        let expires_at = time("expires_at", &self.expires_at)?;
-        match self.plan {
+        let column = HEAD.trim_end().split(',').find(|column| *column == known);
+        let column = column.ok_or_else(|| fault(1, name, LineFault::Column))?;
+        if columns.contains(&column) {
+            return Err(fault(1, name, LineFault::ColumnTwice));
+        }
+        columns.push(column);
+    }
+    Ok(columns)
+}
+
+/// The value of a cell, as JSON has it.
+fn value(column: &str, text: &str) -> Result<Value, LineFault> {
+    Ok(match column {
+        "requests_per_unit" | "burst" | "steps" | "max_debt" => text.parse::<u64>()?.into(),
+        "post_paid" => text.parse::<bool>()?.into(),
+        "descriptor" => serde_json::to_value(text.parse::<DescriptorText>()?)?,
+        "effective_at" | "expires_at" => serde_json::to_value(text.parse::<Rfc3339>()?)?,
+        _ => text.into(),
+    })
+}
+
+fn read<T: DeserializeOwned>(row: Row) -> serde_json::Result<T> {
+    serde_json::from_value(Value::Object(row))
+}
+
+/// Adds the plan and the override of a row.
+fn add(mut row: Row, quotas: &mut QuotaDocument, line: u64) -> Result<(), BadTenantLine> {
+    let plan = row.remove_entry("plan");
+    if let Some((name, plan)) = plan {
+        if plan == ratekeeper_rules::CUSTOM {
             // Overrides alone: what is without a plan is so by itself.
-            Some(plan) if plan == ratekeeper_rules::CUSTOM => tenant.plan = Some(plan),
-            Some(plan) => {
-                let plan = PlanDocument {
-                    plan,
-                    effective_at,
-                    expires_at,
-                };
-                // Each row of a tenant may repeat its plan.
-                if !tenant.plans.contains(&plan) {
-                    tenant.plans.push(plan);
-                }
+            quotas.plan = Some(ratekeeper_rules::CUSTOM.to_owned());
+        } else {
+            let times = ["effective_at", "expires_at"].into_iter();
+            let times = times.filter_map(|name| Some((name.to_owned(), row.get(name)?.clone())));
+            let plan = read(times.chain([(name, plan)]).collect());
+            let plan: PlanDocument = plan.map_err(|error| fault(line, "plan", error))?;
+            // Each row of a tenant may repeat its plan.
+            if !quotas.plans.contains(&plan) {
+                quotas.plans.push(plan);
             }
-            None => {}
-        }
-        if let Some(requests_per_unit) = self.requests_per_unit {
-            let descriptor = self.descriptor.as_deref().unwrap_or_default().parse();
-            tenant.overrides.push(OverrideDocument {
-                descriptor: descriptor
-                    .map_err(|error| fault(line, "descriptor", LineFault::Json(error)))?,
-                requests_per_unit,
-                unit: self.unit,
-                window: self.window,
-                burst: self.burst,
-                algorithm: self.algorithm,
-                post_paid: self.post_paid,
-                max_debt: self.max_debt,
-                steps: self.steps,
-                effective_at,
-                expires_at,
-            });
-        }
-        Ok(())
-    }
-
-    /// The row as a line, its columns in the order of [`bulk_head`].
-    fn written(&self) -> String {
-        let text = |text: &Option<String>| Cow::from(text.clone().unwrap_or_default());
-        let number =
-            |number: Option<u64>| Cow::from(number.map(|it| it.to_string()).unwrap_or_default());
-        cell::line([
-            text(&self.domain),
-            text(&self.tenant),
-            text(&self.hash),
-            text(&self.shown),
-            text(&self.tenant_key),
-            text(&self.plan),
-            text(&self.descriptor),
-            number(self.requests_per_unit),
-            text(&self.unit),
-            text(&self.window),
-            number(self.burst),
-            text(&self.algorithm),
-            text(&self.effective_at),
-            text(&self.expires_at),
-            number(self.steps.map(u64::from)),
-            text(&self.post_paid.map(|is_so| is_so.to_string())),
-            number(self.max_debt),
-        ])
-    }
-
-    fn of(tenant: &BulkTenant) -> Self {
-        Self {
-            domain: tenant.domain.clone(),
-            tenant: tenant.tenant.clone(),
-            hash: tenant.hash.clone(),
-            shown: tenant.shown.clone(),
-            tenant_key: tenant.tenant_key.clone(),
-            ..Self::default()
         }
     }
+    if row.contains_key("requests_per_unit") {
+        let own = read(row).map_err(|error| fault(line, "", error))?;
+        quotas.overrides.push(own);
+    }
+    Ok(())
 }
 
 impl BulkTenant {
     /// A tenant of the quota store; one with a secret value by its hash.
     #[must_use]
     pub fn of(record: &TenantRecord, key: &TenantKey) -> Self {
-        let QuotaDocument {
-            plan,
-            plans,
-            overrides,
-            ..
-        } = QuotaDocument::of(&record.quotas);
         let id = &record.id;
         let is_named = key.hash(&id.shown) == id.hash;
         let shown = Some(id.shown.clone());
@@ -371,23 +329,7 @@ impl BulkTenant {
             hash: (!is_named).then(|| id.hash.to_string()),
             shown,
             tenant_key: (!is_named).then(|| mark_of(key)),
-            plan,
-            plans,
-            overrides,
-            effective_at: None,
-            expires_at: None,
-        }
-    }
-
-    /// The quotas of the tenant.
-    #[must_use]
-    pub fn document(&self) -> QuotaDocument {
-        QuotaDocument {
-            plan: self.plan.clone(),
-            plans: self.plans.clone(),
-            overrides: self.overrides.clone(),
-            effective_at: self.effective_at,
-            expires_at: self.expires_at,
+            quotas: QuotaDocument::of(&record.quotas),
         }
     }
 
@@ -395,12 +337,7 @@ impl BulkTenant {
     #[must_use]
     pub fn written(&self, format: BulkFormat) -> String {
         match format {
-            BulkFormat::JsonLines => {
-                // Texts and numbers: nothing in there can fail.
-                let mut line = bidi::escaped_json(serde_json::to_string(self).unwrap_or_default());
-                line.push('\n');
-                line
-            }
+            BulkFormat::JsonLines => line(format, "", self),
             BulkFormat::Csv => rows(self),
         }
     }
@@ -411,45 +348,61 @@ impl BulkTenant {
 pub const fn bulk_head(format: BulkFormat) -> &'static str {
     match format {
         BulkFormat::JsonLines => "",
-        BulkFormat::Csv => {
-            "domain,tenant,hash,shown,tenant_key,plan,descriptor,requests_per_unit,unit,window,burst,algorithm,\
-             effective_at,expires_at,steps,post_paid,max_debt\n"
+        BulkFormat::Csv => HEAD,
+    }
+}
+
+/// A value as a line of a file, with its end; the columns of CSV are those of `head`.
+pub(crate) fn line(format: BulkFormat, head: &str, value: &impl Serialize) -> String {
+    match format {
+        // Texts and numbers: nothing in there can fail.
+        BulkFormat::JsonLines => {
+            bidi::escaped_json(serde_json::to_string(value).unwrap_or_default()) + "\n"
         }
+        BulkFormat::Csv => csv_line(head, &fields(value)),
+    }
+}
+
+fn csv_line(head: &str, row: &Row) -> String {
+    let text = |column| match row.get(column) {
+        None | Some(Value::Null) => Cow::from(""),
+        Some(Value::String(text)) => text.into(),
+        Some(value) => value.to_string().into(),
+    };
+    cell::line(head.trim_end().split(',').map(text))
+}
+
+/// The fields of a part of a tenant, as JSON has them.
+fn fields(part: &impl Serialize) -> Row {
+    // Texts and numbers: nothing in there can fail.
+    match serde_json::to_value(part) {
+        Ok(Value::Object(row)) => row,
+        _ => Row::new(),
     }
 }
 
 fn rows(tenant: &BulkTenant) -> String {
-    let mut all = Vec::new();
-    let time = |time: &Option<Rfc3339>| time.as_ref().map(ToString::to_string);
-    for it in &tenant.plans {
-        all.push(Row {
-            plan: Some(it.plan.clone()),
-            effective_at: time(&it.effective_at),
-            expires_at: time(&it.expires_at),
-            ..Row::of(tenant)
-        });
+    let quotas = &tenant.quotas;
+    let mut all: Vec<Row> = quotas.plans.iter().map(fields).collect();
+    if quotas.plan.is_some() || all.is_empty() {
+        let plan = quotas
+            .plan
+            .as_deref()
+            .map(|plan| ("plan".to_owned(), plan.into()));
+        all.push(plan.into_iter().collect());
     }
-    if tenant.plan.is_some() || all.is_empty() {
-        all.push(Row {
-            plan: tenant.plan.clone(),
-            ..Row::of(tenant)
-        });
-    }
-    all.extend(tenant.overrides.iter().map(|own| Row {
-        descriptor: Some(own.descriptor.to_string()),
-        requests_per_unit: Some(own.requests_per_unit),
-        unit: own.unit.clone(),
-        window: own.window.clone(),
-        burst: own.burst,
-        algorithm: own.algorithm.clone(),
-        steps: own.steps,
-        post_paid: own.post_paid,
-        max_debt: own.max_debt,
-        effective_at: time(&own.effective_at),
-        expires_at: time(&own.expires_at),
-        ..Row::of(tenant)
+    all.extend(quotas.overrides.iter().map(|own| {
+        let mut row = fields(own);
+        row.insert("descriptor".to_owned(), own.descriptor.to_string().into());
+        row
     }));
-    all.iter().map(Row::written).collect()
+    let mut names = fields(tenant);
+    names.retain(|name, _| NAMES.contains(&name.as_str()));
+    let written = |mut row: Row| {
+        row.extend(names.clone());
+        csv_line(HEAD, &row)
+    };
+    all.into_iter().map(written).collect()
 }
 
 impl BulkLine {
@@ -487,7 +440,7 @@ impl BulkLine {
             .as_ref()
             .is_some_and(|mark| *mark != mark_of(key));
         let id = match (&tenant.tenant, hash) {
-            (None, None) => return Err(fault("tenant", LineFault::Nobody)),
+            (None, None) => return Err(fault("tenant", LineFault::NoTenant)),
             (None, Some(_)) if is_other => return Err(fault("tenant_key", LineFault::OtherKey)),
             (None, Some(hash)) => {
                 let shown = tenant.shown.as_deref().filter(|shown| is_end(shown));
@@ -503,7 +456,7 @@ impl BulkLine {
                 id
             }
         };
-        let document = tenant.document();
+        let document = &tenant.quotas;
         let quotas = document.quotas();
         Ok(TenantPut {
             tenant: id,
@@ -523,4 +476,39 @@ fn mark_of(key: &TenantKey) -> String {
     let mut mark = key.hash("\0ratekeeper: the mark of this key").to_string();
     mark.truncate(8);
     mark
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names of earlier versions are read in both formats.
+    #[test]
+    fn a_tenant_is_one_whatever_the_format_and_the_names() {
+        let own = r#""overrides":[{"descriptor":"a:b","limit":5,"window":"10s","post_paid":true}]"#;
+        let line = |plan: &str| format!(r#"{{"api_key":"x",{plan},{own}}}"#);
+        let lines = [
+            line(r#""tiers":[{"tier":"pro"}]"#),
+            line(r#""plans":[{"plan":"pro"}]"#),
+        ];
+        let rows = [
+            "tenant,plan,descriptor,requests_per_unit,window,post_paid\nx,pro,a:b,5,10s,true\n",
+            "api_key,tier,descriptor,limit,window,post_paid\nx,pro,,,,\nx,,a:b,5,10s,true\n",
+        ];
+        let read = |format, text: &str| {
+            let mut all = read_tenants(format, text).expect(text);
+            assert_eq!(all.len(), 1, "{text}");
+            all.remove(0).tenant
+        };
+        let tenant = read(BulkFormat::JsonLines, &lines[0]);
+        assert_eq!(tenant.tenant.as_deref(), Some("x"));
+        assert_eq!(tenant.quotas.plans.len(), 1);
+        assert_eq!(tenant.quotas.overrides[0].post_paid, Some(true));
+        assert_eq!(read(BulkFormat::JsonLines, &lines[1]), tenant);
+        for text in rows {
+            assert_eq!(read(BulkFormat::Csv, text), tenant, "{text}");
+        }
+        let one = read(BulkFormat::JsonLines, r#"{"tenant":"x","tier":"pro"}"#);
+        assert_eq!(one.quotas.plan.as_deref(), Some("pro"));
+    }
 }

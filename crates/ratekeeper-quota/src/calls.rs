@@ -10,7 +10,7 @@ use ratekeeper_rules::TenantHash;
 use serde::{Deserialize, Serialize};
 use sqlx::{AssertSqlSafe, Row};
 
-use crate::bulk::{bidi, cell};
+use crate::bulk::line;
 use crate::metering::{none_has_a_zero, read_digits, shown, write_digits};
 use crate::record::printable;
 use crate::rows::{self, ROWS_MAX, stored};
@@ -188,7 +188,7 @@ impl QuotaStore {
         let mut lines: Vec<CallLine> = Vec::new();
         while let Some(first) = self.first_hour(filter, next.0, until).await? {
             if by.end(first) != by.end(next.0) {
-                // Nobody called in the rest of that period.
+                // There were no calls in the rest of that period.
                 (next.1, next.2) = Default::default();
             }
             let end = by.end(first).min(until);
@@ -306,19 +306,6 @@ impl CallLine {
     /// The line of a file, with its end.
     #[must_use]
     pub fn written(&self, format: BulkFormat) -> String {
-        // Texts and numbers, into memory: nothing can fail.
-        match format {
-            BulkFormat::JsonLines => {
-                bidi::escaped_json(serde_json::to_string(self).unwrap_or_default()) + "\n"
-            }
-            BulkFormat::Csv => cell::line([
-                self.period.as_str().into(),
-                self.domain.as_str().into(),
-                self.tenant.as_deref().unwrap_or_default().into(),
-                self.hash.as_str().into(),
-                self.allowed.to_string().into(),
-                self.denied.to_string().into(),
-            ]),
-        }
+        line(format, Self::head(format), self)
     }
 }

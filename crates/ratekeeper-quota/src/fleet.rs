@@ -28,7 +28,7 @@ const TABLE: &str = "fleet";
 pub struct FleetRecord {
     /// The number of the last change of tokens; 0 if there was none.
     pub tokens_version: u64,
-    /// True if there is a token, or was one: then nobody is admitted without one.
+    /// True if there is a token, or was one: then requests without one are refused.
     pub tokens_required: bool,
     /// The tokens that count, by name.
     pub tokens: Vec<FleetToken>,

@@ -44,7 +44,7 @@ const SAVED_EVERY: Duration = Duration::from_secs(10);
 pub struct FollowerConfig {
     /// The file for the copy of all tenants that a start without the database goes by.
     pub saved: Option<PathBuf>,
-    /// True if tenants have no limits for as long as nobody knows them: neither the database nor the saved
+    /// True if tenants have no limits for as long as their limits are unknown: neither the database nor the saved
     /// copy. Otherwise they are on the default plan.
     pub allows_unknown: bool,
     /// The saved copy of tokens and switches, for a start without the database.
@@ -311,11 +311,11 @@ impl Copy {
             Err(error) => warn!(%error, path = ?path, "the saved quotas of tenants cannot be used"),
         }
         let key = self.store.key().clone();
-        let nobody = match self.config.allows_unknown {
+        let unread = match self.config.allows_unknown {
             true => TenantIndex::allowing_all(key),
             false => TenantIndex::new(key),
         };
-        self.put(nobody, 0, Source::Nothing).await;
+        self.put(unread, 0, Source::Nothing).await;
     }
 
     /// Drops traces of deleted tenants that every node has seen.
@@ -353,7 +353,7 @@ impl Copy {
     }
 }
 
-/// Runs what takes long on a thread where it holds nobody up.
+/// Runs what takes long on a thread where it delays no request.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match spawn_blocking(work).await {
         Ok(done) => done,

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 
-use crate::bulk::{bidi, cell};
+use crate::bulk::line;
 use crate::rows::{self, stored};
 use crate::store::within;
 use crate::{BulkFormat, QuotaError, QuotaStore, Rfc3339, UsageFilter};
@@ -212,22 +212,7 @@ impl UsageLine {
     /// The line of a file, with its end.
     #[must_use]
     pub fn written(&self, format: BulkFormat) -> String {
-        // Texts and numbers, into memory: nothing can fail.
-        match format {
-            BulkFormat::JsonLines => {
-                bidi::escaped_json(serde_json::to_string(self).unwrap_or_default()) + "\n"
-            }
-            BulkFormat::Csv => cell::line([
-                self.minute.to_string().into(),
-                self.domain.as_str().into(),
-                self.tenant.as_deref().unwrap_or_default().into(),
-                self.hash.as_str().into(),
-                self.rule.as_str().into(),
-                self.node.as_str().into(),
-                self.allowed.to_string().into(),
-                self.denied.to_string().into(),
-            ]),
-        }
+        line(format, Self::head(format), self)
     }
 }
 

@@ -38,7 +38,7 @@ impl TenantId {
         }
     }
 
-    /// The tenant with this hash, whose value nobody has shown.
+    /// The tenant with this hash, whose value is not known.
     #[must_use]
     pub fn of_hash(domain: &str, hash: TenantHash) -> Self {
         Self {

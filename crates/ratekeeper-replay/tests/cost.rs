@@ -91,7 +91,7 @@ fn more_than_was_reserved_is_charged_in_the_end() {
     let calls = "2023-11-16T18:00:00Z,7,90\n2023-11-16T18:01:00Z,7,90\n2023-11-16T18:02:00Z,7,90\n";
     let report = replayed(options(|it| it.reserve = 20), OUTPUT, calls);
     assert_eq!(let_in(&report), [2, 2, 3]);
-    // Nobody corrects what was asked for in advance.
+    // What was asked for in advance is not corrected.
     assert_eq!(most(&report), [Some(180), Some(180), Some(270)]);
 }
 

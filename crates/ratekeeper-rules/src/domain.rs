@@ -126,7 +126,7 @@ impl Domain {
     }
 
     /// `key_value`, or the key alone, in a form that may be shown: the value of a secret key is
-    /// replaced by its fingerprint, unless it is a pattern, which names nobody.
+    /// replaced by its fingerprint, unless it is a pattern, which names no single caller.
     #[must_use]
     pub fn composite(&self, key: &str, value: Option<&str>) -> String {
         match value {

@@ -77,7 +77,7 @@ impl fmt::Display for Unreadable {
     }
 }
 
-/// Larger files are refused: nobody could read such rules, and a mistaken path may name anything.
+/// Larger files are refused: no one could review such rules, and a mistaken path may name anything.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 const FILES_MAX: usize = 10_000;
 const FOLDERS_DEEP_MAX: usize = 64;

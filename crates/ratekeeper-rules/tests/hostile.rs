@@ -1,4 +1,4 @@
-//! Files that nobody writes by accident: bounded in time and memory, and never a panic.
+//! Files that are not written by accident: bounded in time and memory, and never a panic.
 
 use std::time::{Duration, Instant};
 

@@ -191,13 +191,13 @@ proptest! {
             }
             if number % 4 == 3 {
                 // As after a failure: all is read again, in another order.
-                let mut anew = TenantIndex::new(key());
+                let mut rebuilt = TenantIndex::new(key());
                 let mut all: Vec<_> = index.iter().collect();
                 all.reverse();
                 for (domain, tenant, quotas) in all {
-                    anew.put(domain, tenant, &quotas);
+                    rebuilt.put(domain, tenant, &quotas);
                 }
-                index = anew;
+                index = rebuilt;
             }
             let joined = last.with_tenants(&index);
             prop_assert_eq!(joined.unknown, 0);
@@ -208,8 +208,8 @@ proptest! {
             // A copy taken before is as it was.
             prop_assert!(before.len() <= index.len() + 1);
             for (tenant, endpoint) in (0..4).flat_map(|tenant| [(tenant, 0), (tenant, 1)]) {
-                let nobody = Quotas::default();
-                let quotas = model.get(&tenant).unwrap_or(&nobody);
+                let none = Quotas::default();
+                let quotas = model.get(&tenant).unwrap_or(&none);
                 for now in 0..42 {
                     let name = format!("t{tenant}");
                     prop_assert_eq!(

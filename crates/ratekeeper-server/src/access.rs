@@ -1,10 +1,10 @@
 //! Access to the admin listener: who may read, who may change, and who is refused.
 //!
 //! Callers with a role come from the settings (`callers`) and from the tokens that `ratekeeper token` makes.
-//! While there are none, clients that only this host can be may do everything, and nobody else anything.
+//! While there are none, clients that only this host can be may do everything, and all others are refused.
 
 mod guesses;
-mod known;
+mod known_tokens;
 mod refusal_log;
 mod tokens;
 
@@ -17,7 +17,7 @@ use http::request::Parts;
 use crate::callers::{Caller, sha256_of_bearer};
 use crate::listen::{Peer, PeerAddress};
 use guesses::Guesses;
-pub(crate) use known::KnownTokens;
+pub(crate) use known_tokens::KnownTokens;
 pub(crate) use refusal_log::RefusalLog;
 pub use tokens::{AdminToken, AdminTokenError, Tokens};
 

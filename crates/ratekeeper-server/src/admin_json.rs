@@ -1,8 +1,11 @@
-//! JSON of the admin API that programs beside the server read too: the state of a node (`/admin/v1/live`), the outcome of
-//! an import.
+//! JSON of the admin API that programs beside the server read too: the state of a node (`/admin/v1/live`), the use of
+//! limits, the nodes, the outcome of an import.
 //!
 //! Times are seconds since 1970 here, and RFC 3339 in JSON. A reader takes what another version leaves out for empty, and
 //! passes over what it does not know.
+
+mod nodes;
+mod usage;
 
 use std::collections::BTreeMap;
 
@@ -11,6 +14,8 @@ use ratekeeper_limiter::Growth;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use self::nodes::{FleetNode, FleetNodes, NodeEntry, ToldBy};
+pub use self::usage::{Leased, Span, Usage, Used};
 use crate::denials::shown;
 
 /// The data of the event `history`.

@@ -22,7 +22,7 @@ use crate::denials::CheckOrigin;
 use crate::drain::Drain;
 use crate::durations::Durations;
 use crate::fleet::FleetSwitches;
-use crate::front::Monitored;
+use crate::gateway_listener::Monitored;
 use crate::listen::LogLimit;
 use crate::live::Live;
 use crate::maintenance::task::MaintenanceTasks;
@@ -35,7 +35,7 @@ use crate::switches::SwitchFile;
 use crate::tls::Tls;
 use crate::unenforced::UnenforcedRules;
 use crate::unreadable::UnreadableRequests;
-use crate::v1::room::LongAnswers;
+use crate::v1::long_answers::LongAnswers;
 
 /// The limiter, and the other state that listeners need.
 #[derive(Debug)]
@@ -239,7 +239,7 @@ impl App {
     }
 
     /// Logs now and then that a request of Envoy's protocol was refused because of its sender:
-    /// Envoy lets a request pass if it gets no decision, so nobody would notice otherwise.
+    /// Envoy lets a request pass if it gets no decision, so it would go unnoticed otherwise.
     #[cold]
     pub(crate) fn note_rls_refusal(&self, why: &Denied) {
         if self.rls_refusals.may_say() {

@@ -203,7 +203,7 @@ impl Callers {
                 found = Some(caller);
             }
         }
-        found.ok_or(Denied::Unknown("authorization: nobody has this token"))
+        found.ok_or(Denied::Unknown("authorization: the token is unknown"))
     }
 
     fn by_name(&self, peer: &Peer) -> Option<&Caller> {

@@ -33,9 +33,9 @@ pub struct ServerConfig {
     pub admin: ListenAddress,
     /// The address of the listener that serves only metrics, to scrapers on other hosts.
     pub metrics: Option<ListenAddress>,
-    /// The gateway's listener, for the front that [`Server::run_behind`](crate::Server::run_behind)
+    /// The gateway's listener, for the gateway that [`Server::run_behind`](crate::Server::run_behind)
     /// is given.
-    pub front: Option<GatewayListener>,
+    pub gateway: Option<GatewayListener>,
     /// The permissions of Unix socket files, such as 0o660; without them, the process's umask
     /// decides.
     pub unix_mode: Option<u32>,
@@ -98,7 +98,7 @@ impl Default for ServerConfig {
             http: Some(any(8080)),
             admin: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6070).into(),
             metrics: None,
-            front: None,
+            gateway: None,
             unix_mode: None,
             tls: ListenersTls::default(),
             worker_threads: None,

@@ -1,4 +1,4 @@
-//! Logs hits that are charged to nobody, as the debt of their bucket is as large as it may be.
+//! Logs hits that are not charged, as the debt of their bucket is as large as it may be.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

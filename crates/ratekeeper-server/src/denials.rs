@@ -6,7 +6,7 @@
 //! An operator may [follow](followed) a few tenants for a while, whose denials are then all logged.
 
 mod followed;
-mod kept;
+mod recent;
 mod request;
 
 use std::hash::{BuildHasher, RandomState};
@@ -20,7 +20,7 @@ use ratekeeper_http::answer::HttpDenial;
 use ratekeeper_limiter::{Decision, RequestDescriptors};
 
 pub(crate) use followed::{FOLLOWED_TIME_MAX, FollowedKey, FollowedKeys};
-use kept::KeptDenials;
+use recent::RecentDenials;
 pub(crate) use request::{CheckOrigin, DeniedRequest, fingerprint_and_end, shown, value_of};
 
 /// Denials of a second that are kept whoever they are of. Of each tenant and rule, the first ones are kept besides.
@@ -56,7 +56,7 @@ pub struct DenialLog {
     second: AtomicU64,
     count: AtomicU64,
     left_out: AtomicU64,
-    latest: Mutex<KeptDenials>,
+    latest: Mutex<RecentDenials>,
     followed: FollowedKeys,
     ids: RandomState,
     ids_made: AtomicU64,

@@ -51,7 +51,7 @@ struct Rls {
     constant: Option<ConstantAnswer>,
     /// The peer to assume where the connection names none: on this host if only this host can reach
     /// the listener, else anywhere.
-    nobody: Peer,
+    unknown: Peer,
 }
 
 impl Rls {
@@ -63,7 +63,7 @@ impl Rls {
         extensions: &Extensions,
         needs: RequiredPermissions,
     ) -> Result<(), Status> {
-        let peer = extensions.get().unwrap_or(&self.nobody);
+        let peer = extensions.get().unwrap_or(&self.unknown);
         let authorization = headers.get(AUTHORIZATION);
         let authorization = authorization.map(HeaderValue::as_bytes);
         let admitted = needs.admit(&self.app.callers, Some(peer), authorization);
@@ -191,11 +191,11 @@ impl Grpc {
         let short_max = bytes_max.min(SHORT_BYTES_MAX);
         let own = Arc::new(v1::Service::new(Arc::clone(app)));
         // What a listener on this host alone lets in is on this host.
-        let nobody = Peer::unnamed(PeerAddress::Unix, is_local);
+        let unknown = Peer::unnamed(PeerAddress::Unix, is_local);
         let rls = Arc::new(Rls {
             app: Arc::clone(app),
             constant,
-            nobody,
+            unknown,
         });
         let reflection = || {
             tonic_reflection::server::Builder::configure()

@@ -53,7 +53,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/json", any(json::answer))
         .layer(DefaultBodyLimit::max(body_bytes_max))
         .layer(middleware::from_fn_with_state(reading_room, bound_reading))
-        // The body is the original request's, and nobody here reads it.
+        // The body is the original request's, and it is not read here.
         .route("/v1/auth", any(auth::answer))
         .with_state(app)
 }

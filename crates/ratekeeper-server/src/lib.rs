@@ -50,7 +50,7 @@ mod error_body;
 mod families;
 mod fleet;
 mod follow;
-mod front;
+mod gateway_listener;
 mod growth_log;
 mod grpc;
 mod http;
@@ -90,7 +90,7 @@ pub use drain::DrainDelay;
 pub use families::{Families, Label, by};
 pub use fleet::{FleetCopy, FleetCopyError, ImportError, import_node_files};
 pub use follow::{FilesRead, Followed};
-pub use front::{ClassShedding, GatewayService, Monitored, Shedding, UpstreamShedding};
+pub use gateway_listener::{ClassShedding, GatewayService, Monitored, Shedding, UpstreamShedding};
 pub use listen::{
     Fault, FramedTwice, HttpService, ListenAddress, Pace, Patience, Peer, PeerAddress, ServerBounds,
 };

@@ -210,7 +210,7 @@ impl ConnectionSlots {
     async fn seat(&self) -> ConnectionSlot {
         match Arc::clone(&self.0).acquire_owned().await {
             Ok(seat) => seat,
-            // Nobody closes it.
+            // It is never closed.
             Err(_) => pending().await,
         }
     }

@@ -118,7 +118,7 @@ pub(crate) struct Live {
     /// The states of the circuit breakers at the last look.
     circuits: Mutex<Vec<u8>>,
     seconds: Mutex<VecDeque<SecondFigures>>,
-    /// The latest state as JSON; nobody makes one while nobody watches.
+    /// The latest state as JSON; none is made while there is no watcher.
     state: watch::Sender<Arc<str>>,
     /// The circuit breakers as JSON, as they were when one of them last turned.
     breakers: watch::Sender<Arc<str>>,

@@ -78,7 +78,7 @@ async fn tick(app: Arc<App>) {
         let key_changed = limiter.store().hash_key_other_than(known);
         tokio::select! {
             _ = ticks.tick() => {}
-            // At once: what is counted under another name until then, nobody else sees.
+            // At once: what is counted under another name until then is not seen elsewhere.
             key = key_changed => {
                 limiter.adopt_hash_key(key);
                 continue;

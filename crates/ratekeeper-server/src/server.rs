@@ -16,7 +16,7 @@ use crate::app::App;
 use crate::config::ServerConfig;
 use crate::drain::DrainDelay;
 use crate::fleet::{self, FleetSwitches};
-use crate::front::Monitored;
+use crate::gateway_listener::Monitored;
 use crate::grpc::{BadDescriptors, Grpc, Health};
 use crate::listen::{ListenAddress, Listener, Workers};
 use crate::reload::{ReloadStatus, RulesLoader};
@@ -36,7 +36,7 @@ pub struct Addresses {
     /// Metrics alone, if they were asked for.
     pub metrics: Option<ListenAddress>,
     /// The gateway, if there is one.
-    pub front: Option<ListenAddress>,
+    pub gateway: Option<ListenAddress>,
 }
 
 /// The reason a server does not start.
@@ -198,14 +198,14 @@ impl Server {
             http,
             admin,
             metrics,
-            front,
+            gateway,
         } = &self.listeners;
         Addresses {
             grpc: of(grpc),
             http: of(http),
             admin: admin.address.clone(),
             metrics: of(metrics),
-            front: front.as_ref().map(|(front, _)| front.address.clone()),
+            gateway: gateway.as_ref().map(|(gateway, _)| gateway.address.clone()),
         }
     }
 

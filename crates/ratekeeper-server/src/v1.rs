@@ -5,10 +5,10 @@ mod answer;
 mod check;
 mod hold;
 mod limit;
+pub(crate) mod long_answers;
 mod object;
 mod refusal;
 mod request;
-pub(crate) mod room;
 mod subject;
 mod unmatched;
 
@@ -16,13 +16,13 @@ pub(crate) use answer::{Answer, AnsweredBy, HeldAnswer, StatusAnswer, Statuses};
 pub(crate) use check::Batch;
 pub(crate) use hold::{Released, Renewed, Settlement};
 pub(crate) use limit::{LimitAnswer, LimitRequest, LimitsAnswer, LimitsRequest, WindowText};
+pub(crate) use long_answers::AnswerRoom;
 pub(crate) use object::Object;
 pub(crate) use refusal::{Reason, Refusal};
 pub(crate) use request::{
     AcquireRequest, BatchRequest, CancelRequest, CheckRequest, CommitRequest, DescriptorRequest,
     EntryRequest, OverrideRequest, PermitRequest, RefundRequest, ReserveRequest,
 };
-pub(crate) use room::AnswerRoom;
 pub(crate) use subject::Subject;
 pub(crate) use unmatched::Unmatched;
 

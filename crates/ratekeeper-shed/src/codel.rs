@@ -42,7 +42,7 @@ impl Default for QueueTerms {
 pub struct PatientQueue<T> {
     terms: QueueTerms,
     waiting: VecDeque<(Timestamp, T)>,
-    /// The last time at which nobody waited.
+    /// The last time at which the queue was empty.
     empty_at: Timestamp,
 }
 

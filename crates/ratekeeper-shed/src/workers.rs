@@ -146,7 +146,7 @@ impl UtilisationControl {
         };
         let step = (secs / ramp).min(1.0);
         if used > bad {
-            // A rate that nobody uses up cannot be why utilisation is bad.
+            // A rate that is not used up cannot be why utilisation is bad.
             let from = admitted.min(self.arriving.max(1.0));
             *admitted = (from * (1.0 - step * (1.0 - bad / used))).max(1.0);
         } else if used < good {

@@ -316,7 +316,7 @@ impl EtcdPlace {
         }
     }
 
-    /// The comparisons that hold while nobody has changed anything since `before` was read.
+    /// The comparisons that hold while nothing has changed since `before` was read.
     fn unchanged(&self, before: &[Source]) -> Vec<Compare> {
         let config = &self.config;
         let compare = |result: CompareResult, key, revision, range_end| Compare {

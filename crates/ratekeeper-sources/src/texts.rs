@@ -46,15 +46,15 @@ pub enum NewTexts {
     Many(Vec<Source>),
 }
 
-/// An open place.
+/// An open source.
 #[derive(Debug)]
-enum Place {
+enum OpenSource {
     Url(Box<UrlFetcher>),
     Redis(Box<RedisPlace>),
     Etcd(Box<EtcdPlace>),
 }
 
-impl Place {
+impl OpenSource {
     fn new(config: TextsPlace) -> Result<Self, BadUrl> {
         Ok(match config {
             TextsPlace::Url(config) => Self::Url(Box::new(UrlFetcher::new(config)?)),
@@ -88,7 +88,7 @@ impl Place {
 /// Fetches texts, and delivers them when they change.
 #[derive(Debug)]
 pub struct TextsSource {
-    place: Place,
+    place: OpenSource,
     interval: Duration,
     status: SourceStatus,
     /// The fingerprint of the texts that were delivered last.
@@ -106,7 +106,7 @@ impl TextsSource {
     pub fn new(place: TextsPlace, interval: Duration) -> Result<Self, BadUrl> {
         Ok(Self {
             status: SourceStatus::new(place.name().to_owned(), "rules"),
-            place: Place::new(place)?,
+            place: OpenSource::new(place)?,
             interval,
             delivered: None,
         })
@@ -132,9 +132,9 @@ impl TextsSource {
     /// The place does not take them. If there was no answer, they may be there.
     pub async fn replace(&mut self, before: &[Source], texts: NewTexts) -> Result<(), FetchError> {
         match &mut self.place {
-            Place::Url(_) => Err(FetchError::ReadOnly),
-            Place::Redis(key) => key.replace(texts).await,
-            Place::Etcd(keys) => keys.replace(before, texts).await,
+            OpenSource::Url(_) => Err(FetchError::ReadOnly),
+            OpenSource::Redis(key) => key.replace(texts).await,
+            OpenSource::Etcd(keys) => keys.replace(before, texts).await,
         }
     }
 

@@ -23,7 +23,7 @@ const TOLD: Duration = Duration::from_secs(10);
 
 /// The server's time, as last heard.
 #[derive(Debug, Default)]
-pub(crate) struct ServerClock(Mutex<Heard>);
+pub(crate) struct ServerClock(Mutex<ClockState>);
 
 /// A call's knowledge of the server's clock at the time it is sent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,7 +42,7 @@ struct Step {
 }
 
 #[derive(Debug, Default)]
-struct Heard {
+struct ClockState {
     sent: Sent,
     step: Option<Step>,
 }

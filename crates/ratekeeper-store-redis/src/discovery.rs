@@ -38,7 +38,7 @@ pub(crate) enum DiscoveryError {
     #[error("{0} lists no owner of a slot")]
     NoSlots(String),
     /// A node's slot map is not of the documented form.
-    #[error("{0} says of its cluster what nobody understands")]
+    #[error("the cluster reply of {0} cannot be parsed")]
     Garbled(String),
     /// No sentinel is known.
     #[error("there are none")]

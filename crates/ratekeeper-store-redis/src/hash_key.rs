@@ -7,7 +7,7 @@
 //! there, and so has every further store of a service: a node that starts while the first store's
 //! server is away, or has come back empty, finds the hash key that all others name counters by. The
 //! first key of the first store is authoritative, and copies are made to agree with it. Copies in
-//! further stores have keys that are nobody's first: another service may have its own hash key there,
+//! further stores have keys of which none comes first: another service may have its own hash key there,
 //! and must not be given ours.
 
 mod minted;
@@ -116,7 +116,7 @@ enum KnownKey {
 
 /// The result of reading the hash key in one place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Heard {
+pub(crate) enum KeyComparison {
     /// It is the one that this node uses, perhaps from now on.
     Same,
     /// It is a copy that differs, while the authoritative hash key is not known.
@@ -240,7 +240,7 @@ impl SharedHashKey {
     }
 
     /// Takes in the hash key found at `key` of `server`, and returns what has to be done about it.
-    pub(crate) fn hear(&self, key: &HashKeyName, server: &str, there: Minted) -> Heard {
+    pub(crate) fn compare(&self, key: &HashKeyName, server: &str, there: Minted) -> KeyComparison {
         let mut known = self.known.lock();
         match (key, &mut *known) {
             (HashKeyName::First(_), KnownKey::Agreed(ours)) if ours.secret != there.secret => {
@@ -249,7 +249,7 @@ impl SharedHashKey {
                 let is_theirs = there.prevails_over(&ours);
                 tell_conflict(server, is_theirs);
                 if !is_theirs {
-                    return Heard::PutBack(ours);
+                    return KeyComparison::PutBack(ours);
                 }
                 *known = KnownKey::Agreed(there);
             }
@@ -258,24 +258,24 @@ impl SharedHashKey {
                 *known = KnownKey::Copied(there, BTreeSet::new());
             }
             (HashKeyName::Copy(_), KnownKey::Agreed(ours)) if ours.secret != there.secret => {
-                return Heard::PutBack(*ours);
+                return KeyComparison::PutBack(*ours);
             }
             (HashKeyName::Copy(_), KnownKey::Agreed(_)) => {}
             (HashKeyName::Copy(_), KnownKey::Copied(ours, differing)) => {
                 return match ours.secret == there.secret {
                     true => {
                         differing.remove(server);
-                        Heard::Same
+                        KeyComparison::Same
                     }
                     false => {
                         differing.insert(server.into());
-                        Heard::Undecided
+                        KeyComparison::Undecided
                     }
                 };
             }
         }
         self.adopt(there.secret);
-        Heard::Same
+        KeyComparison::Same
     }
 
     fn adopt(&self, secret: KeyBytes) {
@@ -365,10 +365,16 @@ mod tests {
     fn a_copy_is_believed_until_the_first_is_heard() {
         let hash_key = SharedHashKey::new(None, Box::default());
         assert_eq!(hash_key.adopted(), None);
-        assert_eq!(hash_key.hear(&copy(), "b", minted(1, 1)), Heard::Same);
+        assert_eq!(
+            hash_key.compare(&copy(), "b", minted(1, 1)),
+            KeyComparison::Same
+        );
         assert_eq!(hash_key.adopted(), Some([1; 16]));
         // Of two copies that differ, neither is known to be wrong.
-        assert_eq!(hash_key.hear(&copy(), "b", minted(2, 2)), Heard::Undecided);
+        assert_eq!(
+            hash_key.compare(&copy(), "b", minted(2, 2)),
+            KeyComparison::Undecided
+        );
         assert_eq!(hash_key.adopted(), Some([1; 16]));
         assert_eq!(
             (hash_key.differing(), hash_key.is_agreed()),
@@ -376,12 +382,15 @@ mod tests {
         );
         // However young: another service may have made the copy.
         let first = minted(2, 2);
-        assert_eq!(hash_key.hear(&self::first(), "a", first), Heard::Same);
+        assert_eq!(
+            hash_key.compare(&self::first(), "a", first),
+            KeyComparison::Same
+        );
         assert_eq!((hash_key.differing(), hash_key.is_agreed()), (vec![], true));
         assert_eq!(hash_key.adopted(), Some([2; 16]));
         assert_eq!(
-            hash_key.hear(&copy(), "b", minted(1, 1)),
-            Heard::PutBack(first)
+            hash_key.compare(&copy(), "b", minted(1, 1)),
+            KeyComparison::PutBack(first)
         );
         assert_eq!(hash_key.conflicts(), 0);
     }
@@ -390,13 +399,16 @@ mod tests {
     fn of_two_that_meet_the_older_one_counts_on_both_sides() {
         let (older, newer) = (minted(1, 1), minted(2, 2));
         let hash_key = SharedHashKey::new(None, Box::default());
-        assert_eq!(hash_key.hear(&first(), "a", newer), Heard::Same);
-        assert_eq!(hash_key.hear(&first(), "a", older), Heard::Same);
+        assert_eq!(hash_key.compare(&first(), "a", newer), KeyComparison::Same);
+        assert_eq!(hash_key.compare(&first(), "a", older), KeyComparison::Same);
         assert_eq!(
             (hash_key.adopted(), hash_key.conflicts()),
             (Some([1; 16]), 1)
         );
-        assert_eq!(hash_key.hear(&first(), "a", newer), Heard::PutBack(older));
+        assert_eq!(
+            hash_key.compare(&first(), "a", newer),
+            KeyComparison::PutBack(older)
+        );
         assert_eq!(
             (hash_key.adopted(), hash_key.conflicts()),
             (Some([1; 16]), 2)
@@ -408,7 +420,7 @@ mod tests {
         let hash_key = SharedHashKey::new(None, Box::default());
         let key = |byte| Some(HashKey::from_bytes([byte; 16]));
         assert!(!hash_key.admits(key(0)) && !hash_key.admits(key(1)));
-        hash_key.hear(&first(), "a", minted(1, 1));
+        hash_key.compare(&first(), "a", minted(1, 1));
         assert!(hash_key.admits(key(1)) && !hash_key.admits(key(2)));
         let half = [[1; 8], [2; 8]]
             .concat()
@@ -430,7 +442,7 @@ mod tests {
             Some(now)
         );
         let copied = minted(1, 1);
-        hash_key.hear(&copy(), "b", copied);
+        hash_key.compare(&copy(), "b", copied);
         assert_eq!(hash_key.offer(&first(), false, now), Some(copied));
         assert_eq!(hash_key.offer(&copy(), false, now), Some(copied));
     }

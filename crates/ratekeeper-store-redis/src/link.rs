@@ -79,8 +79,8 @@ impl Link {
         // Deadlines are the callers': theirs end earlier than any that could be set here.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         // The client library would log in as well, but hide the server's answer.
-        let nobody = RedisConnectionInfo::default().set_skip_set_lib_name();
-        let opened = MultiplexedConnection::new_with_config(&nobody, stream, config).await;
+        let without_login = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let opened = MultiplexedConnection::new_with_config(&without_login, stream, config).await;
         let (connection, driver) = opened.map_err(|error| closed(node, &error))?;
         let mut link = Self {
             connection,

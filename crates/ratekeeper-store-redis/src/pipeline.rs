@@ -50,7 +50,7 @@ pub(crate) struct Pipeline<'a> {
     link: u64,
 }
 
-/// The time between two looks at a pipeline that nobody waits for any more.
+/// The time between two looks at a pipeline that no caller waits for any more.
 const RARELY: Duration = Duration::from_secs(1);
 
 impl<'a> Pipeline<'a> {
@@ -148,7 +148,7 @@ impl<'a> Pipeline<'a> {
         let context = &self.conn.context;
         let first = self.batches.first().and_then(|batch| batch.members.first());
         let told = match (context.clock, first) {
-            (Clock::Told, Some(members)) => {
+            (Clock::FromCaller, Some(members)) => {
                 let now = members.now.as_micros();
                 Some(context.told.fetch_max(now, Ordering::Relaxed).max(now))
             }
@@ -229,7 +229,7 @@ impl<'a> Pipeline<'a> {
                 }
             }
         }
-        // Even if nobody was still waiting for it.
+        // Even if no caller was still waiting for it.
         let due = self.sent + self.conn.config.deadline;
         let due = self.mark.moved(due, self.conn.stall.mark());
         if has_served && self.sent + took <= due {

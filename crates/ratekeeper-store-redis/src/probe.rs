@@ -1,4 +1,4 @@
-//! Asking a server for a decision that nobody waits for, to see if it can make any.
+//! Asking a server for a decision that no caller waits for, to see if it can make any.
 //!
 //! A server that answers PING may be out of memory, a replica, paused for writes, or closed to this
 //! user. So it is asked as decisions ask it: by the script, for a hit on a counter of its own,
@@ -70,7 +70,7 @@ pub(crate) async fn probe(
     call.push(&group, &context.names.of_probes());
     let calls = [Sent {
         call,
-        told: (context.clock == Clock::Told).then(|| context.told.load(Ordering::Relaxed)),
+        told: (context.clock == Clock::FromCaller).then(|| context.told.load(Ordering::Relaxed)),
         is_asking: false,
     }];
     let clock = shard.clock.sent();
@@ -82,7 +82,7 @@ pub(crate) async fn probe(
             let heard = |_, verdicts: Verdicts| is_allowed = verdicts.allowed;
             let read = decode_and_keep(&[group], items.iter().map(item), heard, |_, _| {});
             let told = read.map_err(|_| ProbeError::Answer)?;
-            // Its own counter is nobody's: if a clock goes back before it expires, no caller's counter moves.
+            // Its own counter is no caller's: if a clock goes back before it expires, no caller's counter moves.
             shard.told_time(clock, told.at, 0);
             is_allowed.then_some(()).ok_or(ProbeError::Answer)
         }

@@ -162,7 +162,7 @@ impl Queue {
         self.inner.lock().groups.is_empty()
     }
 
-    /// Takes up to `groups_max` groups, the oldest first, with their callers. Requests that nobody
+    /// Takes up to `groups_max` groups, the oldest first, with their callers. Requests that no caller
     /// waits for any more are left out; those whose deadline has passed by `now` fail with `late`,
     /// and are counted.
     ///

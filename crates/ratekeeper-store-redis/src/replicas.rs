@@ -110,7 +110,7 @@ impl Replicas {
     pub(crate) fn fault(&self, name: &str, now: Micros) -> Option<String> {
         let Some(named) = self.named() else {
             return Some(format!(
-                "nobody says which replicas Redis at {name} has: leased limits are counted exactly there"
+                "the replicas of Redis at {name} are unknown: leased limits are counted exactly there"
             ));
         };
         let told_until = self
@@ -165,7 +165,7 @@ mod tests {
             assert!(fault.starts_with("1 of 2 replicas"), "{fault}");
         }
         let idle = after(told_until + 1);
-        assert_eq!(replicas.fault("h:1", idle), None, "nobody has asked since");
+        assert_eq!(replicas.fault("h:1", idle), None, "no request came since");
         (0..20).for_each(|_| replicas.missed(1, NOW));
         assert_eq!(replicas.allowance(NOW), Allowance::Nothing(PAUSE_MAX));
         replicas.acknowledged();

@@ -20,7 +20,7 @@ use crate::link::Link;
 use crate::node::{Address, Node};
 use crate::topology::{Topology, Trouble};
 
-/// The interval at which a sentinel is asked while nobody doubts the primary.
+/// The interval at which a sentinel is asked while the primary is not in doubt.
 const EVERY: Duration = Duration::from_millis(250);
 
 /// The least time between two questions, even if the primary is doubted.

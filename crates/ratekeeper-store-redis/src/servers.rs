@@ -44,7 +44,7 @@ impl RedisServers {
         home: Handle,
     ) -> Self {
         let prefix = format!("{}rk:", endpoint.prefix());
-        if clock == Clock::Told {
+        if clock == Clock::FromCaller {
             // A call is given one time, that of one request.
             config.merges = false;
             config.groups_max = 1;

@@ -62,7 +62,7 @@ pub(crate) struct ShardConnection {
     /// The time for which the runtime stood still.
     pub(crate) stall: Arc<Stall>,
     is_connected: AtomicBool,
-    /// True if the last attempt to connect failed: nobody waits for the next.
+    /// True if the last attempt to connect failed: no request waits for the next.
     is_missing: AtomicBool,
     /// Calls in flight.
     in_flight: AtomicUsize,
@@ -173,12 +173,12 @@ impl ShardConnection {
         self.links.load(Ordering::Relaxed)
     }
 
-    /// Returns true if the server was unreachable the last time: nobody waits for it then.
+    /// Returns true if the server was unreachable the last time: no request waits for it then.
     pub(crate) fn is_missing(&self) -> bool {
         self.is_missing.load(Ordering::Relaxed)
     }
 
-    /// Waits until the server no longer serves anything, and nobody waits for it.
+    /// Waits until the server no longer serves anything, and no request waits for it.
     async fn leave(&self) {
         loop {
             let Some(topology) = self.topology() else {

@@ -247,7 +247,7 @@ impl<W: SideWork> Supervised<W> {
         }
     }
 
-    /// Waits for jobs; [`None`] if nobody sends any more. A connection that the server closes meanwhile is dropped.
+    /// Waits for jobs; [`None`] if there are no senders any more. A connection that the server closes meanwhile is dropped.
     async fn next(&mut self, kept: &mut Option<SideConnection>) -> Option<Vec<W::Job>> {
         let mut jobs = Vec::new();
         loop {

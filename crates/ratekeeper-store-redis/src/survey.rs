@@ -19,7 +19,7 @@ use crate::node::{Address, Node};
 use crate::script::SLOTS;
 use crate::topology::{Range, Topology, Trouble};
 
-/// The interval at which a cluster is asked while nobody doubts its map.
+/// The interval at which a cluster is asked while its map is not in doubt.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// The least time between two surveys, even if the map is doubted.
@@ -82,7 +82,7 @@ impl Surveyor {
         let wanted = if is_doubted { ASKED } else { 1 };
         let (mut best, mut answers, mut failed) = (None::<ClusterView>, 0, None);
         for node in nodes {
-            match self.ask_anew(&node).await {
+            match self.ask_over_new_link(&node).await {
                 Ok((said, link)) => {
                     answers += 1;
                     if best.as_ref().is_none_or(|best| said.epoch > best.epoch) {
@@ -122,7 +122,10 @@ impl Surveyor {
         nodes
     }
 
-    async fn ask_anew(&mut self, node: &Node) -> Result<(ClusterView, Link), DiscoveryError> {
+    async fn ask_over_new_link(
+        &mut self,
+        node: &Node,
+    ) -> Result<(ClusterView, Link), DiscoveryError> {
         let within = self.config.connect_timeout.min(PATIENCE);
         let mut link = Link::open(node, within).await?;
         let said = ask(node, &mut link).await?;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use slot_map::NOBODY;
+use slot_map::UNSERVED;
 pub(crate) use slot_map::{Range, SlotMap};
 use tokio::sync::{Notify, watch};
 
@@ -102,7 +102,7 @@ impl Topology {
 
     /// Makes that of a cluster, of which these nodes are known.
     pub(crate) fn cluster(seeds: Vec<Node>) -> Self {
-        let owners = vec![NOBODY; usize::from(SLOTS)].into();
+        let owners = vec![UNSERVED; usize::from(SLOTS)].into();
         Self::new(Box::default(), owners, seeds)
     }
 
@@ -240,7 +240,7 @@ impl Topology {
             shards.len() - 1
         });
         let mut owners = map.owners.clone();
-        owners[usize::from(slot)] = u16::try_from(number).unwrap_or(NOBODY);
+        owners[usize::from(slot)] = u16::try_from(number).unwrap_or(UNSERVED);
         self.replace(&mut map, shards, owners);
         true
     }
@@ -258,7 +258,7 @@ impl Topology {
     pub(crate) fn adopt(&self, ranges: &[Range]) {
         let before = self.map();
         let mut shards: Vec<Arc<Shard>> = Vec::new();
-        let mut owners: Box<[u16]> = vec![NOBODY; usize::from(SLOTS)].into();
+        let mut owners: Box<[u16]> = vec![UNSERVED; usize::from(SLOTS)].into();
         for range in ranges {
             let known = shards
                 .iter()
@@ -275,7 +275,7 @@ impl Topology {
             if let Some(before) = before.shard(range.first).filter(|_| is_new) {
                 shards[number].clock.succeed(&before.clock);
             }
-            let number = u16::try_from(number).unwrap_or(NOBODY);
+            let number = u16::try_from(number).unwrap_or(UNSERVED);
             owners[usize::from(range.first)..=usize::from(range.last)].fill(number);
         }
         let mut map = self.map.write();

@@ -44,7 +44,7 @@ impl Member {
         self.reply.answer(decided);
     }
 
-    /// Returns true if nobody waits for it any more.
+    /// Returns true if no caller waits for it any more.
     pub(crate) fn is_answered(&self) -> bool {
         self.reply.is_answered()
     }
@@ -138,7 +138,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Removes the oldest requests that nobody waits for any more, and returns how many. One among
+    /// Removes the oldest requests that no caller waits for any more, and returns how many. One among
     /// others stays: it is decided in vain.
     pub(crate) fn prune(&mut self) -> usize {
         let answered = self.members.list.iter().take_while(|it| it.is_answered());

@@ -224,9 +224,9 @@ mod tests {
     #[tokio::test]
     async fn answers_that_are_there_outlive_a_connection_that_is_cut_while_the_script_is_loaded() {
         let (ours, mut server) = tokio::io::duplex(1 << 20);
-        let nobody = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let without_login = RedisConnectionInfo::default().set_skip_set_lib_name();
         let config = AsyncConnectionConfig::new();
-        let opened = MultiplexedConnection::new_with_config(&nobody, ours, config).await;
+        let opened = MultiplexedConnection::new_with_config(&without_login, ours, config).await;
         let (mut connection, driver) = opened.expect("nothing is asked of anybody");
         let calls = [(); 3].map(|()| Sent {
             call: Call::new(),
@@ -249,7 +249,7 @@ mod tests {
         let replies = replies.expect("two calls were answered");
         assert_eq!(replies[0], Ok(Value::Int(1)));
         assert_eq!(replies[2], Ok(Value::Int(3)));
-        let lost = replies[1].as_ref().expect_err("nobody knows");
+        let lost = replies[1].as_ref().expect_err("the outcome is unknown");
         assert!(is_of_connection(lost), "{lost}");
     }
 }

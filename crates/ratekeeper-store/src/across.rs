@@ -17,7 +17,7 @@
 //! or if the partitions disagree about the execution of an idempotent request.
 //!
 //! **Concurrent requests.** Between the two round trips, the counters at `a` hold hits that were
-//! granted to nobody. Another request may be denied because of them in that time, but never
+//! granted to no request. Another request may be denied because of them in that time, but never
 //! admitted beyond the limit. Nothing is granted that was not taken first.
 //!
 //! **Giving back** covers hits that were taken then and still count: never in another window, and

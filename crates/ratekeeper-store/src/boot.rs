@@ -2,7 +2,7 @@
 
 use ratekeeper_core::Micros;
 
-/// Reads the boot clock, which also runs while the machine sleeps, and which nobody can set. Times of one
+/// Reads the boot clock, which also runs while the machine sleeps, and which cannot be set. Times of one
 /// process only are compared by it.
 #[must_use]
 pub fn boot_time() -> Micros {

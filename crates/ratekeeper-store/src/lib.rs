@@ -44,7 +44,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Gives back what an allowed `request` has taken where its steps were answered, as `taken`
     /// says: for whoever denies it for the sake of those that were
-    /// [not](StepOutcome::Unanswered). To be asked once; nobody has to wait for it. Only stores of
+    /// [not](StepOutcome::Unanswered). To be asked once; the caller need not wait for it. Only stores of
     /// several places leave steps unanswered.
     fn give_back(&self, request: &Request<'_>, taken: &Verdicts) {
         let _ = (request, taken);
@@ -57,7 +57,7 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
-    /// Counts the hits of `step` as perhaps taken for nothing: its request was denied, and nobody can tell if the store
+    /// Counts the hits of `step` as perhaps taken for nothing: its request was denied, and it is unknown whether the store
     /// carried it out.
     fn strand(&self, step: &Step) {
         let _ = step;
@@ -130,7 +130,7 @@ pub enum StoreError {
     /// The store did not answer before the decision's deadline. It may still carry the request out.
     #[error("the store did not answer in time")]
     Timeout,
-    /// The connection broke before the answer came: nobody knows if the request was carried out.
+    /// The connection broke before the answer came: it is unknown whether the request was carried out.
     #[error("the connection to the store broke before it answered")]
     Lost,
     /// This process asks the store for more than it answers: the decision could not be sent in time.

@@ -23,12 +23,12 @@
 
 mod census;
 mod config;
+mod eviction;
 mod heap;
 mod load;
 mod meta;
 mod once;
 mod plan;
-mod room;
 mod save;
 mod shard;
 mod state_file;
@@ -126,7 +126,7 @@ impl MemoryStore {
     }
 
     /// Decides `step` by itself as of `at`, a time that may be over, and charges it as of then:
-    /// for what became known late. Nobody else's time goes back; a counter that was charged
+    /// for what became known late. No other counter's time goes back; a counter that was charged
     /// after `at` is decided as its algorithm does when a clock went back.
     pub fn decide_as_of(&self, step: &Step, at: Timestamp) -> StepOutcome {
         let probe = Probe::new(step.key);

@@ -191,7 +191,7 @@ pub enum StepOutcome {
     Counted(Outcome),
     /// A counter of this node was tested, because the store was unavailable. Stores never return
     /// this; their callers do.
-    Aside(Outcome),
+    OnThisNode(Outcome),
     /// Admitted from a lease: the hits had been held before, and nothing gives them back.
     Leased(Outcome),
     /// The store had no room for the counter; its [`FullMode`] answered.
@@ -212,7 +212,7 @@ impl StepOutcome {
     #[must_use]
     pub fn fits(&self) -> bool {
         match self {
-            Self::Counted(outcome) | Self::Aside(outcome) | Self::Leased(outcome) => {
+            Self::Counted(outcome) | Self::OnThisNode(outcome) | Self::Leased(outcome) => {
                 outcome.verdict == Verdict::Fits
             }
             Self::Full(mode) => *mode == FullMode::Allow,

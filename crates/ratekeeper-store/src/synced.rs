@@ -12,7 +12,7 @@
 //!     `-- is due, not asked -'          `--- an answer, or none ------'
 //! ```
 //!
-//! Counters of one interval are due together, once in an interval. One that nobody asks for costs nothing.
+//! Counters of one interval are due together, once in an interval. One that is not asked for costs nothing.
 
 mod decide;
 mod gauges;
@@ -121,7 +121,7 @@ impl SyncedCounters {
         due
     }
 
-    /// Begins the sync of a counter that is due. [`None`] if nobody asked for it since the last one, and there is nothing to
+    /// Begins the sync of a counter that is due. [`None`] if it was not asked for since the last one, and there is nothing to
     /// add.
     #[must_use]
     pub fn begin(&self, key: CounterKey, now: Micros) -> Option<SyncTurn> {
@@ -186,7 +186,7 @@ impl SyncedCounters {
         }
         entry.counter.doubt();
         entry.phase = Phase::Waiting;
-        // Nodes that were cut off want to know of the others, even if nobody asks in this interval.
+        // Nodes that were cut off want to know of the others, even if no request comes in this interval.
         entry.is_asked = true;
         let interval = entry.interval;
         self.wait(turn.key, now, interval)

@@ -50,7 +50,7 @@ fn the_adversary_gets_all_that_is_promised() {
 }
 
 #[test]
-fn no_arrivals_get_more_than_promised_and_nobody_below_the_limit_is_denied() {
+fn no_arrivals_get_more_than_promised_and_none_below_the_limit_is_denied() {
     for form in Form::ALL {
         for quota in [1, 5, 22, 23, 24, 100] {
             let Some(mut counters) = Counters::new(form, quota, WINDOW) else {

@@ -130,7 +130,7 @@ fn each_counter_is_added_once_an_interval_and_all_of_them_together() {
 }
 
 #[test]
-fn a_counter_that_nobody_asks_for_costs_nothing() {
+fn an_idle_counter_costs_nothing() {
     let node = SyncedCounters::new(1);
     let mut shared = Shared::default();
     decide(&node, &[fixed(10, 1)], 0);
@@ -262,7 +262,7 @@ fn a_node_that_stops_makes_everything_due_at_once() {
 
 /// Keys that an attacker makes up fill the table, and no more.
 #[test]
-fn the_table_is_bounded_and_room_is_made_by_what_nobody_asks_for() {
+fn the_table_is_bounded_and_idle_counters_make_room() {
     let node = SyncedCounters::new(1);
     let cut = limit(Algorithm::SlidingWindow, 10, Some(64));
     let mut refused = 0;
@@ -283,7 +283,7 @@ fn the_table_is_bounded_and_room_is_made_by_what_nobody_asks_for() {
     assert!(gauges.counters * 65 <= 1 << 20, "{gauges:?}");
     let mut shared = Shared::default();
     sync(&node, 0, &mut shared, 1_000);
-    // Nobody asks for them any more: they fall asleep in their next turns.
+    // They are not asked for any more: they fall asleep in their next turns.
     sync(&node, 0, &mut shared, 2_000_000);
     let verdicts = decide(&node, &[step(cut, 1 << 40)], 2_000_001);
     assert!(matches!(verdicts.outcomes[0], StepOutcome::Counted(_)));

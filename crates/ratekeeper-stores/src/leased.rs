@@ -141,7 +141,7 @@ impl Leased {
     }
 }
 
-/// Nobody was told that it is admitted.
+/// No caller was told that it is admitted.
 impl Drop for Leased {
     fn drop(&mut self) {
         self.put_back();

@@ -129,7 +129,7 @@ impl ReplySender {
         }
     }
 
-    /// Returns true if nobody waits for it any more: it is answered, has timed out, or the caller has gone.
+    /// Returns true if no caller waits for it any more: it is answered, has timed out, or the caller has gone.
     #[must_use]
     pub fn is_answered(&self) -> bool {
         self.first.as_ref().is_none_or(oneshot::Sender::is_closed)

@@ -1,6 +1,6 @@
 //! Several stores behind one, of which rules name the one that keeps their counters.
 //!
-//! Each has connections, a breaker and deadlines of its own, so that a slow one slows nobody
+//! Each has connections, a breaker and deadlines of its own, so that a slow one slows no other
 //! else's decisions. Limits of one request that lie in two of them are taken in both or in none,
 //! and one that is away leaves its own undecided and no others. Where there is but one, it is
 //! asked directly.

@@ -8,7 +8,7 @@
 //! ratekeeper_testkit::conformance!(|| MemoryStore::new(MemoryConfig::default()).unwrap());
 //! ```
 //!
-//! The closure makes an empty store, or one whose keys nobody else uses. Tickets are awaited by
+//! The closure makes an empty store, or one whose keys no other test uses. Tickets are awaited by
 //! blocking the thread, so a store that needs a runtime brings one with its own threads.
 
 pub mod histories;
@@ -64,7 +64,7 @@ macro_rules! conformance {
             permits: permits_and_rates_are_taken_together,
             permits: a_permit_of_several_counters_is_freed_in_each,
             once: a_repeat_takes_nothing,
-            once: a_denied_or_forgotten_request_is_decided_anew,
+            once: a_denied_or_forgotten_request_is_decided_again,
             once: a_repeat_is_known_for_a_span,
             once: an_id_stands_for_one_request,
             once: other_steps_are_no_repeat,
@@ -113,7 +113,7 @@ fn counted(verdicts: &Verdicts, index: usize) -> Outcome {
     match verdicts.outcomes[index] {
         StepOutcome::Counted(outcome) => outcome,
         StepOutcome::Full(_) => panic!("the store has room for a few counters"),
-        StepOutcome::Aside(_) => panic!("a store has no counters beside its own"),
+        StepOutcome::OnThisNode(_) => panic!("a store has no counters beside its own"),
         StepOutcome::Leased(_) => panic!("no step is leased"),
         StepOutcome::Unanswered(error) => panic!("every place is there: {error}"),
     }

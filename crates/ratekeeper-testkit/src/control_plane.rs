@@ -40,7 +40,7 @@ struct Sent {
 
 /// The latest of what a client said.
 #[derive(Clone, Debug, Default)]
-pub struct Heard {
+pub struct ClientReport {
     /// The name of the client.
     pub node: String,
     /// The version of the last response that it took.
@@ -59,7 +59,7 @@ pub struct Heard {
 
 struct Shared {
     sent: watch::Sender<Sent>,
-    heard: Mutex<Heard>,
+    heard: Mutex<ClientReport>,
     /// Ends all streams each time it changes.
     cuts: watch::Sender<u64>,
 }
@@ -222,7 +222,7 @@ impl ControlPlane {
 
     /// The words of clients so far.
     #[must_use]
-    pub fn heard(&self) -> Heard {
+    pub fn heard(&self) -> ClientReport {
         self.shared.heard().clone()
     }
 
@@ -250,7 +250,7 @@ impl Drop for ControlPlane {
 }
 
 impl Shared {
-    fn heard(&self) -> std::sync::MutexGuard<'_, Heard> {
+    fn heard(&self) -> std::sync::MutexGuard<'_, ClientReport> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

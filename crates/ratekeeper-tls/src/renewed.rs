@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_gone_for_a_moment_is_missed_by_nobody() {
+    fn a_file_that_is_gone_for_a_moment_is_not_missed() {
         let folder = tempfile::tempdir().expect("a folder can be made");
         let path = folder.path().join("ca.pem");
         put(&path, &Authority::new().pem());

@@ -6,7 +6,7 @@ use http::Request;
 use ratekeeper_http::{BodyValues, Forwarding, Hop, Malformed, Original};
 
 /// The peer of a request without a known one: not trusted, and without an address.
-const NOBODY: Hop = Hop::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+const UNKNOWN_PEER: Hop = Hop::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
 
 /// The request as received from `peer`, which may be a proxy; only trusted proxies' headers are
 /// used.
@@ -20,7 +20,7 @@ pub(crate) fn original<'a, B>(
         Some("https") => "https",
         _ => "http",
     };
-    let hop = peer.unwrap_or(NOBODY);
+    let hop = peer.unwrap_or(UNKNOWN_PEER);
     let mut original = Original::received(
         hop,
         scheme,

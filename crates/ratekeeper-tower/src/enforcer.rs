@@ -22,7 +22,7 @@ pub trait Enforcer: Clone + Send + Sync + 'static {
     /// hits, unless other requests already depend on them.
     type Queued: Send + 'static;
     /// A pending decision. Dropping it releases permits that may have been granted. A limiter in
-    /// this process also gives back a turn that nobody waits for; hits counted by windows stay
+    /// this process also gives back a turn that no request waits for; hits counted by windows stay
     /// counted.
     type Future: Future<Output = Admission<Self::Permit, Self::Queued>> + Send + 'static;
 

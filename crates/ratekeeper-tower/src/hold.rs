@@ -17,7 +17,7 @@ use http::Request;
 /// fn begin_report<B>(request: &Request<B>) {
 ///     let hold = request.extensions().get::<Hold>().cloned();
 ///     std::thread::spawn(move || {
-///         // The work that nobody waits for.
+///         // The work that the client does not wait for.
 ///         drop(hold);
 ///     });
 /// }

@@ -79,7 +79,6 @@ mod observer;
 mod pacer;
 mod peer;
 mod permit;
-mod places;
 mod queued;
 mod renewal;
 mod service;
@@ -88,6 +87,7 @@ mod shed;
 mod switch;
 mod turn;
 mod usage;
+mod waiting_slots;
 mod watch;
 
 pub use body::ResponseBody;

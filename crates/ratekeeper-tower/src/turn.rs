@@ -22,10 +22,10 @@ use crate::body::ResponseBody;
 use crate::hold::Hold;
 use crate::observer::{CallerSlot, DenialObserver};
 use crate::pacer::Paced;
-use crate::places::Place;
 use crate::shared::Shared;
 use crate::shed::ShedContext;
 use crate::usage::{ReadBy, Reading};
+use crate::waiting_slots::WaitingSlot;
 use crate::watch::Watch;
 use crate::{
     AdmissionOf, AdmissionVerdict, AnswerOf, EnforceOptions, Enforcer, LayerMode, Payment, Turn,
@@ -80,7 +80,7 @@ pin_project! {
         #[pin]
         pub(crate) paced: Paced,
         pub(crate) queued: Option<Q>,
-        place: Place,
+        slot: WaitingSlot,
     }
 }
 
@@ -304,10 +304,10 @@ impl<E: Enforcer> Shared<E> {
         }
     }
 
-    /// The longest time that a new request of `client` may wait: zero while no place is free for it, so that it does
-    /// not take a turn that it could not wait for. If the last place is taken meanwhile, [`Self::wait`] refuses it.
+    /// The longest time that a new request of `client` may wait: zero while no slot is free for it, so that it does
+    /// not take a turn that it could not wait for. If the last slot is taken meanwhile, [`Self::wait`] refuses it.
     fn wait_max(&self, client: Option<IpAddr>) -> Duration {
-        match self.watch.places.has_room(client, self.waiting_max) {
+        match self.watch.slots.has_room(client, self.waiting_max) {
             true => self.wait_max,
             false => Duration::ZERO,
         }
@@ -396,9 +396,9 @@ impl<E: Enforcer> Shared<E> {
     }
 
     fn wait<B>(&self, turn: Turn, queued: E::Queued, request: &Request<B>) -> Next<E> {
-        let places = &self.watch.places;
+        let slots = &self.watch.slots;
         let client = self.client(request);
-        let Some(place) = places.take(client, turn.rule, self.waiting_max) else {
+        let Some(slot) = slots.take(client, turn.rule, self.waiting_max) else {
             return self.overloaded("too many delayed requests", Asker::of(request));
         };
         self.watch.waited();
@@ -407,7 +407,7 @@ impl<E: Enforcer> Shared<E> {
         Next::Wait(InLine {
             paced: Paced::new(&self.pacer, turn.bucket, at, turn.span),
             queued: Some(queued),
-            place,
+            slot,
         })
     }
 

@@ -93,7 +93,7 @@ enum End {
     Whole,
     /// It failed.
     Failed,
-    /// Nobody wanted the rest.
+    /// The rest was not wanted.
     Left,
 }
 

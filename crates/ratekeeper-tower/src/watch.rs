@@ -9,8 +9,8 @@ use ratekeeper_http::Refused;
 use ratekeeper_http::answer::Denial;
 use tracing::{info, warn};
 
-use crate::places::Places;
 use crate::usage::{UsageCounts, UsageTotals};
+use crate::waiting_slots::WaitingSlots;
 
 /// The most lines a second that are logged about refused requests, unless the layer has another setting. The next line
 /// says how many were left out.
@@ -47,7 +47,7 @@ pub(crate) struct Watch {
     denied: AtomicU64,
     shadow_denied: AtomicU64,
     waited: AtomicU64,
-    pub(crate) places: Arc<Places>,
+    pub(crate) slots: Arc<WaitingSlots>,
     overloaded: AtomicU64,
     malformed: AtomicU64,
     unclear: AtomicU64,
@@ -64,7 +64,7 @@ impl Watch {
             denied: zero(),
             shadow_denied: zero(),
             waited: zero(),
-            places: Arc::default(),
+            slots: Arc::default(),
             overloaded: zero(),
             malformed: zero(),
             unclear: zero(),
@@ -81,7 +81,7 @@ impl Watch {
             denied: of(&self.denied),
             shadow_denied: of(&self.shadow_denied),
             waited: of(&self.waited),
-            waiting: self.places.taken(),
+            waiting: self.slots.taken(),
             overloaded: of(&self.overloaded),
             malformed: of(&self.malformed),
             unclear: of(&self.unclear),

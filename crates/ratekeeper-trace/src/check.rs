@@ -196,7 +196,7 @@ impl Drop for CheckSpan {
             name: self.call.method.name(),
             start: self.clock.at(Duration::ZERO),
             end: self.clock.at(ended),
-            // Nobody waited for the answer.
+            // The caller did not wait for the answer.
             is_error: stages.combined.is_none(),
             attributes,
         });

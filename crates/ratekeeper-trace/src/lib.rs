@@ -2,7 +2,7 @@
 //!
 //! A [`Tracer`] decides if a request is traced before anything else is done about it: by the caller's context (W3C
 //! `traceparent`), else by chance. A request that is not traced costs no allocation. Spans of the others go into a
-//! bounded queue; one that does not fit is dropped and counted, and nobody waits for it. With the feature `otlp`,
+//! bounded queue; one that does not fit is dropped and counted, and no request waits for it. With the feature `otlp`,
 //! `OtlpExport` sends the queue to an OpenTelemetry collector.
 //!
 //! ```

@@ -131,7 +131,7 @@ impl OtlpExport {
 
     /// Sends the spans that wait, for at most this long, and ends. Spans that are left are lost.
     pub async fn finish(mut self, within: Duration) {
-        // If it has ended by itself, there is nobody to tell.
+        // If it has ended by itself, there is no one to tell.
         let _ = self.stop.send(());
         if timeout(within, &mut self.task).await.is_err() {
             self.task.abort();

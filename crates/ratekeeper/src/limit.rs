@@ -255,7 +255,7 @@ impl Limit {
             ..LimitSpec::new(algorithm, self.hits, Micros::from(self.window))
         };
         let limit = ratekeeper_core::Limit::try_new(spec).map_err(InvalidLimit::Refused)?;
-        // Nobody is made to wait unless they ask for it.
+        // Callers wait only if they ask for it.
         Ok(limit.without_delay())
     }
 }

@@ -48,7 +48,7 @@ impl Lines {
     }
 
     /// Joins the end of the line of `key`.
-    pub(crate) fn join(&self, key: CounterKey) -> Result<Place<'_>, WaitError> {
+    pub(crate) fn join(&self, key: CounterKey) -> Result<LinePosition<'_>, WaitError> {
         let mut inner = self.inner.lock();
         if inner.waiting >= self.waiting_max {
             return Err(WaitError::Crowded);
@@ -61,7 +61,7 @@ impl Lines {
             waker: None,
             is_nudged: false,
         });
-        Ok(Place {
+        Ok(LinePosition {
             lines: self,
             key,
             id,
@@ -83,16 +83,16 @@ impl Lines {
     }
 }
 
-/// A place in a line. Dropping it leaves the line, and calls the next one if it was the first.
+/// A position in a line. Dropping it leaves the line, and calls the next one if it was the first.
 #[derive(Debug)]
-pub(crate) struct Place<'l> {
+pub(crate) struct LinePosition<'l> {
     lines: &'l Lines,
     key: CounterKey,
     id: u64,
 }
 
-impl Place<'_> {
-    /// Waits until nobody is before it; false if `deadline` comes first.
+impl LinePosition<'_> {
+    /// Waits until no other is before it; false if `deadline` comes first.
     pub(crate) async fn turn(&self, deadline: Option<Sleep>) -> Result<bool, WaitError> {
         let is_first = |inner: &Inner| {
             let line = inner.by_key.get(&self.key);
@@ -142,7 +142,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for LinePosition<'_> {
     fn drop(&mut self) {
         let mut inner = self.lines.inner.lock();
         inner.waiting = inner.waiting.saturating_sub(1);

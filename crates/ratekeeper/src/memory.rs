@@ -148,7 +148,9 @@ fn read(steps: &[Step], verdicts: &Verdicts, question: Question) -> Checked {
 fn tell(step: &Step, outcome: StepOutcome, allowed: bool, question: Question) -> Outcome {
     let capacity = step.limit.capacity();
     let mut told = match outcome {
-        StepOutcome::Counted(told) | StepOutcome::Aside(told) | StepOutcome::Leased(told) => told,
+        StepOutcome::Counted(told) | StepOutcome::OnThisNode(told) | StepOutcome::Leased(told) => {
+            told
+        }
         StepOutcome::Full(_) | StepOutcome::Unanswered(_) => {
             return no_room(capacity, outcome.fits());
         }

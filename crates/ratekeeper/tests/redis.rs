@@ -90,7 +90,7 @@ async fn who_waits_while_redis_is_away_is_let_through_once_it_is_back() {
 
 #[tokio::test]
 async fn while_redis_is_away_the_failure_mode_answers() {
-    // Nobody listens there.
+    // The port is closed.
     let closed = TcpListener::bind("127.0.0.1:0")
         .await
         .expect("a port is free");

@@ -87,7 +87,7 @@ fn who_gives_up_leaves_the_line_and_takes_nothing() {
     assert!(passes(&mut turns[0]));
     drop(turns);
     clock.advance(SECOND);
-    assert_eq!(limiter.peek("a").remaining, 1, "nobody has taken it");
+    assert_eq!(limiter.peek("a").remaining, 1, "it has not been taken");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn waiting_is_bounded_in_number_and_time() {
     let late = poll(&mut turns[1]);
     assert_eq!(late, Poll::Ready(Err(WaitError::TooLong { wait: SECOND })));
     assert!(!limiter.check("a").allowed);
-    // Behind somebody in line, nobody knows the time; the bound holds all the same.
+    // Behind another in line, the time is unknown; the bound holds all the same.
     let mut first: Turn<'_> = Box::pin(limiter.until_allowed("a"));
     let mut second: Turn<'_> = Box::pin(limiter.until_allowed("a"));
     assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending());

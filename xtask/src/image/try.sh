@@ -78,7 +78,7 @@ eventually "the counter is in Redis" eval '[ "$(redis-cli dbsize)" -gt 0 ]'
 stop
 
 echo "--- authorities"
-# A server whose certificate nobody has signed: that is found by looking into the bundle, which is not there otherwise.
+# A server with a self-signed certificate: that is found by looking into the bundle, which is not there otherwise.
 openssl req -x509 -newkey rsa:2048 -nodes -keyout "$work/key.pem" -out "$work/cert.pem" -days 1 -subj /CN=redis.test \
   -addext subjectAltName=DNS:redis.test -addext basicConstraints=critical,CA:FALSE 2> "$work/openssl.log"
 redis-server --port 0 --tls-port 6380 --tls-cert-file "$work/cert.pem" --tls-key-file "$work/key.pem" --tls-auth-clients no \

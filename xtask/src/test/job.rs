@@ -6,9 +6,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The needs of a job, as measured on two cores.
+/// The cost of a job, as measured on two cores.
 #[derive(Clone, Copy)]
-pub(super) struct Needs {
+pub(super) struct JobCost {
     /// The job's name.
     name: &'static str,
     /// The time it takes. The longest jobs are started first.
@@ -21,46 +21,46 @@ pub(super) struct Needs {
     pub(super) is_measuring: bool,
 }
 
-/// The jobs that take longest or do not fit [`Needs::SHORT`].
-const KNOWN: [Needs; 15] = [
-    Needs {
+/// The jobs that take longest or do not fit [`JobCost::SHORT`].
+const KNOWN: [JobCost; 15] = [
+    JobCost {
         threads: Some(4),
-        ..Needs::listed("ratekeeper-cli/cli", 240, 80)
+        ..JobCost::listed("ratekeeper-cli/cli", 240, 80)
     },
-    Needs {
+    JobCost {
         threads: Some(4),
-        ..Needs::listed("ratekeeper-store-redis/store", 210, 80)
+        ..JobCost::listed("ratekeeper-store-redis/store", 210, 80)
     },
-    Needs::listed("ratekeeper-cli/attack", 330, 30),
-    Needs::listed("ratekeeper-cli/chaos", 200, 30),
-    Needs::listed("ratekeeper-cli/gateway", 180, 40),
-    Needs {
+    JobCost::listed("ratekeeper-cli/attack", 330, 30),
+    JobCost::listed("ratekeeper-cli/chaos", 200, 30),
+    JobCost::listed("ratekeeper-cli/gateway", 180, 40),
+    JobCost {
         is_measuring: true,
-        ..Needs::listed("ratekeeper-cli/clients", 55, 200)
+        ..JobCost::listed("ratekeeper-cli/clients", 55, 200)
     },
-    Needs::listed("ratekeeper-server/server", 37, 100),
-    Needs::listed("ratekeeper-cli/proxies", 30, 30),
-    Needs::listed("ratekeeper-quota/quota", 29, 60),
-    Needs::listed("ratekeeper-core/leases", 28, 100),
-    Needs::listed("ratekeeper-store-redis/script", 28, 80),
-    Needs::listed("ratekeeper-audit/export", 27, 40),
-    Needs::listed(DOCUMENTATION, 20, 100),
-    Needs {
+    JobCost::listed("ratekeeper-server/server", 37, 100),
+    JobCost::listed("ratekeeper-cli/proxies", 30, 30),
+    JobCost::listed("ratekeeper-quota/quota", 29, 60),
+    JobCost::listed("ratekeeper-core/leases", 28, 100),
+    JobCost::listed("ratekeeper-store-redis/script", 28, 80),
+    JobCost::listed("ratekeeper-audit/export", 27, 40),
+    JobCost::listed(DOCUMENTATION, 20, 100),
+    JobCost {
         is_measuring: true,
-        ..Needs::listed("overload/overload", 15, 100)
+        ..JobCost::listed("overload/overload", 15, 100)
     },
-    Needs::listed("ratekeeper-shed/overload", 15, 100),
+    JobCost::listed("ratekeeper-shed/overload", 15, 100),
 ];
 
 /// The name of [`Job::documentation`].
 const DOCUMENTATION: &str = "documentation";
 
-impl Needs {
+impl JobCost {
     /// A job that is not listed.
-    const SHORT: Needs = Needs::listed("", 5, 100);
+    const SHORT: JobCost = JobCost::listed("", 5, 100);
 
-    const fn listed(name: &'static str, seconds: u32, load: u32) -> Needs {
-        Needs {
+    const fn listed(name: &'static str, seconds: u32, load: u32) -> JobCost {
+        JobCost {
             name,
             seconds,
             load,
@@ -70,11 +70,11 @@ impl Needs {
     }
 
     #[cfg(test)]
-    pub(super) const fn of_a_job(load: u32, is_measuring: bool) -> Needs {
-        Needs {
+    pub(super) const fn of_a_job(load: u32, is_measuring: bool) -> JobCost {
+        JobCost {
             load,
             is_measuring,
-            ..Needs::SHORT
+            ..JobCost::SHORT
         }
     }
 
@@ -84,9 +84,9 @@ impl Needs {
         self.threads.unwrap_or_else(cores).max(2)
     }
 
-    fn of(name: &str) -> Needs {
+    fn of(name: &str) -> JobCost {
         let known = KNOWN.into_iter().find(|needs| needs.name == name);
-        known.unwrap_or(Needs::SHORT)
+        known.unwrap_or(JobCost::SHORT)
     }
 }
 
@@ -94,7 +94,7 @@ impl Needs {
 pub(super) struct Job {
     /// The package's folder and the target: `ratekeeper-cli/gateway`.
     pub(super) name: String,
-    pub(super) needs: Needs,
+    pub(super) needs: JobCost,
     /// True if it starts programs of its package, which cargo may build after it.
     pub(super) is_starting: bool,
     what: What,
@@ -143,7 +143,7 @@ impl Job {
     }
 
     fn new(name: String, what: What) -> Job {
-        let needs = Needs::of(&name);
+        let needs = JobCost::of(&name);
         Job {
             name,
             needs,
@@ -190,7 +190,7 @@ fn has_program(package: &Path) -> bool {
         || manifest.contains("[[bin]]")
 }
 
-/// The variable of libtest for [`Needs::threads`].
+/// The variable of libtest for [`JobCost::threads`].
 const THREADS: &str = "RUST_TEST_THREADS";
 
 /// A test program with the folder and the variables that cargo gives it. The paths of libraries are those of xtask

@@ -1,7 +1,7 @@
 //! Runs test programs side by side: most of them wait most of the time.
 
 use super::build::Build;
-use super::job::{Job, Needs};
+use super::job::{Job, JobCost};
 use super::totals::Totals;
 use crate::steps::{seconds, target};
 use anyhow::{Context, Result};
@@ -78,7 +78,7 @@ struct Schedule {
 }
 
 /// Returns true if a job with these needs can start on so many cores, beside a compiler or other jobs.
-fn has_room(cores: usize, is_building: bool, beside: &[Needs], needs: Needs) -> bool {
+fn has_room(cores: usize, is_building: bool, beside: &[JobCost], needs: JobCost) -> bool {
     let percent = |cores: usize| u32::try_from(cores * 100).unwrap_or(u32::MAX);
     let compiler = if is_building { percent(cores) } else { 0 };
     let load = compiler + beside.iter().map(|needs| needs.load).sum::<u32>();
@@ -136,7 +136,7 @@ impl Schedule {
     }
 
     fn has_room(&self, job: &Job, is_building: bool) -> bool {
-        let beside: Vec<Needs> = self.running.iter().map(|it| it.job.needs).collect();
+        let beside: Vec<JobCost> = self.running.iter().map(|it| it.job.needs).collect();
         let is_early = is_building && job.is_starting;
         !is_early && has_room(self.cores, is_building, &beside, job.needs)
     }
@@ -257,9 +257,9 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    const WAITING: Needs = Needs::of_a_job(20, false);
-    const BUSY: Needs = Needs::of_a_job(100, false);
-    const MEASURING: Needs = Needs::of_a_job(60, true);
+    const WAITING: JobCost = JobCost::of_a_job(20, false);
+    const BUSY: JobCost = JobCost::of_a_job(100, false);
+    const MEASURING: JobCost = JobCost::of_a_job(60, true);
 
     #[test]
     fn jobs_that_wait_run_beside_the_compiler_and_busy_ones_after_it() {
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn on_one_core_every_job_gets_its_turn() {
-        let heavy = Needs::of_a_job(400, true);
+        let heavy = JobCost::of_a_job(400, true);
         assert!(has_room(1, false, &[], heavy));
         assert!(!has_room(1, false, &[BUSY], heavy));
     }

@@ -112,7 +112,7 @@ class Attempts:
             self._gate.lost(ticket)
 
     def again(self, is_repeatable: bool, status: Optional[int], info: Optional[RateLimitInfo]) -> Optional[float]:
-        """The seconds to wait before the next attempt; None if there is none. Without a status nobody answered."""
+        """The seconds to wait before the next attempt; None if there is none. Without a status there was no answer."""
         denied = info is not None and info.denied
         if status is not None and not denied and status not in _PASSING_FAULTS:
             return None

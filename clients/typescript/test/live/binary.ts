@@ -39,7 +39,7 @@ export class Running {
     // Its whole group: a program that runs the binary may have forked to do so.
     if (this.#child.pid !== undefined) process.kill(-this.#child.pid, "SIGKILL");
     await ended;
-    // Pipes that nobody reads to their end keep this process alive.
+    // Pipes that are not read to their end keep this process alive.
     this.#child.stdout?.destroy();
     this.#child.stderr?.destroy();
     rmSync(this.folder, { recursive: true, force: true });

@@ -20,7 +20,7 @@ descriptors:
 
 const LIMIT: usize = 3;
 
-/// Nobody is trusted, and nothing is denied.
+/// No peer is trusted, and nothing is denied.
 const UNLIMITED: &str = "auth: { domain: api }\ntrusted_proxies: 192.0.2.0/24\nlimits: off\n";
 
 /// The address that a client claims.
@@ -75,7 +75,7 @@ const HEADERS: [&str; 45] = [
     "Remote-Addr",
 ];
 
-/// Header by which a proxy says how a request came; nobody takes it for the client's address.
+/// Header by which a proxy says how a request came; it is never taken for the client's address.
 const OTHER: &str = "Via";
 
 /// Ways to write the claim; `@` stands for the address.
@@ -100,7 +100,7 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
     let nginx = Nginx::start(&app, service.port)?;
     let settings = format!("auth: {{ domain: api }}\n{STRANGERS}");
     let gateway = Target::gateway(&Setup::new(program, RULES, &settings), &app.url())?;
-    // Nobody is trusted to speak for others, not even this host: the service counts who connects.
+    // No peer is trusted to speak for others, not even this host: the service counts who connects.
     let direct = Target::serve(&Setup::new(program, RULES, &settings))?;
     let mut rows = Vec::new();
     for (front, port, path, target) in [

@@ -1,4 +1,4 @@
-//! Batches: large answers over gRPC that nobody takes.
+//! Batches: large answers over gRPC that clients do not read.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -45,7 +45,7 @@ fn by_transport(program: &Path, plan: &Plan, transport: &str) -> Result<Row> {
     let (service, grpc) = Target::serve_all(&Setup::new(program, &rules, &settings))?;
     let before = service.process.resident_kib();
     let mut row = Row::new(format!(
-        "batches whose answers nobody takes, gRPC, {transport}"
+        "batches whose answers are not read, gRPC, {transport}"
     ));
     let batch = batch();
     let mut peers: Vec<_> = (0..PEERS / plan.divisor)

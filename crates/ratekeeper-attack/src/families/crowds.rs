@@ -167,7 +167,7 @@ fn crowd(program: &Path, plan: &Plan, kind: &Kind) -> Result<Row> {
     row.measure(&gateway.process);
     let grown = row.peak_kib.saturating_sub(before + WARMED_UP_KIB);
     let (left, cost) = (row.passed, grown / (count * each) as usize);
-    row.bound(most > 0, || "nobody came".to_owned());
+    row.bound(most > 0, || "no client came".to_owned());
     row.bound(left == 0, || format!("{left} are left after {GONE:?}"));
     row.bound(is_answered, || {
         format!("an honest client or an operator waited for more than {HONEST:?}")

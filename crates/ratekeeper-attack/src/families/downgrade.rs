@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 const TLS_1_2: u16 = 0x0303;
 
-/// Versions that nobody should speak any more.
+/// Versions that are no longer secure.
 const OLD: [(&str, u16); 3] = [
     ("SSL 3.0", 0x0300),
     ("TLS 1.0", 0x0301),
@@ -133,7 +133,7 @@ pub(crate) fn attack(program: &Path, _: &Plan) -> Result<Vec<Row>> {
     }
     let again = answer(&HELLO.record())?;
     row.bound(again.first() == Some(&HANDSHAKE), || {
-        "nobody is answered any more".to_owned()
+        "clients are no longer answered".to_owned()
     });
     row.measure(&target.process);
     Ok(vec![row])

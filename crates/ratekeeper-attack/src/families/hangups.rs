@@ -112,7 +112,7 @@ fn hang_up(
     });
     let gateway = Target::gateway(&Setup::new(program, rules, settings), &upstream.url())?;
     let mut row = Row::new(format!("hang-ups, {name}"));
-    row.bound(gateway.serves("/"), || "nobody is served".to_owned());
+    row.bound(gateway.serves("/"), || "no client is served".to_owned());
     let end = Instant::now() + TIME / plan.divisor;
     let tried = match way {
         Way::Reset => reset(gateway.port, end),
@@ -129,7 +129,9 @@ fn hang_up(
     }
     row.bound(reached > 0, || "nothing reached the upstream".to_owned());
     let series = r#"ratelimit_gateway_upstream_abandoned{upstream="upstream"} "#;
-    eventually("nothing is held for nobody", || gateway.metric(series) == 0);
+    eventually("nothing is held for clients that are gone", || {
+        gateway.metric(series) == 0
+    });
     row.bound(gateway.serves("/slow"), || "something is lost".to_owned());
     row.measure(&gateway.process);
     Ok(row)

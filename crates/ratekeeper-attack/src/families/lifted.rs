@@ -28,7 +28,7 @@ descriptors:
     rate_limit: { window: 10000d, limit: 3, algorithm: fixed_window }
 ";
 
-/// One caller with every permission, whose token nobody here has.
+/// One caller with every permission, whose token is not used here.
 const CALLERS: &str = "callers:
 - { name: envoy, token_sha256: \"2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\", may: [override, refund] }
 ";

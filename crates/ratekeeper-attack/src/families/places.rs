@@ -64,7 +64,7 @@ pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
     row.bound(taken <= SHARE, || {
         format!("one address has {taken} places, not {SHARE} at most")
     });
-    row.bound(taken > 0, || "nobody waits".to_owned());
+    row.bound(taken > 0, || "no request waits".to_owned());
     for number in 0..HONEST {
         let place = take(
             &gateway,

@@ -60,7 +60,7 @@ identity:
   jwt: { secret_file: secret }
 ";
 
-/// Nobody on this host is a proxy: clients of the gateway are strangers.
+/// No peer on this host is a proxy: clients of the gateway are strangers.
 pub(crate) const STRANGERS: &str = "trusted_proxies: 192.0.2.0/24\n";
 
 /// Settings that let through what services read in different ways.

@@ -91,7 +91,7 @@ const ANSWERS: &[(&str, Say)] = &[
     ("a map of many (RESP3)", |it| {
         put(it, b"%500000000\r\n+a\r\n")
     }),
-    ("news that nobody asked for (RESP3)", |it| {
+    ("unrequested push messages (RESP3)", |it| {
         pour(it, b"", &b">2\r\n+message\r\n$1\r\nx\r\n".repeat(1 << 10))
     }),
     ("garbage", |it| put(it, &[0, 255, 13, 10, 0, 1, 2, 10, 13])),
@@ -215,7 +215,7 @@ fn check_modes(node: &Target, row: &mut Row, (what, round): (&str, u32)) {
 const NAMED: usize = 16_384;
 
 /// Connections that a node may open to them in a run: two to each of the 1,024 that it keeps, and the one over which nodes
-/// share their top keys, which is reopened every two seconds because nobody answers.
+/// share their top keys, which is reopened every two seconds because no answer comes.
 const FILES_MAX: usize = 2_400;
 
 /// A cluster whose every slot is on another server, all of which lead to one listener that says nothing.

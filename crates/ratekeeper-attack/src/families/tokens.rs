@@ -180,7 +180,7 @@ fn costs(program: &Path, plan: &Plan) -> Result<Row> {
     Ok(row)
 }
 
-/// Public keys that nobody has the private halves of any more.
+/// Public keys whose private halves are lost.
 fn jwks() -> Result<String> {
     let random = SystemRandom::new();
     let algorithm = &ECDSA_P384_SHA384_FIXED_SIGNING;

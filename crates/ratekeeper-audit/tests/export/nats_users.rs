@@ -57,11 +57,11 @@ fn a_server_is_asked_over_tls_by_a_user_with_an_nkey() {
         make_stream(&reader).await;
         let mut trail = Trail::new();
         trail.change(5).await;
-        let nobody = ExportFiles {
+        let without_user = ExportFiles {
             tls: tls.clone(),
             credentials: None,
         };
-        let stranger = trail.node_with(&url, nobody).await;
+        let stranger = trail.node_with(&url, without_user).await;
         let status = stranger.exporter.status().clone();
         eventually("a node without the nkey is refused", async || {
             let told = status.faults().join("\n").to_ascii_lowercase();

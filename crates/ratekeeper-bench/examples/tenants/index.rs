@@ -67,8 +67,8 @@ pub(crate) fn measure(tenants: u64) -> Result<Vec<Row>> {
         chain.read_ahead(),
         "",
     );
-    let nobody = key.hash("nobody");
-    let hash = |name: &str| key.hash(name) == nobody;
+    let unknown = key.hash("nobody");
+    let hash = |name: &str| key.hash(name) == unknown;
     let now = Timestamp::from_secs(1_800_000_000);
     let plan = |entries: &[Entry<'_>; 2]| domain.subscription(entries, now).plan().get();
     let own = |entries: &[Entry<'_>; 2]| {

@@ -291,8 +291,8 @@ impl Campaign<'_> {
             && !is_told(evidence, text)
         {
             lies.push(match text {
-                "" => "nobody tells".to_owned(),
-                _ => format!("nobody tells of {text}"),
+                "" => "no node tells".to_owned(),
+                _ => format!("no node tells of {text}"),
             });
         }
         match &evidence.last {

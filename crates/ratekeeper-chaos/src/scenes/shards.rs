@@ -131,7 +131,7 @@ pub(crate) static FAULTS: &[Fault<Shards>] = &[
     },
     Fault {
         name: "cluster: slots moved while they are asked for, there and back",
-        // Nobody takes over: a busy machine takes longer to answer than a lost primary is waited for.
+        // No replica takes over: a busy machine takes longer to answer than a lost primary is waited for.
         scene: || Shards {
             cluster: Cluster::of(SHARDS, 1, Duration::from_secs(60)),
         },

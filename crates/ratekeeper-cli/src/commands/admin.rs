@@ -35,7 +35,7 @@ impl AdminAccess {
     /// Asks for `path`, and reads the answer.
     ///
     /// # Errors
-    /// Nobody answers, the service refuses, or its answer is of another version.
+    /// There is no answer, the service refuses, or its answer is of another version.
     pub(super) fn ask<T: DeserializeOwned>(
         &self,
         method: &str,
@@ -74,7 +74,7 @@ impl AdminAccess {
     /// Asks for `path`, and returns the answer of a service that does not refuse.
     ///
     /// # Errors
-    /// Nobody answers, or the service refuses with a [`Refusal`].
+    /// There is no answer, or the service refuses with a [`Refusal`].
     pub(super) fn send(
         &self,
         method: &str,
@@ -99,7 +99,7 @@ impl AdminAccess {
     /// Asks for `path`, and returns the answer as it is.
     ///
     /// # Errors
-    /// Nobody answers.
+    /// There is no answer.
     pub(super) fn answer(
         &self,
         method: &str,
@@ -113,7 +113,7 @@ impl AdminAccess {
     /// The same, for an answer that may take longer.
     ///
     /// # Errors
-    /// Nobody answers.
+    /// There is no answer.
     pub(super) fn answer_within(
         &self,
         patience: Duration,
@@ -164,7 +164,7 @@ impl AdminAccess {
     /// Asks for `path`, and returns the answer while its body comes.
     ///
     /// # Errors
-    /// Nobody answers, or the service refuses.
+    /// There is no answer, or the service refuses.
     pub(super) fn open(&self, path: &str) -> Result<Opened> {
         let token = self.token()?;
         let asked = Request {

@@ -4,6 +4,7 @@ use super::admin::query;
 use crate::cli::{AuditExport, AuditList};
 use crate::output;
 use anyhow::Result;
+use ratekeeper_quota::AuditDocument;
 use ratekeeper_rules::CUSTOM;
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,22 +17,6 @@ const PAGE: u64 = 1_000;
 struct Page {
     changes: Vec<Value>,
     next_cursor: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct Change {
-    version: u64,
-    changed_at: String,
-    editor: String,
-    source: String,
-    action: String,
-    domain: String,
-    subject: String,
-    /// Called `api_key` by earlier versions.
-    #[serde(alias = "api_key")]
-    tenant: Option<String>,
-    epoch: Option<u32>,
-    after: Option<Value>,
 }
 
 pub(super) fn list(args: &AuditList) -> Result<ExitCode> {
@@ -63,11 +48,11 @@ pub(super) fn table(changes: &[Value]) -> Result<String> {
         "CHANGE", "WHEN", "WHO", "FROM", "WHAT", "DOMAIN", "SUBJECT", "NOW",
     ];
     let row = |change| {
-        let change = Change::deserialize(change)?;
+        let change = AuditDocument::deserialize(change)?;
         let now = change.after.as_ref().map(|now| in_words(now, change.epoch));
         Ok([
             change.version.to_string(),
-            change.changed_at,
+            change.changed_at.to_string(),
             change.editor,
             change.source,
             change.action,

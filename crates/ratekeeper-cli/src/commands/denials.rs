@@ -3,7 +3,7 @@
 use crate::cli::{DenialKind, Denials};
 use crate::output;
 use anyhow::{Context, Result, bail};
-use ratekeeper_server::admin_json::DenialGroup;
+use ratekeeper_server::admin_json::{DenialGroup, ToldBy};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -26,22 +26,6 @@ struct DenialsAnswer {
     denials: Vec<Value>,
     groups: Vec<DenialGroup>,
     told_by: ToldBy,
-}
-
-/// The nodes that an answer is of.
-#[derive(Deserialize)]
-pub(super) struct ToldBy {
-    nodes: Vec<Node>,
-    #[serde(default)]
-    nodes_left_out: u64,
-    #[serde(default)]
-    groups_left_out: u64,
-    only_this_node: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Node {
-    name: String,
 }
 
 /// A denied request.
@@ -197,7 +181,7 @@ impl Request {
 fn text(told: &DenialsAnswer) -> Result<String> {
     let mut text = groups(&told.groups);
     if told.groups.is_empty() {
-        text = "nobody was denied in the last hour\n".to_owned();
+        text = "no one was denied in the last hour\n".to_owned();
     }
     if !told.denials.is_empty() {
         let rows = told.denials.iter();
@@ -329,12 +313,7 @@ mod tests {
                 count: shadow,
                 ..DenialGroup::default()
             }],
-            told_by: ToldBy {
-                nodes: Vec::new(),
-                nodes_left_out: 0,
-                groups_left_out: 0,
-                only_this_node: None,
-            },
+            told_by: ToldBy::default(),
         }
     }
 

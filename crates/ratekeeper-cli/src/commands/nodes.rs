@@ -3,40 +3,19 @@
 use crate::cli::NodesArgs;
 use crate::output;
 use anyhow::Result;
-use serde::Deserialize;
+use ratekeeper_server::admin_json::{FleetNode, FleetNodes};
 use std::process::ExitCode;
-
-#[derive(Deserialize)]
-struct List {
-    #[serde(default)]
-    warning: Option<String>,
-    nodes: Vec<Node>,
-}
-
-#[derive(Deserialize)]
-struct Node {
-    node: String,
-    admin: String,
-    version: String,
-    state: String,
-    rules_revision: String,
-    quotas_revision: u64,
-    tokens_revision: u64,
-    switches_revision: u64,
-    local_tokens: u64,
-    reported_s_ago: u64,
-}
 
 pub(super) fn run(args: &NodesArgs) -> Result<ExitCode> {
     let found: serde_json::Value = args.access.ask("GET", "/admin/v1/nodes", "")?;
-    let list: List = serde_json::from_value(found.clone())?;
+    let list: FleetNodes = serde_json::from_value(found.clone())?;
     if let Some(warning) = &list.warning {
         output::complain(&format!("ratekeeper: {warning}"));
     }
     output::answer(args.access.json, &found, || Ok(table(&list.nodes)))
 }
 
-fn table(nodes: &[Node]) -> String {
+fn table(nodes: &[FleetNode]) -> String {
     let heads = [
         "NODE",
         "STATE",
@@ -49,7 +28,7 @@ fn table(nodes: &[Node]) -> String {
         "REPORTED",
         "ADMIN",
     ];
-    let row = |node: &Node| {
+    let row = |node: &FleetNode| {
         [
             node.node.clone(),
             node.state.clone(),

@@ -7,7 +7,7 @@ use super::quotas_live::{path, print_tenant};
 use crate::cli::{QuotaRevert, TenantArgs};
 use crate::output;
 use anyhow::{Context, Result, bail};
-use ratekeeper_quota::QuotaDocument;
+use ratekeeper_quota::{AuditDocument, QuotaDocument};
 use ratekeeper_rules::TenantQuotas;
 use serde::Deserialize;
 use serde_json::Value;
@@ -63,15 +63,6 @@ fn print_gone(args: &TenantArgs, before: &KnownTenant) -> Result<ExitCode> {
     })
 }
 
-/// A change of a tenant's plans and overrides.
-#[derive(Deserialize)]
-struct Row {
-    version: u64,
-    action: String,
-    before: Option<Value>,
-    after: Option<Value>,
-}
-
 /// The state before the last change of plans and overrides; [`None`] if the tenant was not there.
 fn state_before_last(args: &TenantArgs) -> Result<Option<QuotaDocument>> {
     // The steps of a policy are its own to undo.
@@ -102,10 +93,13 @@ fn document(state: Option<Value>) -> Result<Option<QuotaDocument>> {
 }
 
 /// The newest change of the tenant's plans and overrides that is so.
-fn find(args: &TenantArgs, is_it: impl Fn(&Row) -> bool) -> Result<Option<Row>> {
+fn find(
+    args: &TenantArgs,
+    is_it: impl Fn(&AuditDocument) -> bool,
+) -> Result<Option<AuditDocument>> {
     #[derive(Deserialize)]
     struct Page {
-        changes: Vec<Row>,
+        changes: Vec<AuditDocument>,
         next_cursor: Option<u64>,
     }
 

@@ -1,7 +1,7 @@
 //! `ratekeeper quota set`: what is named changes, and nothing else.
 //!
 //! The admin API replaces a tenant's quotas as a whole. So the command reads them, merges, and writes them on the
-//! condition that nobody has changed them meanwhile; if somebody has, it begins again.
+//! condition that they have not been changed meanwhile; if they have, it begins again.
 
 mod named;
 

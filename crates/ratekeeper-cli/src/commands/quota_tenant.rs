@@ -28,7 +28,7 @@ impl KnownTenant {
     /// Reads the tenant.
     ///
     /// # Errors
-    /// Nobody answers, the service refuses, or its answer is of another version.
+    /// There is no answer, the service refuses, or its answer is of another version.
     pub(super) fn read(args: &TenantArgs) -> Result<Self> {
         let answer = args
             .access

@@ -5,6 +5,7 @@ use crate::cli::{RulesList, SwitchArgs};
 use crate::output;
 use crate::settings::percent_encoded;
 use anyhow::Result;
+use ratekeeper_server::admin_json::RuleEntry;
 use serde::{Deserialize, Serialize};
 use std::process::ExitCode;
 
@@ -20,29 +21,8 @@ pub(super) enum To {
 
 #[derive(Deserialize)]
 struct Page {
-    rules: Vec<Listed>,
+    rules: Vec<RuleEntry>,
     next_cursor: Option<u64>,
-}
-
-#[derive(Deserialize, Serialize)]
-struct Listed {
-    id: String,
-    domain: String,
-    limit: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    plan: Option<String>,
-    source: String,
-    mode: String,
-    switch: Option<String>,
-    counts: Counts,
-}
-
-#[derive(Deserialize, Serialize)]
-struct Counts {
-    allowed: u64,
-    denied: u64,
-    shadow_denied: u64,
-    uncounted: u64,
 }
 
 pub(super) fn list(args: &RulesList) -> Result<ExitCode> {
@@ -52,7 +32,7 @@ pub(super) fn list(args: &RulesList) -> Result<ExitCode> {
         ("switched", args.switched.then_some("true")),
     ]);
     let access = &args.access;
-    let mut rules: Vec<Listed> = Vec::new();
+    let mut rules: Vec<RuleEntry> = Vec::new();
     access.each_page(&format!("/admin/v1/rules?{query}"), |path| {
         let page: Page = access.ask("GET", path, "")?;
         rules.extend(page.rules);
@@ -61,11 +41,11 @@ pub(super) fn list(args: &RulesList) -> Result<ExitCode> {
     output::answer(access.json, &rules, || Ok(table(&rules)))
 }
 
-fn table(rules: &[Listed]) -> String {
+fn table(rules: &[RuleEntry]) -> String {
     let heads = [
         "RULE", "MODE", "SWITCH", "LIMIT", "ALLOWED", "DENIED", "SHADOW", "SOURCE",
     ];
-    let row = |rule: &Listed| {
+    let row = |rule: &RuleEntry| {
         [
             rule.id.clone(),
             rule.mode.clone(),

@@ -3,7 +3,7 @@
 mod data_dir;
 mod envoy;
 mod files;
-mod front;
+mod gateway;
 mod last_good;
 mod leases;
 mod owed;
@@ -117,20 +117,20 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     config.quotas = quotas.as_ref().map(|quotas| quotas.admin.clone());
     let traces = Traces::start(settings)?;
     config.tracer = traces.as_ref().map(Traces::tracer);
-    let front = match what {
+    let gateway = match what {
         What::Service(answer) => {
             config.constant_answer = answer;
             None
         }
         What::Gateway => {
-            front::open_only(&mut config, settings);
-            let beside = front::Beside {
+            gateway::open_only(&mut config, settings);
+            let beside = gateway::Beside {
                 fleet: boards.as_deref().map(peers::fleet),
                 denials: Arc::clone(&config.denials),
                 tracer: config.tracer.clone(),
             };
-            let front = front::embedding(flags, home, settings, files, &limiter, beside)?;
-            Some(Arc::new(front))
+            let gateway = gateway::embedding(flags, home, settings, files, &limiter, beside)?;
+            Some(Arc::new(gateway))
         }
     };
     let server = Server::bind(config, Arc::clone(&limiter), start.loader)
@@ -144,7 +144,7 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
         last_good::shown(&reloads),
         counters(settings)
     );
-    let upstreams = front.as_ref().map(|front| front.upstreams());
+    let upstreams = gateway.as_ref().map(|gateway| gateway.upstreams());
     welcome(&server, settings, snapshot.rules(), &limits, upstreams)?;
     let following = rules_from::start(&server, source);
     let keys_followed = keys.map(|keys| keys.follow(&server));
@@ -161,7 +161,7 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
         server.monitor(traces.report());
     }
     let saver = state.map(|state| Saver::start(Arc::clone(&limiter), state));
-    let code = until_stopped(server, front, &stop).await;
+    let code = until_stopped(server, gateway, &stop).await;
     drop((following, keys_followed));
     if let Some(traces) = traces {
         traces.finish().await;
@@ -216,7 +216,7 @@ fn welcome(
         limits,
         grpc = shown(&addresses.grpc),
         http = shown(&addresses.http),
-        gateway = shown(&addresses.front),
+        gateway = shown(&addresses.gateway),
         admin = addresses.admin.to_string(),
         metrics = shown(&addresses.metrics),
         "serving"
@@ -227,12 +227,12 @@ fn welcome(
 /// Serves until a signal says to stop, and drains.
 async fn until_stopped<F: GatewayService>(
     server: Server,
-    front: Option<Arc<F>>,
+    gateway: Option<Arc<F>>,
     stop: &stop::Signals,
 ) -> ExitCode {
     let delay = server.drain_delay();
     tokio::select! {
-        drained = server.run_behind(front, stop.first()) => ended(drained),
+        drained = server.run_behind(gateway, stop.first()) => ended(drained),
         () = impatience(stop, &delay) => {
             warn!("second signal: stopped at once");
             ExitCode::FAILURE

@@ -1,16 +1,16 @@
 //! `ratekeeper token create|list|revoke`.
 
 mod confirmed;
-mod place;
+mod token_store;
 
 use crate::cli::{Token, TokenPlace};
 use crate::output;
 use anyhow::Result;
-use place::TokenStore;
 use ratekeeper_server::{AdminToken, Role};
 use serde_json::json;
 use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
+use token_store::TokenStore;
 
 pub(super) fn run(command: &Token) -> Result<ExitCode> {
     match command {

@@ -5,43 +5,10 @@ use crate::cli::Usage;
 use crate::output;
 use crate::settings::percent_encoded;
 use anyhow::Result;
+use ratekeeper_server::admin_json::{self, Used};
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::ExitCode;
-
-#[derive(Deserialize)]
-pub(super) struct UsageAnswer {
-    domain: String,
-    plan: Option<String>,
-    usage: BTreeMap<String, Used>,
-    #[serde(default)]
-    dynamic: Vec<String>,
-    #[serde(default)]
-    truncated: bool,
-}
-
-#[derive(Deserialize)]
-struct Used {
-    used: u64,
-    limit: u64,
-    remaining: u64,
-    rule: String,
-    mode: String,
-    window: Window,
-    leased: Option<Leased>,
-}
-
-#[derive(Deserialize)]
-struct Window {
-    length: String,
-    end: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Leased {
-    held_by_this_node: u64,
-}
 
 pub(super) fn run(args: &Usage) -> Result<ExitCode> {
     let descriptors = args.descriptors.iter();
@@ -54,11 +21,11 @@ pub(super) fn run(args: &Usage) -> Result<ExitCode> {
     let path = format!("/admin/v1/usage/{}?{query}", percent_encoded(&args.tenant));
     let answer: serde_json::Value = args.access.ask("GET", &path, "")?;
     output::answer(args.access.json, &answer, || {
-        Ok(text(&UsageAnswer::deserialize(&answer)?))
+        Ok(text(&admin_json::Usage::deserialize(&answer)?))
     })
 }
 
-fn text(told: &UsageAnswer) -> String {
+fn text(told: &admin_json::Usage) -> String {
     let mut text = format!("domain {}", told.domain);
     if let Some(plan) = &told.plan {
         let _ = write!(text, ", plan {plan}");
@@ -67,7 +34,7 @@ fn text(told: &UsageAnswer) -> String {
 }
 
 /// The use of each limit.
-pub(super) fn limits(told: &UsageAnswer) -> String {
+pub(super) fn limits(told: &admin_json::Usage) -> String {
     let heads = [
         "DESCRIPTOR",
         "USED",

@@ -1,14 +1,14 @@
 //! `ratekeeper why TENANT`: all that bears on one tenant, on one screen.
 
 use super::audit;
-use super::denials::{ToldBy, foot, groups, read_tenant};
+use super::denials::{foot, groups, read_tenant};
 use super::quotas_live::tenant_text;
 use super::usage;
 use crate::cli::Why;
 use crate::output;
 use anyhow::{Context, Result};
 use ratekeeper_quota::TenantDocument;
-use ratekeeper_server::admin_json::DenialGroup;
+use ratekeeper_server::admin_json::{DenialGroup, ToldBy, Usage};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ struct TenantAnswer {
     plan: Option<String>,
     summary: String,
     quotas: Option<TenantDocument>,
-    usage: Option<usage::UsageAnswer>,
+    usage: Option<Usage>,
     #[serde(default)]
     missing: Vec<String>,
     denials: Vec<DenialGroup>,

@@ -22,7 +22,7 @@ const EVERY: Duration = Duration::from_secs(2);
 /// The age of a report beyond which its node counts as gone.
 const AGE_MAX: Duration = Duration::from_secs(5);
 
-/// The longest that a start waits to read the board: a Redis that is away keeps nobody from starting.
+/// The longest that a start waits to read the board: a Redis that is away keeps no node from starting.
 const READ_MAX: Duration = Duration::from_secs(2);
 
 /// The report of a node.

@@ -74,7 +74,7 @@ impl RawValue {
         }
     }
 
-    /// Returns true if nobody has set it.
+    /// Returns true if it is not set.
     pub(crate) fn is_default(&self) -> bool {
         self.origin == Origin::Default
     }

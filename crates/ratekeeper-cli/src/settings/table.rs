@@ -257,7 +257,7 @@ settings! {
         /// Failure mode while the store does not answer: `local` (decide by this node's own counters), `allow` or
         /// `deny`; a rule's own on_store_failure overrides it
         on_store_failure: FailureMode = value("MODE", "local").in_short_help() => failure_mode;
-        /// Factor for limits while this node decides alone: 1 denies nobody within the limit; 1 divided by the number
+        /// Factor for limits while this node decides alone: 1 denies no one within the limit; 1 divided by the number
         /// of nodes never lets more than the limit pass in total
         local_factor: f64 = value("FACTOR", "1") => local_factor;
         /// Refuse to start while Redis is unreachable; otherwise failure modes decide until it is back

@@ -1,4 +1,4 @@
-//! Bodies, paths and queries that nobody would send on purpose: the admin API refuses them, and never fails.
+//! Bodies, paths and queries that are never sent on purpose: the admin API refuses them, and never fails.
 //!
 //! Good requests are changed at random: a value takes the place of another, a piece of the text is lost or doubled. The
 //! same is asked with SQLite and with PostgreSQL, since a database has its own idea of what a text is.

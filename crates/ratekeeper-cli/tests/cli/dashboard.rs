@@ -53,7 +53,7 @@ fn an_operator_sees_who_is_limited_and_switches_the_rule() {
     let mut page = Page::open(&service);
     page.shows("#connection", "live");
     page.shows(".node", "node-1");
-    page.shows("main", "Nobody was denied in the last minute.");
+    page.shows("main", "No one was denied in the last minute.");
     page.click("#health summary");
     for part in [
         "Redis: counters are in this node's memory",

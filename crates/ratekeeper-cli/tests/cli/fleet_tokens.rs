@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A token that nobody made.
+/// A token that was never made.
 const WRONG: &str = "rk_admin_0000000000000000000000000000000000000000000000000000000000000000";
 
 /// Starts a node under its own name.
@@ -238,7 +238,7 @@ fn nodes_tell_what_is_in_force_on_each() {
         told.out
     );
 
-    // A node that stops takes its leave, and nobody waits for it.
+    // A node that stops takes its leave, and no command waits for it.
     let before = first["rules_revision"].clone();
     assert!(b.stop().success());
     assert_eq!(names(&list()["nodes"]), ["a"]);
@@ -285,7 +285,7 @@ fn copies_decide_while_the_database_is_away(mut fleet: Fleet) {
     );
     assert!(a.stop().success());
 
-    // Neither the database nor the copy: nobody gets in but by a token of this node alone.
+    // Neither the database nor the copy: only a token of this node alone is admitted.
     for gone in [true, false] {
         match gone {
             true => fs::remove_file(&copy).expect("it is there"),
@@ -328,7 +328,7 @@ fn copies_decide_while_the_database_is_away(mut fleet: Fleet) {
 #[test]
 fn a_node_that_knows_nothing_yet_is_closed() {
     let mut fleet = Fleet::postgres();
-    // It is made, and nobody has used it yet.
+    // It is made, and has not been used yet.
     fleet.database.leave();
     let a = node(&fleet, "a");
     assert_eq!((status(&a, ""), status(&a, WRONG)), (401, 401));

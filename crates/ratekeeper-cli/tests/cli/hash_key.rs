@@ -51,7 +51,7 @@ fn admitted(nodes: &[Service], subject: &str, meanwhile: impl FnOnce()) -> usize
 }
 
 /// Checks that the limit has passed. On a machine so slow that decisions miss the longest deadline that there is, hits of
-/// those may have been taken for nobody.
+/// those may have been taken for no request.
 fn assert_all_admitted(nodes: &[Service], passed: usize) {
     let late: usize = nodes.iter().map(late).sum();
     let is_all = passed <= LIMIT && passed + late >= LIMIT;
@@ -146,7 +146,7 @@ fn a_new_node_does_not_take_an_empty_redis_from_those_that_were_there_before() {
 }
 
 #[test]
-fn what_lies_in_the_place_of_the_hash_key_parts_nobody_from_the_others() {
+fn what_lies_in_the_place_of_the_hash_key_parts_no_node_from_the_others() {
     for garbage in [
         ["SET", "rk:hash-key", "garbage"],
         ["LPUSH", "rk:hash-key", "0123456789abcdef"],

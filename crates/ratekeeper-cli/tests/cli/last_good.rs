@@ -176,7 +176,7 @@ fn no_other_rules_are_used_than_those_of_the_same_files() {
     assert_eq!(limit_of(&start(folder), "key", "x"), 5);
 }
 
-/// A disk that is full or read-only keeps nobody from starting.
+/// A disk that is full or read-only keeps no node from starting.
 #[test]
 fn rules_that_cannot_be_kept_are_in_use_and_a_warning_says_so() {
     let folder = tempdir().expect("a folder can be made");

@@ -187,7 +187,7 @@ fn left(folder: &Path, store: &str) -> f64 {
     admitted
 }
 
-/// Nobody else knows of these hits once the node has stopped.
+/// No other node knows of these hits once the node has stopped.
 #[test]
 fn a_node_that_is_told_to_stop_posts_what_its_failure_mode_let_pass() {
     let mut server = Server::start();

@@ -98,7 +98,7 @@ fn what_passed_while_redis_hung_counts_once_it_goes_on() {
     assert_eq!(left(&nodes, "shut"), LIMIT, "a denial owes nothing");
 }
 
-/// However many nodes post, nobody waits longer than for one full counter.
+/// However many nodes post, no caller waits longer than for one full counter.
 #[test]
 fn a_post_fills_a_counter_to_its_limit_at_most() {
     let mut server = Server::start();

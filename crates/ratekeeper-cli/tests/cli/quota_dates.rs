@@ -75,7 +75,7 @@ fn one_term(node: &Service) -> bool {
         assert_eq!(*limits, expected, "{since:?} from the beginning, of 3 s");
     }
     let (_, now) = http(node.admin, "GET", "/admin/v1/quotas/acme", "");
-    assert_eq!(version(&now), version(&answer), "nobody has changed it");
+    assert_eq!(version(&now), version(&answer), "it has not been changed");
     let second = Duration::from_secs(1);
     [from, until].iter().all(|date| {
         let is_before =

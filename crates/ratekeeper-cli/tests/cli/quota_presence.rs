@@ -39,7 +39,7 @@ fn a_second_database_is_a_fault_and_no_start_beside_tenants() {
     let (folder, store) = (tempdir().expect("a folder can be made"), url(&server));
     let a = start(folder.path(), "a", &store);
     let b = start(folder.path(), "b", &store);
-    // Both are empty: nobody gets other plans yet, and each says so.
+    // Both are empty: no tenant gets another plan yet, and each says so.
     let fault =
         |other: &str| format!("node {other} shares these counters and uses another quota database");
     eventually("a sees b", || ready(&a).contains(&fault("b")));

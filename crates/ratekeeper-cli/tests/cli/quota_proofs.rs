@@ -185,7 +185,7 @@ fn keep_checking(to: SocketAddr, stop: &AtomicBool, asked: &AtomicU64) -> [u64; 
     let mut connection = HttpConnection::open(to);
     let mut by_state = [0; 2];
     while !stop.load(Ordering::Relaxed) {
-        // Counted first, so that nobody can have used more than was asked.
+        // Counted first, so that no tenant can have used more than was asked.
         asked.fetch_add(BATCH, Ordering::Relaxed);
         let answer = connection.ask("POST", "/v1/checks", "", &body);
         assert_eq!(answer.status, 200, "{}", answer.body);
@@ -304,7 +304,7 @@ fn every_write_is_whole_or_absent_when_postgres_is_killed() {
             (status, kept, noted) => panic!("{name}: told {status}, kept {kept:?}, noted {noted}"),
         }
     }
-    assert_eq!(kept.len(), noted.len(), "nobody else is there");
+    assert_eq!(kept.len(), noted.len(), "no other tenant is there");
     assert_eq!(fleet.verified(), trail.len() as u64);
     let refused = told.values().filter(|status| **status != 200).count();
     println!(

@@ -134,7 +134,7 @@ fn a_change_is_in_force_on_three_nodes_and_outlives_the_database() {
         });
         start.elapsed()
     };
-    everywhere("nobody has quotas", (10, 10));
+    everywhere("no tenant has quotas", (10, 10));
     administrator.put("acme", &with_orders(500));
     let took = everywhere("a change is in force", (1_000, 500));
     println!("on three nodes after {took:?}");
@@ -226,7 +226,7 @@ fn a_data_folder_has_a_database_and_a_reset_forgets_usage() {
     let of_pro = usage.iter().filter(|row| row.rule == "d.customer@pro");
     assert!(of_pro.map(|row| row.allowed).sum::<u64>() >= 3, "{usage:?}");
 
-    // The trail says who did what, and that nobody changed it since.
+    // The trail says who did what, and that it was not changed since.
     let verified = run(folder.path(), &["audit", "verify", "--data-dir", "data"]);
     assert_eq!(verified.code, Some(0), "{}", verified.err);
     assert!(
@@ -275,7 +275,7 @@ fn commands_open_the_database_themselves() {
         altered.out
     );
 
-    // Another key would find nobody.
+    // Another key would find no tenant.
     let mut other = ratekeeper(folder.path(), &["quota", "migrate", "--quotas", &url]);
     other.env("RATEKEEPER_TENANT_KEY", "ff".repeat(16));
     let other = said(other.output().expect("the binary starts"));

@@ -56,7 +56,7 @@ fn answer<S: Read + Write>(stream: S, web: &Mutex<Web>) {
         }
         return;
     }
-    let mut web = web.lock().expect("nobody panics");
+    let mut web = web.lock().expect("no thread panics");
     let tag = format!("\"{}\"", web.text.len());
     let text = match head.contains(&tag) {
         true => format!("HTTP/1.1 304 Not Modified\r\netag: {tag}\r\n\r\n"),
@@ -74,7 +74,7 @@ fn answer<S: Read + Write>(stream: S, web: &Mutex<Web>) {
 }
 
 fn publish(web: &Mutex<Web>, status: u16, text: &str) {
-    let mut web = web.lock().expect("nobody panics");
+    let mut web = web.lock().expect("no thread panics");
     (web.status, web.text) = (status, text.to_owned());
 }
 
@@ -114,13 +114,13 @@ fn a_text_is_fetched_when_it_changes_and_the_last_good_one_stays() {
     let service = start(folder.path(), &url, &["--rules-token", "geheim"]);
     eventually("the rules come", || limit(&service) == Some(5));
     eventually("the text is asked for by its tag", || {
-        let web = web.lock().expect("nobody panics");
+        let web = web.lock().expect("no thread panics");
         web.heads
             .iter()
             .any(|head| head.contains("if-none-match: \""))
     });
     {
-        let web = web.lock().expect("nobody panics");
+        let web = web.lock().expect("no thread panics");
         let head = &web.heads[0];
         assert!(
             head.starts_with("get /rules.yaml?team=a http/1.1\r\n"),

@@ -101,7 +101,7 @@ fn an_agent_gets_counts_by_the_names_of_envoyproxy_ratelimit() {
 }
 
 #[test]
-fn an_agent_that_is_away_holds_nobody_up() {
+fn an_agent_that_is_away_delays_no_request() {
     let folder = tempdir().expect("a folder can be made");
     let flags = [
         "--statsd",

@@ -106,7 +106,7 @@ fn rules_choose_their_store_and_nodes_share_each() {
 
 /// The worst case: a server that hangs, its connections open.
 #[test]
-fn a_store_that_hangs_slows_nobody_elses_decisions() {
+fn a_store_that_hangs_slows_no_decision_of_other_stores() {
     let (default, mut eu) = (Server::start(), Server::with(&["--requirepass", "geheim"]));
     let folder = tempdir().expect("a folder can be made");
     let service = node(folder.path(), "one", &settings(&default, &eu));

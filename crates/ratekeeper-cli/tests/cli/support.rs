@@ -168,7 +168,7 @@ impl Service {
                 .nth(3)
                 .expect("the line names an address");
             if place.starts_with("unix:") {
-                // It has no port; nobody connects to this one.
+                // It has no port; this one is not connected to.
                 return SocketAddr::from(([127, 0, 0, 1], 0));
             }
             place

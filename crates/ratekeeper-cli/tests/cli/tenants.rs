@@ -33,7 +33,7 @@ fn serve(folder: &Path, more: &[&str]) -> Service {
     Service::start(ratekeeper(folder, &args), folder)
 }
 
-/// Replaces the list at once: nobody reads half of it.
+/// Replaces the list at once: no reader gets half of it.
 fn put(folder: &Path, list: &str) {
     let new = write(folder, "elsewhere/tenants.yaml", list);
     std::fs::rename(new, folder.join("lists/tenants.yaml")).expect("it can be moved");

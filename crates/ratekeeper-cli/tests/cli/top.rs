@@ -131,7 +131,7 @@ fn a_token_is_asked_for_and_taken_from_a_file() {
 }
 
 #[test]
-fn nobody_there_is_told_in_one_line() {
+fn an_absent_service_is_reported_in_one_line() {
     let folder = tempdir().expect("a folder can be made");
     let admin = format!("http://127.0.0.1:{}", free_port());
     let said = run(folder.path(), &["top", "--once", "--admin", &admin]);
@@ -260,11 +260,11 @@ fn several_nodes_are_one_text() {
             words.first() == Some(&"d.user") && words.ends_with(&["2", "4"])
         })
     });
-    let nobody = format!("http://127.0.0.1:{}", free_port());
-    let three = [&both[..], &["--admin", &nobody]].concat();
+    let closed = format!("http://127.0.0.1:{}", free_port());
+    let three = [&both[..], &["--admin", &closed]].concat();
     let said = run(folders[0].path(), &three);
     assert_eq!(said.code, Some(1));
-    for part in ["1 away, 2 serving", "NODE", &nobody, "cannot connect"] {
+    for part in ["1 away, 2 serving", "NODE", &closed, "cannot connect"] {
         assert!(said.out.contains(part), "no {part:?} in\n{}", said.out);
     }
     let said = run(folders[0].path(), &[&three[..], &["--json"]].concat());

@@ -261,8 +261,8 @@ fn permits_reservations_and_looks_are_traced_as_checks_are() {
 #[test]
 fn without_its_collector_a_service_decides_and_counts_what_is_lost() {
     let folder = tempdir().expect("a folder can be made");
-    let nobody = format!("http://127.0.0.1:{}", free_port());
-    let service = serve(folder.path(), &nobody, "1");
+    let closed = format!("http://127.0.0.1:{}", free_port());
+    let service = serve(folder.path(), &closed, "1");
     check(service.http, "/v1/check", "");
     check(service.http, "/v1/check", "");
     eventually("the lost spans are counted", || {
@@ -316,7 +316,7 @@ fn a_collector_over_tls_gets_spans_with_its_key() {
     assert!(service.stop().success());
 }
 
-/// Spans do not go to a server that nobody vouches for, nor pass one that refuses them; decisions go on.
+/// Spans do not go to a server whose certificate is not trusted, nor pass one that refuses them; decisions go on.
 #[test]
 fn a_collector_that_is_not_trusted_or_refuses_gets_no_spans() {
     let authority = Authority::new();

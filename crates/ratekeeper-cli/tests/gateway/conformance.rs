@@ -217,7 +217,7 @@ fn curl_is_told_of_a_denial_whatever_it_still_has_to_send() {
 }
 
 #[test]
-fn nginx_closes_kept_connections_and_nobody_notices() {
+fn nginx_closes_kept_connections_and_no_client_notices() {
     let nginx = Nginx::start(None);
     let gateway = Gateway::start(&nginx.url(), &["--worker-threads", "1"]);
     let said = run(system("h2load").args(["-n", "2000", "-c", "4", "-m", "10", &gateway.url("/")]));

@@ -51,7 +51,7 @@ fn no_request_fails_when_it_is_told_to_stop() {
     );
 }
 
-/// Asks over kept connections, and over new ones once those are closed in good order, until nobody listens.
+/// Asks over kept connections, and over new ones once those are closed in good order, until the port is closed.
 fn ask_until_closed(port: u16, answered: &AtomicUsize, failed: &AtomicUsize, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
         // Idle since then at most: nothing was asked or answered earlier.

@@ -10,7 +10,7 @@ use crate::support::{Gateway, Upstream, ok};
 const FLOOD: usize = 20_000;
 
 #[test]
-fn ping_acks_that_nobody_asked_for_write_no_log_lines() {
+fn unrequested_ping_acks_write_no_log_lines() {
     let upstream = Upstream::start(|_| ok(""));
     let gateway = Gateway::start(&upstream.url(), &[]);
     let mut stream = gateway.connect();

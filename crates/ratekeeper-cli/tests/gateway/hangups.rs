@@ -199,7 +199,7 @@ fn a_route_says_what_becomes_of_requests_without_a_client() {
 }
 
 #[test]
-fn little_is_read_of_an_answer_that_nobody_waits_for() {
+fn little_is_read_of_an_answer_that_no_client_waits_for() {
     const ONE_EACH: &str = "
 domain: api
 descriptors:
@@ -274,7 +274,7 @@ fn a_gateway_that_stops_waits_for_work_that_goes_on() {
     tells_abandoned(&gateway, LIMIT);
     let (later, address) = (Arc::clone(&worker), (Ipv4Addr::LOCALHOST, gateway.port));
     let ends = std::thread::spawn(move || {
-        // It accepts nobody any more.
+        // It accepts no connection any more.
         eventually("it stops", || TcpStream::connect(address).is_err());
         later.end(LIMIT);
     });

@@ -114,7 +114,7 @@ fn a_change_of_settings_asks_no_address_that_is_not_well() {
     });
 
     std::fs::write(file, settings("")).expect("a file can be written");
-    eventually("one is asked again where nobody checks", || {
+    eventually("one is asked again where there are no checks", || {
         gateway.get("/", &[]).body == "one"
     });
     gateway.no_longer_tells("/readyz", "health check");

@@ -81,7 +81,7 @@ fn keys_at_a_url_rotate_and_strangers_cannot_have_them_fetched_again_and_again()
         assert_eq!(status(&stranger), 401);
     }
     *text.lock().expect("no panics") = set(&[&new]);
-    assert_eq!(status(&old), 200, "nobody has asked since");
+    assert_eq!(status(&old), 200, "it has not been asked since");
     assert!(server.asked().len() <= fetched + 1);
 }
 

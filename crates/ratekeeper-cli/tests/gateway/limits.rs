@@ -78,7 +78,7 @@ fn changed_rules_are_in_force_without_a_restart() {
 }
 
 #[test]
-fn nobody_waits_longer_than_settings_say_nor_takes_a_turn_for_it() {
+fn no_request_waits_longer_than_settings_say_nor_takes_a_turn_for_it() {
     let upstream = Upstream::start(|_| ok(""));
     let rules = "
 domain: shop

@@ -151,7 +151,7 @@ fn no_client_writes_fields_of_the_log() {
 }
 
 #[test]
-fn a_log_that_is_moved_away_is_opened_anew() {
+fn a_log_that_is_moved_away_is_opened_again() {
     let (gateway, _) = logged("json");
     let file = gateway.folder.path().join("access.log");
     std::fs::rename(&file, gateway.folder.path().join("access.log.1")).expect("it can be moved");

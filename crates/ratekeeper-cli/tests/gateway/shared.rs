@@ -70,7 +70,7 @@ fn is_seen_to_be_exact() -> bool {
     assert_eq!(windows["windows"], 3, "{report}");
     assert_eq!(report["errors"], serde_json::json!({}), "{report}");
     assert!(windows["passed_max"].as_u64() <= Some(10), "{report}");
-    // On a machine that stands still nobody asks, and nothing passes.
+    // On a machine that stands still no request is sent, and none passes.
     let asked = windows["asked_min"].as_u64().expect("a count");
     let passed = windows["passed_min"].as_u64().expect("a count");
     assert!(passed >= asked.min(10), "{report}");

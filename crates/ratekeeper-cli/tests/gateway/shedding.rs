@@ -347,7 +347,7 @@ shed:
 }
 
 #[test]
-fn nobody_waits_long_for_a_place_while_shedding() {
+fn no_request_waits_long_for_a_slot_while_shedding() {
     let settings = "upstream_requests_max: 1\nupstream_connect_timeout: 50s\n";
     let mut busy = Busy::start_in("shed: { workers: {} }\n", settings, &[]);
     is_shed_by(&busy.get(&[]), "queue");

@@ -14,7 +14,7 @@ use crate::support::{Act, Answer, Gateway, Upstream, ok};
 /// More than the buffers of both systems take.
 const LONG: usize = 16 << 20;
 
-/// Three seconds without progress end a request, and whoever is above the rate goes on: a busy machine keeps nobody from
+/// Three seconds without progress end a request, and whoever is above the rate goes on: a busy machine keeps no one from
 /// that for so long.
 const IMPATIENT: &str = "stall_timeout: 3s\nmin_rate: 256KiB\n";
 

@@ -213,7 +213,7 @@ fn broken_chunks_end_the_request_on_both_sides() {
 
 /// Unusual spellings that are accepted reach the upstream in one unambiguous form.
 #[test]
-fn what_passes_is_written_anew() {
+fn what_passes_is_rewritten() {
     let upstream = Upstream::start(|asked| ok(&String::from_utf8_lossy(&asked.body)));
     let gateway = Gateway::start(&upstream.url(), &[]);
     let end = "Connection: close\r\n\r\n";

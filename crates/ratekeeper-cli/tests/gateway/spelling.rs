@@ -80,7 +80,7 @@ const LAX: [(&str, &str); 6] = [
 ];
 
 #[test]
-fn case_and_a_slash_at_the_end_get_nobody_past_a_limit() {
+fn case_and_a_slash_at_the_end_get_no_one_past_a_limit() {
     let upstream = Upstream::start(|_| ok(""));
     let gateway = Gateway::start_with(RULES, MAPPING, &["--upstream", &upstream.url()]);
     assert_eq!(ask(&gateway, "POST", "/Orders/Export/", &[]), 200);
@@ -203,7 +203,7 @@ fn a_request_goes_where_the_rules_saw_it_go() {
 }
 
 #[test]
-fn nobody_says_for_a_stranger_who_it_is_and_what_it_asks_for() {
+fn headers_of_strangers_do_not_say_who_they_are_and_what_they_ask_for() {
     let upstream = Upstream::start(|_| ok(""));
     let settings = format!("{MAPPING}trusted_proxies: 192.0.2.0/24\n");
     let gateway = Gateway::start_with(RULES, &settings, &["--upstream", &upstream.url()]);

@@ -160,7 +160,7 @@ fn bare(folder: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// A port that refuses connections and that nobody else is given, for as long as the socket is held.
+/// A port that refuses connections and that no other process is given, for as long as the socket is held.
 pub(crate) fn deaf_port() -> (tokio::net::TcpSocket, u16) {
     let socket = tokio::net::TcpSocket::new_v4().expect("there are sockets");
     let any = (Ipv4Addr::LOCALHOST, 0).into();

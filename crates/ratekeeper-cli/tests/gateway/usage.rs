@@ -18,7 +18,7 @@ use ratekeeper_testkit::redis::Server;
 use crate::conformance::run;
 use crate::support::{Act, Answer, Gateway, Upstream, deaf_port, ok};
 
-/// A thousand tokens for each user, and a limit of requests that nobody reaches.
+/// A thousand tokens for each user, and a limit of requests that is never reached.
 const RULES: &str = "
 domain: llm
 usage: tokens

@@ -264,8 +264,8 @@ fn an_answer_is_paid_by_what_it_tells_and_a_stream_that_is_left_by_what_was_sent
 #[test]
 fn without_a_user_or_a_model_nothing_passes() {
     let gateway = AiGateway::start(1);
-    let nobody = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}";
-    assert_eq!(Answer::read(&say(gateway.port, nobody)).status, 401);
+    let without_key = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}";
+    assert_eq!(Answer::read(&say(gateway.port, without_key)).status, 401);
     let stranger = gateway.say("ada", &json!({ "answer": "stream" }));
     assert_eq!(stranger.status, 429);
     // Not JSON by its type, so Envoy does not read it.

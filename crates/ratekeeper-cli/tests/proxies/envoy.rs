@@ -187,7 +187,7 @@ fn a_key_of_34_kilobytes_in_three_descriptors_is_limited() {
 }
 
 #[test]
-fn a_shadow_rule_denies_nobody_and_is_counted() {
+fn a_shadow_rule_denies_no_request_and_is_counted() {
     let edge = Edge::start(PATIENT);
     assert_eq!(edge.statuses(&edge.get("/search?q=a"), 8), [200; 8]);
     let rule = r#"{domain="edge",rule="edge.remote_address.endpoint_search""#;
@@ -396,7 +396,7 @@ fn without_ratekeeper_requests_pass_and_limits_return_with_it() {
         assert_eq!(told.status, 200, "{:?}", told.headers);
         assert!(
             !told.has("x-ratelimit-limit"),
-            "nobody counted: {:?}",
+            "it was not counted: {:?}",
             told.headers
         );
     }
@@ -414,7 +414,7 @@ fn a_hung_ratekeeper_is_not_waited_for() {
         assert_eq!(told.status, 200);
         assert!(
             !told.has("x-ratelimit-limit"),
-            "nobody counted: {:?}",
+            "it was not counted: {:?}",
             told.headers
         );
     }

@@ -206,7 +206,7 @@ fn keys_are_limited(name: &str, start: Start) {
     assert_limit(&read, "per-address", 10, 6);
 }
 
-/// A key sent twice is nobody's.
+/// A key sent twice names no caller.
 fn two_keys_are_refused(name: &str, start: Start) {
     let edge = Edge::start(name, start, Patience::Long);
     let told = edge.order("ada").header("x-api-key", "bob").send();

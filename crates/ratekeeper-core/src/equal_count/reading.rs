@@ -196,7 +196,7 @@ impl<'a> Reading<'a> {
     #[inline(always)]
     pub(super) fn taken(&self, hits: u64) -> Log {
         if self.reach == 0 {
-            return self.begun_anew(hits);
+            return self.restarted_with(hits);
         }
         if self.regroups() {
             let log = self.regrouped(self.alive().0);
@@ -207,7 +207,7 @@ impl<'a> Reading<'a> {
 
     /// The first hits of a counter, or the first since it emptied.
     #[cold]
-    fn begun_anew(&self, hits: u64) -> Log {
+    fn restarted_with(&self, hits: u64) -> Log {
         let form = self.cut.form();
         let hits = hits.min(MAX_COUNT);
         let more = (hits - 1) / form.group;

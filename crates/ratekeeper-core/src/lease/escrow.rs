@@ -145,7 +145,7 @@ impl Escrow {
         self.entries.iter().map(|entry| entry.end).max()
     }
 
-    /// Charges the leases that are over to `state`, but for that of the node `but`: in full, since nobody knows what was
+    /// Charges the leases that are over to `state`, but for that of the node `but`: in full, since it is unknown what was
     /// spent of them, and dated at their end, since that is when the last of them can have been admitted. Leases that
     /// end later than any can are of a clock that went back, and are shortened. Returns true if anything has changed.
     pub fn expire(

@@ -123,7 +123,7 @@ impl Session {
             return credit;
         };
         // Spent since the call was made: the amount contains it, unless that is all new. Then what was held before is
-        // charged in full, and its hits are reported to nobody.
+        // charged in full, and its hits are not reported.
         let since = match holding.is_fresh {
             true => 0,
             false => out.credit.saturating_sub(credit),

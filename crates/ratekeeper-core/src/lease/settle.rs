@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_ends_with_its_window_and_the_next_window_starts_anew() {
+    fn a_lease_ends_with_its_window_and_the_next_window_starts_empty() {
         let mut counter = Counter::new(Algorithm::FixedWindow, 1_600);
         // The start is the beginning of a window of 100 s.
         assert_eq!(counter.holds(report(1, 1, 0, 50), 99_960), (true, 50, 40));

@@ -23,7 +23,7 @@ pub const CREDIT_MAX: u64 = CREDIT_MASK;
 
 const PHASE_MASK: u64 = 3 << CREDIT_BITS;
 
-/// Nobody has it.
+/// It is free.
 const FREE: u64 = 0;
 
 /// Somebody writes what is known of its lease.

@@ -74,7 +74,7 @@ proptest! {
     }
 
     #[test]
-    fn begin_anew_only_when_the_clock_goes_back_by_more_than_a_window(
+    fn restart_only_when_the_clock_goes_back_by_more_than_a_window(
         quota in 1..6_u64,
         edges in edges(),
         moments in prop::collection::vec((moments(), 1..4_i64), 1..40),

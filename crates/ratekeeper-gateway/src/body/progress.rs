@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::place::Seat;
+use super::held_slot::SlotAndPermits;
 
 /// The progress of a request's body.
 #[derive(Debug, Default)]
@@ -14,8 +14,8 @@ pub(crate) struct Progress {
     pub(super) is_too_large: AtomicBool,
     pub(super) is_too_slow: AtomicBool,
     pub(super) is_broken: AtomicBool,
-    /// The request's seat at its upstream: an answer may be over before its request is.
-    pub(super) seat: OnceLock<Seat>,
+    /// The request's slot at its upstream: an answer may be over before its request is.
+    pub(super) slot: OnceLock<SlotAndPermits>,
 }
 
 impl Progress {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Incoming};
 use tokio::time::timeout;
 
-use super::place::HeldPlace;
+use super::held_slot::HeldSlot;
 use crate::abandoned::Abandoned;
 use crate::connect::Lease;
 
@@ -23,16 +23,16 @@ pub(super) struct Received {
     /// The connection it comes on, to be kept then.
     lease: Option<Lease>,
     /// None once the answer is over.
-    place: Option<HeldPlace>,
+    slot: Option<HeldSlot>,
 }
 
 impl Received {
-    pub(super) fn new(incoming: Incoming, lease: Option<Lease>, place: Option<HeldPlace>) -> Self {
+    pub(super) fn new(incoming: Incoming, lease: Option<Lease>, slot: Option<HeldSlot>) -> Self {
         let is_over = incoming.is_end_stream();
         let mut received = Self {
             incoming: Some(incoming),
             lease,
-            place,
+            slot,
         };
         if is_over {
             // Nothing follows the head.
@@ -59,8 +59,8 @@ impl Received {
 
     /// Notes that no more of it will arrive.
     pub(super) fn broken(&mut self) {
-        if let Some(place) = self.place.take() {
-            place.done();
+        if let Some(slot) = self.slot.take() {
+            slot.done();
         }
     }
 
@@ -101,7 +101,7 @@ enum Rest {
 
 impl Drop for Received {
     fn drop(&mut self) {
-        let route = self.place.as_ref().and_then(HeldPlace::goes_on);
+        let route = self.slot.as_ref().and_then(HeldSlot::goes_on);
         // Without the body, this is the end of `drain`.
         if let (Some(route), Some(incoming)) = (route, self.incoming.take()) {
             let (patience, counts) = (
@@ -111,7 +111,7 @@ impl Drop for Received {
             let rest = Self {
                 incoming: Some(incoming),
                 lease: self.lease.take(),
-                place: self.place.take(),
+                slot: self.slot.take(),
             };
             Abandoned::go_on(&counts, rest.drain(patience));
         }

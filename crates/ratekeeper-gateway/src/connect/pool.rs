@@ -112,9 +112,9 @@ impl Pool {
     pub(crate) fn first_to_open(&self, key: Key) -> Result<FirstToOpen, OthersOpen> {
         match self.0.lock().opening.entry(key) {
             Entry::Occupied(others) => Err(OthersOpen(others.get().clone())),
-            Entry::Vacant(nobody) => {
+            Entry::Vacant(entry) => {
                 let (outcome, waited_for) = watch::channel(None);
-                nobody.insert(waited_for);
+                entry.insert(waited_for);
                 let pool = self.clone();
                 Ok(FirstToOpen { outcome, key, pool })
             }

@@ -60,7 +60,7 @@ async fn whoever_waits_for_a_connection_that_fails_fails_with_it() {
 async fn the_next_one_opens_it_where_the_first_has_gone_away() {
     let pool = Pool::default();
     let Ok(first) = pool.first_to_open((7, 0)) else {
-        panic!("nobody opens one yet");
+        panic!("no connection is opened yet");
     };
     let Err(others) = pool.first_to_open((7, 0)) else {
         panic!("somebody does");

@@ -23,7 +23,7 @@ static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host"
 /// The connection that a request came in on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inbound<'a> {
-    /// The peer; None if the listener does not tell, in which case nobody is trusted.
+    /// The peer; None if the listener does not tell, in which case no forwarded header is trusted.
     pub(crate) peer: Option<&'a Peer>,
     /// `http` or `https`.
     pub(crate) scheme: &'static str,
@@ -35,7 +35,7 @@ impl Inbound<'_> {
     /// all its clients would share one.
     pub(crate) fn client(&self, headers: &HeaderMap) -> Option<IpAddr> {
         let peer = hop(self.peer?);
-        // A claim that the limits before did not refuse, because they are off, names nobody.
+        // A claim that the limits before did not refuse, because they are off, names no caller.
         let client = self.forwarding.client(peer, headers).ok().flatten()?;
         let is_proxy = self.forwarding.trusted.contains(Hop::Address(client));
         (!is_proxy).then_some(client)

@@ -17,12 +17,12 @@ use super::recent::RecentTimes;
 use super::{HostMatch, Route, Routes, written};
 use crate::metrics::UpstreamCounts;
 use crate::tls;
-use crate::upstream::{Address, HealthCheck, REQUESTS_MAX, RoomSize, Secured, Speech, Upstream};
+use crate::upstream::{Address, HealthCheck, REQUESTS_MAX, Secured, SlotLimits, Speech, Upstream};
 
 /// The most upstreams, and the most addresses of one.
 const COUNT_MAX: usize = 1_000;
 
-/// The default for the part of an upstream's places that one client address has, in percent.
+/// The default for the part of an upstream's slots that one client address has, in percent.
 const ADDRESS_SHARE_PERCENT: u8 = 50;
 
 /// The bounds on the time between health checks, and on the time for one.
@@ -43,24 +43,24 @@ pub struct RoutesConfig {
     /// The most requests that one upstream has at a time; None for 1,024. Over HTTP/1.1 each has a
     /// connection of its own, and so does an upgraded one until it ends.
     pub requests_max: Option<usize>,
-    /// The most requests that wait for a place, for at most the connect timeout; None for 1,024.
+    /// The most requests that wait for a slot, for at most the connect timeout; None for 1,024.
     pub waiting_max: Option<usize>,
-    /// The part of an upstream's places, in percent, that one client address (of IPv6, one /64) has or waits for; None for 50.
+    /// The part of an upstream's slots, in percent, that one client address (of IPv6, one /64) has or waits for; None for 50.
     pub address_share_percent: Option<u8>,
 }
 
 impl RoutesConfig {
-    /// The size of each upstream's room.
-    fn room(&self) -> RoomSize {
-        let places = self.requests_max.unwrap_or(REQUESTS_MAX);
+    /// The bounds of each upstream's slots.
+    fn slot_limits(&self) -> SlotLimits {
+        let slots = self.requests_max.unwrap_or(REQUESTS_MAX);
         let percent = self.address_share_percent.unwrap_or(ADDRESS_SHARE_PERCENT);
-        RoomSize {
-            places,
+        SlotLimits {
+            slots,
             waiting: self.waiting_max.unwrap_or(REQUESTS_MAX),
             per_address: match percent {
                 // No share: it may also wait for as many as it likes.
                 100.. => usize::MAX,
-                percent => places.saturating_mul(percent.into()) / 100,
+                percent => slots.saturating_mul(percent.into()) / 100,
             },
         }
     }
@@ -83,13 +83,13 @@ pub struct RouteConfig {
 }
 
 /// The treatment of a request that was sent to its upstream, and whose client then goes away. Until the upstream is known or
-/// thought to be done, its place there and its permits stay taken.
+/// thought to be done, its slot there and its permits stay taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnClientGone {
     /// The exchange goes on, and its answer is thrown away.
     Finish,
-    /// The upstream is told: its connection is closed, or its stream reset. The end of its work is not seen, so place and permits
+    /// The upstream is told: its connection is closed, or its stream reset. The end of its work is not seen, so slot and permits
     /// are kept for the time in which the route lately began 99 of 100 answers.
     Cancel,
 }
@@ -283,7 +283,7 @@ fn upstream(
     let mut upstream = Upstream::new(name, addresses, speech, counts(name));
     upstream.connect_timeout = all.connect_timeout;
     upstream.response_timeout = all.response_timeout;
-    upstream.room = upstream.counts.room(all.room());
+    upstream.slots = upstream.counts.slots(all.slot_limits());
     upstream.host = match &config.host {
         None => None,
         Some(host) => {

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_changes_is_written_anew() {
+    fn a_policy_that_changes_is_rewritten() {
         let mut quota = Quota::named("a \"name\"", 7);
         assert_eq!(member(&quota), r#""a \"name\"";q=7"#);
         quota.window = Some(Micros::from_secs(60));

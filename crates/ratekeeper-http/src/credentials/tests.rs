@@ -76,7 +76,7 @@ fn a_bearer_token_has_one_way_to_be_written() {
 }
 
 #[test]
-fn the_signature_of_a_token_that_nobody_checks_has_one_spelling() {
+fn the_signature_of_an_unchecked_token_has_one_spelling() {
     assert_eq!(
         token(&["Bearer eyJh.eyJz.AAA"]).as_deref(),
         Some("eyJh.eyJz.AAA")

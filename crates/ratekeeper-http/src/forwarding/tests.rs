@@ -174,8 +174,8 @@ fn one_header_counts_and_no_other() {
 fn networks_are_read_and_slips_are_named() {
     let read = |text: &str| text.parse::<TrustedProxies>();
     assert_eq!(read("loopback"), Ok(TrustedProxies::default()));
-    let nobody = read("").expect("an empty list is one");
-    assert!(!nobody.contains(at("127.0.0.1")) && !nobody.contains(Hop::Unix));
+    let none = read("").expect("an empty list is one");
+    assert!(!none.contains(at("127.0.0.1")) && !none.contains(Hop::Unix));
     let some = read(" 192.0.2.1 ,2001:db8::/32,").expect("networks");
     assert!(some.contains(at("192.0.2.1")) && some.contains(at("2001:db8::1")));
     assert!(!some.contains(at("192.0.2.2")) && !some.contains(Hop::Unix));

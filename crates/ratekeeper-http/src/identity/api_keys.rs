@@ -1,6 +1,6 @@
 //! API keys that requests need.
 //!
-//! Only the SHA-256 of a key is kept. That is enough for keys that nobody can guess; a password would need a slow hash.
+//! Only the SHA-256 of a key is kept. That is enough for keys that cannot be guessed; a password would need a slow hash.
 
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -81,7 +81,7 @@ pub enum ApiKeyError {
     /// The request has none.
     #[error("an API key is needed")]
     Missing,
-    /// Nobody has this key.
+    /// The key is unknown.
     #[error("the API key is not known")]
     Unknown,
 }

@@ -8,7 +8,7 @@ use super::api_keys::{ApiKeys, ApiKeysConfig};
 use super::countries::{Countries, CountryConfig};
 use super::error::{IdentityError, IdentityFault};
 use super::tokens::{JwtConfig, Tokens};
-use super::{Identity, NOBODY, NOBODY_KEY, Named};
+use super::{ANONYMOUS, ANONYMOUS_KEY, Identity, Named};
 use crate::IPV6_PREFIX;
 use crate::credentials::AmbiguousCookies;
 use crate::source::ValueSource;
@@ -87,7 +87,7 @@ impl Identity {
             let fault = IdentityFault::Prefix(ipv6_prefix);
             return Err(IdentityError::new("ipv6_prefix", fault));
         }
-        let default: Box<str> = config.default.clone().unwrap_or_else(|| NOBODY.into());
+        let default: Box<str> = config.default.clone().unwrap_or_else(|| ANONYMOUS.into());
         if default.is_empty() {
             return Err(IdentityError::new("default", IdentityFault::EmptyDefault));
         }
@@ -125,10 +125,10 @@ impl Identity {
 fn keep_apart(named: &[Named], list: &[RawNamed]) -> Result<(), IdentityError> {
     for (at, (own, raw)) in named.iter().zip(list).enumerate() {
         let refused = |fault| Err(IdentityError::new(format!("from[{at}]"), fault));
-        if *own.key == *NOBODY_KEY {
+        if *own.key == *ANONYMOUS_KEY {
             return refused(IdentityFault::NobodyKey {
                 part: own.source.clone(),
-                key: NOBODY_KEY,
+                key: ANONYMOUS_KEY,
             });
         }
         let is_written = |raw: &RawNamed| matches!(raw, RawNamed::Keyed(_));

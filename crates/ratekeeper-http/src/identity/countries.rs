@@ -70,7 +70,7 @@ impl Countries {
     }
 
     /// The ISO 3166-1 code from the header, else from the database for the address. `headers` come
-    /// from a trusted proxy; nobody else's header is trusted.
+    /// from a trusted proxy; no other header is trusted.
     pub(crate) fn of(
         &self,
         client: Option<IpAddr>,

@@ -85,7 +85,7 @@ pub struct OwedCounts {
     pub dropped: u64,
     /// Those of the dropped hits that no longer counted: nothing was lost with them.
     pub expired: u64,
-    /// Hits whose call or post was sent, while nobody knows if it was carried out.
+    /// Hits whose call or post was sent, while it is unknown whether it was carried out.
     pub unknown: u64,
 }
 
@@ -210,7 +210,7 @@ impl Owed {
     pub(crate) fn rest(&self) {
         let ledger = self.ledger.lock();
         if ledger.taken == 0 && ledger.entries.is_empty() {
-            // Under the lock, so that nobody adds an entry in between.
+            // Under the lock, so that no entry is added in between.
             self.owes.store(false, Ordering::Relaxed);
         }
     }

@@ -146,7 +146,7 @@ fn what_is_allowed_by_mode_leaves_the_rest_enforced() {
     assert_eq!(answers.each_ref().map(|it| it.allowed), [true, true, false]);
     for verdicts in answers {
         assert_eq!(verdicts.outcomes[0], StepOutcome::Full(FullMode::Allow));
-        assert!(matches!(verdicts.outcomes[1], StepOutcome::Aside(_)));
+        assert!(matches!(verdicts.outcomes[1], StepOutcome::OnThisNode(_)));
     }
 }
 

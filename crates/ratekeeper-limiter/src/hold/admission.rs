@@ -16,7 +16,7 @@ use super::{Bill, BucketTurn, HoldError, Queued, Receipt, fully};
 use crate::decide::Evaluation;
 use crate::plan::Plan;
 use crate::purpose::{BudgetUse, Purpose};
-use crate::token::Part;
+use crate::token::HoldPart;
 use crate::{Check, Decision, Limiter, Policies, Snapshot};
 
 /// The answer to a request that is held until it has ended.
@@ -93,7 +93,7 @@ impl<T> PendingAdmission<T> {
     }
 
     /// True if a leaky bucket may hold the request back. It may then have taken a turn, which only the
-    /// store's answer tells, and which must be given back even if nobody waits for the answer.
+    /// store's answer tells, and which must be given back even if the caller no longer waits for the answer.
     #[must_use]
     pub fn may_wait(&self) -> bool {
         let Evaluation { decision, plan, .. } = &self.0.evaluation;
@@ -196,7 +196,7 @@ impl Terms {
 #[derive(Clone, Debug)]
 pub struct HeldSlots {
     id: u128,
-    parts: SmallVec<[Part; 2]>,
+    parts: SmallVec<[HoldPart; 2]>,
     expires_after: Micros,
 }
 

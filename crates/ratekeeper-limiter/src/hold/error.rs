@@ -23,7 +23,7 @@ pub enum HoldError {
         "the permit of this key is no longer held: it was released, or it has expired; use another key"
     )]
     KeySpent,
-    /// The reservation was not settled in time, and stays charged in full: nobody knows whether
+    /// The reservation was not settled in time, and stays charged in full: it is unknown whether
     /// the work was done.
     #[error("the reservation expired and stays charged in full")]
     Expired,

@@ -8,7 +8,7 @@ use super::DeferredPermits;
 use crate::Limiter;
 use crate::decision::Answered;
 use crate::request::MAX_HITS;
-use crate::token::Part;
+use crate::token::HoldPart;
 
 /// A request that was allowed, and may not go on yet.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub struct Receipt {
     /// The time of the decision by the limiter's clock.
     pub(crate) heard: Timestamp,
     /// The parts taken; those of a leaky bucket with the time after `at` by which the turn has passed.
-    pub(crate) taken: SmallVec<[(Part, Option<Micros>); 2]>,
+    pub(crate) taken: SmallVec<[(HoldPart, Option<Micros>); 2]>,
 }
 
 impl Receipt {
@@ -72,20 +72,20 @@ impl Receipt {
     }
 
     /// Gives back what a request took if it does not go on: from windows what they still count, and
-    /// a turn in a leaky bucket if nobody has one behind it. Done at once, unless there is a ticket
+    /// a turn in a leaky bucket if no other turn is behind it. Done at once, unless there is a ticket
     /// to await; hits that cannot be given back stay taken.
     #[must_use = "a ticket that is dropped may never be sent"]
     pub fn give_back<S: Store>(self, limiter: &Limiter<S>) -> Option<S::Ticket> {
         let now = limiter.clock().now();
         let snapshot = limiter.load();
-        let parts: SmallVec<[Part; 2]> = self.taken.iter().map(|(part, _)| *part).collect();
-        let hits = |part: &Part, _: &_| -i64::try_from(part.hits).unwrap_or(MAX_HITS);
+        let parts: SmallVec<[HoldPart; 2]> = self.taken.iter().map(|(part, _)| *part).collect();
+        let hits = |part: &HoldPart, _: &_| -i64::try_from(part.hits).unwrap_or(MAX_HITS);
         let mut steps = snapshot.settlement(&parts, now, hits);
         steps.retain(|step| {
             if !step.limit.algorithm().has_turns() {
                 return true;
             }
-            let same = |(part, _): &&(Part, Option<Micros>)| part.key == step.key;
+            let same = |(part, _): &&(HoldPart, Option<Micros>)| part.key == step.key;
             let ends_after = self.taken.iter().find(same).and_then(|(_, ends)| *ends);
             let tail = ends_after.and_then(|ends| self.tail(&step.limit, ends, now));
             if let Some(tail) = tail {

@@ -6,7 +6,7 @@ use ratekeeper_store::{Execution, Extra, Once, Step, Store, StoreError, Until};
 use super::{CallerHolds, HoldError, Taken, TakenPart, content_of};
 use crate::purpose::Purpose;
 use crate::request::MAX_HITS;
-use crate::token::{Claim, Kind, Part, Sealer};
+use crate::token::{Claim, HoldPart, Kind, Sealer};
 use crate::{Check, Decision, Limiter};
 
 /// The time for which the idempotency key of a refund is remembered.
@@ -77,7 +77,7 @@ impl<S: Store> CallerHolds<'_, S> {
     /// Takes `reserve.hits` for `check` now; the caller says later how many it needed.
     ///
     /// Concurrency limits are left out, as in a check. A reservation that is neither committed nor
-    /// cancelled within its ttl stays charged in full: nobody knows whether the work was done.
+    /// cancelled within its ttl stays charged in full: it is unknown whether the work was done.
     ///
     /// # Errors
     /// [`HoldError::TooManyLimits`], [`HoldError::Conflict`] or [`HoldError::NoRoom`]; nothing
@@ -155,12 +155,12 @@ impl<S: Store> CallerHolds<'_, S> {
     pub async fn commit(&self, token: &str, hits: u64) -> Result<Settled, HoldError> {
         let claim = self.limiter.open(self.name, Kind::Reservation, token)?;
         if let Some(rest) = claim.hits.checked_sub(hits) {
-            let back = |part: &Part, _: &Limit| if part.is_fixed { 0 } else { negative(rest) };
+            let back = |part: &HoldPart, _: &Limit| if part.is_fixed { 0 } else { negative(rest) };
             return self.limiter.settle_once(&claim, rest, rest, back).await;
         }
         let more = hits.min(MAX_COUNT) - claim.hits;
-        let pays = |part: &Part, limit: &Limit| !part.is_fixed && limit.is_post_paid();
-        let charged = |part: &Part, limit: &Limit| match pays(part, limit) {
+        let pays = |part: &HoldPart, limit: &Limit| !part.is_fixed && limit.is_post_paid();
+        let charged = |part: &HoldPart, limit: &Limit| match pays(part, limit) {
             true => more.cast_signed(),
             false => 0,
         };
@@ -186,7 +186,7 @@ impl<S: Store> CallerHolds<'_, S> {
 
     /// Decides `check` as any other, but once in 24 hours for `key`: a repeat is answered as the first
     /// time, and charges nothing. A denied check that charged no limit paid afterwards may be repeated
-    /// and is decided anew.
+    /// and is decided again.
     ///
     /// # Errors
     /// [`HoldError::Conflict`], [`HoldError::NoRoom`] or [`HoldError::Forgotten`]; nothing was
@@ -255,7 +255,7 @@ impl<S: Store> Limiter<S> {
         claim: &Claim,
         given_back: u64,
         content: u64,
-        hits: impl Fn(&Part, &Limit) -> i64,
+        hits: impl Fn(&HoldPart, &Limit) -> i64,
     ) -> Result<Settled, HoldError> {
         let now = self.clock().now();
         let snapshot = self.load();
@@ -329,9 +329,9 @@ fn negative(hits: u64) -> i64 {
 
 impl Reserve<'_> {
     /// Returns the part, marked if its descriptor has hits of its own.
-    fn mark(&self, taken: TakenPart) -> Part {
+    fn mark(&self, taken: TakenPart) -> HoldPart {
         let number = usize::from(taken.descriptor);
-        Part {
+        HoldPart {
             is_fixed: self.fixed.get(number).copied().unwrap_or(false),
             ..taken.part
         }

@@ -6,12 +6,12 @@ use ratekeeper_store::{Charge, Step, Verdicts};
 use super::Receipt;
 use crate::decision::Answered;
 use crate::plan::Plan;
-use crate::token::Part;
+use crate::token::HoldPart;
 use crate::{LimitSource, Snapshot};
 
 /// The part that a request took of one limit.
 pub(super) struct TakenPart {
-    pub(super) part: Part,
+    pub(super) part: HoldPart,
     /// The number of the descriptor.
     pub(super) descriptor: u16,
     /// The limit's window.
@@ -90,7 +90,7 @@ fn part(snapshot: &Snapshot, step: &Step, source: LimitSource) -> Option<TakenPa
         return None;
     };
     Some(TakenPart {
-        part: Part {
+        part: HoldPart {
             rule: snapshot.compiled(index).token,
             key: step.key,
             hits: step.hits.unsigned_abs(),

@@ -277,7 +277,7 @@ fn unit(snapshot: &Snapshot, step: &Step, source: LimitSource) -> Option<Unit> {
     }
 }
 
-/// The wait that a concurrency limit's rule suggests before a retry: nobody knows when a permit
+/// The wait that a concurrency limit's rule suggests before a retry: it is unknown when a permit
 /// comes back.
 fn retry_hint(snapshot: &Snapshot, step: &Step, source: LimitSource) -> Option<Micros> {
     if !step.limit.algorithm().holds_permits() {

@@ -167,7 +167,7 @@ descriptors:
 }
 
 #[test]
-fn disabled_rules_and_permits_that_nobody_would_release_are_skipped() {
+fn disabled_rules_and_permits_that_would_not_be_released_are_skipped() {
     let limiter = limiter(
         "
 domain: d

@@ -77,7 +77,7 @@ fn delay_of_the_second(limiter: &Limiter<MemoryStore>, pairs: Pairs<'_>) -> (boo
 }
 
 #[test]
-fn a_leaky_bucket_that_only_watches_holds_nobody_back() {
+fn a_leaky_bucket_that_only_watches_delays_no_request() {
     let rule =
         |settings: &str| format!("domain: d\ndescriptors:\n- key: a\n  {settings}\n  {LEAKY}\n");
     let enforced = limiter(&rule("name: queue"));

@@ -1,6 +1,6 @@
 //! Changes as documents: the JSON of the admin API, of files, and of exports.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
@@ -9,7 +9,7 @@ use crate::AuditRow;
 use crate::noted::NotedTenant;
 
 /// A change.
-#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AuditDocument {
     /// The number of the change.
     pub version: u64,
@@ -20,7 +20,7 @@ pub struct AuditDocument {
     /// The address from which it came.
     pub source: String,
     /// The `x-request-id` of the request that made it.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub request_id: String,
     /// `put`, `delete`, `reset`, or `rule.…` for a switch of a rule.
     pub action: String,
@@ -29,7 +29,7 @@ pub struct AuditDocument {
     /// The keyed hash of the tenant, or the id of the rule.
     pub subject: String,
     /// The tenant; of a secret value only the end. Absent for a rule.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "api_key", default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The number of times that the tenant's usage was reset, this change included.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -39,7 +39,7 @@ pub struct TenantDocument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<QuotaDocument>,
     /// Slips that the change may have which this answers: a descriptor that no rule has, an end in the past, a tenant
-    /// that nobody has seen. It is made all the same.
+    /// that has never been seen. It is made all the same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }

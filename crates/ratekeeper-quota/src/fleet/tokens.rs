@@ -54,7 +54,7 @@ pub struct NodeTokens {
     pub tokens: Vec<FleetToken>,
     /// Those that were revoked there.
     pub revoked: Vec<RevokedToken>,
-    /// True if nobody is admitted there without a token.
+    /// True if requests without a token are refused there.
     pub required: bool,
 }
 
@@ -181,7 +181,7 @@ impl QuotaStore {
         .await
     }
 
-    /// Commits a change after which nobody is admitted without a token.
+    /// Commits a change after which requests without a token are refused.
     async fn commit_tokens(&self, mut change: Change) -> Result<u64, QuotaError> {
         change.mark("tokens_version").await?;
         sqlx::query("UPDATE fleet SET tokens_required = 1 WHERE id = 1")
@@ -215,7 +215,7 @@ impl Change {
         Ok(())
     }
 
-    /// Revokes the token with this hash, be it that nobody here knows it yet.
+    /// Revokes the token with this hash, even if this node does not know it yet.
     async fn revoke_hash(
         &mut self,
         revoked: &RevokedToken,

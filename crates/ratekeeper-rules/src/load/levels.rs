@@ -21,7 +21,7 @@ use crate::{Evaluation, Node, Options, Rule, secret};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TenantsOf {
     /// No domain has tenants.
-    Nobody,
+    NoDomain,
     /// This one, by its place.
     Domain(usize),
     /// Several domains have tenants, and nothing tells which one is meant.
@@ -51,7 +51,7 @@ impl TenantsOf {
             here = (0..domains.len()).filter(has_tenants).collect();
         }
         match here.as_slice() {
-            [] => Self::Nobody,
+            [] => Self::NoDomain,
             [one] => Self::Domain(*one),
             _ => Self::Unclear,
         }
@@ -61,7 +61,7 @@ impl TenantsOf {
     pub(super) const fn place(self) -> Option<usize> {
         match self {
             Self::Domain(at) => Some(at),
-            Self::Nobody | Self::Unclear => None,
+            Self::NoDomain | Self::Unclear => None,
         }
     }
 

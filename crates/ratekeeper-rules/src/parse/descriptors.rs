@@ -221,7 +221,7 @@ impl Compiler<'_, '_, '_> {
         At { value: "", mark }
     }
 
-    /// Warns of blanks that nobody sees, and that are compared.
+    /// Warns of blanks that are hard to see, and that are compared.
     fn check_no_blank(&mut self, name: &str, text: At<&str>) {
         if text.value.trim() != text.value {
             let message = format!("`{name}` begins or ends with a blank, which counts");

@@ -33,7 +33,7 @@ impl TenantIndex {
         }
     }
 
-    /// An index that lifts the limits of every tenant: for as long as nobody knows who has which.
+    /// An index that lifts the limits of every tenant: for as long as it is unknown who has which.
     #[must_use]
     pub fn allowing_all(key: TenantKey) -> Self {
         Self {
@@ -90,7 +90,7 @@ impl TenantIndex {
 }
 
 /// The limits that a domain may have besides twice those in use when they were last looked through. Then those that
-/// no tenant has any more go: nobody can fill memory by changing one tenant again and again.
+/// no tenant has any more go: changing one tenant again and again cannot fill memory.
 const LIMITS_SPARE: usize = 1_024;
 
 /// The tenants of one domain.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::str::FromStr;
 
-/// The secret under which tenants' values are hashed. Without it nobody can tell from a hash which
+/// The secret under which tenants' values are hashed. Without it no one can tell from a hash which
 /// value it is of, not even by trying values.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TenantKey([u8; 16]);
@@ -115,7 +115,7 @@ impl SipState {
 }
 
 impl Default for TenantKey {
-    /// A key that no other process has, for tenants that files name by their values: nobody can make
+    /// A key that no other process has, for tenants that files name by their values: no one can make
     /// another value of the same hash.
     fn default() -> Self {
         let word = || RandomState::new().build_hasher().finish().to_le_bytes();

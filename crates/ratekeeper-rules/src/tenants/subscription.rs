@@ -21,7 +21,7 @@ pub struct Subscription<'a> {
 /// The source of a tenant's plan and limits.
 #[derive(Clone, Copy, Debug)]
 enum Quotas<'a> {
-    /// Nobody lists the tenant: it is on the default plan.
+    /// The tenant is not listed: it is on the default plan.
     Default,
     Listed(&'a Tenant),
     Stored(FoundTenant<'a>),
@@ -53,7 +53,7 @@ impl<'a> InForce<'a> {
 
 impl Domain {
     /// The plan and the limits of the tenant that `entries` name, at the time `now`. In a domain
-    /// whose tenants nobody lists this takes no time; otherwise it hashes one value.
+    /// whose tenants are not listed this takes no time; otherwise it hashes one value.
     #[must_use]
     #[inline]
     pub fn subscription<'a>(&'a self, entries: &[Entry<'_>], now: Timestamp) -> Subscription<'a> {
@@ -129,7 +129,7 @@ impl<'a> Subscription<'a> {
         self.domain
     }
 
-    /// The plan; the default one of a tenant that nobody lists.
+    /// The plan; the default one of a tenant that is not listed.
     #[must_use]
     pub const fn plan(&self) -> PlanIndex {
         self.plan

@@ -8,8 +8,8 @@
 //! # Why half of the hash is enough
 //! The other half chooses the part and the bucket; it is kept aside, for listing the tenants. Two tenants of one table
 //! are never confused: if a second one arrives with the same half, both get records, which are found by the whole hash.
-//! A value that nobody lists is taken for a tenant only if its half equals that of a tenant in the buckets searched,
-//! about five tenants: one value in 2^61. Nobody can search for such a value, since the hash is keyed.
+//! A value that is not listed is taken for a tenant only if its half equals that of a tenant in the buckets searched,
+//! about five tenants: one value in 2^61. Such a value cannot be searched for, since the hash is keyed.
 
 use std::sync::Arc;
 

@@ -113,9 +113,9 @@ fn policies_that_make_no_sense_are_refused() {
     ] {
         assert_eq!(errors(&text(adjust, pro)), [message], "{adjust} {pro}");
     }
-    let nobody = "domain: d\nplans: [free, pro]\nadjust: { plans: [pro] }\ndescriptors: []\n";
+    let no_quota = "domain: d\nplans: [free, pro]\nadjust: { plans: [pro] }\ndescriptors: []\n";
     assert_eq!(
-        errors(nobody),
+        errors(no_quota),
         ["`adjust` needs to know which entry names the tenant"]
     );
     let elsewhere =

@@ -390,7 +390,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     /// Each level is limited as a slow model of any plans and overrides says, from a file or a store
-    /// alike, at every second, and nobody else notices.
+    /// alike, at every second, and no other tenant is affected.
     #[test]
     fn levels_are_limited_as_a_model_says(model in models()) {
         let bare = loaded(RULES).rules;

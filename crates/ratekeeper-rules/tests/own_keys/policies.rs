@@ -377,7 +377,7 @@ fn settings_of_merged_files_add_up_and_may_not_contradict_each_other() {
 }
 
 #[test]
-fn a_name_that_nobody_has_is_warned_of_where_it_stands() {
+fn an_unknown_name_is_warned_of_where_it_stands() {
     let loaded = loaded(
         "domain: d\ndescriptors:\n  - key: k\n    rate_limit: { unit: day, limit: 1, replaces: [ { name: nobody } ] }\n",
     );

@@ -183,7 +183,7 @@ impl Tokens {
             return Err(AdminTokenError::TooMany);
         }
         content.tokens.push(token);
-        // First: from here on nobody gets in without a token.
+        // First: from here on requests without a token are refused.
         self.mark()?;
         self.save(&content)?;
         Ok(secret)

@@ -13,7 +13,7 @@ use super::quotas::{no_database, refusal, tenant};
 use crate::app::App;
 use crate::http::ApiError;
 
-/// The number of changes in one answer if nobody asks for another.
+/// The number of changes in one answer if none is asked for.
 const PAGE: u64 = 100;
 
 /// The most changes in one answer.

@@ -14,8 +14,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::named::Named;
 use super::options::{Given, limit};
-use super::top::{NodeEntry, OnlyThisNode, others};
-use crate::admin_json::DenialGroup;
+use super::top::{OnlyThisNode, others};
+use crate::admin_json::{DenialGroup, NodeEntry, ToldBy};
 use crate::app::App;
 use crate::denials::{DeniedRequest, shown};
 use crate::http::{ApiError, read_json};
@@ -70,21 +70,6 @@ pub(super) struct Denials {
     /// Tenants that were denied in the last hour, or would have been, by rule, the last one first.
     groups: Vec<DenialGroup>,
     told_by: ToldBy,
-}
-
-/// The nodes that an answer is of.
-#[derive(Serialize, ToSchema)]
-pub(super) struct ToldBy {
-    /// The nodes whose denials are among the groups, this one first.
-    pub(super) nodes: Vec<NodeEntry>,
-    /// Nodes whose denials are not, because there are too many.
-    pub(super) nodes_left_out: u64,
-    /// Tenants and rules that other nodes do not tell, because they have too many.
-    pub(super) groups_left_out: u64,
-    /// The reason why only this node's denials are told; absent if those of all nodes are.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub(super) only_this_node: Option<String>,
 }
 
 /// Lists the latest denials.

@@ -83,7 +83,7 @@ pub(super) async fn show(
 }
 
 struct Reader {
-    /// The event that nobody has to wait for.
+    /// The event that is there at once.
     next: Option<Bytes>,
     states: watch::Receiver<Arc<str>>,
     breakers: watch::Receiver<Arc<str>>,

@@ -26,7 +26,7 @@ use ratekeeper_store::{LeaseGauges, SyncGauges};
 use crate::app::App;
 use crate::durations::DurationCounts;
 use crate::families::{Families, NO_LABELS, by};
-use crate::front::Monitored;
+use crate::gateway_listener::Monitored;
 use crate::reload::ReloadStatus;
 use crate::rule_counts;
 use crate::tls::TlsCounts;
@@ -77,7 +77,7 @@ struct Scrape {
     unreadable: Vec<(&'static str, &'static str, u64)>,
     /// Refusals of the admin API, by reason.
     refused: [(&'static str, u64); 3],
-    /// Unusual growth that goes on, and all of it since the start; [`None`] if nobody watches.
+    /// Unusual growth that goes on, and all of it since the start; [`None`] if it is not watched for.
     growth: Option<(Vec<Growth>, u64)>,
 }
 
@@ -260,7 +260,7 @@ impl Scrape {
         families.counters("ratelimit_unreadable_requests", help, unreadable)?;
         families.counter(
             "ratelimit_concurrency_skipped",
-            "Concurrency limits skipped because nobody could release the permit",
+            "Concurrency limits skipped because no one could release the permit",
             self.concurrency_skipped,
         )
     }

@@ -5,52 +5,10 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use ratekeeper_quota::{KnownNode, NodeReport, with_causes};
-use serde::Serialize;
-use utoipa::ToSchema;
 
+use crate::admin_json::{FleetNode, FleetNodes};
 use crate::app::App;
 use crate::fleet;
-
-/// The nodes that share a quota database.
-#[derive(Serialize, ToSchema)]
-pub(super) struct FleetNodes {
-    /// `fleet`: all nodes that use the quota database; `node`: this one alone, since it has none or it does not answer.
-    scope: &'static str,
-    /// The reason why other nodes are not listed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    warning: Option<String>,
-    nodes: Vec<FleetNode>,
-}
-
-/// A node, by its own report.
-#[derive(Serialize, ToSchema)]
-struct FleetNode {
-    node: String,
-    /// The address of its admin API, as the node has it.
-    admin: String,
-    /// The version of Ratekeeper.
-    version: String,
-    /// `live`, or `away` if it has missed reports: stopped without a goodbye, or cut off from the database.
-    state: &'static str,
-    /// True for the node that answers.
-    is_self: bool,
-    /// The revision of the rules in force, the same on nodes of one version whose files have the same rules.
-    rules_revision: String,
-    /// The number of the last change in the quota database that is in force.
-    quotas_revision: u64,
-    /// The number of the last change of tokens that is in force.
-    tokens_revision: u64,
-    /// The number of the last change of switches that is in force.
-    switches_revision: u64,
-    /// The tokens that count on this node alone.
-    local_tokens: u64,
-    #[serde(serialize_with = "crate::moments::serialize")]
-    #[schema(value_type = String, format = DateTime)]
-    started_at: u64,
-    /// The age of its report, in seconds.
-    reported_s_ago: u64,
-}
 
 /// Lists the nodes that share the quota database.
 #[utoipa::path(
@@ -74,7 +32,7 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Json<FleetNodes> {
     };
     let instance = &*app.instance;
     Json(FleetNodes {
-        scope: "fleet",
+        scope: "fleet".to_owned(),
         warning: None,
         nodes: nodes
             .into_iter()
@@ -86,7 +44,7 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Json<FleetNodes> {
 fn alone(app: &App, warning: String) -> FleetNodes {
     let report = fleet::report(app);
     FleetNodes {
-        scope: "node",
+        scope: "node".to_owned(),
         warning: Some(warning),
         nodes: vec![of_report(report, true, 0, "live")],
     }
@@ -111,7 +69,7 @@ fn of_report(
         node: report.node,
         admin: report.admin,
         version: report.program,
-        state,
+        state: state.to_owned(),
         is_self,
         rules_revision: report.rules,
         quotas_revision: report.quotas_version,

@@ -16,9 +16,10 @@ use super::{
     shed, tenants, top, usage,
 };
 use crate::admin_json::{
-    AnomalyEntry, BreakerFigures, CounterFigures, CountsEntry, DenialGroup, KeyEntry, LeaseFigures,
-    NodeFacts, NodeState, OwedFigures, PlanUse, QuotaDatabaseFigures, ReloadFigures, RuleEntry,
-    SecondFigures, SecondsHistory,
+    AnomalyEntry, BreakerFigures, CounterFigures, CountsEntry, DenialGroup, FleetNode, FleetNodes,
+    KeyEntry, LeaseFigures, Leased, NodeEntry, NodeFacts, NodeState, OwedFigures, PlanUse,
+    QuotaDatabaseFigures, ReloadFigures, RuleEntry, SecondFigures, SecondsHistory, Span, ToldBy,
+    Usage, Used,
 };
 use crate::http::{Errors, HttpApi};
 use crate::problem::Problem;
@@ -108,6 +109,14 @@ fn require_all(document: &mut OpenApiDocument) {
     require::<PlanUse>(components);
     require::<QuotaDatabaseFigures>(components);
     require::<RuleEntry>(components);
+    require::<ToldBy>(components);
+    require::<NodeEntry>(components);
+    require::<FleetNodes>(components);
+    require::<FleetNode>(components);
+    require::<Usage>(components);
+    require::<Used>(components);
+    require::<Leased>(components);
+    require::<Span>(components);
     require::<CountsEntry>(components);
 }
 

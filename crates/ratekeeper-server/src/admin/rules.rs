@@ -23,7 +23,7 @@ use crate::http::ApiError;
 use crate::rule_counts::CountedRule;
 use crate::switches::Durability;
 
-/// The most rules in one answer, and how many there are if nobody asks for fewer.
+/// The most rules in one answer, and how many there are unless fewer are asked for.
 const PAGE_MAX: usize = 1_000;
 
 #[derive(Deserialize, IntoParams)]

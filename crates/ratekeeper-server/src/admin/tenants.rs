@@ -18,13 +18,13 @@ use ratekeeper_rules::{Domain, time};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::denials::{ToldBy, groups, in_words};
+use super::denials::{groups, in_words};
 use super::named::Named;
 use super::options::Given;
 use super::quotas::{HASH, tenant, unclear};
-use super::usage::{self, Usage};
+use super::usage;
 use crate::access::{Operator, Role};
-use crate::admin_json::DenialGroup;
+use crate::admin_json::{DenialGroup, ToldBy, Usage};
 use crate::app::App;
 use crate::denials::{DeniedRequest, value_of};
 use crate::http::{ApiError, read_json};
@@ -444,7 +444,7 @@ fn ambiguous(end: &str, keys: &BTreeSet<&str>) -> ApiError {
 }
 
 fn unknown() -> ApiError {
-    let message = "no tenant is known by this name: nobody of it was denied in the last hour, and the quota database does \
+    let message = "no tenant is known by this name: none of its requests was denied in the last hour, and the quota database does \
          not have it; its value tells more";
     ApiError::other(StatusCode::NOT_FOUND, "UNKNOWN_TENANT", message)
 }

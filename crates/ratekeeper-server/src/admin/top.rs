@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::options::{Given, limit};
-use crate::admin_json::KeyEntry;
+use crate::admin_json::{KeyEntry, NodeEntry};
 use crate::app::App;
 use crate::http::ApiError;
 use crate::top_nodes::{TopOfNode, TopUnknown, merge_keys};
@@ -84,23 +84,6 @@ pub(super) struct Top {
     /// The reason why only this node's keys are told; absent if those of all nodes are.
     #[serde(skip_serializing_if = "Option::is_none")]
     only_this_node: Option<String>,
-}
-
-/// A node whose list is merged.
-#[derive(Serialize, ToSchema)]
-pub(super) struct NodeEntry {
-    pub(super) name: String,
-    /// Milliseconds since it laid out its list.
-    age_ms: u64,
-}
-
-impl NodeEntry {
-    pub(super) fn new(name: &str, age: Duration) -> Self {
-        Self {
-            name: name.to_owned(),
-            age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
-        }
-    }
 }
 
 /// Lists the keys with the most requests, on all nodes that share their counters.

@@ -1,6 +1,6 @@
 //! `GET /admin/v1/usage/{tenant}`: how much of its limits a tenant has used, from the live counters.
 
-mod known;
+mod tenant_descriptors;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,12 +14,11 @@ use ratekeeper_limiter::{Check, ENTRY_BYTES_MAX, ExplainedLimit, Explanation};
 use ratekeeper_quota::tenants_domain;
 use ratekeeper_rules::time;
 use ratekeeper_rules::{Domain, Entry, LEVEL_KEYS, Rule, RuleSet, SERVICE_LEVELS, ServiceLevel};
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::explain::{WrongEntry, entry};
 use super::options::Given;
 use super::quotas::unclear;
+use crate::admin_json::{Leased, Span, Usage, Used};
 use crate::app::App;
 use crate::config::ENTRIES_MAX;
 use crate::http::ApiError;
@@ -29,82 +28,6 @@ const LOOKS_MAX: usize = 200;
 
 /// The name of the tenant's own limits, those of no further entry.
 const DEFAULT: &str = "default";
-
-/// The usage of one tenant.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Usage {
-    tenant: String,
-    domain: String,
-    /// The plan of the tenant; absent in a domain without plans.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) plan: Option<String>,
-    /// The window of the tenant's own limit, where it has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    current_window: Option<Span>,
-    /// By descriptor: `default`, or the entries after the tenant's. Where several limits are on one descriptor,
-    /// the name ends with `#` and the window.
-    pub(super) usage: BTreeMap<String, Used>,
-    /// Descriptors whose values differ from request to request. Their counters are shown with
-    /// `?descriptor=KEY:VALUE`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    dynamic: Vec<String>,
-    /// True if the domain has more descriptors than are read for one answer.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    truncated: bool,
-}
-
-impl Usage {
-    /// The same, of a tenant that goes by the name `shown`: its value is a secret that the question did not have.
-    pub(super) fn shown_as(self, shown: &str) -> Self {
-        Self {
-            tenant: shown.to_owned(),
-            ..self
-        }
-    }
-}
-
-/// The use of one limit.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Used {
-    /// Hits used; of a leased limit, with those that nodes hold in advance.
-    used: u64,
-    /// The most that it holds: the quota, or the burst of a bucket.
-    pub(super) limit: u64,
-    pub(super) remaining: u64,
-    /// Hits by which a post-paid bucket is below zero; absent if it is not.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    debt: Option<u64>,
-    pub(super) rule: String,
-    /// The part that the rule has in decisions now.
-    mode: &'static str,
-    algorithm: &'static str,
-    pub(super) window: Span,
-    /// Milliseconds until more is left.
-    reset_after_ms: u64,
-    /// Present if the limit is leased.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    leased: Option<Leased>,
-}
-
-/// The leases on a counter.
-#[derive(Serialize, ToSchema)]
-struct Leased {
-    /// Hits that this node holds and has not spent; they are among the used ones, as are those of other nodes.
-    held_by_this_node: u64,
-}
-
-/// The window of a limit.
-#[derive(Clone, Serialize, ToSchema)]
-pub(super) struct Span {
-    /// Its length: `1m`.
-    pub(super) length: String,
-    /// Its place now, by the clock of this node; absent for limits that have no window: buckets, and
-    /// concurrency.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    start: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    end: Option<String>,
-}
 
 /// The parameters of the query.
 #[derive(Default)]
@@ -153,7 +76,7 @@ pub(super) async fn of(app: &App, named: &str, options: &Options) -> Result<Usag
         key: tenant,
         value: named,
     };
-    let mut known = known::descriptors(domain, own, LOOKS_MAX);
+    let mut known = tenant_descriptors::descriptors(domain, own, LOOKS_MAX);
     let of_levels = rules.tenants_of_levels();
     let levels = match of_levels.is_some_and(|of_levels| of_levels.name() == domain.name()) {
         true => rules.service_levels(),
@@ -171,7 +94,7 @@ pub(super) async fn of(app: &App, named: &str, options: &Options) -> Result<Usag
             ApiError::invalid(format!("?descriptor[{number}]"), wrong.to_string())
         })?;
         if let Some(level) = level_of(domain, &entries, levels) {
-            entries[0] = known::own_of(level, own);
+            entries[0] = tenant_descriptors::own_of(level, own);
         }
         known.lists.push(entries);
     }
@@ -302,8 +225,10 @@ impl Used {
             remaining,
             debt: limit.debt,
             rule: limit.rule.clone(),
-            mode: ratekeeper_limiter::RuleMode::of(rule, limit.switch).name(),
-            algorithm: limited.algorithm().name(),
+            mode: ratekeeper_limiter::RuleMode::of(rule, limit.switch)
+                .name()
+                .to_owned(),
+            algorithm: limited.algorithm().name().to_owned(),
             window: Span::of(rule, limited.algorithm(), now),
             reset_after_ms: limit.reset_after_ms.unwrap_or(0),
             leased: limit.held.map(|held| Leased {

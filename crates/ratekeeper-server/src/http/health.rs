@@ -159,7 +159,7 @@ enum Detail {
 }
 
 /// Answers as [`readyz`] does, for the port that everybody may reach. Only this host gets more than
-/// states there, and only if nobody else can reach the listener.
+/// states there, and only if no one else can reach the listener.
 pub(super) async fn readyz_in_public(
     State(app): State<Arc<App>>,
     Extension(peer): Extension<Peer>,

@@ -122,7 +122,7 @@ impl<S> Watched<S> {
 impl<S> Drop for Watched<S> {
     fn drop(&mut self) {
         if let (Some(socket), Some(back)) = (self.socket.take(), self.back.take()) {
-            // Nobody waits for it any more: then it is closed here.
+            // No task waits for it any more: then it is closed here.
             let _ = back.send(socket);
         }
     }

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use ratekeeper_http::client_network;
 use tracing::warn;
 
 use super::log_limit::LogLimit;
@@ -89,13 +90,7 @@ fn place_of(peer: PeerAddress) -> Option<IpAddr> {
     let PeerAddress::Tcp(address) = peer else {
         return None;
     };
-    Some(match address.ip().to_canonical() {
-        IpAddr::V6(address) => {
-            let network = u128::MAX << 64;
-            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & network))
-        }
-        address => address,
-    })
+    Some(client_network(address.ip()))
 }
 
 #[cfg(test)]

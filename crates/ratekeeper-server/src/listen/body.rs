@@ -11,7 +11,7 @@ use super::line::UnderWay;
 
 /// The size of the very last piece of a long answer over HTTP/2, split off from the rest. HTTP/2
 /// takes a whole piece from here and buffers what the client does not take: once the last piece is
-/// handed over, the request is finished, and nobody would notice that the client never takes it.
+/// handed over, the request is finished, and it would go unnoticed that the client never takes it.
 const LAST_BYTES: usize = 1 << 10;
 
 /// The largest last piece that is not split.

@@ -88,7 +88,7 @@ impl<S> Deadline<S> {
     }
 }
 
-/// The protocol of this request. A front never serves our gRPC, so there it is HTTP/1 or
+/// The protocol of this request. A gateway never serves our gRPC, so there it is HTTP/1 or
 /// [`Protocol::Either`].
 fn spoken<B>(request: &Request<B>, line: &Line) -> Protocol {
     match line.protocol {
@@ -100,7 +100,7 @@ fn spoken<B>(request: &Request<B>, line: &Line) -> Protocol {
 static GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
 /// The time that the request may take: the limit for any request, or its client's deadline if that
-/// is sooner. A front keeps the time itself: only it knows which upstream it waits for.
+/// is sooner. A gateway keeps the time itself: only it knows which upstream it waits for.
 fn time_allowed(
     headers: &HeaderMap,
     protocol: Protocol,

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_timeout_nobody_is_given_up() {
+    fn without_a_timeout_no_client_is_given_up() {
         let mut pace = Pace::new(Patience {
             stall_timeout: None,
             rate_min: 1024,

@@ -14,7 +14,7 @@ pub(crate) enum Protocol {
     Http1,
     /// HTTP/2 from the first byte: gRPC.
     Http2,
-    /// Either, as the client begins: for a front, which does not know what its clients speak.
+    /// Either, as the client begins: for a gateway, which does not know what its clients speak.
     Either,
 }
 

@@ -22,7 +22,7 @@ pub(super) struct SocketFile {
 }
 
 impl SocketFile {
-    /// Listens on `path`. A socket that nobody listens on any more is replaced.
+    /// Listens on `path`. A socket without a listener is replaced.
     ///
     /// # Errors
     /// Somebody listens there, something else lies there, or the system refuses.
@@ -51,7 +51,7 @@ impl Drop for SocketFile {
         // Once we stop listening, the next process may replace the file with its own, and some
         // file systems give that the very same number. Then somebody listens there.
         if is_ours && StdUnixStream::connect(&self.path).is_err() {
-            // If it cannot be removed, the next process finds that nobody listens there.
+            // If it cannot be removed, the next process finds it without a listener.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -112,7 +112,9 @@ mod tests {
         // The standard library's listener leaves its file behind.
         drop(std::os::unix::net::UnixListener::bind(&path).expect("free"));
         assert!(path.exists());
-        let (_socket, _file) = SocketFile::bind(&path, None).await.expect("nobody listens");
+        let (_socket, _file) = SocketFile::bind(&path, None)
+            .await
+            .expect("there is no other listener");
         let error = SocketFile::bind(&path, None).await.expect_err("we listen");
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         assert!(path.exists());

@@ -1,4 +1,4 @@
-//! The places of those who watch a node. Nobody keeps one by not reading: a newcomer gets the place of a reader that
+//! The places of those who watch a node. None is kept by not reading: a newcomer gets the place of a reader that
 //! has stopped, else of the one that has watched longest, whose page connects again by itself.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ const WATCHERS_MAX: usize = 8;
 /// The time that a reader may leave an event untaken while others want its place.
 const UNTAKEN_MAX: Duration = Duration::from_secs(3);
 
-/// The time for which nobody takes a place from one who reads. The system's buffers take events for a reader that has
+/// The time for which one who reads keeps the place. The system's buffers take events for a reader that has
 /// stopped, for many minutes, so that it cannot be told from one who reads.
 const TURN: Duration = Duration::from_secs(30);
 

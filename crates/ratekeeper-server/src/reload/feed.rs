@@ -162,7 +162,7 @@ fn without_bad(sources: Vec<Source>, in_force: &[Source], mistakes: &Diagnostics
     kept.collect()
 }
 
-/// Each mistake on a line: the name of the text, and the path in it, which its author knows; nobody wrote its lines.
+/// Each mistake on a line: the name of the text, and the path in it, which its author knows; its lines were generated.
 fn lines<'m>(
     mistakes: &'m Diagnostics,
     sources: &'m [Source],

@@ -15,7 +15,7 @@ pub(super) struct Listeners {
     pub(super) http: Option<Listener>,
     pub(super) admin: Listener,
     pub(super) metrics: Option<Listener>,
-    pub(super) front: Option<(Listener, ServerBounds)>,
+    pub(super) gateway: Option<(Listener, ServerBounds)>,
 }
 
 impl Listeners {
@@ -46,18 +46,18 @@ impl Listeners {
             Some(address) => Some(bind(opening("http", h1, address, &secrets.http)).await?),
             None => None,
         };
-        let front = match &config.front {
-            Some(front) => {
+        let gateway = match &config.gateway {
+            Some(gateway) => {
                 let either = Protocol::Either;
-                let opening = opening("listen", either, &front.address, &secrets.front);
-                Some((bind(opening).await?, front.bounds))
+                let opening = opening("listen", either, &gateway.address, &secrets.gateway);
+                Some((bind(opening).await?, gateway.bounds))
             }
             None => None,
         };
         Ok(Self {
             grpc,
             http,
-            front,
+            gateway,
             admin: bind(opening("admin", h1, &config.admin, &secrets.admin)).await?,
             metrics,
         })
@@ -80,13 +80,16 @@ pub(super) struct Secrets {
     http: Option<Arc<Tls>>,
     admin: Option<Arc<Tls>>,
     metrics: Option<Arc<Tls>>,
-    front: Option<Arc<Tls>>,
+    gateway: Option<Arc<Tls>>,
 }
 
 impl Secrets {
     pub(super) fn load(config: &ServerConfig) -> Result<Self, BindError> {
         let listeners = &config.tls;
-        let front = config.front.as_ref().and_then(|front| front.tls.clone());
+        let gateway = config
+            .gateway
+            .as_ref()
+            .and_then(|gateway| gateway.tls.clone());
         let load = |name, protocol, config: &Option<TlsConfig>| match config {
             None => Ok(None),
             Some(config) => Tls::load(name, protocol, config.clone())
@@ -98,7 +101,7 @@ impl Secrets {
             http: load("http", Protocol::Http1, &listeners.http)?,
             admin: load("admin", Protocol::Http1, &listeners.admin)?,
             metrics: load("metrics", Protocol::Http1, &listeners.metrics)?,
-            front: load("listen", Protocol::Either, &front)?,
+            gateway: load("listen", Protocol::Either, &gateway)?,
         })
     }
 
@@ -113,7 +116,7 @@ impl Secrets {
             &self.http,
             &self.admin,
             &self.metrics,
-            &self.front,
+            &self.gateway,
         ];
         all.into_iter().flatten().cloned().collect()
     }

@@ -17,7 +17,7 @@ use crate::config::{GrpcTransport, WatchConfig};
 use crate::drain::Drain;
 use crate::fleet;
 use crate::follow::{Followed, follow};
-use crate::front::{GatewayService, NoGateway};
+use crate::gateway_listener::{GatewayService, NoGateway};
 use crate::grpc::Health;
 use crate::http;
 use crate::listen::{ConnectionSlots, Listener, ServerBounds, Workers};
@@ -35,12 +35,12 @@ impl Server {
         self.run_behind(None::<Arc<NoGateway>>, shutdown).await
     }
 
-    /// Runs as [`Self::run`] does, with `front` on the listener of the configuration's `front`,
-    /// which drains as the others do. Without that listener, or without `front`, there is no
+    /// Runs as [`Self::run`] does, with `gateway` on the listener of the configuration's `gateway`,
+    /// which drains as the others do. Without that listener, or without `gateway`, there is no
     /// gateway.
     pub async fn run_behind<F: GatewayService>(
         self,
-        front: Option<Arc<F>>,
+        gateway: Option<Arc<F>>,
         shutdown: impl Future<Output = ()>,
     ) -> Drained {
         let Self {
@@ -62,14 +62,14 @@ impl Server {
             let reloader = reloader(&app, config.watch, loader, reloads, &wake);
             tasks.spawn(maintenance::reload(Arc::clone(&app), reloader));
         }
-        begin_maintenance(&mut tasks, &app, front.as_ref(), config.watch, wake);
+        begin_maintenance(&mut tasks, &app, gateway.as_ref(), config.watch, wake);
 
         let Listeners {
             grpc,
             http,
             admin,
             metrics,
-            front: front_listener,
+            gateway: gateway_listener,
         } = listeners;
         let last = Arc::new(Drain::new());
         let watching = serve_operators(&app, admin, metrics, bounds, &last);
@@ -93,10 +93,10 @@ impl Server {
             serving.spawn(http.serve(service, bounds, room, drain, workers.turns()));
         }
         let (mut settling, mut patience) = (None, Duration::ZERO);
-        if let Some(((listener, bounds), front)) = front_listener.zip(front) {
+        if let Some(((listener, bounds), gateway)) = gateway_listener.zip(gateway) {
             patience = bounds.drain_timeout;
-            settling = Some(Arc::clone(&front));
-            let answers: Vec<_> = (0..workers.count()).map(|_| front.service()).collect();
+            settling = Some(Arc::clone(&gateway));
+            let answers: Vec<_> = (0..workers.count()).map(|_| gateway.service()).collect();
             let answers = move |worker: usize| answers[worker].clone();
             let drain = Arc::clone(&app.drain);
             serving.spawn(listener.serve(answers, bounds, room, drain, workers.turns()));
@@ -112,9 +112,9 @@ impl Server {
         health.close().await;
         let begun = Instant::now();
         let cut = total(serving).await;
-        if let Some(front) = settling {
+        if let Some(gateway) = settling {
             let left = patience.saturating_sub(begun.elapsed());
-            let unfinished = front.settle(left).await;
+            let unfinished = gateway.settle(left).await;
             if unfinished > 0 {
                 warn!(
                     requests = unfinished,
@@ -134,7 +134,7 @@ impl Server {
 fn begin_maintenance<F: GatewayService>(
     tasks: &mut JoinSet<()>,
     app: &Arc<App>,
-    front: Option<&Arc<F>>,
+    gateway: Option<&Arc<F>>,
     config: WatchConfig,
     wake: Arc<Notify>,
 ) {
@@ -143,16 +143,16 @@ fn begin_maintenance<F: GatewayService>(
     tasks.spawn(maintenance::fleet(Arc::clone(app)));
     tasks.spawn(statsd::send(Arc::clone(app)));
     tasks.spawn(maintenance::watch_breakers(Arc::clone(app)));
-    if let Some(front) = front {
-        app.monitor(Arc::clone(front) as _);
-        tasks.spawn(front.maintenance());
+    if let Some(gateway) = gateway {
+        app.monitor(Arc::clone(gateway) as _);
+        tasks.spawn(gateway.maintenance());
     }
     let mut wakes = vec![wake];
     let certificates = app
         .tls
         .iter()
         .map(|tls| Arc::clone(tls) as Arc<dyn Followed>);
-    for files in certificates.chain(front.and_then(|front| front.files())) {
+    for files in certificates.chain(gateway.and_then(|gateway| gateway.files())) {
         let wake = Arc::new(Notify::new());
         tasks.spawn(follow(files, config, Arc::clone(&wake)));
         wakes.push(wake);

@@ -450,7 +450,7 @@ slas:
 }
 
 #[tokio::test]
-async fn a_token_that_is_not_believed_is_refused_or_nobodys() {
+async fn a_token_that_is_not_believed_is_refused_or_names_no_caller() {
     let rules =
         "slas: [ { id: all, pathPattern: '/**', tiers: [ { period: 10000d, threshold: 1 } ] } ]";
     let dir = tempfile::tempdir().unwrap();

@@ -115,7 +115,7 @@ async fn a_message_that_does_not_come_in_time_is_deadline_exceeded() {
     running.stop().await;
 }
 
-/// Old connections are told to go, and what is asked is answered: nobody sees an error.
+/// Old connections are told to go, and what is asked is answered: no client sees an error.
 #[tokio::test]
 async fn connections_go_when_they_are_old() {
     let running = start_with(RULES, |config| {
@@ -171,7 +171,7 @@ async fn old_connections_have_their_grace() {
 }
 
 #[tokio::test]
-async fn connections_go_when_nobody_asks() {
+async fn idle_connections_are_closed() {
     let running = start_with(RULES, |config| {
         config.bounds.connection_idle_max = Some(Duration::from_millis(20));
         // It is there, and says so.
@@ -286,10 +286,10 @@ async fn grpc_connections_that_never_begin_are_closed() {
     running.stop().await;
 }
 
-/// Answers of hundreds of KiB that nobody takes are bounded together, and those who take theirs are
+/// Answers of hundreds of KiB that clients do not read are bounded together, and those who take theirs are
 /// answered again once the others have had their time.
 #[tokio::test]
-async fn long_answers_that_nobody_takes_are_bounded() {
+async fn long_answers_that_are_not_read_are_bounded() {
     let running = start_with(RULES, |config| {
         config.bounds.long_answers_bytes_max = 400 << 10;
         // Long enough to see that there is no room, on a busy machine.
@@ -340,9 +340,9 @@ async fn http_clients_that_take_no_answers_are_closed() {
     running.stop().await;
 }
 
-/// Served by one thread, so that whoever blocks it holds up everyone: nobody does.
+/// Served by one thread, so that a request that blocks it would delay all others: none does.
 #[tokio::test]
-async fn slow_clients_hold_nobody_up() {
+async fn slow_clients_delay_no_other() {
     let running = start_with(RULES, |config| {
         config.worker_threads = NonZeroUsize::new(1);
     })

@@ -102,7 +102,7 @@ async fn no_answer_is_lost_over_http() {
                 match told {
                     Ok(Livez { is_last: false }) => {}
                     Ok(Livez { is_last: true }) => break,
-                    // Nobody waits for a client that the machine keeps from asking.
+                    // The server does not wait for a client that the machine keeps from asking.
                     Err(_) if late && stop.load(Ordering::Relaxed) => break,
                     Err(error) => panic!("a request was taken and not answered: {error}"),
                 }
@@ -140,7 +140,7 @@ async fn read_livez(stream: &mut BufReader<TcpStream>) -> std::io::Result<Livez>
     Ok(Livez { is_last })
 }
 
-/// Idle connections do not keep it waiting, and nobody new gets in.
+/// Idle connections do not keep it waiting, and no new client gets in.
 #[tokio::test]
 async fn idle_connections_go_at_once() {
     let running = start(RULES).await;

@@ -216,7 +216,7 @@ async fn connections_of_one_address_are_bounded() {
     running.stop().await;
 }
 
-/// The system would keep what a client never takes for minutes, and nobody would count it.
+/// The system would keep what a client never takes for minutes, uncounted.
 #[tokio::test]
 async fn a_client_that_takes_nothing_is_reset() {
     let running = start_with(RULES, |config| {

@@ -5,7 +5,6 @@
 mod access;
 mod admin;
 mod anomalies;
-mod asking;
 mod auth;
 mod certificates;
 mod connections;
@@ -14,6 +13,7 @@ mod drain;
 mod envoy_callers;
 mod envoyproxy_ratelimit;
 mod faults;
+mod first_requests;
 mod grpc_extras;
 mod hostile;
 mod http;

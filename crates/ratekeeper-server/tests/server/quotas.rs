@@ -198,7 +198,7 @@ async fn a_tenant_gets_a_plan_and_an_override_and_loses_them_again() {
 }
 
 #[tokio::test]
-async fn a_reset_begins_the_usage_anew() {
+async fn a_reset_sets_the_usage_to_zero() {
     let folder = tempfile::tempdir().unwrap();
     let running = start_in(folder.path()).await;
     for _ in 0..3 {
@@ -399,7 +399,7 @@ async fn a_database_that_is_away_gives_503_and_none_at_all_501() {
     let token = Tokens::local(data.path()).create("ann", Role::Admin);
     let bearer = format!("Bearer {}", token.unwrap());
     let running = start_with_data(Path::new("/proc/nowhere"), Some(data.path())).await;
-    // Neither the database nor a copy of its tokens is there, so nobody is admitted by being here.
+    // Neither the database nor a copy of its tokens is there, so being on this host admits no one.
     let (status, problem) = admin(&running, "GET", ACME, "").await;
     assert_eq!(
         (status, &problem["code"]),
@@ -544,7 +544,18 @@ async fn many_tenants_come_in_and_go_out_in_both_formats() {
             "line 1",
         ),
         ("application/x-ndjson", "", "body"),
-        ("text/csv", "tenant,colour\na,red\n", "line 2"),
+        ("text/csv", "tenant,colour\na,red\n", "line 1: colour"),
+        ("text/csv", "tenant,api_key\na,b\n", "line 1: api_key"),
+        (
+            "text/csv",
+            "tenant,limit,unit\na,many,day\n",
+            "line 2: requests_per_unit",
+        ),
+        (
+            "text/csv",
+            "tenant,limit,unit,post_paid\na,1,day,no\n",
+            "line 2: post_paid",
+        ),
         ("text/csv", "tenant,plan\na,pro\nb,pro\na,free\n", "line 4"),
         (
             "text/csv",

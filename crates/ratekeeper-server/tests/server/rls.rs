@@ -1,6 +1,6 @@
 //! Envoy's protocol over gRPC, as a client sees it.
 
-mod told;
+mod headers;
 
 use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;

@@ -61,7 +61,7 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// A listener at a Unix socket has no port: it gets one that nobody can connect to.
+    /// A listener at a Unix socket has no port: it gets one that cannot be connected to.
     fn of(addresses: &Addresses) -> Self {
         let nowhere = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
         let of = |address: &Option<ListenAddress>| {

@@ -202,7 +202,7 @@ async fn shadow_and_enforce_name_those_whom_they_would_deny() {
     let top = tokio::time::timeout(crate::support::PATIENCE, top).await;
     top.expect("both rules and all requests are counted");
     let (_, denied) = get(&running, "/admin/v1/top").await;
-    assert_eq!(denied["keys"], json!([]), "nobody was denied");
+    assert_eq!(denied["keys"], json!([]), "no tenant was denied");
     running.stop().await;
 }
 

@@ -319,7 +319,7 @@ async fn certificates_are_renewed_behind_links() {
     running.stop().await;
 }
 
-/// Half a handshake holds up nobody, and is given up.
+/// Half a handshake delays no other client, and is given up.
 #[tokio::test]
 async fn handshakes_that_never_end_are_cut_off() {
     let (authority, folder) = authority();

@@ -64,7 +64,7 @@ fn an_idle_upstream_does_not_raise_the_limit() {
 }
 
 #[test]
-fn an_upstream_that_became_slower_for_good_is_measured_anew() {
+fn an_upstream_that_became_slower_for_good_is_measured_again() {
     let mut upstream = Upstream::new();
     upstream.drive(400, 50, FAST, None);
     upstream.drive(400, 50, Micros::from_millis(100), None);

@@ -162,7 +162,7 @@ pub(crate) async fn decisions(store: &Arc<RedisStore>, rate: f64, run: Duration)
     Latencies::new(latencies)
 }
 
-/// INCR at the same rate, one at a time. Its latencies count from when it was sent: what is late waits for nobody else's
+/// INCR at the same rate, one at a time. Its latencies count from when it was sent: what is late waits for no other's
 /// answer, so that a pause of the machine is not counted against the bare round trip again and again.
 async fn bare(scene: &Scene, run: Duration) -> Latencies {
     let address = ("127.0.0.1", scene.server.port());

@@ -117,7 +117,7 @@ impl Track {
         Micros::new((ttl.get() / 4).max(ttl.get() * 2 / hits))
     }
 
-    /// The time before its deadline at which a lease is renewed, or closed if nobody uses it.
+    /// The time before its deadline at which a lease is renewed, or closed if it is not used.
     pub(super) fn margin(&self, trip: Micros) -> Micros {
         let ttl = self.ttl().get();
         Micros::new((trip.get() * 2).max(ttl / 10).min(ttl / 2))

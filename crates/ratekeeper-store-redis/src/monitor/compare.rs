@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use tracing::{error, warn};
 
 use super::server::ServerMonitor;
-use crate::hash_key::{HashKeyName, Heard, Minted};
+use crate::hash_key::{HashKeyName, KeyComparison, Minted};
 use crate::server_error::ServerError;
 
 /// The time for which the hash key has to be missing before another one is proposed while some
@@ -130,7 +130,7 @@ impl ServerMonitor {
             }
         };
         missing.since = None;
-        if let Heard::PutBack(ours) = role.hash_key.hear(&key, &self.shard.name, there) {
+        if let KeyComparison::PutBack(ours) = role.hash_key.compare(&key, &self.shard.name, there) {
             let mut put = redis::cmd("SET");
             put.arg(key.name()).arg(ours.to_bytes());
             self.ask(put.query_async::<Value>(connection)).await?;

@@ -24,14 +24,14 @@ use crate::shard::Shard;
 /// The interval at which a server is looked at, and the hash key compared.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The same interval while nobody knows a hash key, or one has just been made.
+/// The same interval while no hash key is known, or one has just been made.
 pub(super) const SOON: Duration = Duration::from_millis(50);
 
 /// The pause before connecting again. Short, so that a node puts the hash key back into a server that
 /// has come back empty before another node may make a new one.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
 
-/// The time limit for the server to say what it is; nobody waits for that.
+/// The time limit for the server to say what it is; no request waits for that.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Round trips measured at once on a new connection.
@@ -124,7 +124,7 @@ impl ServerMonitor {
     }
 
     /// Checks that nothing has changed: the distance to the server, its eviction policy, and, while
-    /// nobody else asks it, its ability to decide.
+    /// no request asks it, its ability to decide.
     async fn look(
         &self,
         connection: &mut MultiplexedConnection,

@@ -4,7 +4,7 @@ use ratekeeper_core::{MAX_COUNT, Micros, Timestamp};
 use ratekeeper_store::{Charge, Extra, PermitAct, Until};
 
 use super::algorithm::ScriptAlgorithm;
-use super::group::{Group, Part, Run};
+use super::group::{Group, GroupStep, Run};
 use super::key::KeyName;
 
 /// A group of one plain step.
@@ -70,7 +70,7 @@ impl Call {
         })
     }
 
-    /// The first argument after the keys. [`Clock::Told`](super::Clock::Told) takes the time as
+    /// The first argument after the keys. [`Clock::FromCaller`](super::Clock::FromCaller) takes the time as
     /// the second: microseconds since the epoch, in decimal.
     #[must_use]
     pub fn plan(&self) -> &[u8] {
@@ -96,7 +96,7 @@ impl Call {
         }
     }
 
-    fn pack_lone(&mut self, part: &Part, runs: &[Run]) {
+    fn pack_lone(&mut self, part: &GroupStep, runs: &[Run]) {
         self.plan
             .extend_from_slice(&[LONE, part.params.algorithm.code()]);
         self.short(runs.len());
@@ -194,7 +194,7 @@ impl Call {
 
 impl Group {
     /// The group's only part, if the script may take it the short way.
-    pub(super) fn lone(&self) -> Option<&Part> {
+    pub(super) fn lone(&self) -> Option<&GroupStep> {
         let [part] = self.parts.as_slice() else {
             return None;
         };

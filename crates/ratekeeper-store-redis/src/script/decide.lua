@@ -21,7 +21,7 @@
 --                 What the node has spent since its last call is charged, and hits are held for it as far as there is
 --                 room: half of what would then be left. An older call than the last one changes nothing.
 --   a post:       B 5, B algorithm, B 1 if post-paid, 5 x d parameters, d hits, d age, d time for which it is remembered.
---                 Hits that were admitted so long ago while nobody asked here: charged as far as there is room, or in full.
+--                 Hits that were admitted so long ago without asking here: charged as far as there is room, or in full.
 --
 --   A group is one list of steps, asked for by requests that differ in their hits only; a run is so many requests of
 --   the same hits, in the order in which they came. The parameters are explained in each algorithm's file.
@@ -194,7 +194,7 @@ while at <= size do
           end
         elseif own and (ended > s2 or code ~= FIXED_WINDOW and code ~= CALENDAR_WINDOW) then
           if last < since then
-            -- Of an earlier session, which nobody will report.
+            -- Of an earlier session, which will not be reported.
             hits = owned
           else
             hits = min(max(0, spent - reported), owned)

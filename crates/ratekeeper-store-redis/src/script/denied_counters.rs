@@ -4,7 +4,7 @@ use ratekeeper_core::{Algorithm, Ask, Micros, Moment, StateRef, Timestamp, combi
 use ratekeeper_store::{Charge, Execution, Request, StepOutcome, Verdicts};
 use smallvec::SmallVec;
 
-use super::group::{Group, Part};
+use super::group::{Group, GroupStep};
 use super::replay::Replay;
 use super::state::{Counter, Kept};
 
@@ -24,7 +24,7 @@ impl DeniedCounters {
     /// takes twice from one counter.
     pub(super) fn new(group: &Group, replay: Replay<'_>) -> Option<Self> {
         // Of a limit paid afterwards looks are denied, and nothing else is.
-        let is_repeatable = |(part, hits): (&Part, &i64)| match part.limit.is_post_paid() {
+        let is_repeatable = |(part, hits): (&GroupStep, &i64)| match part.limit.is_post_paid() {
             true => *hits == 0,
             false => *hits > 0 && part.charge == Charge::IfAllowed,
         };

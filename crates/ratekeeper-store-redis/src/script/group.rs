@@ -24,7 +24,7 @@ pub(super) struct Posted {
 /// at most, in the order in which they came. Each is decided as if it came alone.
 #[derive(Clone, Debug)]
 pub struct Group {
-    pub(super) parts: SmallVec<[Part; 2]>,
+    pub(super) parts: SmallVec<[GroupStep; 2]>,
     pub(super) mode: Mode,
     pub(super) extra: Option<Box<Extra>>,
     /// Set if this is a post, which is no request.
@@ -37,7 +37,7 @@ pub struct Group {
 
 /// A step without its hits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
+pub(super) struct GroupStep {
     pub(super) key: CounterKey,
     pub(super) limit: Limit,
     pub(super) calendar: Option<Bounds>,
@@ -61,12 +61,12 @@ impl Group {
     /// Makes a group of one request.
     #[must_use]
     pub fn new(request: &Request<'_>) -> Self {
-        let mut parts: SmallVec<[Part; 2]> = SmallVec::with_capacity(request.steps.len());
+        let mut parts: SmallVec<[GroupStep; 2]> = SmallVec::with_capacity(request.steps.len());
         for (index, step) in request.steps.iter().enumerate() {
             let before = parts.iter().position(|part| part.key == step.key);
             // More steps than a u16 counts are not sent; see `is_sendable`.
             let counter = u16::try_from(before.unwrap_or(index)).unwrap_or(u16::MAX);
-            parts.push(Part::new(step, counter));
+            parts.push(GroupStep::new(step, counter));
         }
         let mut group = Self {
             parts,
@@ -163,7 +163,7 @@ impl Group {
     }
 
     fn parts_are_plain(&self) -> bool {
-        let is_plain = |(index, part): (usize, &Part)| {
+        let is_plain = |(index, part): (usize, &GroupStep)| {
             usize::from(part.counter) == index
                 && part.charge == Charge::IfAllowed
                 && !part.limit.is_post_paid()
@@ -174,7 +174,7 @@ impl Group {
     }
 }
 
-impl Part {
+impl GroupStep {
     pub(super) fn new(step: &Step, counter: u16) -> Self {
         Self {
             key: step.key,

@@ -5,7 +5,7 @@ use ratekeeper_core::{Ask, Bounds, Micros, Moment, Outcome, State, Timestamp};
 use ratekeeper_store::{CounterKey, OtherLeases, Step};
 
 use super::call::Call;
-use super::group::Part;
+use super::group::GroupStep;
 use super::item::{AnswerError, Item};
 use super::key::KeyName;
 use super::state::{Counter, Kept};
@@ -69,12 +69,12 @@ impl Call {
 }
 
 impl LeaseCall {
-    fn part(&self) -> Part {
+    fn part(&self) -> GroupStep {
         let step = Step {
             calendar: self.calendar,
             ..Step::new(self.key, *self.terms.limit())
         };
-        Part::new(&step, 0)
+        GroupStep::new(&step, 0)
     }
 
     /// Core's answer to it, on a counter that was found so at `now`.

@@ -17,7 +17,7 @@ const POST: u8 = 5;
 const REMEMBERED: Micros = Micros::new(2 * Post::REPEATED.get());
 
 impl Group {
-    /// Makes a group of a post. It has one request, which nobody is refused by.
+    /// Makes a group of a post. It has one request, by which no caller is refused.
     #[must_use]
     pub fn of_post(post: &Post) -> Self {
         let steps = [post.step];

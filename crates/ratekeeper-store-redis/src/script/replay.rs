@@ -135,7 +135,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Charges the counter of the step, also with 0 hits, which settles it. A group with an extra
-    /// has one request, so nobody sees its permits afterwards.
+    /// has one request, so its permits are not seen afterwards.
     fn charge(&mut self, index: usize, step: &Step, hits: i64) {
         let at = self.moment(step);
         let counter = usize::from(self.group.parts[index].counter);

@@ -7,7 +7,7 @@ use ratekeeper_core::{Heap, Shape, State, Words, equal_count};
 use smallvec::SmallVec;
 
 use super::algorithm::ScriptAlgorithm;
-use super::group::Part;
+use super::group::GroupStep;
 use super::item::Item;
 use super::params::{CALENDAR_SPAN, CALENDAR_UNIT, WIDTHS, span};
 
@@ -34,7 +34,7 @@ pub(super) struct Counter {
 
 impl Counter {
     /// Reads the counter that the script returned, with its leases; [`None`] if it is no such counter.
-    pub(super) fn read(part: &Part, has_permit: bool, item: Item<'_>) -> Option<Self> {
+    pub(super) fn read(part: &GroupStep, has_permit: bool, item: Item<'_>) -> Option<Self> {
         let (escrow, item) = match item {
             Item::Bytes(raw)
                 if raw.first() == Some(&MARK) && part.params.algorithm.is_leasable() =>
@@ -51,7 +51,7 @@ impl Counter {
 
 impl Kept {
     /// Reads the state that the script returned; [`None`] if it is no such state.
-    fn read(part: &Part, has_permit: bool, item: Item<'_>) -> Option<Self> {
+    fn read(part: &GroupStep, has_permit: bool, item: Item<'_>) -> Option<Self> {
         if part.params.algorithm == ScriptAlgorithm::Concurrency {
             let Item::Int(number) = item else {
                 return None;
@@ -76,7 +76,7 @@ impl Kept {
         }
     }
 
-    fn fresh(part: &Part) -> Self {
+    fn fresh(part: &GroupStep) -> Self {
         use ScriptAlgorithm as A;
         match part.params.algorithm {
             A::SubWindows | A::SlidingLog => Self::Heap(Heap::new()),
@@ -88,7 +88,7 @@ impl Kept {
     }
 
     /// Decodes `raw` as the script does; [`None`] if it is no state of this format.
-    fn from_bytes(part: &Part, raw: &[u8]) -> Option<Self> {
+    fn from_bytes(part: &GroupStep, raw: &[u8]) -> Option<Self> {
         use ScriptAlgorithm as A;
         match part.params.algorithm {
             A::FixedWindow => {

@@ -34,14 +34,14 @@ pub enum Clock {
     /// The server's own, as in production: all nodes share it.
     Server,
     /// The time in each call, for tests and replay. Counters outlive their expiry by an hour.
-    Told,
+    FromCaller,
 }
 
 impl Clock {
     const fn text(self) -> &'static str {
         match self {
             Self::Server => include_str!("server_clock.lua"),
-            Self::Told => include_str!("told_clock.lua"),
+            Self::FromCaller => include_str!("told_clock.lua"),
         }
     }
 }

@@ -85,7 +85,7 @@ impl RedisServers {
         } else if topology.is_cluster() && map.unserved() > 0 {
             let unserved = map.unserved();
             faults.push(format!(
-                "{unserved} of 16384 slots of the Redis cluster are served by nobody, and failure modes decide there"
+                "{unserved} of 16384 slots of the Redis cluster are served by no node, and failure modes decide there"
             ));
         }
         for shard in map.shards() {

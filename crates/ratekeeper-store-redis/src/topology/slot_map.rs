@@ -21,7 +21,7 @@ impl SlotMap {
         let Some(owner) = self.owners.get(usize::from(slot)) else {
             return (!self.shards.is_empty()).then_some(0);
         };
-        (*owner != NOBODY).then(|| usize::from(*owner))
+        (*owner != UNSERVED).then(|| usize::from(*owner))
     }
 
     /// The shard that serves `slot`.
@@ -42,9 +42,12 @@ impl SlotMap {
         self.owners.is_empty() || self.owners.contains(&number)
     }
 
-    /// The number of slots that nobody serves.
+    /// The number of slots that no server serves.
     pub(crate) fn unserved(&self) -> usize {
-        self.owners.iter().filter(|owner| **owner == NOBODY).count()
+        self.owners
+            .iter()
+            .filter(|owner| **owner == UNSERVED)
+            .count()
     }
 
     pub(super) fn at(&self, address: &Address) -> Option<&Arc<Shard>> {
@@ -61,4 +64,4 @@ pub(crate) struct Range {
 }
 
 /// The number of no shard.
-pub(super) const NOBODY: u16 = u16::MAX;
+pub(super) const UNSERVED: u16 = u16::MAX;

@@ -5,7 +5,7 @@ use ratekeeper_store::{CounterKey, FullMode, Request, Step};
 use ratekeeper_store_redis::script::{Call, Group, KeyName, Script};
 use ratekeeper_testkit::redis::{Client, Server};
 
-use crate::told::{answers, load, names, push};
+use crate::timed_store::{answers, load, names, push};
 
 const SECOND: u64 = 1_000_000;
 
@@ -44,7 +44,7 @@ impl Counter<'_> {
 }
 
 #[test]
-fn nobody_waits_for_more_than_two_windows() {
+fn no_caller_waits_for_more_than_two_windows() {
     let server = Server::start();
     let mut client = server.client();
     let script = load(&mut client);

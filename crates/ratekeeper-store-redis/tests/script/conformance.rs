@@ -2,9 +2,9 @@
 
 use ratekeeper_testkit::redis::Server;
 
-use crate::told::Told;
+use crate::timed_store::TimedStore;
 
 ratekeeper_testkit::conformance!({
     let server = Server::start();
-    move || Told::new(&server)
+    move || TimedStore::new(&server)
 });

@@ -14,7 +14,7 @@ use ratekeeper_store_redis::script::{Call, Group, KeyName, Script};
 use ratekeeper_testkit::model::history::{Gap, History, Hits, Move, gaps, histories, hits};
 use ratekeeper_testkit::redis::{Client, Server};
 
-use crate::told::{answers, load, names, push};
+use crate::timed_store::{answers, load, names, push};
 
 /// Steps of each algorithm: 140,000 in all.
 const STEPS: usize = 20_000;

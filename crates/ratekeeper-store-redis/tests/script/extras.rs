@@ -10,7 +10,7 @@ use ratekeeper_store::{
 };
 use ratekeeper_testkit::redis::Server;
 
-use crate::told::Told;
+use crate::timed_store::TimedStore;
 
 /// Different requests of a history.
 const REQUESTS: usize = 8;
@@ -69,7 +69,7 @@ fn extras_are_the_same_as_in_memory() {
         ..Config::default()
     };
     let result = TestRunner::new(config).run(&history, |(requests, turns)| {
-        let told = Told::new(&server);
+        let told = TimedStore::new(&server);
         let memory = MemoryStore::new(MemoryConfig::default()).expect("there is memory");
         let mut now = START;
         for (gap, number) in turns {

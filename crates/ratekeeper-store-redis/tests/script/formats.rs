@@ -12,7 +12,7 @@ use ratekeeper_store_redis::script::{
 };
 use ratekeeper_testkit::redis::{Client, Reply, Server, encode};
 
-use crate::told::{items, names};
+use crate::timed_store::{items, names};
 
 const START: Timestamp = Timestamp::from_secs(1_789_000_123);
 
@@ -194,7 +194,7 @@ fn ask_in_every_way(node: &mut Node, limit: &Limit) -> Vec<Result<(), AnswerErro
 #[test]
 fn a_value_of_another_format_is_neither_decided_by_nor_written_over() {
     let server = Server::start();
-    let script = Script::new(Clock::Told);
+    let script = Script::new(Clock::FromCaller);
     for limit in limits() {
         let mut node = Node::new(&server, &names(), script.text());
         let (counted, key) = (step(&limit, 1, 1), node.key(step(&limit, 1, 1)));
@@ -242,7 +242,7 @@ fn a_value_of_another_format_is_neither_decided_by_nor_written_over() {
 /// The script of a later build, in which windows have the next format: what they have now behind its first byte.
 fn later_build(writes_new: bool) -> String {
     let mark = format!("\\{}", FIXED_WINDOW.next().first_byte());
-    let mut text = Script::new(Clock::Told).text().to_owned();
+    let mut text = Script::new(Clock::FromCaller).text().to_owned();
     let mut put = |old: &str, new: String| {
         assert!(text.contains(old), "{old}");
         text = text.replace(old, &new);
@@ -298,7 +298,7 @@ fn flood(nodes: &mut [&mut Node], counted: Step, most: i64) -> i64 {
 #[test]
 fn a_build_with_a_later_format_counts_beside_this_one() {
     let (server, names) = (Server::start(), names());
-    let this = Script::new(Clock::Told);
+    let this = Script::new(Clock::FromCaller);
     let mut old = Node::new(&server, &names, this.text());
     let mut reads_both = Node::new(&server, &names, &later_build(false));
     let mut writes_new = Node::new(&server, &names, &later_build(true));

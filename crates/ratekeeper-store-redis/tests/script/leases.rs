@@ -14,7 +14,7 @@ use ratekeeper_store_redis::script::{
 use ratekeeper_testkit::model::history::{History, Move, histories};
 use ratekeeper_testkit::redis::{Client, Reply, Server};
 
-use crate::told::{answers, items, load, names, push};
+use crate::timed_store::{answers, items, load, names, push};
 
 /// Acts on each algorithm's counters: 96,000 in all.
 const ACTS: usize = 12_000;

@@ -19,4 +19,4 @@ mod merging;
 mod posts;
 mod simulation;
 mod synced;
-mod told;
+mod timed_store;

@@ -9,7 +9,7 @@ use ratekeeper_store::{Answer, Charge, CounterKey, Request, Step, Store, Verdict
 use ratekeeper_store_redis::script::{Call, Group};
 use ratekeeper_testkit::redis::Server;
 
-use crate::told::{Told, answers, load, names, push};
+use crate::timed_store::{TimedStore, answers, load, names, push};
 
 /// Requests for the same steps, which differ in their hits.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ fn merged_and_batched_answers_are_those_of_single_requests() {
         ..Config::default()
     };
     let result = TestRunner::new(config).run(&calls, |calls| {
-        let (alone, names) = (Told::new(&server), names());
+        let (alone, names) = (TimedStore::new(&server), names());
         let mut now = Timestamp::from_micros(1_789_000_123_456_789);
         for (gap, drawn) in calls {
             now = now.after(Micros::from_millis(gap));
@@ -108,7 +108,7 @@ fn a_hot_counter_is_one_read_and_one_write() {
     }
 }
 
-fn one(store: &Told, request: &Request<'_>) -> Verdicts {
+fn one(store: &TimedStore, request: &Request<'_>) -> Verdicts {
     match store.decide(request) {
         Answer::Decided(verdicts) => verdicts,
         Answer::Pending(never) => match never {},

@@ -10,7 +10,7 @@ use ratekeeper_store::{CounterKey, Post, Request, Step, StepOutcome};
 use ratekeeper_store_redis::script::{Call, Group, Item, KeyName, Script};
 use ratekeeper_testkit::redis::{Client, Server};
 
-use crate::told::{answers, items, load, names, push};
+use crate::timed_store::{answers, items, load, names, push};
 
 const START: Timestamp = Timestamp::from_secs(1_789_000_123);
 const WINDOW: Micros = Micros::from_secs(60);

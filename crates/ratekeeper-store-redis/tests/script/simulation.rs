@@ -11,7 +11,7 @@ use ratekeeper_testkit::leases::{
 };
 use ratekeeper_testkit::redis::{Client, Reply, Server};
 
-use crate::told::{answers, items, load, names, push};
+use crate::timed_store::{answers, items, load, names, push};
 
 /// Seeds of each algorithm and trouble: 128 runs in all.
 const SEEDS: u64 = 8;

@@ -8,5 +8,5 @@ use crate::support::{endpoint, home, patient};
 
 ratekeeper_testkit::conformance!({
     let server = Server::start();
-    move || RedisStore::with_clock(endpoint(&server), patient(), Clock::Told, home())
+    move || RedisStore::with_clock(endpoint(&server), patient(), Clock::FromCaller, home())
 });

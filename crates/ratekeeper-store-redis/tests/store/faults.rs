@@ -91,7 +91,7 @@ async fn a_hung_server_costs_a_deadline_and_then_nothing() {
     until_told(&store, "it answers again", |answer| answer == Ok(true)).await;
 }
 
-/// A call that was sent may be carried out after its deadline; if the connection breaks, nobody knows.
+/// A call that was sent may be carried out after its deadline; if the connection breaks, it is unknown whether it was.
 #[tokio::test]
 async fn an_answer_that_comes_late_is_told_and_one_that_cannot_come_any_more_is_lost() {
     let mut server = Server::start();
@@ -122,7 +122,8 @@ async fn an_answer_that_comes_late_is_told_and_one_that_cannot_come_any_more_is_
 }
 
 #[tokio::test]
-async fn a_network_that_swallows_everything_is_left_alone_and_connections_that_are_cut_made_anew() {
+async fn a_network_that_swallows_everything_is_left_alone_and_connections_that_are_cut_are_replaced()
+ {
     let server = Server::start();
     let proxy = Proxy::start(server.port());
     let url = format!("redis://127.0.0.1:{}/", proxy.port());
@@ -183,7 +184,7 @@ async fn a_request_of_too_many_steps_is_not_sent() {
     assert!(decide(&store, &steps[..1]).await.is_ok());
 }
 
-/// Nobody waits for a second attempt to connect, nor for the breaker.
+/// No caller waits for a second attempt to connect, nor for the breaker.
 #[tokio::test]
 async fn who_waits_for_a_connection_is_told_when_it_fails() {
     let server = Server::start();

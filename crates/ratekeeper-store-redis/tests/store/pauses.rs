@@ -29,7 +29,7 @@ async fn an_answer_that_is_there_is_taken_however_late_it_is_read() {
         let executed = executed(&mut client);
         let asking = Arc::clone(&store);
         let asked = tokio::spawn(async move { decide(&*asking, &[step(&limit, 2)]).await });
-        // One turn at a time, so that nobody reads the answer before the pause.
+        // One turn at a time, so that the answer is not read before the pause.
         while (0..3).all(|_| self::executed(&mut client) == executed) {
             yield_now().await;
         }
@@ -53,7 +53,7 @@ async fn requests_that_were_not_sent_before_a_pause_are_sent_after_it() {
         let steps = [step(&limit, 2)];
         let request = Request::new(&steps, Mode::default(), Timestamp::EPOCH);
         let asked: Vec<_> = (0..10).map(|_| store.decide(&request)).collect();
-        // Queued, and nobody has looked at the queue yet.
+        // Queued, and the queue has not been looked at yet.
         std::thread::sleep(DEADLINE + Duration::from_millis(500));
         for answer in asked {
             let Answer::Pending(ticket) = answer else {

@@ -73,8 +73,8 @@ async fn a_server_without_memory_is_left_alone_until_it_has_some() {
 
 #[tokio::test]
 async fn a_server_that_is_read_only_is_left_alone_until_it_takes_writes() {
-    let nobody = format!("REPLICAOF 127.0.0.1 {}", free_port());
-    is_left_alone(&nobody, "REPLICAOF NO ONE").await;
+    let absent_primary = format!("REPLICAOF 127.0.0.1 {}", free_port());
+    is_left_alone(&absent_primary, "REPLICAOF NO ONE").await;
 }
 
 #[tokio::test]

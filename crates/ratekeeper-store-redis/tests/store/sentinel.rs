@@ -28,7 +28,7 @@ fn shared() -> Arc<Sentinels> {
     })
 }
 
-/// Counters of the set that nobody else has, by sentinels at these ports.
+/// Counters of the set that no other test has, by sentinels at these ports.
 pub(crate) fn endpoint(ports: &[u16], name: &str) -> Endpoint {
     let hosts: Vec<_> = ports
         .iter()
@@ -53,7 +53,7 @@ mod conformance {
         let set = shared();
         move || {
             let endpoint = endpoint(set.ports(), PRIMARY);
-            let store = RedisStore::with_clock(endpoint, patient(), Clock::Told, home());
+            let store = RedisStore::with_clock(endpoint, patient(), Clock::FromCaller, home());
             eventually("the store knows the primary", || store.shards().len() == 1);
             store
         }
@@ -75,7 +75,7 @@ async fn another_sentinel_is_asked_where_one_is_away() {
     }
     let store = RedisStore::new(endpoint(set.ports(), "nobody"), patient(), home());
     store.greeted().await;
-    let why = store.status().error.expect("nobody is known");
+    let why = store.status().error.expect("no primary is known");
     assert!(
         why.contains("knows no primary by the name `nobody`"),
         "{why}"

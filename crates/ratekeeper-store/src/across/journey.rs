@@ -147,7 +147,7 @@ fn conclude<P: Partitions>(
 
 /// The pending answer of several partitions, or of one.
 ///
-/// If it is dropped earlier, the request is still completed in the background, because nobody else
+/// If it is dropped earlier, the request is still completed in the background, because nothing else
 /// knows what to give back. With a single partition, the request is dropped with its ticket.
 pub struct Ticket<P: Partitions>(State<P>);
 

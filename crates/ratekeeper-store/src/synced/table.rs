@@ -14,7 +14,7 @@ const SEARCHED_EVERY: Micros = Micros::from_millis(100);
 /// A counter's place in its round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
-    /// Nobody has asked for it in the last interval.
+    /// It has not been asked for in the last interval.
     Asleep,
     /// It waits for its turn.
     Waiting,

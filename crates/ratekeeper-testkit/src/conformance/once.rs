@@ -118,7 +118,7 @@ pub fn giving_back_is_remembered_in_any_case<S: Store>(make: impl Fn() -> S) {
 }
 
 /// A denied request took nothing, so it may be repeated; an expired record is forgotten.
-pub fn a_denied_or_forgotten_request_is_decided_anew<S: Store>(make: impl Fn() -> S) {
+pub fn a_denied_or_forgotten_request_is_decided_again<S: Store>(make: impl Fn() -> S) {
     let (store, limit) = (make(), hourly(Algorithm::SlidingLog, 2));
     let take = taking(2, &limit, 0);
     assert!(at(&store, NOW, &[take]).allowed);
@@ -130,11 +130,11 @@ pub fn a_denied_or_forgotten_request_is_decided_anew<S: Store>(make: impl Fn() -
     assert_eq!(repeat.execution, Execution::Before);
     let late = with(&store, later(60_000_000), once(1), &[take]);
     assert_eq!((late.allowed, late.execution), (false, Execution::Unknown));
-    let mut anew = once(1);
-    if let Some(once) = &mut anew.once {
+    let mut second_id = once(1);
+    if let Some(once) = &mut second_id.once {
         once.until = Until::At(later(90_000_000));
     }
-    let forgotten = with(&store, later(60_000_000), anew, &[take]);
+    let forgotten = with(&store, later(60_000_000), second_id, &[take]);
     assert_eq!(
         (forgotten.allowed, forgotten.execution),
         (false, Execution::Now)

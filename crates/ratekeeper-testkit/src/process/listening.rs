@@ -12,7 +12,7 @@ pub(super) fn is_listening(leader: u32, port: u16) -> bool {
 #[cfg(target_os = "linux")]
 use linux::is_its_own;
 
-/// Elsewhere than on Linux nobody tells who listens.
+/// Only Linux tells who listens.
 #[cfg(not(target_os = "linux"))]
 fn is_its_own(_leader: u32, _port: u16) -> bool {
     true

@@ -153,11 +153,11 @@ mod tests {
     }
 
     #[test]
-    fn a_port_in_use_is_not_free_and_looking_at_it_answers_nobody() {
+    fn a_port_in_use_is_not_free_and_looking_at_it_answers_no_client() {
         let port = free_port();
         assert!(is_free(port));
         let connected = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
-        connected.expect_err("nobody listens");
+        connected.expect_err("the port is closed");
         let _listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("it is free");
         assert!(!is_free(port));
     }

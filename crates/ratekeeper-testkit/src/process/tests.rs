@@ -79,7 +79,7 @@ fn it_can_be_held_and_let_go() {
 }
 
 #[test]
-fn killing_asks_nobody() {
+fn killing_does_not_ask() {
     let mut process = shell("trap '' TERM; echo ready; while :; do sleep 0.01; done");
     process.wait_for_output("ready");
     process.kill();

@@ -34,7 +34,7 @@ pub enum RegionGuard {
     Replicated,
     /// After a step back of the store's clock, loans whose end it told are over.
     Generation,
-    /// After a start without any other node, loans are over, as nobody saw the clock meanwhile.
+    /// After a start without any other node, loans are over, as no node saw the clock meanwhile.
     ColdStart,
     /// A region's share grows once all have reported that theirs has shrunk.
     ShrunkFirst,
@@ -81,7 +81,7 @@ pub(super) enum Fault {
     /// The replica takes over; requests are answered again after a while.
     FailOver(usize),
     Up(usize),
-    /// All nodes of a region restart: one after the other, or with nobody left.
+    /// All nodes of a region restart: one after the other, or all at once.
     Restart(usize),
     ColdStart(usize),
     /// The store's clock steps, and nodes see it.

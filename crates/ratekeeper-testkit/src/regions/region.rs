@@ -466,7 +466,7 @@ impl Region {
         }
     }
 
-    /// Its nodes restart. With nobody left who knows since when, loans count only once their lenders answered again.
+    /// Its nodes restart. With no node left that knows since when, loans count only once their lenders answered again.
     pub(super) fn restart(&mut self, plan: &RegionPlan, is_cold: bool, time: u64) {
         self.asking.fill(None);
         self.unchanged.fill(None);

@@ -51,7 +51,7 @@ descriptors:
     let left = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&left);
     let called = service_fn(move |_: Request<()>| {
-        noted.lock().expect("nobody panics").push(Instant::now());
+        noted.lock().expect("no thread panics").push(Instant::now());
         std::future::ready(Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())))
     });
     let limited = layer.layer(called);
@@ -69,7 +69,7 @@ descriptors:
     while asked.join_next().await.is_some() {}
     let spent = processor_nanos() - begin;
 
-    let left = left.lock().expect("nobody panics").clone();
+    let left = left.lock().expect("no thread panics").clone();
     let gaps = left
         .windows(2)
         .map(|pair| (pair[1] - pair[0]).as_secs_f64());

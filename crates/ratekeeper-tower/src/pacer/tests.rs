@@ -87,7 +87,7 @@ async fn a_stuck_request_blocks_the_line_for_a_bounded_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lines_that_nobody_stands_in_are_forgotten() {
+async fn empty_lines_are_forgotten() {
     let pacer: Arc<Pacer> = Arc::default();
     let turn = Instant::now();
     // All leave late, which is remembered until it no longer matters.

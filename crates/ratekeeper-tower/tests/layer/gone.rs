@@ -58,7 +58,7 @@ async fn begin_and_go<F: Future>(future: F) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_comes_for_nobody_is_given_back_and_what_came_with_it() {
+async fn an_unclaimed_turn_is_given_back_and_what_came_with_it() {
     let permits = "- key: path\n  concurrency: { limit: 9, timeout: 60s }\n";
     for more in ["", permits] {
         let rules = format!(
@@ -90,7 +90,7 @@ descriptors:
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_that_comes_for_nobody_is_given_back() {
+async fn an_unclaimed_permit_is_given_back() {
     let layer = far("
 domain: d
 descriptors:

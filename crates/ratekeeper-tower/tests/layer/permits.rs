@@ -261,7 +261,7 @@ async fn work_that_outlives_its_request_keeps_the_permit() {
 }
 
 #[tokio::test]
-async fn the_response_keeps_the_permit_though_nobody_else_does() {
+async fn the_response_alone_keeps_the_permit() {
     let layer = layer(ONE_AT_A_TIME);
     let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("held")));
     let limited = layer.layer(called);

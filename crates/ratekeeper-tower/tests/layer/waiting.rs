@@ -84,7 +84,7 @@ async fn all<F: Future<Output = Result<T, Infallible>>, T>(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_that_only_watches_holds_nobody_back() {
+async fn a_queue_that_only_watches_delays_no_request() {
     let watching = HOURLY.replace("- key: api_key", "- key: api_key\n  shadow_mode: true");
     let layer = layer(&watching).wait_max(HOUR);
     let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("")));
@@ -97,7 +97,7 @@ async fn a_queue_that_only_watches_holds_nobody_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_longer_than_they_may_nor_more_of_them() {
+async fn no_request_waits_longer_than_it_may_nor_do_more_of_them() {
     // The second waits an hour; the turn after that is too late in one case, and has no slot in the
     // other.
     let short = layer(HOURLY).wait_max(HOUR + HOUR / 2);

@@ -21,7 +21,7 @@ use super::{OtlpConfig, OtlpError};
 /// The path of traces, unless the endpoint has one.
 const PATH: &str = "/v1/traces";
 
-/// The most bytes of an answer, which nobody reads.
+/// The most bytes of an answer, whose content is not used.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 /// Sends spans over one connection, which is opened again when it was closed.

@@ -9,7 +9,7 @@ use super::scene::{FAULT, OFTEN, Single};
 use crate::fault::{Counters, Fault, Spares, Stage};
 
 /// Options that make a server slow to load what it had saved: a key each 100 microseconds.
-/// Before Redis 7, which added the second option, it answers nobody meanwhile.
+/// Before Redis 7, which added the second option, it answers no client meanwhile.
 const SLOW_START: [&str; 4] = [
     "--key-load-delay",
     "100",
@@ -126,7 +126,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
         ..FAULT
     },
     Fault {
-        name: "hangs (SIGSTOP), and nobody asks",
+        name: "hangs (SIGSTOP), and no requests",
         begin: |scene| scene.server.process().pause(),
         heal: |scene, _| scene.server.process().resume(),
         is_idle: true,

@@ -16,7 +16,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
         ..FAULT
     },
     Fault {
-        name: "none, and nobody asks",
+        name: "none, and no requests",
         is_idle: true,
         ..FAULT
     },

@@ -15,7 +15,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A value that no caller has.
-const NOBODY: &str = "ratekeeper-migrate-look";
+const UNUSED_VALUE: &str = "ratekeeper-migrate-look";
 
 /// The most rules that are asked for.
 const LOOKS_MAX: usize = 10_000;
@@ -44,7 +44,7 @@ pub(super) fn run(
         authorities: ca.map(Path::to_path_buf),
         identity: None,
     };
-    let ask = |service: &str, look: &Look| -> Result<Said> {
+    let ask = |service: &str, look: &Look| -> Result<LookAnswer> {
         let answer = ask(service, &files, &look.body);
         answer.with_context(|| format!("{service} does not answer for {}", look.path))
     };
@@ -67,7 +67,7 @@ pub(super) fn run(
     }
     if charging {
         text.push_str(
-            "note: the old service charges looks; only the value that nobody has was charged\n",
+            "note: the old service charges looks; only a value that no client has was charged\n",
         );
     }
     let _ = writeln!(
@@ -86,14 +86,14 @@ pub(super) fn run(
 
 /// The answer of a service to a look.
 #[derive(PartialEq, Eq, Debug)]
-struct Said {
+struct LookAnswer {
     code: String,
     /// Requests and unit; [`None`] without a limit.
     limit: Option<(u64, String)>,
     remaining: u64,
 }
 
-impl std::fmt::Display for Said {
+impl std::fmt::Display for LookAnswer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.limit {
             Some((requests, unit)) => write!(f, "{requests} per {unit} ({})", self.code),
@@ -102,7 +102,7 @@ impl std::fmt::Display for Said {
     }
 }
 
-fn ask(service: &str, files: &TlsFiles, body: &Value) -> Result<Said> {
+fn ask(service: &str, files: &TlsFiles, body: &Value) -> Result<LookAnswer> {
     let body = body.to_string();
     let request = Request {
         method: "POST",
@@ -131,7 +131,7 @@ fn ask(service: &str, files: &TlsFiles, body: &Value) -> Result<Said> {
         let requests = limit.get("requestsPerUnit").map_or(0, number);
         (requests, unit.to_ascii_lowercase())
     });
-    Ok(Said {
+    Ok(LookAnswer {
         code: status["code"].as_str().unwrap_or("UNKNOWN").to_owned(),
         limit,
         remaining: number(&status["limitRemaining"]),
@@ -151,8 +151,8 @@ fn looks(rules: &RuleSet) -> Vec<Look> {
 
 fn add(domain: &Domain, above: &mut Vec<(String, String)>, node: &Node, looks: &mut Vec<Look>) {
     let value = match node.value() {
-        None => NOBODY.to_owned(),
-        Some(pattern) => pattern.replace('*', NOBODY),
+        None => UNUSED_VALUE.to_owned(),
+        Some(pattern) => pattern.replace('*', UNUSED_VALUE),
     };
     above.push((node.key().to_owned(), value));
     if !node.rules().is_empty() {
@@ -162,7 +162,7 @@ fn add(domain: &Domain, above: &mut Vec<(String, String)>, node: &Node, looks: &
         let shown = above
             .iter()
             .map(|(key, value)| match domain.is_secret(key) {
-                true if value != NOBODY => format!("{key}={}", secret::fingerprint(value)),
+                true if value != UNUSED_VALUE => format!("{key}={}", secret::fingerprint(value)),
                 _ => format!("{key}={value}"),
             });
         let shown: Vec<_> = shown.collect();

@@ -29,7 +29,7 @@ pub(super) fn shown(rls: &RlsConfig, settings: &Settings, addresses: &Addresses)
             "limits in requests and refunds need a permission (`callers`)"
         }
         EnvoyCallers::Permitted => {
-            "limits in requests and refunds are refused: nobody in `callers` has a permission"
+            "limits in requests and refunds are refused: no entry of `callers` has the permission"
         }
         EnvoyCallers::Required => "requests need a caller of `callers`",
     };

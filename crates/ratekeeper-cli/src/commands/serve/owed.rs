@@ -13,7 +13,7 @@ const WITHIN: Duration = Duration::from_secs(3);
 /// The pause between looks for its answers.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Posts to the store what is owed to it: nobody else can, once this node has stopped.
+/// Posts to the store what is owed to it: no other node can, once this node has stopped.
 pub(super) async fn flush(limiter: &Limiter<Stores>) {
     if limiter.flush_owed() && unsettled(limiter) > 0 {
         info!(

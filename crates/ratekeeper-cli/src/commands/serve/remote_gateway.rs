@@ -3,7 +3,7 @@
 use super::files::{Files, Program};
 use super::rules_from::{self, load};
 use super::token_keys::TokenKeys;
-use super::{advise, config, front, rules_shown, stop};
+use super::{advise, config, gateway, rules_shown, stop};
 use crate::home::Home;
 use crate::limiter;
 use crate::settings::{Flags, Problems, ServiceSettings, Settings};
@@ -53,12 +53,12 @@ pub(super) async fn run(
     let files = Files::of_process(settings, Program::Gateway);
     let mut config = config(settings);
     let traces = Traces::start(settings)?;
-    let beside = front::Beside {
+    let beside = gateway::Beside {
         fleet: None,
         denials: Arc::clone(&config.denials),
         tracer: traces.as_ref().map(Traces::tracer),
     };
-    let gateway = front::gateway(flags, home, settings, files, enforcer, domain, beside)?;
+    let gateway = gateway::gateway(flags, home, settings, files, enforcer, domain, beside)?;
     let upstreams = Some(gateway.upstreams());
     let front = RemoteGateway {
         gateway,
@@ -67,7 +67,7 @@ pub(super) async fn run(
     };
     let stop = stop::Signals::listen()?;
     files.bound(&mut config);
-    front::open_only(&mut config, settings);
+    gateway::open_only(&mut config, settings);
     let server = Server::bind(config, Arc::clone(&limiter), loader)
         .await
         .map_err(advise)?;

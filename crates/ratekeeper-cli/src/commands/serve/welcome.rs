@@ -64,7 +64,7 @@ impl Welcome<'_> {
             let why = "/v1/check, /v1/auth, /json, /healthcheck";
             rows.push(row("HTTP", url(http, self.tls.http.as_ref()), why));
         }
-        if let Some((gateway, config)) = self.addresses.front.as_ref().zip(self.gateway) {
+        if let Some((gateway, config)) = self.addresses.gateway.as_ref().zip(self.gateway) {
             let why = format!("forwards to {}", config.upstreams);
             rows.push(row("gateway", url(gateway, config.tls.as_ref()), &why));
         }
@@ -86,7 +86,7 @@ impl Welcome<'_> {
     fn commands(&self) -> [String; 3] {
         let admin = curl(&self.addresses.admin, self.tls.admin.as_ref());
         let metrics = format!("{admin}/metrics | grep ratelimit_decisions_total");
-        if let Some((gateway, config)) = self.addresses.front.as_ref().zip(self.gateway) {
+        if let Some((gateway, config)) = self.addresses.gateway.as_ref().zip(self.gateway) {
             let gateway = curl(gateway, config.tls.as_ref());
             return [format!("{gateway}/ -i"), metrics, format!("{admin}/readyz")];
         }

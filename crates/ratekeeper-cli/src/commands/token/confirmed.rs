@@ -21,7 +21,7 @@ pub(super) struct Confirmations {
 
 /// A node, as far as the change is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Standing {
+enum NodeState {
     Confirmed,
     /// It reports, and has not heard of the change.
     Late,
@@ -36,34 +36,34 @@ impl Confirmations {
         loop {
             let nodes = store.nodes().await?;
             let revoked = Self { version, nodes };
-            if revoked.of(Standing::Late).next().is_none() || Instant::now() >= end {
+            if revoked.of(NodeState::Late).next().is_none() || Instant::now() >= end {
                 return Ok(revoked);
             }
             sleep(EVERY).await;
         }
     }
 
-    fn of(&self, standing: Standing) -> impl Iterator<Item = &KnownNode> {
+    fn of(&self, state: NodeState) -> impl Iterator<Item = &KnownNode> {
         self.nodes.iter().filter(move |node| {
             let found = match node.report.tokens_version >= self.version {
-                true => Standing::Confirmed,
-                false if node.is_live() => Standing::Late,
-                false => Standing::Away,
+                true => NodeState::Confirmed,
+                false if node.is_live() => NodeState::Late,
+                false => NodeState::Away,
             };
-            found == standing
+            found == state
         })
     }
 
     /// A failure, if a node that reports does not refuse the token.
     pub(super) fn code(&self) -> ExitCode {
-        match self.of(Standing::Late).next() {
+        match self.of(NodeState::Late).next() {
             None => ExitCode::SUCCESS,
             Some(_) => ExitCode::FAILURE,
         }
     }
 
     pub(super) fn in_json(&self, name: &str) -> Value {
-        let told = |standing| {
+        let told = |state| {
             let told = |node: &KnownNode| {
                 json!({
                     "node": node.report.node,
@@ -71,37 +71,37 @@ impl Confirmations {
                     "reported_s_ago": node.age.as_secs(),
                 })
             };
-            self.of(standing).map(told).collect::<Vec<_>>()
+            self.of(state).map(told).collect::<Vec<_>>()
         };
         json!({
             "name": name,
             "scope": "fleet",
             "tokens_revision": self.version,
-            "confirmed": told(Standing::Confirmed),
-            "unconfirmed": told(Standing::Late),
-            "away": told(Standing::Away),
+            "confirmed": told(NodeState::Confirmed),
+            "unconfirmed": told(NodeState::Late),
+            "away": told(NodeState::Away),
         })
     }
 
     /// The nodes that report and do not know the change yet.
     pub(super) fn late(&self) -> Vec<String> {
-        self.of(Standing::Late).map(named).collect()
+        self.of(NodeState::Late).map(named).collect()
     }
 
     pub(super) fn in_words(&self, name: &str) -> String {
         let mut text = format!("the token of {name} is revoked\n");
-        for (standing, head) in [
-            (Standing::Confirmed, "refused by"),
+        for (state, head) in [
+            (NodeState::Confirmed, "refused by"),
             (
-                Standing::Late,
+                NodeState::Late,
                 "NOT YET refused by, though they report (`ratekeeper nodes` shows when they do)",
             ),
             (
-                Standing::Away,
+                NodeState::Away,
                 "NOT CONFIRMED by, as they have not reported (if they run without the database, they still accept it)",
             ),
         ] {
-            let nodes: Vec<_> = self.of(standing).map(named).collect();
+            let nodes: Vec<_> = self.of(state).map(named).collect();
             if !nodes.is_empty() {
                 text.push_str(&format!("  {head}: {}\n", nodes.join(", ")));
             }

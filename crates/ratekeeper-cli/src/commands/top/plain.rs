@@ -28,7 +28,7 @@ fn text_of(nodes: &Nodes, view: &View, state: &NodeState) -> String {
     }
     text.push_str("\nDenied most in the last minute\n");
     match state.top.is_empty() {
-        true => text.push_str("  nobody\n"),
+        true => text.push_str("  none\n"),
         false => text.push_str(&table(&keys(&state.top), 2)),
     }
     if !state.top_shadowed.is_empty() {

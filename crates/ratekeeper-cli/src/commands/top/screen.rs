@@ -130,7 +130,7 @@ fn follow(number: usize, node: &AdminAccess, first: Result<Watch>, news: &SyncSe
     }
 }
 
-/// Returns the reason why the stream has ended; [`None`] if nobody looks any more.
+/// Returns the reason why the stream has ended; [`None`] if the screen is closed.
 fn pass_on(
     number: usize,
     mut watch: Watch,

@@ -31,7 +31,7 @@ impl Watch {
     /// Begins to watch the node that `access` names.
     ///
     /// # Errors
-    /// Nobody answers there, or the service refuses.
+    /// There is no answer, or the service refuses.
     pub(super) fn open(access: &AdminAccess) -> Result<Self> {
         let opened = access.open(PATH)?;
         Ok(Self {

@@ -110,7 +110,7 @@ impl View {
             .map(|rule| (rule.id.clone(), rule.counts))
             .collect();
         let row = |rule: RuleEntry| {
-            // A rule that is seen for the first time has answered nobody knows when.
+            // When a rule that is seen for the first time answered is unknown.
             let last = before.get(&rule.id).copied().unwrap_or(rule.counts);
             let last = rule.counts.since(last);
             Row { rule, last }

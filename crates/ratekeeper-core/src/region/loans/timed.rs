@@ -34,7 +34,7 @@ pub struct TimedHeld {
     pub until: Timestamp,
     /// The hits that were held until then, once it is over: in a log they count for a window more.
     pub tail: u64,
-    /// The generation of the region in which the end was set: in another one, nobody knows when that is.
+    /// The generation of the region in which the end was set: in another one, that moment is unknown.
     pub generation: u64,
 }
 

@@ -148,7 +148,7 @@ fn no_claim_of_a_stranger_reaches_the_upstream() {
 }
 
 #[test]
-fn nobody_is_believed_where_nobody_is_known() {
+fn no_header_is_believed_where_no_peer_is_known() {
     let claims = [
         ("host", "a"),
         ("x-forwarded-for", "1.2.3.4"),

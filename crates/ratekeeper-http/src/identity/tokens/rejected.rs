@@ -22,7 +22,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const IPV6_PREFIX: u32 = 64;
 
 /// Tokens whose signatures were wrong with the keys in force. Only hashes are kept: two tokens
-/// collide with a probability of 2^-64, and nobody can search for such a pair, because the seed is
+/// collide with a probability of 2^-64, and such a pair cannot be searched for, because the seed is
 /// random.
 pub(super) struct RejectedTokens {
     place: RandomState,

@@ -21,7 +21,7 @@ const TOKEN_BYTES_MAX: usize = 4 << 10;
 /// at most.
 ///
 /// A token is looked up by all of its text, so nothing is accepted unverified, even if hashes
-/// collide. Hashes are seeded: nobody can choose which token to evict, and since texts are compared
+/// collide. Hashes are seeded: an attacker cannot choose which token to evict, and since texts are compared
 /// only if hashes agree, timing reveals nothing. Rejected tokens are not cached, so only holders of
 /// valid tokens take up space.
 pub(super) struct VerifiedTokens {

@@ -95,7 +95,7 @@ pub(in crate::admin) async fn import(
     let refused = |error: &PutAllError| match (error.at.and_then(|at| lines.get(at)), &error.source)
     {
         (Some(bulk), QuotaError::Invalid(bad)) => {
-            let field = bulk.tenant.document().field(bad);
+            let field = bulk.tenant.quotas.field(bad);
             ApiError::invalid(
                 format!("line {}: {field}", bulk.line_of(bad)),
                 bad.to_string(),
@@ -260,7 +260,7 @@ impl Pages {
     }
 }
 
-/// The part at hand, and what is needed for the next one. After a failure the answer breaks off, so that nobody
+/// The part at hand, and what is needed for the next one. After a failure the answer breaks off, so that no reader
 /// takes it for all tenants.
 async fn next(
     state: Option<(Pages, Result<ExportPart, QuotaError>)>,

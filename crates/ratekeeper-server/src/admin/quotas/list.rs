@@ -13,7 +13,7 @@ use crate::admin::options::{Given, limit, parsed};
 use crate::app::App;
 use crate::http::ApiError;
 
-/// The number of tenants in one answer if nobody asks for another.
+/// The number of tenants in one answer if none is asked for.
 const PAGE: usize = 100;
 
 #[derive(Deserialize, IntoParams)]

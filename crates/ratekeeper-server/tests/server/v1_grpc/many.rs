@@ -131,7 +131,7 @@ async fn a_stream_answers_in_order_and_ends_with_nonsense() {
     running.stop().await;
 }
 
-/// A caller that sends and never reads is held back, and nobody else is; nothing of it is kept
+/// A caller that sends and never reads is held back, and no other is; nothing of it is kept
 /// beyond what the connection's windows hold.
 #[tokio::test]
 async fn a_stream_that_is_not_read_is_not_read_on() {

@@ -145,7 +145,7 @@ async fn nonsense_is_refused_by_its_field() {
 }
 
 #[tokio::test]
-async fn a_token_nobody_has_is_refused_even_here() {
+async fn an_unknown_token_is_refused_even_here() {
     let running = start(RULES).await;
     let mut client = client(&running).await;
     let mut request = Request::new(ReleaseRequest::default());

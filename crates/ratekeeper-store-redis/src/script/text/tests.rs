@@ -1,7 +1,7 @@
 use super::{ALGORITHMS, Clock, DECIDE, ESCROW, Script, branches};
 use crate::script::algorithm::ScriptAlgorithm;
 
-const CLOCKS: [Clock; 2] = [Clock::Server, Clock::Told];
+const CLOCKS: [Clock; 2] = [Clock::Server, Clock::FromCaller];
 
 #[test]
 fn every_place_of_the_script_is_filled() {

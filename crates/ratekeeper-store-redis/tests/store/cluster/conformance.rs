@@ -10,7 +10,8 @@ use crate::support::home;
 ratekeeper_testkit::conformance!({
     let cluster = shared();
     move || {
-        let store = RedisStore::with_clock(endpoint(&cluster), patient(), Clock::Told, home());
+        let store =
+            RedisStore::with_clock(endpoint(&cluster), patient(), Clock::FromCaller, home());
         eventually(
             "the store knows the cluster, and how counters are named",
             || store.shards().len() == 3 && store.hash_key().is_some(),

@@ -101,7 +101,7 @@ async fn shards_that_are_there_count_on_without_one_that_is_lost() {
             store.give_back(&request, &verdicts);
         }
     }
-    // Nobody waits for that, so it may still be on its way.
+    // No request waits for that, so it may still be on its way.
     for step in &all[..2] {
         let look = [Step { hits: 0, ..*step }];
         until("what was taken last is given back", async || {

@@ -124,7 +124,7 @@ async fn a_node_that_starts_while_the_shard_of_the_hash_key_is_away_names_counte
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_counted_by_a_secret_that_nobody_shares() {
+async fn nothing_is_counted_by_a_secret_that_is_not_shared() {
     let mut cluster = Cluster::of(SHARDS, 0, Duration::from_secs(5));
     let service = Service::new(&cluster);
     let lost = service.home_of_hash_key(&cluster);

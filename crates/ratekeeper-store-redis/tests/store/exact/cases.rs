@@ -96,7 +96,7 @@ impl Case {
     pub(super) fn admits(&self) -> Option<u64> {
         let is_long = self.limit.window() == YEAR || self.calendar.is_some();
         let is_leaky = self.limit.algorithm() == Algorithm::LeakyBucket;
-        // Without waiting, a request passes only if nobody else is in the queue.
+        // Without waiting, a request passes only if the queue is empty.
         let most = match is_leaky && self.limit == self.limit.without_delay() {
             true => 1,
             false => QUOTA,

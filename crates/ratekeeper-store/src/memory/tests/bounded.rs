@@ -141,7 +141,7 @@ fn the_full_mode_answers_if_only_denying_counters_are_left() {
         let allowed = decide(&store, &[full(identity, FullMode::Deny)], 1_000);
         match allowed.outcomes[0] {
             StepOutcome::Counted(outcome) => assert!(outcome.fits() && allowed.allowed),
-            other @ (StepOutcome::Aside(_)
+            other @ (StepOutcome::OnThisNode(_)
             | StepOutcome::Leased(_)
             | StepOutcome::Unanswered(_)) => panic!("{other:?}"),
             StepOutcome::Full(mode) => {
@@ -190,7 +190,7 @@ fn one_rule_holds_no_more_than_its_share() {
     for identity in 0..1_000 {
         decide(&store, &[of_rule(2, &ten, 100_000 + identity)], 1_000);
     }
-    // The other rule took free places, and evicted nobody.
+    // The other rule took free places, and evicted no counter.
     assert_eq!(store.stats().counters, held + 1_000);
 }
 
@@ -220,7 +220,7 @@ fn a_full_rule_of_refusing_counters_leaves_the_others_alone() {
 }
 
 #[test]
-fn a_denied_request_evicts_nobody() {
+fn a_denied_request_evicts_no_counter() {
     let store = without_share();
     let (ten, none) = (
         limit(Algorithm::Gcra, 10, 3_600),

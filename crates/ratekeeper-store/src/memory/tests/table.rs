@@ -105,7 +105,7 @@ fn a_table_is_as_large_as_its_counters_need() {
     for number in 0..table.capacity() as u64 / 2 {
         assert!(
             insert(&mut table, number),
-            "nobody is turned away from a table that can grow"
+            "no counter is turned away from a table that can grow"
         );
         let places = table.buckets() * 7;
         assert!(

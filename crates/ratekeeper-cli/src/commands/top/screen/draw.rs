@@ -127,7 +127,7 @@ fn draw_keys(frame: &mut Frame<'_>, state: &NodeState, area: Rect) {
     let block = Block::bordered().title(" denied most in the last minute ");
     let mut rows = plain::keys(&state.top);
     if rows.is_empty() {
-        rows.push(vec!["nobody".to_owned()]);
+        rows.push(vec!["none".to_owned()]);
     }
     if !state.top_shadowed.is_empty() {
         let head = "would be denied, were the rules enforced (last hour)";

@@ -1,4 +1,4 @@
-//! The time for which a request keeps its place at an upstream, and its permits.
+//! The time for which a request keeps its slot at an upstream, and its permits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,46 +10,46 @@ use tokio::time::sleep;
 use super::progress::Progress;
 use crate::abandoned::Abandoned;
 use crate::routes::Route;
-use crate::upstream::Place;
+use crate::upstream::RequestSlot;
 
 /// The grace of a route without any answer yet.
 const GRACE_AT_FIRST: Duration = Duration::from_secs(1);
 
-/// A request's place at its upstream, and the share of its permits that goes with it.
+/// A request's slot at its upstream, and the share of its permits that goes with it.
 #[derive(Debug)]
-pub(crate) struct Seat {
-    _place: Place,
+pub(crate) struct SlotAndPermits {
+    _slot: RequestSlot,
     /// None for a request without permits.
     _hold: Option<Hold>,
 }
 
-impl Seat {
-    pub(crate) const fn new(place: Place, hold: Option<Hold>) -> Self {
+impl SlotAndPermits {
+    pub(crate) const fn new(slot: RequestSlot, hold: Option<Hold>) -> Self {
         Self {
-            _place: place,
+            _slot: slot,
             _hold: hold,
         }
     }
 }
 
-/// A request's seat, free once the upstream is [done](Self::done) with the request. If this is dropped before, the end of its
-/// work cannot be seen: the seat is then kept for a grace, the time in which the route lately began 99 of 100 answers.
+/// A request's slot, free once the upstream is [done](Self::done) with the request. If this is dropped before, the end of its
+/// work cannot be seen: the slot is then kept for a grace, the time in which the route lately began 99 of 100 answers.
 #[derive(Debug)]
-pub(crate) struct HeldPlace(Option<Held>);
+pub(crate) struct HeldSlot(Option<Held>);
 
 #[derive(Debug)]
 struct Held {
     route: Arc<Route>,
-    _alone: Option<Seat>,
-    /// Holds the seat also while the request's body is being sent.
+    _alone: Option<SlotAndPermits>,
+    /// Holds the slot also while the request's body is being sent.
     _with_request: Option<Arc<Progress>>,
-    /// The slot that shedders count it in.
+    /// The load that shedders count it in.
     load: Option<Load>,
-    /// The time at which the place was there.
+    /// The time at which the slot was there.
     since: Instant,
     /// True once anything of the request may have been sent.
     is_sent: AtomicBool,
-    /// The same, told to the one who goes on with the exchange when its client is gone; None if nobody does.
+    /// The same, told to the one who goes on with the exchange when its client is gone; None if the exchange ends with its client.
     finish: Option<Arc<AtomicBool>>,
 }
 
@@ -59,19 +59,19 @@ enum Load {
     Answered(#[allow(dead_code, reason = "it is held, and dropped")] InFlight),
 }
 
-impl HeldPlace {
-    /// Holds `seat` since then, also while the body whose `progress` this is is being sent.
+impl HeldSlot {
+    /// Holds `slot` since then, also while the body whose `progress` this is is being sent.
     pub(crate) fn new(
         route: &Arc<Route>,
-        seat: Seat,
+        slot: SlotAndPermits,
         since: Instant,
         progress: Option<&Arc<Progress>>,
     ) -> Self {
         let alone = match progress {
-            None => Some(seat),
+            None => Some(slot),
             Some(progress) => {
-                // A request has one upstream, and so one seat.
-                let _ = progress.seat.set(seat);
+                // A request has one upstream, and so one slot.
+                let _ = progress.slot.set(slot);
                 None
             }
         };
@@ -124,7 +124,7 @@ impl HeldPlace {
         }
     }
 
-    /// Notes that the answer has no end but the client's leaving: nobody goes on with it then.
+    /// Notes that the answer ends only when the client leaves: then the exchange ends with it.
     pub(crate) fn ends_with_client(&mut self) {
         if let Some(held) = &mut self.0 {
             held.finish = None;
@@ -137,13 +137,13 @@ impl HeldPlace {
         held.finish.as_ref().map(|_| &held.route)
     }
 
-    /// Frees the seat: the upstream is done.
+    /// Frees the slot: the upstream is done.
     pub(crate) fn done(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for HeldPlace {
+impl Drop for HeldSlot {
     fn drop(&mut self) {
         let Some(held) = self.0.take() else { return };
         if held.is_sent.load(Ordering::Relaxed) {

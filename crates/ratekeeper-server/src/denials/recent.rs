@@ -22,7 +22,7 @@ type PairName<'a> = (&'a str, &'a str, &'a str);
 /// The latest denials. If there are too many, one goes of the rule with the most, and there of the tenant with the most:
 /// a flood makes room for the next one of its own.
 #[derive(Debug, Default)]
-pub(super) struct KeptDenials {
+pub(super) struct RecentDenials {
     pairs: HashMap<u64, Pair>,
     /// Denials by rule.
     rules: HashMap<Arc<str>, usize>,
@@ -42,7 +42,7 @@ struct Pair {
     of_second: u8,
 }
 
-impl KeptDenials {
+impl RecentDenials {
     /// Returns true if fewer of this tenant and rule are kept of `second` than there may be.
     pub(super) fn lacks(&self, pair: PairName<'_>, second: u64) -> bool {
         let pair = self.pairs.get(&self.hasher.hash_one(pair));
@@ -140,14 +140,14 @@ mod tests {
         }
     }
 
-    fn number_of(kept: &KeptDenials, tenant: &str) -> usize {
+    fn number_of(kept: &RecentDenials, tenant: &str) -> usize {
         let all = kept.latest(usize::MAX, |denied| denied.tenant == tenant);
         all.len()
     }
 
     #[test]
     fn a_flood_leaves_the_last_denials_of_others() {
-        let mut kept = KeptDenials::default();
+        let mut kept = RecentDenials::default();
         for _ in 0..5 {
             kept.keep(denied("d.a", "quiet"), 0);
         }
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn some_of_each_second_are_kept_of_each_tenant() {
-        let mut kept = KeptDenials::default();
+        let mut kept = RecentDenials::default();
         let pair = ("d", "d.a", "customer:acme");
         assert!(kept.lacks(pair, 0));
         for _ in 0..OF_SECOND {

@@ -33,7 +33,7 @@ pub(crate) fn push(script: &Script, call: &Call, now: Timestamp, pipeline: &mut 
 
 /// A script that is told the time, loaded.
 pub(crate) fn load(client: &mut Client) -> Script {
-    let script = Script::new(Clock::Told);
+    let script = Script::new(Clock::FromCaller);
     let loaded = client.ask(&["SCRIPT", "LOAD", script.text()]);
     assert_eq!(loaded.text(), script.sha1(), "{loaded:?}");
     script
@@ -55,13 +55,13 @@ pub(crate) fn names() -> KeyName {
 }
 
 /// A store with keys of its own.
-pub(crate) struct Told {
+pub(crate) struct TimedStore {
     client: Mutex<(Client, Timestamp)>,
     script: Script,
     names: KeyName,
 }
 
-impl Told {
+impl TimedStore {
     pub(crate) fn new(server: &Server) -> Self {
         let mut client = server.client();
         let script = load(&mut client);
@@ -73,7 +73,7 @@ impl Told {
     }
 }
 
-impl Store for Told {
+impl Store for TimedStore {
     type Ticket = Never;
 
     fn decide(&self, request: &Request<'_>) -> Answer<Never> {

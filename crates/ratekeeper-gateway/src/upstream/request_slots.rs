@@ -1,40 +1,38 @@
-//! Bounds on the requests that an upstream has at a time, on those that wait for a place, and on the share of both that one
+//! Bounds on the requests that an upstream has at a time, on those that wait for a slot, and on the share of both that one
 //! client address has.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use ratekeeper_http::client_network;
 use ratekeeper_tower::controllers::{PatientQueue, Popped, QueueTerms};
 use ratekeeper_tower::{Micros, Timestamp};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// The /64 prefix of an IPv6 address: most networks give one to each client.
-const IPV6_CLIENT: u128 = !0 << 64;
-
-/// Places for the requests of one upstream. Clones share them.
+/// Slots for the requests of one upstream. Clones share them.
 #[derive(Clone, Debug)]
-pub(crate) struct Room(Arc<Shared>);
+pub(crate) struct RequestSlots(Arc<Shared>);
 
-/// The size of a room.
+/// The bounds of [`RequestSlots`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct RoomSize {
-    /// The places, at least one.
-    pub(crate) places: usize,
-    /// The most requests that wait for a place.
+pub(crate) struct SlotLimits {
+    /// The slots, at least one.
+    pub(crate) slots: usize,
+    /// The most requests that wait for a slot.
     pub(crate) waiting: usize,
-    /// The most places that one client address has or waits for, at least one; `usize::MAX` for no share.
+    /// The most slots that one client address has or waits for, at least one; `usize::MAX` for no share.
     pub(crate) per_address: usize,
 }
 
 #[derive(Debug)]
 struct Shared {
-    size: RoomSize,
+    limits: SlotLimits,
     begun: Instant,
     waiting: AtomicUsize,
     state: Mutex<State>,
@@ -43,29 +41,29 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     free: usize,
-    /// Those that wait, and some that no longer do. Empty while there is a free place.
-    queue: PatientQueue<oneshot::Sender<Place>>,
-    /// The places that each client address has or waits for.
+    /// Those that wait, and some that no longer do. Empty while there is a free slot.
+    queue: PatientQueue<oneshot::Sender<RequestSlot>>,
+    /// The slots that each client address has or waits for.
     clients: HashMap<IpAddr, usize>,
 }
 
-/// A request's place, free again when dropped.
+/// A request's slot, free again when dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct RequestSlot {
     /// None once it was given to another request.
-    room: Option<Arc<Shared>>,
+    slots: Option<Arc<Shared>>,
     /// The client address that it counts for.
     client: Option<IpAddr>,
     /// True if it was waited for.
     pub(crate) has_waited: bool,
 }
 
-/// The order in which places are given to those that wait.
+/// The order in which slots are given to those that wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WaitOrder {
     /// In turn: who came first.
     InTurn,
-    /// Controlled delay: who came last while the queue stands, and nobody waits long.
+    /// Controlled delay: who came last while the queue stands, and no request waits long.
     ControlledDelay,
 }
 
@@ -95,21 +93,21 @@ impl WaitOrder {
     }
 }
 
-impl Room {
-    /// Makes a room, in which no bound is less than one place.
-    pub(crate) fn new(size: RoomSize) -> Self {
-        let size = RoomSize {
-            places: size.places.max(1),
-            per_address: size.per_address.max(1),
-            ..size
+impl RequestSlots {
+    /// Makes slots, each bound at least one slot.
+    pub(crate) fn new(limits: SlotLimits) -> Self {
+        let limits = SlotLimits {
+            slots: limits.slots.max(1),
+            per_address: limits.per_address.max(1),
+            ..limits
         };
         let queue = PatientQueue::new(WaitOrder::InTurn.terms(), Timestamp::EPOCH);
         Self(Arc::new(Shared {
-            size,
+            limits,
             begun: Instant::now(),
             waiting: AtomicUsize::new(0),
             state: Mutex::new(State {
-                free: size.places,
+                free: limits.slots,
                 queue,
                 clients: HashMap::new(),
             }),
@@ -118,26 +116,26 @@ impl Room {
 
     /// Returns true if it is as large as `other`, so that the requests of one may be counted in the other.
     pub(crate) fn is_as(&self, other: &Self) -> bool {
-        self.0.size == other.0.size
+        self.0.limits == other.0.limits
     }
 
-    /// Takes a place for a request of `client` at once, or as soon as one is free; None if `client` has its share, too many
+    /// Takes a slot for a request of `client` at once, or as soon as one is free; None if `client` has its share, too many
     /// wait, or it takes longer than `patience`, or than `order` lets anyone wait.
-    pub(crate) async fn place(
+    pub(crate) async fn acquire(
         &self,
         client: Option<IpAddr>,
         patience: Duration,
         order: WaitOrder,
-    ) -> Option<Place> {
-        let has_share = self.0.size.per_address < usize::MAX;
-        let client = client.filter(|_| has_share).map(network);
+    ) -> Option<RequestSlot> {
+        let has_share = self.0.limits.per_address < usize::MAX;
+        let client = client.filter(|_| has_share).map(client_network);
         let (turn, mut waiting) = {
             let mut state = self.0.state.lock();
-            state.add(client, self.0.size.per_address)?;
+            state.add(client, self.0.limits.per_address)?;
             if state.free > 0 {
                 state.free -= 1;
-                return Some(Place {
-                    room: Some(Arc::clone(&self.0)),
+                return Some(RequestSlot {
+                    slots: Some(Arc::clone(&self.0)),
                     client,
                     has_waited: false,
                 });
@@ -146,19 +144,19 @@ impl Room {
                 state.remove(client);
                 return None;
             };
-            let room = &self.0;
-            (turn, Waiting { room, client })
+            let slots = &self.0;
+            (turn, Waiting { slots, client })
         };
         let turn = timeout(order.patience(patience), turn);
         // An error: it was dropped from the queue.
-        let mut place = turn.await.ok()?.ok()?;
-        place.client = waiting.client.take();
-        Some(place)
+        let mut slot = turn.await.ok()?.ok()?;
+        slot.client = waiting.client.take();
+        Some(slot)
     }
 }
 
 impl State {
-    /// Counts one more place for `client`; None if it has `most`.
+    /// Counts one more slot for `client`; None if it has `most`.
     fn add(&mut self, client: Option<IpAddr>, most: usize) -> Option<()> {
         let Some(client) = client else {
             return Some(());
@@ -188,13 +186,17 @@ impl Shared {
     }
 
     /// Queues one more, and counts it among those that wait; None if enough do.
-    fn enqueue(&self, state: &mut State, order: WaitOrder) -> Option<oneshot::Receiver<Place>> {
+    fn enqueue(
+        &self,
+        state: &mut State,
+        order: WaitOrder,
+    ) -> Option<oneshot::Receiver<RequestSlot>> {
         // Those that have given up stay in the queue until there are as many of them as may wait.
-        if state.queue.len() > self.size.waiting.saturating_mul(2) {
+        if state.queue.len() > self.limits.waiting.saturating_mul(2) {
             state.queue.retain(|turn| !turn.is_closed());
         }
         // Relaxed: it is only increased under the lock.
-        if self.waiting.load(Ordering::Relaxed) >= self.size.waiting {
+        if self.waiting.load(Ordering::Relaxed) >= self.limits.waiting {
             return None;
         }
         let (turn, receiver) = oneshot::channel();
@@ -204,7 +206,7 @@ impl Shared {
         Some(receiver)
     }
 
-    /// Gives the place of `client` to the next one that waits.
+    /// Gives the slot of `client` to the next one that waits.
     fn pass_on(self: &Arc<Self>, client: Option<IpAddr>) {
         let mut state = self.state.lock();
         state.remove(client);
@@ -214,88 +216,85 @@ impl Shared {
                 continue;
             };
             // It was counted for the one that waits when that came.
-            let place = Place {
-                room: Some(Arc::clone(self)),
+            let slot = RequestSlot {
+                slots: Some(Arc::clone(self)),
                 client: None,
                 has_waited: true,
             };
-            match turn.send(place) {
+            match turn.send(slot) {
                 Ok(()) => return,
-                // It has given up. The place must not pass itself on: the lock is held here.
-                Err(mut place) => place.room = None,
+                // It has given up. The slot must not pass itself on: the lock is held here.
+                Err(mut slot) => slot.slots = None,
             }
         }
         state.free += 1;
     }
 }
 
-impl Drop for Place {
+impl Drop for RequestSlot {
     fn drop(&mut self) {
-        if let Some(room) = self.room.take() {
-            room.pass_on(self.client);
+        if let Some(slots) = self.slots.take() {
+            slots.pass_on(self.client);
         }
     }
 }
 
-/// A request that waits for its place.
+/// A request that waits for its slot.
 struct Waiting<'a> {
-    room: &'a Shared,
-    /// The client that the place is counted for, until there is one.
+    slots: &'a Shared,
+    /// The client that the slot is counted for, until there is one.
     client: Option<IpAddr>,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.room.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.slots.waiting.fetch_sub(1, Ordering::Relaxed);
         if self.client.is_some() {
-            self.room.state.lock().remove(self.client);
+            self.slots.state.lock().remove(self.client);
         }
-    }
-}
-
-/// The part of an address that counts as one client.
-fn network(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & IPV6_CLIENT).into(),
-        address => address,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use tokio::task::JoinHandle;
 
     use super::*;
 
     const LONG: Duration = Duration::from_secs(3_600);
 
-    /// A room without shares.
-    fn room(places: usize, waiting: usize) -> Room {
-        Room::new(RoomSize {
-            places,
+    /// Slots without shares by address.
+    fn slots(slots: usize, waiting: usize) -> RequestSlots {
+        RequestSlots::new(SlotLimits {
+            slots,
             waiting,
             per_address: usize::MAX,
         })
     }
 
-    /// Waits for a place in a task of its own, from the moment that this returns.
-    async fn waiter(room: &Room, order: WaitOrder) -> JoinHandle<Option<Place>> {
-        wait(room, None, order).await
+    /// Waits for a slot in a task of its own, from the moment that this returns.
+    async fn waiter(slots: &RequestSlots, order: WaitOrder) -> JoinHandle<Option<RequestSlot>> {
+        wait(slots, None, order).await
     }
 
-    async fn waiter_of(room: &Room, client: Option<IpAddr>) -> JoinHandle<Option<Place>> {
-        wait(room, client, WaitOrder::InTurn).await
+    async fn waiter_of(
+        slots: &RequestSlots,
+        client: Option<IpAddr>,
+    ) -> JoinHandle<Option<RequestSlot>> {
+        wait(slots, client, WaitOrder::InTurn).await
     }
 
     async fn wait(
-        room: &Room,
+        slots: &RequestSlots,
         client: Option<IpAddr>,
         order: WaitOrder,
-    ) -> JoinHandle<Option<Place>> {
-        let before = room.0.waiting.load(Ordering::Relaxed);
-        let own = room.clone();
-        let task = tokio::spawn(async move { own.place(client, LONG, order).await });
-        while room.0.waiting.load(Ordering::Relaxed) == before {
+    ) -> JoinHandle<Option<RequestSlot>> {
+        let before = slots.0.waiting.load(Ordering::Relaxed);
+        let own = slots.clone();
+        let task = tokio::spawn(async move { own.acquire(client, LONG, order).await });
+        while slots.0.waiting.load(Ordering::Relaxed) == before {
             tokio::task::yield_now().await;
         }
         task
@@ -303,46 +302,52 @@ mod tests {
 
     #[tokio::test]
     async fn places_are_bounded_and_so_are_those_who_wait() {
-        let room = room(1, 1);
+        let slots = slots(1, 1);
         let order = WaitOrder::InTurn;
-        let first = room.place(None, LONG, order).await.expect("there is one");
-        let waits = waiter(&room, order).await;
+        let first = slots
+            .acquire(None, LONG, order)
+            .await
+            .expect("there is one");
+        let waits = waiter(&slots, order).await;
         assert!(
-            room.place(None, LONG, order).await.is_none(),
+            slots.acquire(None, LONG, order).await.is_none(),
             "enough wait already"
         );
         drop(first);
         let second = waits.await.expect("no panic").expect("it is its turn");
-        assert_eq!(room.0.waiting.load(Ordering::Relaxed), 0);
-        let place = room.place(None, Duration::ZERO, order).await;
-        assert!(place.is_none(), "it is not free");
+        assert_eq!(slots.0.waiting.load(Ordering::Relaxed), 0);
+        let slot = slots.acquire(None, Duration::ZERO, order).await;
+        assert!(slot.is_none(), "it is not free");
         drop(second);
-        assert!(room.place(None, Duration::ZERO, order).await.is_some());
+        assert!(slots.acquire(None, Duration::ZERO, order).await.is_some());
     }
 
     #[tokio::test]
     async fn those_who_give_up_take_no_place_with_them() {
-        let room = room(1, 2);
+        let slots = slots(1, 2);
         let order = WaitOrder::InTurn;
-        let first = room.place(None, LONG, order).await.expect("there is one");
+        let first = slots
+            .acquire(None, LONG, order)
+            .await
+            .expect("there is one");
         for _ in 0..20 {
-            assert!(room.place(None, Duration::ZERO, order).await.is_none());
+            assert!(slots.acquire(None, Duration::ZERO, order).await.is_none());
         }
-        let waits = waiter(&room, order).await;
+        let waits = waiter(&slots, order).await;
         waits.abort();
         assert!(waits.await.is_err());
-        let left = room.0.state.lock().queue.len();
+        let left = slots.0.state.lock().queue.len();
         assert!(left <= 6, "{left} are kept");
         drop(first);
-        assert!(room.place(None, Duration::ZERO, order).await.is_some());
+        assert!(slots.acquire(None, Duration::ZERO, order).await.is_some());
     }
 
     #[tokio::test]
     async fn those_in_turn_are_served_in_order() {
-        let room = room(1, 9);
-        let first = room.place(None, LONG, WaitOrder::InTurn).await;
-        let second = waiter(&room, WaitOrder::InTurn).await;
-        let third = waiter(&room, WaitOrder::InTurn).await;
+        let slots = slots(1, 9);
+        let first = slots.acquire(None, LONG, WaitOrder::InTurn).await;
+        let second = waiter(&slots, WaitOrder::InTurn).await;
+        let third = waiter(&slots, WaitOrder::InTurn).await;
         drop(first);
         let second = second.await.expect("no panic").expect("its turn");
         assert!(!third.is_finished());
@@ -351,17 +356,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_waits_long_in_a_controlled_queue() {
-        let room = room(1, 9);
-        let first = room.place(None, LONG, WaitOrder::ControlledDelay).await;
+    async fn no_request_waits_long_in_a_controlled_queue() {
+        let slots = slots(1, 9);
+        let first = slots.acquire(None, LONG, WaitOrder::ControlledDelay).await;
         // The queue does not get empty: after an interval it is overloaded.
         let begun = Instant::now();
-        let place = room.place(None, LONG, WaitOrder::ControlledDelay).await;
-        assert!(place.is_none());
+        let slot = slots.acquire(None, LONG, WaitOrder::ControlledDelay).await;
+        assert!(slot.is_none());
         assert!(begun.elapsed() >= Duration::from_millis(100));
         drop(first);
         assert!(
-            room.place(None, LONG, WaitOrder::ControlledDelay)
+            slots
+                .acquire(None, LONG, WaitOrder::ControlledDelay)
                 .await
                 .is_some()
         );
@@ -369,8 +375,8 @@ mod tests {
 
     #[tokio::test]
     async fn one_address_has_no_more_than_its_share_waiting_or_not() {
-        let room = Room::new(RoomSize {
-            places: 4,
+        let slots = RequestSlots::new(SlotLimits {
+            slots: 4,
             waiting: 9,
             per_address: 2,
         });
@@ -380,31 +386,39 @@ mod tests {
             Some(IpAddr::from(Ipv6Addr::from_bits(network.to_bits() | host)))
         };
         let other = |number: u8| Some(IpAddr::from([203, 0, 113, number]));
-        let own = room.place(host(1), LONG, order).await.expect("a place");
-        let waits_later = room.place(host(2), LONG, order).await.expect("a place");
-        assert!(room.place(host(3), LONG, order).await.is_none(), "one /64");
+        let own = slots.acquire(host(1), LONG, order).await.expect("a slot");
+        let waits_later = slots.acquire(host(2), LONG, order).await.expect("a slot");
+        assert!(
+            slots.acquire(host(3), LONG, order).await.is_none(),
+            "one /64"
+        );
         let mut others = Vec::new();
         for number in 0..2 {
-            others.extend(room.place(other(number), LONG, order).await);
+            others.extend(slots.acquire(other(number), LONG, order).await);
         }
         assert_eq!(others.len(), 2, "the rest is for others");
         drop(waits_later);
         // Mapped addresses are those of IPv4.
         let mapped = Some("::ffff:203.0.113.0".parse().expect("an address"));
-        others.extend(room.place(mapped, LONG, order).await);
-        assert!(room.place(other(0), LONG, order).await.is_none());
-        // One that waits counts as one that has a place, and no longer once it gives up.
-        assert!(room.place(host(4), Duration::ZERO, order).await.is_none());
-        let waits = waiter_of(&room, host(4)).await;
-        assert!(room.place(host(5), LONG, order).await.is_none());
+        others.extend(slots.acquire(mapped, LONG, order).await);
+        assert!(slots.acquire(other(0), LONG, order).await.is_none());
+        // One that waits counts as one that has a slot, and no longer once it gives up.
+        assert!(
+            slots
+                .acquire(host(4), Duration::ZERO, order)
+                .await
+                .is_none()
+        );
+        let waits = waiter_of(&slots, host(4)).await;
+        assert!(slots.acquire(host(5), LONG, order).await.is_none());
         drop(own);
-        let place = waits.await.expect("no panic").expect("it is its turn");
-        let again = waiter_of(&room, host(6)).await;
-        assert!(room.place(host(5), LONG, order).await.is_none());
+        let slot = waits.await.expect("no panic").expect("it is its turn");
+        let again = waiter_of(&slots, host(6)).await;
+        assert!(slots.acquire(host(5), LONG, order).await.is_none());
         again.abort();
         assert!(again.await.is_err());
-        drop((place, others));
-        assert!(room.0.state.lock().clients.is_empty());
-        assert_eq!(room.0.state.lock().free, 4);
+        drop((slot, others));
+        assert!(slots.0.state.lock().clients.is_empty());
+        assert_eq!(slots.0.state.lock().free, 4);
     }
 }

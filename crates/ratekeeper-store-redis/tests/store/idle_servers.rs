@@ -1,4 +1,4 @@
-//! Checks of servers that nobody asks for decisions.
+//! Checks of servers that are not asked for decisions.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn says(store: &RedisStore, what: &str) -> bool {
 
 /// All background tasks run on another runtime, and no connection is ever started.
 #[tokio::test]
-async fn a_healthy_server_that_nobody_asks_is_well() {
+async fn a_healthy_idle_server_is_well() {
     let server = Server::start();
     let store = store(&server, patient());
     store.greeted().await;
@@ -23,7 +23,7 @@ async fn a_healthy_server_that_nobody_asks_is_well() {
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_is_seen_while_nobody_asks_it() {
+async fn an_idle_server_that_hangs_is_seen() {
     let mut server = Server::start();
     let store = store(&server, patient());
     store.greeted().await;
@@ -34,7 +34,7 @@ async fn a_server_that_hangs_is_seen_while_nobody_asks_it() {
 }
 
 #[tokio::test]
-async fn a_server_that_decides_nothing_is_seen_while_nobody_asks_it() {
+async fn an_idle_server_that_decides_nothing_is_seen() {
     let server = Server::start();
     let store = store(&server, patient());
     store.greeted().await;

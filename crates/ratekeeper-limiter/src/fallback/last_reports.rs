@@ -8,7 +8,7 @@ use ratekeeper_store::CounterKey;
 const PLACES: usize = 1 << 16;
 
 /// The last report on each counter. Counters share places, and the latest takes the place; a
-/// forgotten counter starts from nothing, which denies nobody.
+/// forgotten counter starts from nothing, which denies no caller.
 #[derive(Debug)]
 pub(super) struct LastReports(Box<[Mutex<Slot>]>);
 

@@ -123,7 +123,7 @@ impl Fleet {
             let version = store.create_token(&token, &editor).await?;
             Ok(Confirmations::wait(&store, version).await)
         })?;
-        // From here on it is there, and nobody can show it again.
+        // From here on it is there, and cannot be shown again.
         match confirmed.map(|confirmed| confirmed.late().join(", ")) {
             Ok(late) if late.is_empty() => {}
             Ok(late) => output::complain(&format!("ratekeeper: not yet accepted by {late}")),

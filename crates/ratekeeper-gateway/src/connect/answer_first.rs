@@ -1,4 +1,4 @@
-//! A stream that hears out an upstream that has stopped reading.
+//! A stream that reads the answer of an upstream that has stopped reading.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -11,18 +11,18 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// An upstream may answer before it has read the whole request, and close. hyper ends a connection as soon as a write fails,
 /// so it would be a matter of luck which of the two, the error or the answer, was seen first.
 #[derive(Debug)]
-pub(super) struct HeardOut<S> {
+pub(super) struct AnswerFirst<S> {
     stream: S,
-    is_heard: bool,
+    is_read_out: bool,
     /// The task whose write is to fail.
     writer: Option<Waker>,
 }
 
-impl<S> HeardOut<S> {
+impl<S> AnswerFirst<S> {
     pub(super) const fn new(stream: S) -> Self {
         Self {
             stream,
-            is_heard: false,
+            is_read_out: false,
             writer: None,
         }
     }
@@ -33,7 +33,7 @@ impl<S> HeardOut<S> {
         cx: &Context<'_>,
     ) -> Poll<io::Result<T>> {
         match outcome {
-            Poll::Ready(Err(error)) if is_of_peer(&error) && !self.is_heard => {
+            Poll::Ready(Err(error)) if is_of_peer(&error) && !self.is_read_out => {
                 self.writer = Some(cx.waker().clone());
                 Poll::Pending
             }
@@ -49,7 +49,7 @@ fn is_of_peer(error: &io::Error) -> bool {
     )
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for HeardOut<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for AnswerFirst<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -58,7 +58,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for HeardOut<S> {
         let room = buf.remaining();
         let outcome = ready!(Pin::new(&mut self.stream).poll_read(cx, buf));
         if outcome.is_err() || (room > 0 && buf.remaining() == room) {
-            self.is_heard = true;
+            self.is_read_out = true;
             if let Some(writer) = self.writer.take() {
                 writer.wake();
             }
@@ -67,7 +67,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for HeardOut<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for HeardOut<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for AnswerFirst<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     /// Writes as much as is accepted, and returns the outcome.
-    async fn written(stream: &mut HeardOut<TcpStream>) -> Poll<io::Error> {
+    async fn written(stream: &mut AnswerFirst<TcpStream>) -> Poll<io::Error> {
         loop {
             let outcome = poll_fn(|cx| Poll::Ready(Pin::new(&mut *stream).poll_write(cx, b"x")));
             match outcome.await {
@@ -127,7 +127,7 @@ mod tests {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let stream = TcpStream::connect(address).await.expect("it listens");
-        let mut stream = HeardOut::new(stream);
+        let mut stream = AnswerFirst::new(stream);
         stream.write_all(b"asked").await.expect("it is open");
         let (mut peer, _) = listener.accept().await.expect("somebody connects");
         peer.write_all(b"answer").await.expect("it is open");

@@ -45,9 +45,9 @@ pub(super) fn open_only(config: &mut ServerConfig, settings: &Settings) {
     bounds.idle_timeout = bounds.idle_timeout.max(slowest);
     bounds.streams_max = *values.connection_requests_max;
     bounds.connection_idle_max = Some(CONNECTION_IDLE_MAX);
-    // One that has closed its side is: nobody waits for its answer.
+    // One that has closed its side is: it does not wait for its answer.
     bounds.half_close = false;
-    config.front = Some(GatewayListener {
+    config.gateway = Some(GatewayListener {
         address: values.listen.clone(),
         tls: settings.gateway_tls.clone(),
         bounds,

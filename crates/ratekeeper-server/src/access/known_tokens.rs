@@ -48,7 +48,7 @@ impl KnownTokens {
         }
     }
 
-    /// Returns true if nobody is admitted without a token: there is one or was one, or nothing is known of them.
+    /// Returns true if requests without a token are refused: there is one or was one, or nothing is known of them.
     pub(crate) fn are_required(&self) -> bool {
         let files = self.own.iter().chain(&self.local);
         let fleet = self.fleet.as_ref();

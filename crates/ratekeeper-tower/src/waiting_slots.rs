@@ -1,28 +1,26 @@
-//! Places for waiting requests, with a maximum for each client and each rule.
+//! Slots for waiting requests, with a maximum for each client and each rule.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::Hash;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use ratekeeper_http::client_network;
 use ratekeeper_store::RuleSlot;
 
-/// The divisor of the places that one client address may take.
+/// The divisor of the slots that one client address may take.
 const CLIENT_SHARE: u64 = 8;
 
-/// The divisor of the places that one rule may take: a flood of invented keys leaves places for
+/// The divisor of the slots that one rule may take: a flood of invented keys leaves slots for
 /// the callers of other rules.
 const RULE_SHARE: u64 = 2;
 
-/// The /64 prefix of an IPv6 address: most networks give one to each client.
-const IPV6_CLIENT: u128 = !0 << 64;
-
-/// A layer's places for waiting requests.
+/// A layer's slots for waiting requests.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct WaitingSlots {
     taken: AtomicU64,
     /// Counts by holder. Locked briefly, and only once requests wait.
     holders: Mutex<Holders>,
@@ -34,14 +32,14 @@ struct Holders {
     rules: HashMap<RuleSlot, u64>,
 }
 
-impl Places {
-    /// The number of taken places.
+impl WaitingSlots {
+    /// The number of taken slots.
     pub(crate) fn taken(&self) -> u64 {
         // Relaxed, here and below: the count guards nothing but itself.
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Returns true if one of `most` places is free for a request of `client`.
+    /// Returns true if one of `most` slots is free for a request of `client`.
     pub(crate) fn has_room(&self, client: Option<IpAddr>, most: u64) -> bool {
         let taken = self.taken();
         if taken >= most {
@@ -51,19 +49,24 @@ impl Places {
         let Some(client) = client.filter(|_| taken >= own_most) else {
             return true;
         };
-        let held = self.holders.lock().clients.get(&network(client)).copied();
+        let held = self
+            .holders
+            .lock()
+            .clients
+            .get(&client_network(client))
+            .copied();
         held.is_none_or(|held| held < own_most)
     }
 
-    /// Takes one of `most` places for a request of `client` that `rule` holds back. None if all are
+    /// Takes one of `most` slots for a request of `client` that `rule` holds back. None if all are
     /// taken, or as many as the client or the rule may have.
     pub(crate) fn take(
         self: &Arc<Self>,
         client: Option<IpAddr>,
         rule: Option<RuleSlot>,
         most: u64,
-    ) -> Option<Place> {
-        let client = client.map(network);
+    ) -> Option<WaitingSlot> {
+        let client = client.map(client_network);
         let mut holders = self.holders.lock();
         let has_room = self.taken() < most
             && is_below(&holders.clients, client, share(most, CLIENT_SHARE))
@@ -75,24 +78,17 @@ impl Places {
         add(&mut holders.clients, client);
         add(&mut holders.rules, rule);
         drop(holders);
-        Some(Place {
-            places: Arc::clone(self),
+        Some(WaitingSlot {
+            slots: Arc::clone(self),
             client,
             rule,
         })
     }
 }
 
-/// The number of `most` places that one holder may take, at least 1.
+/// The number of `most` slots that one holder may take, at least 1.
 fn share(most: u64, part: u64) -> u64 {
     (most / part).max(1)
-}
-
-fn network(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & IPV6_CLIENT).into(),
-        address => address,
-    }
 }
 
 fn is_below<K: Hash + Eq>(held: &HashMap<K, u64>, holder: Option<K>, most: u64) -> bool {
@@ -114,25 +110,27 @@ fn remove<K: Hash + Eq>(held: &mut HashMap<K, u64>, holder: Option<K>) {
     }
 }
 
-/// A taken place; dropping it frees it.
+/// A taken slot; dropping it frees it.
 #[derive(Debug)]
-pub(crate) struct Place {
-    places: Arc<Places>,
+pub(crate) struct WaitingSlot {
+    slots: Arc<WaitingSlots>,
     client: Option<IpAddr>,
     rule: Option<RuleSlot>,
 }
 
-impl Drop for Place {
+impl Drop for WaitingSlot {
     fn drop(&mut self) {
-        let mut holders = self.places.holders.lock();
+        let mut holders = self.slots.holders.lock();
         remove(&mut holders.clients, self.client);
         remove(&mut holders.rules, self.rule);
-        self.places.taken.fetch_sub(1, Ordering::Relaxed);
+        self.slots.taken.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     fn address(text: &str) -> Option<IpAddr> {
@@ -140,57 +138,57 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_all_the_places() {
+    fn no_holder_takes_all_the_slots() {
         const MOST: u64 = 64;
-        let places = Arc::new(Places::default());
+        let slots = Arc::new(WaitingSlots::default());
         let rule = |number| Some(RuleSlot(number));
         let mut held = Vec::new();
         // One client, many rules.
         for number in 0..100 {
-            held.extend(places.take(address("203.0.113.1"), rule(number), MOST));
+            held.extend(slots.take(address("203.0.113.1"), rule(number), MOST));
         }
         assert_eq!(held.len(), 8);
-        assert!(!places.has_room(address("203.0.113.1"), MOST));
-        assert!(places.has_room(address("203.0.113.2"), MOST));
+        assert!(!slots.has_room(address("203.0.113.1"), MOST));
+        assert!(slots.has_room(address("203.0.113.2"), MOST));
         // Many clients, one rule.
         for number in 0..100_u32 {
             let client = IpAddr::from([198, 51, 100, u8::try_from(number).expect("it is small")]);
-            held.extend(places.take(Some(client), rule(200), MOST));
+            held.extend(slots.take(Some(client), rule(200), MOST));
         }
         assert_eq!(held.len(), 8 + 32);
-        assert!(places.take(address("192.0.2.1"), rule(201), MOST).is_some());
+        assert!(slots.take(address("192.0.2.1"), rule(201), MOST).is_some());
         held.clear();
-        assert_eq!(places.taken(), 0);
-        assert!(places.holders.lock().clients.is_empty());
-        assert!(places.holders.lock().rules.is_empty());
+        assert_eq!(slots.taken(), 0);
+        assert!(slots.holders.lock().clients.is_empty());
+        assert!(slots.holders.lock().rules.is_empty());
     }
 
     #[test]
     fn one_network_of_ipv6_is_one_client() {
-        let places = Arc::new(Places::default());
+        let slots = Arc::new(WaitingSlots::default());
         let mut held = Vec::new();
         for host in 0..20_u128 {
             let base: Ipv6Addr = "2001:db8:7::".parse().expect("an address");
             let client = Ipv6Addr::from_bits(base.to_bits() | host).into();
-            held.extend(places.take(Some(client), None, 64));
+            held.extend(slots.take(Some(client), None, 64));
         }
         assert_eq!(held.len(), 8);
-        held.extend(places.take(address("2001:db8:8::1"), None, 64));
+        held.extend(slots.take(address("2001:db8:8::1"), None, 64));
         assert_eq!(held.len(), 9);
     }
 
     #[test]
     fn a_single_place_is_for_whoever_comes_first() {
-        let places = Arc::new(Places::default());
-        let first = places.take(address("192.0.2.1"), Some(RuleSlot(1)), 1);
+        let slots = Arc::new(WaitingSlots::default());
+        let first = slots.take(address("192.0.2.1"), Some(RuleSlot(1)), 1);
         assert!(first.is_some());
         assert!(
-            places
+            slots
                 .take(address("192.0.2.2"), Some(RuleSlot(2)), 1)
                 .is_none()
         );
-        assert!(places.take(None, None, 0).is_none());
+        assert!(slots.take(None, None, 0).is_none());
         drop(first);
-        assert!(places.take(None, None, 1).is_some());
+        assert!(slots.take(None, None, 1).is_some());
     }
 }
