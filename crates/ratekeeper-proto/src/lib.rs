@@ -38,6 +38,7 @@ pub use nesting::{Nesting, SHORT_BYTES_MAX};
 )]
 mod generated {
     include!("generated/mod.rs");
+    include!("generated/etcd.rs");
 }
 
 /// The most bytes of a message to a service by default: 4 MiB, more than a proxy makes of 60 KiB of headers.

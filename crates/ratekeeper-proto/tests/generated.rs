@@ -9,13 +9,14 @@ use prost::Message;
 use tonic_prost_build::Config;
 
 /// The generated files, by name.
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     "descriptors.bin",
     "envoy.config.core.v3.rs",
     "envoy.extensions.common.ratelimit.v3.rs",
     "envoy.r#type.v3.rs",
     "envoy.service.discovery.v3.rs",
     "envoy.service.ratelimit.v3.rs",
+    "etcd.rs",
     "etcdserverpb.rs",
     "google.rpc.rs",
     "mod.rs",
@@ -35,26 +36,31 @@ fn generate(into: &Path) {
     ];
     let descriptors = protox::compile(files, [protos]).unwrap();
 
-    let mut bare = descriptors.clone();
+    let [mut etcd, mut own] = [descriptors.clone(), descriptors];
+    etcd.file.retain(|file| file.name().starts_with("etcd/"));
+    own.file.retain(|file| !file.name().starts_with("etcd/"));
     // Reflection tells what a service may be asked; this one asks etcd, and is none.
-    bare.file.retain(|file| !file.name().starts_with("etcd/"));
+    let mut bare = own.clone();
     for file in &mut bare.file {
         file.source_code_info = None;
     }
     fs::write(into.join("descriptors.bin"), bare.encode_to_vec()).unwrap();
 
-    tonic_prost_build::configure()
-        .out_dir(into)
-        .include_file("mod.rs")
-        .codec_path("crate::Codec")
-        .extern_path(
-            ".envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.Entry",
-            "crate::WireEntry",
-        )
-        .extern_path(".ratekeeper.v1.Entry", "crate::WireEntry")
-        .emit_rerun_if_changed(false)
-        .compile_fds_with_config(descriptors, Config::new())
-        .unwrap();
+    for (part, index, is_served) in [(own, "mod.rs", true), (etcd, "etcd.rs", false)] {
+        tonic_prost_build::configure()
+            .build_server(is_served)
+            .out_dir(into)
+            .include_file(index)
+            .codec_path("crate::Codec")
+            .extern_path(
+                ".envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.Entry",
+                "crate::WireEntry",
+            )
+            .extern_path(".ratekeeper.v1.Entry", "crate::WireEntry")
+            .emit_rerun_if_changed(false)
+            .compile_fds_with_config(part, Config::new())
+            .unwrap();
+    }
 }
 
 #[test]

@@ -34,16 +34,10 @@ pub mod envoy {
         }
     }
 }
-pub mod etcdserverpb {
-    include!("etcdserverpb.rs");
-}
 pub mod google {
     pub mod rpc {
         include!("google.rpc.rs");
     }
-}
-pub mod mvccpb {
-    include!("mvccpb.rs");
 }
 pub mod ratekeeper {
     pub mod v1 {
