@@ -40,6 +40,7 @@ mod quota_set;
 mod quotas;
 mod redis;
 mod regions;
+mod regions_lend;
 mod replay;
 mod roles;
 mod rules;
