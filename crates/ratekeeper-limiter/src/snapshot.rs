@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ratekeeper_core::Limit;
 use ratekeeper_rules::{
     CUSTOM, Domain, Rule, RuleIndex, RuleSet, ShedMode, ShedRules, ShedderKind,
 };
-use ratekeeper_core::Limit;
 use ratekeeper_store::{RuleSlot, Store, StoreSlot};
 
 use crate::LimitSource;

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::regions::RegionLoans;
 use crate::callers::Caller;
+use crate::regions::RegionLoans;
 use ratekeeper_http::answer::{BodyForm, Headers};
 use ratekeeper_http::{Describer, Forwarding};
 use ratekeeper_rules::{Options, Profile, ReadOptions};

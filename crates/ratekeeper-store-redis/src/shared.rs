@@ -4,8 +4,8 @@ use ratekeeper_core::lease::Taken;
 use ratekeeper_core::{Micros, Outcome};
 use ratekeeper_store::across::CounterSlot;
 use ratekeeper_store::{
-    Answer, Extra, HashKey, LeaseGauges, LeasedHits, LoanChange, LoanCounter, LoanDemand, LoanState,
-    Post, Request, Step, StoreError, SyncGauges, SyncedHits, Verdicts,
+    Answer, Extra, HashKey, LeaseGauges, LeasedHits, LoanChange, LoanCounter, LoanDemand,
+    LoanState, Post, Request, Step, StoreError, SyncGauges, SyncedHits, Verdicts,
 };
 use ratekeeper_stores::{Agreement, BoxFuture, ServerGauges, SharedStore, StoreReply};
 use tokio::runtime::Handle;

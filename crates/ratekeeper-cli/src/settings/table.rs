@@ -338,8 +338,8 @@ settings! {
         /// the client's Accept header overrides it
         denial_body: BodyForm = value("FORM", "json") => str::parse;
         /// Callers with permissions, in addition to unauthenticated ones on loopback and Unix listeners: a list of
-        /// `name`, `token_sha256` or `tls_name`, `may` (override, refund, hold), and `role` in the admin API (viewer,
-        /// editor, admin)
+        /// `name`, `token_sha256` or `tls_name`, `may` (override, refund, hold, regions), and `role` in the admin API
+        /// (viewer, editor, admin)
         callers: Vec<Caller> = nested("LIST") => callers;
     }
     group("Envoy's protocol") {

@@ -8,7 +8,9 @@ use std::path::Path;
 use tempfile::{TempDir, tempdir};
 
 const NAMES: [&str; 3] = ["ap", "eu", "us"];
-const [AP, EU, US]: [usize; 3] = [0, 1, 2];
+const AP: usize = 0;
+const EU: usize = 1;
+const US: usize = 2;
 
 /// The limit, of which each region owns a third.
 const LIMIT: usize = 300;
@@ -79,12 +81,7 @@ impl World {
 }
 
 impl Region {
-    fn start(
-        folder: &Path,
-        own: usize,
-        rules: &str,
-        (server, links): (&Server, &[Proxy]),
-    ) -> Self {
+    fn start(folder: &Path, own: usize, rules: &str, (server, links): (&Server, &[Proxy])) -> Self {
         let link = |at: usize| match at == own {
             true => String::new(),
             false => format!(", link: ['http://127.0.0.1:{}']", links[at].port()),
@@ -156,7 +153,10 @@ fn a_busy_region_borrows_and_no_more_than_the_limit_ever_passes() {
         metrics.contains("ratelimit_region_borrowed_hits{peer=\"us\"}"),
         "{metrics}"
     );
-    assert!(metrics.contains("ratelimit_region_owned_hits 100"), "{metrics}");
+    assert!(
+        metrics.contains("ratelimit_region_owned_hits 100"),
+        "{metrics}"
+    );
     for region in [AP, US, EU] {
         admitted[region] += world.regions[region].ask("a", LIMIT);
     }
@@ -178,7 +178,9 @@ fn a_busy_region_borrows_and_no_more_than_the_limit_ever_passes() {
     // Cut off, a region has what it owns, and what it held before.
     world.cut(EU, true);
     eventually("a region that is cut off says so", || {
-        world.regions[EU].readiness().contains("region us: no link for")
+        world.regions[EU]
+            .readiness()
+            .contains("region us: no link for")
     });
     let apart: Vec<usize> = (0..3).map(|at| world.regions[at].ask("b", LIMIT)).collect();
     assert_eq!(apart[EU], LIMIT / 3, "{apart:?}");
@@ -200,7 +202,9 @@ fn regions_with_other_rules_lend_nothing_and_say_so() {
     // The region with the larger limit owns its third of that, and gets no more.
     eventually("the region is told that it differs", || {
         admitted += world.regions[US].ask("a", 30);
-        world.regions[US].readiness().contains("lends on other terms")
+        world.regions[US]
+            .readiness()
+            .contains("lends on other terms")
     });
     admitted += world.regions[US].ask("a", LIMIT);
     assert_eq!(admitted, 2 * LIMIT / 3);

@@ -4,9 +4,7 @@ use std::hash::Hasher;
 
 use ratekeeper_core::MAX_COUNT;
 use ratekeeper_core::Micros;
-use ratekeeper_core::region::loans::{
-    LoanTerms, WindowAnswer, WindowAsk, WindowHeld, WindowLoans,
-};
+use ratekeeper_core::region::loans::{LoanTerms, WindowAnswer, WindowAsk, WindowHeld, WindowLoans};
 use ratekeeper_proto::ratekeeper::v1::{LoanAnswer, LoanAsk};
 use ratekeeper_store::{CounterKey, LoanChange, LoanCounter, LoanState, StoreError};
 
@@ -123,7 +121,11 @@ pub(super) fn heard(
         number: ask.number,
         held: WindowHeld {
             first: ask.first,
-            now: if message.first == ask.first { message.now.min(now) } else { 0 },
+            now: if message.first == ask.first {
+                message.now.min(now)
+            } else {
+                0
+            },
             next: message.next.min(next),
             last: message.last.min(ask.first + terms.windows()),
         },
@@ -174,7 +176,10 @@ mod tests {
             ..LoanAnswer::default()
         };
         let held = heard(&said, &ask, 200, &terms).held;
-        assert_eq!((held.first, held.now, held.next, held.last), (100, 15, 200, 110));
+        assert_eq!(
+            (held.first, held.now, held.next, held.last),
+            (100, 15, 200, 110)
+        );
         let of_another_window = LoanAnswer { first: 101, ..said };
         assert_eq!(heard(&of_another_window, &ask, 200, &terms).held.now, 0);
     }

@@ -149,7 +149,9 @@ impl Counters {
         let recall = loans.owns.min(needs.next).saturating_sub(share_next);
         let times = times(terms.window);
         for (asked, share) in tracked.peers.iter_mut().zip(shares) {
-            asked.asking.get_or_insert_with(|| Asking::new(*share, &times));
+            asked
+                .asking
+                .get_or_insert_with(|| Asking::new(*share, &times));
         }
         let others: Vec<usize> = (0..shares.len())
             .filter(|peer| *peer != own && is_reachable(*peer))
@@ -164,7 +166,11 @@ impl Counters {
             let holds = loan.held.next > 0 && loan.held.last > window;
             let left = loan.held.last.saturating_sub(window);
             let renews = holds && left <= terms.windows() / 2;
-            let recall = if loan.lent.at(window + 1) > 0 { recall } else { 0 };
+            let recall = if loan.lent.at(window + 1) > 0 {
+                recall
+            } else {
+                0
+            };
             let recalled = std::mem::take(&mut asked.recalled);
             let may = asked
                 .asking

@@ -20,6 +20,7 @@ mod exact;
 mod faults;
 mod fleet;
 mod leases;
+mod loans;
 mod looks;
 mod once;
 mod pauses;

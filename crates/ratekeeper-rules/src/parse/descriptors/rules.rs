@@ -20,9 +20,8 @@ use crate::policy::Policy;
 use crate::region::share;
 use crate::rule::LEASE;
 use crate::{
-    RegionMode,
-    Consistency, Enforce, FailureMode, LeakyOverRls, PlanIndex, Profile, RegionShare, Rule,
-    RuleIndex, RuleLimit,
+    Consistency, Enforce, FailureMode, LeakyOverRls, PlanIndex, Profile, RegionMode, RegionShare,
+    Rule, RuleIndex, RuleLimit,
 };
 
 impl Keys {
