@@ -6,7 +6,7 @@
 //!      `------ back-off <-----+---- refused, broken, or silent while asked
 //! ```
 //!
-//! What waits for a link that is not there is dropped: the next ask says all that the one before did.
+//! Asks that wait for a link that is not there are dropped: the next one says all that they did.
 
 use std::sync::Arc;
 use std::time::Duration;

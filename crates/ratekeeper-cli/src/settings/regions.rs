@@ -157,7 +157,7 @@ impl Checks<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::regions;
+    use super::{Micros, regions};
 
     #[test]
     fn regions_have_a_version_and_weights() {
@@ -174,6 +174,21 @@ mod tests {
     }
 
     #[test]
+    fn links_have_addresses_and_files_and_loans_a_time() {
+        let written = "{ version: 1, loan_time: 30s, link_ca: ca.pem, link_cert: c.pem, link_key: k.pem, eu: { weight: \
+                       1 }, us: { weight: 1, link: ['https://us:8081'] } }";
+        let read = regions(written).expect("valid").expect("not empty");
+        assert_eq!(read.loan_time, Some(Micros::from_secs(30)));
+        let links = read.links();
+        assert_eq!(
+            links.nodes,
+            [("us".into(), ["https://us:8081".into()].into())]
+        );
+        assert_eq!(links.tls.authorities, Some("ca.pem".into()));
+        assert!(links.tls.identity.is_some());
+    }
+
+    #[test]
     fn the_faulty_part_is_named() {
         for (written, message) in [
             ("{ eu: { weight: 1 } }", "it has no `version`"),
@@ -184,6 +199,14 @@ mod tests {
             ("{ version: 1, eu: 2 }", "eu: expected `{ weight: 1 }`"),
             ("{ version: 1, eu: { weight: -1 } }", "eu: weight: "),
             ("{ version: 1, eu: { wieght: 1 } }", "eu: "),
+            (
+                "{ version: 1, loan_time: 1s, eu: { weight: 1 } }",
+                "loan_time: expected a duration from 10s to 24h",
+            ),
+            (
+                "{ version: 1, link_cert: c.pem, eu: { weight: 1 } }",
+                "link_cert and link_key belong together",
+            ),
             ("[eu]", "expected `version` and names of regions"),
         ] {
             let said = regions(written).expect_err(written).to_string();

@@ -41,6 +41,7 @@ mod quotas;
 mod redis;
 mod regions;
 mod regions_lend;
+mod regions_lie;
 mod replay;
 mod roles;
 mod rules;

@@ -50,7 +50,7 @@ struct Tracked {
     amounts: Vec<(u64, u64)>,
 }
 
-/// What was asked of one region.
+/// The asks of one region.
 #[derive(Clone, Copy, Default, Debug)]
 struct Asked {
     asking: Option<Asking>,

@@ -115,7 +115,7 @@ impl PeerRegion {
         self.state.lock().apart = Some(boot_time());
     }
 
-    /// What keeps the two regions from lending, for operators.
+    /// The reason why the two regions lend nothing, for operators.
     pub(super) fn fault(&self) -> Option<String> {
         if !self.has_link.load(Ordering::Relaxed) {
             return Some(format!(
