@@ -24,6 +24,9 @@ use crate::{Limit, LimitError, LimitSpec, Micros};
 /// The most regions that share limits.
 pub const REGIONS_MAX: usize = 16;
 
+/// The time for which a region that borrows hits may keep them without asking again, unless the settings say otherwise.
+pub const LOAN_TIME: Micros = Micros::from_secs(600);
+
 /// The largest weight of a region.
 pub const WEIGHT_MAX: u32 = 1_000_000;
 
@@ -37,6 +40,7 @@ pub struct Regions {
     /// In the order of their names, which is the same in all regions.
     all: Vec<Region>,
     own: usize,
+    loan_time: Micros,
 }
 
 /// A site with a store of its own, and its weight among those that share limits.
@@ -147,7 +151,27 @@ impl Regions {
             version,
             all: regions,
             own: at,
+            loan_time: LOAN_TIME,
         })
+    }
+
+    /// The same regions, with another time of loans.
+    #[must_use]
+    pub const fn with_loan_time(mut self, loan_time: Micros) -> Self {
+        self.loan_time = loan_time;
+        self
+    }
+
+    /// The time for which hits are lent.
+    #[must_use]
+    pub const fn loan_time(&self) -> Micros {
+        self.loan_time
+    }
+
+    /// The place of this region among [all](Self::all).
+    #[must_use]
+    pub const fn own_place(&self) -> usize {
+        self.own
     }
 
     /// The version of the weights, from 1.
@@ -225,6 +249,18 @@ impl Limit {
             regions.check(self.capacity())?;
         }
         Ok(self.part(regions)?)
+    }
+
+    /// The same limit while the region enforces `share` of it, which moves between regions. Only of fixed windows.
+    #[must_use]
+    pub fn holding(&self, share: u64) -> Self {
+        let spec = self.spec();
+        // A fixed window is valid with any quota that a limit can have.
+        Self::try_new(LimitSpec {
+            quota: share.min(crate::MAX_COUNT),
+            ..spec
+        })
+        .unwrap_or(*self)
     }
 
     fn part(&self, regions: &Regions) -> Result<Self, LimitError> {

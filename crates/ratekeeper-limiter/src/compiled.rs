@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ratekeeper_core::lease::Terms;
 use ratekeeper_core::{Limit, Micros};
-use ratekeeper_rules::{CUSTOM, Consistency, FailureMode, LeakyOverRls, Rule, RuleSet};
+use ratekeeper_rules::{CUSTOM, Consistency, FailureMode, LeakyOverRls, RegionMode, Rule, RuleSet};
 use ratekeeper_store::{Charge, FullMode, RuleSlot, Store, StoreSlot};
 
 use crate::Waiting;
@@ -43,6 +43,8 @@ pub(crate) struct CompiledLimit {
     pub(crate) lease: Micros,
     /// The time between two syncs of its counters; zero if they are not synced.
     pub(crate) sync: Micros,
+    /// The terms on which regions lend each other parts of it; 0 if they do not.
+    pub(crate) terms: u64,
 }
 
 /// The places of a store's counters, as rules are compiled for them.
@@ -75,7 +77,20 @@ impl<S: Store> StoreSlots<'_, S> {
     /// server of a cluster would have to decide each of them.
     fn leases_unasked(&self, rule: &Rule, slot: StoreSlot) -> bool {
         // Hits in quota mode are never taken from leases.
-        rule.consistency.is_none() && rule.is_global && !rule.quota_mode && self.0.is_cluster(slot)
+        let is_free = rule.consistency.is_none() && rule.regions != Some(RegionMode::Bounded);
+        is_free && rule.is_global && !rule.quota_mode && self.0.is_cluster(slot)
+    }
+
+    /// The terms on which regions lend each other parts of the rule's limit; 0 if they do not. In a store that keeps no
+    /// loans each region keeps its share.
+    fn loan_terms(&self, rule: &Rule, namer: &Namer) -> u64 {
+        let share = rule.share.as_ref().filter(|share| share.is_lent);
+        match (share, rule.limited()) {
+            (Some(share), Some(limit)) if self.0.lends(self.of(rule)) => {
+                namer.terms(rule, limit, &share.regions)
+            }
+            _ => 0,
+        }
     }
 
     /// The time between two syncs of the rule's counters; zero if they are not synced.
@@ -124,6 +139,7 @@ impl Compiled {
                 },
                 lease: terms.map_or(Micros::ZERO, |terms| terms.ttl()),
                 sync: places.sync(rule),
+                terms: places.loan_terms(rule, namer),
             }
         });
         let is_post_paid = rule.limited().is_some_and(Limit::is_post_paid);

@@ -4,8 +4,8 @@ mod unhashed;
 
 use std::hash::Hasher;
 
-use ratekeeper_core::Limit;
-use ratekeeper_rules::{Calendar, Entry, Matched, Visit, secret};
+use ratekeeper_core::{Limit, Regions};
+use ratekeeper_rules::{Calendar, Entry, Matched, Rule, Visit, secret};
 use ratekeeper_store::{CounterKey, HashKey};
 use siphasher::sip::{SipHasher13, SipHasher24};
 
@@ -85,6 +85,31 @@ impl Namer {
         let mut hasher = SipHasher13::new_with_key(&self.hash_key.to_bytes());
         write_limit(&mut hasher, domain, limit, calendar);
         LimitIdentity(hasher.finish())
+    }
+
+    /// The terms on which `regions` lend each other parts of the limit of a rule: another number where any of them differs,
+    /// and never 0.
+    pub(crate) fn terms(&self, rule: &Rule, limit: &Limit, regions: &Regions) -> u64 {
+        let mut hasher = SipHasher13::new_with_key(&self.hash_key.to_bytes());
+        let mut text = |text: &str| {
+            hasher.write(text.as_bytes());
+            hasher.write(&[0xff]);
+        };
+        text(&rule.domain);
+        text(&rule.id);
+        for region in regions.all() {
+            text(&region.name);
+            text(&region.weight.to_string());
+        }
+        text(limit.algorithm().name());
+        let numbers = [
+            u64::from(regions.version()),
+            regions.loan_time().get(),
+            limit.quota(),
+            limit.window().get(),
+        ];
+        numbers.iter().for_each(|number| text(&number.to_string()));
+        hasher.finish().max(1)
     }
 
     /// The name of a counter under this hash key.

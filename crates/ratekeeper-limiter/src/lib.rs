@@ -59,7 +59,7 @@ pub use request::{
     OwnLimit, RequestDescriptors,
 };
 pub use scope::{Scope, SecretValue};
-pub use snapshot::{ListedRule, Modes, Snapshot};
+pub use snapshot::{LentLimit, ListedRule, Modes, Snapshot};
 pub use source::LimitSource;
 pub use stats::{REMAINING_BOUNDS, RuleCounts, RuleStats, STRIPES, stripe_of_thread};
 pub use stray::{Stray, Strays};

@@ -233,6 +233,7 @@ impl Plan {
             full_mode: compiled.full_mode,
             lease: made.lease,
             sync: made.sync,
+            terms: made.terms,
         });
         if context.budgets != BudgetUse::Charge
             && limit.is_post_paid()
@@ -287,6 +288,7 @@ impl Plan {
             full_mode: FullMode::Allow,
             lease: Micros::ZERO,
             sync: Micros::ZERO,
+            terms: 0,
         });
     }
 

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ratekeeper_core::Limit;
 use ratekeeper_rules::{
     CUSTOM, Domain, Rule, RuleIndex, RuleSet, ShedMode, ShedRules, ShedderKind,
 };
-use ratekeeper_store::{RuleSlot, Store};
+use ratekeeper_store::{RuleSlot, Store, StoreSlot};
 
 use crate::LimitSource;
 use crate::compiled::{Compiled, CompiledLimit, Slots, StoreSlots};
@@ -39,6 +40,19 @@ pub struct Snapshot {
     switches: Switches,
     /// The load shedders of the rules, in the modes that their switches put them.
     shed: Option<Arc<ShedRules>>,
+}
+
+/// A limit of which regions lend each other parts.
+#[derive(Clone, Copy, Debug)]
+pub struct LentLimit<'a> {
+    /// The number by which regions tell that they mean the same limit.
+    pub terms: u64,
+    /// The rule of the file.
+    pub rule: &'a Rule,
+    /// The part that this region owns.
+    pub owns: Limit,
+    /// The store that keeps its counters.
+    pub store: StoreSlot,
 }
 
 /// A rule in force, as operators see it.
@@ -152,6 +166,20 @@ impl Snapshot {
         let leased =
             rules.filter(move |(rule, made)| rule.consistency.is_none() && is_leased(made));
         leased.map(|(rule, _)| rule)
+    }
+
+    /// The limits of which regions lend each other parts.
+    pub fn lent(&self) -> impl Iterator<Item = LentLimit<'_>> {
+        let rules = self.rules.rules().iter().zip(&self.compiled);
+        rules.filter_map(|(rule, made)| {
+            let limit = made.limit.as_ref().filter(|limit| limit.terms > 0)?;
+            Some(LentLimit {
+                terms: limit.terms,
+                rule,
+                owns: *limit.delayed(),
+                store: made.store,
+            })
+        })
     }
 
     /// The modes that apply to every rule.

@@ -76,6 +76,8 @@ nesting! {
     v1::CheckStreamResponse: [];
     v1::LimitRequest: [];
     v1::LimitResponse: [];
+    v1::LoanAsks: [3];
+    v1::LoanAnswers: [2];
     v1::LimitBatchRequest: [1];
     v1::LimitBatchResponse: [];
     v1::PeekRequest: [2, 1];

@@ -32,6 +32,7 @@ fn generate(into: &Path) {
         "envoy/service/ratelimit/v3/rls.proto",
         "etcd/api/rpc.proto",
         "ratekeeper/v1/ratekeeper.proto",
+        "ratekeeper/v1/regions.proto",
         "ratelimit/config/ratelimit/v3/rls_conf.proto",
     ];
     let descriptors = protox::compile(files, [protos]).unwrap();

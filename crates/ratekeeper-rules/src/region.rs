@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ratekeeper_core::{Limit, Regions, Unshareable};
+use ratekeeper_core::{Algorithm, Limit, Regions, Unshareable};
 
 use crate::named::named;
 use crate::{Rule, RuleLimit};
@@ -30,24 +30,32 @@ pub enum NodeRegion {
 pub enum RegionMode {
     /// Each region enforces a share by its weight.
     Regional,
+    /// The same, and regions lend each other what they do not use of their shares.
+    Bounded,
 }
 
-named!(RegionMode: Regional "regional");
+named!(RegionMode: Regional "regional", Bounded "bounded");
+
+/// The hits of a limit for each region, below which lending is of no use.
+const LENT_EACH: u64 = 8;
 
 /// The part of a limit that the region of this node enforces.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RegionShare {
     /// All regions that share the limit.
     pub regions: Arc<Regions>,
-    /// The limit that this region enforces.
+    /// The limit that this region enforces; of what is lent, the part that it owns.
     pub limit: Limit,
+    /// True if regions lend each other parts of the limit.
+    pub is_lent: bool,
 }
 
 impl fmt::Display for RegionShare {
     /// `region eu enforces 301 (weights version 3: ap 1, eu 2, us 1)`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (own, version) = (&self.regions.own().name, self.regions.version());
-        write!(f, "region {own} enforces {}", self.limit.quota())?;
+        let does = if self.is_lent { "owns" } else { "enforces" };
+        write!(f, "region {own} {does} {}", self.limit.quota())?;
         if self.limit.capacity() != self.limit.quota() && self.limit.algorithm().has_burst() {
             write!(f, " with bursts of {}", self.limit.capacity())?;
         }
@@ -82,6 +90,9 @@ pub(crate) fn share(
     let (RuleLimit::Limited(limit), Some(mode)) = (limit, mode) else {
         return Ok(None);
     };
+    if mode == RegionMode::Bounded {
+        check_lent(limit)?;
+    }
     let regions = match region {
         NodeRegion::In(regions) => regions,
         NodeRegion::Unknown => return Ok(None),
@@ -95,10 +106,20 @@ pub(crate) fn share(
             return Err((message, help));
         }
     };
+    let least = LENT_EACH * regions.all().len() as u64;
+    if mode == RegionMode::Bounded && limit.quota() < least {
+        let message = format!(
+            "`regions: bounded` needs a limit of at least {least} here, {LENT_EACH} for each region"
+        );
+        let help =
+            "raise the limit, or leave `regions` out and keep the counter in one region's store";
+        return Err((message, help));
+    }
     match limit.shared(regions) {
         Ok(limit) => Ok(Some(RegionShare {
             regions: Arc::clone(regions),
             limit,
+            is_lent: mode == RegionMode::Bounded,
         })),
         Err(why) => {
             let help = match why {
@@ -111,4 +132,25 @@ pub(crate) fn share(
             Err((message, help))
         }
     }
+}
+
+/// Refuses limits of which regions cannot lend each other parts.
+fn check_lent(limit: &Limit) -> Result<(), (String, &'static str)> {
+    let why = if limit.algorithm() != Algorithm::FixedWindow {
+        format!(
+            "a {} cannot be lent yet, a fixed_window can",
+            limit.algorithm().name()
+        )
+    } else if limit.is_calendar() {
+        "windows of a calendar cannot be lent yet, others can".to_owned()
+    } else if limit.is_post_paid() {
+        "hits that are paid afterwards are charged in full, whatever a region holds".to_owned()
+    } else {
+        return Ok(());
+    };
+    let message = format!("`regions: bounded` is not possible here: {why}");
+    Err((
+        message,
+        "write `regions: regional`, which gives each region a fixed share by its weight",
+    ))
 }

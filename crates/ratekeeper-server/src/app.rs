@@ -27,6 +27,7 @@ use crate::listen::LogLimit;
 use crate::live::Live;
 use crate::maintenance::task::MaintenanceTasks;
 use crate::reading::ReadingRoom;
+use crate::regions::RegionLoans;
 use crate::reload::{ReloadStatus, unix_seconds};
 use crate::rule_counts::LastCounts;
 use crate::share_alarm::ShareAlarm;
@@ -288,6 +289,11 @@ impl App {
     }
 
     /// Adds `part` to those that operators are told about.
+    /// The loans between this node's region and others, if it is in one.
+    pub(crate) fn region_loans(&self) -> Option<Arc<RegionLoans>> {
+        self.config.region_loans.clone()
+    }
+
     pub(crate) fn monitor(&self, part: Arc<dyn Monitored>) {
         self.monitored.write().push(part);
     }

@@ -67,6 +67,8 @@ pub struct Powers {
     pub refund: bool,
     /// Acquire, renew and release permits; reserve, commit and cancel.
     pub hold: bool,
+    /// Ask for parts of limits that regions lend each other, as the region of the caller's name.
+    pub regions: bool,
 }
 
 impl Powers {
@@ -75,6 +77,7 @@ impl Powers {
             Power::Override => self.overrides,
             Power::Refund => self.refund,
             Power::Hold => self.hold,
+            Power::Regions => self.regions,
         }
     }
 }
@@ -85,6 +88,7 @@ pub(crate) enum Power {
     Override,
     Refund,
     Hold,
+    Regions,
 }
 
 impl Power {
@@ -94,6 +98,7 @@ impl Power {
             Self::Override => "override",
             Self::Refund => "refund",
             Self::Hold => "hold",
+            Self::Regions => "regions",
         }
     }
 }

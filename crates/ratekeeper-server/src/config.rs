@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::callers::Caller;
+use crate::regions::RegionLoans;
 use ratekeeper_http::answer::{BodyForm, Headers};
 use ratekeeper_http::{Describer, Forwarding};
 use ratekeeper_rules::{Options, Profile, ReadOptions};
@@ -72,6 +73,8 @@ pub struct ServerConfig {
     pub tracer: Option<Tracer>,
     /// The database with tenants' quotas, if there is one.
     pub quotas: Option<QuotaAdmin>,
+    /// The loans between this node's region and others, if it is in one.
+    pub region_loans: Option<Arc<RegionLoans>>,
     /// The limits on sizes, counts and times.
     pub bounds: ServerBounds,
     /// The most connections of all listeners together, at least 1; more wait to be accepted.
@@ -121,6 +124,7 @@ impl Default for ServerConfig {
             watch: WatchConfig::default(),
             ready_without_rules: false,
             constant_answer: None,
+            region_loans: None,
         }
     }
 }

@@ -22,6 +22,7 @@ use ratekeeper_proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimi
 use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_server::{
     self as v1_name, RateLimiterServiceServer,
 };
+use ratekeeper_proto::ratekeeper::v1::region_service_server::RegionServiceServer;
 use ratekeeper_proto::{FILE_DESCRIPTOR_SET, SHORT_BYTES_MAX};
 use ratekeeper_store::Answer;
 use tonic::Status;
@@ -37,6 +38,7 @@ use crate::callers::Denied;
 use crate::constant::ConstantAnswer;
 use crate::denials::CheckOrigin;
 use crate::listen::{Fault, Peer, PeerAddress};
+use crate::regions::LinkService;
 use crate::rls::{self, Refusal, RequiredPermissions};
 use crate::v1::Refusal as V1Refusal;
 pub(crate) use root::over_http1;
@@ -195,7 +197,7 @@ impl Grpc {
         let rls = Arc::new(Rls {
             app: Arc::clone(app),
             constant,
-            unknown,
+            unknown: unknown.clone(),
         });
         let reflection = || {
             tonic_reflection::server::Builder::configure()
@@ -211,6 +213,10 @@ impl Grpc {
             .add_service(
                 reflection()
                     .build_v1alpha()?
+                    .max_decoding_message_size(short_max),
+            )
+            .add_service(
+                RegionServiceServer::new(LinkService::new(Arc::clone(app), unknown))
                     .max_decoding_message_size(short_max),
             )
             .prepare()

@@ -63,6 +63,7 @@ mod pages;
 mod problem;
 mod quotas;
 mod reading;
+mod regions;
 mod reload;
 mod rls;
 mod rule_counts;
@@ -95,6 +96,7 @@ pub use listen::{
     Fault, FramedTwice, HttpService, ListenAddress, Pace, Patience, Peer, PeerAddress, ServerBounds,
 };
 pub use quotas::QuotaAdmin;
+pub use regions::{PeerLink, PeerRegion, RegionLoans};
 pub use reload::{
     DeliveryError, FeedConfig, LoadError, OnBadText, ReloadStatus, RulesFeed, RulesLoader,
 };

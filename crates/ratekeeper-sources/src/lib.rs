@@ -6,6 +6,8 @@
 //!
 //! [`KeysSource`] fetches the keys of tokens in the same way.
 //!
+//! [`RegionLink`] carries what regions lend each other, over the same kind of connection.
+//!
 //! The crate decides nothing about rules: the server compiles what is delivered, and says what it refuses. While a source
 //! is away, the rules in force stay.
 
@@ -15,6 +17,7 @@ mod fetch_error;
 mod grpc_connection;
 mod keys;
 mod redis;
+mod region_link;
 mod status;
 mod texts;
 mod url;
@@ -24,6 +27,7 @@ pub use etcd::{BadEtcdUrl, EtcdConfig};
 pub use fetch_error::FetchError;
 pub use keys::KeysSource;
 pub use redis::{BadRedisKey, RedisKeyConfig};
+pub use region_link::{RegionAddressError, RegionLink};
 pub use status::SourceStatus;
 pub use texts::{NewTexts, TextsPlace, TextsSource};
 pub use url::{BadUrl, UrlConfig, UrlFetcher, UrlToken};

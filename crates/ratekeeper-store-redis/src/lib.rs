@@ -22,6 +22,7 @@ mod journal;
 mod key_link;
 mod lease;
 mod link;
+mod loans;
 mod metrics;
 mod monitor;
 mod node;

@@ -14,6 +14,7 @@ use crate::endpoint::Endpoint;
 use crate::fleet::FleetBoard;
 use crate::hash_key::HashKeyRole;
 use crate::lease::Leases;
+use crate::loans::Loans;
 use crate::monitor::Monitor;
 use crate::node_board::NodeBoard;
 use crate::nodes::Nodes;
@@ -29,6 +30,8 @@ pub struct RedisServers {
     pub(crate) monitor: Monitor,
     /// Made by the first request that has leased counters.
     pub(crate) leases: OnceLock<Leases>,
+    /// Made for the first counter of which regions lend each other parts.
+    pub(crate) loans: OnceLock<Loans>,
     fleet: Arc<FleetBoard>,
     top: Arc<NodeBoard>,
     quotas: Arc<NodeBoard>,
@@ -82,6 +85,7 @@ impl RedisServers {
             slots,
             monitor,
             leases: OnceLock::new(),
+            loans: OnceLock::new(),
             fleet: Arc::new(fleet),
             top,
             quotas,

@@ -4,18 +4,26 @@ use ratekeeper_core::lease::Taken;
 use ratekeeper_core::{Micros, Outcome};
 use ratekeeper_store::across::CounterSlot;
 use ratekeeper_store::{
-    Answer, Extra, HashKey, LeaseGauges, LeasedHits, Post, Request, Step, StoreError, SyncGauges,
-    SyncedHits, Verdicts,
+    Answer, Extra, HashKey, LeaseGauges, LeasedHits, LoanChange, LoanCounter, LoanDemand,
+    LoanState, Post, Request, Step, StoreError, SyncGauges, SyncedHits, Verdicts,
 };
 use ratekeeper_stores::{Agreement, BoxFuture, ServerGauges, SharedStore, StoreReply};
 use tokio::runtime::Handle;
 
 use crate::ShardCounts;
 use crate::lease::Leases;
+use crate::loans::Loans;
 use crate::metrics::Fault;
 use crate::script::Group;
 use crate::servers::RedisServers;
 use crate::synced::is_synced;
+
+impl RedisServers {
+    /// The loans between regions, begun if there are none yet.
+    fn loans(&self) -> &Loans {
+        self.loans.get_or_init(|| self.slots.loans())
+    }
+}
 
 impl SharedStore for RedisServers {
     fn slot(&self, step: &Step, extra: Option<&Extra>) -> CounterSlot {
@@ -37,6 +45,11 @@ impl SharedStore for RedisServers {
         if !self.monitor.hash_key().admits(request.named_by) {
             topology.unplaced();
             return Answer::Pending(StoreReply::failed(StoreError::Unavailable));
+        }
+        for step in request.steps {
+            if step.terms > 0 && step.hits > 0 {
+                RedisServers::loans(self).note(step);
+            }
         }
         match slot {
             CounterSlot::Server(slot) => self.slots.ask(slot, request),
@@ -121,6 +134,22 @@ impl SharedStore for RedisServers {
             ..SyncedHits::default()
         };
         Some(self.slots.synced().map_or(none, |it| it.known(step)))
+    }
+
+    fn lends(&self) -> bool {
+        self.slots.has_own_clock()
+    }
+
+    fn loan_demands(&self) -> Vec<LoanDemand> {
+        self.loans.get().map(Loans::demands).unwrap_or_default()
+    }
+
+    fn loans(
+        &self,
+        counter: LoanCounter,
+        change: Option<LoanChange>,
+    ) -> BoxFuture<'_, Result<LoanState, StoreError>> {
+        Box::pin(RedisServers::loans(self).call(counter, change))
     }
 
     /// Connects, so that this runtime's first decision need not wait for it. In a cluster only to

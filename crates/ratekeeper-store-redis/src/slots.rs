@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use crate::config::RedisConfig;
 use crate::connections::ShardConnections;
 use crate::lease::Leases;
+use crate::loans::Loans;
 use crate::script::Clock;
 use crate::script_context::ScriptContext;
 use crate::shard_connection::ShardConnection;
@@ -79,6 +80,16 @@ impl Slots {
     /// Begins to lease counters of these servers.
     pub(crate) fn lease(&self) -> Leases {
         Leases::start(
+            Arc::clone(&self.0.topology),
+            Arc::clone(&self.0.config),
+            Arc::clone(&self.0.context),
+            self.0.home.clone(),
+        )
+    }
+
+    /// Begins to keep loans between regions on these servers.
+    pub(crate) fn loans(&self) -> Loans {
+        Loans::start(
             Arc::clone(&self.0.topology),
             Arc::clone(&self.0.config),
             Arc::clone(&self.0.context),

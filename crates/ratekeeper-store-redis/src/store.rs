@@ -160,6 +160,10 @@ impl Store for RedisStore {
         self.alone.is_cluster(slot)
     }
 
+    fn lends(&self, slot: StoreSlot) -> bool {
+        self.alone.lends(slot)
+    }
+
     fn held(&self, step: &Step) -> Option<LeasedHits> {
         self.alone.held(step)
     }

@@ -12,6 +12,7 @@ mod boot;
 mod extra;
 mod hash_key;
 mod lease;
+mod loans;
 pub mod memory;
 mod post;
 mod step;
@@ -21,6 +22,7 @@ pub use boot::boot_time;
 pub use extra::{Execution, Extra, Once, Permit, PermitAct, Until};
 pub use hash_key::HashKey;
 pub use lease::{LeaseGauges, LeasedHits, OtherLeases};
+pub use loans::{LoanChange, LoanCounter, LoanDemand, LoanState};
 pub use memory::{MemoryConfig, MemoryStore};
 pub use post::Post;
 pub use step::{
@@ -98,6 +100,12 @@ pub trait Store: Send + Sync + 'static {
     /// Returns true if the counters of the store in that slot lie on several servers, one of which has all hits on one
     /// counter.
     fn is_cluster(&self, slot: StoreSlot) -> bool {
+        let _ = slot;
+        false
+    }
+
+    /// Returns true if the store in that slot keeps loans between regions.
+    fn lends(&self, slot: StoreSlot) -> bool {
         let _ = slot;
         false
     }

@@ -79,6 +79,9 @@ pub struct Step {
     /// The time after which this node adds its hits to the counter in the store, and admits without asking in between; zero
     /// if each hit is counted there.
     pub sync: Micros,
+    /// The terms on which regions lend each other parts of the limit, a number that differs where the limit, its rule or the
+    /// regions do; 0 if they do not. The step's limit is then what this region owns.
+    pub terms: u64,
 }
 
 impl Step {
@@ -99,6 +102,7 @@ impl Step {
             full_mode: FullMode::Allow,
             lease: Micros::ZERO,
             sync: Micros::ZERO,
+            terms: 0,
         }
     }
 

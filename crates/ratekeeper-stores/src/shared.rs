@@ -7,8 +7,8 @@ use ratekeeper_core::lease::Taken;
 use ratekeeper_core::{Micros, Outcome, Timestamp};
 use ratekeeper_store::across::CounterSlot;
 use ratekeeper_store::{
-    Answer, Extra, HashKey, LeaseGauges, LeasedHits, Post, Request, Step, StoreError, SyncGauges,
-    SyncedHits, Verdicts,
+    Answer, Extra, HashKey, LeaseGauges, LeasedHits, LoanChange, LoanCounter, LoanDemand,
+    LoanState, Post, Request, Step, StoreError, SyncGauges, SyncedHits, Verdicts,
 };
 
 use crate::{Agreement, ServerGauges, StoreReply};
@@ -100,6 +100,26 @@ pub trait SharedStore: Debug + Send + Sync + 'static {
     fn synced(&self, step: &Step) -> Option<SyncedHits> {
         let _ = step;
         None
+    }
+
+    /// Returns true if it keeps loans between regions.
+    fn lends(&self) -> bool {
+        false
+    }
+
+    /// Takes out what was asked for on this node of counters that regions lend each other parts of.
+    fn loan_demands(&self) -> Vec<LoanDemand> {
+        Vec::new()
+    }
+
+    /// Looks at the loans of `counter`, or makes `change`.
+    fn loans(
+        &self,
+        counter: LoanCounter,
+        change: Option<LoanChange>,
+    ) -> BoxFuture<'_, Result<LoanState, StoreError>> {
+        let _ = (counter, change);
+        Box::pin(std::future::ready(Err(StoreError::Unavailable)))
     }
 
     /// Forgets what has expired by `now`; called about once a second, and not where requests are answered. For stores

@@ -171,6 +171,11 @@ impl Stores {
         }
     }
 
+    /// The store in that slot, if it keeps loans between regions.
+    pub(crate) fn lending(&self, slot: StoreSlot) -> Option<&dyn SharedStore> {
+        self.member(slot).shared().filter(|store| store.lends())
+    }
+
     /// Puts hits of a lease back that were taken for a request that was not admitted.
     pub(crate) fn put_back(&self, store: StoreSlot, taken: Taken) {
         if let Some(store) = self.member(store).shared() {
@@ -238,6 +243,10 @@ impl Store for Stores {
     fn is_cluster(&self, slot: StoreSlot) -> bool {
         let store = self.member(slot).shared();
         store.is_some_and(SharedStore::is_cluster)
+    }
+
+    fn lends(&self, slot: StoreSlot) -> bool {
+        self.lending(slot).is_some()
     }
 
     fn held(&self, step: &Step) -> Option<LeasedHits> {

@@ -1,7 +1,10 @@
 //! Upkeep, metrics and faults: all that a service needs of its stores besides decisions.
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_store::{HashKey, LeaseGauges, MemoryStore, SyncGauges};
+use ratekeeper_store::{
+    HashKey, LeaseGauges, LoanChange, LoanCounter, LoanDemand, LoanState, MemoryStore, StoreError,
+    SyncGauges,
+};
 
 use crate::{Agreement, Backend, ServerGauges, SharedStore, StoreGauges, Stores};
 
@@ -79,6 +82,28 @@ impl Stores {
             ..store.sync_gauges()
         });
         all.collect()
+    }
+
+    /// Takes out what was asked for on this node of counters that regions lend each other parts of.
+    #[must_use]
+    pub fn loan_demands(&self) -> Vec<LoanDemand> {
+        let all = self.all_shared();
+        all.flat_map(|(_, store)| store.loan_demands()).collect()
+    }
+
+    /// Looks at the loans of `counter`, or makes `change`.
+    ///
+    /// # Errors
+    /// The store does not answer, keeps no loans, or has something else in their place.
+    pub async fn loans(
+        &self,
+        counter: LoanCounter,
+        change: Option<LoanChange>,
+    ) -> Result<LoanState, StoreError> {
+        match self.lending(counter.store) {
+            Some(store) => store.loans(counter, change).await,
+            None => Err(StoreError::Unavailable),
+        }
     }
 
     /// Gives back what this node holds, and adds what it has counted, before it stops; for a moment at most.

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -20,7 +20,7 @@ pub struct Proxy {
 
 #[derive(Debug)]
 struct Shared {
-    to: u16,
+    to: AtomicU16,
     /// The delay of each chunk in microseconds.
     delay: AtomicU64,
     swallows: AtomicBool,
@@ -53,7 +53,7 @@ impl Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
         let port = listener.local_addr().expect("it has an address").port();
         let shared = Arc::new(Shared {
-            to,
+            to: AtomicU16::new(to),
             delay: AtomicU64::new(0),
             swallows: AtomicBool::new(false),
             swallows_replies: AtomicBool::new(false),
@@ -72,6 +72,12 @@ impl Proxy {
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Forwards connections that are made from now on to that port: for servers that have to know the proxy's own before
+    /// they start.
+    pub fn lead_to(&self, port: u16) {
+        self.shared.to.store(port, Ordering::Relaxed);
     }
 
     /// Delays every chunk by this much in each direction. Chunks do not wait for each other: the
@@ -254,7 +260,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 }
 
 fn join(client: TcpStream, shared: &Arc<Shared>) -> std::io::Result<()> {
-    let server = TcpStream::connect((Ipv4Addr::LOCALHOST, shared.to))?;
+    let server = TcpStream::connect((Ipv4Addr::LOCALHOST, shared.to.load(Ordering::Relaxed)))?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     shared.streams().push(client.try_clone()?);

@@ -10,6 +10,7 @@ mod owed;
 mod paths;
 mod peers;
 mod profile;
+mod regions;
 mod remote_gateway;
 mod rules_from;
 mod sample;
@@ -115,6 +116,8 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     files.bound(&mut config);
     config.top_peers = boards.as_deref().map(peers::top);
     config.quotas = quotas.as_ref().map(|quotas| quotas.admin.clone());
+    let loans = regions::loans(settings, &limiter);
+    config.region_loans.clone_from(&loans);
     let traces = Traces::start(settings)?;
     config.tracer = traces.as_ref().map(Traces::tracer);
     let gateway = match what {
@@ -148,6 +151,10 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     welcome(&server, settings, snapshot.rules(), &limits, upstreams)?;
     let following = rules_from::start(&server, source);
     let keys_followed = keys.map(|keys| keys.follow(&server));
+    if let Some(loans) = loans {
+        regions::start(settings, &loans)?;
+        server.monitor(loans);
+    }
     if let Some(state) = &state {
         server.monitor(state.report());
     }

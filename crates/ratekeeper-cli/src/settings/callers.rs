@@ -25,6 +25,7 @@ enum May {
     Override,
     Refund,
     Hold,
+    Regions,
 }
 
 /// The fault of a list of callers, with the number of the caller.
@@ -53,8 +54,8 @@ pub(super) enum CallerFault {
     )]
     NotOneProof,
     #[error(
-        "may: expected what it may do beyond checks (override, refund, hold), or a role in the admin API (role: viewer, \
-         editor or admin)"
+        "may: expected what it may do beyond checks (override, refund, hold, regions), or a role in the admin API (role: \
+         viewer, editor or admin)"
     )]
     Nothing,
     #[error(
@@ -111,6 +112,7 @@ fn caller(entry: &Entry) -> Result<Caller, CallerFault> {
             May::Override => may.overrides = true,
             May::Refund => may.refund = true,
             May::Hold => may.hold = true,
+            May::Regions => may.regions = true,
         }
     }
     Ok(Caller {

@@ -262,11 +262,12 @@ settings! {
         local_factor: f64 = value("FACTOR", "1") => local_factor;
         /// Refuse to start while Redis is unreachable; otherwise failure modes decide until it is back
         require_store: bool = switch("false") => values::switch;
-        /// Region of this node, one of `regions`; for rules with `regions: regional`
+        /// Region of this node, one of `regions`; for rules with `regions`
         region: Option<String> = value("NAME", "") => maybe(text);
         /// Regions that share limits, each with a store of its own: `version` (raised whenever a weight changes), and
-        /// NAME: { weight } for each; of a shared limit a region enforces the part that is its weight's part of all
-        /// weights. The same in all regions
+        /// NAME: { weight, link } for each; of a shared limit a region owns the part that is its weight's part of all
+        /// weights. link: addresses of the region's nodes, for limits that are lent; `loan_time` (10m), and link_ca,
+        /// link_cert and link_key for TLS, beside `version`
         regions: Option<RegionWeights> = nested("MAPPING") => regions;
         /// Memory for counters, at least 1MiB. When it is full, expired counters go first and denying ones last
         memory_limit: u64 = value("SIZE", "256MiB") => memory_limit;
@@ -337,8 +338,8 @@ settings! {
         /// the client's Accept header overrides it
         denial_body: BodyForm = value("FORM", "json") => str::parse;
         /// Callers with permissions, in addition to unauthenticated ones on loopback and Unix listeners: a list of
-        /// `name`, `token_sha256` or `tls_name`, `may` (override, refund, hold), and `role` in the admin API (viewer,
-        /// editor, admin)
+        /// `name`, `token_sha256` or `tls_name`, `may` (override, refund, hold, regions), and `role` in the admin API
+        /// (viewer, editor, admin)
         callers: Vec<Caller> = nested("LIST") => callers;
     }
     group("Envoy's protocol") {

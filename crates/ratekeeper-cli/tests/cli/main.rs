@@ -40,6 +40,8 @@ mod quota_set;
 mod quotas;
 mod redis;
 mod regions;
+mod regions_lend;
+mod regions_lie;
 mod replay;
 mod roles;
 mod rules;

@@ -102,7 +102,7 @@ fn a_check_of_rules_tells_the_share_and_refuses_what_no_region_can_do() {
     write(
         folder.path(),
         "rules.yaml",
-        &RULES.replace("regional", "bounded"),
+        &RULES.replace("regional", "counted"),
     );
     let refused = run(folder.path(), &["rules", "check", "rules.yaml"]);
     assert_eq!(refused.code, Some(1));

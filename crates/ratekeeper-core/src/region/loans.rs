@@ -45,6 +45,7 @@
 
 mod asking;
 mod demand;
+mod encoding;
 mod timed;
 mod windows;
 

@@ -62,6 +62,7 @@ impl Plan {
             },
             lease: Micros::ZERO,
             sync: Micros::ZERO,
+            terms: 0,
         });
     }
 }

@@ -1804,3 +1804,443 @@ pub mod rate_limiter_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// Asks, sent together.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct LoanAsks {
+    /// The name of the region that asks; in the first message.
+    #[prost(string, tag = "1")]
+    pub region: ::prost::alloc::string::String,
+    /// The version of its weights; in the first message.
+    #[prost(uint32, tag = "2")]
+    pub weights_version: u32,
+    /// At most 1,000.
+    #[prost(message, repeated, tag = "3")]
+    pub asks: ::prost::alloc::vec::Vec<LoanAsk>,
+}
+/// An ask: it says what the asker holds, so it also renews loans and gives hits back.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LoanAsk {
+    /// Both halves of the counter's name.
+    #[prost(fixed64, tag = "1")]
+    pub subject: u64,
+    #[prost(fixed64, tag = "2")]
+    pub identity: u64,
+    /// The limit, its rule and the regions, as a number: the same in all regions that lend.
+    #[prost(fixed64, tag = "3")]
+    pub terms: u64,
+    /// The number of the ask, which grows.
+    #[prost(uint64, tag = "4")]
+    pub number: u64,
+    /// The asker's window.
+    #[prost(uint64, tag = "5")]
+    pub first: u64,
+    /// The hits held in that window, and in each later one.
+    #[prost(uint64, tag = "6")]
+    pub hold_now: u64,
+    #[prost(uint64, tag = "7")]
+    pub hold_next: u64,
+    /// The hits lacking in that window, and in each later one.
+    #[prost(uint64, tag = "8")]
+    pub want_now: u64,
+    #[prost(uint64, tag = "9")]
+    pub want_next: u64,
+    /// The hits that the other is to give back.
+    #[prost(uint64, tag = "10")]
+    pub recall: u64,
+}
+/// Answers, sent together.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct LoanAnswers {
+    /// The version of the weights of the region that answers.
+    #[prost(uint32, tag = "1")]
+    pub weights_version: u32,
+    #[prost(message, repeated, tag = "2")]
+    pub answers: ::prost::alloc::vec::Vec<LoanAnswer>,
+}
+/// The answer to an ask.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LoanAnswer {
+    #[prost(fixed64, tag = "1")]
+    pub subject: u64,
+    #[prost(fixed64, tag = "2")]
+    pub identity: u64,
+    #[prost(uint64, tag = "3")]
+    pub number: u64,
+    /// The hits that the asker holds from now on: in the first window, in each later one, and the last of these.
+    #[prost(uint64, tag = "4")]
+    pub first: u64,
+    #[prost(uint64, tag = "5")]
+    pub now: u64,
+    #[prost(uint64, tag = "6")]
+    pub next: u64,
+    #[prost(uint64, tag = "7")]
+    pub last: u64,
+    /// The hits that the lender could still spare.
+    #[prost(uint64, tag = "8")]
+    pub spare: u64,
+    /// Set if it changed nothing.
+    #[prost(enumeration = "loan_answer::Refusal", tag = "9")]
+    pub refused: i32,
+    /// The number of the latest ask that was answered, if that is why.
+    #[prost(uint64, tag = "10")]
+    pub latest: u64,
+}
+/// Nested message and enum types in `LoanAnswer`.
+pub mod loan_answer {
+    /// The reasons to lend nothing.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Refusal {
+        Unspecified = 0,
+        /// A later ask was answered already.
+        Old = 1,
+        /// The clocks of the two regions are more than a window apart.
+        Apart = 2,
+        /// No rule here is lent on these terms.
+        Terms = 3,
+        /// The region's store did not answer.
+        Store = 4,
+    }
+    impl Refusal {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "REFUSAL_UNSPECIFIED",
+                Self::Old => "REFUSAL_OLD",
+                Self::Apart => "REFUSAL_APART",
+                Self::Terms => "REFUSAL_TERMS",
+                Self::Store => "REFUSAL_STORE",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "REFUSAL_UNSPECIFIED" => Some(Self::Unspecified),
+                "REFUSAL_OLD" => Some(Self::Old),
+                "REFUSAL_APART" => Some(Self::Apart),
+                "REFUSAL_TERMS" => Some(Self::Terms),
+                "REFUSAL_STORE" => Some(Self::Store),
+                _ => None,
+            }
+        }
+    }
+}
+/// Generated client implementations.
+pub mod region_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Served by each node of a region that lends.
+    #[derive(Debug, Clone)]
+    pub struct RegionServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl RegionServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> RegionServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> RegionServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            RegionServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// One stream from a node of a region to one of another. The first message says who asks; each later one asks.
+        pub async fn link(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::LoanAsks>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::LoanAnswers>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/ratekeeper.v1.RegionService/Link",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("ratekeeper.v1.RegionService", "Link"));
+            self.inner.streaming(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod region_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with RegionServiceServer.
+    #[async_trait]
+    pub trait RegionService: std::marker::Send + std::marker::Sync + 'static {
+        /// Server streaming response type for the Link method.
+        type LinkStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::LoanAnswers, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// One stream from a node of a region to one of another. The first message says who asks; each later one asks.
+        async fn link(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::LoanAsks>>,
+        ) -> std::result::Result<tonic::Response<Self::LinkStream>, tonic::Status>;
+    }
+    /// Served by each node of a region that lends.
+    #[derive(Debug)]
+    pub struct RegionServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> RegionServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for RegionServiceServer<T>
+    where
+        T: RegionService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/ratekeeper.v1.RegionService/Link" => {
+                    #[allow(non_camel_case_types)]
+                    struct LinkSvc<T: RegionService>(pub Arc<T>);
+                    impl<
+                        T: RegionService,
+                    > tonic::server::StreamingService<super::LoanAsks> for LinkSvc<T> {
+                        type Response = super::LoanAnswers;
+                        type ResponseStream = T::LinkStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<tonic::Streaming<super::LoanAsks>>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RegionService>::link(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = LinkSvc(inner);
+                        let codec = crate::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for RegionServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "ratekeeper.v1.RegionService";
+    impl<T> tonic::server::NamedService for RegionServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}

@@ -693,7 +693,7 @@ impl Value for RegionMode {
 
     fn read(key: &str, node: &Rc<Node>, report: &mut Report<'_>) -> Option<Self> {
         let text = written(node);
-        if matches!(text, "bounded" | "counted") {
+        if text == "counted" {
             let message =
                 format!("`{key}: {text}` is not possible yet: regions do not exchange hits");
             let help = format!(

@@ -155,14 +155,48 @@ fn what_cannot_be_shared_is_refused_with_a_way_out() {
     );
     let burst = limit("limit: 100, burst: 1, algorithm: gcra, regions: regional");
     assert!(burst.contains("1 cannot be split"), "{burst}");
-    for later in ["bounded", "counted"] {
-        let refused = limit(&format!("limit: 600, regions: {later}"));
-        assert!(refused.contains("is not possible yet"), "{refused}");
+    for (keys, why) in [
+        ("limit: 600, regions: counted", "is not possible yet"),
+        (
+            "limit: 600, regions: bounded",
+            "a sliding_window cannot be lent yet",
+        ),
+        (
+            "limit: 600, algorithm: fixed_window, post_paid: true, regions: bounded",
+            "paid afterwards",
+        ),
+    ] {
+        let refused = limit(keys);
+        assert!(refused.contains(why), "{refused}");
         assert!(refused.ends_with("by its weight"), "{refused}");
         assert!(refused.contains("write `regions: regional`"), "{refused}");
     }
+    let lent = "limit: 600, algorithm: fixed_window, regions: bounded";
+    let leased = limit(&format!("{lent}, consistency: leased"));
+    assert!(leased.ends_with("write `consistency: exact`"), "{leased}");
+    let denied = limit(&format!("{lent}, count_denied: true"));
+    assert!(denied.ends_with("write `count_denied: false`"), "{denied}");
+    let few = limit("limit: 23, algorithm: fixed_window, regions: bounded");
+    assert!(
+        few.contains("a limit of at least 24 here, 8 for each region"),
+        "{few}"
+    );
     let typo = limit("limit: 600, regions: regionel");
     assert!(typo.ends_with("did you mean `regional`?"), "{typo}");
+}
+
+#[test]
+fn of_a_limit_that_is_lent_the_region_owns_its_share() {
+    let text = "domain: d\ndescriptors: [ { key: k, rate_limit: { window: 1m, limit: 600, algorithm: fixed_window, \
+                regions: bounded } } ]\n";
+    let rules = rules(text, "eu");
+    let share = rules.rules()[0].share.as_ref().expect("it is shared");
+    assert!(share.is_lent);
+    let told = share.to_string();
+    assert!(
+        told.starts_with("region eu owns 300 (weights version"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -46,6 +46,10 @@ impl Call {
             names.counter(part.key, &mut self.keys);
             self.ends.push(self.keys.len());
         }
+        for part in group.parts.iter().filter(|part| part.is_lent()) {
+            names.loans(part.key, &mut self.keys);
+            self.ends.push(self.keys.len());
+        }
         let once = group.extra.as_ref().and_then(|extra| extra.once);
         if let (Some(once), Some(key)) = (once, group.first_key()) {
             names.once(key.subject, once.id, &mut self.keys);
@@ -206,6 +210,6 @@ impl Group {
             && part.charge == Charge::IfAllowed
             && !part.quota_mode
             && self.runs.iter().all(|run| run.hits[0] > 0);
-        (self.is_plain || is_leaky).then_some(part)
+        ((self.is_plain || is_leaky) && !part.is_lent()).then_some(part)
     }
 }

@@ -1,7 +1,7 @@
 -- Decides any number of independent groups of requests, each atomically, in one call.
 --
 -- KEYS     the counters, in the order in which the groups' steps name them; one that a group names twice is here
---          twice. After those of a group that is carried out once, and after the counter of a lease or a post, the
+--          twice. After them the keys with the loans of those that regions lend. After those of a group that is carried out once, and after the counter of a lease or a post, the
 --          key that remembers it; then, if it undoes another that was, the key to forget. In a cluster all of them lie in one slot.
 -- ARGV[1]  the groups, one after the other, packed as by struct.pack('<...'); numbers are doubles (d) below 2^53.
 --
@@ -23,6 +23,10 @@
 --   a post:       B 5, B algorithm, B 1 if post-paid, 5 x d parameters, d hits, d age, d time for which it is remembered.
 --                 Hits that were admitted so long ago without asking here: charged as far as there is room, or in full.
 --
+--   loans:        B 6, B algorithm, 5 x d parameters, d window, d the most that may be counted in it, d time for which they
+--                 are kept, I4 and I4 length of the loans that were read before and of those to put in their place, and both.
+--                 They are written if those before are still there, in that window, with no more counted; none: only read.
+--
 --   A group is one list of steps, asked for by requests that differ in their hits only; a run is so many requests of
 --   the same hits, in the order in which they came. The parameters are explained in each algorithm's file.
 --   Algorithms are named in capitals here, as in script/algorithm.rs, which puts their numbers in place of the names.
@@ -30,11 +34,13 @@
 -- Returned: the time that counted (microseconds since the epoch), then for each group
 --   if it is carried out once: 0; or the time at which it was before, followed by what was returned then; or alone -1,
 --   if another request was carried out under its id, or the same one by other steps, or -2, if it is too late to know whether it was;
---   the state of each step's counter as it was before the group (null if there was none; see the algorithms; -1 if
+--   the state of each step's counter, and of one that regions lend the share, as it was before the group (null if there was none; see the algorithms; -1 if
 --   something lies there that is no counter: then nothing of the group is carried out, and no other group is the worse
 --   for it); and for each run how many of its requests were allowed (a lone step: how many fitted).
 --   for a lease: the state before; 2 if all that the node holds now is new, 1 if some was held before, 0 if it is an older
 --   call, or -1 if the key holds something else; the hits that it holds, and for how long.
+--   for loans: 1 if they were written, 0 if not, -1 if a key holds something else; the hits counted in the window, its
+--   number, the time until it ends, and the loans as they were before (null if there were none).
 --   for a post: the hits that were charged, those of the first time if it is a repeat, or -1 if a key holds something else.
 -- A state is told with the leases that are open on it; see escrow.lua. A denial writes nothing, but where leases that were
 -- over have been charged.
@@ -67,6 +73,31 @@ end
 --@ clock
 local out, filled, next_key, at, size = {now}, 1, 1, 1, #plan
 local act, permit = 0, nil
+-- What regions have lent each other of a counter, by its key, while the group that asks for it is decided.
+local loans = {}
+
+-- The loans kept at a key: false if there are none, -1 if something else lies there. See core's region::loans.
+local function loans_at(key)
+  local found = try('GET', key)
+  if found and (type(found) ~= 'string' or byte(found) ~= 1) then
+    return -1
+  end
+  return found
+end
+
+-- The share of a region that owns so much, in a window: what is owned, less what is lent, and what is held.
+local function share_of(kept, owned, window)
+  local lent, held
+  for place = 3, 21 * byte(kept, 2), 21 do
+    local first, less, more = unpack_('<I7I7I7', kept, place)
+    if lent and first > window then
+      break
+    end
+    lent, held = less, more
+  end
+  return max(0, owned - lent) + held
+end
+
 -- When the hits of a post were admitted, while it is charged.
 local dated
 
@@ -152,6 +183,30 @@ while at <= size do
     end
     filled = filled + 1
     out[filled] = charged
+  elseif byte(plan, at) == 6 then
+    local _, code, a1, a2, a3, a4, a5, window, most, kept, old, new
+    _, code, a1, a2, a3, a4, a5, window, most, kept, old, new, at = unpack_('<BBddddddddI4I4', plan, at)
+    local before, after = sub(plan, at, at + old - 1), sub(plan, at + old, at + old + new - 1)
+    at = at + old + new
+    local key, place = KEYS[next_key], KEYS[next_key + 1]
+    next_key = next_key + 2
+    local raw, room, settle, s1, s2, s3, s4
+    local node, own, live, repeated, tail, latest, first_end
+    local held, status, found = 0, -1, loans_at(place)
+    --@ get
+    --@ open
+    if raw ~= -1 and found ~= -1 then
+      --@ read
+      status = 0
+      if new > 0 and (found or '') == before and s2 / a2 == window and s1 + held <= most then
+        local key, value, expiry = place, after, now + kept
+        --@ set
+        status = 1
+      end
+    end
+    out[filled + 1], out[filled + 2], out[filled + 3] = status, (s1 or 0) + held, (s2 or 0) / a2
+    out[filled + 4], out[filled + 5] = s2 and max(0, s2 + a2 - now) or 0, found
+    filled = filled + 5
   elseif byte(plan, at) == 3 then
     local _, code, a1, a2, a3, a4, a5, node, number, since, spent, final, target, most, ttl
     _, code, a1, a2, a3, a4, a5, node, at = unpack_('<BBdddddc8', plan, at)
@@ -240,6 +295,13 @@ while at <= size do
       params[step] = {a1, a2, a3, a4, a5}
     end
     next_key = first + steps
+    for step = 1, steps do
+      if codes[step] == FIXED_WINDOW and params[step][5] > 0 then
+        loans[KEYS[first + step - 1]] = loans_at(KEYS[next_key])
+        next_key = next_key + 1
+      end
+    end
+    local once = KEYS[next_key]
     if until_ then
       -- What was recorded can be read by the same steps only.
       content = content .. act .. ' ' .. table.concat(codes, ' ')
@@ -317,9 +379,22 @@ while at <= size do
         elseif opened[key] then
           told = opened[key].told
         end
+        if loans[key] == -1 then
+          raw, told = -1, -1
+        end
         corrupt = corrupt or raw == -1
         filled = filled + 1
         out[filled] = told
+        if code == FIXED_WINDOW and params[step][5] > 0 then
+          filled = filled + 1
+          out[filled] = 0
+          if raw ~= -1 then
+            local room, settle, s1, s2, s3, s4
+            local a1, a2, a3, a4, a5 = unpack(params[step])
+            --@ read
+            out[filled] = room + s1
+          end
+        end
       end
     end
     if corrupt and not done then
@@ -449,7 +524,7 @@ while at <= size do
       for index = start + 1, filled do
         record[#record + 1] = out[index]
       end
-      local key, value, expiry = KEYS[first + steps], cmsgpack.pack(record), until_
+      local key, value, expiry = once, cmsgpack.pack(record), until_
       --@ set
     end
     act = 0

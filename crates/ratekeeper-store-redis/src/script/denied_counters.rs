@@ -28,7 +28,9 @@ impl DeniedCounters {
             true => *hits == 0,
             false => *hits > 0 && part.charge == Charge::IfAllowed,
         };
+        // A share can grow at any time.
         let is_repeatable = group.extra.is_none()
+            && !group.parts.iter().any(Part::is_lent)
             && group.parts.iter().enumerate().all(|(index, part)| {
                 usize::from(part.counter) == index && !part.limit.algorithm().holds_permits()
             })
@@ -72,7 +74,7 @@ impl DeniedCounters {
         }
         let now = self.at.after(since);
         let mut outcomes: SmallVec<[StepOutcome; 4]> = SmallVec::new();
-        for (step, Counter { kept, escrow }) in request.steps.iter().zip(&self.counters) {
+        for (step, Counter { kept, escrow, .. }) in request.steps.iter().zip(&self.counters) {
             let state = match kept {
                 Kept::Words(words) => StateRef::Words(words),
                 Kept::Heap(heap) => StateRef::Heap(heap),

@@ -46,6 +46,8 @@ pub(super) struct GroupStep {
     pub(super) shadow: bool,
     pub(super) quota_mode: bool,
     pub(super) params: Params,
+    /// The terms on which regions lend each other parts of the limit; 0 if they do not.
+    pub(super) terms: u64,
     /// The first part of the group that asks for the same counter, perhaps itself.
     pub(super) counter: u16,
 }
@@ -184,7 +186,11 @@ impl GroupStep {
             descriptor: step.descriptor,
             shadow: step.shadow,
             quota_mode: step.quota_mode,
-            params: Params::new(&step.limit, step.calendar),
+            params: match step.terms {
+                0 => Params::new(&step.limit, step.calendar),
+                _ => Params::new(&step.limit, step.calendar).lent(),
+            },
+            terms: step.terms,
             counter,
         }
     }
@@ -197,6 +203,12 @@ impl GroupStep {
             && self.quota_mode == step.quota_mode
             && self.calendar == step.calendar
             && self.limit == step.limit
+            && self.terms == step.terms
+    }
+
+    /// Returns true if what this region may use of the limit is kept beside the counter.
+    pub(super) fn is_lent(&self) -> bool {
+        self.params.algorithm == ScriptAlgorithm::FixedWindow && self.params.numbers[4] > 0
     }
 
     /// Redis has room for every counter, so the answer for a full store is never asked for.

@@ -80,6 +80,12 @@ impl KeyName {
         out.extend_from_slice(b":marks");
     }
 
+    /// Appends the key of what regions have lent each other of a counter.
+    pub fn loans(&self, key: CounterKey, out: &mut Vec<u8>) {
+        self.counter(key, out);
+        out.extend_from_slice(b":loans");
+    }
+
     /// The key of a counter, for display.
     pub(crate) fn text(&self, key: CounterKey) -> String {
         let mut name = Vec::new();

@@ -79,7 +79,9 @@ impl LeaseCall {
 
     /// Core's answer to it, on a counter that was found so at `now`.
     fn settle(&self, counter: Counter, now: Timestamp) -> Option<(Settled, SettledCounter)> {
-        let Counter { kept, mut escrow } = counter;
+        let Counter {
+            kept, mut escrow, ..
+        } = counter;
         let mut state = match kept {
             Kept::Words(words) => State::Words(words),
             Kept::Heap(heap) => State::Heap(heap),

@@ -82,6 +82,14 @@ impl Params {
         Self { algorithm, numbers }
     }
 
+    /// The same for a counter of which regions lend each other parts; only of fixed windows.
+    pub(super) const fn lent(mut self) -> Self {
+        if matches!(self.algorithm, ScriptAlgorithm::FixedWindow) {
+            self.numbers[4] = 1;
+        }
+        self
+    }
+
     /// Appends the parameters as doubles, which hold them exactly.
     #[allow(clippy::cast_precision_loss, reason = "all are below 2^53")]
     pub(super) fn pack(&self, out: &mut Vec<u8>) {

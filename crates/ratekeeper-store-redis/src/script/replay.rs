@@ -5,7 +5,7 @@ use ratekeeper_core::{Ask, Moment, Outcome, Spill, State, StateMut, StateRef, Ti
 use ratekeeper_store::{Charge, Execution, PermitAct, Step, StepOutcome, Verdicts};
 use smallvec::SmallVec;
 
-use super::group::{Group, Run};
+use super::group::{Group, Part, Run};
 use super::state::{Counter, Kept};
 
 /// A group's counters before its next request.
@@ -77,7 +77,7 @@ impl<'a> Replay<'a> {
     pub(super) fn next(&mut self, run: &Run) -> Verdicts {
         let steps: SmallVec<[Step; 2]> = (self.group.parts.iter())
             .zip(&run.hits)
-            .map(|(part, hits)| self.as_of(part.step(*hits)))
+            .map(|(part, hits)| self.as_of(self.step(part, *hits)))
             .collect();
         let outcomes = self.test(&steps);
         let votes = steps.iter().zip(&outcomes);
@@ -93,6 +93,18 @@ impl<'a> Replay<'a> {
             outcomes: outcomes.into_iter().map(StepOutcome::Counted).collect(),
             at: self.now,
             execution: Execution::Now,
+        }
+    }
+
+    /// The step of `part`, under the share that its counter has.
+    fn step(&self, part: &Part, hits: i64) -> Step {
+        let step = part.step(hits);
+        match self.counters[usize::from(part.counter)].share {
+            Some(share) => Step {
+                limit: step.limit.holding(share),
+                ..step
+            },
+            None => step,
         }
     }
 
@@ -116,7 +128,7 @@ impl<'a> Replay<'a> {
             taken,
             hits: step.hits,
         };
-        let Counter { kept, escrow } = &self.counters[counter];
+        let Counter { kept, escrow, .. } = &self.counters[counter];
         let state = match kept {
             Kept::Held(held) => return self.ask_held(*held, step, ask),
             Kept::Words(words) => StateRef::Words(words),

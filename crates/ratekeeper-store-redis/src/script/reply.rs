@@ -113,12 +113,17 @@ fn decode_group<'r>(
     let mut corrupt = None;
     for part in &group.parts {
         let item = items.next().ok_or(AnswerError::Malformed)?;
+        let share = match part.is_lent() {
+            true => Some(integer(items.next())?),
+            false => None,
+        };
         if item == Item::Int(NO_COUNTER) {
             corrupt = corrupt.or(Some(part.key));
             continue;
         }
         let counter = Counter::read(part, extra.permit.is_some(), item);
-        counters.push(counter.ok_or(AnswerError::Malformed)?);
+        let counter = counter.ok_or(AnswerError::Malformed)?;
+        counters.push(Counter { share, ..counter });
     }
     if let Some(key) = corrupt {
         // No run may have been allowed.

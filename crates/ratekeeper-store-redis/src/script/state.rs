@@ -30,6 +30,8 @@ pub(super) enum Kept {
 pub(super) struct Counter {
     pub(super) kept: Kept,
     pub(super) escrow: Escrow,
+    /// The hits that this region may use in the window, if regions lend each other parts of the limit.
+    pub(super) share: Option<u64>,
 }
 
 impl Counter {
@@ -45,7 +47,11 @@ impl Counter {
             item => (Escrow::default(), item),
         };
         let kept = Kept::read(part, has_permit, item)?;
-        Some(Self { kept, escrow })
+        Some(Self {
+            kept,
+            escrow,
+            share: None,
+        })
     }
 }
 

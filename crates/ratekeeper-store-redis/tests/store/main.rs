@@ -21,6 +21,7 @@ mod faults;
 mod fleet;
 mod idle_servers;
 mod leases;
+mod loans;
 mod once;
 mod pauses;
 mod refusals;

@@ -20,8 +20,8 @@ use crate::policy::Policy;
 use crate::region::share;
 use crate::rule::LEASE;
 use crate::{
-    Consistency, Enforce, FailureMode, LeakyOverRls, PlanIndex, Profile, RegionShare, Rule,
-    RuleIndex, RuleLimit,
+    Consistency, Enforce, FailureMode, LeakyOverRls, PlanIndex, Profile, RegionMode, RegionShare,
+    Rule, RuleIndex, RuleLimit,
 };
 
 impl Keys {
@@ -240,6 +240,7 @@ impl Compiler<'_, '_, '_> {
 
     /// The share of this node's region, if regions share the limit. Refuses to share what cannot be.
     fn share(&mut self, limit: &RuleLimit, policy: &Policy, mark: Mark) -> Option<RegionShare> {
+        self.check_lent(policy, mark);
         match share(limit, policy.regions, self.around.region) {
             Ok(share) => share,
             Err((message, help)) => {
@@ -247,6 +248,28 @@ impl Compiler<'_, '_, '_> {
                 None
             }
         }
+    }
+
+    /// Refuses to lend parts of what is not decided by the region's store, hit by hit.
+    fn check_lent(&mut self, policy: &Policy, mark: Mark) {
+        if policy.regions != Some(RegionMode::Bounded) {
+            return;
+        }
+        let counts_denied = self.around.profile == Profile::Envoy;
+        let counts_denied = policy.count_denied.unwrap_or(counts_denied);
+        let (why, help) = match policy.consistency {
+            None | Some(Consistency::Exact) if !counts_denied => return,
+            None | Some(Consistency::Exact) => (
+                "with `count_denied`, as what others lent could be used up by denied requests",
+                "write `count_denied: false`",
+            ),
+            Some(_) => (
+                "with this consistency: the region's store decides each request",
+                "write `consistency: exact`",
+            ),
+        };
+        let message = format!("`regions: bounded` is not possible {why}");
+        self.report.error(mark, message, help);
     }
 
     /// Refuses leases where the limit bears none.

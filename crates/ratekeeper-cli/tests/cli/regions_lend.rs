@@ -1,0 +1,211 @@
+//! Regions that lend each other parts of a limit: each with two nodes on a Redis of its own, and links that can be cut.
+
+use crate::support::{FREE_PORTS, Service, http, ratekeeper, url, write};
+use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::proxy::Proxy;
+use ratekeeper_testkit::redis::Server;
+use std::path::Path;
+use tempfile::{TempDir, tempdir};
+
+const NAMES: [&str; 3] = ["ap", "eu", "us"];
+const AP: usize = 0;
+const EU: usize = 1;
+const US: usize = 2;
+
+/// The limit, of which each region owns a third.
+const LIMIT: usize = 300;
+
+/// Three regions of two nodes each.
+struct World {
+    regions: Vec<Region>,
+    /// The links, by who asks and who is asked.
+    links: Vec<Vec<Proxy>>,
+    _servers: Vec<Server>,
+    _folder: TempDir,
+}
+
+struct Region {
+    nodes: [Service; 2],
+}
+
+impl World {
+    fn start(rules: impl Fn(&str) -> String) -> Self {
+        let folder = tempdir().expect("a folder can be made");
+        let servers: Vec<Server> = NAMES.iter().map(|_| Server::start()).collect();
+        let links = NAMES.map(|_| NAMES.map(|_| Proxy::start(0)).into());
+        let links: Vec<Vec<Proxy>> = links.into();
+        let regions = (0..NAMES.len()).map(|at| {
+            let folder = folder.path().join(NAMES[at]);
+            Region::start(&folder, at, &rules(NAMES[at]), (&servers[at], &links[at]))
+        });
+        let regions: Vec<Region> = regions.collect();
+        for links in &links {
+            for (to, link) in links.iter().enumerate() {
+                link.lead_to(regions[to].nodes[1].grpc.port());
+            }
+        }
+        Self {
+            regions,
+            links,
+            _servers: servers,
+            _folder: folder,
+        }
+    }
+
+    /// Cuts a region off, or connects it again.
+    fn cut(&self, region: usize, is_cut: bool) {
+        for from in 0..NAMES.len() {
+            for to in 0..NAMES.len() {
+                if from == region || to == region {
+                    let link = &self.links[from][to];
+                    link.swallow(is_cut);
+                    link.cut_all();
+                }
+            }
+        }
+    }
+
+    fn wait_for_links(&self) {
+        for region in &self.regions {
+            for node in &region.nodes {
+                eventually("a node has links to both other regions", || {
+                    let metrics = node.metrics();
+                    let reached = metrics
+                        .lines()
+                        .filter(|line| line.starts_with("ratelimit_region_reachable"));
+                    reached.filter(|line| line.ends_with(" 1")).count() == 2
+                });
+            }
+        }
+    }
+}
+
+impl Region {
+    fn start(folder: &Path, own: usize, rules: &str, (server, links): (&Server, &[Proxy])) -> Self {
+        let link = |at: usize| match at == own {
+            true => String::new(),
+            false => format!(", link: ['http://127.0.0.1:{}']", links[at].port()),
+        };
+        let regions = (0..NAMES.len()).map(|at| {
+            let (name, link) = (NAMES[at], link(at));
+            format!("  {name}: {{ weight: 1{link} }}\n")
+        });
+        let settings = format!(
+            "region: {}\nregions:\n  version: 1\n{}store: {}\nstore_deadline: 1s\nstore_hash_key: {}\n",
+            NAMES[own],
+            regions.collect::<String>(),
+            url(server),
+            "00112233445566778899aabbccddeeff",
+        );
+        let nodes = ["one", "two"].map(|node| {
+            let folder = folder.join(node);
+            write(&folder, "rules.yaml", rules);
+            write(&folder, "ratekeeper.yaml", &settings);
+            let args = ["serve", "--rules", "rules.yaml", "--require-store"];
+            let args: Vec<&str> = args.iter().chain(&FREE_PORTS).copied().collect();
+            Service::start(ratekeeper(&folder, &args), &folder)
+        });
+        Self { nodes }
+    }
+
+    /// Asks so often, by turns of both nodes; returns how often it was allowed.
+    fn ask(&self, value: &str, times: usize) -> usize {
+        let allows = |number: &usize| {
+            let node = &self.nodes[number % 2];
+            node.check(&[("key", value)])["decision"] == "allow"
+        };
+        (0..times).filter(allows).count()
+    }
+
+    fn readiness(&self) -> String {
+        http(self.nodes[0].admin, "GET", "/readyz", "").1
+    }
+}
+
+trait Metrics {
+    fn metrics(&self) -> String;
+}
+
+impl Metrics for Service {
+    fn metrics(&self) -> String {
+        http(self.admin, "GET", "/metrics", "").1
+    }
+}
+
+fn rules(limit: usize) -> String {
+    format!(
+        "domain: d\nregions: bounded\non_store_failure: deny\ndescriptors:\n- {{ key: key, rate_limit: {{ window: 24h, \
+         limit: {limit}, algorithm: fixed_window }} }}\n"
+    )
+}
+
+#[test]
+fn a_busy_region_borrows_and_no_more_than_the_limit_ever_passes() {
+    let world = World::start(|_| rules(LIMIT));
+    world.wait_for_links();
+    let mut admitted = [0; 3];
+    eventually("the busy region has borrowed from both others", || {
+        admitted[EU] += world.regions[EU].ask("a", 20);
+        admitted[EU] > LIMIT / 3 + LIMIT / 3
+    });
+    let metrics = world.regions[EU].nodes[0].metrics();
+    assert!(
+        metrics.contains("ratelimit_region_borrowed_hits{peer=\"us\"}"),
+        "{metrics}"
+    );
+    assert!(
+        metrics.contains("ratelimit_region_owned_hits 100"),
+        "{metrics}"
+    );
+    for region in [AP, US, EU] {
+        admitted[region] += world.regions[region].ask("a", LIMIT);
+    }
+    let all: usize = admitted.iter().sum();
+    assert!(all <= LIMIT, "{admitted:?}");
+    // Nothing is lost: what a region holds, it can use.
+    eventually("all that is left passes somewhere", || {
+        for region in [AP, US, EU] {
+            admitted[region] += world.regions[region].ask("a", 10);
+        }
+        admitted.iter().sum::<usize>() >= LIMIT - 1
+    });
+    for region in [AP, US, EU] {
+        admitted[region] += world.regions[region].ask("a", 50);
+    }
+    let all: usize = admitted.iter().sum();
+    assert!(all <= LIMIT, "{admitted:?}");
+
+    // Cut off, a region has what it owns, and what it held before.
+    world.cut(EU, true);
+    eventually("a region that is cut off says so", || {
+        world.regions[EU]
+            .readiness()
+            .contains("region us: no link for")
+    });
+    let apart: Vec<usize> = (0..3).map(|at| world.regions[at].ask("b", LIMIT)).collect();
+    assert_eq!(apart[EU], LIMIT / 3, "{apart:?}");
+    assert!(apart.iter().sum::<usize>() <= LIMIT, "{apart:?}");
+    world.cut(EU, false);
+    world.wait_for_links();
+    let mut healed = 0;
+    eventually("a region that is connected again borrows", || {
+        healed += world.regions[EU].ask("c", 20);
+        healed > LIMIT / 3
+    });
+}
+
+#[test]
+fn regions_with_other_rules_lend_nothing_and_say_so() {
+    let world = World::start(|name| rules(if name == "us" { 2 * LIMIT } else { LIMIT }));
+    world.wait_for_links();
+    let mut admitted = 0;
+    // The region with the larger limit owns its third of that, and gets no more.
+    eventually("the region is told that it differs", || {
+        admitted += world.regions[US].ask("a", 30);
+        world.regions[US]
+            .readiness()
+            .contains("lends on other terms")
+    });
+    admitted += world.regions[US].ask("a", LIMIT);
+    assert_eq!(admitted, 2 * LIMIT / 3);
+}

@@ -1,0 +1,211 @@
+//! A region whose neighbour lies, repeats, floods and asks for everything.
+
+use crate::support::{FREE_PORTS, Service, http, ratekeeper, url, write};
+use ratekeeper_proto::ratekeeper::v1::region_service_client::RegionServiceClient;
+use ratekeeper_proto::ratekeeper::v1::region_service_server::{RegionService, RegionServiceServer};
+use ratekeeper_proto::ratekeeper::v1::{LoanAnswer, LoanAnswers, LoanAsk, LoanAsks};
+use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::redis::Server;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use tempfile::tempdir;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tonic::{Code, Request, Response, Status, Streaming};
+
+/// The limit, of which each of two regions owns half.
+const LIMIT: usize = 200;
+
+/// A region that answers each ask with more than there is, three times.
+#[derive(Clone, Default)]
+struct Liar {
+    asks: Arc<Mutex<Vec<LoanAsk>>>,
+}
+
+#[tonic::async_trait]
+impl RegionService for Liar {
+    type LinkStream = ReceiverStream<Result<LoanAnswers, Status>>;
+
+    async fn link(
+        &self,
+        request: Request<Streaming<LoanAsks>>,
+    ) -> Result<Response<Self::LinkStream>, Status> {
+        let (answers, sent) = mpsc::channel(64);
+        let heard = Arc::clone(&self.asks);
+        let mut asks = request.into_inner();
+        tokio::spawn(async move {
+            let hello = LoanAnswers {
+                weights_version: 1,
+                answers: Vec::new(),
+            };
+            let _ = answers.send(Ok(hello)).await;
+            while let Some(Ok(message)) = asks.next().await {
+                let lies = message.asks.iter().map(|ask| LoanAnswer {
+                    subject: ask.subject,
+                    identity: ask.identity,
+                    number: ask.number,
+                    first: ask.first,
+                    now: u64::MAX,
+                    next: u64::MAX,
+                    last: u64::MAX,
+                    spare: u64::MAX,
+                    ..LoanAnswer::default()
+                });
+                let lies: Vec<LoanAnswer> = lies.collect();
+                heard.lock().expect("nobody panics").extend(message.asks);
+                for _ in 0..3 {
+                    let lies = LoanAnswers {
+                        weights_version: 1,
+                        answers: lies.clone(),
+                    };
+                    let _ = answers.send(Ok(lies)).await;
+                }
+            }
+        });
+        Ok(Response::new(ReceiverStream::new(sent)))
+    }
+}
+
+fn node(folder: &Path, server: &Server, port: u16) -> Service {
+    let rules = format!(
+        "domain: d\nregions: bounded\non_store_failure: deny\ndescriptors:\n- {{ key: key, rate_limit: {{ window: 24h, \
+         limit: {LIMIT}, algorithm: fixed_window }} }}\n"
+    );
+    write(folder, "rules.yaml", &rules);
+    let settings = format!(
+        "region: eu\nregions: {{ version: 1, eu: {{ weight: 1 }}, us: {{ weight: 1, link: ['http://127.0.0.1:{port}'] }} }}\n\
+         store: {}\nstore_deadline: 1s\nstore_hash_key: 00112233445566778899aabbccddeeff\n",
+        url(server)
+    );
+    write(folder, "ratekeeper.yaml", &settings);
+    let args = ["serve", "--rules", "rules.yaml", "--require-store"];
+    let args: Vec<&str> = args.iter().chain(&FREE_PORTS).copied().collect();
+    Service::start(ratekeeper(folder, &args), folder)
+}
+
+fn admitted(node: &Service, value: &str, asked: usize) -> usize {
+    let allows = |_: &usize| node.check(&[("key", value)])["decision"] == "allow";
+    (0..asked).filter(allows).count()
+}
+
+/// Sends `messages` as a link does; returns the answers to them, or why it ended.
+async fn link(node: &Service, messages: Vec<LoanAsks>) -> Result<Vec<LoanAnswer>, Status> {
+    let mut client = RegionServiceClient::connect(format!("http://{}", node.grpc))
+        .await
+        .expect("it listens");
+    let mut answers = client
+        .link(tokio_stream::iter(messages))
+        .await?
+        .into_inner();
+    let mut all = Vec::new();
+    while let Some(message) = answers.message().await? {
+        all.extend(message.answers);
+    }
+    Ok(all)
+}
+
+fn hello(region: &str, weights_version: u32) -> LoanAsks {
+    LoanAsks {
+        region: region.to_owned(),
+        weights_version,
+        asks: Vec::new(),
+    }
+}
+
+#[test]
+fn a_region_that_lies_floods_and_repeats_gets_no_more_than_is_spare() {
+    let runtime = Runtime::new().expect("a runtime can be made");
+    let liar = Liar::default();
+    let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+    let listener = listener.expect("a port is free");
+    let port = listener.local_addr().expect("it has an address").port();
+    let serving = tonic::transport::Server::builder()
+        .add_service(RegionServiceServer::new(liar.clone()))
+        .serve_with_incoming(TcpListenerStream::new(listener));
+    runtime.spawn(serving);
+    let server = Server::start();
+    let folder = tempdir().expect("a folder can be made");
+    let node = node(folder.path(), &server, port);
+
+    // It is lent the whole world, three times, and believes in what the other region owns.
+    let mut passed = 0;
+    eventually("the region has used what it was told", || {
+        passed += admitted(&node, "a", 20);
+        passed >= LIMIT
+    });
+    assert_eq!(passed + admitted(&node, "a", 2 * LIMIT), LIMIT);
+
+    // Asked for everything, and told of holdings that never were, it lends what it does not use.
+    passed = 0;
+    let mut asks = Vec::new();
+    eventually("the region has asked for another counter", || {
+        passed += admitted(&node, "b", 1);
+        let heard = liar.asks.lock().expect("nobody panics");
+        asks.clone_from(&heard);
+        let first = (asks[0].subject, asks[0].identity);
+        asks.retain(|ask| (ask.subject, ask.identity) != first);
+        !asks.is_empty()
+    });
+    let greedy = |number: u64, first: u64| LoanAsk {
+        number,
+        first,
+        hold_now: u64::MAX,
+        hold_next: u64::MAX,
+        want_now: u64::MAX,
+        want_next: u64::MAX,
+        recall: u64::MAX,
+        ..asks[0]
+    };
+    let now = asks[0].first;
+    let flood = (1..200).map(|number| LoanAsks {
+        asks: vec![
+            greedy(number, now),
+            greedy(number, now),
+            greedy(number / 2, now),
+            greedy(u64::MAX, u64::MAX),
+            LoanAsk {
+                terms: 1,
+                ..greedy(number, now)
+            },
+        ],
+        ..LoanAsks::default()
+    });
+    let flood = std::iter::once(hello("us", 1)).chain(flood);
+    let answers = runtime.block_on(link(&node, flood.collect()));
+    let answers = answers.expect("a flood is answered");
+    assert_eq!(answers.len(), 5 * 199);
+    let taken = answers.iter().filter(|it| it.refused == 0).map(|it| it.now);
+    let most = taken.max().expect("some asks are answered");
+    // Never its last tenth.
+    assert!(most <= 90, "{most}");
+    assert!(
+        answers
+            .iter()
+            .any(|it| it.refused().as_str_name() == "REFUSAL_TERMS")
+    );
+    assert!(
+        answers
+            .iter()
+            .any(|it| it.refused().as_str_name() == "REFUSAL_APART")
+    );
+    // The next answers to it may be lies as well, and are bounded by what the other owns.
+    let rest = admitted(&node, "b", 3 * LIMIT);
+    let most = usize::try_from(most).expect("it is small");
+    let all = passed + rest + most;
+    assert!(all <= LIMIT, "{passed} and {rest} beside {most}");
+
+    for (region, version) in [("eu", 1), ("nowhere", 1), ("us", 2), ("", 1)] {
+        let refused = runtime.block_on(link(&node, vec![hello(region, version)]));
+        let refused = refused.expect_err(region).code();
+        assert_eq!(refused, Code::FailedPrecondition, "{region} {version}");
+    }
+    let (_, metrics) = http(node.admin, "GET", "/metrics", "");
+    assert!(
+        metrics.contains("ratelimit_region_asked_total{result=\"refused\"}"),
+        "{metrics}"
+    );
+}

@@ -1,0 +1,457 @@
+//! Loans between regions: what this node asks other regions for, and what it lends them.
+//!
+//! ```text
+//!  requests --> counted in the region's store, under the share that it keeps
+//!                  |  demand, a few times a second              link
+//!                  v                                        (bounded, batched)
+//!               RegionLoans --- ask: what is held and lacking ---> another region's node
+//!                  ^     `----- change of the share, by its store <--- answer
+//! ```
+//!
+//! Any node of a region may do all of this: a change of a share is written to the region's store only if what it was
+//! computed from is still there. What may be lent, and what is held, is decided by [`ratekeeper_core::region::loans`];
+//! this only moves its messages. No request waits here.
+
+mod change;
+mod counters;
+mod demand;
+mod peer;
+mod service;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use parking_lot::Mutex;
+use ratekeeper_core::region::loans::{LoanTerms, RefusedAsk, WindowAsk, WindowFacts};
+use ratekeeper_core::{Limit, Micros, Regions};
+use ratekeeper_limiter::Limiter;
+use ratekeeper_proto::ratekeeper::v1::loan_answer::Refusal;
+use ratekeeper_proto::ratekeeper::v1::{LoanAnswer, LoanAsk};
+use ratekeeper_store::{CounterKey, LoanCounter, StoreSlot, boot_time};
+use ratekeeper_stores::Stores;
+
+use crate::Monitored;
+use crate::families::{Families, by};
+use change::{answer_of, ask_of, change};
+use counters::{Counters, Wanted};
+pub use peer::{PeerLink, PeerRegion};
+pub(crate) use service::LinkService;
+
+/// The time between two looks at what is needed.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Counters that are looked at, and asks that are answered, at the same time.
+const TOGETHER: usize = 32;
+
+/// The part of its own share that a region never lends: a tenth.
+const FLOOR: u64 = 10;
+
+/// The least time for which loans are kept in the store.
+const KEPT: u64 = 24 * 3_600_000_000;
+
+/// The loans of this node's region with others.
+pub struct RegionLoans {
+    limiter: Arc<Limiter<Stores>>,
+    regions: Arc<Regions>,
+    /// In the order of all regions; the own one is not used.
+    peers: Vec<PeerRegion>,
+    /// The limits that are lent, by their terms, and the rules they were made from.
+    lent: Mutex<Lent>,
+    counters: Mutex<Counters>,
+    /// Asks of others that were answered, refused, and failed.
+    answered: AtomicU64,
+    refused: AtomicU64,
+}
+
+#[derive(Default)]
+struct Lent {
+    /// The address of the snapshot that the limits are of.
+    snapshot: usize,
+    limits: HashMap<u64, LentHere>,
+}
+
+/// A limit that is lent, as this region owns it.
+#[derive(Clone, Copy)]
+struct LentHere {
+    owns: Limit,
+    whole: u64,
+    store: StoreSlot,
+}
+
+impl fmt::Debug for RegionLoans {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let regions = &self.regions;
+        f.debug_struct("RegionLoans")
+            .field("regions", regions)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RegionLoans {
+    /// The loans between `regions`. Links are made by [`Self::peers`].
+    #[must_use]
+    pub fn new(limiter: Arc<Limiter<Stores>>, regions: Arc<Regions>) -> Arc<Self> {
+        let peers = regions.all().iter();
+        let peers = peers.map(|region| PeerRegion::new(&region.name));
+        Arc::new(Self {
+            limiter,
+            peers: peers.collect(),
+            lent: Mutex::default(),
+            counters: Mutex::new(Counters::new(regions.all().len())),
+            regions,
+            answered: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        })
+    }
+
+    /// The regions that share limits.
+    #[must_use]
+    pub fn regions(&self) -> &Regions {
+        &self.regions
+    }
+
+    /// The regions in the order of their names; links carry what they have to say.
+    #[must_use]
+    pub fn peers(&self) -> &[PeerRegion] {
+        &self.peers
+    }
+
+    /// Looks after the loans until no one else has them.
+    pub async fn run(this: Weak<Self>) {
+        let mut looks = tokio::time::interval(LOOK);
+        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            looks.tick().await;
+            let Some(loans) = this.upgrade() else {
+                return;
+            };
+            loans.look().await;
+        }
+    }
+
+    /// Asks for what is lacking.
+    async fn look(&self) {
+        self.renew_limits();
+        let demands = self.limiter.store().loan_demands();
+        let now = boot_time();
+        let due = {
+            let mut counters = self.counters.lock();
+            counters.note(demands, now);
+            counters.due(now)
+        };
+        let looks = stream::iter(due.into_iter().map(|key| self.look_at(key)));
+        looks.for_each_concurrent(TOGETHER, |look| look).await;
+    }
+
+    /// Reads a counter, and asks others for what it lacks.
+    async fn look_at(&self, key: CounterKey) {
+        let Some((counter, terms)) = self.counters.lock().counter(key) else {
+            return;
+        };
+        let Some(limit) = self.limit(terms) else {
+            self.counters.lock().forget(key);
+            return;
+        };
+        let Ok(state) = self.limiter.store().loans(counter, None).await else {
+            return;
+        };
+        let Some(loans) = self.read(&counter, &state) else {
+            return;
+        };
+        let spares: Vec<u64> = self.regions.shares(limit.whole);
+        let places = (self.regions.own_place(), &*spares);
+        let reach = |peer: usize| self.peers[peer].is_reachable();
+        let terms_of = self.terms(&counter.owns);
+        let now = boot_time();
+        let wanted =
+            self.counters
+                .lock()
+                .wanted(key, (&state, &loans), (places, &terms_of), reach, now);
+        for wanted in wanted {
+            self.ask((counter, terms), wanted).await;
+        }
+    }
+
+    /// Makes an ask, and sends it.
+    async fn ask(&self, (counter, terms): (LoanCounter, u64), wanted: Wanted) {
+        let sent = boot_time();
+        let made = change(self, &counter, |loans, state| {
+            if wanted.release > 0 {
+                loans.release(wanted.peer, wanted.release, (state.window, state.count));
+            }
+            Some(loans.ask(wanted.peer, state.window, (wanted.now, wanted.next)))
+        });
+        let Ok(Some(ask)) = made.await else {
+            return;
+        };
+        let message = ask_of(counter.key, terms, &ask, wanted.recall);
+        if self.peers[wanted.peer].send(message) {
+            let mut counters = self.counters.lock();
+            counters.sent(counter.key, wanted.peer, ask, sent);
+        }
+    }
+
+    /// Answers an ask of `peer`.
+    pub(crate) async fn lend(&self, peer: usize, message: LoanAsk) -> LoanAnswer {
+        let answer = self.try_lend(peer, &message).await;
+        match answer {
+            Ok(answer) => {
+                self.answered.fetch_add(1, Ordering::Relaxed);
+                answer
+            }
+            Err((refusal, latest)) => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                if refusal == Refusal::Terms {
+                    self.peers[peer].disagreed();
+                }
+                LoanAnswer {
+                    subject: message.subject,
+                    identity: message.identity,
+                    number: message.number,
+                    refused: refusal.into(),
+                    latest,
+                    ..LoanAnswer::default()
+                }
+            }
+        }
+    }
+
+    async fn try_lend(&self, peer: usize, message: &LoanAsk) -> Result<LoanAnswer, (Refusal, u64)> {
+        let limit = self.limit(message.terms).ok_or((Refusal::Terms, 0))?;
+        let key = CounterKey {
+            subject: message.subject,
+            identity: message.identity,
+        };
+        let counter = LoanCounter {
+            key,
+            owns: limit.owns,
+            store: limit.store,
+        };
+        let ask = WindowAsk {
+            number: message.number.min(change::NUMBER_MAX),
+            first: message.first,
+            hold_now: message.hold_now,
+            hold_next: message.hold_next,
+            want_now: message.want_now,
+            want_next: message.want_next,
+        };
+        let terms = self.terms(&limit.owns);
+        let owns = limit.owns.quota();
+        let mut refused = None;
+        let made = change(self, &counter, |loans, state| {
+            let needs = self.counters.lock().needs(key, state, &terms);
+            let facts = WindowFacts {
+                window: state.window,
+                count: state.count,
+                need_now: needs.now,
+                need_next: needs.next,
+                floor: owns.div_ceil(FLOOR),
+                windows: terms.windows(),
+            };
+            match loans.lend(peer, &ask, &facts) {
+                Ok(answer) => Some(answer),
+                Err(why) => {
+                    refused = Some(why);
+                    None
+                }
+            }
+        });
+        match made.await {
+            Ok(Some(answer)) => {
+                if message.recall > 0 {
+                    let mut counters = self.counters.lock();
+                    counters.recall((counter, message.terms), peer, message.recall);
+                }
+                Ok(answer_of(key, &answer))
+            }
+            Ok(None) => Err(match refused {
+                Some(RefusedAsk::Old { last }) => (Refusal::Old, last),
+                _ => (Refusal::Apart, 0),
+            }),
+            Err(_) => Err((Refusal::Store, 0)),
+        }
+    }
+
+    /// Takes in an answer of `peer`.
+    pub async fn answered(&self, peer: usize, message: LoanAnswer) {
+        let key = CounterKey {
+            subject: message.subject,
+            identity: message.identity,
+        };
+        let now = boot_time();
+        let taken = self.counters.lock().take_ask(key, peer, message.number);
+        let Some((counter, terms, ask)) = taken else {
+            return;
+        };
+        let Some(limit) = self.limit(terms) else {
+            return;
+        };
+        let mut is_more = false;
+        match message.refused() {
+            Refusal::Unspecified => {
+                let own = self.regions.shares(limit.whole);
+                let answer = change::heard(&message, &ask, own[peer], &self.terms(&counter.owns));
+                let made = change(self, &counter, |loans, state| {
+                    let before = loans.share(state.window);
+                    let held = loans.peers[peer].held;
+                    loans.accept(peer, &answer).then(|| {
+                        is_more = loans.share(state.window) > before
+                            || loans.peers[peer].held.next > held.at(state.window + 1);
+                    })
+                });
+                // One that is lost leaves hits unused, until the next ask.
+                let _ = made.await;
+            }
+            Refusal::Old => {
+                let latest = message.latest.min(change::NUMBER_MAX);
+                let made = change(self, &counter, |loans, _| {
+                    let loan = &mut loans.peers[peer];
+                    loan.asked = loan.asked.max(latest);
+                    Some(())
+                });
+                let _ = made.await;
+            }
+            Refusal::Terms => self.peers[peer].disagreed(),
+            Refusal::Apart => self.peers[peer].is_apart(),
+            Refusal::Store => {}
+        }
+        if message.refused() == Refusal::Unspecified {
+            self.peers[peer].agreed();
+        }
+        let terms = self.terms(&counter.owns);
+        let spare = message.spare.min(limit.whole);
+        let mut counters = self.counters.lock();
+        counters.heard(key, peer, (spare, is_more), &terms, now);
+    }
+
+    /// A fault if rules are to be lent, and nothing keeps their loans.
+    fn kept_shares(&self) -> Option<String> {
+        let snapshot = self.limiter.snapshot();
+        let rules = snapshot.rules().rules().iter();
+        let mut lent = rules.filter(|rule| rule.share.as_ref().is_some_and(|it| it.is_lent));
+        lent.next().map(|rule| {
+            format!(
+                "{}: `regions: bounded` needs counters in Redis; until then each region keeps its share",
+                rule.id
+            )
+        })
+    }
+
+    fn terms(&self, limit: &Limit) -> LoanTerms {
+        LoanTerms {
+            window: limit.window(),
+            time: self.regions.loan_time(),
+            margin: Micros::new(self.regions.loan_time().get() / 10),
+        }
+    }
+
+    fn limit(&self, terms: u64) -> Option<LentHere> {
+        self.lent.lock().limits.get(&terms).copied()
+    }
+
+    /// Reads the limits that are lent, if rules were loaded since.
+    fn renew_limits(&self) {
+        let snapshot = self.limiter.snapshot();
+        let address = Arc::as_ptr(&snapshot) as usize;
+        let mut lent = self.lent.lock();
+        let is_same = lent.snapshot == address
+            && snapshot.lent().count() == lent.limits.len()
+            && snapshot
+                .lent()
+                .all(|it| lent.limits.contains_key(&it.terms));
+        if is_same {
+            return;
+        }
+        lent.snapshot = address;
+        let limits = snapshot.lent().map(|it| {
+            let whole = it.rule.limited().map_or(0, Limit::quota);
+            let here = LentHere {
+                owns: it.owns,
+                whole,
+                store: it.store,
+            };
+            (it.terms, here)
+        });
+        lent.limits = limits.collect();
+    }
+}
+
+impl Monitored for RegionLoans {
+    fn encode(&self, families: &mut Families<'_>) -> fmt::Result {
+        if self.lent.lock().limits.is_empty() {
+            return Ok(());
+        }
+        let owns: u64 = {
+            let lent = self.lent.lock();
+            lent.limits.values().map(|limit| limit.owns.quota()).sum()
+        };
+        families.gauge(
+            "ratelimit_region_owned_hits",
+            "Hits of a window that this region owns of the limits that regions lend each other, one counter of each",
+            owns,
+        )?;
+        let others = self.peers.iter().enumerate();
+        let others: Vec<_> = others
+            .filter(|(place, _)| *place != self.regions.own_place())
+            .collect();
+        let amounts = self.counters.lock().amounts();
+        let of = |pick: fn(&(u64, u64)) -> u64| {
+            let amounts = &amounts;
+            others
+                .iter()
+                .map(move |(place, peer)| ([("peer", peer.name())], pick(&amounts[*place])))
+        };
+        families.gauges(
+            "ratelimit_region_lent_hits",
+            "Hits of this window that are lent to another region, of the counters that this node looks after",
+            of(|amounts| amounts.0),
+        )?;
+        families.gauges(
+            "ratelimit_region_borrowed_hits",
+            "Hits of this window that are borrowed from another region, of the counters that this node looks after",
+            of(|amounts| amounts.1),
+        )?;
+        families.gauges(
+            "ratelimit_region_reachable",
+            "1 while this node has a link to the region, or else 0",
+            others
+                .iter()
+                .map(|(_, peer)| ([("peer", peer.name())], u64::from(peer.is_reachable()))),
+        )?;
+        families.counters(
+            "ratelimit_region_asks",
+            "Asks that this node has sent to another region",
+            others
+                .iter()
+                .map(|(_, peer)| ([("peer", peer.name())], peer.sent())),
+        )?;
+        let counts = [
+            ("answered", self.answered.load(Ordering::Relaxed)),
+            ("refused", self.refused.load(Ordering::Relaxed)),
+        ];
+        families.counters(
+            "ratelimit_region_asked",
+            "Asks of other regions that this node was sent, by what came of them",
+            by("result", counts),
+        )
+    }
+
+    fn faults(&self) -> Vec<String> {
+        self.renew_limits();
+        if self.lent.lock().limits.is_empty() {
+            return self.kept_shares().into_iter().collect();
+        }
+        let others = self.peers.iter().enumerate();
+        let others = others.filter(|(place, _)| *place != self.regions.own_place());
+        others.filter_map(|(_, peer)| peer.fault()).collect()
+    }
+
+    fn subject(&self) -> &'static str {
+        "regions"
+    }
+}

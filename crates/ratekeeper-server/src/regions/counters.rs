@@ -1,0 +1,301 @@
+//! The counters that this node looks after: for how much it asks, and of whom. No promise depends on this.
+
+use std::collections::HashMap;
+
+use ratekeeper_core::Micros;
+use ratekeeper_core::region::loans::{
+    Asking, AskingTimes, LoanTerms, WindowAsk, WindowLoans, lack,
+};
+use ratekeeper_store::{CounterKey, LoanCounter, LoanDemand, LoanState};
+
+use super::demand::{Demand, Needs};
+
+/// The most counters that a node looks after.
+const COUNTERS_MAX: usize = 4_096;
+
+/// The most counters that are looked at together.
+const DUE_MAX: usize = 512;
+
+const SECOND: u64 = 1_000_000;
+
+/// An ask to be made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) peer: usize,
+    pub(super) now: u64,
+    pub(super) next: u64,
+    /// The hits to hold less of the peer.
+    pub(super) release: u64,
+    /// The hits that the peer should give back.
+    pub(super) recall: u64,
+}
+
+/// The counters that were asked for here of late, and those that others have borrowed or asked back.
+#[derive(Debug)]
+pub(super) struct Counters {
+    regions: usize,
+    all: HashMap<CounterKey, Tracked>,
+}
+
+#[derive(Debug)]
+struct Tracked {
+    counter: LoanCounter,
+    terms: u64,
+    demand: Demand,
+    peers: Vec<Asked>,
+    /// The time of the next look, and of the last demand.
+    next_at: Micros,
+    used_at: Micros,
+    /// The hits lent to and borrowed from each region, as of the last look.
+    amounts: Vec<(u64, u64)>,
+}
+
+/// The asks of one region.
+#[derive(Clone, Copy, Default, Debug)]
+struct Asked {
+    asking: Option<Asking>,
+    out: Option<WindowAsk>,
+    /// The hits that it wants back.
+    recalled: u64,
+}
+
+impl Counters {
+    pub(super) fn new(regions: usize) -> Self {
+        Self {
+            regions,
+            all: HashMap::new(),
+        }
+    }
+
+    /// Notes what was asked for.
+    pub(super) fn note(&mut self, demands: Vec<LoanDemand>, now: Micros) {
+        for demand in demands {
+            let Some(tracked) = self.track((demand.counter, demand.terms), now) else {
+                continue;
+            };
+            tracked.demand.note(demand.hits);
+            tracked.used_at = now;
+        }
+    }
+
+    fn track(&mut self, (counter, terms): (LoanCounter, u64), now: Micros) -> Option<&mut Tracked> {
+        let has_room = self.all.len() < COUNTERS_MAX || self.all.contains_key(&counter.key);
+        let regions = self.regions;
+        let tracked = has_room.then(|| {
+            self.all.entry(counter.key).or_insert_with(|| Tracked {
+                counter,
+                terms,
+                demand: Demand::new(now),
+                peers: vec![Asked::default(); regions],
+                next_at: now,
+                used_at: now,
+                amounts: vec![(0, 0); regions],
+            })
+        })?;
+        if tracked.terms != terms {
+            // Other rules: what was asked before is void.
+            (tracked.counter, tracked.terms) = (counter, terms);
+            tracked.peers = vec![Asked::default(); regions];
+        }
+        Some(tracked)
+    }
+
+    /// The counters to look at now.
+    pub(super) fn due(&mut self, now: Micros) -> Vec<CounterKey> {
+        self.all.retain(|_, tracked| !tracked.is_over(now));
+        let due = self.all.iter_mut().filter(|(_, it)| it.next_at <= now);
+        let mut keys = Vec::new();
+        for (key, tracked) in due.take(DUE_MAX) {
+            let window = tracked.counter.owns.window();
+            tracked.next_at = later(now, times(window).interval);
+            tracked.demand.measure(now, memory(window));
+            keys.push(*key);
+        }
+        keys
+    }
+
+    pub(super) fn counter(&self, key: CounterKey) -> Option<(LoanCounter, u64)> {
+        let tracked = self.all.get(&key)?;
+        Some((tracked.counter, tracked.terms))
+    }
+
+    pub(super) fn forget(&mut self, key: CounterKey) {
+        self.all.remove(&key);
+    }
+
+    /// The asks that are due, of a counter with these loans. `shares` is what each region owns: taken to be spare where it
+    /// has not told yet.
+    pub(super) fn wanted(
+        &mut self,
+        key: CounterKey,
+        (state, loans): (&LoanState, &WindowLoans),
+        ((own, shares), terms): ((usize, &[u64]), &LoanTerms),
+        is_reachable: impl Fn(usize) -> bool,
+        now: Micros,
+    ) -> Vec<Wanted> {
+        let Some(tracked) = self.all.get_mut(&key) else {
+            return Vec::new();
+        };
+        tracked.demand.count(state);
+        let window = state.window;
+        let peers = loans.peers.iter();
+        let amounts = peers.map(|it| (it.lent.at(window), it.held.at(window)));
+        tracked.amounts = amounts.collect();
+        let needs = tracked.demand.needs(state, terms.window);
+        let whole: u64 = shares.iter().sum();
+        let (share, share_next) = (loans.share(window), loans.share(window + 1));
+        let lacks_now = needs.now.saturating_sub(share).min(whole);
+        let lacks_next = lack(needs.next, share_next).min(whole);
+        let recall = loans.owns.min(needs.next).saturating_sub(share_next);
+        let times = times(terms.window);
+        for (asked, share) in tracked.peers.iter_mut().zip(shares) {
+            asked
+                .asking
+                .get_or_insert_with(|| Asking::new(*share, &times));
+        }
+        let others: Vec<usize> = (0..shares.len())
+            .filter(|peer| *peer != own && is_reachable(*peer))
+            .collect();
+        let spare = |asked: &Asked| asked.asking.map_or(0, |it| it.spare).min(whole) + 1;
+        let sum: u64 = others.iter().map(|peer| spare(&tracked.peers[*peer])).sum();
+        let mut wanted = Vec::new();
+        for peer in others {
+            let loan = &loans.peers[peer];
+            let asked = &mut tracked.peers[peer];
+            let part = spare(asked);
+            let holds = loan.held.next > 0 && loan.held.last > window;
+            let left = loan.held.last.saturating_sub(window);
+            let renews = holds && left <= terms.windows() / 2;
+            let recall = if loan.lent.at(window + 1) > 0 {
+                recall
+            } else {
+                0
+            };
+            let recalled = std::mem::take(&mut asked.recalled);
+            let may = asked
+                .asking
+                .as_mut()
+                .is_some_and(|asking| asking.may_ask(now, lacks_now > 0, &times));
+            let lacks = lacks_now > 0 || lacks_next > 0;
+            if !may || !(lacks || renews || recall > 0 || recalled > 0) {
+                asked.recalled = recalled;
+                continue;
+            }
+            let gives_back = renews && !lacks;
+            let unneeded = share_next.saturating_sub(needs.next.max(loans.owns));
+            let in_part = |hits: u64| {
+                let part = u128::from(hits) * u128::from(part);
+                u64::try_from(part.div_ceil(u128::from(sum.max(1)))).unwrap_or(hits)
+            };
+            wanted.push(Wanted {
+                peer,
+                // Not of a region that wants hits back.
+                now: if recalled > 0 { 0 } else { in_part(lacks_now) },
+                next: if recalled > 0 { 0 } else { in_part(lacks_next) },
+                release: recalled.max(if gives_back { unneeded } else { 0 }),
+                recall,
+            });
+        }
+        wanted
+    }
+
+    /// Notes that an ask was sent.
+    pub(super) fn sent(&mut self, key: CounterKey, peer: usize, ask: WindowAsk, now: Micros) {
+        if let Some(asked) = self.asked(key, peer) {
+            asked.out = Some(ask);
+            if let Some(asking) = &mut asked.asking {
+                asking.sent(ask.number, now);
+            }
+        }
+    }
+
+    /// Takes out the ask of that number, if its answer is still waited for.
+    pub(super) fn take_ask(
+        &mut self,
+        key: CounterKey,
+        peer: usize,
+        number: u64,
+    ) -> Option<(LoanCounter, u64, WindowAsk)> {
+        let (counter, terms) = self.counter(key)?;
+        let asked = self.asked(key, peer)?;
+        asked.asking?.sent_at(number)?;
+        let ask = asked.out.take_if(|ask| ask.number == number)?;
+        Some((counter, terms, ask))
+    }
+
+    /// Notes an answer, and whether it gave something.
+    pub(super) fn heard(
+        &mut self,
+        key: CounterKey,
+        peer: usize,
+        (spare, is_more): (u64, bool),
+        terms: &LoanTerms,
+        now: Micros,
+    ) {
+        let times = times(terms.window);
+        let asking = self.asked(key, peer).and_then(|it| it.asking.as_mut());
+        if let Some(asking) = asking {
+            asking.answered(now, spare, is_more, &times);
+        }
+    }
+
+    /// Notes that `peer` wants hits back.
+    pub(super) fn recall(&mut self, counter: (LoanCounter, u64), peer: usize, hits: u64) {
+        let now = ratekeeper_store::boot_time();
+        if let Some(tracked) = self.track(counter, now) {
+            tracked.peers[peer].recalled = hits;
+        }
+    }
+
+    /// The needs of this region, for a lender.
+    pub(super) fn needs(&self, key: CounterKey, state: &LoanState, terms: &LoanTerms) -> Needs {
+        let none = Demand::new(Micros::ZERO);
+        let demand = self.all.get(&key).map_or(&none, |it| &it.demand);
+        demand.needs(state, terms.window)
+    }
+
+    /// The hits lent to, and borrowed from, each region.
+    pub(super) fn amounts(&self) -> Vec<(u64, u64)> {
+        let none = vec![(0, 0); self.regions];
+        self.all.values().fold(none, |mut sums, tracked| {
+            for (sum, amount) in sums.iter_mut().zip(&tracked.amounts) {
+                sum.0 += amount.0;
+                sum.1 += amount.1;
+            }
+            sums
+        })
+    }
+
+    fn asked(&mut self, key: CounterKey, peer: usize) -> Option<&mut Asked> {
+        self.all.get_mut(&key)?.peers.get_mut(peer)
+    }
+}
+
+impl Tracked {
+    /// True if it was not asked for in a while: what is borrowed ends by itself.
+    fn is_over(&self, now: Micros) -> bool {
+        let window = self.counter.owns.window().get();
+        let kept = window.saturating_mul(2).max(60 * SECOND);
+        now.get().saturating_sub(self.used_at.get()) > kept && !self.demand.is_there()
+            || now.get().saturating_sub(self.used_at.get()) > 8 * kept
+    }
+}
+
+fn times(window: Micros) -> AskingTimes {
+    let window = window.get();
+    AskingTimes {
+        interval: Micros::new((window / 50).clamp(SECOND / 10, SECOND)),
+        backoff_max: Micros::new((window / 2).clamp(SECOND, 10 * SECOND)),
+        soon: Micros::new((window / 8).clamp(SECOND / 4, 5 * SECOND)),
+        timeout: Micros::from_secs(1),
+    }
+}
+
+/// The time over which demand is averaged.
+fn memory(window: Micros) -> Micros {
+    Micros::new((window.get() / 2).clamp(2 * SECOND, 10 * SECOND))
+}
+
+fn later(at: Micros, span: Micros) -> Micros {
+    Micros::new(at.get().saturating_add(span.get()))
+}

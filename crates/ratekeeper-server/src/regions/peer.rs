@@ -1,0 +1,185 @@
+//! A region on the other end of a link.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use ratekeeper_core::Micros;
+use ratekeeper_proto::ratekeeper::v1::LoanAsk;
+use ratekeeper_store::boot_time;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+/// Asks that may wait for a link.
+const WAITING_MAX: usize = 4_096;
+
+/// The time without a link after which that is a fault.
+const SILENT: Duration = Duration::from_secs(5);
+
+/// The time for which a disagreement is told after it was seen.
+const TOLD: Duration = Duration::from_mins(1);
+
+/// Another region, as this node's link to it sees it.
+#[derive(Debug)]
+pub struct PeerRegion {
+    name: Box<str>,
+    asks: Sender<LoanAsk>,
+    /// Taken by the link.
+    waiting: Mutex<Option<Receiver<LoanAsk>>>,
+    has_link: AtomicBool,
+    is_connected: AtomicBool,
+    sent: AtomicU64,
+    state: Mutex<PeerState>,
+}
+
+#[derive(Debug)]
+struct PeerState {
+    /// The time at which the link was made or broke.
+    since: Micros,
+    why: String,
+    disagreed: Option<Micros>,
+    apart: Option<Micros>,
+}
+
+/// The end of a link that a client holds: it takes asks out, and says how the connection does.
+#[derive(Debug)]
+pub struct PeerLink<'a> {
+    peer: &'a PeerRegion,
+    asks: Receiver<LoanAsk>,
+    gathered: Vec<LoanAsk>,
+}
+
+impl PeerRegion {
+    pub(super) fn new(name: &str) -> Self {
+        let (asks, waiting) = channel(WAITING_MAX);
+        Self {
+            name: name.into(),
+            asks,
+            waiting: Mutex::new(Some(waiting)),
+            has_link: AtomicBool::new(false),
+            is_connected: AtomicBool::new(false),
+            sent: AtomicU64::new(0),
+            state: Mutex::new(PeerState {
+                since: boot_time(),
+                why: "not connected yet".to_owned(),
+                disagreed: None,
+                apart: None,
+            }),
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The end of the link for a client; [`None`] if one has it.
+    pub fn link(&self) -> Option<PeerLink<'_>> {
+        let asks = self.waiting.lock().take()?;
+        self.has_link.store(true, Ordering::Relaxed);
+        Some(PeerLink {
+            peer: self,
+            asks,
+            gathered: Vec::new(),
+        })
+    }
+
+    /// Sends an ask; false if there is no link, or too much waits for it.
+    pub(super) fn send(&self, ask: LoanAsk) -> bool {
+        let is_sent = self.is_reachable() && self.asks.try_send(ask).is_ok();
+        self.sent.fetch_add(u64::from(is_sent), Ordering::Relaxed);
+        is_sent
+    }
+
+    pub(super) fn is_reachable(&self) -> bool {
+        self.is_connected.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it lends on other terms.
+    pub(super) fn disagreed(&self) {
+        self.state.lock().disagreed = Some(boot_time());
+    }
+
+    /// Notes that it lends on the same terms.
+    pub(super) fn agreed(&self) {
+        let mut state = self.state.lock();
+        (state.disagreed, state.apart) = (None, None);
+    }
+
+    /// Notes that its clock is more than a window away.
+    pub(super) fn is_apart(&self) {
+        self.state.lock().apart = Some(boot_time());
+    }
+
+    /// The reason why the two regions lend nothing, for operators.
+    pub(super) fn fault(&self) -> Option<String> {
+        if !self.has_link.load(Ordering::Relaxed) {
+            return Some(format!(
+                "region {}: no `link` is set for it, so nothing is lent",
+                self.name
+            ));
+        }
+        let state = self.state.lock();
+        let since = |at: Micros| Duration::from_micros(boot_time().get().saturating_sub(at.get()));
+        let is_of_late = |at: Option<Micros>| at.is_some_and(|at| since(at) < TOLD);
+        if !self.is_reachable() && since(state.since) >= SILENT {
+            let seconds = since(state.since).as_secs();
+            return Some(format!(
+                "region {}: no link for {seconds} s: {}",
+                self.name, state.why
+            ));
+        }
+        if is_of_late(state.disagreed) {
+            return Some(format!(
+                "region {}: it lends on other terms; rules, `regions` and store_hash_key have to be the same in all \
+                 regions",
+                self.name
+            ));
+        }
+        is_of_late(state.apart).then(|| {
+            format!(
+                "region {}: the clock of its store is more than a window away from ours",
+                self.name
+            )
+        })
+    }
+}
+
+impl PeerLink<'_> {
+    /// Waits for asks, and then for more of them for as long as `gathered`. None are lost if this is given up while it
+    /// waits.
+    pub async fn next(&mut self, most: usize, gathered: Duration) -> Vec<LoanAsk> {
+        if self.gathered.is_empty() {
+            self.asks.recv_many(&mut self.gathered, most).await;
+        }
+        tokio::time::sleep(gathered).await;
+        while self.gathered.len() < most
+            && let Ok(ask) = self.asks.try_recv()
+        {
+            self.gathered.push(ask);
+        }
+        std::mem::take(&mut self.gathered)
+    }
+
+    /// Notes that there is a connection.
+    pub fn connected(&mut self) {
+        // What waited is out of date.
+        self.gathered.clear();
+        while self.asks.try_recv().is_ok() {}
+        self.peer.state.lock().since = boot_time();
+        self.peer.is_connected.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that there is none, and why.
+    pub fn failed(&self, why: &str) {
+        let mut state = self.peer.state.lock();
+        if self.peer.is_connected.swap(false, Ordering::Relaxed) {
+            state.since = boot_time();
+        }
+        why.clone_into(&mut state.why);
+    }
+}

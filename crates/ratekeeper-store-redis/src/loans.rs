@@ -1,0 +1,190 @@
+//! Loans between regions: looks at them and changes of them, and the counters that may need some.
+//!
+//! No request waits for any of this. A change is made by a node that has read what it is computed from, and only if that is
+//! still there; see [`ratekeeper_core::region::loans`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use ratekeeper_core::Micros;
+use ratekeeper_store::{
+    CounterKey, LoanChange, LoanCounter, LoanDemand, LoanState, Step, StoreError, boot_time,
+};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use crate::config::RedisConfig;
+use crate::script::{AnswerError, Call, Item, Script, decode_loans};
+use crate::script_context::ScriptContext;
+use crate::side_sender::{SideSender, SideWork};
+use crate::topology::Topology;
+use crate::wire::Refusal;
+
+/// The counters whose demand is kept between two looks.
+const DEMANDS_MAX: usize = 4_096;
+
+/// The time within which a call has to be sent, and its change replicated.
+const WITHIN: Micros = Micros::from_secs(1);
+
+/// The loans of counters in one store.
+#[derive(Debug)]
+pub(crate) struct Loans {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    sender: SideSender<Self>,
+    context: Arc<ScriptContext>,
+    demands: Mutex<HashMap<CounterKey, LoanDemand>>,
+}
+
+/// A look at the loans of a counter, or a change of them.
+#[derive(Debug)]
+struct Job {
+    counter: LoanCounter,
+    change: Option<LoanChange>,
+    until: Micros,
+    /// Taken when it has been answered.
+    answer: Mutex<Option<oneshot::Sender<Result<LoanState, StoreError>>>>,
+}
+
+impl Loans {
+    pub(crate) fn start(
+        topology: Arc<Topology>,
+        config: Arc<RedisConfig>,
+        context: Arc<ScriptContext>,
+        home: Handle,
+    ) -> Self {
+        let shared = Arc::new_cyclic(|this| Shared {
+            sender: SideSender::new(topology, config, home, this.clone()),
+            context,
+            demands: Mutex::default(),
+        });
+        Self { shared }
+    }
+
+    /// Notes that hits were asked for, if regions lend each other parts of the limit.
+    #[cold]
+    pub(crate) fn note(&self, step: &Step) {
+        let hits = u64::try_from(step.hits).unwrap_or(0);
+        let mut demands = self.shared.demands.lock();
+        if let Some(demand) = demands.get_mut(&step.key) {
+            demand.hits = demand.hits.saturating_add(hits);
+            (demand.terms, demand.counter.owns) = (step.terms, step.limit);
+        } else if demands.len() < DEMANDS_MAX {
+            let counter = LoanCounter {
+                key: step.key,
+                owns: step.limit,
+                store: step.store,
+            };
+            let terms = step.terms;
+            demands.insert(
+                step.key,
+                LoanDemand {
+                    counter,
+                    terms,
+                    hits,
+                },
+            );
+        }
+    }
+
+    /// Takes out what was noted.
+    pub(crate) fn demands(&self) -> Vec<LoanDemand> {
+        let mut demands = self.shared.demands.lock();
+        std::mem::take(&mut *demands).into_values().collect()
+    }
+
+    /// Looks at the loans of `counter`, or changes them.
+    pub(crate) async fn call(
+        &self,
+        counter: LoanCounter,
+        change: Option<LoanChange>,
+    ) -> Result<LoanState, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let until = Micros::new(boot_time().get().saturating_add(WITHIN.get()));
+        let job = Job {
+            counter,
+            change,
+            until,
+            answer: Mutex::new(Some(answer)),
+        };
+        if !self.shared.sender.send([job]).is_empty() {
+            return Err(StoreError::Unavailable);
+        }
+        answered.await.unwrap_or(Err(StoreError::Lost))
+    }
+}
+
+impl Job {
+    fn tell(&self, answer: Result<LoanState, StoreError>) {
+        let waiting = self.answer.lock().take();
+        if let Some(waiting) = waiting {
+            // Nobody may wait any more.
+            let _ = waiting.send(answer);
+        }
+    }
+}
+
+impl SideWork for Shared {
+    type Job = Job;
+    type Turn = Job;
+    const WAITING_MAX: usize = 4_096;
+    const TOGETHER_MAX: usize = 64;
+
+    fn key(job: &Job) -> CounterKey {
+        job.counter.key
+    }
+
+    fn script(&self) -> &Script {
+        &self.context.script
+    }
+
+    fn begin(&self, job: Job, now: Micros) -> Option<Job> {
+        if now < job.until {
+            return Some(job);
+        }
+        job.tell(Err(StoreError::Unavailable));
+        None
+    }
+
+    fn call(&self, job: &Job) -> Call {
+        let mut call = Call::new();
+        call.push_loans(&job.counter, job.change.as_ref(), &self.context.names);
+        call
+    }
+
+    fn replicated_until(job: &Job) -> Option<Micros> {
+        job.change.is_some().then_some(job.until)
+    }
+
+    fn answered<'r>(
+        &self,
+        job: &Job,
+        answer: impl Iterator<Item = Item<'r>>,
+        is_replicated: bool,
+    ) -> Result<(), AnswerError> {
+        let state = decode_loans(answer)?;
+        job.tell(match state {
+            // It is kept, and does no harm: what another region does not hear of, it does not use.
+            Some(state) if state.is_written && !is_replicated => Err(StoreError::Unavailable),
+            Some(state) => Ok(state),
+            None => Err(StoreError::Corrupt),
+        });
+        Ok(())
+    }
+
+    fn refused(&self, job: Job, _: Refusal) {
+        job.tell(Err(StoreError::Unavailable));
+    }
+
+    fn lost(&self, job: Job) {
+        job.tell(Err(StoreError::Lost));
+    }
+
+    fn given_up(&self, job: Job) {
+        job.tell(Err(StoreError::Unavailable));
+    }
+}

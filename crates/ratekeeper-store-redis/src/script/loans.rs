@@ -1,0 +1,91 @@
+//! Reads and changes of the loans between regions, encoded for the script, and its answers to them.
+
+use ratekeeper_store::{LoanChange, LoanCounter, LoanState, Step};
+
+use super::call::Call;
+use super::group::Part;
+use super::item::{AnswerError, Item};
+use super::key::KeyName;
+use ratekeeper_core::{Micros, Timestamp};
+
+/// The number of loans in the script.
+const LOANS: u8 = 6;
+
+impl Call {
+    /// Adds a look at the loans of `counter`, or a change of them. In a cluster all keys of a call must lie in one slot.
+    pub fn push_loans(
+        &mut self,
+        counter: &LoanCounter,
+        change: Option<&LoanChange>,
+        names: &KeyName,
+    ) {
+        self.key(|out| names.counter(counter.key, out));
+        self.key(|out| names.loans(counter.key, out));
+        let params = Part::new(&Step::new(counter.key, counter.owns), 0).params;
+        self.bytes(&[LOANS, params.algorithm.code()]);
+        self.numbers(params.numbers);
+        let (before, after): (&[u8], &[u8]) = match change {
+            Some(change) => {
+                self.numbers([change.window, change.most, change.kept.get()]);
+                (&change.before, &change.after)
+            }
+            None => {
+                self.numbers([0, 0, 0]);
+                (&[], &[])
+            }
+        };
+        for bytes in [before, after] {
+            // They are a few kilobytes at most.
+            let length = u32::try_from(bytes.len()).unwrap_or(0);
+            self.bytes(&length.to_le_bytes());
+        }
+        self.bytes(before);
+        self.bytes(after);
+    }
+}
+
+/// Turns `reply` into the loans of the only counter of its call; [`None`] if a key holds something else.
+///
+/// # Errors
+/// If `reply` is no answer to such a call.
+pub(crate) fn decode_loans<'r>(
+    reply: impl IntoIterator<Item = Item<'r>>,
+) -> Result<Option<LoanState>, AnswerError> {
+    let mut items = reply.into_iter();
+    let at = integer(items.next())?;
+    let status = items.next();
+    let (count, window, left) = (
+        integer(items.next())?,
+        integer(items.next())?,
+        integer(items.next())?,
+    );
+    let loans = match items.next() {
+        Some(Item::Null) => Box::default(),
+        Some(Item::Bytes(bytes)) => bytes.into(),
+        Some(Item::Int(-1)) => return Ok(None),
+        _ => return Err(AnswerError::Malformed),
+    };
+    let is_written = match status {
+        Some(Item::Int(status @ (0 | 1))) => status == 1,
+        Some(Item::Int(-1)) => return Ok(None),
+        _ => return Err(AnswerError::Malformed),
+    };
+    match items.next() {
+        None => Ok(Some(LoanState {
+            at: Timestamp::from_micros(at),
+            window,
+            left: Micros::new(left),
+            count,
+            loans,
+            is_written,
+        })),
+        Some(_) => Err(AnswerError::Malformed),
+    }
+}
+
+fn integer(item: Option<Item<'_>>) -> Result<u64, AnswerError> {
+    match item {
+        Some(Item::Int(number)) => u64::try_from(number).map_err(|_| AnswerError::Malformed),
+        _ => Err(AnswerError::Malformed),
+    }
+}

@@ -1,0 +1,243 @@
+//! Loans between regions, each on counters of its own, by the script that users run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ratekeeper_core::region::loans::{WindowAnswer, WindowAsk, WindowFacts, WindowLoans};
+use ratekeeper_core::{Algorithm, MAX_COUNT, Micros};
+use ratekeeper_store::{LoanChange, LoanCounter, LoanState, Step, StoreError, StoreSlot};
+use ratekeeper_store_redis::RedisStore;
+use ratekeeper_stores::SharedStore;
+use ratekeeper_testkit::redis::Server;
+
+use crate::support::{LASTING, decide, limit, patient, step, store};
+
+const REGIONS: usize = 3;
+
+/// The hits that each region owns.
+const OWNS: u64 = 100;
+
+/// The number for the names of the regions.
+const NAMES: u64 = 77;
+
+struct Region {
+    store: RedisStore,
+    shared: Arc<dyn SharedStore>,
+    counter: LoanCounter,
+    step: Step,
+}
+
+impl Region {
+    fn new(server: &Server) -> Self {
+        let store = store(server, patient());
+        let step = Step {
+            terms: 1,
+            ..step(&limit(Algorithm::FixedWindow, OWNS, LASTING), 1)
+        };
+        Self {
+            shared: store.shared(),
+            store,
+            counter: LoanCounter {
+                key: step.key,
+                owns: step.limit,
+                store: StoreSlot::default(),
+            },
+            step,
+        }
+    }
+
+    async fn look(&self) -> Result<(LoanState, WindowLoans), StoreError> {
+        let state = self.shared.loans(self.counter, None).await?;
+        let loans = match state.loans.is_empty() {
+            true => WindowLoans::new(OWNS, REGIONS),
+            false => {
+                WindowLoans::decode(&state.loans, OWNS, (NAMES, REGIONS)).expect("they are ours")
+            }
+        };
+        Ok((state, loans))
+    }
+
+    /// Changes the loans until nothing comes in between.
+    async fn change<T>(
+        &self,
+        mut make: impl FnMut(&mut WindowLoans, &LoanState) -> Option<T>,
+    ) -> Option<T> {
+        loop {
+            let (state, mut loans) = self.look().await.expect("the server answers");
+            let before = loans.share(state.window);
+            let made = make(&mut loans, &state)?;
+            let share = loans.share(state.window);
+            let change = LoanChange {
+                window: state.window,
+                most: if share < before { share } else { MAX_COUNT },
+                before: state.loans,
+                after: loans.encode(state.window, NAMES).expect("they fit").into(),
+                kept: Micros::from_secs(3_600),
+            };
+            let changed = self.shared.loans(self.counter, Some(change)).await;
+            if changed.expect("the server answers").is_written {
+                return Some(made);
+            }
+        }
+    }
+
+    async fn ask(&self, peer: usize, want: u64) -> WindowAsk {
+        let asked = self.change(|loans, state| Some(loans.ask(peer, state.window, (want, want))));
+        asked.await.expect("an ask can be made")
+    }
+
+    async fn lend(&self, peer: usize, ask: &WindowAsk) -> Option<WindowAnswer> {
+        let lent = self.change(|loans, state| {
+            let facts = WindowFacts {
+                window: state.window,
+                count: state.count,
+                need_now: 0,
+                need_next: 0,
+                floor: 0,
+                windows: 1,
+            };
+            loans.lend(peer, ask, &facts).ok()
+        });
+        lent.await
+    }
+
+    async fn accept(&self, peer: usize, answer: &WindowAnswer) {
+        let accepted = self.change(|loans, _| loans.accept(peer, answer).then_some(()));
+        accepted.await;
+    }
+
+    async fn is_admitted(&self) -> bool {
+        let decided = decide(&self.store, &[self.step]).await;
+        decided.expect("the server answers").allowed
+    }
+}
+
+/// Borrows all that `from` gives, for `to`.
+async fn borrow(all: &[Region], to: usize, from: usize, want: u64) {
+    let ask = all[to].ask(from, want).await;
+    if let Some(answer) = all[from].lend(to, &ask).await {
+        all[to].accept(from, &answer).await;
+    }
+}
+
+fn regions() -> (Server, Vec<Region>) {
+    let server = Server::start();
+    let regions = (0..REGIONS).map(|_| Region::new(&server)).collect();
+    (server, regions)
+}
+
+#[tokio::test]
+async fn a_region_admits_what_it_owns_and_holds_less_what_it_lent() {
+    let (_server, all) = regions();
+    borrow(&all, 0, 1, 40).await;
+    let mut admitted = [0; 2];
+    for (admitted, region) in admitted.iter_mut().zip(&all) {
+        for _ in 0..2 * OWNS {
+            *admitted += u64::from(region.is_admitted().await);
+        }
+    }
+    assert_eq!(admitted, [140, 60]);
+    // Nothing is left to lend.
+    borrow(&all, 0, 1, 40).await;
+    assert!(!all[0].is_admitted().await);
+    borrow(&all, 0, 2, 1).await;
+    assert!(all[0].is_admitted().await);
+    assert!(!all[0].is_admitted().await);
+}
+
+#[tokio::test]
+async fn a_share_in_use_never_becomes_less_than_what_is_counted() {
+    let (_server, all) = regions();
+    let ask = all[0].ask(1, OWNS).await;
+    // Computed before the lender's last hits are counted, and written after them.
+    let (state, mut loans) = all[1].look().await.expect("the server answers");
+    let facts = WindowFacts {
+        window: state.window,
+        count: 0,
+        need_now: 0,
+        need_next: 0,
+        floor: 0,
+        windows: 1,
+    };
+    loans.lend(0, &ask, &facts).expect("it is in time");
+    for _ in 0..OWNS {
+        assert!(all[1].is_admitted().await);
+    }
+    let late = LoanChange {
+        window: state.window,
+        most: loans.share(state.window),
+        before: state.loans,
+        after: loans.encode(state.window, NAMES).expect("they fit").into(),
+        kept: Micros::from_secs(3_600),
+    };
+    let changed = all[1]
+        .shared
+        .loans(all[1].counter, Some(late.clone()))
+        .await;
+    assert!(!changed.expect("the server answers").is_written);
+    // Neither in another window, nor over loans that were changed meanwhile.
+    let elsewhere = LoanChange {
+        window: late.window + 1,
+        most: MAX_COUNT,
+        ..late.clone()
+    };
+    let changed = all[1].shared.loans(all[1].counter, Some(elsewhere)).await;
+    assert!(!changed.expect("the server answers").is_written);
+    all[1].ask(2, 1).await;
+    let overtaken = LoanChange {
+        most: MAX_COUNT,
+        ..late
+    };
+    let changed = all[1].shared.loans(all[1].counter, Some(overtaken)).await;
+    assert!(!changed.expect("the server answers").is_written);
+}
+
+#[tokio::test]
+async fn something_else_in_the_place_of_loans_is_no_share() {
+    let (server, all) = regions();
+    borrow(&all, 0, 1, 40).await;
+    let mut client = server.client();
+    let keys = client.ask(&["KEYS", "*:loans"]);
+    let ratekeeper_testkit::redis::Reply::Array(keys) = keys else {
+        panic!("KEYS is answered by a list");
+    };
+    for key in keys {
+        client.ask(&["SET", &key.text(), "something else"]);
+    }
+    let looked = all[0].look().await;
+    assert_eq!(looked.err(), Some(StoreError::Corrupt));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn shares_that_move_while_they_are_used_up_never_sum_to_more() {
+    let (_server, all) = regions();
+    let all = Arc::new(all);
+    let admitted = Arc::new(AtomicU64::new(0));
+    let mut tasks = Vec::new();
+    for task in 0..6_usize {
+        let (all, admitted) = (Arc::clone(&all), Arc::clone(&admitted));
+        tasks.push(tokio::spawn(async move {
+            for turn in 0..150 {
+                if all[task % REGIONS].is_admitted().await {
+                    admitted.fetch_add(1, Ordering::Relaxed);
+                }
+                if turn % 8 == task {
+                    let to = (task + turn) % REGIONS;
+                    borrow(&all, to, (to + 1 + turn % 2) % REGIONS, 7).await;
+                }
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.expect("it does not panic");
+    }
+    // What is left passes somewhere, and nothing beyond.
+    for region in all.iter() {
+        while region.is_admitted().await {
+            admitted.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let admitted = admitted.load(Ordering::Relaxed);
+    assert!(admitted <= REGIONS as u64 * OWNS, "{admitted}");
+    assert!(admitted > REGIONS as u64 * OWNS / 2, "{admitted}");
+}

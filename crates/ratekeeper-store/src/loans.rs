@@ -1,0 +1,59 @@
+//! The loans between regions, as a region's store keeps them.
+
+use ratekeeper_core::{Limit, Micros, Timestamp};
+
+use crate::{CounterKey, StoreSlot};
+
+/// A counter of which regions lend each other parts.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LoanCounter {
+    /// The name of the counter, the same in all regions.
+    pub key: CounterKey,
+    /// The part of the limit that this region owns.
+    pub owns: Limit,
+    /// The store that keeps it.
+    pub store: StoreSlot,
+}
+
+/// A change of a counter's loans, made only if nothing that it was computed from is another now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LoanChange {
+    /// The window that it was computed in.
+    pub window: u64,
+    /// The most hits that may be counted in that window by now.
+    pub most: u64,
+    /// The loans that it was computed from; empty if there were none.
+    pub before: Box<[u8]>,
+    /// The loans to keep from now on.
+    pub after: Box<[u8]>,
+    /// The time for which to keep them.
+    pub kept: Micros,
+}
+
+/// A counter and its loans, as the store has found them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LoanState {
+    /// The store's time.
+    pub at: Timestamp,
+    /// The window that is counted.
+    pub window: u64,
+    /// The time until it ends.
+    pub left: Micros,
+    /// The hits counted in it.
+    pub count: u64,
+    /// The loans, before a change; empty if there are none.
+    pub loans: Box<[u8]>,
+    /// True if a change was made, and every replica has it.
+    pub is_written: bool,
+}
+
+/// A counter that was asked for on this node, of which regions lend each other parts.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LoanDemand {
+    /// The counter.
+    pub counter: LoanCounter,
+    /// The [terms](crate::Step::terms) on which parts are lent.
+    pub terms: u64,
+    /// The hits asked for since the last look, denied ones too.
+    pub hits: u64,
+}
