@@ -405,6 +405,36 @@ fn bodies_without_an_end_pass_in_bounded_memory() {
     }
 }
 
+/// Chat tells tokens in its body, as the domain says; images tell their number in a header, as their route says.
+#[test]
+fn a_route_has_its_own_way_to_tell_usage() {
+    let upstream = Upstream::start(|asked| {
+        // A list of models tells nothing.
+        let body = match asked.head.starts_with("POST") {
+            true => r#"{"usage":{"prompt_tokens":100,"completion_tokens":100}}"#,
+            false => "{}",
+        };
+        Act::Say(format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Images: 3\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        ))
+    });
+    let url = upstream.url();
+    let settings = format!(
+        "{SETTINGS}upstreams: {{ all: '{url}' }}\nroutes:\n- {{ path: /, upstream: all }}\n\
+         - {{ path: /images, upstream: all, usage: {{ header: x-images, estimate: 1 }} }}\n"
+    );
+    let gateway = Gateway::start_with(RULES, &settings, &[]);
+    let say = |path: &str| {
+        let request = post("ada").replace("/v1/chat/completions", path);
+        assert_eq!(Answer::read(&gateway.say(&request)).status, 200);
+    };
+    say("/v1/chat/completions");
+    eventually("chat is charged", || left(&gateway, "ada") == 800);
+    say("/images/new");
+    eventually("images are charged", || left(&gateway, "ada") == 797);
+}
+
 /// Two gateways, one budget.
 #[test]
 fn budgets_in_redis_are_charged_by_all() {
