@@ -6,7 +6,7 @@ use super::nested::{self, NestedError};
 use super::value_error::ValueError;
 use super::values::{path, within};
 use ratekeeper_gateway::{OnClientGone, RouteConfig, RoutesConfig, UpstreamConfig};
-use ratekeeper_rules::{Options, Source};
+use ratekeeper_rules::{Diagnostic, Options, Source};
 use ratekeeper_tower::RequestUsage;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
@@ -100,21 +100,18 @@ fn usage<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RequestUsa
     let written = Value::deserialize(deserializer)?;
     // JSON is YAML.
     let text = format!(
-        "domain: route\nusage: {written}\ndescriptors: [ {{ key: any, rate_limit: {{ window: 1d, limit: 1 }} }} ]\n"
+        "domain: route\nusage: {written}\ndescriptors: [ {{ key: any, rate_limit: {{ window: 1d, limit: 1, post_paid: true }} }} ]\n"
     );
     let source = Source {
         name: "usage".to_owned(),
         text,
     };
     let loaded = ratekeeper_rules::load(&[source], &Options::default());
-    let loaded = loaded.map_err(|diagnostics| {
-        let error = diagnostics.errors().first();
-        let message = error.map_or_else(String::new, |error| match &error.help {
-            Some(help) => format!("{}: {help}", error.message),
-            None => error.message.clone(),
-        });
-        D::Error::custom(message)
-    })?;
+    let loaded = loaded.map_err(|refused| D::Error::custom(in_words(refused.errors())))?;
+    // A key that is misspelt, which would mean nothing.
+    if !loaded.warnings.is_empty() {
+        return Err(D::Error::custom(in_words(&loaded.warnings)));
+    }
     let usage = loaded.rules.domain("route").and_then(|it| it.usage());
     Ok(usage.map(|usage| RequestUsage(Arc::clone(usage))))
 }
@@ -140,6 +137,14 @@ pub(super) fn access_log(said: &RawValue) -> Result<Option<LogTo>, Infallible> {
     }
 }
 
+fn in_words(diagnostics: &[Diagnostic]) -> String {
+    let words = diagnostics.iter().map(|one| match &one.help {
+        Some(help) => format!("{}: {help}", one.message),
+        None => one.message.clone(),
+    });
+    words.collect::<Vec<_>>().join("; ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::routes;
@@ -161,7 +166,7 @@ mod tests {
             ("token", "`usage` is `tokens`, or a mapping"),
             ("{}", "`usage` does not say where"),
             ("~", "`usage` is empty"),
-            ("{ jsn: /a }", "`jsn`"),
+            ("{ json: /a, jsn: /b }", "jsn"),
         ] {
             let text = format!("[ {{ upstream: a, usage: {usage} }} ]");
             let error = routes(&text).expect_err(usage).to_string();
