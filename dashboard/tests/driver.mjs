@@ -59,6 +59,29 @@ const commands = {
   async choose({ at, value }) {
     await page.locator(at).first().selectOption(value, { timeout: 20_000 });
   },
+  // Keys, by which a reader without a mouse goes through the page.
+  async press({ key }) {
+    await page.keyboard.press(key);
+  },
+  async keys({ text }) {
+    await page.keyboard.type(text);
+  },
+  // The element that keys go to, and whether a reader sees which one it is.
+  async focused() {
+    return page.evaluate(() => {
+      const at = document.activeElement;
+      if (at === null || at === document.body) return null;
+      const { outlineStyle, outlineWidth } = getComputedStyle(at);
+      const box = at.getBoundingClientRect();
+      return {
+        name: at.id || at.getAttribute("data-key") || at.textContent.trim(),
+        is_seen: outlineStyle !== "none" && parseFloat(outlineWidth) > 0 && box.width > 0 && box.height > 0,
+      };
+    });
+  },
+  async elements() {
+    return page.evaluate(() => document.querySelectorAll("*").length);
+  },
   async picture({ path }) {
     await page.screenshot({ path, fullPage: true });
   },

@@ -84,7 +84,13 @@ where
             span,
             shared,
         };
-        if let Err(fault) = admit(&request) {
+        let admitted = admit(&request);
+        if admitted.is_ok()
+            && let Some(usage) = answering.shared.routes.load().usage(&request)
+        {
+            request.extensions_mut().insert(usage);
+        }
+        if let Err(fault) = admitted {
             answering.refusal = Some(fault.response(is_grpc(request.headers())));
         } else if let Some(peek) = answering.shared.body_needs.peek(&mut request) {
             let clone = self.inner.clone();

@@ -10,8 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::header::HOST;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
+use http::{HeaderMap, Request, Response, StatusCode, Version};
 use hyper::body::Body as _;
 use ratekeeper_server::Peer;
 use ratekeeper_tower::{BodyForm, Ending, Hold, Passage, Shed, ShedContext};
@@ -281,12 +280,8 @@ impl Proxy {
     }
 
     fn route(&self, request: &Request<RequestBody>) -> Result<Arc<Route>, Fault> {
-        let header = request.headers().get(HOST).map(HeaderValue::as_bytes);
-        let authority = request.uri().authority().map(|it| it.as_str().as_bytes());
         let routes = self.shared.routes.load();
-        let host = header.or(authority).unwrap_or_default();
-        let found = routes.find(host, request.uri());
-        found.cloned().ok_or(Fault::NoRoute)
+        routes.of(request).cloned().ok_or(Fault::NoRoute)
     }
 }
 

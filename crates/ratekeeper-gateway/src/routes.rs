@@ -10,8 +10,10 @@ pub use fault::{BadRoutes, RoutesFault};
 
 use std::sync::Arc;
 
-use http::Uri;
+use http::header::HOST;
+use http::{HeaderValue, Request, Uri};
 use ratekeeper_http::{Target, spelling};
+use ratekeeper_tower::RequestUsage;
 
 use self::recent::RecentTimes;
 use crate::upstream::{Address, Upstream};
@@ -22,6 +24,8 @@ pub struct Routes {
     /// The routes, the most specific first.
     routes: Vec<Arc<Route>>,
     upstreams: Vec<Arc<Upstream>>,
+    /// True if a route has its own way to tell usage.
+    tells_usage: bool,
 }
 
 /// A route from requests to an upstream.
@@ -33,6 +37,8 @@ pub(crate) struct Route {
     pub(crate) upstream: Arc<Upstream>,
     /// The treatment of requests whose client goes away; None for that of their permits.
     on_client_gone: Option<OnClientGone>,
+    /// The way in which responses tell their usage; None for that of the domain.
+    usage: Option<RequestUsage>,
     /// The times until its last answers began.
     pub(crate) recent: RecentTimes,
 }
@@ -79,6 +85,22 @@ impl HostMatch {
 }
 
 impl Routes {
+    /// The route of `request`.
+    pub(crate) fn of<B>(&self, request: &Request<B>) -> Option<&Arc<Route>> {
+        let header = request.headers().get(HOST).map(HeaderValue::as_bytes);
+        let authority = request.uri().authority().map(|it| it.as_str().as_bytes());
+        self.find(header.or(authority).unwrap_or_default(), request.uri())
+    }
+
+    /// The way in which the response to `request` tells its usage, if its route has one of its own.
+    pub(crate) fn usage<B>(&self, request: &Request<B>) -> Option<RequestUsage> {
+        // The route is looked for again when the request has passed; most gateways do so only then.
+        match self.tells_usage {
+            true => self.of(request)?.usage.clone(),
+            false => None,
+        }
+    }
+
     /// The route of a request for `uri`, and to `host`, which may have a port, as a header says. Hosts go before
     /// paths: an exact host, then the longest suffix, then any; within one the longest prefix. Both are looked at in the
     /// spelling that rules see.

@@ -64,7 +64,8 @@ impl QuotaStore {
         .await
     }
 
-    /// The tenants that are shown with this end, at most two: of a secret value only the last characters are kept.
+    /// The tenants whose values end so, at most two: of a secret value only the last characters are kept. Looks at each tenant of the
+    /// domain.
     ///
     /// # Errors
     /// The database cannot be used.
@@ -72,16 +73,21 @@ impl QuotaStore {
         if end.contains('\0') {
             return Ok(Vec::new());
         }
+        let Ok(characters) = i32::try_from(end.chars().count()) else {
+            return Ok(Vec::new());
+        };
         self.prepare().await?;
         within(async {
             let query = sqlx::query(
-                "SELECT api_key FROM tenant WHERE domain = $1 AND (shown = $2 OR shown = $3) \
+                "SELECT api_key FROM tenant WHERE domain = $1 AND (shown = $3 OR \
+                 (length(shown) >= CAST($4 AS INTEGER) AND substr(shown, length(shown) - CAST($4 AS INTEGER) + 1) = $2)) \
                  AND deleted_at IS NULL LIMIT 2",
             );
             let rows = query
                 .bind(domain.to_owned())
                 .bind(end.to_owned())
                 .bind(shown_end(end))
+                .bind(characters)
                 .fetch_all(&self.pool)
                 .await?;
             let hash = |row: &AnyRow| rows::hash(row.try_get("api_key")?, "tenant");

@@ -24,7 +24,7 @@ use crate::observer::{CallerSlot, DenialObserver};
 use crate::pacer::Paced;
 use crate::shared::Shared;
 use crate::shed::ShedContext;
-use crate::usage::{ReadBy, Reading};
+use crate::usage::{Reading, RequestUsage};
 use crate::waiting_slots::WaitingSlot;
 use crate::watch::Watch;
 use crate::{
@@ -42,7 +42,7 @@ pub(crate) struct Asked<E: Enforcer> {
     /// None if no shedder is in use.
     pub(crate) context: Option<ShedContext>,
     /// None if the domain reads no usage.
-    pub(crate) usage: Option<ReadBy>,
+    pub(crate) usage: Option<RequestUsage>,
 }
 
 impl<E: Enforcer> Asked<E> {
@@ -213,8 +213,11 @@ impl<E: Enforcer> Shared<E> {
             }
             let mut check = question.check();
             check.waiting = Waiting::Within(micros(terms.wait_max));
-            let usage = self.usage(question.domain(), rules);
-            if let Some(ReadBy(usage)) = &usage {
+            let own = request.extensions().get::<RequestUsage>();
+            let usage = own
+                .cloned()
+                .or_else(|| self.usage(question.domain(), rules));
+            if let Some(RequestUsage(usage)) = &usage {
                 check.budgets = match usage.reserve {
                     0 => BudgetUse::Look,
                     hits => BudgetUse::Reserve(hits),
@@ -233,10 +236,10 @@ impl<E: Enforcer> Shared<E> {
     }
 
     /// The rules by which usage is read in `domain`, if there are any.
-    fn usage(&self, domain: &str, rules: &RuleSet) -> Option<ReadBy> {
+    fn usage(&self, domain: &str, rules: &RuleSet) -> Option<RequestUsage> {
         let own = self.usage.as_ref();
         let usage = own.or_else(|| rules.domain(domain)?.usage())?;
-        Some(ReadBy(Arc::clone(usage)))
+        Some(RequestUsage(Arc::clone(usage)))
     }
 
     /// Writes the caller of `request` into `slot`.

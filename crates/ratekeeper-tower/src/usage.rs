@@ -82,9 +82,11 @@ impl UsageCounts {
     }
 }
 
-/// The rules by which the usage of a request is read, among its extensions until it passes.
-#[derive(Clone, Debug)]
-pub(crate) struct ReadBy(pub(crate) Arc<UsageRules>);
+/// The rules by which the usage of one request is read, among its extensions until it passes.
+///
+/// A service outside the layer puts them there if they are others than those of the layer and of the request's domain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RequestUsage(pub Arc<UsageRules>);
 
 /// The end of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,7 +119,7 @@ impl Reading {
         request: &mut Request<B>,
         counts: &Arc<UsageCounts>,
     ) -> Option<Box<Self>> {
-        let ReadBy(rules) = request.extensions_mut().remove::<ReadBy>()?;
+        let RequestUsage(rules) = request.extensions_mut().remove::<RequestUsage>()?;
         if rules.reads_bodies() {
             let identity = HeaderValue::from_static("identity");
             request.headers_mut().insert(ACCEPT_ENCODING, identity);

@@ -27,13 +27,16 @@ Examples:
   ratekeeper quota set acme --file acme.json --yes")]
     Set(Box<QuotaSet>),
     /// Undo the last change of a tenant's plans and overrides, or return to those of an earlier version
-    #[command(after_help = "\
+    #[command(
+        alias = "undo",
+        after_help = "\
 The plans and overrides come from the audit trail, and are set as a new change: revert again to undo it. Usage stays as it is.
 
 Examples:
   ratekeeper quota revert acme
   ratekeeper audit list --tenant acme
-  ratekeeper quota revert acme --to 17")]
+  ratekeeper quota revert acme --to 17"
+    )]
     Revert(QuotaRevert),
     /// List tenants
     #[command(after_help = "\
@@ -233,6 +236,7 @@ pub(crate) enum UsageBy {
 /// The form of a file of tenants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum TenantsForm {
+    #[value(alias = "json")]
     Jsonl,
     Csv,
 }

@@ -13,6 +13,9 @@ use std::process::ExitCode;
 /// The number of changes that are asked for at once.
 const PAGE: u64 = 1_000;
 
+/// The overrides of a tenant in the list; of others it tells the number.
+const OVERRIDES_SHOWN: usize = 3;
+
 #[derive(Deserialize)]
 struct Page {
     changes: Vec<Value>,
@@ -65,6 +68,14 @@ pub(super) fn table(changes: &[Value]) -> Result<String> {
     Ok(output::headed(heads, rows?))
 }
 
+/// An override, such as `endpoint:POST /orders 500 per day`.
+fn override_in_words(own: &Value) -> String {
+    let text = |key: &str| own[key].as_str();
+    let window = text("unit").or(text("window")).unwrap_or("window");
+    let descriptor = text("descriptor").unwrap_or("default");
+    format!("{descriptor} {} per {window}", own["requests_per_unit"])
+}
+
 /// The state of a tenant, or the switch of a rule.
 fn in_words(state: &Value, epoch: Option<u32>) -> String {
     if let Some(switch) = state.get("switch") {
@@ -74,12 +85,19 @@ fn in_words(state: &Value, epoch: Option<u32>) -> String {
     let several = state["plans"].as_array().into_iter().flatten();
     let several = several.filter_map(|it| it["plan"].as_str());
     let plans: Vec<_> = one.into_iter().chain(several).collect();
-    let overrides = state["overrides"].as_array().map_or(0, Vec::len);
     let mut words = Vec::new();
     if !plans.is_empty() {
         words.push(format!("plan {}", plans.join(", then ")));
     }
-    words.extend((overrides > 0).then(|| output::count(overrides, "override")));
+    let overrides = state["overrides"].as_array().map_or(&[][..], Vec::as_slice);
+    words.extend(
+        overrides
+            .iter()
+            .take(OVERRIDES_SHOWN)
+            .map(override_in_words),
+    );
+    let others = overrides.len().saturating_sub(OVERRIDES_SHOWN);
+    words.extend((others > 0).then(|| output::count(others, "other override")));
     let epoch = epoch.filter(|epoch| *epoch > 0);
     words.extend(epoch.map(|epoch| format!("epoch {epoch}")));
     match words.is_empty() {

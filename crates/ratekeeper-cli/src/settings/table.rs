@@ -154,7 +154,8 @@ settings! {
         /// `interval`, `timeout`, `unhealthy_threshold`, `healthy_threshold`)
         upstreams: BTreeMap<String, UpstreamConfig> = nested("MAPPING") => upstreams;
         /// Routes to `upstreams`: a list of `host` (`*.` matches all subdomains), `path` (matches itself and all
-        /// below), `upstream` and `on_client_gone` (`finish` or `cancel`); the most specific route wins
+        /// below), `upstream`, `on_client_gone` (`finish` or `cancel`) and `usage` (as in rules); the most specific route
+        /// wins
         routes: Vec<RouteConfig> = nested("LIST") => routes;
         /// Time to connect to an upstream; after it the next address is tried, or the answer is 504
         upstream_connect_timeout: Duration = value("DURATION", "5s") => patience;

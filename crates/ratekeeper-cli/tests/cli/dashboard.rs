@@ -4,6 +4,7 @@ pub(crate) mod page;
 
 use crate::support::{FREE_PORTS, Service, ratekeeper, run, url, write};
 use page::{Page, under_load};
+use ratekeeper_testkit::keep_alive::HttpConnection;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::Server;
 use serde_json::json;
@@ -38,6 +39,9 @@ const NOT_CONFIGURED: &str = "section.missing";
 
 /// The time within which the page shows that a breaker has turned.
 const SHOWN_WITHIN: Duration = Duration::from_secs(2);
+
+/// More elements than the page has, however many tenants there are.
+const ELEMENTS_MAX: u64 = 2_000;
 
 fn serve(folder: &Path, more: &[&str]) -> Service {
     write(folder, "rules.yaml", RULES);
@@ -200,6 +204,106 @@ fn a_customer_is_found_by_name_and_by_address() {
         page.tell(json!({"command": "open", "url": url}));
         page.shows("dialog.tenant", part);
     }
+    page.end();
+    assert!(service.stop().success());
+}
+
+/// Presses Tab until the focus is on an element whose name begins so; each on the way can be seen to have it.
+fn tab_to(page: &mut Page, name: &str) -> Vec<String> {
+    let mut passed = Vec::new();
+    for _ in 0..ELEMENTS_MAX {
+        page.tell(json!({"command": "press", "key": "Tab"}));
+        let at = page.tell(json!({"command": "focused"}));
+        // Behind its last element, the focus leaves the page.
+        let Some(at_name) = at["name"].as_str() else {
+            continue;
+        };
+        assert_eq!(at["is_seen"], true, "{at}");
+        passed.push(at_name.to_owned());
+        if at_name.starts_with(name) {
+            return passed;
+        }
+    }
+    panic!("no way to {name}: {passed:?}");
+}
+
+#[test]
+fn the_page_is_used_by_keyboard() {
+    let folder = tempdir().expect("a folder can be made");
+    let service = serve(folder.path(), &["--data-dir", "data"]);
+    for _ in 0..7 {
+        service.check(&[("customer", "umbrella"), ("endpoint", "POST /orders")]);
+    }
+    let mut page = Page::open(&service);
+    page.shows("main", "customer:umbrella");
+    let press = |page: &mut Page, key: &str| page.tell(json!({"command": "press", "key": key}));
+    // The search comes first, then its button.
+    assert_eq!(tab_to(&mut page, "Find"), ["search", "Find"]);
+    // A key goes there from anywhere.
+    press(&mut page, "/");
+    page.tell(json!({"command": "keys", "text": "umbrella"}));
+    press(&mut page, "Enter");
+    page.shows("dialog.tenant", "denied 2 times");
+    let focused = page.tell(json!({"command": "focused"}));
+    assert_eq!(focused["is_seen"], true, "{focused}");
+    press(&mut page, "Escape");
+    page.wait("dialog", str::is_empty);
+    let focused = page.tell(json!({"command": "focused"}));
+    assert_eq!(focused["name"], "search", "back where it was");
+    // A row opens as by a click.
+    tab_to(&mut page, "denied customer:umbrella");
+    press(&mut page, "Enter");
+    page.shows("dialog.tenant", "denied 2 times");
+    press(&mut page, "Escape");
+    page.wait("dialog", str::is_empty);
+    page.end();
+    assert!(service.stop().success());
+}
+
+#[test]
+fn the_page_stays_small_with_ten_thousand_tenants() {
+    const TENANTS: usize = 10_000;
+    let folder = tempdir().expect("a folder can be made");
+    write(folder.path(), "rules.yaml", RULES_WITH_PLANS);
+    let flags = ["--rules", "rules.yaml", "--data-dir", "data"];
+    let args = [&["serve"][..], &FREE_PORTS, &flags].concat();
+    let service = Service::start(ratekeeper(folder.path(), &args), folder.path());
+    let mut csv = "tenant,plan\n".to_owned();
+    for number in 0..TENANTS {
+        csv.push_str(&format!("tenant-{number:04},pro\n"));
+    }
+    write(folder.path(), "tenants.csv", &csv);
+    let admin = format!("http://{}", service.admin);
+    let import = ["quota", "import", "tenants.csv", "--admin", &admin];
+    let done = run(folder.path(), &import);
+    assert!(
+        done.out.starts_with("10000 tenants: 10000 new"),
+        "{}",
+        done.err
+    );
+    // Each of them is denied: it wants more than its plan ever gives.
+    let mut connection = HttpConnection::open(service.http);
+    for number in 0..TENANTS {
+        let entry = json!({ "key": "customer", "value": format!("tenant-{number:04}") });
+        let one = json!({ "entries": [entry], "hits": 1_000 });
+        let body = json!({ "domain": "d", "descriptors": [one] }).to_string();
+        let answer = connection.ask("POST", "/v1/check", "", &body);
+        assert!(answer.body.contains("deny"), "{}", answer.body);
+    }
+    let mut page = Page::open(&service);
+    page.shows("main", "customer:tenant-");
+    let elements = page.tell(json!({"command": "elements"}));
+    let elements = elements.as_u64().expect("it is a number");
+    assert!(elements < ELEMENTS_MAX, "{elements} elements");
+    for name in ["tenant-0000", "tenant-9999", "…7777"] {
+        page.write("#search", name);
+        let asked = Instant::now();
+        page.click(".search button");
+        page.shows("dialog.tenant", "pro");
+        println!("{name} was found after {:.2?}", asked.elapsed());
+        page.click("dialog .close");
+    }
+    page.picture("tenants");
     page.end();
     assert!(service.stop().success());
 }

@@ -99,7 +99,8 @@ fn tenants_are_managed_through_any_node(fleet: &Fleet) {
         (&"local".into(), &"127.0.0.1".into())
     );
     let table = fleet.done(&a, &["audit", "list", "--tenant", "acme"]);
-    assert!(table.contains("plan enterprise, 1 override"), "{table}");
+    let own = format!("plan enterprise, {ORDERS} 500 per day");
+    assert!(table.contains(&own), "{table}");
     let all = fleet.done(&a, &["audit", "export"]);
     assert_eq!(fleet.verified(), all.lines().count() as u64);
     let rest = fleet.done(&a, &["audit", "export", "--after", "2"]);
@@ -125,6 +126,12 @@ fn bulk(fleet: &Fleet, a: &Service, b: &Service) -> usize {
     });
     let list = fleet.json(b, &["quota", "list", "--overrides"]);
     assert_eq!(list.as_array().map(Vec::len), Some(4), "acme has its own");
+    // By its end, although it was never denied.
+    let named = fleet.done(b, &["why", "*1199"]);
+    assert!(
+        named.starts_with("t1199, domain d, plan enterprise"),
+        "{named}"
+    );
     for format in ["csv", "jsonl"] {
         let all = fleet.done(b, &["quota", "export", "--format", format]);
         let name = format!("all.{format}");
@@ -274,6 +281,8 @@ fn calls_are_written_for_billing(fleet: &Fleet) {
         &a,
         &["quota", "usage", "--tenant", "acme", "--format", "csv"],
     );
+    let json = ["quota", "usage", "--tenant", "acme", "--format", "json"];
+    assert!(fleet.done(&a, &json).starts_with("{\"minute\":"));
     assert!(
         own.starts_with("minute,domain,tenant,hash,rule,node,allowed,denied\n"),
         "{own}"

@@ -213,7 +213,7 @@ fn a_change_is_undone_by_the_trail() {
         "{told}"
     );
     assert_eq!(own(&fleet, &node, "acme"), first);
-    tell(&["revert", "acme"]);
+    tell(&["undo", "acme"]);
     assert_eq!(
         own(&fleet, &node, "acme"),
         json!({ "plan": "free" }),

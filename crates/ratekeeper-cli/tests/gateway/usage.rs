@@ -311,6 +311,130 @@ fn hostile_bodies_pass_and_are_bounded() {
     );
 }
 
+/// What is more than a gateway may keep of any response.
+const KEPT_KIB_MAX: usize = 16 << 10;
+
+/// A body of one kind, over and over, of so many bytes. It tells no length, and ends with the connection or not at all.
+fn pouring(head: &'static str, piece: Vec<u8>, bytes: usize) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+    let port = listener.local_addr().expect("it has an address").port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4_096]);
+            let _ = stream.write_all(head.as_bytes());
+            for _ in 0..bytes.div_ceil(piece.len()) {
+                if stream.write_all(&piece).is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    port
+}
+
+/// 300 MiB of zeros in a thousandth of that.
+#[test]
+fn a_gzip_bomb_passes_as_it_is_and_costs_the_estimate() {
+    let mut zip = std::process::Command::new("sh");
+    zip.args(["-c", "head -c 314572800 /dev/zero | gzip -9"]);
+    let bomb = zip.output().expect("gzip is there").stdout;
+    assert!((100_000..1_000_000).contains(&bomb.len()), "{}", bomb.len());
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\n\
+                Connection: close\r\n\r\n";
+    let port = pouring(head, bomb.clone(), bomb.len());
+    let gateway = gateway(&format!("http://127.0.0.1:{port}"), &[]);
+    let before = gateway.rss_kib();
+    let mut client = connect(gateway.port);
+    client.write_all(post("ada").as_bytes()).expect("it reads");
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).expect("it ends");
+    let found = answer.windows(64).position(|at| *at == bomb[..64]);
+    let found = found.expect("the bomb begins somewhere");
+    let head = String::from_utf8_lossy(&answer[..found]).to_ascii_lowercase();
+    assert!(head.contains("content-encoding: gzip"), "{head}");
+    // In chunks, whose sizes stand between its bytes.
+    let passed = answer.len() - found;
+    assert!(passed >= bomb.len(), "{passed} of {}", bomb.len());
+    assert!(gateway.rss_kib() < before + KEPT_KIB_MAX);
+    let line = logged(&gateway, "estimate");
+    assert_eq!(
+        line["usage"],
+        PROMPT.len().div_ceil(4) + bomb.len().div_ceil(4)
+    );
+    gateway.tells(
+        "/metrics",
+        r#"ratelimit_usage_responses_total{from="estimate"} 1"#,
+    );
+}
+
+/// Lists in lists, a number of all digits, and what is no JSON at all: nothing is kept, and who leaves pays for what came.
+#[test]
+fn bodies_without_an_end_pass_in_bounded_memory() {
+    const POURED: usize = 128 << 20;
+    let head =
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n{\"a\":";
+    for (byte, of) in [
+        (b'[', "lists"),
+        (b'{', "objects"),
+        (b'7', "digits"),
+        (b'x', "no JSON"),
+    ] {
+        let piece = vec![byte; 64 << 10];
+        let port = pouring(head, piece, usize::MAX);
+        let gateway = gateway(&format!("http://127.0.0.1:{port}"), &[]);
+        let before = gateway.rss_kib();
+        let mut client = connect(gateway.port);
+        client.write_all(post("ada").as_bytes()).expect("it reads");
+        let (mut read, mut buffer) = (0, vec![0; 256 << 10]);
+        while read < POURED {
+            let count = client.read(&mut buffer).expect("it goes on");
+            assert!(count > 0, "{of}: it ended after {read}");
+            read += count;
+        }
+        assert!(gateway.rss_kib() < before + KEPT_KIB_MAX, "{of}");
+        drop(client);
+        gateway.tells(
+            "/metrics",
+            r#"ratelimit_usage_responses_total{from="partial"} 1"#,
+        );
+        let line = logged(&gateway, "partial");
+        let charged = line["usage"].as_u64().expect("it is charged") as usize;
+        // A hit for four bytes, of which some were framing, and some on their way when the client left.
+        let hits = POURED / 4;
+        assert!(charged > hits - hits / 50, "{of}: {line}");
+    }
+}
+
+/// Chat tells tokens in its body, as the domain says; images tell their number in a header, as their route says.
+#[test]
+fn a_route_has_its_own_way_to_tell_usage() {
+    let upstream = Upstream::start(|asked| {
+        // A list of models tells nothing.
+        let body = match asked.head.starts_with("POST") {
+            true => r#"{"usage":{"prompt_tokens":100,"completion_tokens":100}}"#,
+            false => "{}",
+        };
+        Act::Say(format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Images: 3\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        ))
+    });
+    let url = upstream.url();
+    let settings = format!(
+        "{SETTINGS}upstreams: {{ all: '{url}' }}\nroutes:\n- {{ path: /, upstream: all }}\n\
+         - {{ path: /images, upstream: all, usage: {{ header: x-images, estimate: 1 }} }}\n"
+    );
+    let gateway = Gateway::start_with(RULES, &settings, &[]);
+    let say = |path: &str| {
+        let request = post("ada").replace("/v1/chat/completions", path);
+        assert_eq!(Answer::read(&gateway.say(&request)).status, 200);
+    };
+    say("/v1/chat/completions");
+    eventually("chat is charged", || left(&gateway, "ada") == 800);
+    say("/images/new");
+    eventually("images are charged", || left(&gateway, "ada") == 797);
+}
+
 /// Two gateways, one budget.
 #[test]
 fn budgets_in_redis_are_charged_by_all() {

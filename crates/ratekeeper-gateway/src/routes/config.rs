@@ -9,6 +9,7 @@ use http::HeaderValue;
 use http::header::HOST;
 use http::uri::{Authority, PathAndQuery, Scheme, Uri};
 use ratekeeper_http::{Target, spelling};
+use ratekeeper_tower::RequestUsage;
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
 
@@ -67,8 +68,7 @@ impl RoutesConfig {
 }
 
 /// A route for requests to a host and below a path.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RouteConfig {
     /// The host: `api.example.com`, or `*.example.com` for all subdomains; None for any.
     pub host: Option<String>,
@@ -78,8 +78,9 @@ pub struct RouteConfig {
     pub upstream: String,
     /// The treatment of requests whose client goes away; None to finish those that hold a permit of a concurrency limit, and
     /// to cancel others.
-    #[serde(default)]
     pub on_client_gone: Option<OnClientGone>,
+    /// The way in which responses tell what they used of budgets; None for that of the domain.
+    pub usage: Option<RequestUsage>,
 }
 
 /// The treatment of a request that was sent to its upstream, and whose client then goes away. Until the upstream is known or
@@ -165,14 +166,19 @@ impl Routes {
                 path: "".into(),
                 upstream: Arc::clone(only),
                 on_client_gone: None,
+                usage: None,
                 recent: RecentTimes::default(),
             }),
             _ if routes.is_empty() => return Err(BadRoutes::new("routes", RoutesFault::NoRoutes)),
             _ => {}
         }
         routes.sort_by_key(order);
-        let routes = routes.into_iter().map(Arc::new).collect();
-        Ok(Self { routes, upstreams })
+        let tells_usage = routes.iter().any(|route| route.usage.is_some());
+        Ok(Self {
+            routes: routes.into_iter().map(Arc::new).collect(),
+            upstreams,
+            tells_usage,
+        })
     }
 }
 
@@ -227,6 +233,7 @@ fn route(
         path,
         upstream: Arc::clone(upstream),
         on_client_gone: config.on_client_gone,
+        usage: config.usage.clone(),
         recent: RecentTimes::default(),
     })
 }

@@ -22,6 +22,7 @@ fn routes(upstreams: &[&str], routes: &[(&str, &str, &str)]) -> Result<Routes, B
                 path: text(path),
                 upstream: (*upstream).to_owned(),
                 on_client_gone: None,
+                usage: None,
             })
             .collect(),
         connect_timeout: Duration::from_secs(1),

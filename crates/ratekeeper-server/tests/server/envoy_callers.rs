@@ -27,7 +27,7 @@ fn open(config: &mut ServerConfig) {
     let all = Powers {
         overrides: true,
         refund: true,
-        hold: false,
+        ..Powers::default()
     };
     config.callers = vec![
         caller("envoy", "secret", all),

@@ -30,7 +30,7 @@ impl DeniedCounters {
         };
         // A share can grow at any time.
         let is_repeatable = group.extra.is_none()
-            && !group.parts.iter().any(Part::is_lent)
+            && !group.parts.iter().any(GroupStep::is_lent)
             && group.parts.iter().enumerate().all(|(index, part)| {
                 usize::from(part.counter) == index && !part.limit.algorithm().holds_permits()
             })

@@ -3,7 +3,7 @@
 use ratekeeper_store::{LoanChange, LoanCounter, LoanState, Step};
 
 use super::call::Call;
-use super::group::Part;
+use super::group::GroupStep;
 use super::item::{AnswerError, Item};
 use super::key::KeyName;
 use ratekeeper_core::{Micros, Timestamp};
@@ -21,7 +21,7 @@ impl Call {
     ) {
         self.key(|out| names.counter(counter.key, out));
         self.key(|out| names.loans(counter.key, out));
-        let params = Part::new(&Step::new(counter.key, counter.owns), 0).params;
+        let params = GroupStep::new(&Step::new(counter.key, counter.owns), 0).params;
         self.bytes(&[LOANS, params.algorithm.code()]);
         self.numbers(params.numbers);
         let (before, after): (&[u8], &[u8]) = match change {

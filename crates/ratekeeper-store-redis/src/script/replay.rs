@@ -5,7 +5,7 @@ use ratekeeper_core::{Ask, Moment, Outcome, Spill, State, StateMut, StateRef, Ti
 use ratekeeper_store::{Charge, Execution, PermitAct, Step, StepOutcome, Verdicts};
 use smallvec::SmallVec;
 
-use super::group::{Group, Part, Run};
+use super::group::{Group, GroupStep, Run};
 use super::state::{Counter, Kept};
 
 /// A group's counters before its next request.
@@ -97,7 +97,7 @@ impl<'a> Replay<'a> {
     }
 
     /// The step of `part`, under the share that its counter has.
-    fn step(&self, part: &Part, hits: i64) -> Step {
+    fn step(&self, part: &GroupStep, hits: i64) -> Step {
         let step = part.step(hits);
         match self.counters[usize::from(part.counter)].share {
             Some(share) => Step {
