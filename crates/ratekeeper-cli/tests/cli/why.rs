@@ -95,7 +95,7 @@ fn one_customer_is_told_on_one_screen() {
         "denied 2 times in the last hour by shop.customer (3 per 1d), since ",
         "Usage now",
         "7 per day",
-        "1 override",
+        "default 7 per day",
         "ratekeeper quota revert acme",
         "of this node alone: ",
     ] {
