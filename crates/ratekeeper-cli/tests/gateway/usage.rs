@@ -311,7 +311,7 @@ fn hostile_bodies_pass_and_are_bounded() {
     );
 }
 
-/// What is more than a gateway may keep of any response.
+/// More than a gateway may keep of any response.
 const KEPT_KIB_MAX: usize = 16 << 10;
 
 /// A body of one kind, over and over, of so many bytes. It tells no length, and ends with the connection or not at all.
