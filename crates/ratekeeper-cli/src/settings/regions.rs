@@ -32,11 +32,14 @@ pub(crate) struct RegionWeights {
     links: RegionLinks,
 }
 
+/// The addresses of a region's nodes.
+type Addresses = Box<[Box<str>]>;
+
 /// The ways to other regions.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct RegionLinks {
-    /// The addresses of nodes, by the names of their regions.
-    pub(crate) nodes: Vec<(Box<str>, Box<[Box<str>]>)>,
+    /// The names of regions, each with the addresses of its nodes.
+    pub(crate) nodes: Vec<(Box<str>, Addresses)>,
     /// The files for TLS, read again for each connection.
     pub(crate) tls: TlsFiles,
 }
@@ -47,7 +50,7 @@ pub(crate) struct RegionLinks {
 struct Entry {
     weight: u32,
     #[serde(default)]
-    link: Box<[Box<str>]>,
+    link: Addresses,
 }
 
 /// The fault of a mapping of regions.
