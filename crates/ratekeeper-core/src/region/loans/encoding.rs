@@ -186,8 +186,8 @@ mod tests {
             (first, owns.saturating_sub(lent) + held)
         });
         let entries: Vec<_> = entries.collect();
-        let begun = entries.iter().filter(|(first, _)| *first <= window);
-        begun.last().unwrap_or(&entries[0]).1
+        let mut begun = entries.iter().filter(|(first, _)| *first <= window);
+        begun.next_back().unwrap_or(&entries[0]).1
     }
 
     #[test]
