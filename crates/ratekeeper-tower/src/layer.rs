@@ -89,7 +89,7 @@ impl<E: Clone> RulesLayer<E> {
     }
 
     /// Sets the function that finds the peer, which may be a proxy, in a request's extensions. The
-    /// default is a [`Hop`], else a [`SocketAddr`]. axum has a `ConnectInfo`, tonic a
+    /// default is a [`Hop`], else a [`SocketAddr`](std::net::SocketAddr). axum has a `ConnectInfo`, tonic a
     /// `TcpConnectInfo`.
     #[must_use]
     pub fn peer(self, peer: fn(&Extensions) -> Option<Hop>) -> Self {
