@@ -122,7 +122,7 @@ impl Job {
     fn tell(&self, answer: Result<LoanState, StoreError>) {
         let waiting = self.answer.lock().take();
         if let Some(waiting) = waiting {
-            // Nobody may wait any more.
+            // The receiver may be gone.
             let _ = waiting.send(answer);
         }
     }
