@@ -3,6 +3,7 @@
 //! Callers with a role come from the settings (`callers`) and from the tokens that `ratekeeper token` makes.
 //! While there are none, clients that only this host can be may do everything, and all others are refused.
 
+pub(crate) mod callers;
 mod guesses;
 mod known_tokens;
 mod refusal_log;
@@ -14,8 +15,8 @@ use std::time::Duration;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 
-use crate::callers::{Caller, sha256_of_bearer};
 use crate::listen::{Peer, PeerAddress};
+use callers::{Caller, sha256_of_bearer};
 use guesses::Guesses;
 pub(crate) use known_tokens::KnownTokens;
 pub(crate) use refusal_log::RefusalLog;

@@ -38,8 +38,8 @@ use http::{HeaderMap, StatusCode};
 
 use crate::access::Role;
 use crate::app::App;
+use crate::http::pages::{self, Scheme};
 use crate::http::{ApiError, livez, method_not_allowed, not_found, readyz, refuse_large};
-use crate::pages::{self, Scheme};
 pub(crate) use live::{describe, describe_breakers};
 
 /// `/` of the listener for metrics alone.

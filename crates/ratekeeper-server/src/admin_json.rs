@@ -4,6 +4,7 @@
 //! Times are seconds since 1970 here, and RFC 3339 in JSON. A reader takes what another version leaves out for empty, and
 //! passes over what it does not know.
 
+pub(crate) mod keys;
 mod nodes;
 mod usage;
 
@@ -16,7 +17,7 @@ use utoipa::ToSchema;
 
 pub use self::nodes::{FleetNode, FleetNodes, NodeEntry, ToldBy};
 pub use self::usage::{Leased, Span, Usage, Used};
-use crate::denials::shown;
+use keys::shown;
 
 /// The data of the event `history`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]

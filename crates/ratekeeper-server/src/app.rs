@@ -1,5 +1,8 @@
 //! The state that every listener needs to answer.
 
+pub(crate) mod long_answers;
+pub(crate) mod maintenance_tasks;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,29 +17,30 @@ use ratekeeper_stores::{Stores, StoresTicket};
 use ratekeeper_trace::{RequestSpan, TracedCall, TracedMethod};
 use tokio::sync::watch;
 
+use crate::access::callers::{Callers, Denied};
 use crate::access::{Access, RefusalLog};
-use crate::callers::{Callers, Denied};
 use crate::config::ServerConfig;
-use crate::degraded::Degraded;
-use crate::denials::CheckOrigin;
-use crate::drain::Drain;
-use crate::durations::Durations;
-use crate::fleet::FleetSwitches;
+use crate::data_dir::fleet_switches::FleetSwitches;
+use crate::data_dir::switches::SwitchFile;
+use crate::figures::degraded::Degraded;
+use crate::figures::durations::Durations;
+use crate::figures::live::Live;
+use crate::figures::rule_counts::LastCounts;
+use crate::figures::statsd::StatsdCounts;
+use crate::figures::unenforced::UnenforcedRules;
 use crate::gateway_listener::Monitored;
 use crate::listen::LogLimit;
-use crate::live::Live;
-use crate::maintenance::task::MaintenanceTasks;
-use crate::reading::ReadingRoom;
+use crate::listen::drain::Drain;
+use crate::listen::reading::ReadingRoom;
+use crate::listen::tls::Tls;
+use crate::logs::denials::CheckOrigin;
+use crate::logs::share_alarm::ShareAlarm;
+use crate::logs::unreadable::UnreadableRequests;
 use crate::regions::RegionLoans;
-use crate::reload::{ReloadStatus, unix_seconds};
-use crate::rule_counts::LastCounts;
-use crate::share_alarm::ShareAlarm;
-use crate::statsd::StatsdCounts;
-use crate::switches::SwitchFile;
-use crate::tls::Tls;
-use crate::unenforced::UnenforcedRules;
-use crate::unreadable::UnreadableRequests;
-use crate::v1::long_answers::LongAnswers;
+use crate::moments::unix_seconds;
+use crate::reload::ReloadStatus;
+use long_answers::LongAnswers;
+use maintenance_tasks::MaintenanceTasks;
 
 /// The limiter, and the other state that listeners need.
 #[derive(Debug)]
@@ -288,12 +292,12 @@ impl App {
         self.tls.iter().any(|tls| tls.listener == listener)
     }
 
-    /// Adds `part` to those that operators are told about.
     /// The loans between this node's region and others, if it is in one.
     pub(crate) fn region_loans(&self) -> Option<Arc<RegionLoans>> {
         self.config.region_loans.clone()
     }
 
+    /// Adds `part` to those that operators are told about.
     pub(crate) fn monitor(&self, part: Arc<dyn Monitored>) {
         self.monitored.write().push(part);
     }

@@ -1,26 +1,30 @@
 //! The settings of a server.
 
+pub(crate) mod constant;
+pub(crate) mod quotas;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::callers::Caller;
-use crate::regions::RegionLoans;
 use ratekeeper_http::answer::{BodyForm, Headers};
 use ratekeeper_http::{Describer, Forwarding};
-use ratekeeper_rules::{Options, Profile, ReadOptions};
+use ratekeeper_rules::Profile;
 use ratekeeper_trace::Tracer;
 
-use crate::constant::ConstantAnswer;
-use crate::denials::DenialLog;
+use crate::access::callers::Caller;
+use crate::figures::statsd::StatsdConfig;
+use crate::figures::top_nodes::TopPeers;
+use crate::listen::tls::TlsConfig;
 use crate::listen::{ListenAddress, ServerBounds};
-use crate::quotas::QuotaAdmin;
-use crate::statsd::StatsdConfig;
-use crate::tls::TlsConfig;
-use crate::top_nodes::TopPeers;
-use crate::unreadable::OnUnreadable;
+use crate::logs::denials::DenialLog;
+use crate::logs::unreadable::OnUnreadable;
+use crate::regions::RegionLoans;
+use crate::reload::WatchConfig;
+use constant::ConstantAnswer;
+use quotas::QuotaAdmin;
 
 /// All settings of a [`Server`](crate::Server). The defaults are those of the product.
 #[derive(Clone, Debug)]
@@ -234,19 +238,6 @@ pub struct AuthConfig {
     pub denial_body: BodyForm,
 }
 
-/// The source of the rules, and the options for reading them.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RulesSource {
-    /// A file or a folder.
-    pub path: PathBuf,
-    /// A file or a folder of tenants, if they are not among the rules.
-    pub tenants: Option<PathBuf>,
-    /// The options for reading a folder.
-    pub read: ReadOptions,
-    /// The options for parsing.
-    pub options: Options,
-}
-
 /// The settings of the gateway's listener. It speaks HTTP/1.1 and HTTP/2, and connections may be
 /// upgraded.
 #[derive(Clone, Debug)]
@@ -257,27 +248,4 @@ pub struct GatewayListener {
     pub tls: Option<TlsConfig>,
     /// Its limits. The time of a request and the size of its body are for the [`GatewayService`](crate::GatewayService) to bound.
     pub bounds: ServerBounds,
-}
-
-/// The settings for noticing changes of the rules.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct WatchConfig {
-    /// True if changes are watched for; SIGHUP works in either case.
-    pub enabled: bool,
-    /// The time between two readings of the rules that have to agree: a file that is written more
-    /// slowly than this, without being closed, may be read half-written.
-    pub quiet: Duration,
-    /// The interval at which the rules are read without a notification, for file systems that send
-    /// none.
-    pub poll_interval: Duration,
-}
-
-impl Default for WatchConfig {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            quiet: Duration::from_millis(200),
-            poll_interval: Duration::from_secs(10),
-        }
-    }
 }

@@ -17,12 +17,12 @@ use tracing::{error, info, warn};
 use crate::access::{AdminToken, Tokens};
 use crate::app::App;
 use crate::blocking::blocking;
-use crate::quotas::QuotaAdmin;
-use crate::switches::SwitchFile;
+use crate::config::quotas::QuotaAdmin;
+use crate::data_dir::switches::SwitchFile;
 pub use copy::{FleetCopy, FleetCopyError};
 pub use import::{ImportError, import_node_files};
 use report::{ReportLog, rules_revision};
-pub(crate) use switches::{FleetSwitches, Reach, switch};
+pub(crate) use switches::{Reach, switch};
 
 /// The interval at which a node reports itself without a change.
 const REPORT_EVERY: Duration = Duration::from_secs(5);

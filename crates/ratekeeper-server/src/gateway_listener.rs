@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::families::Families;
-use crate::follow::Followed;
+use crate::figures::families::Families;
 use crate::listen::HttpService;
+use crate::reload::follow::Followed;
 
 /// The service behind the gateway's listener. The worker threads that serve checks serve it too,
 /// each with its own [`Self::Service`], so that its state (connections to an upstream) never crosses

@@ -1,6 +1,7 @@
 //! The gRPC listener: Envoy's rate limit service, our own, health, reflection.
 
 mod direct;
+mod region_link;
 mod root;
 mod unread;
 mod v1;
@@ -33,14 +34,14 @@ use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 use tower::Service;
 
+use crate::access::callers::Denied;
 use crate::app::App;
-use crate::callers::Denied;
-use crate::constant::ConstantAnswer;
-use crate::denials::CheckOrigin;
+use crate::config::constant::ConstantAnswer;
 use crate::listen::{Fault, Peer, PeerAddress};
-use crate::regions::LinkService;
+use crate::logs::denials::CheckOrigin;
 use crate::rls::{self, Refusal, RequiredPermissions};
 use crate::v1::Refusal as V1Refusal;
+use region_link::LinkService;
 pub(crate) use root::over_http1;
 
 /// The name that envoyproxy/ratelimit's health service answers to, besides the empty one.

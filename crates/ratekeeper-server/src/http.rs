@@ -6,7 +6,9 @@ mod health;
 mod json;
 mod limits;
 mod malformed;
+mod media_type;
 mod openapi;
+pub(crate) mod pages;
 mod root;
 mod v1;
 

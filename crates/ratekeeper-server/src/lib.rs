@@ -34,74 +34,48 @@ mod access;
 mod admin;
 pub mod admin_json;
 mod app;
-mod atomic_file;
 mod blocking;
-mod callers;
 mod config;
-mod constant;
-mod debt_log;
-mod degraded;
-mod denials;
-mod drain;
-mod dropped;
-mod durations;
-mod envoy_stats;
-mod error_body;
-mod families;
+mod data_dir;
+mod figures;
 mod fleet;
-mod follow;
 mod gateway_listener;
-mod growth_log;
 mod grpc;
 mod http;
 mod listen;
-mod live;
-mod maintenance;
-mod media_type;
+mod logs;
 mod moments;
-mod pages;
-mod problem;
-mod quotas;
-mod reading;
 mod regions;
 mod reload;
 mod rls;
-mod rule_counts;
 mod server;
-mod shadow_log;
-mod share_alarm;
-mod statsd;
-mod switches;
-mod tls;
-mod top_nodes;
-mod unenforced;
-mod unreadable;
 mod v1;
 
+pub use access::callers::{Caller, Powers, Proof};
 pub use access::{AdminToken, AdminTokenError, Role, Tokens, UnknownRole};
-pub use atomic_file::make_private_folder;
-pub use callers::{Caller, Powers, Proof};
+pub use config::constant::{ConstantAnswer, NoAnswer};
+pub use config::quotas::QuotaAdmin;
 pub use config::{
     AuthConfig, DESCRIPTORS_MAX, ENTRIES_MAX, EnvoyCallers, GatewayListener, GrpcTransport,
-    LimitHeaderNames, ListenersTls, RlsConfig, RulesSource, ServerConfig, WatchConfig,
+    LimitHeaderNames, ListenersTls, RlsConfig, ServerConfig,
 };
-pub use constant::{ConstantAnswer, NoAnswer};
-pub use denials::{DenialLog, DenialLogConfig};
-pub use drain::DrainDelay;
-pub use families::{Families, Label, by};
+pub use data_dir::atomic_file::make_private_folder;
+pub use figures::families::{Families, Label, by};
+pub use figures::statsd::{StatsdConfig, StatsdFormat};
+pub use figures::top_nodes::{KeyList, PeerLists, TopAnswer, TopPeers, TopUnknown, merge_keys};
 pub use fleet::{FleetCopy, FleetCopyError, ImportError, import_node_files};
-pub use follow::{FilesRead, Followed};
 pub use gateway_listener::{ClassShedding, GatewayService, Monitored, Shedding, UpstreamShedding};
+pub use listen::drain::DrainDelay;
+pub use listen::tls::{BadClientName, ClientName, PeerName, TlsConfig};
 pub use listen::{
     Fault, FramedTwice, HttpService, ListenAddress, Pace, Patience, Peer, PeerAddress, ServerBounds,
 };
-pub use quotas::QuotaAdmin;
+pub use logs::denials::{DenialLog, DenialLogConfig};
+pub use logs::unreadable::OnUnreadable;
 pub use regions::{PeerLink, PeerRegion, RegionLoans};
+pub use reload::follow::{FilesRead, Followed};
 pub use reload::{
     DeliveryError, FeedConfig, LoadError, OnBadText, ReloadStatus, RulesFeed, RulesLoader,
+    RulesSource, WatchConfig,
 };
 pub use server::{Addresses, BindError, Drained, OPERATORS_MAX, Reload, Server};
-pub use statsd::{StatsdConfig, StatsdFormat};
-pub use tls::{BadClientName, ClientName, PeerName, TlsConfig};
-pub use top_nodes::{KeyList, PeerLists, TopAnswer, TopPeers, TopUnknown, merge_keys};
-pub use unreadable::OnUnreadable;

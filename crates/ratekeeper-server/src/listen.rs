@@ -7,6 +7,8 @@ mod body;
 mod bounds;
 mod connection;
 mod deadline;
+pub(crate) mod drain;
+mod error_body;
 mod framing;
 mod http2;
 mod inline_executor;
@@ -14,10 +16,13 @@ mod line;
 mod log_limit;
 mod pace;
 pub(crate) mod peer;
+pub(crate) mod problem;
+pub(crate) mod reading;
 mod refusal;
 pub(crate) mod service;
 mod socket;
 mod stall_check;
+pub(crate) mod tls;
 mod unix;
 mod visitor;
 mod workers;
@@ -43,13 +48,13 @@ pub use service::{Fault, HttpService};
 pub(crate) use service::{IsBlind, Protocol};
 pub(crate) use workers::{Turns, Workers};
 
-use crate::drain::Drain;
-use crate::tls::Tls;
 use address_slots::AddressSlots;
 use connection::{ByHyper, Direct, Served, Terms};
+use drain::Drain;
 pub(crate) use http2::{DirectBody, DirectService, Gathered, RequestBody, Whole};
 pub(crate) use log_limit::LogLimit;
 use socket::{Accepted, Socket};
+use tls::Tls;
 
 /// The wait after a failed accept (most likely, no file descriptors are left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -1,9 +1,17 @@
-//! Times in JSON, which are all in the form of RFC 3339: `#[serde(with = "crate::moments")]`.
+//! Times in whole seconds: the wall clock, and JSON, where all are in the form of RFC 3339 by `#[serde(with = "crate::moments")]`.
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_rules::time;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serializer};
+
+/// Seconds since 1970, by the wall clock.
+pub(crate) fn unix_seconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
 
 /// Writes seconds since 1970, as in `2027-01-31T00:00:00Z`.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]

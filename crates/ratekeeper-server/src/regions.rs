@@ -16,7 +16,6 @@ mod change;
 mod counters;
 mod demand;
 mod peer;
-mod service;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -36,17 +35,16 @@ use ratekeeper_store::{CounterKey, LoanCounter, StoreSlot, boot_time};
 use ratekeeper_stores::Stores;
 
 use crate::Monitored;
-use crate::families::{Families, by};
+use crate::figures::families::{Families, by};
 use change::{answer_of, ask_of, change};
 use counters::{Counters, Wanted};
 pub use peer::{PeerLink, PeerRegion};
-pub(crate) use service::LinkService;
 
 /// The time between two looks at what is needed.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Counters that are looked at, and asks that are answered, at the same time.
-const TOGETHER: usize = 32;
+pub(crate) const TOGETHER: usize = 32;
 
 /// The part of its own share that a region never lends: a tenth.
 const FLOOR: u64 = 10;

@@ -7,9 +7,11 @@
 //! are done. A set that does not load is refused whole; the last good one stays in force.
 
 mod feed;
+pub(crate) mod follow;
 mod history;
 mod last_good;
 mod loader;
+mod source;
 mod status;
 mod watch;
 
@@ -26,15 +28,16 @@ use tracing::{error, info, warn};
 
 pub use feed::{DeliveryError, FeedConfig, OnBadText, RulesFeed};
 pub use loader::{LoadError, RulesLoader};
+pub use source::RulesSource;
 pub use status::ReloadStatus;
+pub use watch::WatchConfig;
 
 use crate::blocking::blocking;
-use crate::config::WatchConfig;
+use crate::moments::unix_seconds;
 pub(crate) use history::ReloadEntry;
 use history::{CHANGES_MAX, cut};
 use loader::Reading;
-pub(crate) use status::unix_seconds;
-pub(crate) use watch::Watch;
+use watch::Watch;
 
 /// Watches, reads and applies, until it is dropped.
 pub(crate) struct Reloader<A> {

@@ -19,8 +19,8 @@ pub(crate) use plain::read as read_plain;
 
 use crate::app::App;
 use crate::config::DESCRIPTORS_MAX;
-use crate::denials::CheckOrigin;
-use crate::unreadable::Defect;
+use crate::logs::denials::CheckOrigin;
+use crate::logs::unreadable::Defect;
 use ratekeeper_stores::StoresTicket;
 
 /// The reason a request gets no decision.

@@ -1,6 +1,7 @@
 //! The server: its parts and its listeners.
 
 mod listeners;
+pub(crate) mod maintenance;
 mod run;
 
 use std::io;
@@ -14,13 +15,14 @@ use tokio::sync::{Notify, watch};
 use crate::access::{Access, KnownTokens};
 use crate::app::App;
 use crate::config::ServerConfig;
-use crate::drain::DrainDelay;
-use crate::fleet::{self, FleetSwitches};
+use crate::data_dir::fleet_switches::FleetSwitches;
+use crate::data_dir::switches::SwitchFile;
+use crate::fleet;
 use crate::gateway_listener::Monitored;
 use crate::grpc::{BadDescriptors, Grpc, Health};
+use crate::listen::drain::DrainDelay;
 use crate::listen::{ListenAddress, Listener, Workers};
 use crate::reload::{ReloadStatus, RulesLoader};
-use crate::switches::SwitchFile;
 use listeners::{Listeners, Secrets};
 pub use run::OPERATORS_MAX;
 

@@ -5,7 +5,6 @@ mod answer;
 mod check;
 mod hold;
 mod limit;
-pub(crate) mod long_answers;
 mod object;
 mod refusal;
 mod request;
@@ -16,7 +15,6 @@ pub(crate) use answer::{Answer, AnsweredBy, HeldAnswer, StatusAnswer, Statuses};
 pub(crate) use check::Batch;
 pub(crate) use hold::{Released, Renewed, Settlement};
 pub(crate) use limit::{LimitAnswer, LimitRequest, LimitsAnswer, LimitsRequest, WindowText};
-pub(crate) use long_answers::AnswerRoom;
 pub(crate) use object::Object;
 pub(crate) use refusal::{Reason, Refusal};
 pub(crate) use request::{
@@ -26,9 +24,9 @@ pub(crate) use request::{
 pub(crate) use subject::Subject;
 pub(crate) use unmatched::Unmatched;
 
+use crate::access::callers::Power;
 use crate::app::App;
-use crate::callers::Power;
-use crate::denials::CheckOrigin;
+use crate::logs::denials::CheckOrigin;
 
 /// The sender of a request, as its codec knows it.
 pub(crate) trait Sender {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use ratekeeper_quota::{FleetRecord, QuotaStatus};
 
+use super::callers::is_equal;
 use super::tokens::{Tokens, from_hex};
 use super::{AdminToken, Role};
-use crate::callers::is_equal;
 
 /// The tokens that count on this node.
 #[derive(Debug)]

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::Role;
-use crate::atomic_file;
-use crate::callers::is_equal;
+use super::callers::is_equal;
+use crate::data_dir::atomic_file;
 
 /// The tokens of a node without a quota database.
 const OWN: &str = "tokens.json";

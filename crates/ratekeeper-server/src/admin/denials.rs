@@ -15,11 +15,12 @@ use utoipa::{IntoParams, ToSchema};
 use super::named::Named;
 use super::options::{Given, limit};
 use super::top::{OnlyThisNode, others};
+use crate::admin_json::keys::shown;
 use crate::admin_json::{DenialGroup, NodeEntry, ToldBy};
 use crate::app::App;
-use crate::denials::{DeniedRequest, shown};
+use crate::figures::top_nodes::CaseEntry;
 use crate::http::{ApiError, read_json};
-use crate::top_nodes::CaseEntry;
+use crate::logs::denials::DeniedRequest;
 
 /// The most denials, and the most groups of them, in one answer.
 const MOST: usize = 100;

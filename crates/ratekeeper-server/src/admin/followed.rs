@@ -12,8 +12,8 @@ use utoipa::ToSchema;
 
 use super::quotas::ChangedBy;
 use crate::app::App;
-use crate::denials::{FOLLOWED_TIME_MAX, FollowedKey};
 use crate::http::ApiError;
+use crate::logs::denials::{FOLLOWED_TIME_MAX, FollowedKey};
 
 /// The most characters of a key.
 const KEY_MAX: usize = 512;

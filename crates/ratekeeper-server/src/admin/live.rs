@@ -22,10 +22,10 @@ use crate::admin_json::{
     NodeFacts, NodeState, ReloadFigures, RuleEntry, SecondFigures, SecondsHistory,
 };
 use crate::app::App;
+use crate::figures::live::watchers::WatchersPlace;
+use crate::figures::rule_counts::CountedRule;
+use crate::figures::top_nodes::KeyList;
 use crate::http::{ApiError, faults};
-use crate::live::watchers::WatchersPlace;
-use crate::rule_counts::CountedRule;
-use crate::top_nodes::KeyList;
 
 /// The most rules in an event: those with the most answers. All are at `/admin/v1/rules`.
 const RULES_MAX: usize = 100;

@@ -24,12 +24,12 @@ use ratekeeper_limiter::{Growth, OwedCounts, TopDecision, TopKey, TopWindow};
 use ratekeeper_store::{LeaseGauges, SyncGauges};
 
 use crate::app::App;
-use crate::durations::DurationCounts;
-use crate::families::{Families, NO_LABELS, by};
+use crate::figures::durations::DurationCounts;
+use crate::figures::families::{Families, NO_LABELS, by};
+use crate::figures::rule_counts;
 use crate::gateway_listener::Monitored;
+use crate::listen::tls::TlsCounts;
 use crate::reload::ReloadStatus;
-use crate::rule_counts;
-use crate::tls::TlsCounts;
 use envoy::EnvoyFigures;
 use process::ProcessFigures;
 use ratekeeper_stores::{Agreement, ServerGauges, StoreGauges};

@@ -3,7 +3,7 @@
 use ratekeeper_limiter::{ENTRY_BYTES_MAX, Snapshot};
 
 use super::quotas::HASH;
-use crate::denials::{fingerprint_and_end, value_of};
+use crate::admin_json::keys::{fingerprint_and_end, value_of};
 use crate::http::ApiError;
 
 /// The fewest characters by which a tenant is looked for by its end.

@@ -22,7 +22,7 @@ use crate::admin_json::{
     Usage, Used,
 };
 use crate::http::{Errors, HttpApi};
-use crate::problem::Problem;
+use crate::listen::problem::Problem;
 
 /// The operations of the admin listener.
 #[derive(OpenApi)]

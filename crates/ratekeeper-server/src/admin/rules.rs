@@ -18,10 +18,10 @@ use super::shed::{self, ShedderEntry};
 use crate::admin_json::{CountsEntry, RuleEntry};
 use crate::app::App;
 use crate::blocking::blocking;
+use crate::data_dir::switches::Durability;
+use crate::figures::rule_counts::CountedRule;
 use crate::fleet::{self, Reach};
 use crate::http::ApiError;
-use crate::rule_counts::CountedRule;
-use crate::switches::Durability;
 
 /// The most rules in one answer, and how many there are unless fewer are asked for.
 const PAGE_MAX: usize = 1_000;

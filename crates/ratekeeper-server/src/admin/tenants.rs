@@ -24,10 +24,11 @@ use super::options::Given;
 use super::quotas::{HASH, tenant, unclear};
 use super::usage;
 use crate::access::{Operator, Role};
+use crate::admin_json::keys::value_of;
 use crate::admin_json::{DenialGroup, ToldBy, Usage};
 use crate::app::App;
-use crate::denials::{DeniedRequest, value_of};
 use crate::http::{ApiError, read_json};
+use crate::logs::denials::DeniedRequest;
 use steps::{NextStep, next_steps, summary};
 
 /// The most changes of the audit trail in an answer.

@@ -12,8 +12,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::options::{Given, limit};
 use crate::admin_json::{KeyEntry, NodeEntry};
 use crate::app::App;
+use crate::figures::top_nodes::{TopOfNode, TopUnknown, merge_keys};
 use crate::http::ApiError;
-use crate::top_nodes::{TopOfNode, TopUnknown, merge_keys};
 
 /// The most keys in one answer.
 const KEYS_MAX: usize = 100;

@@ -8,7 +8,7 @@ use ratekeeper_quota::FleetRecord;
 use serde::{Deserialize, Serialize};
 
 use crate::access::{AdminTokenError, Tokens};
-use crate::atomic_file;
+use crate::data_dir::atomic_file;
 
 const NAME: &str = "fleet.saved.json";
 

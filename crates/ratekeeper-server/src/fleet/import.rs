@@ -8,7 +8,7 @@ use tracing::info;
 use super::FleetCopy;
 use crate::access::{AdminTokenError, Tokens};
 use crate::blocking::blocking;
-use crate::switches::SwitchFile;
+use crate::data_dir::switches::SwitchFile;
 
 /// The reason why a node's files are not in the database.
 #[derive(Debug, thiserror::Error)]

@@ -8,8 +8,8 @@ use tonic::body::Body;
 use tonic::codec::{Codec as _, EncodeBody, SingleMessageCompressionOverride};
 
 use crate::app::App;
+use crate::logs::unreadable::Defect;
 use crate::rls;
-use crate::unreadable::Defect;
 
 const STATUS: &str = "grpc-status";
 const MESSAGE: &str = "grpc-message";

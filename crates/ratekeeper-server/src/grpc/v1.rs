@@ -14,10 +14,10 @@ use ratekeeper_proto::ratekeeper::v1;
 use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_server::RateLimiterService;
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::access::callers::{Callers, Denied, Power};
 use crate::app::App;
-use crate::callers::{Callers, Denied, Power};
-use crate::denials::CheckOrigin;
 use crate::listen::Peer;
+use crate::logs::denials::CheckOrigin;
 use crate::v1::{
     AcquireRequest, Answer, Api, Batch, CheckRequest, HeldAnswer, Object, RefundRequest, Refusal,
     Released, Renewed, ReserveRequest, Sender, Unmatched,

@@ -16,9 +16,9 @@ use utoipa::IntoParams;
 
 use super::error::ApiError;
 use crate::app::App;
-use crate::denials::CheckOrigin;
 use crate::listen::{Peer, PeerAddress};
-use crate::unreadable::Defect;
+use crate::logs::denials::CheckOrigin;
+use crate::logs::unreadable::Defect;
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]

@@ -13,8 +13,8 @@ use hyper::body::Body as _;
 use ratekeeper_proto::SHORT_BYTES_MAX;
 
 use crate::access::AccessRefused;
-use crate::problem::{PROBLEM_JSON, Problem};
-use crate::reading::{NoReadingRoom, ReadingRoom};
+use crate::listen::problem::{PROBLEM_JSON, Problem};
+use crate::listen::reading::{NoReadingRoom, ReadingRoom};
 use crate::v1::{Reason, Refusal};
 
 /// A refusal, whose body is a [`Problem`].

@@ -10,11 +10,11 @@ use http::{HeaderMap, StatusCode};
 use ratekeeper_limiter::Snapshot;
 use serde::Serialize;
 
+use super::pages;
 use crate::app::App;
+use crate::app::maintenance_tasks::MaintenanceTask;
+use crate::figures::rule_counts::{self, CountsDelta};
 use crate::listen::Peer;
-use crate::maintenance::task::MaintenanceTask;
-use crate::pages;
-use crate::rule_counts::{self, CountsDelta};
 
 /// envoyproxy/ratelimit's: 200 `OK`, or 500 and nothing.
 pub(super) async fn healthcheck(State(app): State<Arc<App>>) -> Response {

@@ -15,14 +15,14 @@ use ratekeeper_rules::Profile;
 
 use super::error::ApiError;
 use super::malformed;
+use super::media_type::is_json;
+use super::pages::{self, Scheme};
 use crate::app::App;
-use crate::denials::CheckOrigin;
 use crate::listen::Peer;
-use crate::media_type::is_json;
-use crate::pages::{self, Scheme};
-use crate::reading::NoReadingRoom;
+use crate::listen::reading::NoReadingRoom;
+use crate::logs::denials::CheckOrigin;
+use crate::logs::unreadable::Defect;
 use crate::rls::{self, RequiredPermissions};
-use crate::unreadable::Defect;
 use crate::v1::Refusal;
 
 /// Takes any method, as envoyproxy/ratelimit does, but any content type only under its profile. A web page

@@ -10,7 +10,7 @@ use utoipa::openapi::{OpenApi as OpenApiDocument, Ref, RefOr, Response as Descri
 use utoipa::{Modify, OpenApi};
 
 use super::{auth, limits, v1};
-use crate::problem::{PROBLEM_JSON, Problem};
+use crate::listen::problem::{PROBLEM_JSON, Problem};
 use crate::v1::{
     AcquireRequest, Answer, BatchRequest, CancelRequest, CheckRequest, CommitRequest, HeldAnswer,
     LimitAnswer, LimitRequest, LimitsAnswer, LimitsRequest, PermitRequest, RefundRequest,

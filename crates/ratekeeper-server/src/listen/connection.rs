@@ -23,6 +23,7 @@ use timers::{Ring, Timers};
 use super::activity::{Activity, Watched};
 use super::bounds::ServerBounds;
 use super::deadline::Deadline;
+use super::drain::Drain;
 use super::framing::Framing;
 use super::http2::{self, DirectService};
 use super::inline_executor::{InlineExecutor, Waiting};
@@ -31,9 +32,8 @@ use super::peer::Peer;
 use super::service::{HttpService, IsBlind, Protocol};
 use super::socket::{Accepted, ForgetUnsent};
 use super::stall_check::StallCheck;
+use super::tls::Tls;
 use super::visitor::Beginning;
-use crate::drain::Drain;
-use crate::tls::Tls;
 
 /// The time that an idle HTTP/1 connection stays open after the start of the drain: a request may
 /// be on its way, and is then answered with `Connection: close`. HTTP/2 has GOAWAY for that.

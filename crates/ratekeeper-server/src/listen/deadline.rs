@@ -222,8 +222,8 @@ fn finish<B>(
 
 #[cfg(test)]
 mod tests {
+    use crate::listen::drain::Drain;
     use super::*;
-    use crate::drain::Drain;
     use crate::listen::ServerBounds;
     use crate::listen::{Peer, PeerAddress};
 

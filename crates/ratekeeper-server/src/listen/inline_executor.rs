@@ -163,8 +163,8 @@ mod tests {
 
     use tokio::sync::oneshot;
 
+    use crate::listen::drain::Drain;
     use super::*;
-    use crate::drain::Drain;
     use crate::listen::ServerBounds;
     use crate::listen::{Peer, PeerAddress, Protocol};
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use super::bounds::ServerBounds;
+use super::drain::Drain;
 use super::peer::Peer;
 use super::service::{IsBlind, Protocol};
-use crate::drain::Drain;
 
 /// One connection, as its requests see it.
 #[derive(Debug)]

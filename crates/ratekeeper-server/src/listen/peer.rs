@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::tls::names::PeerName;
+use super::tls::names::PeerName;
 
 /// The peer of the connection that a request came on: an extension of every request on every
 /// listener, except for Envoy's protocol where clients present no certificates; there the listener

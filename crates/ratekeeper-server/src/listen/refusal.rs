@@ -4,10 +4,10 @@ use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Request, Response, StatusCode};
 
+use super::error_body::ErrorBody;
 use super::line::Line;
+use super::problem::{PROBLEM_JSON, Problem};
 use super::service::Protocol;
-use crate::error_body::ErrorBody;
-use crate::problem::{PROBLEM_JSON, Problem};
 
 /// The reason a request is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

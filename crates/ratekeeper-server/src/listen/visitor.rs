@@ -3,8 +3,8 @@
 use tokio::time::timeout;
 
 use super::bounds::ServerBounds;
+use super::drain::Drain;
 use super::socket::Stream;
-use crate::drain::Drain;
 
 /// The beginnings of HTTP/1's methods. HTTP/2 begins with `PRI`.
 const METHODS: [&[u8; 3]; 7] = [b"GET", b"HEA", b"POS", b"PUT", b"DEL", b"OPT", b"PAT"];

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tracing::{info, warn};
 
-use crate::atomic_file;
-use crate::config::RulesSource;
+use super::source::RulesSource;
+use crate::data_dir::atomic_file;
 
 const NAME: &str = "rules.last-good.json";
 

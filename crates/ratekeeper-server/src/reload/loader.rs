@@ -12,9 +12,10 @@ use tracing::error;
 
 use super::feed::{Compiled, Delivery, FeedConfig, FeedEnd, RulesFeed, fingerprint};
 use super::last_good::{LastGood, asked_of_feed, asked_of_files};
-use super::status::{ReloadStatus, unix_seconds};
+use super::source::RulesSource;
+use super::status::ReloadStatus;
 use crate::blocking::blocking;
-use crate::config::RulesSource;
+use crate::moments::unix_seconds;
 
 /// The reason rules were not loaded.
 #[derive(Debug, thiserror::Error)]

@@ -1,9 +1,9 @@
 //! The outcome of the loads so far.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::history::ReloadHistory;
+use crate::moments::unix_seconds;
 
 /// The outcome of all loads of the rules so far, the first included.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -57,10 +57,4 @@ impl ReloadStatus {
             ),
         })
     }
-}
-
-/// Seconds since 1970, by the wall clock.
-pub(crate) fn unix_seconds() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
 }

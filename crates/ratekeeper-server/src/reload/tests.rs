@@ -17,10 +17,10 @@ use tokio::time::timeout;
 use super::*;
 use crate::access::{Access, KnownTokens};
 use crate::app::App;
-use crate::config::{RulesSource, ServerConfig};
-use crate::fleet::FleetSwitches;
-use crate::maintenance;
-use crate::switches::SwitchFile;
+use crate::config::ServerConfig;
+use crate::data_dir::fleet_switches::FleetSwitches;
+use crate::data_dir::switches::SwitchFile;
+use crate::server::maintenance;
 
 /// Far more than any change needs; reached only where the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,8 +1,9 @@
-//! Tells when something happened to the rules' files.
+//! Tells when something happened to files.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use notify::event::{AccessKind, AccessMode};
 use notify::{ErrorKind, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
@@ -10,6 +11,29 @@ use tokio::sync::Notify;
 
 /// Follows this many symbolic links from the rules' path before it calls them a loop.
 const LINKS_MAX: usize = 40;
+
+/// The settings for noticing changes of the rules.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WatchConfig {
+    /// True if changes are watched for; SIGHUP works in either case.
+    pub enabled: bool,
+    /// The time between two readings of the rules that have to agree: a file that is written more
+    /// slowly than this, without being closed, may be read half-written.
+    pub quiet: Duration,
+    /// The interval at which the rules are read without a notification, for file systems that send
+    /// none.
+    pub poll_interval: Duration,
+}
+
+impl Default for WatchConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            quiet: Duration::from_millis(200),
+            poll_interval: Duration::from_secs(10),
+        }
+    }
+}
 
 /// A watch of the file system. Dropping it ends it.
 pub(crate) struct Watch {

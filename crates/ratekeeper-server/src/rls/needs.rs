@@ -2,7 +2,7 @@
 
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 
-use crate::callers::{Admitted, Callers, Denied, Power};
+use crate::access::callers::{Admitted, Callers, Denied, Power};
 use crate::config::EnvoyCallers;
 use crate::listen::Peer;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::BindError;
 use crate::config::ServerConfig;
 use crate::grpc::{is_rls, over_http1};
+use crate::listen::tls::{Tls, TlsConfig};
 use crate::listen::{Listener, Opening, Protocol, ServerBounds};
-use crate::tls::{Tls, TlsConfig};
 
 /// All listeners of a server.
 #[derive(Debug)]

@@ -10,21 +10,19 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use super::listeners::Listeners;
+use super::maintenance;
 use super::{Drained, Server};
 use crate::admin;
 use crate::app::App;
-use crate::config::{GrpcTransport, WatchConfig};
-use crate::drain::Drain;
+use crate::config::GrpcTransport;
 use crate::fleet;
-use crate::follow::{Followed, follow};
 use crate::gateway_listener::{GatewayService, NoGateway};
 use crate::grpc::Health;
 use crate::http;
+use crate::listen::drain::Drain;
 use crate::listen::{ConnectionSlots, Listener, ServerBounds, Workers};
-use crate::maintenance;
-use crate::reload::{ReloadStatus, Reloader, RulesLoader};
-use crate::statsd;
-use crate::top_nodes;
+use crate::reload::follow::{Followed, follow};
+use crate::reload::{ReloadStatus, Reloader, RulesLoader, WatchConfig};
 
 impl Server {
     /// Serves until `shutdown` completes, then drains: readiness goes first, and requests are
@@ -139,9 +137,9 @@ fn begin_maintenance<F: GatewayService>(
     wake: Arc<Notify>,
 ) {
     tasks.spawn(maintenance::upkeep(Arc::clone(app)));
-    tasks.spawn(top_nodes::share(Arc::clone(app)));
+    tasks.spawn(maintenance::share_top(Arc::clone(app)));
     tasks.spawn(maintenance::fleet(Arc::clone(app)));
-    tasks.spawn(statsd::send(Arc::clone(app)));
+    tasks.spawn(maintenance::send_counts(Arc::clone(app)));
     tasks.spawn(maintenance::watch_breakers(Arc::clone(app)));
     if let Some(gateway) = gateway {
         app.monitor(Arc::clone(gateway) as _);

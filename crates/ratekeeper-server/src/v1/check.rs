@@ -9,12 +9,11 @@ use ratekeeper_trace::{TracedCall, TracedMethod};
 
 use super::hold::bounded;
 use super::unmatched::{RuleNames, Unmatched, refuse_unmatched};
-use super::{
-    Answer, AnswerRoom, Api, CheckRequest, Object, Reason, Refusal, Sender, Subject, require_rules,
-};
+use super::{Answer, Api, CheckRequest, Object, Reason, Refusal, Sender, Subject, require_rules};
+use crate::access::callers::Power;
 use crate::app::App;
-use crate::callers::Power;
-use crate::unreadable::Defect;
+use crate::app::long_answers::AnswerRoom;
+use crate::logs::unreadable::Defect;
 
 /// The most checks in one message or body.
 pub(super) const CHECKS_MAX: usize = 1_000;
@@ -89,7 +88,11 @@ impl<C: Sender> Api<'_, C> {
     ) -> Result<Batch<R>, C::Error> {
         let mut unreadable = self.validate_all(requests)?.into_iter().peekable();
         require_rules(self.app)?;
-        let room = self.app.long_answers.room(requests.len())?;
+        let room = self
+            .app
+            .long_answers
+            .room(requests.len())
+            .map_err(Refusal::from)?;
         let start = Instant::now();
         let limiter = &self.app.limiter;
         let origin = self.sender.origin();

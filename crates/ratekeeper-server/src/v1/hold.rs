@@ -12,9 +12,9 @@ use super::{
     AcquireRequest, Answer, Api, HeldAnswer, RefundRequest, Refusal, ReserveRequest, Sender,
     Subject, require_rules,
 };
+use crate::access::callers::Power;
 use crate::app::App;
-use crate::callers::Power;
-use crate::denials::CheckOrigin;
+use crate::logs::denials::CheckOrigin;
 
 /// The most bytes of an idempotency key.
 const KEY_BYTES_MAX: usize = 255;

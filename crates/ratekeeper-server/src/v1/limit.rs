@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::check::CHECKS_MAX;
 use super::request::entry_text;
 use super::{Api, Object, Refusal, Sender, require_rules};
-use crate::callers::Power;
+use crate::access::callers::Power;
 
 /// The key under which identifiers are counted that come with a limit of their own.
 const IDENTIFIER: &str = "identifier";

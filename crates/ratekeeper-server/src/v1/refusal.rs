@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use ratekeeper_limiter::HoldError;
 
-use crate::callers::Denied;
+use crate::access::callers::Denied;
+use crate::app::long_answers::NoAnswerRoom;
 
 /// The reason a request was refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,6 +95,12 @@ impl Refusal {
                 message: error.to_string(),
             }
         }
+    }
+}
+
+impl From<NoAnswerRoom> for Refusal {
+    fn from(error: NoAnswerRoom) -> Self {
+        Self::unavailable(&error.to_string())
     }
 }
 

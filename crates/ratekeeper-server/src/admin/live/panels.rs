@@ -10,7 +10,7 @@ use crate::admin_json::{
     QuotaDatabaseFigures,
 };
 use crate::app::App;
-use crate::rule_counts::CountedRule;
+use crate::figures::rule_counts::CountedRule;
 
 /// The most plans in an event.
 const PLANS_MAX: usize = 50;

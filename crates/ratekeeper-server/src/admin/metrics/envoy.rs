@@ -6,10 +6,10 @@ use std::fmt;
 use ratekeeper_rules::RuleSet;
 
 use crate::app::App;
-use crate::envoy_stats::{EnvoyCounts, RulePath};
-use crate::families::{Families, NO_LABELS, by};
+use crate::figures::envoy_stats::{EnvoyCounts, RulePath};
+use crate::figures::families::{Families, NO_LABELS, by};
+use crate::figures::rule_counts::CountedRule;
 use crate::reload::ReloadStatus;
-use crate::rule_counts::CountedRule;
 
 /// The counts that envoyproxy/ratelimit has.
 #[derive(Debug)]

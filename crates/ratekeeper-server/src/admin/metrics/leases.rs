@@ -5,7 +5,7 @@ use std::fmt;
 
 use ratekeeper_store::{LeaseGauges, SyncGauges};
 
-use crate::families::{Families, by};
+use crate::figures::families::{Families, by};
 
 pub(super) fn encode(
     leases: &[LeaseGauges],

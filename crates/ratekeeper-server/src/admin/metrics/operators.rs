@@ -5,7 +5,7 @@ use std::fmt;
 use ratekeeper_limiter::RuleSwitch;
 
 use super::rules::RuleRow;
-use crate::families::{Families, by};
+use crate::figures::families::{Families, by};
 
 pub(super) fn encode(
     rules: &[RuleRow],

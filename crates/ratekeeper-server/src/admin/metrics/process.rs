@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs;
 
-use crate::families::Families;
+use crate::figures::families::Families;
 use crate::reload::ReloadStatus;
 
 /// Clock ticks in a second, in which Linux tells CPU time to programs on every architecture that Rust's standard library

@@ -4,7 +4,7 @@ use std::fmt;
 
 use ratekeeper_core::Regions;
 
-use crate::families::Families;
+use crate::figures::families::Families;
 
 /// Encodes the own region and the version of the weights, if a rule is shared by regions.
 pub(super) fn encode(regions: Option<&Regions>, families: &mut Families<'_>) -> fmt::Result {

@@ -6,8 +6,8 @@ use ratekeeper_core::Limit;
 use ratekeeper_limiter::{REMAINING_BOUNDS, RuleCounts, RuleSwitch};
 use ratekeeper_rules::FailureMode;
 
-use crate::families::{Families, Label};
-use crate::rule_counts::CountedRule;
+use crate::figures::families::{Families, Label};
+use crate::figures::rule_counts::CountedRule;
 
 /// The counts of one rule.
 #[derive(Debug)]

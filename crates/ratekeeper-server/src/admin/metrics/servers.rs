@@ -4,7 +4,7 @@ use ratekeeper_stores::{Agreement, ServerGauges};
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::families::{Families, by};
+use crate::figures::families::{Families, by};
 
 /// The names of these metrics begin so, whatever the kind of store: dashboards and alerts know them.
 const PREFIX: &str = "ratelimit_redis";

@@ -3,7 +3,7 @@
 use ratekeeper_stores::StoreGauges;
 use std::fmt;
 
-use crate::families::Families;
+use crate::figures::families::Families;
 
 pub(super) fn encode(store: &StoreGauges, families: &mut Families<'_>) -> fmt::Result {
     families.gauge(

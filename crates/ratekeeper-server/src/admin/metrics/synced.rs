@@ -5,7 +5,7 @@ use std::fmt;
 use ratekeeper_store::SyncGauges;
 
 use super::leases::named;
-use crate::families::{Families, by};
+use crate::figures::families::{Families, by};
 
 pub(super) fn encode(stores: &[SyncGauges], families: &mut Families<'_>) -> fmt::Result {
     if stores.is_empty() {

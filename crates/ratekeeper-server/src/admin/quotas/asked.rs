@@ -16,9 +16,9 @@ use utoipa::IntoParams;
 use super::refused::no_database;
 use crate::access::Operator;
 use crate::app::App;
+use crate::config::quotas::QuotaAdmin;
 use crate::http::ApiError;
 use crate::listen::{Peer, PeerAddress};
-use crate::quotas::QuotaAdmin;
 
 /// Stands before the keyed hash of a tenant, in place of its value.
 pub(in crate::admin) const HASH: &str = "hash:";

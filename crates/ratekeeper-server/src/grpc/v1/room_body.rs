@@ -13,7 +13,7 @@ use tonic::body::Body;
 
 use crate::listen::DirectBody;
 
-/// Room of [`LongAnswers`](crate::v1::LongAnswers), on its way among an answer's extensions.
+/// Room of [`LongAnswers`](crate::app::long_answers::LongAnswers), on its way among an answer's extensions.
 #[derive(Clone, Debug)]
 pub(super) struct HeldRoom {
     // Extensions are cloned.

@@ -8,10 +8,10 @@ use ratekeeper_proto::ratekeeper::v1;
 use tonic::{Code, Status, Streaming};
 
 use super::messages::{check_requests, check_response};
+use crate::access::callers::Power;
 use crate::app::App;
-use crate::callers::Power;
-use crate::denials::CheckOrigin;
-use crate::unreadable::Defect;
+use crate::logs::denials::CheckOrigin;
+use crate::logs::unreadable::Defect;
 use crate::v1::{Api, Batch, Sender};
 
 pub(crate) type Answers =
@@ -49,7 +49,7 @@ fn unread(app: &App, status: Status) -> Status {
 
 /// The answers to `questions`, in order. The next message is read once the last answer was taken: a
 /// slow reader is read slowly, and only that one answer is buffered for it, within the room for all
-/// [`LongAnswers`](crate::v1::LongAnswers). The stream ends with the client's, with the first
+/// [`LongAnswers`](crate::app::long_answers::LongAnswers). The stream ends with the client's, with the first
 /// message that is invalid, and with the service.
 pub(super) fn answers(
     app: Arc<App>,

@@ -1,4 +1,4 @@
-//! Answers to many checks, which are long: [`LongAnswers`](crate::v1::LongAnswers) bounds what is
+//! Answers to many checks, which are long: [`LongAnswers`](crate::app::long_answers::LongAnswers) bounds what is
 //! kept of them for clients that do not read.
 
 use std::convert::Infallible;

@@ -11,13 +11,13 @@ use http::header::AUTHORIZATION;
 use serde::Deserialize;
 
 use super::parse::parse;
+use crate::access::callers::Power;
 use crate::app::App;
-use crate::callers::Power;
-use crate::denials::CheckOrigin;
 use crate::http::error::ApiError;
+use crate::http::media_type::is_json;
+use crate::http::pages::{self, Scheme};
 use crate::listen::Peer;
-use crate::media_type::is_json;
-use crate::pages::{self, Scheme};
+use crate::logs::denials::CheckOrigin;
 use crate::v1::{Api, Refusal, Sender};
 
 /// A request as handlers receive it. Its body, which is bounded, is read before the sender is

@@ -1,6 +1,6 @@
 use super::*;
-use crate::drain::Drain;
 use crate::listen::ServerBounds;
+use crate::listen::drain::Drain;
 use crate::listen::{Peer, PeerAddress, Protocol};
 
 const BOTH: &str =

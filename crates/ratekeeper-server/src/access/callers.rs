@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::access::Role;
 use crate::listen::Peer;
-use crate::tls::ClientName;
+use crate::listen::tls::ClientName;
 
 /// A client that may do more than check.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -233,7 +233,7 @@ pub(crate) fn is_equal(one: &[u8; 32], other: &[u8; 32]) -> bool {
 mod tests {
     use super::*;
     use crate::listen::PeerAddress;
-    use crate::tls::PeerName;
+    use crate::listen::tls::PeerName;
 
     fn peer(address: &str, names: &[&str]) -> Peer {
         Peer {

@@ -8,13 +8,13 @@ mod list;
 mod merge;
 mod peers;
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use ratekeeper_limiter::Limiter;
+use ratekeeper_stores::Stores;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
-use crate::app::App;
 pub(crate) use cases::CaseEntry;
 pub use list::KeyList;
 pub(crate) use list::TopOfNode;
@@ -24,18 +24,15 @@ pub use peers::{PeerLists, TopAnswer, TopPeers, TopUnknown};
 /// The interval at which a node lays out its lists.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// Lays out this node's lists as long as the server runs, if there is a place for them.
-pub(crate) async fn share(app: Arc<App>) {
-    let Some(peers) = &app.config.top_peers else {
-        return std::future::pending().await;
-    };
+/// Lays out the lists of this `node` at the place of `peers`, as long as the server runs.
+pub(crate) async fn share(limiter: &Limiter<Stores>, peers: &dyn TopPeers, node: &str) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut is_known = true;
     loop {
         ticks.tick().await;
-        let (top, now) = (app.limiter.top(), app.limiter.clock().now());
-        let list = TopOfNode::read(top, app.config.denials.node(), now).into_text();
+        let (top, now) = (limiter.top(), limiter.clock().now());
+        let list = TopOfNode::read(top, node, now).into_text();
         let published = peers.publish(&list).await;
         match (&published, is_known) {
             (Ok(()), false) => info!("other nodes are told again which keys are limited most here"),

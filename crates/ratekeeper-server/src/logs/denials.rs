@@ -1,6 +1,6 @@
 //! Denied requests, as operators are told about them: some lines a second in the log, and the latest ones in memory.
 //!
-//! Metrics count every denial. This is the sample that says who, by which rule, and for which request: it [has some](kept)
+//! Metrics count every denial. This is the sample that says who, by which rule, and for which request: it [has some](recent)
 //! of each tenant and rule, so that a flood of one does not hide another. An allowed request costs nothing here; a denied
 //! one at most the writing of a line, and a count once its tenant and the second have had their share.
 //! An operator may [follow](followed) a few tenants for a while, whose denials are then all logged.
@@ -21,7 +21,7 @@ use ratekeeper_limiter::{Decision, RequestDescriptors};
 
 pub(crate) use followed::{FOLLOWED_TIME_MAX, FollowedKey, FollowedKeys};
 use recent::RecentDenials;
-pub(crate) use request::{CheckOrigin, DeniedRequest, fingerprint_and_end, shown, value_of};
+pub(crate) use request::{CheckOrigin, DeniedRequest};
 
 /// Denials of a second that are kept whoever they are of. Of each tenant and rule, the first ones are kept besides.
 const KEPT_PER_SECOND: u64 = 50;

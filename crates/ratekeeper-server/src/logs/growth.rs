@@ -4,7 +4,7 @@ use ratekeeper_limiter::{Growth, GrowthChange, Limiter};
 use ratekeeper_stores::Stores;
 use tracing::{info, warn};
 
-use crate::denials::shown;
+use crate::admin_json::keys::shown;
 
 /// The most lines of one look, which is every ten seconds.
 const LINES_MAX: usize = 20;

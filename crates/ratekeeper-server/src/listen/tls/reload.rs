@@ -10,7 +10,7 @@ use tracing::{error, info};
 
 use super::Tls;
 use super::files::{self, Files, Fingerprint};
-use crate::follow::{FilesRead, Followed};
+use crate::reload::follow::{FilesRead, Followed};
 
 impl Followed for Tls {
     fn name(&self) -> String {

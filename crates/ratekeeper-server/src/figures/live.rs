@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use ratekeeper_limiter::Totals;
 use tokio::sync::watch;
 
+use super::durations::{DurationCounts, Durations};
+use super::rule_counts::CountsDelta;
 use crate::admin_json::SecondFigures;
-use crate::durations::{DurationCounts, Durations};
-use crate::reload::unix_seconds;
-use crate::rule_counts::CountsDelta;
+use crate::moments::unix_seconds;
 use watchers::{Watchers, WatchersPlace};
 
 /// Seconds that are kept.

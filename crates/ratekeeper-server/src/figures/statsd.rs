@@ -8,7 +8,6 @@ mod config;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
-use std::sync::Arc;
 
 use cadence::prelude::*;
 use cadence::{BufferedUdpMetricSink, MetricError, StatsdClient};
@@ -19,10 +18,9 @@ use tracing::{info, warn};
 
 pub use config::{StatsdConfig, StatsdFormat};
 
-use crate::app::App;
+use super::envoy_stats::{EnvoyCounts, RulePath};
+use super::rule_counts::CountsDelta;
 use crate::blocking::blocking;
-use crate::envoy_stats::{EnvoyCounts, RulePath};
-use crate::rule_counts::CountsDelta;
 
 /// The most bytes of a datagram: with its headers it fits any Ethernet.
 const DATAGRAM_MAX: usize = 1_432;
@@ -35,6 +33,9 @@ struct Name {
 }
 
 type Counts = BTreeMap<Name, u64>;
+
+/// The counts since the start that no rule has, by the ends of their names.
+pub(crate) type NodeCounts = [(&'static str, u64); 3];
 
 /// Counts to send to an agent.
 #[derive(Debug)]
@@ -84,11 +85,8 @@ enum StatsdError {
     Send(#[from] MetricError),
 }
 
-/// Sends counts as long as the server runs, if there is an agent.
-pub(crate) async fn send(app: Arc<App>) {
-    let Some(statsd) = &app.statsd else {
-        return std::future::pending().await;
-    };
+/// Sends counts to the agent of `statsd` as long as the server runs, and the increase of those `of_node`.
+pub(crate) async fn send(statsd: &StatsdCounts, of_node: impl Fn() -> NodeCounts) {
     let config = &statsd.config;
     let first = Instant::now() + config.interval;
     let mut ticks = interval_at(first, config.interval);
@@ -101,7 +99,7 @@ pub(crate) async fn send(app: Arc<App>) {
         for (name, more) in of_rules {
             add(&mut unsent, name, more);
         }
-        for ((end, count), before) in of_node(&app).into_iter().zip(&mut before) {
+        for ((end, count), before) in of_node().into_iter().zip(&mut before) {
             let more = count.saturating_sub(std::mem::replace(before, count));
             add(&mut unsent, Name { place: None, end }, more);
         }
@@ -129,21 +127,6 @@ fn chain(error: &StatsdError) -> String {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
     }
-}
-
-/// The counts since the start that no rule has.
-fn of_node(app: &App) -> [(&'static str, u64); 3] {
-    let servers = app.limiter.store().servers();
-    let errors = servers.iter().flat_map(|server| &server.errors);
-    let reloads = app.reloads.borrow();
-    [
-        ("config_load_success", reloads.accepted),
-        ("config_load_error", reloads.refused),
-        (
-            "call.should_rate_limit.redis_error",
-            errors.map(|(_, count)| count).sum(),
-        ),
-    ]
 }
 
 /// Sends `counts` in as few datagrams as they fit into, without waiting for room.

@@ -60,7 +60,7 @@ impl MaintenanceTask {
     }
 
     /// Does what `begin` begins, and begins it again whenever it ends. `ended` is called first.
-    pub(super) async fn keep<F>(&self, mut begin: impl FnMut() -> F, ended: impl Fn())
+    pub(crate) async fn keep<F>(&self, mut begin: impl FnMut() -> F, ended: impl Fn())
     where
         F: Future<Output = ()> + Send + 'static,
     {

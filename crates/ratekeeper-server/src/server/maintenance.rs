@@ -5,8 +5,6 @@
 //! rules in force, so ending the process would turn a stale rule into an outage. Instead the task
 //! is restarted, and the log, `/readyz` and a metric say so.
 
-pub(crate) mod task;
-
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,14 +19,15 @@ use tracing::{error, info, warn};
 use crate::admin;
 use crate::app::App;
 use crate::blocking::blocking;
-use crate::debt_log::DebtLog;
-use crate::dropped::DroppedLog;
+use crate::figures::live::BesideRules;
+use crate::figures::statsd::{self, NodeCounts};
+use crate::figures::{rule_counts, top_nodes};
 use crate::fleet;
-use crate::growth_log;
-use crate::live::BesideRules;
+use crate::logs::debt::DebtLog;
+use crate::logs::dropped::DroppedLog;
+use crate::logs::growth;
+use crate::logs::shadow::ShadowLog;
 use crate::reload::Reloader;
-use crate::rule_counts;
-use crate::shadow_log::ShadowLog;
 
 /// The interval at which the limiter's clock is compared with the wall clock and the store is
 /// maintained.
@@ -87,7 +86,7 @@ async fn tick(app: Arc<App>) {
         strays.look(&limiter);
         dropped.look(&limiter);
         shadow.look(&limiter);
-        growth_log::look(&limiter);
+        growth::look(&limiter);
         app.crowded.look(&limiter);
         let snapshot = limiter.snapshot();
         app.unenforced.look(&snapshot, limiter.clock().now());
@@ -119,6 +118,37 @@ async fn tick(app: Arc<App>) {
         };
         blocking(maintained).await;
     }
+}
+
+/// Tells other nodes which keys are limited most here, if there is a place for that.
+pub(crate) async fn share_top(app: Arc<App>) {
+    let Some(peers) = &app.config.top_peers else {
+        return std::future::pending().await;
+    };
+    top_nodes::share(&app.limiter, &**peers, app.config.denials.node()).await;
+}
+
+/// Sends counts to the statsd agent, if there is one.
+pub(crate) async fn send_counts(app: Arc<App>) {
+    let Some(statsd) = &app.statsd else {
+        return std::future::pending().await;
+    };
+    statsd::send(statsd, || counts_of_node(&app)).await;
+}
+
+/// The counts since the start that no rule has.
+fn counts_of_node(app: &App) -> NodeCounts {
+    let servers = app.limiter.store().servers();
+    let errors = servers.iter().flat_map(|server| &server.errors);
+    let reloads = app.reloads.borrow();
+    [
+        ("config_load_success", reloads.accepted),
+        ("config_load_error", reloads.refused),
+        (
+            "call.should_rate_limit.redis_error",
+            errors.map(|(_, count)| count).sum(),
+        ),
+    ]
 }
 
 /// The interval at which circuit breakers are looked at for those who watch.

@@ -7,7 +7,7 @@ use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_limiter::{Limiter, TopDecision};
 use ratekeeper_stores::Stores;
 
-use crate::denials::shown;
+use crate::admin_json::keys::shown;
 
 /// The interval at which it looks, and at which one tenant and rule is told again.
 const EVERY: Micros = Micros::from_secs(60);

@@ -9,10 +9,10 @@ use ratekeeper_proto::ratekeeper::v1::region_service_server::RegionService;
 use ratekeeper_proto::ratekeeper::v1::{LoanAnswers, LoanAsks};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{RegionLoans, TOGETHER};
+use crate::access::callers::{Denied, Power};
 use crate::app::App;
-use crate::callers::{Denied, Power};
 use crate::listen::Peer;
+use crate::regions::{RegionLoans, TOGETHER};
 use crate::v1::Refusal as V1Refusal;
 
 /// The most asks in a message.

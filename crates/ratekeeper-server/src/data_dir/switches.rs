@@ -10,7 +10,7 @@ use ratekeeper_limiter::{Limiter, RuleSwitch, SWITCHES_MAX, SwitchError, Switche
 use ratekeeper_stores::Stores;
 use serde::{Deserialize, Serialize};
 
-use crate::atomic_file;
+use super::atomic_file;
 
 const NAME: &str = "switches.json";
 

@@ -10,9 +10,9 @@ use axum::response::{IntoResponse, Response};
 use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
+use super::media_type::{is_bulk, is_json};
 use crate::http::error::ApiError;
 use crate::listen::{Peer, PeerAddress};
-use crate::media_type::{is_bulk, is_json};
 
 /// The scheme of the listener. With HTTPS, no page can be rebound to it: the browser would find a
 /// certificate for another name. But a page's form sends the user's certificate along, so origins

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use parking_lot::Mutex;
 
-use crate::rule_counts::CountsDelta;
+use super::rule_counts::CountsDelta;
 
 /// The number of samples, one a second, that a share covers.
 pub(crate) const SECONDS: usize = 10;

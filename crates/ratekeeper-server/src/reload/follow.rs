@@ -9,9 +9,8 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 use tracing::warn;
 
+use super::watch::{Watch, WatchConfig};
 use crate::blocking::blocking;
-use crate::config::WatchConfig;
-use crate::reload::Watch;
 
 /// Files that stay in force until they change and make sense.
 pub trait Followed: fmt::Debug + Send + Sync + 'static {

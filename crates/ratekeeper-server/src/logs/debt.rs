@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::{Duration, Instant};
 use tracing::warn;
 
-use crate::rule_counts::CountsDelta;
+use crate::figures::rule_counts::CountsDelta;
 
 /// The shortest time between two lines.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
