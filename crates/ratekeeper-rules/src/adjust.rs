@@ -3,8 +3,7 @@
 use ratekeeper_core::{MAX_COUNT, Micros, Timestamp};
 
 use crate::named::named;
-use crate::{PlanIndex, Rule, RuleIndex, TenantOverride};
-use ratekeeper_core::duration::format_duration;
+use crate::{PlanIndex, Rule, RuleIndex};
 
 /// The shortest time over which usage is judged, because calls are counted by minute.
 const MINUTE: Micros = Micros::from_secs(60);
@@ -136,25 +135,6 @@ impl AdjustPolicy {
         let period = u128::from(Self::period(rule)) * u128::from(MINUTE.get());
         let calls = u128::from(limit.quota()) * period / u128::from(limit.window().get().max(1));
         u64::try_from(calls).unwrap_or(u64::MAX)
-    }
-
-    /// The limit of `rule` raised by `steps`, as an override of the tenant as a whole.
-    #[must_use]
-    pub fn override_of(&self, rule: &Rule, steps: u16) -> Option<TenantOverride> {
-        let limit = rule.limited()?;
-        let unit = rule.unit.map(|unit| unit.name().to_lowercase().into());
-        let has_own_burst = limit.algorithm().has_burst() && limit.capacity() != limit.quota();
-        Some(TenantOverride {
-            requests_per_unit: self.raised(limit.quota(), steps),
-            window: match &unit {
-                Some(_) => None,
-                None => Some(format_duration(limit.window()).into()),
-            },
-            unit,
-            burst: has_own_burst.then(|| self.raised(limit.capacity(), steps)),
-            steps: Some(steps),
-            ..TenantOverride::default()
-        })
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::mark::Mark;
+
 /// A position in a file.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Position {
@@ -19,6 +21,15 @@ impl fmt::Display for Position {
         let file: String = self.file.chars().map(printable).collect();
         write!(f, "{file}:{}:{}", self.line, self.column)
     }
+}
+
+/// The receiver of the faults of a limit as it is written.
+pub(crate) trait Faults {
+    /// Refuses the draft because of `key`, at `mark`.
+    fn error(&mut self, key: &'static str, mark: Mark, message: &str, help: Option<&str>);
+
+    /// Warns of something at `mark`.
+    fn warn(&mut self, mark: Mark, message: &str, help: Option<&str>);
 }
 
 /// The severity of a diagnostic.

@@ -1,30 +1,15 @@
 //! A domain: its nodes, its plans and its tenants.
 
+mod subscription;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::matching::{Children, Walk};
-use crate::named::named;
 use crate::slas::TENANT;
 use crate::tenants::{OverrideDefaults, StoredTenants, TenantTable};
-use crate::{AdjustPolicy, Entry, Node, PlanIndex, UsageRules, secret};
-
-/// The choice of matched nodes whose limits apply.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-#[cfg_attr(
-    feature = "yaml",
-    derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema),
-    serde(rename_all = "snake_case")
-)]
-pub enum Evaluation {
-    /// Only the node that matched the last entry, as in envoyproxy/ratelimit.
-    #[default]
-    Leaf,
-    /// Every node that matched.
-    Path,
-}
-
-named!(Evaluation: Leaf "leaf", Path "path");
+use crate::{AdjustPolicy, Entry, Evaluation, Node, PlanIndex, UsageRules, secret};
+pub use subscription::{InForce, Subscription};
 
 /// A namespace of rules.
 #[derive(Clone, Debug)]

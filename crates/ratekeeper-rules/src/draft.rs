@@ -3,15 +3,17 @@
 //! Files, service levels and the overrides of a quota store all make a [`LimitDraft`]; [`LimitDraft::build`] checks it.
 
 mod field;
+pub(crate) mod quota;
 mod window;
 
 use ratekeeper_core::{Algorithm, Limit, LimitError, LimitSpec, Micros};
 
+use crate::diagnostic::Faults;
 use crate::mark::{At, Mark};
 use crate::policy::Policy;
-use crate::quota::{Form, Quota};
 use crate::{Calendar, Position, Rule, RuleLimit, Unit};
 pub(crate) use field::Field;
+use quota::{Form, Quota};
 use window::Window;
 pub(crate) use window::no_duration;
 
@@ -62,15 +64,6 @@ pub(crate) struct LimitDefaults<'a> {
     pub(crate) policy: &'a Policy,
     /// The algorithm, if neither names one.
     pub(crate) algorithm: Algorithm,
-}
-
-/// The receiver of the faults of a draft.
-pub(crate) trait Faults {
-    /// Refuses the draft because of `key`, at `mark`.
-    fn error(&mut self, key: &'static str, mark: Mark, message: &str, help: Option<&str>);
-
-    /// Warns of something at `mark`.
-    fn warn(&mut self, mark: Mark, message: &str, help: Option<&str>);
 }
 
 /// A limit that has been checked.

@@ -3,7 +3,9 @@
 //! A line of these tables is all that a key needs to be read with its place, to be known to messages, and to be in the
 //! schema.
 
+pub(crate) mod fields;
 pub(crate) mod mapping;
+mod metadata;
 pub(crate) mod values;
 
 use std::borrow::Cow;
@@ -13,13 +15,13 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::draft::Field;
+use crate::draft::quota::{Duration, Form, Quota, Word};
 use crate::mark::At;
-use crate::parse::fields::Fields;
-use crate::quota::{Duration, Form, Quota, Word};
 use crate::report::Report;
 use crate::table::{Typed, mappings};
 use crate::yaml::Node;
 use crate::{AdjustMode, Consistency, Evaluation, FailureMode, LeakyOverRls, RegionMode, ShedMode};
+use fields::Fields;
 use mapping::{Keys, Mapping, Properties, Shape, Value, read_mapping, schema_of};
 use values::{
     AlgorithmName, ByPlan, Entries, Estimate, LeaseTime, List, Metadata, Moment, Names, OneOrMany,

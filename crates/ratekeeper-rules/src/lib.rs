@@ -57,12 +57,10 @@ mod matching;
 mod named;
 mod nearest;
 mod nearest_name;
-mod node;
 mod options;
 #[cfg(feature = "yaml")]
 mod parse;
 mod policy;
-mod quota;
 #[cfg(feature = "yaml")]
 mod read;
 mod region;
@@ -80,6 +78,7 @@ mod slas;
 #[cfg(feature = "yaml")]
 mod source;
 mod table;
+mod tenant_key;
 mod tenants;
 pub mod time;
 mod usage;
@@ -94,23 +93,22 @@ pub use cost::Cost;
 pub use diagnostic::{Diagnostic, Diagnostics, Excerpt, Position, Severity};
 #[cfg(feature = "yaml")]
 pub use document::{YamlDocument, YamlError, YamlFault, YamlValue, path_at};
-pub use domain::{Domain, Evaluation};
+pub use domain::{Domain, InForce, Subscription};
 pub use folding::{PathFolding, PathForm, PathKeys};
 pub use http_token::{is_token, is_token_byte};
 pub use index::{PlanIndex, RuleIndex};
 #[cfg(feature = "yaml")]
 pub use load::{Loaded, load};
-pub use matching::{Entry, Matched, Visit, Walk};
+pub use matching::{Entry, Evaluation, Matched, Node, Visit, Walk};
 pub use nearest::nearest;
 pub use nearest_name::Nearest;
-pub use node::Node;
 pub use options::{DEFAULT_STORE, Options, Profile};
 #[cfg(feature = "yaml")]
 pub use read::{ReadError, ReadOptions, Unreadable, read};
 pub use region::{NodeRegion, RegionMode, RegionShare};
 pub use rule::{Consistency, Enforce, FailureMode, LeakyOverRls, Rule, RuleLimit, Unit};
 pub use rule_draft::{RefusedRule, RuleDraft};
-pub use ruleset::RuleSet;
+pub use ruleset::{RuleSet, WithTenants};
 #[cfg(feature = "yaml")]
 pub use schema::json_schema;
 pub use shed::{
@@ -123,10 +121,8 @@ pub use slas::{
 };
 #[cfg(feature = "yaml")]
 pub use source::Source;
-pub use tenants::{
-    BadQuotas, CUSTOM, InForce, NotATenantHash, QuotaList, Subscription, TenantHash, TenantIndex,
-    TenantKey, TenantOverride, TenantQuotas, Term, WithTenants,
-};
+pub use tenant_key::{NotATenantHash, TenantHash, TenantKey};
+pub use tenants::{BadQuotas, CUSTOM, QuotaList, TenantIndex, TenantOverride, TenantQuotas, Term};
 pub use usage::{
     BadPointer, JsonPointer, POINTER_DEPTH_MAX, POINTER_TOKEN_MAX, PointerToken, TokenWeights,
     USAGE_SUMS_MAX, UsageBody, UsageEstimate, UsageField, UsageKind, UsageRules, UsageSum,

@@ -8,6 +8,7 @@
 //! entry whose composite is the same, and whose key is another, does not match.
 
 mod composite;
+mod node;
 mod wildcard;
 
 use std::borrow::Cow;
@@ -18,10 +19,28 @@ use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use smallvec::SmallVec;
 
 use crate::folding::{PathFolding, PathKeys};
-use crate::{Evaluation, Node};
+use crate::named::named;
 
 pub(crate) use composite::Composite;
+pub use node::Node;
 pub(crate) use wildcard::EntryPattern;
+
+/// The choice of matched nodes whose limits apply.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(
+    feature = "yaml",
+    derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema),
+    serde(rename_all = "snake_case")
+)]
+pub enum Evaluation {
+    /// Only the node that matched the last entry, as in envoyproxy/ratelimit.
+    #[default]
+    Leaf,
+    /// Every node that matched.
+    Path,
+}
+
+named!(Evaluation: Leaf "leaf", Path "path");
 
 /// One entry of a request's descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

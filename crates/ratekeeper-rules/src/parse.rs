@@ -3,10 +3,8 @@
 pub(crate) mod adjust;
 mod concurrency;
 pub(crate) mod descriptors;
-pub(crate) mod fields;
 pub(crate) mod levels;
 pub(crate) mod limits;
-pub(crate) mod metadata;
 pub(crate) mod plans;
 pub(crate) mod policy;
 pub(crate) mod root;

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::diagnostic::Excerpt;
-use crate::draft::Faults;
+use crate::diagnostic::{Excerpt, Faults};
 use crate::mark::{At, Mark};
 use crate::{Diagnostic, Position, Severity, Source};
 

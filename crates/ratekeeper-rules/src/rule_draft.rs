@@ -6,12 +6,13 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use ratekeeper_core::{Algorithm, LimitSpec};
 
-use crate::draft::{Faults, LimitDefaults, LimitDraft, suffixes};
+use crate::diagnostic::Faults;
+use crate::draft::quota::{Form, Quota};
+use crate::draft::{LimitDefaults, LimitDraft, suffixes};
 use crate::id::{self, RuleName};
 use crate::mark::Mark;
 use crate::matching::Children;
 use crate::policy::Policy;
-use crate::quota::{Form, Quota};
 use crate::slas::ServiceLevels;
 use crate::tenants::{ENTRIES_MAX, OverrideDefaults, TenantTable};
 use crate::{

@@ -1,5 +1,8 @@
 //! The compiled rules: an immutable snapshot that requests are matched against.
 
+mod check_quotas;
+mod with_tenants;
+
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -7,6 +10,7 @@ use ratekeeper_core::Regions;
 
 use crate::slas::{LevelMatch, LevelStatus, SERVICE_LEVELS, ServiceLevel, ServiceLevels};
 use crate::{Domain, Node, PathFolding, PathKeys, PlanIndex, Rule, RuleIndex, ShedRules};
+pub use with_tenants::WithTenants;
 
 /// All domains and rules of one load. A rule set never changes; a reload builds a new one.
 #[derive(Clone, Debug, Default)]

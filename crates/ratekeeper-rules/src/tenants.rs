@@ -4,15 +4,12 @@
 //! and finds the tenant of a request with one. Plans and limits may begin and end at a time: the
 //! one in force is found when a request is matched, so that nothing has to be reloaded for it.
 
-mod check;
 mod index;
-mod key;
 mod level;
 mod pattern;
 mod quotas;
-mod resolve;
+mod raised;
 mod site;
-mod subscription;
 mod table;
 mod term;
 
@@ -22,17 +19,15 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use ratekeeper_core::Timestamp;
 
+use crate::tenant_key::{TenantHash, TenantKey};
 use crate::{PlanIndex, RuleIndex};
-pub(crate) use index::StoredTenants;
 pub use index::TenantIndex;
-pub use key::{NotATenantHash, TenantHash, TenantKey};
+pub(crate) use index::{DomainTenants, FoundTenant, Resolved, ResolvedLimit, StoredTenants};
 pub(crate) use pattern::Pattern;
 pub use quotas::{BadQuotas, QuotaList, TenantOverride, TenantQuotas};
-pub use resolve::WithTenants;
 #[cfg(feature = "yaml")]
-pub(crate) use site::{OVERRIDES_MAX, Target, entry_of, node_of};
-pub(crate) use site::{OverrideDefaults, Site};
-pub use subscription::{InForce, Subscription};
+pub(crate) use site::node_of;
+pub(crate) use site::{OVERRIDES_MAX, OverrideDefaults, Site, Target, entry_of};
 pub use term::Term;
 
 /// The plan of limits that one tenant has alone, in [`Rule::plan`](crate::Rule::plan), metrics and
@@ -56,7 +51,7 @@ pub(crate) struct Tenant {
     /// Its plans; the one that begins last comes first.
     plans: Box<[(Term, PlanIndex)]>,
     /// Its own limits: the most specific comes first, and of one descriptor the one that begins last.
-    limits: Box<[OwnLimit]>,
+    pub(crate) limits: Box<[OwnLimit]>,
 }
 
 impl Tenant {
@@ -77,7 +72,8 @@ impl Tenant {
         }
     }
 
-    fn plan(&self, now: Timestamp) -> Option<&(Term, PlanIndex)> {
+    /// Its plan at `now`.
+    pub(crate) fn plan(&self, now: Timestamp) -> Option<&(Term, PlanIndex)> {
         self.plans.iter().find(|(term, _)| term.contains(now))
     }
 }

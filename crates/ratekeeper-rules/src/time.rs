@@ -9,8 +9,8 @@ use std::fmt;
 use jiff::{civil::Date, tz::TimeZone};
 use ratekeeper_core::Timestamp;
 
-#[cfg(feature = "yaml")]
-use crate::Term;
+/// The first microsecond that nothing can begin or end at: 2255-06-05T00:00:00Z. Clocks end on that day.
+pub(crate) const LAST_MICROS: u64 = 9_007_113_600_000_000;
 
 /// A text that is no time since 1970.
 #[cfg(feature = "yaml")]
@@ -38,7 +38,7 @@ pub fn parse(text: &str) -> Result<Timestamp, NotATime> {
         Err(_) => start_of_day(text).ok_or(NotATime::Unreadable)?,
     };
     let micros = u64::try_from(time.as_microsecond()).map_err(|_| NotATime::Unreadable)?;
-    match micros < Term::LAST_MICROS {
+    match micros < LAST_MICROS {
         true => Ok(Timestamp::from_micros(micros)),
         false => Err(NotATime::TooLate),
     }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value as Json};
 
+use super::fields::Fields;
 use crate::mark::At;
-use crate::parse::fields::Fields;
 use crate::report::Report;
 use crate::table::Typed;
 use crate::yaml::Node;

@@ -3,11 +3,11 @@
 use ratekeeper_core::{Algorithm, Micros};
 
 use super::limits::read_id;
+use crate::draft::quota::Quota;
 use crate::draft::{BuiltLimit, LimitDefaults, LimitDraft};
 use crate::format::Concurrency;
 use crate::mark::At;
 use crate::policy::Policy;
-use crate::quota::Quota;
 use crate::report::Report;
 
 /// The lifetime of a permit whose rule has no `timeout`.

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use ratekeeper_core::Algorithm;
 
-use super::fields::Fields;
 use crate::draft::Field;
 use crate::format::Descriptor as Keys;
+use crate::format::fields::Fields;
 use crate::format::mapping::{Keys as _, Mapping as _};
 use crate::id::Draft;
 use crate::mark::{At, Mark};

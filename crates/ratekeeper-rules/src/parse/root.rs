@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::adjust::{ParsedAdjust, check_adjust};
-use super::fields::Fields;
 use super::service_levels::{LevelContext, ParsedLevel, parse_service_levels};
 use super::shed::check_shed;
 use super::usage::check_usage;
 use crate::draft::Field;
 use crate::format::File;
+use crate::format::fields::Fields;
 use crate::format::mapping::{Keys as _, Mapping as _};
 use crate::mark::{At, Mark};
 use crate::policy::Policy;

@@ -10,7 +10,8 @@ use hashbrown::HashMap;
 
 use super::quotas::{TenantOverride, TenantQuotas};
 use super::table::{PackedTable, StoredTenant};
-use super::{Pattern, TenantHash, TenantKey, Term};
+use super::{Pattern, Term};
+use crate::tenant_key::{TenantHash, TenantKey};
 use crate::{PlanIndex, RuleIndex};
 
 /// Tenants of all domains, by the keyed hash of their value. Clones share what does not change: a change

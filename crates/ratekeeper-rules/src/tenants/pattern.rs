@@ -42,12 +42,12 @@ impl Pattern {
     }
 
     /// The entries that match, if there is only one list of them; none for the tenant as a whole.
-    pub(super) fn exact_entries(&self) -> Option<Vec<Entry<'_>>> {
+    pub(crate) fn exact_entries(&self) -> Option<Vec<Entry<'_>>> {
         self.parts.iter().map(EntryMatcher::entry).collect()
     }
 
     /// Returns true if all `entries` match, and none of their nodes matched more specifically.
-    pub(super) fn matches(&self, entries: &[Entry<'_>], visits: &[Visit<'_>]) -> bool {
+    pub(crate) fn matches(&self, entries: &[Entry<'_>], visits: &[Visit<'_>]) -> bool {
         let no_closer = |number: usize, part: &EntryMatcher| {
             let visit = visits.get(number);
             visit.is_none_or(|visit| part.rank() <= rank(visit.how))

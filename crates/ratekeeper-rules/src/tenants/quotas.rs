@@ -192,7 +192,7 @@ impl TenantQuotas {
 }
 
 impl TenantOverride {
-    pub(super) fn parts(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         self.descriptor.iter().filter_map(|text| entry_of(text))
     }
 

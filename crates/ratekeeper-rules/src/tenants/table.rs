@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
-use super::TenantHash;
 use super::index::{More, Number};
+use crate::tenant_key::TenantHash;
 
 /// Tenants by their hash. Clones share what does not change: a change copies one part in 256.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use ratekeeper_core::Timestamp;
 
-use crate::time::rfc3339;
+use crate::time::{LAST_MICROS, rfc3339};
 
 /// The time in which a plan or a limit is in force: from its first moment to the one before `until`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -26,7 +26,7 @@ impl Term {
     };
 
     /// The first microsecond that nothing can begin or end at: 2255-06-05T00:00:00Z. Clocks end on that day.
-    pub const LAST_MICROS: u64 = 9_007_113_600_000_000;
+    pub const LAST_MICROS: u64 = LAST_MICROS;
 
     /// Returns true if it is in force at `now`.
     #[must_use]
@@ -36,7 +36,7 @@ impl Term {
     }
 
     /// ` from … until …`; empty for all of time.
-    pub(super) fn in_words(&self) -> String {
+    pub(crate) fn in_words(&self) -> String {
         let mut text = String::new();
         if self.from != Self::ALWAYS.from {
             text.push_str(&format!(" from {}", rfc3339(self.from)));

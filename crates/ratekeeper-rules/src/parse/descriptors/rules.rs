@@ -9,11 +9,11 @@ use ratekeeper_core::synced::{SyncTerms, Unsyncable};
 
 use super::{Compiler, Owner, Path};
 use crate::draft::{BuiltLimit, LimitDefaults, suffixes};
+use crate::format::fields::Fields;
 use crate::format::{Descriptor as Keys, RateLimit};
 use crate::id::{Draft, RuleName};
 use crate::mark::Mark;
 use crate::parse::concurrency::build_concurrency;
-use crate::parse::fields::Fields;
 use crate::parse::limits::read_id;
 use crate::parse::plans::{ParsedPlans, PlanLimits, parse_limits, parse_plans};
 use crate::policy::Policy;

@@ -2,15 +2,17 @@
 
 use ratekeeper_core::Algorithm;
 
-use super::site::{OVERRIDES_MAX, Site, Target, entry_of};
-use super::{BadQuotas, QuotaList, TenantOverride, TenantQuotas, Term};
+use super::RuleSet;
 use crate::choice::choose;
-use crate::draft::{Faults, Field, LimitDefaults, LimitDraft, no_duration};
+use crate::diagnostic::Faults;
+use crate::draft::quota::{Form, Quota};
+use crate::draft::{Field, LimitDefaults, LimitDraft, no_duration};
 use crate::mark::Mark;
-use crate::policy::NOT_A_RATE;
-use crate::policy::Policy;
-use crate::quota::{Form, Quota};
-use crate::{Position, Rule, RuleSet};
+use crate::policy::{NOT_A_RATE, Policy};
+use crate::tenants::{
+    BadQuotas, OVERRIDES_MAX, QuotaList, Site, Target, TenantOverride, TenantQuotas, Term, entry_of,
+};
+use crate::{Position, Rule};
 use ratekeeper_core::duration::parse_duration;
 
 /// The most plans of one tenant, one after the other.

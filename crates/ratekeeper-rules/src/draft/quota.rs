@@ -2,11 +2,11 @@
 
 use ratekeeper_core::Micros;
 
-use crate::draft::Field;
+use super::Field;
+#[cfg(feature = "yaml")]
+use crate::format::fields::Fields;
 #[cfg(feature = "yaml")]
 use crate::format::mapping::{Keys, Properties};
-#[cfg(feature = "yaml")]
-use crate::parse::fields::Fields;
 #[cfg(feature = "yaml")]
 use crate::report::Report;
 use crate::table::{Typed, kinds, mappings};

@@ -6,8 +6,8 @@ pub(crate) mod number;
 pub(crate) use keys::check_leaf;
 use keys::{check_pair, first_keys, key_text, rate_help};
 
+use super::mapping::{Shape, Value};
 use crate::draft::Field;
-use crate::format::mapping::{Shape, Value};
 use crate::mark::Mark;
 use crate::report::Report;
 use crate::yaml::{Kind, Node, Pair, Resolved};

@@ -2,9 +2,10 @@
 
 use ratekeeper_core::Timestamp;
 
-use super::index::FoundTenant;
-use super::{Pattern, Tenant, TenantHash, Term};
-use crate::{Domain, Entry, PlanIndex, RuleIndex, Visit};
+use super::Domain;
+use crate::tenant_key::TenantHash;
+use crate::tenants::{FoundTenant, Pattern, Tenant, Term};
+use crate::{Entry, PlanIndex, RuleIndex, Visit};
 
 /// The plan and the limits that the tenant of a descriptor has at one time.
 #[derive(Clone, Copy, Debug)]

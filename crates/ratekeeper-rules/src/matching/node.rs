@@ -1,6 +1,6 @@
 //! A node: one descriptor of a file.
 
-use crate::matching::Children;
+use super::Children;
 use crate::{PlanIndex, RuleIndex};
 
 /// A descriptor of a file: its pattern, its rules, and the nodes below it.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::index::{DomainTenants, Resolved, ResolvedLimit, StoredTenants};
-use super::{Site, TenantIndex};
-use crate::{Domain, PlanIndex, Rule, RuleIndex, RuleSet, ServiceLevel};
+use super::RuleSet;
+use crate::tenants::{DomainTenants, Resolved, ResolvedLimit, Site, StoredTenants, TenantIndex};
+use crate::{Domain, PlanIndex, Rule, RuleIndex, ServiceLevel};
 
 /// Rules with the tenants of a quota store, and the number of records that mean nothing under them.
 #[derive(Debug)]
