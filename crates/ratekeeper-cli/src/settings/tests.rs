@@ -214,6 +214,8 @@ fn the_manual_lists_every_setting_as_it_is() {
         include_str!("../../../../docs/settings-gateway.md"),
         include_str!("../../../../docs/settings-listeners.md"),
         include_str!("../../../../docs/settings-telemetry.md"),
+        // Each page ends with an empty line then.
+        "",
     ]
     .join("\n");
     for group in table::GROUPS {
