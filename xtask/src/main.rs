@@ -44,6 +44,8 @@ The verbs of this repository.
   cargo xtask bench [grpc] [--quick] [--only NAME] [--before BINARY]
                                   decisions over gRPC, beside the same server deciding nothing and throttlecrab, and
                                   beside another build of the binary
+  cargo xtask bench peers [--quick]
+                                  other rate limit services over gRPC, and other proxies that limit; needs Go
   cargo xtask bench gateway [--quick]
                                   the gateway, beside itself without limits and NGINX
   cargo xtask bench seed [--quick]

@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use ratekeeper_bench::{Keys, Load, Over};
 
-use crate::Plan;
 use crate::instructions;
 use crate::loads::{SPREADS, closed, open};
+use crate::peers;
 use crate::redis;
 use crate::servers::Server;
 use crate::table::{Alone, Memory, Table};
 use crate::versus::{By, Side, Versus, once, versus};
+use crate::{Campaign, Plan};
 
 /// Keys of the memory comparison and the time to send requests for them: about five for each key,
 /// so that nearly none is missed.
@@ -37,9 +38,10 @@ struct Servers {
 pub(crate) fn all(plan: &Plan) -> Result<Table> {
     let folder = std::env::temp_dir().join(format!("ratekeeper-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder).context("there is no place for the rules")?;
-    let table = match plan.is_redis {
-        true => redis::run(plan, &folder),
-        false => run(plan, &folder),
+    let table = match plan.campaign {
+        Campaign::Redis => redis::run(plan, &folder),
+        Campaign::Peers => peers::run(plan, &folder),
+        Campaign::Grpc | Campaign::Modes | Campaign::Leases => run(plan, &folder),
     };
     let _ = std::fs::remove_dir_all(&folder);
     table

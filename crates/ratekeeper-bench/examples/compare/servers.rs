@@ -57,8 +57,7 @@ pub(crate) struct Server {
     grpc: u16,
     http: u16,
     admin: u16,
-    /// True if it is throttlecrab.
-    is_peer: bool,
+    is_throttlecrab: bool,
 }
 
 impl Server {
@@ -111,7 +110,7 @@ impl Server {
             grpc,
             http,
             admin: debug,
-            is_peer: false,
+            is_throttlecrab: false,
         }))
     }
 
@@ -136,7 +135,7 @@ impl Server {
             grpc,
             http: 0,
             admin: 0,
-            is_peer: false,
+            is_throttlecrab: false,
         };
         server.answering(&answer)
     }
@@ -215,7 +214,7 @@ impl Server {
             grpc,
             http,
             admin,
-            is_peer: false,
+            is_throttlecrab: false,
         })
     }
 
@@ -233,7 +232,23 @@ impl Server {
             grpc,
             http: 0,
             admin: 0,
-            is_peer: true,
+            is_throttlecrab: true,
+        }
+    }
+
+    /// A server around the limitador library, with our limit of 490,000 a second.
+    pub(crate) fn limitador(plan: &Plan, program: &Path) -> Self {
+        let grpc = free_port();
+        let mut command = command(plan, program);
+        command.arg(format!("127.0.0.1:{grpc}"));
+        let mut process = Process::spawn("limitador", command);
+        process.wait_for_port(grpc);
+        Self {
+            process,
+            grpc,
+            http: 0,
+            admin: 0,
+            is_throttlecrab: false,
         }
     }
 
@@ -249,7 +264,7 @@ impl Server {
 
     /// A load on its gRPC port that also measures its process.
     pub(crate) fn load(&self) -> Load {
-        let service = if self.is_peer {
+        let service = if self.is_throttlecrab {
             Service::Throttlecrab
         } else {
             Service::Rls(question())

@@ -1,7 +1,7 @@
 //! Compares the gateway with itself without limits and with NGINX's `proxy_pass`, each on one
-//! processor.
+//! processor; with `--peers`, with other proxies that limit requests.
 //!
-//! `cargo xtask bench gateway` builds the parts and runs it. NGINX is the upstream of all of them,
+//! `cargo xtask bench gateway` and `bench peers` build the parts and run it. NGINX is the upstream of all of them,
 //! and h2load sends the requests; both are on the second processor, the measured proxy is on the
 //! first. Runs alternate, and ratios are medians over pairs.
 
@@ -14,6 +14,7 @@
     reason = "figures of measurements, and of tests, are rounded on purpose"
 )]
 
+mod peers;
 #[path = "../shared/pinned.rs"]
 mod pinned;
 mod setup;
@@ -30,12 +31,13 @@ const CONNECTIONS: u32 = 32;
 
 fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
-    let (mut binary, mut out, mut is_quick) = (None, None, false);
+    let (mut binary, mut out, mut is_quick, mut is_peers) = (None, None, false, false);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--ratekeeper" => binary = args.next(),
             "--out" => out = args.next(),
             "--quick" => is_quick = true,
+            "--peers" => is_peers = true,
             other => bail!("there is no argument {other}"),
         }
     }
@@ -48,13 +50,49 @@ fn main() -> Result<()> {
         false => Patience::default(),
     };
     let requests = if is_quick { 5_000 } else { 30_000 };
-    let table = compare(&Setup::start(&binary)?, patience, requests)?;
+    let setup = Setup::start(&binary)?;
+    let (name, table) = match is_peers {
+        true => (
+            "peers-proxies.md",
+            beside_peers(&setup, patience, requests)?,
+        ),
+        false => ("gateway.md", compare(&setup, patience, requests)?),
+    };
     print!("{table}");
     if let Some(out) = out {
         std::fs::create_dir_all(&out)?;
-        std::fs::write(PathBuf::from(&out).join("gateway.md"), &table)?;
+        std::fs::write(PathBuf::from(&out).join(name), &table)?;
     }
     Ok(())
+}
+
+/// The gateway with limits beside other proxies with theirs, and the processor time of each.
+fn beside_peers(setup: &Setup, patience: Patience, requests: u32) -> Result<String> {
+    let load = Load {
+        connections: CONNECTIONS,
+        requests,
+    };
+    let ours = &setup.limits_on;
+    let (folder, behind) = (&setup.folder, setup.behind);
+    let peers = [
+        ("NGINX `limit_req`", peers::nginx_limit_req(folder, behind)?),
+        ("HAProxy stick table", peers::haproxy(folder, behind)?),
+        ("Envoy `local_ratelimit`", peers::envoy(folder, behind)?),
+    ];
+    let mut table = String::from(
+        "| peer | the gateway, requests/s | the peer's | ratio [95 %] | CPU us a request | the peer's |\n|---|---:|---:|---|---:|---:|\n",
+    );
+    for (name, peer) in &peers {
+        let rates = try_paired(patience, || ours.rate(load), || peer.rate(load))?;
+        let (low, high) = rates.interval;
+        let (our_cpu, their_cpu) = (ours.cpu_us(load)?, peer.cpu_us(load)?);
+        writeln!(
+            table,
+            "| {name} | {:.0} | {:.0} | {:.3} [{low:.3}, {high:.3}] n={} | {our_cpu:.1} | {their_cpu:.1} |",
+            rates.ours, rates.theirs, rates.ratio, rates.pairs
+        )?;
+    }
+    Ok(table)
 }
 
 fn compare(setup: &Setup, patience: Patience, requests: u32) -> Result<String> {

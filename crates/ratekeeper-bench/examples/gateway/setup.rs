@@ -9,7 +9,7 @@ use ratekeeper_testkit::process::{Process, free_port};
 use crate::pinned::{nginx, pinned};
 
 /// The processor of the measured program, and that of everything else.
-const MEASURED: &str = "0";
+pub(crate) const MEASURED: &str = "0";
 const BESIDE: &str = "1";
 
 /// Limits that count every request and deny none: by address, by key, and all together.
@@ -35,6 +35,8 @@ pub(crate) struct Setup {
     pub(crate) limits_off: Subject,
     pub(crate) nginx: Subject,
     pub(crate) folder: PathBuf,
+    /// The port of the upstream.
+    pub(crate) behind: u16,
     _upstream: Process,
     _folder: tempfile::TempDir,
 }
@@ -68,15 +70,13 @@ impl Setup {
              server {{ listen 127.0.0.1:{front}; location / {{ proxy_pass http://u; proxy_http_version 1.1;
                proxy_set_header Connection ''; proxy_set_header Host $host; proxy_set_header X-Forwarded-For $remote_addr; }} }}"
         );
-        let nginx = Subject {
-            process: nginx(&here, "proxy", &proxy, MEASURED, front)?,
-            url: format!("http://127.0.0.1:{front}/"),
-        };
+        let nginx = Subject::new(front, nginx(&here, "proxy", &proxy, MEASURED, front)?);
         Ok(Self {
             limits_on: gateway(binary, &here, behind, "on"),
             limits_off: gateway(binary, &here, behind, "off"),
             nginx,
             folder: here,
+            behind,
             _upstream: upstream,
             _folder: folder,
         })
@@ -113,13 +113,18 @@ fn gateway(binary: &Path, folder: &Path, behind: u16, limits: &str) -> Subject {
     ]);
     let mut process = Process::spawn("gateway", command);
     process.wait_for_port(port);
-    Subject {
-        url: format!("http://127.0.0.1:{port}/"),
-        process,
-    }
+    Subject::new(port, process)
 }
 
 impl Subject {
+    /// The proxy that listens on `port`.
+    pub(crate) fn new(port: u16, process: Process) -> Self {
+        Self {
+            url: format!("http://127.0.0.1:{port}/"),
+            process,
+        }
+    }
+
     /// Requests per second.
     pub(crate) fn rate(&self, load: Load) -> Result<f64> {
         let said = self.ask(load, &[])?;
