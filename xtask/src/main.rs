@@ -46,6 +46,8 @@ The verbs of this repository.
                                   beside another build of the binary
   cargo xtask bench peers [--quick]
                                   other rate limit services over gRPC, and other proxies that limit; needs Go
+  cargo xtask bench connections [--quick]
+                                  thousands of idle connections, beside NGINX and Envoy; checks while 1,000 clients connect
   cargo xtask bench gateway [--quick]
                                   the gateway, beside itself without limits and NGINX
   cargo xtask bench seed [--quick]

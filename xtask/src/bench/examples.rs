@@ -28,6 +28,22 @@ pub(super) fn proxies(args: &[String]) -> Result<()> {
     run("gateway", &packages, &[], &["--peers".into()], args)
 }
 
+/// Idle connections, and a storm of new ones.
+pub(super) fn connections(args: &[String]) -> Result<()> {
+    two_processors()?;
+    need::envoy()?;
+    let packages = [TASKSET, SETPRIV, NGINX];
+    // Both ends of each connection are here.
+    let prefix = [
+        "prlimit",
+        "--nofile=20000:20000",
+        "taskset",
+        "-c",
+        LOAD_CORE,
+    ];
+    run("connections", &packages, &prefix, &[], args)
+}
+
 /// The performance test from the article that introduced service levels.
 pub(super) fn seed(args: &[String]) -> Result<()> {
     two_processors()?;
