@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use ratekeeper_core::Timestamp;
+use ratekeeper_rules::time::Rfc3339;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
@@ -11,7 +12,7 @@ use sqlx::Row;
 use crate::bulk::line;
 use crate::rows::{self, stored};
 use crate::store::within;
-use crate::{BulkFormat, QuotaError, QuotaStore, Rfc3339, UsageFilter};
+use crate::{BulkFormat, QuotaError, QuotaStore, UsageFilter};
 
 /// The calls of one tenant by one rule, in one minute, on one start of a node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]

@@ -124,8 +124,9 @@ pub use slas::{
 #[cfg(feature = "yaml")]
 pub use source::Source;
 pub use tenants::{
-    BadQuotas, CUSTOM, InForce, NotATenantHash, QuotaList, Subscription, TenantHash, TenantIndex,
-    TenantKey, TenantOverride, TenantQuotas, Term, WithTenants,
+    BadQuotas, CUSTOM, Dated, Dates, InForce, NotATenantHash, OverrideDescriptor, QuotaList,
+    Subscription, TenantHash, TenantIndex, TenantKey, TenantOverride, TenantPlan, TenantQuotas,
+    Term, WHOLE_TENANT, WithTenants,
 };
 pub use usage::{
     BadPointer, JsonPointer, POINTER_DEPTH_MAX, POINTER_TOKEN_MAX, PointerToken, TokenWeights,

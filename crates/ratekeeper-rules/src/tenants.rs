@@ -5,6 +5,7 @@
 //! one in force is found when a request is matched, so that nothing has to be reloaded for it.
 
 mod check;
+mod descriptor;
 mod index;
 mod key;
 mod level;
@@ -23,11 +24,12 @@ use hashbrown::HashTable;
 use ratekeeper_core::Timestamp;
 
 use crate::{PlanIndex, RuleIndex};
+pub use descriptor::{OverrideDescriptor, WHOLE_TENANT};
 pub(crate) use index::StoredTenants;
 pub use index::TenantIndex;
 pub use key::{NotATenantHash, TenantHash, TenantKey};
 pub(crate) use pattern::Pattern;
-pub use quotas::{BadQuotas, QuotaList, TenantOverride, TenantQuotas};
+pub use quotas::{BadQuotas, Dated, Dates, QuotaList, TenantOverride, TenantPlan, TenantQuotas};
 pub use resolve::WithTenants;
 #[cfg(feature = "yaml")]
 pub(crate) use site::{OVERRIDES_MAX, Target, entry_of, node_of};
