@@ -125,10 +125,7 @@ impl QuotaStore {
     ) -> Result<UsagePage, QuotaError> {
         self.prepare().await?;
         let most = most.clamp(1, USAGE_PAGE_MAX);
-        let (domain, tenant) = match &filter.tenant {
-            Some((domain, tenant)) => (domain.clone(), tenant.to_string()),
-            None => Default::default(),
-        };
+        let (domain, tenant) = filter.named();
         let UsageCursor(minute, after, hash, rule, node) =
             cursor.cloned().unwrap_or_else(UsageCursor::start);
         let mut lines = within(async {
