@@ -206,7 +206,7 @@ export interface LimitDocument {
 export interface LimitsDocument {
   default?: LimitDocument | null;
   /** The limits that it has alone: those in force and those of other times. */
-  overrides: OverrideDocument[];
+  overrides: TenantOverride[];
 }
 
 /** A step that an operator may take. */
@@ -272,30 +272,6 @@ export interface NodeState {
 
 export type OverrideDescriptor = string | string[];
 
-/** A limit that one tenant has alone. */
-export interface OverrideDocument {
-  /** The algorithm; by default that of the limit whose place it takes. */
-  algorithm?: string | null;
-  /** The hits that may come at once, for algorithms with bursts. */
-  burst?: number | null;
-  /** The entries after the tenant's, each as `key:value`; `default`, or nothing, for the tenant as a whole. */
-  descriptor?: OverrideDescriptor;
-  effective_at?: Time | null;
-  expires_at?: Time | null;
-  /** The most hits that a post-paid bucket goes below zero; by default ten bursts. */
-  max_debt?: number | null;
-  /** True for a budget: hits are charged in full whatever is left. By default as the limit whose place it takes. */
-  post_paid?: boolean | null;
-  /** The hits that a window holds; also read as `limit`, as rules have it. */
-  requests_per_unit: number;
-  /** The steps by which the domain's policy (`adjust`) has raised the plan's limit; absent in an override that somebody has set. */
-  steps?: number | null;
-  /** The window as a unit: `second`, `minute`, `hour`, `day`, `week`, `month` or `year`. */
-  unit?: string | null;
-  /** The window as a duration, in place of `unit`: `10s`. */
-  window?: string | null;
-}
-
 /** Hits that failure modes let pass. */
 export interface OwedFigures {
   /** Those that were not. */
@@ -306,14 +282,6 @@ export interface OwedFigures {
   posted: number;
   /** Those that were sent, and may have been charged. */
   unknown: number;
-}
-
-/** A plan and the time in which a tenant is on it. */
-export interface PlanDocument {
-  effective_at?: Time | null;
-  expires_at?: Time | null;
-  /** The plan. */
-  plan: string;
 }
 
 /** The use of their limits by the tenants on one plan, since the start. */
@@ -357,11 +325,11 @@ export interface QuotaDocument {
   effective_at?: Time | null;
   expires_at?: Time | null;
   /** The limits that the tenant has alone. */
-  overrides?: OverrideDocument[];
+  overrides?: TenantOverride[];
   /** The plan: one of the domain's `plans`, or `custom` for overrides alone. Without it the tenant is on the default plan. */
   plan?: string | null;
   /** Several plans, one after the other, in place of `plan`. */
-  plans?: PlanDocument[];
+  plans?: TenantPlan[];
 }
 
 /** The loads of rules files. */
@@ -485,7 +453,7 @@ export interface TenantDocument {
   /** The plan that it is on now; `custom` if it has overrides alone. Absent in a domain without plans. */
   plan?: string | null;
   /** Its plans with their times, if they are not the same for ever. */
-  plans?: PlanDocument[];
+  plans?: TenantPlan[];
   /** Its limits. */
   quotas: LimitsDocument;
   /** The tenant; of a secret value only the end, unless the reader named it. */
@@ -496,6 +464,38 @@ export interface TenantDocument {
   version: number;
   /** Slips that the change may have which this answers: a descriptor that no rule has, an end in the past, a tenant that has never been seen. It is made all the same. */
   warnings?: string[];
+}
+
+/** A limit that one tenant has alone. */
+export interface TenantOverride {
+  /** The algorithm; by default that of the limit whose place it takes. */
+  algorithm?: string | null;
+  /** The hits that may come at once, for algorithms with bursts. */
+  burst?: number | null;
+  /** The entries after the tenant's, each as `key:value`; `default`, or nothing, for the tenant as a whole. */
+  descriptor?: OverrideDescriptor;
+  effective_at?: Time | null;
+  expires_at?: Time | null;
+  /** The most hits that a post-paid bucket goes below zero; by default ten bursts. */
+  max_debt?: number | null;
+  /** True for a budget: hits are charged in full whatever is left. By default as the limit whose place it takes. */
+  post_paid?: boolean | null;
+  /** The hits that a window holds; also read as `limit`, as rules have it. */
+  requests_per_unit: number;
+  /** The steps by which the domain's policy (`adjust`) has raised the plan's limit; absent in an override that somebody has set. */
+  steps?: number | null;
+  /** The window as a unit: `second`, `minute`, `hour`, `day`, `week`, `month` or `year`. */
+  unit?: string | null;
+  /** The window as a duration, in place of `unit`: `10s`. */
+  window?: string | null;
+}
+
+/** A plan and the time in which a tenant is on it. */
+export interface TenantPlan {
+  effective_at?: Time | null;
+  expires_at?: Time | null;
+  /** The plan. */
+  plan: string;
 }
 
 export type Time = string;
