@@ -256,6 +256,7 @@ export interface NodeState {
   /** The use of their limits by tenants on each plan. */
   plans: PlanUse[];
   quota_database: QuotaDatabaseFigures | null;
+  regions: RegionFigures | null;
   /** The rules with the most answers. */
   rules: RuleEntry[];
   /** Rules in force, of which `rules` may be a part. */
@@ -330,6 +331,46 @@ export interface QuotaDocument {
   plan?: string | null;
   /** Several plans, one after the other, in place of `plan`. */
   plans?: TenantPlan[];
+}
+
+/** The loans of a node's region, as this node sees them. */
+export interface RegionFigures {
+  /** Counters that this node looks after. */
+  counters: number;
+  /** Hits of a window that the region owns, one counter of each limit that is lent. */
+  owned: number;
+  /** The other regions, by name. */
+  peers: RegionPeer[];
+  /** The name of the region. */
+  region: string;
+  /** The version of the weights by which regions own shares. */
+  weights_version: number;
+}
+
+/** Another region. */
+export interface RegionPeer {
+  /** Its asks that this node has answered. */
+  answered: number;
+  /** Asks that this node has sent to it. */
+  asks: number;
+  /** Hits of this window that are borrowed from it. */
+  borrowed: number;
+  /** The reason why nothing is lent between the two; null while nothing is in the way. */
+  fault: string | null;
+  /** Hits of this window that are lent to it, of the counters that this node looks after. */
+  lent: number;
+  /** The link of this node to it: `up`, `down`, or `none` if no `link` is set for it. */
+  link: string;
+  /** Links of its nodes to this one. */
+  links: number;
+  /** Its asks that this node has refused. */
+  refused: number;
+  /** Its name. */
+  region: string;
+  /** The last round trip on the link, in microseconds; null before there was one. */
+  round_trip_us: number | null;
+  /** Seconds since the link was made, or broke. */
+  since_seconds: number;
 }
 
 /** The loads of rules files. */
