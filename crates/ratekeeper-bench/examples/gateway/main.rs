@@ -14,14 +14,18 @@
     reason = "figures of measurements, and of tests, are rounded on purpose"
 )]
 
+#[path = "../shared/campaign.rs"]
+mod campaign;
+#[path = "../shared/files.rs"]
+mod files;
 #[path = "../shared/pinned.rs"]
 mod pinned;
 mod setup;
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
+use campaign::Args;
 use ratekeeper_testkit::paired::{Paired, Patience, difference, try_paired};
 use setup::{Load, Setup, Subject};
 
@@ -29,32 +33,19 @@ use setup::{Load, Setup, Subject};
 const CONNECTIONS: u32 = 32;
 
 fn main() -> Result<()> {
-    let mut args = std::env::args().skip(1);
-    let (mut binary, mut out, mut is_quick) = (None, None, false);
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--ratekeeper" => binary = args.next(),
-            "--out" => out = args.next(),
-            "--quick" => is_quick = true,
-            other => bail!("there is no argument {other}"),
-        }
-    }
-    let binary = PathBuf::from(binary.context("say where the binary is: --ratekeeper PATH")?);
-    let patience = match is_quick {
-        true => Patience {
-            pairs_min: 3,
-            pairs_max: 3,
-        },
-        false => Patience::default(),
+    let args = Args::read(&[])?;
+    let (patience, requests) = match args.is_quick {
+        true => (
+            Patience {
+                pairs_min: 3,
+                pairs_max: 3,
+            },
+            5_000,
+        ),
+        false => (Patience::default(), 30_000),
     };
-    let requests = if is_quick { 5_000 } else { 30_000 };
-    let table = compare(&Setup::start(&binary)?, patience, requests)?;
-    print!("{table}");
-    if let Some(out) = out {
-        std::fs::create_dir_all(&out)?;
-        std::fs::write(PathBuf::from(&out).join("gateway.md"), &table)?;
-    }
-    Ok(())
+    let setup = Setup::start(&args.ratekeeper)?;
+    args.tell("gateway", &compare(&setup, patience, requests)?)
 }
 
 fn compare(setup: &Setup, patience: Patience, requests: u32) -> Result<String> {

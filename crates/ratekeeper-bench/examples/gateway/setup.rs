@@ -1,12 +1,14 @@
 //! The measured proxies, and the programs around them.
 
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use ratekeeper_bench::cpu_time;
 use ratekeeper_testkit::process::{Process, free_port};
+use ratekeeper_testkit::ratekeeper;
 
-use crate::pinned::{nginx, pinned};
+use crate::pinned::{nginx, pinned, prefix};
 
 /// The processor of the measured program, and that of everything else.
 const MEASURED: &str = "0";
@@ -42,7 +44,9 @@ pub(crate) struct Setup {
 /// One proxy.
 pub(crate) struct Subject {
     url: String,
-    process: Process,
+    id: u32,
+    /// It runs while this lives.
+    _program: Box<dyn Debug>,
 }
 
 /// Latencies of single responses.
@@ -55,7 +59,6 @@ impl Setup {
     pub(crate) fn start(binary: &Path) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let here = folder.path().to_path_buf();
-        std::fs::write(here.join("rules.yaml"), RULES)?;
         let behind = free_port();
         let answer = format!(
             "server {{ listen 127.0.0.1:{behind}; location / {{ return 200 {}; }} }}",
@@ -68,13 +71,15 @@ impl Setup {
              server {{ listen 127.0.0.1:{front}; location / {{ proxy_pass http://u; proxy_http_version 1.1;
                proxy_set_header Connection ''; proxy_set_header Host $host; proxy_set_header X-Forwarded-For $remote_addr; }} }}"
         );
+        let nginx = nginx(&here, "proxy", &proxy, MEASURED, front)?;
         let nginx = Subject {
-            process: nginx(&here, "proxy", &proxy, MEASURED, front)?,
+            id: nginx.id(),
             url: format!("http://127.0.0.1:{front}/"),
+            _program: Box::new(nginx),
         };
         Ok(Self {
-            limits_on: gateway(binary, &here, behind, "on"),
-            limits_off: gateway(binary, &here, behind, "off"),
+            limits_on: gateway(binary, behind, "on"),
+            limits_off: gateway(binary, behind, "off"),
             nginx,
             folder: here,
             _upstream: upstream,
@@ -83,39 +88,25 @@ impl Setup {
     }
 }
 
-fn gateway(binary: &Path, folder: &Path, behind: u16, limits: &str) -> Subject {
-    let port = free_port();
-    let mut command = pinned(MEASURED, binary);
-    command.current_dir(folder).env_clear();
-    if let Some(path) = std::env::var_os("PATH") {
-        command.env("PATH", path);
-    }
-    command.args([
-        "gateway",
-        "--rules",
-        "rules.yaml",
+fn gateway(binary: &Path, behind: u16, limits: &str) -> Subject {
+    let setup = ratekeeper::Setup::gateway(binary, &format!("http://127.0.0.1:{behind}"));
+    let args = [
         "--worker-threads",
         "1",
         "--limits",
         limits,
-    ]);
-    command.args([
-        "--upstream",
-        &format!("http://127.0.0.1:{behind}"),
-        "--admin",
-        "127.0.0.1:0",
-    ]);
-    command.args([
-        "--listen",
-        &format!("127.0.0.1:{port}"),
         "--log-level",
         "warn",
-    ]);
-    let mut process = Process::spawn("gateway", command);
-    process.wait_for_port(port);
+    ];
+    let gateway = setup
+        .behind(&prefix(MEASURED))
+        .rules(RULES)
+        .args(&args)
+        .start();
     Subject {
-        url: format!("http://127.0.0.1:{port}/"),
-        process,
+        url: format!("http://127.0.0.1:{}/", gateway.port),
+        id: gateway.process.id(),
+        _program: Box::new(gateway),
     }
 }
 
@@ -136,9 +127,9 @@ impl Subject {
 
     /// Processor time per request, in microseconds.
     pub(crate) fn cpu_us(&self, load: Load) -> Result<f64> {
-        let before = cpu_time(self.process.id())?;
+        let before = cpu_time(self.id)?;
         self.ask(load, &[])?;
-        let took = cpu_time(self.process.id())? - before;
+        let took = cpu_time(self.id)? - before;
         Ok(took.as_secs_f64() * 1e6 / f64::from(load.requests))
     }
 
