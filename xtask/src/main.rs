@@ -19,6 +19,7 @@ mod grpc_java;
 mod image;
 mod manifests;
 mod matrix;
+mod mutants;
 mod need;
 mod packages;
 mod peers;
@@ -80,6 +81,10 @@ The verbs of this repository.
                                   a real Envoy Gateway and Envoy with it as their rate limit service; needs Go and root.
                                   `--record` writes what Envoy Gateway sends, for the test that replays it
   cargo xtask matrix [NAME]       the tests of the Redis store with Redis 6.2 and 7, Valkey 8 and 9, or one of them
+  cargo xtask mutants [PART...] [--file PATH]
+                                  changes the code of core, store, limiter, tenants and spelling, or some of them, one
+                                  operator, value or return at a time, and fails if no test notices; takes hours, and with
+                                  one part and one of its files minutes. The lists are in target/mutants
   cargo xtask chaos [--quick] [--deadline MS] [FAULT...]
                                   three nodes under load while their Redis fails, in every way there is; `windows` alone
                                   counts what passes window by window while nodes or Redis stand still for moments
@@ -110,7 +115,7 @@ The verbs of this repository.
   cargo xtask attack [--quick] [FAMILY...]
                                   the service and the gateway against hostile clients, with real applications behind
                                   them; h2spec where Go is there
-  cargo xtask help                this text
+  cargo xtask help                this text; `cargo xtask VERB --help` is the part about a verb
 
 `test` uses the dev profile, `run` the profile `quick`, `build`, `bench`, `compat`, `chaos`, `regions` and `attack` the release profile. What a verb needs
 beyond Rust it installs where it may (as root on Debian or Ubuntu, and with cargo install), and says so; elsewhere it
@@ -141,6 +146,7 @@ fn main() -> ExitCode {
         "compat" => campaigns::compat(rest),
         "fuzz" => fuzz::fuzz(rest),
         "matrix" => matrix::matrix(rest),
+        "mutants" => mutants::mutants(rest),
         "chaos" => campaigns::chaos(rest),
         "attack" => campaigns::attack(rest),
         "regions" => campaigns::regions(rest),
@@ -174,7 +180,11 @@ fn main() -> ExitCode {
 
 /// Returns true if `args` ask for the help of a verb, rather than of the program that the verb runs with them.
 fn asks_for_help(verb: &str, args: &[String]) -> bool {
-    !matches!(verb, "run" | "test") && args.iter().any(|arg| arg == "--help" || arg == "-h")
+    let own = match verb {
+        "run" | "test" => &args[..args.len().min(1)],
+        _ => args,
+    };
+    own.iter().any(|arg| arg == "--help" || arg == "-h")
 }
 
 /// The lines of the help that tell of `verb`; the whole help if there are none.
@@ -208,6 +218,7 @@ mod tests {
         let args = |args: &[&str]| args.iter().map(|&arg| arg.to_owned()).collect::<Vec<_>>();
         assert!(asks_for_help("bench", &args(&["redis", "--help"])));
         assert!(!asks_for_help("run", &args(&["serve", "--help"])));
+        assert!(asks_for_help("run", &args(&["--help"])));
         let fuzz = help_of("fuzz");
         assert!(
             fuzz.starts_with("  cargo xtask fuzz [--seconds N]"),
@@ -218,5 +229,13 @@ mod tests {
             "{fuzz}"
         );
         assert_eq!(help_of("nothing"), HELP);
+        let arms = include_str!("main.rs").lines().map(str::trim);
+        let verb = |arm: &'static str| arm.strip_prefix('"')?.split_once("\" => ");
+        let verbs = arms.filter_map(verb).map(|(verb, _)| verb);
+        let verbs: Vec<_> = verbs.filter(|verb| !verb.contains('"')).collect();
+        assert!(verbs.len() > 15, "{verbs:?}");
+        for verb in verbs {
+            assert_ne!(help_of(verb), HELP, "{verb}");
+        }
     }
 }

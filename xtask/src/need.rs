@@ -54,6 +54,8 @@ impl CargoTool {
 pub(crate) const CARGO_DENY: CargoTool = CargoTool::new("cargo-deny", "0.20.2");
 /// Runs the fuzz targets.
 pub(crate) const CARGO_FUZZ: CargoTool = CargoTool::new("cargo-fuzz", "0.13.2");
+/// Changes code, and looks whether tests notice.
+pub(crate) const CARGO_MUTANTS: CargoTool = CargoTool::new("cargo-mutants", "27.1.0");
 /// Builds the book from `docs/`.
 pub(crate) const MDBOOK: CargoTool = CargoTool::new("mdbook", "0.5.4");
 /// Makes a .deb of a binary.

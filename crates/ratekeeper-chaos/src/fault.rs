@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
-use ratekeeper_testkit::http1::say;
+use ratekeeper_testkit::http1::ask;
 
 use crate::look::{Look, Looks};
 use crate::node::{Node, Settings};
@@ -135,10 +134,9 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    pub(crate) fn new(settings: Settings, nodes: usize, lasting: Duration) -> Result<Self> {
-        let started = (0..nodes).map(|_| Node::start(&settings));
-        Ok(Self {
-            nodes: started.collect::<Result<_>>()?,
+    pub(crate) fn new(settings: Settings, nodes: usize, lasting: Duration) -> Self {
+        Self {
+            nodes: (0..nodes).map(|_| Node::start(&settings)).collect(),
             muted: (0..nodes).map(|_| Arc::default()).collect(),
             restarted: BTreeSet::new(),
             others: Vec::new(),
@@ -146,7 +144,7 @@ impl Stage {
             settings,
             next: None,
             lasting,
-        })
+        }
     }
 
     /// Waits while the fault lasts.
@@ -197,8 +195,7 @@ impl Stage {
             store,
             ..self.settings.clone()
         };
-        let node = Node::start(&settings).expect("a node starts");
-        self.others.push(node);
+        self.others.push(Node::start(&settings));
     }
 
     /// Asks the first node once for the victim, whatever it answers.
@@ -212,12 +209,9 @@ impl Stage {
             r#"{{"domain":"{DOMAIN}","descriptors":[{{"entries":[{{"key":"{}","value":"{value}"}}]}}]}}"#,
             rule.key()
         );
-        let length = body.len();
-        let request = format!(
-            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
-             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
-        );
-        say(self.nodes[node].ports().http, request)
+        let kind = "Content-Type: application/json\r\n";
+        let answer = ask(self.nodes[node].ports().http, "POST", path, kind, body);
+        answer.map_or_else(String::new, |answer| answer.body)
     }
 
     /// Waits until the latest look at every node is as wanted, or until `patience` is over.

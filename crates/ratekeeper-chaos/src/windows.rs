@@ -205,8 +205,7 @@ impl WindowRun<'_> {
             quotas: None,
             deadline: self.deadline,
         };
-        let nodes = (0..NODES).map(|_| Node::start(&settings));
-        let nodes = nodes.collect::<Result<Vec<_>>>()?;
+        let nodes = (0..NODES).map(|_| Node::start(&settings)).collect();
         let mut stand = Stand { server, nodes };
         let askers = self.askers(&stand)?;
         let tally = Arc::new(Tally::new(self.plan.length));

@@ -42,6 +42,30 @@ pub fn say(port: u16, request: impl AsRef<[u8]>) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
+/// Sends one request on a connection of its own, with further `lines` of the head, each with its end; [`None`] without an
+/// answer of HTTP.
+///
+/// # Panics
+/// As [`say`].
+#[must_use]
+pub fn ask(
+    port: u16,
+    method: &str,
+    path: &str,
+    lines: &str,
+    body: impl AsRef<[u8]>,
+) -> Option<Answer> {
+    let body = body.as_ref();
+    let length = match (method, body.len()) {
+        ("GET", 0) => String::new(),
+        (_, length) => format!("Content-Length: {length}\r\n"),
+    };
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{lines}{length}Connection: close\r\n\r\n"
+    );
+    Answer::try_read(&say(port, [head.as_bytes(), body].concat()))
+}
+
 /// An answer, taken apart.
 #[derive(Debug)]
 pub struct Answer {

@@ -33,6 +33,8 @@ pub mod postgres;
 pub mod process;
 pub mod proxy;
 pub mod random;
+#[cfg(unix)]
+pub mod ratekeeper;
 pub mod recorder;
 #[cfg(unix)]
 pub mod redis;

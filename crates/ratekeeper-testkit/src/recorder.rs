@@ -172,10 +172,12 @@ fn read(reader: &mut impl BufRead, before: usize) -> Option<Asked> {
 fn lines(reader: &mut impl BufRead) -> Option<String> {
     let mut lines = String::new();
     loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).ok()? == 0 {
+        let mut line = Vec::new();
+        if reader.read_until(b'\n', &mut line).ok()? == 0 {
             return None;
         }
+        // Values of headers are bytes.
+        let line = String::from_utf8_lossy(&line);
         if line.trim_end().is_empty() {
             return Some(lines);
         }

@@ -8,7 +8,7 @@ use ratekeeper_testkit::http1::{Answer, say};
 use super::spellings::STRANGERS;
 use crate::plan::Plan;
 use crate::row::{Fate, Row};
-use crate::target::{Setup, Target};
+use crate::target::Setup;
 use crate::upstreams::{App, Kind, Nginx};
 
 const RULES: &str = "
@@ -96,12 +96,21 @@ const VALUES: [&str; 12] = [
 
 pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
     let app = App::start(Kind::Flask)?;
-    let service = Target::serve(&Setup::new(program, RULES, "auth: { domain: api }\n"))?;
+    let service = Setup::serve(program)
+        .rules(RULES)
+        .settings("auth: { domain: api }\n")
+        .start();
     let nginx = Nginx::start(&app, service.port)?;
     let settings = format!("auth: {{ domain: api }}\n{STRANGERS}");
-    let gateway = Target::gateway(&Setup::new(program, RULES, &settings), &app.url())?;
+    let gateway = Setup::gateway(program, &app.url())
+        .rules(RULES)
+        .settings(&settings)
+        .start();
     // No peer is trusted to speak for others, not even this host: the service counts who connects.
-    let direct = Target::serve(&Setup::new(program, RULES, &settings))?;
+    let direct = Setup::serve(program)
+        .rules(RULES)
+        .settings(&settings)
+        .start();
     let mut rows = Vec::new();
     for (front, port, path, target) in [
         ("NGINX", nginx.port, "/", &service),
@@ -123,7 +132,10 @@ fn reach(program: &Path) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for kind in Kind::available() {
         let app = App::start(kind)?;
-        let gateway = Target::gateway(&Setup::new(program, RULES, UNLIMITED), &app.url())?;
+        let gateway = Setup::gateway(program, &app.url())
+            .rules(RULES)
+            .settings(UNLIMITED)
+            .start();
         let mut row = Row::new(format!("claims that reach {} by the gateway", kind.name()));
         for header in HEADERS {
             let line = format!("{header}: {CLAIMED}");

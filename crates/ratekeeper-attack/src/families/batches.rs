@@ -15,7 +15,7 @@ use ratekeeper_testkit::http2::{
 use super::lifted::{bytes, framed, message};
 use crate::plan::Plan;
 use crate::row::{Fate, Row};
-use crate::target::{Setup, Target};
+use crate::target::Setup;
 
 /// Peers in the full form.
 const PEERS: u32 = 400;
@@ -42,7 +42,12 @@ fn by_transport(program: &Path, plan: &Plan, transport: &str) -> Result<Row> {
         "domain: api\ndescriptors:\n  - key: user\n    rate_limit: {{ window: 10000d, limit: 1000000, name: {} }}\n",
         "n".repeat(200)
     );
-    let (service, grpc) = Target::serve_all(&Setup::new(program, &rules, &settings))?;
+    let service = Setup::serve(program)
+        .rules(&rules)
+        .settings(&settings)
+        .for_all_hosts()
+        .start();
+    let grpc = service.grpc;
     let before = service.process.resident_kib();
     let mut row = Row::new(format!(
         "batches whose answers are not read, gRPC, {transport}"

@@ -2,15 +2,16 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Result;
+use ratekeeper_testkit::http1::ask;
 use ratekeeper_testkit::process::Process;
+use ratekeeper_testkit::ratekeeper::command;
 
 use crate::plan::Plan;
 use crate::row::{Fate, Row};
-use crate::target::{JSON, Setup, Target, check, post};
+use crate::target::{JSON, Setup, check};
 
 /// The processor time that one request may cost.
 const EACH: Duration = Duration::from_millis(500);
@@ -78,11 +79,11 @@ fn bodies() -> Vec<(&'static str, &'static str, String)> {
 
 fn requests(program: &Path) -> Result<Row> {
     let rules = patterns();
-    let service = Target::serve(&Setup::new(program, &rules, ""))?;
+    let service = Setup::serve(program).rules(&rules).settings("").start();
     let mut row = Row::new("requests that are dear to read, service");
     for (what, path, body) in bodies() {
         let before = service.process.processor_time();
-        let answer = post(service.port, path, JSON, &body);
+        let answer = ask(service.port, "POST", path, JSON, &body);
         let fate = match answer.map(|answer| answer.status) {
             Some(200) => Fate::Harmless,
             _ => Fate::Refused,
@@ -154,9 +155,7 @@ fn rules(program: &Path) -> Result<Row> {
     for (what, text) in files() {
         let path = folder.path().join("rules.yaml");
         fs::write(&path, text)?;
-        let mut command = Command::new(program);
-        command.args(["rules", "check"]).arg(&path).env_clear();
-        command.stdin(Stdio::null());
+        let command = command(program, folder.path(), &["rules", "check", "rules.yaml"]);
         let mut process = Process::spawn("rules check", command);
         let mut took = Duration::ZERO;
         while process.ended().is_none() && took < FILE {

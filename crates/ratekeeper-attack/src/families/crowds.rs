@@ -136,8 +136,8 @@ fn crowd(program: &Path, plan: &Plan, kind: &Kind) -> Result<Row> {
         true => ok("honest"),
         false => Act::Pour(LONG),
     });
-    let setup = Setup::new(program, "domain: api\n", IMPATIENT);
-    let gateway = Target::gateway(&setup, &upstream.url())?;
+    let setup = Setup::gateway(program, &upstream.url());
+    let gateway = setup.rules("domain: api\n").settings(IMPATIENT).start();
     let each = kind.requests.max(1);
     let count = PEERS / plan.divisor / each;
     let mut row = Row::new(kind.name);

@@ -10,7 +10,7 @@ use ratekeeper_testkit::certificates::{Authority, Validity};
 
 use crate::plan::Plan;
 use crate::row::{Fate, Row};
-use crate::target::{Setup, Target};
+use crate::target::Setup;
 
 const RULES: &str = "
 domain: api
@@ -73,15 +73,11 @@ const HELLO: Hello<'_> = Hello {
 
 pub(crate) fn attack(program: &Path, _: &Plan) -> Result<Vec<Row>> {
     let identity = Authority::new().issue("localhost", Validity::Valid);
-    let setup = Setup {
-        files: &[
-            ("tls.crt", &identity.certificate),
-            ("tls.key", &identity.key),
-        ],
-        args: &["--http-tls-cert", "tls.crt", "--http-tls-key", "tls.key"],
-        ..Setup::new(program, RULES, "")
-    };
-    let target = Target::serve(&setup)?;
+    let setup = Setup::serve(program).rules(RULES);
+    let setup = setup.file("tls.crt", &identity.certificate);
+    let setup = setup.file("tls.key", &identity.key);
+    let flags = ["--http-tls-cert", "tls.crt", "--http-tls-key", "tls.key"];
+    let target = setup.args(&flags).start();
     let answer = |bytes: &[u8]| ask(target.port, bytes);
     // Without an answer to a good one, no refusal would mean anything.
     let good = answer(&HELLO.record())?;

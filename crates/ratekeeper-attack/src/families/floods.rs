@@ -109,7 +109,10 @@ pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
 
 fn flood(program: &Path, plan: &Plan, name: &str, frame: Frame) -> Result<Row> {
     let upstream = Recorder::start(|_| ok("here"));
-    let gateway = Target::gateway(&Setup::new(program, "domain: api\n", ""), &upstream.url())?;
+    let gateway = Setup::gateway(program, &upstream.url())
+        .rules("domain: api\n")
+        .settings("")
+        .start();
     let mut row = Row::new(name);
     let before = gateway.process.resident_kib();
     let mut client = connect(gateway.port);

@@ -29,10 +29,13 @@ pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
         println!("h2spec is left out: it was not given, since Go is needed to build it");
         return Ok(Vec::new());
     };
-    let setup = Setup::new(program, "domain: api\n", "");
+    let rules = "domain: api\n";
     let upstream = Recorder::start(|_| ok("here"));
-    let gateway = Target::gateway(&setup, &upstream.url())?;
-    let (service, grpc) = Target::serve_all(&setup)?;
+    let gateway = Setup::gateway(program, &upstream.url())
+        .rules(rules)
+        .start();
+    let service = Setup::serve(program).rules(rules).for_all_hosts().start();
+    let grpc = service.grpc;
     Ok(vec![
         conformance(
             h2spec,

@@ -17,7 +17,7 @@ use ratekeeper_testkit::recorder::{Asked, Recorder, ok};
 
 use crate::plan::Plan;
 use crate::row::{Fate, Row};
-use crate::target::{Setup, Target};
+use crate::target::Setup;
 
 /// The requests that the upstream may have at a time.
 const LIMIT: usize = 3;
@@ -110,7 +110,10 @@ fn hang_up(
         works.on(asked);
         ok("")
     });
-    let gateway = Target::gateway(&Setup::new(program, rules, settings), &upstream.url())?;
+    let gateway = Setup::gateway(program, &upstream.url())
+        .rules(rules)
+        .settings(settings)
+        .start();
     let mut row = Row::new(format!("hang-ups, {name}"));
     row.bound(gateway.serves("/"), || "no client is served".to_owned());
     let end = Instant::now() + TIME / plan.divisor;

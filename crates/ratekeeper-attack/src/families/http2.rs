@@ -84,8 +84,8 @@ const INSTEAD: &[(&str, &str, &str)] = &[
 
 pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
     let upstream = Recorder::start(|_| ok("public"));
-    let setup = Setup::new(program, "domain: api\n", "");
-    let gateway = Target::gateway(&setup, &upstream.url())?;
+    let setup = Setup::gateway(program, &upstream.url());
+    let gateway = setup.rules("domain: api\n").start();
     let mut row = Row::new("HTTP/2 smuggling, gateway");
     let plain = fate(&gateway, &PLAIN);
     row.bound(plain == Fate::Passed, || {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use ratekeeper_testkit::certificates::{Authority, Identity, Validity};
-use ratekeeper_testkit::http1::connect;
+use ratekeeper_testkit::http1::{ask, connect};
 use ratekeeper_testkit::http2::{
     DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PREFACE, RST_STREAM, SETTINGS, block, frame,
     read_flagged,
@@ -17,7 +17,7 @@ use std::io::Write;
 
 use crate::plan::Plan;
 use crate::row::{Fate, Row};
-use crate::target::{self, JSON, Setup, Target, check};
+use crate::target::{JSON, Setup, Target, check};
 
 const LIMIT: usize = 3;
 
@@ -50,7 +50,7 @@ const OVERRIDE: &str = r#","limit":{"requestsPerUnit":1000,"unit":"YEAR"}"#;
 
 /// Posts to `/json`; 200 is allowed, 429 over a limit.
 fn post(port: u16, lines: &str, body: &str) -> Option<u16> {
-    target::post(port, "/json", lines, body).map(|answer| answer.status)
+    ask(port, "POST", "/json", lines, body).map(|answer| answer.status)
 }
 
 /// Uses the user's limit up, and says if it held.
@@ -72,7 +72,11 @@ fn fate(port: u16, status: Option<u16>) -> Fate {
 
 /// Attempts of a web page, a form or a stranger over `/json`.
 fn json(program: &Path) -> Result<Row> {
-    let (target, _) = Target::serve_all(&Setup::new(program, RULES, CALLERS))?;
+    let target = Setup::serve(program)
+        .rules(RULES)
+        .settings(CALLERS)
+        .for_all_hosts()
+        .start();
     let mut row = Row::new("refunds and limits of strangers and web pages, /json");
     row.bound(use_up(target.port), || "the limit does not hold".to_owned());
     let headers = [
@@ -175,7 +179,12 @@ fn call(port: u16, message: &[u8], more: &[(&str, &str)]) -> Option<bool> {
 
 /// The same over Envoy's own protocol.
 fn grpc(program: &Path) -> Result<Row> {
-    let (target, port) = Target::serve_all(&Setup::new(program, RULES, CALLERS))?;
+    let target = Setup::serve(program)
+        .rules(RULES)
+        .settings(CALLERS)
+        .for_all_hosts()
+        .start();
+    let port = target.grpc;
     let mut row = Row::new("refunds and limits of strangers, gRPC");
     row.bound(use_up(target.port), || "the limit does not hold".to_owned());
     let plain = call(port, &message(&[]), &[]);
@@ -212,14 +221,10 @@ fn names(program: &Path) -> Result<Row> {
          http_tls_key: tls.key\nhttp_tls_client_ca: ca.crt\n"
     );
     let authority = own.pem();
-    let files = [
-        ("tls.crt", server.certificate.as_str()),
-        ("tls.key", server.key.as_str()),
-        ("ca.crt", authority.as_str()),
-    ];
-    let mut setup = Setup::new(program, RULES, &settings);
-    setup.files = &files;
-    let (target, _) = Target::serve_all(&setup)?;
+    let setup = Setup::serve(program).rules(RULES).settings(&settings);
+    let files = setup.file("tls.crt", &server.certificate);
+    let files = files.file("tls.key", &server.key);
+    let target = files.file("ca.crt", &authority).for_all_hosts().start();
     let mut row = Row::new("limits of callers with other certificates, mTLS");
     let good = own.issue(NAME, Validity::Valid);
     let status = curl(&target, Some(&good))?;
@@ -277,7 +282,7 @@ fn curl(target: &Target, identity: Option<&Identity>) -> Result<Option<u16>> {
     command.current_dir(folder.path());
     command.args(["-s", "-o", "/dev/null", "-w", "%{http_code}"]);
     command.args(["--max-time", "30", "--cacert"]);
-    command.arg(target.folder.path().join("ca.crt"));
+    command.arg(target.folder().join("ca.crt"));
     if let Some(identity) = identity {
         identity.write(folder.path());
         command.args(["--cert", "tls.crt", "--key", "tls.key"]);

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
-use ratekeeper_testkit::http1::{Answer, connect, say};
+use ratekeeper_testkit::http1::{Answer, ask, connect, say};
 use ratekeeper_testkit::http2::{
     ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PREFACE, RST_STREAM, SETTINGS,
     WINDOW_UPDATE, block, frame, read_flagged,
@@ -31,7 +31,12 @@ descriptors:
 ";
 
 pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
-    let (service, grpc) = Target::serve_all(&Setup::new(program, RULES, ""))?;
+    let service = Setup::serve(program)
+        .rules(RULES)
+        .settings("")
+        .for_all_hosts()
+        .start();
+    let grpc = service.grpc;
     Ok(vec![rls(&service, grpc), posted(&service), auth(&service)])
 }
 
@@ -192,15 +197,6 @@ fn rls(service: &Target, grpc: u16) -> Row {
     row
 }
 
-/// Posts bytes as JSON.
-fn post(port: u16, path: &str, body: &[u8]) -> Option<Answer> {
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: localhost\r\n{JSON}Content-Length: {}\r\nConnection: close\r\n\r\n",
-        body.len()
-    );
-    Answer::try_read(&say(port, [head.as_bytes(), body].concat()))
-}
-
 fn posted(service: &Target) -> Row {
     let mut row = Row::new("bytes that are no text, and long values, JSON");
     // A limit for each path, so that one does not use up the other's.
@@ -211,7 +207,7 @@ fn posted(service: &Target) -> Row {
             );
             let body = [head.as_bytes(), &value, br#""}]}]}"#].concat();
             let statuses: Vec<_> = (0..TRIES)
-                .map(|_| post(service.port, path, &body).map(|answer| answer.status))
+                .map(|_| ask(service.port, "POST", path, JSON, &body).map(|answer| answer.status))
                 .collect();
             // Whatever is not 429, a program that asks may take for a failure, and go on.
             let passed = statuses

@@ -47,7 +47,10 @@ const LONG: usize = 16 << 20;
 
 pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
     let upstream = Recorder::start(|_| ok(""));
-    let gateway = Target::gateway(&Setup::new(program, RULES, WAITING), &upstream.url())?;
+    let gateway = Setup::gateway(program, &upstream.url())
+        .rules(RULES)
+        .settings(WAITING)
+        .start();
     let mut row = Row::new("made-up keys that wait for leaky buckets");
     let mut waiting = Vec::new();
     for number in 0..KEYS {
@@ -92,10 +95,10 @@ fn stalled_streams(program: &Path, plan: &Plan) -> Result<Row> {
     });
     let places = PLACES / plan.divisor;
     let settings = format!("upstream_requests_max: {places}\nupstream_connect_timeout: 2s\n");
-    let gateway = Target::gateway(
-        &Setup::new(program, "domain: api\n", &settings),
-        &upstream.url(),
-    )?;
+    let gateway = Setup::gateway(program, &upstream.url())
+        .rules("domain: api\n")
+        .settings(&settings)
+        .start();
     let mut row = Row::new("stalled streams of one address at an upstream");
     let connections = (2 * places + places / 2) / STREAMS;
     let held: Vec<_> = (0..connections.max(1)).map(|_| stall(&gateway)).collect();

@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::Result;
 use ratekeeper_testkit::http1::say;
 use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::ratekeeper::command;
 use ratekeeper_testkit::recorder::{Recorder, ok};
 
 use super::spellings::STRANGERS;
@@ -92,11 +92,17 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
     let mut places = printed_by_commands(program)?;
     let upstream = Recorder::start(|_| ok("here"));
     let settings = format!("{MAPPING}{STRANGERS}");
-    let gateway = Target::gateway(&Setup::new(program, RULES, &settings), &upstream.url())?;
+    let gateway = Setup::gateway(program, &upstream.url())
+        .rules(RULES)
+        .settings(&settings)
+        .start();
     // The access log is the gateway's alone.
     let service = MAPPING.replace("access_log: access.log\n", "");
     let auth = "callers: [ { name: known, token_sha256: 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b, may: [ override ] } ]\n";
-    let service = Target::serve(&Setup::new(program, RULES, &format!("{service}{auth}")))?;
+    let service = Setup::serve(program)
+        .rules(RULES)
+        .settings(&format!("{service}{auth}"))
+        .start();
     for (name, target, prefix) in [("gateway", &gateway, ""), ("service", &service, "/v1/auth")] {
         for (request, lines) in REQUESTS {
             // Twice, so that the second is over the limit and is told why.
@@ -111,7 +117,7 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
         }
         places.push((format!("{name}, log"), target.process.output()));
     }
-    let log = gateway.folder.path().join("access.log");
+    let log = gateway.folder().join("access.log");
     let read = || fs::read_to_string(&log).unwrap_or_default();
     eventually("the access log is written", || {
         read().lines().count() >= REQUESTS.len()
@@ -185,12 +191,7 @@ fn printed_by_commands(program: &Path) -> Result<Vec<(String, String)>> {
     }
     let mut places = Vec::new();
     for args in commands {
-        let mut command = Command::new(program);
-        let output = command
-            .args(&args)
-            .current_dir(folder.path())
-            .env_clear()
-            .output()?;
+        let output = command(program, folder.path(), &args).output()?;
         let text = [output.stdout, output.stderr].concat();
         let shown = format!("ratekeeper {}", args.join(" "));
         places.push((shown, String::from_utf8_lossy(&text).into_owned()));

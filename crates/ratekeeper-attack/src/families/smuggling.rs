@@ -23,13 +23,12 @@ const SMUGGLED: &str = "GET /secret HTTP/1.1\r\nHost: a\r\n\r\n";
 const LAST: &str = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 
 pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
-    let setup = Setup::new(program, "domain: api\n", "");
     let mut rows = Vec::new();
     let recorder = Recorder::start(|asked| match is_secret(asked) {
         true => ok("route=secret"),
         false => ok("public"),
     });
-    let gateway = Target::gateway(&setup, &recorder.url())?;
+    let gateway = front(program, &recorder.url());
     let mut row = Row::new("HTTP/1 smuggling, gateway");
     for request in list::requests() {
         row.count(recorded(&gateway, &recorder, &request), || {
@@ -40,7 +39,7 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
     rows.push(row);
     for kind in [Kind::Flask, Kind::Django, Kind::Express] {
         let app = App::start(kind)?;
-        let gateway = Target::gateway(&setup, &app.url())?;
+        let gateway = front(program, &app.url());
         let mut row = Row::new(format!("HTTP/1 smuggling, gateway and {}", kind.name()));
         let mut seen = secrets(&app);
         for request in list::requests() {
@@ -53,6 +52,11 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
         rows.push(row);
     }
     Ok(rows)
+}
+
+fn front(program: &Path, upstream: &str) -> Target {
+    let setup = Setup::gateway(program, upstream);
+    setup.rules("domain: api\n").start()
 }
 
 fn send(gateway: &Target, request: &str) -> String {

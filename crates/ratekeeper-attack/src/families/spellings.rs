@@ -75,9 +75,9 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
     let mut table = Table::default();
     for kind in Kind::available() {
         let app = App::start(kind)?;
-        let service = serve(program, MAPPING)?;
+        let service = serve(program, MAPPING);
         let nginx = Nginx::start(&app, service.port)?;
-        let gateway = gateway(program, &app, "")?;
+        let gateway = gateway(program, &app, "");
         for (front, port, target) in [
             ("NGINX", nginx.port, &service),
             ("gateway", gateway.port, &gateway),
@@ -100,7 +100,7 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
 pub(crate) fn permissive(program: &Path) -> Result<[Row; 2]> {
     let row = |name: &str, kind, settings| -> Result<Row> {
         let app = App::start(kind)?;
-        let gateway = gateway(program, &app, settings)?;
+        let gateway = gateway(program, &app, settings);
         let mut row = Row::new(format!("spellings, {name}"));
         all(&app, gateway.port, &mut row);
         row.measure(&gateway.process);
@@ -112,17 +112,16 @@ pub(crate) fn permissive(program: &Path) -> Result<[Row; 2]> {
     ])
 }
 
-fn serve(program: &Path, settings: &str) -> Result<Target> {
-    let mut setup = Setup::new(program, RULES, settings);
-    setup.files = &[("secret", token::SECRET)];
-    Target::serve(&setup)
+fn serve(program: &Path, settings: &str) -> Target {
+    let setup = Setup::serve(program).rules(RULES).settings(settings);
+    setup.file("secret", token::SECRET).start()
 }
 
-fn gateway(program: &Path, app: &App, more: &str) -> Result<Target> {
+fn gateway(program: &Path, app: &App, more: &str) -> Target {
     let settings = format!("{MAPPING}{STRANGERS}{more}");
-    let mut setup = Setup::new(program, RULES, &settings);
-    setup.files = &[("secret", token::SECRET)];
-    Target::gateway(&setup, &app.url())
+    let setup = Setup::gateway(program, &app.url()).rules(RULES);
+    let setup = setup.settings(&settings).file("secret", token::SECRET);
+    setup.start()
 }
 
 /// For each spelling, true if the application alone takes it for the subject, and its fate behind a limiter.

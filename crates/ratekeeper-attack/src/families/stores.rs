@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use ratekeeper_testkit::http1::ask;
 
 use crate::plan::Plan;
 use crate::row::{Fate, Row};
-use crate::target::{JSON, Setup, Target, check, post};
+use crate::target::{JSON, Setup, Target, check};
 
 /// Requests that the rules allow where this node counts alone.
 const LIMIT: usize = 3;
@@ -169,10 +170,8 @@ fn withstand(
     row: &mut Row,
     (what, store): (&str, &str),
 ) -> Result<Target> {
-    let mut setup = Setup::new(program, RULES, "");
-    let args = ["--store", store];
-    setup.args = &args;
-    let mut node = Target::serve(&setup)?;
+    let setup = Setup::serve(program).rules(RULES);
+    let mut node = setup.args(&["--store", store]).start();
     let before = node.process.resident_kib();
     for round in 0..(ROUNDS / plan.divisor) {
         check_modes(&node, row, (what, round));
@@ -196,7 +195,7 @@ fn check_modes(node: &Target, row: &mut Row, (what, round): (&str, u32)) {
         let mut allowed = 0;
         for _ in 0..ASKED {
             let body = check(mode, &format!("u{round}"), "");
-            let answer = post(node.port, "/v1/check", JSON, &body);
+            let answer = ask(node.port, "POST", "/v1/check", JSON, &body);
             allowed +=
                 usize::from(answer.is_some_and(|it| it.body.contains(r#""decision":"allow""#)));
         }

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use ratekeeper_testkit::http1::ask;
 
 use crate::plan::Plan;
 use crate::row::{Fate, Row};
-use crate::target::{self, JSON, Setup, Target, post};
+use crate::target::{self, JSON, Setup, Target};
 
 /// A rule against guessing: what cannot be counted is denied.
 const RULES: &str = "
@@ -31,7 +32,10 @@ const TIMES: u32 = 4;
 const BATCH: u32 = 500;
 
 pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
-    let service = Target::serve(&Setup::new(program, RULES, SETTINGS))?;
+    let service = Setup::serve(program)
+        .rules(RULES)
+        .settings(SETTINGS)
+        .start();
     let before = service.process.resident_kib();
     let mut row = Row::new("a table full of denials, service");
     for first in (0..KEYS).step_by(BATCH as usize) {
@@ -70,7 +74,7 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
 fn check(service: &Target, users: impl Iterator<Item = String>) -> Result<u32> {
     let checks: Vec<_> = users.map(|user| target::check("user", &user, "")).collect();
     let body = format!(r#"{{"checks":[{}]}}"#, checks.join(","));
-    let answer = post(service.port, "/v1/checks", JSON, &body).context("no answer")?;
+    let answer = ask(service.port, "POST", "/v1/checks", JSON, &body).context("no answer")?;
     anyhow::ensure!(answer.status == 200, "{}: {}", answer.status, answer.body);
     let allowed = answer.body.matches(r#""decision":"allow""#).count();
     Ok(u32::try_from(allowed)?)

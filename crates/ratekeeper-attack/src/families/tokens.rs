@@ -98,9 +98,9 @@ fn forgeries(program: &Path) -> Result<Row> {
     let good = signed(HEAD, CLAIMS);
     for chunk in forged(&good).chunks(40) {
         let settings = format!("{AUTH}{jwt}{STRANGERS}");
-        let mut setup = Setup::new(program, RULES, &settings);
-        setup.files = &[("secret", SECRET)];
-        let gateway = Target::gateway(&setup, &upstream.url())?;
+        let setup = Setup::gateway(program, &upstream.url()).rules(RULES);
+        let setup = setup.settings(&settings).file("secret", SECRET);
+        let gateway = setup.start();
         let is_good = fate(&gateway, &good) == Fate::Passed;
         row.bound(is_good, || "a good token was refused".to_owned());
         for token in chunk {
@@ -152,10 +152,9 @@ fn costs(program: &Path, plan: &Plan) -> Result<Row> {
     let jwks = jwks()?;
     let jwt = "identity: { from: [ remote_address ], jwt: { jwks_file: jwks.json } }\n";
     let settings = format!("{AUTH}{jwt}{STRANGERS}");
-    let mut setup = Setup::new(program, RULES, &settings);
-    let files = [("jwks.json", jwks.as_str())];
-    setup.files = &files;
-    let gateway = Target::gateway(&setup, &upstream.url())?;
+    let setup = Setup::gateway(program, &upstream.url()).rules(RULES);
+    let setup = setup.settings(&settings).file("jwks.json", &jwks);
+    let gateway = setup.start();
     let mut row = Row::new(format!("forged tokens of {KEYS} P-384 keys, gateway"));
     let count = FORGED / plan.divisor;
     let begin = gateway.process.processor_time();

@@ -65,14 +65,15 @@ pub(crate) struct Counted {
 /// waits for them nearly all the time.
 pub(crate) fn count(plan: &Plan, folder: &Path, answer_of: &Server) -> Result<Instructions> {
     let ours = counted(plan, folder, "ours", |plan| {
-        Server::ratekeeper(plan, folder, &[])
+        Ok(Server::ratekeeper(plan, &[]))
     })?;
     let constant = counted(plan, folder, "constant", |plan| {
-        Server::constant(plan, folder, answer_of)
+        Server::constant(plan, answer_of)
     })?;
     let plain = counted(plan, folder, "plain", |plan| Server::plain(plan, answer_of))?;
     let by_tonic = counted(plan, folder, "by tonic", |plan| {
-        Server::ratekeeper(plan, folder, &["--grpc-transport", "tonic"])
+        let tonic = ["--grpc-transport", "tonic"];
+        Ok(Server::ratekeeper(plan, &tonic))
     })?;
     Ok(Instructions {
         ours: ours.all,
@@ -89,7 +90,7 @@ fn telling(plan: &Plan, folder: &Path, ours: Counted) -> Result<Vec<Telling>> {
     let tenants = |plan: &Plan, name: &str, more: &[&str]| {
         let data = folder.join(name).display().to_string();
         let more = [&["--data-dir", &*data][..], more].concat();
-        Server::with_rules(plan, folder, &wide_with_tenants(), &more)
+        Ok(Server::with_rules(plan, &wide_with_tenants(), &more))
     };
     let counted = |name: &str, start: &dyn Fn(&Plan) -> Result<Server>| {
         eprintln!("instructions: {name}");
@@ -101,15 +102,15 @@ fn telling(plan: &Plan, folder: &Path, ours: Counted) -> Result<Vec<Telling>> {
             setting: "denial_log: 0",
             on: ours,
             off: counted("allowed, no denial log", &|plan| {
-                Server::ratekeeper(plan, folder, &silent)
+                Ok(Server::ratekeeper(plan, &silent))
             })?,
         },
         Telling {
             decisions: "denied",
             setting: "denial_log: 0",
-            on: counted("denied", &|plan| Server::denying(plan, folder, &[]))?,
+            on: counted("denied", &|plan| Ok(Server::denying(plan, &[])))?,
             off: counted("denied, no denial log", &|plan| {
-                Server::denying(plan, folder, &silent)
+                Ok(Server::denying(plan, &silent))
             })?,
         },
         Telling {

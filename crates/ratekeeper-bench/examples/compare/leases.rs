@@ -4,7 +4,6 @@
 //! other one with Redis.
 
 use std::fmt;
-use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
@@ -145,14 +144,6 @@ struct Stores {
 
 /// Runs everything.
 pub(crate) fn all(plan: &Plan) -> Result<LeasesTable> {
-    let folder = std::env::temp_dir().join(format!("ratekeeper-leases-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).context("there is no place for the rules")?;
-    let table = run(plan, &folder);
-    let _ = std::fs::remove_dir_all(&folder);
-    table
-}
-
-fn run(plan: &Plan, folder: &Path) -> Result<LeasesTable> {
     let mut table = LeasesTable {
         machine: machine::describe(),
         load_average_before: machine::load_average(),
@@ -166,7 +157,7 @@ fn run(plan: &Plan, folder: &Path) -> Result<LeasesTable> {
     };
     let is_wanted = |case: &&Case| !plan.is_quick || case.window < MINUTE;
     for case in CASES.iter().filter(is_wanted) {
-        table.floods.push(flood(plan, folder, case, &mut single)?);
+        table.floods.push(flood(plan, case, &mut single)?);
     }
     drop(redis);
     let cluster = Cluster::start();
@@ -177,7 +168,7 @@ fn run(plan: &Plan, folder: &Path) -> Result<LeasesTable> {
         clients: (0..ports.len()).map(|node| cluster.client(node)).collect(),
     };
     for case in ON_A_CLUSTER {
-        table.floods.push(flood(plan, folder, &case, &mut many)?);
+        table.floods.push(flood(plan, &case, &mut many)?);
     }
     Ok(table)
 }
@@ -199,13 +190,12 @@ descriptors:
     )
 }
 
-fn flood(plan: &Plan, folder: &Path, case: &Case, stores: &mut Stores) -> Result<Flood> {
+fn flood(plan: &Plan, case: &Case, stores: &mut Stores) -> Result<Flood> {
     eprintln!("{}, {} …", case.name, stores.name);
     // Each case has counters of its own.
     let store = format!("{}?prefix=leases{}:", stores.url, wall().as_nanos());
-    let node = || Server::with_rules(plan, folder, &rules(case), &["--store", &store]);
-    let nodes = std::iter::repeat_with(node).take(NODES);
-    let nodes = nodes.collect::<Result<Vec<_>>>()?;
+    let node = || Server::with_rules(plan, &rules(case), &["--store", &store]);
+    let nodes: Vec<_> = std::iter::repeat_with(node).take(NODES).collect();
     warm(&nodes)?;
     let before: f64 = stores.clients.iter_mut().map(calls).sum();
     let (mut decisions, mut failed, mut passed_max, mut windows) = (0, 0, 0, 0);
@@ -221,7 +211,7 @@ fn flood(plan: &Plan, folder: &Path, case: &Case, stores: &mut Stores) -> Result
         due.denied += more.denied;
     }
     let after: f64 = stores.clients.iter_mut().map(calls).sum();
-    let degraded = nodes.iter().map(Server::degraded).sum::<Result<f64>>()?;
+    let degraded = nodes.iter().map(Server::degraded).sum();
     let flood = Flood {
         limit: case.name,
         store: stores.name,

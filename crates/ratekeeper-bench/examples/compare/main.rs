@@ -18,6 +18,8 @@
     reason = "figures of measurements, and of tests, are rounded on purpose"
 )]
 
+#[path = "../shared/files.rs"]
+mod files;
 mod instructions;
 mod leases;
 mod loads;

@@ -4,7 +4,6 @@
 //! no failure mode hides excess.
 
 use std::fmt;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -106,8 +105,6 @@ pub(crate) struct ModesTable {
 
 /// Runs everything.
 pub(crate) fn all(plan: &Plan) -> Result<ModesTable> {
-    let folder = std::env::temp_dir().join(format!("ratekeeper-modes-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).context("there is no place for the rules")?;
     let mut plan = plan.clone();
     let Patience {
         pairs_min,
@@ -117,12 +114,10 @@ pub(crate) fn all(plan: &Plan) -> Result<ModesTable> {
         pairs_min: pairs_min.min(PAIRS.pairs_min),
         pairs_max: pairs_max.min(PAIRS.pairs_max),
     };
-    let table = run(&plan, &folder);
-    let _ = std::fs::remove_dir_all(&folder);
-    table
+    run(&plan)
 }
 
-fn run(plan: &Plan, folder: &Path) -> Result<ModesTable> {
+fn run(plan: &Plan) -> Result<ModesTable> {
     let redis = Redis::start();
     let mut client = redis.client();
     let mut table = ModesTable {
@@ -133,29 +128,28 @@ fn run(plan: &Plan, folder: &Path) -> Result<ModesTable> {
         degraded: 0.0,
     };
     let wide = |mode| rules((mode, ""), 4_000_000_000, Duration::from_secs(60));
-    let memory = Server::with_rules(plan, folder, &wide("exact"), &[])?;
+    let memory = Server::with_rules(plan, &wide("exact"), &[]);
     for mode in MODES {
         let store = store(&redis, &format!("{mode}1"));
-        let server = Server::with_rules(plan, folder, &wide(mode), &["--store", &store])?;
+        let server = Server::with_rules(plan, &wide(mode), &["--store", &store]);
         for (load, keys) in [SPREADS[0], SPREADS[2]] {
             eprintln!("{mode}, {load} …");
             let cost = cost(plan, (mode, load), (&server, &memory), keys, &mut client)?;
             eprintln!("{cost}");
             table.costs.push(cost);
         }
-        table.degraded += server.degraded()?;
+        table.degraded += server.degraded();
     }
     drop(memory);
     for (number, (name, mode, more)) in KEEPERS.into_iter().enumerate() {
         eprintln!("{name}, {NODES} nodes …");
         let store = store(&redis, &format!("kept{number}"));
         let text = rules((mode, more), LIMIT, WINDOW);
-        let node = || Server::with_rules(plan, folder, &text, &["--store", &store]);
-        let nodes = std::iter::repeat_with(node).take(NODES);
-        let nodes = nodes.collect::<Result<Vec<_>>>()?;
+        let node = || Server::with_rules(plan, &text, &["--store", &store]);
+        let nodes: Vec<_> = std::iter::repeat_with(node).take(NODES).collect();
         table.kept.push(kept(name, &nodes, &mut client)?);
         for node in &nodes {
-            table.degraded += node.degraded()?;
+            table.degraded += node.degraded();
         }
     }
     Ok(table)

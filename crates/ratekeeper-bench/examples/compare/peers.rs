@@ -23,8 +23,8 @@ struct Peer {
 pub(crate) fn run(plan: &Plan, folder: &Path) -> Result<Table> {
     let redis = Redis::start();
     let store = format!("redis://127.0.0.1:{}/?prefix=ours:", redis.port());
-    let memory = Server::ratekeeper(plan, folder, &[])?;
-    let shared = Server::ratekeeper(plan, folder, &["--store", &store])?;
+    let memory = Server::ratekeeper(plan, &[]);
+    let shared = Server::ratekeeper(plan, &["--store", &store]);
     let peers = peers(plan, folder, &memory, redis.port())?;
     let mut table = Table::new(plan);
     for peer in &peers {

@@ -31,16 +31,16 @@ struct Servers {
 impl Servers {
     fn start(plan: &Plan, folder: &Path, redis: &Redis) -> Result<Self> {
         let store = |number: u8| format!("redis://127.0.0.1:{}/?prefix=s{number}:", redis.port());
-        let ours = Server::ratekeeper(plan, folder, &["--store", &store(1)])?;
+        let ours = Server::ratekeeper(plan, &["--store", &store(1)]);
         let asking = ["--store", &store(2), "--deny-cache-max", "0s"];
         Ok(Self {
-            constant: Server::constant(plan, folder, &ours)?,
+            constant: Server::constant(plan, &ours)?,
             plain: Server::plain(plan, &ours)?,
             redis: ours,
-            memory: Server::ratekeeper(plan, folder, &[])?,
-            denying: Server::denying(plan, folder, &asking)?,
-            repeating: Server::denying(plan, folder, &["--store", &store(3)])?,
-            denying_memory: Server::denying(plan, folder, &[])?,
+            memory: Server::ratekeeper(plan, &[]),
+            denying: Server::denying(plan, &asking),
+            repeating: Server::denying(plan, &["--store", &store(3)]),
+            denying_memory: Server::denying(plan, &[]),
             envoyproxy_ratelimit: Server::envoyproxy_ratelimit(plan, folder, redis.port())?,
         })
     }
@@ -113,7 +113,7 @@ pub(crate) fn run(plan: &Plan, folder: &Path) -> Result<Table> {
         ("denying, each asked", &servers.denying),
         ("denying, from memory", &servers.repeating),
     ] {
-        let degraded = server.degraded()?;
+        let degraded = server.degraded();
         table.note(format!("Answers of a failure mode, {name}: {degraded}."));
     }
     Ok(table)

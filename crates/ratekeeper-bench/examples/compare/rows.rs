@@ -36,23 +36,20 @@ struct Servers {
 
 /// Runs the selected comparisons and prints progress.
 pub(crate) fn all(plan: &Plan) -> Result<Table> {
-    let folder = std::env::temp_dir().join(format!("ratekeeper-bench-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).context("there is no place for the rules")?;
-    let table = match plan.campaign {
-        Campaign::Redis => redis::run(plan, &folder),
-        Campaign::Peers => peers::run(plan, &folder),
-        Campaign::Grpc | Campaign::Modes | Campaign::Leases => run(plan, &folder),
-    };
-    let _ = std::fs::remove_dir_all(&folder);
-    table
+    let folder = tempfile::tempdir().context("there is no place for profiles")?;
+    match plan.campaign {
+        Campaign::Redis => redis::run(plan, folder.path()),
+        Campaign::Peers => peers::run(plan, folder.path()),
+        Campaign::Grpc | Campaign::Modes | Campaign::Leases => run(plan, folder.path()),
+    }
 }
 
 fn run(plan: &Plan, folder: &std::path::Path) -> Result<Table> {
-    let ours = Server::ratekeeper(plan, folder, &[])?;
+    let ours = Server::ratekeeper(plan, &[]);
     let servers = Servers {
-        constant: Server::constant(plan, folder, &ours)?,
+        constant: Server::constant(plan, &ours)?,
         plain: Server::plain(plan, &ours)?,
-        before: Server::before(plan, folder)?,
+        before: Server::before(plan),
         ours,
         throttlecrab: plan
             .throttlecrab
@@ -112,7 +109,7 @@ fn run(plan: &Plan, folder: &std::path::Path) -> Result<Table> {
         instructions::count(plan, folder, answer_of)
     });
     drop(servers);
-    table.memory(plan, "memory", || memory(plan, folder));
+    table.memory(plan, "memory", || memory(plan));
     Ok(table)
 }
 
@@ -184,15 +181,15 @@ fn batch(plan: &Plan, mut load: Load, keys: Keys) -> Result<Alone> {
 
 /// Resident memory per counter. Our table exists from the start, so it is sized for its counters,
 /// filled, and compared with a server that has hardly any.
-fn memory(plan: &Plan, folder: &std::path::Path) -> Result<Vec<Memory>> {
+fn memory(plan: &Plan) -> Result<Vec<Memory>> {
     let keys = Keys::Uniform(MEMORY_KEYS);
     // A table of 13 MiB for 200,000 counters of 57 B: nine tenths full.
     let batches = |server: &Server| server.batches(Over::Http, 1_000);
-    let empty = Server::ratekeeper(plan, folder, &["--memory-limit", "1MiB"])?;
+    let empty = Server::ratekeeper(plan, &["--memory-limit", "1MiB"]);
     let before = warm(&empty, batches(&empty))?;
     drop(empty);
     let more = ["--memory-limit", "13MiB", "--max-share", "100%"];
-    let ours = Server::ratekeeper(plan, folder, &more)?;
+    let ours = Server::ratekeeper(plan, &more);
     let mut rows = vec![grown("ratekeeper", &ours, batches(&ours), keys, before)?];
     drop(ours);
     if let Some(program) = &plan.throttlecrab {

@@ -1,14 +1,13 @@
 //! The servers to compare, each a process of its own.
 
 use std::fmt::Write as _;
-use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use ratekeeper_bench::{Load, Over, Question, Service, first_answer};
 use ratekeeper_testkit::process::{Process, free_port};
+use ratekeeper_testkit::ratekeeper::{Ratekeeper, Setup};
 
 use crate::{Plan, plain};
 
@@ -53,22 +52,26 @@ pub(crate) fn question() -> Question {
 /// A running server.
 #[derive(Debug)]
 pub(crate) struct Server {
-    process: Process,
+    program: Program,
     grpc: u16,
-    http: u16,
-    admin: u16,
     is_throttlecrab: bool,
+}
+
+#[derive(Debug)]
+enum Program {
+    Ours(Box<Ratekeeper>),
+    Theirs(Process),
 }
 
 impl Server {
     /// Ratekeeper with these additional arguments.
-    pub(crate) fn ratekeeper(plan: &Plan, folder: &Path, more: &[&str]) -> Result<Self> {
-        Self::ours(plan, folder, &wide(), &[&["serve"], more].concat())
+    pub(crate) fn ratekeeper(plan: &Plan, more: &[&str]) -> Self {
+        Self::with_rules(plan, &wide(), more)
     }
 
     /// Ratekeeper with a limit that denies all but the first request for each key.
-    pub(crate) fn denying(plan: &Plan, folder: &Path, more: &[&str]) -> Result<Self> {
-        Self::ours(plan, folder, &narrow(), &[&["serve"], more].concat())
+    pub(crate) fn denying(plan: &Plan, more: &[&str]) -> Self {
+        Self::with_rules(plan, &narrow(), more)
     }
 
     /// envoyproxy/ratelimit with its counters in the Redis at that port, started as its
@@ -103,22 +106,14 @@ impl Server {
         for name in ["HOST", "GRPC_HOST", "DEBUG_HOST"] {
             command.env(name, "127.0.0.1");
         }
-        let mut process = Process::spawn("envoyproxy/ratelimit", command);
-        process.wait_for_port(grpc);
-        Ok(Some(Self {
-            process,
-            grpc,
-            http,
-            admin: debug,
-            is_throttlecrab: false,
-        }))
+        Ok(Some(Self::theirs("envoyproxy/ratelimit", command, grpc)))
     }
 
     /// Ratekeeper answering every request with the first answer of `decider`, without deciding.
-    pub(crate) fn constant(plan: &Plan, folder: &Path, decider: &Self) -> Result<Self> {
+    pub(crate) fn constant(plan: &Plan, decider: &Self) -> Result<Self> {
         let (answer, hex) = decider.first_answer()?;
-        let args = ["bench", "ceiling", "--answer", &hex];
-        Self::ours(plan, folder, &wide(), &args)?.answering(&answer)
+        let words = ["bench", "ceiling", "--answer", &hex];
+        Self::ours(plan, &wide(), &words).answering(&answer)
     }
 
     /// A plain tonic server that answers every request with the first answer of `decider`.
@@ -128,16 +123,7 @@ impl Server {
         let grpc = free_port();
         let mut command = command(plan, &program);
         command.args([plain::NAME, &format!("127.0.0.1:{grpc}"), &hex]);
-        let mut process = Process::spawn("plain tonic", command);
-        process.wait_for_port(grpc);
-        let server = Self {
-            process,
-            grpc,
-            http: 0,
-            admin: 0,
-            is_throttlecrab: false,
-        };
-        server.answering(&answer)
+        Self::theirs("plain tonic", command, grpc).answering(&answer)
     }
 
     /// Its first answer, and the same in hexadecimal digits.
@@ -160,13 +146,8 @@ impl Server {
     }
 
     /// Ratekeeper with these rules, and these additional arguments.
-    pub(crate) fn with_rules(
-        plan: &Plan,
-        folder: &Path,
-        text: &str,
-        more: &[&str],
-    ) -> Result<Self> {
-        Self::ours(plan, folder, text, &[&["serve"], more].concat())
+    pub(crate) fn with_rules(plan: &Plan, text: &str, more: &[&str]) -> Self {
+        Self::ours(plan, text, &[&["serve"], more].concat())
     }
 
     /// The address of its gRPC port.
@@ -175,47 +156,23 @@ impl Server {
     }
 
     /// The build before a change, if there is one to compare with.
-    pub(crate) fn before(plan: &Plan, folder: &Path) -> Result<Option<Self>> {
-        let Some(binary) = &plan.before else {
-            return Ok(None);
-        };
-        Self::of_build(plan, binary, folder, &wide(), &["serve"]).map(Some)
+    pub(crate) fn before(plan: &Plan) -> Option<Self> {
+        let before = plan.before.as_ref();
+        before.map(|binary| Self::of_build(plan, binary, &wide(), &["serve"]))
     }
 
-    fn ours(plan: &Plan, folder: &Path, text: &str, args: &[&str]) -> Result<Self> {
-        Self::of_build(plan, &plan.ratekeeper, folder, text, args)
+    fn ours(plan: &Plan, text: &str, words: &[&str]) -> Self {
+        Self::of_build(plan, &plan.ratekeeper, text, words)
     }
 
-    fn of_build(
-        plan: &Plan,
-        binary: &Path,
-        folder: &Path,
-        text: &str,
-        args: &[&str],
-    ) -> Result<Self> {
-        let (grpc, http, admin) = (free_port(), free_port(), free_port());
-        // A rules file for each server, because servers reload theirs on changes.
-        let rules = folder.join(format!("rules-{grpc}.yaml"));
-        std::fs::write(&rules, text).context("the rules cannot be written")?;
-        let mut command = command(plan, binary);
-        command
-            .current_dir(folder)
-            .args(args)
-            .arg("--rules")
-            .arg(rules);
-        command.args(["--drain-delay", "0s"]);
-        for (flag, port) in [("--grpc", grpc), ("--http", http), ("--admin", admin)] {
-            command.args([flag, &format!("127.0.0.1:{port}")]);
-        }
-        let mut process = Process::spawn("ratekeeper", command);
-        process.wait_for_port(grpc);
-        Ok(Self {
-            process,
-            grpc,
-            http,
-            admin,
+    fn of_build(plan: &Plan, binary: &Path, text: &str, words: &[&str]) -> Self {
+        let setup = Setup::of(binary, words).behind(&plan.prefix).rules(text);
+        let ours = setup.start();
+        Self {
+            grpc: ours.grpc,
+            program: Program::Ours(Box::new(ours)),
             is_throttlecrab: false,
-        })
+        }
     }
 
     /// throttlecrab over gRPC, started as its documentation says, with room for a million keys.
@@ -225,14 +182,9 @@ impl Server {
         command.args(["--grpc", "--grpc-host", "127.0.0.1", "--grpc-port"]);
         command.arg(grpc.to_string());
         command.args(["--store-capacity", "1000000", "--log-level", "error"]);
-        let mut process = Process::spawn("throttlecrab-server", command);
-        process.wait_for_port(grpc);
         Self {
-            process,
-            grpc,
-            http: 0,
-            admin: 0,
             is_throttlecrab: true,
+            ..Self::theirs("throttlecrab-server", command, grpc)
         }
     }
 
@@ -241,25 +193,33 @@ impl Server {
         let grpc = free_port();
         let mut command = command(plan, program);
         command.arg(format!("127.0.0.1:{grpc}"));
-        let mut process = Process::spawn("limitador", command);
+        Self::theirs("limitador", command, grpc)
+    }
+
+    fn theirs(name: &str, command: Command, grpc: u16) -> Self {
+        let mut process = Process::spawn(name, command);
         process.wait_for_port(grpc);
         Self {
-            process,
+            program: Program::Theirs(process),
             grpc,
-            http: 0,
-            admin: 0,
             is_throttlecrab: false,
         }
     }
 
     /// The process id.
     pub(crate) fn id(&self) -> u32 {
-        self.process.id()
+        match &self.program {
+            Program::Ours(ours) => ours.process.id(),
+            Program::Theirs(process) => process.id(),
+        }
     }
 
     /// Terminates it, and waits for its end.
     pub(crate) fn stop(&mut self) {
-        self.process.terminate();
+        match &mut self.program {
+            Program::Ours(ours) => ours.process.terminate(),
+            Program::Theirs(process) => process.terminate(),
+        };
     }
 
     /// A load on its gRPC port that also measures its process.
@@ -270,7 +230,7 @@ impl Server {
             Service::Rls(question())
         };
         let mut load = Load::new(format!("127.0.0.1:{}", self.grpc), service);
-        load.pid = Some(self.process.id());
+        load.pid = Some(self.id());
         load
     }
 
@@ -279,7 +239,7 @@ impl Server {
     pub(crate) fn batches(&self, over: Over, size: u32) -> Load {
         let (port, connections, streams) = match over {
             Over::Grpc => (self.grpc, 1, 4),
-            Over::Http => (self.http, 4, 1),
+            Over::Http => (self.http(), 4, 1),
         };
         let service = Service::Batch {
             over,
@@ -289,26 +249,28 @@ impl Server {
         let mut load = Load::new(format!("127.0.0.1:{port}"), service);
         load.connections = connections;
         load.streams = streams;
-        load.pid = Some(self.process.id());
+        load.pid = Some(self.id());
         load
     }
 
+    fn http(&self) -> u16 {
+        match &self.program {
+            Program::Ours(ours) => ours.port,
+            Program::Theirs(_) => 0,
+        }
+    }
+
     /// The number of answers from a failure mode.
-    pub(crate) fn degraded(&self) -> Result<f64> {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.admin))?;
-        stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text)?;
-        let counts = text
-            .lines()
-            .filter(|line| line.starts_with("ratelimit_failopen_total"))
-            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
-        Ok(counts.sum())
+    pub(crate) fn degraded(&self) -> f64 {
+        match &self.program {
+            Program::Ours(ours) => ours.metric_sum("ratelimit_failopen_total"),
+            Program::Theirs(_) => 0.0,
+        }
     }
 
     /// Its resident memory in bytes.
     pub(crate) fn resident_bytes(&self) -> Result<u64> {
-        ratekeeper_bench::resident_bytes(self.process.id()).context("its memory cannot be read")
+        ratekeeper_bench::resident_bytes(self.id()).context("its memory cannot be read")
     }
 }
 

@@ -12,17 +12,21 @@
     reason = "figures of measurements, and of tests, are rounded on purpose"
 )]
 
+#[path = "../shared/campaign.rs"]
+mod campaign;
+#[path = "../shared/files.rs"]
+mod files;
 #[path = "../shared/machine.rs"]
 mod machine;
 mod node;
 mod page;
 mod samples;
 
-use std::path::PathBuf;
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
+use campaign::Args;
 use node::Node;
 use page::Page;
 use ratekeeper_bench::{Keys, Load, LoadError, Pace, Question, Report, Service, run};
@@ -51,44 +55,26 @@ pub(crate) struct Times {
 }
 
 fn main() -> Result<()> {
-    let mut args = std::env::args().skip(1);
-    let (mut binary, mut out, mut folder) = (None, None, None);
-    let mut times = Times {
-        run: Duration::from_secs(600),
-        every: Duration::from_secs(10),
-        settle: Duration::from_secs(120),
-        growth_max: 0.05,
+    let args = Args::read(&["--page"])?;
+    let (run, every, settle, growth_max) = match args.is_quick {
+        // Counters and metering of the first minute are still to come and go.
+        true => (60, 5, 30, 0.25),
+        false => (600, 10, 120, 0.05),
     };
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--ratekeeper" => binary = args.next(),
-            "--out" => out = args.next(),
-            "--page" => folder = args.next(),
-            "--quick" => {
-                times = Times {
-                    run: Duration::from_secs(60),
-                    every: Duration::from_secs(5),
-                    settle: Duration::from_secs(30),
-                    // Counters and metering of the first minute are still to come and go.
-                    growth_max: 0.25,
-                };
-            }
-            other => bail!("there is no argument {other:?}; there is --quick"),
-        }
-    }
-    let binary = PathBuf::from(binary.context("say where the binary is: --ratekeeper PATH")?);
-    let folder = PathBuf::from(folder.context("say where the page's sources are: --page PATH")?);
-    let node = Node::start(&binary)?;
+    let times = Times {
+        run: Duration::from_secs(run),
+        every: Duration::from_secs(every),
+        settle: Duration::from_secs(settle),
+        growth_max,
+    };
+    let folder = args.path("--page");
+    let folder = folder.context("say where the page's sources are: --page PATH")?;
+    let node = Node::start(&args.ratekeeper);
     node.import(TENANTS)?;
-    let mut page = Page::open(&folder, &node.dashboard())?;
+    let mut page = Page::open(folder, &node.dashboard())?;
     let (samples, report) = measure(&node, &mut page, times)?;
     page.close()?;
-    let table = samples.table(times, &report)?;
-    print!("{table}");
-    if let Some(out) = out.map(PathBuf::from) {
-        std::fs::create_dir_all(&out)?;
-        std::fs::write(out.join("dashboard.md"), &table)?;
-    }
+    args.tell("dashboard", &samples.table(times, &report)?)?;
     check_load(&report)?;
     samples.verdict(times)
 }

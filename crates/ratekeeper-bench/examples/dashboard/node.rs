@@ -1,15 +1,12 @@
 //! A node with a quota database.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use ratekeeper_testkit::keep_alive::HttpConnection;
-use ratekeeper_testkit::process::{Process, free_port};
-use tempfile::TempDir;
+use ratekeeper_testkit::ratekeeper::{Ratekeeper, Setup};
 
 /// The domain of the rules.
 pub(crate) const DOMAIN: &str = "d";
@@ -32,40 +29,19 @@ descriptors:
 const BATCH: u32 = 1_000;
 
 /// A running node, in a folder of its own.
-pub(crate) struct Node {
-    process: Process,
-    grpc: u16,
-    admin: u16,
-    _folder: TempDir,
-}
+pub(crate) struct Node(Ratekeeper);
 
 impl Node {
     /// Starts a node with SQLite.
-    pub(crate) fn start(binary: &Path) -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        fs::write(folder.path().join("rules.yaml"), RULES)?;
-        let ports = [free_port(), free_port(), free_port()];
-        let [grpc, http, admin] = ports.map(|port| format!("127.0.0.1:{port}"));
-        let mut command = Command::new(binary);
-        command
-            .current_dir(folder.path())
-            .args(["serve", "--rules", "rules.yaml", "--data-dir", "data"])
-            .args(["--grpc", &grpc, "--http", &http, "--admin", &admin])
-            .args(["--quotas", "sqlite://quotas.db", "--drain-delay", "0s"]);
-        let mut process = Process::spawn("ratekeeper", command);
-        process.wait_for_port(ports[0]);
-        process.wait_for_port(ports[2]);
-        Ok(Self {
-            process,
-            grpc: ports[0],
-            admin: ports[2],
-            _folder: folder,
-        })
+    pub(crate) fn start(binary: &Path) -> Self {
+        let setup = Setup::serve(binary).rules(RULES);
+        let data = ["--data-dir", "data", "--quotas", "sqlite://quotas.db"];
+        Self(setup.args(&data).start())
     }
 
     /// Gives each of that many tenants a plan, and a limit of its own. Their names are the keys of a load.
     pub(crate) fn import(&self, tenants: u32) -> Result<()> {
-        let to = SocketAddr::from((Ipv4Addr::LOCALHOST, self.admin));
+        let to = SocketAddr::from((Ipv4Addr::LOCALHOST, self.0.admin));
         let mut admin = HttpConnection::open(to);
         let plans = ["free", "pro", "enterprise"];
         for first in (0..tenants).step_by(BATCH as usize) {
@@ -93,16 +69,16 @@ impl Node {
 
     /// The address of its gRPC port.
     pub(crate) fn grpc(&self) -> String {
-        format!("127.0.0.1:{}", self.grpc)
+        format!("127.0.0.1:{}", self.0.grpc)
     }
 
     /// The address of its page.
     pub(crate) fn dashboard(&self) -> String {
-        format!("http://127.0.0.1:{}/dashboard", self.admin)
+        format!("http://127.0.0.1:{}/dashboard", self.0.admin)
     }
 
     /// Its resident memory.
     pub(crate) fn resident_bytes(&self) -> Result<u64> {
-        ratekeeper_bench::resident_bytes(self.process.id()).context("the node has ended")
+        ratekeeper_bench::resident_bytes(self.0.process.id()).context("the node has ended")
     }
 }

@@ -14,15 +14,19 @@
     reason = "figures of measurements, and of tests, are rounded on purpose"
 )]
 
+#[path = "../shared/campaign.rs"]
+mod campaign;
+#[path = "../shared/files.rs"]
+mod files;
 mod peers;
 #[path = "../shared/pinned.rs"]
 mod pinned;
 mod setup;
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
+use campaign::Args;
 use ratekeeper_testkit::paired::{Paired, Patience, difference, try_paired};
 use setup::{Load, Setup, Subject};
 
@@ -30,40 +34,22 @@ use setup::{Load, Setup, Subject};
 const CONNECTIONS: u32 = 32;
 
 fn main() -> Result<()> {
-    let mut args = std::env::args().skip(1);
-    let (mut binary, mut out, mut is_quick, mut is_peers) = (None, None, false, false);
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--ratekeeper" => binary = args.next(),
-            "--out" => out = args.next(),
-            "--quick" => is_quick = true,
-            "--peers" => is_peers = true,
-            other => bail!("there is no argument {other}"),
-        }
-    }
-    let binary = PathBuf::from(binary.context("say where the binary is: --ratekeeper PATH")?);
-    let patience = match is_quick {
-        true => Patience {
-            pairs_min: 3,
-            pairs_max: 3,
-        },
-        false => Patience::default(),
-    };
-    let requests = if is_quick { 5_000 } else { 30_000 };
-    let setup = Setup::start(&binary)?;
-    let (name, table) = match is_peers {
+    let args = Args::read_with(&[], &["--peers"])?;
+    let (patience, requests) = match args.is_quick {
         true => (
-            "peers-proxies.md",
-            beside_peers(&setup, patience, requests)?,
+            Patience {
+                pairs_min: 3,
+                pairs_max: 3,
+            },
+            5_000,
         ),
-        false => ("gateway.md", compare(&setup, patience, requests)?),
+        false => (Patience::default(), 30_000),
     };
-    print!("{table}");
-    if let Some(out) = out {
-        std::fs::create_dir_all(&out)?;
-        std::fs::write(PathBuf::from(&out).join(name), &table)?;
+    let setup = Setup::start(&args.ratekeeper)?;
+    match args.has("--peers") {
+        true => args.tell("proxies", &beside_peers(&setup, patience, requests)?),
+        false => args.tell("gateway", &compare(&setup, patience, requests)?),
     }
-    Ok(())
 }
 
 /// The gateway with limits beside other proxies with theirs, and the processor time of each.

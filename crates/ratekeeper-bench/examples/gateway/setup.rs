@@ -1,12 +1,14 @@
 //! The measured proxies, and the programs around them.
 
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use ratekeeper_bench::cpu_time;
 use ratekeeper_testkit::process::{Process, free_port};
+use ratekeeper_testkit::ratekeeper;
 
-use crate::pinned::{nginx, pinned};
+use crate::pinned::{nginx, pinned, prefix};
 
 /// The processor of the measured program, and that of everything else.
 pub(crate) const MEASURED: &str = "0";
@@ -44,7 +46,9 @@ pub(crate) struct Setup {
 /// One proxy.
 pub(crate) struct Subject {
     url: String,
-    process: Process,
+    id: u32,
+    /// It runs while this lives.
+    _program: Box<dyn Debug>,
 }
 
 /// Latencies of single responses.
@@ -57,7 +61,6 @@ impl Setup {
     pub(crate) fn start(binary: &Path) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let here = folder.path().to_path_buf();
-        std::fs::write(here.join("rules.yaml"), RULES)?;
         let behind = free_port();
         let answer = format!(
             "server {{ listen 127.0.0.1:{behind}; location / {{ return 200 {}; }} }}",
@@ -72,8 +75,8 @@ impl Setup {
         );
         let nginx = Subject::new(front, nginx(&here, "proxy", &proxy, MEASURED, front)?);
         Ok(Self {
-            limits_on: gateway(binary, &here, behind, "on"),
-            limits_off: gateway(binary, &here, behind, "off"),
+            limits_on: gateway(binary, behind, "on"),
+            limits_off: gateway(binary, behind, "off"),
             nginx,
             folder: here,
             behind,
@@ -83,37 +86,26 @@ impl Setup {
     }
 }
 
-fn gateway(binary: &Path, folder: &Path, behind: u16, limits: &str) -> Subject {
-    let port = free_port();
-    let mut command = pinned(MEASURED, binary);
-    command.current_dir(folder).env_clear();
-    if let Some(path) = std::env::var_os("PATH") {
-        command.env("PATH", path);
-    }
-    command.args([
-        "gateway",
-        "--rules",
-        "rules.yaml",
+fn gateway(binary: &Path, behind: u16, limits: &str) -> Subject {
+    let setup = ratekeeper::Setup::gateway(binary, &format!("http://127.0.0.1:{behind}"));
+    let args = [
         "--worker-threads",
         "1",
         "--limits",
         limits,
-    ]);
-    command.args([
-        "--upstream",
-        &format!("http://127.0.0.1:{behind}"),
-        "--admin",
-        "127.0.0.1:0",
-    ]);
-    command.args([
-        "--listen",
-        &format!("127.0.0.1:{port}"),
         "--log-level",
         "warn",
-    ]);
-    let mut process = Process::spawn("gateway", command);
-    process.wait_for_port(port);
-    Subject::new(port, process)
+    ];
+    let gateway = setup
+        .behind(&prefix(MEASURED))
+        .rules(RULES)
+        .args(&args)
+        .start();
+    Subject {
+        url: format!("http://127.0.0.1:{}/", gateway.port),
+        id: gateway.process.id(),
+        _program: Box::new(gateway),
+    }
 }
 
 impl Subject {
@@ -121,7 +113,8 @@ impl Subject {
     pub(crate) fn new(port: u16, process: Process) -> Self {
         Self {
             url: format!("http://127.0.0.1:{port}/"),
-            process,
+            id: process.id(),
+            _program: Box::new(process),
         }
     }
 
@@ -141,9 +134,9 @@ impl Subject {
 
     /// Processor time per request, in microseconds.
     pub(crate) fn cpu_us(&self, load: Load) -> Result<f64> {
-        let before = cpu_time(self.process.id())?;
+        let before = cpu_time(self.id)?;
         self.ask(load, &[])?;
-        let took = cpu_time(self.process.id())? - before;
+        let took = cpu_time(self.id)? - before;
         Ok(took.as_secs_f64() * 1e6 / f64::from(load.requests))
     }
 

@@ -13,16 +13,21 @@
     reason = "figures of measurements, and of tests, are rounded on purpose"
 )]
 
+#[path = "../shared/campaign.rs"]
+mod campaign;
 mod client;
+#[path = "../shared/files.rs"]
+mod files;
 mod plot;
 mod point;
 mod upstream;
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
+use campaign::Args;
 use point::{Point, measure};
 
 /// Offered loads, as multiples of the upstream's capacity.
@@ -45,39 +50,19 @@ struct Times {
 }
 
 fn main() -> Result<()> {
-    let mut args = std::env::args().skip(1);
-    let (mut binary, mut out, mut docs) = (None, None, None);
-    let mut times = Times {
-        warm: Duration::from_secs(4),
-        measured: Duration::from_secs(10),
+    let args = Args::read(&["--docs"])?;
+    let seconds = if args.is_quick { (2, 2) } else { (4, 10) };
+    let times = Times {
+        warm: Duration::from_secs(seconds.0),
+        measured: Duration::from_secs(seconds.1),
     };
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--ratekeeper" => binary = args.next(),
-            "--out" => out = args.next(),
-            "--docs" => docs = args.next(),
-            "--quick" => {
-                times = Times {
-                    warm: Duration::from_secs(2),
-                    measured: Duration::from_secs(2),
-                };
-            }
-            other => bail!("there is no argument {other}"),
-        }
-    }
-    let binary = PathBuf::from(binary.context("say where the binary is: --ratekeeper PATH")?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()?;
-    let curves = runtime.block_on(curves(&binary, times))?;
-    let table = table(&curves)?;
-    print!("{table}");
-    if let Some(out) = out.map(PathBuf::from) {
-        std::fs::create_dir_all(&out)?;
-        std::fs::write(out.join("overload.md"), &table)?;
-    }
-    if let Some(docs) = docs.map(PathBuf::from) {
+    let curves = runtime.block_on(curves(&args.ratekeeper, times))?;
+    args.tell("overload", &table(&curves)?)?;
+    if let Some(docs) = args.path("--docs") {
         plot::goodput(&docs.join("shedding-goodput.svg"), &curves)?;
         plot::latency(&docs.join("shedding-latency.svg"), &curves)?;
     }

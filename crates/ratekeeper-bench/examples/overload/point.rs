@@ -2,14 +2,13 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Result;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Empty;
-use ratekeeper_testkit::process::{Process, free_port};
+use ratekeeper_testkit::ratekeeper::Setup;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
@@ -46,19 +45,10 @@ struct Sent {
 }
 
 pub(crate) async fn measure(binary: &Path, shed: &str, load: f64, times: Times) -> Result<Point> {
-    let folder = tempfile::tempdir()?;
-    std::fs::write(folder.path().join("rules.yaml"), format!("{RULES}{shed}"))?;
     let upstream = Upstream::start().await?;
-    let (port, admin) = (free_port(), free_port());
-    let mut command = Command::new(binary);
-    command.current_dir(folder.path()).env_clear();
-    command.args(["gateway", "--rules", "rules.yaml", "--drain-delay", "0s"]);
-    command.args(["--upstream", &format!("http://{}", upstream.address)]);
-    command.args(["--listen", &format!("127.0.0.1:{port}")]);
-    command.args(["--admin", &format!("127.0.0.1:{admin}")]);
-    let mut gateway = Process::spawn("gateway", command);
-    gateway.wait_for_port(port);
-    let clients = Clients::new(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    let setup = Setup::gateway(binary, &format!("http://{}", upstream.address));
+    let gateway = setup.rules(&format!("{RULES}{shed}")).start();
+    let clients = Clients::new(SocketAddr::from((Ipv4Addr::LOCALHOST, gateway.port)));
     let sent = offer(&clients, load, times.warm + times.measured).await;
     Ok(summary(load, times, &sent))
 }

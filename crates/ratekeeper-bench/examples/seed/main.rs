@@ -16,6 +16,10 @@
     reason = "figures of measurements, and of tests, are rounded on purpose"
 )]
 
+#[path = "../shared/campaign.rs"]
+mod campaign;
+#[path = "../shared/files.rs"]
+mod files;
 mod increments;
 #[path = "../shared/machine.rs"]
 mod machine;
@@ -30,16 +34,15 @@ mod synced;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
+use campaign::Args;
 use ratekeeper_testkit::paired::Patience;
 
-/// The runs and their durations.
+/// The durations of the runs.
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// The Ratekeeper binary.
     pub(crate) ratekeeper: PathBuf,
-    /// The folder for results; without one they are only printed.
-    pub(crate) out: Option<PathBuf>,
     /// The measured time of each run, with limits on or off, after a warm-up.
     pub(crate) run: Duration,
     pub(crate) warm_up: Duration,
@@ -49,52 +52,35 @@ pub(crate) struct Plan {
 }
 
 fn main() -> Result<()> {
-    let plan = plan(std::env::args().skip(1))?;
-    let results = runs::all(&plan)?;
+    let args = Args::read(&[])?;
+    let results = runs::all(&plan(&args))?;
     println!("{results}");
-    if let Some(out) = &plan.out {
+    if let Some(out) = &args.out {
         results.write(out)?;
     }
     results.verdict()
 }
 
-fn plan(mut args: impl Iterator<Item = String>) -> Result<Plan> {
-    let mut plan = Plan {
-        ratekeeper: PathBuf::new(),
-        out: None,
-        run: Duration::from_secs(5),
-        warm_up: Duration::from_millis(500),
-        pairs: Patience::default().pairs_min,
-        windows: 3,
+fn plan(args: &Args) -> Plan {
+    let (seconds, pairs, windows) = match args.is_quick {
+        true => (2, 5, 1),
+        false => (5, Patience::default().pairs_min, 3),
     };
-    while let Some(arg) = args.next() {
-        let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
-        match arg.as_str() {
-            "--ratekeeper" => plan.ratekeeper = value()?.into(),
-            "--out" => plan.out = Some(value()?.into()),
-            "--quick" => {
-                plan.run = Duration::from_secs(2);
-                plan.pairs = 5;
-                plan.windows = 1;
-            }
-            _ => bail!("there is no argument {arg:?}; there is --quick"),
-        }
+    Plan {
+        ratekeeper: args.ratekeeper.clone(),
+        run: Duration::from_secs(seconds),
+        warm_up: Duration::from_millis(500),
+        pairs,
+        windows,
     }
-    if !plan.ratekeeper.is_file() {
-        bail!(
-            "--ratekeeper: there is no binary {:?}",
-            plan.ratekeeper.display()
-        );
-    }
-    Ok(plan)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(args: &[&str]) -> Result<Plan> {
-        plan(args.iter().map(|arg| (*arg).to_owned()))
+    fn parse(args: &[&str]) -> Result<Args> {
+        Args::of(args.iter().map(|arg| (*arg).to_owned()), &["--page"])
     }
 
     #[test]
@@ -104,8 +90,11 @@ mod tests {
         let full = parse(&["--ratekeeper", &binary]).expect("it is a file");
         let quick = parse(&["--ratekeeper", &binary, "--quick", "--out", "there"]);
         let quick = quick.expect("good arguments");
-        assert!(quick.run < full.run && quick.pairs < full.pairs && quick.windows > 0);
         assert_eq!(quick.out, Some("there".into()));
+        let (full, quick) = (plan(&full), plan(&quick));
+        assert!(quick.run < full.run && quick.pairs < full.pairs && quick.windows > 0);
+        let page = parse(&["--ratekeeper", &binary, "--page", "here"]).expect("good arguments");
+        assert_eq!(page.path("--page"), Some("here".as_ref()));
         for (args, word) in [
             (&["--slow"][..], "--quick"),
             (&["--out"], "needs a value"),

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use ratekeeper_bench::{Latency, Windows};
 use ratekeeper_testkit::paired::{Paired, difference};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::files::write;
 use crate::increments;
 use crate::machine;
 use crate::redis::Seen;
@@ -134,15 +135,9 @@ impl Results {
 
     /// Writes `seed.json` and `seed.md` into `folder`.
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
-        std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot make {}", folder.display()))?;
         let json = serde_json::to_string_pretty(&self.json())? + "\n";
-        for (name, text) in [("seed.json", json), ("seed.md", self.to_string())] {
-            let path = folder.join(name);
-            std::fs::write(&path, text)
-                .with_context(|| format!("cannot write {}", path.display()))?;
-        }
-        Ok(())
+        write(folder, "seed.json", &json)?;
+        write(folder, "seed.md", &self.to_string())
     }
 
     /// Fails on wrong admissions only; times depend on the machine too.

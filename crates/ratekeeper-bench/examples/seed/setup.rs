@@ -1,16 +1,15 @@
 //! Redis, three gateways with limits, three without, and their upstream.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use ratekeeper_testkit::process::{Process, free_port};
+use ratekeeper_testkit::ratekeeper::{self, Ratekeeper};
 use ratekeeper_testkit::redis::Server;
 
-use crate::pinned::{nginx, pinned};
+use crate::pinned::{nginx, prefix};
 
 /// The processor of everything but the load.
 const CORE: &str = "0";
@@ -49,24 +48,16 @@ pub(crate) struct Setup {
 }
 
 /// Gateways that take turns.
-pub(crate) struct Fleet(Vec<Node>);
-
-struct Node {
-    port: u16,
-    admin: u16,
-    process: Process,
-}
+pub(crate) struct Fleet(Vec<Ratekeeper>);
 
 impl Setup {
     pub(crate) fn start(binary: &Path) -> Result<Self> {
         let folder = tempfile::tempdir()?;
+        let exact = "consistency: exact";
         let synced = format!(
             "consistency: synced\nsync_interval: {}s",
             INTERVAL.as_secs()
         );
-        for (file, mode) in [("exact", "consistency: exact"), ("synced", &synced)] {
-            std::fs::write(folder.path().join(format!("{file}.yaml")), levels(mode))?;
-        }
         let behind = free_port();
         let answer = format!(
             "server {{ listen 127.0.0.1:{behind}; location / {{ return 200 {}; }} }}",
@@ -75,15 +66,14 @@ impl Setup {
         let upstream = nginx(folder.path(), "upstream", &answer, CORE, behind)?;
         let mut redis = Server::start();
         pin(redis.process().id())?;
-        let fleet = |limits: &str, rules: &str| {
-            let args = format!("--rules {rules}.yaml --limits {limits}");
-            let node = || Node::start(binary, folder.path(), redis.port(), behind, &args);
+        let fleet = |limits: &str, mode: &str| {
+            let node = || node(binary, redis.port(), behind, (limits, mode));
             Fleet(std::iter::repeat_with(node).take(NODES).collect())
         };
         Ok(Self {
-            on: fleet("on", "exact"),
-            off: fleet("off", "exact"),
-            synced: fleet("on", "synced"),
+            on: fleet("on", exact),
+            off: fleet("off", exact),
+            synced: fleet("on", &synced),
             redis,
             _upstream: upstream,
             _folder: folder,
@@ -102,47 +92,16 @@ fn pin(process: u32) -> Result<()> {
     }
 }
 
-impl Node {
-    fn start(binary: &Path, folder: &Path, redis: u16, behind: u16, rules: &str) -> Self {
-        let [port, admin] = [free_port(), free_port()];
-        let mut command = pinned(CORE, binary);
-        command.current_dir(folder).env_clear();
-        if let Some(path) = std::env::var_os("PATH") {
-            command.env("PATH", path);
-        }
-        // A deadline that a busy machine meets: load may change the times, but not the admissions.
-        let args = [
-            "gateway --worker-threads 1 --log-level warn --store-deadline 1s --require-store",
-            &format!("--store redis://127.0.0.1:{redis}/ {rules}"),
-            &format!("--upstream http://127.0.0.1:{behind}"),
-            &format!("--listen 127.0.0.1:{port} --admin 127.0.0.1:{admin}"),
-        ];
-        command.args(args.iter().flat_map(|args| args.split(' ')));
-        let mut process = Process::spawn("gateway", command);
-        process.wait_for_port(port);
-        process.wait_for_port(admin);
-        Self {
-            port,
-            admin,
-            process,
-        }
-    }
-
-    /// Answers from its failure mode.
-    fn failed_open(&self) -> Result<f64> {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.admin))?;
-        stream
-            .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text)?;
-        let lines = text
-            .lines()
-            .filter(|line| line.starts_with("ratelimit_failopen_total"));
-        let values = lines.map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
-        values
-            .sum::<Option<f64>>()
-            .context("the metrics are no numbers")
-    }
+fn node(binary: &Path, redis: u16, behind: u16, (limits, mode): (&str, &str)) -> Ratekeeper {
+    let store = format!("redis://127.0.0.1:{redis}/");
+    // A deadline that a busy machine meets: load may change the times, but not the admissions.
+    let args = "--worker-threads 1 --log-level warn --store-deadline 1s --require-store";
+    let args: Vec<&str> = args.split(' ').collect();
+    ratekeeper::Setup::gateway(binary, &format!("http://127.0.0.1:{behind}"))
+        .behind(&prefix(CORE))
+        .rules(&levels(mode))
+        .args(&[&args[..], &["--store", &store, "--limits", limits]].concat())
+        .start()
 }
 
 impl Fleet {
@@ -163,7 +122,9 @@ impl Fleet {
     }
 
     /// Total number of answers from their failure mode.
-    pub(crate) fn failed_open(&self) -> Result<f64> {
-        self.0.iter().map(Node::failed_open).sum()
+    pub(crate) fn failed_open(&self) -> f64 {
+        let each = self.0.iter();
+        each.map(|node| node.metric_sum("ratelimit_failopen_total"))
+            .sum()
     }
 }

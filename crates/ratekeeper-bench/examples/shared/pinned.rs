@@ -7,12 +7,16 @@ use std::process::Command;
 use anyhow::Result;
 use ratekeeper_testkit::process::{Process, system};
 
+/// The words by which a program is pinned to one processor, and ends with this program.
+pub(crate) const fn prefix(core: &str) -> [&str; 6] {
+    ["setpriv", "--pdeathsig", "KILL", "taskset", "-c", core]
+}
+
 /// A command pinned to one processor, which ends with this program.
 pub(crate) fn pinned(core: &str, program: impl AsRef<OsStr>) -> Command {
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--pdeathsig", "KILL", "taskset", "-c", core])
-        .arg(program);
+    let [first, rest @ ..] = prefix(core);
+    let mut command = Command::new(first);
+    command.args(rest).arg(program);
     command
 }
 

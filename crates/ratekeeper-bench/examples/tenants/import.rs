@@ -17,27 +17,17 @@ const BATCH: u64 = 1_000;
 pub(crate) fn measure(binary: &Path, tenants: u64) -> Result<Vec<Row>> {
     let folder = tempfile::tempdir()?;
     let sqlite = format!("sqlite://{}", folder.path().join("quotas.db").display());
-    let mut rows = import(binary, folder.path(), ("SQLite", &sqlite), tenants)?;
+    let mut rows = import(binary, ("SQLite", &sqlite), tenants)?;
     let server = Server::start();
     let postgres = server.create("quotas");
-    rows.extend(import(
-        binary,
-        folder.path(),
-        ("PostgreSQL", &postgres),
-        tenants,
-    )?);
+    rows.extend(import(binary, ("PostgreSQL", &postgres), tenants)?);
     Ok(rows)
 }
 
-fn import(
-    binary: &Path,
-    folder: &Path,
-    (database, url): (&str, &str),
-    tenants: u64,
-) -> Result<Vec<Row>> {
+fn import(binary: &Path, (database, url): (&str, &str), tenants: u64) -> Result<Vec<Row>> {
     eprintln!("{tenants} tenants into {database}");
-    let node = Node::start(binary, folder, database, url)?;
-    let before = node.resident()?;
+    let node = Node::start(binary, url);
+    let before = node.resident();
     let mut admin = node.admin();
     let start = Instant::now();
     for first in (0..tenants).step_by(BATCH as usize) {
@@ -60,7 +50,7 @@ fn import(
         }
     }
     let took = start.elapsed();
-    let grown = node.resident()?.saturating_sub(before);
+    let grown = node.resident().saturating_sub(before);
     let known = admin.ask("GET", "/metrics", "", "").body;
     if !known.contains(&format!("ratelimit_quota_tenants {tenants}\n")) {
         bail!("the node does not know all tenants after the import");

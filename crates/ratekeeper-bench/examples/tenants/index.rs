@@ -232,7 +232,7 @@ fn resident() -> Result<u64> {
 }
 
 /// The resident memory that `/proc/PID/status` tells, in bytes.
-pub(crate) fn of_status(status: &str) -> Result<u64> {
+fn of_status(status: &str) -> Result<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
     Ok(kib.context("the kernel tells the resident memory")? * 1_024)

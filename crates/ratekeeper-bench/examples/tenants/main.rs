@@ -12,6 +12,10 @@
     reason = "figures of measurements, and of tests, are rounded on purpose"
 )]
 
+#[path = "../shared/campaign.rs"]
+mod campaign;
+#[path = "../shared/files.rs"]
+mod files;
 mod import;
 mod index;
 #[path = "../shared/machine.rs"]
@@ -20,18 +24,9 @@ mod node;
 mod propagation;
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
-
-/// The sizes of the measurements.
-#[derive(Clone, Copy)]
-pub(crate) struct Sizes {
-    /// Tenants in memory, and imported.
-    pub(crate) tenants: u64,
-    /// Changes whose way to all nodes is timed.
-    pub(crate) changes: usize,
-}
+use anyhow::{Result, bail};
+use campaign::Args;
 
 /// A row of the table: what was measured, its value, and what it should be at most.
 pub(crate) struct Row {
@@ -42,35 +37,16 @@ pub(crate) struct Row {
 }
 
 fn main() -> Result<()> {
-    let mut args = std::env::args().skip(1);
-    let (mut binary, mut out) = (None, None);
-    let mut sizes = Sizes {
-        tenants: 1_000_000,
-        changes: 100,
+    let args = Args::read(&[])?;
+    let (tenants, changes) = match args.is_quick {
+        true => (20_000, 20),
+        false => (1_000_000, 100),
     };
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--ratekeeper" => binary = args.next(),
-            "--out" => out = args.next(),
-            "--quick" => {
-                sizes = Sizes {
-                    tenants: 20_000,
-                    changes: 20,
-                };
-            }
-            other => bail!("there is no argument {other:?}; there is --quick"),
-        }
-    }
-    let binary = PathBuf::from(binary.context("say where the binary is: --ratekeeper PATH")?);
-    let mut rows = told(index::measure(sizes.tenants)?);
-    rows.extend(told(import::measure(&binary, sizes.tenants)?));
-    rows.extend(told(propagation::measure(&binary, sizes.changes)?));
-    let table = table(&rows)?;
-    print!("{table}");
-    if let Some(out) = out.map(PathBuf::from) {
-        std::fs::create_dir_all(&out)?;
-        std::fs::write(out.join("tenants.md"), &table)?;
-    }
+    let binary = &args.ratekeeper;
+    let mut rows = told(index::measure(tenants)?);
+    rows.extend(told(import::measure(binary, tenants)?));
+    rows.extend(told(propagation::measure(binary, changes)?));
+    args.tell("tenants", &table(&rows)?)?;
     match rows.iter().all(|row| row.is_met) {
         true => Ok(()),
         false => bail!("a goal was not met"),

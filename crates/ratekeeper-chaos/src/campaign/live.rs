@@ -70,7 +70,7 @@ impl Campaign<'_> {
             quotas: scene.quotas(),
             deadline: self.plan.deadline,
         };
-        let mut stage = Stage::new(settings, NODES, self.plan.lasting)?;
+        let mut stage = Stage::new(settings, NODES, self.plan.lasting);
         stage.next = self.next.map(Path::to_owned);
         (fault.prepare)(&mut scene, &mut stage);
         let ledger = Arc::new(Ledger::open(fault.excused));

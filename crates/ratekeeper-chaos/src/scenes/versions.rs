@@ -1,8 +1,8 @@
 //! Two versions of the binary that share a Redis and a database while nodes are replaced one by one.
 
 use std::path::Path;
-use std::process::Command;
 
+use ratekeeper_testkit::ratekeeper::{command, run};
 use ratekeeper_testkit::redis;
 use ratekeeper_testkit::{postgres, process};
 
@@ -34,14 +34,12 @@ impl Versions {
 
     /// Gives the tenant its limit, with the older binary.
     fn give(&self, program: &Path) {
-        let mut command = Command::new(program);
-        command.env_clear().env("RATEKEEPER_TENANT_KEY", TENANT_KEY);
-        command.args(["quota", "set", TENANT]);
-        command.args(["--override", &format!("default={OVERRIDE}/day")]);
-        command.args(["--domain", DOMAIN, "--quotas", &self.database]);
-        let output = command.output().expect("the binary runs");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{command:?}: {said}");
+        let limit = format!("default={OVERRIDE}/day");
+        let args = ["quota", "set", TENANT, "--override", &limit];
+        let database = ["--domain", DOMAIN, "--quotas", &self.database];
+        let mut command = command(program, Path::new("."), &[&args[..], &database].concat());
+        let said = run(command.env("RATEKEEPER_TENANT_KEY", TENANT_KEY));
+        assert!(said.code == Some(0), "{command:?}: {}", said.err);
     }
 }
 

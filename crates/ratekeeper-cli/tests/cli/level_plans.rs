@@ -1,7 +1,7 @@
 //! Plans and overrides of service levels, from a file and from a database.
 
 use crate::support::{FREE_PORTS, Service, http, ratekeeper, repository, run, write};
-use ratekeeper_testkit::http1::{Answer, say};
+use ratekeeper_testkit::http1::{Answer, ask};
 use ratekeeper_testkit::process::eventually;
 use serde_json::Value;
 use std::path::Path;
@@ -37,13 +37,13 @@ fn serve(folder: &Path, more: &[&str]) -> Service {
 
 /// The answer to a forward-auth proxy about a call for a product.
 fn product(service: &Service, org: &str) -> Answer {
-    Answer::read(&say(
-        service.http.port(),
-        format!(
-            "GET /v1/auth HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nx-org: {org}\r\n\
-             X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /product/7\r\n\r\n"
-        ),
-    ))
+    let asked = "X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /product/7\r\n";
+    get(service, "/v1/auth", &format!("x-org: {org}\r\n{asked}"))
+}
+
+fn get(service: &Service, path: &str, lines: &str) -> Answer {
+    let answer = ask(service.http.port(), "GET", path, lines, "");
+    answer.expect("it answers in HTTP")
 }
 
 fn limit(service: &Service, org: &str) -> String {
@@ -105,9 +105,7 @@ fn the_manuals_files_give_each_tenant_its_own_threshold() {
     assert_eq!(limit(&service, "globex"), "5000");
     assert_eq!(limit(&service, "acme"), "1000");
     assert_eq!(limit(&service, "somebody"), "100");
-    let spoken =
-        "GET /v1/limits HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nx-org: acme\r\n\r\n";
-    let limits = Answer::read(&say(service.http.port(), spoken)).body;
+    let limits = get(&service, "/v1/limits", "x-org: acme\r\n").body;
     let limits: Value = serde_json::from_str(&limits).expect("it is JSON");
     let first = &limits["limits"][0];
     assert_eq!(first["rule"], "get-product@pro#10000d", "{limits}");

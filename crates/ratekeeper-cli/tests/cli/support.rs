@@ -1,51 +1,29 @@
 //! Running the binary and talking to it.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
-use std::time::Duration;
 
+use ratekeeper_testkit::http1;
 use ratekeeper_testkit::process::eventually;
+pub(crate) use ratekeeper_testkit::ratekeeper::Said;
+use ratekeeper_testkit::ratekeeper::{self, command};
 use ratekeeper_testkit::redis::{Client, Reply, Server};
 
 /// The binary in `folder`, with nothing but PATH from this process's environment.
 pub(crate) fn ratekeeper(folder: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
-    command
-        .current_dir(folder)
-        .args(args)
-        .env_clear()
-        .stdin(Stdio::null());
-    if let Some(path) = std::env::var_os("PATH") {
-        command.env("PATH", path);
-    }
-    command
-}
-
-/// The exit code and the output of a run to its end.
-pub(crate) struct Said {
-    pub(crate) code: Option<i32>,
-    pub(crate) out: String,
-    pub(crate) err: String,
+    command(env!("CARGO_BIN_EXE_ratekeeper"), folder, args)
 }
 
 /// Runs the binary to its end.
 pub(crate) fn run(folder: &Path, args: &[&str]) -> Said {
-    said(
-        ratekeeper(folder, args)
-            .output()
-            .expect("the binary starts"),
-    )
+    ratekeeper::run(&mut ratekeeper(folder, args))
 }
 
 pub(crate) fn said(output: Output) -> Said {
-    Said {
-        code: output.status.code(),
-        out: String::from_utf8(output.stdout).expect("it prints UTF-8"),
-        err: String::from_utf8(output.stderr).expect("it complains in UTF-8"),
-    }
+    output.into()
 }
 
 /// The folder of the repository.
@@ -263,24 +241,8 @@ fn log_text(log: &Path) -> String {
 
 /// Sends one request; returns the status and the body of the answer.
 pub(crate) fn http(address: SocketAddr, method: &str, path: &str, body: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).expect("it listens");
-    stream
-        .set_read_timeout(Some(Duration::from_secs(30)))
-        .expect("a timeout can be set");
-    let length = body.len();
-    let request = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
-         Content-Length: {length}\r\n\r\n{body}"
-    );
-    stream.write_all(request.as_bytes()).expect("it reads");
-    let mut answer = String::new();
-    stream
-        .read_to_string(&mut answer)
-        .expect("it answers to the end");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("it answers in HTTP");
-    let status = head
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok());
-    (status.expect("the answer has a status"), body.to_owned())
+    let kind = "Content-Type: application/json\r\n";
+    let answer = http1::ask(address.port(), method, path, kind, body);
+    let answer = answer.expect("it answers in HTTP");
+    (answer.status, answer.body)
 }

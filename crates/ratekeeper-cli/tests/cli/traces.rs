@@ -7,7 +7,7 @@ use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescrip
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use ratekeeper_testkit::certificates::{Authority, Validity};
-use ratekeeper_testkit::http1::{Answer, say};
+use ratekeeper_testkit::http1::ask;
 use ratekeeper_testkit::process::{eventually, free_port};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -49,12 +49,9 @@ fn check(address: SocketAddr, path: &str, lines: &str) -> String {
         "/v1/reserve" => format!(r#"{{"domain":"d","descriptors":[{descriptor}],"hits":1}}"#),
         _ => one,
     };
-    let request = format!(
-        "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n{lines}\
-         Content-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    let answer = Answer::read(&say(address.port(), request));
+    let lines = format!("Content-Type: application/json\r\n{lines}");
+    let answer = ask(address.port(), "POST", path, &lines, body);
+    let answer = answer.expect("it answers in HTTP");
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer.body
 }

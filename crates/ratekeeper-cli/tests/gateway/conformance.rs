@@ -165,7 +165,7 @@ fn curl_uploads_in_chunks_and_after_100_continue() {
         ))
     });
     let gateway = Gateway::start(&upstream.url(), &[]);
-    let file = gateway.folder.path().join("body");
+    let file = gateway.folder().join("body");
     std::fs::write(&file, vec![b'x'; 300_000]).expect("a file can be written");
     let (data, url) = (format!("@{}", file.display()), gateway.url("/"));
     for header in ["Transfer-Encoding: chunked", "Expect: 100-continue"] {
@@ -200,7 +200,7 @@ fn curl_is_told_of_a_denial_whatever_it_still_has_to_send() {
         gateway.get("/", &["X-Api-Key: few"]);
     }
     let url = gateway.url("/");
-    let body = gateway.folder.path().join("body");
+    let body = gateway.folder().join("body");
     std::fs::write(&body, vec![b'x'; 100_000]).expect("a file can be written");
     let body = format!("@{}", body.display());
     for version in ["--http1.1", "--http2-prior-knowledge"] {
@@ -238,7 +238,7 @@ fn large_and_chunked_answers_of_nginx_arrive_whole() {
         ("/large", "--http2-prior-knowledge"),
         ("/chunked", "--compressed"),
     ] {
-        let file = gateway.folder.path().join("got");
+        let file = gateway.folder().join("got");
         curl(&[
             flag,
             "--output",

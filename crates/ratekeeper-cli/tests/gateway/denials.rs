@@ -1,7 +1,7 @@
 //! Requests that the gateway denies, as operators are told about them.
 
 use ratekeeper_testkit::events::EventStream;
-use ratekeeper_testkit::http1::say;
+use ratekeeper_testkit::http1::ask;
 use ratekeeper_testkit::process::eventually;
 use serde_json::Value;
 
@@ -21,14 +21,10 @@ fn told(gateway: &Gateway, path: &str) -> Value {
 }
 
 fn admin(gateway: &Gateway, method: &str, path: &str, body: &str) -> String {
-    let length = body.len();
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
-    );
-    say(
-        gateway.admin,
-        format!("{head}Content-Length: {length}\r\n\r\n{body}"),
-    )
+    let kind = "Content-Type: application/json\r\n";
+    let answer = ask(gateway.admin, method, path, kind, body);
+    let answer = answer.expect("it answers in HTTP");
+    format!("{}\r\n\r\n{}", answer.head, answer.body)
 }
 
 #[test]
@@ -94,7 +90,7 @@ fn each_line_of_the_access_log_names_the_caller_and_the_request() {
     }
     gateway.get("/", &[KEY]);
     gateway.get("/", &["X-Request-Id: abc-2"]);
-    let file = gateway.folder.path().join("access.log");
+    let file = gateway.folder().join("access.log");
     let read = || std::fs::read_to_string(&file).unwrap_or_default();
     eventually("every line is written", || {
         read().matches('\n').count() == 5

@@ -106,7 +106,7 @@ fn a_change_of_settings_asks_no_address_that_is_not_well() {
     eventually("one is not well", || count(&gateway, "unhealthy") == 1);
     let checks = |upstream: &Upstream| upstream.asked().len();
     let before = checks(&two);
-    let file = gateway.folder.path().join("ratekeeper.yaml");
+    let file = gateway.folder().join("ratekeeper.yaml");
     std::fs::write(&file, checked("59m")).expect("a file can be written");
     eventually("the new routes in use", || {
         assert_eq!(count(&gateway, "unhealthy"), 1);

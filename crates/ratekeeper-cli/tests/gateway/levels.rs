@@ -1,5 +1,7 @@
 //! Service levels hold in front of an upstream.
 
+use ratekeeper_testkit::http1;
+
 use crate::support::{Answer, Gateway, Upstream, ok};
 
 const MANUAL: &str = include_str!("../../../../docs/service-levels.md");
@@ -16,10 +18,7 @@ fn levels() -> String {
 }
 
 fn ask(gateway: &Gateway, method: &str, path: &str) -> Answer {
-    let text = gateway.say(&format!(
-        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-    ));
-    Answer::read(&text)
+    http1::ask(gateway.port, method, path, "", "").expect("it answers in HTTP")
 }
 
 #[test]

@@ -69,8 +69,7 @@ fn changed_rules_are_in_force_without_a_restart() {
         Some("3")
     );
     let changed = RULES.replace("limit: 3 ", "limit: 7 ");
-    std::fs::write(gateway.folder.path().join("rules.yaml"), changed)
-        .expect("a file can be written");
+    std::fs::write(gateway.folder().join("rules.yaml"), changed).expect("a file can be written");
     ratekeeper_testkit::process::eventually("the new limit is in force", || {
         let answer = gateway.get("/", &["X-Api-Key: few"]);
         answer.header("x-ratelimit-limit") == Some("7")

@@ -1,9 +1,8 @@
 //! The access log, and the command that reads it.
 
-use std::process::Command;
-
-use crate::support::{Gateway, Upstream, ok};
+use crate::support::{Gateway, PROGRAM, Upstream, ok};
 use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::ratekeeper::{Said, command, run};
 
 fn logged(format: &str) -> (Gateway, String) {
     let upstream = Upstream::start(|_| ok("hello"));
@@ -19,7 +18,7 @@ fn logged(format: &str) -> (Gateway, String) {
         ];
         gateway.get(&format!("/orders/{number}?token=secret"), &lines);
     }
-    let file = gateway.folder.path().join("access.log");
+    let file = gateway.folder().join("access.log");
     let read = || std::fs::read_to_string(&file).unwrap_or_default();
     eventually("five lines are written", || {
         read().matches('\n').count() == 5
@@ -68,26 +67,19 @@ fn a_line_says_what_was_decided_and_why() {
     assert!(!text.contains("secret"), "queries are left out: {text}");
 }
 
+/// Replays the gateway's own log.
+fn replay(gateway: &Gateway, more: &[&str]) -> Said {
+    let own = ["replay", "--rules", "rules.yaml", "--log", "access.log"];
+    let args = [&own, more].concat();
+    run(&mut command(PROGRAM, gateway.folder(), &args))
+}
+
 #[test]
 fn replay_reads_both_formats() {
     for format in ["json", "combined"] {
         let (gateway, text) = logged(format);
-        let output = Command::new(env!("CARGO_BIN_EXE_ratekeeper"))
-            .current_dir(gateway.folder.path())
-            .env_clear()
-            .args([
-                "replay",
-                "--rules",
-                "rules.yaml",
-                "--log",
-                "access.log",
-                "--strict",
-                "--json",
-            ])
-            .output()
-            .expect("the binary starts");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{format}: {said}\n{text}");
+        let said = replay(&gateway, &["--strict", "--json"]);
+        assert!(said.code == Some(0), "{format}: {}\n{text}", said.err);
     }
 }
 
@@ -122,18 +114,12 @@ auth:
     let denied = statuses.filter(|status| *status == 429).count();
     // Four of the first path pass, three of the second, and of the third what the organisation has left.
     assert_eq!(denied, 40 - 18);
-    let file = gateway.folder.path().join("access.log");
+    let file = gateway.folder().join("access.log");
     let read = || std::fs::read_to_string(&file).unwrap_or_default();
     eventually("every line is written", || {
         read().matches('\n').count() == 40
     });
-    let output = Command::new(env!("CARGO_BIN_EXE_ratekeeper"))
-        .current_dir(gateway.folder.path())
-        .env_clear()
-        .args(["replay", "--rules", "rules.yaml", "--log", "access.log"])
-        .output()
-        .expect("the binary starts");
-    let report = String::from_utf8_lossy(&output.stdout);
+    let report = replay(&gateway, &[]).out;
     let wanted = format!("40 requests, {} allowed, {denied} denied", 40 - denied);
     assert!(report.contains(&wanted), "{report}");
 }
@@ -143,7 +129,7 @@ fn no_client_writes_fields_of_the_log() {
     let (gateway, text) = logged("combined");
     assert!(!text.contains("secret"), "queries are left out: {text}");
     gateway.get(r#"/x"_200_1_"-"_"y"#, &["X-Api-Key: another"]);
-    let file = gateway.folder.path().join("access.log");
+    let file = gateway.folder().join("access.log");
     eventually("the path is written as one", || {
         let text = std::fs::read_to_string(&file).unwrap_or_default();
         text.contains(r#" "GET /x\"_200_1_\"-\"_\"y HTTP/1.1" 200 5 "-" "-""#)
@@ -153,8 +139,8 @@ fn no_client_writes_fields_of_the_log() {
 #[test]
 fn a_log_that_is_moved_away_is_opened_again() {
     let (gateway, _) = logged("json");
-    let file = gateway.folder.path().join("access.log");
-    std::fs::rename(&file, gateway.folder.path().join("access.log.1")).expect("it can be moved");
+    let file = gateway.folder().join("access.log");
+    std::fs::rename(&file, gateway.folder().join("access.log.1")).expect("it can be moved");
     eventually("a new file has lines", || {
         gateway.get("/again", &[]);
         std::fs::read_to_string(&file).is_ok_and(|text| text.contains("/again"))

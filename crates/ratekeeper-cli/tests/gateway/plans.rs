@@ -1,7 +1,7 @@
 //! Tenants have their plans at the gateway, from files and from a database.
 
 use crate::support::{Gateway, Upstream, ok};
-use ratekeeper_testkit::http1::{Answer, say};
+use ratekeeper_testkit::http1::ask;
 use ratekeeper_testkit::process::free_port;
 use serde_json::Value;
 
@@ -55,10 +55,9 @@ fn a_list_gives_tenants_their_limits_and_tells_them() {
         ("has-own", "custom", 500),
         ("was-pro", "free", 10),
     ] {
-        let spoken = format!(
-            "GET /v1/limits HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Api-Key: {tenant}\r\n\r\n"
-        );
-        let answer = Answer::read(&say(http, spoken));
+        let key = format!("X-Api-Key: {tenant}\r\n");
+        let answer = ask(http, "GET", "/v1/limits", &key, "");
+        let answer = answer.expect("it answers in HTTP");
         let told: Value = serde_json::from_str(&answer.body).expect("it is JSON");
         let own = &told["limits"][0];
         assert_eq!(
@@ -76,12 +75,9 @@ fn a_database_gives_tenants_their_limits() {
     let gateway = Gateway::start_with(RULES, "", &args);
     assert_eq!(limit(&gateway, "acme"), "10");
     let put = |body: &str| {
-        let length = body.len();
-        let spoken = format!(
-            "PUT /admin/v1/quotas/acme HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
-             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
-        );
-        let answer = Answer::read(&say(gateway.admin, spoken));
+        let kind = "Content-Type: application/json\r\n";
+        let answer = ask(gateway.admin, "PUT", "/admin/v1/quotas/acme", kind, body);
+        let answer = answer.expect("it answers in HTTP");
         assert_eq!(answer.status, 200, "{answer:?}");
     };
     put("{\"plan\":\"pro\"}");

@@ -39,7 +39,7 @@ fn changed_routes_are_in_force_and_bad_ones_are_refused_whole() {
         Upstream::start(|_| ok("web")),
     );
     let gateway = Gateway::start_with(RULES, &settings(&orders, &web, "/orders"), &[]);
-    let file = gateway.folder.path().join("ratekeeper.yaml");
+    let file = gateway.folder().join("ratekeeper.yaml");
     std::fs::write(&file, settings(&orders, &web, "/v2")).expect("a file can be written");
     eventually("the new route is in force", || {
         gateway.get("/v2/x", &[]).status == 200

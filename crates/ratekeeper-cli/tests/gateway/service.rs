@@ -1,13 +1,12 @@
 //! The gateway asks a service, and goes on without it as it was told to.
 
-use std::path::Path;
-use std::process::{Command, Output};
 use std::sync::{Mutex, mpsc};
 
 use ratekeeper_testkit::process::{Process, eventually, free_port};
+use ratekeeper_testkit::ratekeeper::{command, run};
 use tempfile::TempDir;
 
-use crate::support::{Gateway, RULES, Upstream, ok};
+use crate::support::{Gateway, PROGRAM, RULES, Upstream, ok, serve};
 
 /// The deadline in tests that are not about deadlines: a loaded machine is slow.
 pub(crate) const PATIENT: [&str; 2] = ["--service-deadline", "10s"];
@@ -34,26 +33,12 @@ impl Service {
     }
 
     pub(crate) fn start_with(&self, args: &[&str]) -> Process {
-        let path = self.folder.path();
-        let mut command = ratekeeper(path);
-        command.args(["serve", "--rules", "rules.yaml", "--http", "127.0.0.1:0"]);
-        command.args(["--admin", "127.0.0.1:0", "--drain-delay", "0s"]);
-        command.args(["--grpc", &format!("127.0.0.1:{}", self.port)]);
-        command.args(args);
-        let mut process = Process::spawn("service", command);
-        process.wait_for_port(self.port);
-        process
+        serve(self.folder.path(), self.port, args)
     }
 
     pub(crate) fn url(&self) -> String {
         format!("grpc://127.0.0.1:{}", self.port)
     }
-}
-
-fn ratekeeper(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
-    command.current_dir(folder).env_clear();
-    command
 }
 
 fn statuses(gateway: &Gateway, key: &str, count: usize) -> Vec<u16> {
@@ -229,14 +214,15 @@ fn refusal(args: &[&str], settings: &str) -> String {
     let folder = tempfile::tempdir().expect("a folder can be made");
     std::fs::write(folder.path().join("rules.yaml"), RULES).expect("a file can be written");
     std::fs::write(folder.path().join("ratekeeper.yaml"), settings).expect("a file can be written");
-    let Output { status, stderr, .. } = ratekeeper(folder.path())
-        .args(["gateway", "--upstream", "http://127.0.0.1:9"])
-        .args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
-        .args(args)
-        .output()
-        .expect("it runs");
-    assert_eq!(status.code(), Some(1), "{args:?}");
-    String::from_utf8_lossy(&stderr).into_owned()
+    let own = ["gateway", "--upstream", "http://127.0.0.1:9"];
+    let own = [
+        &own[..],
+        &["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
+    ]
+    .concat();
+    let said = run(&mut command(PROGRAM, folder.path(), &[&own, args].concat()));
+    assert_eq!(said.code, Some(1), "{args:?}");
+    said.err
 }
 
 #[test]

@@ -1,11 +1,9 @@
 //! Gateways that share a Redis hold each tenant to its threshold together.
 
-use std::process::Command;
-
 use ratekeeper_testkit::redis::Server;
 use serde_json::Value;
 
-use crate::support::{Gateway, Upstream, ok};
+use crate::support::{Gateway, Upstream, ok, ran};
 
 const LEVELS: &str = "
 slas_base: /v1/organizations/{tenant}
@@ -21,16 +19,11 @@ fn bench(gateways: &[Gateway], args: &[&str]) -> Value {
         .iter()
         .map(|gateway| format!("127.0.0.1:{}", gateway.port));
     let targets: Vec<String> = targets.collect();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
-    command
-        .env_clear()
-        .args(["bench", "gateway", "--json", "--warm-up", "0"])
-        .args(["--target", &targets.join(",")])
-        .args(args);
-    let said = command.output().expect("it starts");
-    let errors = String::from_utf8_lossy(&said.stderr);
-    assert!(said.status.success(), "{errors}");
-    serde_json::from_slice(&said.stdout).expect("it prints JSON")
+    let targets = targets.join(",");
+    let own = ["bench", "gateway", "--json", "--warm-up", "0", "--target"];
+    let said = ran(&[&own[..], &[&*targets], args].concat());
+    assert!(said.code == Some(0), "{}", said.err);
+    serde_json::from_str(&said.out).expect("it prints JSON")
 }
 
 #[test]
@@ -88,12 +81,9 @@ fn is_seen_to_be_exact() -> bool {
 #[test]
 fn a_load_that_makes_no_sense_is_refused() {
     let refused = |args: &[&str], word: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
-        command.env_clear().args(["bench", "gateway"]).args(args);
-        let said = command.output().expect("it starts");
-        let errors = String::from_utf8_lossy(&said.stderr);
-        assert!(!said.status.success());
-        assert!(errors.contains(word), "{word}: {errors}");
+        let said = ran(&[&["bench", "gateway"], args].concat());
+        assert_ne!(said.code, Some(0));
+        assert!(said.err.contains(word), "{word}: {}", said.err);
     };
     refused(&["--path", "orders"], "write one such as");
     refused(&["--keys", "uniform:2"], "/tenants/{key}");

@@ -1,13 +1,12 @@
 //! Shedding in the gateway, with a real upstream that is as slow as a test wants.
 
 use std::net::TcpStream;
-use std::process::Command;
 use std::sync::{Condvar, Mutex};
 
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::Server;
 
-use crate::support::{Answer, Gateway, Upstream, ok};
+use crate::support::{Answer, Gateway, Upstream, ok, ran};
 
 const LIMITS: &str = "
 domain: api
@@ -124,7 +123,7 @@ fn a_shed_request_is_told_so_and_keeps_its_hits() {
         Some("9"),
         "{answer:?}"
     );
-    let file = busy.gateway.folder.path().join("access.log");
+    let file = busy.gateway.folder().join("access.log");
     let read = || std::fs::read_to_string(&file).unwrap_or_default();
     let line = "\"decision\":\"shed\",\"shed\":\"adaptive\"";
     eventually("all are logged", || read().matches(line).count() == 21);
@@ -146,7 +145,7 @@ fn a_reload_switches_shedding() {
     let shed = "shed: { adaptive: { min: 1, max: 1 } }\n";
     let mut busy = Busy::start(shed);
     is_shed_by(&busy.get(&[]), "adaptive");
-    let rules = busy.gateway.folder.path().join("rules.yaml");
+    let rules = busy.gateway.folder().join("rules.yaml");
     let off = format!("{LIMITS}{}", shed.replace("max: 1", "max: 1, mode: off"));
     std::fs::write(&rules, off).expect("a file can be written");
     eventually("it is off", || busy.get(&[]).status != 503);
@@ -213,13 +212,9 @@ fn metrics_of_shedding_are_there_from_the_start() {
 
 /// Runs `ratekeeper` with these arguments, and returns what it prints.
 fn said(args: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
-    let output = command.env_clear().args(args).output();
-    let output = output.expect("it starts");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let errors = text(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    text(&output.stdout) + &errors
+    let said = ran(args);
+    assert!(said.code == Some(0), "{}", said.err);
+    said.out + &said.err
 }
 
 #[test]
@@ -289,7 +284,7 @@ shed:
     ] {
         assert!(told.contains(line), "{line}\n{told}");
     }
-    let rules = busy.gateway.folder.path().join("rules.yaml");
+    let rules = busy.gateway.folder().join("rules.yaml");
     let rules = rules.to_str().expect("a path of ours");
     let told = said(&[
         "rules",

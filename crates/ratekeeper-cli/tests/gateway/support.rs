@@ -2,14 +2,15 @@
 
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::process::Command;
 
-use ratekeeper_testkit::http1::connect;
 pub(crate) use ratekeeper_testkit::http1::{Answer, header, say};
+use ratekeeper_testkit::http1::{ask, connect};
 use ratekeeper_testkit::process::{self, Process};
+use ratekeeper_testkit::ratekeeper::{Ratekeeper, Said, Setup, command, run};
 pub(crate) use ratekeeper_testkit::recorder::{Act, Recorder as Upstream, ok};
-use tempfile::TempDir;
 
 /// Limits that no test reaches unless it wants to: 3 for the key `few`, in windows whose next edge is
 /// decades away.
@@ -23,72 +24,55 @@ descriptors:
     rate_limit: { window: 10000d, limit: 1000000 }
 ";
 
-/// A running gateway, and the folder it was started in.
-pub(crate) struct Gateway {
-    pub(crate) port: u16,
-    pub(crate) admin: u16,
-    pub(crate) folder: TempDir,
-    pub(crate) process: Process,
+/// The binary.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_ratekeeper");
+
+/// A running gateway.
+pub(crate) struct Gateway(Ratekeeper);
+
+impl Deref for Gateway {
+    type Target = Ratekeeper;
+
+    fn deref(&self) -> &Ratekeeper {
+        &self.0
+    }
+}
+
+impl DerefMut for Gateway {
+    fn deref_mut(&mut self) -> &mut Ratekeeper {
+        &mut self.0
+    }
 }
 
 impl Gateway {
     /// In front of `upstream`, a URL.
     pub(crate) fn start(upstream: &str, args: &[&str]) -> Gateway {
-        let mut all = vec!["--upstream", upstream];
-        all.extend(args);
-        Gateway::start_with(RULES, "", &all)
+        let setup = Setup::gateway(PROGRAM, upstream).rules(RULES);
+        Gateway(setup.args(args).start())
     }
 
     /// With rules, settings, and other arguments.
     pub(crate) fn start_with(rules: &str, settings: &str, args: &[&str]) -> Gateway {
-        let folder = tempfile::tempdir().expect("a folder can be made");
-        std::fs::write(folder.path().join("rules.yaml"), rules).expect("a file can be written");
-        let command = gateway(folder.path(), args);
-        Gateway::start_in(folder, settings, command)
+        let setup = Setup::front(PROGRAM).rules(rules).settings(settings);
+        Gateway(setup.args(args).start())
     }
 
     /// With so many file descriptors, and no way to have more.
     pub(crate) fn with_few_files(upstream: &str, files: u32) -> Gateway {
-        let folder = tempfile::tempdir().expect("a folder can be made");
-        std::fs::write(folder.path().join("rules.yaml"), RULES).expect("a file can be written");
-        let inner = gateway(folder.path(), &["--upstream", upstream]);
-        let mut command = process::system("prlimit");
-        command.current_dir(folder.path()).env_clear();
-        if let Some(path) = std::env::var_os("PATH") {
-            command.env("PATH", path);
-        }
-        command.arg(format!("--nofile={files}"));
-        command.arg(inner.get_program()).args(inner.get_args());
-        Gateway::start_in(folder, "", command)
+        let setup = Setup::gateway(PROGRAM, upstream).rules(RULES);
+        let prefix = ["prlimit".to_owned(), format!("--nofile={files}")];
+        Gateway(setup.behind(&prefix).start())
+    }
+
+    /// Without rules: whoever `args` name decides.
+    pub(crate) fn asking(settings: &str, args: &[&str]) -> Gateway {
+        let setup = Setup::front(PROGRAM).settings(settings);
+        Gateway(setup.args(args).start())
     }
 
     /// Its resident memory, in KiB.
     pub(crate) fn rss_kib(&self) -> usize {
         self.process.resident_kib()
-    }
-
-    /// Without rules: whoever `args` name decides.
-    pub(crate) fn asking(settings: &str, args: &[&str]) -> Gateway {
-        let folder = tempfile::tempdir().expect("a folder can be made");
-        let command = bare(folder.path(), args);
-        Gateway::start_in(folder, settings, command)
-    }
-
-    fn start_in(folder: TempDir, settings: &str, mut command: Command) -> Gateway {
-        std::fs::write(folder.path().join("ratekeeper.yaml"), settings)
-            .expect("a file can be written");
-        let (port, admin) = (process::free_port(), process::free_port());
-        command.args(["--listen", &format!("127.0.0.1:{port}")]);
-        command.args(["--admin", &format!("127.0.0.1:{admin}")]);
-        let mut process = Process::spawn("gateway", command);
-        process.wait_for_port(port);
-        process.wait_for_port(admin);
-        Gateway {
-            port,
-            admin,
-            folder,
-            process,
-        }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -102,7 +86,7 @@ impl Gateway {
 
     /// Sends `request` as it stands, and leaves the connection open.
     pub(crate) fn open(&self, request: &str) -> TcpStream {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("it listens");
+        let mut stream = connect(self.port);
         stream
             .write_all(request.as_bytes())
             .expect("it is read from");
@@ -117,10 +101,7 @@ impl Gateway {
     /// GETs `path` on a connection of its own, with more lines of the head.
     pub(crate) fn get(&self, path: &str, lines: &[&str]) -> Answer {
         let more: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
-        let text = self.say(&format!(
-            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{more}\r\n"
-        ));
-        Answer::read(&text)
+        ask(self.port, "GET", path, &more, "").expect("it answers in HTTP")
     }
 
     /// Waits until the admin listener tells `text` at `path`: counts and faults may come after an answer.
@@ -139,25 +120,15 @@ impl Gateway {
 
     /// The answer of the admin listener at `path`.
     pub(crate) fn told(&self, path: &str) -> String {
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-        say(self.admin, &request)
+        let answer = self.0.told(path).expect("it answers in HTTP");
+        format!("{}\r\n\r\n{}", answer.head, answer.body)
     }
 }
 
 /// The command with rules.yaml, and with nothing but PATH from this process's environment.
 pub(crate) fn gateway(folder: &Path, args: &[&str]) -> Command {
-    bare(folder, &[&["--rules", "rules.yaml"], args].concat())
-}
-
-fn bare(folder: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
-    command.current_dir(folder).env_clear();
-    if let Some(path) = std::env::var_os("PATH") {
-        command.env("PATH", path);
-    }
-    command.args(["gateway", "--drain-delay", "0s"]).args(args);
-    command
+    let own = ["gateway", "--drain-delay", "0s", "--rules", "rules.yaml"];
+    command(PROGRAM, folder, &[&own, args].concat())
 }
 
 /// A port that refuses connections and that no other process is given, for as long as the socket is held.
@@ -167,4 +138,20 @@ pub(crate) fn deaf_port() -> (tokio::net::TcpSocket, u16) {
     socket.bind(any).expect("a port is free");
     let port = socket.local_addr().expect("it has an address").port();
     (socket, port)
+}
+
+/// Runs the binary to its end.
+pub(crate) fn ran(args: &[&str]) -> Said {
+    run(&mut command(PROGRAM, Path::new("."), args))
+}
+
+/// Starts a service in a folder with rules.yaml, at that port for gRPC.
+pub(crate) fn serve(folder: &Path, port: u16, args: &[&str]) -> Process {
+    let own = ["serve", "--rules", "rules.yaml", "--drain-delay", "0s"];
+    let http = ["--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+    let mut command = command(PROGRAM, folder, &[&own[..], &http, args].concat());
+    command.args(["--grpc", &format!("127.0.0.1:{port}")]);
+    let mut process = Process::spawn("service", command);
+    process.wait_for_port(port);
+    process
 }

@@ -1,12 +1,10 @@
 //! Trust between a gateway and its service, and the fate of requests while there is none.
 
-use std::process::Command;
-
 use ratekeeper_testkit::certificates::{Authority, Identity, Validity};
 use ratekeeper_testkit::process::{Process, eventually, free_port};
 use tempfile::TempDir;
 
-use crate::support::{Gateway, RULES, Upstream, ok};
+use crate::support::{Gateway, RULES, Upstream, ok, serve};
 
 /// The SHA-256 of `secret`, in hexadecimal.
 const SECRET: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
@@ -51,14 +49,7 @@ impl Site {
     /// The service, with more lines of settings.
     fn serve(&self, settings: &str) -> Process {
         self.put("ratekeeper.yaml", settings);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
-        command.current_dir(self.folder.path()).env_clear();
-        command.args(["serve", "--rules", "rules.yaml", "--http", "127.0.0.1:0"]);
-        command.args(["--admin", "127.0.0.1:0", "--drain-delay", "0s"]);
-        command.args(["--grpc", &format!("127.0.0.1:{}", self.port)]);
-        let mut process = Process::spawn("service", command);
-        process.wait_for_port(self.port);
-        process
+        serve(self.folder.path(), self.port, &[])
     }
 
     /// A gateway that asks it over `scheme`, as the lines of settings say.

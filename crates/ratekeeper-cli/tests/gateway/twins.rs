@@ -1,12 +1,10 @@
 //! A gateway that asks a service answers as one that has the rules itself.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
-use ratekeeper_testkit::process::{Process, eventually, free_port};
+use ratekeeper_testkit::process::{eventually, free_port};
 
-use crate::support::{Act, Gateway, Upstream, ok};
+use crate::support::{Act, Gateway, Upstream, ok, serve};
 
 /// Windows that no test sees end, and buckets that no test sees drain: by the year, with bounds that seconds do not
 /// change.
@@ -76,17 +74,6 @@ const DESCRIPTORS: &str = "auth: { domain: api, descriptors: [ \
     [ { key: api_key, from: 'header:x-api-key' } ], \
     [ { key: api_key, from: 'header:x-api-key' }, { key: method, from: method } ], \
     [ { key: path, from: path } ] ] }";
-
-fn service(folder: &Path, port: u16) -> Process {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ratekeeper"));
-    command.current_dir(folder).env_clear();
-    command.args(["serve", "--rules", "rules.yaml", "--http", "127.0.0.1:0"]);
-    command.args(["--admin", "127.0.0.1:0", "--drain-delay", "0s"]);
-    command.args(["--grpc", &format!("127.0.0.1:{port}")]);
-    let mut process = Process::spawn("service", command);
-    process.wait_for_port(port);
-    process
-}
 
 fn answers(gateway: &Gateway, settings: &str) -> Vec<String> {
     let ask = |(method, path, key): (&str, &str, &str)| {
@@ -164,7 +151,7 @@ fn answers_are_the_same_through_a_service() {
             let folder = tempfile::tempdir().expect("a folder can be made");
             fs::write(folder.path().join("rules.yaml"), RULES).expect("a file can be written");
             let port = free_port();
-            let _service = service(folder.path(), port);
+            let _service = serve(folder.path(), port, &[]);
             let upstream = Upstream::start(|asked| match asked.head.starts_with("GET /slow ") {
                 true => Act::Hang,
                 false => ok("hello"),

@@ -63,7 +63,7 @@ fn left(gateway: &Gateway, user: &str) -> u64 {
 
 /// The log's line about a request that was charged by this source.
 fn logged(gateway: &Gateway, from: &str) -> serde_json::Value {
-    let file = gateway.folder.path().join("access.log");
+    let file = gateway.folder().join("access.log");
     let mut found = None;
     eventually("the request is logged", || {
         let text = std::fs::read_to_string(&file).unwrap_or_default();

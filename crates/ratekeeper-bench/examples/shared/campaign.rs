@@ -1,0 +1,88 @@
+//! What all campaigns are told, and where they tell their results.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::files::write;
+
+/// The arguments of a campaign.
+#[derive(Debug)]
+pub(crate) struct Args {
+    /// The Ratekeeper binary.
+    pub(crate) ratekeeper: PathBuf,
+    /// The folder for results; without one they are only printed.
+    pub(crate) out: Option<PathBuf>,
+    /// True to leave out what takes minutes.
+    pub(crate) is_quick: bool,
+    paths: BTreeMap<&'static str, PathBuf>,
+    flags: BTreeSet<&'static str>,
+}
+
+impl Args {
+    /// Reads the arguments of this program; `paths` are those that only this campaign has, each with a path.
+    pub(crate) fn read(paths: &[&'static str]) -> Result<Self> {
+        Self::read_with(paths, &[])
+    }
+
+    /// Reads them as [`Self::read`] does; `flags` are those of this campaign that have no value.
+    pub(crate) fn read_with(paths: &[&'static str], flags: &[&'static str]) -> Result<Self> {
+        Self::of(std::env::args().skip(1), paths, flags)
+    }
+
+    pub(crate) fn of(
+        mut args: impl Iterator<Item = String>,
+        paths: &[&'static str],
+        flags: &[&'static str],
+    ) -> Result<Self> {
+        let mut read = Self {
+            ratekeeper: PathBuf::new(),
+            out: None,
+            is_quick: false,
+            paths: BTreeMap::new(),
+            flags: BTreeSet::new(),
+        };
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
+            if let Some(flag) = flags.iter().find(|flag| **flag == arg) {
+                read.flags.insert(flag);
+                continue;
+            }
+            match (arg.as_str(), paths.iter().find(|path| **path == arg)) {
+                ("--ratekeeper", _) => read.ratekeeper = value()?.into(),
+                ("--out", _) => read.out = Some(value()?.into()),
+                ("--quick", _) => read.is_quick = true,
+                (_, Some(path)) => _ = read.paths.insert(path, value()?.into()),
+                (_, None) => bail!("there is no argument {arg:?}; there is --quick"),
+            }
+        }
+        let binary = &read.ratekeeper;
+        if !binary.is_file() {
+            bail!("--ratekeeper: there is no binary {:?}", binary.display());
+        }
+        Ok(read)
+    }
+
+    /// The path of one of the arguments that only this campaign has, if it was given.
+    #[allow(dead_code, reason = "most campaigns have none")]
+    pub(crate) fn path(&self, name: &str) -> Option<&Path> {
+        self.paths.get(name).map(PathBuf::as_path)
+    }
+
+    /// True if a flag of this campaign was given.
+    #[allow(dead_code, reason = "most campaigns have none")]
+    pub(crate) fn has(&self, flag: &str) -> bool {
+        self.flags.contains(flag)
+    }
+
+    /// Prints a table, and writes it to `NAME.md` among the results.
+    #[allow(dead_code, reason = "some campaigns write JSON too")]
+    pub(crate) fn tell(&self, name: &str, table: &str) -> Result<()> {
+        print!("{table}");
+        match &self.out {
+            Some(out) => write(out, &format!("{name}.md"), table),
+            None => Ok(()),
+        }
+    }
+}
