@@ -16,8 +16,11 @@
 //! each hit dated by the clock of its region. Groups of equal count let a sixteenth of each share more pass, as of L.
 //! Buckets: shares of burst and rate sum to burst and rate.
 
+mod held;
 #[doc(hidden)]
 pub mod loans;
+
+pub use held::Whole;
 
 use crate::{Limit, LimitError, LimitSpec, Micros};
 
@@ -249,18 +252,6 @@ impl Limit {
             regions.check(self.capacity())?;
         }
         Ok(self.part(regions)?)
-    }
-
-    /// The same limit while the region enforces `share` of it, which moves between regions. Only of fixed windows.
-    #[must_use]
-    pub fn holding(&self, share: u64) -> Self {
-        let spec = self.spec();
-        // A fixed window is valid with any quota that a limit can have.
-        Self::try_new(LimitSpec {
-            quota: share.min(crate::MAX_COUNT),
-            ..spec
-        })
-        .unwrap_or(*self)
     }
 
     fn part(&self, regions: &Regions) -> Result<Self, LimitError> {

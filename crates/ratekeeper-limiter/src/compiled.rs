@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ratekeeper_core::lease::Terms;
-use ratekeeper_core::{Limit, Micros};
+use ratekeeper_core::{Limit, Micros, Whole};
 use ratekeeper_rules::{CUSTOM, Consistency, FailureMode, LeakyOverRls, RegionMode, Rule, RuleSet};
 use ratekeeper_store::{Charge, FullMode, RuleSlot, Store, StoreSlot};
 
@@ -45,6 +45,8 @@ pub(crate) struct CompiledLimit {
     pub(crate) sync: Micros,
     /// The terms on which regions lend each other parts of it; 0 if they do not.
     pub(crate) terms: u64,
+    /// The whole limit of which they do.
+    pub(crate) whole: Whole,
 }
 
 /// The places of a store's counters, as rules are compiled for them.
@@ -140,6 +142,7 @@ impl Compiled {
                 lease: terms.map_or(Micros::ZERO, |terms| terms.ttl()),
                 sync: places.sync(rule),
                 terms: places.loan_terms(rule, namer),
+                whole: Whole::of(rule.limited().unwrap_or(limit)),
             }
         });
         let is_post_paid = rule.limited().is_some_and(Limit::is_post_paid);

@@ -107,6 +107,8 @@ impl Namer {
             regions.loan_time().get(),
             limit.quota(),
             limit.window().get(),
+            limit.capacity(),
+            u64::from(limit.is_strict()),
         ];
         numbers.iter().for_each(|number| text(&number.to_string()));
         hasher.finish().max(1)

@@ -16,6 +16,7 @@ mod denied;
 mod discovery;
 mod endpoint;
 mod fleet;
+mod generation;
 mod greeting;
 mod hash_key;
 mod journal;

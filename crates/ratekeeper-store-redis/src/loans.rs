@@ -73,10 +73,12 @@ impl Loans {
         if let Some(demand) = demands.get_mut(&step.key) {
             demand.hits = demand.hits.saturating_add(hits);
             (demand.terms, demand.counter.owns) = (step.terms, step.limit);
+            demand.counter.whole = step.whole;
         } else if demands.len() < DEMANDS_MAX {
             let counter = LoanCounter {
                 key: step.key,
                 owns: step.limit,
+                whole: step.whole,
                 store: step.store,
             };
             let terms = step.terms;
@@ -152,6 +154,7 @@ impl SideWork for Shared {
 
     fn call(&self, job: &Job) -> Call {
         let mut call = Call::new();
+        call.set_generation(self.context.generation.get());
         call.push_loans(&job.counter, job.change.as_ref(), &self.context.names);
         call
     }

@@ -12,6 +12,7 @@ use crate::config::RedisConfig;
 use crate::denied::Denied;
 use crate::endpoint::Endpoint;
 use crate::fleet::FleetBoard;
+use crate::generation::Generation;
 use crate::hash_key::HashKeyRole;
 use crate::lease::Leases;
 use crate::loans::Loans;
@@ -63,6 +64,7 @@ impl RedisServers {
             },
             denied: Denied::new(config.deny_cache_max),
             nodes: Nodes::new(),
+            generation: Generation::default(),
             told: AtomicU64::new(0),
         };
         let (config, context) = (Arc::new(config), Arc::new(context));

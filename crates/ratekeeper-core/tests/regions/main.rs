@@ -147,6 +147,16 @@ fn hits_under_the_old_share_leave_before_a_region_reports() {
     breaks_without(RegionGuard::OldHits, RegionTrouble::Weights);
 }
 
+#[test]
+fn what_is_in_a_bucket_stays_when_its_share_changes() {
+    breaks_without(RegionGuard::Level, RegionTrouble::Usual);
+}
+
+#[test]
+fn tokens_that_come_to_a_bucket_have_left_another() {
+    breaks_without(RegionGuard::Tokens, RegionTrouble::Usual);
+}
+
 /// Loans give back nearly all that fixed shares lose of traffic which is not split like them.
 #[test]
 fn loans_follow_the_traffic() {

@@ -101,7 +101,7 @@ impl<'a> Replay<'a> {
         let step = part.step(hits);
         match self.counters[usize::from(part.counter)].share {
             Some(share) => Step {
-                limit: step.limit.holding(share),
+                limit: step.limit.holding(share, part.whole),
                 ..step
             },
             None => step,

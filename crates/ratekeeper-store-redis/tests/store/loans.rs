@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ratekeeper_core::region::loans::{WindowAnswer, WindowAsk, WindowFacts, WindowLoans};
-use ratekeeper_core::{Algorithm, MAX_COUNT, Micros};
+use ratekeeper_core::{Algorithm, MAX_COUNT, Micros, Whole};
 use ratekeeper_store::{LoanChange, LoanCounter, LoanState, Step, StoreError, StoreSlot};
 use ratekeeper_store_redis::RedisStore;
 use ratekeeper_stores::SharedStore;
@@ -32,6 +32,10 @@ impl Region {
         let store = store(server, patient());
         let step = Step {
             terms: 1,
+            whole: Whole {
+                quota: REGIONS as u64 * OWNS,
+                burst: REGIONS as u64 * OWNS,
+            },
             ..step(&limit(Algorithm::FixedWindow, OWNS, LASTING), 1)
         };
         Self {
@@ -40,6 +44,7 @@ impl Region {
             counter: LoanCounter {
                 key: step.key,
                 owns: step.limit,
+                whole: step.whole,
                 store: StoreSlot::default(),
             },
             step,
@@ -70,6 +75,7 @@ impl Region {
             let change = LoanChange {
                 window: state.window,
                 most: if share < before { share } else { MAX_COUNT },
+                tokens: 0,
                 before: state.loans,
                 after: loans.encode(state.window, NAMES).expect("they fit").into(),
                 kept: Micros::from_secs(3_600),
@@ -166,6 +172,7 @@ async fn a_share_in_use_never_becomes_less_than_what_is_counted() {
     let late = LoanChange {
         window: state.window,
         most: loans.share(state.window),
+        tokens: 0,
         before: state.loans,
         after: loans.encode(state.window, NAMES).expect("they fit").into(),
         kept: Micros::from_secs(3_600),

@@ -1,9 +1,8 @@
 //! The subject of a world: the limit, its regions, their traffic, and what goes wrong.
 
 use ratekeeper_core::region::loans::LoanTerms;
-use ratekeeper_core::{Micros, Regions};
+use ratekeeper_core::{Algorithm, LimitSpec, Micros, Regions};
 
-use super::counter::HIT;
 use crate::random::Random;
 
 /// A protection of the protocol, each of which can be left out.
@@ -42,6 +41,10 @@ pub enum RegionGuard {
     Overlent,
     /// It reports that once hits under its old share have left.
     OldHits,
+    /// What is in a bucket stays the same when its share changes.
+    Level,
+    /// Tokens that come to a bucket have left another one.
+    Tokens,
 }
 
 /// The kind of trouble that a world has.
@@ -103,8 +106,6 @@ pub(super) struct RegionPlan {
     pub(super) burst: u64,
     /// The most hits of a request.
     pub(super) hits: u64,
-    /// The hits of a group of a log.
-    pub(super) group: u64,
     pub(super) window: u64,
     /// The time over which traffic is averaged.
     pub(super) memory: u64,
@@ -149,10 +150,17 @@ impl RegionPlan {
         self.shares.len()
     }
 
-    /// The capacity of the bucket of a region with that share, in millionths of a hit.
-    pub(super) fn capacity(&self, share: u64) -> u64 {
-        let part = u128::from(self.burst * HIT) * u128::from(share) / u128::from(self.limit);
-        u64::try_from(part).unwrap_or(u64::MAX)
+    /// The limit as an operator writes it.
+    pub(super) const fn spec(&self) -> LimitSpec {
+        let window = Micros::new(self.window);
+        match self.kind {
+            Kind::Windows => LimitSpec::new(Algorithm::FixedWindow, self.limit, window),
+            Kind::Log => LimitSpec::new(Algorithm::SlidingWindow, self.limit, window),
+            Kind::Bucket => LimitSpec {
+                burst: Some(self.burst),
+                ..LimitSpec::new(Algorithm::TokenBucket, self.limit, window)
+            },
+        }
     }
 
     /// The longest round trip.
@@ -199,7 +207,6 @@ impl RegionPlan {
             false => random.within(800_000, 5_000_000),
         };
         let burst = random.pick(&[limit, limit, 32.max(limit / 2), limit * 2]);
-        let group = random.pick(&[1, 1, 1.max(limit / (16 * regions))]);
         let mut plan = Self {
             kind,
             without,
@@ -207,7 +214,6 @@ impl RegionPlan {
             limit,
             burst: if kind == Kind::Bucket { burst } else { limit },
             hits: random.pick(&[1, 1, 7]),
-            group: if kind == Kind::Log { group } else { 1 },
             window,
             memory: SECOND / 2,
             shares: shares(random, limit, count),
@@ -260,7 +266,7 @@ impl RegionPlan {
     fn shift(&mut self, random: &mut Random) {
         let (count, time) = (self.regions(), random.within(800_000, 1_500_000));
         let window = random.pick(&[2, 5]) * SECOND;
-        (self.kind, self.burst, self.group, self.hits) = (Kind::Log, self.limit, 1, 1);
+        (self.kind, self.burst, self.hits) = (Kind::Log, self.limit, 1);
         (self.window, self.steps) = (window, false);
         self.terms = LoanTerms {
             window: Micros::new(window),

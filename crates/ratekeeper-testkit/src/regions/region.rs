@@ -78,7 +78,7 @@ impl Region {
             learned: None,
             clock,
             kept: Kept {
-                counter: Counter::new(plan, owns),
+                counter: Counter::new(plan),
                 loans,
             },
             replica: None,
@@ -125,14 +125,23 @@ impl Region {
             let Some((peer, end)) = loans.over(now, self.generation) else {
                 break;
             };
-            let share = loans.share();
-            self.kept.counter.roll(end, share, plan.capacity(share));
+            let before = loans.share();
             loans.drop_held(peer, end);
-            self.cut(plan);
+            let shares = (before, loans.share());
+            self.kept.counter.lower(plan, shares, end);
         }
-        let share = self.share(plan);
-        let ended = self.kept.counter.roll(now, share, plan.capacity(share));
+        let ended = self.kept.counter.roll(now);
         self.used.extend(ended);
+    }
+
+    /// Puts a bucket under the share that it has now, after `before`, while tokens leave it.
+    fn resize(&mut self, plan: &RegionPlan, before: u64, tokens: i64, time: u64) {
+        let shares = match plan.has(RegionGuard::Level) {
+            true => (before, self.share(plan)),
+            false => (before, before),
+        };
+        let now = self.clock.now(time);
+        self.kept.counter.resize(plan, shares, tokens, now);
     }
 
     /// Puts the share that the nodes know into the store's records.
@@ -146,20 +155,23 @@ impl Region {
     /// Owns the smaller of its share and the one by new weights.
     pub(super) fn learn(&mut self, plan: &RegionPlan, owns: u64, time: u64) {
         self.sync(plan, time);
+        let before = self.share(plan);
         self.owns = self.owns.min(owns);
         self.learned = Some((self.kept.counter.window(), self.clock.boot(time)));
         self.own();
-        self.cut(plan);
+        self.resize(plan, before, 0, time);
     }
 
     /// Owns the share by new weights, which is larger, from `window` on.
     pub(super) fn grow(&mut self, plan: &RegionPlan, (window, owns): (u64, u64), time: u64) {
         self.sync(plan, time);
+        let before = self.share(plan);
         match plan.kind {
             Kind::Windows => self.grows = Some((window, owns)),
             Kind::Log | Kind::Bucket => self.owns = owns,
         }
         self.own();
+        self.resize(plan, before, 0, time);
     }
 
     /// The window from which on others may own more, if that can be told now.
@@ -185,19 +197,12 @@ impl Region {
         }
     }
 
-    /// Cuts a bucket to the capacity of its share.
-    fn cut(&mut self, plan: &RegionPlan) {
-        let most = plan.capacity(self.share(plan));
-        let level = self.kept.counter.level();
-        self.kept.counter.set_level(level.min(most));
-    }
-
     /// Decides a request.
     pub(super) fn decide(&mut self, plan: &RegionPlan, hits: u64, time: u64) -> bool {
         self.sync(plan, time);
-        let fits = self.kept.counter.room(self.share(plan)) >= hits;
+        let (share, now) = (self.share(plan), self.clock.now(time));
+        let fits = self.kept.counter.take(plan, share, hits, now);
         if fits {
-            self.kept.counter.charge(hits);
             if plan.keeps_hits {
                 self.replicate();
             } else {
@@ -270,9 +275,11 @@ impl Region {
         &mut self,
         plan: &RegionPlan,
         (peer, ask): (usize, &WindowAsk),
-        needs: Needs,
+        (needs, time): (Needs, u64),
     ) -> Option<WindowAnswer> {
-        let (window, count) = (self.kept.counter.window(), self.kept.counter.count());
+        let now = self.clock.now(time);
+        let counter = &self.kept.counter;
+        let (window, count) = (counter.window(), counter.count(plan, now));
         let Loans::Windows(loans) = &mut self.kept.loans else {
             return None;
         };
@@ -322,12 +329,14 @@ impl Region {
         &mut self,
         plan: &RegionPlan,
         (peer, ask): (usize, &TimedAsk),
-        needs: Needs,
+        (needs, time): (Needs, u64),
     ) -> Option<TimedAnswer> {
+        let (before, now) = (self.share(plan), self.clock.now(time));
+        let counter = &self.kept.counter;
         let used = match plan.kind {
-            Kind::Bucket => TimedUse::Bucket(self.kept.counter.level()),
+            Kind::Bucket => TimedUse::Bucket(counter.level(plan, before, now)),
             _ if !plan.has(RegionGuard::Room) => TimedUse::Log(0),
-            _ => TimedUse::Log(self.kept.counter.count()),
+            _ => TimedUse::Log(counter.count(plan, now)),
         };
         let Loans::Timed(loans) = &mut self.kept.loans else {
             return None;
@@ -347,9 +356,9 @@ impl Region {
         };
         let answer = loans.lend(peer, ask, &facts).ok()?;
         if is_new {
-            let level = self.kept.counter.level();
-            self.kept.counter.set_level(level - answer.tokens);
-            self.cut(plan);
+            let leaves = plan.has(RegionGuard::Tokens);
+            let tokens = if leaves { answer.tokens } else { 0 };
+            self.resize(plan, before, tokens.cast_signed(), time);
         }
         self.replicate_loans(plan);
         Some(answer)
@@ -383,7 +392,7 @@ impl Region {
         elapsed: Micros,
         time: u64,
     ) -> bool {
-        let now = self.clock.now(time);
+        let (share, now) = (self.share(plan), self.clock.now(time));
         let elapsed = match plan.has(RegionGuard::FromSending) {
             true => elapsed,
             false => Micros::ZERO,
@@ -398,16 +407,21 @@ impl Region {
         let before = loan.held.amount;
         let is_taken = loans.accept(peer, answer, (elapsed, &plan.terms), (now, self.generation));
         if is_taken {
-            let level = self.kept.counter.level() + answer.tokens;
-            self.kept.counter.set_level(level);
-            self.cut(plan);
+            self.resize(plan, share, -answer.tokens.cast_signed(), time);
         }
         is_taken && answer.amount > before
     }
 
     /// Holds up to `hits` less of `peer`; returns true if it does.
-    pub(super) fn release(&mut self, plan: &RegionPlan, peer: usize, hits: u64) -> bool {
-        let (window, count) = (self.kept.counter.window(), self.kept.counter.count());
+    pub(super) fn release(
+        &mut self,
+        plan: &RegionPlan,
+        (peer, hits): (usize, u64),
+        time: u64,
+    ) -> bool {
+        let (share, now) = (self.share(plan), self.clock.now(time));
+        let counter = &self.kept.counter;
+        let (window, count) = (counter.window(), counter.count(plan, now));
         let is_less = match &mut self.kept.loans {
             Loans::Windows(loans) => {
                 let before = loans.peers[peer].held;
@@ -424,13 +438,13 @@ impl Region {
                 loans.peers[peer].held != before
             }
         };
-        self.cut(plan);
+        self.resize(plan, share, 0, time);
         is_less
     }
 
     /// Takes back loans that were unchanged for their time; returns the borrowers.
     pub(super) fn regain(&mut self, plan: &RegionPlan, time: u64) -> Vec<usize> {
-        let boot = self.clock.boot(time).get();
+        let (share, boot) = (self.share(plan), self.clock.boot(time).get());
         let terms = &plan.terms;
         let after = match plan.kind {
             Kind::Log if plan.has(RegionGuard::LogWindow) => plan.window,
@@ -453,6 +467,7 @@ impl Region {
                 _ => *unchanged = Some((lent.number, Micros::new(boot))),
             }
         }
+        self.resize(plan, share, 0, time);
         regained
     }
 

@@ -92,7 +92,6 @@ impl RegionScenario {
             limit: LIMIT,
             burst: LIMIT,
             hits: 1,
-            group: 1,
             window,
             memory: 10 * SECOND,
             shares: vec![LIMIT / 3; 3],
