@@ -164,6 +164,8 @@ fn check_lent(limit: &Limit) -> Result<(), (String, &'static str)> {
         "hits that are paid afterwards are charged in full, whatever a region holds".to_owned()
     } else if limit.sub_windows() > 0 {
         "sub_windows cannot be lent, a sliding_window without them can".to_owned()
+    } else if limit.is_strict() {
+        "the groups of a strict sliding_window change with a share that moves".to_owned()
     } else if LoanKind::of(limit).is_none() {
         format!(
             "a {} cannot be lent; fixed_window, sliding_window, token_bucket and gcra can",

@@ -32,6 +32,8 @@ pub(crate) struct Generation {
 struct Clock {
     /// The server's time, and that of the boot clock, when the former was furthest ahead of what it has to be.
     ahead: Option<(u64, u64)>,
+    /// Steps back of any server's clock that answers to decisions have told.
+    steps: u64,
     /// True if a step back was seen that Redis does not know of yet.
     went_back: bool,
 }
@@ -64,6 +66,16 @@ impl Generation {
         command.arg(u8::from(self.clock.lock().went_back));
         command.arg(TOLERATED_US);
         Some(command)
+    }
+
+    /// Takes in how many steps back of any server's clock were seen: a counter's own server may be another one.
+    pub(crate) fn saw_steps(&self, steps: u64) {
+        let mut clock = self.clock.lock();
+        if steps > clock.steps {
+            clock.went_back = true;
+            self.known.store(0, Ordering::Relaxed);
+        }
+        clock.steps = steps;
     }
 
     /// Takes in an answer: the generation, and the server's time, which was `told` before `now` by the boot clock.
@@ -158,5 +170,11 @@ mod tests {
         assert_eq!(generation.get(), 0);
         generation.observe(9, 901 * SECOND, Micros::from_secs(3));
         assert_eq!(generation.get(), 9);
+        // Of another server of the same store.
+        generation.saw_steps(1);
+        assert_eq!(generation.get(), 0);
+        generation.observe(11, 902 * SECOND, Micros::from_secs(4));
+        generation.saw_steps(1);
+        assert_eq!(generation.get(), 11);
     }
 }

@@ -82,9 +82,10 @@ impl LoanKind {
     pub const fn of(limit: &Limit) -> Option<Self> {
         match limit.kind {
             Kind::FixedWindow if !limit.is_calendar() => Some(Self::Windows),
-            Kind::EqualCount(_) => Some(Self::Log),
+            Kind::EqualCount(cut) if !cut.is_strict() => Some(Self::Log),
             Kind::TokenBucket(_) | Kind::Gcra(_) => Some(Self::Bucket),
-            Kind::FixedWindow | Kind::SlidingWindow(_) | Kind::SlidingLog => None,
+            Kind::FixedWindow | Kind::EqualCount(_) => None,
+            Kind::SlidingWindow(_) | Kind::SlidingLog => None,
             Kind::LeakyBucket(..) | Kind::Concurrency | Kind::PostPaid(_) => None,
         }
     }

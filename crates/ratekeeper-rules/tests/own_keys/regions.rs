@@ -162,6 +162,10 @@ fn what_cannot_be_shared_is_refused_with_a_way_out() {
             "sub_windows cannot be lent",
         ),
         (
+            "limit: 600, strict: true, regions: bounded",
+            "change with a share that moves",
+        ),
+        (
             "limit: 600, algorithm: sliding_log, regions: bounded",
             "a sliding_log cannot be lent",
         ),
@@ -170,7 +174,7 @@ fn what_cannot_be_shared_is_refused_with_a_way_out() {
             "a leaky_bucket cannot be lent",
         ),
         (
-            "limit: 600, burst: 9000000000000, algorithm: gcra, regions: bounded",
+            "limit: 600, burst: 50000000000, algorithm: gcra, regions: bounded",
             "cannot be computed exactly",
         ),
         (

@@ -192,6 +192,10 @@ impl ServerMonitor {
         let owner = map.shard(slot_of_key(&key));
         let generation = &self.monitored.context.generation;
         let is_here = owner.is_some_and(|it| Arc::ptr_eq(it, &self.shard));
+        if is_here {
+            let shards = map.shards().iter();
+            generation.saw_steps(shards.map(|shard| shard.clock.steps()).sum());
+        }
         let Some(command) = generation.ask(&key).filter(|_| is_here) else {
             return Ok(());
         };

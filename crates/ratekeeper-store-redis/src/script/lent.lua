@@ -1,7 +1,7 @@
 -- Counters of which regions lend each other parts for a time: LENT_BUCKET, a TOKEN_BUCKET, and LENT_COUNT, an EQUAL_COUNT.
 --
 -- Parameters: 1 the hits that this region owns, 2 window (microseconds), 5 generation of the region;
---   LENT_BUCKET: 3 the hits of the whole limit, 4 its burst; LENT_COUNT: 3 above 0 if it is strict.
+--   LENT_BUCKET: 3 the hits of the whole limit, 4 its burst.
 -- They count as the algorithm does whose parameters a share of the limit has. The state of a bucket is that under the share
 -- which was in force when it was last charged. A share that becomes smaller by itself, as a loan is over, lowers what is
 -- missing; any other change of a share resizes the bucket.
@@ -21,21 +21,18 @@ if code == LENT_BUCKET then
   end
   code = TOKEN_BUCKET
 else
-  local most, width, size = share, 2, 1
-  if lent[3] > 0 and share > 23 then
-    most = max(23, floor(share / 17) * 16 + floor(share % 17 * 16 / 17) + 1)
-  end
-  if most <= 9 then
+  local width, size = 2, 1
+  if share <= 9 then
     width = 0
-  elseif most <= 12 then
+  elseif share <= 12 then
     width = 1
-  elseif most > 17 and most <= 23 then
+  elseif share > 17 and share <= 23 then
     width = 3
-  elseif most > 23 then
-    size = ceil((most - 1) / 16)
+  elseif share > 23 then
+    size = ceil((share - 1) / 16)
   end
   local gone = width == 2 and 2047 or width == 0 and 4194303 or width == 1 and 65535 or 255
-  numbers = {most, window, tick_of(max(32, ceil(window / (gone - 2)))), width, size}
+  numbers = {share, window, tick_of(max(32, ceil(window / (gone - 2)))), width, size}
   code = EQUAL_COUNT
 end
 if flat then

@@ -91,7 +91,7 @@ impl Params {
             Some(LoanKind::Windows) => self.numbers[4] = 1,
             Some(LoanKind::Log) => {
                 self.algorithm = ScriptAlgorithm::LentCount;
-                self.numbers = [owns, window, u64::from(limit.is_strict()), 0, 0];
+                self.numbers = [owns, window, 0, 0, 0];
             }
             Some(LoanKind::Bucket) => {
                 self.algorithm = ScriptAlgorithm::LentBucket;

@@ -55,11 +55,10 @@ fn limits(algorithm: Algorithm) -> impl Strategy<Value = Shared> {
         Just(2_592_000_000)
     ];
     (quota, window, 0_u64..=100, 1_u64..400, any::<bool>()).prop_map(
-        move |(quota, window, owned, burst, strict)| {
+        move |(quota, window, owned, burst, is_plain)| {
             let is_log = algorithm == Algorithm::SlidingWindow;
             let whole = Limit::try_new(LimitSpec {
-                burst: (!is_log && !strict).then_some(24.max(quota.min(1 << 20) * burst / 100)),
-                strict: is_log && strict,
+                burst: (!is_log && !is_plain).then_some(24.max(quota.min(1 << 20) * burst / 100)),
                 ..LimitSpec::new(algorithm, quota, Micros::from_millis(window))
             });
             Shared {
