@@ -100,6 +100,7 @@ impl Namer {
         for region in regions.all() {
             text(&region.name);
             text(&region.weight.to_string());
+            text(if region.is_retired { "retired" } else { "" });
         }
         text(limit.algorithm().name());
         let numbers = [

@@ -64,6 +64,9 @@ impl fmt::Display for RegionShare {
         for (at, region) in self.regions.all().iter().enumerate() {
             let comma = if at == 0 { "" } else { ", " };
             write!(f, "{comma}{} {}", region.name, region.weight)?;
+            if region.is_retired {
+                f.write_str(" retired")?;
+            }
         }
         write!(f, ")")
     }

@@ -450,7 +450,9 @@ impl Monitored for RegionLoans {
             return self.kept_shares().into_iter().collect();
         }
         let others = self.peers.iter().enumerate();
-        let others = others.filter(|(place, _)| *place != self.regions.own_place());
+        let is_there = |place: usize| !self.regions.all()[place].is_retired;
+        let others =
+            others.filter(|(place, _)| *place != self.regions.own_place() && is_there(*place));
         others.filter_map(|(_, peer)| peer.fault()).collect()
     }
 

@@ -42,6 +42,7 @@ mod redis;
 mod regions;
 mod regions_lend;
 mod regions_lie;
+mod regions_retire;
 mod replay;
 mod roles;
 mod rules;
