@@ -23,6 +23,7 @@ mod journal;
 mod key_link;
 mod lease;
 mod link;
+mod loan_demands;
 mod loans;
 mod metrics;
 mod monitor;

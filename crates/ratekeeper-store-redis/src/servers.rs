@@ -15,6 +15,7 @@ use crate::fleet::FleetBoard;
 use crate::generation::Generation;
 use crate::hash_key::HashKeyRole;
 use crate::lease::Leases;
+use crate::loan_demands::LoanDemands;
 use crate::loans::Loans;
 use crate::monitor::Monitor;
 use crate::node_board::NodeBoard;
@@ -65,6 +66,7 @@ impl RedisServers {
             denied: Denied::new(config.deny_cache_max),
             nodes: Nodes::new(),
             generation: Generation::default(),
+            loan_demands: LoanDemands::default(),
             told: AtomicU64::new(0),
         };
         let (config, context) = (Arc::new(config), Arc::new(context));

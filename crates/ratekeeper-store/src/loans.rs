@@ -2,7 +2,7 @@
 
 use ratekeeper_core::{Limit, Micros, Timestamp, Whole};
 
-use crate::{CounterKey, StoreSlot};
+use crate::{CounterKey, Step, StoreSlot};
 
 /// A counter of which regions lend each other parts.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -15,6 +15,19 @@ pub struct LoanCounter {
     pub whole: Whole,
     /// The store that keeps it.
     pub store: StoreSlot,
+}
+
+impl LoanCounter {
+    /// The counter of `step`, of which regions lend each other parts.
+    #[must_use]
+    pub const fn of(step: &Step) -> Self {
+        Self {
+            key: step.key,
+            owns: step.limit,
+            whole: step.whole,
+            store: step.store,
+        }
+    }
 }
 
 /// A change of a counter's loans, made only if nothing that it was computed from is another now.

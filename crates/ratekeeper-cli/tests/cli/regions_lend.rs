@@ -235,6 +235,33 @@ fn parts_of_buckets_and_logs_are_borrowed_and_no_more_than_the_limit_passes() {
     }
 }
 
+/// Nodes lease hits of a share that moves: what they hold counts as used.
+#[test]
+fn a_region_whose_nodes_lease_borrows_and_no_more_than_the_limit_passes() {
+    let limit = 3 * LIMIT;
+    let leased = "fixed_window, consistency: leased";
+    let world = World::start(|_| rules(limit).replace("fixed_window", leased));
+    world.wait_for_links();
+    let mut admitted = [0; 3];
+    eventually("the busy region has borrowed", || {
+        admitted[EU] += world.regions[EU].ask("a", 50);
+        admitted[EU] > limit / 2
+    });
+    let metrics = world.regions[EU].nodes[0].metrics();
+    let leased = metrics
+        .lines()
+        .find(|line| line.starts_with("ratelimit_lease_hits_total{") && line.contains("granted"));
+    assert!(leased.is_some_and(|line| !line.ends_with(" 0")), "{metrics}");
+    for _ in 0..3 {
+        for region in [AP, US, EU] {
+            admitted[region] += world.regions[region].ask("a", limit / 3);
+        }
+    }
+    let all: usize = admitted.iter().sum();
+    assert!(all <= limit, "{admitted:?}");
+    assert!(all > 3 * limit / 4, "{admitted:?}");
+}
+
 #[test]
 fn regions_with_other_rules_lend_nothing_and_say_so() {
     let world = World::start(|name| rules(if name == "us" { 2 * LIMIT } else { LIMIT }));

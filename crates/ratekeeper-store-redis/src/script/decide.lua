@@ -18,6 +18,7 @@
 --   a lease:      B 3, B algorithm, 5 x d parameters, c8 node, d number of the call, d number of the first call of its
 --                 session, d hits that the session has spent, B 1 if the node holds nothing any more, d hits it wants to
 --                 hold (0: it ends its lease), d the most that a lease holds, d the time that it lasts.
+--                 Of a counter that regions lend, a lease holds a sixteenth of the share at most, too.
 --                 What the node has spent since its last call is charged, and hits are held for it as far as there is
 --                 room: half of what would then be left. An older call than the last one changes nothing.
 --   a post:       B 5, B algorithm, B 1 if post-paid, 5 x d parameters, d hits, d age, d time for which it is remembered.
@@ -40,7 +41,7 @@
 --   something lies there that is no counter: then nothing of the group is carried out, and no other group is the worse
 --   for it); and for each run how many of its requests were allowed (a lone step: how many fitted).
 --   for a lease: the state before; 2 if all that the node holds now is new, 1 if some was held before, 0 if it is an older
---   call, or -1 if the key holds something else; the hits that it holds, and for how long.
+--   call, or -1 if the key holds something else; the hits that it holds, and for how long; of a counter that regions lend, the share.
 --   for loans: 1 if they were written, 0 if not, -1 if a key holds something else; the hits counted in the window, or missing
 --   in a bucket, the window's number, the time until it ends (both 0 where loans last for a time), the generation of the
 --   region, and the loans as they were before (null if there were none).
@@ -273,12 +274,19 @@ while at <= size do
     local _, code, a1, a2, a3, a4, a5, node, number, since, spent, final, target, most, ttl
     _, code, a1, a2, a3, a4, a5, node, at = unpack_('<BBdddddc8', plan, at)
     number, since, spent, final, target, most, ttl, at = unpack_('<dddBddd', plan, at)
-    local key = KEYS[next_key]
+    local key, is_lent, share = KEYS[next_key], code == FIXED_WINDOW and a5 > 0, 0
     next_key = next_key + 1
+    if is_lent then
+      loans[key] = loans_at(KEYS[next_key], code)
+      next_key = next_key + 1
+    end
     local raw, room, settle, s1, s2, s3, s4, value, expiry
     local own, live, repeated, tail, latest, first_end
     local held = 0
     --@ get
+    if is_lent and loans[key] == -1 then
+      raw = -1
+    end
     local told, status, amount, ends, left = raw, 2, 0, now, 0
     --@ open
     local last, reported, owned, ended
@@ -294,6 +302,10 @@ while at <= size do
       for pass = 1, 2 do
         local hits = 0
         --@ read
+        if is_lent then
+          share = room + s1
+          most = min(most, floor(share / 16))
+        end
         if pass == 2 then
           local all = held + left
           local want = min(target, most) - left
@@ -335,6 +347,10 @@ while at <= size do
     end
     out[filled + 1], out[filled + 2], out[filled + 3], out[filled + 4] = told, status, amount, ends - now
     filled = filled + 4
+    if is_lent then
+      filled = filled + 1
+      out[filled] = share
+    end
   else
     local _, mode, plain, extras, steps, runs, until_, content, taken_at
     _, mode, plain, extras, steps, runs, at = unpack_('<BBBBHH', plan, at)

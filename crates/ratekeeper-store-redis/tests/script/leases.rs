@@ -195,6 +195,7 @@ impl Lane {
             key: self.key,
             terms: self.terms,
             calendar: None,
+            lent: None,
             report,
         }
     }
@@ -372,6 +373,7 @@ fn a_call(target: u64) -> LeaseCall {
         key: KEY,
         terms: Terms::try_new(&limit, LEASE_MAX).expect("it can be leased"),
         calendar: None,
+        lent: None,
         report: LeaseReport {
             node: 7,
             number: 1,
