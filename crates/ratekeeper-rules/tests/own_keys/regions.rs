@@ -217,6 +217,10 @@ fn of_a_limit_that_is_lent_the_region_owns_its_share() {
         told.starts_with("region eu owns 300 (weights version"),
         "{told}"
     );
+    // In each of three regions the hits of a group less one are not counted.
+    let log = text.replace("algorithm: fixed_window, ", "");
+    let told = self::rules(&log, "eu").rules()[0].in_words();
+    assert!(told.ends_with("at most 111 more in any window"), "{told}");
     // A burst is the same part of the whole as what is owned, whatever moves.
     let bucket = text.replace("algorithm: fixed_window", "algorithm: gcra, burst: 35");
     let rules = self::rules(&bucket, "ap");

@@ -1,5 +1,6 @@
 //! The subject of a world: the limit, its regions, their traffic, and what goes wrong.
 
+pub(super) use ratekeeper_core::region::loans::LoanKind as Kind;
 use ratekeeper_core::region::loans::LoanTerms;
 use ratekeeper_core::{Algorithm, LimitSpec, Micros, Regions};
 
@@ -58,14 +59,6 @@ pub enum RegionTrouble {
     Shift,
     /// Weights change while loans stand.
     Weights,
-}
-
-/// The kinds of limits, as loans tell them apart.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
-    Windows,
-    Log,
-    Bucket,
 }
 
 /// A piece of traffic: its end, and requests a second in each region, in thousandths.

@@ -220,8 +220,31 @@ impl Region {
         }
     }
 
+    /// Writes the loans into the store, and reads them again: in the form in which a store keeps them.
+    fn keep(&mut self, plan: &RegionPlan) {
+        let names = (1, plan.regions());
+        // Without a protection there can be numbers that no store keeps.
+        match &mut self.kept.loans {
+            Loans::Windows(loans) => {
+                let window = self.kept.counter.window();
+                if let Some(bytes) = loans.encode(window, names.0) {
+                    let read = WindowLoans::decode(&bytes, loans.owns, names);
+                    let read = read.expect("what was written is read");
+                    loans.peers = read.peers;
+                }
+            }
+            Loans::Timed(loans) => {
+                if let Some(bytes) = loans.encode(self.generation, names.0) {
+                    let read = TimedLoans::decode(&bytes, loans.owns, names);
+                    *loans = read.expect("what was written is read");
+                }
+            }
+        }
+    }
+
     /// The same for an ask or an answer that is about to leave.
     fn replicate_loans(&mut self, plan: &RegionPlan) {
+        self.keep(plan);
         if plan.has(RegionGuard::Replicated) {
             self.replicate();
         }
@@ -382,6 +405,7 @@ impl Region {
         let before = loan.held;
         let is_taken = loans.accept(peer, answer);
         let after = loans.peers[peer].held;
+        self.keep(plan);
         is_taken && (after.next > before.next || after.at(window) > before.at(window))
     }
 
@@ -408,6 +432,7 @@ impl Region {
         let is_taken = loans.accept(peer, answer, (elapsed, &plan.terms), (now, self.generation));
         if is_taken {
             self.resize(plan, share, -answer.tokens.cast_signed(), time);
+            self.keep(plan);
         }
         is_taken && answer.amount > before
     }
