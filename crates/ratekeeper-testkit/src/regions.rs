@@ -3,7 +3,7 @@
 //! world; one in which more passes than the limit, or in which shares sum to more, names its seed.
 //!
 //! Each protection of the protocol can be [left out](RegionGuard), and then some world breaks. Requests are counted
-//! by the region's store one by one: what nodes hold in leases would count as used.
+//! by the region's store one by one, or taken from a lease that a node has, whose hits count as used.
 
 mod clock;
 mod counter;

@@ -158,6 +158,11 @@ fn tokens_that_come_to_a_bucket_have_left_another() {
     breaks_without(RegionGuard::Tokens, RegionTrouble::Usual);
 }
 
+#[test]
+fn what_nodes_hold_in_leases_is_not_lent() {
+    breaks_without(RegionGuard::Leased, RegionTrouble::Usual);
+}
+
 /// Loans give back nearly all that fixed shares lose of traffic which is not split like them.
 #[test]
 fn loans_follow_the_traffic() {

@@ -68,26 +68,24 @@ impl Counter {
         Some(ended)
     }
 
-    /// Takes hits if they fit the share.
-    pub(super) fn take(
-        &mut self,
-        plan: &RegionPlan,
-        share: u64,
-        hits: u64,
-        now: Timestamp,
-    ) -> bool {
+    /// The hits that fit now, under that share.
+    pub(super) fn room(&self, plan: &RegionPlan, share: u64, now: Timestamp) -> u64 {
         match self {
-            Self::Windows { count, .. } => {
-                let fits = share.saturating_sub(*count) >= hits;
-                *count += if fits { hits } else { 0 };
-                fits
+            Self::Windows { count, .. } => share.saturating_sub(*count),
+            Self::Stepped(state) => remaining(&plan.held(share), state, now),
+        }
+    }
+
+    /// Counts hits, dated `at`.
+    pub(super) fn charge(&mut self, plan: &RegionPlan, share: u64, hits: u64, at: Timestamp) {
+        match self {
+            Self::Windows { count, .. } => *count += hits,
+            Self::Stepped(State::Words(words)) => {
+                let (limit, at) = (plan.held(share), Moment::at(at));
+                let charged = limit.charge(StateMut::Words(words), hits.cast_signed(), &at);
+                charged.expect("small numbers fit the words of a state");
             }
-            Self::Stepped(state) => {
-                let outcome = plan
-                    .held(share)
-                    .step(state, hits.cast_signed(), &Moment::at(now));
-                outcome.fits()
-            }
+            Self::Stepped(State::Heap(_)) => unreachable!("the limits of worlds are small"),
         }
     }
 

@@ -46,6 +46,8 @@ pub enum RegionGuard {
     Level,
     /// Tokens that come to a bucket have left another one.
     Tokens,
+    /// What nodes hold in leases counts as used.
+    Leased,
 }
 
 /// The kind of trouble that a world has.
@@ -115,6 +117,8 @@ pub(super) struct RegionPlan {
     pub(super) late: u64,
     /// True if the replica has each hit before it is admitted.
     pub(super) keeps_hits: bool,
+    /// The time of nodes' leases; 0 if they have none.
+    pub(super) lease: u64,
     /// The time from one region to another, one way.
     pub(super) delays: Vec<Vec<u64>>,
     pub(super) offsets: Vec<i64>,
@@ -230,6 +234,7 @@ impl RegionPlan {
             doubled: random.pick(&[0, 200]),
             late: if is_timing { 300 } else { 20 },
             keeps_hits: random.happens(500),
+            lease: 0,
             delays: delays(random, count),
             offsets: Vec::new(),
             drifts: Vec::new(),
@@ -252,6 +257,10 @@ impl RegionPlan {
                 .push((at, Fault::StepUnseen(region, -3_000_000)));
             plan.steps = true;
         }
+        // When a clock steps, hits of a lease pass again, with one region too.
+        if plan.kind != Kind::Bucket && !plan.steps && random.happens(500) {
+            plan.lease = plan.terms.time.get() / 40;
+        }
         plan
     }
 
@@ -267,6 +276,7 @@ impl RegionPlan {
             margin: Micros::new(time / 10),
         };
         self.faults.clear();
+        self.lease = self.lease.min(time / 40);
         let (busy, begin) = (
             self.any_region(random),
             random.within(3 * SECOND, 5 * SECOND),

@@ -109,6 +109,7 @@ impl RegionScenario {
             doubled: 0,
             late: 0,
             keeps_hits: true,
+            lease: 0,
             delays: vec![
                 vec![0, 45_000, 40_000],
                 vec![45_000, 0, 80_000],
