@@ -49,6 +49,9 @@ pub(crate) struct CompiledLimit {
     pub(crate) whole: Whole,
 }
 
+/// The parts of the time of a loan of which a lease lasts one at most: a quarter of the margin that its lender waits.
+const LEASES_OF_LOAN: u64 = 40;
+
 /// The places of a store's counters, as rules are compiled for them.
 pub(crate) struct StoreSlots<'a, S>(pub(crate) &'a S);
 
@@ -72,7 +75,11 @@ impl<S: Store> StoreSlots<'_, S> {
         if !is_leased || rule.count_denied || !self.0.leases(slot) {
             return None;
         }
-        Terms::try_new(limit, rule.lease).ok()
+        // Of a share that is held for a time, a node's part must not outlast it by more than its lender waits.
+        let share = rule.share.as_ref().filter(|share| share.is_lent);
+        let most = share.map_or(Micros::MAX, |share| share.regions.loan_time());
+        let lease = rule.lease.min(Micros::new(most.get() / LEASES_OF_LOAN));
+        Terms::try_new(limit, lease).ok()
     }
 
     /// Returns true if the rule's counter is leased although the rule does not say so: all requests share it, and one

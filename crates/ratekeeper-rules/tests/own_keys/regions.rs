@@ -190,8 +190,11 @@ fn what_cannot_be_shared_is_refused_with_a_way_out() {
     let lent = "limit: 600, algorithm: fixed_window, regions: bounded";
     let synced = limit(&format!("{lent}, consistency: synced"));
     assert!(synced.ends_with("write `consistency: exact`"), "{synced}");
-    let leased = limit("limit: 600, consistency: leased, regions: bounded");
-    assert!(leased.contains("could outlast the loan"), "{leased}");
+    let leased = limit("limit: 600, algorithm: gcra, consistency: leased, regions: bounded");
+    assert!(
+        leased.contains("could not charge what nodes hold"),
+        "{leased}"
+    );
     let denied = limit(&format!("{lent}, count_denied: true"));
     assert!(denied.ends_with("write `count_denied: false`"), "{denied}");
     let burst = limit("limit: 600, burst: 23, algorithm: token_bucket, regions: bounded");

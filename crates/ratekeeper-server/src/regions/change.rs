@@ -257,6 +257,9 @@ impl Hasher for Fnv {
 
 #[cfg(test)]
 mod tests {
+    use ratekeeper_core::{Algorithm, Limit, LimitSpec, Whole};
+    use ratekeeper_store::StoreSlot;
+
     use super::*;
 
     #[test]
@@ -287,6 +290,47 @@ mod tests {
             (held.first, held.now, held.next, held.last),
             (100, 15, 200, 110)
         );
+        let bucket = LimitSpec::new(Algorithm::TokenBucket, 400, Micros::from_secs(60));
+        let bucket = Limit::try_new(LimitSpec {
+            burst: Some(100),
+            ..bucket
+        })
+        .expect("a valid limit");
+        let whole = Whole::of(&bucket);
+        let counter = LoanCounter {
+            key: CounterKey {
+                subject: 1,
+                identity: 2,
+            },
+            owns: bucket.holding(200, whole),
+            whole,
+            store: StoreSlot::default(),
+        };
+        let lending = Lending {
+            counter: &counter,
+            kind: LoanKind::Bucket,
+            terms,
+            names: (1, 2),
+        };
+        let asked = |hold, want| {
+            let ask = TimedAsk {
+                number: 7,
+                hold,
+                want,
+            };
+            let lie = LoanAnswer {
+                tokens: u64::MAX,
+                ..said
+            };
+            match heard(&lie, &SentAsk::Timed(ask), 200, &lending) {
+                LoanReply::Timed(answer) => (answer.amount, answer.tokens),
+                LoanReply::Windows(_) => panic!("it is of a bucket"),
+            }
+        };
+        // A quarter of the hits is the burst.
+        assert_eq!(asked(20, 80), (100, 20));
+        assert_eq!(asked(20, 500), (200, 45));
+        assert_eq!(asked(300, 0), (200, 0));
         let of_another_window = LoanAnswer { first: 101, ..said };
         assert_eq!(
             heard_windows(&of_another_window, &ask, 200, &terms)

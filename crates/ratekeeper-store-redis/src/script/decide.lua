@@ -41,7 +41,8 @@
 --   something lies there that is no counter: then nothing of the group is carried out, and no other group is the worse
 --   for it); and for each run how many of its requests were allowed (a lone step: how many fitted).
 --   for a lease: the state before; 2 if all that the node holds now is new, 1 if some was held before, 0 if it is an older
---   call, or -1 if the key holds something else; the hits that it holds, and for how long; of a counter that regions lend, the share.
+--   call, or -1 if the key holds something else; the hits that it holds, and for how long; of a counter that regions lend, the share, and the time until
+--   a part of it ends (0 if none does, or it ends with its window).
 --   for loans: 1 if they were written, 0 if not, -1 if a key holds something else; the hits counted in the window, or missing
 --   in a bucket, the window's number, the time until it ends (both 0 where loans last for a time), the generation of the
 --   region, and the loans as they were before (null if there were none).
@@ -120,6 +121,22 @@ local function timed_share(kept, owned, generation, since)
     end
   end
   return max(0, owned - lent) + held, over
+end
+
+-- The first end of what is held, in a generation of the region; 0 if nothing is.
+local function first_end_of(kept, generation)
+  local first = 0
+  local places = kept and 3 + 14 * byte(kept, 2) or 0
+  if kept and select(2, unpack_('<I7I7', kept, places)) == generation then
+    -- Earlier ends come first.
+    for place = places - 14, 3, -14 do
+      local until_ = unpack_('<I7', kept, place)
+      if until_ > now then
+        first = until_
+      end
+    end
+  end
+  return first
 end
 
 -- The parameters of a limit while a region holds a share of it: those that core computes for it. See lent.lua.
@@ -251,7 +268,10 @@ while at <= size do
     if raw ~= -1 and found ~= -1 then
       --@ read
       status, count = 0, (lent and a1 - room or s1) + held
-      if new > 0 and (found or '') == before and (not window or s2 / a2 == window) and count <= most then
+      -- What nodes hold ends before the share that it is of.
+      local share_end = lent and tail and new > 0 and first_end_of(after, lent[5]) or 0
+      local is_held = share_end == 0 or latest < share_end
+      if new > 0 and (found or '') == before and (not window or s2 / a2 == window) and count <= most and is_held then
         status = 1
         if code == TOKEN_BUCKET then
           --@ resize
@@ -274,11 +294,21 @@ while at <= size do
     local _, code, a1, a2, a3, a4, a5, node, number, since, spent, final, target, most, ttl
     _, code, a1, a2, a3, a4, a5, node, at = unpack_('<BBdddddc8', plan, at)
     number, since, spent, final, target, most, ttl, at = unpack_('<dddBddd', plan, at)
-    local key, is_lent, share = KEYS[next_key], code == FIXED_WINDOW and a5 > 0, 0
+    local key, is_lent, share, share_end = KEYS[next_key], code >= LENT_BUCKET or code == FIXED_WINDOW and a5 > 0, 0, 0
     next_key = next_key + 1
     if is_lent then
       loans[key] = loans_at(KEYS[next_key], code)
       next_key = next_key + 1
+    end
+    if code >= LENT_BUCKET then
+      local kept = loans[key] ~= -1 and loans[key]
+      share, share_end = timed_share(kept, a1, a5, 0), first_end_of(kept, a5)
+      code, a1, a2, a3, a4, a5 = lent_params(code, {a1, a2, a3, a4, a5}, share, true)
+      -- It ends before the share does.
+      if share_end > 0 then
+        ttl = min(ttl, share_end - 1 - now)
+        target = ttl > 0 and target or 0
+      end
     end
     local raw, room, settle, s1, s2, s3, s4, value, expiry
     local own, live, repeated, tail, latest, first_end
@@ -303,7 +333,7 @@ while at <= size do
         local hits = 0
         --@ read
         if is_lent then
-          share = room + s1
+          share = code == FIXED_WINDOW and room + s1 or share
           most = min(most, floor(share / 16))
         end
         if pass == 2 then
@@ -348,8 +378,8 @@ while at <= size do
     out[filled + 1], out[filled + 2], out[filled + 3], out[filled + 4] = told, status, amount, ends - now
     filled = filled + 4
     if is_lent then
-      filled = filled + 1
-      out[filled] = share
+      out[filled + 1], out[filled + 2] = share, max(0, share_end - now)
+      filled = filled + 2
     end
   else
     local _, mode, plain, extras, steps, runs, until_, content, taken_at

@@ -53,6 +53,14 @@ pub struct SettledCounter {
     pub others: OtherLeases,
 }
 
+/// A share of a limit of which regions lend each other parts.
+#[derive(Clone, Copy, Debug)]
+struct HeldShare {
+    hits: u64,
+    /// The time until a part of it ends; zero if none does before its window.
+    left: Micros,
+}
+
 impl Call {
     /// Adds a call, carried out after the groups already here. In a cluster all keys of a call must lie in one slot.
     pub fn push_lease_call(&mut self, lease_call: &LeaseCall, names: &KeyName) {
@@ -63,7 +71,7 @@ impl Call {
         if lease_call.lent.is_some() {
             self.key(|out| names.loans(*key, out));
         }
-        let params = lease_call.part().params;
+        let params = lease_call.part().params.in_generation(self.generation());
         self.bytes(&[LEASE, params.algorithm.code()]);
         self.numbers(params.numbers);
         self.bytes(&report.node.to_le_bytes());
@@ -93,13 +101,21 @@ impl LeaseCall {
     fn settle(
         &self,
         counter: Counter,
-        share: Option<u64>,
+        share: Option<HeldShare>,
         now: Timestamp,
     ) -> Option<(Settled, SettledCounter)> {
+        let mut report = self.report;
         let terms = match (share, self.lent) {
             (Some(share), Some(whole)) => {
-                let limit = self.terms.limit().holding(share, whole);
-                Terms::from_parts(limit, self.terms.ttl())
+                let limit = self.terms.limit().holding(share.hits, whole);
+                let ttl = match share.left {
+                    Micros::ZERO => self.terms.ttl(),
+                    left => Micros::new(left.get() - 1).min(self.terms.ttl()),
+                };
+                if ttl.is_zero() {
+                    report.target = 0;
+                }
+                Terms::from_parts(limit, ttl)
             }
             _ => self.terms,
         };
@@ -115,7 +131,7 @@ impl LeaseCall {
             now,
             calendar: self.calendar,
         };
-        let settled = terms.settle(&mut state, &mut escrow, &self.report, &at);
+        let settled = terms.settle(&mut state, &mut escrow, &report, &at);
         let look = escrow.test(terms.limit(), state.as_ref(), Ask::hits(0), &at);
         let others = escrow.entries().iter();
         let others = others.filter(|entry| entry.node != self.report.node);
@@ -156,7 +172,10 @@ fn outcome<'r>(
     let status = items.next();
     let (amount, usable) = (integer(items.next())?, integer(items.next())?);
     let share = match lease_call.lent {
-        Some(_) => Some(integer(items.next())?),
+        Some(_) => Some(HeldShare {
+            hits: integer(items.next())?,
+            left: Micros::new(integer(items.next())?),
+        }),
         None => None,
     };
     let told = match status {

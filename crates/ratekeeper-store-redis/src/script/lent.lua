@@ -1,7 +1,7 @@
 -- Counters of which regions lend each other parts for a time: LENT_BUCKET, a TOKEN_BUCKET, and LENT_COUNT, an EQUAL_COUNT.
 --
 -- Parameters: 1 the hits that this region owns, 2 window (microseconds), 5 generation of the region;
---   LENT_BUCKET: 3 the hits of the whole limit, 4 its burst.
+--   LENT_BUCKET: 3 the hits of the whole limit, 4 its burst; LENT_COUNT: 3 the tick of width 2, that of most shares.
 -- They count as the algorithm does whose parameters a share of the limit has. The state of a bucket is that under the share
 -- which was in force when it was last charged. A share that becomes smaller by itself, as a loan is over, lowers what is
 -- missing; any other change of a share resizes the bucket.
@@ -31,8 +31,12 @@ else
   elseif share > 23 then
     size = ceil((share - 1) / 16)
   end
-  local gone = width == 2 and 2047 or width == 0 and 4194303 or width == 1 and 65535 or 255
-  numbers = {share, window, tick_of(max(32, ceil(window / (gone - 2)))), width, size}
+  local tick = lent[3]
+  if width ~= 2 then
+    local gone = width == 0 and 4194303 or width == 1 and 65535 or 255
+    tick = tick_of(max(32, ceil(window / (gone - 2))))
+  end
+  numbers = {share, window, tick, width, size}
   code = EQUAL_COUNT
 end
 if flat then

@@ -1,5 +1,6 @@
 //! A limit, encoded for the script.
 
+use ratekeeper_core::equal_count::EXACT_UP_TO;
 use ratekeeper_core::region::loans::LoanKind;
 use ratekeeper_core::{Arithmetic, Bounds, Emission, Limit, MAX_COUNT, Whole};
 
@@ -91,7 +92,7 @@ impl Params {
             Some(LoanKind::Windows) => self.numbers[4] = 1,
             Some(LoanKind::Log) => {
                 self.algorithm = ScriptAlgorithm::LentCount;
-                self.numbers = [owns, window, 0, 0, 0];
+                self.numbers = [owns, window, coarse_tick(limit, whole), 0, 0];
             }
             Some(LoanKind::Bucket) => {
                 self.algorithm = ScriptAlgorithm::LentBucket;
@@ -116,6 +117,15 @@ impl Params {
         for number in self.numbers {
             out.extend_from_slice(&(number as f64).to_le_bytes());
         }
+    }
+}
+
+/// The tick of a sliding window whose groups are of several hits, which are those of most shares.
+fn coarse_tick(limit: &Limit, whole: Whole) -> u64 {
+    if let Arithmetic::EqualCount(groups) = limit.holding(EXACT_UP_TO + 1, whole).arithmetic() {
+        groups.tick.get()
+    } else {
+        0
     }
 }
 

@@ -68,6 +68,10 @@ struct Seen {
     held_back: usize,
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there are few, and they are copied"
+)]
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Exact(i64),

@@ -12,6 +12,7 @@ use ratekeeper_store_redis::RedisStore;
 use ratekeeper_stores::SharedStore;
 use ratekeeper_testkit::redis::Server;
 
+use crate::leases::leased;
 use crate::support::{LASTING, decide, limit, patient, step, store, until};
 
 const REGIONS: usize = 3;
@@ -37,14 +38,15 @@ struct Region {
 }
 
 impl Region {
-    async fn new(server: &Server, algorithm: Algorithm) -> Self {
+    /// A region whose nodes ask for what `make` makes of a step.
+    async fn new(server: &Server, algorithm: Algorithm, make: fn(&Step) -> Step) -> Self {
         let store = store(server, patient());
         let whole = limit(algorithm, REGIONS as u64 * OWNS, LASTING);
         let parts = Whole::of(&whole);
         let step = Step {
             terms: 1,
             whole: parts,
-            ..step(&whole.holding(OWNS, parts), 1)
+            ..make(&step(&whole.holding(OWNS, parts), 1))
         };
         let region = Self {
             shared: store.shared(),
@@ -162,10 +164,14 @@ async fn borrow(all: &[Region], to: usize, from: usize, want: u64) {
 }
 
 async fn regions(algorithm: Algorithm) -> (Server, Vec<Region>) {
+    asking(algorithm, |step| *step).await
+}
+
+async fn asking(algorithm: Algorithm, make: fn(&Step) -> Step) -> (Server, Vec<Region>) {
     let server = Server::start();
     let mut regions = Vec::new();
     for _ in 0..REGIONS {
-        regions.push(Region::new(&server, algorithm).await);
+        regions.push(Region::new(&server, algorithm, make).await);
     }
     (server, regions)
 }
@@ -212,8 +218,8 @@ async fn a_loan_counts_in_the_generation_that_it_was_taken_in() {
     assert_eq!(all[0].admitted(2 * OWNS).await, OWNS);
 }
 
-async fn never_more(algorithm: Algorithm) {
-    let (_server, all) = regions(algorithm).await;
+async fn never_more(algorithm: Algorithm, make: fn(&Step) -> Step) -> Arc<Vec<Region>> {
+    let (_server, all) = asking(algorithm, make).await;
     let all = Arc::new(all);
     let admitted = Arc::new(AtomicU64::new(0));
     let mut tasks = Vec::new();
@@ -249,14 +255,24 @@ async fn never_more(algorithm: Algorithm) {
     });
     assert!(admitted <= most, "{admitted}");
     assert!(admitted > REGIONS as u64 * OWNS / 2, "{admitted}");
+    all
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn buckets_whose_shares_move_while_they_are_used_up_never_admit_more() {
-    never_more(Algorithm::TokenBucket).await;
+    never_more(Algorithm::TokenBucket, |step| *step).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn logs_whose_shares_move_while_they_are_used_up_never_admit_more() {
-    never_more(Algorithm::SlidingWindow).await;
+    never_more(Algorithm::SlidingWindow, |step| *step).await;
+}
+
+/// What nodes hold in leases counts as used, and ends before the share.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn logs_whose_shares_move_while_nodes_lease_hits_of_them_never_admit_more() {
+    let all = never_more(Algorithm::SlidingWindow, leased).await;
+    let gauges = all.iter().filter_map(|region| region.shared.lease_gauges());
+    let granted: u64 = gauges.map(|gauges| gauges.granted).sum();
+    assert!(granted > 0, "nothing was leased");
 }

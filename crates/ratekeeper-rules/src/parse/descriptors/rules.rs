@@ -258,9 +258,9 @@ impl Compiler<'_, '_, '_> {
         }
         let counts_denied = self.around.profile == Profile::Envoy;
         let counts_denied = policy.count_denied.unwrap_or(counts_denied);
-        let ends_with_windows = match limit {
-            RuleLimit::Limited(limit) => LoanKind::of(limit) == Some(LoanKind::Windows),
-            RuleLimit::Unlimited => true,
+        let is_bucket = match limit {
+            RuleLimit::Limited(limit) => LoanKind::of(limit) == Some(LoanKind::Bucket),
+            RuleLimit::Unlimited => false,
         };
         let (why, help) = match policy.consistency {
             _ if counts_denied => (
@@ -268,10 +268,10 @@ impl Compiler<'_, '_, '_> {
                 "write `count_denied: false`",
             ),
             None | Some(Consistency::Exact) => return,
-            Some(Consistency::Leased) if ends_with_windows => return,
+            Some(Consistency::Leased) if !is_bucket => return,
             Some(Consistency::Leased) => (
-                "with `consistency: leased` here: what a node holds could outlast the loan that it is of",
-                "write `consistency: exact`, or `algorithm: fixed_window`, whose loans end with their windows",
+                "with `consistency: leased` here: a bucket that becomes smaller could not charge what nodes hold of it",
+                "write `consistency: exact`, or `algorithm: sliding_window`",
             ),
             Some(Consistency::Synced | Consistency::Local) => (
                 "with this consistency: the region's store decides each request",
