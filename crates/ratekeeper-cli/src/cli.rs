@@ -97,6 +97,9 @@ SIGTERM and Ctrl-C drain: requests in flight are answered first.")]
     Rules(Rules),
     /// Replay an access log through rules, and report what they would have denied
     Replay(Replay),
+    /// Change the regions that share limits
+    #[command(subcommand)]
+    Regions(Regions),
     /// Load-test a running service, and report rates and latencies
     #[command(subcommand)]
     Bench(Bench),
@@ -285,6 +288,36 @@ Examples:
   ratekeeper rules schema > ratekeeper.schema.json
   then, as the first line of a rules file:  # yaml-language-server: $schema=ratekeeper.schema.json")]
     Schema,
+}
+
+/// The commands about regions.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Regions {
+    /// Give the share of a region that is gone for good to the others
+    #[command(after_help = "\
+Run it beside the settings of a node that is left. It refuses while the region answers at one of its addresses, and until nothing that it admitted or lent before can be in use any more. Then it writes the settings file, or prints what to write, for all nodes that are left; shares only grow, so they may be restarted in any order.
+
+Exit codes: 0 retired, 1 not (the message says why, and when), 2 invalid command line.
+
+Examples:
+  ratekeeper regions retire ap --since 2026-11-26T12:00:00Z
+  ratekeeper regions retire ap --config /etc/ratekeeper/ratekeeper.yaml --rules /etc/ratekeeper/rules")]
+    Retire(RegionsRetire),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RegionsRetire {
+    /// Name of the region
+    pub(crate) name: String,
+    /// Settings file [default: ratekeeper.yaml]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Time at which the region stopped to admit requests [default: now]
+    #[arg(long, value_name = "TIME", value_parser = ratekeeper_rules::time::parse)]
+    pub(crate) since: Option<ratekeeper_core::Timestamp>,
+    /// Rules that regions share [default: the `rules` setting]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) rules: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -132,6 +132,22 @@ impl Rate {
         FRACTION_BITS - self.bits
     }
 
+    /// The instant `span` units before the microsecond `at`.
+    pub(crate) const fn earlier(self, at: u64, span: u64) -> Instant {
+        let rest = span & ((1 << self.bits) - 1);
+        let Some(micros) = at.checked_sub(shifted_up(span, self.bits)) else {
+            return Instant {
+                micros: 0,
+                fraction: 0,
+            };
+        };
+        let fraction = if rest > 0 { (1 << self.bits) - rest } else { 0 };
+        Instant {
+            micros,
+            fraction: fraction << self.unit(),
+        }
+    }
+
     /// The instant `span` units after `now`.
     pub(crate) const fn instant(self, now: Timestamp, span: u64) -> Instant {
         Instant {

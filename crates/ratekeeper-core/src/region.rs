@@ -16,8 +16,11 @@
 //! each hit dated by the clock of its region. Groups of equal count let a sixteenth of each share more pass, as of L.
 //! Buckets: shares of burst and rate sum to burst and rate.
 
+mod held;
 #[doc(hidden)]
 pub mod loans;
+
+pub use held::Whole;
 
 use crate::{Limit, LimitError, LimitSpec, Micros};
 
@@ -50,6 +53,8 @@ pub struct Region {
     pub name: Box<str>,
     /// At most [`WEIGHT_MAX`]; a region of weight 0 admits nothing of a shared limit.
     pub weight: u32,
+    /// True if it is gone for good, and others own its share.
+    pub is_retired: bool,
 }
 
 /// The reason why regions are refused.
@@ -76,6 +81,17 @@ pub enum RegionsError {
     /// No region may admit anything.
     #[error("all weights are 0, so that nothing would pass anywhere; give one region a weight")]
     NoWeight,
+    /// The own region is retired.
+    #[error(
+        "`{0}` is retired, so that others own its share; before it runs again, give it a share as to a new region"
+    )]
+    Retired(Box<str>),
+    /// The own region is to be retired.
+    #[error("`{0}` is this region; retire it beside the settings of another one")]
+    Own(Box<str>),
+    /// A region is retired already.
+    #[error("`{0}` is retired already")]
+    RetiredAlready(Box<str>),
     /// The own region is none of them.
     #[error("`{own}` is none of them: there are {known}")]
     Unknown {
@@ -127,7 +143,11 @@ impl Regions {
             if weight > WEIGHT_MAX {
                 return Err(RegionsError::Weight(name, weight));
             }
-            regions.push(Region { name, weight });
+            regions.push(Region {
+                name,
+                weight,
+                is_retired: false,
+            });
         }
         regions.sort_by(|one, other| one.name.cmp(&other.name));
         let twice = regions.windows(2).find(|pair| pair[0].name == pair[1].name);
@@ -153,6 +173,46 @@ impl Regions {
             own: at,
             loan_time: LOAN_TIME,
         })
+    }
+
+    /// The same regions without `name`, which is gone for good: the others own its share, by their weights. None of them owns
+    /// less than before.
+    ///
+    /// # Errors
+    /// There is no such region, it is the own one, or no other one has a weight.
+    pub fn without(mut self, name: &str) -> Result<Self, RegionsError> {
+        let Some(at) = self.all.iter().position(|region| *region.name == *name) else {
+            let known: Vec<&str> = self.all.iter().map(|region| &*region.name).collect();
+            return Err(RegionsError::Unknown {
+                own: name.into(),
+                known: known.join(", ").into(),
+            });
+        };
+        if at == self.own {
+            return Err(RegionsError::Retired(name.into()));
+        }
+        self.all[at].is_retired = true;
+        let has_weight = |region: &Region| !region.is_retired && region.weight > 0;
+        match self.all.iter().any(has_weight) {
+            true => Ok(self),
+            false => Err(RegionsError::NoWeight),
+        }
+    }
+
+    /// The regions of the next version, [without](Self::without) `name`.
+    ///
+    /// # Errors
+    /// It is retired already, or cannot be.
+    pub fn retire(&self, name: &str) -> Result<Self, RegionsError> {
+        if *self.own().name == *name {
+            return Err(RegionsError::Own(name.into()));
+        }
+        let mut retired = self.clone().without(name)?;
+        if retired == *self {
+            return Err(RegionsError::RetiredAlready(name.into()));
+        }
+        retired.version = self.version.saturating_add(1);
+        Ok(retired)
     }
 
     /// The same regions, with another time of loans.
@@ -195,22 +255,40 @@ impl Regions {
     /// The shares of `amount`, in the order of [`Self::all`]: whole numbers that sum to `amount`.
     #[must_use]
     pub fn shares(&self, amount: u64) -> Vec<u64> {
-        let sum: u128 = self
+        let mut shares = self.split(amount, |region| region.weight);
+        let gone = self.all.iter().zip(&mut shares);
+        let gone = gone.filter(|(region, _)| region.is_retired);
+        let gone: u64 = gone.map(|(_, share)| std::mem::take(share)).sum();
+        if gone > 0 {
+            let more = self.split(gone, |region| match region.is_retired {
+                true => 0,
+                false => region.weight,
+            });
+            for (share, more) in shares.iter_mut().zip(more) {
+                *share += more;
+            }
+        }
+        shares
+    }
+
+    /// Splits `amount` by weights, of which one at least is not 0.
+    fn split(&self, amount: u64, weight: impl Fn(&Region) -> u32) -> Vec<u64> {
+        let weights: Vec<u128> = self
             .all
             .iter()
-            .map(|region| u128::from(region.weight))
-            .sum();
-        let exact = |region: &Region| u128::from(amount) * u128::from(region.weight);
+            .map(|region| u128::from(weight(region)))
+            .collect();
+        let sum: u128 = weights.iter().sum::<u128>().max(1);
+        let exact = |weight: u128| u128::from(amount) * weight;
         // A share is at most `amount`, as a weight is at most the sum of all.
-        let mut shares: Vec<u64> = self
-            .all
+        let mut shares: Vec<u64> = weights
             .iter()
-            .map(|region| u64::try_from(exact(region) / sum).unwrap_or(amount))
+            .map(|weight| u64::try_from(exact(*weight) / sum).unwrap_or(amount))
             .collect();
         let left = amount - shares.iter().sum::<u64>();
         let mut fractions: Vec<usize> = (0..shares.len()).collect();
         // The sort is stable: equals stay in the order of their names.
-        fractions.sort_by_key(|&at| std::cmp::Reverse(exact(&self.all[at]) % sum));
+        fractions.sort_by_key(|&at| std::cmp::Reverse(exact(weights[at]) % sum));
         for (_, at) in (0..left).zip(fractions) {
             shares[at] += 1;
         }
@@ -226,7 +304,8 @@ impl Regions {
     /// Checks that every region with a weight has a part of `amount`, unless that is 0.
     fn check(&self, amount: u64) -> Result<(), Unshareable> {
         let shares = self.all.iter().zip(self.shares(amount));
-        let mut without = shares.filter(|(region, share)| region.weight > 0 && *share == 0);
+        let mut without =
+            shares.filter(|(region, share)| region.weight > 0 && !region.is_retired && *share == 0);
         match without.next() {
             Some((region, _)) if amount > 0 => Err(Unshareable::TooSmall {
                 amount,
@@ -249,18 +328,6 @@ impl Limit {
             regions.check(self.capacity())?;
         }
         Ok(self.part(regions)?)
-    }
-
-    /// The same limit while the region enforces `share` of it, which moves between regions. Only of fixed windows.
-    #[must_use]
-    pub fn holding(&self, share: u64) -> Self {
-        let spec = self.spec();
-        // A fixed window is valid with any quota that a limit can have.
-        Self::try_new(LimitSpec {
-            quota: share.min(crate::MAX_COUNT),
-            ..spec
-        })
-        .unwrap_or(*self)
     }
 
     fn part(&self, regions: &Regions) -> Result<Self, LimitError> {

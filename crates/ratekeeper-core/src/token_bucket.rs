@@ -197,6 +197,49 @@ pub(crate) fn is_ahead(rate: Rate, words: &Words, now: Timestamp) -> bool {
     Bucket::read(words).is_ahead(rate, now)
 }
 
+/// The bucket of the first rate, from now on under the second: its level stays, but for `tokens` that leave it and what is
+/// above the second burst. The part of the next token that is there stays, too, but for less than a unit of the rate.
+pub(crate) fn resize((from, to): (Rate, Rate), words: &mut Words, tokens: i64, now: Timestamp) {
+    let bucket = Bucket::of(from, words, now);
+    let missing = bucket.missing(from, now).hits;
+    let deficit = i128::from(missing) + i128::from(to.burst()) - i128::from(from.burst());
+    let deficit = u64::try_from(deficit + i128::from(tokens)).unwrap_or(0);
+    let resized = match (deficit, missing) {
+        (0, _) | (_, 0) => Bucket::fresh(deficit, now.as_micros()),
+        _ => {
+            let before = bucket.charged(from, missing, missing, now);
+            let accrued = from.between(before.since, before.at).unwrap_or(0);
+            Bucket {
+                deficit,
+                since: to.earlier(before.at, in_rate(accrued, (from, to))),
+                at: before.at,
+            }
+        }
+    };
+    resized.write(words);
+}
+
+/// The time in which `to` accrues the part of a token that `from` does in `accrued`, in its units: rounded down, and less by
+/// one, so that what doubles lose never admits more.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "whole numbers from 0 to 2^53"
+)]
+fn in_rate(accrued: u64, (from, to): (Rate, Rate)) -> u64 {
+    let part = accrued as f64 / from.span(1) as f64 * to.span(1) as f64;
+    (part.floor() - 1.0).max(0.0) as u64
+}
+
+/// Lowers the burst by `less`, as of `end`: a bucket that was charged before then is missing so much less. What came since,
+/// and what comes, comes at the lower rate.
+pub(crate) const fn lower(less: u64, words: &mut Words, end: Timestamp) {
+    if words[3] < end.as_micros() {
+        words[0] = words[0].saturating_sub(less);
+    }
+}
+
 pub(crate) fn expires_at(rate: Rate, words: &Words) -> Timestamp {
     let mut kept = Bucket::read(words);
     if kept.deficit > rate.burst() {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ratekeeper_core::lease::Terms;
-use ratekeeper_core::{Limit, Micros};
+use ratekeeper_core::{Limit, Micros, Whole};
 use ratekeeper_rules::{CUSTOM, Consistency, FailureMode, LeakyOverRls, RegionMode, Rule, RuleSet};
 use ratekeeper_store::{Charge, FullMode, RuleSlot, Store, StoreSlot};
 
@@ -45,7 +45,12 @@ pub(crate) struct CompiledLimit {
     pub(crate) sync: Micros,
     /// The terms on which regions lend each other parts of it; 0 if they do not.
     pub(crate) terms: u64,
+    /// The whole limit of which they do.
+    pub(crate) whole: Whole,
 }
+
+/// The parts of the time of a loan of which a lease lasts one at most: a quarter of the margin that its lender waits.
+const LEASES_OF_LOAN: u64 = 40;
 
 /// The places of a store's counters, as rules are compiled for them.
 pub(crate) struct StoreSlots<'a, S>(pub(crate) &'a S);
@@ -70,7 +75,11 @@ impl<S: Store> StoreSlots<'_, S> {
         if !is_leased || rule.count_denied || !self.0.leases(slot) {
             return None;
         }
-        Terms::try_new(limit, rule.lease).ok()
+        // Of a share that is held for a time, a node's part must not outlast it by more than its lender waits.
+        let share = rule.share.as_ref().filter(|share| share.is_lent);
+        let most = share.map_or(Micros::MAX, |share| share.regions.loan_time());
+        let lease = rule.lease.min(Micros::new(most.get() / LEASES_OF_LOAN));
+        Terms::try_new(limit, lease).ok()
     }
 
     /// Returns true if the rule's counter is leased although the rule does not say so: all requests share it, and one
@@ -140,6 +149,7 @@ impl Compiled {
                 lease: terms.map_or(Micros::ZERO, |terms| terms.ttl()),
                 sync: places.sync(rule),
                 terms: places.loan_terms(rule, namer),
+                whole: Whole::of(rule.limited().unwrap_or(limit)),
             }
         });
         let is_post_paid = rule.limited().is_some_and(Limit::is_post_paid);

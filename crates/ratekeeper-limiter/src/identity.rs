@@ -100,6 +100,7 @@ impl Namer {
         for region in regions.all() {
             text(&region.name);
             text(&region.weight.to_string());
+            text(if region.is_retired { "retired" } else { "" });
         }
         text(limit.algorithm().name());
         let numbers = [
@@ -107,6 +108,8 @@ impl Namer {
             regions.loan_time().get(),
             limit.quota(),
             limit.window().get(),
+            limit.capacity(),
+            u64::from(limit.is_strict()),
         ];
         numbers.iter().for_each(|number| text(&number.to_string()));
         hasher.finish().max(1)

@@ -4,7 +4,7 @@ mod alone;
 mod outcomes;
 mod own;
 
-use ratekeeper_core::{Algorithm, Limit, LimitSpec, MAX_COUNT, Micros, Timestamp};
+use ratekeeper_core::{Algorithm, Limit, LimitSpec, MAX_COUNT, Micros, Timestamp, Whole};
 use ratekeeper_rules::{Domain, Entry, Evaluation, Profile, Rule, RuleIndex, TenantHash, Visit};
 use ratekeeper_store::{Charge, CounterKey, FullMode, Step, StoreSlot};
 use smallvec::SmallVec;
@@ -234,6 +234,7 @@ impl Plan {
             lease: made.lease,
             sync: made.sync,
             terms: made.terms,
+            whole: made.whole,
         });
         if context.budgets != BudgetUse::Charge
             && limit.is_post_paid()
@@ -289,6 +290,7 @@ impl Plan {
             lease: Micros::ZERO,
             sync: Micros::ZERO,
             terms: 0,
+            whole: Whole::default(),
         });
     }
 

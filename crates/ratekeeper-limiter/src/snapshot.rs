@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ratekeeper_core::Limit;
+use ratekeeper_core::{Limit, Whole};
 use ratekeeper_rules::{
     CUSTOM, Domain, Rule, RuleIndex, RuleSet, ShedMode, ShedRules, ShedderKind,
 };
@@ -51,6 +51,8 @@ pub struct LentLimit<'a> {
     pub rule: &'a Rule,
     /// The part that this region owns.
     pub owns: Limit,
+    /// The whole limit.
+    pub whole: Whole,
     /// The store that keeps its counters.
     pub store: StoreSlot,
 }
@@ -177,6 +179,7 @@ impl Snapshot {
                 terms: limit.terms,
                 rule,
                 owns: *limit.delayed(),
+                whole: limit.whole,
                 store: made.store,
             })
         })

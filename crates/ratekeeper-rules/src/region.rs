@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ratekeeper_core::{Algorithm, Limit, Regions, Unshareable};
+use ratekeeper_core::region::loans::LoanKind;
+use ratekeeper_core::{Limit, Regions, Unshareable, Whole};
 
 use crate::named::named;
 use crate::{Rule, RuleLimit};
@@ -63,6 +64,9 @@ impl fmt::Display for RegionShare {
         for (at, region) in self.regions.all().iter().enumerate() {
             let comma = if at == 0 { "" } else { ", " };
             write!(f, "{comma}{} {}", region.name, region.weight)?;
+            if region.is_retired {
+                f.write_str(" retired")?;
+            }
         }
         write!(f, ")")
     }
@@ -106,16 +110,17 @@ pub(crate) fn share(
             return Err((message, help));
         }
     };
-    let least = LENT_EACH * regions.all().len() as u64;
-    if mode == RegionMode::Bounded && limit.quota() < least {
-        let message = format!(
-            "`regions: bounded` needs a limit of at least {least} here, {LENT_EACH} for each region"
-        );
-        let help =
-            "raise the limit, or leave `regions` out and keep the counter in one region's store";
-        return Err((message, help));
-    }
-    match limit.shared(regions) {
+    let shared = match mode {
+        RegionMode::Regional => limit.shared(regions),
+        RegionMode::Bounded => {
+            check_each(limit, regions)?;
+            let whole = Whole::of(limit);
+            let owns = regions.share(whole.quota);
+            // The check of a share by weight, and then the part that moves.
+            limit.shared(regions).map(|_| limit.holding(owns, whole))
+        }
+    };
+    match shared {
         Ok(limit) => Ok(Some(RegionShare {
             regions: Arc::clone(regions),
             limit,
@@ -134,17 +139,44 @@ pub(crate) fn share(
     }
 }
 
+/// Refuses limits and bursts of so few hits that lending is of no use.
+fn check_each(limit: &Limit, regions: &Regions) -> Result<(), (String, &'static str)> {
+    let least = LENT_EACH * regions.all().len() as u64;
+    let whole = Whole::of(limit);
+    let (what, help) = if whole.quota < least {
+        (
+            "limit",
+            "raise the limit, or leave `regions` out and keep the counter in one region's store",
+        )
+    } else if whole.burst < least {
+        ("burst", "raise the burst, or write `regions: regional`")
+    } else {
+        return Ok(());
+    };
+    let message = format!(
+        "`regions: bounded` needs a {what} of at least {least} here, {LENT_EACH} for each region"
+    );
+    Err((message, help))
+}
+
 /// Refuses limits of which regions cannot lend each other parts.
 fn check_lent(limit: &Limit) -> Result<(), (String, &'static str)> {
-    let why = if limit.algorithm() != Algorithm::FixedWindow {
-        format!(
-            "a {} cannot be lent yet, a fixed_window can",
-            limit.algorithm().name()
-        )
-    } else if limit.is_calendar() {
-        "windows of a calendar cannot be lent yet, others can".to_owned()
+    let why = if limit.is_calendar() {
+        "windows of a calendar cannot be lent, others can".to_owned()
     } else if limit.is_post_paid() {
         "hits that are paid afterwards are charged in full, whatever a region holds".to_owned()
+    } else if limit.sub_windows() > 0 {
+        "sub_windows cannot be lent, a sliding_window without them can".to_owned()
+    } else if limit.is_strict() {
+        "the groups of a strict sliding_window change with a share that moves".to_owned()
+    } else if LoanKind::of(limit).is_none() {
+        format!(
+            "a {} cannot be lent; fixed_window, sliding_window, token_bucket and gcra can",
+            limit.algorithm().name()
+        )
+    } else if !limit.has_exact_parts() {
+        "parts of so large a bucket, or one that fills so slowly, cannot be computed exactly"
+            .to_owned()
     } else {
         return Ok(());
     };

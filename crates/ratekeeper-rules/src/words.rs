@@ -83,8 +83,8 @@ impl fmt::Display for Accuracy {
     }
 }
 
-/// `100 per 1m, sliding_window, at most 6 more in any window`
-fn in_words(limit: &RuleLimit, window: &str) -> String {
+/// `100 per 1m, sliding_window, at most 6 more in any window`, and that often where so many regions lend each other parts.
+fn in_words(limit: &RuleLimit, window: &str, lending: u64) -> String {
     let RuleLimit::Limited(limit) = limit else {
         return "unlimited".to_owned();
     };
@@ -92,7 +92,11 @@ fn in_words(limit: &RuleLimit, window: &str) -> String {
     if algorithm.holds_permits() {
         return format!("{quota} at a time, {}", algorithm.name());
     }
-    let accuracy = Accuracy::from(limit);
+    let accuracy = match Accuracy::from(limit) {
+        // Each region has groups of its own, which may be as large as those of the whole limit.
+        Accuracy::AtMostMore(more) => Accuracy::AtMostMore(more.saturating_mul(lending)),
+        accuracy => accuracy,
+    };
     format!("{quota} per {window}, {}, {accuracy}", algorithm.name())
 }
 
@@ -112,7 +116,9 @@ impl Rule {
     /// The limit in words: how much passes, by which algorithm, how exactly.
     #[must_use]
     pub fn in_words(&self) -> String {
-        in_words(&self.limit, &self.window_text)
+        let share = self.share.as_ref().filter(|share| share.is_lent);
+        let lending = share.map_or(1, |share| share.regions.all().len() as u64);
+        in_words(&self.limit, &self.window_text, lending)
     }
 
     /// The ways in which its denials count less than others, in words: `shadow`, `enforced for 10%, shadow for

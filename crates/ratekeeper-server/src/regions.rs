@@ -15,6 +15,7 @@
 mod change;
 mod counters;
 mod demand;
+mod kept;
 mod peer;
 mod signals;
 
@@ -27,15 +28,15 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream;
 use parking_lot::Mutex;
-use ratekeeper_core::region::loans::{LoanTerms, RefusedAsk, WindowAsk, WindowFacts};
-use ratekeeper_core::{Limit, Micros, Regions};
+use ratekeeper_core::region::loans::{LoanTerms, RefusedAsk};
+use ratekeeper_core::{Limit, Micros, Regions, Whole};
 use ratekeeper_limiter::Limiter;
 use ratekeeper_proto::ratekeeper::v1::loan_answer::Refusal;
 use ratekeeper_proto::ratekeeper::v1::{LoanAnswer, LoanAsk};
 use ratekeeper_store::{CounterKey, LoanCounter, StoreSlot, boot_time};
 use ratekeeper_stores::Stores;
 
-use change::{answer_of, ask_of, change};
+use change::{Changed, answer_of, ask_of, change};
 use counters::{Counters, Wanted};
 pub use peer::{PeerLink, PeerRegion};
 
@@ -44,9 +45,6 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Counters that are looked at, and asks that are answered, at the same time.
 pub(crate) const TOGETHER: usize = 32;
-
-/// The part of its own share that a region never lends: a tenth.
-const FLOOR: u64 = 10;
 
 /// The least time for which loans are kept in the store.
 const KEPT: u64 = 24 * 3_600_000_000;
@@ -75,7 +73,7 @@ struct Lent {
 #[derive(Clone, Copy)]
 struct LentHere {
     owns: Limit,
-    whole: u64,
+    whole: Whole,
     store: StoreSlot,
 }
 
@@ -155,18 +153,31 @@ impl RegionLoans {
         let Ok(state) = self.limiter.store().loans(counter, None).await else {
             return;
         };
-        let Some(loans) = self.read(&counter, &state) else {
+        let lending = self.lending(&counter);
+        let Some(loans) = lending.read(&state) else {
             return;
         };
-        let spares: Vec<u64> = self.regions.shares(limit.whole);
+        let standing = loans.standing(&state, &lending.terms);
+        let spares: Vec<u64> = self.regions.shares(limit.whole.quota);
         let places = (self.regions.own_place(), &*spares);
         let reach = |peer: usize| self.peers[peer].is_reachable();
-        let terms_of = self.terms(&counter.owns);
         let now = boot_time();
-        let wanted =
-            self.counters
-                .lock()
-                .wanted(key, (&state, &loans), (places, &terms_of), reach, now);
+        let (over, wanted) = {
+            let mut counters = self.counters.lock();
+            let over = counters.over(key, &standing, &lending, now);
+            let found = (&state, &standing);
+            (
+                over,
+                counters.wanted(key, found, (places, &lending), reach, now),
+            )
+        };
+        for (peer, number) in over {
+            let made = change(self, &lending, |loans, _| {
+                loans.regain(peer, number).then_some(Changed::of(()))
+            });
+            // If it fails, the next look tries it again.
+            let _ = made.await;
+        }
         for wanted in wanted {
             self.ask((counter, terms), wanted).await;
         }
@@ -175,11 +186,14 @@ impl RegionLoans {
     /// Makes an ask, and sends it.
     async fn ask(&self, (counter, terms): (LoanCounter, u64), wanted: Wanted) {
         let sent = boot_time();
-        let made = change(self, &counter, |loans, state| {
+        let lending = self.lending(&counter);
+        let made = change(self, &lending, |loans, state| {
+            let here = (&lending, state);
             if wanted.release > 0 {
-                loans.release(wanted.peer, wanted.release, (state.window, state.count));
+                loans.release(here, wanted.peer, wanted.release);
             }
-            Some(loans.ask(wanted.peer, state.window, (wanted.now, wanted.next)))
+            let wants = (wanted.now, wanted.next);
+            Some(Changed::of(loans.ask(here, wanted.peer, wants)))
         });
         let Ok(Some(ask)) = made.await else {
             return;
@@ -227,31 +241,19 @@ impl RegionLoans {
         let counter = LoanCounter {
             key,
             owns: limit.owns,
+            whole: limit.whole,
             store: limit.store,
         };
-        let ask = WindowAsk {
-            number: message.number.min(change::NUMBER_MAX),
-            first: message.first,
-            hold_now: message.hold_now,
-            hold_next: message.hold_next,
-            want_now: message.want_now,
-            want_next: message.want_next,
-        };
-        let terms = self.terms(&limit.owns);
-        let owns = limit.owns.quota();
+        let lending = self.lending(&counter);
+        let ask = change::asked(message, lending.kind);
         let mut refused = None;
-        let made = change(self, &counter, |loans, state| {
-            let needs = self.counters.lock().needs(key, state, &terms);
-            let facts = WindowFacts {
-                window: state.window,
-                count: state.count,
-                need_now: needs.now,
-                need_next: needs.next,
-                floor: owns.div_ceil(FLOOR),
-                windows: terms.windows(),
-            };
-            match loans.lend(peer, &ask, &facts) {
-                Ok(answer) => Some(answer),
+        let made = change(self, &lending, |loans, state| {
+            let needs = self.counters.lock().needs(key, state, &lending);
+            match loans.lend((&lending, state), (peer, &ask), needs) {
+                Ok((made, tokens)) => Some(Changed {
+                    made,
+                    tokens: tokens.cast_signed(),
+                }),
                 Err(why) => {
                     refused = Some(why);
                     None
@@ -268,7 +270,8 @@ impl RegionLoans {
             }
             Ok(None) => Err(match refused {
                 Some(RefusedAsk::Old { last }) => (Refusal::Old, last),
-                _ => (Refusal::Apart, 0),
+                Some(RefusedAsk::Apart) => (Refusal::Apart, 0),
+                Some(RefusedAsk::Shrunk) | None => (Refusal::Store, 0),
             }),
             Err(_) => Err((Refusal::Store, 0)),
         }
@@ -282,23 +285,26 @@ impl RegionLoans {
         };
         let now = boot_time();
         let taken = self.counters.lock().take_ask(key, peer, message.number);
-        let Some((counter, terms, ask)) = taken else {
+        let Some((counter, terms, (ask, sent))) = taken else {
             return;
         };
         let Some(limit) = self.limit(terms) else {
             return;
         };
+        let lending = self.lending(&counter);
         let mut is_more = false;
         match message.refused() {
             Refusal::Unspecified => {
-                let own = self.regions.shares(limit.whole);
-                let answer = change::heard(&message, &ask, own[peer], &self.terms(&counter.owns));
-                let made = change(self, &counter, |loans, state| {
-                    let before = loans.share(state.window);
-                    let held = loans.peers[peer].held;
-                    loans.accept(peer, &answer).then(|| {
-                        is_more = loans.share(state.window) > before
-                            || loans.peers[peer].held.next > held.at(state.window + 1);
+                let own = self.regions.shares(limit.whole.quota);
+                let answer = change::heard(&message, &ask, own[peer], &lending);
+                let made = change(self, &lending, |loans, state| {
+                    let before = loans.held(peer, state);
+                    let tokens = loans.accept((&lending, state), (peer, &answer), sent)?;
+                    let held = loans.held(peer, state);
+                    is_more = held.0 > before.0 || held.1 > before.1;
+                    Some(Changed {
+                        made: (),
+                        tokens: -tokens.cast_signed(),
                     })
                 });
                 // One that is lost leaves hits unused, until the next ask.
@@ -306,10 +312,9 @@ impl RegionLoans {
             }
             Refusal::Old => {
                 let latest = message.latest.min(change::NUMBER_MAX);
-                let made = change(self, &counter, |loans, _| {
-                    let loan = &mut loans.peers[peer];
-                    loan.asked = loan.asked.max(latest);
-                    Some(())
+                let made = change(self, &lending, |loans, _| {
+                    loans.asked_before(peer, latest);
+                    Some(Changed::of(()))
                 });
                 let _ = made.await;
             }
@@ -320,10 +325,9 @@ impl RegionLoans {
         if message.refused() == Refusal::Unspecified {
             self.peers[peer].agreed();
         }
-        let terms = self.terms(&counter.owns);
-        let spare = message.spare.min(limit.whole);
+        let spare = message.spare.min(limit.whole.quota);
         let mut counters = self.counters.lock();
-        counters.heard(key, peer, (spare, is_more), &terms, now);
+        counters.heard(key, peer, (spare, is_more), &lending.terms, now);
     }
 
     fn terms(&self, limit: &Limit) -> LoanTerms {
@@ -353,10 +357,9 @@ impl RegionLoans {
         }
         lent.snapshot = address;
         let limits = snapshot.lent().map(|it| {
-            let whole = it.rule.limited().map_or(0, Limit::quota);
             let here = LentHere {
                 owns: it.owns,
-                whole,
+                whole: it.whole,
                 store: it.store,
             };
             (it.terms, here)

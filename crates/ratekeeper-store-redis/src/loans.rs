@@ -3,7 +3,6 @@
 //! No request waits for any of this. A change is made by a node that has read what it is computed from, and only if that is
 //! still there; see [`ratekeeper_core::region::loans`].
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -21,9 +20,6 @@ use crate::side_sender::{SideSender, SideWork};
 use crate::topology::Topology;
 use crate::wire::Refusal;
 
-/// The counters whose demand is kept between two looks.
-const DEMANDS_MAX: usize = 4_096;
-
 /// The time within which a call has to be sent, and its change replicated.
 const WITHIN: Micros = Micros::from_secs(1);
 
@@ -37,7 +33,6 @@ pub(crate) struct Loans {
 struct Shared {
     sender: SideSender<Self>,
     context: Arc<ScriptContext>,
-    demands: Mutex<HashMap<CounterKey, LoanDemand>>,
 }
 
 /// A look at the loans of a counter, or a change of them.
@@ -60,41 +55,20 @@ impl Loans {
         let shared = Arc::new_cyclic(|this| Shared {
             sender: SideSender::new(topology, config, home, this.clone()),
             context,
-            demands: Mutex::default(),
         });
         Self { shared }
     }
 
-    /// Notes that hits were asked for, if regions lend each other parts of the limit.
-    #[cold]
+    /// Notes that hits were asked for, of which regions lend each other parts.
     pub(crate) fn note(&self, step: &Step) {
         let hits = u64::try_from(step.hits).unwrap_or(0);
-        let mut demands = self.shared.demands.lock();
-        if let Some(demand) = demands.get_mut(&step.key) {
-            demand.hits = demand.hits.saturating_add(hits);
-            (demand.terms, demand.counter.owns) = (step.terms, step.limit);
-        } else if demands.len() < DEMANDS_MAX {
-            let counter = LoanCounter {
-                key: step.key,
-                owns: step.limit,
-                store: step.store,
-            };
-            let terms = step.terms;
-            demands.insert(
-                step.key,
-                LoanDemand {
-                    counter,
-                    terms,
-                    hits,
-                },
-            );
-        }
+        let demands = &self.shared.context.loan_demands;
+        demands.note(LoanCounter::of(step), step.terms, hits);
     }
 
     /// Takes out what was noted.
     pub(crate) fn demands(&self) -> Vec<LoanDemand> {
-        let mut demands = self.shared.demands.lock();
-        std::mem::take(&mut *demands).into_values().collect()
+        self.shared.context.loan_demands.take()
     }
 
     /// Looks at the loans of `counter`, or changes them.
@@ -152,6 +126,7 @@ impl SideWork for Shared {
 
     fn call(&self, job: &Job) -> Call {
         let mut call = Call::new();
+        call.set_generation(self.context.generation.get());
         call.push_loans(&job.counter, job.change.as_ref(), &self.context.names);
         call
     }

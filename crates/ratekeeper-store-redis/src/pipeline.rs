@@ -156,6 +156,7 @@ impl<'a> Pipeline<'a> {
         };
         let sent = |batch: &Batch| {
             let mut call = Call::new();
+            call.set_generation(context.generation.get());
             for group in &batch.groups {
                 call.push(group, &context.names);
             }

@@ -44,7 +44,7 @@ pub use item::{AnswerError, Item};
 pub use key::{KeyName, slot};
 pub(crate) use key::{SLOTS, slot_of_key};
 pub use lease::{LeaseCall, LeaseOutcome, SettledCounter, decode_lease_calls};
-pub(crate) use loans::decode_loans;
+pub use loans::decode_loans;
 pub use reply::decode;
 pub(crate) use reply::{GroupNote, ScriptFooter, decode_and_keep};
 pub use synced::{SyncAnswer, SyncCall, decode_sync};

@@ -3,6 +3,8 @@
 use std::sync::atomic::AtomicU64;
 
 use crate::denied::Denied;
+use crate::generation::Generation;
+use crate::loan_demands::LoanDemands;
 use crate::nodes::Nodes;
 use crate::script::{Clock, KeyName, Script};
 
@@ -14,6 +16,9 @@ pub(crate) struct ScriptContext {
     pub(crate) names: KeyName,
     pub(crate) denied: Denied,
     pub(crate) nodes: Nodes,
+    /// The generation of the region, in which what it holds of others for a time counts.
+    pub(crate) generation: Generation,
+    pub(crate) loan_demands: LoanDemands,
     /// The latest time told to a server, in microseconds; it never goes back.
     pub(crate) told: AtomicU64,
 }

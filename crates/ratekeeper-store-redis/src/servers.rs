@@ -12,8 +12,10 @@ use crate::config::RedisConfig;
 use crate::denied::Denied;
 use crate::endpoint::Endpoint;
 use crate::fleet::FleetBoard;
+use crate::generation::Generation;
 use crate::hash_key::HashKeyRole;
 use crate::lease::Leases;
+use crate::loan_demands::LoanDemands;
 use crate::loans::Loans;
 use crate::monitor::Monitor;
 use crate::node_board::NodeBoard;
@@ -63,6 +65,8 @@ impl RedisServers {
             },
             denied: Denied::new(config.deny_cache_max),
             nodes: Nodes::new(),
+            generation: Generation::default(),
+            loan_demands: LoanDemands::default(),
             told: AtomicU64::new(0),
         };
         let (config, context) = (Arc::new(config), Arc::new(context));

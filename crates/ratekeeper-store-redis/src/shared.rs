@@ -21,7 +21,10 @@ use crate::synced::is_synced;
 impl RedisServers {
     /// The loans between regions, begun if there are none yet.
     fn loans(&self) -> &Loans {
-        self.loans.get_or_init(|| self.slots.loans())
+        self.loans.get_or_init(|| {
+            self.slots.context().generation.join();
+            self.slots.loans()
+        })
     }
 }
 

@@ -114,6 +114,11 @@ impl Slots {
         })
     }
 
+    /// The state that all connections share.
+    pub(crate) fn context(&self) -> &ScriptContext {
+        &self.0.context
+    }
+
     /// Returns true if the server's own clock counts, which leases go by.
     pub(crate) fn has_own_clock(&self) -> bool {
         self.0.context.clock == Clock::Server

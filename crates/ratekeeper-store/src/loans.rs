@@ -1,8 +1,8 @@
 //! The loans between regions, as a region's store keeps them.
 
-use ratekeeper_core::{Limit, Micros, Timestamp};
+use ratekeeper_core::{Limit, Micros, Timestamp, Whole};
 
-use crate::{CounterKey, StoreSlot};
+use crate::{CounterKey, Step, StoreSlot};
 
 /// A counter of which regions lend each other parts.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -11,17 +11,34 @@ pub struct LoanCounter {
     pub key: CounterKey,
     /// The part of the limit that this region owns.
     pub owns: Limit,
+    /// The whole limit.
+    pub whole: Whole,
     /// The store that keeps it.
     pub store: StoreSlot,
+}
+
+impl LoanCounter {
+    /// The counter of `step`, of which regions lend each other parts.
+    #[must_use]
+    pub const fn of(step: &Step) -> Self {
+        Self {
+            key: step.key,
+            owns: step.limit,
+            whole: step.whole,
+            store: step.store,
+        }
+    }
 }
 
 /// A change of a counter's loans, made only if nothing that it was computed from is another now.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LoanChange {
-    /// The window that it was computed in.
+    /// The window that it was computed in; 0 where loans last for a time.
     pub window: u64,
-    /// The most hits that may be counted in that window by now.
+    /// The most hits that may be counted in that window, or missing in a bucket, by now.
     pub most: u64,
+    /// The tokens that leave a bucket; below zero, those that come to it.
+    pub tokens: i64,
     /// The loans that it was computed from; empty if there were none.
     pub before: Box<[u8]>,
     /// The loans to keep from now on.
@@ -35,12 +52,14 @@ pub struct LoanChange {
 pub struct LoanState {
     /// The store's time.
     pub at: Timestamp,
-    /// The window that is counted.
+    /// The window that is counted; 0 where loans last for a time.
     pub window: u64,
-    /// The time until it ends.
+    /// The time until it ends; 0 where loans last for a time.
     pub left: Micros,
-    /// The hits counted in it.
+    /// The hits counted in it, or missing in a bucket, under the share that the region has now.
     pub count: u64,
+    /// The generation of the region, in which what it holds for a time counts; 0 while that is not known.
+    pub generation: u64,
     /// The loans, before a change; empty if there are none.
     pub loans: Box<[u8]>,
     /// True if a change was made, and every replica has it.

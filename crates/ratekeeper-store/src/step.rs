@@ -4,7 +4,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use ratekeeper_core::{Bounds, Limit, Micros, Mode, Moment, Outcome, Timestamp, Verdict, Vote};
+use ratekeeper_core::{
+    Bounds, Limit, Micros, Mode, Moment, Outcome, Timestamp, Verdict, Vote, Whole,
+};
 use smallvec::SmallVec;
 
 use crate::{Execution, Extra, HashKey, StoreError};
@@ -82,6 +84,8 @@ pub struct Step {
     /// The terms on which regions lend each other parts of the limit, a number that differs where the limit, its rule or the
     /// regions do; 0 if they do not. The step's limit is then what this region owns.
     pub terms: u64,
+    /// The whole limit of which regions lend each other parts.
+    pub whole: Whole,
 }
 
 impl Step {
@@ -103,6 +107,7 @@ impl Step {
             lease: Micros::ZERO,
             sync: Micros::ZERO,
             terms: 0,
+            whole: Whole { quota: 0, burst: 0 },
         }
     }
 

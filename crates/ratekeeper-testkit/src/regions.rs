@@ -3,7 +3,7 @@
 //! world; one in which more passes than the limit, or in which shares sum to more, names its seed.
 //!
 //! Each protection of the protocol can be [left out](RegionGuard), and then some world breaks. Requests are counted
-//! by the region's store one by one: what nodes hold in leases would count as used.
+//! by the region's store one by one, or taken from a lease that a node has, whose hits count as used.
 
 mod clock;
 mod counter;
@@ -43,6 +43,8 @@ pub struct RegionTotals {
     pub lending: u64,
     /// Worlds in which hits passed again that a failover had forgotten: the store had counted them one by one.
     pub forgotten: u64,
+    /// The most by which a log exceeded its limit, in thousandths of it: hits that its groups did not count.
+    pub uncounted: u64,
 }
 
 impl RegionSimulation {
@@ -66,5 +68,6 @@ impl std::ops::AddAssign for RegionTotals {
         self.messages += other.messages;
         self.lending += other.lending;
         self.forgotten += other.forgotten;
+        self.uncounted = self.uncounted.max(other.uncounted);
     }
 }

@@ -12,7 +12,11 @@
     reason = "figures of measurements, and of tests, are rounded on purpose"
 )]
 
+#[path = "../shared/campaign.rs"]
+mod campaign;
 mod clients;
+#[path = "../shared/files.rs"]
+mod files;
 #[path = "../shared/machine.rs"]
 mod machine;
 #[path = "../shared/pinned.rs"]
@@ -21,10 +25,10 @@ mod servers;
 mod storm;
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+use campaign::Args;
 use clients::Idle;
 use ratekeeper_bench::{cpu_time, resident_bytes, run};
 use servers::Server;
@@ -36,14 +40,8 @@ const IDLE: u32 = 9_900;
 /// The connections of callers who all ask.
 const ACTIVE: u32 = 2_000;
 
-struct Args {
-    binary: PathBuf,
-    out: PathBuf,
-    is_quick: bool,
-}
-
 fn main() -> Result<()> {
-    let args = args()?;
+    let args = Args::read(&[], &[])?;
     let folder = tempfile::tempdir()?;
     let mut table = format!(
         "Measured on {}; load average before: {:.2}.\n\n",
@@ -53,14 +51,14 @@ fn main() -> Result<()> {
     table += "| server | idle connections | opened a second | CPU us each | bytes each |\n|---|---:|---:|---:|---:|\n";
     let idle = if args.is_quick { IDLE / 10 } else { IDLE };
     for server in [
-        Server::ratekeeper(&args.binary, folder.path())?,
+        Server::ratekeeper(&args.ratekeeper),
         Server::nginx(folder.path())?,
         Server::envoy(folder.path())?,
     ] {
         writeln!(table, "{}", of_idle(&server, idle)?)?;
     }
     table += "\n| checks | decisions/s | p50 us | p99 us |\n|---|---:|---:|---:|\n";
-    let server = Server::ratekeeper(&args.binary, folder.path())?;
+    let server = Server::ratekeeper(&args.ratekeeper);
     for (name, connections, streams) in [
         ("64 in flight on 4 connections", 4, 16),
         ("on 2,000", ACTIVE, 1),
@@ -89,10 +87,7 @@ fn main() -> Result<()> {
         }
         .row()?
     )?;
-    print!("{table}");
-    std::fs::create_dir_all(&args.out)?;
-    std::fs::write(args.out.join("connections.md"), &table)?;
-    Ok(())
+    args.tell("connections", &table)
 }
 
 /// Opens idle connections to a server, and returns a row with what they cost.
@@ -114,25 +109,4 @@ fn of_idle(server: &Server, count: u32) -> Result<String> {
         cpu.as_secs_f64() * 1e6 / opened,
         bytes as f64 / opened
     ))
-}
-
-fn args() -> Result<Args> {
-    let mut args = std::env::args().skip(1);
-    let (mut binary, mut out, mut is_quick) = (None, PathBuf::from("."), false);
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--ratekeeper" => binary = args.next(),
-            "--out" => out = args.next().context("--out needs a value")?.into(),
-            "--quick" => is_quick = true,
-            other => bail!("there is no argument {other}"),
-        }
-    }
-    let binary = binary
-        .context("say where the binary is: --ratekeeper PATH")?
-        .into();
-    Ok(Args {
-        binary,
-        out,
-        is_quick,
-    })
 }

@@ -1,12 +1,14 @@
 //! The servers, each on the first processor.
 
+use std::any::Any;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use ratekeeper_bench::{Load, Question, Service};
 use ratekeeper_testkit::process::{Process, free_port, tool};
+use ratekeeper_testkit::ratekeeper::Setup;
 
-use crate::pinned::{nginx, pinned};
+use crate::pinned::{nginx, pinned, prefix};
 
 /// The processor of the measured server.
 const MEASURED: &str = "0";
@@ -41,36 +43,22 @@ static_resources:
 pub(crate) struct Server {
     pub(crate) name: &'static str,
     pub(crate) port: u16,
-    process: Process,
+    id: u32,
+    _program: Box<dyn Any>,
 }
 
 impl Server {
     /// The service, whose gRPC port is meant.
-    pub(crate) fn ratekeeper(binary: &Path, folder: &Path) -> Result<Self> {
-        let port = free_port();
-        let rules = folder.join("rules.yaml");
-        std::fs::write(&rules, RULES).context("the rules cannot be written")?;
-        let mut command = pinned(MEASURED, binary);
-        command
-            .current_dir(folder)
-            .arg("serve")
-            .arg("--rules")
-            .arg(rules);
-        command.args([
-            "--worker-threads",
-            "1",
-            "--drain-delay",
-            "0s",
-            "--log-level",
-            "warn",
-        ]);
-        command.args(["--grpc", &format!("127.0.0.1:{port}")]);
-        command.args(["--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
-        Ok(Self::started(
-            "Ratekeeper",
-            port,
-            Process::spawn("ratekeeper", command),
-        ))
+    pub(crate) fn ratekeeper(binary: &Path) -> Self {
+        let setup = Setup::serve(binary).behind(&prefix(MEASURED)).rules(RULES);
+        let args = ["--worker-threads", "1", "--log-level", "warn"];
+        let ours = setup.args(&args).start();
+        Self {
+            name: "Ratekeeper",
+            port: ours.grpc,
+            id: ours.process.id(),
+            _program: Box::new(ours),
+        }
     }
 
     /// NGINX with one worker.
@@ -106,12 +94,13 @@ impl Server {
         Self {
             name,
             port,
-            process,
+            id: process.id(),
+            _program: Box::new(process),
         }
     }
 
     pub(crate) fn id(&self) -> u32 {
-        self.process.id()
+        self.id
     }
 
     /// Checks over gRPC.

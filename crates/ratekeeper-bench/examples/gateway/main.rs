@@ -34,7 +34,7 @@ use setup::{Load, Setup, Subject};
 const CONNECTIONS: u32 = 32;
 
 fn main() -> Result<()> {
-    let args = Args::read_with(&[], &["--peers"])?;
+    let args = Args::read(&[], &["--peers"])?;
     let (patience, requests) = match args.is_quick {
         true => (
             Patience {

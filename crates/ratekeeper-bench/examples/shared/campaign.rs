@@ -21,13 +21,9 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Reads the arguments of this program; `paths` are those that only this campaign has, each with a path.
-    pub(crate) fn read(paths: &[&'static str]) -> Result<Self> {
-        Self::read_with(paths, &[])
-    }
-
-    /// Reads them as [`Self::read`] does; `flags` are those of this campaign that have no value.
-    pub(crate) fn read_with(paths: &[&'static str], flags: &[&'static str]) -> Result<Self> {
+    /// Reads the arguments of this program; `paths` are those that only this campaign has, each with a path, and `flags`
+    /// those without a value.
+    pub(crate) fn read(paths: &[&'static str], flags: &[&'static str]) -> Result<Self> {
         Self::of(std::env::args().skip(1), paths, flags)
     }
 

@@ -18,6 +18,7 @@ mod quota_set;
 mod quota_tenant;
 mod quotas_bulk;
 mod quotas_live;
+mod regions_retire;
 mod replay;
 mod rules_check;
 mod rules_explain;
@@ -32,7 +33,7 @@ mod top;
 mod usage;
 mod why;
 
-use crate::cli::{Audit, Cli, Command, Config, Key, Quota, Rules};
+use crate::cli::{Audit, Cli, Command, Config, Key, Quota, Regions, Rules};
 use anyhow::Result;
 use rules_live::To;
 use std::process::ExitCode;
@@ -57,6 +58,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Rules(Rules::Pull(args))) => rules_pull::run(&args),
         Some(Command::Rules(Rules::Push(args))) => rules_push::run(&args),
         Some(Command::Rules(Rules::Schema)) => rules_schema::run(),
+        Some(Command::Regions(Regions::Retire(args))) => regions_retire::run(&args),
         Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Bench(args)) => bench::run(args),
         Some(Command::Config(Config::Show { flags, json })) => config_show::run(&flags.0, json),

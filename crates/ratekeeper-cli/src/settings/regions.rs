@@ -28,6 +28,8 @@ const LOAN_TIMES: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration:
 pub(crate) struct RegionWeights {
     version: u32,
     weights: Vec<(Box<str>, u32)>,
+    /// Names of regions that are gone for good.
+    retired: Vec<Box<str>>,
     loan_time: Option<Micros>,
     links: RegionLinks,
 }
@@ -51,6 +53,8 @@ struct Entry {
     weight: u32,
     #[serde(default)]
     link: Addresses,
+    #[serde(default)]
+    retired: bool,
 }
 
 /// The fault of a mapping of regions.
@@ -102,11 +106,19 @@ pub(super) fn regions(text: &str) -> Result<Option<RegionWeights>, RegionsFault>
         authorities: ca?.map(Into::into),
         identity,
     };
-    let (mut weights, mut nodes) = (Vec::new(), Vec::new());
+    let (mut weights, mut nodes, mut all_retired) = (Vec::new(), Vec::new(), Vec::new());
     for (name, entry) in entries {
         let entry = nested::deserialize(entry, "expected `{ weight: 1 }`: ");
-        let Entry { weight, link } = entry.map_err(|error| in_field(&name, error))?;
+        let entry: Entry = entry.map_err(|error| in_field(&name, error))?;
+        let Entry {
+            weight,
+            link,
+            retired,
+        } = entry;
         weights.push((name.clone().into(), weight));
+        if retired {
+            all_retired.push(name.clone().into());
+        }
         if !link.is_empty() {
             nodes.push((name.into(), link));
         }
@@ -114,6 +126,7 @@ pub(super) fn regions(text: &str) -> Result<Option<RegionWeights>, RegionsFault>
     Ok(Some(RegionWeights {
         version: version.map_err(|error| in_field(VERSION, error))?,
         weights,
+        retired: all_retired,
         loan_time: loan_time.map(|time| Micros::new(u64::try_from(time.as_micros()).unwrap_or(0))),
         links: RegionLinks { nodes, tls },
     }))
@@ -136,7 +149,10 @@ impl Checks<'_> {
             (Some(_), None) => return self.lacks(&own.said, &all.said).unwrap_or_default(),
             (None, Some(_)) => return self.lacks(&all.said, &own.said).unwrap_or_default(),
         };
-        match Regions::try_new(name, weights.version, weights.weights.clone()) {
+        let regions = Regions::try_new(name, weights.version, weights.weights.clone());
+        let retired = weights.retired.iter();
+        let regions = retired.fold(regions, |regions, name| regions?.without(name));
+        match regions {
             Ok(regions) => {
                 if !weights.links.nodes.is_empty() && values.store_hash_key.is_none() {
                     let message = "regions that lend each other parts of limits have to name counters alike: write \

@@ -267,7 +267,7 @@ settings! {
         region: Option<String> = value("NAME", "") => maybe(text);
         /// Regions that share limits, each with a store of its own: `version` (raised whenever a weight changes), and
         /// NAME: { weight, link } for each; of a shared limit a region owns the part that is its weight's part of all
-        /// weights. link: addresses of the region's nodes, for limits that are lent; `loan_time` (10m), and link_ca,
+        /// weights; `retired: true` gives that of a region that is gone to the others. link: addresses of the region's nodes, for limits that are lent; `loan_time` (10m), and link_ca,
         /// link_cert and link_key for TLS, beside `version`
         regions: Option<RegionWeights> = nested("MAPPING") => regions;
         /// Memory for counters, at least 1MiB. When it is full, expired counters go first and denying ones last

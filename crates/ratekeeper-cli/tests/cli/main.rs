@@ -43,6 +43,7 @@ mod regions;
 mod regions_example;
 mod regions_lend;
 mod regions_lie;
+mod regions_retire;
 mod regions_tls;
 mod replay;
 mod roles;

@@ -111,9 +111,13 @@ impl Region {
 
     /// Asks so often, by turns of both nodes; returns how often it was allowed.
     fn ask(&self, value: &str, times: usize) -> usize {
+        self.ask_of(("key", value), times)
+    }
+
+    fn ask_of(&self, entry: (&str, &str), times: usize) -> usize {
         let allows = |number: &usize| {
             let node = &self.nodes[number % 2];
-            node.check(&[("key", value)])["decision"] == "allow"
+            node.check(&[entry])["decision"] == "allow"
         };
         (0..times).filter(allows).count()
     }
@@ -193,6 +197,73 @@ fn a_busy_region_borrows_and_no_more_than_the_limit_ever_passes() {
         healed += world.regions[EU].ask("c", 20);
         healed > LIMIT / 3
     });
+}
+
+/// Rules of these algorithms, each named by its key.
+fn rules_of(algorithms: &[&str], limit: usize, more: &str) -> String {
+    let rule = |name: &&str| {
+        format!(
+            "- {{ key: {name}, rate_limit: {{ window: 24h, limit: {limit}, algorithm: {name}{more} }} }}\n"
+        )
+    };
+    let rules: String = algorithms.iter().map(rule).collect();
+    format!("domain: d\nregions: bounded\non_store_failure: deny\ndescriptors:\n{rules}")
+}
+
+/// Asks for hits of a limit until the busy region has borrowed, and then everywhere: no more than the limit passes.
+fn use_up(world: &World, name: &str, limit: usize) {
+    let mut admitted = [0; 3];
+    eventually("the busy region has borrowed", || {
+        admitted[EU] += world.regions[EU].ask_of((name, "a"), limit / 15);
+        admitted[EU] > limit / 2
+    });
+    for _ in 0..3 {
+        for region in [AP, US, EU] {
+            admitted[region] += world.regions[region].ask_of((name, "a"), limit / 3);
+        }
+    }
+    let all: usize = admitted.iter().sum();
+    // A log counts its hits by groups, and a bucket fills up meanwhile.
+    let more = match name {
+        "fixed_window" => 0,
+        "sliding_window" => limit / 16,
+        _ => 1,
+    };
+    assert!(all <= limit + more, "{name}: {admitted:?}");
+    assert!(all > 3 * limit / 4, "{name}: {admitted:?}");
+}
+
+/// Of each algorithm whose parts are lent for a time.
+#[test]
+fn parts_of_buckets_and_logs_are_borrowed_and_no_more_than_the_limit_passes() {
+    let names = ["token_bucket", "gcra", "sliding_window"];
+    let world = World::start(|_| rules_of(&names, LIMIT, ""));
+    world.wait_for_links();
+    names.iter().for_each(|name| use_up(&world, name, LIMIT));
+}
+
+/// Nodes lease hits of a share that moves: what they hold counts as used.
+#[test]
+fn a_region_whose_nodes_lease_borrows_and_no_more_than_the_limit_passes() {
+    let (names, limit) = (["fixed_window", "sliding_window"], 3 * LIMIT);
+    let world = World::start(|_| rules_of(&names, limit, ", consistency: leased"));
+    world.wait_for_links();
+    let granted = || {
+        let metrics = world.regions[EU].nodes[0].metrics();
+        let mut lines = metrics.lines();
+        let line = lines.find(|line| {
+            line.starts_with("ratelimit_lease_hits_total{") && line.contains("granted")
+        });
+        let value = line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+        value.unwrap_or(0)
+    };
+    let mut before = 0;
+    for name in names {
+        use_up(&world, name, limit);
+        let after = granted();
+        assert!(after > before, "{name}: nothing was leased");
+        before = after;
+    }
 }
 
 #[test]

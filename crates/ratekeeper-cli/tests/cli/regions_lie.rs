@@ -53,6 +53,7 @@ impl RegionService for Liar {
                     next: u64::MAX,
                     last: u64::MAX,
                     spare: u64::MAX,
+                    tokens: u64::MAX,
                     ..LoanAnswer::default()
                 });
                 let lies: Vec<LoanAnswer> = lies.collect();
@@ -73,7 +74,8 @@ impl RegionService for Liar {
 fn node(folder: &Path, server: &Server, port: u16) -> Service {
     let rules = format!(
         "domain: d\nregions: bounded\non_store_failure: deny\ndescriptors:\n- {{ key: key, rate_limit: {{ window: 24h, \
-         limit: {LIMIT}, algorithm: fixed_window }} }}\n"
+         limit: {LIMIT}, algorithm: fixed_window }} }}\n- {{ key: bucket, rate_limit: {{ window: 24h, limit: {LIMIT}, \
+         algorithm: token_bucket }} }}\n"
     );
     write(folder, "rules.yaml", &rules);
     let settings = format!(
@@ -88,7 +90,11 @@ fn node(folder: &Path, server: &Server, port: u16) -> Service {
 }
 
 fn admitted(node: &Service, value: &str, asked: usize) -> usize {
-    let allows = |_: &usize| node.check(&[("key", value)])["decision"] == "allow";
+    admitted_of(node, ("key", value), asked)
+}
+
+fn admitted_of(node: &Service, entry: (&str, &str), asked: usize) -> usize {
+    let allows = |_: &usize| node.check(&[entry])["decision"] == "allow";
     (0..asked).filter(allows).count()
 }
 
@@ -197,6 +203,17 @@ fn a_region_that_lies_floods_and_repeats_gets_no_more_than_is_spare() {
     let most = usize::try_from(most).expect("it is small");
     let all = passed + rest + most;
     assert!(all <= LIMIT, "{passed} and {rest} beside {most}");
+
+    // To a bucket come no more tokens than that of the other region holds.
+    passed = 0;
+    eventually("the bucket has used what it was told", || {
+        passed += admitted_of(&node, ("bucket", "a"), 20);
+        passed >= LIMIT
+    });
+    assert_eq!(
+        passed + admitted_of(&node, ("bucket", "a"), 2 * LIMIT),
+        LIMIT
+    );
 
     for (region, version) in [("eu", 1), ("nowhere", 1), ("us", 2), ("", 1)] {
         let refused = runtime.block_on(link(&node, vec![hello(region, version)]));

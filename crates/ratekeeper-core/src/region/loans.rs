@@ -59,10 +59,37 @@ pub use windows::{
     WindowLoans,
 };
 
-use crate::Micros;
+use crate::limit::Kind;
+use crate::{Limit, Micros};
 
 /// The drift that every clock is allowed, in parts in a million.
 pub const DRIFT_PPM: u64 = 500;
+
+/// The way in which loans of a limit are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LoanKind {
+    /// For each window by itself: [`WindowLoans`].
+    Windows,
+    /// For a time: [`TimedLoans`]. Hits count for a window.
+    Log,
+    /// For a time, and with tokens.
+    Bucket,
+}
+
+impl LoanKind {
+    /// The way in which loans of `limit` are counted; [`None`] if no parts of it can be lent.
+    #[must_use]
+    pub const fn of(limit: &Limit) -> Option<Self> {
+        match limit.kind {
+            Kind::FixedWindow if !limit.is_calendar() => Some(Self::Windows),
+            Kind::EqualCount(cut) if !cut.is_strict() => Some(Self::Log),
+            Kind::TokenBucket(_) | Kind::Gcra(_) => Some(Self::Bucket),
+            Kind::FixedWindow | Kind::EqualCount(_) => None,
+            Kind::SlidingWindow(_) | Kind::SlidingLog => None,
+            Kind::LeakyBucket(..) | Kind::Concurrency | Kind::PostPaid(_) => None,
+        }
+    }
+}
 
 /// The terms of loans: the same for all regions that share a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -35,7 +35,49 @@ fn a_region_of_weight_0_gets_nothing() {
     assert_eq!(none.expect("others have weights").capacity(), 0);
 }
 
+#[test]
+fn the_share_of_a_retired_region_goes_to_the_others() {
+    let all = [("ap", 1), ("eu", 2), ("us", 1)];
+    let retired = regions("eu", &all).retire("ap").expect("it is another one");
+    assert_eq!(retired.version(), 2);
+    assert_eq!(retired.shares(600), [0, 400, 200]);
+    let whole = limit(|_| ());
+    assert_eq!(whole.shared(&retired).expect("of all others").quota(), 400);
+    for (name, fault) in [
+        ("ap", RegionsError::RetiredAlready("ap".into())),
+        ("eu", RegionsError::Own("eu".into())),
+    ] {
+        assert_eq!(retired.retire(name), Err(fault), "{name}");
+    }
+    assert!(matches!(
+        retired.retire("xx"),
+        Err(RegionsError::Unknown { .. })
+    ));
+    let own = regions("eu", &all).without("eu");
+    assert_eq!(own, Err(RegionsError::Retired("eu".into())));
+    let alone = regions("eu", &[("ap", 1), ("eu", 0)]);
+    assert_eq!(alone.retire("ap"), Err(RegionsError::NoWeight));
+}
+
 proptest! {
+    /// So regions may learn of it in any order.
+    #[test]
+    fn no_region_owns_less_once_another_is_retired(
+        amount in 0..=crate::MAX_COUNT,
+        weights in proptest::collection::vec(1..=WEIGHT_MAX, 2..=REGIONS_MAX),
+    ) {
+        let all = weights.iter().enumerate().map(|(at, weight)| (format!("r{at:02}").into(), *weight));
+        let before = Regions::try_new("r01", 1, all).expect("valid regions");
+        let after = before.retire("r00").expect("it is another one");
+        let shares = after.shares(amount);
+        prop_assert_eq!(shares.iter().sum::<u64>(), amount);
+        prop_assert_eq!(shares[0], 0);
+        let grown = before.shares(amount).into_iter().zip(shares).skip(1);
+        for (before, after) in grown {
+            prop_assert!(before <= after, "{} {}", before, after);
+        }
+    }
+
     #[test]
     fn shares_sum_to_the_amount_and_are_nowhere_a_hit_away(
         amount in 0..=crate::MAX_COUNT,

@@ -1,5 +1,6 @@
 //! Loans between regions, simulated: see [`ratekeeper_testkit::regions`].
 
+use ratekeeper_core::region::loans::LoanKind;
 use ratekeeper_testkit::regions::{
     RegionGuard, RegionScenario, RegionSimulation, RegionTotals, RegionTraffic, RegionTrouble,
 };
@@ -147,6 +148,21 @@ fn hits_under_the_old_share_leave_before_a_region_reports() {
     breaks_without(RegionGuard::OldHits, RegionTrouble::Weights);
 }
 
+#[test]
+fn what_is_in_a_bucket_stays_when_its_share_changes() {
+    breaks_without(RegionGuard::Level, RegionTrouble::Usual);
+}
+
+#[test]
+fn tokens_that_come_to_a_bucket_have_left_another() {
+    breaks_without(RegionGuard::Tokens, RegionTrouble::Usual);
+}
+
+#[test]
+fn what_nodes_hold_in_leases_is_not_lent() {
+    breaks_without(RegionGuard::Leased, RegionTrouble::Usual);
+}
+
 /// Loans give back nearly all that fixed shares lose of traffic which is not split like them.
 #[test]
 fn loans_follow_the_traffic() {
@@ -162,6 +178,7 @@ fn loans_follow_the_traffic() {
                 seed: 1,
                 traffic,
                 lends,
+                kind: LoanKind::Windows,
             };
             scenario.run().unwrap_or_else(|broken| panic!("{broken}"))
         };
@@ -176,5 +193,37 @@ fn loans_follow_the_traffic() {
         assert!(loans.lost() <= lost_by_loans, "{traffic:?}: {loans:?}");
         assert_eq!(shares.messages, 0);
         assert!(loans.messages < 6_000, "{traffic:?}: {loans:?}");
+    }
+}
+
+/// The same of logs and buckets. What one counter would have let pass is taken to be what a fixed window would have.
+#[test]
+fn loans_for_a_time_follow_the_traffic_too() {
+    for kind in [LoanKind::Log, LoanKind::Bucket] {
+        for (traffic, lost_by_shares, lost_by_loans) in [
+            (RegionTraffic::Skewed, 300, 30),
+            (RegionTraffic::FlashCrowd, 50, 30),
+            (RegionTraffic::CutOff, 300, 30),
+        ] {
+            let run = |lends| {
+                let scenario = RegionScenario {
+                    seed: 1,
+                    traffic,
+                    lends,
+                    kind,
+                };
+                scenario.run().unwrap_or_else(|broken| panic!("{broken}"))
+            };
+            let (shares, loans) = (run(false), run(true));
+            println!(
+                "{kind:?}, {traffic:?}: of 1,000 lost {} by shares, {} by loans, {} messages in 1,000 s",
+                shares.lost(),
+                loans.lost(),
+                loans.messages
+            );
+            assert!(shares.lost() > lost_by_shares, "{traffic:?}: {shares:?}");
+            assert!(loans.lost() <= lost_by_loans, "{traffic:?}: {loans:?}");
+            assert!(loans.messages < 6_000, "{traffic:?}: {loans:?}");
+        }
     }
 }

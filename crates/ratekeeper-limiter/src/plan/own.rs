@@ -1,6 +1,6 @@
 //! Limits that come with a request and that rules know nothing of.
 
-use ratekeeper_core::Micros;
+use ratekeeper_core::{Micros, Whole};
 use ratekeeper_rules::{Entry, FailureMode};
 use ratekeeper_store::{Charge, FullMode, Step, StoreSlot};
 
@@ -63,6 +63,7 @@ impl Plan {
             lease: Micros::ZERO,
             sync: Micros::ZERO,
             terms: 0,
+            whole: Whole::default(),
         });
     }
 }

@@ -1831,7 +1831,7 @@ pub struct LoanAsk {
     /// The number of the ask, which grows.
     #[prost(uint64, tag = "4")]
     pub number: u64,
-    /// The asker's window.
+    /// The asker's window; 0 where loans last for a time, as in logs and buckets: then what it holds and lacks is in `_next`.
     #[prost(uint64, tag = "5")]
     pub first: u64,
     /// The hits held in that window, and in each later one.
@@ -1884,6 +1884,9 @@ pub struct LoanAnswer {
     /// The number of the latest ask that was answered, if that is why.
     #[prost(uint64, tag = "10")]
     pub latest: u64,
+    /// The hits of the lender's bucket that go along with what is new, where it has one. What the asker holds is then `next`.
+    #[prost(uint64, tag = "11")]
+    pub tokens: u64,
 }
 /// Nested message and enum types in `LoanAnswer`.
 pub mod loan_answer {

@@ -158,8 +158,24 @@ fn what_cannot_be_shared_is_refused_with_a_way_out() {
     for (keys, why) in [
         ("limit: 600, regions: counted", "is not possible yet"),
         (
-            "limit: 600, regions: bounded",
-            "a sliding_window cannot be lent yet",
+            "limit: 600, sub_windows: 4, regions: bounded",
+            "sub_windows cannot be lent",
+        ),
+        (
+            "limit: 600, strict: true, regions: bounded",
+            "change with a share that moves",
+        ),
+        (
+            "limit: 600, algorithm: sliding_log, regions: bounded",
+            "a sliding_log cannot be lent",
+        ),
+        (
+            "limit: 600, algorithm: leaky_bucket, regions: bounded",
+            "a leaky_bucket cannot be lent",
+        ),
+        (
+            "limit: 600, burst: 50000000000, algorithm: gcra, regions: bounded",
+            "cannot be computed exactly",
         ),
         (
             "limit: 600, algorithm: fixed_window, post_paid: true, regions: bounded",
@@ -172,10 +188,17 @@ fn what_cannot_be_shared_is_refused_with_a_way_out() {
         assert!(refused.contains("write `regions: regional`"), "{refused}");
     }
     let lent = "limit: 600, algorithm: fixed_window, regions: bounded";
-    let leased = limit(&format!("{lent}, consistency: leased"));
-    assert!(leased.ends_with("write `consistency: exact`"), "{leased}");
+    let synced = limit(&format!("{lent}, consistency: synced"));
+    assert!(synced.ends_with("write `consistency: exact`"), "{synced}");
+    let leased = limit("limit: 600, algorithm: gcra, consistency: leased, regions: bounded");
+    assert!(
+        leased.contains("could not charge what nodes hold"),
+        "{leased}"
+    );
     let denied = limit(&format!("{lent}, count_denied: true"));
     assert!(denied.ends_with("write `count_denied: false`"), "{denied}");
+    let burst = limit("limit: 600, burst: 23, algorithm: token_bucket, regions: bounded");
+    assert!(burst.contains("a burst of at least 24 here"), "{burst}");
     let few = limit("limit: 23, algorithm: fixed_window, regions: bounded");
     assert!(
         few.contains("a limit of at least 24 here, 8 for each region"),
@@ -197,6 +220,15 @@ fn of_a_limit_that_is_lent_the_region_owns_its_share() {
         told.starts_with("region eu owns 300 (weights version"),
         "{told}"
     );
+    // In each of three regions the hits of a group less one are not counted.
+    let log = text.replace("algorithm: fixed_window, ", "");
+    let told = self::rules(&log, "eu").rules()[0].in_words();
+    assert!(told.ends_with("at most 111 more in any window"), "{told}");
+    // A burst is the same part of the whole as what is owned, whatever moves.
+    let bucket = text.replace("algorithm: fixed_window", "algorithm: gcra, burst: 35");
+    let rules = self::rules(&bucket, "ap");
+    let share = rules.rules()[0].share.as_ref().expect("it is shared");
+    assert_eq!((share.limit.quota(), share.limit.capacity()), (150, 8));
 }
 
 #[test]

@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 
 use ratekeeper_core::Micros;
-use ratekeeper_core::region::loans::{
-    Asking, AskingTimes, LoanTerms, WindowAsk, WindowLoans, lack,
-};
+use ratekeeper_core::region::loans::{Asking, AskingTimes, LoanKind, LoanTerms, lack};
 use ratekeeper_store::{CounterKey, LoanCounter, LoanDemand, LoanState};
 
 use super::demand::{Demand, Needs};
+use super::kept::{Lending, SentAsk, Standing};
 
 /// The most counters that a node looks after.
 const COUNTERS_MAX: usize = 4_096;
@@ -54,9 +53,11 @@ struct Tracked {
 #[derive(Clone, Copy, Default, Debug)]
 struct Asked {
     asking: Option<Asking>,
-    out: Option<WindowAsk>,
+    out: Option<SentAsk>,
     /// The hits that it wants back.
     recalled: u64,
+    /// The number of its latest ask, while hits are lent to it for a time, and since when that is known.
+    unchanged: Option<(u64, Micros)>,
 }
 
 impl Counters {
@@ -128,26 +129,28 @@ impl Counters {
     pub(super) fn wanted(
         &mut self,
         key: CounterKey,
-        (state, loans): (&LoanState, &WindowLoans),
-        ((own, shares), terms): ((usize, &[u64]), &LoanTerms),
+        (state, standing): (&LoanState, &Standing),
+        ((own, shares), lending): ((usize, &[u64]), &Lending<'_>),
         is_reachable: impl Fn(usize) -> bool,
         now: Micros,
     ) -> Vec<Wanted> {
         let Some(tracked) = self.all.get_mut(&key) else {
             return Vec::new();
         };
-        tracked.demand.count(state);
-        let window = state.window;
-        let peers = loans.peers.iter();
-        let amounts = peers.map(|it| (it.lent.at(window), it.held.at(window)));
-        tracked.amounts = amounts.collect();
-        let needs = tracked.demand.needs(state, terms.window);
+        tracked.demand.count(state, (lending, standing.now));
+        let peers = standing.peers.iter();
+        tracked.amounts = peers.map(|it| (it.lent, it.held)).collect();
+        let needs = tracked.demand.needs(state, lending);
         let whole: u64 = shares.iter().sum();
-        let (share, share_next) = (loans.share(window), loans.share(window + 1));
-        let lacks_now = needs.now.saturating_sub(share).min(whole);
+        let share_next = standing.next;
+        let lacks_now = match lending.kind {
+            LoanKind::Windows => needs.now.saturating_sub(standing.now).min(whole),
+            // What they hold they hold from now on.
+            LoanKind::Log | LoanKind::Bucket => 0,
+        };
         let lacks_next = lack(needs.next, share_next).min(whole);
-        let recall = loans.owns.min(needs.next).saturating_sub(share_next);
-        let times = times(terms.window);
+        let recall = standing.owns.min(needs.next).saturating_sub(share_next);
+        let times = times(lending.terms.window);
         for (asked, share) in tracked.peers.iter_mut().zip(shares) {
             asked
                 .asking
@@ -160,17 +163,11 @@ impl Counters {
         let sum: u64 = others.iter().map(|peer| spare(&tracked.peers[*peer])).sum();
         let mut wanted = Vec::new();
         for peer in others {
-            let loan = &loans.peers[peer];
+            let loan = &standing.peers[peer];
             let asked = &mut tracked.peers[peer];
             let part = spare(asked);
-            let holds = loan.held.next > 0 && loan.held.last > window;
-            let left = loan.held.last.saturating_sub(window);
-            let renews = holds && left <= terms.windows() / 2;
-            let recall = if loan.lent.at(window + 1) > 0 {
-                recall
-            } else {
-                0
-            };
+            let renews = loan.renews;
+            let recall = if loan.is_lent { recall } else { 0 };
             let recalled = std::mem::take(&mut asked.recalled);
             let may = asked
                 .asking
@@ -182,7 +179,7 @@ impl Counters {
                 continue;
             }
             let gives_back = renews && !lacks;
-            let unneeded = share_next.saturating_sub(needs.next.max(loans.owns));
+            let unneeded = share_next.saturating_sub(needs.next.max(standing.owns));
             let in_part = |hits: u64| {
                 let part = u128::from(hits) * u128::from(part);
                 u64::try_from(part.div_ceil(u128::from(sum.max(1)))).unwrap_or(hits)
@@ -200,27 +197,27 @@ impl Counters {
     }
 
     /// Notes that an ask was sent.
-    pub(super) fn sent(&mut self, key: CounterKey, peer: usize, ask: WindowAsk, now: Micros) {
+    pub(super) fn sent(&mut self, key: CounterKey, peer: usize, ask: SentAsk, now: Micros) {
         if let Some(asked) = self.asked(key, peer) {
             asked.out = Some(ask);
             if let Some(asking) = &mut asked.asking {
-                asking.sent(ask.number, now);
+                asking.sent(ask.number(), now);
             }
         }
     }
 
-    /// Takes out the ask of that number, if its answer is still waited for.
+    /// Takes out the ask of that number, and the time at which it was sent, if its answer is still waited for.
     pub(super) fn take_ask(
         &mut self,
         key: CounterKey,
         peer: usize,
         number: u64,
-    ) -> Option<(LoanCounter, u64, WindowAsk)> {
+    ) -> Option<(LoanCounter, u64, (SentAsk, Micros))> {
         let (counter, terms) = self.counter(key)?;
         let asked = self.asked(key, peer)?;
-        asked.asking?.sent_at(number)?;
-        let ask = asked.out.take_if(|ask| ask.number == number)?;
-        Some((counter, terms, ask))
+        let sent = asked.asking?.sent_at(number)?;
+        let ask = asked.out.take_if(|ask| ask.number() == number)?;
+        Some((counter, terms, (ask, sent)))
     }
 
     /// Notes an answer, and whether it gave something.
@@ -248,10 +245,36 @@ impl Counters {
     }
 
     /// The needs of this region, for a lender.
-    pub(super) fn needs(&self, key: CounterKey, state: &LoanState, terms: &LoanTerms) -> Needs {
+    pub(super) fn needs(&self, key: CounterKey, state: &LoanState, lending: &Lending<'_>) -> Needs {
         let none = Demand::new(Micros::ZERO);
         let demand = self.all.get(&key).map_or(&none, |it| &it.demand);
-        demand.needs(state, terms.window)
+        demand.needs(state, lending)
+    }
+
+    /// The regions whose loans are over, with the numbers of their latest asks: this node has seen hits lent to them for a
+    /// time, and no other ask, for so long that they hold nothing of them any more.
+    pub(super) fn over(
+        &mut self,
+        key: CounterKey,
+        standing: &Standing,
+        lending: &Lending<'_>,
+        now: Micros,
+    ) -> Vec<(usize, u64)> {
+        let wait = longest(lending);
+        let Some(tracked) = self.all.get_mut(&key) else {
+            return Vec::new();
+        };
+        let peers = tracked.peers.iter_mut().zip(&standing.peers).enumerate();
+        let over = peers.filter_map(|(peer, (asked, loan))| {
+            match (asked.unchanged, loan.timed) {
+                (Some((seen, since)), Some(number)) if seen == number => {
+                    return (later(since, wait) <= now).then_some((peer, number));
+                }
+                (_, number) => asked.unchanged = number.map(|number| (number, now)),
+            }
+            None
+        });
+        over.collect()
     }
 
     /// The counters that are looked after.
@@ -296,6 +319,16 @@ fn times(window: Micros) -> AskingTimes {
     }
 }
 
+/// The time for which a borrower can hold hits, with the margin; those of a log count for a window more.
+fn longest(lending: &Lending<'_>) -> Micros {
+    let terms: &LoanTerms = &lending.terms;
+    let held = later(terms.time, terms.margin);
+    match lending.kind {
+        LoanKind::Log => later(held, terms.window),
+        LoanKind::Windows | LoanKind::Bucket => held,
+    }
+}
+
 /// The time over which demand is averaged.
 fn memory(window: Micros) -> Micros {
     Micros::new((window.get() / 2).clamp(2 * SECOND, 10 * SECOND))
@@ -303,4 +336,83 @@ fn memory(window: Micros) -> Micros {
 
 fn later(at: Micros, span: Micros) -> Micros {
     Micros::new(at.get().saturating_add(span.get()))
+}
+
+#[cfg(test)]
+mod tests {
+    use ratekeeper_core::{Algorithm, Limit, LimitSpec, Whole};
+    use ratekeeper_store::StoreSlot;
+
+    use super::super::kept::PeerStanding;
+    use super::*;
+
+    const KEY: CounterKey = CounterKey {
+        subject: 1,
+        identity: 2,
+    };
+
+    fn counter() -> LoanCounter {
+        let spec = LimitSpec::new(Algorithm::TokenBucket, 300, Micros::from_secs(60));
+        let whole = Limit::try_new(spec).expect("a valid limit");
+        LoanCounter {
+            key: KEY,
+            owns: whole.holding(100, Whole::of(&whole)),
+            whole: Whole::of(&whole),
+            store: StoreSlot::default(),
+        }
+    }
+
+    fn lent(number: u64) -> Standing {
+        let peer = PeerStanding {
+            lent: 40,
+            is_lent: true,
+            timed: Some(number),
+            ..PeerStanding::default()
+        };
+        Standing {
+            owns: 100,
+            now: 60,
+            next: 60,
+            peers: vec![PeerStanding::default(), peer],
+        }
+    }
+
+    /// The time at which a loan is taken back whose latest ask was seen at 1 s, and answered anew at 100 s.
+    fn taken_back(kind: LoanKind) -> u64 {
+        let counter = counter();
+        let lending = Lending {
+            counter: &counter,
+            kind,
+            terms: LoanTerms {
+                window: Micros::from_secs(60),
+                time: Micros::from_secs(600),
+                margin: Micros::from_secs(60),
+            },
+            names: (1, 2),
+        };
+        let mut counters = Counters::new(2);
+        let demand = LoanDemand {
+            counter,
+            terms: 1,
+            hits: 1,
+        };
+        counters.note(vec![demand], Micros::from_secs(1));
+        let mut over = |number, second| {
+            let now = Micros::from_secs(second);
+            counters.over(KEY, &lent(number), &lending, now)
+        };
+        for second in [1, 2, 99] {
+            assert_eq!(over(7, second), []);
+        }
+        let taken = (100..2_000).find(|second| !over(8, *second).is_empty());
+        let taken = taken.expect("some time it is over");
+        assert_eq!(over(8, taken), [(1, 8)], "until it is done");
+        taken
+    }
+
+    #[test]
+    fn a_loan_is_taken_back_once_no_borrower_can_use_it() {
+        assert_eq!(taken_back(LoanKind::Bucket), 100 + 660);
+        assert_eq!(taken_back(LoanKind::Log), 100 + 660 + 60);
+    }
 }

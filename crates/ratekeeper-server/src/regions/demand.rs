@@ -1,8 +1,10 @@
 //! The demand for one counter, as this node sees it. No promise depends on it.
 
-use ratekeeper_core::Micros;
-use ratekeeper_core::region::loans::forecast;
+use ratekeeper_core::region::loans::{LoanKind, forecast};
+use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_store::LoanState;
+
+use super::kept::Lending;
 
 /// The hits that a region needs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,6 +25,17 @@ pub(super) struct Demand {
     /// The last window that was looked at, the hits counted in it, and those counted in the one before.
     window: u64,
     counts: [u64; 2],
+    /// What the whole region takes out of a bucket.
+    bucket: BucketUse,
+}
+
+/// The hits that a region takes out of a bucket, of which only the level is known.
+#[derive(Clone, Copy, Debug, Default)]
+struct BucketUse {
+    /// The time of the last look, by the store's clock, and the hits that were missing then.
+    last: Option<(Timestamp, u64)>,
+    /// Hits in a second, in thousandths.
+    rate: u64,
 }
 
 const SECOND: u64 = 1_000_000;
@@ -35,6 +48,10 @@ impl Demand {
             measured_at: now,
             window: 0,
             counts: [0; 2],
+            bucket: BucketUse {
+                last: None,
+                rate: 0,
+            },
         }
     }
 
@@ -56,8 +73,16 @@ impl Demand {
         self.measured_at = now;
     }
 
-    /// Notes what was counted in the region.
-    pub(super) const fn count(&mut self, state: &LoanState) {
+    /// Notes what was counted in the region, which has that share.
+    pub(super) fn count(&mut self, state: &LoanState, (lending, share): (&Lending<'_>, u64)) {
+        match lending.kind {
+            LoanKind::Windows => self.count_window(state),
+            LoanKind::Log => self.counts[0] = state.count,
+            LoanKind::Bucket => self.bucket.look(state, share, lending.terms.window),
+        }
+    }
+
+    const fn count_window(&mut self, state: &LoanState) {
         if state.window != self.window {
             let is_next = state.window == self.window + 1;
             self.counts[1] = if is_next { self.counts[0] } else { 0 };
@@ -73,12 +98,30 @@ impl Demand {
 
     /// The hits to provide for in `span`.
     fn within(&self, span: u64) -> u64 {
-        let hits = u128::from(self.rate) * u128::from(span) / u128::from(1_000 * SECOND);
-        forecast(u64::try_from(hits).unwrap_or(u64::MAX))
+        within(self.rate, span)
     }
 
     /// The needs of the region. Other nodes have their own demand, of which this one only sees what was counted.
-    pub(super) fn needs(&self, state: &LoanState, window: Micros) -> Needs {
+    pub(super) fn needs(&self, state: &LoanState, lending: &Lending<'_>) -> Needs {
+        let window = lending.terms.window;
+        let next = match lending.kind {
+            LoanKind::Windows => return self.window_needs(state, window),
+            LoanKind::Log => {
+                let soon = state
+                    .count
+                    .saturating_add(self.within(window.get().min(SECOND)));
+                let next = forecast(state.count).max(self.within(window.get()));
+                next.max(soon.min(2 * next))
+            }
+            LoanKind::Bucket => {
+                let taken = within(self.bucket.rate, window.get());
+                taken.max(self.within(window.get()))
+            }
+        };
+        Needs { now: next, next }
+    }
+
+    fn window_needs(&self, state: &LoanState, window: Micros) -> Needs {
         let counted = match state.window.checked_sub(self.window) {
             Some(0) => self.counts[1],
             Some(1) => self.counts[0],
@@ -96,5 +139,67 @@ impl Demand {
             now: state.count.saturating_add(left),
             next,
         }
+    }
+}
+
+impl BucketUse {
+    /// Takes in a look at a bucket, which fills up by `share` hits a window.
+    fn look(&mut self, state: &LoanState, share: u64, window: Micros) {
+        let last = self.last.replace((state.at, state.count));
+        let Some((at, missing)) = last else {
+            return;
+        };
+        let wide = |number: u64| u128::from(number);
+        let span = wide(state.at.since(at).get());
+        if span == 0 {
+            self.last = last;
+            return;
+        }
+        // More than was missing does not come.
+        let filled = span * wide(share) / wide(window.get().max(1));
+        let filled = filled.min(wide(missing));
+        let taken = (wide(state.count) + filled).saturating_sub(wide(missing));
+        let memory = wide((window.get() / 2).clamp(2 * SECOND, 10 * SECOND));
+        let rate = (wide(self.rate) * memory + taken * wide(1_000 * SECOND)) / (memory + span);
+        self.rate = u64::try_from(rate).unwrap_or(u64::MAX);
+    }
+}
+
+/// The hits to provide for in `span`, at so many thousandths of a hit a second.
+fn within(rate: u64, span: u64) -> u64 {
+    let hits = u128::from(rate) * u128::from(span) / u128::from(1_000 * SECOND);
+    forecast(u64::try_from(hits).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(seconds: u64, missing: u64) -> LoanState {
+        LoanState {
+            at: Timestamp::from_secs(seconds),
+            window: 0,
+            left: Micros::ZERO,
+            count: missing,
+            generation: 1,
+            loans: Box::default(),
+            is_written: false,
+        }
+    }
+
+    #[test]
+    fn what_is_taken_out_of_a_bucket_is_what_it_lacks_and_what_has_come() {
+        let window = Micros::from_secs(60);
+        let mut bucket = BucketUse::default();
+        // Empty all the time: what comes, one hit a second, is taken.
+        for second in 0..200 {
+            bucket.look(&look(1_000 + second, 60), 60, window);
+        }
+        assert!((990..=1_000).contains(&bucket.rate), "{bucket:?}");
+        // Full all the time: nothing is.
+        for second in 200..400 {
+            bucket.look(&look(1_000 + second, 0), 60, window);
+        }
+        assert!(bucket.rate < 10, "{bucket:?}");
     }
 }

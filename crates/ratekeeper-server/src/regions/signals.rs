@@ -153,7 +153,9 @@ impl Monitored for RegionLoans {
         if self.lent.lock().limits.is_empty() {
             return self.kept_shares().into_iter().collect();
         }
-        self.others().filter_map(|(_, peer)| peer.fault()).collect()
+        let is_there = |place: usize| !self.regions.all()[place].is_retired;
+        let others = self.others().filter(|(place, _)| is_there(*place));
+        others.filter_map(|(_, peer)| peer.fault()).collect()
     }
 
     fn subject(&self) -> &'static str {

@@ -47,6 +47,7 @@ impl SideWork for Shared {
 
     fn call(&self, job: &Job) -> Call {
         let mut call = Call::new();
+        call.set_generation(self.context.generation.get());
         call.push_lease_call(&job.lease_call, &self.context.names);
         call
     }

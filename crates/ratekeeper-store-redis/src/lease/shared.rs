@@ -189,6 +189,9 @@ impl Shared {
 
     fn note_spent(&self, track: &mut Track, spent: u64, now: Micros) {
         let more = spent.saturating_sub(track.noted);
+        if let Some((counter, terms)) = track.lent {
+            self.context.loan_demands.note(counter, terms, more);
+        }
         track.demand.note(more, now, track.ttl());
         track.noted = spent;
         self.counts.spent(more);
@@ -215,6 +218,7 @@ impl Shared {
                 key,
                 terms,
                 calendar,
+                lent: track.lent.map(|(counter, _)| counter.whole),
                 report,
             },
             limit: track.limit,

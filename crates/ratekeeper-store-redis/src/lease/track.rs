@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use parking_lot::{Mutex, MutexGuard};
 use ratekeeper_core::lease::{Demand, Session, Terms};
 use ratekeeper_core::{Bounds, Micros};
-use ratekeeper_store::{CounterKey, OtherLeases, Step};
+use ratekeeper_store::{CounterKey, LoanCounter, OtherLeases, Step};
 
 /// Parts with a lock of their own.
 const PARTS: usize = 64;
@@ -33,6 +33,8 @@ pub(super) struct Track {
     /// The fingerprint of the limit that it is asked for under.
     pub(super) limit: u64,
     pub(super) leasing: Leasing,
+    /// The counter and its terms, if regions lend each other parts of the limit.
+    pub(super) lent: Option<(LoanCounter, u64)>,
     pub(super) session: Session,
     pub(super) demand: Demand,
     /// The slot of its lease, if it has one.
@@ -90,6 +92,7 @@ impl Track {
         Self {
             limit,
             leasing: leasing(step),
+            lent: lent(step),
             session: Session::default(),
             demand: Demand::default(),
             slot: None,
@@ -144,7 +147,12 @@ pub(super) fn track<'a>(
         .entry(step.key)
         .or_insert_with(|| Track::new(step, limit, now));
     (track.limit, track.leasing, track.last) = (limit, leasing(step), now);
+    track.lent = lent(step);
     Some(track)
+}
+
+fn lent(step: &Step) -> Option<(LoanCounter, u64)> {
+    (step.terms > 0).then(|| (LoanCounter::of(step), step.terms))
 }
 
 fn leasing(step: &Step) -> Leasing {

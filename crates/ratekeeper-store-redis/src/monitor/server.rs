@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ratekeeper_store::boot_time;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
 use tokio::time::{sleep, timeout};
@@ -11,6 +12,7 @@ use tracing::{info, warn};
 use super::Monitored;
 use super::compare::Missing;
 use super::round_trip::{Fit, RoundTrips};
+use crate::generation::Generation;
 use crate::greeting::Greeting;
 use crate::link::Link;
 use crate::nodes::Nodes;
@@ -137,6 +139,7 @@ impl ServerMonitor {
         self.measure(connection, &mut visit.trips).await?;
         self.tell_trip(&mut visit.trips);
         self.enter(connection).await?;
+        self.ask_generation(connection).await?;
         self.shard.settle(Instant::now());
         let calls = self.shard.metrics.calls();
         let is_idle = visit.calls == calls;
@@ -175,6 +178,35 @@ impl ServerMonitor {
             // Without a count each node asks for more than its share: others come short for a while.
             Err(_) => {}
             Ok(seen) => nodes.observe(seen),
+        }
+        Ok(())
+    }
+
+    /// Asks for the generation of the region, if that lies here and anybody needs it.
+    async fn ask_generation(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<(), ServerError> {
+        let key = Generation::key(&self.monitored.prefix);
+        let map = self.monitored.topology.map();
+        let owner = map.shard(slot_of_key(&key));
+        let generation = &self.monitored.context.generation;
+        let is_here = owner.is_some_and(|it| Arc::ptr_eq(it, &self.shard));
+        if is_here {
+            let shards = map.shards().iter();
+            generation.saw_steps(shards.map(|shard| shard.clock.steps()).sum());
+        }
+        let Some(command) = generation.ask(&key).filter(|_| is_here) else {
+            return Ok(());
+        };
+        match self
+            .ask(command.query_async::<(u64, u64)>(connection))
+            .await
+        {
+            Err(error @ ServerError::Timeout(_)) => return Err(error),
+            // Without it, regions hold what they own alone.
+            Err(_) => {}
+            Ok((known, time)) => generation.observe(known, time, boot_time()),
         }
         Ok(())
     }

@@ -42,6 +42,10 @@ script_algorithms! {
     LeakyWithin = 8, "LEAKY_WITHIN";
     /// A sliding window without sub-windows.
     EqualCount = 9, "EQUAL_COUNT";
+    /// A token bucket of which regions hold parts for a time.
+    LentBucket = 10, "LENT_BUCKET";
+    /// A sliding window of which regions hold parts for a time.
+    LentCount = 11, "LENT_COUNT";
 }
 
 impl ScriptAlgorithm {
@@ -55,7 +59,18 @@ impl ScriptAlgorithm {
         match self {
             Self::FixedWindow | Self::CalendarWindow => true,
             Self::SubWindows | Self::EqualCount | Self::TokenBucket => true,
+            Self::LentBucket | Self::LentCount => true,
             Self::SlidingLog | Self::Concurrency | Self::LeakyBucket | Self::LeakyWithin => false,
+        }
+    }
+
+    /// Returns true if regions hold parts of it for a time.
+    pub(super) const fn is_timed(self) -> bool {
+        match self {
+            Self::LentBucket | Self::LentCount => true,
+            Self::FixedWindow | Self::CalendarWindow | Self::SubWindows => false,
+            Self::EqualCount | Self::TokenBucket | Self::SlidingLog => false,
+            Self::Concurrency | Self::LeakyBucket | Self::LeakyWithin => false,
         }
     }
 

@@ -21,6 +21,8 @@ pub struct Call {
     /// The end of each key.
     ends: Vec<usize>,
     plan: Vec<u8>,
+    /// The generation that the region is in, if it is known.
+    generation: u64,
 }
 
 impl Call {
@@ -35,6 +37,12 @@ impl Call {
         self.keys.clear();
         self.ends.clear();
         self.plan.clear();
+    }
+
+    /// Says which generation the region is in, for all groups that are added from now on. What a region holds of others for a
+    /// time counts in the generation in which it was taken; 0 is none.
+    pub const fn set_generation(&mut self, generation: u64) {
+        self.generation = generation;
     }
 
     /// Adds a group, decided after those already here. In a cluster all counters of a call must lie in one slot.
@@ -79,6 +87,11 @@ impl Call {
     #[must_use]
     pub fn plan(&self) -> &[u8] {
         &self.plan
+    }
+
+    /// The generation of the region.
+    pub(super) const fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// Appends a key that `write` writes.
@@ -133,7 +146,8 @@ impl Call {
                 | u8::from(part.limit.is_post_paid()) << 4;
             self.plan
                 .extend_from_slice(&[part.params.algorithm.code(), flags]);
-            part.params.pack(&mut self.plan);
+            let params = part.params.in_generation(self.generation);
+            params.pack(&mut self.plan);
         }
         self.runs(&group.runs);
     }
@@ -189,7 +203,7 @@ impl Call {
 
     /// Hits above 2^53 - 1, which edges refuse, are cut to that.
     #[allow(clippy::cast_precision_loss, reason = "below 2^53")]
-    fn hits(&mut self, hits: i64) {
+    pub(super) fn hits(&mut self, hits: i64) {
         let most = MAX_COUNT.cast_signed();
         let hits = hits.clamp(-most, most) as f64;
         self.plan.extend_from_slice(&hits.to_le_bytes());

@@ -1,7 +1,7 @@
 -- Decides any number of independent groups of requests, each atomically, in one call.
 --
 -- KEYS     the counters, in the order in which the groups' steps name them; one that a group names twice is here
---          twice. After them the keys with the loans of those that regions lend. After those of a group that is carried out once, and after the counter of a lease or a post, the
+--          twice. After them the keys with the loans of those that regions lend (of a post, if they are for a time). After those of a group that is carried out once, and after the counter of a lease or a post, the
 --          key that remembers it; then, if it undoes another that was, the key to forget. In a cluster all of them lie in one slot.
 -- ARGV[1]  the groups, one after the other, packed as by struct.pack('<...'); numbers are doubles (d) below 2^53.
 --
@@ -18,14 +18,17 @@
 --   a lease:      B 3, B algorithm, 5 x d parameters, c8 node, d number of the call, d number of the first call of its
 --                 session, d hits that the session has spent, B 1 if the node holds nothing any more, d hits it wants to
 --                 hold (0: it ends its lease), d the most that a lease holds, d the time that it lasts.
+--                 Of a counter that regions lend, a lease holds a sixteenth of the share at most, too.
 --                 What the node has spent since its last call is charged, and hits are held for it as far as there is
 --                 room: half of what would then be left. An older call than the last one changes nothing.
 --   a post:       B 5, B algorithm, B 1 if post-paid, 5 x d parameters, d hits, d age, d time for which it is remembered.
 --                 Hits that were admitted so long ago without asking here: charged as far as there is room, or in full.
 --
---   loans:        B 6, B algorithm, 5 x d parameters, d window, d the most that may be counted in it, d time for which they
---                 are kept, I4 and I4 length of the loans that were read before and of those to put in their place, and both.
---                 They are written if those before are still there, in that window, with no more counted; none: only read.
+--   loans:        B 6, B algorithm, 5 x d parameters, d window, d the most that may be counted in it, d the tokens that leave a
+--                 bucket (below 0: that come to it), d time for which they are kept, I4 and I4 length of the loans that were
+--                 read before and of those to put in their place, and both.
+--                 They are written if those before are still there, in that window (0: whenever), with no more counted or
+--                 missing; a bucket is then resized to its new share. None: only read.
 --
 --   A group is one list of steps, asked for by requests that differ in their hits only; a run is so many requests of
 --   the same hits, in the order in which they came. The parameters are explained in each algorithm's file.
@@ -38,9 +41,11 @@
 --   something lies there that is no counter: then nothing of the group is carried out, and no other group is the worse
 --   for it); and for each run how many of its requests were allowed (a lone step: how many fitted).
 --   for a lease: the state before; 2 if all that the node holds now is new, 1 if some was held before, 0 if it is an older
---   call, or -1 if the key holds something else; the hits that it holds, and for how long.
---   for loans: 1 if they were written, 0 if not, -1 if a key holds something else; the hits counted in the window, its
---   number, the time until it ends, and the loans as they were before (null if there were none).
+--   call, or -1 if the key holds something else; the hits that it holds, and for how long; of a counter that regions lend, the share, and the time until
+--   a part of it ends (0 if none does, or it ends with its window).
+--   for loans: 1 if they were written, 0 if not, -1 if a key holds something else; the hits counted in the window, or missing
+--   in a bucket, the window's number, the time until it ends (both 0 where loans last for a time), the generation of the
+--   region, and the loans as they were before (null if there were none).
 --   for a post: the hits that were charged, those of the first time if it is a repeat, or -1 if a key holds something else.
 -- A state is told with the leases that are open on it; see escrow.lua. A denial writes nothing, but where leases that were
 -- over have been charged.
@@ -76,10 +81,11 @@ local act, permit = 0, nil
 -- What regions have lent each other of a counter, by its key, while the group that asks for it is decided.
 local loans = {}
 
--- The loans kept at a key: false if there are none, -1 if something else lies there. See core's region::loans.
-local function loans_at(key)
+-- The loans kept at a key, of a counter of this algorithm: false if there are none, -1 if something else lies there. See
+-- core's region::loans.
+local function loans_at(key, code)
   local found = try('GET', key)
-  if found and (type(found) ~= 'string' or byte(found) ~= 1) then
+  if found and (type(found) ~= 'string' or byte(found) ~= (code == FIXED_WINDOW and 1 or 2)) then
     return -1
   end
   return found
@@ -96,6 +102,51 @@ local function share_of(kept, owned, window)
     lent, held = less, more
   end
   return max(0, owned - lent) + held
+end
+
+-- The share that is held for a time, in a generation of the region, and what was held besides later than `since`.
+local function timed_share(kept, owned, generation, since)
+  if not kept then
+    return owned, 0
+  end
+  local places = 3 + 14 * byte(kept, 2)
+  local lent, stamp = unpack_('<I7I7', kept, places)
+  local held, over = 0, 0
+  for place = 3, places - 14, 14 do
+    local until_, amount = unpack_('<I7I7', kept, place)
+    if stamp == generation and until_ > now then
+      held = held + amount
+    elseif (stamp == generation and until_ or min(until_, generation)) > since then
+      over = over + amount
+    end
+  end
+  return max(0, owned - lent) + held, over
+end
+
+-- The first end of what is held, in a generation of the region; 0 if nothing is.
+local function first_end_of(kept, generation)
+  local first = 0
+  local places = kept and 3 + 14 * byte(kept, 2) or 0
+  if kept and select(2, unpack_('<I7I7', kept, places)) == generation then
+    -- Earlier ends come first.
+    for place = places - 14, 3, -14 do
+      local until_ = unpack_('<I7', kept, place)
+      if until_ > now then
+        first = until_
+      end
+    end
+  end
+  return first
+end
+
+-- The parameters of a limit while a region holds a share of it: those that core computes for it. See lent.lua.
+local function lent_params(code, lent, share, flat)
+  --@ params
+end
+
+-- The state of a bucket that was charged before a loan was over: what it is missing, less by what was then lost.
+local function lowered(raw, kept, lent, share)
+  --@ lower
 end
 
 -- When the hits of a post were admitted, while it is charged.
@@ -151,7 +202,14 @@ while at <= size do
   elseif byte(plan, at) == 5 then
     local _, code, is_full, a1, a2, a3, a4, a5, hits, age, kept
     _, code, is_full, a1, a2, a3, a4, a5, hits, age, kept, at = unpack_('<BBBdddddddd', plan, at)
-    local key, once = KEYS[next_key], KEYS[next_key + 1]
+    local key, share, lent, kept_loans = KEYS[next_key], nil, nil, false
+    if code >= LENT_BUCKET then
+      next_key = next_key + 1
+      lent, kept_loans = {a1, a2, a3, a4, a5}, loans_at(KEYS[next_key], code)
+      share = timed_share(kept_loans ~= -1 and kept_loans, a1, a5, 0)
+      code, a1, a2, a3, a4, a5 = lent_params(code, lent, share, true)
+    end
+    local once = KEYS[next_key + 1]
     next_key = next_key + 2
     local record, charged = try('GET', once), -1
     if type(record) == 'string' then
@@ -162,7 +220,10 @@ while at <= size do
       local held = 0
       --@ get
       --@ open
-      if raw ~= -1 then
+      if lent and code == TOKEN_BUCKET and raw and raw ~= -1 and kept_loans and kept_loans ~= -1 then
+        raw = lowered(raw, kept_loans, lent, share)
+      end
+      if raw ~= -1 and kept_loans ~= -1 then
         local taken_at = max(0, now - age)
         --@ gone
         --@ read
@@ -184,39 +245,78 @@ while at <= size do
     filled = filled + 1
     out[filled] = charged
   elseif byte(plan, at) == 6 then
-    local _, code, a1, a2, a3, a4, a5, window, most, kept, old, new
-    _, code, a1, a2, a3, a4, a5, window, most, kept, old, new, at = unpack_('<BBddddddddI4I4', plan, at)
+    local _, code, a1, a2, a3, a4, a5, window, most, tokens, kept, old, new
+    _, code, a1, a2, a3, a4, a5, window, most, tokens, kept, old, new, at = unpack_('<BBdddddddddI4I4', plan, at)
     local before, after = sub(plan, at, at + old - 1), sub(plan, at + old, at + old + new - 1)
     at = at + old + new
     local key, place = KEYS[next_key], KEYS[next_key + 1]
     next_key = next_key + 2
-    local raw, room, settle, s1, s2, s3, s4
+    local raw, room, settle, s1, s2, s3, s4, value, expiry
     local node, own, live, repeated, tail, latest, first_end
-    local held, status, found = 0, -1, loans_at(place)
+    local held, status, count, found, lent, lent_code = 0, -1, 0, loans_at(place, code), nil, code
+    local share
+    if code >= LENT_BUCKET then
+      lent = {a1, a2, a3, a4, a5}
+      share, window = timed_share(found ~= -1 and found, a1, a5, 0), nil
+      code, a1, a2, a3, a4, a5 = lent_params(code, lent, share, true)
+    end
     --@ get
     --@ open
+    if lent and code == TOKEN_BUCKET and raw and raw ~= -1 and found and found ~= -1 then
+      raw = lowered(raw, found, lent, share)
+    end
     if raw ~= -1 and found ~= -1 then
       --@ read
-      status = 0
-      if new > 0 and (found or '') == before and s2 / a2 == window and s1 + held <= most then
-        local key, value, expiry = place, after, now + kept
-        --@ set
+      status, count = 0, (lent and a1 - room or s1) + held
+      -- What nodes hold ends before the share that it is of.
+      local share_end = lent and tail and new > 0 and first_end_of(after, lent[5]) or 0
+      local is_held = share_end == 0 or latest < share_end
+      if new > 0 and (found or '') == before and (not window or s2 / a2 == window) and count <= most and is_held then
         status = 1
+        if code == TOKEN_BUCKET then
+          --@ resize
+          local hits = 0
+          --@ charge
+          --@ seal
+          --@ set
+        end
+        key, value, expiry = place, after, now + kept
+        --@ set
       end
     end
-    out[filled + 1], out[filled + 2], out[filled + 3] = status, (s1 or 0) + held, (s2 or 0) / a2
-    out[filled + 4], out[filled + 5] = s2 and max(0, s2 + a2 - now) or 0, found
-    filled = filled + 5
+    out[filled + 1], out[filled + 2] = status, count
+    out[filled + 3], out[filled + 4], out[filled + 5], out[filled + 6] = 0, 0, lent and lent[5] or 0, found
+    if not lent and s2 then
+      out[filled + 3], out[filled + 4] = s2 / a2, max(0, s2 + a2 - now)
+    end
+    filled = filled + 6
   elseif byte(plan, at) == 3 then
     local _, code, a1, a2, a3, a4, a5, node, number, since, spent, final, target, most, ttl
     _, code, a1, a2, a3, a4, a5, node, at = unpack_('<BBdddddc8', plan, at)
     number, since, spent, final, target, most, ttl, at = unpack_('<dddBddd', plan, at)
-    local key = KEYS[next_key]
+    local key, is_lent, share, share_end = KEYS[next_key], code >= LENT_BUCKET or code == FIXED_WINDOW and a5 > 0, 0, 0
     next_key = next_key + 1
+    if is_lent then
+      loans[key] = loans_at(KEYS[next_key], code)
+      next_key = next_key + 1
+    end
+    if code >= LENT_BUCKET then
+      local kept = loans[key] ~= -1 and loans[key]
+      share, share_end = timed_share(kept, a1, a5, 0), first_end_of(kept, a5)
+      code, a1, a2, a3, a4, a5 = lent_params(code, {a1, a2, a3, a4, a5}, share, true)
+      -- It ends before the share does.
+      if share_end > 0 then
+        ttl = min(ttl, share_end - 1 - now)
+        target = ttl > 0 and target or 0
+      end
+    end
     local raw, room, settle, s1, s2, s3, s4, value, expiry
     local own, live, repeated, tail, latest, first_end
     local held = 0
     --@ get
+    if is_lent and loans[key] == -1 then
+      raw = -1
+    end
     local told, status, amount, ends, left = raw, 2, 0, now, 0
     --@ open
     local last, reported, owned, ended
@@ -232,6 +332,10 @@ while at <= size do
       for pass = 1, 2 do
         local hits = 0
         --@ read
+        if is_lent then
+          share = code == FIXED_WINDOW and room + s1 or share
+          most = min(most, floor(share / 16))
+        end
         if pass == 2 then
           local all = held + left
           local want = min(target, most) - left
@@ -273,6 +377,10 @@ while at <= size do
     end
     out[filled + 1], out[filled + 2], out[filled + 3], out[filled + 4] = told, status, amount, ends - now
     filled = filled + 4
+    if is_lent then
+      out[filled + 1], out[filled + 2] = share, max(0, share_end - now)
+      filled = filled + 2
+    end
   else
     local _, mode, plain, extras, steps, runs, until_, content, taken_at
     _, mode, plain, extras, steps, runs, at = unpack_('<BBBBHH', plan, at)
@@ -295,10 +403,17 @@ while at <= size do
       params[step] = {a1, a2, a3, a4, a5}
     end
     next_key = first + steps
+    local shares, lents = {}, {}
     for step = 1, steps do
-      if codes[step] == FIXED_WINDOW and params[step][5] > 0 then
-        loans[KEYS[first + step - 1]] = loans_at(KEYS[next_key])
+      local code, key = codes[step], KEYS[first + step - 1]
+      if code >= LENT_BUCKET or code == FIXED_WINDOW and params[step][5] > 0 then
+        loans[key] = loans_at(KEYS[next_key], code)
         next_key = next_key + 1
+      end
+      if code >= LENT_BUCKET then
+        local lent, kept = params[step], loans[key]
+        shares[step], lents[step] = timed_share(kept ~= -1 and kept, lent[1], lent[5], 0), lent
+        codes[step], params[step] = lent_params(code, lent, shares[step])
       end
     end
     local once = KEYS[next_key]
@@ -369,6 +484,10 @@ while at <= size do
           if raw then
             local a1, a2, a3, a4, a5 = unpack(params[step])
             --@ open
+            if shares[step] and code == TOKEN_BUCKET and loans[key] and loans[key] ~= -1 and raw == told then
+              raw = lowered(raw, loans[key], lents[step], shares[step])
+              told = raw
+            end
           end
           if raw == -1 then
             told = raw
@@ -385,7 +504,10 @@ while at <= size do
         corrupt = corrupt or raw == -1
         filled = filled + 1
         out[filled] = told
-        if code == FIXED_WINDOW and params[step][5] > 0 then
+        if shares[step] then
+          filled = filled + 1
+          out[filled] = shares[step]
+        elseif code == FIXED_WINDOW and params[step][5] > 0 then
           filled = filled + 1
           out[filled] = 0
           if raw ~= -1 then

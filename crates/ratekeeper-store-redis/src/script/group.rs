@@ -1,6 +1,6 @@
 //! Requests that are decided together.
 
-use ratekeeper_core::{Bounds, Limit, Micros, Mode};
+use ratekeeper_core::{Bounds, Limit, Micros, Mode, Whole};
 use ratekeeper_store::{Charge, CounterKey, Extra, Request, Step};
 use smallvec::SmallVec;
 
@@ -48,6 +48,8 @@ pub(super) struct GroupStep {
     pub(super) params: Params,
     /// The terms on which regions lend each other parts of the limit; 0 if they do not.
     pub(super) terms: u64,
+    /// The whole limit, if they do.
+    pub(super) whole: Whole,
     /// The first part of the group that asks for the same counter, perhaps itself.
     pub(super) counter: u16,
 }
@@ -188,9 +190,10 @@ impl GroupStep {
             quota_mode: step.quota_mode,
             params: match step.terms {
                 0 => Params::new(&step.limit, step.calendar),
-                _ => Params::new(&step.limit, step.calendar).lent(),
+                _ => Params::new(&step.limit, step.calendar).lent(&step.limit, step.whole),
             },
             terms: step.terms,
+            whole: step.whole,
             counter,
         }
     }
@@ -204,11 +207,15 @@ impl GroupStep {
             && self.calendar == step.calendar
             && self.limit == step.limit
             && self.terms == step.terms
+            && self.whole == step.whole
     }
 
     /// Returns true if what this region may use of the limit is kept beside the counter.
     pub(super) fn is_lent(&self) -> bool {
-        self.params.algorithm == ScriptAlgorithm::FixedWindow && self.params.numbers[4] > 0
+        let algorithm = self.params.algorithm;
+        let is_lent_window =
+            algorithm == ScriptAlgorithm::FixedWindow && self.params.numbers[4] > 0;
+        is_lent_window || algorithm.is_timed()
     }
 
     /// Redis has room for every counter, so the answer for a full store is never asked for.

@@ -1,7 +1,7 @@
 //! A node's calls for leases, encoded for the script, and its answers to them.
 
-use ratekeeper_core::lease::{Holding, LeaseReport, Settled, Terms};
-use ratekeeper_core::{Ask, Bounds, Micros, Moment, Outcome, State, Timestamp};
+use ratekeeper_core::lease::{CREDIT_MAX, Holding, LeaseReport, Settled, Terms};
+use ratekeeper_core::{Ask, Bounds, Micros, Moment, Outcome, State, Timestamp, Whole};
 use ratekeeper_store::{CounterKey, OtherLeases, Step};
 
 use super::call::Call;
@@ -22,6 +22,8 @@ pub struct LeaseCall {
     pub terms: Terms,
     /// The window's edges, if they follow a calendar.
     pub calendar: Option<Bounds>,
+    /// The whole limit, if regions lend each other parts of it.
+    pub lent: Option<Whole>,
     /// The node's report.
     pub report: LeaseReport,
 }
@@ -51,6 +53,14 @@ pub struct SettledCounter {
     pub others: OtherLeases,
 }
 
+/// A share of a limit of which regions lend each other parts.
+#[derive(Clone, Copy, Debug)]
+struct HeldShare {
+    hits: u64,
+    /// The time until a part of it ends; zero if none does before its window.
+    left: Micros,
+}
+
 impl Call {
     /// Adds a call, carried out after the groups already here. In a cluster all keys of a call must lie in one slot.
     pub fn push_lease_call(&mut self, lease_call: &LeaseCall, names: &KeyName) {
@@ -58,13 +68,21 @@ impl Call {
             key, terms, report, ..
         } = lease_call;
         self.key(|out| names.counter(*key, out));
-        let params = lease_call.part().params;
+        if lease_call.lent.is_some() {
+            self.key(|out| names.loans(*key, out));
+        }
+        let params = lease_call.part().params.in_generation(self.generation());
         self.bytes(&[LEASE, params.algorithm.code()]);
         self.numbers(params.numbers);
         self.bytes(&report.node.to_le_bytes());
         self.numbers([report.number, report.since, report.spent]);
         self.bytes(&[u8::from(report.is_final)]);
-        self.numbers([report.target, terms.amount_max(), terms.ttl().get()]);
+        let most = match lease_call.lent {
+            // A part of the share, which the script knows.
+            Some(_) => CREDIT_MAX,
+            None => terms.amount_max(),
+        };
+        self.numbers([report.target, most, terms.ttl().get()]);
     }
 }
 
@@ -72,13 +90,35 @@ impl LeaseCall {
     fn part(&self) -> GroupStep {
         let step = Step {
             calendar: self.calendar,
+            terms: u64::from(self.lent.is_some()),
+            whole: self.lent.unwrap_or_default(),
             ..Step::new(self.key, *self.terms.limit())
         };
         GroupStep::new(&step, 0)
     }
 
     /// Core's answer to it, on a counter that was found so at `now`.
-    fn settle(&self, counter: Counter, now: Timestamp) -> Option<(Settled, SettledCounter)> {
+    fn settle(
+        &self,
+        counter: Counter,
+        share: Option<HeldShare>,
+        now: Timestamp,
+    ) -> Option<(Settled, SettledCounter)> {
+        let mut report = self.report;
+        let terms = match (share, self.lent) {
+            (Some(share), Some(whole)) => {
+                let limit = self.terms.limit().holding(share.hits, whole);
+                let ttl = match share.left {
+                    Micros::ZERO => self.terms.ttl(),
+                    left => Micros::new(left.get() - 1).min(self.terms.ttl()),
+                };
+                if ttl.is_zero() {
+                    report.target = 0;
+                }
+                Terms::from_parts(limit, ttl)
+            }
+            _ => self.terms,
+        };
         let Counter {
             kept, mut escrow, ..
         } = counter;
@@ -91,10 +131,8 @@ impl LeaseCall {
             now,
             calendar: self.calendar,
         };
-        let settled = self
-            .terms
-            .settle(&mut state, &mut escrow, &self.report, &at);
-        let look = escrow.test(self.terms.limit(), state.as_ref(), Ask::hits(0), &at);
+        let settled = terms.settle(&mut state, &mut escrow, &report, &at);
+        let look = escrow.test(terms.limit(), state.as_ref(), Ask::hits(0), &at);
         let others = escrow.entries().iter();
         let others = others.filter(|entry| entry.node != self.report.node);
         let others = others.fold(OtherLeases::default(), |sum, entry| OtherLeases {
@@ -133,6 +171,13 @@ fn outcome<'r>(
     let state = items.next().ok_or(AnswerError::Malformed)?;
     let status = items.next();
     let (amount, usable) = (integer(items.next())?, integer(items.next())?);
+    let share = match lease_call.lent {
+        Some(_) => Some(HeldShare {
+            hits: integer(items.next())?,
+            left: Micros::new(integer(items.next())?),
+        }),
+        None => None,
+    };
     let told = match status {
         Some(Item::Int(-1)) => return Ok(LeaseOutcome::Corrupt),
         Some(Item::Int(0)) => Settled::Old,
@@ -144,7 +189,7 @@ fn outcome<'r>(
         _ => return Err(AnswerError::Malformed),
     };
     let counter = Counter::read(&lease_call.part(), false, state).ok_or(AnswerError::Malformed)?;
-    let found = lease_call.settle(counter, now);
+    let found = lease_call.settle(counter, share, now);
     let (settled, outcome) = found.ok_or(AnswerError::Malformed)?;
     match settled {
         found if found != told => Err(AnswerError::Disagrees),

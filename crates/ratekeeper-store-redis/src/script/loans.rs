@@ -21,16 +21,25 @@ impl Call {
     ) {
         self.key(|out| names.counter(counter.key, out));
         self.key(|out| names.loans(counter.key, out));
-        let params = GroupStep::new(&Step::new(counter.key, counter.owns), 0).params;
+        let step = Step {
+            // Whatever they are.
+            terms: 1,
+            whole: counter.whole,
+            ..Step::new(counter.key, counter.owns)
+        };
+        let params = GroupStep::new(&step, 0).params;
+        let params = params.in_generation(self.generation());
         self.bytes(&[LOANS, params.algorithm.code()]);
         self.numbers(params.numbers);
         let (before, after): (&[u8], &[u8]) = match change {
             Some(change) => {
-                self.numbers([change.window, change.most, change.kept.get()]);
+                self.numbers([change.window, change.most]);
+                self.hits(change.tokens);
+                self.numbers([change.kept.get()]);
                 (&change.before, &change.after)
             }
             None => {
-                self.numbers([0, 0, 0]);
+                self.numbers([0, 0, 0, 0]);
                 (&[], &[])
             }
         };
@@ -48,17 +57,14 @@ impl Call {
 ///
 /// # Errors
 /// If `reply` is no answer to such a call.
-pub(crate) fn decode_loans<'r>(
+pub fn decode_loans<'r>(
     reply: impl IntoIterator<Item = Item<'r>>,
 ) -> Result<Option<LoanState>, AnswerError> {
     let mut items = reply.into_iter();
     let at = integer(items.next())?;
     let status = items.next();
-    let (count, window, left) = (
-        integer(items.next())?,
-        integer(items.next())?,
-        integer(items.next())?,
-    );
+    let mut number = || integer(items.next());
+    let (count, window, left, generation) = (number()?, number()?, number()?, number()?);
     let loans = match items.next() {
         Some(Item::Null) => Box::default(),
         Some(Item::Bytes(bytes)) => bytes.into(),
@@ -76,6 +82,7 @@ pub(crate) fn decode_loans<'r>(
             window,
             left: Micros::new(left),
             count,
+            generation,
             loans,
             is_written,
         })),

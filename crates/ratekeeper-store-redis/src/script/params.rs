@@ -1,6 +1,8 @@
 //! A limit, encoded for the script.
 
-use ratekeeper_core::{Arithmetic, Bounds, Emission, Limit, MAX_COUNT};
+use ratekeeper_core::equal_count::EXACT_UP_TO;
+use ratekeeper_core::region::loans::LoanKind;
+use ratekeeper_core::{Arithmetic, Bounds, Emission, Limit, MAX_COUNT, Whole};
 
 use super::algorithm::ScriptAlgorithm;
 
@@ -82,10 +84,29 @@ impl Params {
         Self { algorithm, numbers }
     }
 
-    /// The same for a counter of which regions lend each other parts; only of fixed windows.
-    pub(super) const fn lent(mut self) -> Self {
-        if matches!(self.algorithm, ScriptAlgorithm::FixedWindow) {
-            self.numbers[4] = 1;
+    /// The same for a counter of `limit`, which this region owns of the `whole` one, where regions lend each other parts.
+    /// The last number of what they hold for a time is the generation of the region.
+    pub(super) fn lent(mut self, limit: &Limit, whole: Whole) -> Self {
+        let (owns, window) = (limit.quota(), limit.window().get());
+        match LoanKind::of(limit) {
+            Some(LoanKind::Windows) => self.numbers[4] = 1,
+            Some(LoanKind::Log) => {
+                self.algorithm = ScriptAlgorithm::LentCount;
+                self.numbers = [owns, window, coarse_tick(limit, whole), 0, 0];
+            }
+            Some(LoanKind::Bucket) => {
+                self.algorithm = ScriptAlgorithm::LentBucket;
+                self.numbers = [owns, window, whole.quota, whole.burst, 0];
+            }
+            None => {}
+        }
+        self
+    }
+
+    /// The same in `generation` of the region.
+    pub(super) const fn in_generation(mut self, generation: u64) -> Self {
+        if self.algorithm.is_timed() {
+            self.numbers[4] = generation;
         }
         self
     }
@@ -96,6 +117,15 @@ impl Params {
         for number in self.numbers {
             out.extend_from_slice(&(number as f64).to_le_bytes());
         }
+    }
+}
+
+/// The tick of a sliding window whose groups are of several hits, which are those of most shares.
+fn coarse_tick(limit: &Limit, whole: Whole) -> u64 {
+    if let Arithmetic::EqualCount(groups) = limit.holding(EXACT_UP_TO + 1, whole).arithmetic() {
+        groups.tick.get()
+    } else {
+        0
     }
 }
 

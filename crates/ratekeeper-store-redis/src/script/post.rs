@@ -34,10 +34,14 @@ impl Call {
     pub(super) fn push_post(&mut self, group: &Group, posted: Posted, names: &KeyName) {
         let part = &group.parts[0];
         self.key(|out| names.counter(part.key, out));
+        if part.params.algorithm.is_timed() {
+            self.key(|out| names.loans(part.key, out));
+        }
         self.key(|out| names.once(part.key.subject, posted.id, out));
         let is_full = u8::from(part.limit.is_post_paid());
-        self.bytes(&[POST, part.params.algorithm.code(), is_full]);
-        self.numbers(part.params.numbers);
+        let params = part.params.in_generation(self.generation());
+        self.bytes(&[POST, params.algorithm.code(), is_full]);
+        self.numbers(params.numbers);
         let hits = u64::try_from(group.runs[0].hits[0]).unwrap_or(0);
         self.numbers([hits, posted.age.get(), REMEMBERED.get()]);
     }

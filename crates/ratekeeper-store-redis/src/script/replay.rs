@@ -51,7 +51,11 @@ impl<'a> Replay<'a> {
                     continue;
                 }
             };
-            counter.escrow.expire(&part.limit, &mut state, None, &at);
+            let limit = match counter.share {
+                Some(share) => part.limit.holding(share, part.whole),
+                None => part.limit,
+            };
+            counter.escrow.expire(&limit, &mut state, None, &at);
             counter.kept = match state {
                 State::Words(words) => Kept::Words(words),
                 State::Heap(heap) => Kept::Heap(heap),
@@ -101,7 +105,7 @@ impl<'a> Replay<'a> {
         let step = part.step(hits);
         match self.counters[usize::from(part.counter)].share {
             Some(share) => Step {
-                limit: step.limit.holding(share),
+                limit: step.limit.holding(share, part.whole),
                 ..step
             },
             None => step,

@@ -86,9 +86,13 @@ impl Kept {
         use ScriptAlgorithm as A;
         match part.params.algorithm {
             A::SubWindows | A::SlidingLog => Self::Heap(Heap::new()),
-            A::EqualCount if part.limit.shape() == Shape::Heap => Self::Heap(Heap::new()),
-            A::FixedWindow | A::CalendarWindow | A::EqualCount => Self::Words([0; 4]),
-            A::TokenBucket | A::LeakyBucket | A::LeakyWithin => Self::Words([0; 4]),
+            A::EqualCount | A::LentCount if part.limit.shape() == Shape::Heap => {
+                Self::Heap(Heap::new())
+            }
+            A::FixedWindow | A::CalendarWindow => Self::Words([0; 4]),
+            A::EqualCount | A::LentCount => Self::Words([0; 4]),
+            A::TokenBucket | A::LentBucket => Self::Words([0; 4]),
+            A::LeakyBucket | A::LeakyWithin => Self::Words([0; 4]),
             A::Concurrency => Self::Held(NO_PERMIT),
         }
     }
@@ -103,10 +107,10 @@ impl Kept {
             }
             A::CalendarWindow => fixed(raw, CALENDAR_SPAN, CALENDAR_UNIT).map(Self::Words),
             A::SubWindows => ring(raw, u64::from(part.limit.sub_windows())).map(Self::Heap),
-            A::TokenBucket => token_bucket(raw).map(Self::Words),
+            A::TokenBucket | A::LentBucket => token_bucket(raw).map(Self::Words),
             A::LeakyBucket | A::LeakyWithin => leaky_bucket(raw).map(Self::Words),
             A::SlidingLog => log(raw).map(Self::Heap),
-            A::EqualCount => equal_count(raw).map(|state| match state {
+            A::EqualCount | A::LentCount => equal_count(raw).map(|state| match state {
                 State::Words(words) => Self::Words(words),
                 State::Heap(heap) => Self::Heap(heap),
             }),

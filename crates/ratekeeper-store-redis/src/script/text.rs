@@ -9,6 +9,8 @@ const DECIDE: &str = include_str!("decide.lua");
 
 const ESCROW: &str = include_str!("escrow.lua");
 
+const LENT: &str = include_str!("lent.lua");
+
 const SLIDING_WINDOW: &str = include_str!("sliding_window.lua");
 
 const ALGORITHMS: [&str; 7] = [
@@ -67,6 +69,7 @@ impl Script {
                         .lines()
                         .for_each(|line| place_line(line, clock, &mut text));
                 }
+                Some(place @ ("params" | "lower" | "resize")) => section(LENT, place, &mut text),
                 _ => place_line(line, clock, &mut text),
             }
         }

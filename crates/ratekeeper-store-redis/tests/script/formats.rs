@@ -176,6 +176,7 @@ fn ask_in_every_way(node: &mut Node, limit: &Limit) -> Vec<Result<(), AnswerErro
             key: step.key,
             terms,
             calendar: None,
+            lent: None,
             report,
         };
         let mut call = Call::new();

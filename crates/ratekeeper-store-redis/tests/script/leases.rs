@@ -68,6 +68,10 @@ struct Seen {
     held_back: usize,
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there are few, and they are copied"
+)]
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Exact(i64),
@@ -195,6 +199,7 @@ impl Lane {
             key: self.key,
             terms: self.terms,
             calendar: None,
+            lent: None,
             report,
         }
     }
@@ -372,6 +377,7 @@ fn a_call(target: u64) -> LeaseCall {
         key: KEY,
         terms: Terms::try_new(&limit, LEASE_MAX).expect("it can be leased"),
         calendar: None,
+        lent: None,
         report: LeaseReport {
             node: 7,
             number: 1,

@@ -15,6 +15,7 @@ mod differential;
 mod extras;
 mod formats;
 mod leases;
+mod lent;
 mod merging;
 mod posts;
 mod simulation;

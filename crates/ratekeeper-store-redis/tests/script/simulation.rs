@@ -63,6 +63,7 @@ impl LeaseStore for Scripted<'_> {
             key: KEY,
             terms: *terms,
             calendar: None,
+            lent: None,
             report: *report,
         };
         let mut call = Call::new();

@@ -30,5 +30,6 @@ mod several;
 mod staleness;
 mod support;
 mod synced;
+mod timed_loans;
 mod together;
 mod top;

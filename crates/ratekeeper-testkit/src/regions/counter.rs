@@ -1,13 +1,14 @@
 //! The counter of one region, under whatever share it has.
 
-use std::collections::VecDeque;
-
-use ratekeeper_core::Timestamp;
+use ratekeeper_core::{Ask, Limit, Moment, State, StateMut, StateRef, Timestamp, Whole};
 
 use super::plan::{Kind, RegionPlan};
 
-/// The parts of a hit in which buckets count.
+/// The parts of a hit in which promises about buckets are checked.
 pub(super) const HIT: u64 = 1_000_000;
+
+/// More hits than any log counts.
+const UNCOUNTED: u64 = 1 << 30;
 
 /// A counter in a region's store.
 #[derive(Clone, Debug)]
@@ -18,132 +19,73 @@ pub(super) enum Counter {
         window: u64,
         count: u64,
     },
-    /// Groups of hits by the time of their first one.
-    Log {
-        window: u64,
-        group: u64,
-        groups: VecDeque<(u64, u64)>,
-        count: u64,
-        last: u64,
-    },
-    /// The level in millionths of a hit.
-    Bucket {
-        window: u64,
-        level: u64,
-        last: Option<u64>,
-    },
+    /// A log or a bucket, as core counts it.
+    Stepped(State),
+}
+
+impl RegionPlan {
+    /// The limit as one counter for all regions would have it.
+    pub(super) fn whole(&self) -> Limit {
+        let spec = self.spec();
+        Limit::try_new(spec).expect("a limit of small numbers is valid")
+    }
+
+    /// The limit of a region with that share.
+    pub(super) fn held(&self, share: u64) -> Limit {
+        let whole = self.whole();
+        whole.holding(share, Whole::of(&whole))
+    }
 }
 
 impl Counter {
-    pub(super) fn new(plan: &RegionPlan, share: u64) -> Self {
+    pub(super) fn new(plan: &RegionPlan) -> Self {
         match plan.kind {
             Kind::Windows => Self::Windows {
                 length: plan.window,
                 window: 0,
                 count: 0,
             },
-            Kind::Log => Self::Log {
-                window: plan.window,
-                group: plan.group,
-                groups: VecDeque::new(),
-                count: 0,
-                last: 0,
-            },
-            Kind::Bucket => Self::Bucket {
-                window: plan.window,
-                level: plan.capacity(share),
-                last: None,
-            },
+            Kind::Log | Kind::Bucket => Self::Stepped(State::new(plan.whole().shape())),
         }
     }
 
-    /// Begins the window of `now`, forgets what has left a log, or refills a bucket at the rate of `share`. Returns the
-    /// window that ended, with its hits.
-    pub(super) fn roll(&mut self, now: Timestamp, share: u64, capacity: u64) -> Option<(u64, u64)> {
-        let now = now.as_micros();
-        match self {
-            Self::Windows {
-                length,
-                window,
-                count,
-            } => {
-                let current = now / *length;
-                if current <= *window {
-                    return None;
-                }
-                let ended = (*window, *count);
-                (*window, *count) = (current, 0);
-                Some(ended)
-            }
-            Self::Log {
-                window,
-                groups,
-                count,
-                last,
-                ..
-            } => {
-                *last = now.max(*last);
-                while let Some((first, hits)) = groups.front() {
-                    if *first + *window > *last {
-                        break;
-                    }
-                    *count -= hits;
-                    groups.pop_front();
-                }
-                None
-            }
-            Self::Bucket {
-                window,
-                level,
-                last,
-            } => {
-                let since = *last.get_or_insert(now);
-                if now > since {
-                    let gained =
-                        u128::from(now - since) * u128::from(share * HIT) / u128::from(*window);
-                    let gained = u64::try_from(gained).unwrap_or(u64::MAX);
-                    *level = level.saturating_add(gained).min(capacity);
-                    *last = Some(now);
-                }
-                None
-            }
+    /// Begins the window of `now`. Returns the window that ended, with its hits.
+    pub(super) fn roll(&mut self, now: Timestamp) -> Option<(u64, u64)> {
+        let Self::Windows {
+            length,
+            window,
+            count,
+        } = self
+        else {
+            return None;
+        };
+        let current = now.as_micros() / *length;
+        if current <= *window {
+            return None;
         }
+        let ended = (*window, *count);
+        (*window, *count) = (current, 0);
+        Some(ended)
     }
 
     /// The hits that fit now, under that share.
-    pub(super) const fn room(&self, share: u64) -> u64 {
+    pub(super) fn room(&self, plan: &RegionPlan, share: u64, now: Timestamp) -> u64 {
         match self {
-            Self::Windows { count, .. } | Self::Log { count, .. } => share.saturating_sub(*count),
-            Self::Bucket { level, .. } => *level / HIT,
+            Self::Windows { count, .. } => share.saturating_sub(*count),
+            Self::Stepped(state) => remaining(&plan.held(share), state, now),
         }
     }
 
-    /// Counts hits.
-    pub(super) fn charge(&mut self, hits: u64) {
+    /// Counts hits, dated `at`.
+    pub(super) fn charge(&mut self, plan: &RegionPlan, share: u64, hits: u64, at: Timestamp) {
         match self {
             Self::Windows { count, .. } => *count += hits,
-            Self::Log {
-                group,
-                groups,
-                count,
-                last,
-                ..
-            } => {
-                *count += hits;
-                let mut left = hits;
-                while left > 0 {
-                    let free = groups.back().map_or(0, |(_, hits)| *group - *hits);
-                    if free == 0 {
-                        groups.push_back((*last, 0));
-                    }
-                    if let Some((_, hits)) = groups.back_mut() {
-                        let more = left.min(*group - *hits);
-                        *hits += more;
-                        left -= more;
-                    }
-                }
+            Self::Stepped(State::Words(words)) => {
+                let (limit, at) = (plan.held(share), Moment::at(at));
+                let charged = limit.charge(StateMut::Words(words), hits.cast_signed(), &at);
+                charged.expect("small numbers fit the words of a state");
             }
-            Self::Bucket { level, .. } => *level -= hits * HIT,
+            Self::Stepped(State::Heap(_)) => unreachable!("the limits of worlds are small"),
         }
     }
 
@@ -151,30 +93,57 @@ impl Counter {
     pub(super) const fn window(&self) -> u64 {
         match self {
             Self::Windows { window, .. } => *window,
-            Self::Log { .. } | Self::Bucket { .. } => 0,
+            Self::Stepped(_) => 0,
         }
     }
 
     /// The hits counted; 0 for a bucket.
-    pub(super) const fn count(&self) -> u64 {
-        match self {
-            Self::Windows { count, .. } | Self::Log { count, .. } => *count,
-            Self::Bucket { .. } => 0,
+    pub(super) fn count(&self, plan: &RegionPlan, now: Timestamp) -> u64 {
+        match (self, plan.kind) {
+            (Self::Windows { count, .. }, _) => *count,
+            (Self::Stepped(state), Kind::Log) => {
+                UNCOUNTED - remaining(&plan.held(UNCOUNTED), state, now)
+            }
+            (Self::Stepped(_), _) => 0,
         }
     }
 
-    /// The level of a bucket; 0 for other counters.
-    pub(super) const fn level(&self) -> u64 {
-        match self {
-            Self::Bucket { level, .. } => *level,
-            Self::Windows { .. } | Self::Log { .. } => 0,
+    /// The hits that are there in a bucket; 0 for other counters.
+    pub(super) fn level(&self, plan: &RegionPlan, share: u64, now: Timestamp) -> u64 {
+        match (self, plan.kind) {
+            (Self::Stepped(state), Kind::Bucket) => remaining(&plan.held(share), state, now),
+            _ => 0,
         }
     }
 
-    /// Sets the level of a bucket.
-    pub(super) const fn set_level(&mut self, to: u64) {
-        if let Self::Bucket { level, .. } = self {
-            *level = to;
+    /// Puts a bucket from one share under another, while tokens leave it.
+    pub(super) fn resize(
+        &mut self,
+        plan: &RegionPlan,
+        (before, after): (u64, u64),
+        tokens: i64,
+        now: Timestamp,
+    ) {
+        if let Self::Stepped(State::Words(words)) = self {
+            let (before, after) = (plan.held(before), plan.held(after));
+            before.resize(&after, StateMut::Words(words), tokens, now);
         }
     }
+
+    /// Lowers a bucket whose share became smaller by itself.
+    pub(super) fn lower(&mut self, plan: &RegionPlan, (before, after): (u64, u64), end: Timestamp) {
+        if let Self::Stepped(State::Words(words)) = self {
+            let (before, after) = (plan.held(before), plan.held(after));
+            before.lower(&after, StateMut::Words(words), end);
+        }
+    }
+}
+
+fn remaining(limit: &Limit, state: &State, now: Timestamp) -> u64 {
+    let state = match state {
+        State::Words(words) => StateRef::Words(words),
+        State::Heap(heap) => StateRef::Heap(heap),
+    };
+    let look = Ask { taken: 0, hits: 0 };
+    limit.test(state, look, &Moment::at(now)).remaining
 }

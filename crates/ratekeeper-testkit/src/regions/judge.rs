@@ -87,11 +87,14 @@ impl World {
                 self.plan.limit,
             ),
             _ if self.plan.steps => (0, 0),
+            // In each region the hits of a group less one are not counted, at most.
             Kind::Log => {
                 let regions = self.plan.regions() as u64;
+                let group = self.plan.whole().most_in_any_window().unwrap_or(0);
+                let uncounted = group.saturating_sub(self.plan.limit);
                 (
                     self.most_in_a_window(),
-                    self.plan.limit + regions * (self.plan.group - 1),
+                    self.plan.limit + regions * uncounted,
                 )
             }
             Kind::Bucket => (self.most_above_the_rate(), self.plan.burst),
@@ -105,6 +108,12 @@ impl World {
             messages: self.messages,
             lending: u64::from(self.has_lent),
             forgotten: u64::from(over > 0),
+            uncounted: match self.plan.kind {
+                Kind::Log if over == 0 => {
+                    1_000 * most.saturating_sub(self.plan.limit) / self.plan.limit
+                }
+                Kind::Log | Kind::Windows | Kind::Bucket => 0,
+            },
         })
     }
 

@@ -1,9 +1,9 @@
 //! The subject of a world: the limit, its regions, their traffic, and what goes wrong.
 
+pub(super) use ratekeeper_core::region::loans::LoanKind as Kind;
 use ratekeeper_core::region::loans::LoanTerms;
-use ratekeeper_core::{Micros, Regions};
+use ratekeeper_core::{Algorithm, LimitSpec, Micros, Regions};
 
-use super::counter::HIT;
 use crate::random::Random;
 
 /// A protection of the protocol, each of which can be left out.
@@ -42,6 +42,12 @@ pub enum RegionGuard {
     Overlent,
     /// It reports that once hits under its old share have left.
     OldHits,
+    /// What is in a bucket stays the same when its share changes.
+    Level,
+    /// Tokens that come to a bucket have left another one.
+    Tokens,
+    /// What nodes hold in leases counts as used.
+    Leased,
 }
 
 /// The kind of trouble that a world has.
@@ -55,14 +61,6 @@ pub enum RegionTrouble {
     Shift,
     /// Weights change while loans stand.
     Weights,
-}
-
-/// The kinds of limits, as loans tell them apart.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
-    Windows,
-    Log,
-    Bucket,
 }
 
 /// A piece of traffic: its end, and requests a second in each region, in thousandths.
@@ -103,8 +101,6 @@ pub(super) struct RegionPlan {
     pub(super) burst: u64,
     /// The most hits of a request.
     pub(super) hits: u64,
-    /// The hits of a group of a log.
-    pub(super) group: u64,
     pub(super) window: u64,
     /// The time over which traffic is averaged.
     pub(super) memory: u64,
@@ -121,6 +117,8 @@ pub(super) struct RegionPlan {
     pub(super) late: u64,
     /// True if the replica has each hit before it is admitted.
     pub(super) keeps_hits: bool,
+    /// The time of nodes' leases; 0 if they have none.
+    pub(super) lease: u64,
     /// The time from one region to another, one way.
     pub(super) delays: Vec<Vec<u64>>,
     pub(super) offsets: Vec<i64>,
@@ -149,10 +147,17 @@ impl RegionPlan {
         self.shares.len()
     }
 
-    /// The capacity of the bucket of a region with that share, in millionths of a hit.
-    pub(super) fn capacity(&self, share: u64) -> u64 {
-        let part = u128::from(self.burst * HIT) * u128::from(share) / u128::from(self.limit);
-        u64::try_from(part).unwrap_or(u64::MAX)
+    /// The limit as an operator writes it.
+    pub(super) const fn spec(&self) -> LimitSpec {
+        let window = Micros::new(self.window);
+        match self.kind {
+            Kind::Windows => LimitSpec::new(Algorithm::FixedWindow, self.limit, window),
+            Kind::Log => LimitSpec::new(Algorithm::SlidingWindow, self.limit, window),
+            Kind::Bucket => LimitSpec {
+                burst: Some(self.burst),
+                ..LimitSpec::new(Algorithm::TokenBucket, self.limit, window)
+            },
+        }
     }
 
     /// The longest round trip.
@@ -199,7 +204,6 @@ impl RegionPlan {
             false => random.within(800_000, 5_000_000),
         };
         let burst = random.pick(&[limit, limit, 32.max(limit / 2), limit * 2]);
-        let group = random.pick(&[1, 1, 1.max(limit / (16 * regions))]);
         let mut plan = Self {
             kind,
             without,
@@ -207,7 +211,6 @@ impl RegionPlan {
             limit,
             burst: if kind == Kind::Bucket { burst } else { limit },
             hits: random.pick(&[1, 1, 7]),
-            group: if kind == Kind::Log { group } else { 1 },
             window,
             memory: SECOND / 2,
             shares: shares(random, limit, count),
@@ -231,6 +234,7 @@ impl RegionPlan {
             doubled: random.pick(&[0, 200]),
             late: if is_timing { 300 } else { 20 },
             keeps_hits: random.happens(500),
+            lease: 0,
             delays: delays(random, count),
             offsets: Vec::new(),
             drifts: Vec::new(),
@@ -253,6 +257,10 @@ impl RegionPlan {
                 .push((at, Fault::StepUnseen(region, -3_000_000)));
             plan.steps = true;
         }
+        // When a clock steps, hits of a lease pass again, with one region too.
+        if plan.kind != Kind::Bucket && !plan.steps && random.happens(500) {
+            plan.lease = plan.terms.time.get() / 40;
+        }
         plan
     }
 
@@ -260,7 +268,7 @@ impl RegionPlan {
     fn shift(&mut self, random: &mut Random) {
         let (count, time) = (self.regions(), random.within(800_000, 1_500_000));
         let window = random.pick(&[2, 5]) * SECOND;
-        (self.kind, self.burst, self.group, self.hits) = (Kind::Log, self.limit, 1, 1);
+        (self.kind, self.burst, self.hits) = (Kind::Log, self.limit, 1);
         (self.window, self.steps) = (window, false);
         self.terms = LoanTerms {
             window: Micros::new(window),
@@ -268,6 +276,7 @@ impl RegionPlan {
             margin: Micros::new(time / 10),
         };
         self.faults.clear();
+        self.lease = self.lease.min(time / 40);
         let (busy, begin) = (
             self.any_region(random),
             random.within(3 * SECOND, 5 * SECOND),

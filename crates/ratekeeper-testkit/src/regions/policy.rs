@@ -56,7 +56,7 @@ impl Region {
     pub(super) fn needs(&self, plan: &RegionPlan, time: u64) -> Needs {
         let left = self.left(plan, time);
         Needs {
-            now: self.kept.counter.count() + self.forecast(left),
+            now: self.kept.counter.count(plan, self.clock.now(time)) + self.forecast(left),
             next: self.forecast(plan.window),
         }
     }
@@ -80,7 +80,7 @@ impl Region {
                 let share = loans.share();
                 let soon = match plan.kind {
                     Kind::Log => {
-                        self.kept.counter.count()
+                        self.kept.counter.count(plan, self.clock.now(time))
                             + self.forecast(plan.window.min(4 * plan.round_trip()))
                     }
                     _ => 0,

@@ -1,16 +1,17 @@
 //! One region: its store, with what a failover can lose, and the memory of its nodes.
 
+mod leasing;
+mod lending;
+
 use std::collections::BTreeMap;
 
 use ratekeeper_core::Micros;
-use ratekeeper_core::region::loans::{
-    Asking, DRIFT_PPM, TimedAnswer, TimedAsk, TimedFacts, TimedLoans, TimedUse, WindowAnswer,
-    WindowAsk, WindowFacts, WindowLoans,
-};
+use ratekeeper_core::region::loans::{Asking, DRIFT_PPM, TimedLoans, WindowLoans};
 
 use super::clock::Clock;
 use super::counter::Counter;
 use super::plan::{Kind, RegionGuard, RegionPlan};
+use leasing::{Credit, Lease};
 
 /// The loans of the counter, by its kind.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub(super) enum Loans {
 pub(super) struct Kept {
     pub(super) counter: Counter,
     pub(super) loans: Loans,
+    /// Hits that a node may admit without asking.
+    pub(super) lease: Option<Lease>,
 }
 
 /// The needs of a region, as its nodes know them.
@@ -63,6 +66,8 @@ pub(super) struct Region {
     pub(super) seen: u64,
     pub(super) measured_at: u64,
     pub(super) urgent_at: u64,
+    /// The lease, as the node has it.
+    credit: Credit,
 }
 
 impl Region {
@@ -78,8 +83,9 @@ impl Region {
             learned: None,
             clock,
             kept: Kept {
-                counter: Counter::new(plan, owns),
+                counter: Counter::new(plan),
                 loans,
+                lease: None,
             },
             replica: None,
             generation: 0,
@@ -94,6 +100,7 @@ impl Region {
             seen: 0,
             measured_at: 0,
             urgent_at: 0,
+            credit: Credit::default(),
         }
     }
 
@@ -125,14 +132,24 @@ impl Region {
             let Some((peer, end)) = loans.over(now, self.generation) else {
                 break;
             };
-            let share = loans.share();
-            self.kept.counter.roll(end, share, plan.capacity(share));
+            let before = loans.share();
             loans.drop_held(peer, end);
-            self.cut(plan);
+            let shares = (before, loans.share());
+            self.kept.counter.lower(plan, shares, end);
         }
-        let share = self.share(plan);
-        let ended = self.kept.counter.roll(now, share, plan.capacity(share));
+        self.expire_lease(plan, now);
+        let ended = self.kept.counter.roll(now);
         self.used.extend(ended);
+    }
+
+    /// Puts a bucket under the share that it has now, after `before`, while tokens leave it.
+    fn resize(&mut self, plan: &RegionPlan, before: u64, tokens: i64, time: u64) {
+        let shares = match plan.has(RegionGuard::Level) {
+            true => (before, self.share(plan)),
+            false => (before, before),
+        };
+        let now = self.clock.now(time);
+        self.kept.counter.resize(plan, shares, tokens, now);
     }
 
     /// Puts the share that the nodes know into the store's records.
@@ -146,20 +163,23 @@ impl Region {
     /// Owns the smaller of its share and the one by new weights.
     pub(super) fn learn(&mut self, plan: &RegionPlan, owns: u64, time: u64) {
         self.sync(plan, time);
+        let before = self.share(plan);
         self.owns = self.owns.min(owns);
         self.learned = Some((self.kept.counter.window(), self.clock.boot(time)));
         self.own();
-        self.cut(plan);
+        self.resize(plan, before, 0, time);
     }
 
     /// Owns the share by new weights, which is larger, from `window` on.
     pub(super) fn grow(&mut self, plan: &RegionPlan, (window, owns): (u64, u64), time: u64) {
         self.sync(plan, time);
+        let before = self.share(plan);
         match plan.kind {
             Kind::Windows => self.grows = Some((window, owns)),
             Kind::Log | Kind::Bucket => self.owns = owns,
         }
         self.own();
+        self.resize(plan, before, 0, time);
     }
 
     /// The window from which on others may own more, if that can be told now.
@@ -180,29 +200,30 @@ impl Region {
                 } else {
                     0
                 };
-                (is_settled && has_left(span)).then_some(0)
+                // What a lease holds is used until it ends.
+                (is_settled && has_left(span + plan.lease)).then_some(0)
             }
         }
-    }
-
-    /// Cuts a bucket to the capacity of its share.
-    fn cut(&mut self, plan: &RegionPlan) {
-        let most = plan.capacity(self.share(plan));
-        let level = self.kept.counter.level();
-        self.kept.counter.set_level(level.min(most));
     }
 
     /// Decides a request.
     pub(super) fn decide(&mut self, plan: &RegionPlan, hits: u64, time: u64) -> bool {
         self.sync(plan, time);
-        let fits = self.kept.counter.room(self.share(plan)) >= hits;
+        if self.spend(hits, time) {
+            return true;
+        }
+        let (share, now) = (self.share(plan), self.clock.now(time));
+        let held = self.leased(plan);
+        let counter = &mut self.kept.counter;
+        let fits = counter.room(plan, share, now) >= hits + held;
         if fits {
-            self.kept.counter.charge(hits);
+            counter.charge(plan, share, hits, now);
             if plan.keeps_hits {
                 self.replicate();
             } else {
                 self.unreplicated += hits;
             }
+            self.take_lease(plan, time);
         }
         fits
     }
@@ -215,8 +236,31 @@ impl Region {
         }
     }
 
+    /// Writes the loans into the store, and reads them again: in the form in which a store keeps them.
+    fn keep(&mut self, plan: &RegionPlan) {
+        let names = (1, plan.regions());
+        // Without a protection there can be numbers that no store keeps.
+        match &mut self.kept.loans {
+            Loans::Windows(loans) => {
+                let window = self.kept.counter.window();
+                if let Some(bytes) = loans.encode(window, names.0) {
+                    let read = WindowLoans::decode(&bytes, loans.owns, names);
+                    let read = read.expect("what was written is read");
+                    loans.peers = read.peers;
+                }
+            }
+            Loans::Timed(loans) => {
+                if let Some(bytes) = loans.encode(self.generation, names.0) {
+                    let read = TimedLoans::decode(&bytes, loans.owns, names);
+                    *loans = read.expect("what was written is read");
+                }
+            }
+        }
+    }
+
     /// The same for an ask or an answer that is about to leave.
     fn replicate_loans(&mut self, plan: &RegionPlan) {
+        self.keep(plan);
         if plan.has(RegionGuard::Replicated) {
             self.replicate();
         }
@@ -232,230 +276,6 @@ impl Region {
         std::mem::take(&mut self.unreplicated)
     }
 
-    pub(super) fn ask_windows(
-        &mut self,
-        plan: &RegionPlan,
-        peer: usize,
-        wants: (u64, u64),
-    ) -> Option<WindowAsk> {
-        let window = self.kept.counter.window();
-        let Loans::Windows(loans) = &mut self.kept.loans else {
-            return None;
-        };
-        let ask = loans.ask(peer, window, wants);
-        self.replicate_loans(plan);
-        Some(ask)
-    }
-
-    pub(super) fn ask_timed(
-        &mut self,
-        plan: &RegionPlan,
-        (peer, want): (usize, u64),
-        time: u64,
-    ) -> Option<TimedAsk> {
-        let now = self.clock.now(time);
-        let Loans::Timed(loans) = &mut self.kept.loans else {
-            return None;
-        };
-        if !plan.has(RegionGuard::Tail) {
-            loans.peers[peer].held.tail = 0;
-        }
-        let window = (plan.kind == Kind::Log).then_some(plan.terms.window);
-        let ask = loans.ask(peer, want, window, now);
-        self.replicate_loans(plan);
-        Some(ask)
-    }
-
-    pub(super) fn lend_windows(
-        &mut self,
-        plan: &RegionPlan,
-        (peer, ask): (usize, &WindowAsk),
-        needs: Needs,
-    ) -> Option<WindowAnswer> {
-        let (window, count) = (self.kept.counter.window(), self.kept.counter.count());
-        let Loans::Windows(loans) = &mut self.kept.loans else {
-            return None;
-        };
-        let lent = &mut loans.peers[peer].lent;
-        if !plan.has(RegionGuard::OldAsks) {
-            lent.number = ask.number - 1;
-        }
-        if !plan.has(RegionGuard::KeptPieces) {
-            lent.pieces.retain(|piece| piece.last >= ask.first);
-            for piece in &mut lent.pieces {
-                piece.first = piece.first.max(ask.first);
-            }
-        }
-        let windows = plan.terms.windows();
-        if !plan.has(RegionGuard::Renewals) {
-            let last = ask.first + windows;
-            // As if what was lent lasted that long already.
-            let held = lent.at(ask.first + 1);
-            lent.pieces.retain(|piece| piece.last < last);
-            let from = lent
-                .pieces
-                .iter()
-                .map(|piece| piece.last + 1)
-                .max()
-                .unwrap_or(ask.first);
-            lent.pieces.push(ratekeeper_core::region::loans::LentPiece {
-                first: from.min(last),
-                last,
-                amount: held.max(ask.hold_next),
-            });
-        }
-        let has_room = plan.has(RegionGuard::Room);
-        let facts = WindowFacts {
-            window,
-            count: if has_room { count } else { 0 },
-            need_now: if has_room { needs.now } else { 0 },
-            need_next: needs.next,
-            floor: plan.floor(self.owns),
-            windows,
-        };
-        let answer = loans.lend(peer, ask, &facts).ok();
-        self.replicate_loans(plan);
-        answer
-    }
-
-    pub(super) fn lend_timed(
-        &mut self,
-        plan: &RegionPlan,
-        (peer, ask): (usize, &TimedAsk),
-        needs: Needs,
-    ) -> Option<TimedAnswer> {
-        let used = match plan.kind {
-            Kind::Bucket => TimedUse::Bucket(self.kept.counter.level()),
-            _ if !plan.has(RegionGuard::Room) => TimedUse::Log(0),
-            _ => TimedUse::Log(self.kept.counter.count()),
-        };
-        let Loans::Timed(loans) = &mut self.kept.loans else {
-            return None;
-        };
-        let lent = &mut loans.peers[peer].lent;
-        let is_new = ask.number > lent.number;
-        if !plan.has(RegionGuard::OldAsks) {
-            lent.number = ask.number - 1;
-        }
-        if !plan.has(RegionGuard::LateAsks) && is_new {
-            lent.amount = lent.amount.max(ask.hold);
-        }
-        let facts = TimedFacts {
-            used,
-            need: needs.next,
-            floor: plan.floor(self.owns),
-        };
-        let answer = loans.lend(peer, ask, &facts).ok()?;
-        if is_new {
-            let level = self.kept.counter.level();
-            self.kept.counter.set_level(level - answer.tokens);
-            self.cut(plan);
-        }
-        self.replicate_loans(plan);
-        Some(answer)
-    }
-
-    /// Takes the answer, if it is to the latest ask; returns true if it gave something.
-    pub(super) fn accept_windows(
-        &mut self,
-        plan: &RegionPlan,
-        peer: usize,
-        answer: &WindowAnswer,
-    ) -> bool {
-        let window = self.kept.counter.window();
-        let Loans::Windows(loans) = &mut self.kept.loans else {
-            return false;
-        };
-        let loan = &mut loans.peers[peer];
-        if !plan.has(RegionGuard::LatestAnswer) {
-            loan.asked = answer.number;
-        }
-        let before = loan.held;
-        let is_taken = loans.accept(peer, answer);
-        let after = loans.peers[peer].held;
-        is_taken && (after.next > before.next || after.at(window) > before.at(window))
-    }
-
-    pub(super) fn accept_timed(
-        &mut self,
-        plan: &RegionPlan,
-        (peer, answer): (usize, &TimedAnswer),
-        elapsed: Micros,
-        time: u64,
-    ) -> bool {
-        let now = self.clock.now(time);
-        let elapsed = match plan.has(RegionGuard::FromSending) {
-            true => elapsed,
-            false => Micros::ZERO,
-        };
-        let Loans::Timed(loans) = &mut self.kept.loans else {
-            return false;
-        };
-        let loan = &mut loans.peers[peer];
-        if !plan.has(RegionGuard::LatestAnswer) {
-            loan.asked = answer.number;
-        }
-        let before = loan.held.amount;
-        let is_taken = loans.accept(peer, answer, (elapsed, &plan.terms), (now, self.generation));
-        if is_taken {
-            let level = self.kept.counter.level() + answer.tokens;
-            self.kept.counter.set_level(level);
-            self.cut(plan);
-        }
-        is_taken && answer.amount > before
-    }
-
-    /// Holds up to `hits` less of `peer`; returns true if it does.
-    pub(super) fn release(&mut self, plan: &RegionPlan, peer: usize, hits: u64) -> bool {
-        let (window, count) = (self.kept.counter.window(), self.kept.counter.count());
-        let is_less = match &mut self.kept.loans {
-            Loans::Windows(loans) => {
-                let before = loans.peers[peer].held;
-                loans.release(peer, hits, (window, count));
-                let after = loans.peers[peer].held;
-                [window, window + 1]
-                    .iter()
-                    .any(|at| after.at(*at) < before.at(*at))
-            }
-            Loans::Timed(loans) => {
-                let before = loans.peers[peer].held;
-                let count = (plan.kind == Kind::Log).then_some(count);
-                loans.release(peer, hits, count);
-                loans.peers[peer].held != before
-            }
-        };
-        self.cut(plan);
-        is_less
-    }
-
-    /// Takes back loans that were unchanged for their time; returns the borrowers.
-    pub(super) fn regain(&mut self, plan: &RegionPlan, time: u64) -> Vec<usize> {
-        let boot = self.clock.boot(time).get();
-        let terms = &plan.terms;
-        let after = match plan.kind {
-            Kind::Log if plan.has(RegionGuard::LogWindow) => plan.window,
-            _ => 0,
-        };
-        let wait = terms.time.get() + terms.margin.get() + after;
-        let Loans::Timed(loans) = &mut self.kept.loans else {
-            return Vec::new();
-        };
-        let mut regained = Vec::new();
-        for (peer, unchanged) in self.unchanged.iter_mut().enumerate() {
-            let lent = loans.peers[peer].lent;
-            match unchanged {
-                _ if lent.amount == 0 => *unchanged = None,
-                Some((number, since)) if *number == lent.number => {
-                    if boot >= since.get() + wait && loans.regain(peer, lent.number) {
-                        regained.push(peer);
-                    }
-                }
-                _ => *unchanged = Some((lent.number, Micros::new(boot))),
-            }
-        }
-        regained
-    }
-
     /// Its store's clock steps, and its nodes see it.
     pub(super) fn step(&mut self, plan: &RegionPlan, by: i64) {
         self.clock.offset += by;
@@ -469,6 +289,7 @@ impl Region {
     /// Its nodes restart. With no node left that knows since when, loans count only once their lenders answered again.
     pub(super) fn restart(&mut self, plan: &RegionPlan, is_cold: bool, time: u64) {
         self.asking.fill(None);
+        self.credit = Credit::default();
         self.unchanged.fill(None);
         if is_cold {
             self.sync(plan, time);
@@ -476,12 +297,5 @@ impl Region {
                 self.generation += 1;
             }
         }
-    }
-}
-
-impl RegionPlan {
-    /// The hits of its own share that a region never lends.
-    fn floor(&self, owns: u64) -> u64 {
-        (owns * self.floor).div_ceil(100)
     }
 }

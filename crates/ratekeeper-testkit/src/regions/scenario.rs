@@ -1,9 +1,9 @@
 //! Regions under traffic that is not split like their shares: what loans are for.
 
 use ratekeeper_core::Micros;
-use ratekeeper_core::region::loans::LoanTerms;
+use ratekeeper_core::region::loans::{LoanKind, LoanTerms};
 
-use super::plan::{Fault, Kind, RegionPlan, SECOND, Traffic};
+use super::plan::{Fault, RegionPlan, SECOND, Traffic};
 use super::world::World;
 use crate::random::Random;
 
@@ -31,6 +31,8 @@ pub struct RegionScenario {
     pub traffic: RegionTraffic,
     /// True if regions lend; false if their shares are fixed.
     pub lends: bool,
+    /// The kind of the limit.
+    pub kind: LoanKind,
 }
 
 /// The outcome of a scenario.
@@ -86,13 +88,12 @@ impl RegionScenario {
             _ => Vec::new(),
         };
         RegionPlan {
-            kind: Kind::Windows,
+            kind: self.kind,
             without: None,
             lends: self.lends,
             limit: LIMIT,
             burst: LIMIT,
             hits: 1,
-            group: 1,
             window,
             memory: 10 * SECOND,
             shares: vec![LIMIT / 3; 3],
@@ -108,6 +109,7 @@ impl RegionScenario {
             doubled: 0,
             late: 0,
             keeps_hits: true,
+            lease: 0,
             delays: vec![
                 vec![0, 45_000, 40_000],
                 vec![45_000, 0, 80_000],

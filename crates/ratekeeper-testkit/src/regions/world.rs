@@ -165,7 +165,7 @@ impl World {
         }
         for wanted in self.regions[at].wanted(&self.plan, at, time) {
             if wanted.release > 0 {
-                self.regions[at].release(&self.plan, wanted.peer, wanted.release);
+                self.regions[at].release(&self.plan, (wanted.peer, wanted.release), time);
             }
             self.ask(at, &wanted, time);
         }
@@ -216,7 +216,7 @@ impl World {
         match message {
             Message::AskWindows(ask, recall) => {
                 let needs = self.regions[to].needs(&self.plan, time);
-                let answer = self.regions[to].lend_windows(&self.plan, (from, &ask), needs);
+                let answer = self.regions[to].lend_windows(&self.plan, (from, &ask), (needs, time));
                 if let Some(answer) = answer {
                     self.has_lent |= answer.held.now + answer.held.next > 0;
                     self.send((to, from), Message::AnswerWindows(answer), time);
@@ -225,7 +225,7 @@ impl World {
             }
             Message::AskTimed(ask, recall) => {
                 let needs = self.regions[to].needs(&self.plan, time);
-                let answer = self.regions[to].lend_timed(&self.plan, (from, &ask), needs);
+                let answer = self.regions[to].lend_timed(&self.plan, (from, &ask), (needs, time));
                 if let Some(answer) = answer {
                     self.has_lent |= answer.amount > 0;
                     self.send((to, from), Message::AnswerTimed(answer), time);
@@ -251,7 +251,7 @@ impl World {
     /// After an ask of `from`: gives back what it recalls.
     fn lent(&mut self, (from, to): (usize, usize), recall: u64, time: u64) {
         self.check_shares("lend", time);
-        if recall > 0 && self.regions[to].release(&self.plan, from, recall) {
+        if recall > 0 && self.regions[to].release(&self.plan, (from, recall), time) {
             let back = Wanted {
                 peer: from,
                 now: 0,

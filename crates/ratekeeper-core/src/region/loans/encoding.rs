@@ -1,16 +1,21 @@
-//! Loans of windows as bytes: how a region's store keeps them beside the counter.
+//! Loans as bytes: how a region's store keeps them beside the counter.
 //!
 //! ```text
-//!  1   n   n times: first window, lent, held (7 bytes each)   regions (8)   then each region's loan
-//!  `------------- all that deciding a request reads -------'
+//!  1   n   n times: first window, lent, held (7 bytes each)   regions (8)   then each region's loan      fixed windows
+//!  2   n   n times: until, held (7 bytes each)   lent, generation (7)   regions (8)   the same           logs and buckets
+//!  `------------- all that deciding a request reads ------------------'
 //! ```
 //!
-//! The share in a window is what is owned, less what is lent, and what is held, of the last entry that begins by then. What
-//! is owned is not kept: it comes from the rules, so that a new limit counts at once. All numbers are little-endian.
+//! The share in a window is what is owned, less what is lent, and what is held, of the last entry that begins by then. The
+//! share in a log and a bucket is what is owned, less what is lent, and what is held until later than now, in the
+//! generation that the store is in; earlier ends come first. What is owned is not kept: it comes from the rules, so that a
+//! new limit counts at once. All numbers are little-endian.
+
+mod timed;
 
 use super::{LentPiece, WindowAnswer, WindowHeld, WindowLent, WindowLoan, WindowLoans};
 
-/// The version of the format.
+/// The version of the format for fixed windows.
 const VERSION: u8 = 1;
 
 /// The most entries of shares, and the most pieces of a loan.

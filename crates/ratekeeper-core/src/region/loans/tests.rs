@@ -199,8 +199,8 @@ fn tokens_go_along_with_a_bucket_s_share_and_a_log_keeps_what_it_counts() {
             .lend(1, &ask, &facts(used))
             .expect("the first ask")
     };
-    let bucket = lend(TimedUse::Bucket(40_000_001));
-    assert_eq!((bucket.amount, bucket.tokens), (90, 18_000_000));
+    let bucket = lend(TimedUse::Bucket(41));
+    assert_eq!((bucket.amount, bucket.tokens), (90, 18));
     let log = lend(TimedUse::Log(150));
     assert_eq!((log.amount, log.tokens), (50, 0));
     assert_eq!(lend(TimedUse::Log(300)).amount, 0);

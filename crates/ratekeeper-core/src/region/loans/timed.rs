@@ -65,7 +65,7 @@ pub struct TimedAnswer {
     pub number: u64,
     /// The hits that the asker holds.
     pub amount: u64,
-    /// The part of the level of the lender's bucket that goes with it, in millionths of a hit.
+    /// The hits of the lender's bucket that go along with it.
     pub tokens: u64,
     /// The hits that the lender could still spare.
     pub spare: u64,
@@ -87,7 +87,7 @@ pub struct TimedFacts {
 pub enum TimedUse {
     /// The hits that a log counts, and those that nodes hold in leases.
     Log(u64),
-    /// The level of a bucket, in millionths of a hit, without what nodes hold in leases.
+    /// The hits that are there in a bucket, without those that nodes hold in leases.
     Bucket(u64),
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ratekeeper_core::Algorithm;
 use ratekeeper_core::lease::{Terms, Unleasable};
+use ratekeeper_core::region::loans::LoanKind;
 use ratekeeper_core::synced::{SyncTerms, Unsyncable};
 
 use super::{Compiler, Owner, Path};
@@ -240,7 +241,7 @@ impl Compiler<'_, '_, '_> {
 
     /// The share of this node's region, if regions share the limit. Refuses to share what cannot be.
     fn share(&mut self, limit: &RuleLimit, policy: &Policy, mark: Mark) -> Option<RegionShare> {
-        self.check_lent(policy, mark);
+        self.check_lent(limit, policy, mark);
         match share(limit, policy.regions, self.around.region) {
             Ok(share) => share,
             Err((message, help)) => {
@@ -250,20 +251,29 @@ impl Compiler<'_, '_, '_> {
         }
     }
 
-    /// Refuses to lend parts of what is not decided by the region's store, hit by hit.
-    fn check_lent(&mut self, policy: &Policy, mark: Mark) {
+    /// Refuses to lend parts of what is not decided by the region's store, or from what nodes hold of it for its window.
+    fn check_lent(&mut self, limit: &RuleLimit, policy: &Policy, mark: Mark) {
         if policy.regions != Some(RegionMode::Bounded) {
             return;
         }
         let counts_denied = self.around.profile == Profile::Envoy;
         let counts_denied = policy.count_denied.unwrap_or(counts_denied);
+        let is_bucket = match limit {
+            RuleLimit::Limited(limit) => LoanKind::of(limit) == Some(LoanKind::Bucket),
+            RuleLimit::Unlimited => false,
+        };
         let (why, help) = match policy.consistency {
-            None | Some(Consistency::Exact) if !counts_denied => return,
-            None | Some(Consistency::Exact) => (
+            _ if counts_denied => (
                 "with `count_denied`, as what others lent could be used up by denied requests",
                 "write `count_denied: false`",
             ),
-            Some(_) => (
+            None | Some(Consistency::Exact) => return,
+            Some(Consistency::Leased) if !is_bucket => return,
+            Some(Consistency::Leased) => (
+                "with `consistency: leased` here: a bucket that becomes smaller could not charge what nodes hold of it",
+                "write `consistency: exact`, or `algorithm: sliding_window`",
+            ),
+            Some(Consistency::Synced | Consistency::Local) => (
                 "with this consistency: the region's store decides each request",
                 "write `consistency: exact`",
             ),

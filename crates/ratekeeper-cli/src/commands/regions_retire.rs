@@ -1,0 +1,153 @@
+//! `ratekeeper regions retire NAME`: the share of a region that is gone goes to the others.
+//!
+//! Nobody but an operator can say that a region is gone, and not just cut off. Once it is said, the others own its share,
+//! so this says it only when nothing of that share can still be in use: the region does not answer, and what it lent and
+//! admitted before has left all windows.
+
+mod settings_text;
+
+use crate::cli::RegionsRetire;
+use crate::output;
+use crate::rules;
+use crate::settings::{self, Flags, Settings, row};
+use anyhow::{Result, bail};
+use ratekeeper_core::{Limit, Micros, Regions, Timestamp};
+use ratekeeper_rules::{NodeRegion, Rule, time};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+/// The time that a node of the region is given to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+pub(super) fn run(args: &RegionsRetire) -> Result<ExitCode> {
+    let mut flags = Flags::of_config(args.config.clone());
+    if let Some(rules) = &args.rules {
+        flags = flags.with(&row::rules, rules.display().to_string());
+    }
+    let settings = settings::of_process(&flags)?;
+    let NodeRegion::In(regions) = &settings.rules.options.region else {
+        bail!("the settings name no `region` and `regions`; say --config FILE");
+    };
+    let retired = regions.retire(&args.name)?;
+    refuse_living(&settings, &args.name)?;
+    let wait = longest(&settings, regions)?;
+    let now = now();
+    let since = args.since.unwrap_or(now);
+    let due = since.after(wait);
+    if now < due {
+        bail!("{}", too_early(args, wait, due));
+    }
+    let file = settings_file(args.config.as_deref());
+    let written = settings_text::retired(&file, &args.name, &retired);
+    output::print(&done(&args.name, &retired, &file, written.is_ok()))?;
+    if let Err(why) = written {
+        output::complain(&format!(
+            "ratekeeper: {} is as it was: {why}",
+            file.display()
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses to retire a region that answers.
+fn refuse_living(settings: &Settings, name: &str) -> Result<()> {
+    let weights = settings.values.regions.as_ref();
+    let links = weights.map(|weights| &weights.links().nodes);
+    let links = links.into_iter().flatten();
+    let nodes = links.filter(|(region, _)| **region == *name);
+    for address in nodes.flat_map(|(_, nodes)| nodes) {
+        if answers(address) {
+            bail!(
+                "{name} answers at {address}: a region that runs admits requests of its share. Stop its nodes first; if \
+                 something else answers there, take the address out of `link`"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Returns true if a connection can be made to the node at that URL.
+fn answers(url: &str) -> bool {
+    let address = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let address = address.trim_end_matches('/');
+    let mut found = address.to_socket_addrs().into_iter().flatten();
+    found.any(|address| TcpStream::connect_timeout(&address, PATIENCE).is_ok())
+}
+
+/// The time after which nothing of a region's share is in use any more, in any rule that regions share.
+fn longest(settings: &Settings, regions: &Regions) -> Result<Micros> {
+    let Some(path) = &settings.rules.path else {
+        bail!("the rules are not in files here; say --rules PATH, as the wait depends on them");
+    };
+    let options = &settings.rules.options;
+    let loaded = rules::load(path, None, settings.rules.read, options)?;
+    let shared = loaded
+        .rules
+        .rules()
+        .iter()
+        .filter(|rule| rule.share.is_some());
+    let waits = shared.filter_map(|rule| Some(wait_of(rule, rule.limited()?, regions)));
+    Ok(waits.max().unwrap_or(Micros::ZERO))
+}
+
+/// The time after which nothing of a region's share of `rule` is in use: hits that it admitted, and loans that it made.
+fn wait_of(rule: &Rule, limit: &Limit, regions: &Regions) -> Micros {
+    let window = limit.window().get();
+    let counts = window.max(limit.span(limit.capacity()).get());
+    let is_lent = rule.share.as_ref().is_some_and(|share| share.is_lent);
+    // A loan lasts for whole windows, and its lender would wait a tenth longer.
+    let lasts = regions.loan_time().get() / 10 * 11 + window;
+    Micros::new(counts.saturating_add(if is_lent { lasts } else { 0 }))
+}
+
+fn too_early(args: &RegionsRetire, wait: Micros, due: Timestamp) -> String {
+    let (name, due) = (&args.name, time::rfc3339(due));
+    let wait = Duration::from_micros(wait.get()).as_secs().max(1);
+    match args.since {
+        Some(_) => format!(
+            "what {name} admitted and lent may still be in use: its share can go to others at {due}, {wait} s after it stopped"
+        ),
+        None => format!(
+            "what {name} admitted and lent may still be in use for {wait} s after it stopped: say --since TIME if you know \
+             when that was, or run this again with --since {} from {due} on",
+            time::rfc3339(now())
+        ),
+    }
+}
+
+fn done(name: &str, retired: &Regions, file: &Path, is_written: bool) -> String {
+    let version = retired.version();
+    let weight = retired.all().iter().find(|region| *region.name == *name);
+    let weight = weight.map_or(0, |region| region.weight);
+    let others = retired.all().iter().zip(retired.shares(1_000));
+    let others = others.filter(|(region, _)| !region.is_retired);
+    let others: Vec<String> = others
+        .map(|(region, share)| format!("{} {}.{} %", region.name, share / 10, share % 10))
+        .collect();
+    let file = file.display();
+    let first = match is_written {
+        true => {
+            format!("{file} is changed. Copy to the settings of all other nodes that are left:\n")
+        }
+        false => {
+            format!("Write in {file}, and in the settings of all other nodes that are left:\n")
+        }
+    };
+    format!(
+        "{first}\nregions:\n  version: {version}\n  {name}: {{ weight: {weight}, retired: true }}\n\nand restart them, in any \
+         order. Then of each limit own: {}.\nBefore {name} runs again, give it a share as to a new region.\n",
+        others.join(", ")
+    )
+}
+
+fn settings_file(config: Option<&Path>) -> PathBuf {
+    config.map_or_else(|| PathBuf::from("ratekeeper.yaml"), Path::to_path_buf)
+}
+
+fn now() -> Timestamp {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let micros = now.map_or(0, |now| now.as_micros());
+    Timestamp::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+}

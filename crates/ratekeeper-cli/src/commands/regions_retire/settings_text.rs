@@ -1,0 +1,101 @@
+//! The settings file, with a region retired in its text: comments and order stay.
+
+use crate::settings::{self, Flags};
+use anyhow::{Context, Result, bail};
+use ratekeeper_core::Regions;
+use ratekeeper_rules::NodeRegion;
+use std::path::Path;
+
+/// Writes into `file` that the region is retired, and the version of `retired`. What is then read has to be that.
+///
+/// # Errors
+/// The file cannot be read or written, or has the region in another form.
+pub(super) fn retired(file: &Path, name: &str, retired: &Regions) -> Result<()> {
+    let text = std::fs::read_to_string(file)?;
+    let Some(changed) = changed(&text, name, retired.version()) else {
+        bail!(
+            "it does not say `version: …` and `{name}: {{ weight: … }}`, each in a line of `regions`"
+        );
+    };
+    let folder = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or_else(|| Path::new("."));
+    let temporary = folder.join(format!(".ratekeeper-{}.yaml", std::process::id()));
+    std::fs::write(&temporary, changed)?;
+    let checked = check(&temporary, retired);
+    let moved = checked.and_then(|()| {
+        let rights = std::fs::metadata(file)?.permissions();
+        std::fs::set_permissions(&temporary, rights)?;
+        std::fs::rename(&temporary, file).context("it cannot be replaced")
+    });
+    if moved.is_err() {
+        // Of no use any more; if it stays, it does no harm.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    moved
+}
+
+/// Refuses a file that is read as other regions.
+fn check(file: &Path, retired: &Regions) -> Result<()> {
+    let settings = settings::of_process(&Flags::of_config(Some(file.to_path_buf())))?;
+    match &settings.rules.options.region {
+        NodeRegion::In(read) if **read == *retired => Ok(()),
+        NodeRegion::In(_) | NodeRegion::Unknown | NodeRegion::Nowhere => {
+            bail!("what it says about regions is set elsewhere, too, or in another form")
+        }
+    }
+}
+
+/// The text with the version and the region changed; [`None`] if one of the lines is not there.
+fn changed(text: &str, name: &str, version: u32) -> Option<String> {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let begin = lines
+        .iter()
+        .position(|line| line.trim_end() == "regions:")?;
+    let inside = |line: &String| line.is_empty() || line.starts_with([' ', '#']);
+    let block = &mut lines[begin + 1..];
+    let end = block.iter().position(|line| !inside(line));
+    let end = end.unwrap_or(block.len());
+    let block = &mut block[..end];
+    let at = |block: &[String], key: &str| {
+        let is_it = |line: &String| line.trim_start().starts_with(&format!("{key}:"));
+        block.iter().position(is_it)
+    };
+    let (version_at, region_at) = (at(block, "version")?, at(block, name)?);
+    let indent = block[version_at].len() - block[version_at].trim_start().len();
+    block[version_at] = format!("{}version: {version}", &" ".repeat(indent));
+    let line = &block[region_at];
+    let close = line.rfind('}').filter(|_| line.contains('{'))?;
+    let (head, tail) = line.split_at(close);
+    block[region_at] = format!("{}, retired: true {tail}", head.trim_end());
+    Some(lines.join("\n") + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::changed;
+
+    const TEXT: &str = "region: eu\nregions:  \n  version: 3\n  # the old world\n  eu: { weight: 2 }\n  ap: { weight: 1, link: \
+                        ['https://ap:8081'] } # far\nstore: redis://r\n";
+
+    #[test]
+    fn only_the_version_and_the_region_are_changed() {
+        let text = TEXT.replace("regions:  ", "regions:");
+        let after = changed(&text, "ap", 4).expect("both are there");
+        let expected = text
+            .replace("version: 3", "version: 4")
+            .replace("] }", "], retired: true }");
+        assert_eq!(after, expected);
+    }
+
+    #[test]
+    fn another_form_is_left_alone() {
+        assert_eq!(changed("regions: { version: 1 }\n", "ap", 2), None);
+        assert_eq!(changed(TEXT, "us", 4), None);
+        assert_eq!(
+            changed("regions:\n  version: 1\n  ap:\n    weight: 1\n", "ap", 2),
+            None
+        );
+    }
+}

@@ -1,0 +1,68 @@
+//! `ratekeeper regions retire`: the share of a region that is gone.
+
+use crate::support::{ratekeeper, write};
+use std::net::TcpListener;
+use std::process::Output;
+use tempfile::tempdir;
+
+/// Settings with regions of which ap may answer at this port.
+fn settings(port: u16) -> String {
+    format!(
+        "# our regions\nregion: eu\nregions:\n  version: 3\n  ap: {{ weight: 1, link: ['http://127.0.0.1:{port}'] }} # far\n  \
+         eu: {{ weight: 2 }}\n  us: {{ weight: 1 }}\nrules: rules.yaml\nstore: redis://127.0.0.1:1\nstore_hash_key: \
+         00112233445566778899aabbccddeeff\n"
+    )
+}
+
+const RULES: &str = "domain: d\ndescriptors: [ { key: k, rate_limit: { window: 1h, limit: 600, regions: bounded } } ]\n";
+
+fn run(folder: &std::path::Path, args: &[&str]) -> (Output, String) {
+    let args: Vec<&str> = ["regions", "retire"].iter().chain(args).copied().collect();
+    let output = ratekeeper(folder, &args).output().expect("it runs");
+    let all = [&*output.stdout, &*output.stderr].concat();
+    (output, String::from_utf8(all).expect("text"))
+}
+
+#[test]
+fn a_region_is_retired_once_nothing_of_its_share_is_in_use() {
+    let folder = tempdir().expect("a folder can be made");
+    let folder = folder.path();
+    let living = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let port = living.local_addr().expect("it is bound").port();
+    write(folder, "rules.yaml", RULES);
+    write(folder, "ratekeeper.yaml", &settings(port));
+    let long_ago = ["ap", "--since", "2026-01-01T00:00:00Z"];
+    let (output, said) = run(folder, &long_ago);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("ap answers at"), "{said}");
+    drop(living);
+    // An hour for what it admitted, and for loans 11 minutes and another hour.
+    let (output, said) = run(folder, &["ap"]);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("may still be in use for 7860 s"), "{said}");
+    for (name, why) in [("eu", "is this region"), ("xx", "is none of them")] {
+        let (output, said) = run(folder, &[name]);
+        assert!(!output.status.success() && said.contains(why), "{said}");
+    }
+    let read = || std::fs::read_to_string(folder.join("ratekeeper.yaml")).expect("it is there");
+    assert_eq!(read(), settings(port), "nothing was changed");
+
+    let (output, said) = run(folder, &long_ago);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("own: eu 66.7 %, us 33.3 %"), "{said}");
+    let link = format!("['http://127.0.0.1:{port}']");
+    let expected = settings(port)
+        .replace("version: 3", "version: 4")
+        .replace(&format!("{link} }}"), &format!("{link}, retired: true }}"));
+    assert_eq!(read(), expected);
+    let (_, said) = run(folder, &long_ago);
+    assert!(said.contains("`ap` is retired already"), "{said}");
+    let checked = ratekeeper(
+        folder,
+        &["rules", "explain", "--rules", "rules.yaml", "d", "k=a"],
+    );
+    let explained = { checked }.output().expect("it runs").stdout;
+    let explained = String::from_utf8(explained).expect("text");
+    assert!(explained.contains("eu owns 400"), "{explained}");
+    assert!(explained.contains("ap 1 retired"), "{explained}");
+}
