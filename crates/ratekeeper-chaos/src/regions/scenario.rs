@@ -72,7 +72,7 @@ impl RegionPlan {
     }
 }
 
-/// What happens to a region.
+/// An event in a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Event {
     Nothing,
