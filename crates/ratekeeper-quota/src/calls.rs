@@ -111,6 +111,19 @@ impl QuotaStore {
         callers: &[CallerRow],
     ) -> Result<(), QuotaError> {
         self.prepare().await?;
+        // Names come first: whoever reads the calls finds them.
+        let cells = |row: &CallerRow| {
+            [
+                row.domain.clone().into(),
+                row.tenant.to_string().into(),
+                printable(&row.shown).into(),
+                Cell::number(row.hour),
+            ]
+        };
+        let head = "INSERT INTO quota_caller (domain, api_key, shown, hour)";
+        let tail = " ON CONFLICT (domain, api_key) DO UPDATE SET shown = excluded.shown, hour = excluded.hour \
+                    WHERE quota_caller.hour < excluded.hour";
+        self.write_rows((head, tail), callers, cells).await?;
         let cells = |row: &CallRow| {
             [
                 Cell::number(row.hour),
@@ -124,19 +137,7 @@ impl QuotaStore {
         let head = "INSERT INTO quota_calls (hour, domain, api_key, node, allowed, denied)";
         let tail = " ON CONFLICT (hour, domain, api_key, node) \
                     DO UPDATE SET allowed = excluded.allowed, denied = excluded.denied";
-        self.write_rows((head, tail), calls, cells).await?;
-        let cells = |row: &CallerRow| {
-            [
-                row.domain.clone().into(),
-                row.tenant.to_string().into(),
-                printable(&row.shown).into(),
-                Cell::number(row.hour),
-            ]
-        };
-        let head = "INSERT INTO quota_caller (domain, api_key, shown, hour)";
-        let tail = " ON CONFLICT (domain, api_key) DO UPDATE SET shown = excluded.shown, hour = excluded.hour \
-                    WHERE quota_caller.hour < excluded.hour";
-        self.write_rows((head, tail), callers, cells).await
+        self.write_rows((head, tail), calls, cells).await
     }
 
     /// The calls that `filter` selects, added up `by` day or month, after `cursor`, oldest first; at most `most` and

@@ -1,4 +1,4 @@
-//! What a scenario came to: hits by window, and the goals missed.
+//! The figures of a scenario: hits by window, and the goals missed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,15 +12,13 @@ use super::{NAMES, Way};
 /// The first windows, in which nodes come to know their traffic. They count for excess, and for nothing else.
 const WARM_UP: u64 = 2;
 
-/// The false denials of `bounded` that are no fault, in parts of the limit, where nothing is cut off, dead or short.
-const FALSE_MAX: f64 = 0.02;
-
 /// The checks of one way in one window.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Count {
     pub(super) asked: [u64; 3],
     pub(super) admitted: [u64; 3],
-    /// Denials although all regions together had admitted less than the limit by then.
+    /// Denials although all regions together had not asked for more than the limit by then: one counter that everybody
+    /// reaches at once would have let them pass.
     pub(super) denied_falsely: u64,
 }
 
@@ -29,7 +27,7 @@ pub(super) struct Count {
 pub(super) struct Sums {
     pub(super) asked: u64,
     pub(super) admitted: u64,
-    /// What one counter that everybody reaches at once would have admitted.
+    /// The hits that one counter that everybody reaches at once would have admitted.
     pub(super) possible: u64,
     /// Hits beyond the limit of their window.
     pub(super) over: u64,
@@ -120,11 +118,10 @@ impl Figures {
         if !scenario.is_quiet && self.link.borrowed_max == 0 {
             self.missed.push("nothing was lent".to_owned());
         }
-        let falsely = self.falsely(Way::Bounded);
+        let lost = bounded.lost();
         let is_whole = scenario.event == Event::Nothing && !plan.is_test;
-        if is_whole && falsely > FALSE_MAX {
-            self.missed
-                .push(format!("{:.1} % denied falsely", falsely * 100.0));
+        if is_whole && lost > plan.lost_max {
+            self.missed.push(format!("{:.1} % lost", lost * 100.0));
         }
     }
 
@@ -153,7 +150,7 @@ fn counts(answers: &[&Answer], limit: u64) -> Vec<Count> {
         count.asked[answer.region] += 1;
         match answer.is_allowed {
             true => count.admitted[answer.region] += 1,
-            false => count.denied_falsely += u64::from(count.all_admitted() < limit),
+            false => count.denied_falsely += u64::from(count.all_asked() <= limit),
         }
     }
     counts
@@ -203,7 +200,7 @@ mod tests {
 
     #[test]
     fn excess_and_false_denials_are_counted_by_window_and_in_order() {
-        // Of two in a window, three pass in the second; and the first denial of the first comes too early.
+        // Of two in a window, three pass in the second; and of the denials of the first one comes too early.
         let answers = [
             answer(0, 1, 10, true),
             answer(1, 2, 10, false),

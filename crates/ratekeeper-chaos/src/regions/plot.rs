@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow};
 use plotters::prelude::*;
 
 use super::Way;
-use super::figures::Figures;
+use super::figures::{Count, Figures};
 use super::scenario::Scenario;
 
 const SIZE: (u32, u32) = (720, 380);
@@ -31,11 +31,17 @@ pub(super) fn draw(folder: &Path, scenario: &Scenario, figures: &Figures) -> Res
     fs::write(&path, drawn).with_context(|| path.display().to_string())
 }
 
+/// All windows but the first and the last, of which only a part was asked for.
+fn whole(windows: &[Count]) -> &[Count] {
+    let last = windows.len().saturating_sub(1);
+    windows.get(1..last).unwrap_or_default()
+}
+
 fn try_draw<'a>(
     drawn: &'a mut String,
     figures: &Figures,
 ) -> Result<(), Box<dyn std::error::Error + 'a>> {
-    let bounded = &figures.windows[&Way::Bounded];
+    let bounded = whole(&figures.windows[&Way::Bounded]);
     let length = bounded.len() as f64;
     let asked = bounded.iter().map(|count| count.all_asked());
     let highest = asked.clone().max().unwrap_or(0).max(figures.limit) as f64 * 1.1;
@@ -60,9 +66,8 @@ fn try_draw<'a>(
     let asked = asked.enumerate().map(middle).collect();
     let mut lines = vec![limit, (asked, "asked for", GREY.stroke_width(1))];
     for (way, colour) in Way::SHARED.into_iter().zip(COLOURS) {
-        let admitted = figures.windows[&way]
-            .iter()
-            .map(|count| count.all_admitted());
+        let windows = whole(&figures.windows[&way]).iter();
+        let admitted = windows.map(Count::all_admitted);
         let label = match way {
             Way::Bounded => "regions: bounded",
             Way::Regional => "regions: regional",

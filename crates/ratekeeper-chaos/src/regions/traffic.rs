@@ -1,4 +1,4 @@
-//! Who asks how much, and when.
+//! The traffic of a scenario: each region asks so much, at each moment.
 
 use std::f64::consts::TAU;
 

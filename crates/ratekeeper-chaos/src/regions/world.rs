@@ -124,14 +124,22 @@ impl Redis {
     }
 
     fn kill(&mut self) {
+        let port = self.port();
+        self.server(port).process().kill();
+    }
+
+    fn restart(&mut self, port: u16) {
+        self.server(port).restart();
+    }
+
+    /// The server at that port.
+    fn server(&mut self, port: u16) -> &mut Server {
         match self {
-            Self::Single(server) => server.process().kill(),
+            Self::Single(server) => server,
             Self::Watched(servers) => {
-                let primary = servers.primary();
                 let mut all = servers.servers().iter_mut();
-                if let Some(server) = all.find(|server| server.port() == primary) {
-                    server.process().kill();
-                }
+                let server = all.find(|server| server.port() == port);
+                server.expect("a server has that port")
             }
         }
     }
@@ -226,12 +234,14 @@ impl World {
         redis.kill();
     }
 
-    /// Kills the primary of a region, and waits for the next.
+    /// Kills the primary of a region, waits for the next, and starts the one that was killed again: nothing is lent while a
+    /// replica is away.
     pub(super) fn fail_over(&mut self, region: usize) {
         let redis = &mut self.regions[region].redis;
         let before = redis.port();
         redis.kill();
         eventually("another server is the primary", || redis.port() != before);
+        redis.restart(before);
         if region == HOME {
             let port = redis.port();
             for way in self.ways.iter().filter(|way| way.is_to_home) {

@@ -115,8 +115,9 @@ async fn write(
         denied: count.denied,
     });
     let rows: Vec<_> = rows.collect();
-    store.write_usage(&rows).await?;
+    // First, since it has the names of those whose usage is read.
     write_calls(store, meter, node).await?;
+    store.write_usage(&rows).await?;
     meter.forget_before(now);
     Ok(())
 }
