@@ -11,7 +11,7 @@ import { fill, fold, h, say } from "./dom";
 import { explainer, suggestDomain } from "./explain";
 import { unusualGrowth } from "./growth";
 import { health, healthLine, isFaulty, limited, Rates, rules, silence, tiles, troubles } from "./panels";
-import { debts, missing, nodes, Plans, quotaDatabase, shards } from "./stores";
+import { debts, missing, nodes, Plans, quotaDatabase, regions, shards } from "./stores";
 import type { Breaker, Denials, Second, State, Top } from "./types";
 import { moment } from "./words";
 
@@ -39,6 +39,7 @@ const planList = h("div", { class: "scroll" });
 const shardList = h("div", { class: "scroll" });
 const debtList = h("div", {});
 const databaseState = h("div", {});
+const regionList = h("div", { class: "scroll" });
 const nodeList = h("div", {});
 const missingList = h("div", {});
 
@@ -87,6 +88,7 @@ const optional: [string, HTMLElement, (state: State) => boolean][] = [
   ["Hits not in the store", debtList, (state) => state.store.is_shared],
   ["Use of limits by plan, last minute", planList, (state) => state.plans.length > 0],
   ["Quota database", databaseState, (state) => state.quota_database !== null],
+  ["Regions", regionList, (state) => state.regions !== null],
   ["Nodes", nodeList, (state) => state.store.is_shared],
 ];
 
@@ -223,6 +225,7 @@ function take(next: State): void {
   plans.take(next);
   plans.show(planList, next);
   quotaDatabase(databaseState, next);
+  regions(regionList, next);
   nodes(nodeList, next, fleet);
   if (!isHeld()) {
     growth.closest("section")?.toggleAttribute("hidden", !unusualGrowth(growth, next, open));

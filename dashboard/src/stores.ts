@@ -108,6 +108,38 @@ export function quotaDatabase(at: HTMLElement, state: State): void {
   );
 }
 
+/** Who owns what of the limits that regions lend each other, who lent to whom, and which link is down. */
+export function regions(at: HTMLElement, state: State): void {
+  const loans = state.regions;
+  if (loans === null) {
+    fill(at);
+    return;
+  }
+  const facts = h(
+    "p",
+    {},
+    h("strong", {}, loans.region),
+    ` owns ${count(loans.owned)} hits of a window, and looks after ${count(loans.counters)} counters here (weights version ${loans.weights_version})`,
+  );
+  const rows = loans.peers.map((peer) => {
+    const since = `${peer.link} for ${span(peer.since_seconds)}`;
+    const mood = peer.link === "up" ? (peer.fault === null ? "good" : "warn") : "bad";
+    return h(
+      "tr",
+      {},
+      h("td", { class: "key" }, peer.region, h("span", { class: "source" }, peer.fault ?? "")),
+      h("td", { "data-label": "link" }, badge(mood, peer.link === "none" ? "not set" : since, { "data-region": peer.region })),
+      h("td", { class: "number", "data-label": "round trip" }, peer.round_trip_us === null ? "–" : micros(peer.round_trip_us)),
+      h("td", { class: "number", "data-label": "lent to it" }, count(peer.lent)),
+      h("td", { class: "number", "data-label": "borrowed" }, count(peer.borrowed)),
+      h("td", { class: "number", "data-label": "asked it" }, count(peer.asks)),
+      h("td", { class: "number", "data-label": "was asked" }, count(peer.answered + peer.refused)),
+      h("td", { class: "number", "data-label": "refused" }, peer.refused > 0 ? badge("warn", count(peer.refused)) : "0"),
+    );
+  });
+  fill(at, facts, table(["region", "link", "round trip", "lent to it", "borrowed", "asked it", "was asked", "refused"], rows));
+}
+
 /** The nodes that told of themselves lately. */
 export function nodes(at: HTMLElement, state: State, top: Top | null): void {
   if (top === null) {

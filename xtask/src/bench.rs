@@ -11,11 +11,14 @@
 //! `bench overload`: the gateway under up to four times the load that its upstream can take, without and with shedding;
 //! `bench shed`: what all shedders cost a request. `bench tenants`: memory, look-ups, import and propagation of many
 //! tenants. `bench dashboard`: memory of the dashboard's page and of its node over ten minutes of load.
+//! `bench connections`: memory of idle connections, and checks while a thousand clients connect.
+//! `bench peers`: other rate limit services and limiting proxies, all in one run.
 //! `bench traces [--quick]`: the cost of traces for checks that are not traced.
 
 mod accuracy;
 mod examples;
 mod grpc;
+mod peers;
 mod redis;
 
 use crate::run::release_binary;
@@ -36,6 +39,8 @@ pub(crate) fn bench(args: &[String]) -> Result<()> {
         Some((what, rest)) if what == "redis" => redis::redis(rest),
         Some((what, [])) if what == "core" => core(),
         Some((what, rest)) if what == "accuracy" => accuracy::accuracy(rest),
+        Some((what, rest)) if what == "peers" => peers::peers(rest),
+        Some((what, rest)) if what == "connections" => examples::connections(rest),
         Some((what, rest)) if what == "gateway" => examples::gateway(rest),
         Some((what, rest)) if what == "seed" => examples::seed(rest),
         Some((what, rest)) if what == "modes" => grpc::nodes("modes", rest),
@@ -53,7 +58,7 @@ pub(crate) fn bench(args: &[String]) -> Result<()> {
         }
         Some((flag, _)) if flag.starts_with("--") => grpc::grpc(args),
         Some(_) => bail!(
-            "there is no benchmark {:?}; there are `grpc`, `core`, `accuracy`, `redis`, `gateway`, `seed`, `modes`, \
+            "there is no benchmark {:?}; there are `grpc`, `core`, `accuracy`, `redis`, `peers`, `connections`, `gateway`, `seed`, `modes`, \
              `leases`, `overload`, `shed`, `tenants`, `dashboard`, `traces`, `layer` and `shaping`",
             args.join(" ")
         ),

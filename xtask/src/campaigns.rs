@@ -1,4 +1,5 @@
-//! The verbs that build a test program and run it: `attack`, `chaos`, `compat`, `loom` and `simulate`.
+//! The verbs that build a test program and run it: `attack`, `chaos`, `compat`, `loom`, `regions` and
+//! `simulate`.
 
 use crate::need;
 use crate::run::release_binary;
@@ -48,6 +49,24 @@ pub(crate) fn compat(args: &[String]) -> Result<()> {
     steps.command("compare", &mut command)?;
     eprintln!("the tools are in {}", target().join("tools").display());
     steps.finish("compat");
+    Ok(())
+}
+
+/// `cargo xtask regions`: three regions that share limits with oceans between them, in every scenario or those whose names
+/// contain one of `args`. Figures go to `target/regions`.
+pub(crate) fn regions(args: &[String]) -> Result<()> {
+    let mut steps = Steps::new();
+    steps.step("tools", "redis-server, and clocks that can be set", || {
+        need::packages(&[need::REDIS, need::FAKETIME])
+    })?;
+    let mut command = cargo(["run", "--release", "--locked", "--package"]);
+    command.args(["ratekeeper-chaos", "--bin", "ratekeeper-regions", "--"]);
+    command.arg("--figures").arg(target().join("regions"));
+    if !args.iter().any(|arg| arg == "--ratekeeper") {
+        command.arg("--ratekeeper").arg(release_binary()?);
+    }
+    steps.command("regions", command.args(args))?;
+    steps.finish("regions");
     Ok(())
 }
 

@@ -1,8 +1,8 @@
 //! The verbs of this repository: `cargo xtask build | run | test | check | bench | fuzz | compat | matrix | chaos |
-//! help`.
+//! regions | help`.
 //!
-//! `check`, `test`, `matrix` and `fuzz --check` use the dev profile; `build`, `bench`, `compat`, `chaos` and `attack`
-//! use the release profile. `run` alone uses the profile `quick`, which optimises nothing, so that a first look at the
+//! `check`, `test`, `matrix` and `fuzz --check` use the dev profile; `build`, `bench`, `compat`, `chaos`, `regions` and
+//! `attack` use the release profile. `run` alone uses the profile `quick`, which optimises nothing, so that a first look at the
 //! product does not wait for link-time optimisation. Each step prints its command and the time it took, so that a
 //! failed step can be repeated by hand.
 
@@ -45,6 +45,10 @@ The verbs of this repository.
   cargo xtask bench [grpc] [--quick] [--only NAME] [--before BINARY]
                                   decisions over gRPC, beside the same server deciding nothing and throttlecrab, and
                                   beside another build of the binary
+  cargo xtask bench peers [--quick]
+                                  other rate limit services over gRPC, and other proxies that limit; needs Go
+  cargo xtask bench connections [--quick]
+                                  thousands of idle connections, beside NGINX and Envoy; checks while 1,000 clients connect
   cargo xtask bench gateway [--quick]
                                   the gateway, beside itself without limits and NGINX
   cargo xtask bench seed [--quick]
@@ -84,6 +88,9 @@ The verbs of this repository.
   cargo xtask chaos [--quick] [--deadline MS] [FAULT...]
                                   three nodes under load while their Redis fails, in every way there is; `windows` alone
                                   counts what passes window by window while nodes or Redis stand still for moments
+  cargo xtask regions [--short] [--ratekeeper PATH] [--plots FOLDER] [SCENARIO...]
+                                  three regions that share limits, with oceans between them: what passes in all of them,
+                                  what is denied falsely, what is sent; in a quarter of an hour, or four minutes
   cargo xtask loom                the word of a lease in every order in which threads can meet
   cargo xtask simulate [--seeds N] [--seed S]
                                   leases on 1 to 16 simulated nodes with every fault: N seeds (10,000), or seed S again
@@ -110,7 +117,7 @@ The verbs of this repository.
                                   them; h2spec where Go is there
   cargo xtask help                this text; `cargo xtask VERB --help` is the part about a verb
 
-`test` uses the dev profile, `run` the profile `quick`, `build`, `bench`, `compat`, `chaos` and `attack` the release profile. What a verb needs
+`test` uses the dev profile, `run` the profile `quick`, `build`, `bench`, `compat`, `chaos`, `regions` and `attack` the release profile. What a verb needs
 beyond Rust it installs where it may (as root on Debian or Ubuntu, and with cargo install), and says so; elsewhere it
 names the packages and stops.";
 
@@ -142,6 +149,7 @@ fn main() -> ExitCode {
         "mutants" => mutants::mutants(rest),
         "chaos" => campaigns::chaos(rest),
         "attack" => campaigns::attack(rest),
+        "regions" => campaigns::regions(rest),
         "loom" => campaigns::loom(),
         "simulate" => campaigns::simulate(rest),
         "book" => book::book(),

@@ -91,6 +91,8 @@ pub(crate) const REDIS_BENCHMARK: Package = Package::new("redis-benchmark", "red
 pub(crate) const POSTGRESQL: Package = Package::new("pg_ctlcluster", "postgresql");
 /// A proxy, and an upstream.
 pub(crate) const NGINX: Package = Package::new("nginx", "nginx");
+/// A proxy that limits by itself, and one of those that ask.
+pub(crate) const HAPROXY: Package = Package::new("haproxy", "haproxy");
 /// A browser, which shows the dashboard.
 pub(crate) const CHROMIUM: Package = Package::new("chromium", "chromium");
 /// A load generator for HTTP/1.1 and HTTP/2.
@@ -116,7 +118,7 @@ pub(crate) const FOR_TESTS: [Package; 16] = [
     H2LOAD,
     WEBSOCKETS,
     Package::new("caddy", "caddy"),
-    Package::new("haproxy", "haproxy"),
+    HAPROXY,
     REDIS,
     POSTGRESQL,
     FAKETIME,

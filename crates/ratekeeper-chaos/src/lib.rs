@@ -4,7 +4,7 @@
 //! and whether readiness, metrics and log told the truth meanwhile. It fails if a caller saw an error, if more passed
 //! than a limit without being marked, if a signal lied, or if sharing took more than a second to come back.
 //!
-//! [`upgrade`] replaces nodes by those of another version instead.
+//! [`upgrade`] replaces nodes by those of another version instead. [`run_regions`] runs several regions that share limits.
 //!
 //! A second table counts what passes of one limit in each window while nodes or Redis stand still for moments.
 //!
@@ -27,6 +27,7 @@ mod ledger;
 mod load;
 mod look;
 mod node;
+mod regions;
 mod row;
 mod rules;
 mod scenes;
@@ -35,3 +36,4 @@ mod verdict;
 mod windows;
 
 pub use campaign::{Plan, run, upgrade};
+pub use regions::{RegionFiles, RegionPlan, run_regions};

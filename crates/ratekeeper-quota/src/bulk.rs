@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 
 use crate::document::{BadDocument, DescriptorText, PlanDocument, QuotaDocument, Rfc3339};
 use crate::tenants::{UnclearTenants, tenants_domain};
-use crate::{TenantId, TenantPut, TenantRecord};
+use crate::{HIDDEN, TenantId, TenantPut, TenantRecord};
 
 /// The form of many tenants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -445,7 +445,7 @@ impl BulkLine {
             (None, Some(hash)) => {
                 let shown = tenant.shown.as_deref().filter(|shown| is_end(shown));
                 let mut id = TenantId::of_hash(domain.name(), hash);
-                shown.unwrap_or("…").clone_into(&mut id.shown);
+                shown.unwrap_or(HIDDEN).clone_into(&mut id.shown);
                 id
             }
             (Some(value), hash) => {

@@ -14,7 +14,7 @@ use crate::noted::NotedTenant;
 use crate::rows::{self, Cell, Kept, stored};
 use crate::store::{find, find_all, within, within_time};
 use crate::{
-    Deleted, Editor, Precondition, QuotaError, QuotaStore, TenantId, TenantRecord, Written,
+    Deleted, Editor, HIDDEN, Precondition, QuotaError, QuotaStore, TenantId, TenantRecord, Written,
 };
 
 /// The longest that many tenants may take together; other changes wait for that long.
@@ -353,7 +353,7 @@ impl Change {
     ) -> TenantRecord {
         let mut id = tenant.clone();
         // A hash alone does not say what the value looks like; an earlier change may have.
-        if let Some(before) = before.filter(|_| id.shown == "…") {
+        if let Some(before) = before.filter(|_| id.shown == HIDDEN) {
             id.shown.clone_from(&before.id.shown);
         }
         TenantRecord {

@@ -75,7 +75,7 @@ pub use identity::DatabaseIdentity;
 pub use list::{ListCursor, ListFilter, ListPage, NotACursor, PAGE_MAX};
 pub use metering::{NotAUsageCursor, USAGE_PAGE_MAX, UsageCursor, UsageLine, UsagePage};
 pub use period::{UnknownPeriod, UsagePeriod};
-pub use record::{Deleted, Editor, Precondition, TenantId, TenantRecord, Written};
+pub use record::{Deleted, Editor, HIDDEN, Precondition, TenantId, TenantRecord, Written};
 pub use saved::SavedError;
 pub use status::QuotaStatus;
 pub use store::QuotaStore;

@@ -14,6 +14,9 @@ pub struct TenantId {
     pub shown: String,
 }
 
+/// The form in which a tenant is shown of whose value nothing may be told.
+pub const HIDDEN: &str = "…";
+
 /// The characters of a secret value that are shown.
 const SHOWN_OF_SECRET: usize = 4;
 
@@ -44,7 +47,7 @@ impl TenantId {
         Self {
             domain: domain.to_owned(),
             hash,
-            shown: "…".to_owned(),
+            shown: HIDDEN.to_owned(),
         }
     }
 }

@@ -6,6 +6,7 @@
 
 pub(crate) mod keys;
 mod nodes;
+mod regions;
 mod usage;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use self::nodes::{FleetNode, FleetNodes, NodeEntry, ToldBy};
+pub use self::regions::{RegionFigures, RegionPeer};
 pub use self::usage::{Leased, Span, Usage, Used};
 use keys::shown;
 
@@ -57,6 +59,8 @@ pub struct NodeState {
     pub plans: Vec<PlanUse>,
     /// The database with tenants' quotas; null without one.
     pub quota_database: Option<QuotaDatabaseFigures>,
+    /// The loans between regions; null without a limit that is lent.
+    pub regions: Option<RegionFigures>,
     /// All faults that `/readyz` tells.
     pub faults: Vec<String>,
     /// Share of the last ten seconds' decisions that failure modes gave, by store.

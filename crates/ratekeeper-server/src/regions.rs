@@ -16,6 +16,7 @@ mod change;
 mod counters;
 mod demand;
 mod peer;
+mod signals;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -34,8 +35,6 @@ use ratekeeper_proto::ratekeeper::v1::{LoanAnswer, LoanAsk};
 use ratekeeper_store::{CounterKey, LoanCounter, StoreSlot, boot_time};
 use ratekeeper_stores::Stores;
 
-use crate::Monitored;
-use crate::figures::families::{Families, by};
 use change::{answer_of, ask_of, change};
 use counters::{Counters, Wanted};
 pub use peer::{PeerLink, PeerRegion};
@@ -61,9 +60,8 @@ pub struct RegionLoans {
     /// The limits that are lent, by their terms, and the rules they were made from.
     lent: Mutex<Lent>,
     counters: Mutex<Counters>,
-    /// Asks of others that were answered, refused, and failed.
-    answered: AtomicU64,
-    refused: AtomicU64,
+    /// Links of others that were refused.
+    links_refused: AtomicU64,
 }
 
 #[derive(Default)]
@@ -102,8 +100,7 @@ impl RegionLoans {
             lent: Mutex::default(),
             counters: Mutex::new(Counters::new(regions.all().len())),
             regions,
-            answered: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
+            links_refused: AtomicU64::new(0),
         })
     }
 
@@ -194,16 +191,18 @@ impl RegionLoans {
         }
     }
 
+    /// Counts a link of another region that was refused.
+    pub(crate) fn refuse_link(&self) {
+        self.links_refused.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Answers an ask of `peer`.
     pub(crate) async fn lend(&self, peer: usize, message: LoanAsk) -> LoanAnswer {
         let answer = self.try_lend(peer, &message).await;
+        self.peers[peer].asked(answer.is_ok());
         match answer {
-            Ok(answer) => {
-                self.answered.fetch_add(1, Ordering::Relaxed);
-                answer
-            }
+            Ok(answer) => answer,
             Err((refusal, latest)) => {
-                self.refused.fetch_add(1, Ordering::Relaxed);
                 if refusal == Refusal::Terms {
                     self.peers[peer].disagreed();
                 }
@@ -327,19 +326,6 @@ impl RegionLoans {
         counters.heard(key, peer, (spare, is_more), &terms, now);
     }
 
-    /// A fault if rules are to be lent, and nothing keeps their loans.
-    fn kept_shares(&self) -> Option<String> {
-        let snapshot = self.limiter.snapshot();
-        let rules = snapshot.rules().rules().iter();
-        let mut lent = rules.filter(|rule| rule.share.as_ref().is_some_and(|it| it.is_lent));
-        lent.next().map(|rule| {
-            format!(
-                "{}: `regions: bounded` needs counters in Redis; until then each region keeps its share",
-                rule.id
-            )
-        })
-    }
-
     fn terms(&self, limit: &Limit) -> LoanTerms {
         LoanTerms {
             window: limit.window(),
@@ -376,80 +362,5 @@ impl RegionLoans {
             (it.terms, here)
         });
         lent.limits = limits.collect();
-    }
-}
-
-impl Monitored for RegionLoans {
-    fn encode(&self, families: &mut Families<'_>) -> fmt::Result {
-        if self.lent.lock().limits.is_empty() {
-            return Ok(());
-        }
-        let owns: u64 = {
-            let lent = self.lent.lock();
-            lent.limits.values().map(|limit| limit.owns.quota()).sum()
-        };
-        families.gauge(
-            "ratelimit_region_owned_hits",
-            "Hits of a window that this region owns of the limits that regions lend each other, one counter of each",
-            owns,
-        )?;
-        let others = self.peers.iter().enumerate();
-        let others: Vec<_> = others
-            .filter(|(place, _)| *place != self.regions.own_place())
-            .collect();
-        let amounts = self.counters.lock().amounts();
-        let of = |pick: fn(&(u64, u64)) -> u64| {
-            let amounts = &amounts;
-            others
-                .iter()
-                .map(move |(place, peer)| ([("peer", peer.name())], pick(&amounts[*place])))
-        };
-        families.gauges(
-            "ratelimit_region_lent_hits",
-            "Hits of this window that are lent to another region, of the counters that this node looks after",
-            of(|amounts| amounts.0),
-        )?;
-        families.gauges(
-            "ratelimit_region_borrowed_hits",
-            "Hits of this window that are borrowed from another region, of the counters that this node looks after",
-            of(|amounts| amounts.1),
-        )?;
-        families.gauges(
-            "ratelimit_region_reachable",
-            "1 while this node has a link to the region, or else 0",
-            others
-                .iter()
-                .map(|(_, peer)| ([("peer", peer.name())], u64::from(peer.is_reachable()))),
-        )?;
-        families.counters(
-            "ratelimit_region_asks",
-            "Asks that this node has sent to another region",
-            others
-                .iter()
-                .map(|(_, peer)| ([("peer", peer.name())], peer.sent())),
-        )?;
-        let counts = [
-            ("answered", self.answered.load(Ordering::Relaxed)),
-            ("refused", self.refused.load(Ordering::Relaxed)),
-        ];
-        families.counters(
-            "ratelimit_region_asked",
-            "Asks of other regions that this node was sent, by what came of them",
-            by("result", counts),
-        )
-    }
-
-    fn faults(&self) -> Vec<String> {
-        self.renew_limits();
-        if self.lent.lock().limits.is_empty() {
-            return self.kept_shares().into_iter().collect();
-        }
-        let others = self.peers.iter().enumerate();
-        let others = others.filter(|(place, _)| *place != self.regions.own_place());
-        others.filter_map(|(_, peer)| peer.fault()).collect()
-    }
-
-    fn subject(&self) -> &'static str {
-        "regions"
     }
 }

@@ -9,17 +9,32 @@ const FIRST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// Pauses that double, each shortened at random by up to a half: nodes that lost the same server do not return together.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Backoff {
     attempts: u32,
+    longest: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::up_to(LONGEST)
+    }
 }
 
 impl Backoff {
+    /// Pauses that grow to `longest`.
+    pub(crate) const fn up_to(longest: Duration) -> Self {
+        Self {
+            attempts: 0,
+            longest,
+        }
+    }
+
     /// The next pause.
     pub(crate) fn next(&mut self) -> Duration {
         let longest = FIRST
             .saturating_mul(1 << self.attempts.min(16))
-            .min(LONGEST);
+            .min(self.longest);
         self.attempts = self.attempts.saturating_add(1);
         longest.mul_f64(0.5 + fastrand::f64() / 2.0)
     }
@@ -43,5 +58,7 @@ mod tests {
         assert!(pauses[99] >= LONGEST / 2 && pauses[99] <= LONGEST);
         backoff.reset();
         assert!(backoff.next() <= FIRST);
+        let mut short = Backoff::up_to(FIRST * 2);
+        assert!((0..100).all(|_| short.next() <= FIRST * 2));
     }
 }

@@ -8,6 +8,7 @@
 //!
 //! Asks that wait for a link that is not there are dropped: the next one says all that they did.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +32,15 @@ const GATHERED: Duration = Duration::from_millis(10);
 
 /// The time after which a link that does not answer is given up.
 const SILENCE: Duration = Duration::from_secs(5);
+
+/// The longest pause before the next attempt: a region that is back lends again soon.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// The time after which an empty message asks whether the other side is still there.
+const PING: Duration = Duration::from_secs(2);
+
+/// The most messages without an answer yet.
+const UNANSWERED_MAX: usize = 64;
 
 /// The most bytes of a message.
 const BYTES_MAX: usize = 64 << 10;
@@ -77,7 +87,7 @@ impl RegionLink {
         let Some(mut link) = self.loans.peers()[self.place].link() else {
             return;
         };
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::up_to(PAUSE_MAX);
         for node in self.nodes.iter().cycle() {
             let why = self.follow(node, &mut link, &mut backoff).await;
             link.failed(&why);
@@ -132,44 +142,53 @@ impl RegionLink {
         out: mpsc::Sender<LoanAsks>,
         mut answers: Streaming<LoanAnswers>,
     ) -> String {
-        // The time until which an answer has to come, while one is waited for.
-        let mut until: Option<Instant> = None;
+        // When each message left that has no answer yet. Answers come in the order of their messages.
+        let mut unanswered: VecDeque<Instant> = VecDeque::new();
+        let mut said = Instant::now();
         loop {
-            let silence = async {
-                match until {
-                    Some(until) => sleep_until(until).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
+            let silence = unanswered.front().map(|left| *left + SILENCE);
+            let may_send = out.capacity() > 0 && unanswered.len() < UNANSWERED_MAX;
+            let asks = tokio::select! {
                 answer = answers.message() => match answer {
                     Ok(Some(LoanAnswers { answers, .. })) => {
-                        until = None;
+                        // Answers may be repeated.
+                        if let Some(left) = unanswered.pop_front() {
+                            link.answered_in(left.elapsed());
+                        }
                         for answer in answers {
                             self.loans.answered(self.place, answer).await;
                         }
+                        continue;
                     }
                     Ok(None) => return "it ended".to_owned(),
                     Err(status) => return describe(&status),
                 },
-                asks = link.next(TOGETHER, GATHERED), if out.capacity() > 0 => {
-                    if asks.is_empty() {
-                        return "nothing is asked any more".to_owned();
-                    }
-                    let asks = LoanAsks { asks, ..LoanAsks::default() };
-                    // There is room, and this is the only sender.
-                    if out.try_send(asks).is_err() {
-                        return "it ended".to_owned();
-                    }
-                    until.get_or_insert_with(|| Instant::now() + SILENCE);
-                }
-                room = out.reserve(), if out.capacity() == 0 => {
-                    if room.is_err() {
-                        return "it ended".to_owned();
-                    }
-                }
-                () = silence => return "it does not answer".to_owned(),
+                asks = link.next(TOGETHER, GATHERED), if may_send => asks,
+                () = sleep_until(said + PING), if may_send && unanswered.is_empty() => Vec::new(),
+                room = out.reserve(), if out.capacity() == 0 => match room {
+                    Ok(_) => continue,
+                    Err(_) => return "it ended".to_owned(),
+                },
+                () = until(silence) => return "it does not answer".to_owned(),
+            };
+            said = Instant::now();
+            unanswered.push_back(said);
+            let asks = LoanAsks {
+                asks,
+                ..LoanAsks::default()
+            };
+            // There is room, and this is the only sender.
+            if out.try_send(asks).is_err() {
+                return "it ended".to_owned();
             }
         }
+    }
+}
+
+/// Waits until then, or for ever.
+async fn until(then: Option<Instant>) {
+    match then {
+        Some(then) => sleep_until(then).await,
+        None => std::future::pending().await,
     }
 }

@@ -1,7 +1,8 @@
 //! The cost of a decision for Redis: CPU and bytes, by the server's own count.
 //!
 //! `cargo bench -p ratekeeper-store-redis` prints two tables: microseconds of the server's core for each decision, one
-//! decision a call and sixteen, over many keys, and bytes for each counter at a million keys. Times are the server's
+//! decision a call and sixteen, over many keys, and bytes for each counter at a million keys. A counter whose limit regions
+//! lend each other is read together with its loans; it has a row without loans, and one with. Times are the server's
 //! `used_cpu`, so that they mean something on a machine that does other things as well.
 
 #![allow(
@@ -13,10 +14,11 @@
     reason = "figures of measurements, and of tests, are rounded on purpose"
 )]
 
+use ratekeeper_core::region::loans::{WindowAsk, WindowFacts, WindowLoans};
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 use ratekeeper_store::{CounterKey, Request, Step};
 use ratekeeper_store_redis::script::{Call, Clock, Group, KeyName, Script};
-use ratekeeper_testkit::redis::{Client, Server, encode};
+use ratekeeper_testkit::redis::{Client, Reply, Server, encode};
 
 /// Calls of one pipeline.
 const PIPELINE: usize = 16;
@@ -35,11 +37,11 @@ fn main() {
         "{:<28}{:>12}{:>12}{:>12}{:>12}",
         "", "1 a call", "16 a call", "denied", "bytes"
     );
-    for (name, limit) in limits() {
+    for (name, limit, loans) in limits() {
         if word.is_some_and(|word| !name.contains(word.as_str())) {
             continue;
         }
-        let row = Row::measure(&limit, counters);
+        let row = Row::measure((&limit, loans), counters);
         println!(
             "{name:<28}{:>12.2}{:>12.2}{:>12.2}{:>12.1}",
             row.one, row.sixteen, row.denied, row.bytes
@@ -57,25 +59,75 @@ fn main() {
     println!("{:<28}{incr:>12.2}", "INCRBY");
 }
 
-fn limits() -> Vec<(String, Limit)> {
+/// What regions have lent each other of the counters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loans {
+    /// The limit is none that they lend.
+    Never,
+    None,
+    /// A tenth, to one of two others.
+    Some,
+}
+
+/// The window of all limits: so long that no bucket is full again, and forgotten, while this runs.
+const WINDOW: Micros = Micros::from_secs(864_000);
+
+fn limits() -> Vec<(String, Limit, Loans)> {
     let limit = |algorithm, quota, sub_windows| {
-        // So long that no bucket is full again, and forgotten, while this runs.
-        let spec = LimitSpec::new(algorithm, quota, Micros::from_secs(864_000));
+        let spec = LimitSpec::new(algorithm, quota, WINDOW);
         let spec = LimitSpec {
             sub_windows,
             ..spec
         };
         Limit::try_new(spec).expect("a valid limit")
     };
-    let mut limits: Vec<(String, Limit)> = Algorithm::ALL
-        .into_iter()
-        .map(|algorithm| (algorithm.name().to_owned(), limit(algorithm, 1_000, None)))
-        .collect();
+    let whole = |algorithm: Algorithm| {
+        let limit = limit(algorithm, 1_000, None);
+        (algorithm.name().to_owned(), limit, Loans::Never)
+    };
+    let mut limits: Vec<_> = Algorithm::ALL.into_iter().map(whole).collect();
     for count in [1, 12] {
         let parts = limit(Algorithm::SlidingWindow, 1_000, Some(count));
-        limits.push((format!("sliding_window of {count}"), parts));
+        limits.push((format!("sliding_window of {count}"), parts, Loans::Never));
+    }
+    for (name, loans) in [("bounded", Loans::None), ("bounded, lent", Loans::Some)] {
+        let fixed = limit(Algorithm::FixedWindow, 1_000, None);
+        limits.push((format!("fixed_window {name}"), fixed, loans));
     }
     limits
+}
+
+/// The loans of a counter as they are kept, a tenth of it lent to one of two other regions.
+fn kept_loans(client: &mut Client) -> Vec<u8> {
+    let Reply::Array(time) = client.ask(&["TIME"]) else {
+        panic!("TIME is answered by a list");
+    };
+    let seconds: u64 = time[0].text().parse().expect("a number");
+    let window = seconds * 1_000_000 / WINDOW.get();
+    let mut loans = WindowLoans::new(1_000, 3);
+    let ask = WindowAsk {
+        number: 1,
+        first: window,
+        hold_now: 0,
+        hold_next: 0,
+        want_now: 100,
+        want_next: 100,
+    };
+    let facts = WindowFacts {
+        window,
+        count: 0,
+        need_now: 0,
+        need_next: 0,
+        floor: 100,
+        windows: 2,
+    };
+    loans
+        .lend(1, &ask, &facts)
+        .expect("a first ask is answered");
+    loans
+        .encode(window, 7)
+        .expect("loans of three regions fit")
+        .to_vec()
 }
 
 struct Row {
@@ -86,19 +138,28 @@ struct Row {
 }
 
 impl Row {
-    fn measure(limit: &Limit, counters: u64) -> Self {
+    fn measure((limit, loans): (&Limit, Loans), counters: u64) -> Self {
         let server = Server::start();
         let mut client = server.client();
         let script = Script::new(Clock::Server);
         client.ask(&["SCRIPT", "LOAD", script.text()]);
         let before = memory(&mut client);
         let names = KeyName::default();
+        if loans == Loans::Some {
+            let kept = kept_loans(&mut client);
+            cost(&mut client, counters, |number, pipeline| {
+                let mut key = Vec::new();
+                names.loans(key_of(number), &mut key);
+                encode(&[&b"SET"[..], &key, &kept], pipeline);
+            });
+        }
+        let terms = u64::from(loans != Loans::Never);
         let mut call = Call::new();
         // Counters are made, sixteen a call.
         let mut ask = |hits: i64, many: u64, next: u64, pipeline: &mut Vec<u8>| {
             call.clear();
             for number in next * many..(next + 1) * many {
-                call.push(&group(limit, number % counters, hits), &names);
+                call.push(&group((limit, terms), number % counters, hits), &names);
             }
             push(&script, &call, pipeline);
         };
@@ -118,18 +179,20 @@ impl Row {
     }
 }
 
-fn group(limit: &Limit, number: u64, hits: i64) -> Group {
+fn key_of(number: u64) -> CounterKey {
     // Spread as hashes are.
     let spread = |n: u64| (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    CounterKey {
+        subject: spread(number),
+        identity: spread(spread(number)),
+    }
+}
+
+fn group((limit, terms): (&Limit, u64), number: u64, hits: i64) -> Group {
     let step = Step {
         hits,
-        ..Step::new(
-            CounterKey {
-                subject: spread(number),
-                identity: spread(spread(number)),
-            },
-            *limit,
-        )
+        terms,
+        ..Step::new(key_of(number), *limit)
     };
     Group::new(&Request::new(&[step], Mode::default(), Timestamp::EPOCH))
 }

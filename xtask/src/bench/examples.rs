@@ -7,7 +7,9 @@ use std::process::Command;
 
 use super::grpc::{LOAD_CORE, two_processors};
 use crate::dashboard;
-use crate::need::{self, CHROMIUM, H2LOAD, NGINX, POSTGRESQL, Package, REDIS, SETPRIV, TASKSET};
+use crate::need::{
+    self, CHROMIUM, H2LOAD, HAPROXY, NGINX, POSTGRESQL, Package, REDIS, SETPRIV, TASKSET,
+};
 use crate::run::release_binary;
 use crate::steps::{Steps, cargo, root, target};
 use anyhow::Result;
@@ -17,6 +19,29 @@ pub(super) fn gateway(args: &[String]) -> Result<()> {
     two_processors()?;
     let packages = [TASKSET, SETPRIV, NGINX, H2LOAD];
     run("gateway", &packages, &[], &[], args)
+}
+
+/// The gateway with limits, compared with other proxies that limit.
+pub(super) fn proxies(args: &[String]) -> Result<()> {
+    let packages = [TASKSET, SETPRIV, NGINX, H2LOAD, HAPROXY];
+    need::envoy()?;
+    run("gateway", &packages, &[], &["--peers".into()], args)
+}
+
+/// Idle connections, and a storm of new ones.
+pub(super) fn connections(args: &[String]) -> Result<()> {
+    two_processors()?;
+    need::envoy()?;
+    let packages = [TASKSET, SETPRIV, NGINX];
+    // Both ends of each connection are here.
+    let prefix = [
+        "prlimit",
+        "--nofile=20000:20000",
+        "taskset",
+        "-c",
+        LOAD_CORE,
+    ];
+    run("connections", &packages, &prefix, &[], args)
 }
 
 /// The performance test from the article that introduced service levels.

@@ -24,8 +24,8 @@ pub(super) fn grpc(args: &[String]) -> Result<()> {
     steps.step("tools", "taskset, setpriv, protoc, valgrind", || {
         need::packages(&[TASKSET, SETPRIV, PROTOC, VALGRIND])
     })?;
-    let throttlecrab = steps.step("peer", THROTTLECRAB.name, peer)?;
-    let more = ["--throttlecrab".into(), throttlecrab.into_os_string()];
+    let program = steps.step("peer", THROTTLECRAB.name, throttlecrab)?;
+    let more = ["--throttlecrab".into(), program.into_os_string()];
     compare(&mut steps, "grpc", &more, args)?;
     steps.finish("bench grpc");
     Ok(())
@@ -80,7 +80,7 @@ pub(super) fn compare(
 }
 
 /// Installs the peer below the target folder, once, and returns its path.
-fn peer() -> Result<PathBuf> {
+pub(super) fn throttlecrab() -> Result<PathBuf> {
     let CargoTool { name, version } = THROTTLECRAB;
     let root = target().join("tools").join(format!("{name}-{version}"));
     let program = root.join("bin").join(name);

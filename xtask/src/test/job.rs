@@ -22,7 +22,7 @@ pub(super) struct JobCost {
 }
 
 /// The jobs that take longest or do not fit [`JobCost::SHORT`].
-const KNOWN: [JobCost; 15] = [
+const KNOWN: [JobCost; 16] = [
     JobCost {
         threads: Some(4),
         ..JobCost::listed("ratekeeper-cli/cli", 240, 80)
@@ -34,6 +34,7 @@ const KNOWN: [JobCost; 15] = [
     JobCost::listed("ratekeeper-cli/attack", 330, 30),
     JobCost::listed("ratekeeper-cli/chaos", 200, 30),
     JobCost::listed("ratekeeper-cli/gateway", 180, 40),
+    JobCost::listed("ratekeeper-cli/regions", 75, 40),
     JobCost {
         is_measuring: true,
         ..JobCost::listed("ratekeeper-cli/clients", 55, 200)

@@ -3,7 +3,7 @@
 //!
 //! `cargo xtask bench` builds and runs this, pinned to one processor; the servers get another. With
 //! `--redis`, counters are in Redis, and the comparison is with the same constant, with counters in
-//! memory, and with envoyproxy/ratelimit on the same Redis. With `--modes`, the four modes of consistency are compared with
+//! memory, and with envoyproxy/ratelimit on the same Redis. With `--peers`, all other services are compared. With `--modes`, the four modes of consistency are compared with
 //! counters in memory. With `--leases`, leased limits of four nodes are flooded. With `--before`, another build of the binary, that before a
 //! change, gets the same load. Speeds on a shared machine drift, so
 //! runs of two servers alternate, and the results are medians of their ratios (see
@@ -26,6 +26,7 @@ mod loads;
 #[path = "../shared/machine.rs"]
 mod machine;
 mod modes;
+mod peers;
 mod plain;
 mod profile;
 mod redis;
@@ -41,6 +42,34 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use ratekeeper_testkit::paired::Patience;
 
+/// The set of comparisons.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Campaign {
+    /// Counters in memory, beside a constant answer.
+    Grpc,
+    /// Counters in Redis, beside counters in memory.
+    Redis,
+    /// Other rate limit services.
+    Peers,
+    /// The modes of consistency.
+    Modes,
+    /// Leased limits, flooded over four nodes.
+    Leases,
+}
+
+impl Campaign {
+    /// The name of its files of results.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Grpc => "grpc",
+            Self::Redis => "redis",
+            Self::Peers => "peers",
+            Self::Modes => "modes",
+            Self::Leases => "leases",
+        }
+    }
+}
+
 /// The comparisons to run, and their durations.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -52,12 +81,9 @@ pub(crate) struct Plan {
     pub(crate) throttlecrab: Option<PathBuf>,
     /// The envoyproxy/ratelimit binary, if available.
     pub(crate) envoyproxy_ratelimit: Option<PathBuf>,
-    /// True to keep counters in Redis, and compare with counters in memory.
-    pub(crate) is_redis: bool,
-    /// True to compare the modes of consistency.
-    pub(crate) is_modes: bool,
-    /// True to flood leased limits.
-    pub(crate) is_leases: bool,
+    /// The server around the limitador library, if available.
+    pub(crate) limitador: Option<PathBuf>,
+    pub(crate) campaign: Campaign,
     /// True to leave out what takes minutes.
     pub(crate) is_quick: bool,
     /// The folder for results.
@@ -81,26 +107,30 @@ fn main() -> Result<()> {
         return plain::serve(args);
     }
     let plan = plan(args.into_iter())?;
-    if plan.is_modes {
-        let table = modes::all(&plan)?;
-        println!("\n{table}");
-        return results::write(&plan.out, "modes", &table);
+    let name = plan.campaign.name();
+    match plan.campaign {
+        Campaign::Modes => {
+            let table = modes::all(&plan)?;
+            println!("\n{table}");
+            results::write(&plan.out, name, &table)
+        }
+        Campaign::Leases => {
+            let table = leases::all(&plan)?;
+            println!("\n{table}");
+            results::write(&plan.out, name, &table)?;
+            table.verdict()
+        }
+        Campaign::Grpc | Campaign::Redis | Campaign::Peers => {
+            let table = rows::all(&plan)?;
+            println!("\n{table}");
+            results::write(&plan.out, name, &table)?;
+            let missing = table.missing();
+            if missing > 0 {
+                bail!("{missing} comparisons are missing or failed; see above");
+            }
+            Ok(())
+        }
     }
-    if plan.is_leases {
-        let table = leases::all(&plan)?;
-        println!("\n{table}");
-        results::write(&plan.out, "leases", &table)?;
-        return table.verdict();
-    }
-    let table = rows::all(&plan)?;
-    println!("\n{table}");
-    let name = if plan.is_redis { "redis" } else { "grpc" };
-    results::write(&plan.out, name, &table)?;
-    let missing = table.missing();
-    if missing > 0 {
-        bail!("{missing} comparisons are missing or failed; see above");
-    }
-    Ok(())
 }
 
 fn plan(mut args: impl Iterator<Item = String>) -> Result<Plan> {
@@ -109,9 +139,8 @@ fn plan(mut args: impl Iterator<Item = String>) -> Result<Plan> {
         before: None,
         throttlecrab: None,
         envoyproxy_ratelimit: None,
-        is_redis: false,
-        is_modes: false,
-        is_leases: false,
+        limitador: None,
+        campaign: Campaign::Grpc,
         is_quick: false,
         out: PathBuf::from("."),
         prefix: Vec::new(),
@@ -130,9 +159,11 @@ fn plan(mut args: impl Iterator<Item = String>) -> Result<Plan> {
             "--before" => plan.before = Some(value()?.into()),
             "--throttlecrab" => plan.throttlecrab = Some(value()?.into()),
             "--envoyproxy-ratelimit" => plan.envoyproxy_ratelimit = Some(value()?.into()),
-            "--redis" => plan.is_redis = true,
-            "--modes" => plan.is_modes = true,
-            "--leases" => plan.is_leases = true,
+            "--limitador" => plan.limitador = Some(value()?.into()),
+            "--redis" => plan.campaign = Campaign::Redis,
+            "--peers" => plan.campaign = Campaign::Peers,
+            "--modes" => plan.campaign = Campaign::Modes,
+            "--leases" => plan.campaign = Campaign::Leases,
             "--out" => plan.out = value()?.into(),
             "--prefix" => plan.prefix = value()?.split(' ').map(str::to_owned).collect(),
             "--only" => plan.only.push(value()?),

@@ -19,6 +19,7 @@ use crate::versus::{By, Versus, versus};
 struct Servers {
     redis: Server,
     constant: Server,
+    plain: Server,
     memory: Server,
     /// Denies all but one request for each key: by asking Redis each time, or from its cache.
     denying: Server,
@@ -34,6 +35,7 @@ impl Servers {
         let asking = ["--store", &store(2), "--deny-cache-max", "0s"];
         Ok(Self {
             constant: Server::constant(plan, &ours)?,
+            plain: Server::plain(plan, &ours)?,
             redis: ours,
             memory: Server::ratekeeper(plan, &[]),
             denying: Server::denying(plan, &asking),
@@ -57,6 +59,12 @@ pub(crate) fn run(plan: &Plan, folder: &Path) -> Result<Table> {
                 ("constant", &servers.constant),
                 keys,
             )
+        });
+    }
+    for (name, keys) in SPREADS {
+        table.versus(plan, &format!("plain tonic, {name}"), |name| {
+            let plain = ("plain tonic", &servers.plain);
+            by_rate(plan, name, &servers.redis, plain, keys)
         });
     }
     for (name, keys) in SPREADS {

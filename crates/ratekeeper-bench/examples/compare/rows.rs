@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use ratekeeper_bench::{Keys, Load, Over};
 
-use crate::Plan;
 use crate::instructions;
 use crate::loads::{SPREADS, closed, open};
+use crate::peers;
 use crate::redis;
 use crate::servers::Server;
 use crate::table::{Alone, Memory, Table};
 use crate::versus::{By, Side, Versus, once, versus};
+use crate::{Campaign, Plan};
 
 /// Keys of the memory comparison and the time to send requests for them: about five for each key,
 /// so that nearly none is missed.
@@ -36,9 +37,10 @@ struct Servers {
 /// Runs the selected comparisons and prints progress.
 pub(crate) fn all(plan: &Plan) -> Result<Table> {
     let folder = tempfile::tempdir().context("there is no place for profiles")?;
-    match plan.is_redis {
-        true => redis::run(plan, folder.path()),
-        false => run(plan, folder.path()),
+    match plan.campaign {
+        Campaign::Redis => redis::run(plan, folder.path()),
+        Campaign::Peers => peers::run(plan, folder.path()),
+        Campaign::Grpc | Campaign::Modes | Campaign::Leases => run(plan, folder.path()),
     }
 }
 

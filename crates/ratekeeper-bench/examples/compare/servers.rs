@@ -54,8 +54,7 @@ pub(crate) fn question() -> Question {
 pub(crate) struct Server {
     program: Program,
     grpc: u16,
-    /// True if it is throttlecrab.
-    is_peer: bool,
+    is_throttlecrab: bool,
 }
 
 #[derive(Debug)]
@@ -172,7 +171,7 @@ impl Server {
         Self {
             grpc: ours.grpc,
             program: Program::Ours(Box::new(ours)),
-            is_peer: false,
+            is_throttlecrab: false,
         }
     }
 
@@ -184,9 +183,17 @@ impl Server {
         command.arg(grpc.to_string());
         command.args(["--store-capacity", "1000000", "--log-level", "error"]);
         Self {
-            is_peer: true,
+            is_throttlecrab: true,
             ..Self::theirs("throttlecrab-server", command, grpc)
         }
+    }
+
+    /// A server around the limitador library, with our limit of 490,000 a second.
+    pub(crate) fn limitador(plan: &Plan, program: &Path) -> Self {
+        let grpc = free_port();
+        let mut command = command(plan, program);
+        command.arg(format!("127.0.0.1:{grpc}"));
+        Self::theirs("limitador", command, grpc)
     }
 
     fn theirs(name: &str, command: Command, grpc: u16) -> Self {
@@ -195,7 +202,7 @@ impl Server {
         Self {
             program: Program::Theirs(process),
             grpc,
-            is_peer: false,
+            is_throttlecrab: false,
         }
     }
 
@@ -217,7 +224,7 @@ impl Server {
 
     /// A load on its gRPC port that also measures its process.
     pub(crate) fn load(&self) -> Load {
-        let service = if self.is_peer {
+        let service = if self.is_throttlecrab {
             Service::Throttlecrab
         } else {
             Service::Rls(question())

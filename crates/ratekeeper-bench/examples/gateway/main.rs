@@ -1,7 +1,7 @@
 //! Compares the gateway with itself without limits and with NGINX's `proxy_pass`, each on one
-//! processor.
+//! processor; with `--peers`, with other proxies that limit requests.
 //!
-//! `cargo xtask bench gateway` builds the parts and runs it. NGINX is the upstream of all of them,
+//! `cargo xtask bench gateway` and `bench peers` build the parts and run it. NGINX is the upstream of all of them,
 //! and h2load sends the requests; both are on the second processor, the measured proxy is on the
 //! first. Runs alternate, and ratios are medians over pairs.
 
@@ -18,6 +18,7 @@
 mod campaign;
 #[path = "../shared/files.rs"]
 mod files;
+mod peers;
 #[path = "../shared/pinned.rs"]
 mod pinned;
 mod setup;
@@ -33,7 +34,7 @@ use setup::{Load, Setup, Subject};
 const CONNECTIONS: u32 = 32;
 
 fn main() -> Result<()> {
-    let args = Args::read(&[])?;
+    let args = Args::read(&[], &["--peers"])?;
     let (patience, requests) = match args.is_quick {
         true => (
             Patience {
@@ -45,7 +46,39 @@ fn main() -> Result<()> {
         false => (Patience::default(), 30_000),
     };
     let setup = Setup::start(&args.ratekeeper)?;
-    args.tell("gateway", &compare(&setup, patience, requests)?)
+    match args.is_set("--peers") {
+        true => args.tell("peers-proxies", &beside_peers(&setup, patience, requests)?),
+        false => args.tell("gateway", &compare(&setup, patience, requests)?),
+    }
+}
+
+/// The gateway with limits beside other proxies with theirs, and the processor time of each.
+fn beside_peers(setup: &Setup, patience: Patience, requests: u32) -> Result<String> {
+    let load = Load {
+        connections: CONNECTIONS,
+        requests,
+    };
+    let ours = &setup.limits_on;
+    let (folder, behind) = (&setup.folder, setup.behind);
+    let peers = [
+        ("NGINX `limit_req`", peers::nginx_limit_req(folder, behind)?),
+        ("HAProxy stick table", peers::haproxy(folder, behind)?),
+        ("Envoy `local_ratelimit`", peers::envoy(folder, behind)?),
+    ];
+    let mut table = String::from(
+        "| peer | the gateway, requests/s | the peer's | ratio [95 %] | CPU us a request | the peer's |\n|---|---:|---:|---|---:|---:|\n",
+    );
+    for (name, peer) in &peers {
+        let rates = try_paired(patience, || ours.rate(load), || peer.rate(load))?;
+        let (low, high) = rates.interval;
+        let (our_cpu, their_cpu) = (ours.cpu_us(load)?, peer.cpu_us(load)?);
+        writeln!(
+            table,
+            "| {name} | {:.0} | {:.0} | {:.3} [{low:.3}, {high:.3}] n={} | {our_cpu:.1} | {their_cpu:.1} |",
+            rates.ours, rates.theirs, rates.ratio, rates.pairs
+        )?;
+    }
+    Ok(table)
 }
 
 fn compare(setup: &Setup, patience: Patience, requests: u32) -> Result<String> {

@@ -11,7 +11,7 @@ use ratekeeper_testkit::ratekeeper;
 use crate::pinned::{nginx, pinned, prefix};
 
 /// The processor of the measured program, and that of everything else.
-const MEASURED: &str = "0";
+pub(crate) const MEASURED: &str = "0";
 const BESIDE: &str = "1";
 
 /// Limits that count every request and deny none: by address, by key, and all together.
@@ -37,6 +37,8 @@ pub(crate) struct Setup {
     pub(crate) limits_off: Subject,
     pub(crate) nginx: Subject,
     pub(crate) folder: PathBuf,
+    /// The port of the upstream.
+    pub(crate) behind: u16,
     _upstream: Process,
     _folder: tempfile::TempDir,
 }
@@ -71,17 +73,13 @@ impl Setup {
              server {{ listen 127.0.0.1:{front}; location / {{ proxy_pass http://u; proxy_http_version 1.1;
                proxy_set_header Connection ''; proxy_set_header Host $host; proxy_set_header X-Forwarded-For $remote_addr; }} }}"
         );
-        let nginx = nginx(&here, "proxy", &proxy, MEASURED, front)?;
-        let nginx = Subject {
-            id: nginx.id(),
-            url: format!("http://127.0.0.1:{front}/"),
-            _program: Box::new(nginx),
-        };
+        let nginx = Subject::new(front, nginx(&here, "proxy", &proxy, MEASURED, front)?);
         Ok(Self {
             limits_on: gateway(binary, behind, "on"),
             limits_off: gateway(binary, behind, "off"),
             nginx,
             folder: here,
+            behind,
             _upstream: upstream,
             _folder: folder,
         })
@@ -111,6 +109,15 @@ fn gateway(binary: &Path, behind: u16, limits: &str) -> Subject {
 }
 
 impl Subject {
+    /// The proxy that listens on `port`.
+    pub(crate) fn new(port: u16, process: Process) -> Self {
+        Self {
+            url: format!("http://127.0.0.1:{port}/"),
+            id: process.id(),
+            _program: Box::new(process),
+        }
+    }
+
     /// Requests per second.
     pub(crate) fn rate(&self, load: Load) -> Result<f64> {
         let said = self.ask(load, &[])?;

@@ -1,6 +1,6 @@
-//! What all campaigns are told, and where they tell their results.
+//! The arguments that all campaigns have, and the place of their results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -17,32 +17,39 @@ pub(crate) struct Args {
     /// True to leave out what takes minutes.
     pub(crate) is_quick: bool,
     paths: BTreeMap<&'static str, PathBuf>,
+    flags: BTreeSet<&'static str>,
 }
 
 impl Args {
-    /// Reads the arguments of this program; `paths` are those that only this campaign has, each with a path.
-    pub(crate) fn read(paths: &[&'static str]) -> Result<Self> {
-        Self::of(std::env::args().skip(1), paths)
+    /// Reads the arguments of this program; only this campaign has `paths`, which take a path, and `flags`.
+    pub(crate) fn read(paths: &[&'static str], flags: &[&'static str]) -> Result<Self> {
+        Self::of(std::env::args().skip(1), paths, flags)
     }
 
     pub(crate) fn of(
         mut args: impl Iterator<Item = String>,
         paths: &[&'static str],
+        flags: &[&'static str],
     ) -> Result<Self> {
         let mut read = Self {
             ratekeeper: PathBuf::new(),
             out: None,
             is_quick: false,
             paths: BTreeMap::new(),
+            flags: BTreeSet::new(),
         };
         while let Some(arg) = args.next() {
             let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
-            match (arg.as_str(), paths.iter().find(|path| **path == arg)) {
-                ("--ratekeeper", _) => read.ratekeeper = value()?.into(),
-                ("--out", _) => read.out = Some(value()?.into()),
-                ("--quick", _) => read.is_quick = true,
-                (_, Some(path)) => _ = read.paths.insert(path, value()?.into()),
-                (_, None) => bail!("there is no argument {arg:?}; there is --quick"),
+            let named = |names: &[&'static str]| names.iter().find(|name| **name == arg).copied();
+            match arg.as_str() {
+                "--ratekeeper" => read.ratekeeper = value()?.into(),
+                "--out" => read.out = Some(value()?.into()),
+                "--quick" => read.is_quick = true,
+                _ => match (named(paths), named(flags)) {
+                    (Some(path), _) => _ = read.paths.insert(path, value()?.into()),
+                    (None, Some(flag)) => _ = read.flags.insert(flag),
+                    (None, None) => bail!("there is no argument {arg:?}; there is --quick"),
+                },
             }
         }
         let binary = &read.ratekeeper;
@@ -56,6 +63,12 @@ impl Args {
     #[allow(dead_code, reason = "most campaigns have none")]
     pub(crate) fn path(&self, name: &str) -> Option<&Path> {
         self.paths.get(name).map(PathBuf::as_path)
+    }
+
+    /// Returns true if a flag that only this campaign has was given.
+    #[allow(dead_code, reason = "most campaigns have none")]
+    pub(crate) fn is_set(&self, flag: &str) -> bool {
+        self.flags.contains(flag)
     }
 
     /// Prints a table, and writes it to `NAME.md` among the results.

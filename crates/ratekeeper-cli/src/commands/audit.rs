@@ -4,7 +4,7 @@ use super::admin::query;
 use crate::cli::{AuditExport, AuditList};
 use crate::output;
 use anyhow::Result;
-use ratekeeper_quota::AuditDocument;
+use ratekeeper_quota::{AuditDocument, HIDDEN};
 use ratekeeper_rules::CUSTOM;
 use serde::Deserialize;
 use serde_json::Value;
@@ -60,7 +60,7 @@ pub(super) fn table(changes: &[Value]) -> Result<String> {
             change.source,
             change.action,
             change.domain,
-            change.tenant.unwrap_or(change.subject),
+            subject(change.tenant, change.subject),
             now.unwrap_or_else(|| "-".to_owned()),
         ])
     };
@@ -68,12 +68,30 @@ pub(super) fn table(changes: &[Value]) -> Result<String> {
     Ok(output::headed(heads, rows?))
 }
 
-/// An override, such as `endpoint:POST /orders 500 per day`.
+/// The tenant of a change as far as it may be shown, or else its keyed hash, which commands take.
+fn subject(tenant: Option<String>, hash: String) -> String {
+    match tenant.as_deref() {
+        Some(HIDDEN) => format!("hash:{hash}"),
+        Some(tenant) => tenant.to_owned(),
+        None => hash,
+    }
+}
+
+/// An override, such as `endpoint:POST /orders 500 per day until 2027-01-31T00:00:00Z`.
 fn override_in_words(own: &Value) -> String {
     let text = |key: &str| own[key].as_str();
     let window = text("unit").or(text("window")).unwrap_or("window");
     let descriptor = text("descriptor").unwrap_or("default");
-    format!("{descriptor} {} per {window}", own["requests_per_unit"])
+    let mut words = format!("{descriptor} {} per {window}", own["requests_per_unit"]);
+    words.push_str(&term_in_words(own));
+    words
+}
+
+/// The dates between which a plan or an override holds, if it has any.
+fn term_in_words(of: &Value) -> String {
+    let date = |word: &str, key: &str| of[key].as_str().map(|at| format!(" {word} {at}"));
+    let dates = [date("from", "effective_at"), date("until", "expires_at")];
+    dates.into_iter().flatten().collect()
 }
 
 /// The state of a tenant, or the switch of a rule.
@@ -81,10 +99,15 @@ fn in_words(state: &Value, epoch: Option<u32>) -> String {
     if let Some(switch) = state.get("switch") {
         return switch.as_str().unwrap_or("as its file says").to_owned();
     }
-    let one = state["plan"].as_str().filter(|plan| *plan != CUSTOM);
+    let of = |it: &Value| {
+        let plan = it["plan"].as_str().filter(|plan| *plan != CUSTOM);
+        plan.map(|plan| format!("{plan}{}", term_in_words(it)))
+    };
     let several = state["plans"].as_array().into_iter().flatten();
-    let several = several.filter_map(|it| it["plan"].as_str());
-    let plans: Vec<_> = one.into_iter().chain(several).collect();
+    let plans: Vec<_> = std::iter::once(state)
+        .chain(several)
+        .filter_map(of)
+        .collect();
     let mut words = Vec::new();
     if !plans.is_empty() {
         words.push(format!("plan {}", plans.join(", then ")));

@@ -2,7 +2,7 @@
 //!
 //! A setting has one name in three spellings: `memory_limit` in `ratekeeper.yaml`, `RATEKEEPER_MEMORY_LIMIT` in the
 //! environment and `--memory-limit` on the command line. The flags, the help, `config show`, the messages about
-//! unknown keys, the table in `docs/configuration.md` (held equal by a test) and the type of each value all come from
+//! unknown keys, the tables in `docs/settings-*.md` (held equal by a test) and the type of each value all come from
 //! here: a new setting is a row, and the code that uses its value.
 
 use super::callers::callers;

@@ -205,7 +205,7 @@ fn a_region_that_lies_floods_and_repeats_gets_no_more_than_is_spare() {
     }
     let (_, metrics) = http(node.admin, "GET", "/metrics", "");
     assert!(
-        metrics.contains("ratelimit_region_asked_total{result=\"refused\"}"),
+        metrics.contains("ratelimit_region_asked_total{peer=\"us\",result=\"refused\"}"),
         "{metrics}"
     );
 }

@@ -132,6 +132,36 @@ descriptors:
     rate_limit: { window: 24h, limit: 1, algorithm: fixed_window }
 ";
 
+#[test]
+fn what_to_do_about_a_key_names_it_by_its_hash() {
+    let folder = tempdir().expect("a folder can be made");
+    let folder = folder.path();
+    write(folder, "rules.yaml", SECRETS);
+    let flags = ["serve", "--rules", "rules.yaml", "--data-dir", "data"];
+    let command = ratekeeper(folder, &[&flags[..], &FREE_PORTS].concat());
+    let service = Service::start(command, folder);
+    for key in ["a-key-that-nobody-may-see", "short"] {
+        call(&service, "api_key", key, 3);
+        let told = said(&service, folder, &format!("ratekeeper why {key}"));
+        let raise = told
+            .lines()
+            .find(|line| line.contains("ratekeeper quota set hash:"));
+        let raise = raise.unwrap_or_else(|| panic!("nothing to do in:\n{told}"));
+        said(&service, folder, raise);
+        let list = said(&service, folder, "ratekeeper audit list");
+        assert!(list.contains("default 4 per 1d from 20"), "{list}");
+        assert!(!list.contains(key), "{list}");
+        let usage = said(&service, folder, &format!("ratekeeper usage {key}"));
+        assert!(
+            usage.contains("an override") || usage.contains("@custom"),
+            "{usage}"
+        );
+    }
+    let list = said(&service, folder, "ratekeeper audit list");
+    assert_eq!(list.matches("  hash:").count(), 2, "{list}");
+    service.stop();
+}
+
 /// A node that shares its counters with others.
 fn member(folder: &Path, name: &str, store: &str) -> Service {
     let folder = folder.join(name);

@@ -168,6 +168,7 @@ pub(crate) fn describe(
         leases: panels::leases(app),
         plans: panels::plans(walked),
         quota_database: panels::quota_database(app),
+        regions: app.region_loans().and_then(|loans| loans.figures()),
         faults: faults(app, snapshot, &answers),
         degraded_ratio: app.degraded.shares(&answers).into_iter().collect(),
         rules: rules(snapshot, walked),

@@ -18,8 +18,8 @@ use super::{
 use crate::admin_json::{
     AnomalyEntry, BreakerFigures, CounterFigures, CountsEntry, DenialGroup, FleetNode, FleetNodes,
     KeyEntry, LeaseFigures, Leased, NodeEntry, NodeFacts, NodeState, OwedFigures, PlanUse,
-    QuotaDatabaseFigures, ReloadFigures, RuleEntry, SecondFigures, SecondsHistory, Span, ToldBy,
-    Usage, Used,
+    QuotaDatabaseFigures, RegionFigures, RegionPeer, ReloadFigures, RuleEntry, SecondFigures,
+    SecondsHistory, Span, ToldBy, Usage, Used,
 };
 use crate::http::{Errors, HttpApi};
 use crate::listen::problem::Problem;
@@ -108,6 +108,8 @@ fn require_all(document: &mut OpenApiDocument) {
     require::<LeaseFigures>(components);
     require::<PlanUse>(components);
     require::<QuotaDatabaseFigures>(components);
+    require::<RegionFigures>(components);
+    require::<RegionPeer>(components);
     require::<RuleEntry>(components);
     require::<ToldBy>(components);
     require::<NodeEntry>(components);

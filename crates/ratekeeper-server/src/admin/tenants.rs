@@ -14,7 +14,7 @@ use ratekeeper_limiter::Snapshot;
 use ratekeeper_quota::{
     AuditDocument, AuditFilter, QuotaError, TenantDocument, TenantId, TenantRecord, tenants_domain,
 };
-use ratekeeper_rules::{Domain, time};
+use ratekeeper_rules::{Domain, TenantHash, time};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -320,6 +320,15 @@ async fn joined(
     let place = tenants_domain(snapshot.rules(), question.domain.as_deref()).ok();
     let value = value(&named, &found, record.as_ref(), place);
     let secret = found.secret(app, place);
+    let hash = match &record {
+        Some(record) => Some(record.id.hash),
+        None => hash(
+            app,
+            &snapshot,
+            place,
+            value.as_deref().or(secret.as_deref()),
+        ),
+    };
     let usage = match (value, secret, place) {
         (Some(value), _, Some(_)) => Some(usage::of(app, &value, &question).await?),
         (None, Some(secret), Some(_)) => {
@@ -339,9 +348,6 @@ async fn joined(
     };
     let changes = changes(app, role, record.as_ref(), &mut missing).await;
     let now = app.limiter.clock().now();
-    let hash = record
-        .as_ref()
-        .map(|record| format!("{HASH}{}", record.id.hash));
     let key = match (keys.first(), place, &named) {
         (Some(key), ..) => Some((*key).to_owned()),
         (None, Some((domain, key)), Named::Value(text)) => Some(match domain.is_secret(key) {
@@ -369,7 +375,7 @@ async fn joined(
         tenant,
         named_by: named.form(),
         key,
-        hash,
+        hash: hash.map(|hash| format!("{HASH}{hash}")),
         domain: place.map(|(domain, _)| domain.name().to_owned()),
         at: time::rfc3339(now).to_string(),
         summary: String::new(),
@@ -387,6 +393,19 @@ async fn joined(
     answer.summary = summary(&answer, now);
     answer.next_steps = next_steps(&answer, app.config.quotas.is_some(), now);
     Ok(answer)
+}
+
+/// The keyed hash under which the quota database would have the tenant of this value; none without a database.
+fn hash(
+    app: &App,
+    snapshot: &Snapshot,
+    place: Option<(&Domain, &str)>,
+    value: Option<&str>,
+) -> Option<TenantHash> {
+    let quotas = app.config.quotas.as_ref()?;
+    let (domain, _) = place?;
+    let id = tenant(quotas, snapshot.rules(), Some(domain.name()), value?);
+    id.ok().map(|id| id.hash)
 }
 
 /// The value of the tenant, as far as anybody has told it.

@@ -189,9 +189,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
-    use crate::listen::drain::Drain;
     use super::*;
     use crate::listen::ServerBounds;
+    use crate::listen::drain::Drain;
     use crate::listen::line::Line;
     use crate::listen::{Peer, PeerAddress, Protocol};
 

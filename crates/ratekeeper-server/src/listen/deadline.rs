@@ -222,9 +222,9 @@ fn finish<B>(
 
 #[cfg(test)]
 mod tests {
-    use crate::listen::drain::Drain;
     use super::*;
     use crate::listen::ServerBounds;
+    use crate::listen::drain::Drain;
     use crate::listen::{Peer, PeerAddress};
 
     #[test]

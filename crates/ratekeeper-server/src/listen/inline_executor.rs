@@ -163,9 +163,9 @@ mod tests {
 
     use tokio::sync::oneshot;
 
-    use crate::listen::drain::Drain;
     use super::*;
     use crate::listen::ServerBounds;
+    use crate::listen::drain::Drain;
     use crate::listen::{Peer, PeerAddress, Protocol};
 
     /// Counts how often a connection's task is woken.

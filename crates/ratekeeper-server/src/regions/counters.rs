@@ -254,6 +254,11 @@ impl Counters {
         demand.needs(state, terms.window)
     }
 
+    /// The counters that are looked after.
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
     /// The hits lent to, and borrowed from, each region.
     pub(super) fn amounts(&self) -> Vec<(u64, u64)> {
         let none = vec![(0, 0); self.regions];

@@ -1,6 +1,6 @@
 //! A region on the other end of a link.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -8,12 +8,19 @@ use ratekeeper_core::Micros;
 use ratekeeper_proto::ratekeeper::v1::LoanAsk;
 use ratekeeper_store::boot_time;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tracing::{info, warn};
 
 /// Asks that may wait for a link.
 const WAITING_MAX: usize = 4_096;
 
+/// The most links that nodes of one region may have to this node: one of each of theirs.
+const LINKS_MAX: usize = 256;
+
 /// The time without a link after which that is a fault.
 const SILENT: Duration = Duration::from_secs(5);
+
+/// The most characters that are kept of the reason why there is no link.
+const WHY_MAX: usize = 256;
 
 /// The time for which a disagreement is told after it was seen.
 const TOLD: Duration = Duration::from_mins(1);
@@ -27,7 +34,14 @@ pub struct PeerRegion {
     waiting: Mutex<Option<Receiver<LoanAsk>>>,
     has_link: AtomicBool,
     is_connected: AtomicBool,
+    /// Asks to it, and its own that were answered, and refused.
     sent: AtomicU64,
+    answered: AtomicU64,
+    refused: AtomicU64,
+    /// Links of its nodes to this one.
+    links: AtomicUsize,
+    /// The last round trip, in microseconds; 0 before there was one.
+    round_trip: AtomicU64,
     state: Mutex<PeerState>,
 }
 
@@ -58,6 +72,10 @@ impl PeerRegion {
             has_link: AtomicBool::new(false),
             is_connected: AtomicBool::new(false),
             sent: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            links: AtomicUsize::new(0),
+            round_trip: AtomicU64::new(0),
             state: Mutex::new(PeerState {
                 since: boot_time(),
                 why: "not connected yet".to_owned(),
@@ -97,6 +115,59 @@ impl PeerRegion {
 
     pub(super) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Counts an ask of it, and whether that was answered or refused.
+    pub(super) fn asked(&self, is_answered: bool) {
+        let count = match is_answered {
+            true => &self.answered,
+            false => &self.refused,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Its asks that were answered, and refused.
+    pub(super) fn asks_of_it(&self) -> (u64, u64) {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (read(&self.answered), read(&self.refused))
+    }
+
+    /// Counts a link of one of its nodes to this one; false if there are too many.
+    pub(crate) fn enter(&self) -> bool {
+        let more = |links: usize| (links < LINKS_MAX).then_some(links + 1);
+        let links = &self.links;
+        // Relaxed: nothing is published by it.
+        links
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
+    }
+
+    /// Counts one less.
+    pub(crate) fn leave(&self) {
+        self.links.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Links of its nodes to this one.
+    pub(super) fn links(&self) -> usize {
+        self.links.load(Ordering::Relaxed)
+    }
+
+    /// The link of this node to it, and the seconds since it was made or broke.
+    pub(super) fn link_state(&self) -> (&'static str, u64) {
+        let state = match (self.has_link.load(Ordering::Relaxed), self.is_reachable()) {
+            (false, _) => "none",
+            (true, false) => "down",
+            (true, true) => "up",
+        };
+        let since = self.state.lock().since;
+        let micros = boot_time().get().saturating_sub(since.get());
+        (state, micros / 1_000_000)
+    }
+
+    /// The last round trip to it; [`None`] before there was one.
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        let micros = self.round_trip.load(Ordering::Relaxed);
+        (micros > 0).then(|| Duration::from_micros(micros))
     }
 
     /// Notes that it lends on other terms.
@@ -172,14 +243,26 @@ impl PeerLink<'_> {
         while self.asks.try_recv().is_ok() {}
         self.peer.state.lock().since = boot_time();
         self.peer.is_connected.store(true, Ordering::Relaxed);
+        info!(region = &*self.peer.name, "there is a link to a region");
     }
 
-    /// Notes that there is none, and why.
+    /// Notes how long a message and its answer took.
+    pub fn answered_in(&self, round_trip: Duration) {
+        let micros = u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX);
+        self.peer.round_trip.store(micros.max(1), Ordering::Relaxed);
+    }
+
+    /// Notes that there is none, and why: in part a text of the other side, of which the start is kept.
     pub fn failed(&self, why: &str) {
+        let why: String = why.chars().take(WHY_MAX).collect();
         let mut state = self.peer.state.lock();
         if self.peer.is_connected.swap(false, Ordering::Relaxed) {
             state.since = boot_time();
+            warn!(
+                region = &*self.peer.name,
+                why, "the link to a region is down"
+            );
         }
-        why.clone_into(&mut state.why);
+        state.why = why;
     }
 }

@@ -1,7 +1,7 @@
 //! Warnings about a change of a tenant that looks like a slip: the change is made, and the answer says so.
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_quota::{DescriptorText, QuotaStore, Rfc3339, Written};
+use ratekeeper_quota::{DescriptorText, HIDDEN, QuotaStore, Rfc3339, Written};
 use ratekeeper_rules::{Domain, Entry, LEVEL_KEYS, RuleSet, Term, nearest};
 
 /// The warnings about a change that was `written`; `name` is the tenant's value, if it was named.
@@ -59,7 +59,8 @@ async fn unseen(
     if store.has_called(&id.domain, id.hash).await.unwrap_or(true) {
         return None;
     }
-    let shown = name.map_or("this tenant", |_| &*id.shown);
+    let is_shown = name.is_some() && id.shown != HIDDEN;
+    let shown = if is_shown { &*id.shown } else { "this tenant" };
     let mut text = format!("{shown} is new, and has made no call so far");
     let domain = rules.domain(&id.domain)?;
     let is_secret = domain.tenant().is_some_and(|key| domain.is_secret(key));

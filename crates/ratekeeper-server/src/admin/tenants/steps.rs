@@ -94,7 +94,7 @@ pub(super) fn next_steps(
     let mut steps = Vec::new();
     let name = quoted(match &answer.hash {
         // No secret in a history of commands.
-        Some(hash) if answer.tenant.starts_with('…') => hash,
+        Some(hash) if answer.tenant.starts_with(['…', '~']) => hash,
         _ => &answer.tenant,
     });
     let is_named = !name.starts_with('\'') || !name.contains(['…', '~']);

@@ -1,0 +1,200 @@
+//! The scenarios: traffic, and what happens to a region meanwhile.
+
+use std::time::{Duration, Instant};
+
+use super::callers::Callers;
+use super::traffic::Traffic;
+use super::world::World;
+
+/// The settings of the campaign.
+#[derive(Clone, Copy, Debug)]
+pub struct RegionPlan {
+    /// Whole seconds.
+    pub(super) window: Duration,
+    /// The hits of a window in all regions.
+    pub(super) limit: u64,
+    /// The time of a scenario.
+    pub(super) lasting: Duration,
+    /// The time for which loans last.
+    pub(super) loan_time: Duration,
+    /// The time that a caller waits for an answer, and a node for its Redis.
+    pub(super) patience: Duration,
+    /// True if few are asked for: a machine that is slow and busy.
+    pub(super) is_test: bool,
+}
+
+impl RegionPlan {
+    /// All scenarios, two minutes each.
+    pub const FULL: Self = Self {
+        window: Duration::from_secs(6),
+        limit: 600,
+        lasting: Duration::from_secs(120),
+        loan_time: Duration::from_secs(60),
+        patience: Duration::from_secs(1),
+        is_test: false,
+    };
+
+    /// All scenarios, in about three minutes.
+    pub const SHORT: Self = Self {
+        window: Duration::from_secs(3),
+        limit: 300,
+        lasting: Duration::from_secs(24),
+        loan_time: Duration::from_secs(10),
+        ..Self::FULL
+    };
+
+    /// A few scenarios, for tests: goals of time do not apply.
+    pub const TEST: Self = Self {
+        limit: 120,
+        lasting: Duration::from_secs(30),
+        patience: Duration::from_secs(10),
+        is_test: true,
+        ..Self::SHORT
+    };
+
+    pub(super) fn has(&self, scenario: &Scenario) -> bool {
+        !self.is_test || scenario.is_tested
+    }
+
+    /// The time at which something happens.
+    pub(super) fn strikes_at(&self) -> Duration {
+        self.lasting.mul_f64(0.25)
+    }
+
+    /// The time at which it is over: half of a scenario later.
+    pub(super) fn heals_at(&self) -> Duration {
+        self.lasting.mul_f64(0.8)
+    }
+}
+
+/// What happens to a region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Event {
+    Nothing,
+    /// It is cut off from the others, for half of the time.
+    Partition(usize),
+    /// It dies, nodes and Redis and callers, and does not come back.
+    Death(usize),
+    /// Its Redis is killed, and a replica takes over.
+    Failover(usize),
+}
+
+/// A scenario.
+#[derive(Debug)]
+pub(super) struct Scenario {
+    pub(super) name: &'static str,
+    pub(super) traffic: Traffic,
+    pub(super) event: Event,
+    /// Seconds by which the clock of each region's Redis is ahead.
+    pub(super) clocks: [i64; 3],
+    /// True if no region needs more than it owns: nothing may be sent.
+    pub(super) is_quiet: bool,
+    pub(super) is_tested: bool,
+    /// The name of its plot in the manual.
+    pub(super) plot: Option<&'static str>,
+}
+
+const SCENARIO: Scenario = Scenario {
+    name: "",
+    traffic: Traffic::Still([0.04, 0.72, 0.04]),
+    event: Event::Nothing,
+    clocks: [0; 3],
+    is_quiet: false,
+    is_tested: false,
+    plot: None,
+};
+
+/// All of them.
+pub(super) static SCENARIOS: [Scenario; 8] = [
+    Scenario {
+        name: "even, 0.5 of the limit",
+        traffic: Traffic::Still([0.5 / 3.0; 3]),
+        is_quiet: true,
+        ..SCENARIO
+    },
+    Scenario {
+        name: "90/5/5, 0.8 of the limit",
+        is_tested: true,
+        ..SCENARIO
+    },
+    Scenario {
+        name: "90/5/5, 1.5 of the limit",
+        traffic: Traffic::Still([0.075, 1.35, 0.075]),
+        ..SCENARIO
+    },
+    Scenario {
+        name: "peak goes round, 0.8 of the limit",
+        traffic: Traffic::Round(0.8),
+        plot: Some("regions-round.svg"),
+        ..SCENARIO
+    },
+    Scenario {
+        name: "flash crowd",
+        traffic: Traffic::Flash(0.1, 0.5),
+        ..SCENARIO
+    },
+    Scenario {
+        name: "the busy region cut off",
+        event: Event::Partition(1),
+        is_tested: true,
+        plot: Some("regions-partition.svg"),
+        ..SCENARIO
+    },
+    Scenario {
+        name: "a region dies",
+        event: Event::Death(2),
+        ..SCENARIO
+    },
+    Scenario {
+        name: "failover, clocks 1 s apart",
+        event: Event::Failover(1),
+        clocks: [1, 0, -1],
+        ..SCENARIO
+    },
+];
+
+/// The times at which something happened and was over, since the scenario began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Events {
+    pub(super) began: Instant,
+    pub(super) struck: Duration,
+    pub(super) healed: Duration,
+}
+
+impl Scenario {
+    /// Lets the time of the plan pass, and what happens in it happen.
+    pub(super) fn go_through(
+        &self,
+        world: &mut World,
+        plan: &RegionPlan,
+        callers: &Callers,
+    ) -> Events {
+        let began = callers.began();
+        let until = |at: Duration| {
+            let at = began + at;
+            std::thread::sleep(at.saturating_duration_since(Instant::now()));
+        };
+        until(plan.strikes_at());
+        let struck = began.elapsed();
+        match self.event {
+            Event::Nothing => {}
+            Event::Partition(region) => world.cut(region, true),
+            Event::Death(region) => {
+                callers.leave(region);
+                world.kill(region);
+            }
+            Event::Failover(region) => world.fail_over(region),
+        }
+        until(plan.heals_at());
+        if let Event::Partition(region) = self.event {
+            world.cut(region, false);
+        }
+        let healed = began.elapsed();
+        until(plan.lasting);
+        Events {
+            began,
+            struck,
+            healed,
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What operators are told of loans and links: metrics, and the faults of `/readyz`.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+
+use super::{PeerRegion, RegionLoans};
+use crate::Monitored;
+use crate::admin_json::{RegionFigures, RegionPeer};
+use crate::figures::families::Families;
+
+impl RegionLoans {
+    /// The other regions, with their places among all.
+    fn others(&self) -> impl Iterator<Item = (usize, &PeerRegion)> {
+        let all = self.peers.iter().enumerate();
+        all.filter(|(place, _)| *place != self.regions.own_place())
+    }
+
+    /// The hits of a window that this region owns, one counter of each limit.
+    fn owned(&self) -> u64 {
+        let lent = self.lent.lock();
+        lent.limits.values().map(|limit| limit.owns.quota()).sum()
+    }
+
+    /// All of it for the admin API; [`None`] if no limit is lent.
+    pub(crate) fn figures(&self) -> Option<RegionFigures> {
+        if self.lent.lock().limits.is_empty() {
+            return None;
+        }
+        let (amounts, counters) = {
+            let counters = self.counters.lock();
+            (counters.amounts(), counters.len())
+        };
+        let peers = self.others().map(|(place, peer)| {
+            let ((link, since_seconds), (answered, refused)) =
+                (peer.link_state(), peer.asks_of_it());
+            let round_trip = peer.round_trip();
+            RegionPeer {
+                region: peer.name().into(),
+                link: link.to_owned(),
+                since_seconds,
+                fault: peer.fault(),
+                round_trip_us: round_trip.and_then(|it| u64::try_from(it.as_micros()).ok()),
+                lent: amounts[place].0,
+                borrowed: amounts[place].1,
+                asks: peer.sent(),
+                answered,
+                refused,
+                links: peer.links() as u64,
+            }
+        });
+        Some(RegionFigures {
+            region: self.regions.own().name.clone(),
+            weights_version: self.regions.version(),
+            owned: self.owned(),
+            counters: counters as u64,
+            peers: peers.collect(),
+        })
+    }
+
+    /// A fault if rules are to be lent, and nothing keeps their loans.
+    fn kept_shares(&self) -> Option<String> {
+        let snapshot = self.limiter.snapshot();
+        let rules = snapshot.rules().rules().iter();
+        let mut lent = rules.filter(|rule| rule.share.as_ref().is_some_and(|it| it.is_lent));
+        lent.next().map(|rule| {
+            format!(
+                "{}: `regions: bounded` needs counters in Redis; until then each region keeps its share",
+                rule.id
+            )
+        })
+    }
+
+    fn encode_loans(&self, families: &mut Families<'_>) -> fmt::Result {
+        families.gauge(
+            "ratelimit_region_owned_hits",
+            "Hits of a window that this region owns of the limits that regions lend each other, one counter of each",
+            self.owned(),
+        )?;
+        let amounts = self.counters.lock().amounts();
+        let of = |pick: fn(&(u64, u64)) -> u64| {
+            let amounts = &amounts;
+            let others = self.others();
+            others.map(move |(place, peer)| ([("peer", peer.name())], pick(&amounts[place])))
+        };
+        families.gauges(
+            "ratelimit_region_lent_hits",
+            "Hits of this window that are lent to another region, of the counters that this node looks after",
+            of(|amounts| amounts.0),
+        )?;
+        families.gauges(
+            "ratelimit_region_borrowed_hits",
+            "Hits of this window that are borrowed from another region, of the counters that this node looks after",
+            of(|amounts| amounts.1),
+        )?;
+        families.counters(
+            "ratelimit_region_asks",
+            "Asks that this node has sent to another region",
+            self.others()
+                .map(|(_, peer)| ([("peer", peer.name())], peer.sent())),
+        )?;
+        let asked = self.others().flat_map(|(_, peer)| {
+            let (answered, refused) = peer.asks_of_it();
+            let results = [("answered", answered), ("refused", refused)];
+            results.map(|(result, count)| ([("peer", peer.name()), ("result", result)], count))
+        });
+        families.counters(
+            "ratelimit_region_asked",
+            "Asks of another region that this node was sent, by what came of them",
+            asked,
+        )
+    }
+
+    fn encode_links(&self, families: &mut Families<'_>) -> fmt::Result {
+        families.gauges(
+            "ratelimit_region_reachable",
+            "1 while this node has a link to the region, or else 0",
+            self.others()
+                .map(|(_, peer)| ([("peer", peer.name())], u64::from(peer.is_reachable()))),
+        )?;
+        families.gauges(
+            "ratelimit_region_round_trip_seconds",
+            "The last round trip on the link to the region; no series before there was one",
+            self.others().filter_map(|(_, peer)| {
+                let round_trip = peer.round_trip()?;
+                Some(([("peer", peer.name())], round_trip.as_secs_f64()))
+            }),
+        )?;
+        families.gauges(
+            "ratelimit_region_links",
+            "Links that nodes of the region have to this node",
+            self.others()
+                .map(|(_, peer)| ([("peer", peer.name())], peer.links() as u64)),
+        )?;
+        families.counter(
+            "ratelimit_region_links_refused",
+            "Links to this node that were refused: of no other region, of another one than the certificate's, with other weights, or too many",
+            self.links_refused.load(Ordering::Relaxed),
+        )
+    }
+}
+
+impl Monitored for RegionLoans {
+    fn encode(&self, families: &mut Families<'_>) -> fmt::Result {
+        if self.lent.lock().limits.is_empty() {
+            return Ok(());
+        }
+        self.encode_loans(families)?;
+        self.encode_links(families)
+    }
+
+    fn faults(&self) -> Vec<String> {
+        self.renew_limits();
+        if self.lent.lock().limits.is_empty() {
+            return self.kept_shares().into_iter().collect();
+        }
+        self.others().filter_map(|(_, peer)| peer.fault()).collect()
+    }
+
+    fn subject(&self) -> &'static str {
+        "regions"
+    }
+}
