@@ -206,7 +206,7 @@ export interface LimitDocument {
 export interface LimitsDocument {
   default?: LimitDocument | null;
   /** The limits that it has alone: those in force and those of other times. */
-  overrides: OverrideDocument[];
+  overrides: TenantOverride[];
 }
 
 /** A step that an operator may take. */
@@ -256,6 +256,7 @@ export interface NodeState {
   /** The use of their limits by tenants on each plan. */
   plans: PlanUse[];
   quota_database: QuotaDatabaseFigures | null;
+  regions: RegionFigures | null;
   /** The rules with the most answers. */
   rules: RuleEntry[];
   /** Rules in force, of which `rules` may be a part. */
@@ -272,30 +273,6 @@ export interface NodeState {
 
 export type OverrideDescriptor = string | string[];
 
-/** A limit that one tenant has alone. */
-export interface OverrideDocument {
-  /** The algorithm; by default that of the limit whose place it takes. */
-  algorithm?: string | null;
-  /** The hits that may come at once, for algorithms with bursts. */
-  burst?: number | null;
-  /** The entries after the tenant's, each as `key:value`; `default`, or nothing, for the tenant as a whole. */
-  descriptor?: OverrideDescriptor;
-  effective_at?: Time | null;
-  expires_at?: Time | null;
-  /** The most hits that a post-paid bucket goes below zero; by default ten bursts. */
-  max_debt?: number | null;
-  /** True for a budget: hits are charged in full whatever is left. By default as the limit whose place it takes. */
-  post_paid?: boolean | null;
-  /** The hits that a window holds; also read as `limit`, as rules have it. */
-  requests_per_unit: number;
-  /** The steps by which the domain's policy (`adjust`) has raised the plan's limit; absent in an override that somebody has set. */
-  steps?: number | null;
-  /** The window as a unit: `second`, `minute`, `hour`, `day`, `week`, `month` or `year`. */
-  unit?: string | null;
-  /** The window as a duration, in place of `unit`: `10s`. */
-  window?: string | null;
-}
-
 /** Hits that failure modes let pass. */
 export interface OwedFigures {
   /** Those that were not. */
@@ -306,14 +283,6 @@ export interface OwedFigures {
   posted: number;
   /** Those that were sent, and may have been charged. */
   unknown: number;
-}
-
-/** A plan and the time in which a tenant is on it. */
-export interface PlanDocument {
-  effective_at?: Time | null;
-  expires_at?: Time | null;
-  /** The plan. */
-  plan: string;
 }
 
 /** The use of their limits by the tenants on one plan, since the start. */
@@ -357,11 +326,51 @@ export interface QuotaDocument {
   effective_at?: Time | null;
   expires_at?: Time | null;
   /** The limits that the tenant has alone. */
-  overrides?: OverrideDocument[];
+  overrides?: TenantOverride[];
   /** The plan: one of the domain's `plans`, or `custom` for overrides alone. Without it the tenant is on the default plan. */
   plan?: string | null;
   /** Several plans, one after the other, in place of `plan`. */
-  plans?: PlanDocument[];
+  plans?: TenantPlan[];
+}
+
+/** The loans of a node's region, as this node sees them. */
+export interface RegionFigures {
+  /** Counters that this node looks after. */
+  counters: number;
+  /** Hits of a window that the region owns, one counter of each limit that is lent. */
+  owned: number;
+  /** The other regions, by name. */
+  peers: RegionPeer[];
+  /** The name of the region. */
+  region: string;
+  /** The version of the weights by which regions own shares. */
+  weights_version: number;
+}
+
+/** Another region. */
+export interface RegionPeer {
+  /** Its asks that this node has answered. */
+  answered: number;
+  /** Asks that this node has sent to it. */
+  asks: number;
+  /** Hits of this window that are borrowed from it. */
+  borrowed: number;
+  /** The reason why nothing is lent between the two; null while nothing is in the way. */
+  fault: string | null;
+  /** Hits of this window that are lent to it, of the counters that this node looks after. */
+  lent: number;
+  /** The link of this node to it: `up`, `down`, or `none` if no `link` is set for it. */
+  link: string;
+  /** Links of its nodes to this one. */
+  links: number;
+  /** Its asks that this node has refused. */
+  refused: number;
+  /** Its name. */
+  region: string;
+  /** The last round trip on the link, in microseconds; null before there was one. */
+  round_trip_us: number | null;
+  /** Seconds since the link was made, or broke. */
+  since_seconds: number;
 }
 
 /** The loads of rules files. */
@@ -485,7 +494,7 @@ export interface TenantDocument {
   /** The plan that it is on now; `custom` if it has overrides alone. Absent in a domain without plans. */
   plan?: string | null;
   /** Its plans with their times, if they are not the same for ever. */
-  plans?: PlanDocument[];
+  plans?: TenantPlan[];
   /** Its limits. */
   quotas: LimitsDocument;
   /** The tenant; of a secret value only the end, unless the reader named it. */
@@ -496,6 +505,38 @@ export interface TenantDocument {
   version: number;
   /** Slips that the change may have which this answers: a descriptor that no rule has, an end in the past, a tenant that has never been seen. It is made all the same. */
   warnings?: string[];
+}
+
+/** A limit that one tenant has alone. */
+export interface TenantOverride {
+  /** The algorithm; by default that of the limit whose place it takes. */
+  algorithm?: string | null;
+  /** The hits that may come at once, for algorithms with bursts. */
+  burst?: number | null;
+  /** The entries after the tenant's, each as `key:value`; `default`, or nothing, for the tenant as a whole. */
+  descriptor?: OverrideDescriptor;
+  effective_at?: Time | null;
+  expires_at?: Time | null;
+  /** The most hits that a post-paid bucket goes below zero; by default ten bursts. */
+  max_debt?: number | null;
+  /** True for a budget: hits are charged in full whatever is left. By default as the limit whose place it takes. */
+  post_paid?: boolean | null;
+  /** The hits that a window holds; also read as `limit`, as rules have it. */
+  requests_per_unit: number;
+  /** The steps by which the domain's policy (`adjust`) has raised the plan's limit; absent in an override that somebody has set. */
+  steps?: number | null;
+  /** The window as a unit: `second`, `minute`, `hour`, `day`, `week`, `month` or `year`. */
+  unit?: string | null;
+  /** The window as a duration, in place of `unit`: `10s`. */
+  window?: string | null;
+}
+
+/** A plan and the time in which a tenant is on it. */
+export interface TenantPlan {
+  effective_at?: Time | null;
+  expires_at?: Time | null;
+  /** The plan. */
+  plan: string;
 }
 
 export type Time = string;

@@ -291,6 +291,11 @@ impl Answered {
     /// The answer of `step`. A denied request took nothing, so hits that would have fitted remain.
     pub(crate) fn new(outcome: StepOutcome, step: &Step, request_allowed: bool) -> Self {
         let capacity = step.limit.capacity();
+        // A region may hold more than it owns, which is all that the step tells; then it is the store that knows the most.
+        let most = match step.terms {
+            0 => capacity,
+            _ => u64::MAX,
+        };
         match outcome {
             StepOutcome::Counted(found)
             | StepOutcome::OnThisNode(found)
@@ -301,8 +306,8 @@ impl Answered {
                 } else {
                     0
                 };
-                let remaining = found.remaining.saturating_add(kept).min(capacity);
-                let missing = |wait: Micros| match remaining == capacity && found.fits() {
+                let remaining = found.remaining.saturating_add(kept).min(most);
+                let missing = |wait: Micros| match remaining == most && found.fits() {
                     true => Micros::ZERO,
                     false => wait,
                 };
@@ -440,4 +445,42 @@ fn most_restrictive(allowed: bool, statuses: &[Status]) -> Option<u16> {
         Some((rank, number))
     });
     candidates.min().map(|(_, number)| number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratekeeper_core::{Algorithm, Limit, LimitSpec};
+    use ratekeeper_store::CounterKey;
+
+    #[test]
+    fn a_region_that_has_borrowed_tells_what_it_holds_and_when_its_window_ends() {
+        let spec = LimitSpec::new(Algorithm::FixedWindow, 100, Micros::from_secs(60));
+        let limit = Limit::try_new(spec).expect("a valid limit");
+        let key = CounterKey {
+            subject: 1,
+            identity: 2,
+        };
+        // Of 280 that it holds, 100 of them its own, 50 are counted.
+        let found = ratekeeper_core::Outcome {
+            verdict: Verdict::Fits,
+            remaining: 230,
+            reset_after: Micros::from_secs(20),
+            full_after: Micros::from_secs(20),
+            retry_after: Micros::ZERO,
+            delay: Micros::ZERO,
+            cut: 0,
+        };
+        let told = |terms| {
+            let step = Step {
+                terms,
+                ..Step::new(key, limit)
+            };
+            let told = Answered::new(StepOutcome::Counted(found), &step, true);
+            (told.remaining, told.reset_after)
+        };
+        assert_eq!(told(7), (230, Micros::from_secs(20)));
+        // Without loans the limit is the most, and then nothing was taken.
+        assert_eq!(told(0), (100, Micros::ZERO));
+    }
 }

@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_rules::{
-    AdjustMode, AdjustPolicy, Domain, RaisedSteps, Rule, RuleSet, TenantHash, TenantOverride,
-    TenantQuotas, Term,
+    AdjustMode, AdjustPolicy, Dated, Domain, RaisedSteps, Rule, RuleSet, TenantHash,
+    TenantOverride, TenantQuotas, Term,
 };
 use sqlx::Row;
 
@@ -245,15 +245,11 @@ impl QuotaStore {
             // The rules may have changed the limit of the plan meanwhile.
             AdjustMode::On if next.is_some() || own != wanted => {
                 let since = next.map_or(steps.since, |_| raised.now);
-                let wanted = wanted.map(|own| {
-                    (
-                        Term {
-                            from: since,
-                            ..term
-                        },
-                        own,
-                    )
-                });
+                let term = Term {
+                    from: since,
+                    ..term
+                };
+                let wanted = wanted.map(|own| own.during(term));
                 self.take(raised, &record, wanted).await?
             }
             AdjustMode::Shadow if next.is_some() => self.note_shadow(raised, &step).await?,
@@ -300,10 +296,10 @@ impl QuotaStore {
         &self,
         raised: &Raised<'_>,
         record: &TenantRecord,
-        wanted: Option<(Term, TenantOverride)>,
+        wanted: Option<TenantOverride>,
     ) -> Result<bool, QuotaError> {
         let mut quotas = record.quotas.clone();
-        quotas.overrides.retain(|(_, own)| !is_raised(own));
+        quotas.overrides.retain(|own| !is_raised(own));
         quotas.overrides.extend(wanted);
         if quotas.check(&record.id.domain, raised.rules).is_err() {
             return Ok(false);
@@ -346,19 +342,17 @@ fn keys(rows: &[sqlx::any::AnyRow], column: &str) -> Result<Vec<String>, QuotaEr
 impl Raised<'_> {
     /// The time in which a tenant is on the plan, if it is now.
     fn term(&self, quotas: &TenantQuotas) -> Option<Term> {
-        let in_force = quotas
-            .plans
-            .iter()
-            .filter(|(term, _)| term.contains(self.now));
-        let (term, plan) = in_force.max_by_key(|(term, _)| term.from)?;
-        (**plan == *self.plan).then_some(*term)
+        let in_force = quotas.plans.iter();
+        let in_force = in_force.filter(|plan| plan.term().contains(self.now));
+        let plan = in_force.max_by_key(|plan| plan.term().from)?;
+        (*plan.plan == *self.plan).then(|| plan.term())
     }
 
     /// Returns true if somebody has set a limit for the tenant as a whole.
     fn is_set(&self, quotas: &TenantQuotas) -> bool {
         let mut own = quotas.overrides.iter();
-        own.any(|(term, own)| {
-            own.descriptor.is_empty() && own.steps.is_none() && self.now < term.until
+        own.any(|own| {
+            own.descriptor.is_empty() && own.steps.is_none() && self.now < own.term().until
         })
     }
 
@@ -368,15 +362,15 @@ impl Raised<'_> {
             return None;
         }
         let mut own = quotas.overrides.iter();
-        let found = own.find(|(term, own)| is_raised(own) && self.now < term.until);
+        let found = own.find(|own| is_raised(own) && self.now < own.term().until);
         Some(match found {
             None => (RaisedSteps::default(), None),
-            Some((term, own)) => {
+            Some(own) => {
                 let steps = RaisedSteps {
                     steps: own.steps.unwrap_or(0),
-                    since: term.from,
+                    since: own.term().from,
                 };
-                (steps, Some(own.clone()))
+                (steps, Some(own.clone().during(Term::ALWAYS)))
             }
         })
     }

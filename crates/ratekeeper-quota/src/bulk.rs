@@ -12,13 +12,15 @@ use std::collections::HashSet;
 use std::str::FromStr;
 
 use csv::StringRecord;
-use ratekeeper_rules::time::NotATime;
-use ratekeeper_rules::{BadQuotas, NotATenantHash, QuotaList, RuleSet, TenantKey};
+use ratekeeper_rules::time::{NotATime, Rfc3339};
+use ratekeeper_rules::{
+    BadQuotas, NotATenantHash, OverrideDescriptor, QuotaList, RuleSet, TenantKey, TenantPlan,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::document::{BadDocument, DescriptorText, PlanDocument, QuotaDocument, Rfc3339};
+use crate::document::{BadDocument, QuotaDocument};
 use crate::tenants::{UnclearTenants, tenants_domain};
 use crate::{HIDDEN, TenantId, TenantPut, TenantRecord};
 
@@ -276,7 +278,7 @@ fn value(column: &str, text: &str) -> Result<Value, LineFault> {
     Ok(match column {
         "requests_per_unit" | "burst" | "steps" | "max_debt" => text.parse::<u64>()?.into(),
         "post_paid" => text.parse::<bool>()?.into(),
-        "descriptor" => serde_json::to_value(text.parse::<DescriptorText>()?)?,
+        "descriptor" => serde_json::to_value(text.parse::<OverrideDescriptor>()?)?,
         "effective_at" | "expires_at" => serde_json::to_value(text.parse::<Rfc3339>()?)?,
         _ => text.into(),
     })
@@ -297,7 +299,7 @@ fn add(mut row: Row, quotas: &mut QuotaDocument, line: u64) -> Result<(), BadTen
             let times = ["effective_at", "expires_at"].into_iter();
             let times = times.filter_map(|name| Some((name.to_owned(), row.get(name)?.clone())));
             let plan = read(times.chain([(name, plan)]).collect());
-            let plan: PlanDocument = plan.map_err(|error| fault(line, "plan", error))?;
+            let plan: TenantPlan = plan.map_err(|error| fault(line, "plan", error))?;
             // Each row of a tenant may repeat its plan.
             if !quotas.plans.contains(&plan) {
                 quotas.plans.push(plan);

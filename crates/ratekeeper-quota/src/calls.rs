@@ -8,14 +8,14 @@ use std::str::FromStr;
 
 use ratekeeper_rules::TenantHash;
 use serde::{Deserialize, Serialize};
-use sqlx::{AssertSqlSafe, Row};
+use sqlx::Row;
 
 use crate::bulk::line;
 use crate::metering::{none_has_a_zero, read_digits, shown, write_digits};
 use crate::record::printable;
-use crate::rows::{self, ROWS_MAX, stored};
+use crate::rows::{self, Cell, stored};
 use crate::store::within;
-use crate::usage::OTHERS;
+use crate::usage::name_of;
 use crate::{
     BulkFormat, NotAUsageCursor, QuotaError, QuotaStore, USAGE_PAGE_MAX, UsageFilter, UsagePeriod,
 };
@@ -111,58 +111,32 @@ impl QuotaStore {
         callers: &[CallerRow],
     ) -> Result<(), QuotaError> {
         self.prepare().await?;
-        for part in calls.chunks(ROWS_MAX) {
-            let statement = format!(
-                "INSERT INTO quota_calls (hour, domain, api_key, node, allowed, denied) VALUES {} \
-                 ON CONFLICT (hour, domain, api_key, node) \
-                 DO UPDATE SET allowed = excluded.allowed, denied = excluded.denied",
-                rows::parameters::<6>(self.address.kind(), part.len())
-            );
-            let mut query =
-                sqlx::query(AssertSqlSafe(statement)).persistent(rows::is_kept(part.len()));
-            for row in part {
-                let tenant = row.tenant.map(|tenant| tenant.to_string());
-                query = query
-                    .bind(stored(row.hour))
-                    .bind(row.domain.clone())
-                    .bind(tenant.unwrap_or_else(|| OTHERS.to_owned()))
-                    .bind(row.node.clone())
-                    .bind(stored(row.allowed))
-                    .bind(stored(row.denied));
-            }
-            within(async {
-                query.execute(&self.pool).await?;
-                Ok(())
-            })
-            .await?;
-        }
-        self.write_callers(callers).await
-    }
-
-    async fn write_callers(&self, callers: &[CallerRow]) -> Result<(), QuotaError> {
-        for part in callers.chunks(ROWS_MAX) {
-            let statement = format!(
-                "INSERT INTO quota_caller (domain, api_key, shown, hour) VALUES {} ON CONFLICT (domain, api_key) \
-                 DO UPDATE SET shown = excluded.shown, hour = excluded.hour \
-                 WHERE quota_caller.hour < excluded.hour",
-                rows::parameters::<4>(self.address.kind(), part.len())
-            );
-            let mut query =
-                sqlx::query(AssertSqlSafe(statement)).persistent(rows::is_kept(part.len()));
-            for row in part {
-                query = query
-                    .bind(row.domain.clone())
-                    .bind(row.tenant.to_string())
-                    .bind(printable(&row.shown))
-                    .bind(stored(row.hour));
-            }
-            within(async {
-                query.execute(&self.pool).await?;
-                Ok(())
-            })
-            .await?;
-        }
-        Ok(())
+        let cells = |row: &CallRow| {
+            [
+                Cell::number(row.hour),
+                row.domain.clone().into(),
+                name_of(row.tenant).into(),
+                row.node.clone().into(),
+                Cell::number(row.allowed),
+                Cell::number(row.denied),
+            ]
+        };
+        let head = "INSERT INTO quota_calls (hour, domain, api_key, node, allowed, denied)";
+        let tail = " ON CONFLICT (hour, domain, api_key, node) \
+                    DO UPDATE SET allowed = excluded.allowed, denied = excluded.denied";
+        self.write_rows((head, tail), calls, cells).await?;
+        let cells = |row: &CallerRow| {
+            [
+                row.domain.clone().into(),
+                row.tenant.to_string().into(),
+                printable(&row.shown).into(),
+                Cell::number(row.hour),
+            ]
+        };
+        let head = "INSERT INTO quota_caller (domain, api_key, shown, hour)";
+        let tail = " ON CONFLICT (domain, api_key) DO UPDATE SET shown = excluded.shown, hour = excluded.hour \
+                    WHERE quota_caller.hour < excluded.hour";
+        self.write_rows((head, tail), callers, cells).await
     }
 
     /// The calls that `filter` selects, added up `by` day or month, after `cursor`, oldest first; at most `most` and
@@ -222,7 +196,7 @@ impl QuotaStore {
         from: u64,
         until: u64,
     ) -> Result<Option<u64>, QuotaError> {
-        let (domain, tenant) = named(filter);
+        let (domain, tenant) = filter.named();
         let hour: Option<i64> = within(async {
             let row = sqlx::query(
                 "SELECT MIN(hour) AS hour FROM quota_calls \
@@ -245,7 +219,7 @@ impl QuotaStore {
         CallCursor(_, after, hash): &CallCursor,
         most: usize,
     ) -> Result<Vec<CallLine>, QuotaError> {
-        let (domain, tenant) = named(filter);
+        let (domain, tenant) = filter.named();
         within(async {
             let rows = sqlx::query(concat!(
                 "SELECT u.domain, u.api_key, u.allowed, u.denied, ",
@@ -270,14 +244,6 @@ impl QuotaStore {
             rows.iter().map(CallLine::read).collect()
         })
         .await
-    }
-}
-
-/// The domain and the hash of the tenant that is asked for; both are empty if none is.
-fn named(filter: &UsageFilter) -> (String, String) {
-    match &filter.tenant {
-        Some((domain, tenant)) => (domain.clone(), tenant.to_string()),
-        None => Default::default(),
     }
 }
 

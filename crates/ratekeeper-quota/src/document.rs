@@ -2,16 +2,17 @@
 
 mod audit;
 mod shown;
-mod text;
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_rules::{BadQuotas, CUSTOM, QuotaList, TenantOverride, TenantQuotas, Term};
+use ratekeeper_rules::time::Rfc3339;
+use ratekeeper_rules::{
+    BadQuotas, CUSTOM, Dated, Dates, QuotaList, TenantOverride, TenantPlan, TenantQuotas, Term,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use audit::AuditDocument;
 pub use shown::{LimitDocument, LimitsDocument, TenantDocument};
-pub use text::{DescriptorText, Rfc3339, WHOLE_TENANT};
 
 /// The plans and overrides that a tenant is to have, in place of all that it has.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -23,69 +24,14 @@ pub struct QuotaDocument {
     pub plan: Option<String>,
     /// Several plans, one after the other, in place of `plan`.
     #[serde(alias = "tiers", default, skip_serializing_if = "Vec::is_empty")]
-    pub plans: Vec<PlanDocument>,
+    pub plans: Vec<TenantPlan>,
     /// The limits that the tenant has alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub overrides: Vec<OverrideDocument>,
+    pub overrides: Vec<TenantOverride>,
     /// The time from which on this holds. If it is still to come, the tenant keeps what it has until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effective_at: Option<Rfc3339>,
     /// The time at which plan and overrides end; the tenant is on the default plan then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_at: Option<Rfc3339>,
-}
-
-/// A plan and the time in which a tenant is on it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PlanDocument {
-    /// The plan.
-    #[serde(alias = "tier")]
-    pub plan: String,
-    /// The time at which it begins.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub effective_at: Option<Rfc3339>,
-    /// The time at which it ends.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_at: Option<Rfc3339>,
-}
-
-/// A limit that one tenant has alone.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct OverrideDocument {
-    /// The entries after the tenant's, each as `key:value`; `default`, or nothing, for the tenant as a whole.
-    #[serde(default)]
-    pub descriptor: DescriptorText,
-    /// The hits that a window holds; also read as `limit`, as rules have it.
-    #[serde(alias = "limit")]
-    pub requests_per_unit: u64,
-    /// The window as a unit: `second`, `minute`, `hour`, `day`, `week`, `month` or `year`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unit: Option<String>,
-    /// The window as a duration, in place of `unit`: `10s`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub window: Option<String>,
-    /// The hits that may come at once, for algorithms with bursts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub burst: Option<u64>,
-    /// The algorithm; by default that of the limit whose place it takes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub algorithm: Option<String>,
-    /// True for a budget: hits are charged in full whatever is left. By default as the limit whose place it takes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub post_paid: Option<bool>,
-    /// The most hits that a post-paid bucket goes below zero; by default ten bursts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_debt: Option<u64>,
-    /// The steps by which the domain's policy (`adjust`) has raised the plan's limit; absent in an override that
-    /// somebody has set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub steps: Option<u16>,
-    /// The time at which it begins; by default that of the whole document.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub effective_at: Option<Rfc3339>,
-    /// The time at which it ends; by default that of the whole document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Rfc3339>,
 }
@@ -127,13 +73,13 @@ impl QuotaDocument {
         let (plan, plans) = match quotas.plans.as_slice() {
             [] if quotas.overrides.is_empty() => (None, Vec::new()),
             [] => (Some(CUSTOM.to_owned()), Vec::new()),
-            [(term, plan)] if *term == Term::ALWAYS => (Some(plan.to_string()), Vec::new()),
-            plans => (None, plans.iter().map(PlanDocument::of).collect()),
+            [only] if only.term() == Term::ALWAYS => (Some(only.plan.to_string()), Vec::new()),
+            plans => (None, plans.to_vec()),
         };
         Self {
             plan,
             plans,
-            overrides: quotas.overrides.iter().map(OverrideDocument::of).collect(),
+            overrides: quotas.overrides.clone(),
             effective_at: None,
             expires_at: None,
         }
@@ -153,22 +99,18 @@ impl QuotaDocument {
                 }
                 Vec::new()
             }
-            (Some(plan), []) => vec![(term(whole, whole), plan.as_str().into())],
+            (Some(plan), []) => vec![dated(TenantPlan::new(plan.as_str()), whole)],
             (None, plans) => {
-                if let Some(at) = plans.iter().position(|it| it.plan == CUSTOM) {
+                if let Some(at) = plans.iter().position(|it| *it.plan == *CUSTOM) {
                     return Err(BadDocument::CustomAmongOthers { at });
                 }
-                let plan = |it: &PlanDocument| {
-                    let times = (it.effective_at, it.expires_at);
-                    (term(times, whole), it.plan.as_str().into())
-                };
-                plans.iter().map(plan).collect()
+                plans.iter().cloned().map(|it| dated(it, whole)).collect()
             }
         };
-        let overrides = self.overrides.iter();
+        let overrides = self.overrides.iter().cloned();
         Ok(TenantQuotas {
             plans,
-            overrides: overrides.map(|own| own.tenant_override(whole)).collect(),
+            overrides: overrides.map(|own| dated(own, whole)).collect(),
             epoch: 0,
         })
     }
@@ -229,69 +171,6 @@ impl QuotaDocument {
     }
 }
 
-impl PlanDocument {
-    fn of((term, plan): &(Term, Box<str>)) -> Self {
-        let (effective_at, expires_at) = times(*term);
-        Self {
-            plan: plan.to_string(),
-            effective_at,
-            expires_at,
-        }
-    }
-}
-
-/// An override without dates.
-impl From<&TenantOverride> for OverrideDocument {
-    fn from(own: &TenantOverride) -> Self {
-        let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
-        Self {
-            descriptor: DescriptorText(own.descriptor.iter().map(ToString::to_string).collect()),
-            requests_per_unit: own.requests_per_unit,
-            unit: text(&own.unit),
-            window: text(&own.window),
-            burst: own.burst,
-            algorithm: text(&own.algorithm),
-            post_paid: own.post_paid,
-            max_debt: own.max_debt,
-            steps: own.steps,
-            effective_at: None,
-            expires_at: None,
-        }
-    }
-}
-
-impl OverrideDocument {
-    pub(crate) fn of((term, own): &(Term, TenantOverride)) -> Self {
-        let (effective_at, expires_at) = times(*term);
-        Self {
-            effective_at,
-            expires_at,
-            ..Self::from(own)
-        }
-    }
-
-    fn tenant_override(&self, whole: (Option<Rfc3339>, Option<Rfc3339>)) -> (Term, TenantOverride) {
-        let text = |text: &Option<String>| text.as_deref().map(Into::into);
-        let quota = TenantOverride {
-            descriptor: self
-                .descriptor
-                .0
-                .iter()
-                .map(|it| it.as_str().into())
-                .collect(),
-            requests_per_unit: self.requests_per_unit,
-            unit: text(&self.unit),
-            window: text(&self.window),
-            burst: self.burst,
-            algorithm: text(&self.algorithm),
-            post_paid: self.post_paid,
-            max_debt: self.max_debt,
-            steps: self.steps,
-        };
-        (term((self.effective_at, self.expires_at), whole), quota)
-    }
-}
-
 /// The quotas of a tenant after new ones take the place of those `before`: at once, or at the time `begins` if that is
 /// still to come.
 pub(crate) fn replaced(
@@ -304,38 +183,26 @@ pub(crate) fn replaced(
     after.epoch = before.map_or(0, |before| before.epoch);
     if let (Some(begins), Some(before)) = (begins.filter(|at| *at > now), before) {
         // What has ended by now is of no use any more.
-        let kept = |term: &Term| {
-            let until = term.until.min(begins);
-            let kept = Term { until, ..*term };
-            (kept.from < until && now < until).then_some(kept)
-        };
-        let plans = before.plans.iter();
-        let plans = plans.filter_map(|(term, plan)| Some((kept(term)?, plan.clone())));
-        after.plans = plans.chain(after.plans).collect();
-        let overrides = before.overrides.iter();
-        let overrides = overrides.filter_map(|(term, own)| Some((kept(term)?, own.clone())));
-        after.overrides = overrides.chain(after.overrides).collect();
+        fn kept<T: Dated + Clone>(all: &[T], begins: Timestamp, now: Timestamp) -> Vec<T> {
+            let kept = |part: &T| {
+                let Term { from, until } = part.term();
+                let until = until.min(begins);
+                (from < until && now < until).then(|| part.clone().during(Term { from, until }))
+            };
+            all.iter().filter_map(kept).collect()
+        }
+        after.plans.splice(0..0, kept(&before.plans, begins, now));
+        after
+            .overrides
+            .splice(0..0, kept(&before.overrides, begins, now));
     }
     // As the database gives them back.
-    after.plans.sort_by_key(|(term, _)| term.from);
+    after.plans.sort_by_key(|plan| plan.term().from);
     after
 }
 
-/// The time of a part; what it does not say, the whole document does.
-fn term(
-    part: (Option<Rfc3339>, Option<Rfc3339>),
-    whole: (Option<Rfc3339>, Option<Rfc3339>),
-) -> Term {
-    let from = part.0.or(whole.0).map(|time| time.0);
-    let until = part.1.or(whole.1).map(|time| time.0);
-    Term {
-        from: from.unwrap_or(Term::ALWAYS.from),
-        until: until.unwrap_or(Term::ALWAYS.until),
-    }
-}
-
-fn times(term: Term) -> (Option<Rfc3339>, Option<Rfc3339>) {
-    let from = (term.from != Term::ALWAYS.from).then_some(Rfc3339(term.from));
-    let until = (term.until != Term::ALWAYS.until).then_some(Rfc3339(term.until));
-    (from, until)
+/// The part with the dates of the whole document where it has none.
+fn dated<T: Dated>(part: T, whole: Dates) -> T {
+    let (from, until) = part.dates();
+    part.during(Term::of((from.or(whole.0), until.or(whole.1))))
 }

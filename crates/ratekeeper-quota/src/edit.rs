@@ -1,18 +1,10 @@
 //! Changes of a tenant's quotas that leave alone what they do not name.
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_rules::{TenantOverride, TenantQuotas, Term};
-
-use crate::{DescriptorText, Rfc3339};
-
-/// The dates that somebody has named for a plan or an override.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct NamedDates {
-    /// The start.
-    pub from: Option<Timestamp>,
-    /// The end.
-    pub until: Option<Timestamp>,
-}
+use ratekeeper_rules::time::Rfc3339;
+use ratekeeper_rules::{
+    Dated, Dates, OverrideDescriptor, TenantOverride, TenantPlan, TenantQuotas, Term,
+};
 
 /// Plans and overrides to set and to remove. What is not named stays.
 ///
@@ -29,32 +21,30 @@ pub struct NamedDates {
 ///
 /// ```
 /// use ratekeeper_core::Timestamp;
-/// use ratekeeper_quota::{NamedDates, QuotaEdit};
-/// use ratekeeper_rules::{TenantQuotas, Term};
+/// use ratekeeper_quota::QuotaEdit;
+/// use ratekeeper_rules::{Dated, TenantPlan, TenantQuotas, Term};
 ///
 /// let week = Term { from: Timestamp::from_secs(100), until: Timestamp::from_secs(200) };
+/// let pro = TenantPlan::new("pro").during(week);
 /// let mut acme = TenantQuotas {
-///     plans: vec![(Term::ALWAYS, "free".into()), (week, "pro".into())],
+///     plans: vec![TenantPlan::new("free"), pro.clone()],
 ///     ..TenantQuotas::default()
 /// };
-/// let edit = QuotaEdit {
-///     plans: vec![(NamedDates::default(), "basic".into())],
-///     ..QuotaEdit::default()
-/// };
+/// let edit = QuotaEdit { plans: vec![TenantPlan::new("basic")], ..QuotaEdit::default() };
 /// edit.apply(&mut acme, Timestamp::from_secs(150))?;
-/// assert_eq!(acme.plans, [(Term::ALWAYS, "basic".into()), (week, "pro".into())]);
+/// assert_eq!(acme.plans, [TenantPlan::new("basic"), pro]);
 /// # Ok::<(), ratekeeper_quota::NotSet>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct QuotaEdit {
-    /// Plans to set.
-    pub plans: Vec<(NamedDates, Box<str>)>,
-    /// Overrides to set.
-    pub overrides: Vec<(NamedDates, TenantOverride)>,
+    /// Plans to set, with the dates that are named.
+    pub plans: Vec<TenantPlan>,
+    /// Overrides to set, with the dates that are named.
+    pub overrides: Vec<TenantOverride>,
     /// Plans to remove: all of that name, or the one that begins then.
     pub removed_plans: Vec<(Box<str>, Option<Timestamp>)>,
     /// Overrides to remove: all of that descriptor, or the one that begins then.
-    pub removed_overrides: Vec<(Vec<Box<str>>, Option<Timestamp>)>,
+    pub removed_overrides: Vec<(OverrideDescriptor, Option<Timestamp>)>,
 }
 
 /// A plan or an override that was to be removed, and that the tenant does not have.
@@ -94,52 +84,53 @@ impl QuotaEdit {
     /// Something to remove is not there; `quotas` are then half changed.
     pub fn apply(&self, quotas: &mut TenantQuotas, now: Timestamp) -> Result<(), NotSet> {
         for (name, from) in &self.removed_plans {
-            remove(&mut quotas.plans, |plan| plan == name, *from).map_err(|known| NotSet {
+            let is_same = |plan: &TenantPlan| plan.plan == *name;
+            remove(&mut quotas.plans, is_same, *from).map_err(|known| NotSet {
                 what: format!("plan {name}"),
                 from: *from,
-                known: names(known.iter().map(|plan| plan.to_string())),
+                known: names(known.iter().map(|plan| plan.plan.to_string())),
             })?;
         }
         for (descriptor, from) in &self.removed_overrides {
             let is_same = |own: &TenantOverride| own.descriptor == *descriptor;
             remove(&mut quotas.overrides, is_same, *from).map_err(|known| NotSet {
-                what: format!("override of {}", shown(descriptor)),
+                what: format!("override of {descriptor}"),
                 from: *from,
-                known: names(known.iter().map(|own| shown(&own.descriptor))),
+                known: names(known.iter().map(|own| own.descriptor.to_string())),
             })?;
         }
         let sets_plan = !(self.plans.is_empty() && self.removed_plans.is_empty());
-        let sets_whole = |(_, own): &(NamedDates, TenantOverride)| own.descriptor.is_empty();
+        let sets_whole = |own: &TenantOverride| own.descriptor.is_empty();
         if sets_plan || self.overrides.iter().any(sets_whole) {
             let is_raise = |own: &TenantOverride| own.descriptor.is_empty() && own.steps.is_some();
-            quotas.overrides.retain(|(_, own)| !is_raise(own));
+            quotas.overrides.retain(|own| !is_raise(own));
         }
-        for (dates, plan) in &self.plans {
+        for plan in &self.plans {
             let next = |_: Option<&_>| plan.clone();
-            place(&mut quotas.plans, |_| true, (*dates, next), now);
+            place(&mut quotas.plans, |_| true, (plan.dates(), next), now);
         }
-        for (dates, own) in &self.overrides {
+        for own in &self.overrides {
             let is_same = |other: &TenantOverride| other.descriptor == own.descriptor;
             let next = |before: Option<&TenantOverride>| over(before, own);
-            place(&mut quotas.overrides, is_same, (*dates, next), now);
+            place(&mut quotas.overrides, is_same, (own.dates(), next), now);
         }
         // As the database gives them back.
-        quotas.plans.sort_by_key(|(term, _)| term.from);
+        quotas.plans.sort_by_key(|plan| plan.term().from);
         Ok(())
     }
 }
 
 /// Removes what `is_same`, or the one of them that begins then; if there is none, all that there is.
-fn remove<T: Clone>(
-    list: &mut Vec<(Term, T)>,
+fn remove<T: Dated + Clone>(
+    list: &mut Vec<T>,
     is_same: impl Fn(&T) -> bool,
     from: Option<Timestamp>,
 ) -> Result<(), Vec<T>> {
     let before = list.len();
-    let begins = |term: &Term| from.is_none_or(|from| term.from == from);
-    list.retain(|(term, value)| !(is_same(value) && begins(term)));
+    let begins = |part: &T| from.is_none_or(|from| part.term().from == from);
+    list.retain(|part| !(is_same(part) && begins(part)));
     match list.len() == before {
-        true => Err(list.iter().map(|(_, value)| value.clone()).collect()),
+        true => Err(list.clone()),
         false => Ok(()),
     }
 }
@@ -156,23 +147,23 @@ fn over(before: Option<&TenantOverride>, own: &TenantOverride) -> TenantOverride
 }
 
 /// Puts a value among those which it `is_same` as. It is the one of the place that it takes after `value`.
-fn place<T: Clone>(
-    list: &mut Vec<(Term, T)>,
+fn place<T: Dated>(
+    list: &mut Vec<T>,
     is_same: impl Fn(&T) -> bool,
-    (dates, value): (NamedDates, impl Fn(Option<&T>) -> T),
+    ((from, until), value): (Dates, impl Fn(Option<&T>) -> T),
     now: Timestamp,
 ) {
     let never = Term::ALWAYS.until;
     let of_kind = list.iter().enumerate();
-    let of_kind = of_kind.filter(|(_, (_, other))| is_same(other));
-    let mut of_kind = of_kind.map(|(at, (term, _))| (at, *term));
-    let (found, term) = match (dates.from, dates.until) {
+    let of_kind = of_kind.filter(|(_, other)| is_same(other));
+    let mut of_kind = of_kind.map(|(at, other)| (at, other.term()));
+    let (found, term) = match (from, until) {
         (None, None) => {
             let begun = of_kind.filter(|(_, term)| term.until == never && term.from <= now);
             let found = begun.max_by_key(|(_, term)| term.from);
             (found, found.map_or(Term::ALWAYS, |(_, term)| term))
         }
-        (None, Some(until)) => {
+        (None, Some(Rfc3339(until))) => {
             let mut all = of_kind.clone();
             let same = |(_, term): &(usize, Term)| term.until == until && term.contains(now);
             let found = of_kind
@@ -181,8 +172,8 @@ fn place<T: Clone>(
             let from = found.map_or(now, |(_, term)| term.from);
             (found, Term { from, until })
         }
-        (Some(from), until) => {
-            let until = until.unwrap_or(never);
+        (Some(Rfc3339(from)), until) => {
+            let until = until.map_or(never, |until| until.0);
             (
                 of_kind.find(|(_, term)| term.from == from),
                 Term { from, until },
@@ -190,10 +181,10 @@ fn place<T: Clone>(
         }
     };
     match found {
-        Some((at, _)) => list[at] = (term, value(Some(&list[at].1))),
+        Some((at, _)) => list[at] = value(Some(&list[at])).during(term),
         None => {
             make_room(list, &is_same, term.from);
-            list.push((term, value(None)));
+            list.push(value(None).during(term));
         }
     }
 }
@@ -203,20 +194,17 @@ const APART_MICROS: u64 = 1_000_000;
 
 /// Lets those that begin at `from` begin a second later, so that they still come before one that is put there. Only
 /// those without a start are ever in the way of another one without.
-fn make_room<T>(list: &mut [(Term, T)], is_same: impl Fn(&T) -> bool, from: Timestamp) {
+fn make_room<T: Dated>(list: &mut [T], is_same: impl Fn(&T) -> bool, from: Timestamp) {
     let mut taken = from;
-    let mut of_kind: Vec<_> = list.iter_mut().filter(|(_, it)| is_same(it)).collect();
-    of_kind.sort_by_key(|(term, _)| term.from);
-    for (term, _) in of_kind {
-        if term.from == taken {
+    let mut of_kind: Vec<_> = list.iter_mut().filter(|it| is_same(it)).collect();
+    of_kind.sort_by_key(|part| part.term().from);
+    for part in of_kind {
+        if part.term().from == taken {
             taken = Timestamp::from_micros(taken.as_micros().saturating_add(APART_MICROS));
-            term.from = taken;
+            let (_, until) = part.dates();
+            part.set_dates((Some(Rfc3339(taken)), until));
         }
     }
-}
-
-fn shown(descriptor: &[Box<str>]) -> String {
-    DescriptorText(descriptor.iter().map(ToString::to_string).collect()).to_string()
 }
 
 /// Each name once.
@@ -251,11 +239,13 @@ mod tests {
         }
     }
 
-    fn dates(from: Option<u64>, until: Option<u64>) -> NamedDates {
-        NamedDates {
-            from: from.map(at),
-            until: until.map(at),
-        }
+    fn dates(from: Option<u64>, until: Option<u64>) -> Dates {
+        let time = |secs| Rfc3339(at(secs));
+        (from.map(time), until.map(time))
+    }
+
+    fn plan(name: &str) -> TenantPlan {
+        TenantPlan::new(name)
     }
 
     fn own(hits: u64) -> TenantOverride {
@@ -267,26 +257,28 @@ mod tests {
     }
 
     /// The overrides of a tenant with `before` after one is set.
-    fn after(before: &[(Term, u64)], dates: NamedDates, hits: u64) -> Vec<(Term, u64)> {
-        let before = before.iter().map(|(term, hits)| (*term, own(*hits)));
+    fn after(before: &[(Term, u64)], dates: Dates, hits: u64) -> Vec<(Term, u64)> {
+        let before = before.iter().map(|(term, hits)| own(*hits).during(*term));
         let mut quotas = TenantQuotas {
             overrides: before.collect(),
             ..TenantQuotas::default()
         };
+        let mut wanted = own(hits);
+        wanted.set_dates(dates);
         let edit = QuotaEdit {
-            overrides: vec![(dates, own(hits))],
+            overrides: vec![wanted],
             ..QuotaEdit::default()
         };
         edit.apply(&mut quotas, NOW).expect("nothing is removed");
         let after = quotas.overrides.iter();
         after
-            .map(|(term, own)| (*term, own.requests_per_unit))
+            .map(|own| (own.term(), own.requests_per_unit))
             .collect()
     }
 
     #[test]
     fn without_dates_it_takes_the_place_of_the_one_that_never_ends() {
-        let none = NamedDates::default();
+        let none = (None, None);
         assert_eq!(after(&[], none, 7), [(Term::ALWAYS, 7)]);
         assert_eq!(after(&[(Term::ALWAYS, 1)], none, 7), [(Term::ALWAYS, 7)]);
         let others = [(since(10), 1), (term(900, 1_100), 2), (since(2_000), 3)];
@@ -309,11 +301,11 @@ mod tests {
             ..own(500)
         };
         let mut quotas = TenantQuotas {
-            overrides: vec![(Term::ALWAYS, bucket.clone())],
+            overrides: vec![bucket.clone()],
             ..TenantQuotas::default()
         };
         let mut edit = QuotaEdit {
-            overrides: vec![(NamedDates::default(), own(700))],
+            overrides: vec![own(700)],
             ..QuotaEdit::default()
         };
         edit.apply(&mut quotas, NOW).expect("nothing is removed");
@@ -321,11 +313,12 @@ mod tests {
             requests_per_unit: 700,
             ..bucket
         };
-        assert_eq!(quotas.overrides, [(Term::ALWAYS, raised)]);
+        assert_eq!(quotas.overrides, [raised]);
         // Removed and set, it starts over.
-        edit.removed_overrides.push((Vec::new(), None));
+        edit.removed_overrides
+            .push((OverrideDescriptor::default(), None));
         edit.apply(&mut quotas, NOW).expect("it is there");
-        assert_eq!(quotas.overrides, [(Term::ALWAYS, own(700))]);
+        assert_eq!(quotas.overrides, [own(700)]);
     }
 
     #[test]
@@ -354,13 +347,16 @@ mod tests {
     #[test]
     fn what_is_removed_has_to_be_there() {
         let mut quotas = TenantQuotas {
-            plans: vec![(Term::ALWAYS, "free".into()), (since(2_000), "pro".into())],
-            overrides: vec![(Term::ALWAYS, own(1)), (term(5, 9), own(2))],
+            plans: vec![plan("free"), plan("pro").during(since(2_000))],
+            overrides: vec![own(1), own(2).during(term(5, 9))],
             epoch: 3,
         };
         let remove = |plan: Option<&str>, from: Option<u64>| QuotaEdit {
             removed_plans: plan.into_iter().map(|it| (it.into(), None)).collect(),
-            removed_overrides: from.into_iter().map(|it| (vec![], Some(at(it)))).collect(),
+            removed_overrides: from
+                .into_iter()
+                .map(|it| (OverrideDescriptor::default(), Some(at(it))))
+                .collect(),
             ..QuotaEdit::default()
         };
         let missing = remove(Some("gold"), None).apply(&mut quotas, NOW);
@@ -376,8 +372,8 @@ mod tests {
             "there is no override of default to remove that begins at 1970-01-01T00:00:07Z; the tenant has default"
         );
         assert_eq!(remove(Some("pro"), Some(5)).apply(&mut quotas, NOW), Ok(()));
-        assert_eq!(quotas.plans, [(Term::ALWAYS, "free".into())]);
-        assert_eq!(quotas.overrides, [(Term::ALWAYS, own(1))]);
+        assert_eq!(quotas.plans, [plan("free")]);
+        assert_eq!(quotas.overrides, [own(1)]);
     }
 
     #[test]
@@ -387,12 +383,12 @@ mod tests {
             ..own(1_500)
         };
         let before = TenantQuotas {
-            plans: vec![(Term::ALWAYS, "pro".into())],
-            overrides: vec![(since(10), raised)],
+            plans: vec![plan("pro")],
+            overrides: vec![raised.during(since(10))],
             epoch: 0,
         };
         let orders = TenantOverride {
-            descriptor: vec!["endpoint:a".into()],
+            descriptor: ["endpoint:a"].into_iter().collect(),
             ..own(5)
         };
         let overrides_after = |edit: QuotaEdit| {
@@ -400,19 +396,18 @@ mod tests {
             edit.apply(&mut quotas, NOW).expect("nothing is removed");
             quotas.overrides
         };
-        let named = NamedDates::default();
         let kept = overrides_after(QuotaEdit {
-            overrides: vec![(named, orders.clone())],
+            overrides: vec![orders.clone()],
             ..QuotaEdit::default()
         });
-        assert_eq!(kept, [before.overrides[0].clone(), (Term::ALWAYS, orders)]);
+        assert_eq!(kept, [before.overrides[0].clone(), orders]);
         let whole = overrides_after(QuotaEdit {
-            overrides: vec![(named, own(9))],
+            overrides: vec![own(9)],
             ..QuotaEdit::default()
         });
-        assert_eq!(whole, [(Term::ALWAYS, own(9))]);
+        assert_eq!(whole, [own(9)]);
         let plan = overrides_after(QuotaEdit {
-            plans: vec![(dates(Some(2_000), None), "free".into())],
+            plans: vec![plan("free").during(since(2_000))],
             ..QuotaEdit::default()
         });
         assert_eq!(plan, []);

@@ -7,13 +7,13 @@
 //! ```no_run
 //! # async fn example(rules: ratekeeper_rules::RuleSet) -> Result<(), ratekeeper_quota::QuotaError> {
 //! use ratekeeper_quota::{Editor, Precondition, QuotaStore, TenantId};
-//! use ratekeeper_rules::{TenantKey, TenantQuotas, Term};
+//! use ratekeeper_rules::{TenantKey, TenantPlan, TenantQuotas};
 //!
 //! let key = TenantKey::from_bytes([7; 16]);
 //! let quotas = QuotaStore::new("sqlite:///var/lib/ratekeeper/quotas.db".parse()?, key.clone())?;
 //! let acme = TenantId::of_value("api_platform", "acme", false, &key);
 //! let on_pro = TenantQuotas {
-//!     plans: vec![(Term::ALWAYS, "pro".into())],
+//!     plans: vec![TenantPlan::new("pro")],
 //!     ..TenantQuotas::default()
 //! };
 //! let editor = Editor::default();
@@ -60,10 +60,9 @@ pub use calls::{CallCursor, CallLine, CallPage, CallRow, CallerRow};
 pub use change::{PutAllError, TenantPut};
 pub use database::{DatabaseAddress, DatabaseKind};
 pub use document::{
-    AuditDocument, BadDocument, DescriptorText, LimitDocument, LimitsDocument, OverrideDocument,
-    PlanDocument, QuotaDocument, Rfc3339, TenantDocument, WHOLE_TENANT,
+    AuditDocument, BadDocument, LimitDocument, LimitsDocument, QuotaDocument, TenantDocument,
 };
-pub use edit::{NamedDates, NotSet, QuotaEdit};
+pub use edit::{NotSet, QuotaEdit};
 pub use error::{QuotaError, with_causes};
 pub use export::ExportClaim;
 pub use fleet::{

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use ratekeeper_core::Timestamp;
+use ratekeeper_rules::time::Rfc3339;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
@@ -11,7 +12,7 @@ use sqlx::Row;
 use crate::bulk::line;
 use crate::rows::{self, stored};
 use crate::store::within;
-use crate::{BulkFormat, QuotaError, QuotaStore, Rfc3339, UsageFilter};
+use crate::{BulkFormat, QuotaError, QuotaStore, UsageFilter};
 
 /// The calls of one tenant by one rule, in one minute, on one start of a node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -124,10 +125,7 @@ impl QuotaStore {
     ) -> Result<UsagePage, QuotaError> {
         self.prepare().await?;
         let most = most.clamp(1, USAGE_PAGE_MAX);
-        let (domain, tenant) = match &filter.tenant {
-            Some((domain, tenant)) => (domain.clone(), tenant.to_string()),
-            None => Default::default(),
-        };
+        let (domain, tenant) = filter.named();
         let UsageCursor(minute, after, hash, rule, node) =
             cursor.cloned().unwrap_or_else(UsageCursor::start);
         let mut lines = within(async {

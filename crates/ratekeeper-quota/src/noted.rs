@@ -1,8 +1,9 @@
 //! A tenant as the audit trail keeps it. Rows are chained by hashes of their text, so this form stays as it is.
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_rules::{TenantOverride, TenantQuotas, Term};
-use serde::{Deserialize, Serialize};
+use ratekeeper_rules::{Dated, TenantOverride, TenantPlan, TenantQuotas, Term};
+use serde::ser::Error;
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::TenantRecord;
 use crate::rows;
@@ -33,23 +34,23 @@ struct NotedPlan {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NotedOverride {
-    limit: TenantOverride,
+    limit: UndatedLimit,
     effective_at: u64,
     expires_at: Option<i64>,
 }
 
 impl NotedTenant {
     pub(crate) fn of(record: &TenantRecord) -> Self {
-        let plans = record.quotas.plans.iter().map(|(term, plan)| NotedPlan {
-            plan: plan.clone(),
-            effective_at: term.from.as_micros(),
-            expires_at: rows::ends(term),
+        let plans = record.quotas.plans.iter().map(|plan| NotedPlan {
+            plan: plan.plan.clone(),
+            effective_at: plan.term().from.as_micros(),
+            expires_at: rows::ends(plan.term()),
         });
         let overrides = record.quotas.overrides.iter();
-        let overrides = overrides.map(|(term, limit)| NotedOverride {
-            limit: limit.clone(),
-            effective_at: term.from.as_micros(),
-            expires_at: rows::ends(term),
+        let overrides = overrides.map(|own| NotedOverride {
+            limit: UndatedLimit::of(own),
+            effective_at: own.term().from.as_micros(),
+            expires_at: rows::ends(own.term()),
         });
         Self {
             shown: record.id.shown.clone(),
@@ -62,11 +63,14 @@ impl NotedTenant {
 
     /// The plans and overrides.
     pub(crate) fn quotas(&self) -> TenantQuotas {
-        let plans = self.plans.iter();
-        let plans = plans.map(|it| (term(it.effective_at, it.expires_at), it.plan.clone()));
-        let overrides = self.overrides.iter();
-        let overrides =
-            overrides.map(|it| (term(it.effective_at, it.expires_at), it.limit.clone()));
+        let plans = self.plans.iter().map(|it| {
+            let plan = TenantPlan::new(it.plan.clone());
+            plan.during(term(it.effective_at, it.expires_at))
+        });
+        let overrides = self.overrides.iter().map(|it| {
+            let own = it.limit.0.clone();
+            own.during(term(it.effective_at, it.expires_at))
+        });
         TenantQuotas {
             plans: plans.collect(),
             overrides: overrides.collect(),
@@ -79,5 +83,65 @@ fn term(from: u64, until: Option<i64>) -> Term {
     Term {
         from: Timestamp::from_micros(from),
         until: until.map_or(Term::ALWAYS.until, rows::time),
+    }
+}
+
+/// An override without its dates, in the form that stays as it is: its descriptor is a list, which is absent for the tenant
+/// as a whole.
+#[derive(Deserialize)]
+#[serde(transparent)]
+pub(crate) struct UndatedLimit(pub(crate) TenantOverride);
+
+impl UndatedLimit {
+    pub(crate) fn of(own: &TenantOverride) -> Self {
+        Self(own.clone().during(Term::ALWAYS))
+    }
+}
+
+impl Serialize for UndatedLimit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serde_json::to_value(&self.0).map_err(S::Error::custom)?;
+        if let Some(fields) = fields.as_object_mut() {
+            let entries = self.0.descriptor.iter().map(|entry| &**entry);
+            match self.0.descriptor.is_empty() {
+                true => fields.remove("descriptor"),
+                false => fields.insert("descriptor".to_owned(), entries.collect()),
+            };
+        }
+        fields.serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_form_stays_as_it_is() {
+        let week = Term {
+            from: Timestamp::from_secs(1),
+            until: Timestamp::from_secs(2),
+        };
+        let own = |entries: &[&str]| TenantOverride {
+            descriptor: entries.iter().copied().collect(),
+            requests_per_unit: 5,
+            unit: Some("minute".into()),
+            ..TenantOverride::default()
+        };
+        for (entries, noted) in [
+            (
+                &["a:b"][..],
+                json!({ "descriptor": ["a:b"], "requests_per_unit": 5, "unit": "minute" }),
+            ),
+            (&[], json!({ "requests_per_unit": 5, "unit": "minute" })),
+        ] {
+            let limit = UndatedLimit::of(&own(entries).during(week));
+            let written = serde_json::to_value(&limit).expect("texts and numbers");
+            assert_eq!(written, noted);
+            let read: UndatedLimit = serde_json::from_value(noted).expect("it was written so");
+            assert_eq!(read.0, own(entries));
+        }
     }
 }

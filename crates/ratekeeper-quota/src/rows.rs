@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_rules::{TenantHash, TenantOverride, TenantQuotas, Term};
+use ratekeeper_rules::{Dated, TenantHash, TenantOverride, TenantPlan, TenantQuotas, Term};
 use sha2::{Digest, Sha256};
 use sqlx::any::AnyRow;
-use sqlx::{Any, AssertSqlSafe, Row, Transaction};
+use sqlx::{Any, AnyConnection, AssertSqlSafe, Row, Transaction};
 
 use crate::{DatabaseKind, QuotaError, TenantId, TenantRecord};
 
@@ -102,7 +102,7 @@ fn term(row: &AnyRow) -> Result<Term, QuotaError> {
 }
 
 /// The end of a term as databases have it.
-pub(crate) fn ends(term: &Term) -> Option<i64> {
+pub(crate) fn ends(term: Term) -> Option<i64> {
     (term.until != Term::ALWAYS.until).then(|| stored(term.until.as_micros()))
 }
 
@@ -131,7 +131,8 @@ pub(crate) async fn add_quotas(
             continue;
         };
         let tier: String = row.try_get("tier")?;
-        kept.record.quotas.plans.push((term(&row)?, tier.into()));
+        let plan = TenantPlan::new(tier).during(term(&row)?);
+        kept.record.quotas.plans.push(plan);
     }
     let overrides = format!(
         "SELECT domain, api_key, descriptor, requests_per_unit, unit, time_window, burst, algorithm, \
@@ -141,10 +142,7 @@ pub(crate) async fn add_quotas(
         let Some(kept) = owner(&row, &places, tenants)? else {
             continue;
         };
-        kept.record
-            .quotas
-            .overrides
-            .push((term(&row)?, tenant_override(&row)?));
+        kept.record.quotas.overrides.push(tenant_override(&row)?);
     }
     Ok(())
 }
@@ -185,6 +183,7 @@ fn tenant_override(row: &AnyRow) -> Result<TenantOverride, QuotaError> {
     let steps: Option<i64> = row.try_get("steps")?;
     let post_paid: Option<i64> = row.try_get("post_paid")?;
     let max_debt: Option<i64> = row.try_get("max_debt")?;
+    let (effective_at, expires_at) = term(row)?.dates();
     Ok(TenantOverride {
         descriptor: serde_json::from_str(&descriptor).map_err(|_| corrupt(TABLE))?,
         requests_per_unit: whole(row.try_get("requests_per_unit")?, TABLE)?,
@@ -197,6 +196,8 @@ fn tenant_override(row: &AnyRow) -> Result<TenantOverride, QuotaError> {
         steps: steps
             .map(|steps| u16::try_from(steps).map_err(|_| corrupt(TABLE)))
             .transpose()?,
+        effective_at,
+        expires_at,
     })
 }
 
@@ -204,6 +205,12 @@ fn tenant_override(row: &AnyRow) -> Result<TenantOverride, QuotaError> {
 pub(crate) enum Cell {
     Text(Option<String>),
     Number(Option<i64>),
+}
+
+impl Cell {
+    pub(crate) fn number(number: u64) -> Self {
+        Self::Number(Some(stored(number)))
+    }
 }
 
 impl<T: Into<Option<String>>> From<T> for Cell {
@@ -223,7 +230,7 @@ pub(crate) const fn is_kept(rows: usize) -> bool {
 
 /// Inserts rows. `head` is the statement up to its values, `tail` the rest.
 pub(crate) async fn insert<const N: usize>(
-    transaction: &mut Transaction<'_, Any>,
+    connection: &mut AnyConnection,
     head: &str,
     tail: &str,
     rows: Vec<[Cell; N]>,
@@ -233,7 +240,7 @@ pub(crate) async fn insert<const N: usize>(
         let rows: Vec<_> = rows.by_ref().take(ROWS_MAX).collect();
         let query = format!(
             "{head} VALUES {}{tail}",
-            parameters::<N>(kind_of(transaction), rows.len())
+            parameters::<N>(kind_of(connection), rows.len())
         );
         let mut query = sqlx::query(AssertSqlSafe(query)).persistent(is_kept(rows.len()));
         for cell in rows.into_iter().flatten() {
@@ -242,7 +249,7 @@ pub(crate) async fn insert<const N: usize>(
                 Cell::Number(number) => query.bind(number),
             };
         }
-        query.execute(&mut **transaction).await?;
+        query.execute(&mut *connection).await?;
     }
     Ok(())
 }
@@ -261,9 +268,9 @@ pub(crate) fn parameters<const N: usize>(kind: DatabaseKind, rows: usize) -> Str
     (0..rows).map(row).collect::<Vec<_>>().join(", ")
 }
 
-/// The kind of database that a transaction is of.
-pub(crate) fn kind_of(transaction: &Transaction<'_, Any>) -> DatabaseKind {
-    match transaction.backend_name() {
+/// The kind of database that a connection is to.
+pub(crate) fn kind_of(connection: &AnyConnection) -> DatabaseKind {
+    match connection.backend_name() {
         "SQLite" => DatabaseKind::Sqlite,
         _ => DatabaseKind::Postgres,
     }
@@ -298,7 +305,7 @@ pub(crate) async fn insert_quotas<'a>(
 ) -> Result<(), QuotaError> {
     let plans = records.clone().flat_map(|record| {
         let plans = record.quotas.plans.iter();
-        plans.map(|(term, plan)| plan_row(&record.id, term, plan))
+        plans.map(|plan| plan_row(&record.id, plan))
     });
     let head = "INSERT INTO tenant_plan (domain, api_key, tier, effective_at, expires_at)";
     insert(transaction, head, "", plans.collect()).await?;
@@ -312,33 +319,31 @@ pub(crate) async fn insert_quotas<'a>(
     Ok(())
 }
 
-fn plan_row(id: &TenantId, term: &Term, plan: &str) -> [Cell; 5] {
+fn plan_row(id: &TenantId, plan: &TenantPlan) -> [Cell; 5] {
+    let term = plan.term();
     [
         id.domain.clone().into(),
         id.hash.to_string().into(),
-        plan.to_owned().into(),
-        Cell::Number(Some(stored(term.from.as_micros()))),
+        plan.plan.to_string().into(),
+        Cell::number(term.from.as_micros()),
         Cell::Number(ends(term)),
     ]
 }
 
-fn override_row(
-    id: &TenantId,
-    position: i64,
-    (term, quota): &(Term, TenantOverride),
-) -> [Cell; 14] {
+fn override_row(id: &TenantId, position: i64, quota: &TenantOverride) -> [Cell; 14] {
+    let term = quota.term();
     let text = |text: &Option<Box<str>>| Cell::Text(text.as_deref().map(str::to_owned));
     let descriptor = quota.descriptor.iter().map(|entry| &**entry);
     [
         id.domain.clone().into(),
         id.hash.to_string().into(),
         serde_json::Value::from_iter(descriptor).to_string().into(),
-        Cell::Number(Some(stored(quota.requests_per_unit))),
+        Cell::number(quota.requests_per_unit),
         text(&quota.unit),
         text(&quota.window),
         Cell::Number(quota.burst.map(stored)),
         text(&quota.algorithm),
-        Cell::Number(Some(stored(term.from.as_micros()))),
+        Cell::number(term.from.as_micros()),
         Cell::Number(ends(term)),
         Cell::Number(Some(position)),
         Cell::Number(quota.steps.map(i64::from)),

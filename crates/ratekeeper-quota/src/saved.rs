@@ -8,9 +8,11 @@ use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
 use ratekeeper_core::formats::{OtherVersion, QUOTA_COPY};
-use ratekeeper_rules::{TenantHash, TenantIndex, TenantKey, TenantQuotas};
+use ratekeeper_rules::{Dated, TenantHash, TenantIndex, TenantKey, TenantPlan, TenantQuotas, Term};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+
+use crate::noted::UndatedLimit;
 
 /// The longest line to read: the quotas of one tenant.
 const LINE_BYTES_MAX: u64 = 1 << 20;
@@ -45,7 +47,43 @@ struct Head {
 struct Line {
     domain: String,
     tenant: String,
-    quotas: TenantQuotas,
+    quotas: SavedQuotas,
+}
+
+/// The quotas of a tenant in a line, each part behind its time.
+#[derive(Serialize, Deserialize)]
+struct SavedQuotas {
+    plans: Vec<(Term, Box<str>)>,
+    overrides: Vec<(Term, UndatedLimit)>,
+    epoch: u32,
+}
+
+impl From<TenantQuotas> for SavedQuotas {
+    fn from(quotas: TenantQuotas) -> Self {
+        let plans = quotas.plans.into_iter();
+        let overrides = quotas.overrides.iter();
+        Self {
+            plans: plans.map(|plan| (plan.term(), plan.plan)).collect(),
+            overrides: overrides
+                .map(|own| (own.term(), UndatedLimit::of(own)))
+                .collect(),
+            epoch: quotas.epoch,
+        }
+    }
+}
+
+impl From<SavedQuotas> for TenantQuotas {
+    fn from(saved: SavedQuotas) -> Self {
+        let plans = saved.plans.into_iter();
+        let overrides = saved.overrides.into_iter();
+        Self {
+            plans: plans
+                .map(|(term, plan)| TenantPlan::new(plan).during(term))
+                .collect(),
+            overrides: overrides.map(|(term, own)| own.0.during(term)).collect(),
+            epoch: saved.epoch,
+        }
+    }
 }
 
 fn fingerprint(key: &TenantKey) -> String {
@@ -81,7 +119,7 @@ pub(crate) fn save(path: &Path, index: &TenantIndex, version: u64) -> Result<(),
         let tenant = Line {
             domain: domain.to_owned(),
             tenant: tenant.to_string(),
-            quotas,
+            quotas: quotas.into(),
         };
         line(&mut file, &tenant)?;
     }
@@ -112,7 +150,7 @@ pub(crate) fn load(path: &Path, key: &TenantKey) -> Result<Option<(TenantIndex, 
     for _ in 0..head.tenants {
         let line: Line = lines.next()?;
         let hash: TenantHash = line.tenant.parse().map_err(|_| SavedError::Damaged)?;
-        index.put(&line.domain, hash, &line.quotas);
+        index.put(&line.domain, hash, &line.quotas.into());
     }
     let expected = hex(&lines.hash.clone().finalize());
     let found = lines.text()?;

@@ -12,7 +12,7 @@ use tracing::warn;
 
 use crate::database::{OPERATION_MAX, migrate, reading};
 use crate::file::{FileId, make_private};
-use crate::rows::{self, Kept, tenant_columns};
+use crate::rows::{self, Cell, Kept, ROWS_MAX, tenant_columns};
 use crate::{DatabaseAddress, QuotaError, TenantRecord};
 
 /// Tenants in a database. Clones share its connections.
@@ -173,6 +173,31 @@ pub(crate) async fn find_all(
     let mut found = found.collect::<Result<Vec<_>, _>>()?;
     rows::add_quotas(transaction, &mut found).await?;
     Ok(found)
+}
+
+impl QuotaStore {
+    /// Inserts rows that no transaction holds together, some at a time. `head` and `tail` are the statement before and after
+    /// its values, `cells` the values of a row.
+    ///
+    /// # Errors
+    /// The database cannot be used; then some of the rows may have been written.
+    pub(crate) async fn write_rows<T, const N: usize>(
+        &self,
+        (head, tail): (&str, &str),
+        rows: &[T],
+        cells: fn(&T) -> [Cell; N],
+    ) -> Result<(), QuotaError> {
+        for part in rows.chunks(ROWS_MAX) {
+            let part = part.iter().map(cells).collect();
+            within(async {
+                let mut connection = self.pool.acquire().await?;
+                rows::insert(&mut connection, head, tail, part).await?;
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(())
+    }
 }
 
 /// Runs an operation, and gives up once it takes too long: its transaction is rolled back then.

@@ -4,9 +4,9 @@
 //! no harm.
 
 use ratekeeper_rules::TenantHash;
-use sqlx::{AssertSqlSafe, Row};
+use sqlx::Row;
 
-use crate::rows::{self, ROWS_MAX, stored};
+use crate::rows::{self, Cell, stored};
 use crate::store::within;
 use crate::{QuotaError, QuotaStore};
 
@@ -41,8 +41,20 @@ pub struct UsageFilter {
     pub until: u64,
 }
 
-/// The tenant of what is counted together.
-pub(crate) const OTHERS: &str = "other";
+impl UsageFilter {
+    /// The domain and the hash of the tenant that is asked for; both are empty if none is.
+    pub(crate) fn named(&self) -> (String, String) {
+        match &self.tenant {
+            Some((domain, tenant)) => (domain.clone(), tenant.to_string()),
+            None => Default::default(),
+        }
+    }
+}
+
+/// The name of a tenant in rows; `other` for those that are counted together.
+pub(crate) fn name_of(tenant: Option<TenantHash>) -> String {
+    tenant.map_or_else(|| "other".to_owned(), |tenant| tenant.to_string())
+}
 
 impl QuotaStore {
     /// Writes what a node counted, in place of what it wrote for the same minutes before.
@@ -51,33 +63,21 @@ impl QuotaStore {
     /// The database cannot be used; then some of the rows may have been written.
     pub async fn write_usage(&self, rows: &[UsageRow]) -> Result<(), QuotaError> {
         self.prepare().await?;
-        for part in rows.chunks(ROWS_MAX) {
-            let statement = format!(
-                "INSERT INTO quota_usage (minute, domain, api_key, rule, node, allowed, denied) VALUES {} \
-                 ON CONFLICT (minute, domain, api_key, rule, node) \
-                 DO UPDATE SET allowed = excluded.allowed, denied = excluded.denied",
-                rows::parameters::<7>(self.address.kind(), part.len())
-            );
-            let mut query =
-                sqlx::query(AssertSqlSafe(statement)).persistent(rows::is_kept(part.len()));
-            for row in part {
-                let tenant = row.tenant.map(|tenant| tenant.to_string());
-                query = query
-                    .bind(stored(row.minute))
-                    .bind(row.domain.clone())
-                    .bind(tenant.unwrap_or_else(|| OTHERS.to_owned()))
-                    .bind(rows::key_text(&row.rule))
-                    .bind(row.node.clone())
-                    .bind(stored(row.allowed))
-                    .bind(stored(row.denied));
-            }
-            within(async {
-                query.execute(&self.pool).await?;
-                Ok(())
-            })
-            .await?;
-        }
-        Ok(())
+        let cells = |row: &UsageRow| {
+            [
+                Cell::number(row.minute),
+                row.domain.clone().into(),
+                name_of(row.tenant).into(),
+                rows::key_text(&row.rule).into(),
+                row.node.clone().into(),
+                Cell::number(row.allowed),
+                Cell::number(row.denied),
+            ]
+        };
+        let head = "INSERT INTO quota_usage (minute, domain, api_key, rule, node, allowed, denied)";
+        let tail = " ON CONFLICT (minute, domain, api_key, rule, node) \
+                    DO UPDATE SET allowed = excluded.allowed, denied = excluded.denied";
+        self.write_rows((head, tail), rows, cells).await
     }
 
     /// The usage that `filter` selects, oldest first; at most `most` rows.
@@ -90,10 +90,7 @@ impl QuotaStore {
         most: u64,
     ) -> Result<Vec<UsageRow>, QuotaError> {
         self.prepare().await?;
-        let (domain, tenant) = match &filter.tenant {
-            Some((domain, tenant)) => (domain.clone(), tenant.to_string()),
-            None => Default::default(),
-        };
+        let (domain, tenant) = filter.named();
         within(async {
             let rows = sqlx::query(
                 "SELECT minute, domain, api_key, rule, node, allowed, denied FROM quota_usage \

@@ -122,7 +122,10 @@ pub use slas::{
 #[cfg(feature = "yaml")]
 pub use source::Source;
 pub use tenant_key::{NotATenantHash, TenantHash, TenantKey};
-pub use tenants::{BadQuotas, CUSTOM, QuotaList, TenantIndex, TenantOverride, TenantQuotas, Term};
+pub use tenants::{
+    BadQuotas, CUSTOM, Dated, Dates, OverrideDescriptor, QuotaList, TenantIndex, TenantOverride,
+    TenantPlan, TenantQuotas, Term, WHOLE_TENANT,
+};
 pub use usage::{
     BadPointer, JsonPointer, POINTER_DEPTH_MAX, POINTER_TOKEN_MAX, PointerToken, TokenWeights,
     USAGE_SUMS_MAX, UsageBody, UsageEstimate, UsageField, UsageKind, UsageRules, UsageSum,

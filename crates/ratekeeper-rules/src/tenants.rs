@@ -4,6 +4,7 @@
 //! and finds the tenant of a request with one. Plans and limits may begin and end at a time: the
 //! one in force is found when a request is matched, so that nothing has to be reloaded for it.
 
+mod descriptor;
 mod index;
 mod level;
 mod pattern;
@@ -21,10 +22,11 @@ use ratekeeper_core::Timestamp;
 
 use crate::tenant_key::{TenantHash, TenantKey};
 use crate::{PlanIndex, RuleIndex};
+pub use descriptor::{OverrideDescriptor, WHOLE_TENANT};
 pub use index::TenantIndex;
 pub(crate) use index::{DomainTenants, FoundTenant, Resolved, ResolvedLimit, StoredTenants};
 pub(crate) use pattern::Pattern;
-pub use quotas::{BadQuotas, QuotaList, TenantOverride, TenantQuotas};
+pub use quotas::{BadQuotas, Dated, Dates, QuotaList, TenantOverride, TenantPlan, TenantQuotas};
 #[cfg(feature = "yaml")]
 pub(crate) use site::node_of;
 pub(crate) use site::{OVERRIDES_MAX, OverrideDefaults, Site, Target, entry_of};

@@ -4,6 +4,8 @@
 //! `2026-12-01` is over when December begins.
 
 use std::fmt;
+#[cfg(feature = "yaml")]
+use std::str::FromStr;
 
 #[cfg(feature = "yaml")]
 use jiff::{civil::Date, tz::TimeZone};
@@ -54,11 +56,13 @@ fn start_of_day(text: &str) -> Option<jiff::Timestamp> {
 
 /// The text of `time`, as in `2027-01-31T00:00:00Z`. A fraction of a second has as many digits as it needs.
 #[must_use]
-pub fn rfc3339(time: Timestamp) -> impl fmt::Display {
+pub const fn rfc3339(time: Timestamp) -> Rfc3339 {
     Rfc3339(time)
 }
 
-struct Rfc3339(Timestamp);
+/// A time as in `2027-01-31T00:00:00Z`; also read from a plain date.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Rfc3339(pub Timestamp);
 
 impl fmt::Display for Rfc3339 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -75,6 +79,49 @@ impl fmt::Display for Rfc3339 {
             write!(f, ".{}", digits.trim_end_matches('0'))?;
         }
         f.write_str("Z")
+    }
+}
+
+#[cfg(feature = "yaml")]
+impl FromStr for Rfc3339 {
+    type Err = NotATime;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        parse(text).map(Self)
+    }
+}
+
+#[cfg(feature = "yaml")]
+impl serde::Serialize for Rfc3339 {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(feature = "yaml")]
+impl<'de> serde::Deserialize<'de> for Rfc3339 {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(feature = "openapi")]
+impl utoipa::PartialSchema for Rfc3339 {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
+        let format = SchemaFormat::KnownFormat(KnownFormat::DateTime);
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .format(Some(format))
+            .into()
+    }
+}
+
+#[cfg(feature = "openapi")]
+impl utoipa::ToSchema for Rfc3339 {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "Time".into()
     }
 }
 

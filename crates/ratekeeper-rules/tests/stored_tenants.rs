@@ -6,8 +6,8 @@ use std::time::Instant;
 use proptest::prelude::*;
 use ratekeeper_core::Timestamp;
 use ratekeeper_rules::{
-    Entry, Options, RuleSet, Source, TenantIndex, TenantKey, TenantOverride, TenantQuotas, Term,
-    load,
+    Dated as _, Entry, Options, RuleSet, Source, TenantIndex, TenantKey, TenantOverride,
+    TenantPlan, TenantQuotas, Term, load,
 };
 
 const RULES: &str = "domain: d
@@ -40,7 +40,7 @@ fn key() -> TenantKey {
 fn quota(endpoint: Option<&str>, requests_per_unit: u64) -> TenantOverride {
     TenantOverride {
         descriptor: endpoint
-            .map(|name| format!("endpoint:{name}").into())
+            .map(|name| format!("endpoint:{name}"))
             .into_iter()
             .collect(),
         requests_per_unit,
@@ -91,12 +91,14 @@ impl Quotas {
         let overrides = self.overrides.iter();
         TenantQuotas {
             plans: plans
-                .map(|(from, until, plan)| (term(*from, *until), PLANS[*plan].0.into()))
+                .map(|(from, until, plan)| {
+                    TenantPlan::new(PLANS[*plan].0).during(term(*from, *until))
+                })
                 .collect(),
             overrides: overrides
                 .map(|(from, until, endpoint, limit)| {
                     let endpoint = endpoint.map(|at| ENDPOINTS[at]);
-                    (term(*from, *until), quota(endpoint, *limit))
+                    quota(endpoint, *limit).during(term(*from, *until))
                 })
                 .collect(),
             epoch: 0,
@@ -235,7 +237,7 @@ fn a_store_goes_before_files_and_a_reset_alone_changes_no_plan() {
     let files = rules("tenants:\n- { tenant: acme, plan: pro }\n- { tenant: bob, plan: pro }\n");
     let mut index = TenantIndex::new(key());
     let on_max = TenantQuotas {
-        plans: vec![(Term::ALWAYS, "max".into())],
+        plans: vec![TenantPlan::new("max")],
         ..TenantQuotas::default()
     };
     index.put("d", key().hash("acme"), &on_max);
@@ -276,16 +278,13 @@ fn a_store_goes_before_files_and_a_reset_alone_changes_no_plan() {
 fn what_the_rules_do_not_have_is_ignored_and_counted() {
     let mut index = TenantIndex::new(key());
     let odd = TenantQuotas {
-        plans: vec![(Term::ALWAYS, "gold".into())],
+        plans: vec![TenantPlan::new("gold")],
         overrides: vec![
-            (
-                Term::ALWAYS,
-                TenantOverride {
-                    algorithm: Some("magic".into()),
-                    ..quota(Some("a"), 7)
-                },
-            ),
-            (Term::ALWAYS, quota(None, 8)),
+            TenantOverride {
+                algorithm: Some("magic".into()),
+                ..quota(Some("a"), 7)
+            },
+            quota(None, 8),
         ],
         epoch: 0,
     };
@@ -306,7 +305,7 @@ fn an_override_can_be_a_budget() {
         ..quota(None, 7)
     };
     let of = |own: &TenantOverride| TenantQuotas {
-        overrides: vec![(Term::ALWAYS, own.clone())],
+        overrides: vec![own.clone()],
         ..TenantQuotas::default()
     };
     index.put("d", key().hash("acme"), &of(&budget));
@@ -338,7 +337,7 @@ fn limits_that_no_tenant_has_any_more_go() {
     let of_files = joined.rules().len();
     for number in 1..=5_000 {
         let quotas = TenantQuotas {
-            overrides: vec![(Term::ALWAYS, quota(None, number))],
+            overrides: vec![quota(None, number)],
             ..TenantQuotas::default()
         };
         index.put("d", key.hash("acme"), &quotas);
@@ -379,8 +378,8 @@ fn a_million_tenants() {
     let mut index = TenantIndex::new(key.clone());
     for (number, (plan, _)) in (0..TENANTS).zip(PLANS.iter().cycle()) {
         let quotas = TenantQuotas {
-            plans: vec![(Term::ALWAYS, (*plan).into())],
-            overrides: vec![(Term::ALWAYS, quota(Some("a"), number % 1_000 + 1))],
+            plans: vec![TenantPlan::new(*plan)],
+            overrides: vec![quota(Some("a"), number % 1_000 + 1)],
             epoch: 0,
         };
         index.put("d", key.hash(&format!("customer-{number}")), &quotas);

@@ -34,9 +34,6 @@ use resource::Resources;
 /// The type of the resources.
 const TYPE_URL: &str = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig";
 
-/// The most bytes of a response by default: 64 MiB.
-pub const RESPONSE_BYTES_MAX: usize = 64 << 20;
-
 /// The longest text about mistakes that is sent back, in bytes: gRPC bounds what a server reads.
 const ERROR_BYTES_MAX: usize = 16 << 10;
 

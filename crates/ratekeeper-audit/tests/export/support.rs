@@ -7,9 +7,7 @@ use ratekeeper_audit::{ExportFiles, ExportTarget, Exporter};
 use ratekeeper_quota::{
     AuditRow, Editor, Follower, FollowerConfig, Precondition, QuotaStore, TenantId,
 };
-use ratekeeper_rules::{
-    Options, RuleSet, Source, TenantKey, TenantOverride, TenantQuotas, Term, load,
-};
+use ratekeeper_rules::{Options, RuleSet, Source, TenantKey, TenantOverride, TenantQuotas, load};
 use tempfile::TempDir;
 
 const RULES: &str = "domain: d
@@ -66,7 +64,7 @@ impl Trail {
                 ..TenantOverride::default()
             };
             let quotas = TenantQuotas {
-                overrides: vec![(Term::ALWAYS, own)],
+                overrides: vec![own],
                 ..TenantQuotas::default()
             };
             let acme = TenantId::of_value("d", "acme", false, &self.key);

@@ -39,7 +39,7 @@ pub(crate) fn run(plan: &Plan, folder: &Path) -> Result<Table> {
     }
     table.note(format!(
         "Answers of a failure mode with Redis: {}.",
-        shared.degraded()
+        shared.degraded()?
     ));
     Ok(table)
 }

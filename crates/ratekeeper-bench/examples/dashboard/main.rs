@@ -55,7 +55,7 @@ pub(crate) struct Times {
 }
 
 fn main() -> Result<()> {
-    let args = Args::read(&["--page"], &[])?;
+    let args = Args::read(&["--page"])?;
     let (run, every, settle, growth_max) = match args.is_quick {
         // Counters and metering of the first minute are still to come and go.
         true => (60, 5, 30, 0.25),

@@ -34,7 +34,7 @@ use setup::{Load, Setup, Subject};
 const CONNECTIONS: u32 = 32;
 
 fn main() -> Result<()> {
-    let args = Args::read(&[], &["--peers"])?;
+    let args = Args::read_with(&[], &["--peers"])?;
     let (patience, requests) = match args.is_quick {
         true => (
             Patience {
@@ -46,8 +46,8 @@ fn main() -> Result<()> {
         false => (Patience::default(), 30_000),
     };
     let setup = Setup::start(&args.ratekeeper)?;
-    match args.is_set("--peers") {
-        true => args.tell("peers-proxies", &beside_peers(&setup, patience, requests)?),
+    match args.has("--peers") {
+        true => args.tell("proxies", &beside_peers(&setup, patience, requests)?),
         false => args.tell("gateway", &compare(&setup, patience, requests)?),
     }
 }

@@ -50,7 +50,7 @@ struct Times {
 }
 
 fn main() -> Result<()> {
-    let args = Args::read(&["--docs"], &[])?;
+    let args = Args::read(&["--docs"])?;
     let seconds = if args.is_quick { (2, 2) } else { (4, 10) };
     let times = Times {
         warm: Duration::from_secs(seconds.0),

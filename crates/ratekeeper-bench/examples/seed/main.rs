@@ -52,7 +52,7 @@ pub(crate) struct Plan {
 }
 
 fn main() -> Result<()> {
-    let args = Args::read(&[], &[])?;
+    let args = Args::read(&[])?;
     let results = runs::all(&plan(&args))?;
     println!("{results}");
     if let Some(out) = &args.out {
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     fn parse(args: &[&str]) -> Result<Args> {
-        Args::of(args.iter().map(|arg| (*arg).to_owned()), &["--page"], &[])
+        Args::of(args.iter().map(|arg| (*arg).to_owned()), &["--page"])
     }
 
     #[test]

@@ -21,8 +21,13 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Reads the arguments of this program; only this campaign has `paths`, which take a path, and `flags`.
-    pub(crate) fn read(paths: &[&'static str], flags: &[&'static str]) -> Result<Self> {
+    /// Reads the arguments of this program; `paths` are those that only this campaign has, each with a path.
+    pub(crate) fn read(paths: &[&'static str]) -> Result<Self> {
+        Self::read_with(paths, &[])
+    }
+
+    /// Reads them as [`Self::read`] does; `flags` are those of this campaign that have no value.
+    pub(crate) fn read_with(paths: &[&'static str], flags: &[&'static str]) -> Result<Self> {
         Self::of(std::env::args().skip(1), paths, flags)
     }
 
@@ -40,16 +45,16 @@ impl Args {
         };
         while let Some(arg) = args.next() {
             let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
-            let named = |names: &[&'static str]| names.iter().find(|name| **name == arg).copied();
-            match arg.as_str() {
-                "--ratekeeper" => read.ratekeeper = value()?.into(),
-                "--out" => read.out = Some(value()?.into()),
-                "--quick" => read.is_quick = true,
-                _ => match (named(paths), named(flags)) {
-                    (Some(path), _) => _ = read.paths.insert(path, value()?.into()),
-                    (None, Some(flag)) => _ = read.flags.insert(flag),
-                    (None, None) => bail!("there is no argument {arg:?}; there is --quick"),
-                },
+            if let Some(flag) = flags.iter().find(|flag| **flag == arg) {
+                read.flags.insert(flag);
+                continue;
+            }
+            match (arg.as_str(), paths.iter().find(|path| **path == arg)) {
+                ("--ratekeeper", _) => read.ratekeeper = value()?.into(),
+                ("--out", _) => read.out = Some(value()?.into()),
+                ("--quick", _) => read.is_quick = true,
+                (_, Some(path)) => _ = read.paths.insert(path, value()?.into()),
+                (_, None) => bail!("there is no argument {arg:?}; there is --quick"),
             }
         }
         let binary = &read.ratekeeper;
@@ -65,9 +70,9 @@ impl Args {
         self.paths.get(name).map(PathBuf::as_path)
     }
 
-    /// Returns true if a flag that only this campaign has was given.
+    /// True if a flag of this campaign was given.
     #[allow(dead_code, reason = "most campaigns have none")]
-    pub(crate) fn is_set(&self, flag: &str) -> bool {
+    pub(crate) fn has(&self, flag: &str) -> bool {
         self.flags.contains(flag)
     }
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use ratekeeper_core::Timestamp;
 use ratekeeper_rules::{
-    Entry, Options, RuleSet, Source, TenantIndex, TenantKey, TenantOverride, TenantQuotas, Term,
-    load,
+    Entry, Options, RuleSet, Source, TenantIndex, TenantKey, TenantOverride, TenantPlan,
+    TenantQuotas, load,
 };
 
 use crate::Row;
@@ -203,14 +203,14 @@ fn name(number: u64) -> String {
 fn quotas(number: u64) -> TenantQuotas {
     let plan = ["free", "pro", "enterprise"][(number % 3) as usize];
     let own = TenantOverride {
-        descriptor: vec!["endpoint:POST /orders".into()],
+        descriptor: ["endpoint:POST /orders"].into_iter().collect(),
         requests_per_unit: number % 1_000 + 1,
         unit: Some("minute".into()),
         ..TenantOverride::default()
     };
     TenantQuotas {
-        plans: vec![(Term::ALWAYS, plan.into())],
-        overrides: vec![(Term::ALWAYS, own)],
+        plans: vec![TenantPlan::new(plan)],
+        overrides: vec![own],
         epoch: 0,
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct Row {
 }
 
 fn main() -> Result<()> {
-    let args = Args::read(&[], &[])?;
+    let args = Args::read(&[])?;
     let (tenants, changes) = match args.is_quick {
         true => (20_000, 20),
         false => (1_000_000, 100),

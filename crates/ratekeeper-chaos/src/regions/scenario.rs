@@ -17,7 +17,7 @@ pub struct RegionPlan {
     pub(super) lasting: Duration,
     /// The time for which loans last.
     pub(super) loan_time: Duration,
-    /// The time that a caller waits for an answer, and a node for its Redis.
+    /// The time that a caller waits for an answer beyond the second that a node waits for its Redis.
     pub(super) patience: Duration,
     /// True if few are asked for: a machine that is slow and busy.
     pub(super) is_test: bool,

@@ -311,16 +311,15 @@ fn settings(
         };
         format!("  {name}: {{ weight: 1{link} }}\n")
     });
-    let patience = plan.patience.as_secs();
     format!(
         "region: {}
 regions:
   version: 1
   loan_time: {}s
 {}store: {store}
-store_deadline: {patience}s
+store_deadline: 1s
 stores:
-  home: {{ url: '{home}', deadline: {patience}s }}
+  home: {{ url: '{home}', deadline: 1s }}
 store_hash_key: 00112233445566778899aabbccddeeff
 ",
         NAMES[own],

@@ -1,8 +1,8 @@
 //! The differences between the quotas that a tenant had and has.
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_quota::{DescriptorText, NamedDates, QuotaEdit, Rfc3339};
-use ratekeeper_rules::{TenantOverride, TenantQuotas, Term};
+use ratekeeper_quota::QuotaEdit;
+use ratekeeper_rules::{Dated as _, TenantOverride, TenantQuotas, Term};
 use std::fmt;
 
 /// The name under which a plan stands beside descriptors.
@@ -36,7 +36,7 @@ impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |side: &Option<(Term, String)>| match side {
             None => "none".to_owned(),
-            Some((term, value)) => format!("{value}{}", dates(*term)),
+            Some((term, value)) => format!("{value}{}", term.in_words()),
         };
         let (before, after) = (text(&self.before), text(&self.after));
         write!(f, "{}: {before} -> {after}", self.what)
@@ -75,36 +75,32 @@ pub(super) fn changes(before: &TenantQuotas, after: &TenantQuotas) -> Vec<Change
 /// Notes about parts that are set without a start and are not in force all the same.
 pub(super) fn not_in_force(edit: &QuotaEdit, after: &TenantQuotas, now: Timestamp) -> Vec<String> {
     let parts = parts(after);
-    let set = edit
-        .plans
-        .iter()
-        .map(|(its, plan)| (*its, PLAN.to_owned(), plan.to_string()));
+    let plans = edit.plans.iter();
+    let plans = plans.map(|plan| (plan.dates(), PLAN.to_owned(), plan.plan.to_string()));
     let limits = edit.overrides.iter();
-    let limits = limits.map(|(its, own)| (*its, descriptor(own), limit(own)));
-    let noted = set
-        .chain(limits)
-        .filter_map(|(its, what, value): (NamedDates, _, _)| {
-            let all = parts.iter().filter(|(other, ..)| *other == what);
-            let in_force = all.filter(|(_, term, _)| term.contains(now));
-            let (_, term, holds) = in_force.max_by_key(|(_, term, _)| term.from)?;
-            let is_other = its.from.is_none() && *holds != value;
-            is_other.then(|| format!("note: {what}: {holds}{} goes before {value}", dates(*term)))
-        });
+    let limits = limits.map(|own| (own.dates(), own.descriptor.to_string(), limit(own)));
+    let noted = plans.chain(limits).filter_map(|((from, _), what, value)| {
+        let all = parts.iter().filter(|(other, ..)| *other == what);
+        let in_force = all.filter(|(_, term, _)| term.contains(now));
+        let (_, term, holds) = in_force.max_by_key(|(_, term, _)| term.from)?;
+        let is_other = from.is_none() && *holds != value;
+        is_other.then(|| {
+            format!(
+                "note: {what}: {holds}{} goes before {value}",
+                term.in_words()
+            )
+        })
+    });
     noted.collect()
 }
 
 /// All plans and overrides: the name, the time and the value of each.
 fn parts(quotas: &TenantQuotas) -> Vec<(String, Term, String)> {
     let plans = quotas.plans.iter();
-    let plans = plans.map(|(term, plan)| (PLAN.to_owned(), *term, plan.to_string()));
+    let plans = plans.map(|plan| (PLAN.to_owned(), plan.term(), plan.plan.to_string()));
     let overrides = quotas.overrides.iter();
-    let overrides = overrides.map(|(term, own)| (descriptor(own), *term, limit(own)));
+    let overrides = overrides.map(|own| (own.descriptor.to_string(), own.term(), limit(own)));
     plans.chain(overrides).collect()
-}
-
-fn descriptor(own: &TenantOverride) -> String {
-    let entries = own.descriptor.iter().map(ToString::to_string);
-    DescriptorText(entries.collect()).to_string()
 }
 
 /// The limit of an override in words.
@@ -135,20 +131,10 @@ fn limit(own: &TenantOverride) -> String {
     text
 }
 
-fn dates(term: Term) -> String {
-    let mut text = String::new();
-    if term.from != Term::ALWAYS.from {
-        text.push_str(&format!(" from {}", Rfc3339(term.from)));
-    }
-    if term.until != Term::ALWAYS.until {
-        text.push_str(&format!(" until {}", Rfc3339(term.until)));
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ratekeeper_rules::TenantPlan;
 
     fn own(hits: u64) -> TenantOverride {
         TenantOverride {
@@ -166,13 +152,13 @@ mod tests {
             until: Timestamp::from_secs(1_800_600_000),
         };
         let before = TenantQuotas {
-            plans: vec![(Term::ALWAYS, "free".into()), (week, "pro".into())],
-            overrides: vec![(Term::ALWAYS, own(5))],
+            plans: vec![TenantPlan::new("free"), TenantPlan::new("pro").during(week)],
+            overrides: vec![own(5)],
             epoch: 0,
         };
         let after = TenantQuotas {
-            plans: vec![(Term::ALWAYS, "pro".into())],
-            overrides: vec![(Term::ALWAYS, own(5)), (week, own(9))],
+            plans: vec![TenantPlan::new("pro")],
+            overrides: vec![own(5), own(9).during(week)],
             epoch: 0,
         };
         let all = changes(&before, &after);
@@ -200,11 +186,11 @@ mod tests {
             until: Timestamp::from_secs(2_000),
         };
         let edit = QuotaEdit {
-            overrides: vec![(NamedDates::default(), own(5))],
+            overrides: vec![own(5)],
             ..QuotaEdit::default()
         };
         let mut quotas = TenantQuotas {
-            overrides: vec![(raise, own(9))],
+            overrides: vec![own(9).during(raise)],
             ..TenantQuotas::default()
         };
         edit.apply(&mut quotas, now).expect("nothing is removed");

@@ -7,7 +7,8 @@ use crate::cli::{AdminAccess, QuotaDelete, QuotaList, TenantArgs};
 use crate::output;
 use crate::settings::percent_encoded;
 use anyhow::{Context, Result, anyhow};
-use ratekeeper_quota::{OverrideDocument, TenantDocument};
+use ratekeeper_quota::TenantDocument;
+use ratekeeper_rules::{Dated as _, TenantOverride};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::fmt::Write as _;
@@ -135,14 +136,14 @@ pub(super) fn tenant_text(tenant: TenantDocument) -> String {
     }
     let _ = writeln!(text, ", version {}", tenant.version);
     for plan in &tenant.plans {
-        let times = times(plan.effective_at, plan.expires_at);
+        let times = plan.term().in_words();
         let _ = writeln!(text, "  plan {}{times}", plan.plan);
     }
     let mut rows = Vec::new();
     if let Some(limit) = &tenant.quotas.default {
-        let is_own = |own: &OverrideDocument| own.descriptor.0.is_empty();
+        let is_own = |own: &TenantOverride| own.descriptor.is_empty();
         if !tenant.quotas.overrides.iter().any(is_own) {
-            let window = limit.unit.as_ref().or(limit.window.as_ref());
+            let window = limit.unit.as_deref().or(limit.window.as_deref());
             rows.push([
                 "default".to_owned(),
                 per(limit.requests_per_unit, window),
@@ -151,8 +152,8 @@ pub(super) fn tenant_text(tenant: TenantDocument) -> String {
         }
     }
     rows.extend(tenant.quotas.overrides.iter().map(|own| {
-        let window = own.unit.as_ref().or(own.window.as_ref());
-        let times = times(own.effective_at, own.expires_at);
+        let window = own.unit.as_deref().or(own.window.as_deref());
+        let times = own.term().in_words();
         [
             own.descriptor.to_string(),
             per(own.requests_per_unit, window),
@@ -170,14 +171,8 @@ pub(super) fn tenant_text(tenant: TenantDocument) -> String {
     text
 }
 
-fn per(hits: u64, window: Option<&String>) -> String {
-    format!("{hits} per {}", window.map_or("", |window| window))
-}
-
-fn times<T: std::fmt::Display>(from: Option<T>, until: Option<T>) -> String {
-    let from = from.map_or_else(String::new, |time| format!(" from {time}"));
-    let until = until.map_or_else(String::new, |time| format!(" until {time}"));
-    from + &until
+fn per(hits: u64, window: Option<&str>) -> String {
+    format!("{hits} per {}", window.unwrap_or_default())
 }
 
 fn table(tenants: &[TenantDocument]) -> String {

@@ -3,7 +3,7 @@
 use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, said, write};
 use ratekeeper_quota::{DatabaseAddress, Editor, Precondition, QuotaStore, TenantId, UsageFilter};
 use ratekeeper_rules::{
-    Options, RuleSet, Source, TenantKey, TenantOverride, TenantQuotas, Term, load,
+    Options, RuleSet, Source, TenantKey, TenantOverride, TenantPlan, TenantQuotas, load,
 };
 use ratekeeper_testkit::postgres::Server;
 use ratekeeper_testkit::process::eventually;
@@ -78,7 +78,7 @@ fn key() -> TenantKey {
 
 fn on_pro() -> TenantQuotas {
     TenantQuotas {
-        plans: vec![(Term::ALWAYS, "pro".into())],
+        plans: vec![TenantPlan::new("pro")],
         ..TenantQuotas::default()
     }
 }
@@ -86,13 +86,13 @@ fn on_pro() -> TenantQuotas {
 /// On pro, with a limit of its own on `POST /orders`.
 fn with_orders(requests_per_unit: u64) -> TenantQuotas {
     let own = TenantOverride {
-        descriptor: vec!["endpoint:POST /orders".into()],
+        descriptor: ["endpoint:POST /orders"].into_iter().collect(),
         requests_per_unit,
         window: Some("24h".into()),
         ..TenantOverride::default()
     };
     TenantQuotas {
-        overrides: vec![(Term::ALWAYS, own)],
+        overrides: vec![own],
         ..on_pro()
     }
 }

@@ -1,5 +1,6 @@
 //! Regions that lend each other parts of a limit: each with two nodes on a Redis of its own, and links that can be cut.
 
+use crate::dashboard::page::Page;
 use crate::support::{FREE_PORTS, Service, http, ratekeeper, url, write};
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::proxy::Proxy;
@@ -208,4 +209,27 @@ fn regions_with_other_rules_lend_nothing_and_say_so() {
     });
     admitted += world.regions[US].ask("a", LIMIT);
     assert_eq!(admitted, 2 * LIMIT / 3);
+}
+
+#[test]
+fn the_dashboard_tells_who_lent_to_whom_and_which_link_is_down() {
+    let world = World::start(|_| rules(LIMIT));
+    world.wait_for_links();
+    let mut admitted = 0;
+    eventually("the busy region has borrowed from both others", || {
+        admitted += world.regions[EU].ask("a", 20);
+        admitted > LIMIT / 3 + LIMIT / 3
+    });
+    let mut page = Page::open(&world.regions[EU].nodes[0]);
+    page.click("#health summary");
+    let panel = "section:has(h2:text-is(\"Regions\"))";
+    page.shows(panel, "eu owns 100 hits of a window");
+    page.wait("tr:has([data-region=us]) [data-label=borrowed]", |hits| {
+        hits.parse::<usize>().is_ok_and(|hits| hits > 0)
+    });
+    page.shows("[data-region=us]", "up for");
+    world.cut(EU, true);
+    page.shows("[data-region=us]", "down for");
+    page.shows("tr:has([data-region=us])", "region us: no link for");
+    page.end();
 }

@@ -306,12 +306,14 @@ fn record(
         return stats.record_uncounted(answer);
     }
     let capacity = step.limit.capacity();
-    stats.record(answer, answered.remaining, capacity);
+    // What a region has borrowed is beyond its own.
+    let remaining = answered.remaining.min(capacity);
+    stats.record(answer, remaining, capacity);
     if answered.cut > 0 {
         stats.record_cut(answered.cut);
     }
     if let Some(detail) = detail {
-        stats.record_detail(detail, answer, answered.remaining, capacity);
+        stats.record_detail(detail, answer, remaining, capacity);
     }
 }
 

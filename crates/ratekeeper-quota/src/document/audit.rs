@@ -1,10 +1,11 @@
 //! Changes as documents: the JSON of the admin API, of files, and of exports.
 
+use ratekeeper_rules::time::Rfc3339;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{QuotaDocument, Rfc3339};
+use super::QuotaDocument;
 use crate::AuditRow;
 use crate::noted::NotedTenant;
 

@@ -2,11 +2,14 @@
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_core::duration::format_duration;
-use ratekeeper_rules::{CUSTOM, Domain, Entry, PlanIndex, Rule, RuleSet};
+use ratekeeper_rules::time::Rfc3339;
+use ratekeeper_rules::{
+    CUSTOM, Dated, Domain, Entry, PlanIndex, Rule, RuleSet, TenantOverride, TenantPlan,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{OverrideDocument, PlanDocument, QuotaDocument, Rfc3339};
+use super::QuotaDocument;
 use crate::TenantRecord;
 
 /// A tenant as the admin API shows it.
@@ -24,7 +27,7 @@ pub struct TenantDocument {
     pub plan: Option<String>,
     /// Its plans with their times, if they are not the same for ever.
     #[serde(alias = "tiers", default, skip_serializing_if = "Vec::is_empty")]
-    pub plans: Vec<PlanDocument>,
+    pub plans: Vec<TenantPlan>,
     /// Its limits.
     pub quotas: LimitsDocument,
     /// The number of times that its usage was reset.
@@ -52,7 +55,7 @@ pub struct LimitsDocument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<LimitDocument>,
     /// The limits that it has alone: those in force and those of other times.
-    pub overrides: Vec<OverrideDocument>,
+    pub overrides: Vec<TenantOverride>,
 }
 
 /// A limit.
@@ -80,8 +83,8 @@ impl TenantDocument {
         } = QuotaDocument::of(&record.quotas);
         let domain = rules.domain(&record.id.domain);
         let in_force = record.quotas.plans.iter().rev();
-        let in_force = in_force.filter(|(term, _)| term.contains(now));
-        let in_force = in_force.map(|(_, plan)| plan.to_string()).next();
+        let in_force = in_force.filter(|plan| plan.term().contains(now));
+        let in_force = in_force.map(|plan| plan.plan.to_string()).next();
         let fallback = plan.filter(|plan| plan == CUSTOM).or_else(|| {
             let name = domain?.plan_name(PlanIndex::DEFAULT);
             Some(name.to_owned()).filter(|name| !name.is_empty())
@@ -125,8 +128,8 @@ impl LimitDocument {
         (rules, value, now): (&RuleSet, &str, Timestamp),
     ) -> Option<Self> {
         let own = record.quotas.overrides.iter();
-        let own = own.filter(|(term, own)| own.descriptor.is_empty() && term.contains(now));
-        if let Some((_, own)) = own.max_by_key(|(term, _)| term.from) {
+        let own = own.filter(|own| own.descriptor.is_empty() && own.term().contains(now));
+        if let Some(own) = own.max_by_key(|own| own.term().from) {
             let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
             return Some(Self {
                 requests_per_unit: own.requests_per_unit,

@@ -5,7 +5,8 @@ use ratekeeper_quota::{
     AdjustRound, AdjustStep, Precondition, QuotaStore, TenantPut, TenantRecord, UsageRow,
 };
 use ratekeeper_rules::{
-    AdjustMode, Options, RuleSet, Source, TenantOverride, TenantQuotas, Term, load,
+    AdjustMode, Dated as _, Options, RuleSet, Source, TenantOverride, TenantPlan, TenantQuotas,
+    Term, load,
 };
 
 use crate::support::{Database, editor, on, orders, run, store, tenant};
@@ -67,12 +68,9 @@ async fn record(quotas: &QuotaStore, name: &str) -> TenantRecord {
 /// Steps and limit of the override of the policy; and when it ends.
 async fn raised(quotas: &QuotaStore, name: &str) -> Option<(u16, u64, Timestamp)> {
     let record = record(quotas, name).await;
-    let (term, own) = record
-        .quotas
-        .overrides
-        .into_iter()
-        .find(|(_, own)| own.steps.is_some())?;
-    Some((own.steps?, own.requests_per_unit, term.until))
+    let mut overrides = record.quotas.overrides.iter();
+    let own = overrides.find(|own| own.steps.is_some())?;
+    Some((own.steps?, own.requests_per_unit, own.term().until))
 }
 
 /// The steps that two nodes take when they look at the same time.
@@ -123,7 +121,7 @@ async fn takes_each_step_once(database: &Database) {
     let [quotas, _] = &nodes;
     let rules = rules("on", 1_000);
     let with_orders = TenantQuotas {
-        overrides: vec![(Term::ALWAYS, orders(500))],
+        overrides: vec![orders(500)],
         ..on("pro")
     };
     put(quotas, "acme", &with_orders).await;
@@ -205,7 +203,7 @@ async fn leaves_others_alone(database: &Database) {
         ..TenantOverride::default()
     };
     let with_own = TenantQuotas {
-        overrides: vec![(Term::ALWAYS, set)],
+        overrides: vec![set],
         ..on("pro")
     };
     let ends = Term {
@@ -213,7 +211,7 @@ async fn leaves_others_alone(database: &Database) {
         until: NOW.after(DAY),
     };
     let for_a_day = TenantQuotas {
-        plans: vec![(ends, "pro".into())],
+        plans: vec![TenantPlan::new("pro").during(ends)],
         ..TenantQuotas::default()
     };
     for (name, of) in [

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ratekeeper_quota::{AuditVerdict, DatabaseAddress, Precondition, QuotaError};
-use ratekeeper_rules::{TenantQuotas, Term};
+use ratekeeper_rules::TenantQuotas;
 use ratekeeper_testkit::postgres::Server;
 use tokio::task::JoinSet;
 
@@ -35,7 +35,7 @@ async fn concurrent_editors(database: &Database) {
                 let before = quotas.get("d", acme.hash).await.expect("it answers");
                 let (next, expected) = match before {
                     Some(record) => {
-                        let known = &record.quotas.overrides[0].1;
+                        let known = &record.quotas.overrides[0];
                         (
                             known.requests_per_unit + 1,
                             Precondition::Version(record.version),
@@ -71,7 +71,7 @@ async fn concurrent_editors(database: &Database) {
 
 fn with(requests_per_unit: u64) -> TenantQuotas {
     TenantQuotas {
-        overrides: vec![(Term::ALWAYS, orders(requests_per_unit))],
+        overrides: vec![orders(requests_per_unit)],
         ..TenantQuotas::default()
     }
 }

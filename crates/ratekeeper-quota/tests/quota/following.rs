@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use ratekeeper_core::Timestamp;
 use ratekeeper_quota::{DatabaseAddress, Follower, FollowerConfig, Precondition, QuotaStore};
-use ratekeeper_rules::{Entry, RuleSet, TenantQuotas, Term};
+use ratekeeper_rules::{Entry, RuleSet, TenantQuotas};
 use ratekeeper_testkit::postgres::Server;
 use tempfile::tempdir;
 
@@ -95,7 +95,7 @@ async fn changes_are_in_force(database: &Database) {
         start.elapsed()
     };
     let own = TenantQuotas {
-        overrides: vec![(Term::ALWAYS, orders(500))],
+        overrides: vec![orders(500)],
         ..on("pro")
     };
     let mut slowest = Duration::ZERO;

@@ -1,7 +1,7 @@
 //! Many tenants in one transaction are as if each had been put alone.
 
 use ratekeeper_quota::{AuditVerdict, QuotaStore, TenantPut};
-use ratekeeper_rules::{TenantQuotas, Term};
+use ratekeeper_rules::TenantQuotas;
 
 use crate::support::{Database, editor, on, orders, rules, run, store, tenant};
 
@@ -50,7 +50,7 @@ fn first() -> Vec<TenantPut> {
     let quotas = |number| match number % 3 {
         0 => on("pro"),
         1 => TenantQuotas {
-            overrides: vec![(Term::ALWAYS, orders(number + 1))],
+            overrides: vec![orders(number + 1)],
             ..on("enterprise")
         },
         _ => TenantQuotas::default(),
@@ -68,7 +68,7 @@ fn second() -> Vec<TenantPut> {
         put.quotas = match number % 2 {
             0 => on("free"),
             _ => TenantQuotas {
-                overrides: vec![(Term::ALWAYS, orders(5_000))],
+                overrides: vec![orders(5_000)],
                 ..TenantQuotas::default()
             },
         };

@@ -1,7 +1,7 @@
 //! A database that an earlier version of the tables has filled is used as it is.
 
 use ratekeeper_quota::{AuditVerdict, DatabaseAddress, Precondition};
-use ratekeeper_rules::{TenantQuotas, Term};
+use ratekeeper_rules::TenantQuotas;
 use ratekeeper_testkit::postgres::Server;
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -187,7 +187,7 @@ async fn uses_what_is_there(address: &DatabaseAddress) {
     let record = quotas.get("d", acme.hash).await.expect("it answers");
     let record = record.expect("the tenant is there");
     let expected = TenantQuotas {
-        overrides: vec![(Term::ALWAYS, orders(500))],
+        overrides: vec![orders(500)],
         epoch: 2,
         ..on("pro")
     };

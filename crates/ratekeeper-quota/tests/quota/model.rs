@@ -13,7 +13,9 @@ use ratekeeper_limiter::{Check, Limiter, LimiterOptions};
 use ratekeeper_quota::{
     Follower, FollowerConfig, Precondition, QuotaError, QuotaStore, TenantId, TenantPut,
 };
-use ratekeeper_rules::{Options, RuleSet, Source, TenantOverride, TenantQuotas, Term, load};
+use ratekeeper_rules::{
+    Dated as _, Options, RuleSet, Source, TenantOverride, TenantPlan, TenantQuotas, Term, load,
+};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 
 use crate::support::{Database, editor, run, store, tenant};
@@ -126,20 +128,20 @@ impl Quotas {
         let overrides = self.overrides.iter();
         TenantQuotas {
             plans: plans
-                .map(|(span, plan)| (term(span), PLANS[*plan].0.into()))
+                .map(|(span, plan)| TenantPlan::new(PLANS[*plan].0).during(term(span)))
                 .collect(),
             overrides: overrides
                 .map(|(span, endpoint, limit)| {
                     let own = TenantOverride {
                         descriptor: endpoint
-                            .map(|at| format!("endpoint:{}", ENDPOINTS[at]).into())
+                            .map(|at| format!("endpoint:{}", ENDPOINTS[at]))
                             .into_iter()
                             .collect(),
                         requests_per_unit: *limit,
                         unit: Some("minute".into()),
                         ..TenantOverride::default()
                     };
-                    (term(span), own)
+                    own.during(term(span))
                 })
                 .collect(),
             epoch: 0,

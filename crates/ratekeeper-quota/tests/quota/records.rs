@@ -1,7 +1,7 @@
 //! Reading and changing tenants: the same on SQLite and on PostgreSQL.
 
 use ratekeeper_quota::{ListCursor, ListFilter, Precondition, QuotaError, QuotaStore, TenantId};
-use ratekeeper_rules::{RuleSet, TenantOverride, TenantQuotas, Term};
+use ratekeeper_rules::{Dated as _, RuleSet, TenantOverride, TenantPlan, TenantQuotas};
 
 use crate::support::{Database, editor, key, on, orders, rules, run, store, tenant, term};
 
@@ -36,34 +36,31 @@ async fn puts_and_gets(quotas: &QuotaStore) {
     assert_eq!(quotas.get("d", acme.hash).await.expect("it answers"), None);
     let all = TenantQuotas {
         plans: vec![
-            (term(0, 500), "pro".into()),
-            (term(500, 900), "enterprise".into()),
+            TenantPlan::new("pro").during(term(0, 500)),
+            TenantPlan::new("enterprise").during(term(500, 900)),
         ],
         overrides: vec![
-            (Term::ALWAYS, orders(500)),
-            (term(700, 800), orders(900)),
-            (
-                term(3, 4),
-                TenantOverride {
-                    descriptor: vec!["a:b".into(), "c: \"d\"; é".into()],
-                    requests_per_unit: 100,
-                    window: Some("10s".into()),
-                    burst: Some(5),
-                    algorithm: Some("token_bucket".into()),
-                    unit: None,
-                    post_paid: Some(true),
-                    max_debt: Some(0),
-                    steps: None,
-                },
-            ),
-            (
-                Term::ALWAYS,
-                TenantOverride {
-                    requests_per_unit: (1 << 53) - 1,
-                    unit: Some("day".into()),
-                    ..TenantOverride::default()
-                },
-            ),
+            orders(500),
+            orders(900).during(term(700, 800)),
+            TenantOverride {
+                descriptor: ["a:b", "c: \"d\"; é"].into_iter().collect(),
+                requests_per_unit: 100,
+                window: Some("10s".into()),
+                burst: Some(5),
+                algorithm: Some("token_bucket".into()),
+                unit: None,
+                post_paid: Some(true),
+                max_debt: Some(0),
+                steps: None,
+                effective_at: None,
+                expires_at: None,
+            }
+            .during(term(3, 4)),
+            TenantOverride {
+                requests_per_unit: (1 << 53) - 1,
+                unit: Some("day".into()),
+                ..TenantOverride::default()
+            },
         ],
         epoch: 0,
     };
@@ -105,7 +102,7 @@ async fn puts_and_gets(quotas: &QuotaStore) {
 async fn refuses_what_the_rules_do_not_have(quotas: &QuotaStore) {
     let (rules, acme) = (rules(), tenant("acme"));
     let with = |quota: TenantOverride| TenantQuotas {
-        overrides: vec![(Term::ALWAYS, orders(1)), (term(1, 2), quota)],
+        overrides: vec![orders(1), quota.during(term(1, 2))],
         ..TenantQuotas::default()
     };
     let other = |change: fn(&mut TenantOverride)| {
@@ -134,26 +131,28 @@ async fn refuses_what_the_rules_do_not_have(quotas: &QuotaStore) {
             "overrides[1].requests_per_unit",
         ),
         (
-            other(|quota| quota.descriptor = vec![":x".into()]),
+            other(|quota| quota.descriptor = [":x"].into_iter().collect()),
             "overrides[1].descriptor",
         ),
         (
             TenantQuotas {
-                overrides: vec![(term(2, 1), orders(1))],
+                overrides: vec![orders(1).during(term(2, 1))],
                 ..TenantQuotas::default()
             },
             "overrides[0].expires_at",
         ),
         (
             TenantQuotas {
-                overrides: vec![(Term::ALWAYS, orders(1)), (term(0, 9), orders(2))],
+                overrides: vec![orders(1), orders(2).during(term(0, 9))],
                 ..TenantQuotas::default()
             },
             "overrides[1].effective_at",
         ),
         (
             TenantQuotas {
-                overrides: (1..=257).map(|at| (term(at, 999), orders(at))).collect(),
+                overrides: (1..=257)
+                    .map(|at| orders(at).during(term(at, 999)))
+                    .collect(),
                 ..TenantQuotas::default()
             },
             "overrides",
@@ -268,7 +267,7 @@ async fn lists(quotas: &QuotaStore) {
         let plan = if number % 5 == 0 { "enterprise" } else { "pro" };
         let mut of = on(plan);
         if number % 2 == 0 {
-            of.overrides.push((Term::ALWAYS, orders(number)));
+            of.overrides.push(orders(number));
         }
         put(quotas, &tenant(&format!("tenant {number}")), &of, &rules).await;
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ratekeeper_core::Timestamp;
 use ratekeeper_quota::{DatabaseAddress, Editor, QuotaStore, TenantId};
 use ratekeeper_rules::{
-    Options, RuleSet, Source, TenantKey, TenantOverride, TenantQuotas, Term, load,
+    Options, RuleSet, Source, TenantKey, TenantOverride, TenantPlan, TenantQuotas, Term, load,
 };
 use ratekeeper_testkit::postgres::Server;
 use tempfile::TempDir;
@@ -91,7 +91,7 @@ pub(crate) fn editor() -> Editor {
 
 pub(crate) fn on(plan: &str) -> TenantQuotas {
     TenantQuotas {
-        plans: vec![(Term::ALWAYS, plan.into())],
+        plans: vec![TenantPlan::new(plan)],
         ..TenantQuotas::default()
     }
 }
@@ -99,7 +99,7 @@ pub(crate) fn on(plan: &str) -> TenantQuotas {
 /// A limit on `POST /orders`.
 pub(crate) fn orders(requests_per_unit: u64) -> TenantOverride {
     TenantOverride {
-        descriptor: vec!["endpoint:POST /orders".into()],
+        descriptor: ["endpoint:POST /orders"].into_iter().collect(),
         requests_per_unit,
         unit: Some("minute".into()),
         ..TenantOverride::default()

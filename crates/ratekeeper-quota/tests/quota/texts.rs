@@ -4,7 +4,7 @@ use ratekeeper_quota::{
     BulkFormat, BulkTenant, ListCursor, ListFilter, Precondition, QuotaDocument, QuotaError,
     QuotaStore, UsageFilter, UsageRow, bulk_head, read_tenants,
 };
-use ratekeeper_rules::{TenantOverride, TenantQuotas, Term};
+use ratekeeper_rules::{TenantOverride, TenantQuotas};
 use ratekeeper_testkit::random::Random;
 
 use crate::support::{Database, editor, key, on, orders, rules, run, store, tenant};
@@ -38,7 +38,7 @@ fn noise(seed: usize, length: usize) -> String {
 async fn bounds_descriptors(quotas: &QuotaStore) {
     let (rules, acme) = (rules(), tenant("acme"));
     let of = |entries: usize| {
-        let entry = |number: usize| format!("k{number:02}:{}", noise(number, 252)).into();
+        let entry = |number: usize| format!("k{number:02}:{}", noise(number, 252));
         let quota = TenantOverride {
             descriptor: (0..entries).map(entry).collect(),
             requests_per_unit: 5,
@@ -46,7 +46,7 @@ async fn bounds_descriptors(quotas: &QuotaStore) {
             ..TenantOverride::default()
         };
         TenantQuotas {
-            overrides: vec![(Term::ALWAYS, quota)],
+            overrides: vec![quota],
             ..TenantQuotas::default()
         }
     };
@@ -150,14 +150,14 @@ async fn exports_what_it_imports(quotas: &QuotaStore) {
         let own = |descriptor: &&[&str]| {
             let is_budget = descriptor.len() == 1;
             TenantOverride {
-                descriptor: descriptor.iter().map(|entry| (*entry).into()).collect(),
+                descriptor: descriptor.iter().copied().collect(),
                 algorithm: is_budget.then(|| "gcra".into()),
                 post_paid: (!descriptor.is_empty()).then_some(is_budget),
                 max_debt: is_budget.then_some(40),
                 ..orders(9)
             }
         };
-        let overrides = descriptors.iter().map(|it| (Term::ALWAYS, own(it)));
+        let overrides = descriptors.iter().map(own);
         let of = TenantQuotas {
             overrides: overrides.collect(),
             ..on("pro")

@@ -10,7 +10,8 @@ use crate::draft::{Field, LimitDefaults, LimitDraft, no_duration};
 use crate::mark::Mark;
 use crate::policy::{NOT_A_RATE, Policy};
 use crate::tenants::{
-    BadQuotas, OVERRIDES_MAX, QuotaList, Site, Target, TenantOverride, TenantQuotas, Term, entry_of,
+    BadQuotas, Dated, OVERRIDES_MAX, QuotaList, Site, Target, TenantOverride, TenantPlan,
+    TenantQuotas, Term, entry_of,
 };
 use crate::{Position, Rule};
 use ratekeeper_core::duration::parse_duration;
@@ -38,7 +39,7 @@ impl TenantQuotas {
             domain: domain.into(),
         })?;
         let known = found.plans();
-        for (at, (_, plan)) in self.plans.iter().enumerate() {
+        for (at, TenantPlan { plan, .. }) in self.plans.iter().enumerate() {
             if !known.contains(plan) {
                 let known = match known {
                     [] => "none: the rules have no `plans`".into(),
@@ -48,38 +49,36 @@ impl TenantQuotas {
                 return Err(BadQuotas::NoPlan { at, plan, known });
             }
         }
-        let plans: Vec<_> = self
-            .plans
-            .iter()
-            .map(|(term, _)| (*term, &[][..]))
-            .collect();
-        check_terms(QuotaList::Plans, PLANS_MAX, &plans)?;
-        let overrides = self.overrides.iter();
-        let overrides: Vec<_> = overrides
-            .map(|(term, quota)| (*term, &quota.descriptor[..]))
-            .collect();
-        check_terms(QuotaList::Overrides, OVERRIDES_MAX, &overrides)?;
+        check_terms(QuotaList::Plans, PLANS_MAX, &self.plans, |_, _| true)?;
+        let same =
+            |one: &TenantOverride, other: &TenantOverride| one.descriptor == other.descriptor;
+        check_terms(QuotaList::Overrides, OVERRIDES_MAX, &self.overrides, same)?;
         let site = rules.site(found);
-        for (at, (_, quota)) in self.overrides.iter().enumerate() {
-            quota
-                .compile(&site, rules.rules())
+        for (at, own) in self.overrides.iter().enumerate() {
+            own.compile(&site, rules.rules())
                 .map_err(|refused| refused.at(at))?;
         }
         Ok(())
     }
 }
 
-fn check_terms(list: QuotaList, most: usize, all: &[(Term, &[Box<str>])]) -> Result<(), BadQuotas> {
+/// Checks the dates of all parts. Two that are for the same thing cannot begin at the same time.
+fn check_terms<T: Dated>(
+    list: QuotaList,
+    most: usize,
+    all: &[T],
+    is_same: impl Fn(&T, &T) -> bool,
+) -> Result<(), BadQuotas> {
     if all.len() > most {
         return Err(BadQuotas::TooMany { list, most });
     }
-    for (at, (term, descriptor)) in all.iter().enumerate() {
-        if term.until <= term.from {
+    for (at, part) in all.iter().enumerate() {
+        let Term { from, until } = part.term();
+        if until <= from {
             return Err(BadQuotas::EndsBeforeItBegins { list, at });
         }
-        let is_same =
-            |(other, its): &(Term, &[Box<str>])| other.from == term.from && its == descriptor;
-        if all[..at].iter().any(is_same) {
+        let mut others = all[..at].iter();
+        if others.any(|other| other.term().from == from && is_same(other, part)) {
             return Err(BadQuotas::BeginsTwice { list, at });
         }
     }

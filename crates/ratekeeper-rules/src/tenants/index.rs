@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::quotas::{TenantOverride, TenantQuotas};
+use super::quotas::{Dated, TenantOverride, TenantPlan, TenantQuotas};
 use super::table::{PackedTable, StoredTenant};
 use super::{Pattern, Term};
 use crate::tenant_key::{TenantHash, TenantKey};
@@ -141,31 +141,35 @@ impl DomainTenants {
             .map(|quota| (Term::ALWAYS, quota))
             .into_iter()
             .chain(limits);
+        let plan = |(term, name)| {
+            let name = self.plans.values.get(place(name))?;
+            Some(TenantPlan::new(name.clone()).during(term))
+        };
+        let own = |(term, quota)| {
+            let quota = self.limits.values.get(place(quota))?;
+            Some(quota.clone().during(term))
+        };
         TenantQuotas {
-            plans: plans
-                .filter_map(|(term, name)| {
-                    Some((term, self.plans.values.get(place(name))?.clone()))
-                })
-                .collect(),
-            overrides: limits
-                .filter_map(|(term, quota)| {
-                    Some((term, self.limits.values.get(place(quota))?.clone()))
-                })
-                .collect(),
+            plans: plans.filter_map(plan).collect(),
+            overrides: limits.filter_map(own).collect(),
             epoch: tenant.epoch,
         }
     }
 
     fn put(&mut self, hash: TenantHash, quotas: &TenantQuotas) {
-        let plans = quotas.plans.iter().map(|(term, name)| StoredPlan {
-            term: *term,
-            name: number(&mut self.plans, name),
+        let plans = quotas.plans.iter().map(|plan| StoredPlan {
+            term: plan.term(),
+            name: number(&mut self.plans, &plan.plan),
         });
         let mut plans: Vec<_> = plans.collect();
         plans.sort_by_key(|plan| std::cmp::Reverse(plan.term.from));
-        let limits = quotas.in_order().map(|(term, quota)| StoredLimit {
-            term: *term,
-            quota: number(&mut self.limits, quota),
+        // Tenants that have the same limit at other times share it.
+        let limits = quotas.in_order().map(|own| StoredLimit {
+            term: own.term(),
+            quota: match own.dates() {
+                (None, None) => number(&mut self.limits, own),
+                _ => number(&mut self.limits, &own.clone().during(Term::ALWAYS)),
+            },
         });
         let mut limits: Vec<_> = limits.collect();
         let plan = take_lasting(&mut plans, |plan| plan.term).map(|plan| plan.name);

@@ -2,7 +2,8 @@
 
 use ratekeeper_core::Timestamp;
 
-use crate::time::{LAST_MICROS, rfc3339};
+use super::Dates;
+use crate::time::{LAST_MICROS, Rfc3339, rfc3339};
 
 /// The time in which a plan or a limit is in force: from its first moment to the one before `until`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -35,8 +36,26 @@ impl Term {
         self.from <= now && (now < self.until || self.until == Self::ALWAYS.until)
     }
 
+    /// The time between two dates; without one, it has no start or no end.
+    #[must_use]
+    pub fn of((from, until): Dates) -> Self {
+        Self {
+            from: from.map_or(Self::ALWAYS.from, |time| time.0),
+            until: until.map_or(Self::ALWAYS.until, |time| time.0),
+        }
+    }
+
+    /// Its start and end, if it has them.
+    #[must_use]
+    pub fn dates(self) -> Dates {
+        let from = (self.from != Self::ALWAYS.from).then_some(Rfc3339(self.from));
+        let until = (self.until != Self::ALWAYS.until).then_some(Rfc3339(self.until));
+        (from, until)
+    }
+
     /// ` from … until …`; empty for all of time.
-    pub(crate) fn in_words(&self) -> String {
+    #[must_use]
+    pub fn in_words(&self) -> String {
         let mut text = String::new();
         if self.from != Self::ALWAYS.from {
             text.push_str(&format!(" from {}", rfc3339(self.from)));

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use ratekeeper_rules::{
     Diagnostic, FailureMode, Options, PathPattern, Profile, Severity, Source, TenantKey,
-    TenantOverride, TenantQuotas, Term, load,
+    TenantOverride, TenantQuotas, load,
 };
 use serde::Deserialize;
 
@@ -120,7 +120,7 @@ fn mistakes_in_overrides_of_a_store_are_told_as_ever() {
     for case in include_str!("overrides.jsonl").lines() {
         let quota: TenantOverride = serde_json::from_str(case).expect("an override");
         let quotas = TenantQuotas {
-            overrides: vec![(Term::ALWAYS, quota)],
+            overrides: vec![quota],
             ..TenantQuotas::default()
         };
         let wrong = quotas.check("api", &rules).expect_err(case);

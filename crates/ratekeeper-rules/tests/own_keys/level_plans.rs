@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use ratekeeper_core::Timestamp;
 use ratekeeper_rules::{
-    Entry, Options, RuleSet, SERVICE_LEVELS, Source, TenantIndex, TenantKey, TenantOverride,
-    TenantQuotas, Term, load,
+    Dated as _, Entry, Options, RuleSet, SERVICE_LEVELS, Source, TenantIndex, TenantKey,
+    TenantOverride, TenantPlan, TenantQuotas, Term, load,
 };
 
 use crate::support::loaded;
@@ -229,14 +229,14 @@ fn wrong_plans_of_service_levels_are_refused() {
 fn a_quota_store_may_limit_service_levels_too() {
     let rules = loaded(RULES).rules;
     let own = |descriptor: &[&str]| TenantOverride {
-        descriptor: descriptor.iter().map(|entry| (*entry).into()).collect(),
+        descriptor: descriptor.iter().copied().collect(),
         requests_per_unit: 44,
         unit: Some("minute".into()),
         ..TenantOverride::default()
     };
     let quotas = |own: TenantOverride| TenantQuotas {
-        plans: vec![(Term::ALWAYS, "pro".into())],
-        overrides: vec![(Term::ALWAYS, own)],
+        plans: vec![TenantPlan::new("pro")],
+        overrides: vec![own],
         epoch: 3,
     };
     let good = quotas(own(&["sla:search"]));
@@ -297,18 +297,20 @@ impl Model {
         let overrides = self.overrides.iter();
         TenantQuotas {
             plans: plans
-                .map(|(from, (length, plan))| (term(*from, *length), PLANS[*plan].into()))
+                .map(|(from, (length, plan))| {
+                    TenantPlan::new(PLANS[*plan]).during(term(*from, *length))
+                })
                 .collect(),
             overrides: overrides
                 .map(|((descriptor, from), (length, limit))| {
                     let descriptor = DESCRIPTORS[*descriptor].iter();
                     let own = TenantOverride {
-                        descriptor: descriptor.map(|entry| (*entry).into()).collect(),
+                        descriptor: descriptor.copied().collect(),
                         requests_per_unit: *limit,
                         window: Some("60s".into()),
                         ..TenantOverride::default()
                     };
-                    (term(*from, *length), own)
+                    own.during(term(*from, *length))
                 })
                 .collect(),
             epoch: 0,

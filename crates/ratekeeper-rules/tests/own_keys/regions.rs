@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ratekeeper_core::Regions;
 use ratekeeper_rules::{
     NodeRegion, Options, RegionMode, RuleSet, Source, TenantIndex, TenantKey, TenantOverride,
-    TenantQuotas, Term, load,
+    TenantQuotas, load,
 };
 
 use crate::support::{errors, loaded_with};
@@ -223,7 +223,7 @@ fn stored(limit: u64) -> TenantQuotas {
         ..TenantOverride::default()
     };
     TenantQuotas {
-        overrides: vec![(Term::ALWAYS, own)],
+        overrides: vec![own],
         ..TenantQuotas::default()
     }
 }

@@ -6,9 +6,10 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use ratekeeper_quota::{
-    BulkFormat, CallCursor, CallLine, Rfc3339, USAGE_PAGE_MAX, UsageCursor, UsageFilter, UsageLine,
+    BulkFormat, CallCursor, CallLine, USAGE_PAGE_MAX, UsageCursor, UsageFilter, UsageLine,
     UsagePeriod,
 };
+use ratekeeper_rules::time::Rfc3339;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

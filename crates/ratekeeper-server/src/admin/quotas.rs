@@ -15,9 +15,8 @@ use axum::extract::rejection::BytesRejection;
 use axum::response::{IntoResponse, Response};
 use http::header::{ETAG, HeaderValue};
 use http::{HeaderMap, StatusCode};
-use ratekeeper_quota::{
-    QuotaDocument, QuotaError, Rfc3339, TenantDocument, TenantPut, TenantRecord,
-};
+use ratekeeper_quota::{QuotaDocument, QuotaError, TenantDocument, TenantPut, TenantRecord};
+use ratekeeper_rules::time::Rfc3339;
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -3,16 +3,15 @@
 use crate::cli::QuotaSet;
 use anyhow::{Context, Result, anyhow, bail};
 use ratekeeper_core::Timestamp;
-use ratekeeper_quota::{
-    DescriptorText, NamedDates, OverrideDocument, PlanDocument, QuotaDocument, QuotaEdit, Rfc3339,
-};
-use ratekeeper_rules::{CUSTOM, TenantOverride, Unit};
+use ratekeeper_quota::{QuotaDocument, QuotaEdit};
+use ratekeeper_rules::time::Rfc3339;
+use ratekeeper_rules::{CUSTOM, Dated, Dates, TenantOverride, TenantPlan, Unit};
 
 /// The parts that the flags name.
 pub(super) struct Named {
     edit: QuotaEdit,
     /// The dates of all parts that have none of their own.
-    whole: NamedDates,
+    whole: Dates,
 }
 
 /// The parts that the flags name beside all others.
@@ -26,21 +25,18 @@ pub(super) fn named(args: &QuotaSet) -> Result<Box<Named>> {
             "nothing is named: write --plan, --override, --remove-plan or --remove-override; `quota delete` takes all away"
         );
     }
-    for (_, plan) in &named.edit.plans {
-        if **plan == *CUSTOM {
-            bail!("--plan {CUSTOM}: to leave a plan, write --remove-plan NAME; overrides stay");
-        }
+    if named.edit.plans.iter().any(|plan| *plan.plan == *CUSTOM) {
+        bail!("--plan {CUSTOM}: to leave a plan, write --remove-plan NAME; overrides stay");
     }
-    let whole = named.whole;
-    let plans = named.edit.plans.iter_mut().map(|(dates, _)| dates);
-    let overrides = named.edit.overrides.iter_mut().map(|(dates, _)| dates);
-    for dates in plans
-        .chain(overrides)
-        .filter(|dates| **dates == NamedDates::default())
-    {
-        *dates = whole;
-    }
+    date_all(&mut named.edit.plans, named.whole);
+    date_all(&mut named.edit.overrides, named.whole);
     Ok(Box::new(named))
+}
+
+/// Gives those without dates some.
+fn date_all<T: Dated>(parts: &mut [T], dates: Dates) {
+    let bare = parts.iter_mut().filter(|part| part.dates() == (None, None));
+    bare.for_each(|part| part.set_dates(dates));
 }
 
 impl Named {
@@ -50,7 +46,7 @@ impl Named {
     /// A flag cannot be read.
     pub(super) fn of(args: &QuotaSet) -> Result<Self> {
         let whole = |flag: &str, text: &Option<String>| {
-            let time = text.as_deref().map(time).transpose();
+            let time = text.as_deref().map(str::parse::<Rfc3339>).transpose();
             time.with_context(|| format!("--{flag}"))
         };
         let plans = args.plans.iter().map(|text| plan(text));
@@ -59,11 +55,9 @@ impl Named {
         let removed_plans = removed_plans.map(|(name, from)| (name.into(), from));
         let removed_overrides = args.remove_overrides.iter().map(|text| {
             let (descriptor, from) = removed(text);
-            let descriptor: DescriptorText = descriptor
-                .parse()
-                .with_context(|| format!("--remove-override {text}"))?;
-            let entries = descriptor.0.into_iter().map(String::into_boxed_str);
-            Ok((entries.collect(), from))
+            let descriptor = descriptor.parse();
+            let descriptor = descriptor.with_context(|| format!("--remove-override {text}"))?;
+            Ok((descriptor, from))
         });
         Ok(Self {
             edit: QuotaEdit {
@@ -72,10 +66,10 @@ impl Named {
                 removed_plans: removed_plans.collect(),
                 removed_overrides: removed_overrides.collect::<Result<_>>()?,
             },
-            whole: NamedDates {
-                from: whole("effective-at", &args.effective_at)?,
-                until: whole("expires-at", &args.expires_at)?,
-            },
+            whole: (
+                whole("effective-at", &args.effective_at)?,
+                whole("expires-at", &args.expires_at)?,
+            ),
         })
     }
 
@@ -85,99 +79,69 @@ impl Named {
 
     /// Refuses a part that is to hold from now on until a time that is over.
     pub(super) fn refuse_ended(&self, now: Timestamp) -> Result<()> {
-        let plans = self.edit.plans.iter().map(|(dates, _)| dates);
-        let overrides = self.edit.overrides.iter().map(|(dates, _)| dates);
-        let ends = plans.chain(overrides).filter(|dates| dates.from.is_none());
-        let mut ends = ends.filter_map(|dates| dates.until);
-        match ends.find(|until| *until <= now) {
-            Some(until) => bail!("{} is in the past: it would never hold", Rfc3339(until)),
+        let plans = self.edit.plans.iter().map(Dated::dates);
+        let overrides = self.edit.overrides.iter().map(Dated::dates);
+        let mut ends = plans.chain(overrides).filter_map(|dates| match dates {
+            (None, Some(until)) => Some(until),
+            _ => None,
+        });
+        match ends.find(|until| until.0 <= now) {
+            Some(until) => bail!("{until} is in the past: it would never hold"),
             None => Ok(()),
         }
     }
 
     /// The parts as all that there is.
     pub(super) fn document(&self) -> QuotaDocument {
-        let is_bare = |dates: &NamedDates| *dates == NamedDates::default();
         let (plan, plans) = match self.edit.plans.as_slice() {
-            [(dates, plan)] if is_bare(dates) => (Some(plan.to_string()), Vec::new()),
-            plans => (None, plans.iter().map(dated).collect()),
+            [only] if only.dates() == (None, None) => (Some(only.plan.to_string()), Vec::new()),
+            plans => (None, plans.to_vec()),
         };
-        let overrides = self.edit.overrides.iter().map(|(dates, own)| {
-            let (effective_at, expires_at) = shown(*dates);
-            OverrideDocument {
-                effective_at,
-                expires_at,
-                ..OverrideDocument::from(own)
-            }
-        });
-        let (effective_at, expires_at) = shown(self.whole);
+        let (effective_at, expires_at) = self.whole;
         QuotaDocument {
             plan,
             plans,
-            overrides: overrides.collect(),
+            overrides: self.edit.overrides.clone(),
             effective_at,
             expires_at,
         }
     }
 }
 
-fn dated((dates, plan): &(NamedDates, Box<str>)) -> PlanDocument {
-    let (effective_at, expires_at) = shown(*dates);
-    PlanDocument {
-        plan: plan.to_string(),
-        effective_at,
-        expires_at,
-    }
-}
-
-fn shown(dates: NamedDates) -> (Option<Rfc3339>, Option<Rfc3339>) {
-    (dates.from.map(Rfc3339), dates.until.map(Rfc3339))
-}
-
-fn time(text: &str) -> Result<Timestamp> {
-    Ok(text.parse::<Rfc3339>()?.0)
-}
-
 /// The dates that `text` writes as `FROM..UNTIL`, either of which may be missing, or as `FROM`.
-fn dates(text: &str) -> Result<NamedDates> {
+fn dates(text: &str) -> Result<Dates> {
     let (from, until) = text.split_once("..").unwrap_or((text, ""));
     let part = |text: &str| {
-        Some(text)
-            .filter(|text| !text.is_empty())
-            .map(time)
-            .transpose()
+        let text = Some(text).filter(|text| !text.is_empty());
+        text.map(str::parse::<Rfc3339>).transpose()
     };
-    let dates = NamedDates {
-        from: part(from)?,
-        until: part(until)?,
-    };
-    match dates == NamedDates::default() {
-        true => Err(anyhow!("expected FROM..UNTIL, FROM.. or ..UNTIL")),
-        false => Ok(dates),
+    match (part(from)?, part(until)?) {
+        (None, None) => Err(anyhow!("expected FROM..UNTIL, FROM.. or ..UNTIL")),
+        dates => Ok(dates),
     }
 }
 
 /// The plan that `text` writes as `pro` or `pro@FROM..UNTIL`.
-fn plan(text: &str) -> Result<(NamedDates, Box<str>)> {
-    match text.rsplit_once('@') {
-        None => Ok((NamedDates::default(), text.into())),
-        Some((name, its)) => {
-            let its = dates(its).with_context(|| format!("--plan {text}"))?;
-            Ok((its, name.into()))
-        }
-    }
+fn plan(text: &str) -> Result<TenantPlan> {
+    let Some((name, its)) = text.rsplit_once('@') else {
+        return Ok(TenantPlan::new(text));
+    };
+    let mut plan = TenantPlan::new(name);
+    plan.set_dates(dates(its).with_context(|| format!("--plan {text}"))?);
+    Ok(plan)
 }
 
 /// A name, and the start behind it if there is one. A descriptor may have an `@` of its own.
 fn removed(text: &str) -> (&str, Option<Timestamp>) {
     let split = text.rsplit_once('@');
-    let dated =
-        split.and_then(|(name, from)| Some((name, time(from.trim_end_matches("..")).ok()?)));
+    let dated = split.and_then(|(name, from)| {
+        Some((name, from.trim_end_matches("..").parse::<Rfc3339>().ok()?.0))
+    });
     dated.map_or((text, None), |(name, from)| (name, Some(from)))
 }
 
 /// The override that `text` writes as `endpoint:POST /orders=500/minute@FROM..UNTIL`.
-fn own_limit(text: &str) -> Result<(NamedDates, TenantOverride)> {
+fn own_limit(text: &str) -> Result<TenantOverride> {
     let wrong = || {
         anyhow!(
             "--override {text}: write DESCRIPTOR=HITS/WINDOW[,OPTION…][@FROM..UNTIL], as in \
@@ -186,32 +150,29 @@ fn own_limit(text: &str) -> Result<(NamedDates, TenantOverride)> {
         )
     };
     let (descriptor, hits, limit) = quota_of(text).ok_or_else(wrong)?;
-    let (limit, its) = match limit.split_once('@') {
+    let (limit, (effective_at, expires_at)) = match limit.split_once('@') {
         Some((limit, its)) => (
             limit,
             dates(its).with_context(|| format!("--override {text}"))?,
         ),
-        None => (limit, NamedDates::default()),
+        None => (limit, (None, None)),
     };
     let mut parts = limit.split(',');
     let window = parts.next().unwrap_or_default();
     let is_unit = Unit::from_name(window).is_some();
-    let descriptor: DescriptorText = descriptor.parse().with_context(wrong)?;
     let mut own = TenantOverride {
-        descriptor: descriptor
-            .0
-            .into_iter()
-            .map(String::into_boxed_str)
-            .collect(),
+        descriptor: descriptor.parse().with_context(wrong)?,
         requests_per_unit: hits,
         unit: is_unit.then(|| window.into()),
         window: (!is_unit).then(|| window.into()),
+        effective_at,
+        expires_at,
         ..TenantOverride::default()
     };
     for part in parts {
         add_option(&mut own, part).with_context(|| format!("--override {text}"))?;
     }
-    Ok((its, own))
+    Ok(own)
 }
 
 /// The descriptor, the hits and all that follows their slash. A descriptor may have an `=` of its own, and options
@@ -253,30 +214,30 @@ mod tests {
 
     #[test]
     fn an_override_is_a_descriptor_a_limit_and_its_dates() -> Result<()> {
-        let (its, own) = own_limit("endpoint:GET /a?b=c=500/minute")?;
-        assert_eq!(its, NamedDates::default());
+        let own = own_limit("endpoint:GET /a?b=c=500/minute")?;
+        assert_eq!(own.dates(), (None, None));
         assert_eq!(entries(&own), ["endpoint:GET /a?b=c"]);
         assert_eq!(
             (own.requests_per_unit, own.unit.as_deref()),
             (500, Some("minute"))
         );
-        let (its, own) = own_limit("default=20/10s@2027-01-31T00:00:00Z..2027-02-01T00:00:00Z")?;
+        let own = own_limit("default=20/10s@2027-01-31T00:00:00Z..2027-02-01T00:00:00Z")?;
         assert!(own.descriptor.is_empty());
-        assert_eq!((own.unit, own.window.as_deref()), (None, Some("10s")));
-        let from = Timestamp::from_secs(1_801_353_600);
-        let until = Timestamp::from_secs(1_801_440_000);
-        assert_eq!((its.from, its.until), (Some(from), Some(until)));
-        let (its, own) = own_limit("[\"a:1\",\"b:2\"]=1/s@..2027-02-01T00:00:00Z")?;
+        assert_eq!((&own.unit, own.window.as_deref()), (&None, Some("10s")));
+        let from = Rfc3339(Timestamp::from_secs(1_801_353_600));
+        let until = Rfc3339(Timestamp::from_secs(1_801_440_000));
+        assert_eq!(own.dates(), (Some(from), Some(until)));
+        let own = own_limit("[\"a:1\",\"b:2\"]=1/s@..2027-02-01T00:00:00Z")?;
         assert_eq!(entries(&own), ["a:1", "b:2"]);
-        assert_eq!((its.from, its.until), (None, Some(until)));
-        let (its, own) = own_limit("user:a@b.c=1/s@2027-01-31T00:00:00Z")?;
+        assert_eq!(own.dates(), (None, Some(until)));
+        let own = own_limit("user:a@b.c=1/s@2027-01-31T00:00:00Z")?;
         assert_eq!(entries(&own), ["user:a@b.c"]);
-        assert_eq!((its.from, its.until), (Some(from), None));
-        let (its, own) = own_limit(
+        assert_eq!(own.dates(), (Some(from), None));
+        let own = own_limit(
             "model:a=b=7/day,post_paid,max_debt=50,burst=9,algorithm=gcra@..2027-02-01T00:00:00Z",
         )?;
         assert_eq!(entries(&own), ["model:a=b"]);
-        assert_eq!((its.from, its.until), (None, Some(until)));
+        assert_eq!(own.dates(), (None, Some(until)));
         assert_eq!(
             (own.requests_per_unit, own.unit.as_deref()),
             (7, Some("day"))
@@ -286,7 +247,7 @@ mod tests {
             (Some(true), Some(50), Some(9))
         );
         assert_eq!(own.algorithm.as_deref(), Some("gcra"));
-        let (_, own) = own_limit("default=7/10s,post_paid=false")?;
+        let own = own_limit("default=7/10s,post_paid=false")?;
         assert_eq!(
             (own.window.as_deref(), own.post_paid),
             (Some("10s"), Some(false))
@@ -316,9 +277,10 @@ mod tests {
     #[test]
     fn plans_and_what_is_removed_may_have_dates() -> Result<()> {
         let from = Timestamp::from_secs(1_801_353_600);
-        let (its, name) = plan("pro@2027-01-31T00:00:00Z..")?;
-        assert_eq!((its.from, its.until, &*name), (Some(from), None, "pro"));
-        assert_eq!(plan("pro")?, (NamedDates::default(), "pro".into()));
+        let dated = plan("pro@2027-01-31T00:00:00Z..")?;
+        assert_eq!(dated.dates(), (Some(Rfc3339(from)), None));
+        assert_eq!(&*dated.plan, "pro");
+        assert_eq!(plan("pro")?, TenantPlan::new("pro"));
         assert!(plan("pro@soon").is_err());
         assert_eq!(removed("pro@2027-01-31T00:00:00Z"), ("pro", Some(from)));
         assert_eq!(removed("user:a@b.c"), ("user:a@b.c", None));

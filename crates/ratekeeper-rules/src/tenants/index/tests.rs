@@ -35,13 +35,14 @@ fn quotas() -> impl Strategy<Value = TenantQuotas> {
             until: Timestamp::from_secs(until + 5),
         },
     });
-    let plan = (term.clone(), 0..4_u8).prop_map(|(term, plan)| (term, plan.to_string().into()));
+    let plan = (term.clone(), 0..4_u8)
+        .prop_map(|(term, plan)| TenantPlan::new(plan.to_string()).during(term));
     let own = (term, 0..40_u64).prop_map(|(term, requests_per_unit)| {
-        let quota = TenantOverride {
+        let own = TenantOverride {
             requests_per_unit,
             ..TenantOverride::default()
         };
-        (term, quota)
+        own.during(term)
     });
     let epoch = prop_oneof![4 => Just(0), 1 => any::<u32>()];
     let lists = (vec(plan, 0..2), vec(own, 0..2), epoch);

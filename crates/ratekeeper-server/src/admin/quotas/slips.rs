@@ -1,8 +1,8 @@
 //! Warnings about a change of a tenant that looks like a slip: the change is made, and the answer says so.
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_quota::{DescriptorText, HIDDEN, QuotaStore, Rfc3339, Written};
-use ratekeeper_rules::{Domain, Entry, LEVEL_KEYS, RuleSet, Term, nearest};
+use ratekeeper_quota::{HIDDEN, QuotaStore, Written};
+use ratekeeper_rules::{Dated, Domain, Entry, LEVEL_KEYS, OverrideDescriptor, RuleSet, nearest};
 
 /// The warnings about a change that was `written`; `name` is the tenant's value, if it was named.
 pub(super) async fn warnings(
@@ -25,7 +25,7 @@ pub(super) async fn warnings(
         .iter()
         .filter(|plan| !before.plans.contains(plan))
     {
-        warnings.extend(ended(&format!("plan {}", plan.1), plan.0, now));
+        warnings.extend(ended(&format!("plan {}", plan.plan), plan, now));
     }
     let domain = rules.domain(&written.record.id.domain);
     for own in after
@@ -33,18 +33,17 @@ pub(super) async fn warnings(
         .iter()
         .filter(|own| !before.overrides.contains(own))
     {
-        let entries = own.1.descriptor.iter().map(ToString::to_string);
-        let shown = DescriptorText(entries.collect()).to_string();
-        warnings.extend(ended(&format!("override of {shown}"), own.0, now));
-        warnings
-            .extend(domain.and_then(|domain| no_rule(&own.1.descriptor, &shown, domain, rules)));
+        let descriptor = &own.descriptor;
+        warnings.extend(ended(&format!("override of {descriptor}"), own, now));
+        warnings.extend(domain.and_then(|domain| no_rule(descriptor, domain, rules)));
     }
     warnings
 }
 
-fn ended(what: &str, term: Term, now: Timestamp) -> Option<String> {
-    let has_ended = term.until != Term::ALWAYS.until && term.until <= now;
-    has_ended.then(|| format!("{what} ended at {}: it never holds", Rfc3339(term.until)))
+fn ended(what: &str, part: &impl Dated, now: Timestamp) -> Option<String> {
+    let (_, until) = part.dates();
+    let until = until.filter(|until| until.0 <= now)?;
+    Some(format!("{what} ended at {until}: it never holds"))
 }
 
 /// The warning about a tenant that the database did not have and that has not called.
@@ -74,12 +73,7 @@ async fn unseen(
 }
 
 /// The warning about a descriptor that no rule has: it is a limit of this tenant alone.
-fn no_rule(
-    descriptor: &[Box<str>],
-    shown: &str,
-    domain: &Domain,
-    rules: &RuleSet,
-) -> Option<String> {
+fn no_rule(descriptor: &OverrideDescriptor, domain: &Domain, rules: &RuleSet) -> Option<String> {
     let tenant = domain.tenant()?;
     // Below another entry, the rules do not begin with the tenant's.
     let begins_with_tenant = domain.nodes().iter().any(|node| node.key() == tenant);
@@ -112,7 +106,8 @@ fn no_rule(
     if is_pattern && nodes.iter().any(|node| node.key() == missing.key) {
         return None;
     }
-    let mut text = format!("no rule has {shown}: it limits this tenant alone, beside the rules");
+    let mut text =
+        format!("no rule has {descriptor}: it limits this tenant alone, beside the rules");
     if let Some(nearest) = rules.nearest(domain.name(), &entries) {
         text.push_str(&format!("; did you mean {nearest}?"));
     }
