@@ -59,7 +59,7 @@ fn main() {
     println!("{:<28}{incr:>12.2}", "INCRBY");
 }
 
-/// What regions have lent each other of the counters.
+/// The loans of regions of the counters.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Loans {
     /// The limit is none that they lend.

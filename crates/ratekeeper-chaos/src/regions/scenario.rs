@@ -67,7 +67,7 @@ impl RegionPlan {
     }
 }
 
-/// What happens to a region.
+/// An event that a region goes through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Event {
     Nothing,

@@ -1,4 +1,4 @@
-//! Who asks how much, and when.
+//! The rates at which callers ask, and their times.
 
 use std::f64::consts::TAU;
 
