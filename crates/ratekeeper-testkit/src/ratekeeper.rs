@@ -23,7 +23,7 @@ use crate::process::{Process, free_port};
 #[must_use]
 pub struct Setup {
     program: PathBuf,
-    /// What starts it, such as `taskset -c 0`.
+    /// The words that start it, such as `taskset -c 0`.
     prefix: Vec<String>,
     args: Vec<String>,
     variables: Vec<(String, String)>,

@@ -33,7 +33,7 @@ impl Crate {
         Self { files, exports }
     }
 
-    /// What each room needs.
+    /// The rooms that each room needs, with one use of each.
     pub(crate) fn needs(&self) -> Needs {
         let rooms = self.files.iter().filter_map(|file| file.module.first());
         let mut needs: Needs = rooms.map(|room| (room.clone(), BTreeMap::new())).collect();

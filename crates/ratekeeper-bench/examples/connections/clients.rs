@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 
-/// What a client says first: the preface, and that it has no settings to make.
+/// The first words of a client: the preface, and that it has no settings to make.
 const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 /// That it has seen the server's settings.
 const SEEN: &[u8] = b"\0\0\0\x04\x01\0\0\0\0";

@@ -1,4 +1,4 @@
-//! What all campaigns are told, and where they tell their results.
+//! The arguments that all campaigns have, and the place of their results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

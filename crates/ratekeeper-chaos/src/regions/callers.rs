@@ -37,7 +37,7 @@ pub(super) struct Answer {
     pub(super) is_degraded: bool,
 }
 
-/// The answers that callers of a scenario saw.
+/// The answers that callers of a scenario got.
 #[derive(Default, Debug)]
 pub(super) struct Answers {
     pub(super) all: Vec<Answer>,

@@ -1,4 +1,4 @@
-//! The figures of a scenario: hits by window, and the goals missed.
+//! The results of a scenario: hits by window, and the goals missed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(super) struct Count {
 pub(super) struct Sums {
     pub(super) asked: u64,
     pub(super) admitted: u64,
-    /// The hits that one counter that everybody reaches at once would have admitted.
+    /// The hits that one counter would have admitted, if everybody reached it at once.
     pub(super) possible: u64,
     /// Hits beyond the limit of their window.
     pub(super) over: u64,

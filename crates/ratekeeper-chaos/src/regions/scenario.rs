@@ -72,7 +72,7 @@ impl RegionPlan {
     }
 }
 
-/// An event in a region.
+/// An event that a region goes through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Event {
     Nothing,

@@ -1,4 +1,4 @@
-//! The truth of signals, in readiness, metrics and logs, and how much went over the links.
+//! The truth of readiness, metrics and logs, and the traffic over the links.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ const TOLD_IN: Duration = Duration::from_secs(13);
 /// The text of a log line for a link that is lost.
 const DOWN: &str = "the link to a region is down";
 
-/// The traffic of the links.
+/// The traffic over the links.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Link {
     /// Asks of all nodes during the scenario; each has an answer.

@@ -1,4 +1,4 @@
-//! The traffic of a scenario: each region asks so much, at each moment.
+//! The rates at which callers ask, and their times.
 
 use std::f64::consts::TAU;
 

@@ -1,4 +1,4 @@
-//! Signals of loans and links for operators: metrics, and the faults of `/readyz`.
+//! The signals of loans and links for operators: metrics, and the faults of `/readyz`.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
