@@ -29,7 +29,7 @@ pub(crate) fn nginx(
     port: u16,
 ) -> Result<Process> {
     let config = format!(
-        "master_process off; daemon off; pid {name}.pid; error_log stderr error; events {{ worker_connections 4096; }}
+        "master_process off; daemon off; pid {name}.pid; error_log stderr error; events {{ worker_connections 20000; }}
          http {{ access_log off; keepalive_requests 1000000; client_body_temp_path {name}1; proxy_temp_path {name}2;
            fastcgi_temp_path {name}3; uwsgi_temp_path {name}4; scgi_temp_path {name}5; {servers} }}"
     );
