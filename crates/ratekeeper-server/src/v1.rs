@@ -6,7 +6,6 @@ mod check;
 mod hold;
 mod limit;
 pub(crate) mod long_answers;
-mod object;
 mod refusal;
 mod request;
 mod subject;
@@ -17,7 +16,7 @@ pub(crate) use check::Batch;
 pub(crate) use hold::{Released, Renewed, Settlement};
 pub(crate) use limit::{LimitAnswer, LimitRequest, LimitsAnswer, LimitsRequest, WindowText};
 pub(crate) use long_answers::AnswerRoom;
-pub(crate) use object::Object;
+pub(crate) use ratekeeper_proto::json::Object;
 pub(crate) use refusal::{Reason, Refusal};
 pub(crate) use request::{
     AcquireRequest, BatchRequest, CancelRequest, CheckRequest, CommitRequest, DescriptorRequest,
