@@ -5,7 +5,9 @@ use prost::encoding::{
     DecodeContext, WireType, check_wire_type, decode_varint, skip_field, string,
 };
 use prost::{DecodeError, Message};
+use serde::Deserialize;
 
+use crate::json::reading;
 use crate::text;
 
 /// The numbers of the two fields.
@@ -15,11 +17,14 @@ const VALUE: u32 = 2;
 /// An entry of a descriptor. Both fields may be any bytes on the wire, and are read as [`text`] says.
 ///
 /// Written by hand in place of the generated type, which refuses a whole request for one byte that is no UTF-8.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct WireEntry {
     /// The name of a property. Not empty.
+    #[serde(deserialize_with = "reading::entry_text")]
     pub key: String,
     /// The value of the property; may be empty.
+    #[serde(deserialize_with = "reading::entry_text")]
     pub value: String,
 }
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use prost::Message;
-use tonic_prost_build::Config;
+use tonic_prost_build::{Builder, Config};
 
 /// The generated files, by name.
 const FILES: [&str; 13] = [
@@ -24,6 +24,103 @@ const FILES: [&str; 13] = [
     "ratekeeper.v1.rs",
     "ratelimit.config.ratelimit.v3.rs",
 ];
+
+/// The messages that are read from JSON.
+const READ: [&str; 3] = [
+    "v3.RateLimitRequest",
+    "common.ratelimit.v3.RateLimitDescriptor",
+    "RateLimitDescriptor.RateLimitOverride",
+];
+
+/// Their fields, and the functions of `json::reading` that read them.
+const READ_BY: [(&str, &str); 9] = [
+    ("v3.RateLimitRequest.domain", "or_null"),
+    ("v3.RateLimitRequest.descriptors", "messages"),
+    ("v3.RateLimitRequest.hits_addend", "integer"),
+    (
+        "common.ratelimit.v3.RateLimitDescriptor.entries",
+        "messages",
+    ),
+    ("common.ratelimit.v3.RateLimitDescriptor.limit", "message"),
+    (
+        "common.ratelimit.v3.RateLimitDescriptor.hits_addend",
+        "some_integer",
+    ),
+    (
+        "common.ratelimit.v3.RateLimitDescriptor.is_negative_hits",
+        "or_null",
+    ),
+    ("RateLimitOverride.requests_per_unit", "integer"),
+    ("RateLimitOverride.unit", "unit"),
+];
+
+/// The messages that are written as JSON.
+const WRITTEN: [&str; 4] = [
+    "v3.RateLimitResponse",
+    "RateLimitResponse.DescriptorStatus",
+    "RateLimitResponse.RateLimit",
+    "core.v3.HeaderValue",
+];
+
+/// Their fields, and the functions of `json::writing` for those that serde writes in another way.
+const WRITTEN_BY: [(&str, &str); 14] = [
+    ("v3.RateLimitResponse.overall_code", "code"),
+    ("v3.RateLimitResponse.statuses", ""),
+    ("v3.RateLimitResponse.response_headers_to_add", ""),
+    ("v3.RateLimitResponse.request_headers_to_add", ""),
+    ("v3.RateLimitResponse.dynamic_metadata", "structure"),
+    ("RateLimitResponse.DescriptorStatus.code", "code"),
+    ("RateLimitResponse.DescriptorStatus.current_limit", ""),
+    ("RateLimitResponse.DescriptorStatus.limit_remaining", ""),
+    (
+        "RateLimitResponse.DescriptorStatus.duration_until_reset",
+        "duration",
+    ),
+    ("RateLimitResponse.RateLimit.name", ""),
+    ("RateLimitResponse.RateLimit.requests_per_unit", ""),
+    ("RateLimitResponse.RateLimit.unit", "unit"),
+    ("core.v3.HeaderValue.key", ""),
+    ("core.v3.HeaderValue.value", ""),
+];
+
+/// Fields that this service never sets.
+const UNSET: [&str; 4] = [
+    "v3.RateLimitResponse.raw_body",
+    "v3.RateLimitResponse.quota",
+    "RateLimitResponse.DescriptorStatus.quota",
+    "core.v3.HeaderValue.raw_value",
+];
+
+/// Adds the derives of JSON.
+fn with_json(mut builder: Builder) -> Builder {
+    let read = "#[derive(serde::Deserialize)]\n#[serde(default, deny_unknown_fields, rename_all = \"camelCase\")]";
+    for message in READ {
+        builder = builder.type_attribute(message, read);
+    }
+    for (field, by) in READ_BY {
+        let name = field.rsplit('.').next().unwrap();
+        let attribute = format!(
+            "#[serde(alias = {name:?}, deserialize_with = \"crate::json::reading::{by}\")]"
+        );
+        builder = builder.field_attribute(field, attribute);
+    }
+    let written = "#[derive(serde::Serialize)]\n#[serde(rename_all = \"camelCase\")]";
+    for message in WRITTEN {
+        builder = builder.type_attribute(message, written);
+    }
+    for (field, by) in WRITTEN_BY {
+        let by = match by {
+            "" => String::new(),
+            by => format!(", serialize_with = \"crate::json::writing::{by}\""),
+        };
+        let unless_zero = "skip_serializing_if = \"crate::json::writing::is_zero\"";
+        builder = builder.field_attribute(field, format!("#[serde({unless_zero}{by})]"));
+    }
+    for field in UNSET {
+        builder = builder.field_attribute(field, "#[serde(skip)]");
+    }
+    builder
+}
 
 fn generate(into: &Path) {
     let protos = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
@@ -48,7 +145,7 @@ fn generate(into: &Path) {
     fs::write(into.join("descriptors.bin"), bare.encode_to_vec()).unwrap();
 
     for (part, index, is_served) in [(own, "mod.rs", true), (etcd, "etcd.rs", false)] {
-        tonic_prost_build::configure()
+        with_json(tonic_prost_build::configure())
             .build_server(is_served)
             .out_dir(into)
             .include_file(index)

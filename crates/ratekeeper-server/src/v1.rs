@@ -5,7 +5,6 @@ mod answer;
 mod check;
 mod hold;
 mod limit;
-mod object;
 mod refusal;
 mod request;
 mod subject;
@@ -15,7 +14,7 @@ pub(crate) use answer::{Answer, AnsweredBy, HeldAnswer, StatusAnswer, Statuses};
 pub(crate) use check::Batch;
 pub(crate) use hold::{Released, Renewed, Settlement};
 pub(crate) use limit::{LimitAnswer, LimitRequest, LimitsAnswer, LimitsRequest, WindowText};
-pub(crate) use object::Object;
+pub(crate) use ratekeeper_proto::json::Object;
 pub(crate) use refusal::{Reason, Refusal};
 pub(crate) use request::{
     AcquireRequest, BatchRequest, CancelRequest, CheckRequest, CommitRequest, DescriptorRequest,

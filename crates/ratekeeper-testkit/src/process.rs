@@ -143,6 +143,12 @@ impl Process {
         self.status("VmRSS")
     }
 
+    /// The memory that is resident now and no file's, in KiB: what the program allocated; 0 once it has ended.
+    #[must_use]
+    pub fn allocated_kib(&self) -> usize {
+        self.status("RssAnon")
+    }
+
     /// The number of files that are open now, sockets included; 0 once it has ended.
     #[must_use]
     pub fn open_files(&self) -> usize {

@@ -29,15 +29,20 @@ pub mod node {
     }
 }
 /// A header.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "camelCase")]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HeaderValue {
     /// Its name.
     #[prost(string, tag = "1")]
+    #[serde(skip_serializing_if = "crate::json::writing::is_zero")]
     pub key: ::prost::alloc::string::String,
     /// Its value, as text.
     #[prost(string, tag = "2")]
+    #[serde(skip_serializing_if = "crate::json::writing::is_zero")]
     pub value: ::prost::alloc::string::String,
     /// Its value if it is not UTF-8; only one of the two is set.
     #[prost(bytes = "vec", tag = "3")]
+    #[serde(skip)]
     pub raw_value: ::prost::alloc::vec::Vec<u8>,
 }

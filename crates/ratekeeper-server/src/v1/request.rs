@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use std::fmt;
 
 use ratekeeper_limiter::Override;
+use ratekeeper_proto::json::Object;
 use ratekeeper_proto::text;
 use ratekeeper_rules::Unit;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use utoipa::ToSchema;
 
-use super::object::Object;
 use super::refusal::Refusal;
 
 /// The descriptors of a request.

@@ -4,9 +4,9 @@ use std::fmt::Arguments;
 
 use ratekeeper_core::Micros;
 use ratekeeper_limiter::{Check, ENTRY_BYTES_MAX, MAX_HITS, Waiting};
+use ratekeeper_proto::json::Object;
 use smallvec::SmallVec;
 
-use super::object::Object;
 use super::refusal::Refusal;
 use super::request::{CheckRequest, DescriptorRequest};
 use crate::config::{DESCRIPTORS_MAX, ENTRIES_MAX};

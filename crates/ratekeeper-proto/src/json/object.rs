@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 /// A `T` that is read from an object only: serde also takes a list of the fields' values,
 /// which no one who writes that means.
 #[derive(Debug)]
-pub(crate) struct Object<T>(pub(crate) T);
+pub struct Object<T>(pub T);
 
 impl<T> Deref for Object<T> {
     type Target = T;
