@@ -25,7 +25,7 @@ pub(super) struct Demand {
     /// The last window that was looked at, the hits counted in it, and those counted in the one before.
     window: u64,
     counts: [u64; 2],
-    /// What the whole region takes out of a bucket.
+    /// The hits that the whole region takes out of a bucket.
     bucket: BucketUse,
 }
 

@@ -232,7 +232,7 @@ async fn shares_that_move_while_they_are_used_up_never_sum_to_more() {
     assert!(admitted > REGIONS as u64 * OWNS / 2, "{admitted}");
 }
 
-/// What nodes hold in leases counts as used.
+/// Hits that nodes hold in leases count as used.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn shares_that_move_while_nodes_lease_hits_of_them_never_sum_to_more() {
     let server = Server::start();

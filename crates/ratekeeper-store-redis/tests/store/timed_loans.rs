@@ -268,7 +268,7 @@ async fn logs_whose_shares_move_while_they_are_used_up_never_admit_more() {
     never_more(Algorithm::SlidingWindow, |step| *step).await;
 }
 
-/// What nodes hold in leases counts as used, and ends before the share.
+/// Hits that nodes hold in leases count as used, and end before the share.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn logs_whose_shares_move_while_nodes_lease_hits_of_them_never_admit_more() {
     let all = never_more(Algorithm::SlidingWindow, leased).await;

@@ -42,11 +42,11 @@ pub enum RegionGuard {
     Overlent,
     /// It reports that once hits under its old share have left.
     OldHits,
-    /// What is in a bucket stays the same when its share changes.
+    /// The hits in a bucket stay the same when its share changes.
     Level,
     /// Tokens that come to a bucket have left another one.
     Tokens,
-    /// What nodes hold in leases counts as used.
+    /// Hits that nodes hold in leases count as used.
     Leased,
 }
 

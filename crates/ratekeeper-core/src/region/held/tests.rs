@@ -146,7 +146,7 @@ fn a_bucket_that_was_charged_since_a_loan_ended_is_not_lowered() {
     assert_eq!(region.level(at(0)), 0);
 }
 
-/// What regions do to one another.
+/// The asks, loans and returns between regions.
 #[derive(Clone, Debug)]
 enum Act {
     Take(usize, u64),
