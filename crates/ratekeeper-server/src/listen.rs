@@ -156,7 +156,6 @@ impl Listener {
         };
         let shares = AddressSlots::new(self.name, bounds.connections_per_address_max);
         let mut spawn = |connections: &mut JoinSet<()>,
-                         turns: &mut Turns,
                          (accepted, seat): (Accepted, ConnectionSlot)| {
             let Some(share) = shares.take(accepted.peer) else {
                 return;
@@ -181,22 +180,18 @@ impl Listener {
         loop {
             while connections.try_join_next().is_some() {}
             let is_full = connections.len() >= connections_max;
-            let has_burst = turns.has_burst();
             tokio::select! {
                 biased;
                 () = drain.begun() => break,
                 _ = connections.join_next(), if is_full => {}
-                () = turns.settle(), if has_burst => {}
-                accepted = accept.next(), if !is_full && !has_burst => {
-                    spawn(&mut connections, &mut turns, accepted);
-                }
+                accepted = accept.next(), if !is_full => spawn(&mut connections, accepted),
             }
         }
         // Whoever has connected before the socket closes is answered as well.
         while connections.len() < connections_max
             && let Some(accepted) = accept.waiting().await
         {
-            spawn(&mut connections, &mut turns, accepted);
+            spawn(&mut connections, accepted);
         }
         let Self { name, socket, .. } = self;
         drop(socket);

@@ -41,6 +41,12 @@ const IDLE: u32 = 9_900;
 const ACTIVE: u32 = 2_000;
 
 fn main() -> Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [name, port] = words.as_slice()
+        && name == storm::NAME
+    {
+        return storm::clients(port.parse()?);
+    }
     let args = Args::read(&[], &[])?;
     let folder = tempfile::tempdir()?;
     let mut table = format!(

@@ -6,18 +6,9 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
-use tokio::task::yield_now;
-use tokio::time::timeout;
-
-/// Connections that each worker gets before those that it has are looked at again.
-const BURST: usize = 16;
-
-/// The longest wait for that: a worker that is held up is not to keep the others from getting connections.
-const SETTLE_MAX: Duration = Duration::from_millis(10);
 
 /// Worker threads, or the runtime that everything else runs on as well. Dropping them ends
 /// what they serve.
@@ -73,7 +64,6 @@ impl Workers {
         Turns {
             turns: self.0.iter().map(turn).collect(),
             last: 0,
-            handed: 0,
         }
     }
 }
@@ -107,8 +97,6 @@ pub(crate) struct Turns {
     turns: Vec<Turn>,
     /// The worker whose turn was last.
     last: usize,
-    /// The connections that were handed out since the workers last settled.
-    handed: usize,
 }
 
 #[derive(Debug)]
@@ -127,7 +115,6 @@ impl Turns {
             in_turn.min_by_key(|index| self.turns[*index].connections.load(Ordering::Relaxed));
         // There is always one: a number of threads is not 0.
         self.last = least.unwrap_or(0);
-        self.handed += 1;
         let turn = &self.turns[self.last];
         turn.connections.fetch_add(1, Ordering::Relaxed);
         (
@@ -135,27 +122,6 @@ impl Turns {
             &turn.runtime,
             ConnectionSlot(Arc::clone(&turn.connections)),
         )
-    }
-
-    /// True if so many connections were handed out that the workers should settle first.
-    pub(crate) fn has_burst(&self) -> bool {
-        self.handed >= BURST * self.turns.len()
-    }
-
-    /// Waits until each worker has looked at all that is ready. When thousands of clients connect at once, the
-    /// connections that are there thus wait for a few new ones at a time, not for all of them.
-    pub(crate) async fn settle(&mut self) {
-        self.handed = 0;
-        // A task that yields is polled again after the worker has seen to its sockets.
-        let looks = self.turns.iter();
-        let looks: Vec<_> = looks.map(|turn| turn.runtime.spawn(yield_now())).collect();
-        let settled = async {
-            for look in looks {
-                // A worker that has ended has no connections to look at.
-                let _ = look.await;
-            }
-        };
-        let _ = timeout(SETTLE_MAX, settled).await;
     }
 }
 
@@ -189,27 +155,6 @@ mod tests {
         places.push(turns.next().2);
         assert_eq!(counts(&turns), [2, 2, 2]);
         assert_eq!(Some(turns.last), emptied);
-    }
-
-    #[tokio::test]
-    async fn after_a_burst_the_workers_see_to_what_they_have() {
-        let workers = Workers::here();
-        let mut turns = workers.turns();
-        let seen = Arc::new(AtomicUsize::new(0));
-        let look = Arc::clone(&seen);
-        tokio::spawn(async move {
-            yield_now().await;
-            look.store(1, Ordering::Relaxed);
-        });
-        let places: Vec<_> = (0..BURST - 1).map(|_| turns.next().2).collect();
-        assert!(!turns.has_burst());
-        let last = turns.next().2;
-        assert!(turns.has_burst());
-        assert_eq!(seen.load(Ordering::Relaxed), 0);
-        turns.settle().await;
-        assert!(!turns.has_burst());
-        assert_eq!(seen.load(Ordering::Relaxed), 1);
-        drop((places, last));
     }
 
     #[tokio::test]
