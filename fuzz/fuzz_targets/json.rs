@@ -17,8 +17,6 @@ use subject::Subject;
 // The server shows its edges over the network only; these files of it need nothing but how refusals are made.
 #[path = "../../crates/ratekeeper-server/src/http/malformed.rs"]
 mod malformed;
-#[path = "../../crates/ratekeeper-server/src/v1/object.rs"]
-mod object;
 #[path = "../../crates/ratekeeper-server/src/http/v1/parse.rs"]
 mod parse;
 #[path = "../../crates/ratekeeper-server/src/v1/request.rs"]
@@ -38,10 +36,6 @@ mod subject;
 mod config {
     pub(crate) const DESCRIPTORS_MAX: usize = 100;
     pub(crate) const ENTRIES_MAX: usize = 32;
-}
-
-mod v1 {
-    pub(crate) use crate::object::Object;
 }
 
 mod http {
