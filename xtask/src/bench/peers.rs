@@ -17,7 +17,7 @@ const LIMITADOR: &str = include_str!("peers/limitador.rs");
 
 /// The library alone: its stores on disk and in Redis are left out.
 const DEPENDENCIES: &str = r#"
-limitador = { version = "=0.11.0", default-features = false }
+limitador = { version = "=0.14.0", default-features = false }
 tokio = { version = "1", features = ["macros", "net", "rt"] }
 tonic = { version = "0.14", default-features = false, features = ["codegen", "server", "transport"] }
 "#;

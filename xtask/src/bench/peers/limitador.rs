@@ -37,7 +37,7 @@ impl RateLimitService for Service {
         context.list_binding("descriptors".to_owned(), descriptors);
         let hits = u64::from(request.hits_addend.max(1));
         let domain = Namespace::from(request.domain);
-        let decided = self.0.check_rate_limited_and_update(&domain, &context, hits, false);
+        let decided = self.0.check_rate_limited_and_update(&domain, &context, hits);
         let is_limited = decided.map_err(|error| Status::unavailable(error.to_string()))?.limited;
         let code = if is_limited { Code::OverLimit } else { Code::Ok };
         Ok(Response::new(RateLimitResponse {
