@@ -356,7 +356,8 @@ impl Plan {
         retain(&mut self.steps, kept);
         retain(&mut self.sources, kept);
         let mut kept = kept.iter();
-        self.unhashed.retain(|_| kept.next().is_some_and(|is_kept| *is_kept));
+        self.unhashed
+            .retain(|_| kept.next().is_some_and(|is_kept| *is_kept));
     }
 }
 
