@@ -223,15 +223,8 @@ async fn joined(
     let place = tenants_domain(snapshot.rules(), question.domain.as_deref()).ok();
     let value = value(&named, &found, record.as_ref(), place);
     let secret = found.secret(app, place);
-    let hash = match &record {
-        Some(record) => Some(record.id.hash),
-        None => hash(
-            app,
-            &snapshot,
-            place,
-            value.as_deref().or(secret.as_deref()),
-        ),
-    };
+    let known = value.as_deref().or(secret.as_deref());
+    let hash = hash(app, &snapshot, place, (record.as_ref(), known));
     let usage = match place {
         Some(_) => used(app, (value, secret), &found, &question, &mut missing).await?,
         None => None,
@@ -240,21 +233,13 @@ async fn joined(
     let now = app.limiter.clock().now();
     let entry = || entry_of(&named, place, &snapshot);
     let key = keys.first().map(|key| (*key).to_owned()).or_else(entry);
-    let tenant = match (found.groups.first(), &record, &key) {
-        (Some(group), ..) => group.tenant.clone(),
-        (None, Some(record), _) => record.id.shown.clone(),
-        (None, None, key) => value_of(key.as_deref().unwrap_or_default()).to_owned(),
-    };
+    let tenant = shown(&found, record.as_ref(), key.as_deref());
     let quotas = record.map(|record| {
         let document = TenantDocument::of(&record, None, snapshot.rules(), now);
         document.with_own(&record)
     });
     let plan = usage.as_ref().and_then(|usage| usage.plan.clone());
     let plan = plan.or_else(|| quotas.as_ref().and_then(|quotas| quotas.plan.clone()));
-    let of_kind = |kind: &str| {
-        let of_kind = found.groups.iter().filter(|group| group.kind == kind);
-        of_kind.take(GROUPS_MAX).cloned().collect::<Vec<_>>()
-    };
     let mut answer = TenantAnswer {
         tenant,
         named_by: named.form(),
@@ -267,8 +252,8 @@ async fn joined(
         quotas,
         usage,
         missing,
-        denials: of_kind("denied"),
-        would_be_denied: of_kind("would_be_denied"),
+        denials: found.of_kind("denied", GROUPS_MAX),
+        would_be_denied: found.of_kind("would_be_denied", GROUPS_MAX),
         requests: found.requests,
         changes,
         next_steps: Vec::new(),
@@ -314,6 +299,15 @@ fn entry_of(named: &Named, place: Option<(&Domain, &str)>, snapshot: &Snapshot) 
         true => format!("{key}:{}", snapshot.fingerprint(text)),
         false => format!("{key}:{text}"),
     })
+}
+
+/// The tenant as people know it.
+fn shown(found: &Found, record: Option<&TenantRecord>, key: Option<&str>) -> String {
+    match (found.groups.first(), record) {
+        (Some(group), _) => group.tenant.clone(),
+        (None, Some(record)) => record.id.shown.clone(),
+        (None, None) => value_of(key.unwrap_or_default()).to_owned(),
+    }
 }
 
 fn ambiguous(end: &str, keys: &BTreeSet<&str>) -> ApiError {

@@ -61,6 +61,12 @@ impl Found {
             .map(|secret| secret.reveal().to_owned())
     }
 
+    /// The groups of one kind, at most so many.
+    pub(super) fn of_kind(&self, kind: &str, most: usize) -> Vec<DenialGroup> {
+        let of_kind = self.groups.iter().filter(|group| group.kind == kind);
+        of_kind.take(most).cloned().collect()
+    }
+
     /// The entries that name the tenants among them.
     pub(super) fn keys(&self) -> BTreeSet<&str> {
         self.groups.iter().map(|group| &*group.key).collect()
@@ -102,13 +108,16 @@ pub(super) async fn kept(
     })
 }
 
-/// The keyed hash under which the quota database would have the tenant of this value; none without a database.
+/// The keyed hash under which the quota database has the tenant, or would have it by its value; none without a database.
 pub(super) fn hash(
     app: &App,
     snapshot: &Snapshot,
     place: Option<(&Domain, &str)>,
-    value: Option<&str>,
+    (record, value): (Option<&TenantRecord>, Option<&str>),
 ) -> Option<TenantHash> {
+    if let Some(record) = record {
+        return Some(record.id.hash);
+    }
     let quotas = app.config.quotas.as_ref()?;
     let (domain, _) = place?;
     let id = tenant(quotas, snapshot.rules(), Some(domain.name()), value?);
