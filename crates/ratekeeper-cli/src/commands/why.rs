@@ -2,7 +2,7 @@
 
 use super::audit;
 use super::denials::{foot, groups, read_tenant};
-use super::quotas_live::tenant_text;
+use super::quota::tenant_text;
 use super::usage;
 use crate::cli::Why;
 use crate::output;
