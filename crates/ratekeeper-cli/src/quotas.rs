@@ -100,18 +100,7 @@ pub(crate) async fn follow(
         }
         return Ok(None);
     };
-    let is_shared = settings.redis.is_some();
-    if is_shared && address.kind() == DatabaseKind::Sqlite {
-        warn!(
-            "--quotas {address}: nodes share counters in Redis, but this file is one node's alone; use PostgreSQL for \
-             several"
-        );
-    }
-    if settings.quotas.saved.is_none() && address.kind() == DatabaseKind::Postgres {
-        warn!(
-            "without --data-dir no copy of the quotas is saved: a start without the database has none"
-        );
-    }
+    warn_if_unfit(&address, settings);
     if let Some(target) = settings.quotas.export.clone() {
         // A file that is missing by mistake should not be noticed when the trail is needed.
         let checked = spawn_blocking(move || target.check_files()).await?;
@@ -156,6 +145,20 @@ pub(crate) async fn follow(
         ),
         admin: QuotaAdmin { store, follower },
     }))
+}
+
+/// Warns of a database that one node has alone beside shared counters, and of one without a copy.
+fn warn_if_unfit(address: &DatabaseAddress, settings: &Settings) {
+    match address.kind() {
+        DatabaseKind::Sqlite if settings.redis.is_some() => warn!(
+            "--quotas {address}: nodes share counters in Redis, but this file is one node's alone; use PostgreSQL for \
+             several"
+        ),
+        DatabaseKind::Postgres if settings.quotas.saved.is_none() => warn!(
+            "without --data-dir no copy of the quotas is saved: a start without the database has none"
+        ),
+        DatabaseKind::Sqlite | DatabaseKind::Postgres => {}
+    }
 }
 
 /// Puts tokens that this node has kept in files into the database, and returns its saved copy of those of all nodes.

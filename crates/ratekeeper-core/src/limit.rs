@@ -1,11 +1,11 @@
 //! A limit as the steps need it.
 
+use crate::Micros;
 use crate::equal_count::{self, EqualCount};
 use crate::post_paid::PostPaid;
 use crate::rate::Rate;
 use crate::sliding_window::SubWindows;
 use crate::spec::{Algorithm, LimitError, LimitSpec, MAX_LOG, MAX_PERMITS};
-use crate::{MAX_COUNT, Micros};
 
 /// A validated limit with the precomputed values of its steps.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -38,6 +38,7 @@ impl Limit {
     /// # Errors
     /// The first rule of [`LimitError`] that `spec` breaks.
     pub fn try_new(spec: LimitSpec) -> Result<Self, LimitError> {
+        spec.check()?;
         let LimitSpec {
             algorithm,
             quota,
@@ -49,33 +50,6 @@ impl Limit {
             post_paid,
             max_debt,
         } = spec;
-        if quota > MAX_COUNT {
-            return Err(LimitError::QuotaTooLarge);
-        }
-        if window.is_zero() {
-            return Err(LimitError::EmptyWindow);
-        }
-        match burst {
-            Some(_) if !algorithm.has_burst() => return Err(LimitError::NoBurst(algorithm)),
-            Some(0) => return Err(LimitError::ZeroBurst),
-            Some(burst) if burst > MAX_COUNT => return Err(LimitError::BurstTooLarge),
-            _ => {}
-        }
-        if sub_windows.is_some() && algorithm != Algorithm::SlidingWindow {
-            return Err(LimitError::NoSubWindows(algorithm));
-        }
-        if strict && algorithm != Algorithm::SlidingWindow {
-            return Err(LimitError::NoStrict(algorithm));
-        }
-        if strict && sub_windows.is_some() {
-            return Err(LimitError::StrictWithSubWindows);
-        }
-        if calendar && algorithm != Algorithm::FixedWindow {
-            return Err(LimitError::NoCalendar(algorithm));
-        }
-        if max_debt.is_some() && !post_paid {
-            return Err(LimitError::DebtWithoutPostPaid);
-        }
         let kind = match algorithm {
             Algorithm::FixedWindow => Kind::FixedWindow,
             Algorithm::SlidingWindow => match sub_windows {

@@ -1,6 +1,6 @@
 //! A limit as an operator writes it.
 
-use crate::Micros;
+use crate::{MAX_COUNT, Micros};
 
 /// The algorithms by name. `sliding_window` is one of two, depending on sub-windows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -102,7 +102,7 @@ pub const MAX_PERMITS: u64 = 100_000;
 pub struct LimitSpec {
     /// The counting algorithm.
     pub algorithm: Algorithm,
-    /// Hits per window, or concurrent permits: 0 (block everything) to [`MAX_COUNT`](crate::MAX_COUNT); at most
+    /// Hits per window, or concurrent permits: 0 (block everything) to [`MAX_COUNT`]; at most
     /// [`MAX_LOG`] for a log and [`MAX_PERMITS`] for concurrency, which list them.
     pub quota: u64,
     /// The length of the window; for a calendar window, its longest (a month: 31 days). For
@@ -142,18 +142,52 @@ impl LimitSpec {
             max_debt: None,
         }
     }
+
+    /// Checks what can be seen without computing the steps.
+    pub(crate) fn check(&self) -> Result<(), LimitError> {
+        let algorithm = self.algorithm;
+        if self.quota > MAX_COUNT {
+            return Err(LimitError::QuotaTooLarge);
+        }
+        if self.window.is_zero() {
+            return Err(LimitError::EmptyWindow);
+        }
+        match self.burst {
+            Some(_) if !algorithm.has_burst() => return Err(LimitError::NoBurst(algorithm)),
+            Some(0) => return Err(LimitError::ZeroBurst),
+            Some(burst) if burst > MAX_COUNT => return Err(LimitError::BurstTooLarge),
+            _ => {}
+        }
+        let is_sliding = algorithm == Algorithm::SlidingWindow;
+        if self.sub_windows.is_some() && !is_sliding {
+            return Err(LimitError::NoSubWindows(algorithm));
+        }
+        if self.strict && !is_sliding {
+            return Err(LimitError::NoStrict(algorithm));
+        }
+        if self.strict && self.sub_windows.is_some() {
+            return Err(LimitError::StrictWithSubWindows);
+        }
+        if self.calendar && algorithm != Algorithm::FixedWindow {
+            return Err(LimitError::NoCalendar(algorithm));
+        }
+        if self.max_debt.is_some() && !self.post_paid {
+            return Err(LimitError::DebtWithoutPostPaid);
+        }
+        Ok(())
+    }
 }
 
 /// The reason why a [`LimitSpec`] is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LimitError {
-    /// The quota is above [`MAX_COUNT`](crate::MAX_COUNT).
+    /// The quota is above [`MAX_COUNT`].
     #[error("a limit is at most 9007199254740991 (2^53 - 1)")]
     QuotaTooLarge,
     /// The window is empty.
     #[error("a window is at least 1 microsecond")]
     EmptyWindow,
-    /// The burst is above [`MAX_COUNT`](crate::MAX_COUNT).
+    /// The burst is above [`MAX_COUNT`].
     #[error("a burst is at most 9007199254740991 (2^53 - 1)")]
     BurstTooLarge,
     /// A burst of 0 would never let anything pass.

@@ -119,18 +119,18 @@ pub struct Pending<'a, T>(Box<Kept<'a, T>>);
 #[derive(Debug)]
 struct Kept<'a, T> {
     check: Check<'a>,
-    unanswered: Unanswered<T>,
+    outstanding: Outstanding<T>,
 }
 
 /// An evaluation that the store has yet to answer.
 #[derive(Debug)]
-struct Unanswered<T> {
+struct Outstanding<T> {
     evaluation: Evaluation,
     /// [`None`] once it has been awaited.
     ticket: Option<T>,
 }
 
-impl<T: Future<Output = Result<Verdicts, StoreError>> + Unpin> Unanswered<T> {
+impl<T: Future<Output = Result<Verdicts, StoreError>> + Unpin> Outstanding<T> {
     const fn new(evaluation: Evaluation, ticket: T) -> Self {
         Self {
             evaluation,
@@ -151,7 +151,7 @@ impl<T> Pending<'_, T> {
     /// Time at which the store was asked, by the limiter's clock.
     #[must_use]
     pub const fn asked_at(&self) -> Timestamp {
-        self.0.unanswered.evaluation.now
+        self.0.outstanding.evaluation.now
     }
 }
 
@@ -162,15 +162,15 @@ impl<S: Store> Limiter<S> {
     /// that it is degraded.
     pub fn check(&self, check: &Check<'_>) -> impl Future<Output = Decision> + Send {
         let answer = self.decide_with(check, self.clock().now(), |evaluation, ticket| {
-            Box::new(Unanswered::new(evaluation, ticket))
+            Box::new(Outstanding::new(evaluation, ticket))
         });
         async move {
             match answer {
                 Answer::Decided(decision) => decision,
-                Answer::Pending(mut unanswered) => {
-                    let answer = unanswered.answer().await;
-                    self.conclude(&mut unanswered, answer);
-                    unanswered.evaluation.decision
+                Answer::Pending(mut outstanding) => {
+                    let answer = outstanding.answer().await;
+                    self.conclude(&mut outstanding, answer);
+                    outstanding.evaluation.decision
                 }
             }
         }
@@ -190,7 +190,7 @@ impl<S: Store> Limiter<S> {
         self.ask_with(check, now, read, |evaluation, ticket| {
             Pending(Box::new(Kept {
                 check: check.clone(),
-                unanswered: Unanswered::new(evaluation, ticket),
+                outstanding: Outstanding::new(evaluation, ticket),
             }))
         })
     }
@@ -203,10 +203,10 @@ impl<S: Store> Limiter<S> {
         read: impl FnOnce(&Ruling<'_>) -> D,
     ) -> D {
         let mut kept = pending.0;
-        let Kept { check, unanswered } = &mut *kept;
-        let answer = unanswered.answer().await;
-        let verdicts = self.conclude(unanswered, answer);
-        read(&Ruling::new(check, &unanswered.evaluation, &verdicts))
+        let Kept { check, outstanding } = &mut *kept;
+        let answer = outstanding.answer().await;
+        let verdicts = self.conclude(outstanding, answer);
+        read(&Ruling::new(check, &outstanding.evaluation, &verdicts))
     }
 
     /// Peeks at the current state of `check`, concurrency limits included; true if one hit on each of its
@@ -367,13 +367,13 @@ impl<S: Store> Limiter<S> {
     /// Reads the answer of a store that answered later.
     fn conclude(
         &self,
-        unanswered: &mut Unanswered<S::Ticket>,
+        outstanding: &mut Outstanding<S::Ticket>,
         answer: Result<Verdicts, StoreError>,
     ) -> Verdicts {
-        let evaluation = &mut unanswered.evaluation;
+        let evaluation = &mut outstanding.evaluation;
         let verdicts = match answer {
             Err(StoreError::Timeout) => {
-                let late = unanswered.ticket.take().and_then(S::late);
+                let late = outstanding.ticket.take().and_then(S::late);
                 self.timed_out(evaluation, late)
             }
             answer => self.resolve_answer(evaluation, None, answer),

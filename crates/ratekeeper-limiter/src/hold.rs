@@ -30,7 +30,7 @@ use crate::decide::Evaluation;
 use crate::limiter::Limiter;
 use crate::plan::Plan;
 use crate::purpose::Purpose;
-use crate::token::{Claim, HoldPart, Kind, PARTS_MAX, Sealer, low};
+use crate::token::{Claim, HoldPart, Kind, PARTS_MAX, Sealer};
 use crate::{Check, Decision, Policies, Snapshot};
 use taken::TakenPart;
 
@@ -193,24 +193,6 @@ struct Taken {
     policies: Policies,
     at: Timestamp,
     is_repeat: bool,
-}
-
-/// A hash of the request's content, which tells apart different requests under the same key.
-fn content_of(sealer: &Sealer, check: &Check<'_>, hits: u64) -> u64 {
-    let mut words = vec![hits.to_be_bytes()];
-    let mut texts: Vec<&[u8]> = Vec::new();
-    for descriptor in check.descriptors() {
-        words.push((descriptor.entries.len() as u64).to_be_bytes());
-        words.push(descriptor.terms.hits.to_be_bytes());
-        // Also if there is none: a text that is left out could be told by the next one.
-        texts.push(descriptor.terms.domain.unwrap_or_default().as_bytes());
-        for entry in descriptor.entries {
-            texts.extend([entry.key.as_bytes(), entry.value.as_bytes()]);
-        }
-    }
-    let words = words.concat();
-    texts.push(&words);
-    low(sealer.hash("content", &texts))
 }
 
 /// Checks that a request to be carried out once was, now or before.

@@ -1,24 +1,23 @@
 //! From a request to the steps that a store decides; their outcomes are read in [`outcomes`].
 
 mod alone;
+mod brought;
 mod outcomes;
-mod own;
 
-use ratekeeper_core::{Algorithm, Limit, LimitSpec, MAX_COUNT, Micros, Timestamp, Whole};
+use ratekeeper_core::{Limit, Timestamp};
 use ratekeeper_rules::{Domain, Entry, Evaluation, Profile, Rule, RuleIndex, TenantHash, Visit};
-use ratekeeper_store::{Charge, CounterKey, FullMode, Step, StoreSlot};
+use ratekeeper_store::{CounterKey, Step};
 use smallvec::SmallVec;
-
-use crate::compiled::OVERRIDES;
 
 use crate::growth::GrowthWatch;
 use crate::identity::{LimitIdentity, Naming, UnhashedName, Unhasher, stable_hash};
 use crate::purpose::{BudgetUse, Purpose};
-use crate::request::{BroughtLimit, Check, Descriptor, Override};
+use crate::request::{BroughtLimit, Check, Descriptor};
 use crate::stats::shortened;
 use crate::switch::RuleMode;
 use crate::totals::Missed;
 use crate::{LimitSource, Snapshot, Waiting};
+use brought::limit_of;
 
 /// Rules, time and options that a check is matched by.
 #[derive(Clone, Copy)]
@@ -130,7 +129,7 @@ impl Plan {
         descriptor: &Descriptor<'_>,
     ) {
         let entries = descriptor.entries;
-        let tenant = tenant(domain, entries);
+        let tenant = domain.tenant_at(entries).unwrap_or(0);
         let walk = domain.walk(entries);
         let subscription = domain.subscription(entries, context.now);
         if let Some(tenant) = subscription.tenant() {
@@ -244,56 +243,6 @@ impl Plan {
         }
     }
 
-    /// Adds a limit that comes with the request. It applies to the descriptor as it is, matched or not,
-    /// even without entries.
-    #[cold] // Few requests bring limits along.
-    fn add_override(
-        &mut self,
-        context: &Context<'_>,
-        domain: &Domain,
-        number: u16,
-        descriptor: &Descriptor<'_>,
-        limit: Limit,
-    ) {
-        let Context {
-            snapshot, profile, ..
-        } = *context;
-        let namer = &snapshot.namer;
-        let entries = descriptor.entries;
-        let mut naming = namer.descriptor();
-        entries.iter().for_each(|entry| naming.add(entry, None));
-        let none = Entry { key: "", value: "" };
-        let subject = entries.get(tenant(domain, entries)).unwrap_or(&none);
-        if namer.is_provisional() {
-            let mut unhasher = Unhasher::new(domain.name(), subject, None);
-            entries.iter().for_each(|entry| unhasher.add(entry, None));
-            self.unhashed
-                .push(unhasher.name(0, domain.name(), &limit, None));
-        }
-        let subject = namer.domain(domain.name()).subject(subject, None);
-        self.sources.push(LimitSource::Override);
-        self.steps.push(Step {
-            key: naming.counter(subject, namer.limit(domain.name(), &limit, None)),
-            limit,
-            calendar: None,
-            hits: context.purpose.hits(descriptor.terms.clamped()),
-            charge: match profile {
-                Profile::Envoy => Charge::Always,
-                Profile::Ratekeeper => Charge::IfAllowed,
-            },
-            descriptor: number,
-            shadow: false,
-            quota_mode: snapshot.modes.quota,
-            rule: OVERRIDES,
-            store: StoreSlot::default(),
-            full_mode: FullMode::Allow,
-            lease: Micros::ZERO,
-            sync: Micros::ZERO,
-            terms: 0,
-            whole: Whole::default(),
-        });
-    }
-
     /// The tenants whose call this is, by the numbers of their descriptors.
     pub(crate) fn tenants(&self) -> impl Iterator<Item = (u16, TenantHash)> + '_ {
         self.tenants.iter().copied()
@@ -404,44 +353,18 @@ impl Plan {
         for (step, _) in &mut self.details {
             *step = kept[..*step].iter().filter(|kept| **kept).count();
         }
-        let mut place = 0;
-        self.steps.retain(|_| {
-            place += 1;
-            kept[place - 1]
-        });
-        place = 0;
-        self.sources.retain(|_| {
-            place += 1;
-            kept[place - 1]
-        });
-        place = 0;
-        self.unhashed.retain(|_| {
-            place += 1;
-            kept[place - 1]
-        });
+        retain(&mut self.steps, kept);
+        retain(&mut self.sources, kept);
+        let mut kept = kept.iter();
+        self.unhashed
+            .retain(|_| kept.next().is_some_and(|is_kept| *is_kept));
     }
 }
 
-/// The index of the entry that names the tenant; the first one if none does.
-fn tenant(domain: &Domain, entries: &[Entry<'_>]) -> usize {
-    let Some(tenant) = domain.tenant() else {
-        return 0;
-    };
-    entries
-        .iter()
-        .position(|entry| entry.key == tenant)
-        .unwrap_or(0)
-}
-
-/// The limit that comes with a request, counted as `profile` counts by default.
-fn limit_of(own: Override, profile: Profile) -> Option<Limit> {
-    let algorithm = match profile {
-        Profile::Envoy => Algorithm::FixedWindow,
-        Profile::Ratekeeper => Algorithm::SlidingWindow,
-    };
-    let quota = own.quota.min(MAX_COUNT);
-    // Cannot fail: every unit is a second or longer, the quota is in range.
-    Limit::try_new(LimitSpec::new(algorithm, quota, own.unit.window())).ok()
+/// Drops the items whose entry in `kept` is false.
+fn retain<A: smallvec::Array>(items: &mut SmallVec<A>, kept: &[bool]) {
+    let mut kept = kept.iter();
+    items.retain(|_| kept.next().is_some_and(|is_kept| *is_kept));
 }
 
 impl Matched<'_, '_> {

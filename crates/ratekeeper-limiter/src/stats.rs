@@ -27,7 +27,7 @@ pub const STRIPES: usize = 8;
 
 /// The answer of one rule to one request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum RuleAnswer {
     Allowed,
     Denied,
     /// It would have denied, but is in shadow mode.
@@ -124,7 +124,7 @@ impl RuleStats {
         told.chain(other).collect()
     }
 
-    pub(crate) fn record(&self, answer: Answer, remaining: u64, capacity: u64) {
+    pub(crate) fn record(&self, answer: RuleAnswer, remaining: u64, capacity: u64) {
         self.counts.record(answer, remaining, capacity);
     }
 
@@ -137,11 +137,11 @@ impl RuleStats {
             .fetch_add(u64::from(hits), Ordering::Relaxed);
     }
 
-    pub(crate) fn record_uncounted(&self, answer: Answer) {
+    pub(crate) fn record_uncounted(&self, answer: RuleAnswer) {
         let stripe = self.counts.mine();
         stripe.answer(answer);
         stripe.uncounted.fetch_add(1, Ordering::Relaxed);
-        if answer == Answer::Allowed {
+        if answer == RuleAnswer::Allowed {
             stripe.uncounted_allowed.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -149,7 +149,7 @@ impl RuleStats {
     pub(crate) fn record_detail(
         &self,
         detail: &str,
-        answer: Answer,
+        answer: RuleAnswer,
         remaining: u64,
         capacity: u64,
     ) {
@@ -202,11 +202,11 @@ type Buckets = [AtomicU64; REMAINING_BOUNDS.len()];
 
 impl Stripe {
     /// Counts an answer and returns the buckets that it belongs to.
-    fn answer(&self, answer: Answer) -> &Buckets {
+    fn answer(&self, answer: RuleAnswer) -> &Buckets {
         let refusals = match answer {
-            Answer::Allowed => return &self.allowed,
-            Answer::Denied => &self.denied,
-            Answer::ShadowDenied => &self.shadow_denied,
+            RuleAnswer::Allowed => return &self.allowed,
+            RuleAnswer::Denied => &self.denied,
+            RuleAnswer::ShadowDenied => &self.shadow_denied,
         };
         refusals.fetch_add(1, Ordering::Relaxed);
         &self.refused
@@ -219,7 +219,7 @@ impl Striped {
     }
 
     // Relaxed throughout: counts of different kinds need not agree with each other.
-    fn record(&self, answer: Answer, remaining: u64, capacity: u64) {
+    fn record(&self, answer: RuleAnswer, remaining: u64, capacity: u64) {
         let stripe = self.mine();
         let buckets = stripe.answer(answer);
         #[allow(clippy::cast_precision_loss, reason = "a share of 1, for a histogram")]
@@ -232,7 +232,7 @@ impl Striped {
         let below = REMAINING_BOUNDS.iter().rposition(|bound| share > *bound);
         let bucket = below.map_or(0, |below| (below + 1).min(REMAINING_BOUNDS.len() - 1));
         buckets[bucket].fetch_add(1, Ordering::Relaxed);
-        if answer == Answer::Allowed && remaining.saturating_mul(5) < capacity {
+        if answer == RuleAnswer::Allowed && remaining.saturating_mul(5) < capacity {
             stripe.near.fetch_add(1, Ordering::Relaxed);
         }
         #[allow(
@@ -301,13 +301,13 @@ mod tests {
     #[test]
     fn counts_land_in_the_bucket_of_their_share() {
         let striped = Striped::default();
-        striped.record(Answer::Allowed, 100, 100);
-        striped.record(Answer::Allowed, 5, 100);
-        striped.record(Answer::Denied, 0, 100);
-        striped.record(Answer::ShadowDenied, 0, 0);
+        striped.record(RuleAnswer::Allowed, 100, 100);
+        striped.record(RuleAnswer::Allowed, 5, 100);
+        striped.record(RuleAnswer::Denied, 0, 100);
+        striped.record(RuleAnswer::ShadowDenied, 0, 0);
         let sum = striped.sum();
-        striped.record(Answer::Allowed, 20, 100);
-        striped.record(Answer::Allowed, 19, 100);
+        striped.record(RuleAnswer::Allowed, 20, 100);
+        striped.record(RuleAnswer::Allowed, 19, 100);
         assert_eq!(striped.sum().near, 2, "of 5 and of 19 left");
         assert_eq!((sum.allowed, sum.denied, sum.shadow_denied), (2, 1, 1));
         assert_eq!(sum.remaining, [2, 1, 0, 0, 0, 0, 1]);

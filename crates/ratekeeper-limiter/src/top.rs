@@ -268,12 +268,6 @@ impl TopKeys {
         self.gather(now).list(now, is_wanted)
     }
 
-    /// Denials that no case has, because too many keys were denied in one second, since the start.
-    #[must_use]
-    pub fn without_case(&self) -> u64 {
-        self.cases.lock().left_out()
-    }
-
     /// The keys of the rules that `is_wanted` selects by domain and id, the largest count first, at most `most`.
     #[must_use]
     pub fn top(

@@ -76,6 +76,32 @@ impl ListFilter {
         let mut names = [&self.domain, &self.plan].into_iter().flatten();
         names.any(|name| name.contains('\0'))
     }
+
+    /// Returns true if it selects tenants that are shown as on no plan: they have overrides alone.
+    fn is_custom(&self) -> bool {
+        self.plan.as_deref() == Some(CUSTOM)
+    }
+
+    /// The query of a page: after the tenant of $1 and $2, in domain $3, on plan $4, at most $5.
+    fn query(&self) -> String {
+        let own = "EXISTS (SELECT 1 FROM quota_override o WHERE o.domain = t.domain AND o.api_key = t.api_key)";
+        let on_plan =
+            "SELECT 1 FROM tenant_plan p WHERE p.domain = t.domain AND p.api_key = t.api_key";
+        let mut query = format!(
+            "SELECT {} FROM tenant t WHERE t.deleted_at IS NULL AND (t.domain, t.api_key) > ($1, $2) \
+             AND ($3 = '' OR t.domain = $3) AND ($4 = '' OR EXISTS ({on_plan} AND p.tier = $4))",
+            tenant_columns!()
+        );
+        match self.has_overrides {
+            Some(true) => query.push_str(&format!(" AND {own}")),
+            Some(false) => query.push_str(&format!(" AND NOT {own}")),
+            None => {}
+        }
+        if self.is_custom() {
+            query.push_str(&format!(" AND {own} AND NOT EXISTS ({on_plan})"));
+        }
+        query + " ORDER BY t.domain, t.api_key LIMIT $5"
+    }
 }
 
 impl QuotaStore {
@@ -99,42 +125,18 @@ impl QuotaStore {
         }
         within(async {
             let mut transaction = reading(&self.pool, self.address.kind()).await?;
-            let mut query = concat!(
-                "SELECT ",
-                tenant_columns!(),
-                " FROM tenant t WHERE t.deleted_at IS NULL AND (t.domain, t.api_key) > ($1, $2) \
-                 AND ($3 = '' OR t.domain = $3) AND ($4 = '' OR EXISTS (SELECT 1 FROM tenant_plan p \
-                 WHERE p.domain = t.domain AND p.api_key = t.api_key AND p.tier = $4))"
-            )
-            .to_owned();
-            let own = "EXISTS (SELECT 1 FROM quota_override o WHERE o.domain = t.domain AND o.api_key = t.api_key)";
-            match filter.has_overrides {
-                Some(true) => query.push_str(&format!(" AND {own}")),
-                Some(false) => query.push_str(&format!(" AND NOT {own}")),
-                None => {}
-            }
-            let is_custom = filter.plan.as_deref() == Some(CUSTOM);
-            if is_custom {
-                // As tenants are shown: overrides, and no plan.
-                query.push_str(&format!(
-                    " AND {own} AND NOT EXISTS (SELECT 1 FROM tenant_plan p WHERE p.domain = t.domain AND p.api_key = t.api_key)"
-                ));
-            }
-            query.push_str(" ORDER BY t.domain, t.api_key LIMIT $5");
             let after = cursor.map(|cursor| (cursor.domain.clone(), cursor.hash.to_string()));
             let (domain, hash) = after.unwrap_or_default();
-            let rows = sqlx::query(AssertSqlSafe(query))
+            let plan = filter.plan.clone().filter(|_| !filter.is_custom());
+            let rows = sqlx::query(AssertSqlSafe(filter.query()))
                 .bind(domain)
                 .bind(hash)
                 .bind(filter.domain.clone().unwrap_or_default())
-                .bind(filter.plan.clone().filter(|_| !is_custom).unwrap_or_default())
+                .bind(plan.unwrap_or_default())
                 .bind(stored(most as u64 + 1))
                 .fetch_all(&mut *transaction)
                 .await?;
-            let mut kept = rows
-                .iter()
-                .map(rows::kept)
-                .collect::<Result<Vec<_>, _>>()?;
+            let mut kept = rows.iter().map(rows::kept).collect::<Result<Vec<_>, _>>()?;
             let has_more = kept.len() > most;
             kept.truncate(most);
             rows::add_quotas(&mut transaction, &mut kept).await?;

@@ -11,25 +11,15 @@ use crate::compare::{Comparison, Step};
 use crate::described::{Requests, with_user_agent};
 use crate::error::{ReplayError, choose_domain};
 use crate::growth::Grown;
-use crate::input::{Line, Lines, Log};
+use crate::input::{Line, Log};
 use crate::keys::Keys;
 use crate::options::ReplayOptions;
 use crate::parse::{Format, LineParser};
+use crate::read::{Progress, read_log};
 use crate::record::{BadLine, MalformedLine, Record};
 use crate::reorder::{HeldLine, Reorder};
 use crate::report::{LineCounts, Report, Summary};
 use crate::tally::Tally;
-
-/// The progress of a replay.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Progress {
-    /// Bytes of the log read so far, compressed if it is.
-    pub bytes_read: u64,
-    /// Size of the log in bytes; None for standard input.
-    pub bytes_total: Option<u64>,
-    /// Lines of all logs so far.
-    pub lines: u64,
-}
 
 /// Replays logs through rules with the service's limiter and counters in memory, at the times in
 /// the logs. Nothing is random: the same log gives the same report.
@@ -60,9 +50,6 @@ struct Seen {
 }
 
 impl Replay {
-    /// Lines between two progress reports.
-    const PROGRESS_LINES: u64 = 1 << 13;
-
     /// Prepares a replay of `rules`.
     ///
     /// # Errors
@@ -116,38 +103,13 @@ impl Replay {
     /// # Errors
     /// [`ReplayError::Read`] if the log cannot be opened or read to its end; the lines read before
     /// count.
-    pub fn read(
-        &mut self,
-        log: &Log,
-        mut progress: impl FnMut(Progress),
-    ) -> Result<(), ReplayError> {
-        let failed = |source| ReplayError::Read {
-            log: log.name(),
-            source,
-        };
-        let (source, bytes_total) = log.open().map_err(failed)?;
-        let mut lines = Lines::new(source).map_err(failed)?;
+    pub fn read(&mut self, log: &Log, progress: impl FnMut(Progress)) -> Result<(), ReplayError> {
         let mut parser = LineParser::new(self.options.format, self.options.fields.clone());
-        let mut number = 0;
-        while let Some(line) = lines.next().map_err(failed)? {
-            number += 1;
+        read_log(log, self.lines.read, progress, |number, line| {
             self.line(&mut parser, number, line);
-            if number % Self::PROGRESS_LINES == 0 {
-                let bytes_read = lines.bytes_read();
-                progress(Progress {
-                    bytes_read,
-                    bytes_total,
-                    lines: self.lines.read,
-                });
-            }
-        }
+            Ok(self.lines.read)
+        })?;
         self.summary.format = parser.format().or(self.summary.format);
-        let bytes_read = lines.bytes_read();
-        progress(Progress {
-            bytes_read,
-            bytes_total,
-            lines: self.lines.read,
-        });
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 //! refuses is refused. `docs/rules.md` is the manual of the format.
 //!
 //! The crate knows limits, and no store, protocol or clock; only `read` touches files. Without the feature `yaml` there
-//! are no files, schema, calendars and serde: a program makes its rules of [`RuleDraft`]s.
+//! are no files, schema, calendars and serde: a [`RuleSet`] is empty then, and limits come with requests.
 //!
 #![cfg_attr(feature = "yaml", doc = "```")]
 #![cfg_attr(not(feature = "yaml"), doc = "```ignore")]
@@ -48,6 +48,7 @@ mod folding;
 #[cfg(feature = "yaml")]
 mod format;
 mod http_token;
+#[cfg(feature = "yaml")]
 mod id;
 mod index;
 #[cfg(feature = "yaml")]
@@ -68,7 +69,6 @@ mod region;
 mod report;
 mod rlconfig;
 mod rule;
-mod rule_draft;
 mod ruleset;
 #[cfg(feature = "yaml")]
 mod schema;
@@ -107,7 +107,6 @@ pub use options::{DEFAULT_STORE, Options, Profile};
 pub use read::{ReadError, ReadOptions, Unreadable, read};
 pub use region::{NodeRegion, RegionMode, RegionShare};
 pub use rule::{Consistency, Enforce, FailureMode, LeakyOverRls, Rule, RuleLimit, Unit};
-pub use rule_draft::{RefusedRule, RuleDraft};
 pub use ruleset::{RuleSet, WithTenants};
 #[cfg(feature = "yaml")]
 pub use schema::json_schema;

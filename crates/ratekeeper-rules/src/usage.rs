@@ -18,6 +18,78 @@ pub const POINTER_TOKEN_MAX: usize = 64;
 /// The numbers that a domain adds up at most.
 pub const USAGE_SUMS_MAX: usize = 16;
 
+/// The numbers of tokens that models' APIs tell, each with its places, and true if it is a part of the input told elsewhere.
+const TOKENS: [(UsageKind, bool, &[&str]); 7] = [
+    (
+        UsageKind::Input,
+        false,
+        &[
+            "/usage/prompt_tokens",
+            "/usage/input_tokens",
+            "/response/usage/input_tokens",
+            "/message/usage/input_tokens",
+            "/usageMetadata/promptTokenCount",
+            "/*/usageMetadata/promptTokenCount",
+        ],
+    ),
+    (
+        UsageKind::Output,
+        false,
+        &[
+            "/usage/completion_tokens",
+            "/usage/output_tokens",
+            "/response/usage/output_tokens",
+            "/message/usage/output_tokens",
+            "/usageMetadata/candidatesTokenCount",
+            "/*/usageMetadata/candidatesTokenCount",
+        ],
+    ),
+    // OpenAI and Gemini count these within the input, Anthropic beside it.
+    (
+        UsageKind::CachedInput,
+        true,
+        &[
+            "/usage/prompt_tokens_details/cached_tokens",
+            "/usage/input_tokens_details/cached_tokens",
+            "/response/usage/input_tokens_details/cached_tokens",
+            "/usageMetadata/cachedContentTokenCount",
+            "/*/usageMetadata/cachedContentTokenCount",
+        ],
+    ),
+    (
+        UsageKind::CachedInput,
+        false,
+        &[
+            "/usage/cache_read_input_tokens",
+            "/message/usage/cache_read_input_tokens",
+        ],
+    ),
+    (
+        UsageKind::Input,
+        false,
+        &[
+            "/usage/cache_creation_input_tokens",
+            "/message/usage/cache_creation_input_tokens",
+        ],
+    ),
+    (
+        UsageKind::Input,
+        false,
+        &[
+            "/usageMetadata/toolUsePromptTokenCount",
+            "/*/usageMetadata/toolUsePromptTokenCount",
+        ],
+    ),
+    (
+        UsageKind::Output,
+        false,
+        &[
+            "/usageMetadata/thoughtsTokenCount",
+            "/*/usageMetadata/thoughtsTokenCount",
+        ],
+    ),
+];
+
 /// The charge for a response that tells no usage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UsageEstimate {
@@ -176,6 +248,16 @@ pub struct TokenWeights {
     pub output: i64,
 }
 
+impl TokenWeights {
+    const fn of(self, kind: UsageKind) -> i64 {
+        match kind {
+            UsageKind::Input | UsageKind::Other => self.input,
+            UsageKind::CachedInput => self.cached_input,
+            UsageKind::Output => self.output,
+        }
+    }
+}
+
 impl Default for TokenWeights {
     fn default() -> Self {
         Self {
@@ -222,105 +304,22 @@ impl UsageRules {
     /// messages, Gemini's content, and those that are made alike.
     #[must_use]
     pub fn tokens(weights: TokenWeights) -> Self {
-        let TokenWeights {
-            input,
-            cached_input,
-            output,
-        } = weights;
         let mut rules = Self::estimated(UsageEstimate::default());
         rules.weights = weights;
-        let mut add = |kind, is_part, weight, places: &[&str]| {
-            let Ok(sum) = u8::try_from(rules.sums.len()) else {
-                return;
-            };
+        for (sum, (kind, is_part, places)) in (0..).zip(TOKENS) {
+            let counted_elsewhere = if is_part { weights.input } else { 0 };
             rules.sums.push(UsageSum {
                 kind,
                 is_part,
-                weight,
+                weight: weights.of(kind) - counted_elsewhere,
             });
-            for place in places {
-                if let Ok(pointer) = JsonPointer::parse(place) {
-                    let body = UsageBody::Any;
-                    rules.fields.push(UsageField { pointer, body, sum });
-                }
-            }
-        };
-        use UsageKind::{CachedInput, Input, Output};
-        add(
-            Input,
-            false,
-            input,
-            &[
-                "/usage/prompt_tokens",
-                "/usage/input_tokens",
-                "/response/usage/input_tokens",
-                "/message/usage/input_tokens",
-                "/usageMetadata/promptTokenCount",
-                "/*/usageMetadata/promptTokenCount",
-            ],
-        );
-        add(
-            Output,
-            false,
-            output,
-            &[
-                "/usage/completion_tokens",
-                "/usage/output_tokens",
-                "/response/usage/output_tokens",
-                "/message/usage/output_tokens",
-                "/usageMetadata/candidatesTokenCount",
-                "/*/usageMetadata/candidatesTokenCount",
-            ],
-        );
-        // OpenAI and Gemini count these within the input, Anthropic beside it.
-        add(
-            CachedInput,
-            true,
-            cached_input - input,
-            &[
-                "/usage/prompt_tokens_details/cached_tokens",
-                "/usage/input_tokens_details/cached_tokens",
-                "/response/usage/input_tokens_details/cached_tokens",
-                "/usageMetadata/cachedContentTokenCount",
-                "/*/usageMetadata/cachedContentTokenCount",
-            ],
-        );
-        add(
-            CachedInput,
-            false,
-            cached_input,
-            &[
-                "/usage/cache_read_input_tokens",
-                "/message/usage/cache_read_input_tokens",
-            ],
-        );
-        add(
-            Input,
-            false,
-            input,
-            &[
-                "/usage/cache_creation_input_tokens",
-                "/message/usage/cache_creation_input_tokens",
-            ],
-        );
-        add(
-            Input,
-            false,
-            input,
-            &[
-                "/usageMetadata/toolUsePromptTokenCount",
-                "/*/usageMetadata/toolUsePromptTokenCount",
-            ],
-        );
-        add(
-            Output,
-            false,
-            output,
-            &[
-                "/usageMetadata/thoughtsTokenCount",
-                "/*/usageMetadata/thoughtsTokenCount",
-            ],
-        );
+            let pointers = places.iter().flat_map(|place| JsonPointer::parse(place));
+            rules.fields.extend(pointers.map(|pointer| UsageField {
+                pointer,
+                body: UsageBody::Any,
+                sum,
+            }));
+        }
         rules
     }
 

@@ -82,21 +82,55 @@ has examples, <a href=\"/openapi.json\">/openapi.json</a> every field.</p>
 pub(crate) fn router(app: Arc<App>) -> Router {
     let body_bytes_max = app.config.bounds.body_bytes_max;
     let scheme = Scheme::of(app.is_encrypted("admin"));
-    let needs = |role| (Arc::clone(&app), role);
-    let probes = Router::new()
+    let of_role = |role, routes: Router<Arc<App>>| {
+        let needs = (Arc::clone(&app), role);
+        routes.route_layer(middleware::from_fn_with_state(needs, guard::require))
+    };
+    let needs = (Arc::clone(&app), Role::Viewer);
+    let scraped = Router::new().route("/metrics", get(show_metrics));
+    let from_afar = middleware::from_fn_with_state(needs, guard::require_from_afar);
+    // Many tenants change together: they may be larger than what anybody else sends.
+    let import_bytes_max = body_bytes_max.max(quotas::IMPORT_BYTES_MAX);
+    let imports = Router::new().route("/admin/v1/import/quotas", post(quotas::import));
+    let imports = of_role(Role::Admin, imports)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(DefaultBodyLimit::max(import_bytes_max))
+        .layer(middleware::from_fn_with_state(
+            import_bytes_max,
+            refuse_large,
+        ));
+    open_to_all()
+        .merge(scraped.route_layer(from_afar))
+        .merge(of_role(Role::Viewer, reads()))
+        .merge(of_role(Role::Editor, writes()))
+        .merge(of_role(Role::Admin, administration()))
+        .method_not_allowed_fallback(method_not_allowed)
+        .fallback(not_found)
+        .layer(DefaultBodyLimit::max(body_bytes_max))
+        .layer(middleware::from_fn_with_state(body_bytes_max, refuse_large))
+        .merge(imports)
+        .layer(middleware::from_fn(old_names::warn_of_query))
+        .layer(middleware::from_fn_with_state(scheme, pages::none))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&app),
+            refusals::log,
+        ))
+        .with_state(app)
+}
+
+/// Probes, and the files of the dashboard, which asks for a token itself.
+fn open_to_all() -> Router<Arc<App>> {
+    Router::new()
         .route("/livez", get(livez))
-        .route("/readyz", get(readyz));
-    let dashboard = Router::new()
+        .route("/readyz", get(readyz))
         .route("/dashboard", get(dashboard::page))
         .route("/dashboard/", get(dashboard::page))
-        .route("/dashboard/{file}", get(dashboard::part));
-    let metrics = Router::new()
-        .route("/metrics", get(show_metrics))
-        .route_layer(middleware::from_fn_with_state(
-            needs(Role::Viewer),
-            guard::require_from_afar,
-        ));
-    let reads = Router::new()
+        .route("/dashboard/{file}", get(dashboard::part))
+}
+
+/// The routes that change nothing.
+fn reads() -> Router<Arc<App>> {
+    Router::new()
         .route("/", get(async || Html(INDEX)))
         .route("/rlconfig", get(show_rules))
         .route("/admin/v1/rules", get(rules::list))
@@ -122,11 +156,11 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/openapi.json", get(openapi::show))
         .route("/admin/v1/quotas", get(quotas::list))
         .route("/admin/v1/quotas/{tenant}", get(quotas::show))
-        .route_layer(middleware::from_fn_with_state(
-            needs(Role::Viewer),
-            guard::require,
-        ));
-    let writes = Router::new()
+}
+
+/// The routes that change rules' switches, tenants and the denial log.
+fn writes() -> Router<Arc<App>> {
+    Router::new()
         .route("/admin/v1/rules/{id}/enable", post(rules::enable))
         .route("/admin/v1/rules/{id}/disable", post(rules::disable))
         .route("/admin/v1/rules/{id}/shadow", post(rules::shadow))
@@ -140,51 +174,14 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             "/admin/v1/denials/log/{key}",
             put(followed::follow).delete(followed::end),
         )
-        .route_layer(middleware::from_fn_with_state(
-            needs(Role::Editor),
-            guard::require,
-        ));
-    let administration = Router::new()
+}
+
+/// The routes to what tells of all tenants and operators.
+fn administration() -> Router<Arc<App>> {
+    Router::new()
         .route("/admin/v1/audit", get(audit::list))
         .route("/admin/v1/export/quotas", get(quotas::export))
         .route("/admin/v1/export/usage", get(metering::export))
-        .route_layer(middleware::from_fn_with_state(
-            needs(Role::Admin),
-            guard::require,
-        ));
-    // Many tenants change together: they may be larger than what anybody else sends.
-    let import_bytes_max = body_bytes_max.max(quotas::IMPORT_BYTES_MAX);
-    let imports = Router::new()
-        .route("/admin/v1/import/quotas", post(quotas::import))
-        .route_layer(middleware::from_fn_with_state(
-            needs(Role::Admin),
-            guard::require,
-        ))
-        .method_not_allowed_fallback(method_not_allowed)
-        .layer(DefaultBodyLimit::max(import_bytes_max))
-        .layer(middleware::from_fn_with_state(
-            import_bytes_max,
-            refuse_large,
-        ));
-    Router::new()
-        .merge(probes)
-        .merge(dashboard)
-        .merge(metrics)
-        .merge(reads)
-        .merge(writes)
-        .merge(administration)
-        .method_not_allowed_fallback(method_not_allowed)
-        .fallback(not_found)
-        .layer(DefaultBodyLimit::max(body_bytes_max))
-        .layer(middleware::from_fn_with_state(body_bytes_max, refuse_large))
-        .merge(imports)
-        .layer(middleware::from_fn(old_names::warn_of_query))
-        .layer(middleware::from_fn_with_state(scheme, pages::none))
-        .layer(middleware::from_fn_with_state(
-            Arc::clone(&app),
-            refusals::log,
-        ))
-        .with_state(app)
 }
 
 /// The metrics and the health alone, for scrapers and probes on other hosts.

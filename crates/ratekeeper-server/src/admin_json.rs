@@ -5,6 +5,7 @@
 //! passes over what it does not know.
 
 pub(crate) mod keys;
+pub(crate) mod moments;
 mod nodes;
 mod regions;
 mod usage;
@@ -76,7 +77,7 @@ pub struct NodeState {
 #[serde(default)]
 pub struct SecondFigures {
     /// Its end.
-    #[serde(with = "crate::moments")]
+    #[serde(with = "crate::admin_json::moments")]
     #[schema(value_type = String, format = DateTime)]
     pub at: u64,
     /// Its length.
@@ -110,7 +111,7 @@ pub struct NodeFacts {
     /// The version of the program.
     pub version: String,
     /// Its start.
-    #[serde(with = "crate::moments")]
+    #[serde(with = "crate::admin_json::moments")]
     #[schema(value_type = String, format = DateTime)]
     pub started_at: u64,
     /// Its state, such as `serving`.
@@ -128,7 +129,7 @@ pub struct ReloadFigures {
     /// Loads that failed.
     pub refused: u64,
     /// The time of the last load.
-    #[serde(with = "crate::moments")]
+    #[serde(with = "crate::admin_json::moments")]
     #[schema(value_type = String, format = DateTime)]
     pub last_reload_at: u64,
     /// The reason why the current files are not in force, with place and message; null if they are.
@@ -150,7 +151,7 @@ pub struct KeyEntry {
     /// The most by which `count` may be off because there were too many keys.
     pub error: u64,
     /// The start: there has been no whole window without such a request since.
-    #[serde(with = "crate::moments")]
+    #[serde(with = "crate::admin_json::moments")]
     #[schema(value_type = String, format = DateTime)]
     pub since: u64,
 }
@@ -177,7 +178,7 @@ pub struct DenialGroup {
     pub mode: Option<String>,
     /// The time since which the rule is so on this node: the node's start, if it was so then. Absent for denied requests.
     #[serde(
-        with = "crate::moments::option",
+        with = "crate::admin_json::moments::option",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
@@ -185,11 +186,11 @@ pub struct DenialGroup {
     /// Denials in the last 60 to 65 minutes.
     pub count: u64,
     /// The first of them: there was no hour without one since.
-    #[serde(with = "crate::moments")]
+    #[serde(with = "crate::admin_json::moments")]
     #[schema(value_type = String, format = DateTime)]
     pub since: u64,
     /// The last of them.
-    #[serde(with = "crate::moments")]
+    #[serde(with = "crate::admin_json::moments")]
     #[schema(value_type = String, format = DateTime)]
     pub last: u64,
     /// The nodes that denied.
@@ -219,12 +220,12 @@ pub struct AnomalyEntry {
     /// The most requests of a minute since.
     pub peak_per_minute: u64,
     /// The start of the time in which it was found.
-    #[serde(with = "crate::moments")]
+    #[serde(with = "crate::admin_json::moments")]
     #[schema(value_type = String, format = DateTime)]
     pub since: u64,
     /// The end; absent while it goes on.
     #[serde(
-        with = "crate::moments::option",
+        with = "crate::admin_json::moments::option",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]

@@ -1,6 +1,7 @@
 //! The settings of a server.
 
 pub(crate) mod constant;
+pub(crate) mod gateway;
 pub(crate) mod quotas;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -24,6 +25,7 @@ use crate::logs::unreadable::OnUnreadable;
 use crate::regions::RegionLoans;
 use crate::reload::WatchConfig;
 use constant::ConstantAnswer;
+use gateway::GatewayListener;
 use quotas::QuotaAdmin;
 
 /// All settings of a [`Server`](crate::Server). The defaults are those of the product.
@@ -236,16 +238,4 @@ pub struct AuthConfig {
     pub headers: Headers,
     /// The form of a denial's body, if the client does not ask for one.
     pub denial_body: BodyForm,
-}
-
-/// The settings of the gateway's listener. It speaks HTTP/1.1 and HTTP/2, and connections may be
-/// upgraded.
-#[derive(Clone, Debug)]
-pub struct GatewayListener {
-    /// The address it listens on.
-    pub address: ListenAddress,
-    /// Its certificate, if it encrypts.
-    pub tls: Option<TlsConfig>,
-    /// Its limits. The time of a request and the size of its body are for the [`GatewayService`](crate::GatewayService) to bound.
-    pub bounds: ServerBounds,
 }

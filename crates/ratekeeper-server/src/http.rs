@@ -4,8 +4,8 @@ mod auth;
 pub(crate) mod error;
 mod health;
 mod json;
+mod json_body;
 mod limits;
-mod malformed;
 mod media_type;
 mod openapi;
 pub(crate) mod pages;
@@ -21,8 +21,9 @@ use axum::{Router, middleware};
 use error::bound_reading;
 pub(crate) use error::{ApiError, method_not_allowed, not_found, refuse_large};
 pub(crate) use health::{faults, livez, readyz};
+pub(crate) use json_body::read_json;
 pub(crate) use openapi::{Errors, HttpApi};
-pub(crate) use v1::{Received, explain, read_json};
+pub(crate) use v1::{Received, explain};
 
 use crate::app::App;
 

@@ -39,12 +39,10 @@ mod config;
 mod data_dir;
 mod figures;
 mod fleet;
-mod gateway_listener;
 mod grpc;
 mod http;
 mod listen;
 mod logs;
-mod moments;
 mod regions;
 mod reload;
 mod rls;
@@ -54,17 +52,19 @@ mod v1;
 pub use access::callers::{Caller, Powers, Proof};
 pub use access::{AdminToken, AdminTokenError, Role, Tokens, UnknownRole};
 pub use config::constant::{ConstantAnswer, NoAnswer};
+pub use config::gateway::{
+    ClassShedding, GatewayListener, GatewayService, Monitored, Shedding, UpstreamShedding,
+};
 pub use config::quotas::QuotaAdmin;
 pub use config::{
-    AuthConfig, DESCRIPTORS_MAX, ENTRIES_MAX, EnvoyCallers, GatewayListener, GrpcTransport,
-    LimitHeaderNames, ListenersTls, RlsConfig, ServerConfig,
+    AuthConfig, DESCRIPTORS_MAX, ENTRIES_MAX, EnvoyCallers, GrpcTransport, LimitHeaderNames,
+    ListenersTls, RlsConfig, ServerConfig,
 };
 pub use data_dir::atomic_file::make_private_folder;
 pub use figures::families::{Families, Label, by};
 pub use figures::statsd::{StatsdConfig, StatsdFormat};
 pub use figures::top_nodes::{KeyList, PeerLists, TopAnswer, TopPeers, TopUnknown, merge_keys};
 pub use fleet::{FleetCopy, FleetCopyError, ImportError, import_node_files};
-pub use gateway_listener::{ClassShedding, GatewayService, Monitored, Shedding, UpstreamShedding};
 pub use listen::drain::DrainDelay;
 pub use listen::tls::{BadClientName, ClientName, PeerName, TlsConfig};
 pub use listen::{

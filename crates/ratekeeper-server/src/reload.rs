@@ -32,8 +32,8 @@ pub use source::RulesSource;
 pub use status::ReloadStatus;
 pub use watch::WatchConfig;
 
+use crate::admin_json::moments::unix_seconds;
 use crate::blocking::blocking;
-use crate::moments::unix_seconds;
 pub(crate) use history::ReloadEntry;
 use history::{CHANGES_MAX, cut};
 use loader::Reading;

@@ -15,10 +15,10 @@ use tokio::sync::{Notify, watch};
 use crate::access::{Access, KnownTokens};
 use crate::app::App;
 use crate::config::ServerConfig;
+use crate::config::gateway::Monitored;
 use crate::data_dir::fleet_switches::FleetSwitches;
 use crate::data_dir::switches::SwitchFile;
 use crate::fleet;
-use crate::gateway_listener::Monitored;
 use crate::grpc::{BadDescriptors, Grpc, Health};
 use crate::listen::drain::DrainDelay;
 use crate::listen::{ListenAddress, Listener, Workers};
@@ -141,18 +141,7 @@ impl Server {
         }
         let listeners = Listeners::bind(&config, &secrets).await?;
         let switches = SwitchFile::restore(data_dir, &limiter);
-        let kept = limiter.snapshot().switches().clone();
-        let fleet_switches = match &config.quotas {
-            None => FleetSwitches::new(kept, None),
-            Some(quotas) => {
-                let switches = FleetSwitches::new(kept, data_dir);
-                switches.begin(&limiter);
-                if let Some(state) = quotas.follower.status().fleet() {
-                    switches.follow(&limiter, &state);
-                }
-                switches
-            }
-        };
+        let fleet_switches = fleet_switches(&config, &limiter);
         let config = ServerConfig {
             // With the port that was picked.
             admin: listeners.admin.address.clone(),
@@ -233,4 +222,18 @@ impl Server {
     pub fn drain_delay(&self) -> DrainDelay {
         self.delay.clone()
     }
+}
+
+/// The switches that all nodes of the quota database share, in force as far as they are known.
+fn fleet_switches(config: &ServerConfig, limiter: &Limiter<Stores>) -> FleetSwitches {
+    let kept = limiter.snapshot().switches().clone();
+    let Some(quotas) = &config.quotas else {
+        return FleetSwitches::new(kept, None);
+    };
+    let switches = FleetSwitches::new(kept, config.data_dir.as_deref());
+    switches.begin(limiter);
+    if let Some(state) = quotas.follower.status().fleet() {
+        switches.follow(limiter, &state);
+    }
+    switches
 }

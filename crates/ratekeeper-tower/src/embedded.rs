@@ -10,8 +10,8 @@ use std::time::Duration;
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_http::answer::{Denial, RequestStatus};
 use ratekeeper_limiter::{
-    Admitted, Bill, Check, Decision, Limiter, PendingAdmission, Receipt, ReceiptMode, Scope,
-    Snapshot, TopDecision,
+    Admitted, Bill, Check, Decision, HeldSlots, Limiter, PendingAdmission, Queued, Receipt,
+    ReceiptMode, Scope, Snapshot, TopDecision,
 };
 use ratekeeper_rules::{RuleSet, ShedRules};
 use ratekeeper_store::{Answer, Store};
@@ -208,27 +208,16 @@ impl<S: Store> AdmissionContext<S> {
             }
         }
         let report = LimitReport::new(&limits, terms);
+        // A layer that only counts lets a denied request pass all the same, and that pays too.
+        let payment = bill.map(|bill| payment(limiter, bill));
         if !limits.allowed {
-            // Already held if the wait is the reason for the denial, or if the store did not
-            // answer.
-            slots.iter().for_each(|slots| release(limiter, slots));
-            if let Some(queued) = queued {
-                send(queued.receipt.give_back(limiter));
-            }
-            let scope = decision.binding_descriptor().and_then(scope);
-            limits.scope = scope.as_ref().map(Scope::text);
-            let denial = Denial::new(limits, "").by(&decision);
-            let denial = match &scope {
-                Some(scope) => denial.of(scope),
-                None => denial,
-            };
+            give_up(limiter, slots, queued);
+            let verdict = AdmissionVerdict::Deny(denial(limits, &decision, scope));
             return Admission {
-                // A layer that only counts lets it pass all the same.
-                payment: bill.map(|bill| payment(limiter, bill)),
-                ..report.admission(AdmissionVerdict::Deny(Box::new(denial)))
+                payment,
+                ..report.admission(verdict)
             };
         }
-        let payment = bill.map(|bill| payment(limiter, bill));
         let permit = slots.map(|slots| Permit::new(Arc::clone(limiter), slots));
         match (queued, before) {
             (None, None) => Admission {
@@ -241,24 +230,65 @@ impl<S: Store> AdmissionContext<S> {
                 before.pass(permit)
             }
             (Some(queued), _) => {
-                let turn = queued.turn.map(|turn| Turn {
-                    after: span(turn.after),
-                    bucket: Some(turn.counter),
-                    rule: Some(turn.rule),
-                    span: span(turn.span),
-                });
                 let descriptors = 0..decision.statuses().len();
-                let permits = queued
-                    .permits
-                    .map(|deferred| (deferred, descriptors.filter_map(scope).collect(), terms));
-                let mut queued =
-                    QueuedRequest::new(Arc::clone(limiter), queued.receipt, report, permits);
-                queued.may_be_shed = terms.may_be_shed;
+                let scopes = || descriptors.filter_map(scope).collect();
+                let (turn, mut queued) = wait(limiter, *queued, (report, terms), scopes);
                 queued.payment = payment;
-                Admission::waiting(turn.unwrap_or_default(), Box::new(queued))
+                Admission::waiting(turn, Box::new(queued))
             }
         }
     }
+}
+
+/// Gives back what a denied request holds already, if the wait is the reason for the denial, or if the store did not
+/// answer.
+fn give_up<S: Store>(
+    limiter: &Arc<Limiter<S>>,
+    slots: Option<HeldSlots>,
+    queued: Option<Box<Queued>>,
+) {
+    slots.iter().for_each(|slots| release(limiter, slots));
+    if let Some(queued) = queued {
+        send(queued.receipt.give_back(limiter));
+    }
+}
+
+/// The denial of a request with these limits.
+fn denial(
+    limits: RequestStatus<'_>,
+    decision: &Decision,
+    scope: impl Fn(usize) -> Option<Scope>,
+) -> Box<Denial> {
+    let scope = decision.binding_descriptor().and_then(scope);
+    let limits = RequestStatus {
+        scope: scope.as_ref().map(Scope::text),
+        ..limits
+    };
+    let denial = Denial::new(limits, "").by(decision);
+    Box::new(match &scope {
+        Some(scope) => denial.of(scope),
+        None => denial,
+    })
+}
+
+/// The turn of a request that waits, and what is needed when it has come.
+fn wait<S: Store>(
+    limiter: &Arc<Limiter<S>>,
+    queued: Queued,
+    (report, terms): (LimitReport, EnforceOptions),
+    scopes: impl FnOnce() -> Scopes,
+) -> (Turn, QueuedRequest<S>) {
+    let turn = queued.turn.map(|turn| Turn {
+        after: span(turn.after),
+        bucket: Some(turn.counter),
+        rule: Some(turn.rule),
+        span: span(turn.span),
+    });
+    let permits = queued.permits;
+    let permits = permits.map(|deferred| (deferred, scopes(), terms));
+    let mut request = QueuedRequest::new(Arc::clone(limiter), queued.receipt, report, permits);
+    request.may_be_shed = terms.may_be_shed;
+    (turn.unwrap_or_default(), request)
 }
 
 /// Counts a decision among those of the keys that are limited most.

@@ -100,10 +100,9 @@ impl Top {
     }
 }
 
+/// The limits of a tenant that a question is about.
 #[derive(Debug, Args)]
-pub(crate) struct Usage {
-    /// Tenant
-    pub(crate) tenant: String,
+pub(crate) struct TenantLimits {
     /// Domain, if several have tenants
     #[arg(long)]
     pub(crate) domain: Option<String>,
@@ -111,6 +110,14 @@ pub(crate) struct Usage {
     /// repeatable
     #[arg(long = "descriptor", value_name = "KEY:VALUE")]
     pub(crate) descriptors: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Usage {
+    /// Tenant
+    pub(crate) tenant: String,
+    #[command(flatten)]
+    pub(crate) limits: TenantLimits,
     #[command(flatten)]
     pub(crate) access: AdminAccess,
 }
@@ -120,13 +127,8 @@ pub(crate) struct Why {
     /// Tenant: its value or whole entry (customer:acme), its fingerprint (~…), hash: and its keyed hash, or * and its last
     /// characters. Left out, it is read from standard input, so that a secret is in no list of processes
     pub(crate) tenant: Option<String>,
-    /// Domain, if several have tenants
-    #[arg(long)]
-    pub(crate) domain: Option<String>,
-    /// Entry after the tenant's, for limits whose values differ by request: KEY:VALUE, or a JSON list of entries;
-    /// repeatable
-    #[arg(long = "descriptor", value_name = "KEY:VALUE")]
-    pub(crate) descriptors: Vec<String>,
+    #[command(flatten)]
+    pub(crate) limits: TenantLimits,
     #[command(flatten)]
     pub(crate) access: AdminAccess,
 }

@@ -46,7 +46,7 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 
 fn read(path: &Path) -> Result<Variables> {
     let place = || path.display().to_string();
-    let text = super::quotas_live::read(path, FILE_BYTES_MAX)?;
+    let text = super::quota::read(path, FILE_BYTES_MAX)?;
     Variables::parse(&text).with_context(place)
 }
 

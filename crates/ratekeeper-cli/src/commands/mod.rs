@@ -12,12 +12,6 @@ mod man;
 mod migrate;
 mod nodes;
 mod quota;
-mod quota_changes;
-mod quota_revert;
-mod quota_set;
-mod quota_tenant;
-mod quotas_bulk;
-mod quotas_live;
 mod regions_retire;
 mod replay;
 mod rules_check;
@@ -33,7 +27,7 @@ mod top;
 mod usage;
 mod why;
 
-use crate::cli::{Audit, Cli, Command, Config, Key, Quota, Regions, Rules};
+use crate::cli::{Audit, Cli, Command, Config, Key, Regions, Rules};
 use anyhow::Result;
 use rules_live::To;
 use std::process::ExitCode;
@@ -63,8 +57,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Bench(args)) => bench::run(args),
         Some(Command::Config(Config::Show { flags, json })) => config_show::run(&flags.0, json),
         Some(Command::Key(Key::Hash { config })) => key_hash::run(config),
-        Some(Command::Quota(command)) => run_quota(command),
-        Some(Command::Reset(args)) => quotas_live::reset(&args),
+        Some(Command::Quota(command)) => quota::run(command),
+        Some(Command::Reset(args)) => quota::reset(&args),
         Some(Command::Audit(Audit::List(args))) => audit::list(&args),
         Some(Command::Audit(Audit::Export(args))) => audit::export(&args),
         Some(Command::Audit(Audit::Verify(flags))) => quota::verify(flags),
@@ -78,19 +72,5 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Some(Command::Completions { shell }) => completions::run(shell),
         Some(Command::Migrate(args)) => migrate::run(&args),
         Some(Command::Man { folder }) => man::run(&folder),
-    }
-}
-
-fn run_quota(command: Quota) -> Result<ExitCode> {
-    match command {
-        Quota::Get(args) => quotas_live::get(&args),
-        Quota::Set(args) => quota_set::set(&args),
-        Quota::Revert(args) => quota_revert::revert(&args),
-        Quota::List(args) => quotas_live::list(&args),
-        Quota::Delete(args) => quotas_live::delete(&args),
-        Quota::Import(args) => quotas_bulk::import(&args),
-        Quota::Export(args) => quotas_bulk::export(&args),
-        Quota::Usage(args) => quotas_bulk::usage(&args),
-        Quota::Migrate(flags) => quota::migrate(flags),
     }
 }

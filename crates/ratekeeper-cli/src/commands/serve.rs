@@ -21,17 +21,20 @@ mod welcome;
 use crate::home::Home;
 use crate::limiter::{self, Served};
 use crate::output::{self, count};
+use crate::quotas::Quotas;
 use crate::settings::{self, Environment, Flags, LogFormat, Settings, TlsSettings};
 use crate::state::{Saver, State};
 use crate::traces::Traces;
 use crate::{logging, quotas};
 use anyhow::{Result, anyhow};
 use files::{Files, Program};
+use ratekeeper_limiter::Limiter;
 use ratekeeper_rules::RuleSet;
 use ratekeeper_server::{
     BindError, ConstantAnswer, DenialLog, DrainDelay, Drained, GatewayService, ListenAddress,
     Server, ServerConfig,
 };
+use ratekeeper_stores::Stores;
 use rules_from::StartRules;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -140,14 +143,8 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
         .await
         .map_err(advise)?;
     let snapshot = limiter.snapshot();
-    let reloads = server.reloads().borrow().clone();
-    let limits = format!(
-        "{}{}, {}",
-        rules_shown(snapshot.rules(), &start.place, reloads.is_loaded()),
-        last_good::shown(&reloads),
-        counters(settings)
-    );
     let upstreams = gateway.as_ref().map(|gateway| gateway.upstreams());
+    let limits = limits_shown(&server, settings, snapshot.rules(), &start.place);
     welcome(&server, settings, snapshot.rules(), &limits, upstreams)?;
     let following = rules_from::start(&server, source);
     let keys_followed = keys.map(|keys| keys.follow(&server));
@@ -155,25 +152,46 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
         regions::start(settings, &loans)?;
         server.monitor(loans);
     }
-    if let Some(state) = &state {
+    monitor(&server, state.as_ref(), quotas.as_ref(), traces.as_ref());
+    let saver = state.map(|state| Saver::start(Arc::clone(&limiter), state));
+    let code = until_stopped(server, gateway, &stop).await;
+    drop((following, keys_followed));
+    finish(&limiter, traces, quotas, saver).await;
+    Ok(code)
+}
+
+/// Shows the parts beside the server in its metrics and faults.
+fn monitor(
+    server: &Server,
+    state: Option<&State>,
+    quotas: Option<&Quotas>,
+    traces: Option<&Traces>,
+) {
+    if let Some(state) = state {
         server.monitor(state.report());
     }
-    if let Some(quotas) = &quotas {
+    if let Some(quotas) = quotas {
         server.monitor(Arc::clone(&quotas.report) as _);
         if let Some(report) = quotas.export_report() {
             server.monitor(report);
         }
     }
-    if let Some(traces) = &traces {
+    if let Some(traces) = traces {
         server.monitor(traces.report());
     }
-    let saver = state.map(|state| Saver::start(Arc::clone(&limiter), state));
-    let code = until_stopped(server, gateway, &stop).await;
-    drop((following, keys_followed));
+}
+
+/// Ends the parts beside the server, each before those that it still uses.
+async fn finish(
+    limiter: &Limiter<Stores>,
+    traces: Option<Traces>,
+    quotas: Option<Quotas>,
+    saver: Option<Saver>,
+) {
     if let Some(traces) = traces {
         traces.finish().await;
     }
-    owed::flush(&limiter).await;
+    owed::flush(limiter).await;
     if let Some(quotas) = quotas {
         quotas.finish().await;
     }
@@ -181,7 +199,6 @@ async fn serve(flags: &Flags, home: &Home, settings: &Settings, what: What) -> R
     if let Some(saver) = saver {
         saver.finish().await;
     }
-    Ok(code)
 }
 
 /// Prints and logs where `server` listens, and by which rules it limits.
@@ -245,6 +262,17 @@ async fn until_stopped<F: GatewayService>(
             ExitCode::FAILURE
         }
     }
+}
+
+/// The rules, which come from `place`, and where they count, for people.
+fn limits_shown(server: &Server, settings: &Settings, rules: &RuleSet, place: &str) -> String {
+    let reloads = server.reloads().borrow().clone();
+    format!(
+        "{}{}, {}",
+        rules_shown(rules, place, reloads.is_loaded()),
+        last_good::shown(&reloads),
+        counters(settings)
+    )
 }
 
 /// The number of rules and the place they come from, for people.

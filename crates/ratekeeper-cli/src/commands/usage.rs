@@ -11,10 +11,10 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 pub(super) fn run(args: &Usage) -> Result<ExitCode> {
-    let descriptors = args.descriptors.iter();
+    let descriptors = args.limits.descriptors.iter();
     let descriptors = descriptors.map(|text| ("descriptor", Some(&**text)));
     let query = query(
-        [("domain", args.domain.as_deref())]
+        [("domain", args.limits.domain.as_deref())]
             .into_iter()
             .chain(descriptors),
     );

@@ -2,7 +2,7 @@
 
 use super::audit;
 use super::denials::{foot, groups, read_tenant};
-use super::quotas_live::tenant_text;
+use super::quota::tenant_text;
 use super::usage;
 use crate::cli::Why;
 use crate::output;
@@ -43,10 +43,10 @@ pub(super) fn run(args: &Why) -> Result<ExitCode> {
         None | Some("-") => read_tenant()?,
         Some(tenant) => tenant.to_owned(),
     };
-    let descriptors = args.descriptors.iter().map(|text| entries(text));
+    let descriptors = args.limits.descriptors.iter().map(|text| entries(text));
     let question = json!({
         "tenant": tenant,
-        "domain": args.domain,
+        "domain": args.limits.domain,
         "descriptors": descriptors.collect::<Result<Vec<_>>>()?,
     });
     let access = &args.access;

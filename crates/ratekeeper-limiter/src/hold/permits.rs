@@ -1,15 +1,13 @@
 //! Permits: acquire, renew, release.
 
 use ratekeeper_core::Micros;
-use ratekeeper_store::{Extra, Once, Permit, PermitAct, Step, StepOutcome, Store, Until, Verdicts};
+use ratekeeper_store::{Extra, Permit, PermitAct, Step, StepOutcome, Store, Verdicts};
 
-use super::{CallerHolds, HoldError, Taken, content_of};
+use super::caller::KEY_TTL;
+use super::{CallerHolds, HoldError, Taken};
 use crate::purpose::Purpose;
 use crate::token::{Claim, Kind};
 use crate::{Check, Decision, Limiter, Policies};
-
-/// The time for which an idempotency key is remembered unless something else sets it.
-const KEY_TTL: Micros = Micros::from_secs(300);
 
 /// The answer to an acquire.
 #[derive(Debug)]
@@ -64,21 +62,14 @@ impl<S: Store> CallerHolds<'_, S> {
     ) -> Result<Acquired, HoldError> {
         let limiter = self.limiter;
         let (now, sealer) = (limiter.clock().now(), limiter.sealer());
-        let named = |key: &str| {
-            let texts = [self.name, check.domain, key];
-            sealer.hash("acquire", &texts.map(str::as_bytes))
-        };
-        let id = key.map_or_else(|| limiter.new_id(), named);
+        let once = key.map(|key| self.once("acquire", check, key, (KEY_TTL, 0)));
+        let id = once.map_or_else(|| limiter.new_id(), |once| once.id);
         let extra = Extra {
             permit: Some(Permit {
                 id,
                 act: PermitAct::Acquire,
             }),
-            once: key.map(|_| Once {
-                id,
-                until: Until::After(KEY_TTL),
-                content: content_of(&sealer, check, 0),
-            }),
+            once,
             ..Extra::default()
         };
         let (decision, taken) = limiter

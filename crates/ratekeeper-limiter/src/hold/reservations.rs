@@ -3,14 +3,12 @@
 use ratekeeper_core::{Limit, MAX_COUNT, Micros, Moment, Timestamp};
 use ratekeeper_store::{Execution, Extra, Once, Step, Store, StoreError, Until};
 
-use super::{CallerHolds, HoldError, Taken, TakenPart, content_of};
+use super::caller::KEY_TTL;
+use super::{CallerHolds, HoldError, Taken, TakenPart};
 use crate::purpose::Purpose;
 use crate::request::MAX_HITS;
 use crate::token::{Claim, HoldPart, Kind, Sealer};
 use crate::{Check, Decision, Limiter};
-
-/// The time for which the idempotency key of a refund is remembered.
-const KEY_TTL: Micros = Micros::from_secs(300);
 
 /// The time for which the idempotency key of a charge is remembered.
 const CHARGE_TTL: Micros = Micros::from_secs(86_400);
@@ -90,17 +88,11 @@ impl<S: Store> CallerHolds<'_, S> {
         let limiter = self.limiter;
         let Reserve { hits, ttl, .. } = reserve;
         let now = limiter.clock().now();
-        let named = |key: &str| {
-            let texts = [self.name, check.domain, key];
-            limiter.sealer().hash("reserve", &texts.map(str::as_bytes))
-        };
-        let id = reserve.key.map_or_else(|| limiter.new_id(), named);
+        let once = |key| self.once("reserve", check, key, (*ttl, *hits));
+        let once = reserve.key.map(once);
+        let id = once.map_or_else(|| limiter.new_id(), |once| once.id);
         let extra = Extra {
-            once: reserve.key.map(|_| Once {
-                id,
-                until: Until::After(*ttl),
-                content: content_of(&limiter.sealer(), check, *hits),
-            }),
+            once,
             ..Extra::default()
         };
         let (decision, taken) = limiter
@@ -194,13 +186,8 @@ impl<S: Store> CallerHolds<'_, S> {
     /// same key, and no failure mode does.
     pub async fn charge(&self, check: &Check<'_>, key: &str) -> Result<ChargedOnce, HoldError> {
         let limiter = self.limiter;
-        let texts = [self.name, check.domain, key];
         let extra = Extra {
-            once: Some(Once {
-                id: limiter.sealer().hash("charge", &texts.map(str::as_bytes)),
-                until: Until::After(CHARGE_TTL),
-                content: content_of(&limiter.sealer(), check, 0),
-            }),
+            once: Some(self.once("charge", check, key, (CHARGE_TTL, 0))),
             ..Extra::default()
         };
         let now = limiter.clock().now();
@@ -228,16 +215,8 @@ impl<S: Store> CallerHolds<'_, S> {
     ) -> Result<Decision, HoldError> {
         let limiter = self.limiter;
         let now = limiter.clock().now();
-        let named = |key: &str| {
-            let texts = [self.name, check.domain, key];
-            limiter.sealer().hash("refund", &texts.map(str::as_bytes))
-        };
         let extra = Extra {
-            once: key.map(|key| Once {
-                id: named(key),
-                until: Until::After(KEY_TTL),
-                content: content_of(&limiter.sealer(), check, 0),
-            }),
+            once: key.map(|key| self.once("refund", check, key, (KEY_TTL, 0))),
             ..Extra::default()
         };
         let (decision, _) = limiter

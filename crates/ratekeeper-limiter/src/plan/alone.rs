@@ -2,7 +2,7 @@
 
 use ratekeeper_rules::{Entry, Evaluation, Subscription, Visit};
 
-use super::{Context, Matched, Plan, tenant};
+use super::{Context, Matched, Plan};
 use crate::Snapshot;
 use crate::identity::Naming;
 use crate::request::Descriptor;
@@ -19,7 +19,7 @@ impl Plan {
         descriptor: &Descriptor<'_>,
     ) {
         let (domain, entries) = (subscription.domain(), descriptor.entries);
-        let subject = tenant(domain, entries);
+        let subject = domain.tenant_at(entries).unwrap_or(0);
         for depth in walk.len() + 1..=entries.len() {
             let counts = depth == entries.len() || domain.evaluation() == Evaluation::Path;
             let in_force = subscription.rules(&entries[..depth], walk);

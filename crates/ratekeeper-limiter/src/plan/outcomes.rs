@@ -8,7 +8,7 @@ use super::Plan;
 use crate::decision::{
     Answered, Binding, Code, Policies, Policy, ShadowDenial, ShadowDenials, Status, Statuses,
 };
-use crate::stats::{Answer, RuleStats};
+use crate::stats::{RuleAnswer, RuleStats};
 use crate::usage::{Counted, UsageMeter};
 use crate::{LimitSource, Snapshot};
 
@@ -298,9 +298,9 @@ fn record(
     detail: Option<&String>,
 ) {
     let answer = match (answered.fits(), denies) {
-        (true, _) => Answer::Allowed,
-        (false, true) => Answer::Denied,
-        (false, false) => Answer::ShadowDenied,
+        (true, _) => RuleAnswer::Allowed,
+        (false, true) => RuleAnswer::Denied,
+        (false, false) => RuleAnswer::ShadowDenied,
     };
     if !answered.counted {
         return stats.record_uncounted(answer);

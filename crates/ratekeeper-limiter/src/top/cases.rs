@@ -90,7 +90,6 @@ type SeenKey = (u64, bool);
 #[derive(Debug, Default)]
 pub(super) struct CasesOfSecond {
     seen: HashMap<SeenKey, DenialCase, BuildHasherDefault<ByHash>>,
-    left_out: u64,
 }
 
 impl CasesOfSecond {
@@ -102,10 +101,7 @@ impl CasesOfSecond {
                 known.get_mut().count += 1;
                 false
             }
-            Entry::Vacant(_) if is_full => {
-                self.left_out += 1;
-                false
-            }
+            Entry::Vacant(_) if is_full => false,
             Entry::Vacant(new) => {
                 new.insert(name()).count = 1;
                 true
@@ -154,13 +150,11 @@ struct Kept {
 #[derive(Debug, Default)]
 pub(super) struct Cases {
     kept: HashMap<CaseName, Kept>,
-    left_out: u64,
 }
 
 impl Cases {
     /// Adds what was denied in the second that ends `now`.
     pub(super) fn add(&mut self, second: CasesOfSecond, now: Timestamp) {
-        self.left_out += second.left_out;
         for case in second.seen.into_values() {
             match self.kept.entry(case.name()) {
                 Entry::Occupied(known) => known.into_mut().add(case.count, now),
@@ -222,10 +216,6 @@ impl Cases {
             order.then_with(|| (&a.rule, &a.subject).cmp(&(&b.rule, &b.subject)))
         });
         cases
-    }
-
-    pub(super) const fn left_out(&self) -> u64 {
-        self.left_out
     }
 }
 
@@ -374,14 +364,13 @@ mod tests {
     }
 
     #[test]
-    fn a_second_has_a_bounded_number_of_keys_and_counts_those_left_out() {
+    fn a_second_has_a_bounded_number_of_keys() {
         let keys = |most: usize| (0..most).map(|number| ("d.r", number.to_string()));
         let mut seen = second(keys(KEYS_MAX + 5));
-        assert_eq!((seen.seen.len(), seen.left_out), (KEYS_MAX, 5));
+        assert_eq!(seen.seen.len(), KEYS_MAX);
         assert!(!seen.add((3, false), || unreachable!("it is known")));
         let mut cases = Cases::default();
         cases.add(seen, at(0));
-        assert_eq!(cases.left_out(), 5);
         assert!(all(&cases, 0).contains(&("3".to_owned(), 2)));
     }
 }

@@ -14,9 +14,9 @@ use ratekeeper_core::Timestamp;
 use ratekeeper_rules::RuleSet;
 
 use crate::error::{ReplayError, choose_domain};
-use crate::input::{Line, Lines, Log};
+use crate::input::{Line, Log};
+use crate::read::{Progress, read_log};
 use crate::record::{BadLine, MalformedLine};
-use crate::replay::Progress;
 use crate::report::LineCounts;
 use ledger::Ledger;
 use report::CostSummary;
@@ -25,9 +25,6 @@ use trace::{Columns, Descriptors};
 pub use options::{CostOptions, CostWeights, PayWay};
 pub use report::{BudgetReport, CostReport, MinuteReport, Split, TokenCounts, WayReport};
 pub use trace::ColumnFault;
-
-/// Lines between two progress reports.
-const PROGRESS_LINES: u64 = 1 << 13;
 
 /// Replays traces of calls through the budgets of a domain, at the times in the traces. Nothing is random: the same trace
 /// gives the same report.
@@ -67,21 +64,9 @@ impl CostReplay {
     /// # Errors
     /// [`ReplayError::Read`] if the log cannot be read to its end, [`ReplayError::Columns`] if its first line does not name
     /// the columns.
-    pub fn read(
-        &mut self,
-        log: &Log,
-        mut progress: impl FnMut(Progress),
-    ) -> Result<(), ReplayError> {
-        let failed = |source| ReplayError::Read {
-            log: log.name(),
-            source,
-        };
-        let (source, bytes_total) = log.open().map_err(failed)?;
-        let mut lines = Lines::new(source).map_err(failed)?;
+    pub fn read(&mut self, log: &Log, progress: impl FnMut(Progress)) -> Result<(), ReplayError> {
         let mut columns = None;
-        let mut number = 0;
-        while let Some(line) = lines.next().map_err(failed)? {
-            number += 1;
+        read_log(log, self.lines.read, progress, |number, line| {
             match (&columns, line) {
                 (None, Line::Whole(text) | Line::TooLong(text)) => {
                     let named = Columns::named(text, &self.descriptors);
@@ -92,22 +77,8 @@ impl CostReplay {
                 }
                 (Some(columns), line) => self.line(columns, number, line),
             }
-            if number % PROGRESS_LINES == 0 {
-                let bytes_read = lines.bytes_read();
-                progress(Progress {
-                    bytes_read,
-                    bytes_total,
-                    lines: self.lines.read,
-                });
-            }
-        }
-        let bytes_read = lines.bytes_read();
-        progress(Progress {
-            bytes_read,
-            bytes_total,
-            lines: self.lines.read,
-        });
-        Ok(())
+            Ok(self.lines.read)
+        })
     }
 
     /// The results. Calls that have not ended yet end now.

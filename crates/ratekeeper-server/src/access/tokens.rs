@@ -3,17 +3,21 @@
 //! `tokens.json` has those of a node without a quota database, and `tokens.local.json` those that `token create --local`
 //! makes, which count on this node whatever the database says.
 
+mod admin_token;
+
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
-use ratekeeper_core::formats::{OtherVersion, REVOKED_TOKENS, StoredFormat, TOKENS};
+use ratekeeper_core::formats::{REVOKED_TOKENS, StoredFormat, TOKENS};
 use ratekeeper_quota::{FleetToken, NodeTokens, RevokedToken};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
+
+pub(super) use admin_token::from_hex;
+pub use admin_token::{AdminToken, AdminTokenError};
 
 use super::Role;
 use super::callers::is_equal;
@@ -37,69 +41,8 @@ const MARKER: &str = "tokens-required";
 /// The lock under which the file is changed.
 const LOCK: &str = "tokens.lock";
 
-/// The beginning of each token, by which scanners for leaked secrets know it.
-const PREFIX: &str = "rk_admin_";
-
 /// The most tokens there can be.
 const TOKENS_MAX: usize = 1_000;
-
-/// A token, without its secret.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AdminToken {
-    /// The name of its holder, by which it is revoked.
-    pub name: Box<str>,
-    /// The role of its holder.
-    pub role: Role,
-    /// The SHA-256 of the token, in hexadecimal digits.
-    pub sha256: Box<str>,
-    /// The time it was made, in seconds since 1970.
-    pub created_at: u64,
-}
-
-/// The reason why tokens cannot be made, listed or revoked.
-#[derive(Debug, thiserror::Error)]
-pub enum AdminTokenError {
-    /// A file cannot be read or written.
-    #[error("cannot use {}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// The file of the tokens is not one.
-    #[error("{} is damaged; move it away and make new tokens", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The error at its place.
-        source: serde_json::Error,
-    },
-    /// Another version of Ratekeeper wrote the file.
-    #[error("{}: {version}", path.display())]
-    Version {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        version: OtherVersion,
-    },
-    /// The name is taken.
-    #[error("there is a token for {0:?} already; revoke it first")]
-    Taken(Box<str>),
-    /// The name is empty, too long, or has characters that do not print.
-    #[error("a name has 1 to 100 characters, all of which print")]
-    Name,
-    /// No token has the name.
-    #[error("there is no token for {0:?}")]
-    Unknown(Box<str>),
-    /// There are 1,000 already.
-    #[error("there are {TOKENS_MAX} tokens already")]
-    TooMany,
-    /// The system has no random numbers.
-    #[error("the system provides no random numbers")]
-    Random(#[source] getrandom::Error),
-}
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -363,17 +306,7 @@ impl Tokens {
         format: StoredFormat,
     ) -> Result<Option<T>, AdminTokenError> {
         let path = self.folder.join(name);
-        let bytes = match atomic_file::read(&path) {
-            Ok(Some(bytes)) => bytes,
-            Ok(None) => return Ok(None),
-            Err(source) => return Err(AdminTokenError::Io { path, source }),
-        };
-        if let Err(version) = atomic_file::check_version(&bytes, format) {
-            return Err(AdminTokenError::Version { path, version });
-        }
-        let read = serde_json::from_slice(&bytes);
-        read.map(Some)
-            .map_err(|source| AdminTokenError::Damaged { path, source })
+        atomic_file::load(&path, format).map_err(|bad| AdminTokenError::of_file(path, bad))
     }
 
     fn save(&self, content: &Content) -> Result<(), AdminTokenError> {
@@ -409,60 +342,11 @@ impl Stamp {
     }
 }
 
-impl AdminToken {
-    /// Makes a token for a holder. Returns it without its secret, and the secret, which is kept nowhere.
-    ///
-    /// # Errors
-    /// The name is not one, or there are no random numbers.
-    pub fn generate(name: &str, role: Role) -> Result<(Self, String), AdminTokenError> {
-        let is_printed = |c: char| !c.is_control();
-        if name.is_empty() || name.chars().count() > 100 || !name.chars().all(is_printed) {
-            return Err(AdminTokenError::Name);
-        }
-        let mut secret = [0; 32];
-        getrandom::fill(&mut secret).map_err(AdminTokenError::Random)?;
-        let secret = format!("{PREFIX}{}", hex::encode(secret));
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let token = Self {
-            name: name.into(),
-            role,
-            sha256: hex::encode(Sha256::digest(&secret)).into(),
-            created_at: now.map_or(0, |since| since.as_secs()),
-        };
-        Ok((token, secret))
-    }
-
-    /// The token as a quota database has it; [`None`] if it has a role that is not known here.
-    #[must_use]
-    pub fn of_fleet(token: &FleetToken) -> Option<Self> {
-        Some(Self {
-            name: token.name.clone(),
-            role: token.role.parse().ok()?,
-            sha256: token.sha256.clone(),
-            created_at: token.created_at,
-        })
-    }
-}
-
-impl From<AdminToken> for FleetToken {
-    fn from(token: AdminToken) -> Self {
-        Self {
-            name: token.name,
-            role: token.role.name().into(),
-            sha256: token.sha256,
-            created_at: token.created_at,
-        }
-    }
-}
-
-pub(super) fn from_hex(text: &str) -> Option<[u8; 32]> {
-    let mut bytes = [0; 32];
-    hex::decode_to_slice(text, &mut bytes).ok()?;
-    Some(bytes)
-}
-
 #[cfg(test)]
 mod tests {
+    use sha2::{Digest, Sha256};
+
+    use super::admin_token::PREFIX;
     use super::*;
 
     fn hash(token: &str) -> [u8; 32] {

@@ -1,6 +1,6 @@
 //! `/admin/v1/denials`: who was denied of late, or would have been, and by which rule.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::named::Named;
-use super::options::{Given, limit};
-use super::top::{OnlyThisNode, others};
+use super::options::{Given, Nodes, limit};
+use super::top::others;
 use crate::admin_json::keys::shown;
 use crate::admin_json::{DenialGroup, NodeEntry, ToldBy};
 use crate::app::App;
@@ -53,14 +53,6 @@ enum Kind {
     WouldBeDenied,
     #[default]
     All,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum Nodes {
-    #[default]
-    All,
-    Own,
 }
 
 /// The latest denials.
@@ -142,7 +134,7 @@ async fn find(app: &App, options: &DenialOptions, named: Option<&Named>, most: u
                 && is_wanted(&denied.domain, &denied.rule, &denied.key)
         }),
     };
-    let groups = groups(app, options.nodes == Nodes::Own, |case| {
+    let groups = groups(app, options.nodes, |case| {
         let is_kind = match options.kind {
             Kind::All => true,
             Kind::Denied => !case.is_shadow,
@@ -162,16 +154,12 @@ async fn find(app: &App, options: &DenialOptions, named: Option<&Named>, most: u
     }
 }
 
-/// The tenants and rules that `is_wanted` selects, of all nodes or of this one, the last denied first.
+/// The tenants and rules of `nodes` that `is_wanted` selects, the last denied first.
 pub(super) async fn groups(
     app: &App,
-    own_alone: bool,
+    nodes: Nodes,
     is_wanted: impl Fn(&CaseEntry) -> bool,
 ) -> (Vec<DenialGroup>, ToldBy) {
-    let peers = match own_alone {
-        true => Err(OnlyThisNode::Asked),
-        false => others(app).await,
-    };
     let name = app.config.denials.node();
     let now = app.limiter.clock().now();
     let own = app.limiter.top().cases(now, |_| true);
@@ -185,7 +173,7 @@ pub(super) async fn groups(
         groups_left_out: 0,
         only_this_node: None,
     };
-    match peers {
+    match others(app, nodes).await {
         Err(why) => told_by.only_this_node = Some(why.to_string()),
         Ok((others, left_out)) => {
             told_by.nodes_left_out = left_out;
@@ -226,10 +214,9 @@ fn add(groups: &mut Groups, case: CaseEntry, node: &str) {
     group.count = group.count.saturating_add(case.count);
     group.since = group.since.min(case.since);
     group.last = group.last.max(case.last);
-    let nodes: BTreeSet<_> = std::mem::take(&mut group.nodes).into_iter().collect();
-    group.nodes = nodes.into_iter().chain([node.to_owned()]).collect();
-    group.nodes.sort_unstable();
-    group.nodes.dedup();
+    if let Err(at) = group.nodes.binary_search_by(|known| (**known).cmp(node)) {
+        group.nodes.insert(at, node.to_owned());
+    }
 }
 
 /// Adds the limits of the rules, and why some do not enforce them.

@@ -24,10 +24,10 @@ use ratekeeper_limiter::{Growth, OwedCounts, TopDecision, TopKey, TopWindow};
 use ratekeeper_store::{LeaseGauges, SyncGauges};
 
 use crate::app::App;
+use crate::config::gateway::Monitored;
 use crate::figures::durations::DurationCounts;
 use crate::figures::families::{Families, NO_LABELS, by};
 use crate::figures::rule_counts;
-use crate::gateway_listener::Monitored;
 use crate::listen::tls::TlsCounts;
 use crate::reload::ReloadStatus;
 use envoy::EnvoyFigures;

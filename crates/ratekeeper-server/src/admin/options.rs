@@ -7,6 +7,8 @@ use std::str::FromStr;
 use axum::extract::{FromRequestParts, Query};
 use http::request::Parts;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use crate::http::ApiError;
 
@@ -21,6 +23,24 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Given<T> {
         let query = query.map(|Query(options)| Self(options));
         query.map_err(|error| ApiError::invalid("?", error.body_text()))
     }
+}
+
+/// The domain of a tenant.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OfDomain {
+    /// The domain, where several have tenants.
+    pub(super) domain: Option<String>,
+}
+
+/// The nodes whose lists are wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Nodes {
+    #[default]
+    All,
+    Own,
 }
 
 /// The option `limit`, which has to be in `range`, or `default`.

@@ -21,9 +21,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::old_names::OldNames;
+use super::options::OfDomain;
 use crate::app::App;
 use crate::http::{ApiError, read_json};
-use asked::{Asked, Conditions, OfDomain, TenantInPath};
+use asked::{Asked, Conditions, TenantInPath};
 pub(super) use asked::{ChangedBy, HASH, tenant, unclear};
 pub(super) use bulk::{
     __path_export, __path_import, IMPORT_BYTES_MAX, NEXT_CURSOR, export, import,

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::options::Given;
 use crate::app::App;
-use crate::gateway_listener::{Shedding, UpstreamShedding};
+use crate::config::gateway::{Shedding, UpstreamShedding};
 use crate::http::ApiError;
 
 /// The load shedders in force.

@@ -1,5 +1,6 @@
 //! `/admin/v1/tenants`: all that bears on one tenant, for whoever asks why it is denied.
 
+mod found;
 mod steps;
 
 use std::collections::BTreeSet;
@@ -11,17 +12,14 @@ use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use http::StatusCode;
 use ratekeeper_limiter::Snapshot;
-use ratekeeper_quota::{
-    AuditDocument, AuditFilter, QuotaError, TenantDocument, TenantId, TenantRecord, tenants_domain,
-};
-use ratekeeper_rules::{Domain, TenantHash, time};
+use ratekeeper_quota::{AuditDocument, TenantDocument, TenantRecord, tenants_domain};
+use ratekeeper_rules::{Domain, time};
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
-use super::denials::{groups, in_words};
 use super::named::Named;
-use super::options::Given;
-use super::quotas::{HASH, tenant, unclear};
+use super::options::{Given, OfDomain};
+use super::quotas::{HASH, unclear};
 use super::usage;
 use crate::access::{Operator, Role};
 use crate::admin_json::keys::value_of;
@@ -29,25 +27,11 @@ use crate::admin_json::{DenialGroup, ToldBy, Usage};
 use crate::app::App;
 use crate::http::{ApiError, read_json};
 use crate::logs::denials::DeniedRequest;
+use found::{Found, changes, hash, kept, value};
 use steps::{NextStep, next_steps, summary};
-
-/// The most changes of the audit trail in an answer.
-const CHANGES_MAX: u64 = 10;
-
-/// The most denied requests in an answer.
-const REQUESTS_MAX: usize = 20;
 
 /// The most groups of denials of each kind in an answer.
 const GROUPS_MAX: usize = 50;
-
-/// The parameters of the query.
-#[derive(Default, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(super) struct OfDomain {
-    /// The domain, where several have tenants.
-    domain: Option<String>,
-}
 
 /// The question about a tenant.
 #[derive(Deserialize, ToSchema)]
@@ -219,87 +203,6 @@ fn without_key(text: String, key: &str) -> Result<Named, ApiError> {
     }
 }
 
-/// The denials that bear on a tenant.
-struct Found {
-    groups: Vec<DenialGroup>,
-    told_by: ToldBy,
-    requests: Vec<DeniedRequest>,
-}
-
-impl Found {
-    async fn of(app: &App, snapshot: &Snapshot, named: &Named) -> Self {
-        let is_tenant = named.test(snapshot);
-        let (mut groups, told_by) = groups(app, false, |case| is_tenant(&case.key)).await;
-        in_words(&mut groups, app, snapshot);
-        let requests = app
-            .config
-            .denials
-            .latest(REQUESTS_MAX, |denied| is_tenant(&denied.key));
-        Self {
-            groups,
-            told_by,
-            requests,
-        }
-    }
-
-    /// The value of the only tenant among them, if it is a secret and this node has denied it in the last hour.
-    fn secret(&self, app: &App, place: Option<(&Domain, &str)>) -> Option<String> {
-        let (_, key) = place?;
-        let keys = self.keys();
-        let entry = keys.first().filter(|_| keys.len() == 1)?;
-        entry.strip_prefix(key)?.strip_prefix(':')?;
-        let now = app.limiter.clock().now();
-        let cases = app
-            .limiter
-            .top()
-            .cases(now, |case| &*case.subject == *entry);
-        cases
-            .iter()
-            .find_map(|case| case.secret.as_ref())
-            .map(|secret| secret.reveal().to_owned())
-    }
-
-    /// The entries that name the tenants among them.
-    fn keys(&self) -> BTreeSet<&str> {
-        self.groups.iter().map(|group| &*group.key).collect()
-    }
-}
-
-/// The tenant in the quota database, if that is there and has it.
-async fn kept(
-    app: &App,
-    snapshot: &Snapshot,
-    place: Option<(&Domain, &str)>,
-    named: &Named,
-    missing: &mut Vec<String>,
-) -> Option<TenantRecord> {
-    let quotas = app.config.quotas.as_ref()?;
-    let (domain, _) = place?;
-    let id: Result<Option<TenantId>, QuotaError> = match named {
-        Named::Value(text) | Named::Hash(text) => {
-            let id = tenant(quotas, snapshot.rules(), Some(domain.name()), text);
-            Ok(id.ok())
-        }
-        Named::Fingerprint(_) => Ok(None),
-        Named::Ending(end) => {
-            let ids = quotas.store.ending_in(domain.name(), end).await;
-            ids.map(|ids| match ids.as_slice() {
-                [only] => Some(TenantId::of_hash(domain.name(), *only)),
-                _ => None,
-            })
-        }
-    };
-    let record = match id {
-        Ok(Some(id)) => quotas.store.get(&id.domain, id.hash).await,
-        Ok(None) => return None,
-        Err(error) => Err(error),
-    };
-    record.unwrap_or_else(|error| {
-        missing.push(format!("no plans and no changes: {error}"));
-        None
-    })
-}
-
 /// Joins what was found of a tenant.
 async fn joined(
     app: &App,
@@ -320,57 +223,23 @@ async fn joined(
     let place = tenants_domain(snapshot.rules(), question.domain.as_deref()).ok();
     let value = value(&named, &found, record.as_ref(), place);
     let secret = found.secret(app, place);
-    let hash = match &record {
-        Some(record) => Some(record.id.hash),
-        None => hash(
-            app,
-            &snapshot,
-            place,
-            value.as_deref().or(secret.as_deref()),
-        ),
-    };
-    let usage = match (value, secret, place) {
-        (Some(value), _, Some(_)) => Some(usage::of(app, &value, &question).await?),
-        (None, Some(secret), Some(_)) => {
-            let shown = found.groups.first().map(|group| group.tenant.clone());
-            let usage = usage::of(app, &secret, &question).await?;
-            Some(usage.shown_as(&shown.unwrap_or_default()))
-        }
-        (None, None, Some(_)) => {
-            missing.push(
-                "no usage: counters are found by the value of a tenant, which this node has not denied in the last \
-                 hour; ask with the value, by POST, or a node that has"
-                    .to_owned(),
-            );
-            None
-        }
-        (_, _, None) => None,
+    let known = value.as_deref().or(secret.as_deref());
+    let hash = hash(app, &snapshot, place, (record.as_ref(), known));
+    let usage = match place {
+        Some(_) => used(app, (value, secret), &found, &question, &mut missing).await?,
+        None => None,
     };
     let changes = changes(app, role, record.as_ref(), &mut missing).await;
     let now = app.limiter.clock().now();
-    let key = match (keys.first(), place, &named) {
-        (Some(key), ..) => Some((*key).to_owned()),
-        (None, Some((domain, key)), Named::Value(text)) => Some(match domain.is_secret(key) {
-            true => format!("{key}:{}", snapshot.fingerprint(text)),
-            false => format!("{key}:{text}"),
-        }),
-        _ => None,
-    };
-    let tenant = match (found.groups.first(), &record, &key) {
-        (Some(group), ..) => group.tenant.clone(),
-        (None, Some(record), _) => record.id.shown.clone(),
-        (None, None, key) => value_of(key.as_deref().unwrap_or_default()).to_owned(),
-    };
+    let entry = || entry_of(&named, place, &snapshot);
+    let key = keys.first().map(|key| (*key).to_owned()).or_else(entry);
+    let tenant = shown(&found, record.as_ref(), key.as_deref());
     let quotas = record.map(|record| {
         let document = TenantDocument::of(&record, None, snapshot.rules(), now);
         document.with_own(&record)
     });
     let plan = usage.as_ref().and_then(|usage| usage.plan.clone());
     let plan = plan.or_else(|| quotas.as_ref().and_then(|quotas| quotas.plan.clone()));
-    let of_kind = |kind: &str| {
-        let of_kind = found.groups.iter().filter(|group| group.kind == kind);
-        of_kind.take(GROUPS_MAX).cloned().collect::<Vec<_>>()
-    };
     let mut answer = TenantAnswer {
         tenant,
         named_by: named.form(),
@@ -383,8 +252,8 @@ async fn joined(
         quotas,
         usage,
         missing,
-        denials: of_kind("denied"),
-        would_be_denied: of_kind("would_be_denied"),
+        denials: found.of_kind("denied", GROUPS_MAX),
+        would_be_denied: found.of_kind("would_be_denied", GROUPS_MAX),
         requests: found.requests,
         changes,
         next_steps: Vec::new(),
@@ -395,65 +264,49 @@ async fn joined(
     Ok(answer)
 }
 
-/// The keyed hash under which the quota database would have the tenant of this value; none without a database.
-fn hash(
+/// The use of its limits by a tenant of this value or secret, if either is known.
+async fn used(
     app: &App,
-    snapshot: &Snapshot,
-    place: Option<(&Domain, &str)>,
-    value: Option<&str>,
-) -> Option<TenantHash> {
-    let quotas = app.config.quotas.as_ref()?;
-    let (domain, _) = place?;
-    let id = tenant(quotas, snapshot.rules(), Some(domain.name()), value?);
-    id.ok().map(|id| id.hash)
-}
-
-/// The value of the tenant, as far as anybody has told it.
-fn value(
-    named: &Named,
+    known: (Option<String>, Option<String>),
     found: &Found,
-    record: Option<&TenantRecord>,
-    place: Option<(&Domain, &str)>,
-) -> Option<String> {
-    if let Named::Value(value) = named {
-        return Some(value.clone());
-    }
-    let (domain, key) = place?;
-    if domain.is_secret(key) {
-        return None;
-    }
-    let of_denials = found.groups.iter().map(|group| &*group.key);
-    let of_denials = of_denials.filter_map(|entry| entry.strip_prefix(key)?.strip_prefix(':'));
-    let mut values = of_denials.chain(record.map(|record| &*record.id.shown));
-    values.next().map(str::to_owned)
+    question: &usage::Options,
+    missing: &mut Vec<String>,
+) -> Result<Option<Usage>, ApiError> {
+    Ok(match known {
+        (Some(value), _) => Some(usage::of(app, &value, question).await?),
+        (None, Some(secret)) => {
+            let shown = found.groups.first().map(|group| group.tenant.clone());
+            let usage = usage::of(app, &secret, question).await?;
+            Some(usage.shown_as(&shown.unwrap_or_default()))
+        }
+        (None, None) => {
+            missing.push(
+                "no usage: counters are found by the value of a tenant, which this node has not denied in the last \
+                 hour; ask with the value, by POST, or a node that has"
+                    .to_owned(),
+            );
+            None
+        }
+    })
 }
 
-/// The latest changes of a tenant, for those who may read the trail.
-async fn changes(
-    app: &App,
-    role: Role,
-    record: Option<&TenantRecord>,
-    missing: &mut Vec<String>,
-) -> Vec<AuditDocument> {
-    let (Some(quotas), Some(record)) = (app.config.quotas.as_ref(), record) else {
-        return Vec::new();
+/// The entry of a tenant that is named by its value, as denials have it.
+fn entry_of(named: &Named, place: Option<(&Domain, &str)>, snapshot: &Snapshot) -> Option<String> {
+    let (Named::Value(text), Some((domain, key))) = (named, place) else {
+        return None;
     };
-    if role < Role::Admin {
-        missing.push("no changes: the audit trail needs the role admin".to_owned());
-        return Vec::new();
-    }
-    let filter = AuditFilter {
-        after: 0,
-        before: None,
-        tenant: Some((record.id.domain.clone(), record.id.hash)),
-        newest_first: true,
-    };
-    match quotas.store.audit_of(&filter, CHANGES_MAX).await {
-        Ok(rows) => rows.into_iter().map(AuditDocument::from).collect(),
-        Err(error) => {
-            missing.push(format!("no changes: {error}"));
-            Vec::new()
-        }
+    Some(match domain.is_secret(key) {
+        true => format!("{key}:{}", snapshot.fingerprint(text)),
+        false => format!("{key}:{text}"),
+    })
+}
+
+/// The tenant as people know it.
+fn shown(found: &Found, record: Option<&TenantRecord>, key: Option<&str>) -> String {
+    match (found.groups.first(), record) {
+        (Some(group), _) => group.tenant.clone(),
+        (None, Some(record)) => record.id.shown.clone(),
+        (None, None) => value_of(key.unwrap_or_default()).to_owned(),
     }
 }
 

@@ -9,7 +9,7 @@ use ratekeeper_limiter::{ALLOWED_SAMPLE, TopDecision, TopWindow};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::options::{Given, limit};
+use super::options::{Given, Nodes, limit};
 use crate::admin_json::{KeyEntry, NodeEntry};
 use crate::app::App;
 use crate::figures::top_nodes::{TopOfNode, TopUnknown, merge_keys};
@@ -59,14 +59,6 @@ enum Decided {
     WouldBeDenied,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum Nodes {
-    #[default]
-    All,
-    Own,
-}
-
 /// The keys with the most requests, the largest count first.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Top {
@@ -114,33 +106,30 @@ pub(super) async fn show(
     };
     let is_wanted =
         |domain: &str, rule: &str| is(&options.domain, domain) && is(&options.rule, rule);
-    let peers = match options.nodes {
-        Nodes::Own => Err(OnlyThisNode::Asked),
-        Nodes::All => others(&app).await,
-    };
     let (top, name) = (app.limiter.top(), app.config.denials.node());
     let own = NodeEntry::new(name, Duration::ZERO);
-    let (keys, unlisted_max, nodes, nodes_left_out, only_this_node) = match peers {
-        Err(why) => {
-            let keys = top.top(window, decision, most, is_wanted);
-            let keys = keys.into_iter().map(KeyEntry::from).collect();
-            let unlisted_max = top.dropped(window, decision);
-            (keys, unlisted_max, vec![own], 0, Some(why.to_string()))
-        }
-        Ok((others, left_out)) => {
-            let of_others = others
-                .iter()
-                .map(|(age, it)| NodeEntry::new(&it.node, *age));
-            let nodes = std::iter::once(own).chain(of_others).collect();
-            let own = TopOfNode::read(top, name, app.limiter.clock().now());
-            let lists = std::iter::once(&own).chain(others.iter().map(|(_, node)| node));
-            let merged = merge_keys(lists.map(|node| node.list(window, decision)));
-            let wanted = merged.keys.into_iter();
-            let wanted = wanted.filter(|key| is_wanted(&key.domain, &key.rule));
-            let keys = wanted.take(most).collect();
-            (keys, merged.unlisted_max, nodes, left_out, None)
-        }
-    };
+    let (keys, unlisted_max, nodes, nodes_left_out, only_this_node) =
+        match others(&app, options.nodes).await {
+            Err(why) => {
+                let keys = top.top(window, decision, most, is_wanted);
+                let keys = keys.into_iter().map(KeyEntry::from).collect();
+                let unlisted_max = top.dropped(window, decision);
+                (keys, unlisted_max, vec![own], 0, Some(why.to_string()))
+            }
+            Ok((others, left_out)) => {
+                let of_others = others
+                    .iter()
+                    .map(|(age, it)| NodeEntry::new(&it.node, *age));
+                let nodes = std::iter::once(own).chain(of_others).collect();
+                let own = TopOfNode::read(top, name, app.limiter.clock().now());
+                let lists = std::iter::once(&own).chain(others.iter().map(|(_, node)| node));
+                let merged = merge_keys(lists.map(|node| node.list(window, decision)));
+                let wanted = merged.keys.into_iter();
+                let wanted = wanted.filter(|key| is_wanted(&key.domain, &key.rule));
+                let keys = wanted.take(most).collect();
+                (keys, merged.unlisted_max, nodes, left_out, None)
+            }
+        };
     Ok(Json(Top {
         window: options.window,
         decision: options.decision,
@@ -164,8 +153,14 @@ pub(super) enum OnlyThisNode {
     Unknown(TopUnknown),
 }
 
-/// The lists of the other nodes, and the number of those left out.
-pub(super) async fn others(app: &App) -> Result<(Vec<(Duration, TopOfNode)>, u64), OnlyThisNode> {
+/// The lists of the other nodes, if they are wanted, and the number of those left out.
+pub(super) async fn others(
+    app: &App,
+    nodes: Nodes,
+) -> Result<(Vec<(Duration, TopOfNode)>, u64), OnlyThisNode> {
+    if nodes == Nodes::Own {
+        return Err(OnlyThisNode::Asked);
+    }
     let peers = app.config.top_peers.as_ref().ok_or(OnlyThisNode::Alone)?;
     let lists = peers.read().await.map_err(OnlyThisNode::Unknown)?;
     let mut left_out = lists.left_out;

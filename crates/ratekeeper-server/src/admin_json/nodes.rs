@@ -70,7 +70,7 @@ pub struct FleetNode {
     /// The tokens that count on this node alone.
     pub local_tokens: u64,
     /// The time at which it started.
-    #[serde(with = "crate::moments")]
+    #[serde(with = "crate::admin_json::moments")]
     #[schema(value_type = String, format = DateTime)]
     pub started_at: u64,
     /// The age of its report, in seconds.

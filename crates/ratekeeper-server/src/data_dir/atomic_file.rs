@@ -6,9 +6,48 @@ use std::path::{Path, PathBuf};
 
 use ratekeeper_core::formats::{OtherVersion, StoredFormat};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 /// The most bytes of such a file that are read.
 const BYTES_MAX: u64 = 4 << 20;
+
+/// The reason why a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BadFile {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Version(#[from] OtherVersion),
+}
+
+/// Reads the content of a JSON file; [`None`] where there is none.
+///
+/// # Errors
+/// It cannot be read, is of another version, or is damaged.
+pub(crate) fn load<T: DeserializeOwned>(
+    path: &Path,
+    format: StoredFormat,
+) -> Result<Option<T>, BadFile> {
+    load_up_to(path, format, BYTES_MAX)
+}
+
+/// Reads the content of a JSON file of at most so many bytes, as [`load`] does.
+///
+/// # Errors
+/// As those of [`load`].
+pub(crate) fn load_up_to<T: DeserializeOwned>(
+    path: &Path,
+    format: StoredFormat,
+    bytes_max: u64,
+) -> Result<Option<T>, BadFile> {
+    let Some(bytes) = read_up_to(path, bytes_max)? else {
+        return Ok(None);
+    };
+    check_version(&bytes, format)?;
+    Ok(Some(serde_json::from_slice(&bytes)?))
+}
 
 /// Reads a file; [`None`] where there is none.
 ///

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use ratekeeper_core::formats::{OtherVersion, WAITING_SWITCHES};
+use ratekeeper_core::formats::WAITING_SWITCHES;
 use ratekeeper_limiter::{Limiter, RuleSwitch, SwitchError, Switches};
 use ratekeeper_quota::{Editor, FleetRecord};
 use ratekeeper_stores::Stores;
 use serde::{Deserialize, Serialize};
 use tracing::error;
 
-use super::atomic_file;
+use super::atomic_file::{self, BadFile};
 use super::switches::Durability;
 
 /// The file of switches that the database does not have yet.
@@ -209,24 +209,9 @@ struct WaitingSwitch {
     from: String,
 }
 
-/// The reason why the file cannot be used.
-#[derive(Debug, thiserror::Error)]
-enum BadFile {
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    #[error(transparent)]
-    Json(#[from] serde_json::Error),
-    #[error(transparent)]
-    Version(#[from] OtherVersion),
-}
-
 fn load(path: &Path) -> Result<Vec<WaitingSwitch>, BadFile> {
-    let Some(bytes) = atomic_file::read(path)? else {
-        return Ok(Vec::new());
-    };
-    atomic_file::check_version(&bytes, WAITING_SWITCHES)?;
-    let content: Content = serde_json::from_slice(&bytes)?;
-    Ok(content.switches)
+    let content: Option<Content> = atomic_file::load(path, WAITING_SWITCHES)?;
+    Ok(content.map_or_else(Vec::new, |content| content.switches))
 }
 
 /// Writes the file, or removes it if nothing waits.

@@ -1,7 +1,6 @@
 //! The file that keeps run-time switches of rules over a restart: `switches.json` in the data folder.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
@@ -10,7 +9,7 @@ use ratekeeper_limiter::{Limiter, RuleSwitch, SWITCHES_MAX, SwitchError, Switche
 use ratekeeper_stores::Stores;
 use serde::{Deserialize, Serialize};
 
-use super::atomic_file;
+use super::atomic_file::{self, BadFile};
 
 const NAME: &str = "switches.json";
 
@@ -36,11 +35,7 @@ pub(crate) enum Durability {
 #[derive(Debug, thiserror::Error)]
 enum BadSwitches {
     #[error(transparent)]
-    Io(#[from] io::Error),
-    #[error(transparent)]
-    Json(#[from] serde_json::Error),
-    #[error(transparent)]
-    Version(#[from] OtherVersion),
+    File(#[from] BadFile),
     #[error("it has {0} switches, more than {SWITCHES_MAX}")]
     TooMany(usize),
 }
@@ -71,7 +66,7 @@ impl SwitchFile {
                     tracing::warn!(?rules, "rules are switched, as before the restart");
                     limiter.restore_switches(switches);
                 }
-                Err(BadSwitches::Version(why)) => {
+                Err(BadSwitches::File(BadFile::Version(why))) => {
                     other_version = Some(why);
                     tracing::error!(%why, path = %path.display(), "every rule does what its file says, and switches are not kept");
                 }
@@ -145,7 +140,7 @@ impl SwitchFile {
             return Ok(Durability::NoFolder);
         };
         let saved = match self.other_version {
-            Some(other) => Err(other.into()),
+            Some(other) => Err(BadFile::from(other)),
             None => save(path, &switches),
         };
         *is_behind = saved.is_err();
@@ -181,11 +176,9 @@ impl SwitchFile {
 }
 
 fn load(path: &Path) -> Result<Option<Switches>, BadSwitches> {
-    let Some(bytes) = atomic_file::read(path)? else {
+    let Some(content) = atomic_file::load::<Content>(path, SWITCHES)? else {
         return Ok(None);
     };
-    atomic_file::check_version(&bytes, SWITCHES)?;
-    let content: Content = serde_json::from_slice(&bytes)?;
     if content.switches.len() > SWITCHES_MAX {
         return Err(BadSwitches::TooMany(content.switches.len()));
     }
@@ -193,7 +186,7 @@ fn load(path: &Path) -> Result<Option<Switches>, BadSwitches> {
     Ok(Some(switches).filter(|switches| !switches.is_empty()))
 }
 
-fn save(path: &Path, switches: &Switches) -> Result<(), BadSwitches> {
+fn save(path: &Path, switches: &Switches) -> Result<(), BadFile> {
     let content = Content {
         version: SWITCHES.version,
         switches: switches

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::durations::{DurationCounts, Durations};
 use super::rule_counts::CountsDelta;
 use crate::admin_json::SecondFigures;
-use crate::moments::unix_seconds;
+use crate::admin_json::moments::unix_seconds;
 use watchers::{Watchers, WatchersPlace};
 
 /// Seconds that are kept.

@@ -8,7 +8,7 @@ use ratekeeper_quota::FleetRecord;
 use serde::{Deserialize, Serialize};
 
 use crate::access::{AdminTokenError, Tokens};
-use crate::data_dir::atomic_file;
+use crate::data_dir::atomic_file::{self, BadFile};
 
 const NAME: &str = "fleet.saved.json";
 
@@ -69,20 +69,18 @@ impl FleetCopy {
     /// The file cannot be read, is damaged, or is of another version.
     pub fn load(folder: &Path) -> Result<Option<Self>, FleetCopyError> {
         let path = folder.join(NAME);
-        let bytes = match atomic_file::read(&path) {
-            Ok(Some(bytes)) => bytes,
-            Ok(None) => return Ok(None),
-            Err(source) => return Err(FleetCopyError::Io { path, source }),
+        let content = match atomic_file::load(&path, FLEET_COPY) {
+            Ok(content) => content,
+            Err(BadFile::Io(source)) => return Err(FleetCopyError::Io { path, source }),
+            Err(BadFile::Json(source)) => return Err(FleetCopyError::Damaged { path, source }),
+            Err(BadFile::Version(version)) => {
+                return Err(FleetCopyError::Version { path, version });
+            }
         };
-        if let Err(version) = atomic_file::check_version(&bytes, FLEET_COPY) {
-            return Err(FleetCopyError::Version { path, version });
-        }
-        match serde_json::from_slice(&bytes) {
-            Ok(Content {
-                database, state, ..
-            }) => Ok(Some(Self { database, state })),
-            Err(source) => Err(FleetCopyError::Damaged { path, source }),
-        }
+        Ok(content.map(|content: Content| Self {
+            database: content.database,
+            state: content.state,
+        }))
     }
 
     /// Saves the copy in `folder`, and demands tokens there from now on if the nodes do. Blocks.

@@ -14,7 +14,7 @@ use ratekeeper_proto::json::{read_request, write_response};
 use ratekeeper_rules::Profile;
 
 use super::error::ApiError;
-use super::malformed;
+use super::json_body::malformed;
 use super::media_type::is_json;
 use super::pages::{self, Scheme};
 use crate::app::App;
@@ -51,7 +51,7 @@ pub(super) async fn answer(
             };
         }
         Err(error) => {
-            let message = malformed::plain(&body).unwrap_or_else(|| error.to_string());
+            let message = malformed(&body).unwrap_or_else(|| error.to_string());
             return refused(StatusCode::BAD_REQUEST, &message);
         }
     };

@@ -1,7 +1,6 @@
 //! `ratekeeper.v1` as JSON: each route reads its body, calls a handler, writes its answer.
 
 mod long_body;
-mod parse;
 mod received;
 mod write;
 
@@ -24,7 +23,6 @@ use crate::v1::{
 use long_body::LongBody;
 use write::{write_answer, write_held};
 
-pub(crate) use parse::parse as read_json;
 pub(crate) use received::Received;
 
 type Answered = Result<Response, ApiError>;

@@ -35,7 +35,7 @@ impl ReloadHistory {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub(crate) struct ReloadEntry {
     /// The time of the load.
-    #[serde(serialize_with = "crate::moments::serialize")]
+    #[serde(serialize_with = "crate::admin_json::moments::serialize")]
     #[schema(value_type = String, format = DateTime)]
     pub(super) at: u64,
     /// `accepted` or `refused`.

@@ -4,18 +4,17 @@
 //! The texts are kept, of rules and tenants alike, and compiled again at the start: whatever version of the program and
 //! whatever settings are in use by then.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ratekeeper_core::formats::{LAST_GOOD_RULES, OtherVersion};
+use ratekeeper_core::formats::LAST_GOOD_RULES;
 use ratekeeper_rules::Source;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tracing::{info, warn};
 
 use super::source::RulesSource;
-use crate::data_dir::atomic_file;
+use crate::data_dir::atomic_file::{self, BadFile};
 
 const NAME: &str = "rules.last-good.json";
 
@@ -60,11 +59,7 @@ struct Text<T> {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LastGoodError {
     #[error(transparent)]
-    Io(#[from] io::Error),
-    #[error(transparent)]
-    Json(#[from] serde_json::Error),
-    #[error(transparent)]
-    Version(#[from] OtherVersion),
+    File(#[from] BadFile),
     #[error("they came from elsewhere than is asked for now")]
     Elsewhere,
     #[error("they take {0} bytes, more than {BYTES_MAX}")]
@@ -112,13 +107,13 @@ impl LastGood {
             at,
             files: files.collect(),
         };
-        let bytes = serde_json::to_vec(&content)?;
+        let bytes = serde_json::to_vec(&content).map_err(BadFile::from)?;
         if let Ok(Some(before)) = atomic_file::read_up_to(&self.path, BYTES_MAX as u64) {
             // Of a later version: it stays for that one.
-            atomic_file::check_version(&before, LAST_GOOD_RULES)?;
+            atomic_file::check_version(&before, LAST_GOOD_RULES).map_err(BadFile::from)?;
         }
         match bytes.len() {
-            0..=BYTES_MAX => Ok(atomic_file::write(&self.path, &bytes)?),
+            0..=BYTES_MAX => Ok(atomic_file::write(&self.path, &bytes).map_err(BadFile::from)?),
             many => Err(LastGoodError::TooLarge(many)),
         }
     }
@@ -128,11 +123,11 @@ impl LastGood {
     /// # Errors
     /// The file cannot be used.
     pub(super) fn read(&self) -> Result<Option<GoodRules>, LastGoodError> {
-        let Some(bytes) = atomic_file::read_up_to(&self.path, BYTES_MAX as u64)? else {
+        let bytes_max = BYTES_MAX as u64;
+        let content = atomic_file::load_up_to(&self.path, LAST_GOOD_RULES, bytes_max)?;
+        let Some(content): Option<Content<String>> = content else {
             return Ok(None);
         };
-        atomic_file::check_version(&bytes, LAST_GOOD_RULES)?;
-        let content: Content<String> = serde_json::from_slice(&bytes)?;
         if content.asked != self.asked {
             return Err(LastGoodError::Elsewhere);
         }
@@ -262,7 +257,10 @@ mod tests {
         let left = fs::read_to_string(good.path()).expect("it is there");
         assert_eq!(left, newer, "it is not written over");
         fs::write(good.path(), &text[..text.len() / 2]).expect("it is written");
-        assert!(matches!(good.read(), Err(LastGoodError::Json(_))));
+        assert!(matches!(
+            good.read(),
+            Err(LastGoodError::File(BadFile::Json(_)))
+        ));
         good.keep(1, &texts("one"));
         good.keep(2, &texts(&"x".repeat(BYTES_MAX)));
         assert_eq!(

@@ -14,8 +14,8 @@ use super::feed::{Compiled, Delivery, FeedConfig, FeedEnd, RulesFeed, fingerprin
 use super::last_good::{LastGood, asked_of_feed, asked_of_files};
 use super::source::RulesSource;
 use super::status::ReloadStatus;
+use crate::admin_json::moments::unix_seconds;
 use crate::blocking::blocking;
-use crate::moments::unix_seconds;
 
 /// The reason rules were not loaded.
 #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::history::ReloadHistory;
-use crate::moments::unix_seconds;
+use crate::admin_json::moments::unix_seconds;
 
 /// The outcome of all loads of the rules so far, the first included.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -15,9 +15,9 @@ use super::{Drained, Server};
 use crate::admin;
 use crate::app::App;
 use crate::config::GrpcTransport;
+use crate::config::gateway::{GatewayService, NoGateway};
 use crate::fleet;
-use crate::gateway_listener::{GatewayService, NoGateway};
-use crate::grpc::Health;
+use crate::grpc::{Grpc, Health};
 use crate::http;
 use crate::listen::drain::Drain;
 use crate::listen::{ConnectionSlots, Listener, ServerBounds, Workers};
@@ -71,25 +71,7 @@ impl Server {
         } = listeners;
         let last = Arc::new(Drain::new());
         let watching = serve_operators(&app, admin, metrics, bounds, &last);
-        let mut serving = JoinSet::new();
-        if let Some(grpc) = grpc {
-            let service = move |_| service.clone();
-            let (room, drain) = (room.clone(), Arc::clone(&app.drain));
-            match config.grpc_transport {
-                GrpcTransport::Direct => {
-                    serving.spawn(grpc.serve_direct(service, bounds, room, drain, workers.turns()))
-                }
-                GrpcTransport::Tonic => {
-                    serving.spawn(grpc.serve(service, bounds, room, drain, workers.turns()))
-                }
-            };
-        }
-        if let Some(http) = http {
-            let service = http::router(Arc::clone(&app));
-            let service = move |_| service.clone();
-            let (room, drain) = (room.clone(), Arc::clone(&app.drain));
-            serving.spawn(http.serve(service, bounds, room, drain, workers.turns()));
-        }
+        let mut serving = serve_checks(&app, (grpc, service), http, &room, &workers);
         let (mut settling, mut patience) = (None, Duration::ZERO);
         if let Some(((listener, bounds), gateway)) = gateway_listener.zip(gateway) {
             patience = bounds.drain_timeout;
@@ -111,20 +93,55 @@ impl Server {
         let begun = Instant::now();
         let cut = total(serving).await;
         if let Some(gateway) = settling {
-            let left = patience.saturating_sub(begun.elapsed());
-            let unfinished = gateway.settle(left).await;
-            if unfinished > 0 {
-                warn!(
-                    requests = unfinished,
-                    "drain timeout: cutting off requests whose clients are gone"
-                );
-            }
+            settle(&*gateway, patience.saturating_sub(begun.elapsed())).await;
         }
         last.begin();
         let cut = cut + total(watching).await;
         tasks.shutdown().await;
         fleet::leave(&app).await;
         Drained { cut }
+    }
+}
+
+/// Serves checks on the workers, by gRPC and by HTTP.
+fn serve_checks(
+    app: &Arc<App>,
+    (grpc, service): (Option<Listener>, Grpc),
+    http: Option<Listener>,
+    room: &ConnectionSlots,
+    workers: &Workers,
+) -> JoinSet<usize> {
+    let bounds = app.config.bounds;
+    let mut serving = JoinSet::new();
+    if let Some(grpc) = grpc {
+        let service = move |_| service.clone();
+        let (room, drain) = (room.clone(), Arc::clone(&app.drain));
+        match app.config.grpc_transport {
+            GrpcTransport::Direct => {
+                serving.spawn(grpc.serve_direct(service, bounds, room, drain, workers.turns()))
+            }
+            GrpcTransport::Tonic => {
+                serving.spawn(grpc.serve(service, bounds, room, drain, workers.turns()))
+            }
+        };
+    }
+    if let Some(http) = http {
+        let service = http::router(Arc::clone(app));
+        let service = move |_| service.clone();
+        let (room, drain) = (room.clone(), Arc::clone(&app.drain));
+        serving.spawn(http.serve(service, bounds, room, drain, workers.turns()));
+    }
+    serving
+}
+
+/// Waits for work of the gateway whose clients are gone, no longer than `left`.
+async fn settle(gateway: &impl GatewayService, left: Duration) {
+    let unfinished = gateway.settle(left).await;
+    if unfinished > 0 {
+        warn!(
+            requests = unfinished,
+            "drain timeout: cutting off requests whose clients are gone"
+        );
     }
 }
 

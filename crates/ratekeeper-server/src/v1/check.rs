@@ -35,7 +35,7 @@ impl<C: Sender> Api<'_, C> {
     ) -> Result<R, C::Error> {
         let subject = Subject::from(request);
         if let Err(refusal) = subject.validate(format_args!("")) {
-            return Ok(unread(self.app, refusal, read)?);
+            return Ok(unread(self.app, refusal, |answer| read(&answer))?);
         }
         self.permit_override(subject)?;
         require_rules(self.app)?;
@@ -165,7 +165,7 @@ impl<C: Sender> Api<'_, C> {
         read: impl FnOnce(&Answer<'_>) -> R,
     ) -> Result<R, C::Error> {
         if let Err(refusal) = subject.validate(format_args!("")) {
-            return Ok(unread(self.app, refusal, read)?);
+            return Ok(unread(self.app, refusal, |answer| read(&answer))?);
         }
         self.permit_override(subject)?;
         require_rules(self.app)?;
@@ -203,17 +203,17 @@ impl<C: Sender> Api<'_, C> {
 
 /// Answers a request that was refused, if its own sender may have caused that; `read` turns the answer into a message.
 #[cold]
-fn unread<R>(
+pub(super) fn unread<R>(
     app: &App,
     refusal: Refusal,
-    read: impl FnOnce(&Answer<'_>) -> R,
+    read: impl FnOnce(Answer<'_>) -> R,
 ) -> Result<R, Refusal> {
     let (allowed, why) = judge(app, refusal)?;
-    Ok(read(&Answer::unreadable(allowed, &why)))
+    Ok(read(Answer::unreadable(allowed, &why)))
 }
 
 /// Returns whether such a request may pass, and why it cannot be read.
-pub(super) fn judge(app: &App, refusal: Refusal) -> Result<(bool, String), Refusal> {
+fn judge(app: &App, refusal: Refusal) -> Result<(bool, String), Refusal> {
     if refusal.reason != Reason::OutOfBounds {
         return Err(refusal);
     }

@@ -7,7 +7,7 @@ use ratekeeper_trace::TracedMethod;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::check::judge;
+use super::check::unread;
 use super::{
     AcquireRequest, Answer, Api, HeldAnswer, RefundRequest, Refusal, ReserveRequest, Sender,
     Subject, require_rules,
@@ -91,10 +91,9 @@ impl Holder<'_> {
     ) -> Result<R, Refusal> {
         let subject = Subject::new(&request.domain, &request.descriptors, request.wait_ms_max);
         if let Err(refusal) = subject.validate(format_args!("")) {
-            let (allowed, why) = judge(self.app, refusal)?;
-            return Ok(read(&HeldAnswer::nothing(Answer::unreadable(
-                allowed, &why,
-            ))));
+            return unread(self.app, refusal, |answer| {
+                read(&HeldAnswer::nothing(answer))
+            });
         }
         subject.refuse_overrides()?;
         let key = key(&request.idempotency_key)?;
@@ -143,10 +142,9 @@ impl Holder<'_> {
     ) -> Result<R, Refusal> {
         let subject = Subject::new(&request.domain, &request.descriptors, request.wait_ms_max);
         if let Err(refusal) = subject.validate(format_args!("")) {
-            let (allowed, why) = judge(self.app, refusal)?;
-            return Ok(read(&HeldAnswer::nothing(Answer::unreadable(
-                allowed, &why,
-            ))));
+            return unread(self.app, refusal, |answer| {
+                read(&HeldAnswer::nothing(answer))
+            });
         }
         subject.refuse_overrides()?;
         let hits = reserved_hits(request.hits)?;

@@ -26,3 +26,11 @@ pub enum AnswerError {
     #[error("the key holds something that is not a counter")]
     Corrupt,
 }
+
+/// The number that an item is.
+pub(super) fn integer(item: Option<Item<'_>>) -> Result<u64, AnswerError> {
+    match item {
+        Some(Item::Int(number)) => u64::try_from(number).map_err(|_| AnswerError::Malformed),
+        _ => Err(AnswerError::Malformed),
+    }
+}

@@ -6,7 +6,7 @@ use ratekeeper_store::{CounterKey, OtherLeases, Step};
 
 use super::call::Call;
 use super::group::GroupStep;
-use super::item::{AnswerError, Item};
+use super::item::{AnswerError, Item, integer};
 use super::key::KeyName;
 use super::state::{Counter, Kept};
 
@@ -195,12 +195,5 @@ fn outcome<'r>(
         found if found != told => Err(AnswerError::Disagrees),
         Settled::Old => Ok(LeaseOutcome::Old),
         Settled::Holds(holding) => Ok(LeaseOutcome::Settled { holding, outcome }),
-    }
-}
-
-fn integer(item: Option<Item<'_>>) -> Result<u64, AnswerError> {
-    match item {
-        Some(Item::Int(number)) => u64::try_from(number).map_err(|_| AnswerError::Malformed),
-        _ => Err(AnswerError::Malformed),
     }
 }

@@ -4,7 +4,7 @@ use ratekeeper_store::{LoanChange, LoanCounter, LoanState, Step};
 
 use super::call::Call;
 use super::group::GroupStep;
-use super::item::{AnswerError, Item};
+use super::item::{AnswerError, Item, integer};
 use super::key::KeyName;
 use ratekeeper_core::{Micros, Timestamp};
 
@@ -87,12 +87,5 @@ pub fn decode_loans<'r>(
             is_written,
         })),
         Some(_) => Err(AnswerError::Malformed),
-    }
-}
-
-fn integer(item: Option<Item<'_>>) -> Result<u64, AnswerError> {
-    match item {
-        Some(Item::Int(number)) => u64::try_from(number).map_err(|_| AnswerError::Malformed),
-        _ => Err(AnswerError::Malformed),
     }
 }

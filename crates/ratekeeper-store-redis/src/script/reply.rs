@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::denied_counters::DeniedCounters;
 use super::group::Group;
-use super::item::{AnswerError, Item};
+use super::item::{AnswerError, Item, integer};
 use super::post;
 use super::replay::Replay;
 use super::state::Counter;
@@ -195,13 +195,6 @@ fn unexecuted(group: &Group, at: Timestamp, execution: Execution) -> Verdicts {
         outcomes: SmallVec::from_elem(StepOutcome::Full(FullMode::Deny), group.parts.len()),
         at,
         execution,
-    }
-}
-
-fn integer(item: Option<Item<'_>>) -> Result<u64, AnswerError> {
-    match item {
-        Some(Item::Int(number)) => u64::try_from(number).map_err(|_| AnswerError::Malformed),
-        _ => Err(AnswerError::Malformed),
     }
 }
 

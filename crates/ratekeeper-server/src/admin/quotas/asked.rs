@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, Path, Query};
+use axum::extract::{FromRequestParts, Path};
 use http::header::{HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use http::request::Parts;
 use http::{HeaderMap, Method};
@@ -15,6 +15,7 @@ use utoipa::IntoParams;
 
 use super::refused::no_database;
 use crate::access::Operator;
+use crate::admin::options::{Given, OfDomain};
 use crate::app::App;
 use crate::config::quotas::QuotaAdmin;
 use crate::http::ApiError;
@@ -37,14 +38,6 @@ pub(in crate::admin) struct Asked {
     pub(in crate::admin) named: Option<String>,
     pub(in crate::admin) editor: Editor,
     pub(in crate::admin) expected: Precondition,
-}
-
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(super) struct OfDomain {
-    /// The domain, where several have tenants.
-    domain: Option<String>,
 }
 
 /// The tenant of a path.
@@ -75,9 +68,7 @@ impl FromRequestParts<Arc<App>> for Asked {
         let path = Path::<TenantInPath>::from_request_parts(parts, app).await;
         let Path(TenantInPath { tenant: named }) =
             path.map_err(|error| ApiError::invalid("{tenant}", error.body_text()))?;
-        let query = Query::<OfDomain>::from_request_parts(parts, app).await;
-        let Query(OfDomain { domain }) =
-            query.map_err(|error| ApiError::invalid("?", error.body_text()))?;
+        let Given(OfDomain { domain }) = Given::from_request_parts(parts, app).await?;
         let Ok(ChangedBy(editor)) = ChangedBy::from_request_parts(parts, app).await;
         let quotas = app.config.quotas.clone().ok_or_else(no_database)?;
         if !app.is_loaded() {

@@ -12,8 +12,8 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use http::header::{CONTENT_TYPE, HeaderMap};
 use ratekeeper_quota::{
-    BadTenantLine, BulkFormat, BulkTenant, LineFault, ListCursor, ListFilter, PAGE_MAX,
-    PutAllError, QuotaError, QuotaStore, bulk_head, read_tenants,
+    BadTenantLine, BulkFormat, BulkLine, BulkTenant, LineFault, ListCursor, ListFilter, PAGE_MAX,
+    PutAllError, QuotaError, QuotaStore, TenantPut, bulk_head, read_tenants,
 };
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -78,20 +78,7 @@ pub(in crate::admin) async fn import(
         let put = line.put(rules, quotas.store.key());
         puts.push(put.map_err(|bad| wrong_line(&bad))?);
     }
-    // By value here and by hash there, or with and without the only domain, it is the same tenant.
-    let mut seen = HashSet::new();
-    let names = puts.iter().map(|put| (&put.tenant.domain, put.tenant.hash));
-    if let Some((line, _)) = lines
-        .iter()
-        .zip(names)
-        .find(|(_, name)| !seen.insert(*name))
-    {
-        return Err(wrong_line(&BadTenantLine {
-            line: line.line,
-            field: String::new(),
-            fault: LineFault::Twice,
-        }));
-    }
+    refuse_twice(&lines, &puts)?;
     let refused = |error: &PutAllError| match (error.at.and_then(|at| lines.get(at)), &error.source)
     {
         (Some(bulk), QuotaError::Invalid(bad)) => {
@@ -124,6 +111,22 @@ pub(in crate::admin) async fn import(
         .iter()
         .map(|written| (written.is_changed, written.is_new));
     Ok(told(Imported::of(written.len(), outcomes), old_names))
+}
+
+/// Refuses a tenant that has two lines.
+fn refuse_twice(lines: &[BulkLine], puts: &[TenantPut]) -> Result<(), ApiError> {
+    // By value here and by hash there, or with and without the only domain, it is the same tenant.
+    let mut seen = HashSet::new();
+    let names = puts.iter().map(|put| (&put.tenant.domain, put.tenant.hash));
+    let mut named = lines.iter().zip(names);
+    match named.find(|(_, name)| !seen.insert(*name)) {
+        None => Ok(()),
+        Some((line, _)) => Err(wrong_line(&BadTenantLine {
+            line: line.line,
+            field: String::new(),
+            fault: LineFault::Twice,
+        })),
+    }
 }
 
 /// The answer, with a warning about names of earlier versions in the file.

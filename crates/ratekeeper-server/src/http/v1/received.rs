@@ -10,10 +10,10 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use serde::Deserialize;
 
-use super::parse::parse;
 use crate::access::callers::Power;
 use crate::app::App;
 use crate::http::error::ApiError;
+use crate::http::json_body::read_json;
 use crate::http::media_type::is_json;
 use crate::http::pages::{self, Scheme};
 use crate::listen::Peer;
@@ -60,7 +60,7 @@ impl Received {
     pub(super) fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, ApiError> {
         match &self.body {
             Ok(body) if !body.is_empty() && !is_json(&self.headers) => Err(ApiError::not_json()),
-            Ok(body) => parse(body),
+            Ok(body) => read_json(body),
             Err(error) => Err(error.clone()),
         }
     }

@@ -1,10 +1,23 @@
-//! Bodies that are no JSON, in plain words.
+//! Bodies of JSON; an error names the wrong field by its path, or says in plain words why a body is no JSON.
 
+use ratekeeper_proto::json;
+use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::error::Category;
 
+use super::error::ApiError;
+
+/// Reads a body. The field of an error is `body` where no field of ours is wrong.
+pub(crate) fn read_json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
+    json::read(body).map_err(|error| match malformed(body) {
+        Some(message) => ApiError::invalid("body", message),
+        None if error.field.is_empty() => ApiError::invalid("body", error.problem),
+        None => ApiError::invalid(error.field, error.problem),
+    })
+}
+
 /// Says in plain words, with line and column, why `body` is no JSON; [`None`] if it is JSON.
-pub(super) fn plain(body: &[u8]) -> Option<String> {
+pub(super) fn malformed(body: &[u8]) -> Option<String> {
     if body.trim_ascii().is_empty() {
         return Some("the body is empty; send a JSON object".to_owned());
     }

@@ -1,10 +1,10 @@
 //! `ratekeeper quota revert`: a tenant's plans and overrides as they were, by the audit trail.
 
-use super::admin::query;
-use super::quota_changes::changes;
-use super::quota_tenant::{KnownTenant, is_outdated};
-use super::quotas_live::{path, print_tenant};
+use super::changes::changes;
+use super::live::{path, print_tenant};
+use super::tenant::{KnownTenant, is_outdated};
 use crate::cli::{QuotaRevert, TenantArgs};
+use crate::commands::admin::query;
 use crate::output;
 use anyhow::{Context, Result, bail};
 use ratekeeper_quota::{AuditDocument, QuotaDocument};

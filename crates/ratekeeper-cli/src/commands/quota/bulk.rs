@@ -1,9 +1,9 @@
 //! `ratekeeper quota import|export`: many tenants of a running service.
 
-use super::admin::{Condition, Refusal, query};
-use super::quotas_live::read;
+use super::live::read;
 use crate::cli::{AdminAccess, QuotaExport, QuotaImport, QuotaUsage, TenantsForm, UsageBy};
 use crate::client::Answer;
+use crate::commands::admin::{Condition, Refusal, query};
 use crate::output::{self, count};
 use anyhow::{Context, Result, anyhow, bail};
 use ratekeeper_quota::{BulkFormat, BulkLine, read_tenants};

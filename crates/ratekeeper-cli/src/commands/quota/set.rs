@@ -5,9 +5,9 @@
 
 mod named;
 
-use super::quota_changes::{Change, changes, not_in_force};
-use super::quota_tenant::{KnownTenant, is_outdated};
-use super::quotas_live::{print_tenant, read};
+use super::changes::{Change, changes, not_in_force};
+use super::live::{print_tenant, read};
+use super::tenant::{KnownTenant, is_outdated};
 use crate::cli::QuotaSet;
 use crate::output;
 use anyhow::{Context, Result, anyhow, bail};

@@ -8,8 +8,21 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::figures::families::Families;
-use crate::listen::HttpService;
+use crate::listen::tls::TlsConfig;
+use crate::listen::{HttpService, ListenAddress, ServerBounds};
 use crate::reload::follow::Followed;
+
+/// The settings of the gateway's listener. It speaks HTTP/1.1 and HTTP/2, and connections may be
+/// upgraded.
+#[derive(Clone, Debug)]
+pub struct GatewayListener {
+    /// The address it listens on.
+    pub address: ListenAddress,
+    /// Its certificate, if it encrypts.
+    pub tls: Option<TlsConfig>,
+    /// Its limits. The time of a request and the size of its body are for the [`GatewayService`] to bound.
+    pub bounds: ServerBounds,
+}
 
 /// The service behind the gateway's listener. The worker threads that serve checks serve it too,
 /// each with its own [`Self::Service`], so that its state (connections to an upstream) never crosses

@@ -1,8 +1,8 @@
 //! A tenant as a service has it, on which a change is based.
 
-use super::admin::{Condition, Refusal};
-use super::quotas_live::path;
+use super::live::path;
 use crate::cli::TenantArgs;
+use crate::commands::admin::{Condition, Refusal};
 use anyhow::{Context, Result, anyhow};
 use jiff::fmt::rfc2822;
 use ratekeeper_core::Timestamp;

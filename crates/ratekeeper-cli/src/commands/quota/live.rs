@@ -1,9 +1,9 @@
 //! `ratekeeper quota get|list|delete` and `ratekeeper reset`: tenants of a running service.
 
-use super::admin::{Condition, query};
-use super::quota_changes::changes;
-use super::quota_tenant::{KnownTenant, own};
+use super::changes::changes;
+use super::tenant::{KnownTenant, own};
 use crate::cli::{AdminAccess, QuotaDelete, QuotaList, TenantArgs};
+use crate::commands::admin::{Condition, query};
 use crate::output;
 use crate::settings::percent_encoded;
 use anyhow::{Context, Result, anyhow};
@@ -37,7 +37,7 @@ pub(super) fn delete(args: &QuotaDelete) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn reset(args: &TenantArgs) -> Result<ExitCode> {
+pub(in crate::commands) fn reset(args: &TenantArgs) -> Result<ExitCode> {
     let answer = args.access.ask("POST", &path(args, "/reset"), "")?;
     print(&args.access, &answer, |_: IgnoredAny| {
         format!("the usage of {} is reset to zero\n", args.tenant)
@@ -114,7 +114,7 @@ pub(super) fn print_tenant(
 }
 
 /// Reads a file, or standard input for `-`, of at most `most` bytes.
-pub(super) fn read(file: &Path, most: u64) -> Result<String> {
+pub(in crate::commands) fn read(file: &Path, most: u64) -> Result<String> {
     let mut text = String::new();
     let read = match file.as_os_str() == "-" {
         true => std::io::stdin().take(most + 1).read_to_string(&mut text),
@@ -129,7 +129,7 @@ pub(super) fn read(file: &Path, most: u64) -> Result<String> {
     }
 }
 
-pub(super) fn tenant_text(tenant: TenantDocument) -> String {
+pub(in crate::commands) fn tenant_text(tenant: TenantDocument) -> String {
     let mut text = format!("{}, domain {}", tenant.tenant, tenant.domain);
     if let Some(plan) = &tenant.plan {
         let _ = write!(text, ", plan {plan}");

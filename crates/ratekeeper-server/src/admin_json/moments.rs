@@ -1,4 +1,4 @@
-//! Times in whole seconds: the wall clock, and JSON, where all are in the form of RFC 3339 by `#[serde(with = "crate::moments")]`.
+//! Times in whole seconds: the wall clock, and JSON, where all are in the form of RFC 3339 by `#[serde(with = "crate::admin_json::moments")]`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
