@@ -56,8 +56,8 @@ pub use access::{AdminToken, AdminTokenError, Role, Tokens, UnknownRole};
 pub use config::constant::{ConstantAnswer, NoAnswer};
 pub use config::quotas::QuotaAdmin;
 pub use config::{
-    AuthConfig, DESCRIPTORS_MAX, ENTRIES_MAX, EnvoyCallers, GatewayListener, GrpcTransport,
-    LimitHeaderNames, ListenersTls, RlsConfig, ServerConfig,
+    AuthConfig, DESCRIPTORS_MAX, ENTRIES_MAX, EnvoyCallers, GatewayListener, LimitHeaderNames,
+    ListenersTls, RlsConfig, ServerConfig,
 };
 pub use data_dir::atomic_file::make_private_folder;
 pub use figures::families::{Families, Label, by};
