@@ -1,4 +1,4 @@
-//! `cargo xtask compat grpc-java`: the release binary asked by gRPC's library for Java, by both ways of `grpc_transport`.
+//! `cargo xtask compat grpc-java`: the release binary asked by gRPC's library for Java.
 
 use crate::need;
 use crate::run::release_binary;

@@ -76,7 +76,7 @@ The verbs of this repository.
                                   every answer beside envoyproxy/ratelimit's own, live, and `ratekeeper migrate` from a
                                   running one to a running one, under load; needs Go
   cargo xtask compat grpc-java [--ratekeeper PATH]
-                                  the answers that gRPC's library for Java gets by both ways of grpc_transport
+                                  the answers that gRPC's library for Java gets
   cargo xtask compat envoy-gateway [--ratekeeper PATH] [--record FILE]
                                   a real Envoy Gateway and Envoy with it as their rate limit service; needs Go and root.
                                   `--record` writes what Envoy Gateway sends, for the test that replays it

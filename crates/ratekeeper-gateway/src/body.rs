@@ -12,7 +12,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Version};
@@ -20,6 +19,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use pin_project_lite::pin_project;
 use ratekeeper_http::BodyScanner;
 use ratekeeper_server::{Fault as BoxError, Patience};
+use ratekeeper_tower::ResponseBody;
 use tokio::time::{Instant, Sleep, sleep};
 
 pub(crate) use self::held_slot::{HeldSlot, SlotAndPermits};
@@ -32,6 +32,7 @@ use crate::connect::Lease;
 use crate::fault::Fault;
 use crate::head::clean_trailers;
 use crate::media_type::is_stream;
+use crate::upstream::Upstream;
 
 /// A client's body on its way to an upstream.
 #[derive(Debug)]
@@ -334,10 +335,9 @@ pin_project! {
     enum Kind {
         Upstream {
             received: Received,
-            pace: Duration,
-            // Begins when the upstream pauses.
-            #[pin]
-            pause: Option<Sleep>,
+            upstream: Arc<Upstream>,
+            // Begins when the upstream pauses. Boxed: most answers come at once, and are moved often.
+            pause: Option<Pin<Box<Sleep>>>,
             is_pausing: bool,
         },
         Text { text: Bytes },
@@ -356,17 +356,17 @@ impl ProxyBody {
         }
     }
 
-    /// The body of an upstream, which may not pause for longer than `pace`.
+    /// The body of an answer of `upstream`, which may not pause for longer than it may take to answer.
     pub(crate) fn of_upstream(
         incoming: Incoming,
         lease: Option<Lease>,
         slot: Option<HeldSlot>,
-        pace: Duration,
+        upstream: Arc<Upstream>,
     ) -> Self {
         Self {
             kind: Kind::Upstream {
                 received: Received::new(incoming, lease, slot),
-                pace,
+                upstream,
                 pause: None,
                 is_pausing: false,
             },
@@ -382,6 +382,27 @@ impl ProxyBody {
     }
 }
 
+/// The body of an answer that may be an upstream's.
+pub(crate) trait AnswerBody {
+    /// The upstream that answered; None for an answer of the gateway's own.
+    fn upstream(&self) -> Option<&Arc<Upstream>>;
+}
+
+impl AnswerBody for ProxyBody {
+    fn upstream(&self) -> Option<&Arc<Upstream>> {
+        match &self.kind {
+            Kind::Upstream { upstream, .. } => Some(upstream),
+            Kind::Text { .. } => None,
+        }
+    }
+}
+
+impl<B: AnswerBody, H> AnswerBody for ResponseBody<B, H> {
+    fn upstream(&self) -> Option<&Arc<Upstream>> {
+        self.of_service()?.upstream()
+    }
+}
+
 impl Body for ProxyBody {
     type Data = Bytes;
     type Error = BoxError;
@@ -390,17 +411,17 @@ impl Body for ProxyBody {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let (received, pace, mut pause, is_pausing) = match self.project().kind.project() {
+        let (received, upstream, pause, is_pausing) = match self.project().kind.project() {
             KindNow::Text { text } if text.is_empty() => return Poll::Ready(None),
             KindNow::Text { text } => {
                 return Poll::Ready(Some(Ok(Frame::data(std::mem::take(text)))));
             }
             KindNow::Upstream {
                 received,
-                pace,
+                upstream,
                 pause,
                 is_pausing,
-            } => (received, pace, pause, is_pausing),
+            } => (received, upstream, pause, is_pausing),
         };
         let Some(incoming) = received.incoming_mut() else {
             return Poll::Ready(None);
@@ -418,12 +439,15 @@ impl Body for ProxyBody {
             }
             Poll::Pending => {
                 if !std::mem::replace(is_pausing, true) {
-                    match pause.as_mut().as_pin_mut() {
-                        Some(pause) => pause.reset(Instant::now() + *pace),
-                        None => pause.set(Some(sleep(*pace))),
+                    let pace = upstream.response_timeout;
+                    match pause {
+                        Some(pause) => pause.as_mut().reset(Instant::now() + pace),
+                        None => *pause = Some(Box::pin(sleep(pace))),
                     }
                 }
-                let is_over = pause.as_pin_mut().is_some_and(|it| it.poll(cx).is_ready());
+                let is_over = pause
+                    .as_mut()
+                    .is_some_and(|it| it.as_mut().poll(cx).is_ready());
                 match is_over {
                     true => {
                         received.broken();

@@ -17,14 +17,13 @@ use ratekeeper_tower::{CallerSlot, SpentSlot};
 use ratekeeper_trace::{RequestSpan, SpanValue};
 use tower::Service;
 
-use crate::body::{ProxyBody, RequestBody};
+use crate::body::{AnswerBody, ProxyBody, RequestBody};
 use crate::denials::MadeId;
 use crate::head::admit;
 use crate::log::Entry;
 use crate::media_type::is_grpc;
 use crate::peek::Peek;
 use crate::shared::Shared;
-use crate::upstream::AnsweredBy;
 
 /// Passes requests on to the inner service `S`, and answers malformed ones itself.
 #[derive(Clone, Debug)]
@@ -61,6 +60,7 @@ impl<S> Edge<S> {
 impl<S, B> Service<Request<Incoming>> for Edge<S>
 where
     S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible> + Clone,
+    B: AnswerBody,
 {
     type Response = Response<EdgeBody<B>>;
     type Error = Infallible;
@@ -72,7 +72,7 @@ where
 
     fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
         let is_logged = self.shared.log.is_some();
-        let entry = is_logged.then(|| self.begin_entry(&mut request));
+        let entry = is_logged.then(|| Box::new(self.begin_entry(&mut request)));
         let shared = Arc::clone(&self.shared);
         let mut request = RequestBody::of(request, shared.body_bytes_max, shared.patience);
         let span = trace(&shared, &mut request);
@@ -91,15 +91,15 @@ where
             request.extensions_mut().insert(usage);
         }
         if let Err(fault) = admitted {
-            answering.refusal = Some(fault.response(is_grpc(request.headers())));
+            answering.refusal = Some(Box::new(fault.response(is_grpc(request.headers()))));
         } else if let Some(peek) = answering.shared.body_needs.peek(&mut request) {
             let clone = self.inner.clone();
-            answering.peeking = Some(Peeking {
+            answering.peeking = Some(Box::new(Peeking {
                 // The one that is ready.
                 service: std::mem::replace(&mut self.inner, clone),
                 request,
                 peek,
-            });
+            }));
         } else {
             answering.inner = Some(self.inner.call(request));
         }
@@ -148,13 +148,13 @@ pin_project! {
     where
         S: Service<Request<RequestBody>>,
     {
-        // None once the inner service is called.
-        peeking: Option<Peeking<S>>,
+        // None once the inner service is called. Boxed, here and below: what few requests need is not to be moved with all.
+        peeking: Option<Box<Peeking<S>>>,
         // None for a malformed request.
         #[pin]
         inner: Option<S::Future>,
-        refusal: Option<Response<ProxyBody>>,
-        entry: Option<Entry>,
+        refusal: Option<Box<Response<ProxyBody>>>,
+        entry: Option<Box<Entry>>,
         span: Option<Arc<RequestSpan>>,
         shared: Arc<Shared>,
     }
@@ -169,6 +169,7 @@ impl<S: Service<Request<RequestBody>>> fmt::Debug for Answering<S> {
 impl<S, B> Future for Answering<S>
 where
     S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible>,
+    B: AnswerBody,
 {
     type Output = Result<Response<EdgeBody<B>>, Infallible>;
 
@@ -176,12 +177,13 @@ where
         let mut this = self.project();
         if let Some(peeking) = this.peeking {
             let read = ready!(peeking.peek.poll(&mut peeking.request, cx));
-            if let Some(mut read_by) = this.peeking.take() {
+            if let Some(read_by) = this.peeking.take() {
+                let mut read_by = *read_by;
                 match read {
                     Ok(()) => this.inner.set(Some(read_by.service.call(read_by.request))),
                     Err(fault) => {
                         let is_grpc = is_grpc(read_by.request.headers());
-                        *this.refusal = Some(fault.response(is_grpc));
+                        *this.refusal = Some(Box::new(fault.response(is_grpc)));
                     }
                 }
             }
@@ -194,14 +196,17 @@ where
             None => {
                 let refusal = this.refusal.take();
                 let refusal = refusal.expect("a future is not polled after it was ready");
-                refusal.map(|body| Kind::Refusal { body })
+                (*refusal).map(|body| Kind::Refusal { body })
             }
         };
-        let upstream = answer.extensions().get::<AnsweredBy>();
-        let counts = upstream.map_or(&this.shared.own, |by| &by.0.counts);
+        let upstream = match answer.body() {
+            Kind::Inner { body } => body.upstream(),
+            Kind::Refusal { .. } => None,
+        };
+        let counts = upstream.map_or(&this.shared.own, |upstream| &upstream.counts);
         counts.note_answer(answer.status().as_u16());
         let logged = this.entry.take().map(|mut entry| {
-            entry.note_answer(&answer);
+            entry.note_answer(&answer, upstream);
             Logged {
                 entry,
                 shared: Arc::clone(this.shared),
@@ -239,7 +244,7 @@ pin_project! {
 /// The log entry of an answer, written once nothing of the answer is left to send.
 #[derive(Debug)]
 struct Logged {
-    entry: Entry,
+    entry: Box<Entry>,
     shared: Arc<Shared>,
 }
 

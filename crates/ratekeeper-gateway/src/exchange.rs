@@ -85,10 +85,10 @@ fn is_reset(error: &hyper::Error) -> bool {
 impl Exchange<'_> {
     /// Sends the request on a kept connection, or on a new one. If the kept one turns out to be closed,
     /// the request is retried on a new one, provided nothing of it was sent, or it is idempotent
-    /// (RFC 9110, section 9.2.2) and nothing came back. Tells `slot` before anything is sent.
+    /// (RFC 9110, section 9.2.2) and nothing came back. Tells `slot` before anything is sent, and leaves an empty request.
     pub(crate) async fn run(
         &self,
-        mut request: Request<RequestBody>,
+        request: &mut Request<RequestBody>,
         slot: &HeldSlot,
     ) -> Result<Answered, Fault> {
         let key = |index| (self.upstream.id, index);
@@ -97,16 +97,16 @@ impl Exchange<'_> {
         if self.connection_use == ConnectionUse::Requests
             && let Some(connection) = self.pool.take(key(first))
         {
-            let again = self.again(&request);
+            let again = self.again(request);
             slot.sent();
             match self.send(connection, first, request).await {
                 Ok(answered) => return Ok(answered),
-                Err(Failed::Unsent(unsent)) => request = *unsent,
+                Err(Failed::Unsent(unsent)) => *request = *unsent,
                 Err(Failed::TooSlow) => return Err(self.too_slow()),
                 Err(Failed::Sent(error)) => {
                     let is_closed =
                         error.is_incomplete_message() || error.is_closed() || is_reset(&error);
-                    request = match again.filter(|_| is_closed) {
+                    *request = match again.filter(|_| is_closed) {
                         Some(again) => again.request(),
                         None => return Err(self.broken(&error)),
                     };
@@ -159,8 +159,10 @@ impl Exchange<'_> {
         &self,
         connection: Connection,
         index: usize,
-        mut request: Request<RequestBody>,
+        request: &mut Request<RequestBody>,
     ) -> Result<Answered, Failed> {
+        // Moved once, to where it is sent from: a request is large.
+        let mut request = std::mem::replace(request, Request::new(RequestBody::none()));
         match connection {
             Connection::Http1(mut lease) => {
                 if self.progress.is_some() {

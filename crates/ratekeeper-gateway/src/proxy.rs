@@ -28,7 +28,7 @@ use crate::media_type::{is_endless, is_grpc, is_stream};
 use crate::routes::{OnClientGone, Route};
 use crate::shared::Shared;
 use crate::upgrade::Upgrade;
-use crate::upstream::{AnsweredBy, Upstream, WaitOrder};
+use crate::upstream::{Upstream, WaitOrder};
 
 /// A service that forwards requests, with connections of its own in each worker.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ impl Service<Request<RequestBody>> for Proxy {
         let running = Box::pin(async move {
             let is_grpc = is_grpc(request.headers());
             let answer = match route {
-                Ok(route) => proxy.forward(request, &route, (hold, is_sent)).await,
+                Ok(route) => proxy.forward(&mut request, &route, (hold, is_sent)).await,
                 Err(fault) => Err(fault),
             };
             Ok(answer.unwrap_or_else(|fault| fault.response(is_grpc)))
@@ -130,13 +130,13 @@ impl Drop for ForwardFuture {
 
 impl Proxy {
     async fn forward(
-        self,
-        mut request: Request<RequestBody>,
+        &self,
+        request: &mut Request<RequestBody>,
         route: &Arc<Route>,
         (hold, is_sent): (Option<Hold>, Option<Arc<AtomicBool>>),
     ) -> Result<Response<ProxyBody>, Fault> {
         let upstream = Arc::clone(&route.upstream);
-        let passage = match self.admit(&upstream, &mut request) {
+        let passage = match self.admit(&upstream, request) {
             Ok(passage) => passage,
             Err(shed) => return Ok(shed.map(ProxyBody::text)),
         };
@@ -145,26 +145,26 @@ impl Proxy {
         if request.body().size_hint().lower() > body_bytes_max {
             return Err(Fault::TooLarge(body_bytes_max));
         }
-        let upgrade = Upgrade::of(&mut request);
+        let upgrade = Upgrade::of(request);
         let version = request.version();
-        let (mut parts, body) = request.into_parts();
-        let peer = parts.extensions.remove::<Peer>();
+        let extensions = request.extensions_mut();
+        let peer = extensions.remove::<Peer>();
         let tracer = self.shared.tracer.as_ref();
-        let span = tracer.and_then(|_| parts.extensions.remove::<Arc<RequestSpan>>());
+        let span = tracer.and_then(|_| extensions.remove::<Arc<RequestSpan>>());
         let inbound = Inbound {
             peer: peer.as_ref(),
             scheme: self.shared.scheme,
             forwarding: &self.shared.forwarding,
         };
-        let client = inbound.client(&parts.headers);
-        head::forward(&mut parts, &upstream, inbound);
+        let client = inbound.client(request.headers());
+        head::forward(request, &upstream, inbound);
         if let Some(upgrade) = &upgrade {
-            upgrade.ask(&mut parts.headers);
+            upgrade.ask(request.headers_mut());
         }
         let exchange = Exchange {
             upstream: &upstream,
             pool: &self.pool,
-            progress: body.progress(),
+            progress: request.body().progress(),
             body_bytes_max,
             connection_use: match upgrade {
                 Some(_) => ConnectionUse::Upgrade,
@@ -182,7 +182,7 @@ impl Proxy {
         // Its client may have given up meanwhile.
         let is_late = || sheds && passage.as_ref().is_some_and(Passage::is_late);
         let Some(slot) = slot.filter(|_| !is_late()) else {
-            return no_slot(&upstream, passage.filter(|_| sheds), &parts.headers);
+            return no_slot(&upstream, passage.filter(|_| sheds), request.headers());
         };
         // The clock is read again only by those that waited.
         let since = match slot.has_waited {
@@ -192,7 +192,6 @@ impl Proxy {
         let held = SlotAndPermits::new(slot, hold);
         let slot = HeldSlot::new(route, held, since, exchange.progress.as_ref());
         let mut slot = slot.with(passage, is_sent);
-        let request = Request::from_parts(parts, body);
         let outcome = exchange.run(request, &slot).await;
         if let Some(span) = span {
             let status = outcome.as_ref().ok().map(|(answer, _)| answer.status());
@@ -250,18 +249,16 @@ impl Proxy {
             Version::HTTP_10 => Version::HTTP_10,
             _ => Version::HTTP_11,
         };
-        let pace = upstream.response_timeout;
         let lease = lease.filter(|_| begins.is_none());
         let (of_answer, of_tunnel) = match begins {
             None => (Some(slot), None),
             Some(_) => (None, Some(slot)),
         };
-        let body = ProxyBody::of_upstream(incoming, lease, of_answer, pace);
+        let body = ProxyBody::of_upstream(incoming, lease, of_answer, upstream);
         let mut answer = Response::from_parts(parts, body);
         if let Some(upgrade) = begins {
             upgrade.begin(&mut answer, &self.shared, of_tunnel);
         }
-        answer.extensions_mut().insert(AnsweredBy(upstream));
         Ok(answer)
     }
 

@@ -193,10 +193,6 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The upstream that answered, among the extensions of its answer.
-#[derive(Clone, Debug)]
-pub(crate) struct AnsweredBy(pub(crate) Arc<Upstream>);
-
 impl Upstream {
     pub(crate) fn new(
         name: &str,

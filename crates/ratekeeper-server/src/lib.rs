@@ -57,8 +57,8 @@ pub use config::gateway::{
 };
 pub use config::quotas::QuotaAdmin;
 pub use config::{
-    AuthConfig, DESCRIPTORS_MAX, ENTRIES_MAX, EnvoyCallers, GrpcTransport, LimitHeaderNames,
-    ListenersTls, RlsConfig, ServerConfig,
+    AuthConfig, DESCRIPTORS_MAX, ENTRIES_MAX, EnvoyCallers, LimitHeaderNames, ListenersTls,
+    RlsConfig, ServerConfig,
 };
 pub use data_dir::atomic_file::make_private_folder;
 pub use figures::families::{Families, Label, by};

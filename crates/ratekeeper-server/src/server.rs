@@ -4,13 +4,18 @@ mod listeners;
 pub(crate) mod maintenance;
 mod run;
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use http::{Request, Response};
 use ratekeeper_limiter::Limiter;
 use ratekeeper_stores::Stores;
 use ratekeeper_tls::TlsFileError;
 use tokio::sync::{Notify, watch};
+use tonic::body::Body;
+use tower::Service;
 
 use crate::access::{Access, KnownTokens};
 use crate::app::App;
@@ -21,7 +26,7 @@ use crate::data_dir::switches::SwitchFile;
 use crate::fleet;
 use crate::grpc::{BadDescriptors, Grpc, Health};
 use crate::listen::drain::DrainDelay;
-use crate::listen::{ListenAddress, Listener, Workers};
+use crate::listen::{Fault, ListenAddress, Listener, Workers};
 use crate::reload::{ReloadStatus, RulesLoader};
 use listeners::{Listeners, Secrets};
 pub use run::OPERATORS_MAX;
@@ -198,6 +203,27 @@ impl Server {
             metrics: of(metrics),
             gateway: gateway.as_ref().map(|(gateway, _)| gateway.address.clone()),
         }
+    }
+
+    /// The services of the gRPC listener, for a server of the caller's own. It gives each request its
+    /// [`Peer`](crate::Peer) as an extension, and keeps to its deadline, as the listener does.
+    pub fn grpc_services<B>(
+        &self,
+    ) -> impl Service<
+        Request<B>,
+        Response = Response<Body>,
+        Error = Infallible,
+        Future: Send + 'static,
+    >
+    + Clone
+    + Send
+    + Sync
+    + 'static
+    + use<B>
+    where
+        B: hyper::body::Body<Data = Bytes, Error: Into<Fault>> + Send + 'static,
+    {
+        self.service.clone()
     }
 
     /// Shows the metrics and faults of `part` beside the server's own.

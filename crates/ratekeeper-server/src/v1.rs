@@ -11,7 +11,7 @@ mod subject;
 mod unmatched;
 
 pub(crate) use answer::{Answer, AnsweredBy, HeldAnswer, StatusAnswer, Statuses};
-pub(crate) use check::Batch;
+pub(crate) use check::{Batch, CHECKS_MAX};
 pub(crate) use hold::{Released, Renewed, Settlement};
 pub(crate) use limit::{LimitAnswer, LimitRequest, LimitsAnswer, LimitsRequest, WindowText};
 pub(crate) use ratekeeper_proto::json::Object;

@@ -60,8 +60,18 @@ pub(crate) trait SideWork: Send + Sync + Sized + 'static {
     /// The script that is called.
     fn script(&self) -> &Script;
 
+    /// The time that `job` may wait for others to be sent with.
+    fn patience(_: &Self::Job) -> Duration {
+        Duration::ZERO
+    }
+
     /// Begins the turn of `job`, which is sent `now`; [`None`] if there is no more use in it.
     fn begin(&self, job: Self::Job, now: Micros) -> Option<Self::Turn>;
+
+    /// Adds `other` to `turn`, to be one call with it. Returns it if it takes a call of its own.
+    fn join(_turn: &mut Self::Turn, other: Self::Turn) -> Option<Self::Turn> {
+        Some(other)
+    }
 
     /// The call that is sent for `turn`.
     fn call(&self, turn: &Self::Turn) -> Call;
@@ -261,20 +271,47 @@ impl<W: SideWork> Supervised<W> {
                 biased;
                 () = closed => *kept = None,
                 taken = self.waiting.recv_many(&mut jobs, W::TOGETHER_MAX) => {
+                    self.gather(&mut jobs).await;
                     return (taken > 0).then_some(jobs);
                 }
             }
         }
     }
 
+    /// Waits for further jobs to be sent with `jobs`, for as long as all of these may wait.
+    async fn gather(&mut self, jobs: &mut Vec<W::Job>) {
+        let patience = jobs.iter().map(W::patience).min().unwrap_or_default();
+        if patience.is_zero() || jobs.len() >= W::TOGETHER_MAX {
+            return;
+        }
+        sleep(patience).await;
+        while jobs.len() < W::TOGETHER_MAX
+            && let Ok(job) = self.waiting.try_recv()
+        {
+            jobs.push(job);
+        }
+    }
+
+    /// Returns true if both counters may be in one call: in a cluster, all keys of a call are in one slot.
+    fn may_share_call(&self, one: CounterKey, other: CounterKey) -> bool {
+        !self.topology.is_cluster() || slot(one.subject) == slot(other.subject)
+    }
+
     /// Sends `jobs` together, and hands out the answers.
     async fn exchange(&self, connection: &mut SideConnection, work: &W, jobs: Vec<W::Job>) -> Used {
         let now = boot_time();
-        let turns = jobs.into_iter().filter_map(|job| {
+        let mut turns: Vec<(CounterKey, W::Turn)> = Vec::with_capacity(jobs.len());
+        for job in jobs {
             let key = W::key(&job);
-            Some((key, work.begin(job, now)?))
-        });
-        let turns: Vec<(CounterKey, W::Turn)> = turns.collect();
+            let Some(turn) = work.begin(job, now) else {
+                continue;
+            };
+            let alone = match turns.last_mut() {
+                Some((before, turns)) if self.may_share_call(*before, key) => W::join(turns, turn),
+                _ => Some(turn),
+            };
+            turns.extend(alone.map(|turn| (key, turn)));
+        }
         if turns.is_empty() {
             return Used::Answered;
         }

@@ -59,6 +59,16 @@ impl<B: Body, H> ResponseBody<B, H> {
     }
 }
 
+impl<B, H> ResponseBody<B, H> {
+    /// The inner service's body; None for a refusal.
+    pub const fn of_service(&self) -> Option<&B> {
+        match &self.kind {
+            Kind::Inner { body } => Some(body),
+            Kind::Refusal { .. } => None,
+        }
+    }
+}
+
 /// Reads the usage out of `frame`, behind which the body may be over.
 fn read<E>(
     reading: &mut Option<Box<Reading>>,

@@ -18,7 +18,8 @@ use crate::shared::Shared;
 use crate::turn::{InLine, Next, Stamp};
 use crate::{AdmissionOf, Enforcer, LayerMode};
 
-/// A request that has not reached the inner service yet, with everything that it needs to proceed.
+/// A request that has not reached the inner service yet, with everything that it needs to proceed. Boxed wherever it waits:
+/// the future of a request that is passed on at once is moved, and is not to carry the room for it.
 pub(crate) struct Later<S, E, B> {
     pub(crate) service: S,
     pub(crate) shared: Arc<Shared<E>>,
@@ -28,7 +29,7 @@ pub(crate) struct Later<S, E, B> {
 }
 
 impl<S, E: Enforcer, B> Later<S, E, B> {
-    fn admitted(self, admission: AdmissionOf<E>) -> State<S, E, B>
+    fn admitted(self: Box<Self>, admission: AdmissionOf<E>) -> State<S, E, B>
     where
         S: Service<Request<B>>,
     {
@@ -36,7 +37,7 @@ impl<S, E: Enforcer, B> Later<S, E, B> {
         self.go_on(next)
     }
 
-    fn at_turn(self, queued: E::Queued) -> State<S, E, B>
+    fn at_turn(self: Box<Self>, queued: E::Queued) -> State<S, E, B>
     where
         S: Service<Request<B>>,
     {
@@ -44,14 +45,15 @@ impl<S, E: Enforcer, B> Later<S, E, B> {
         self.go_on(next)
     }
 
-    fn go_on(mut self, next: Next<E>) -> State<S, E, B>
+    fn go_on(self: Box<Self>, next: Next<E>) -> State<S, E, B>
     where
         S: Service<Request<B>>,
     {
         match next {
             Next::Call(pass) => {
-                let stamp = pass.stamp(&mut self.request, &self.shared.watch);
-                State::calling(self.service.call(self.request), stamp)
+                let mut later = *self;
+                let stamp = pass.stamp(&mut later.request, &later.shared.watch);
+                State::calling(later.service.call(later.request), stamp)
             }
             Next::Wait(waiting) => State::waiting(waiting, self),
             Next::Ask(asking) => State::asking(asking, self),
@@ -84,12 +86,11 @@ pin_project! {
         Asking {
             #[pin]
             asking: E::Future,
-            later: Option<Later<S, E, B>>,
+            later: Option<Box<Later<S, E, B>>>,
         },
         Waiting {
-            #[pin]
-            waiting: InLine<E::Queued>,
-            later: Option<Later<S, E, B>>,
+            waiting: Pin<Box<InLine<E::Queued>>>,
+            later: Option<Box<Later<S, E, B>>>,
         },
         Calling {
             #[pin]
@@ -110,12 +111,15 @@ where
     S: Service<Request<B>>,
     E: Enforcer,
 {
-    pub(crate) fn asking(asking: E::Future, later: Later<S, E, B>) -> Self {
+    pub(crate) fn asking(asking: E::Future, later: Box<Later<S, E, B>>) -> Self {
         let state = State::asking(asking, later);
         Self { state }
     }
 
-    pub(crate) fn waiting(waiting: InLine<E::Queued>, later: Later<S, E, B>) -> Self {
+    pub(crate) fn waiting(
+        waiting: Pin<Box<InLine<E::Queued>>>,
+        later: Box<Later<S, E, B>>,
+    ) -> Self {
         let state = State::waiting(waiting, later);
         Self { state }
     }
@@ -136,12 +140,12 @@ where
     S: Service<Request<B>>,
     E: Enforcer,
 {
-    fn asking(asking: E::Future, later: Later<S, E, B>) -> Self {
+    fn asking(asking: E::Future, later: Box<Later<S, E, B>>) -> Self {
         let later = Some(later);
         Self::Asking { asking, later }
     }
 
-    fn waiting(waiting: InLine<E::Queued>, later: Later<S, E, B>) -> Self {
+    fn waiting(waiting: Pin<Box<InLine<E::Queued>>>, later: Box<Later<S, E, B>>) -> Self {
         let later = Some(later);
         Self::Waiting { waiting, later }
     }
@@ -174,7 +178,7 @@ where
                     later.take().expect(ONCE).admitted(admission)
                 }
                 StateProjection::Waiting { waiting, later } => {
-                    let waiting = waiting.project();
+                    let waiting = waiting.as_mut().project();
                     ready!(waiting.paced.poll(cx));
                     let queued = waiting.queued.take().expect(ONCE);
                     later.take().expect(ONCE).at_turn(queued)

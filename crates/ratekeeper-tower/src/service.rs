@@ -84,13 +84,13 @@ where
 
 impl<S: Clone, E> RateLimit<S, E> {
     /// Prepares the call: takes the service that reported ready, and leaves a clone in its place.
-    fn later<B>(&mut self, request: Request<B>, mode: LayerMode) -> Later<S, E, B> {
+    fn later<B>(&mut self, request: Request<B>, mode: LayerMode) -> Box<Later<S, E, B>> {
         let clone = self.inner.clone();
-        Later {
+        Box::new(Later {
             service: std::mem::replace(&mut self.inner, clone),
             shared: Arc::clone(&self.shared),
             mode,
             request,
-        }
+        })
     }
 }

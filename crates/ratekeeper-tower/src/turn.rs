@@ -2,6 +2,7 @@
 
 use std::hash::BuildHasher;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -62,7 +63,7 @@ pub(crate) enum Next<E: Enforcer> {
     /// Call the inner service.
     Call(Pass<E::Permit>),
     /// Wait for its turn.
-    Wait(InLine<E::Queued>),
+    Wait(Pin<Box<InLine<E::Queued>>>),
     /// Wait for the enforcer's answer.
     Ask(E::Future),
     /// Answer without calling the inner service.
@@ -407,11 +408,11 @@ impl<E: Enforcer> Shared<E> {
         self.watch.waited();
         // Counted from now, so that delays in this process do not add up along the line.
         let at = Instant::now() + turn.after;
-        Next::Wait(InLine {
+        Next::Wait(Box::pin(InLine {
             paced: Paced::new(&self.pacer, turn.bucket, at, turn.span),
             queued: Some(queued),
             slot,
-        })
+        }))
     }
 
     /// The address of the client that sent `request`. Derived again because few requests wait.

@@ -30,13 +30,8 @@ const GROWTH_KIB: usize = 128 << 10;
 const GONE: Duration = Duration::from_secs(60);
 
 pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
-    let by = |transport| by_transport(program, plan, transport);
-    ["direct", "tonic"].into_iter().map(by).collect()
-}
-
-fn by_transport(program: &Path, plan: &Plan, transport: &str) -> Result<Row> {
     // Peers that take nothing are to be gone soon.
-    let settings = format!("stall_timeout: 2s\ngrpc_transport: {transport}\n");
+    let settings = "stall_timeout: 2s\n";
     // Each answer names the rule, at length, for each check.
     let rules = format!(
         "domain: api\ndescriptors:\n  - key: user\n    rate_limit: {{ window: 10000d, limit: 1000000, name: {} }}\n",
@@ -44,14 +39,12 @@ fn by_transport(program: &Path, plan: &Plan, transport: &str) -> Result<Row> {
     );
     let service = Setup::serve(program)
         .rules(&rules)
-        .settings(&settings)
+        .settings(settings)
         .for_all_hosts()
         .start();
     let grpc = service.grpc;
     let before = service.process.resident_kib();
-    let mut row = Row::new(format!(
-        "batches whose answers are not read, gRPC, {transport}"
-    ));
+    let mut row = Row::new("batches whose answers are not read, gRPC");
     let batch = batch();
     let mut peers: Vec<_> = (0..PEERS / plan.divisor)
         .map(|_| open(grpc, &batch))
@@ -77,7 +70,7 @@ fn by_transport(program: &Path, plan: &Plan, transport: &str) -> Result<Row> {
     row.bound(grown <= GROWTH_KIB, || {
         format!("{grown} KiB more, not {GROWTH_KIB} at most")
     });
-    Ok(row)
+    Ok(vec![row])
 }
 
 /// A message of `CheckBatch`, with its prefix.

@@ -35,8 +35,6 @@ pub(crate) struct Instructions {
     pub(crate) constant: f64,
     /// A plain tonic server that answers the same constant.
     pub(crate) plain: f64,
-    /// The same decisions with `grpc_transport: tonic`.
-    pub(crate) by_tonic: f64,
     /// The cost of telling operators of decisions.
     pub(crate) telling: Vec<Telling>,
 }
@@ -71,15 +69,10 @@ pub(crate) fn count(plan: &Plan, folder: &Path, answer_of: &Server) -> Result<In
         Server::constant(plan, answer_of)
     })?;
     let plain = counted(plan, folder, "plain", |plan| Server::plain(plan, answer_of))?;
-    let by_tonic = counted(plan, folder, "by tonic", |plan| {
-        let tonic = ["--grpc-transport", "tonic"];
-        Ok(Server::ratekeeper(plan, &tonic))
-    })?;
     Ok(Instructions {
         ours: ours.all,
         constant: constant.all,
         plain: plain.all,
-        by_tonic: by_tonic.all,
         telling: telling(plan, folder, ours)?,
     })
 }
@@ -130,13 +123,12 @@ impl fmt::Display for Instructions {
             ours,
             constant,
             plain,
-            by_tonic,
             ..
         } = self;
         writeln!(
             f,
             "\nInstructions by decision over gRPC, hot, without the kernel's: {ours:.0}, of the constant \
-             server {constant:.0}; a decision adds {:.0}. By tonic (`grpc_transport: tonic`) {by_tonic:.0}; a plain tonic \
+             server {constant:.0}; a decision adds {:.0}. A plain tonic \
              server that answers the constant {plain:.0}: {:.2} x ours.",
             ours - constant,
             plain / ours

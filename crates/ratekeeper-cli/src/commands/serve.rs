@@ -329,7 +329,6 @@ fn config(settings: &Settings) -> ServerConfig {
         worker_threads: Some(*values.worker_threads),
         bounds: values.bounds(),
         drain_delay: *values.drain_delay,
-        grpc_transport: *values.grpc_transport,
         rls: settings.envoy.clone(),
         on_unreadable: *values.on_unreadable,
         auth: settings.auth.clone(),

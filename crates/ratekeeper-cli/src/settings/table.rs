@@ -37,7 +37,7 @@ use ratekeeper_http::{
 use ratekeeper_quota::DatabaseAddress;
 use ratekeeper_rules::{FailureMode, PathPattern, Profile, TenantKey};
 use ratekeeper_server::{
-    Caller, ClientName, EnvoyCallers, GrpcTransport, ListenAddress, OnUnreadable, StatsdFormat,
+    Caller, ClientName, EnvoyCallers, ListenAddress, OnUnreadable, StatsdFormat,
 };
 use ratekeeper_store::HashKey;
 use ratekeeper_store_redis::Endpoint;
@@ -465,10 +465,6 @@ settings! {
         grpc_keepalive_time: Duration = value("DURATION", "30s") => keepalive;
         /// Time to answer that ping before the connection is closed, at least 1s
         grpc_keepalive_timeout: Duration = value("DURATION", "20s") => keepalive;
-        /// Way of gRPC calls to a decision, with the same answers: `direct` answers plain checks straight from HTTP/2 and
-        /// leaves other calls to the tonic library; `tonic` leaves all of them to it
-        grpc_transport: GrpcTransport = value("direct|tonic", "direct") =>
-            one_of(&[("direct", GrpcTransport::Direct), ("tonic", GrpcTransport::Tonic)]);
     }
 }
 

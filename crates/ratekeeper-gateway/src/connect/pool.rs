@@ -1,8 +1,8 @@
 //! The connections of one worker to its upstreams. They stay on one thread, so the lock is never
 //! contended.
 
-use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, HashMap};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,7 +34,8 @@ pub(crate) struct Pool(Arc<Mutex<Inner>>);
 
 #[derive(Default)]
 struct Inner {
-    kept: HashMap<Key, Kept>,
+    /// Few, and looked up twice for each request: hashing would cost more.
+    kept: BTreeMap<Key, Kept>,
     /// Connections being opened that may serve all requests.
     opening: HashMap<Key, watch::Receiver<Option<Outcome>>>,
     /// True if a task sweeps connections that were kept for long enough.

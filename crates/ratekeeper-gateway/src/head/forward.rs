@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use http::header::{
-    AUTHORIZATION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName,
+    AUTHORIZATION, CONTENT_LENGTH, COOKIE, EXPECT, Entry, FORWARDED, HOST, HeaderMap, HeaderName,
     HeaderValue, TE, TRANSFER_ENCODING,
 };
 use http::request::Parts;
 use http::uri::{PathAndQuery, Scheme, Uri};
-use http::{Method, Version};
+use http::{Method, Request, Version};
 use ratekeeper_http::{ClientHeader, Forwarding, Hop, push_address};
 use ratekeeper_server::{Peer, PeerAddress};
 
@@ -45,8 +45,8 @@ impl Inbound<'_> {
 /// Turns a client's head into the one that the upstream gets: without hop-by-hop fields, and with the
 /// client's address, the host and the scheme. Claims about these from strangers are removed; those
 /// of trusted proxies stay, and the proxy's address is added.
-pub(crate) fn forward(parts: &mut Parts, upstream: &Upstream, inbound: Inbound<'_>) {
-    let headers = &mut parts.headers;
+pub(crate) fn forward<B>(request: &mut Request<B>, upstream: &Upstream, inbound: Inbound<'_>) {
+    let headers = request.headers_mut();
     let wants_trailers = headers.get_all(TE).iter().any(names_trailers);
     if wants_trailers || headers.keys().any(is_between_neighbours) {
         remove_hop_by_hop(headers);
@@ -54,14 +54,17 @@ pub(crate) fn forward(parts: &mut Parts, upstream: &Upstream, inbound: Inbound<'
     // hyper answers 100 once the body is read, so the upstream does not have to.
     headers.remove(EXPECT);
     plain_length(headers);
-    let host = match (headers.get(HOST), parts.uri.authority()) {
-        (Some(host), _) => Some(host.clone()),
-        (None, Some(authority)) => HeaderValue::from_str(authority.as_str()).ok(),
-        (None, None) => None,
-    };
+    let written = headers.get(HOST).cloned();
+    let is_written = written.is_some();
+    let host = written.or_else(|| {
+        let authority = request.uri().authority()?;
+        HeaderValue::from_str(authority.as_str()).ok()
+    });
+    let splits_cookies = request.version() >= Version::HTTP_2;
+    let headers = request.headers_mut();
     tell_of_client(headers, host.as_ref(), inbound);
     let is_http2 = matches!(upstream.speech, Speech::Http2);
-    if parts.version >= Version::HTTP_2 && !is_http2 {
+    if splits_cookies && !is_http2 {
         join_cookies(headers);
     }
     if wants_trailers {
@@ -69,12 +72,17 @@ pub(crate) fn forward(parts: &mut Parts, upstream: &Upstream, inbound: Inbound<'
     }
     // An HTTP/1.0 client may leave out `Host`, which the upstream needs.
     let whom = || HeaderValue::from_str(upstream.addresses[0].authority.as_str()).ok();
-    if let Some(host) = upstream.host.clone().or(host).or_else(whom) {
+    let host = match &upstream.host {
+        Some(own) => Some(own.clone()),
+        None if is_written => None,
+        None => host.or_else(whom),
+    };
+    if let Some(host) = host {
         headers.insert(HOST, host);
     }
-    parts.version = Version::HTTP_11;
-    if parts.uri.authority().is_some() {
-        parts.uri = target_of(parts);
+    *request.version_mut() = Version::HTTP_11;
+    if request.uri().authority().is_some() {
+        *request.uri_mut() = target_of(request.uri());
     }
 }
 
@@ -84,9 +92,9 @@ fn names_trailers(line: &HeaderValue) -> bool {
 }
 
 /// The path and query of the target, without the rest.
-fn target_of(parts: &Parts) -> Uri {
+fn target_of(uri: &Uri) -> Uri {
     let root = || PathAndQuery::from_static("/");
-    let target = parts.uri.path_and_query().cloned().unwrap_or_else(root);
+    let target = uri.path_and_query().cloned().unwrap_or_else(root);
     Uri::from(target)
 }
 
@@ -257,12 +265,14 @@ fn tell_of_client(headers: &mut HeaderMap, host: Option<&HeaderValue>, inbound: 
             headers.insert(&X_FORWARDED_FOR, value);
         }
     }
-    if !headers.contains_key(&X_FORWARDED_PROTO) {
-        let scheme = HeaderValue::from_static(inbound.scheme);
-        headers.insert(&X_FORWARDED_PROTO, scheme);
+    if let Ok(Entry::Vacant(proto)) = headers.try_entry(&X_FORWARDED_PROTO) {
+        // It fails if there are too many headers, here and below: no head has as many.
+        let _ = proto.try_insert(HeaderValue::from_static(inbound.scheme));
     }
-    if let (false, Some(host)) = (headers.contains_key(&X_FORWARDED_HOST), host) {
-        headers.insert(&X_FORWARDED_HOST, host.clone());
+    if let Some(host) = host
+        && let Ok(Entry::Vacant(entry)) = headers.try_entry(&X_FORWARDED_HOST)
+    {
+        let _ = entry.try_insert(host.clone());
     }
     let speaks_forwarded = forwarding.client_header == ClientHeader::Forwarded;
     if speaks_forwarded || headers.contains_key(FORWARDED) {

@@ -27,23 +27,33 @@ pub(super) fn is_between_neighbours(name: &HeaderName) -> bool {
 
 /// Removes the hop-by-hop fields, and those that `Connection` lists as such.
 pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    if headers.contains_key(CONNECTION) {
-        let lines: Vec<_> = headers.get_all(CONNECTION).iter().cloned().collect();
-        let names = lines
-            .iter()
-            .flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
-        for name in names.map(<[u8]>::trim_ascii) {
-            // These two say where a message belongs and where it ends, even if `Connection` lists them.
-            let is_needed =
-                name.eq_ignore_ascii_case(b"host") || name.eq_ignore_ascii_case(b"content-length");
-            if let (false, Ok(name)) = (is_needed, HeaderName::from_bytes(name)) {
-                headers.remove(name);
-            }
-        }
+    for name in listed(headers) {
+        headers.remove(name);
     }
     // Usually there is one: scanning all names is cheaper than eight lookups.
     while let Some(name) = headers.keys().find(|name| is_between_neighbours(name)) {
         let name = name.clone();
         headers.remove(name);
     }
+}
+
+/// The fields that `Connection` lists, without those that are removed anyway or must stay.
+fn listed(headers: &HeaderMap) -> Vec<HeaderName> {
+    let mut listed = Vec::new();
+    for line in headers.get_all(CONNECTION) {
+        let names = line.as_bytes().split(|byte| *byte == b',');
+        for name in names.map(<[u8]>::trim_ascii) {
+            let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+            // Nearly every line says one of these two, which are no fields or removed in any case.
+            if is("keep-alive") || is("close") {
+                continue;
+            }
+            // These two say where a message belongs and where it ends, even if `Connection` lists them.
+            let is_needed = is("host") || is("content-length");
+            if let (false, Ok(name)) = (is_needed, HeaderName::from_bytes(name)) {
+                listed.push(name);
+            }
+        }
+    }
+    listed
 }

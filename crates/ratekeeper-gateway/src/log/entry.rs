@@ -15,7 +15,7 @@ use ratekeeper_tower::{CallerSlot, Spent, SpentSlot};
 
 use super::LogFormat;
 use crate::head::hop;
-use crate::upstream::AnsweredBy;
+use crate::upstream::Upstream;
 
 /// The log entry of one request.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct Entry {
     referer: Option<HeaderValue>,
     status: u16,
     bytes: u64,
-    upstream: Option<AnsweredBy>,
+    upstream: Option<Arc<Upstream>>,
     /// The time until the answer began.
     waited: Option<Duration>,
     refusal: Option<Arc<Refusal>>,
@@ -85,9 +85,14 @@ impl Entry {
         }
     }
 
-    pub(crate) fn note_answer<B>(&mut self, answer: &Response<B>) {
+    /// Notes an answer, which is `upstream`'s, or the gateway's own.
+    pub(crate) fn note_answer<B>(
+        &mut self,
+        answer: &Response<B>,
+        upstream: Option<&Arc<Upstream>>,
+    ) {
         self.status = answer.status().as_u16();
-        self.upstream = answer.extensions().get::<AnsweredBy>().cloned();
+        self.upstream = upstream.cloned();
         self.waited = Some(self.begun.elapsed());
         self.refusal = answer.extensions().get::<Arc<Refusal>>().cloned();
         if self.refusal.is_some() {
@@ -142,7 +147,7 @@ impl Entry {
             line,
             ",\"status\":{status},\"bytes\":{bytes},\"duration_ms\":{took:.3}"
         );
-        if let Some(AnsweredBy(upstream)) = &self.upstream {
+        if let Some(upstream) = &self.upstream {
             text(line, "upstream", upstream.name.as_bytes());
             let waited = ms(self.waited.unwrap_or_default());
             let _ = write!(line, ",\"upstream_ms\":{waited:.3}");

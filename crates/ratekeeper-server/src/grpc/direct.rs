@@ -6,7 +6,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 
-use bytes::{BufMut, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response};
 use prost::Message;
@@ -128,7 +128,9 @@ async fn check_batch(services: &Services, request: Request<RequestBody>) -> Outc
         return Err(Request::from_parts(head, body));
     };
     if let Some(answer) = services.own.batch_plain(&head, bytes).await {
-        return Ok(answered(answer));
+        let write =
+            |encoded: Bytes| whole_of(encoded.len(), |data| data.extend_from_slice(&encoded));
+        return Ok(answered_with(answer, write));
     }
     let request = Request::from_parts(head, body);
     unary(services, request, |asked| services.own.check_batch(asked)).await
@@ -157,10 +159,18 @@ where
 
 /// The answer of a handler of `ratekeeper.v1`.
 fn answered<A: Message>(answer: Result<tonic::Response<A>, Status>) -> Response<DirectBody<Body>> {
+    answered_with(answer, |message| whole(&message))
+}
+
+/// The answer of such a handler, of which `write` makes bytes.
+fn answered_with<A>(
+    answer: Result<tonic::Response<A>, Status>,
+    write: impl FnOnce(A) -> Response<Whole>,
+) -> Response<DirectBody<Body>> {
     match answer {
         Ok(answer) => {
             let (_, message, extensions) = answer.into_parts();
-            let mut answer = whole(&message).map(DirectBody::whole);
+            let mut answer = write(message).map(DirectBody::whole);
             *answer.extensions_mut() = extensions;
             v1::hold_room_direct(answer)
         }
@@ -194,14 +204,18 @@ fn gathered(bytes: &[u8], bytes_max: usize) -> Gathered {
 
 /// A message and the status that follows it.
 fn whole(message: &impl Message) -> Response<Whole> {
+    whole_of(message.encoded_len(), |data| message.encode_raw(data))
+}
+
+/// A message of `length` bytes, which `encode` writes, and the status that follows it.
+fn whole_of(length: usize, encode: impl FnOnce(&mut BytesMut)) -> Response<Whole> {
     const OK: HeaderValue = HeaderValue::from_static("0");
     const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
-    let length = message.encoded_len();
     let mut data = BytesMut::with_capacity(PREFIX_BYTES + length);
     data.put_u8(0);
     // Answers are ours, and far shorter.
     data.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
-    message.encode_raw(&mut data);
+    encode(&mut data);
     let mut trailers = HeaderMap::with_capacity(1);
     trailers.insert(&GRPC_STATUS, OK);
     let mut headers = HeaderMap::with_capacity(1);

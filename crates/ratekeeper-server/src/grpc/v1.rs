@@ -7,9 +7,11 @@ mod stream;
 
 use std::sync::Arc;
 
+use bytes::{Bytes, BytesMut};
 use http::header::{AUTHORIZATION, HeaderValue, ORIGIN};
 use http::request::Parts;
 use http::{Extensions, HeaderMap};
+use prost::encoding::message;
 use ratekeeper_proto::ratekeeper::v1;
 use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_server::RateLimiterService;
 use tonic::{Request, Response, Status, Streaming};
@@ -19,8 +21,8 @@ use crate::app::App;
 use crate::listen::Peer;
 use crate::logs::denials::CheckOrigin;
 use crate::v1::{
-    AcquireRequest, Answer, Api, Batch, CheckRequest, HeldAnswer, Object, RefundRequest, Refusal,
-    Released, Renewed, ReserveRequest, Sender, Unmatched,
+    AcquireRequest, Answer, Api, Batch, CHECKS_MAX, CheckRequest, HeldAnswer, Object,
+    RefundRequest, Refusal, Released, Renewed, ReserveRequest, Sender, Unmatched,
 };
 use messages::{check_requests, check_response, limit_requests};
 use room_body::HeldRoom;
@@ -89,11 +91,41 @@ impl Service {
         Some(self.decide(&sender, &check).await)
     }
 
-    /// Answers an encoded batch, in the same way.
-    pub(super) async fn batch_plain(&self, head: &Parts, message: &[u8]) -> Option<BatchChecked> {
+    /// Answers an encoded batch, in the same way; the answer is encoded as well.
+    pub(super) async fn batch_plain(&self, head: &Parts, message: &[u8]) -> Option<BatchEncoded> {
         let checks = read::batch(message)?;
         let sender = self.sender_of(&head.headers, &head.extensions);
-        Some(self.decide_all(&sender, &checks).await)
+        Some(self.encode_all(&sender, &checks).await)
+    }
+
+    /// Decides all `checks`, and writes each answer as soon as it is there: a message of all of them would be moved, and
+    /// measured, several times.
+    async fn encode_all(
+        &self,
+        sender: &MessageSender<'_>,
+        checks: &[Object<CheckRequest<'_>>],
+    ) -> BatchEncoded {
+        const RESULTS: u32 = 1;
+        let mut written = BytesMut::with_capacity(checks.len().min(CHECKS_MAX) * ANSWER_BYTES);
+        let write = |check: &CheckRequest<'_>, answer: &Answer<'_>| {
+            let from = written.len();
+            message::encode(RESULTS, &check_response(check, answer), &mut written);
+            from..written.len()
+        };
+        let api = Api::new(&self.app, sender);
+        let Batch { results, room } = api.check_all(checks, write).await?;
+        // Late answers were written after those of later checks.
+        if !results.is_sorted_by_key(|result| result.start) {
+            let all = written.split().freeze();
+            results
+                .into_iter()
+                .for_each(|result| written.extend_from_slice(&all[result]));
+        }
+        let mut answer = Response::new(written.freeze());
+        if let Some(room) = room {
+            answer.extensions_mut().insert(HeldRoom::new(room));
+        }
+        Ok(answer)
     }
 
     async fn decide(&self, sender: &MessageSender<'_>, check: &CheckRequest<'_>) -> Checked {
@@ -120,6 +152,10 @@ impl Service {
 
 type Checked = Result<Response<v1::CheckResponse>, Status>;
 type BatchChecked = Result<Response<v1::CheckBatchResponse>, Status>;
+type BatchEncoded = Result<Response<Bytes>, Status>;
+
+/// About as many bytes as the answer to a check of one limit has.
+const ANSWER_BYTES: usize = 64;
 
 #[tonic::async_trait]
 impl RateLimiterService for Service {

@@ -16,9 +16,10 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::http::error::ApiError;
 use crate::v1::{
-    AcquireRequest, Answer, Batch, BatchRequest, CancelRequest, CheckRequest, CommitRequest,
-    HeldAnswer, LimitAnswer, LimitRequest, LimitsAnswer, LimitsRequest, PermitRequest,
-    RefundRequest, Refusal, Released, Renewed, ReserveRequest, Settlement, Unmatched,
+    AcquireRequest, Answer, Batch, BatchRequest, CHECKS_MAX, CancelRequest, CheckRequest,
+    CommitRequest, HeldAnswer, LimitAnswer, LimitRequest, LimitsAnswer, LimitsRequest,
+    PermitRequest, RefundRequest, Refusal, Released, Renewed, ReserveRequest, Settlement,
+    Unmatched,
 };
 use long_body::LongBody;
 use write::{write_answer, write_held};
@@ -88,6 +89,9 @@ pub(super) async fn check(
     received.api().check(&body, unmatched, respond).await
 }
 
+/// About as many bytes as an answer to a check of one limit has: a long answer that grows by and by is copied again and again.
+const ANSWER_BYTES: usize = 384;
+
 /// `/v1/checks`: up to a thousand checks.
 #[utoipa::path(
     post,
@@ -104,7 +108,8 @@ pub(super) async fn checks(received: Received) -> Answered {
             ..refusal
         })?;
     }
-    let mut written = Vec::new();
+    let checks = body.checks.len().min(CHECKS_MAX);
+    let mut written = Vec::with_capacity(checks * ANSWER_BYTES);
     let write = |_: &CheckRequest<'_>, answer: &Answer<'_>| {
         let from = written.len();
         write_answer(answer, &mut written);

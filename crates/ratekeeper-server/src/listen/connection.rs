@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use hyper::server::conn::{http1, http2 as hyper_http2};
+use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulConnection;
@@ -118,12 +118,8 @@ impl<S: HttpService> Served for ByHyper<S> {
                 let connection = HyperConnection { connection };
                 watch.drive(connection, LAST_REQUEST).await
             }
-            Protocol::Http2 => {
-                let connection = by_http2(bounds, executor).serve_connection(io, service);
-                let connection = HyperConnection { connection };
-                watch.drive(connection, Duration::ZERO).await
-            }
-            Protocol::Either => {
+            // Listeners that speak HTTP/2 alone do without hyper.
+            Protocol::Http2 | Protocol::Either => {
                 let builder = either(bounds, executor);
                 let connection = builder.serve_connection_with_upgrades(io, service);
                 let connection = HyperConnection { connection };
@@ -294,25 +290,6 @@ fn http1(bounds: &ServerBounds) -> http1::Builder {
         .header_read_timeout(bounds.head_timeout)
         .max_buf_size(head_bytes_read(bounds))
         .half_close(bounds.half_close);
-    builder
-}
-
-fn by_http2(
-    bounds: &ServerBounds,
-    executor: InlineExecutor,
-) -> hyper_http2::Builder<InlineExecutor> {
-    let mut builder = hyper_http2::Builder::new(executor);
-    builder
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(bounds.streams_max)
-        .max_header_list_size(bounds.head_bytes_max)
-        .max_send_buf_size(SEND_BYTES_MAX)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .keep_alive_interval(bounds.ping_interval)
-        .keep_alive_timeout(bounds.ping_timeout)
-        // gRPC has no use for it.
-        .auto_date_header(false);
     builder
 }
 

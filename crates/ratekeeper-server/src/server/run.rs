@@ -14,7 +14,6 @@ use super::maintenance;
 use super::{Drained, Server};
 use crate::admin;
 use crate::app::App;
-use crate::config::GrpcTransport;
 use crate::config::gateway::{GatewayService, NoGateway};
 use crate::fleet;
 use crate::grpc::{Grpc, Health};
@@ -116,14 +115,7 @@ fn serve_checks(
     if let Some(grpc) = grpc {
         let service = move |_| service.clone();
         let (room, drain) = (room.clone(), Arc::clone(&app.drain));
-        match app.config.grpc_transport {
-            GrpcTransport::Direct => {
-                serving.spawn(grpc.serve_direct(service, bounds, room, drain, workers.turns()))
-            }
-            GrpcTransport::Tonic => {
-                serving.spawn(grpc.serve(service, bounds, room, drain, workers.turns()))
-            }
-        };
+        serving.spawn(grpc.serve_direct(service, bounds, room, drain, workers.turns()));
     }
     if let Some(http) = http {
         let service = http::router(Arc::clone(app));

@@ -16,7 +16,7 @@ use crate::app::long_answers::AnswerRoom;
 use crate::logs::unreadable::Defect;
 
 /// The most checks in one message or body.
-pub(super) const CHECKS_MAX: usize = 1_000;
+pub(crate) const CHECKS_MAX: usize = 1_000;
 
 /// The answers to many checks, in their order.
 #[derive(Debug)]

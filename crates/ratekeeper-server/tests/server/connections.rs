@@ -14,7 +14,6 @@ use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
-use ratekeeper_server::GrpcTransport;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -217,40 +216,38 @@ async fn connections_that_answer_no_ping_are_closed() {
     running.stop().await;
 }
 
-/// A visitor of the gRPC listener with curl or a browser is told what is there, by either transport.
+/// A visitor of the gRPC listener with curl or a browser is told what is there.
 #[tokio::test]
 async fn the_grpc_listener_tells_what_is_there_over_http1_and_http2() {
-    for transport in [GrpcTransport::Tonic, GrpcTransport::Direct] {
-        let running = start_with(RULES, |config| config.grpc_transport = transport).await;
-        let to = running.addresses.grpc;
-        let (status, text) = running.send(to, "GET", "/", &[], "").await;
-        assert_eq!(status, 200, "{text}");
-        for part in [
-            "gRPC (HTTP/2)",
-            "RateLimitService",
-            "grpcurl",
-            "docs/api.md",
-        ] {
-            assert!(text.contains(part), "{part}: {text}");
-        }
-        for method in ["GET", "POST", "DELETE"] {
-            let (status, told) = running.send(to, method, METHOD, &[], "").await;
-            assert_eq!((status, &told), (404, &text), "{method}");
-        }
-        // What is no HTTP at all is not answered in HTTP/1.
-        let answer = raw(to, b"HELO example.com\r\n\r\n").await;
-        assert!(!answer.contains("HTTP/1"), "{answer}");
-
-        let (mut sender, connection) = connect::<Full<Bytes>>(&running).await;
-        let request = ::http::Request::get("http://a/").body(Full::default());
-        let answer = sender.send_request(request.unwrap()).await.unwrap();
-        assert_eq!(answer.status(), 200);
-        let body = answer.into_body().collect().await.unwrap().to_bytes();
-        assert_eq!(body, text.as_bytes());
-        drop(sender);
-        connection.await.unwrap().unwrap();
-        running.stop().await;
+    let running = start(RULES).await;
+    let to = running.addresses.grpc;
+    let (status, text) = running.send(to, "GET", "/", &[], "").await;
+    assert_eq!(status, 200, "{text}");
+    for part in [
+        "gRPC (HTTP/2)",
+        "RateLimitService",
+        "grpcurl",
+        "docs/api.md",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
     }
+    for method in ["GET", "POST", "DELETE"] {
+        let (status, told) = running.send(to, method, METHOD, &[], "").await;
+        assert_eq!((status, &told), (404, &text), "{method}");
+    }
+    // What is no HTTP at all is not answered in HTTP/1.
+    let answer = raw(to, b"HELO example.com\r\n\r\n").await;
+    assert!(!answer.contains("HTTP/1"), "{answer}");
+
+    let (mut sender, connection) = connect::<Full<Bytes>>(&running).await;
+    let request = ::http::Request::get("http://a/").body(Full::default());
+    let answer = sender.send_request(request.unwrap()).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(body, text.as_bytes());
+    drop(sender);
+    connection.await.unwrap().unwrap();
+    running.stop().await;
 }
 
 /// A gRPC client that never begins is closed when its head is due; one that has begun is asked

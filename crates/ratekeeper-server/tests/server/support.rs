@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use axum::Router;
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
@@ -84,6 +85,8 @@ pub(crate) struct Running {
     pub(crate) dir: TempDir,
     pub(crate) limiter: Arc<Limiter<Stores>>,
     pub(crate) delay: DrainDelay,
+    /// The services of its gRPC listener, for another server.
+    pub(crate) grpc_services: Router,
     shutdown: Option<oneshot::Sender<()>>,
     task: JoinHandle<Drained>,
 }
@@ -149,6 +152,7 @@ pub(crate) async fn start_on(
         dir,
         limiter,
         delay: server.drain_delay(),
+        grpc_services: Router::new().fallback_service(server.grpc_services()),
         shutdown: Some(shutdown),
         task: tokio::spawn(server.run(async {
             let _ = stop.await;

@@ -1,26 +1,32 @@
-//! The two ways of gRPC calls, direct and by tonic: the same random calls get the same answers.
+//! The listener of gRPC and a plain tonic server of the same services: the same random calls get the same answers.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use axum::extract::Request as AxumRequest;
+use axum::middleware::map_request;
 use bytes::Bytes;
 use fastrand::Rng;
 use h2::client::{SendRequest, handshake};
 use h2::{Reason, SendStream};
+use http::header::DATE;
 use http::{HeaderMap, Request};
 use prost::Message;
 use ratekeeper_core::Timestamp;
 use ratekeeper_proto::WireEntry;
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use ratekeeper_proto::ratekeeper::v1;
-use ratekeeper_server::{GrpcTransport, OnUnreadable};
+use ratekeeper_server::{OnUnreadable, Peer, PeerAddress};
 use ratekeeper_store::across::CounterSlot;
 use ratekeeper_store::{Answer, MemoryStore, Request as Steps};
 use ratekeeper_stores::{SharedStore, StoreReply};
 use ratekeeper_testkit::process::tool_folder;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
+use tonic::service::Routes;
+use tonic::transport::server::TcpIncoming;
 
 use crate::support::{PATIENCE, RULES, Running, descriptor, memory, request, shared, start_on};
 
@@ -62,7 +68,8 @@ def said(call):
         answer = call.result()
     except grpc.RpcError as error:
         return f'{error.code().name} {error.details()}'
-    heads = [sorted(call.initial_metadata()), sorted(call.trailing_metadata())]
+    told = [pair for pair in call.initial_metadata() if pair[0] != 'date']
+    heads = [sorted(told), sorted(call.trailing_metadata())]
     return f'{call.code().name} {answer.hex()} {heads}'
 
 channel = grpc.insecure_channel(sys.argv[1])
@@ -82,19 +89,37 @@ for pair in sys.argv[2:]:
     print(path, 'together', sorted(said(call) for call in together))
 ";
 
-async fn serve(transport: GrpcTransport, on_unreadable: OnUnreadable) -> Running {
+async fn serve(on_unreadable: OnUnreadable) -> Running {
     let store = Frozen {
         inner: memory(),
         asked: AtomicU32::new(0),
     };
     start_on(shared(store), RULES, |config| {
-        config.grpc_transport = transport;
         config.on_unreadable = on_unreadable;
         config.bounds.message_bytes_max = MESSAGE_BYTES_MAX;
         // With it, requests are not read in place.
         config.rls.dynamic_metadata = on_unreadable == OnUnreadable::Error;
     })
     .await
+}
+
+/// Serves the same services as tonic does by itself, at the returned address.
+async fn serve_by_tonic(running: &Running) -> SocketAddr {
+    let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = socket.local_addr().unwrap();
+    let peer = Peer {
+        address: PeerAddress::Tcp(address),
+        names: Arc::new([]),
+        by_local_listener: true,
+    };
+    let with_peer = map_request(move |mut request: AxumRequest| {
+        request.extensions_mut().insert(peer.clone());
+        std::future::ready(request)
+    });
+    let services = running.grpc_services.clone().layer(with_peer);
+    let server = tonic::transport::Server::builder().add_routes(Routes::from(services));
+    tokio::spawn(server.serve_with_incoming(TcpIncoming::from(socket)));
+    address
 }
 
 /// One call, frame by frame.
@@ -114,8 +139,6 @@ enum End {
     Trailers,
     /// The call is given up after it was sent.
     Cancelled,
-    /// The call is never finished, so that its deadline passes.
-    Never,
 }
 
 /// All that a client can see of an answer.
@@ -294,9 +317,8 @@ fn random_call(rng: &mut Rng) -> Call {
         (20, ("grpc-encoding", "gzip")),
         (10, ("grpc-encoding", "identity")),
         (5, ("grpc-accept-encoding", "identity,deflate,gzip")),
+        // Others are the listener's: tonic answers them in its own way.
         (5, ("grpc-timeout", "50S")),
-        (20, ("grpc-timeout", "0m")),
-        (20, ("grpc-timeout", "1.5S")),
         (10, ("authorization", "Bearer nobody")),
         (10, ("origin", "https://example.com")),
         (5, ("x-request-id", "7")),
@@ -305,24 +327,15 @@ fn random_call(rng: &mut Rng) -> Call {
             headers.push(header);
         }
     }
-    let mut end = weighted(
+    let end = weighted(
         rng,
         &[
             (20, End::WithLast),
             (10, End::AfterLast),
             (2, End::Trailers),
             (1, End::Cancelled),
-            (1, End::Never),
         ],
     );
-    // A stream is answered before it ends, and then has no deadline.
-    if end == End::Never && path.ends_with("Stream") {
-        end = End::AfterLast;
-    }
-    if end == End::Never {
-        headers.retain(|(name, _)| *name != "grpc-timeout");
-        headers.push(("grpc-timeout", "200m"));
-    }
     Call {
         method: weighted(rng, &[(30, "POST"), (1, "GET"), (1, "PUT")]),
         path,
@@ -360,7 +373,9 @@ impl Client {
             return Seen::GivenUp;
         }
         let seen = async {
-            let (head, mut body) = answer.await?.into_parts();
+            let (mut head, mut body) = answer.await?.into_parts();
+            // tonic tells it, and the listener does not.
+            head.headers.remove(DATE);
             let mut data = Vec::new();
             while let Some(chunk) = complete(body.data().await.transpose())? {
                 body.flow_control().release_capacity(chunk.len())?;
@@ -426,7 +441,7 @@ async fn send(stream: &mut SendStream<Bytes>, call: &Call) -> Result<(), h2::Err
             trailers.insert("x-request-id", "8".parse().unwrap());
             stream.send_trailers(trailers)?;
         }
-        End::WithLast | End::Cancelled | End::Never => {}
+        End::WithLast | End::Cancelled => {}
     }
     Ok(())
 }
@@ -445,10 +460,10 @@ async fn counts(running: &Running) -> Vec<String> {
 }
 
 async fn compare(seed: u64, on_unreadable: OnUnreadable) {
-    let direct = serve(GrpcTransport::Direct, on_unreadable).await;
-    let tonic = serve(GrpcTransport::Tonic, on_unreadable).await;
+    let direct = serve(on_unreadable).await;
+    let tonic = serve(on_unreadable).await;
     let mut directly = Client::connect(direct.addresses.grpc).await;
-    let mut by_tonic = Client::connect(tonic.addresses.grpc).await;
+    let mut by_tonic = Client::connect(serve_by_tonic(&tonic).await).await;
     let mut rng = Rng::with_seed(seed);
     let mut answers = 0;
     for number in 0..CALLS {
@@ -485,7 +500,7 @@ async fn both_ways_give_the_same_errors() {
 }
 
 /// Returns the answers to `calls` as gRPC's own library in C reads them.
-async fn by_grpcio(running: &Running, calls: &[(&str, Vec<u8>)]) -> String {
+async fn by_grpcio(server: SocketAddr, calls: &[(&str, Vec<u8>)]) -> String {
     let hex = |bytes: &[u8]| {
         bytes
             .iter()
@@ -493,7 +508,7 @@ async fn by_grpcio(running: &Running, calls: &[(&str, Vec<u8>)]) -> String {
             .collect::<String>()
     };
     let mut python = Command::new("python3");
-    python.args(["-c", GRPCIO, &running.addresses.grpc.to_string()]);
+    python.args(["-c", GRPCIO, &server.to_string()]);
     python.args(
         calls
             .iter()
@@ -512,8 +527,8 @@ async fn by_grpcio(running: &Running, calls: &[(&str, Vec<u8>)]) -> String {
 
 #[tokio::test]
 async fn grpcio_gets_the_same_answers_both_ways() {
-    let direct = serve(GrpcTransport::Direct, OnUnreadable::Deny).await;
-    let tonic = serve(GrpcTransport::Tonic, OnUnreadable::Deny).await;
+    let direct = serve(OnUnreadable::Deny).await;
+    let tonic = serve(OnUnreadable::Deny).await;
     let asked = request("d", &[("free", "a"), ("watched", "b")]);
     let check = v1::CheckRequest {
         domain: "d".to_owned(),
@@ -529,8 +544,9 @@ async fn grpcio_gets_the_same_answers_both_ways() {
         ("/grpc.health.v1.Health/Check", Vec::new()),
         ("/nobody.Service/Method", Vec::new()),
     ];
-    let seen = by_grpcio(&direct, &calls).await;
-    assert_eq!(seen, by_grpcio(&tonic, &calls).await);
+    let seen = by_grpcio(direct.addresses.grpc, &calls).await;
+    let expected = by_grpcio(serve_by_tonic(&tonic).await, &calls).await;
+    assert_eq!(seen, expected);
     let count = |code: &str| seen.lines().filter(|line| line.contains(code)).count();
     assert!(count(" OK ") > 10, "{seen}");
     assert!(

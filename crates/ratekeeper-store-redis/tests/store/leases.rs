@@ -169,6 +169,34 @@ async fn a_node_that_stops_gives_back_what_it_holds() {
     assert_eq!(outcome.remaining, 1_000 - admitted - 1);
 }
 
+/// What a node frees of many counters, Redis is told by a few calls.
+#[tokio::test]
+async fn calls_about_many_leases_are_joined() {
+    let server = Server::start();
+    let store = store(&server);
+    let fixed = limit(Algorithm::FixedWindow, 100_000, LASTING);
+    for number in 1..=40 {
+        let step = Step {
+            lease: LEASE_MAX,
+            ..leased(&step(&fixed, number))
+        };
+        until_leased(&store, &step).await;
+    }
+    assert_eq!(counts(&store).leases, 40);
+    let mut redis = server.client();
+    redis.ask(&["CONFIG", "RESETSTAT"]);
+    store.give_leases_back().await;
+    let after = counts(&store);
+    assert_eq!((after.leases, after.held), (0, 0), "{after:?}");
+    let told = redis.ask(&["INFO", "commandstats"]).text();
+    let scripts = told
+        .lines()
+        .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="))
+        .and_then(|rest| rest.split(',').next()?.parse::<u32>().ok());
+    // Without a word to others it would be 40.
+    assert!(scripts.is_some_and(|calls| calls <= 10), "{told}");
+}
+
 /// A node spends its leases, and not more; then the store is unavailable as ever.
 #[tokio::test]
 async fn a_node_knows_what_others_hold_as_of_its_last_call() {

@@ -36,17 +36,17 @@ fn forwarded_from(
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let (mut parts, ()) = request.body(()).expect("a request").into_parts();
+    let mut request = request.body(()).expect("a request");
     let inbound = Inbound {
         peer,
         scheme: "http",
         forwarding: &forwarding,
     };
-    forward(&mut parts, &upstream(), inbound);
+    forward(&mut request, &upstream(), inbound);
     let line = |(name, value): (&HeaderName, &HeaderValue)| {
         format!("{name}: {}", value.to_str().expect("text"))
     };
-    let mut lines: Vec<_> = parts.headers.iter().map(line).collect();
+    let mut lines: Vec<_> = request.headers().iter().map(line).collect();
     lines.sort();
     lines
 }
