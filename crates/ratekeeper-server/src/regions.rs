@@ -250,10 +250,7 @@ impl RegionLoans {
         let made = change(self, &lending, |loans, state| {
             let needs = self.counters.lock().needs(key, state, &lending);
             match loans.lend((&lending, state), (peer, &ask), needs) {
-                Ok((made, tokens)) => Some(Changed {
-                    made,
-                    tokens: tokens.cast_signed(),
-                }),
+                Ok((made, tokens)) => Some(Changed { made, tokens }),
                 Err(why) => {
                     refused = Some(why);
                     None
@@ -307,7 +304,7 @@ impl RegionLoans {
                         tokens: -tokens.cast_signed(),
                     })
                 });
-                // One that is lost leaves hits unused, until the next ask.
+                // Of one that is lost the next ask tells, which brings its hits again.
                 let _ = made.await;
             }
             Refusal::Old => {

@@ -163,13 +163,13 @@ impl KeptLoans {
         }
     }
 
-    /// Lends as `ask` says; returns the tokens that leave a bucket, too.
+    /// Lends as `ask` says; returns the tokens that leave a bucket, too; below zero, those that come back to it.
     pub(super) fn lend(
         &mut self,
         (lending, state): (&Lending<'_>, &LoanState),
         (peer, ask): (usize, &SentAsk),
         needs: Needs,
-    ) -> Result<(LoanReply, u64), RefusedAsk> {
+    ) -> Result<(LoanReply, i64), RefusedAsk> {
         let floor = lending.counter.owns.quota().div_ceil(FLOOR);
         match (self, ask) {
             (Self::Windows(loans), SentAsk::Windows(ask)) => {
@@ -189,15 +189,13 @@ impl KeptLoans {
                 let facts = TimedFacts {
                     used: match lending.count(state) {
                         Some(count) => TimedUse::Log(count),
-                        None => TimedUse::Bucket(level),
+                        None => TimedUse::Bucket(level, lending.counter.whole),
                     },
                     need: needs.next,
                     floor,
                 };
-                let is_new = ask.number > loans.peers[peer].lent.number;
-                let answer = loans.lend(peer, ask, &facts)?;
-                let tokens = if is_new { answer.tokens } else { 0 };
-                Ok((LoanReply::Timed(answer), tokens))
+                let reply = loans.lend(peer, ask, &facts)?;
+                Ok((LoanReply::Timed(reply.answer), reply.leaving))
             }
             // Regions that agree on terms mean the same algorithm.
             (Self::Windows(_), SentAsk::Timed(_)) | (Self::Timed(_), SentAsk::Windows(_)) => {
@@ -235,11 +233,13 @@ impl KeptLoans {
 
     /// Knows of a later ask of `peer` than it remembers.
     pub(super) fn asked_before(&mut self, peer: usize, latest: u64) {
-        let asked = match self {
-            Self::Windows(loans) => &mut loans.peers[peer].asked,
-            Self::Timed(loans) => &mut loans.peers[peer].asked,
-        };
-        *asked = latest.max(*asked);
+        match self {
+            Self::Windows(loans) => {
+                let asked = &mut loans.peers[peer].asked;
+                *asked = latest.max(*asked);
+            }
+            Self::Timed(loans) => loans.asked_before(peer, latest),
+        }
     }
 
     /// Takes back what was lent to `peer` for a time, if its latest ask is still that one.
