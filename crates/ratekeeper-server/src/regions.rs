@@ -15,6 +15,7 @@
 mod change;
 mod counters;
 mod demand;
+mod explained;
 mod kept;
 mod peer;
 mod signals;
@@ -324,6 +325,9 @@ impl RegionLoans {
         }
         let spare = message.spare.min(limit.whole.quota);
         let mut counters = self.counters.lock();
+        if message.refused() == Refusal::Unspecified {
+            counters.told(key, peer, (spare, now));
+        }
         counters.heard(key, peer, (spare, is_more), &lending.terms, now);
     }
 

@@ -59,6 +59,8 @@ pub(super) struct PeerStanding {
     /// The hits lent to it, and held of it, now.
     pub(super) lent: u64,
     pub(super) held: u64,
+    /// The time until what is held of it ends.
+    pub(super) left: Micros,
     /// True if it still has hits in the next window.
     pub(super) is_lent: bool,
     /// True if what is held of it is to be renewed.
@@ -266,19 +268,23 @@ impl KeptLoans {
 
     pub(super) fn standing(&self, state: &LoanState, terms: &LoanTerms) -> Standing {
         match self {
-            Self::Windows(loans) => windows_standing(loans, state.window, terms),
+            Self::Windows(loans) => windows_standing(loans, state, terms),
             Self::Timed(loans) => timed_standing(loans, state, terms),
         }
     }
 }
 
-fn windows_standing(loans: &WindowLoans, window: u64, terms: &LoanTerms) -> Standing {
+fn windows_standing(loans: &WindowLoans, state: &LoanState, terms: &LoanTerms) -> Standing {
+    let window = state.window;
     let peers = loans.peers.iter().map(|loan| {
         let holds = loan.held.next > 0 && loan.held.last > window;
         let left = loan.held.last.saturating_sub(window);
+        let later = if holds { left } else { 0 };
+        let later = terms.window.get().saturating_mul(later);
         PeerStanding {
             lent: loan.lent.at(window),
             held: loan.held.at(window),
+            left: Micros::new(state.left.get().saturating_add(later)),
             is_lent: loan.lent.at(window + 1) > 0,
             renews: holds && left <= terms.windows() / 2,
             timed: None,
@@ -299,6 +305,7 @@ fn timed_standing(loans: &TimedLoans, state: &LoanState, terms: &LoanTerms) -> S
         PeerStanding {
             lent: lent.amount,
             held: held.amount,
+            left: Micros::new(left),
             is_lent: lent.amount > 0,
             renews: held.amount > 0 && left < terms.time.get() / 2,
             timed: (lent.amount > 0).then_some(lent.number),
