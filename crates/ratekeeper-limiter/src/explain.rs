@@ -4,7 +4,7 @@ mod words;
 
 use ratekeeper_core::{Micros, Timestamp, Verdict};
 use ratekeeper_rules::{Domain, Entry, Evaluation, Rule, RuleIndex, Subscription, Visit, secret};
-use ratekeeper_store::{LeasedHits, Step, Store, SyncedHits, Verdicts};
+use ratekeeper_store::{LeasedHits, LoanCounter, Step, Store, SyncedHits, Verdicts};
 use serde::{Deserialize, Serialize};
 use words::{how, leased, shown, synced, why_not};
 
@@ -97,6 +97,9 @@ pub struct ExplainedLimit {
     /// leased.
     #[serde(skip)]
     pub held: Option<LeasedHits>,
+    /// Its counter, if regions lend each other parts of it; None once serialized.
+    #[serde(skip)]
+    pub lent: Option<LoanCounter>,
     /// Hits left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining: Option<u64>,
@@ -295,6 +298,7 @@ impl Explainer<'_> {
             answer: String::new(),
             capacity: None,
             held: None,
+            lent: None,
             remaining: None,
             debt: None,
             reset_after_ms: None,
@@ -312,6 +316,7 @@ impl Explainer<'_> {
                 if let Some(share) = &rule.share {
                     explained.add_note(&share.to_string());
                 }
+                explained.lent = (step.terms > 0).then(|| LoanCounter::of(step));
                 match (self.shared)(step) {
                     Some(SharedCounter::Leased(held)) => {
                         explained.add_note(&leased(&held, rule.consistency.is_none()));
@@ -332,7 +337,8 @@ impl Explainer<'_> {
 }
 
 impl ExplainedLimit {
-    fn add_note(&mut self, more: &str) {
+    /// Adds to the note.
+    pub fn add_note(&mut self, more: &str) {
         self.note = Some(match self.note.take() {
             Some(note) => format!("{note}; {more}"),
             None => more.to_owned(),

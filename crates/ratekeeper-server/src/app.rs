@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{
-    Check, CheckObserver, Decision, Limiter, Pending, RequestDescriptors, Ruling,
+    Check, CheckObserver, Decision, Explanation, Limiter, Pending, RequestDescriptors, Ruling,
 };
 use ratekeeper_store::{Answer, HashKey};
 use ratekeeper_stores::{Stores, StoresTicket};
@@ -295,6 +295,15 @@ impl App {
     /// The loans between this node's region and others, if it is in one.
     pub(crate) fn region_loans(&self) -> Option<Arc<RegionLoans>> {
         self.config.region_loans.clone()
+    }
+
+    /// Explains how `check` would be decided, with what other regions have to do with it. Charges nothing.
+    pub(crate) async fn explain(&self, check: &Check<'_>) -> Explanation {
+        let mut explanation = self.limiter.explain(check).await;
+        if let Some(loans) = &self.config.region_loans {
+            loans.explain(&mut explanation).await;
+        }
+        explanation
     }
 
     /// Adds `part` to those that operators are told about.

@@ -15,6 +15,7 @@
 mod change;
 mod counters;
 mod demand;
+mod explained;
 mod kept;
 mod peer;
 mod signals;
@@ -250,10 +251,7 @@ impl RegionLoans {
         let made = change(self, &lending, |loans, state| {
             let needs = self.counters.lock().needs(key, state, &lending);
             match loans.lend((&lending, state), (peer, &ask), needs) {
-                Ok((made, tokens)) => Some(Changed {
-                    made,
-                    tokens: tokens.cast_signed(),
-                }),
+                Ok((made, tokens)) => Some(Changed { made, tokens }),
                 Err(why) => {
                     refused = Some(why);
                     None
@@ -307,7 +305,7 @@ impl RegionLoans {
                         tokens: -tokens.cast_signed(),
                     })
                 });
-                // One that is lost leaves hits unused, until the next ask.
+                // Of one that is lost the next ask tells, which brings its hits again.
                 let _ = made.await;
             }
             Refusal::Old => {
@@ -327,6 +325,9 @@ impl RegionLoans {
         }
         let spare = message.spare.min(limit.whole.quota);
         let mut counters = self.counters.lock();
+        if message.refused() == Refusal::Unspecified {
+            counters.told(key, peer, (spare, now));
+        }
         counters.heard(key, peer, (spare, is_more), &lending.terms, now);
     }
 

@@ -106,11 +106,12 @@ impl Replicas {
         self.pause.store(pause, Ordering::Relaxed);
     }
 
-    /// The fault to report at `now` to operators about the server at `name`, if it grants nothing for that reason.
-    pub(crate) fn fault(&self, name: &str, now: Micros) -> Option<String> {
+    /// The fault to report at `now` to operators about the server at `name`, if it grants nothing for that reason;
+    /// `follows` says what is done meanwhile.
+    pub(crate) fn fault(&self, name: &str, follows: &str, now: Micros) -> Option<String> {
         let Some(named) = self.named() else {
             return Some(format!(
-                "the replicas of Redis at {name} are unknown: leased limits are counted exactly there"
+                "the replicas of Redis at {name} are unknown: {follows}"
             ));
         };
         let told_until = self
@@ -122,8 +123,7 @@ impl Replicas {
         }
         let acknowledged = self.acknowledged.load(Ordering::Relaxed);
         Some(format!(
-            "{acknowledged} of {named} replicas of Redis at {name} acknowledge leases: leased limits are counted \
-             exactly there"
+            "{acknowledged} of {named} replicas of Redis at {name} acknowledge what it writes: {follows}"
         ))
     }
 }
@@ -142,10 +142,10 @@ mod tests {
     fn nothing_is_granted_before_replicas_are_named() {
         let replicas = Replicas::default();
         assert_eq!(replicas.allowance(NOW), Allowance::Nothing(PAUSE_MIN));
-        assert!(replicas.fault("h:1", NOW).is_some());
+        assert!(replicas.fault("h:1", "", NOW).is_some());
         replicas.name(Some(0));
         assert_eq!(replicas.allowance(NOW), Allowance::Any);
-        assert_eq!(replicas.fault("h:1", NOW), None);
+        assert_eq!(replicas.fault("h:1", "", NOW), None);
         replicas.name(None);
         assert_eq!(replicas.allowance(NOW), Allowance::Nothing(PAUSE_MIN));
     }
@@ -161,15 +161,19 @@ mod tests {
         }
         let told_until = 1_600_000 + PAUSE_TOLD_AFTER.get();
         for now in [NOW, after(told_until)] {
-            let fault = replicas.fault("h:1", now).expect("it is told");
+            let fault = replicas.fault("h:1", "", now).expect("it is told");
             assert!(fault.starts_with("1 of 2 replicas"), "{fault}");
         }
         let idle = after(told_until + 1);
-        assert_eq!(replicas.fault("h:1", idle), None, "no request came since");
+        assert_eq!(
+            replicas.fault("h:1", "", idle),
+            None,
+            "no request came since"
+        );
         (0..20).for_each(|_| replicas.missed(1, NOW));
         assert_eq!(replicas.allowance(NOW), Allowance::Nothing(PAUSE_MAX));
         replicas.acknowledged();
         assert_eq!(replicas.allowance(NOW), Allowance::Any);
-        assert_eq!(replicas.fault("h:1", NOW), None);
+        assert_eq!(replicas.fault("h:1", "", NOW), None);
     }
 }

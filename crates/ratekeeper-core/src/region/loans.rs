@@ -31,7 +31,10 @@
 //!   the limit in x, each hit dated by the store of its region.
 //! - *Logs.* In every window that ends after a loan, the lender has at most its lower S: older hits were counted, and younger
 //!   ones had to fit.
-//! - *Buckets.* Capacity, rate and tokens move together: levels and tokens under way never exceed the burst.
+//! - *Buckets.* Capacity, rate and tokens move together: levels and tokens under way never exceed the burst. Tokens are under
+//!   way from the answer that they go along with, in the place of the capacity that was lent with it, until it is taken, or
+//!   until an ask tells that it was not: as that ask is a later one, it never will be, and they come back with that capacity.
+//!   If the loan is over first, the capacity comes back and fills up, so the tokens do not.
 //!
 //! **Changes of weights.** A region owns the smaller of its old and new share from when it learns of new weights. It reports
 //! once what it has lent fits that, and hits under its old share have left: in windows, from which one on that is so. A
@@ -52,7 +55,8 @@ mod windows;
 pub use asking::{Asking, AskingTimes};
 pub use demand::{forecast, lack};
 pub use timed::{
-    TimedAnswer, TimedAsk, TimedFacts, TimedHeld, TimedLent, TimedLoan, TimedLoans, TimedUse,
+    TimedAnswer, TimedAsk, TimedFacts, TimedHeld, TimedLent, TimedLoan, TimedLoans, TimedReply,
+    TimedUse,
 };
 pub use windows::{
     LentPiece, WindowAnswer, WindowAsk, WindowFacts, WindowHeld, WindowLent, WindowLoan,

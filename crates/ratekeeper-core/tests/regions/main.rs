@@ -50,6 +50,11 @@ fn a_region_that_is_cut_off_with_a_loan_lets_no_more_pass() {
 }
 
 #[test]
+fn answers_that_are_lost_until_loans_are_over_let_no_more_pass() {
+    play(RegionTrouble::Silence);
+}
+
+#[test]
 fn weights_that_change_while_loans_stand_let_no_more_pass() {
     play(RegionTrouble::Weights);
 }
@@ -156,6 +161,16 @@ fn what_is_in_a_bucket_stays_when_its_share_changes() {
 #[test]
 fn tokens_that_come_to_a_bucket_have_left_another() {
     breaks_without(RegionGuard::Tokens, RegionTrouble::Usual);
+}
+
+#[test]
+fn tokens_that_were_taken_do_not_come_back() {
+    breaks_without(RegionGuard::Taken, RegionTrouble::Usual);
+}
+
+#[test]
+fn tokens_of_a_loan_that_is_over_do_not_come_back() {
+    breaks_without(RegionGuard::OverTokens, RegionTrouble::Silence);
 }
 
 #[test]

@@ -1847,6 +1847,10 @@ pub struct LoanAsk {
     /// The hits that the other is to give back.
     #[prost(uint64, tag = "10")]
     pub recall: u64,
+    /// The number of the answer that was taken last, 0 if none was: of a bucket, the tokens of a later one come back to the
+    /// lender. Left out if that is not known, and by builds that do not tell it: then none come back.
+    #[prost(uint64, optional, tag = "11")]
+    pub taken: ::core::option::Option<u64>,
 }
 /// Answers, sent together.
 #[derive(Clone, PartialEq, ::prost::Message)]

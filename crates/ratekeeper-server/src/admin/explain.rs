@@ -55,7 +55,7 @@ pub(super) async fn by_query(
         return Err(ApiError::invalid("?entry", message));
     }
     let check = Check::new(domain).descriptor(&entries);
-    Ok(Json(app.limiter.explain(&check).await))
+    Ok(Json(app.explain(&check).await))
 }
 
 /// Explains a check. Takes nothing.

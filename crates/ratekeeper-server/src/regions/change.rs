@@ -138,6 +138,7 @@ pub(super) fn ask_of(key: CounterKey, terms: u64, ask: &SentAsk, recall: u64) ->
         SentAsk::Timed(ask) => LoanAsk {
             hold_next: ask.hold,
             want_next: ask.want,
+            taken: ask.taken,
             ..message
         },
     }
@@ -159,6 +160,7 @@ pub(super) fn asked(message: &LoanAsk, kind: LoanKind) -> SentAsk {
             number,
             hold: message.hold_next,
             want: message.want_next,
+            taken: message.taken,
         }),
     }
 }
@@ -317,6 +319,7 @@ mod tests {
                 number: 7,
                 hold,
                 want,
+                taken: Some(0),
             };
             let lie = LoanAnswer {
                 tokens: u64::MAX,

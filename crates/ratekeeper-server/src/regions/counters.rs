@@ -54,6 +54,8 @@ struct Tracked {
 struct Asked {
     asking: Option<Asking>,
     out: Option<SentAsk>,
+    /// The hits that it could spare, when it last answered.
+    spare: Option<(u64, Micros)>,
     /// The hits that it wants back.
     recalled: u64,
     /// The number of its latest ask, while hits are lent to it for a time, and since when that is known.
@@ -234,6 +236,20 @@ impl Counters {
         if let Some(asking) = asking {
             asking.answered(now, spare, is_more, &times);
         }
+    }
+
+    /// Notes what `peer` could spare when it answered.
+    pub(super) fn told(&mut self, key: CounterKey, peer: usize, spare: (u64, Micros)) {
+        if let Some(asked) = self.asked(key, peer) {
+            asked.spare = Some(spare);
+        }
+    }
+
+    /// What each region could spare when it last answered, with the time; empty if this node does not look after the counter.
+    pub(super) fn spares(&self, key: CounterKey) -> Vec<Option<(u64, Micros)>> {
+        let peers = self.all.get(&key).map(|tracked| &tracked.peers);
+        let peers = peers.into_iter().flatten();
+        peers.map(|asked| asked.spare).collect()
     }
 
     /// Notes that `peer` wants hits back.

@@ -59,6 +59,8 @@ pub(super) struct PeerStanding {
     /// The hits lent to it, and held of it, now.
     pub(super) lent: u64,
     pub(super) held: u64,
+    /// The time until what is held of it ends.
+    pub(super) left: Micros,
     /// True if it still has hits in the next window.
     pub(super) is_lent: bool,
     /// True if what is held of it is to be renewed.
@@ -163,13 +165,13 @@ impl KeptLoans {
         }
     }
 
-    /// Lends as `ask` says; returns the tokens that leave a bucket, too.
+    /// Lends as `ask` says; returns the tokens that leave a bucket, too; below zero, those that come back to it.
     pub(super) fn lend(
         &mut self,
         (lending, state): (&Lending<'_>, &LoanState),
         (peer, ask): (usize, &SentAsk),
         needs: Needs,
-    ) -> Result<(LoanReply, u64), RefusedAsk> {
+    ) -> Result<(LoanReply, i64), RefusedAsk> {
         let floor = lending.counter.owns.quota().div_ceil(FLOOR);
         match (self, ask) {
             (Self::Windows(loans), SentAsk::Windows(ask)) => {
@@ -189,15 +191,13 @@ impl KeptLoans {
                 let facts = TimedFacts {
                     used: match lending.count(state) {
                         Some(count) => TimedUse::Log(count),
-                        None => TimedUse::Bucket(level),
+                        None => TimedUse::Bucket(level, lending.counter.whole),
                     },
                     need: needs.next,
                     floor,
                 };
-                let is_new = ask.number > loans.peers[peer].lent.number;
-                let answer = loans.lend(peer, ask, &facts)?;
-                let tokens = if is_new { answer.tokens } else { 0 };
-                Ok((LoanReply::Timed(answer), tokens))
+                let reply = loans.lend(peer, ask, &facts)?;
+                Ok((LoanReply::Timed(reply.answer), reply.leaving))
             }
             // Regions that agree on terms mean the same algorithm.
             (Self::Windows(_), SentAsk::Timed(_)) | (Self::Timed(_), SentAsk::Windows(_)) => {
@@ -235,11 +235,13 @@ impl KeptLoans {
 
     /// Knows of a later ask of `peer` than it remembers.
     pub(super) fn asked_before(&mut self, peer: usize, latest: u64) {
-        let asked = match self {
-            Self::Windows(loans) => &mut loans.peers[peer].asked,
-            Self::Timed(loans) => &mut loans.peers[peer].asked,
-        };
-        *asked = latest.max(*asked);
+        match self {
+            Self::Windows(loans) => {
+                let asked = &mut loans.peers[peer].asked;
+                *asked = latest.max(*asked);
+            }
+            Self::Timed(loans) => loans.asked_before(peer, latest),
+        }
     }
 
     /// Takes back what was lent to `peer` for a time, if its latest ask is still that one.
@@ -266,19 +268,23 @@ impl KeptLoans {
 
     pub(super) fn standing(&self, state: &LoanState, terms: &LoanTerms) -> Standing {
         match self {
-            Self::Windows(loans) => windows_standing(loans, state.window, terms),
+            Self::Windows(loans) => windows_standing(loans, state, terms),
             Self::Timed(loans) => timed_standing(loans, state, terms),
         }
     }
 }
 
-fn windows_standing(loans: &WindowLoans, window: u64, terms: &LoanTerms) -> Standing {
+fn windows_standing(loans: &WindowLoans, state: &LoanState, terms: &LoanTerms) -> Standing {
+    let window = state.window;
     let peers = loans.peers.iter().map(|loan| {
         let holds = loan.held.next > 0 && loan.held.last > window;
         let left = loan.held.last.saturating_sub(window);
+        let later = if holds { left } else { 0 };
+        let later = terms.window.get().saturating_mul(later);
         PeerStanding {
             lent: loan.lent.at(window),
             held: loan.held.at(window),
+            left: Micros::new(state.left.get().saturating_add(later)),
             is_lent: loan.lent.at(window + 1) > 0,
             renews: holds && left <= terms.windows() / 2,
             timed: None,
@@ -299,6 +305,7 @@ fn timed_standing(loans: &TimedLoans, state: &LoanState, terms: &LoanTerms) -> S
         PeerStanding {
             lent: lent.amount,
             held: held.amount,
+            left: Micros::new(left),
             is_lent: lent.amount > 0,
             renews: held.amount > 0 && left < terms.time.get() / 2,
             timed: (lent.amount > 0).then_some(lent.number),

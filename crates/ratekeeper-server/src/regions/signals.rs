@@ -10,7 +10,7 @@ use crate::figures::families::Families;
 
 impl RegionLoans {
     /// The other regions, with their places among all.
-    fn others(&self) -> impl Iterator<Item = (usize, &PeerRegion)> {
+    pub(super) fn others(&self) -> impl Iterator<Item = (usize, &PeerRegion)> {
         let all = self.peers.iter().enumerate();
         all.filter(|(place, _)| *place != self.regions.own_place())
     }

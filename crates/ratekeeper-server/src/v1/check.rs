@@ -181,7 +181,7 @@ impl<C: Sender> Api<'_, C> {
         let mut check = subject.check(1);
         // As most edges ask: without a caller that could be made to wait.
         check.waiting = Waiting::Cannot;
-        Ok(self.app.limiter.explain(&check).await)
+        Ok(self.app.explain(&check).await)
     }
 
     /// Checks that the sender may bring limits along, if the request does.

@@ -93,9 +93,17 @@ impl RedisServers {
             faults.extend(shard.clock_fault());
             faults.extend(shard.distance.lock().as_deref().map(str::to_owned));
         }
-        if self.leases.get().is_some() {
-            let (shards, now) = (map.shards().iter(), boot_time());
-            faults.extend(shards.filter_map(|shard| shard.replicas.fault(&shard.name, now)));
+        let follows = [
+            (self.leases.get().is_some()).then_some("leased limits are counted exactly there"),
+            (self.loans.get().is_some()).then_some("regions lend nothing of its counters"),
+        ];
+        let follows: Vec<&str> = follows.into_iter().flatten().collect();
+        if !follows.is_empty() {
+            let (follows, now) = (follows.join(", and "), boot_time());
+            let shards = map.shards().iter();
+            faults.extend(
+                shards.filter_map(|shard| shard.replicas.fault(&shard.name, &follows, now)),
+            );
         }
         faults.extend(self.monitor.hash_key_fault());
         faults.extend(self.monitor.status().warnings);

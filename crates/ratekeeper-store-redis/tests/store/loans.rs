@@ -8,10 +8,11 @@ use ratekeeper_core::{Algorithm, MAX_COUNT, Micros, Whole};
 use ratekeeper_store::{LoanChange, LoanCounter, LoanState, Step, StoreError, StoreSlot};
 use ratekeeper_store_redis::RedisStore;
 use ratekeeper_stores::SharedStore;
-use ratekeeper_testkit::redis::Server;
+use ratekeeper_testkit::redis::{Client, PRIMARY, Sentinels, Server};
 
 use crate::leases::leased;
-use crate::support::{LASTING, decide, limit, patient, step, store};
+use crate::sentinel;
+use crate::support::{LASTING, decide, home, limit, patient, step, store, until};
 
 const REGIONS: usize = 3;
 
@@ -38,7 +39,10 @@ impl Region {
 
     /// A region whose nodes ask for that.
     fn asking(server: &Server, step: Step) -> Self {
-        let store = store(server, patient());
+        Self::on(store(server, patient()), step)
+    }
+
+    fn on(store: RedisStore, step: Step) -> Self {
         let step = Step {
             terms: 1,
             whole: Whole {
@@ -99,6 +103,22 @@ impl Region {
     async fn ask(&self, peer: usize, want: u64) -> WindowAsk {
         let asked = self.change(|loans, state| Some(loans.ask(peer, state.window, (want, want))));
         asked.await.expect("an ask can be made")
+    }
+
+    /// Makes one ask, if the store keeps it.
+    async fn try_ask(&self, peer: usize) -> Result<bool, StoreError> {
+        let (state, mut loans) = self.look().await?;
+        loans.ask(peer, state.window, (1, 1));
+        let change = LoanChange {
+            window: state.window,
+            most: MAX_COUNT,
+            tokens: 0,
+            before: state.loans,
+            after: loans.encode(state.window, NAMES).expect("they fit").into(),
+            kept: Micros::from_secs(3_600),
+        };
+        let changed = self.shared.loans(self.counter, Some(change)).await?;
+        Ok(changed.is_written)
     }
 
     async fn lend(&self, peer: usize, ask: &WindowAsk) -> Option<WindowAnswer> {
@@ -276,4 +296,40 @@ async fn use_up(all: &Arc<Vec<Region>>) -> u64 {
     let admitted = admitted.load(Ordering::Relaxed);
     assert!(admitted <= REGIONS as u64 * OWNS, "{admitted}");
     admitted
+}
+
+/// Sentinels name a server that was replaced as a replica, for as long as it is away: it could come back and take over.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_lent_while_a_server_that_was_replaced_stays_away() {
+    let mut set = Sentinels::start();
+    let store = RedisStore::new(sentinel::endpoint(set.ports(), PRIMARY), patient(), home());
+    store.greeted().await;
+    let limit = limit(Algorithm::FixedWindow, OWNS, LASTING);
+    let region = Region::on(store, step(&limit, 1));
+    let lends = async || region.try_ask(1).await == Ok(true);
+    until("loans are kept by all three servers", lends).await;
+    let lost = format!(":{}", set.servers()[0].port());
+    set.servers()[0].process().kill();
+    until("another server has taken over", async || {
+        let is_lost = region.store.shards()[0].shard.ends_with(&lost);
+        !is_lost && region.look().await.is_ok()
+    })
+    .await;
+    for _ in 0..20 {
+        assert_eq!(region.try_ask(1).await, Err(StoreError::Unavailable));
+        assert!(region.is_admitted().await, "requests are decided as before");
+    }
+    until("operators are told", async || {
+        // As nodes do, again and again.
+        let _ = region.try_ask(1).await;
+        let faults = region.store.faults();
+        faults.iter().any(|fault| {
+            fault.contains("1 of 2 replicas") && fault.contains("regions lend nothing")
+        })
+    })
+    .await;
+    for port in set.ports() {
+        Client::connect(*port).ask(&["SENTINEL", "RESET", PRIMARY]);
+    }
+    until("what is left is enough once it is forgotten", lends).await;
 }

@@ -118,7 +118,7 @@ impl Region {
     async fn lend(&self, peer: usize, ask: &TimedAsk) -> Option<TimedAnswer> {
         let lent = self.change(|loans, state| {
             let used = match self.is_bucket {
-                true => TimedUse::Bucket(loans.share() - state.count),
+                true => TimedUse::Bucket(loans.share() - state.count, self.counter.whole),
                 false => TimedUse::Log(state.count),
             };
             let facts = TimedFacts {
@@ -126,8 +126,8 @@ impl Region {
                 need: 0,
                 floor: 0,
             };
-            let answer = loans.lend(peer, ask, &facts).ok()?;
-            Some((answer, answer.tokens.cast_signed()))
+            let reply = loans.lend(peer, ask, &facts).ok()?;
+            Some((reply.answer, reply.leaving))
         });
         lent.await
     }

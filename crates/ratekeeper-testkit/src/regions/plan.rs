@@ -1,5 +1,7 @@
 //! The subject of a world: the limit, its regions, their traffic, and what goes wrong.
 
+mod troubles;
+
 pub(super) use ratekeeper_core::region::loans::LoanKind as Kind;
 use ratekeeper_core::region::loans::LoanTerms;
 use ratekeeper_core::{Algorithm, LimitSpec, Micros, Regions};
@@ -46,6 +48,10 @@ pub enum RegionGuard {
     Level,
     /// Tokens that come to a bucket have left another one.
     Tokens,
+    /// Tokens of an answer come back if the borrower says that it never took it.
+    Taken,
+    /// Tokens come back no more once the loan that they went along with is over.
+    OverTokens,
     /// Hits that nodes hold in leases count as used.
     Leased,
 }
@@ -61,6 +67,8 @@ pub enum RegionTrouble {
     Shift,
     /// Weights change while loans stand.
     Weights,
+    /// Buckets: answers to a busy region are lost, and then it is silent until its loans are over and all buckets are full.
+    Silence,
 }
 
 /// A piece of traffic: its end, and requests a second in each region, in thousandths.
@@ -180,6 +188,11 @@ impl RegionPlan {
             plan.change_weights(random);
             return plan;
         }
+        if trouble == RegionTrouble::Silence {
+            let mut plan = Self::random(random, RegionTrouble::Usual, without);
+            plan.fall_silent(random);
+            return plan;
+        }
         let is_timing = trouble == RegionTrouble::Timing;
         let regions = random.pick(&[2, 2, 3, 3, 4, 5]);
         let count = usize::try_from(regions).unwrap_or(2);
@@ -262,51 +275,6 @@ impl RegionPlan {
             plan.lease = plan.terms.time.get() / 40;
         }
         plan
-    }
-
-    /// Makes it a log whose busy region is cut off, for longer than its loans last. Others become busy when those are over.
-    fn shift(&mut self, random: &mut Random) {
-        let (count, time) = (self.regions(), random.within(800_000, 1_500_000));
-        let window = random.pick(&[2, 5]) * SECOND;
-        (self.kind, self.burst, self.hits) = (Kind::Log, self.limit, 1);
-        (self.window, self.steps) = (window, false);
-        self.terms = LoanTerms {
-            window: Micros::new(window),
-            time: Micros::new(time),
-            margin: Micros::new(time / 10),
-        };
-        self.faults.clear();
-        self.lease = self.lease.min(time / 40);
-        let (busy, begin) = (
-            self.any_region(random),
-            random.within(3 * SECOND, 5 * SECOND),
-        );
-        let over = begin + time + time / 10;
-        let heal = begin + random.within(time, 2 * time + window);
-        let others = (0..count).filter(|other| *other != busy);
-        let pairs: Vec<_> = others
-            .flat_map(|other| [(busy, other), (other, busy)])
-            .collect();
-        self.faults.push((begin, Fault::Cut(pairs.clone())));
-        self.faults.push((heal, Fault::Heal(pairs)));
-        let rate = (3 * self.limit * 1_000 * SECOND / window).min(120_000);
-        let only_busy = (0..count).map(|at| if at == busy { rate } else { 0 });
-        self.traffic = vec![(over, only_busy.collect()), (self.span, vec![rate; count])];
-    }
-
-    /// Gives most of the limit to another region, of which all learn within a second.
-    fn change_weights(&mut self, random: &mut Random) {
-        let count = self.regions();
-        let heavy = self.any_region(random);
-        let weights =
-            (0..count).map(|at| (format!("r{at}").into(), if at == heavy { 9 } else { 1 }));
-        let regions = Regions::try_new("r0", 2, weights).expect("regions with names and weights");
-        self.new_shares = Some(regions.shares(self.limit));
-        let at = random.within(2 * SECOND, 6 * SECOND);
-        for region in 0..count {
-            self.faults
-                .push((at + random.below(SECOND), Fault::Learn(region)));
-        }
     }
 
     fn any_region(&self, random: &mut Random) -> usize {

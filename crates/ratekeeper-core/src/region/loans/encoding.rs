@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  1   n   n times: first window, lent, held (7 bytes each)   regions (8)   then each region's loan      fixed windows
-//!  2   n   n times: until, held (7 bytes each)   lent, generation (7)   regions (8)   the same           logs and buckets
+//!  2   n   n times: until, held (7 bytes each)   lent, generation (7)   regions (8)   the same,          logs and buckets
+//!                                                              then of each region the answer taken last, plus 1; 0: unknown
 //!  `------------- all that deciding a request reads ------------------'
 //! ```
 //!

@@ -1,10 +1,16 @@
 use super::*;
-use crate::Timestamp;
+use crate::{Timestamp, Whole};
 
 const TERMS: LoanTerms = LoanTerms {
     window: Micros::from_secs(60),
     time: Micros::from_secs(600),
     margin: Micros::from_secs(60),
+};
+
+/// The whole of what two regions own.
+const WHOLE: Whole = Whole {
+    quota: 400,
+    burst: 400,
 };
 
 /// A lender that is idle in window 100, and never lends a tenth of the 200 that it owns.
@@ -194,12 +200,14 @@ fn tokens_go_along_with_a_bucket_s_share_and_a_log_keeps_what_it_counts() {
             number: 1,
             hold: 500,
             want: 500,
+            taken: Some(0),
         };
         TimedLoans::new(200, 2)
             .lend(1, &ask, &facts(used))
             .expect("the first ask")
+            .answer
     };
-    let bucket = lend(TimedUse::Bucket(41));
+    let bucket = lend(TimedUse::Bucket(41, WHOLE));
     assert_eq!((bucket.amount, bucket.tokens), (90, 18));
     let log = lend(TimedUse::Log(150));
     assert_eq!((log.amount, log.tokens), (50, 0));
@@ -218,6 +226,7 @@ fn what_is_taken_back_is_what_the_number_says() {
         number: 4,
         hold: 0,
         want: 60,
+        taken: Some(0),
     };
     lender.lend(1, &ask, &facts).expect("the first ask");
     assert!(!lender.regain(1, 3));
@@ -229,11 +238,116 @@ fn what_is_taken_back_is_what_the_number_says() {
         number: 5,
         hold: 60,
         want: 0,
+        taken: Some(4),
     };
     assert_eq!(
-        lender.lend(1, &late, &facts).map(|answer| answer.amount),
+        lender
+            .lend(1, &late, &facts)
+            .map(|reply| reply.answer.amount),
         Ok(0)
     );
+}
+
+/// A bucket of 200 of 400, of which the level is kept apart from its loans.
+struct Bucket {
+    loans: TimedLoans,
+    level: u64,
+}
+
+impl Bucket {
+    fn full() -> Self {
+        Self {
+            loans: TimedLoans::new(200, 2),
+            level: 200,
+        }
+    }
+
+    fn ask(&mut self, want: u64) -> TimedAsk {
+        self.loans.ask(0, want, None, Timestamp::from_secs(1_000))
+    }
+
+    fn lend(&mut self, ask: &TimedAsk) -> TimedAnswer {
+        let facts = TimedFacts {
+            used: TimedUse::Bucket(self.level, WHOLE),
+            need: 0,
+            floor: 0,
+        };
+        let reply = self.loans.lend(0, ask, &facts).expect("a later ask");
+        let level = self.level.cast_signed() - reply.leaving;
+        self.level = level.unsigned_abs().min(self.loans.share());
+        reply.answer
+    }
+
+    fn accept(&mut self, answer: &TimedAnswer) -> bool {
+        let now = (Timestamp::from_secs(1_000), 3);
+        let is_taken = self.loans.accept(0, answer, (Micros::ZERO, &TERMS), now);
+        self.level += if is_taken { answer.tokens } else { 0 };
+        is_taken
+    }
+}
+
+#[test]
+fn tokens_of_an_answer_that_was_never_taken_come_back_once() {
+    let (mut lender, mut borrower) = (Bucket::full(), Bucket::full());
+    borrower.level = 0;
+    // The answers to two asks are lost; or come when another node has asked already.
+    let lost = [(); 2].map(|()| lender.lend(&borrower.ask(100)));
+    assert_eq!(
+        lost.map(|answer| (answer.amount, answer.tokens)),
+        [(100, 100); 2]
+    );
+    assert_eq!(lender.level, 100, "one hundred are under way");
+    let ask = borrower.ask(100);
+    assert_eq!(lost.map(|late| borrower.accept(&late)), [false; 2]);
+    let answer = lender.lend(&ask);
+    assert!(borrower.accept(&answer));
+    assert!(!borrower.accept(&answer), "it is taken once");
+    assert_eq!((lender.level, borrower.level), (100, 100));
+    // What was taken stays there, whatever comes next.
+    for _ in 0..2 {
+        let answer = lender.lend(&borrower.ask(0));
+        borrower.accept(&answer);
+        assert_eq!((answer.tokens, lender.level, borrower.level), (0, 100, 100));
+    }
+}
+
+#[test]
+fn tokens_come_back_only_if_it_is_known_that_they_were_not_taken() {
+    let after = |make: fn(&mut TimedAsk)| {
+        let (mut lender, mut borrower) = (Bucket::full(), Bucket::full());
+        lender.lend(&borrower.ask(100));
+        let mut ask = borrower.ask(0);
+        make(&mut ask);
+        lender.lend(&ask);
+        lender.level
+    };
+    assert_eq!(after(|_| {}), 200);
+    assert_eq!(after(|ask| ask.taken = Some(1)), 100);
+    // As nodes of earlier builds ask, and those whose store has lost what it knew.
+    assert_eq!(after(|ask| ask.taken = None), 100);
+    let mut forgetful = Bucket::full();
+    forgetful.loans.asked_before(0, 7);
+    let ask = forgetful.ask(0);
+    assert_eq!((ask.number, ask.taken), (8, None));
+}
+
+#[test]
+fn tokens_come_back_no_more_once_the_bucket_may_have_filled_up() {
+    let (mut lender, mut borrower) = (Bucket::full(), Bucket::full());
+    lender.lend(&borrower.ask(100));
+    assert!(lender.loans.regain(0, 1));
+    lender.level = 0;
+    lender.lend(&borrower.ask(0));
+    assert_eq!(lender.level, 0, "it has been full since");
+    // Nor more than the bucket holds.
+    let (mut lender, mut borrower) = (Bucket::full(), Bucket::full());
+    lender.lend(&borrower.ask(100));
+    let later = TimedAsk {
+        hold: 60,
+        ..borrower.ask(0)
+    };
+    lender.lend(&later);
+    assert_eq!(lender.level, 140, "sixty of its share are away");
 }
 
 #[test]

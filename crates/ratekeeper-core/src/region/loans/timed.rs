@@ -1,7 +1,7 @@
 //! Loans of logs and buckets: one amount, for a time.
 
 use super::{LoanTerms, RefusedAsk, part_of_spare};
-use crate::{Micros, Timestamp};
+use crate::{Micros, Timestamp, Whole};
 
 /// The loans of one counter, as one region keeps them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,11 +17,14 @@ pub struct TimedLoans {
 pub struct TimedLoan {
     /// The number of the latest ask that was made of the other.
     pub asked: u64,
+    /// The number of the answer that was taken last; 0 if none ever was, and [`None`] if that is not known.
+    pub taken: Option<u64>,
     /// The hits that are held of the other's share.
     pub held: TimedHeld,
     /// The hits that the other may hold of this region's share.
     pub lent: TimedLent,
-    /// The latest answer to the other, to be repeated when its ask is.
+    /// The latest answer to the other, to be repeated when its ask is. Its tokens are under way until a later ask tells
+    /// whether it was taken, or the loan is over.
     pub answer: Option<TimedAnswer>,
 }
 
@@ -56,6 +59,9 @@ pub struct TimedAsk {
     pub hold: u64,
     /// The hits that it lacks.
     pub want: u64,
+    /// The number of the answer that it took last; 0 if it took none, and [`None`] if that is not known. It takes no
+    /// answer any more to an ask before this one.
+    pub taken: Option<u64>,
 }
 
 /// An answer: what the asker holds from now on.
@@ -69,6 +75,15 @@ pub struct TimedAnswer {
     pub tokens: u64,
     /// The hits that the lender could still spare.
     pub spare: u64,
+}
+
+/// What a lender does about an ask.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TimedReply {
+    /// The answer.
+    pub answer: TimedAnswer,
+    /// The hits that leave the lender's bucket with it; below zero, those that come back of an answer which was never taken.
+    pub leaving: i64,
 }
 
 /// The state of a lender's own counter, rolled or settled, and its needs.
@@ -87,8 +102,8 @@ pub struct TimedFacts {
 pub enum TimedUse {
     /// The hits that a log counts, and those that nodes hold in leases.
     Log(u64),
-    /// The hits that are there in a bucket, without those that nodes hold in leases.
-    Bucket(u64),
+    /// The hits that are there in a bucket, without those that nodes hold in leases, and the whole limit.
+    Bucket(u64, Whole),
 }
 
 impl TimedHeld {
@@ -103,9 +118,13 @@ impl TimedLoans {
     /// No loans with any of `regions` regions.
     #[must_use]
     pub fn new(owns: u64, regions: usize) -> Self {
+        let none = TimedLoan {
+            taken: Some(0),
+            ..TimedLoan::default()
+        };
         Self {
             owns,
-            peers: vec![TimedLoan::default(); regions],
+            peers: vec![none; regions],
         }
     }
 
@@ -166,11 +185,13 @@ impl TimedLoans {
             number: loan.asked,
             hold: loan.held.amount.max(tail),
             want,
+            taken: loan.taken,
         }
     }
 
     /// Takes over what `peer` says that it holds, and gives it more, as far as this region can spare it. A bucket then loses
-    /// the tokens of the answer, and is cut to its capacity.
+    /// the tokens of the answer, and is cut to its capacity. Those of the answer before come back first, if that was never
+    /// taken.
     ///
     /// # Errors
     /// A later ask was answered already, or this region owns less than it has lent, and waits for loans to end.
@@ -179,12 +200,13 @@ impl TimedLoans {
         peer: usize,
         ask: &TimedAsk,
         facts: &TimedFacts,
-    ) -> Result<TimedAnswer, RefusedAsk> {
+    ) -> Result<TimedReply, RefusedAsk> {
         let loan = &self.peers[peer];
         let last = loan.lent.number;
         if ask.number <= last {
             let repeated = loan.answer.filter(|answer| answer.number == ask.number);
-            return repeated.ok_or(RefusedAsk::Old { last });
+            let reply = repeated.map(|answer| TimedReply { answer, leaving: 0 });
+            return reply.ok_or(RefusedAsk::Old { last });
         }
         // An ask that comes late may tell of what was taken back since.
         let amount = ask.hold.min(loan.lent.amount);
@@ -192,6 +214,7 @@ impl TimedLoans {
         if self.lent() - freed > self.owns {
             return Err(RefusedAsk::Shrunk);
         }
+        let refused = loan.refused_tokens(ask);
         let loan = &mut self.peers[peer];
         loan.lent = TimedLent {
             number: ask.number,
@@ -205,9 +228,12 @@ impl TimedLoans {
             .saturating_sub(self.lent());
         let spare = unused.min(own);
         let can = ask.want.min(part_of_spare(spare));
-        let (give, tokens) = match facts.used {
-            TimedUse::Log(count) => (can.min(share.saturating_sub(count)), 0),
-            TimedUse::Bucket(level) => (can, part(level, can, share)),
+        let (give, tokens, back) = match facts.used {
+            TimedUse::Log(count) => (can.min(share.saturating_sub(count)), 0, 0),
+            TimedUse::Bucket(level, whole) => {
+                let back = refused.min(whole.burst_of(share).saturating_sub(level));
+                (can, part(level + back, can, share), back)
+            }
         };
         let loan = &mut self.peers[peer];
         loan.lent.amount += give;
@@ -218,11 +244,14 @@ impl TimedLoans {
             spare: spare - give,
         };
         loan.answer = Some(answer);
-        Ok(answer)
+        Ok(TimedReply {
+            answer,
+            leaving: tokens.cast_signed() - back.cast_signed(),
+        })
     }
 
     /// Holds what `answer` says, if it answers the latest ask of `peer`, which was sent `elapsed` ago by the boot clock of
-    /// the node that sent it. A bucket's level then rises by the tokens. A node calls it once for each answer.
+    /// the node that sent it. A bucket's level then rises by the tokens. It is taken once.
     pub fn accept(
         &mut self,
         peer: usize,
@@ -231,9 +260,11 @@ impl TimedLoans {
         (now, generation): (Timestamp, u64),
     ) -> bool {
         let loan = &mut self.peers[peer];
-        let (true, Some(usable)) = (answer.number == loan.asked, terms.usable(elapsed)) else {
+        let is_latest = answer.number == loan.asked && loan.taken != Some(answer.number);
+        let (true, Some(usable)) = (is_latest, terms.usable(elapsed)) else {
             return false;
         };
+        loan.taken = Some(answer.number);
         loan.held = TimedHeld {
             amount: answer.amount,
             until: now.after(usable),
@@ -252,15 +283,35 @@ impl TimedLoans {
         held.amount -= hits.min(held.amount).min(room);
     }
 
+    /// Knows that `peer` was asked with that number, although it does not remember it: nor does it what it took.
+    pub fn asked_before(&mut self, peer: usize, latest: u64) {
+        let loan = &mut self.peers[peer];
+        if latest > loan.asked {
+            (loan.asked, loan.taken) = (latest, None);
+        }
+    }
+
     /// Takes back what was lent to `peer`, if its latest ask is still the one of that number: the lender has waited for the
-    /// time of a loan and the margin, and for a log its window more.
+    /// time of a loan and the margin, and for a log its window more. A bucket fills up then, so tokens that were under way
+    /// come back no more.
     pub fn regain(&mut self, peer: usize, number: u64) -> bool {
-        let lent = &mut self.peers[peer].lent;
-        let is_same = lent.number == number;
+        let loan = &mut self.peers[peer];
+        let is_same = loan.lent.number == number;
         if is_same {
-            lent.amount = 0;
+            (loan.lent.amount, loan.answer) = (0, None);
         }
         is_same
+    }
+}
+
+impl TimedLoan {
+    /// The tokens of the latest answer, if `ask`, which is a later one, tells that it was never taken: now it cannot be any
+    /// more.
+    fn refused_tokens(&self, ask: &TimedAsk) -> u64 {
+        let refused = self
+            .answer
+            .filter(|answer| ask.taken.is_some_and(|taken| taken < answer.number));
+        refused.map_or(0, |answer| answer.tokens)
     }
 }
 

@@ -3,7 +3,7 @@
 use ratekeeper_core::region::loans::{
     LentPiece, TimedAnswer, TimedAsk, TimedFacts, TimedUse, WindowAnswer, WindowAsk, WindowFacts,
 };
-use ratekeeper_core::{Micros, Timestamp};
+use ratekeeper_core::{Micros, Timestamp, Whole};
 
 use super::{Loans, Needs, Region};
 use crate::regions::plan::{Kind, RegionGuard, RegionPlan};
@@ -111,7 +111,10 @@ impl Region {
         let (before, now) = (self.share(plan), self.clock.now(time));
         let counter = &self.kept.counter;
         let used = match plan.kind {
-            Kind::Bucket => TimedUse::Bucket(counter.level(plan, before, now)),
+            Kind::Bucket => {
+                let level = counter.level(plan, before, now);
+                TimedUse::Bucket(level, Whole::of(&plan.whole()))
+            }
             _ if !plan.has(RegionGuard::Room) => TimedUse::Log(0),
             _ => TimedUse::Log(self.used(plan, now)),
         };
@@ -120,6 +123,10 @@ impl Region {
         };
         let lent = &mut loans.peers[peer].lent;
         let is_new = ask.number > lent.number;
+        let mut ask = *ask;
+        if !plan.has(RegionGuard::Taken) {
+            ask.taken = Some(0);
+        }
         if !plan.has(RegionGuard::OldAsks) {
             lent.number = ask.number - 1;
         }
@@ -131,14 +138,14 @@ impl Region {
             need: needs.next,
             floor: plan.floor(self.owns),
         };
-        let answer = loans.lend(peer, ask, &facts).ok()?;
+        let reply = loans.lend(peer, &ask, &facts).ok()?;
         if is_new {
             let leaves = plan.has(RegionGuard::Tokens);
-            let tokens = if leaves { answer.tokens } else { 0 };
-            self.resize(plan, before, tokens.cast_signed(), time);
+            let leaving = if leaves { reply.leaving } else { 0 };
+            self.resize(plan, before, leaving, time);
         }
         self.replicate_loans(plan);
-        Some(answer)
+        Some(reply.answer)
     }
 
     /// Takes the answer, if it is to the latest ask; returns true if it gave something.
@@ -243,8 +250,12 @@ impl Region {
             match unchanged {
                 _ if lent.amount == 0 => *unchanged = None,
                 Some((number, since)) if *number == lent.number => {
+                    let answer = loans.peers[peer].answer;
                     if boot >= since.get() + wait && loans.regain(peer, lent.number) {
                         regained.push(peer);
+                        if !plan.has(RegionGuard::OverTokens) {
+                            loans.peers[peer].answer = answer;
+                        }
                     }
                 }
                 _ => *unchanged = Some((lent.number, Micros::new(boot))),

@@ -27,6 +27,8 @@ impl TimedLoans {
         }
         out.extend_from_slice(&regions.to_le_bytes());
         self.peers.iter().for_each(|peer| peer.encode(&mut out));
+        let taken = self.peers.iter().map(|peer| peer.taken);
+        taken.for_each(|taken| put(&mut out, [taken.map_or(0, |number| number + 1)]));
         Some(out)
     }
 
@@ -40,7 +42,13 @@ impl TimedLoans {
         bytes.take((entries + 1) * 2 * SHORT)?;
         (bytes.number()? == regions).then_some(())?;
         let peers = (0..count).map(|_| TimedLoan::decode(&mut bytes));
-        let peers = peers.collect::<Option<Vec<_>>>()?;
+        let mut peers = peers.collect::<Option<Vec<_>>>()?;
+        // Builds before this wrote none of these, and read nothing that has them.
+        if !bytes.0.is_empty() {
+            for peer in &mut peers {
+                peer.taken = bytes.number()?.checked_sub(1);
+            }
+        }
         bytes.0.is_empty().then_some(Self { owns, peers })
     }
 }
@@ -62,6 +70,7 @@ impl TimedLoan {
     fn decode(bytes: &mut Reader<'_>) -> Option<Self> {
         Some(Self {
             asked: bytes.number()?,
+            taken: None,
             held: TimedHeld {
                 amount: bytes.number()?,
                 until: Timestamp::from_micros(bytes.number()?),
@@ -88,13 +97,18 @@ impl TimedLoan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Micros;
     use crate::region::loans::{LoanTerms, TimedFacts, TimedUse};
+    use crate::{Micros, Whole};
 
     const TERMS: LoanTerms = LoanTerms {
         window: Micros::from_secs(60),
         time: Micros::from_secs(600),
         margin: Micros::from_secs(60),
+    };
+
+    const WHOLE: Whole = Whole {
+        quota: 900,
+        burst: 900,
     };
 
     /// The share at `now` as the script reads it.
@@ -118,11 +132,11 @@ mod tests {
         for peer in [0, 2] {
             let ask = borrower.ask(peer, 40, None, now);
             let facts = TimedFacts {
-                used: TimedUse::Bucket(300),
+                used: TimedUse::Bucket(300, WHOLE),
                 need: 30,
                 floor: 30,
             };
-            let answer = lender.lend(1, &ask, &facts).expect("it is in time");
+            let answer = lender.lend(1, &ask, &facts).expect("it is in time").answer;
             let elapsed = Micros::from_secs(peer as u64);
             assert!(borrower.accept(peer, &answer, (elapsed, &TERMS), (now, 7)));
             lender.peers[1].lent.number = 0;
@@ -145,7 +159,15 @@ mod tests {
             }
             assert_eq!(TimedLoans::decode(&bytes, 300, (78, 3)), None);
             assert_eq!(TimedLoans::decode(&bytes, 300, (77, 2)), None);
-            for cut in 0..bytes.len() {
+            // As builds wrote it that did not tell what was taken.
+            let before = bytes.len() - 3 * 8;
+            let mut unknown = loans.clone();
+            unknown.peers.iter_mut().for_each(|peer| peer.taken = None);
+            assert_eq!(
+                TimedLoans::decode(&bytes[..before], 300, (77, 3)),
+                Some(unknown)
+            );
+            for cut in (0..bytes.len()).filter(|cut| *cut != before) {
                 assert_eq!(TimedLoans::decode(&bytes[..cut], 300, (77, 3)), None);
             }
         }
