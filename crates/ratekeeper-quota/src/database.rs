@@ -220,7 +220,7 @@ pub(crate) async fn migrate(pool: &AnyPool, kind: DatabaseKind) -> Result<(), Qu
         return Ok(());
     }
     for attempt in 1.. {
-        let Err(error) = migrator().run(pool).await else {
+        let Err(error) = run_migrations(pool, kind).await else {
             break;
         };
         let is_raced = matches!(error, MigrateError::ExecuteMigration(..));
@@ -237,6 +237,19 @@ pub(crate) async fn migrate(pool: &AnyPool, kind: DatabaseKind) -> Result<(), Qu
         });
     }
     Ok(())
+}
+
+/// Runs the migrations that are missing. In PostgreSQL that takes a lock, which the migrator keeps after an error: it would be
+/// held as long as the pool has the connection, while other nodes wait. So it has a connection of its own.
+async fn run_migrations(pool: &AnyPool, kind: DatabaseKind) -> Result<(), MigrateError> {
+    if kind == DatabaseKind::Sqlite {
+        return migrator().run(pool).await;
+    }
+    let one = AnyPoolOptions::new().max_connections(1);
+    let own = one.connect_lazy_with(pool.connect_options().as_ref().clone());
+    let done = migrator().run(&own).await;
+    own.close().await;
+    done
 }
 
 /// The error of tables with a migration that is not known here: most likely a later version of the program made it.

@@ -77,6 +77,11 @@ fn tables_of_a_later_version_are_refused_and_left_as_they_are() {
                 VERSIONS.len()
             );
             assert!(refused.to_string().starts_with(&knows), "{refused}");
+            // No node keeps another from hearing so, or from bringing the tables up to date.
+            let beside = store(&url.parse().expect("it is an address"));
+            let refused = beside.prepare().await.expect_err("it is refused");
+            assert!(refused.to_string().starts_with(&knows), "{refused}");
+            drop(quotas);
             let left: i64 = sqlx::query_scalar(applied)
                 .fetch_one(&pool)
                 .await
