@@ -7,12 +7,14 @@ use ratekeeper_testkit::redis;
 use ratekeeper_testkit::{postgres, process};
 
 use crate::fault::{Fault, Scene, Spares, Stage};
-use crate::node::TENANT_KEY;
 use crate::rules::{DOMAIN, Rule};
 
 /// A tenant with a limit of its own, which is in the database alone, and that limit.
 const TENANT: &str = "acme";
 const OVERRIDE: u64 = 321;
+
+/// The words of a node whose database has a later format than it knows.
+const TOO_OLD: &str = "a later version wrote it";
 
 /// One Redis, and the database of plans.
 pub(crate) struct Versions {
@@ -31,16 +33,18 @@ impl Versions {
             _postgres: postgres,
         }
     }
+}
 
-    /// Gives the tenant its limit, with the older binary.
-    fn give(&self, program: &Path) {
-        let limit = format!("default={OVERRIDE}/day");
-        let args = ["quota", "set", TENANT, "--override", &limit];
-        let database = ["--domain", DOMAIN, "--quotas", &self.database];
-        let mut command = command(program, Path::new("."), &[&args[..], &database].concat());
-        let said = run(command.env("RATEKEEPER_TENANT_KEY", TENANT_KEY));
-        assert!(said.code == Some(0), "{command:?}: {}", said.err);
-    }
+/// Gives the tenant its limit by way of the first node, with the older binary.
+fn give(stage: &Stage) {
+    let admin = format!("http://127.0.0.1:{}", stage.nodes[0].ports().admin);
+    let limit = format!("default={OVERRIDE}/day");
+    let args = ["quota", "set", TENANT, "--override", &limit];
+    let to = ["--domain", DOMAIN, "--admin", &admin];
+    let program = &stage.settings.program;
+    let mut command = command(program, Path::new("."), &[&args[..], &to].concat());
+    let said = run(&mut command);
+    assert!(said.code == Some(0), "{command:?}: {}", said.err);
 }
 
 impl Scene for Versions {
@@ -62,13 +66,14 @@ fn replace_all(stage: &mut Stage, program: &Path) {
     }
 }
 
-/// Requires that every node knows the tenant's limit, whatever its version is.
+/// Requires that every node knows the tenant's limit, whatever its version is; or says that it is too old for the database,
+/// which the newer version has brought to a later format.
 fn hold(stage: &Stage) {
     let limit = format!("\"limit\":{OVERRIDE}");
-    for node in 0..stage.nodes.len() {
+    for (at, node) in stage.nodes.iter().enumerate() {
         process::eventually("each node knows the limit of the tenant", || {
-            let answer = stage.say(node, "/v1/peek", Rule::Customer, TENANT);
-            answer.contains(&limit)
+            let answer = stage.say(at, "/v1/peek", Rule::Customer, TENANT);
+            answer.contains(&limit) || node.log().contains(TOO_OLD)
         });
     }
 }
@@ -76,8 +81,8 @@ fn hold(stage: &Stage) {
 pub(crate) static FAULTS: &[Fault<Versions>] = &[
     Fault {
         name: "upgrade: nodes are replaced one by one",
-        prepare: |scene, stage| {
-            scene.give(&stage.settings.program);
+        prepare: |_, stage| {
+            give(stage);
             hold(stage);
         },
         strike: |_, stage| replace_all(stage, &stage.next()),
@@ -86,8 +91,8 @@ pub(crate) static FAULTS: &[Fault<Versions>] = &[
     },
     Fault {
         name: "upgrade: back to the older version",
-        prepare: |scene, stage| {
-            scene.give(&stage.settings.program);
+        prepare: |_, stage| {
+            give(stage);
             let (older, newer) = (stage.settings.program.clone(), stage.next());
             for node in 0..stage.nodes.len() {
                 stage.replace(node, &newer);
