@@ -2,11 +2,12 @@
 //! a reader would.
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
 use crate::support::example;
-use ratekeeper_testkit::process::{Process, free_port, tool, tool_folder};
+use ratekeeper_testkit::process::{Process, eventually, free_port, tool, tool_folder};
 
 /// Files of the repository that the blocks read.
 const FILES: [&str; 26] = [
@@ -269,15 +270,17 @@ fn paste(page: &str, done_before: &[&str]) -> Vec<String> {
         .zip(&ends)
         .map(|(block, end)| format!("{block}echo '{end}'\n"))
         .collect();
-    let mut shell = Shell::start(folder.path(), &script, &ports);
+    let mut shell = shell(folder.path(), &script, &ports);
     let mut printed = Vec::new();
     let mut before = 0;
     for end in &ends {
-        let all = shell.0.wait_for_output(end);
+        let all = shell.wait_for_output(end);
         let at = all.find(end.as_str()).expect("it was waited for");
         printed.push(all[before..at].to_owned());
         before = at + end.len();
     }
+    drop(shell);
+    eventually("no server of the page is left", || ports.are_closed());
     printed
 }
 
@@ -357,6 +360,11 @@ impl Ports {
         self.0[shown]
     }
 
+    fn are_closed(&self) -> bool {
+        let is_closed = |port: &u16| TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_err();
+        self.0.values().all(is_closed)
+    }
+
     /// Replaces whole numbers alone: 8080, and not the digits within 18080.
     fn replaced_in(&self, text: &str) -> String {
         let mut replaced = String::with_capacity(text.len());
@@ -376,53 +384,36 @@ impl Ports {
     }
 }
 
-/// A shell with job control, which `kill %1` needs.
-struct Shell(Process);
-
-impl Shell {
-    fn start(folder: &Path, script: &str, ports: &Ports) -> Shell {
-        let mut command = Command::new("bash");
-        let binary = Path::new(env!("CARGO_BIN_EXE_ratekeeper"));
-        let mut path = vec![binary.parent().expect("it lies in a folder").to_path_buf()];
-        // Where servers are, on the PATH of root alone.
-        path.push("/usr/sbin".into());
-        path.extend(std::env::split_paths(
-            &std::env::var_os("PATH").unwrap_or_default(),
-        ));
-        let address = |shown| format!("127.0.0.1:{}", ports.of(shown));
-        // Nothing that this machine sets by chance, a proxy for curl or a port for ratekeeper, has a say.
-        command
-            .env_clear()
-            .env(
-                "PATH",
-                std::env::join_paths(path).expect("it was a path before"),
-            )
-            .env("ENVOY", tool("envoy").get_program())
-            .env("OPENAI", tool_folder("openai").join("lib"))
-            // What Caddy would keep in the home folder of whoever runs the test.
-            .env("HOME", folder)
-            .env("RATEKEEPER_HTTP", address("8080"))
-            .env("RATEKEEPER_GRPC", address("8081"))
-            .env("RATEKEEPER_LISTEN", address("8082"))
-            .env("RATEKEEPER_ADMIN", address("6070"))
-            .env("RATEKEEPER_DRAIN_DELAY", "0s")
-            .env("RATEKEEPER_STORE_DEADLINE", "1s")
-            .current_dir(folder)
-            .args([
-                "-c",
-                &format!(
-                    "set -m\ntrap 'kill $(jobs -p) 2> /dev/null' EXIT\ntrap exit TERM\n{script}"
-                ),
-            ]);
-        Shell(Process::spawn("the shell", command))
-    }
-}
-
-impl Drop for Shell {
-    /// Its jobs are process groups of their own, so the shell has to end them itself.
-    fn drop(&mut self) {
-        if self.0.ended().is_none() {
-            self.0.terminate();
-        }
-    }
+/// Starts a shell that runs the script in `folder`. Its jobs are in its group of processes, which ends with it: bash knows
+/// `%1` without job control too.
+fn shell(folder: &Path, script: &str, ports: &Ports) -> Process {
+    let mut command = Command::new("bash");
+    let binary = Path::new(env!("CARGO_BIN_EXE_ratekeeper"));
+    let mut path = vec![binary.parent().expect("it lies in a folder").to_path_buf()];
+    // Where servers are, on the PATH of root alone.
+    path.push("/usr/sbin".into());
+    path.extend(std::env::split_paths(
+        &std::env::var_os("PATH").unwrap_or_default(),
+    ));
+    let address = |shown| format!("127.0.0.1:{}", ports.of(shown));
+    // Nothing that this machine sets by chance, a proxy for curl or a port for ratekeeper, has a say.
+    command
+        .env_clear()
+        .env(
+            "PATH",
+            std::env::join_paths(path).expect("it was a path before"),
+        )
+        .env("ENVOY", tool("envoy").get_program())
+        .env("OPENAI", tool_folder("openai").join("lib"))
+        // What Caddy would keep in the home folder of whoever runs the test.
+        .env("HOME", folder)
+        .env("RATEKEEPER_HTTP", address("8080"))
+        .env("RATEKEEPER_GRPC", address("8081"))
+        .env("RATEKEEPER_LISTEN", address("8082"))
+        .env("RATEKEEPER_ADMIN", address("6070"))
+        .env("RATEKEEPER_DRAIN_DELAY", "0s")
+        .env("RATEKEEPER_STORE_DEADLINE", "1s")
+        .current_dir(folder)
+        .args(["-c", script]);
+    Process::spawn("the shell", command)
 }
