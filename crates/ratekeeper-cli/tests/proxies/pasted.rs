@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::support::example;
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::{Process, eventually, free_port, tool, tool_folder};
 
 /// Files of the repository that the blocks read.
@@ -81,7 +82,7 @@ fn readme_works_from_top_to_bottom() {
     let [trial, install, envoy, gateway, nodes] = &printed[..] else {
         panic!("README has {} shell blocks", printed.len());
     };
-    assert!(trial.contains("listening on"), "{trial}");
+    assert_contains(&trial, "listening on");
     assert_eq!(decisions(trial, "allow"), 3, "{trial}");
     assert_eq!(decisions(trial, "deny"), 1, "{trial}");
     let headers = trial.to_ascii_lowercase();
@@ -90,11 +91,11 @@ fn readme_works_from_top_to_bottom() {
         "{trial}"
     );
     for told in ["ok: ", "2,000 lines read"] {
-        assert!(install.contains(told), "no {told:?} in {install}");
+        assert_contains(&install, told);
     }
-    assert!(envoy.contains("200 200 200 200 200 429"), "{envoy}");
+    assert_contains(&envoy, "200 200 200 200 200 429");
     let gateway = gateway.to_ascii_lowercase();
-    assert!(gateway.contains("x-ratelimit-limit: "), "{gateway}");
+    assert_contains(&gateway, "x-ratelimit-limit: ");
     let count = |status: &str| -> u32 {
         let mut counts = gateway
             .lines()
@@ -110,7 +111,7 @@ fn readme_works_from_top_to_bottom() {
     );
     for left in [99, 98, 97] {
         let told = format!("\"remaining\":{left},");
-        assert!(nodes.contains(&told), "no {told} in {nodes}");
+        assert_contains(&nodes, &told);
     }
 }
 
@@ -122,11 +123,11 @@ fn the_tutorial_of_a_first_limit_works() {
     };
     assert_eq!(decisions(checks, "allow"), 6, "{checks}");
     assert_eq!(decisions(checks, "deny"), 1, "{checks}");
-    assert!(slip.contains("did you mean the key `api_key`?"), "{slip}");
-    assert!(changed.contains("\"limit\":8"), "{changed}");
+    assert_contains(&slip, "did you mean the key `api_key`?");
+    assert_contains(&changed, "\"limit\":8");
     assert_eq!(decisions(shadow, "allow"), 2, "{shadow}");
-    assert!(shadow.contains("decision=\"shadow_deny\"} 1"), "{shadow}");
-    assert!(explained.contains("8 per 10h"), "{explained}");
+    assert_contains(&shadow, "decision=\"shadow_deny\"} 1");
+    assert_contains(&explained, "8 per 10h");
 }
 
 #[test]
@@ -135,11 +136,8 @@ fn the_tutorial_behind_envoy_works() {
     let [_start, denied, why, without] = &printed[..] else {
         panic!("the tutorial has {} shell blocks", printed.len());
     };
-    assert!(denied.contains("200 200 200 200 200 429"), "{denied}");
-    assert!(
-        why.contains("rule=\"edge.remote_address\",decision=\"deny\"} 1"),
-        "{why}"
-    );
+    assert_contains(&denied, "200 200 200 200 200 429");
+    assert_contains(&why, "rule=\"edge.remote_address\",decision=\"deny\"} 1");
     // The shell reports in between that a job has ended.
     let passed = without.split_whitespace().filter(|word| *word == "200");
     assert_eq!(passed.count(), 3, "{without}");
@@ -151,8 +149,8 @@ fn the_tutorial_of_plans_works() {
     let [_rules, _settings, _start, calls, _publish, tenants] = &printed[..] else {
         panic!("the tutorial has {} shell blocks", printed.len());
     };
-    assert!(calls.contains("200 200 200 429 429"), "{calls}");
-    assert!(calls.contains("200 200 200 200 200"), "{calls}");
+    assert_contains(&calls, "200 200 200 429 429");
+    assert_contains(&calls, "200 200 200 200 200");
     for told in [
         "\"plan\":\"enterprise\"",
         "\"default\":{\"requests_per_unit\":5000,\"unit\":\"minute\"}",
@@ -163,7 +161,7 @@ fn the_tutorial_of_plans_works() {
         "\"action\":\"put\"",
         "\"action\":\"reset\"",
     ] {
-        assert!(tenants.contains(told), "no {told} in {tenants}");
+        assert_contains(&tenants, told);
     }
 }
 
@@ -173,19 +171,19 @@ fn the_page_about_budgets_works() {
     let [check, by_hand, program, envoy, replay] = &printed[..] else {
         panic!("the page has {} shell blocks", printed.len());
     };
-    assert!(check.contains("ok: 2 rules"), "{check}");
+    assert_contains(&check, "ok: 2 rules");
     // Two looks and two charges pass; the last look finds nothing left.
     assert_eq!(decisions(by_hand, "allow"), 4, "{by_hand}");
-    assert!(by_hand.contains("\"remaining\":200,"), "{by_hand}");
+    assert_contains(&by_hand, "\"remaining\":200,");
     assert_eq!(decisions(by_hand, "deny"), 1, "{by_hand}");
-    assert!(by_hand.contains("\"retry_after_ms\":"), "{by_hand}");
+    assert_contains(&by_hand, "\"retry_after_ms\":");
     for left in [700, 350] {
         let told = format!("\"remaining\":{left},");
-        assert!(program.contains(&told), "no {told} in {program}");
+        assert_contains(&program, &told);
     }
-    assert!(envoy.contains("200 200 429 200"), "{envoy}");
+    assert_contains(&envoy, "200 200 429 200");
     for way in ["post-paid", "reserved", "in advance"] {
-        assert!(replay.contains(way), "no {way} in {replay}");
+        assert_contains(&replay, way);
     }
 }
 
