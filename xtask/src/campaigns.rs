@@ -45,8 +45,7 @@ pub(crate) fn compat(args: &[String]) -> Result<()> {
         need::go_tools(&need::FOR_COMPAT)
     })?;
     let mut command = program("ratekeeper-compat", tools)?;
-    command.args(["--redis", "redis-server"]).args(args);
-    steps.command("compare", &mut command)?;
+    steps.command("compare", command.args(args))?;
     eprintln!("the tools are in {}", target().join("tools").display());
     steps.finish("compat");
     Ok(())

@@ -2,7 +2,7 @@
 
 use crate::commit;
 use crate::need;
-use crate::static_binary::{self, Arch, Source};
+use crate::static_binary::{self, Arch, Source, in_namespaces};
 use crate::steps::{Steps, cargo, root, succeed, target};
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -231,16 +231,7 @@ fn try_out(steps: &mut Steps, out: &Path, image: &Image) -> Result<()> {
     let mut unpack = Command::new("umoci");
     unpack.args(["unpack", "--image", &name]).arg(&bundle);
     steps.command("unpack", &mut unpack)?;
-    let mut command = Command::new("unshare");
-    command.args([
-        "--net",
-        "--mount",
-        "--pid",
-        "--fork",
-        "--mount-proc",
-        "bash",
-    ]);
-    command.arg(root().join("xtask/src/image/try.sh"));
+    let mut command = in_namespaces("xtask/src/image/try.sh");
     command.env("BUNDLE", bundle.canonicalize()?);
     steps.command("run", &mut command)
 }

@@ -81,10 +81,12 @@ The verbs of this repository.
                                   a real Envoy Gateway and Envoy with it as their rate limit service; needs Go and root.
                                   `--record` writes what Envoy Gateway sends, for the test that replays it
   cargo xtask matrix [NAME]       the tests of the Redis store with Redis 6.2 and 7, Valkey 8 and 9, or one of them
-  cargo xtask mutants [PART...] [--file PATH]
+  cargo xtask mutants [PART...] [--file PATH] [--shard K/N]
                                   changes the code of core, store, limiter, tenants and spelling, or some of them, one
                                   operator, value or return at a time, and fails if no test notices; takes hours, and with
-                                  one part and one of its files minutes. The lists are in target/mutants
+                                  one part and one of its files minutes. `--shard 0/8` is the first of eight slices. The
+                                  lists are in target/mutants. A change that no test can notice goes into `exclude_re`
+                                  of .cargo/mutants.toml, with the reason
   cargo xtask chaos [--quick] [--deadline MS] [FAULT...]
                                   three nodes under load while their Redis fails, in every way there is; `windows` alone
                                   counts what passes window by window while nodes or Redis stand still for moments

@@ -44,24 +44,38 @@ const PARTS: [Part; 5] = [
     },
 ];
 
-/// Changes the given parts, or all; `--file PATH` narrows one part to a file. Fails if a change goes unnoticed.
+/// What to change.
+struct Wanted {
+    parts: Vec<&'static Part>,
+    /// The one file of the one part, if not all of it is meant.
+    file: Option<String>,
+    /// The slice of all changes: `0/8` is the first of eight.
+    shard: Option<String>,
+}
+
+/// Changes the given parts, or all; `--file PATH` narrows one part to a file, `--shard K/N` to one of N slices. Fails if a
+/// change goes unnoticed that `.cargo/mutants.toml` does not leave out.
 pub(crate) fn mutants(args: &[String]) -> Result<()> {
-    let (parts, file) = wanted(args)?;
+    let wanted = wanted(args)?;
     let mut steps = Steps::new();
     steps.step("tools", "cargo-mutants", || {
         need::cargo_tool(&CARGO_MUTANTS)
     })?;
-    for part in parts {
+    for part in wanted.parts {
         let out = target().join("mutants").join(part.name);
         std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
         let mut command = cargo(["mutants", "--no-shuffle", "--colors", "never"]);
+        // A copy of the repository is changed, and built where the next run finds its dependencies.
+        command.env("CARGO_TARGET_DIR", target().join("mutants/build"));
         command.args(["--package", part.package]).arg("--output");
         command.arg(&out);
-        for files in file.as_deref().map_or(part.files, |_| &[]) {
+        let file = wanted.file.as_deref().into_iter();
+        let all = part.files.iter().copied();
+        for files in file.chain(all.filter(|_| wanted.file.is_none())) {
             command.args(["--file", files]);
         }
-        if let Some(file) = &file {
-            command.args(["--file", file]);
+        if let Some(shard) = &wanted.shard {
+            command.args(["--shard", shard]);
         }
         // Examples in documentation take long to compile, and test little.
         command.args(["--", "--lib", "--tests"]);
@@ -71,27 +85,34 @@ pub(crate) fn mutants(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn wanted(args: &[String]) -> Result<(Vec<&'static Part>, Option<String>)> {
-    let (mut parts, mut file) = (Vec::new(), None);
+fn wanted(args: &[String]) -> Result<Wanted> {
+    let mut wanted = Wanted {
+        parts: Vec::new(),
+        file: None,
+        shard: None,
+    };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         if arg == "--file" {
-            let path = args
-                .next()
-                .context("--file needs a path from the repository's root")?;
-            file = Some(path.clone());
+            let path = args.next();
+            let path = path.context("--file needs a path from the repository's root")?;
+            wanted.file = Some(path.clone());
+        } else if arg == "--shard" {
+            let shard = args.next().context("--shard needs K/N, such as 0/8")?;
+            wanted.shard = Some(shard.clone());
         } else if let Some(part) = PARTS.iter().find(|part| part.name == arg) {
-            parts.push(part);
+            wanted.parts.push(part);
         } else {
             let names = PARTS.iter().map(|part| part.name).collect::<Vec<_>>();
             bail!("there is no part {arg:?}; there are {}", names.join(", "));
         }
     }
-    match (parts.len(), &file) {
-        (0, None) => Ok((PARTS.iter().collect(), None)),
+    match (wanted.parts.len(), &wanted.file) {
         (0 | 2.., Some(_)) => bail!("name the one part that the file is in, such as `core`"),
-        _ => Ok((parts, file)),
+        (0, None) => wanted.parts = PARTS.iter().collect(),
+        _ => {}
     }
+    Ok(wanted)
 }
 
 #[cfg(test)]
@@ -99,22 +120,27 @@ mod tests {
     use super::*;
     use crate::steps::root;
 
-    fn names(args: &[&str]) -> Result<(Vec<&'static str>, Option<String>)> {
+    type Named = (Vec<&'static str>, Option<String>, Option<String>);
+
+    fn names(args: &[&str]) -> Result<Named> {
         let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
-        let (parts, file) = wanted(&args)?;
-        Ok((parts.iter().map(|part| part.name).collect(), file))
+        let wanted = wanted(&args)?;
+        let parts = wanted.parts.iter().map(|part| part.name).collect();
+        Ok((parts, wanted.file, wanted.shard))
     }
 
     #[test]
     fn parts_are_named_and_a_file_is_in_one() {
         let all = names(&[]).expect("no argument is needed").0;
         assert_eq!(all, ["core", "store", "limiter", "tenants", "spelling"]);
-        let one = names(&["store", "--file", "a.rs"]).expect("one part and its file");
-        assert_eq!(one, (vec!["store"], Some("a.rs".to_owned())));
+        let one = names(&["store", "--file", "a.rs", "--shard", "0/8"]).expect("one part");
+        let [file, shard] = ["a.rs", "0/8"].map(|it| Some(it.to_owned()));
+        assert_eq!(one, (vec!["store"], file, shard));
         for (args, word) in [
             (&["cores"][..], "there are core, store"),
             (&["--file", "a.rs"], "name the one part"),
             (&["core", "--file"], "needs a path"),
+            (&["core", "--shard"], "needs K/N"),
         ] {
             let error = names(args).expect_err("bad arguments").to_string();
             assert!(error.contains(word), "{error}");

@@ -2,7 +2,7 @@
 
 use crate::commit;
 use crate::need;
-use crate::static_binary::{Arch, Source};
+use crate::static_binary::{Arch, Source, in_namespaces};
 use crate::steps::{Steps, cargo, root, succeed, target};
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -219,16 +219,7 @@ fn try_out(steps: &mut Steps, first: &Packages, second: &Packages, tarball: &Pat
         ("rpm", [first.rpm.as_path(), second.rpm.as_path()]),
         ("tarball", [tarball, tarball]),
     ] {
-        let mut command = Command::new("unshare");
-        command.args([
-            "--net",
-            "--mount",
-            "--pid",
-            "--fork",
-            "--mount-proc",
-            "bash",
-        ]);
-        command.arg(root().join("xtask/src/packages/try.sh"));
+        let mut command = in_namespaces("xtask/src/packages/try.sh");
         command
             .env("KIND", kind)
             .env("SYSTEM", system.canonicalize()?);

@@ -95,6 +95,14 @@ impl Source {
     }
 }
 
+/// A script of this repository in namespaces of its own.
+pub(crate) fn in_namespaces(script: &str) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--net", "--mount", "--pid", "--fork", "--mount-proc"]);
+    command.arg("bash").arg(root().join(script));
+    command
+}
+
 /// Builds the static binary for `arch` below the target folder `folder`, and returns its path.
 pub(crate) fn build(steps: &mut Steps, arch: Arch, folder: &Path) -> Result<PathBuf> {
     let triple = arch.triple();

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use ratekeeper_testkit::http1::ask;
 
 use crate::look::{Look, Looks};
-use crate::node::{Node, Settings};
+use crate::node::{self, Settings};
 use crate::rules::{DOMAIN, Rule};
+use ratekeeper_testkit::ratekeeper::Ratekeeper;
 
 /// The servers that nodes ask.
 pub(crate) trait Scene {
@@ -118,13 +119,13 @@ impl<S> Fault<S> {
 
 /// The nodes under load, with those that watch them.
 pub(crate) struct Stage {
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<Ratekeeper>,
     /// Set for a node that callers leave alone.
     pub(crate) muted: Vec<Arc<AtomicBool>>,
     /// Nodes that were restarted, whose metrics began at zero again.
     pub(crate) restarted: BTreeSet<usize>,
     /// Nodes without callers.
-    others: Vec<Node>,
+    others: Vec<Ratekeeper>,
     pub(crate) looks: Option<Looks>,
     pub(crate) settings: Settings,
     /// The binary that takes the place of the nodes', in an upgrade.
@@ -136,7 +137,7 @@ pub(crate) struct Stage {
 impl Stage {
     pub(crate) fn new(settings: Settings, nodes: usize, lasting: Duration) -> Self {
         Self {
-            nodes: (0..nodes).map(|_| Node::start(&settings)).collect(),
+            nodes: (0..nodes).map(|_| node::start(&settings)).collect(),
             muted: (0..nodes).map(|_| Arc::default()).collect(),
             restarted: BTreeSet::new(),
             others: Vec::new(),
@@ -195,7 +196,7 @@ impl Stage {
             store,
             ..self.settings.clone()
         };
-        self.others.push(Node::start(&settings));
+        self.others.push(node::start(&settings));
     }
 
     /// Asks the first node once for the victim, whatever it answers.
@@ -210,7 +211,7 @@ impl Stage {
             rule.key()
         );
         let kind = "Content-Type: application/json\r\n";
-        let answer = ask(self.nodes[node].ports().http, "POST", path, kind, body);
+        let answer = ask(self.nodes[node].port, "POST", path, kind, body);
         answer.map_or_else(String::new, |answer| answer.body)
     }
 

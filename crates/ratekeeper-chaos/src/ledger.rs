@@ -62,6 +62,11 @@ impl Ledger {
         self.start.elapsed()
     }
 
+    /// The time from when it was opened until `moment`.
+    pub(crate) fn at(&self, moment: Instant) -> Duration {
+        moment.saturating_duration_since(self.start)
+    }
+
     /// The number of the rotating key that is asked for now.
     pub(crate) fn period(&self) -> u64 {
         (self.now().as_millis() / PERIOD.as_millis()) as u64

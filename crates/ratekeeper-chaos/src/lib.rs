@@ -33,6 +33,7 @@ mod rules;
 mod scenes;
 mod still;
 mod verdict;
+mod watch;
 mod windows;
 
 pub use campaign::{Plan, run, upgrade};

@@ -142,7 +142,7 @@ fn play(
     scenario: &Scenario,
     runtime: &tokio::runtime::Handle,
 ) -> Result<Figures> {
-    let mut world = World::start(program, plan, scenario)?;
+    let mut world = World::start(program, plan, scenario);
     let watch = watch::Watch::start(runtime, &world.admins());
     watch.wait_for_links()?;
     let callers = callers::Callers::start(runtime, &world, plan, scenario)?;

@@ -12,17 +12,16 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
 use ratekeeper_testkit::redis::Server;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::ask::{Asker, Key, get};
-use crate::node::{Node, Settings};
+use crate::ask::{Asker, Key};
+use crate::node::{self, Settings};
 use crate::rules::{Rule, windowed_yaml};
 use crate::still::{crowd, pause_again};
+use ratekeeper_testkit::ratekeeper::Ratekeeper;
 use tally::{Count, Tally, wall};
 
 /// The nodes that share the limit.
@@ -73,7 +72,7 @@ pub(crate) struct Stall {
 /// Nodes and their Redis.
 struct Stand {
     server: Server,
-    nodes: Vec<Node>,
+    nodes: Vec<Ratekeeper>,
 }
 
 const fn redis(name: &'static str, pause_ms: u64, strike: fn(&mut Stand, Instant)) -> Stall {
@@ -102,7 +101,7 @@ pub(crate) static STALLS: &[Stall] = &[
         name: "windows: a node, for 300 ms",
         pause: Some(Duration::from_millis(300)),
         strike: |stand, end| {
-            pause_again(stand.nodes[0].process(), Duration::from_millis(300), end);
+            pause_again(&mut stand.nodes[0].process, Duration::from_millis(300), end);
         },
         spares_redis: true,
         is_tested: false,
@@ -123,7 +122,7 @@ pub(crate) static STALLS: &[Stall] = &[
         name: "windows: all, on one processor beside two busy programs",
         pause: None,
         strike: |stand, end| {
-            let mut ids: Vec<u32> = stand.nodes.iter().map(Node::id).collect();
+            let mut ids: Vec<u32> = stand.nodes.iter().map(|node| node.process.id()).collect();
             ids.push(stand.server.process().id());
             crowd(&ids, || {
                 sleep(end.saturating_duration_since(Instant::now()))
@@ -205,7 +204,7 @@ impl WindowRun<'_> {
             quotas: None,
             deadline: self.deadline,
         };
-        let nodes = (0..NODES).map(|_| Node::start(&settings)).collect();
+        let nodes = (0..NODES).map(|_| node::start(&settings)).collect();
         let mut stand = Stand { server, nodes };
         let askers = self.askers(&stand)?;
         let tally = Arc::new(Tally::new(self.plan.length));
@@ -232,7 +231,7 @@ impl WindowRun<'_> {
     /// Connections to the nodes, once all of them decide in Redis.
     fn askers(&self, stand: &Stand) -> Result<Vec<Asker>> {
         let _entered = self.runtime.enter();
-        let asker = |node: &Node| Asker::new(node.ports().grpc, node.ports().http, self.patience);
+        let asker = |node: &Ratekeeper| Asker::new(node.grpc, node.port, self.patience);
         let askers = stand.nodes.iter().map(asker).collect::<Result<Vec<_>>>()?;
         let end = Instant::now() + START_MAX;
         for asker in &askers {
@@ -256,11 +255,9 @@ impl WindowRun<'_> {
 
     /// Hits owed, posted, dropped and unknown, by the nodes' metrics.
     fn owed(&self, stand: &Stand) -> Result<[u64; 4]> {
-        let web = Client::builder(TokioExecutor::new()).build_http();
         let mut sums = [0; 4];
         for node in &stand.nodes {
-            let page = get(&web, node.ports().admin, "/metrics");
-            let text = self.runtime.block_on(page).context("no metrics")?;
+            let text = node.told("/metrics").context("no metrics")?.body;
             for (sum, state) in sums
                 .iter_mut()
                 .zip(["owed", "posted", "dropped", "unknown"])

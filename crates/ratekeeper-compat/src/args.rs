@@ -17,9 +17,6 @@ pub(crate) struct Args {
     /// Ratekeeper
     #[arg(long, value_name = "FILE")]
     pub(crate) ratekeeper: PathBuf,
-    /// The Redis for envoyproxy/ratelimit; a process of its own is started
-    #[arg(long, value_name = "FILE", default_value = "redis-server")]
-    pub(crate) redis: PathBuf,
     /// A gRPC client for the command line
     #[arg(long, value_name = "FILE")]
     pub(crate) grpcurl: PathBuf,

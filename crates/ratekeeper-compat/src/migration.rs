@@ -12,7 +12,8 @@ use anyhow::{Context, Result, bail, ensure};
 use ratekeeper_proto::WireEntry;
 use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
-use ratekeeper_testkit::process::free_port;
+use ratekeeper_testkit::process::{Process, free_port};
+use ratekeeper_testkit::ratekeeper::Setup;
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
@@ -62,7 +63,7 @@ pub(crate) async fn migration(args: &Args, redis: SocketAddr) -> Result<()> {
     let variables = variables(dir.path(), redis, ports);
     let mut command = std::process::Command::new(&args.envoyproxy_ratelimit);
     command.env_clear().envs(variables.clone());
-    let theirs = Target::listening("envoyproxy-ratelimit", command, ports).await?;
+    let theirs = Target::of(Process::spawn("envoyproxy-ratelimit", command), ports).await?;
 
     let lines = variables.map(|(name, value)| format!("{name}={value}\n"));
     std::fs::write(dir.path().join("theirs.env"), lines.concat())?;
@@ -126,15 +127,12 @@ async fn plan(args: &Args, dir: &Path) -> Result<String> {
 
 /// Starts Ratekeeper by the settings of a plan, at addresses of its own.
 async fn started(args: &Args, dir: &Path, settings: &str) -> Result<Target> {
-    std::fs::write(dir.join("ratekeeper.yaml"), settings)?;
-    let ports = [free_port(), free_port(), free_port()];
-    let mut command = std::process::Command::new(&args.ratekeeper);
-    command.env_clear().current_dir(dir);
-    command.args(["serve", "--config", "ratekeeper.yaml"]);
-    for (flag, port) in ["--grpc", "--http", "--admin"].iter().zip(ports) {
-        command.args([flag, &*format!("127.0.0.1:{port}")]);
-    }
-    Target::listening("ratekeeper", command, ports).await
+    let setup = Setup::serve(&args.ratekeeper).in_folder(dir);
+    let ours = setup
+        .settings(settings)
+        .args("--config ratekeeper.yaml")
+        .start();
+    Target::of(ours.process, [ours.grpc, ours.port, ours.admin]).await
 }
 
 /// Callers ask both services all the time; the comparison finds no difference, and takes nothing from them.

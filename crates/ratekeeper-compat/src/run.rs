@@ -1,13 +1,11 @@
 //! Compares the services on one random world after another, until there are enough answers.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use ratekeeper_testkit::process::{Process, free_port};
+use ratekeeper_testkit::redis::Server;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
@@ -36,8 +34,8 @@ const FINDINGS_MAX: usize = 10;
 /// # Errors
 /// A program cannot be run.
 pub(crate) async fn run(args: &Args) -> Result<bool> {
-    let dir = tempfile::tempdir().context("no folder for logs")?;
-    let (redis, redis_at) = start_redis(&args.redis, dir.path());
+    let redis = Server::start();
+    let redis_at = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), redis.port());
     if let Some(file) = &args.record {
         record(args, redis_at, file).await?;
         return Ok(true);
@@ -71,17 +69,6 @@ pub(crate) async fn run(args: &Args) -> Result<bool> {
     report(args, worlds, &tally);
     tell_refusals(&refusals);
     Ok(tally.different.is_empty() && refusals.disagreements.is_empty())
-}
-
-fn start_redis(program: &Path, dir: &Path) -> (Process, SocketAddr) {
-    let port = free_port();
-    let mut command = Command::new(program);
-    command.current_dir(dir).args(["--bind", "127.0.0.1"]);
-    command.args(["--save", "", "--appendonly", "no"]);
-    command.args(["--port", &port.to_string()]);
-    let mut redis = Process::spawn("redis", command);
-    redis.wait_for_port(port);
-    (redis, SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port))
 }
 
 /// Starts both services with the rules of one world, runs all domains concurrently, and stops both.

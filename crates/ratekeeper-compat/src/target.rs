@@ -13,7 +13,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
-use ratekeeper_testkit::http1::{self, say};
+use ratekeeper_testkit::http1::ask;
 use ratekeeper_testkit::process::{Process, free_port};
 use tonic::transport::{Channel, Endpoint};
 
@@ -132,22 +132,16 @@ impl Target {
         let variables = [("GRPC_PORT", grpc), ("PORT", http), ("DEBUG_PORT", admin)];
         at.apply(&mut command);
         command.envs(variables.map(|(name, port)| (name, port.to_string())));
-        Self::listening(name, command, ports).await
+        Self::of(Process::spawn(name, command), ports).await
     }
 
-    /// Starts a service that will listen on these ports, for gRPC, HTTP and operators.
-    pub(crate) async fn listening(
-        name: &str,
-        command: Command,
-        [grpc, http, admin]: [u16; 3],
-    ) -> Result<Self> {
-        let mut program = Process::spawn(name, command);
+    /// A service that listens on these ports, or will, for gRPC, HTTP and operators.
+    pub(crate) async fn of(mut program: Process, [grpc, http, admin]: [u16; 3]) -> Result<Self> {
         for port in [http, grpc, admin] {
             program.wait_for_port(port);
         }
-        let request = "GET /healthcheck HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
         program.wait_until("it is healthy", || {
-            let answer = http1::Answer::try_read(&say(http, request));
+            let answer = ask(http, "GET", "/healthcheck", "", "");
             answer.is_some_and(|answer| answer.status == 200)
         });
         let at_port = |port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);

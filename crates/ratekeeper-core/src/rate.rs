@@ -205,14 +205,22 @@ mod tests {
     #[test]
     fn takes_no_more_bits_than_a_thousandth_needs() {
         let second = Micros::from_secs(1);
-        assert_eq!(rate(1_000, second).bits, 0);
+        assert_eq!(rate(1_000, second).bits(), 0);
         // 333,334 for 333,333.3 microseconds.
         assert_eq!(
             (rate(3, second).bits, rate(3, second).span(1)),
             (0, 333_334)
         );
         assert_eq!(rate(1_000_000, second).bits, 0);
-        assert_eq!(rate(300_000, second).bits, 7);
+        assert_eq!(rate(300_000, second).bits(), 7);
+    }
+
+    #[test]
+    fn what_is_below_one_hit_is_shorter_than_it() {
+        let second = Micros::from_secs(1);
+        assert_eq!(rate(1_000, second).below(), 999);
+        // A hit takes 427 units of 2^-7 microseconds.
+        assert_eq!(rate(300_000, second).below(), 3);
     }
 
     #[test]

@@ -104,6 +104,22 @@ impl Answer {
     pub fn header(&self, name: &str) -> Option<&str> {
         header(&self.head, name)
     }
+
+    /// Returns true if it has that header.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.header(name).is_some()
+    }
+
+    /// The number that a header is.
+    ///
+    /// # Panics
+    /// If there is no such header, or it is not a number.
+    #[must_use]
+    pub fn number(&self, name: &str) -> u64 {
+        let number = self.header(name).and_then(|value| value.parse().ok());
+        number.unwrap_or_else(|| panic!("no number {name} in {}", self.head))
+    }
 }
 
 /// The value of a header among the lines of a head.

@@ -1,31 +1,26 @@
 //! A client of HTTP/1.1 that sends one request after the other on one connection.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 
-use crate::http1::{Answer, PATIENCE};
+use crate::http1::{Answer, connect};
 
-/// A connection to a listener. All of its methods panic if it breaks, or an answer takes longer than [`PATIENCE`].
+/// A connection to a listener. All of its methods panic if it breaks, or an answer takes longer than [`crate::http1::PATIENCE`].
 #[derive(Debug)]
 pub struct HttpConnection {
-    to: SocketAddr,
     stream: BufReader<TcpStream>,
 }
 
 impl HttpConnection {
-    /// Connects to a listener.
+    /// Connects to a port of this host.
     ///
     /// # Panics
     /// If nothing listens there.
     #[must_use]
-    pub fn open(to: SocketAddr) -> Self {
-        let stream = TcpStream::connect(to).expect("it listens");
+    pub fn open(port: u16) -> Self {
+        let stream = connect(port);
         stream.set_nodelay(true).expect("a socket of ours");
-        stream
-            .set_read_timeout(Some(PATIENCE))
-            .expect("a socket of ours");
         Self {
-            to,
             stream: BufReader::new(stream),
         }
     }
@@ -39,9 +34,9 @@ impl HttpConnection {
             true => "",
             false => "Content-Type: application/json\r\n",
         };
-        let (to, length) = (self.to, body.len());
+        let length = body.len();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {to}\r\n{kind}{headers}Content-Length: {length}\r\n\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{kind}{headers}Content-Length: {length}\r\n\r\n{body}"
         );
         let stream = self.stream.get_mut();
         stream.write_all(request.as_bytes()).expect("it reads");

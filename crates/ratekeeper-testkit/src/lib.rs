@@ -39,3 +39,13 @@ pub mod recorder;
 #[cfg(unix)]
 pub mod redis;
 pub mod regions;
+
+/// Requires that a text contains `part`.
+///
+/// # Panics
+/// If it does not; the message has both.
+#[track_caller]
+pub fn assert_contains(text: &(impl AsRef<str> + ?Sized), part: &(impl AsRef<str> + ?Sized)) {
+    let (text, part) = (text.as_ref(), part.as_ref());
+    assert!(text.contains(part), "no {part:?} in:\n{text}");
+}

@@ -25,7 +25,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+pub use rustix::process::Signal;
+use rustix::process::{Pid, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use listening::is_listening;
 pub use ports::free_port;
@@ -295,11 +296,19 @@ impl Process {
     /// Terminates it (SIGTERM), and waits for its end.
     ///
     /// # Panics
-    /// If it has not ended within [`DEADLINE`].
+    /// As [`Process::end`].
     pub fn terminate(&mut self) -> ExitStatus {
         if self.ended().is_none() {
             self.signal(Signal::TERM);
         }
+        self.end()
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// If it has not ended within [`DEADLINE`].
+    pub fn end(&mut self) -> ExitStatus {
         let end = Instant::now() + DEADLINE;
         loop {
             if let Some(status) = self.ended() {
@@ -326,7 +335,8 @@ impl Process {
         self.kill();
     }
 
-    fn signal(&self, signal: Signal) {
+    /// Sends it and its children a signal.
+    pub fn signal(&self, signal: Signal) {
         // The group no longer exists if its last process has just ended, and then there is nothing
         // to signal.
         let _ = kill_process_group(self.group(), signal);

@@ -9,14 +9,24 @@
 //! assert_eq!(node.metric("ratelimit_quota_tenants "), 0);
 //! ```
 
+mod args;
+mod said;
+
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
 
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
+pub use args::Args;
+pub use said::{Said, command, run, write};
+
 use crate::http1::{Answer, ask};
-use crate::process::{Process, free_port};
+use crate::process::{DEADLINE, Process, eventually, free_port};
 
 /// The way in which the binary is started.
 #[derive(Clone, Debug)]
@@ -33,6 +43,8 @@ pub struct Setup {
     /// The flags of its listeners.
     listeners: &'static [&'static str],
     host: &'static str,
+    /// The port for gRPC; a free one without it.
+    grpc: Option<u16>,
 }
 
 /// The flags of the listeners of a service, and of a gateway: for clients, for operators, and for gRPC.
@@ -42,11 +54,11 @@ const GATEWAY: &[&str] = &["--listen", "--admin"];
 impl Setup {
     /// `ratekeeper serve` on loopback.
     pub fn serve(program: impl AsRef<Path>) -> Self {
-        Self::of(program, &["serve"])
+        Self::of(program, "serve")
     }
 
     /// Another command that serves.
-    pub fn of(program: impl AsRef<Path>, words: &[&str]) -> Self {
+    pub fn of(program: impl AsRef<Path>, words: &(impl Args + ?Sized)) -> Self {
         let program = std::path::absolute(program).expect("a program has a path");
         let setup = Self {
             program,
@@ -57,15 +69,16 @@ impl Setup {
             folder: None,
             listeners: SERVICE,
             host: "127.0.0.1",
+            grpc: None,
         };
-        setup.args(words).args(&["--drain-delay", "0s"])
+        setup.args(words).args("--drain-delay 0s")
     }
 
     /// `ratekeeper gateway`, whose settings or arguments name its upstreams.
     pub fn front(program: impl AsRef<Path>) -> Self {
         Self {
             listeners: GATEWAY,
-            ..Self::of(program, &["gateway"])
+            ..Self::of(program, "gateway")
         }
     }
 
@@ -76,8 +89,7 @@ impl Setup {
 
     /// With these rules.
     pub fn rules(self, text: &str) -> Self {
-        self.file("rules.yaml", text)
-            .args(&["--rules", "rules.yaml"])
+        self.file("rules.yaml", text).args("--rules rules.yaml")
     }
 
     /// With these settings, in `ratekeeper.yaml`.
@@ -85,15 +97,16 @@ impl Setup {
         self.file("ratekeeper.yaml", text)
     }
 
-    /// With another file beside them.
+    /// With another file beside them, or in folders below.
     pub fn file(mut self, name: &str, text: &str) -> Self {
         self.files.push((name.to_owned(), text.to_owned()));
         self
     }
 
     /// With further arguments.
-    pub fn args(mut self, args: &[&str]) -> Self {
-        self.args.extend(args.iter().map(|arg| (*arg).to_owned()));
+    pub fn args(mut self, args: &(impl Args + ?Sized)) -> Self {
+        self.args
+            .extend(args.words().into_iter().map(str::to_owned));
         self
     }
 
@@ -121,6 +134,12 @@ impl Setup {
         self
     }
 
+    /// With gRPC at that port.
+    pub fn grpc_at(mut self, port: u16) -> Self {
+        self.grpc = Some(port);
+        self
+    }
+
     /// Starts it, and waits until it listens.
     ///
     /// # Panics
@@ -129,10 +148,9 @@ impl Setup {
     pub fn start(self) -> Ratekeeper {
         let own = tempfile::tempdir().expect("a folder can be made");
         let folder = self.folder.as_deref().unwrap_or(own.path());
-        for (name, text) in &self.files {
-            fs::write(folder.join(name), text).expect("a file can be written");
-        }
-        let [port, admin, grpc] = [free_port(), free_port(), free_port()];
+        self.write_files(folder);
+        let [port, admin] = [free_port(), free_port()];
+        let grpc = self.grpc.unwrap_or_else(free_port);
         let process = self.launch(folder, [port, admin, grpc]);
         Ratekeeper {
             setup: self,
@@ -144,22 +162,58 @@ impl Setup {
         }
     }
 
-    fn launch(&self, folder: &Path, ports: [u16; 3]) -> Process {
+    /// Starts it, which has to be refused, and returns what it said; one that serves is killed after [`DEADLINE`].
+    ///
+    /// # Panics
+    /// As [`run`].
+    #[must_use]
+    pub fn run(self) -> Said {
+        let own = tempfile::tempdir().expect("a folder can be made");
+        let folder = self.folder.as_deref().unwrap_or(own.path());
+        self.write_files(folder);
+        let mut command = self.command(folder, [0; 3]);
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().expect("the program starts");
+        let id = Pid::from_child(&child);
+        let (sender, output) = mpsc::channel();
+        // Ends with the process.
+        thread::spawn(move || sender.send(child.wait_with_output()));
+        let in_time = output.recv_timeout(DEADLINE);
+        let output = in_time.or_else(|_| {
+            let _ = kill_process(id, Signal::KILL);
+            output.recv()
+        });
+        let output = output.expect("the thread waits for it");
+        output.expect("its output can be read").into()
+    }
+
+    fn write_files(&self, folder: &Path) {
+        fs::create_dir_all(folder).expect("a folder can be made");
+        for (name, text) in &self.files {
+            write(folder, name, text);
+        }
+    }
+
+    fn command(&self, folder: &Path, ports: [u16; 3]) -> Command {
         let program = self.program.to_string_lossy();
         let mut words = self.prefix.iter().map(String::as_str).chain([&*program]);
-        let mut command = command(words.next().unwrap_or_default(), folder, &[]);
+        let mut command = command(words.next().unwrap_or_default(), folder, "");
         command.args(words).args(&self.args);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
-        let listeners = || self.listeners.iter().zip(ports);
-        for (flag, port) in listeners() {
+        for (flag, port) in self.listeners.iter().zip(ports) {
             let host = match *flag {
                 "--admin" => "127.0.0.1",
                 _ => self.host,
             };
             command.args([flag, &*format!("{host}:{port}")]);
         }
-        let mut process = Process::spawn(&format!("ratekeeper on port {}", ports[0]), command);
-        for (_, port) in listeners() {
+        command
+    }
+
+    fn launch(&self, folder: &Path, ports: [u16; 3]) -> Process {
+        let name = format!("ratekeeper on port {}", ports[0]);
+        let mut process = Process::spawn(&name, self.command(folder, ports));
+        for (_, port) in self.listeners.iter().zip(ports) {
             process.wait_for_port(port);
         }
         process
@@ -196,6 +250,11 @@ impl Ratekeeper {
             .launch(self.folder(), [self.port, self.admin, self.grpc]);
     }
 
+    /// Ends it as operators do.
+    pub fn stop(mut self) -> ExitStatus {
+        self.process.terminate()
+    }
+
     /// Names the binary of the next start.
     pub fn set_program(&mut self, program: &Path) {
         program.clone_into(&mut self.setup.program);
@@ -221,63 +280,60 @@ impl Ratekeeper {
         self.metrics().lines().find_map(value).unwrap_or(0)
     }
 
-    fn metrics(&self) -> String {
+    /// The text of all metrics; empty while it does not answer.
+    #[must_use]
+    pub fn metrics(&self) -> String {
         self.told("/metrics").map_or_else(String::new, |it| it.body)
     }
 
-    /// The sum over all series of a metric.
+    /// The state that it tells operators.
+    ///
+    /// # Panics
+    /// If it does not answer in JSON.
     #[must_use]
-    pub fn metric_sum(&self, name: &str) -> f64 {
+    pub fn readyz(&self) -> Value {
+        let answer = self.told("/readyz").expect("it answers in HTTP");
+        serde_json::from_str(&answer.body).expect("it is JSON")
+    }
+
+    /// The answer to a check of `entries` in domain `d`.
+    ///
+    /// # Panics
+    /// If it is anything but 200 and JSON.
+    pub fn check(&self, entries: &[(&str, &str)]) -> Value {
+        let entry = |(key, value): &(&str, &str)| json!({ "key": key, "value": value });
+        let entries: Vec<_> = entries.iter().map(entry).collect();
+        let body = json!({ "domain": "d", "descriptors": [{ "entries": entries }] }).to_string();
+        let kind = "Content-Type: application/json\r\n";
+        let answer = ask(self.port, "POST", "/v1/check", kind, body).expect("it answers in HTTP");
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        serde_json::from_str(&answer.body).expect("the answer is JSON")
+    }
+
+    /// The end of its output so far: what it says at the start, and its log.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.process.output()
+    }
+
+    /// Waits until it has logged a line with `text`, and returns the log.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn wait_for_log(&self, text: &str) -> String {
+        eventually(&format!("it logs {text:?}"), || {
+            self.process.has_printed(text)
+        });
+        self.log()
+    }
+
+    /// The sum over all series of a metric whose lines have these words: its name, and labels.
+    #[must_use]
+    pub fn metric_sum(&self, words: &[&str]) -> f64 {
         let told = self.metrics();
-        let lines = told.lines().filter(|line| line.starts_with(name));
+        let lines = told.lines().filter(|line| !line.starts_with('#'));
+        let lines = lines.filter(|line| words.iter().all(|word| line.contains(word)));
         let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
         values.sum()
     }
-}
-
-/// A program in `folder`, with nothing but PATH from this process's environment.
-#[must_use]
-pub fn command(program: impl AsRef<Path>, folder: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(program.as_ref());
-    command
-        .current_dir(folder)
-        .args(args)
-        .env_clear()
-        .stdin(Stdio::null());
-    if let Some(path) = std::env::var_os("PATH") {
-        command.env("PATH", path);
-    }
-    command
-}
-
-/// The exit code and the output of a run to its end.
-#[derive(Clone, Debug)]
-pub struct Said {
-    /// [`None`] if a signal ended it.
-    pub code: Option<i32>,
-    /// Its output.
-    pub out: String,
-    /// Its complaints.
-    pub err: String,
-}
-
-impl From<Output> for Said {
-    /// # Panics
-    /// If the output is not UTF-8.
-    fn from(output: Output) -> Self {
-        Self {
-            code: output.status.code(),
-            out: String::from_utf8(output.stdout).expect("it prints UTF-8"),
-            err: String::from_utf8(output.stderr).expect("it complains in UTF-8"),
-        }
-    }
-}
-
-/// Runs a command to its end.
-///
-/// # Panics
-/// If it does not start, or prints anything but UTF-8.
-#[must_use]
-pub fn run(command: &mut Command) -> Said {
-    command.output().expect("the program starts").into()
 }

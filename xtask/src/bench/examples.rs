@@ -1,4 +1,5 @@
-//! The benchmarks that are examples of `ratekeeper-bench`: `gateway`, `seed`, `tenants`, `dashboard` and `overload`.
+//! The benchmarks of the example `campaigns` of `ratekeeper-bench`: `connections`, `gateway`, `seed`, `tenants`, `dashboard`
+//! and `overload`.
 //!
 //! Each builds everything, runs, and writes its results below the target folder; `args` may be `--quick`.
 
@@ -81,7 +82,8 @@ pub(super) fn overload(args: &[String]) -> Result<()> {
     run("overload", &[], &[], &["--docs".into(), plots.into()], args)
 }
 
-/// Installs `packages`, builds the release binary and the example `name`, and runs it behind the command `prefix`.
+/// Installs `packages`, builds the release binary and the campaigns, and runs the one with that name behind the command
+/// `prefix`.
 fn run(
     name: &'static str,
     packages: &[Package],
@@ -94,9 +96,9 @@ fn run(
     steps.step("tools", &tools.join(", "), || need::packages(packages))?;
     let binary = release_binary()?;
     let mut build = cargo(["build", "--release", "--locked", "--package"]);
-    build.args(["ratekeeper-bench", "--example", name]);
+    build.args(["ratekeeper-bench", "--example", "campaigns"]);
     steps.command("load", &mut build)?;
-    let program = target().join("release/examples").join(name);
+    let program = target().join("release/examples/campaigns");
     let mut command = match prefix {
         [] => Command::new(program),
         [first, rest @ ..] => {
@@ -106,7 +108,7 @@ fn run(
         }
     };
     let out = target().join("bench");
-    command.arg("--ratekeeper").arg(binary);
+    command.args([name, "--ratekeeper"]).arg(binary);
     command.arg("--out").arg(&out).args(options).args(args);
     steps.command(name, &mut command)?;
     let results = out.join(name).with_extension("md");

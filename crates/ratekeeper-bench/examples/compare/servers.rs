@@ -263,7 +263,7 @@ impl Server {
     /// The number of answers from a failure mode.
     pub(crate) fn degraded(&self) -> f64 {
         match &self.program {
-            Program::Ours(ours) => ours.metric_sum("ratelimit_failopen_total"),
+            Program::Ours(ours) => ours.metric_sum(&["ratelimit_failopen_total"]),
             Program::Theirs(_) => 0.0,
         }
     }

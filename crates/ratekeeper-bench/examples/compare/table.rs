@@ -63,7 +63,8 @@ impl Table {
         compare: impl FnOnce(&str) -> Result<Versus>,
     ) {
         if let Some(versus) = self.step(plan, name, || compare(name)) {
-            eprintln!("{}", line(&versus));
+            let [ratio, more] = compared(&versus);
+            eprintln!("{}: {ratio}; CPU {more} us", versus.name);
             self.versus.push(versus);
         }
     }
@@ -133,24 +134,27 @@ impl Table {
     }
 }
 
-fn line(versus: &Versus) -> String {
-    let Versus {
-        name,
-        ratio,
-        ratio_low,
-        ratio_high,
-        pairs,
-        ..
-    } = versus;
+/// The ratio of both, and the processor time that ours takes more, in microseconds.
+fn compared(versus: &Versus) -> [String; 2] {
     let by = match versus.by {
         By::Rate => "rate",
         By::Cpu => "CPU",
     };
-    let wide = if versus.converged { "" } else { ", WIDE" };
-    format!(
-        "{name}: {by} {ratio:.3} [{ratio_low:.3}, {ratio_high:.3}] n={pairs}{wide}; CPU {:+.2} us [{:+.2}, {:+.2}]",
-        versus.cpu_us_more, versus.cpu_us_more_low, versus.cpu_us_more_high
-    )
+    let wide = if versus.converged {
+        ""
+    } else {
+        ", wider than 3 %"
+    };
+    [
+        format!(
+            "{by} {:.3} [{:.3}, {:.3}] n={}{wide}",
+            versus.ratio, versus.ratio_low, versus.ratio_high, versus.pairs
+        ),
+        format!(
+            "{:+.2} [{:+.2}, {:+.2}]",
+            versus.cpu_us_more, versus.cpu_us_more_low, versus.cpu_us_more_high
+        ),
+    ]
 }
 
 impl fmt::Display for Table {
@@ -166,23 +170,7 @@ impl fmt::Display for Table {
         )?;
         writeln!(f, "|---|---|---:|---:|---:|---:|---:|---|---|")?;
         for versus in &self.versus {
-            let by = match versus.by {
-                By::Rate => "rate",
-                By::Cpu => "CPU",
-            };
-            let wide = if versus.converged {
-                ""
-            } else {
-                ", wider than 3 %"
-            };
-            let ratio = format!(
-                "{by} {:.3} [{:.3}, {:.3}] n={}{wide}",
-                versus.ratio, versus.ratio_low, versus.ratio_high, versus.pairs
-            );
-            let more = format!(
-                "{:+.2} [{:+.2}, {:+.2}]",
-                versus.cpu_us_more, versus.cpu_us_more_low, versus.cpu_us_more_high
-            );
+            let [ratio, more] = compared(versus);
             row(f, &versus.name, &versus.ours, &ratio, &more)?;
             row(f, "", &versus.theirs, "", "")?;
         }

@@ -21,6 +21,7 @@ use crate::row::Row;
 use crate::rules::{self, AMPLE, PERMITS, Rule};
 use crate::verdict::{self, Readiness, Span};
 use goals::{back, unspared};
+use ratekeeper_testkit::ratekeeper::Ratekeeper;
 use signals::{is_seen_open, is_told, is_too_many, still};
 
 const NODES: usize = 3;
@@ -74,7 +75,7 @@ impl Campaign<'_> {
         stage.next = self.next.map(Path::to_owned);
         (fault.prepare)(&mut scene, &mut stage);
         let ledger = Arc::new(Ledger::open(fault.excused));
-        let ports: Vec<u16> = stage.nodes.iter().map(|node| node.ports().admin).collect();
+        let ports: Vec<u16> = stage.nodes.iter().map(|node| node.admin).collect();
         stage.looks = Some(Looks::start(self.runtime, &ports, &ledger));
         let load = match fault.is_idle {
             true => None,
@@ -106,7 +107,7 @@ impl Campaign<'_> {
         let _entered = self.runtime.enter();
         let asked = stage.nodes.iter().zip(&stage.muted).map(|(node, muted)| {
             Ok(Asked {
-                asker: self.asker(node.ports())?,
+                asker: self.asker(node)?,
                 is_muted: Arc::clone(muted),
             })
         });
@@ -118,8 +119,8 @@ impl Campaign<'_> {
         ))
     }
 
-    fn asker(&self, ports: crate::node::Ports) -> Result<Asker> {
-        Asker::new(ports.grpc, ports.http, self.plan.patience)
+    fn asker(&self, node: &Ratekeeper) -> Result<Asker> {
+        Asker::new(node.grpc, node.port, self.plan.patience)
     }
 
     /// Waits until all nodes have decided in Redis for a while.
@@ -179,7 +180,7 @@ impl Campaign<'_> {
         };
         let last = looks.and_then(|looks| clean(looks, ledger.now(), patience));
         let entries = ledger.entries();
-        let resident = stage.nodes.iter().map(|node| node.resident_kib());
+        let resident = stage.nodes.iter().map(|node| node.process.resident_kib());
         Ok(Evidence {
             span,
             charged: self.charged(stage, &entries)?,
@@ -212,7 +213,7 @@ impl Campaign<'_> {
             .filter(|key| matches!(key.rule, Rule::Spend | Rule::Shut | Rule::Tokens))
             .collect();
         let _entered = self.runtime.enter();
-        let asker = self.asker(stage.nodes[0].ports())?;
+        let asker = self.asker(&stage.nodes[0])?;
         self.runtime.block_on(async {
             let mut charged = Vec::new();
             for key in keys {
@@ -361,7 +362,7 @@ fn charged_denied(evidence: &Evidence) -> u64 {
 
 /// The number of log lines of all nodes.
 fn lines(stage: &Stage) -> u64 {
-    stage.nodes.iter().map(crate::node::Node::lines).sum()
+    stage.nodes.iter().map(|node| node.process.lines()).sum()
 }
 
 /// Waits until every node is ready without a fault, or that takes too long, and returns the latest looks.

@@ -1,15 +1,12 @@
 //! Three regions on this machine, and what is between them.
 
-use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Result;
-use ratekeeper_testkit::process::{Process, eventually, free_port};
+use ratekeeper_testkit::process::{eventually, free_port};
 use ratekeeper_testkit::proxy::Proxy;
+use ratekeeper_testkit::ratekeeper::{Ratekeeper, Setup};
 use ratekeeper_testkit::redis::{PRIMARY, Sentinels, Server};
-use tempfile::TempDir;
 
 use super::scenario::{Event, RegionPlan, Scenario};
 use super::{HOME, NAMES, ONE_WAY};
@@ -28,23 +25,11 @@ pub(super) struct World {
     regions: Vec<Region>,
     /// The ways from region to region: to each node there, and from others to the Redis of [`HOME`].
     ways: Vec<Way>,
-    _folder: TempDir,
 }
 
 struct Region {
-    nodes: Vec<Node>,
+    nodes: Vec<Ratekeeper>,
     redis: Redis,
-}
-
-struct Node {
-    process: Process,
-    ports: Ports,
-}
-
-#[derive(Clone, Copy)]
-struct Ports {
-    grpc: u16,
-    admin: u16,
 }
 
 /// The Redis of a region.
@@ -147,22 +132,16 @@ impl Redis {
 
 impl World {
     /// Starts all regions, and waits until they listen.
-    pub(super) fn start(program: &Path, plan: &RegionPlan, scenario: &Scenario) -> Result<Self> {
-        let folder = tempfile::tempdir()?;
+    pub(super) fn start(program: &Path, plan: &RegionPlan, scenario: &Scenario) -> Self {
         let redis = (0..NAMES.len()).map(|at| Redis::start(at, scenario));
         let redis: Vec<Redis> = redis.collect();
         let home = (redis[HOME].url(), redis[HOME].port());
-        let ports = NAMES.map(|_| {
-            [(); NODES].map(|()| Ports {
-                grpc: free_port(),
-                admin: free_port(),
-            })
-        });
+        let ports = NAMES.map(|_| [(); NODES].map(|()| free_port()));
         let (mut ways, mut regions) = (Vec::new(), Vec::new());
         for (at, redis) in redis.into_iter().enumerate() {
             let first = ways.len();
             for to in (0..NAMES.len()).filter(|to| *to != at) {
-                let to_node = |node: &Ports| Way::new((at, to), false, node.grpc);
+                let to_node = |port: &u16| Way::new((at, to), false, *port);
                 ways.extend(ports[to].iter().map(to_node));
             }
             let links = links(&ways[first..]);
@@ -176,35 +155,29 @@ impl World {
                 }
             };
             let settings = settings(at, plan, (&redis.url(), &home), &links);
-            let files = [("rules.yaml", rules(plan)), ("ratekeeper.yaml", settings)];
-            let nodes = ports[at].iter().enumerate().map(|(node, ports)| {
-                let name = format!("{}-{node}", NAMES[at]);
-                Node::start(program, (&folder.path().join(&name), &name), *ports, &files)
+            let setup = Setup::serve(program).rules(&rules(plan));
+            // Its lines are no faults.
+            let setup = setup.variable("RATEKEEPER_DENIAL_LOG", "0");
+            let setup = setup.settings(&settings);
+            let nodes = ports[at].map(|port| setup.clone().grpc_at(port).start());
+            regions.push(Region {
+                nodes: nodes.into(),
+                redis,
             });
-            let nodes = nodes.collect::<Result<_>>()?;
-            regions.push(Region { nodes, redis });
         }
-        for node in regions.iter_mut().flat_map(|region| &mut region.nodes) {
-            node.process.wait_for_port(node.ports.grpc);
-            node.process.wait_for_port(node.ports.admin);
-        }
-        Ok(Self {
-            regions,
-            ways,
-            _folder: folder,
-        })
+        Self { regions, ways }
     }
 
     /// The gRPC ports of a region's nodes.
     pub(super) fn grpc(&self, region: usize) -> Vec<u16> {
         let nodes = self.regions[region].nodes.iter();
-        nodes.map(|node| node.ports.grpc).collect()
+        nodes.map(|node| node.grpc).collect()
     }
 
     /// The admin ports of all nodes, by region.
     pub(super) fn admins(&self) -> Vec<u16> {
         let nodes = self.regions.iter().flat_map(|region| &region.nodes);
-        nodes.map(|node| node.ports.admin).collect()
+        nodes.map(|node| node.admin).collect()
     }
 
     /// The ends of all nodes' logs, with their regions.
@@ -249,34 +222,6 @@ impl World {
                 way.proxy.cut_all();
             }
         }
-    }
-}
-
-impl Node {
-    fn start(
-        program: &Path,
-        (folder, name): (&Path, &str),
-        ports: Ports,
-        files: &[(&str, String)],
-    ) -> Result<Self> {
-        fs::create_dir_all(folder)?;
-        for (file, text) in files {
-            fs::write(folder.join(file), text)?;
-        }
-        let at = |port: u16| format!("127.0.0.1:{port}");
-        let mut command = Command::new(program);
-        command
-            .current_dir(folder)
-            .env_clear()
-            // Its lines are no faults.
-            .env("RATEKEEPER_DENIAL_LOG", "0")
-            .args(["serve", "--rules", "rules.yaml", "--drain-delay", "0s"])
-            .args(["--grpc", &at(ports.grpc), "--http", &at(0)])
-            .args(["--admin", &at(ports.admin)]);
-        Ok(Self {
-            process: Process::spawn(name, command),
-            ports,
-        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Limits of tenants follow their usage, as nodes that share a database put them in force.
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, write};
+use crate::support::{Ratekeeper, run, serve};
 use ratekeeper_testkit::postgres::Server;
 use ratekeeper_testkit::process::eventually;
 use serde_json::Value;
@@ -23,26 +23,15 @@ descriptors:
     )
 }
 
-fn node(folder: &Path, name: &str, mode: &str, database: &str) -> Service {
-    let folder = folder.join(name);
-    write(&folder, "rules.yaml", &rules(mode));
-    let flags = [
-        "--rules",
-        "rules.yaml",
-        "--data-dir",
-        "data",
-        "--quotas",
-        database,
-    ];
-    let args = [&["serve"][..], &FREE_PORTS, &flags].concat();
-    let mut command = ratekeeper(&folder, &args);
-    command.env("RATEKEEPER_TENANT_KEY", KEY);
-    Service::start(command, &folder)
+fn node(folder: &Path, name: &str, mode: &str, database: &str) -> Ratekeeper {
+    let setup = serve(&folder.join(name)).rules(&rules(mode));
+    let setup = setup.args(&format!("--data-dir data --quotas {database}"));
+    setup.variable("RATEKEEPER_TENANT_KEY", KEY).start()
 }
 
 struct Fleet {
     folder: TempDir,
-    nodes: Vec<Service>,
+    nodes: Vec<Ratekeeper>,
 }
 
 impl Fleet {
@@ -56,18 +45,16 @@ impl Fleet {
     }
 
     fn tell(&self, args: &[&str]) -> String {
-        let admin = format!("http://{}", self.nodes[0].admin);
-        let said = run(self.folder.path(), &[args, &["--admin", &admin]].concat());
-        assert_eq!(said.code, Some(0), "{args:?}: {}", said.err);
-        said.out
+        let admin = format!("http://127.0.0.1:{}", self.nodes[0].admin);
+        run(self.folder.path(), &[args, &["--admin", &admin]].concat()).succeeded()
     }
 
     /// The steps that nodes say that they took, all of them together.
     fn steps(&self, mode: &str) -> u64 {
         let name =
             format!("ratelimit_quota_adjustments_total{{mode=\"{mode}\",direction=\"up\"}} ");
-        let of = |node: &Service| {
-            let metrics = http(node.admin, "GET", "/metrics", "").1;
+        let of = |node: &Ratekeeper| {
+            let metrics = node.metrics();
             let line = metrics.lines().find_map(|line| line.strip_prefix(&*name));
             let count = line.and_then(|count| count.parse::<u64>().ok());
             count.unwrap_or_else(|| panic!("no {name} in {metrics}"))
@@ -83,7 +70,7 @@ impl Fleet {
     }
 }
 
-fn limit(node: &Service) -> u64 {
+fn limit(node: &Ratekeeper) -> u64 {
     let answer = node.check(&[("customer", "acme")]);
     answer["limit"].as_u64().expect("there is a limit")
 }

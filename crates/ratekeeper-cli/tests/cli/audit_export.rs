@@ -1,15 +1,14 @@
 //! The export of the audit trail by the binary.
 
 use crate::fleet::{Fleet, KEY, RULES};
-use crate::support::{FREE_PORTS, Said, Service, http, ratekeeper, run, said, url, write};
+use crate::support::{Ratekeeper, http, run, serve, url, write};
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::keep_alive::HttpConnection;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::{Reply, Server};
 use std::collections::BTreeMap;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 use tempfile::tempdir;
 
 #[test]
@@ -17,26 +16,10 @@ fn changes_are_exported_and_a_target_that_is_away_is_told() {
     let mut redis = Server::with(&["--appendonly", "yes"]);
     let folder = tempdir().expect("a folder can be made");
     let folder = folder.path();
-    write(folder, "rules.yaml", RULES);
     let target = url(&redis);
-    let flags = [
-        "--rules",
-        "rules.yaml",
-        "--data-dir",
-        "data",
-        "--audit-export",
-        &target,
-    ];
-    let args = [
-        &["serve"][..],
-        &FREE_PORTS,
-        &flags,
-        &["--audit-export-stream", "audit"],
-    ]
-    .concat();
-    let mut command = ratekeeper(folder, &args);
-    command.env("RATEKEEPER_TENANT_KEY", KEY);
-    let service = Service::start(command, folder);
+    let flags = format!("--data-dir data --audit-export {target} --audit-export-stream audit");
+    let setup = serve(folder).rules(RULES).args(&flags);
+    let service = setup.variable("RATEKEEPER_TENANT_KEY", KEY).start();
     let put = |name: &str| {
         let path = format!("/admin/v1/quotas/{name}");
         let (status, answer) = http(service.admin, "PUT", &path, "{\"plan\":\"pro\"}");
@@ -51,7 +34,7 @@ fn changes_are_exported_and_a_target_that_is_away_is_told() {
     let disable = "/admin/v1/rules/d.customer/disable";
     assert_eq!(http(service.admin, "POST", disable, "").0, 200);
     eventually("a change and a switch are exported", || length(&redis) == 2);
-    let metrics = || http(service.admin, "GET", "/metrics", "").1;
+    let metrics = || service.metrics();
     eventually("the metrics say so", || {
         let metrics = metrics();
         metrics.contains("ratelimit_audit_exported_total 2\n")
@@ -85,46 +68,13 @@ fn changes_are_exported_and_a_target_that_is_away_is_told() {
 fn a_target_is_checked_at_the_start_and_its_password_is_not_shown() {
     let folder = tempdir().expect("a folder can be made");
     let folder = folder.path();
-    write(folder, "rules.yaml", RULES);
-    let serve = |target: &str, more: &[&str]| {
-        let args = ["serve", "--rules", "rules.yaml", "--audit-export", target];
-        run(folder, &[&args[..], &FREE_PORTS, more].concat())
-    };
-    let wrong = serve("http://app:hunter2@host", &["--data-dir", "data"]);
-    assert_eq!(wrong.code, Some(1));
-    assert!(wrong.err.contains("nats://HOST:PORT"), "{}", wrong.err);
-    assert!(!wrong.err.contains("hunter2"), "{}", wrong.err);
-    let nowhere = serve("redis://host", &[]);
-    assert_eq!(nowhere.code, Some(1));
-    assert!(
-        nowhere.err.contains("without a quota database"),
-        "{}",
-        nowhere.err
-    );
-    let shown = run(
-        folder,
-        &[
-            "config",
-            "show",
-            "--audit-export",
-            "nats://app:hunter2@host",
-        ],
-    );
-    assert!(shown.out.contains("nats://app:****@host"), "{}", shown.out);
-}
-
-/// Runs a command to its end; one that serves for a minute is killed.
-fn ended(mut command: Command) -> Said {
-    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = piped.spawn().expect("the binary starts");
-    let end = Instant::now() + Duration::from_secs(60);
-    while child.try_wait().expect("it can be asked").is_none() {
-        if Instant::now() > end {
-            child.kill().expect("it can be killed");
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    said(child.wait_with_output().expect("its output is read"))
+    let started = |flags: &str| serve(folder).rules(RULES).args(flags).run();
+    let wrong = started("--audit-export http://app:hunter2@host --data-dir data")
+        .refused("nats://HOST:PORT");
+    assert!(!wrong.contains("hunter2"), "{wrong}");
+    started("--audit-export redis://host").refused("without a quota database");
+    let shown = run(folder, "config show --audit-export nats://app:hunter2@host");
+    assert_contains(&shown.out, "nats://app:****@host");
 }
 
 #[test]
@@ -134,7 +84,6 @@ fn files_of_an_export_are_read_at_the_start() {
     write(folder, "rules.yaml", RULES);
     write(folder, "empty.creds", "");
     write(folder, "files/key", "");
-    let data = ["serve", "--rules", "rules.yaml", "--data-dir", "data"];
     for (target, flag, file) in [
         ("rediss://127.0.0.1:1", "--audit-export-ca", "missing.pem"),
         ("rediss://127.0.0.1:1", "--audit-export-ca", "files"),
@@ -150,15 +99,14 @@ fn files_of_an_export_are_read_at_the_start() {
             "empty.creds",
         ),
     ] {
-        let export = ["--audit-export", target, flag, file];
-        let mut command = ratekeeper(folder, &[&data[..], &FREE_PORTS, &export].concat());
-        command.env("RATEKEEPER_TENANT_KEY", KEY);
-        let refused = ended(command);
+        let export = format!("--data-dir data --audit-export {target} {flag} {file}");
+        let setup = serve(folder).args("--rules rules.yaml").args(&export);
+        let refused = setup.variable("RATEKEEPER_TENANT_KEY", KEY).run();
         assert_eq!(refused.code, Some(1), "{file}: {}", refused.err);
         let path = folder.join(file);
         let told = format!("{}", path.display());
-        assert!(refused.err.contains("audit_export"), "{}", refused.err);
-        assert!(refused.err.contains(&told), "{told}: {}", refused.err);
+        assert_contains(&refused.err, "audit_export");
+        assert_contains(&refused.err, &told);
     }
 }
 
@@ -167,9 +115,9 @@ fn another_node_goes_on_when_the_one_that_exports_is_killed() {
     let redis = Server::start();
     let fleet = Fleet::postgres();
     let flags = ["--audit-export", &url(&redis)];
-    let first = fleet.node_with("a", &flags);
-    let is_active = |node: &Service| {
-        let metrics = http(node.admin, "GET", "/metrics", "").1;
+    let mut first = fleet.node_with("a", &flags);
+    let is_active = |node: &Ratekeeper| {
+        let metrics = node.metrics();
         metrics.contains("ratelimit_audit_export_active 1\n")
     };
     eventually("the first node exports", || is_active(&first));
@@ -184,7 +132,7 @@ fn another_node_goes_on_when_the_one_that_exports_is_killed() {
         };
         eventually("changes are exported", || exported() > 50);
         assert!(!is_active(&second));
-        first.signal("KILL");
+        first.process.kill();
         let at_death = exported();
         eventually("the other node exports", || exported() > at_death + 150);
         assert!(is_active(&second));
@@ -219,7 +167,7 @@ fn another_node_goes_on_when_the_one_that_exports_is_killed() {
 }
 
 /// Changes a tenant again and again, through `node`.
-fn keep_changing(node: &Service, stop: &AtomicBool, made: &AtomicU64) {
+fn keep_changing(node: &Ratekeeper, stop: &AtomicBool, made: &AtomicU64) {
     let mut connection = HttpConnection::open(node.admin);
     while !stop.load(Ordering::Relaxed) {
         let next = made.load(Ordering::Relaxed) + 1;

@@ -1,16 +1,17 @@
 //! `ratekeeper bench`.
 
-use crate::support::{FREE_PORTS, Service, ratekeeper, run, write};
+use crate::support::{PROGRAM, Ratekeeper, run};
+use ratekeeper_testkit::assert_contains;
+use ratekeeper_testkit::ratekeeper::{Args, Setup};
 use std::path::Path;
 use tempfile::tempdir;
 
 const RULES: &str =
     "domain: api\ndescriptors:\n- { key: api_key, rate_limit: { window: 1h, limit: 3 } }\n";
 
-fn start(folder: &Path, command: &[&str]) -> Service {
-    write(folder, "rules.yaml", RULES);
-    let args = [command, &FREE_PORTS, &["--rules", "rules.yaml"]].concat();
-    Service::start(ratekeeper(folder, &args), folder)
+fn start(folder: &Path, words: &str) -> Ratekeeper {
+    let setup = Setup::of(PROGRAM, words).in_folder(folder);
+    setup.rules(RULES).start()
 }
 
 /// A pace at which every request counts, however late its answer comes on a busy machine.
@@ -23,16 +24,18 @@ fn bench(folder: &Path, args: &[&str]) -> serde_json::Value {
 
 fn bench_for(duration: &str, folder: &Path, args: &[&str]) -> serde_json::Value {
     let short = ["--duration", duration, "--warm-up", "0", "--json"];
-    let said = run(folder, &[&["bench"], args, &short].concat());
-    assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
-    serde_json::from_str(&said.out).expect("it prints JSON")
+    let said = run(folder, &[&["bench"], args, &short].concat()).succeeded();
+    serde_json::from_str(&said).expect("it prints JSON")
 }
 
 #[test]
 fn each_transport_counts_the_same_three_allowances() {
     let folder = tempdir().expect("a folder can be made");
-    let service = start(folder.path(), &["serve"]);
-    let (grpc, http) = (service.grpc.to_string(), service.http.to_string());
+    let service = start(folder.path(), "serve");
+    let (grpc, http) = (
+        format!("127.0.0.1:{}", service.grpc),
+        format!("127.0.0.1:{}", service.port),
+    );
     let report = bench(
         folder.path(),
         &[&["grpc", "--target", &grpc, "--keys", "hot"], &OPEN[..]].concat(),
@@ -59,36 +62,21 @@ fn each_transport_counts_the_same_three_allowances() {
 #[test]
 fn an_open_loop_and_other_entries_and_a_table() {
     let folder = tempdir().expect("a folder can be made");
-    let service = start(folder.path(), &["serve"]);
-    let grpc = service.grpc.to_string();
-    let open = [
-        "grpc",
-        "--target",
-        &grpc,
-        "--rate",
-        "500",
-        "--keys",
-        "uniform:1000",
-    ];
+    let service = start(folder.path(), "serve");
+    let grpc = format!("127.0.0.1:{}", service.grpc);
+    let open = format!("grpc --target {grpc} --rate 500 --keys uniform:1000");
+    let open = open.words();
     let report = bench(folder.path(), &open);
     assert_eq!(report["requests"], 100, "{report}");
     assert_eq!(report["offered_per_second"], 500.0);
     let pid = std::process::id().to_string();
-    let watched = [
-        "bench",
-        "grpc",
-        "--target",
-        &grpc,
-        "--entries",
-        "nothing=1",
-        "--pid",
-        &pid,
-    ];
+    let watched = format!("bench grpc --target {grpc} --entries nothing=1 --pid {pid}");
+    let watched = watched.words();
     let said = run(
         folder.path(),
         &[&watched[..], &["--duration", "100ms"], &OPEN].concat(),
-    );
-    assert_eq!(said.code, Some(0), "{}", said.err);
+    )
+    .succeeded();
     for word in [
         "decisions",
         "p99.9",
@@ -96,7 +84,7 @@ fn an_open_loop_and_other_entries_and_a_table() {
         "MiB resident",
         "failed                none",
     ] {
-        assert!(said.out.contains(word), "{word}: {}", said.out);
+        assert_contains(&said, word);
     }
 }
 
@@ -104,8 +92,11 @@ fn an_open_loop_and_other_entries_and_a_table() {
 #[test]
 fn by_default_what_passes_is_measured_and_the_share_of_denials_is_told() {
     let folder = tempdir().expect("a folder can be made");
-    let service = start(folder.path(), &["serve"]);
-    let (grpc, http) = (service.grpc.to_string(), service.http.to_string());
+    let service = start(folder.path(), "serve");
+    let (grpc, http) = (
+        format!("127.0.0.1:{}", service.grpc),
+        format!("127.0.0.1:{}", service.port),
+    );
     for args in [
         &["grpc", "--target", &grpc][..],
         &["http", "--target", &http],
@@ -116,19 +107,11 @@ fn by_default_what_passes_is_measured_and_the_share_of_denials_is_told() {
         assert_eq!(report["allowed"], report["decisions"], "{report}");
         assert_eq!(report["denied_share"], 0.0, "{report}");
     }
-    let hot = [
-        "bench",
-        "http",
-        "--target",
-        &http,
-        "--keys",
-        "hot",
-        "--duration",
-        "100ms",
-    ];
+    let hot = format!("bench http --target {http} --keys hot --duration 100ms");
+    let hot = hot.words();
     let said = run(folder.path(), &[&hot[..], &OPEN].concat());
     for part in ["% denied)", "note       many of these are denials"] {
-        assert!(said.out.contains(part), "{part}: {}", said.out);
+        assert_contains(&said.out, part);
     }
     assert!(service.stop().success());
 }
@@ -136,8 +119,8 @@ fn by_default_what_passes_is_measured_and_the_share_of_denials_is_told() {
 #[test]
 fn the_ceiling_decides_nothing() {
     let folder = tempdir().expect("a folder can be made");
-    let service = start(folder.path(), &["bench", "ceiling"]);
-    let grpc = service.grpc.to_string();
+    let service = start(folder.path(), "bench ceiling");
+    let grpc = format!("127.0.0.1:{}", service.grpc);
     let report = bench_for("2s", folder.path(), &["grpc", "--target", &grpc]);
     assert_eq!(report["pace"], "closed");
     assert_eq!(
@@ -148,9 +131,7 @@ fn the_ceiling_decides_nothing() {
     assert_eq!(report["answer_bytes_min"], 31, "{report}");
     assert_eq!(report["answer_bytes_max"], 31, "{report}");
     assert!(service.stop().success());
-    let bad = run(folder.path(), &["bench", "ceiling", "--answer", "0a"]);
-    assert_eq!(bad.code, Some(1));
-    assert!(bad.err.contains("RateLimitResponse"), "{}", bad.err);
+    run(folder.path(), &["bench", "ceiling", "--answer", "0a"]).refused("RateLimitResponse");
 }
 
 #[test]
@@ -159,7 +140,7 @@ fn what_is_wrong_is_named() {
     let fails = |args: &[&str], code: i32, word: &str| {
         let said = run(folder.path(), &[&["bench"], args].concat());
         assert_eq!(said.code, Some(code), "{}{}", said.out, said.err);
-        assert!(said.err.contains(word), "{word}: {}", said.err);
+        assert_contains(&said.err, word);
     };
     fails(&["grpc", "--keys", "cold"], 2, "write hot, uniform:N");
     fails(&["grpc", "--entries", "x"], 2, "write key=value");
@@ -182,8 +163,8 @@ fn what_is_wrong_is_named() {
 #[test]
 fn requests_without_a_decision_are_a_failure() {
     let folder = tempdir().expect("a folder can be made");
-    let service = start(folder.path(), &["serve"]);
-    let grpc = service.grpc.to_string();
+    let service = start(folder.path(), "serve");
+    let grpc = format!("127.0.0.1:{}", service.grpc);
     let args = [
         "bench",
         "grpc",
@@ -198,6 +179,6 @@ fn requests_without_a_decision_are_a_failure() {
     ];
     let said = run(folder.path(), &args);
     assert_eq!(said.code, Some(1), "{}", said.out);
-    assert!(said.out.contains("grpc 3"), "{}", said.out);
-    assert!(said.err.contains("got no decision"), "{}", said.err);
+    assert_contains(&said.out, "grpc 3");
+    assert_contains(&said.err, "got no decision");
 }

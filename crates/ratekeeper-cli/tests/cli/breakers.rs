@@ -1,6 +1,6 @@
 //! Circuit breakers in the live stream.
 
-use crate::support::{FREE_PORTS, Service, ratekeeper, url, write};
+use crate::support::{serve, url};
 use ratekeeper_testkit::events::{EventStream, ServerEvent};
 use ratekeeper_testkit::redis::Server;
 use serde_json::Value;
@@ -38,19 +38,9 @@ fn until(stream: &mut EventStream, state: &str) -> String {
 fn a_breaker_that_turns_is_told_at_once() {
     let mut server = Server::start();
     let folder = tempdir().expect("a folder can be made");
-    write(folder.path(), "rules.yaml", RULES);
-    let url = url(&server);
-    let flags = [
-        "--rules",
-        "rules.yaml",
-        "--store",
-        &url,
-        "--store-deadline",
-        "100ms",
-    ];
-    let args = [&["serve"][..], &FREE_PORTS, &flags].concat();
-    let service = Service::start(ratekeeper(folder.path(), &args), folder.path());
-    let mut stream = EventStream::open(service.admin.port(), "/admin/v1/live");
+    let store = format!("--store {} --store-deadline 100ms", url(&server));
+    let service = serve(folder.path()).rules(RULES).args(&store).start();
+    let mut stream = EventStream::open(service.admin, "/admin/v1/live");
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {

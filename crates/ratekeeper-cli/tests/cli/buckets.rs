@@ -5,7 +5,7 @@ use ratekeeper_testkit::redis::Server;
 use serde_json::Value;
 use tempfile::tempdir;
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, url, write};
+use crate::support::{Ratekeeper, http, serve, url, write};
 
 /// A limit of each kind; a bucket of 60 has room for 60 whatever the rest.
 const KEYS: [&str; 4] = ["tokens", "cells", "slower", "queue"];
@@ -26,22 +26,14 @@ descriptors:
 }
 
 /// A node that asks its store again after each denial. Slow machines are no failure of Redis.
-fn node(folder: &std::path::Path, name: &str, most: u64, store: &str) -> Service {
-    let folder = folder.join(name);
-    write(&folder, "rules.yaml", &rules(most));
-    let args = ["serve", "--rules", "rules.yaml", "--store", store];
-    let more = ["--store-deadline", "1s", "--deny-cache-max", "0s"];
-    let args: Vec<&str> = args
-        .iter()
-        .chain(&more)
-        .chain(&FREE_PORTS)
-        .copied()
-        .collect();
-    Service::start(ratekeeper(&folder, &args), &folder)
+fn node(folder: &std::path::Path, name: &str, most: u64, store: &str) -> Ratekeeper {
+    let setup = serve(&folder.join(name)).rules(&rules(most));
+    let store = format!("--store {store} --store-deadline 1s --deny-cache-max 0s");
+    setup.args(&store).start()
 }
 
 /// Asks so often, and returns how many were allowed, and the last answer that came from where it should.
-fn ask(node: &Service, key: &str, subject: &str, times: usize) -> (usize, Value) {
+fn ask(node: &Ratekeeper, key: &str, subject: &str, times: usize) -> (usize, Value) {
     let mut allowed = 0;
     let mut last = Value::Null;
     for _ in 0..times {
@@ -79,10 +71,7 @@ fn a_node_with_a_lower_limit_gives_nothing_back_to_the_others() {
 #[test]
 fn rules_that_are_lowered_and_raised_again_give_nothing_back() {
     let folder = tempdir().expect("a folder can be made");
-    write(folder.path(), "rules.yaml", &rules(60));
-    let args = ["serve", "--rules", "rules.yaml"];
-    let args: Vec<&str> = args.iter().chain(&FREE_PORTS).copied().collect();
-    let node = Service::start(ratekeeper(folder.path(), &args), folder.path());
+    let node = serve(folder.path()).rules(&rules(60)).start();
     let reload = |most, loads: usize| {
         write(folder.path(), "rules.yaml", &rules(most));
         eventually("the rules are in force", || {

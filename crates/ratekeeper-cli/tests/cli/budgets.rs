@@ -7,6 +7,7 @@ use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use ratekeeper_proto::ratekeeper::v1;
 use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_client::RateLimiterServiceClient;
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::{Cluster, Server};
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ use std::time::Duration;
 use tempfile::tempdir;
 use tokio::runtime::Runtime;
 
-use crate::support::{Service, http, node, url};
+use crate::support::{Ratekeeper, http, node, url};
 
 const RULES: &str = "domain: d
 descriptors:
@@ -43,7 +44,7 @@ impl Protocol {
     const ALL: [Self; 4] = [Self::Json, Self::V1, Self::Rls, Self::V1Grpc];
 
     /// Returns true if `hits` of the descriptor `key` are allowed.
-    fn allows(self, runtime: &Runtime, service: &Service, key: &str, hits: u64) -> bool {
+    fn allows(self, runtime: &Runtime, service: &Ratekeeper, key: &str, hits: u64) -> bool {
         let value = format!("{self:?}");
         match self {
             Self::Json => {
@@ -72,8 +73,9 @@ impl Protocol {
     }
 }
 
-async fn rls(service: &Service, key: &str, value: String, hits: u64) -> bool {
-    let client = RateLimitServiceClient::connect(format!("http://{}", service.grpc)).await;
+async fn rls(service: &Ratekeeper, key: &str, value: String, hits: u64) -> bool {
+    let client =
+        RateLimitServiceClient::connect(format!("http://127.0.0.1:{}", service.grpc)).await;
     let descriptor = RateLimitDescriptor {
         entries: vec![entry(key, value)],
         hits_addend: Some(hits),
@@ -88,8 +90,9 @@ async fn rls(service: &Service, key: &str, value: String, hits: u64) -> bool {
     answer.expect("it answers").into_inner().overall_code() == Code::Ok
 }
 
-async fn v1_grpc(service: &Service, key: &str, value: String, hits: u64) -> bool {
-    let client = RateLimiterServiceClient::connect(format!("http://{}", service.grpc)).await;
+async fn v1_grpc(service: &Ratekeeper, key: &str, value: String, hits: u64) -> bool {
+    let client =
+        RateLimiterServiceClient::connect(format!("http://127.0.0.1:{}", service.grpc)).await;
     let request = v1::CheckRequest {
         domain: "d".to_owned(),
         descriptors: vec![v1::Descriptor {
@@ -110,8 +113,8 @@ fn entry(key: &str, value: String) -> WireEntry {
     }
 }
 
-fn post(service: &Service, path: &str, body: &Value) -> (u16, Value) {
-    let (status, body) = http(service.http, "POST", path, &body.to_string());
+fn post(service: &Ratekeeper, path: &str, body: &Value) -> (u16, Value) {
+    let (status, body) = http(service.port, "POST", path, &body.to_string());
     (status, serde_json::from_str(&body).unwrap_or(Value::Null))
 }
 
@@ -122,7 +125,7 @@ fn check(key: &str, value: &str, hits: impl Into<Value>) -> Value {
     ]})
 }
 
-fn looks_at(service: &Service, key: &str, value: &str) -> (bool, u64) {
+fn looks_at(service: &Ratekeeper, key: &str, value: &str) -> (bool, u64) {
     let (_, answer) = post(service, "/v1/check", &check(key, value, 0));
     let left = answer["remaining"].as_u64().expect("a limit answered");
     (answer["decision"] == "allow", left)
@@ -327,7 +330,7 @@ fn a_debt_is_told_and_what_exceeds_it_is_counted(store: &str) {
         "{explained}"
     );
     let cut = || {
-        let (_, text) = http(service.admin, "GET", "/metrics", "");
+        let text = service.metrics();
         let mut lines = text.lines();
         let line = lines.find(|line| {
             line.starts_with("ratelimit_debt_cut_hits_total{") && line.contains("\"d.gcra\"")
@@ -359,7 +362,7 @@ fn a_debt_is_told_and_what_exceeds_it_is_counted(store: &str) {
         assert_eq!(cut(), Some(617 + 490), "40 reserved, 510 charged");
     }
     let log = service.wait_for_log("hits beyond `max_debt` were not charged");
-    assert!(log.contains("d.gcra"), "{log}");
+    assert_contains(&log, "d.gcra");
     assert!(service.stop().success());
 }
 

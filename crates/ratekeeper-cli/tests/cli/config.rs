@@ -1,6 +1,7 @@
 //! `ratekeeper config show`, and what is wrong with settings.
 
 use crate::support::{ratekeeper, run, said, write};
+use ratekeeper_testkit::assert_contains;
 use tempfile::tempdir;
 
 #[test]
@@ -11,17 +12,13 @@ fn flags_go_before_the_environment_and_that_before_the_file() {
         "ratekeeper.yaml",
         "http: :1001\ngrpc: :1001\nadmin: 127.0.0.1:1001\n",
     );
-    let mut command = ratekeeper(
-        folder.path(),
-        &["config", "show", "--json", "--http", ":1003"],
-    );
+    let mut command = ratekeeper(folder.path(), "config show --json --http :1003");
     command
         .env("RATEKEEPER_HTTP", ":1002")
         .env("RATEKEEPER_GRPC", ":1002")
         .env("MERGE_DOMAIN_CONFIG", "true");
-    let said = said(command.output().expect("the binary starts"));
-    assert_eq!(said.code, Some(0), "{}", said.err);
-    let shown: serde_json::Value = serde_json::from_str(&said.out).expect("it is JSON");
+    let said = said(command.output().expect("the binary starts")).succeeded();
+    let shown: serde_json::Value = serde_json::from_str(&said).expect("it is JSON");
     let expect = |key: &str, value: &str, from: &str| {
         assert_eq!(shown[key]["value"], value, "{key}");
         assert_eq!(shown[key]["from"], from, "{key}");
@@ -58,35 +55,17 @@ fn a_slip_in_the_environment_is_refused_too() {
     command
         .env("RATEKEEPER_MEMORY_LIMT", "1GiB")
         .env("RATEKEEPER_PORT", "tcp://10.0.0.1:8080");
-    let said = said(command.output().expect("the binary starts"));
-    assert_eq!(said.code, Some(1));
-    assert!(
-        said.err.contains("did you mean RATEKEEPER_MEMORY_LIMIT?"),
-        "{}",
-        said.err
-    );
-    assert!(!said.err.contains("RATEKEEPER_PORT"), "{}", said.err);
+    let said = said(command.output().expect("the binary starts"))
+        .refused("did you mean RATEKEEPER_MEMORY_LIMIT?");
+    assert!(!said.contains("RATEKEEPER_PORT"), "{said}");
 }
 
 #[test]
 fn values_that_mean_nothing_are_refused_together() {
     let folder = tempdir().expect("a folder can be made");
-    let said = run(
-        folder.path(),
-        &["config", "show", "--memory-limit", "much", "--http", "here"],
-    );
-    assert_eq!(said.code, Some(1));
-    assert!(
-        said.err.contains("--memory-limit: `much` is not a size"),
-        "{}",
-        said.err
-    );
-    assert!(
-        said.err
-            .contains("--http: `here` is not an address to listen on"),
-        "{}",
-        said.err
-    );
+    let said = run(folder.path(), "config show --memory-limit much --http here")
+        .refused("--memory-limit: `much` is not a size");
+    assert_contains(&said, "--http: `here` is not an address to listen on");
 }
 
 #[test]
@@ -140,24 +119,19 @@ fn paths_in_nested_settings_count_from_the_settings_file() {
     assert_eq!(said.code, Some(1), "{}", said.out);
     let whole = folder.path().join("conf/secrets/jwt");
     let whole = whole.to_string_lossy();
-    assert!(said.err.contains(&*whole), "{}", said.err);
+    assert_contains(&said.err, &*whole);
 
     write(
         folder.path(),
         "conf/secrets/jwt",
         "0123456789abcdef0123456789abcdef",
     );
-    let said = run(folder.path(), &show);
-    assert_eq!(said.code, Some(0), "{}", said.err);
+    run(folder.path(), &show).succeeded();
 
     write(folder.path(), file, identity);
     let said = run(folder.path(), &show);
     let database = folder.path().join("conf/no.mmdb");
-    assert!(
-        said.err.contains(&*database.to_string_lossy()),
-        "{}",
-        said.err
-    );
+    assert_contains(&said.err, &*database.to_string_lossy());
 
     // A variable's paths count from the working directory.
     write(folder.path(), file, "");

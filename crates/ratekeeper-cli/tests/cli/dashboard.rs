@@ -2,10 +2,12 @@
 
 pub(crate) mod page;
 
-use crate::support::{FREE_PORTS, Service, ratekeeper, run, url, write};
+use crate::support::{self, Ratekeeper, run, url, write};
 use page::{Page, under_load};
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::keep_alive::HttpConnection;
 use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::ratekeeper::Args;
 use ratekeeper_testkit::redis::Server;
 use serde_json::json;
 use std::path::Path;
@@ -43,11 +45,11 @@ const SHOWN_WITHIN: Duration = Duration::from_secs(2);
 /// More elements than the page has, however many tenants there are.
 const ELEMENTS_MAX: u64 = 2_000;
 
-fn serve(folder: &Path, more: &[&str]) -> Service {
-    write(folder, "rules.yaml", RULES);
-    let flags = ["--rules", "rules.yaml", "--node-name", "node-1"];
-    let args = [&["serve"][..], &FREE_PORTS, &flags, more].concat();
-    Service::start(ratekeeper(folder, &args), folder)
+fn serve(folder: &Path, more: &[&str]) -> Ratekeeper {
+    let setup = support::serve(folder)
+        .rules(RULES)
+        .args("--node-name node-1");
+    setup.args(more).start()
 }
 
 #[test]
@@ -88,7 +90,7 @@ fn an_operator_sees_who_is_limited_and_switches_the_rule() {
             " ago): ",
             " denied in the last minute",
         ] {
-            assert!(limited.contains(part), "no {part} in {limited}");
+            assert_contains(&limited, part);
         }
         page.picture("limited");
         // And why.
@@ -102,7 +104,7 @@ fn an_operator_sees_who_is_limited_and_switches_the_rule() {
             "20",
             "5 per 1d",
         ] {
-            assert!(dialog.contains(part), "no {part} in {dialog}");
+            assert_contains(&dialog, part);
         }
         page.picture("tenant");
         page.click("dialog .close");
@@ -115,7 +117,7 @@ fn an_operator_sees_who_is_limited_and_switches_the_rule() {
         // Whom it would hit, apart from who is denied.
         let shadowed = "section:has(h2:text-is(\"Would be denied\"))";
         let row = page.shows(shadowed, "customer:acme");
-        assert!(row.contains("d.customer.endpoint_POST /orders"), "{row}");
+        assert_contains(&row, "d.customer.endpoint_POST /orders");
         page.picture("shadow");
     });
     page.click("details:has(#explain-domain) > summary");
@@ -151,10 +153,7 @@ fn an_override_is_changed_and_takes_effect() {
     page.click(".link");
     override_orders(&mut page);
     let question = page.shows(".question", "Change acme?");
-    assert!(
-        question.contains("endpoint:POST /orders: none → 15 per day"),
-        "{question}"
-    );
+    assert_contains(&question, "endpoint:POST /orders: none → 15 per day");
     assert!(!passes(), "nothing is changed before the answer");
     page.click(".question .confirm");
     page.shows(".quotas .overrides", "endpoint:POST /orders: 15 per day");
@@ -192,7 +191,7 @@ fn a_customer_is_found_by_name_and_by_address() {
         "denied 2 times",
         "No overrides.",
     ] {
-        assert!(told.contains(part), "no {part} in {told}");
+        assert_contains(&told, part);
     }
     page.picture("customer");
     // One that was never denied, and one that only its end names.
@@ -200,7 +199,7 @@ fn a_customer_is_found_by_name_and_by_address() {
         ("hooli", "Nothing was denied"),
         ("…rella", "denied 2 times"),
     ] {
-        let url = format!("http://{}/dashboard?tenant={name}", service.admin);
+        let url = format!("http://127.0.0.1:{}/dashboard?tenant={name}", service.admin);
         page.tell(json!({"command": "open", "url": url}));
         page.shows("dialog.tenant", part);
     }
@@ -264,16 +263,14 @@ fn the_page_is_used_by_keyboard() {
 fn the_page_stays_small_with_ten_thousand_tenants() {
     const TENANTS: usize = 10_000;
     let folder = tempdir().expect("a folder can be made");
-    write(folder.path(), "rules.yaml", RULES_WITH_PLANS);
-    let flags = ["--rules", "rules.yaml", "--data-dir", "data"];
-    let args = [&["serve"][..], &FREE_PORTS, &flags].concat();
-    let service = Service::start(ratekeeper(folder.path(), &args), folder.path());
+    let setup = support::serve(folder.path()).rules(RULES_WITH_PLANS);
+    let service = setup.args("--data-dir data").start();
     let mut csv = "tenant,plan\n".to_owned();
     for number in 0..TENANTS {
         csv.push_str(&format!("tenant-{number:04},pro\n"));
     }
     write(folder.path(), "tenants.csv", &csv);
-    let admin = format!("http://{}", service.admin);
+    let admin = format!("http://127.0.0.1:{}", service.admin);
     let import = ["quota", "import", "tenants.csv", "--admin", &admin];
     let done = run(folder.path(), &import);
     assert!(
@@ -282,13 +279,13 @@ fn the_page_stays_small_with_ten_thousand_tenants() {
         done.err
     );
     // Each of them is denied: it wants more than its plan ever gives.
-    let mut connection = HttpConnection::open(service.http);
+    let mut connection = HttpConnection::open(service.port);
     for number in 0..TENANTS {
         let entry = json!({ "key": "customer", "value": format!("tenant-{number:04}") });
         let one = json!({ "entries": [entry], "hits": 1_000 });
         let body = json!({ "domain": "d", "descriptors": [one] }).to_string();
         let answer = connection.ask("POST", "/v1/check", "", &body);
-        assert!(answer.body.contains("deny"), "{}", answer.body);
+        assert_contains(&answer.body, "deny");
     }
     let mut page = Page::open(&service);
     page.shows("main", "customer:tenant-");
@@ -321,7 +318,7 @@ fn a_broken_rules_file_shows_its_place_until_it_is_mended() {
     assert_ne!(broken, RULES);
     write(folder.path(), "rules.yaml", &broken);
     let error = page.shows("#config-error", "rules.yaml:8:");
-    assert!(error.contains("magic"), "{error}");
+    assert_contains(&error, "magic");
     page.picture("refused");
     write(folder.path(), "rules.yaml", RULES);
     page.shows("#troubles", "The limiter is well");
@@ -373,10 +370,8 @@ fn a_store_that_hangs_turns_its_breaker_on_the_page_and_back() {
 #[test]
 fn the_use_of_plans_and_a_node_without_a_quota_database_are_shown() {
     let folder = tempdir().expect("a folder can be made");
-    write(folder.path(), "rules.yaml", RULES_WITH_PLANS);
-    let flags = ["--rules", "rules.yaml", "--node-name", "node-1"];
-    let args = [&["serve"][..], &FREE_PORTS, &flags].concat();
-    let service = Service::start(ratekeeper(folder.path(), &args), folder.path());
+    let setup = support::serve(folder.path()).rules(RULES_WITH_PLANS);
+    let service = setup.args("--node-name node-1").start();
     let mut page = Page::open(&service);
     page.click("#health summary");
     page.shows(
@@ -397,17 +392,8 @@ fn the_use_of_plans_and_a_node_without_a_quota_database_are_shown() {
 #[test]
 fn the_page_asks_for_a_token_where_one_is_wanted() {
     let folder = tempdir().expect("a folder can be made");
-    let create = [
-        "token",
-        "create",
-        "ann",
-        "--role",
-        "viewer",
-        "--data-dir",
-        "data",
-    ];
-    let made = run(folder.path(), &create);
-    assert_eq!(made.code, Some(0), "{}", made.err);
+    let create = "token create ann --role viewer --data-dir data";
+    let made = run(folder.path(), create).succeeded();
     let service = serve(folder.path(), &["--data-dir", "data"]);
     let mut page = Page::open(&service);
     page.shows("#gate", "This node wants a token");
@@ -415,7 +401,7 @@ fn the_page_asks_for_a_token_where_one_is_wanted() {
     page.write("#token", "rk_admin_wrong");
     page.click("form.token button");
     page.shows("#gate", "no such token");
-    page.write("#token", made.out.trim());
+    page.write("#token", made.trim());
     page.click("form.token button");
     page.shows("#connection", "live");
     page.end();
@@ -449,15 +435,7 @@ fn the_page_fits_all_screens_and_readers() {
 #[test]
 fn files_of_the_page_are_strict_and_need_no_token() {
     let folder = tempdir().expect("a folder can be made");
-    let create = [
-        "token",
-        "create",
-        "ann",
-        "--role",
-        "viewer",
-        "--data-dir",
-        "data",
-    ];
+    let create = "token create ann --role viewer --data-dir data".words();
     assert_eq!(run(folder.path(), &create).code, Some(0));
     let service = serve(folder.path(), &["--data-dir", "data"]);
     for path in [
@@ -467,10 +445,7 @@ fn files_of_the_page_are_strict_and_need_no_token() {
     ] {
         let head = head(&service, path);
         assert!(head.starts_with("http/1.1 200"), "{head}");
-        assert!(
-            head.contains("content-security-policy: default-src 'none'"),
-            "{head}"
-        );
+        assert_contains(&head, "content-security-policy: default-src 'none'");
         assert!(!head.contains("unsafe"), "{head}");
     }
     for path in [
@@ -485,8 +460,8 @@ fn files_of_the_page_are_strict_and_need_no_token() {
 }
 
 /// The head of an answer, in lower case.
-fn head(service: &Service, path: &str) -> String {
-    let url = format!("http://{}{path}", service.admin);
+fn head(service: &Ratekeeper, path: &str) -> String {
+    let url = format!("http://127.0.0.1:{}{path}", service.admin);
     let curl = Command::new("curl")
         .args(["-s", "-i", "--path-as-is", &url])
         .output()

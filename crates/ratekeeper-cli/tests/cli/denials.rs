@@ -1,10 +1,9 @@
 //! The denial log: who is denied, by which rule, for which request.
 
-use crate::support::{FREE_PORTS, ratekeeper, write};
-use ratekeeper_testkit::process::{Process, eventually};
+use crate::support::{self, Ratekeeper, run};
+use ratekeeper_testkit::http1::ask;
+use ratekeeper_testkit::process::eventually;
 use serde_json::Value;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
 use tempfile::tempdir;
 
@@ -15,71 +14,48 @@ descriptors:
 ";
 
 /// A service that logs JSON.
-fn serve(folder: &Path, more: &[&str]) -> (Process, Value) {
-    write(folder, "rules.yaml", RULES);
-    let flags = ["--rules", "rules.yaml"];
-    let json = ["--log-format", "json", "--node-name", "node-7"];
-    let args = [&["serve"][..], &FREE_PORTS, &flags, &json, more].concat();
-    let mut process = Process::spawn("ratekeeper", ratekeeper(folder, &args));
-    process.wait_for_output("\"serving\"");
-    let events = events(&process);
-    let serving = events.into_iter().find(|it| it["message"] == "serving");
-    (process, serving.expect("it says where it serves"))
+fn serve(folder: &Path, more: &[&str]) -> Ratekeeper {
+    let setup = support::serve(folder).rules(RULES);
+    let json = "--log-format json --node-name node-7";
+    let service = setup.args(json).args(more).start();
+    service.wait_for_log("\"serving\"");
+    service
 }
 
-fn events(process: &Process) -> Vec<Value> {
-    let output = process.output();
-    let lines = output.lines();
-    lines
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .collect()
+fn denials(service: &Ratekeeper) -> Vec<Value> {
+    let log = service.log();
+    let events = log
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    let is_denial = |event: &Value| event["message"] == "request over its limit";
+    events.filter(is_denial).collect()
 }
 
-fn denials(process: &Process) -> Vec<Value> {
-    let mut events = events(process);
-    events.retain(|event| event["message"] == "request over its limit");
-    events
-}
-
-/// Sends a request with `head` after its first line; returns the answer.
-fn send(serving: &Value, line: &str, head: &str, body: &str) -> String {
-    let address = serving["http"].as_str().expect("an address");
-    let mut stream = TcpStream::connect(address).expect("it listens");
-    let length = body.len();
-    let request = format!(
-        "{line} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{head}Content-Length: {length}\r\n\r\n{body}"
-    );
-    stream.write_all(request.as_bytes()).expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
-    answer
-}
-
-fn check(serving: &Value, head: &str, key: &str, value: &str) {
+fn check(service: &Ratekeeper, head: &str, key: &str, value: &str) {
     let body = format!(
         r#"{{"domain":"d","descriptors":[{{"entries":[{{"key":"{key}","value":"{value}"}}]}}]}}"#
     );
     let head = format!("Content-Type: application/json\r\n{head}");
-    let answer = send(serving, "POST /v1/check", &head, &body);
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let answer = ask(service.port, "POST", "/v1/check", &head, &body);
+    assert_eq!(answer.map(|answer| answer.status), Some(200));
 }
 
 #[test]
 fn a_denied_request_is_logged_with_its_caller_rule_and_request() {
     let folder = tempdir().expect("a folder can be made");
-    let (mut process, serving) = serve(folder.path(), &[]);
+    let mut service = serve(folder.path(), &[]);
     for _ in 0..2 {
         check(
-            &serving,
+            &service,
             "X-Request-Id: abc-1\r\n",
             "api_key",
             "sk_live_geheim",
         );
         let auth = "X-Forwarded-Method: PUT\r\nX-Forwarded-Uri: /orders?card=4711\r\n";
-        send(&serving, "GET /v1/auth", auth, "");
+        let _ = ask(service.port, "GET", "/v1/auth", auth, "");
     }
-    eventually("both denials are logged", || denials(&process).len() == 2);
-    let denials = denials(&process);
+    eventually("both denials are logged", || denials(&service).len() == 2);
+    let denials = denials(&service);
     let of = |protocol: &str| {
         let mut found = denials.iter();
         found
@@ -103,42 +79,41 @@ fn a_denied_request_is_logged_with_its_caller_rule_and_request() {
         auth["request_id"].as_str().expect("an id was made").len(),
         16
     );
-    let output = process.output();
+    let output = service.log();
     for secret in ["sk_live_geheim", "4711"] {
         assert!(!output.contains(secret), "{output}");
     }
-    assert!(process.terminate().success());
+    assert!(service.process.terminate().success());
 }
 
 #[test]
 fn a_flood_of_denials_is_a_few_lines_and_a_count() {
     let folder = tempdir().expect("a folder can be made");
-    let (mut process, serving) = serve(folder.path(), &["--denial-log", "2"]);
+    let mut service = serve(folder.path(), &["--denial-log", "2"]);
     let begun = std::time::Instant::now();
     let mut sent = 0;
     eventually("a line says how many were left out", || {
-        (0..20).for_each(|_| check(&serving, "", "api_key", "a"));
+        (0..20).for_each(|_| check(&service, "", "api_key", "a"));
         sent += 20;
-        let mut denials = denials(&process).into_iter();
+        let mut denials = denials(&service).into_iter();
         denials.any(|denial| denial["left_out"].as_u64() > Some(0))
     });
-    let lines = denials(&process).len() as u64;
+    let lines = denials(&service).len() as u64;
     let seconds = begun.elapsed().as_secs() + 1;
     assert!(
         lines <= 2 * (seconds + 1),
         "{lines} lines in {seconds} s of {sent} requests"
     );
-    assert!(process.terminate().success());
+    assert!(service.process.terminate().success());
 }
 
 #[test]
 fn the_denial_log_can_be_turned_off() {
     let folder = tempdir().expect("a folder can be made");
-    let (mut process, serving) = serve(folder.path(), &["--denial-log", "0"]);
-    (0..20).for_each(|_| check(&serving, "", "api_key", "a"));
-    assert!(process.terminate().success());
-    assert_eq!(denials(&process), [] as [Value; 0]);
-    let refused = ratekeeper(folder.path(), &["serve", "--denial-log", "many"]).output();
-    let err = String::from_utf8(refused.expect("it starts").stderr).expect("UTF-8");
-    assert!(err.contains("write 0 to 1000"), "{err}");
+    let mut service = serve(folder.path(), &["--denial-log", "0"]);
+    (0..20).for_each(|_| check(&service, "", "api_key", "a"));
+    assert!(service.process.terminate().success());
+    assert_eq!(denials(&service), [] as [Value; 0]);
+    let refused = run(folder.path(), "serve --denial-log many");
+    refused.refused("write 0 to 1000");
 }

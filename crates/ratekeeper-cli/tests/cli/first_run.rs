@@ -1,23 +1,21 @@
 //! The first run: the example configuration and the commands that it prints.
 
-use crate::support::{Service, ratekeeper, repository};
+use crate::support::{commands, ratekeeper, repository};
+use ratekeeper_testkit::assert_contains;
+use ratekeeper_testkit::process::{Process, free_port};
 use std::process::Command;
-use tempfile::tempdir;
 
 #[test]
 fn a_bare_run_serves_the_example_and_its_three_commands_work_when_pasted() {
-    let folder = tempdir().expect("a folder can be made");
-    let mut command = ratekeeper(&repository(), &[]);
+    let mut command = ratekeeper(&repository(), "");
     for name in ["RATEKEEPER_GRPC", "RATEKEEPER_HTTP", "RATEKEEPER_ADMIN"] {
-        command.env(name, "127.0.0.1:0");
+        command.env(name, format!("127.0.0.1:{}", free_port()));
     }
     command.env("RATEKEEPER_DRAIN_DELAY", "0s");
-    let service = Service::start(command, folder.path());
-    let [ask, metrics, explain] = &service.commands[..] else {
-        panic!("there are not three commands: {:?}", service.commands);
-    };
-
-    let log = service.log();
+    let mut service = Process::spawn("ratekeeper", command);
+    service.wait_for_output("rules explain");
+    let log = service.output();
+    let [ask, metrics, explain] = commands(&log);
     assert!(
         !log.contains("WARN"),
         "the example starts with a warning: {log}"
@@ -37,8 +35,8 @@ fn a_bare_run_serves_the_example_and_its_three_commands_work_when_pasted() {
 
     assert!(paste(metrics).contains("ratelimit_decisions_total{"));
     let explained = paste(explain);
-    assert!(explained.contains("would be denied"), "{explained}");
-    assert!(service.stop().success());
+    assert_contains(&explained, "would be denied");
+    assert!(service.terminate().success());
 }
 
 /// Runs a line as a shell does. It needs curl, which `cargo xtask test` installs.

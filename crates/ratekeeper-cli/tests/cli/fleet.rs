@@ -1,6 +1,6 @@
 //! Nodes of the binary that share a database of tenants, SQLite or PostgreSQL.
 
-use crate::support::{FREE_PORTS, Said, Service, ratekeeper, said, write};
+use crate::support::{Ratekeeper, Said, ratekeeper, said, serve};
 use ratekeeper_testkit::postgres::Server;
 use serde_json::Value;
 use std::fs;
@@ -102,48 +102,38 @@ impl Fleet {
     }
 
     /// Starts the node `name`, with a data folder of its own.
-    pub(crate) fn node(&self, name: &str) -> Service {
+    pub(crate) fn node(&self, name: &str) -> Ratekeeper {
         self.node_with(name, &[])
     }
 
     /// The same, with more flags.
-    pub(crate) fn node_with(&self, name: &str, more: &[&str]) -> Service {
+    pub(crate) fn node_with(&self, name: &str, more: &[&str]) -> Ratekeeper {
         self.node_at(&self.database.url(), name, more)
     }
 
     /// The same, with another database.
-    pub(crate) fn node_at(&self, url: &str, name: &str, more: &[&str]) -> Service {
-        let folder = self.folder.path().join(name);
-        write(&folder, "rules.yaml", self.rules);
-        let flags = [
-            "--rules",
-            "rules.yaml",
-            "--data-dir",
-            "data",
-            "--quotas",
-            url,
-        ];
-        let args = [&["serve"][..], &FREE_PORTS, &flags, more].concat();
-        let mut command = ratekeeper(&folder, &args);
-        command.env("RATEKEEPER_TENANT_KEY", KEY);
-        Service::start(command, &folder)
+    pub(crate) fn node_at(&self, url: &str, name: &str, more: &[&str]) -> Ratekeeper {
+        let setup = serve(&self.folder.path().join(name)).rules(self.rules);
+        let setup = setup.args(&format!("--data-dir data --quotas {url}"));
+        setup
+            .args(more)
+            .variable("RATEKEEPER_TENANT_KEY", KEY)
+            .start()
     }
 
     /// Runs a command about `service`.
-    pub(crate) fn tell(&self, service: &Service, args: &[&str]) -> Said {
-        let admin = format!("http://{}", service.admin);
+    pub(crate) fn tell(&self, service: &Ratekeeper, args: &[&str]) -> Said {
+        let admin = format!("http://127.0.0.1:{}", service.admin);
         let args = [args, &["--admin", &admin]].concat();
         let command = ratekeeper(self.folder.path(), &args).output();
         said(command.expect("the binary starts"))
     }
 
-    pub(crate) fn done(&self, service: &Service, args: &[&str]) -> String {
-        let said = self.tell(service, args);
-        assert_eq!(said.code, Some(0), "{args:?}: {}", said.err);
-        said.out
+    pub(crate) fn done(&self, service: &Ratekeeper, args: &[&str]) -> String {
+        self.tell(service, args).succeeded()
     }
 
-    pub(crate) fn json(&self, service: &Service, args: &[&str]) -> Value {
+    pub(crate) fn json(&self, service: &Ratekeeper, args: &[&str]) -> Value {
         let text = self.done(service, &[args, &["--json"]].concat());
         serde_json::from_str(&text).expect("it is JSON")
     }
@@ -165,8 +155,28 @@ impl Fleet {
     }
 }
 
+/// Tests with a function of that name on SQLite and on PostgreSQL.
+macro_rules! on_each_database {
+    ($test:ident) => {
+        mod $test {
+            use crate::fleet::Fleet;
+
+            #[test]
+            fn sqlite() {
+                super::$test(&mut Fleet::sqlite());
+            }
+
+            #[test]
+            fn postgres() {
+                super::$test(&mut Fleet::postgres());
+            }
+        }
+    };
+}
+pub(crate) use on_each_database;
+
 /// The limits of a customer as a whole and on its orders.
-pub(crate) fn limits(service: &Service, customer: &str) -> (u64, u64) {
+pub(crate) fn limits(service: &Ratekeeper, customer: &str) -> (u64, u64) {
     let limit = |entries: &[(&str, &str)]| {
         let answer = service.check(entries);
         answer["limit"].as_u64().expect("there is a limit")

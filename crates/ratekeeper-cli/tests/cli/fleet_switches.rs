@@ -1,25 +1,26 @@
 //! Rules that are switched on every node of a quota database.
 
-use crate::fleet::Fleet;
-use crate::support::{Service, http};
+use crate::fleet::{Fleet, on_each_database};
+use crate::support::{Ratekeeper, http};
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
 use serde_json::{Value, json};
 use std::fs;
 
 const RULE: &str = "d.customer";
 
-fn node(fleet: &Fleet, name: &str) -> Service {
+fn node(fleet: &Fleet, name: &str) -> Ratekeeper {
     fleet.node_with(name, &["--node-name", name])
 }
 
 /// The switched rules, by the node's own account.
-fn switched(node: &Service) -> Value {
+fn switched(node: &Ratekeeper) -> Value {
     let (_, ready) = http(node.admin, "GET", "/readyz", "");
     let ready: Value = serde_json::from_str(&ready).expect("it is JSON");
     ready["rules"]["switched"].clone()
 }
 
-fn wait_for(node: &Service, wanted: &Value) {
+fn wait_for(node: &Ratekeeper, wanted: &Value) {
     let what = format!("the node has these switches: {wanted}");
     eventually(&what, || match wanted.is_null() {
         true => switched(node).is_null(),
@@ -27,7 +28,7 @@ fn wait_for(node: &Service, wanted: &Value) {
     });
 }
 
-fn switch(node: &Service, to: &str) -> Value {
+fn switch(node: &Ratekeeper, to: &str) -> Value {
     let (method, end) = match to {
         "restore" => ("DELETE", "switch"),
         to => ("POST", to),
@@ -42,18 +43,10 @@ fn switch(node: &Service, to: &str) -> Value {
     serde_json::from_str(&body).expect("it is JSON")
 }
 
-#[test]
-fn sqlite_switches_are_on_every_node() {
-    switches_are_on_every_node(Fleet::sqlite());
-}
+on_each_database!(switches_are_on_every_node);
 
-#[test]
-fn postgres_switches_are_on_every_node() {
-    switches_are_on_every_node(Fleet::postgres());
-}
-
-fn switches_are_on_every_node(mut fleet: Fleet) {
-    let (a, b) = (node(&fleet, "a"), node(&fleet, "b"));
+fn switches_are_on_every_node(fleet: &mut Fleet) {
+    let (a, b) = (node(fleet, "a"), node(fleet, "b"));
     let told = fleet.done(&a, &["rules", "disable", RULE]);
     assert_eq!(
         told,
@@ -80,7 +73,7 @@ fn switches_are_on_every_node(mut fleet: Fleet) {
     // The database goes: the copy decides at a start, and a switch is on this node until it is back.
     assert!(b.stop().success());
     fleet.database.leave();
-    let b = node(&fleet, "b");
+    let b = node(fleet, "b");
     assert_eq!(switched(&b), json!({ RULE: "shadow" }));
     let answer = switch(&b, "disable");
     assert_eq!(
@@ -92,9 +85,9 @@ fn switches_are_on_every_node(mut fleet: Fleet) {
         (&json!("node"), &json!(false), &json!(true))
     );
     let warning = answer["warning"].as_str().expect("there is one");
-    assert!(warning.contains("other nodes follow"), "{warning}");
+    assert_contains(&warning, "other nodes follow");
     let (_, ready) = http(b.admin, "GET", "/readyz", "");
-    assert!(ready.contains("switched on this node alone"), "{ready}");
+    assert_contains(&ready, "switched on this node alone");
     assert_eq!(switched(&a), json!({ RULE: "shadow" }));
     fleet.database.come_back();
     wait_for(&a, &json!({ RULE: "disabled" }));

@@ -1,13 +1,15 @@
 //! Tokens of the admin API that count on every node of a quota database.
 
-use crate::fleet::{Fleet, KEY, RULES};
-use crate::support::{FREE_PORTS, Said, Service, http, ratekeeper, run, said, write};
+use crate::fleet::{Fleet, KEY, RULES, on_each_database};
+use crate::support::{Ratekeeper, Said, ratekeeper, run, said, serve};
+use ratekeeper_testkit::assert_contains;
+use ratekeeper_testkit::http1;
 use ratekeeper_testkit::keep_alive::HttpConnection;
 use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::ratekeeper::Args;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -15,12 +17,12 @@ use std::time::{Duration, Instant};
 const WRONG: &str = "rk_admin_0000000000000000000000000000000000000000000000000000000000000000";
 
 /// Starts a node under its own name.
-fn node(fleet: &Fleet, name: &str) -> Service {
+fn node(fleet: &Fleet, name: &str) -> Ratekeeper {
     fleet.node_with(name, &["--node-name", name])
 }
 
 /// The status and the problem of the list of rules, asked for with a token.
-fn ask(service: &Service, token: &str) -> (u16, String) {
+fn ask(service: &Ratekeeper, token: &str) -> (u16, String) {
     let header = match token {
         "" => String::new(),
         token => format!("Authorization: Bearer {token}\r\n"),
@@ -31,14 +33,14 @@ fn ask(service: &Service, token: &str) -> (u16, String) {
     (answer.status, detail.to_owned())
 }
 
-fn status(service: &Service, token: &str) -> u16 {
+fn status(service: &Ratekeeper, token: &str) -> u16 {
     ask(service, token).0
 }
 
 /// Waits until change number `version` of tokens is in force. A token that is tried earlier would be a wrong guess.
-fn wait_for_version(service: &Service, version: u64) {
+fn wait_for_version(service: &Ratekeeper, version: u64) {
     let line = format!("\nratelimit_admin_tokens_version {version}\n");
-    let is_told = || http(service.admin, "GET", "/metrics", "").1.contains(&line);
+    let is_told = || service.metrics().contains(&line);
     eventually("the node knows of the change", is_told);
 }
 
@@ -74,30 +76,14 @@ fn data(fleet: &Fleet, node: &str) -> PathBuf {
     fleet.folder.path().join(node).join("data")
 }
 
-#[test]
-fn sqlite_tokens_count_on_every_node() {
-    tokens_count_on_every_node(&Fleet::sqlite());
-}
-
-#[test]
-fn postgres_tokens_count_on_every_node() {
-    tokens_count_on_every_node(&Fleet::postgres());
-}
+on_each_database!(tokens_count_on_every_node);
 
 fn tokens_count_on_every_node(fleet: &Fleet) {
     let (a, b) = (node(fleet, "a"), node(fleet, "b"));
     assert_eq!(status(&a, ""), 200, "this host may, for now");
     let made = token(fleet, &["create", "ann", "--role", "editor"]);
-    assert!(
-        made.err.contains("counts on every node that uses"),
-        "{}",
-        made.err
-    );
-    assert!(
-        made.err.contains("access without a token ends now"),
-        "{}",
-        made.err
-    );
+    assert_contains(&made.err, "counts on every node that uses");
+    assert_contains(&made.err, "access without a token ends now");
     let ann = made.out.trim();
     let bob = created(fleet, "bob", "viewer");
     for node in [&a, &b] {
@@ -108,11 +94,7 @@ fn tokens_count_on_every_node(fleet: &Fleet) {
         assert!(why.starts_with("no such token: it was revoked"), "{why}");
     }
     let taken = token(fleet, &["create", "ann", "--role", "viewer"]);
-    assert!(
-        taken.err.contains("there is a token for \"ann\" already"),
-        "{}",
-        taken.err
-    );
+    assert_contains(&taken.err, "there is a token for \"ann\" already");
 
     // Once the command has ended, both refuse it: nothing is waited for here.
     let told = revoked(fleet, "ann");
@@ -124,11 +106,7 @@ fn tokens_count_on_every_node(fleet: &Fleet) {
     assert_eq!((status(&a, &bob), status(&b, &bob)), (200, 200));
     let again = token(fleet, &["revoke", "ann"]);
     assert_eq!(again.code, Some(1));
-    assert!(
-        again.err.contains("there is no token for \"ann\""),
-        "{}",
-        again.err
-    );
+    assert_contains(&again.err, "there is no token for \"ann\"");
     let listed = token(fleet, &["list"]).out;
     assert!(
         listed.contains("every node") && !listed.contains("ann"),
@@ -171,7 +149,7 @@ fn revocations_are_timed(of: &str, fleet: &Fleet) {
             assert_eq!(status(node, &made), 200);
         }
         let begun = Instant::now();
-        let in_force = |node: &Service| {
+        let in_force = |node: &Ratekeeper| {
             wait_for_version(node, 2 * round + 2);
             begun.elapsed()
         };
@@ -214,17 +192,17 @@ fn nodes_tell_what_is_in_force_on_each() {
     let [first, second] = [&nodes["nodes"][0], &nodes["nodes"][1]];
     assert_eq!(first["rules_revision"], second["rules_revision"]);
     assert_eq!(first["version"], env!("CARGO_PKG_VERSION"));
-    assert_eq!(second["admin"], b.admin.to_string());
+    assert_eq!(second["admin"], format!("127.0.0.1:{}", b.admin));
     assert_eq!(
         (&first["is_self"], &second["is_self"]),
         (&true.into(), &false.into())
     );
 
     // By the command, which has no token yet.
-    let admin = format!("http://{}", a.admin);
+    let admin = format!("http://127.0.0.1:{}", a.admin);
     let args = ["nodes", "--admin", &admin];
     let refused = run(fleet.folder.path(), &args);
-    assert!(refused.err.contains("say who you are"), "{}", refused.err);
+    assert_contains(&refused.err, "say who you are");
     let mut command = ratekeeper(fleet.folder.path(), &args);
     let told = said(
         command
@@ -253,20 +231,12 @@ fn nodes_tell_what_is_in_force_on_each() {
     });
 }
 
-#[test]
-fn sqlite_copies_of_tokens_decide_while_the_database_is_away() {
-    copies_decide_while_the_database_is_away(Fleet::sqlite());
-}
+on_each_database!(copies_decide_while_the_database_is_away);
 
-#[test]
-fn postgres_copies_of_tokens_decide_while_the_database_is_away() {
-    copies_decide_while_the_database_is_away(Fleet::postgres());
-}
-
-fn copies_decide_while_the_database_is_away(mut fleet: Fleet) {
-    let a = node(&fleet, "a");
-    let ann = created(&fleet, "ann", "admin");
-    let copy = data(&fleet, "a").join("fleet.saved.json");
+fn copies_decide_while_the_database_is_away(fleet: &mut Fleet) {
+    let a = node(fleet, "a");
+    let ann = created(fleet, "ann", "admin");
+    let copy = data(fleet, "a").join("fleet.saved.json");
     eventually("the node has saved its copy", || {
         fs::read_to_string(&copy).is_ok_and(|text| text.contains("\"ann\""))
     });
@@ -278,7 +248,7 @@ fn copies_decide_while_the_database_is_away(mut fleet: Fleet) {
     assert!(a.stop().success());
     fleet.database.leave();
 
-    let a = node(&fleet, "a");
+    let a = node(fleet, "a");
     assert_eq!(
         (status(&a, &ann), status(&a, WRONG), status(&a, "")),
         (200, 401, 401)
@@ -291,35 +261,23 @@ fn copies_decide_while_the_database_is_away(mut fleet: Fleet) {
             true => fs::remove_file(&copy).expect("it is there"),
             false => fs::write(&copy, "{").expect("it can be written"),
         }
-        let a = node(&fleet, "a");
+        let a = node(fleet, "a");
         let (refused, why) = ask(&a, &ann);
         assert_eq!(refused, 401);
         assert!(why.starts_with("this token cannot be checked"), "{why}");
         assert_eq!(status(&a, ""), 401);
         let name = format!("break-glass-{gone}");
-        let folder = data(&fleet, "a").display().to_string();
-        let local = [
-            "token",
-            "create",
-            &name,
-            "--role",
-            "admin",
-            "--local",
-            "--data-dir",
-            &folder,
-        ];
+        let folder = data(fleet, "a").display().to_string();
+        let local = format!("token create {name} --role admin --local --data-dir {folder}");
+        let local = local.words();
         let made = run(fleet.folder.path(), &local);
-        assert!(
-            made.err.contains("alone, whatever the quota database says"),
-            "{}",
-            made.err
-        );
+        assert_contains(&made.err, "alone, whatever the quota database says");
         assert_eq!(status(&a, made.out.trim()), 200);
         assert!(a.stop().success());
     }
 
     fleet.database.come_back();
-    let a = node(&fleet, "a");
+    let a = node(fleet, "a");
     wait_for_version(&a, 1);
     assert_eq!(status(&a, &ann), 200);
     assert_eq!((status(&a, WRONG), status(&a, "")), (401, 401));
@@ -338,23 +296,14 @@ fn a_node_that_knows_nothing_yet_is_closed() {
     });
 }
 
-#[test]
-fn sqlite_files_of_nodes_are_joined_and_a_revocation_wins() {
-    files_of_nodes_are_joined(&Fleet::sqlite());
-}
-
-#[test]
-fn postgres_files_of_nodes_are_joined_and_a_revocation_wins() {
-    files_of_nodes_are_joined(&Fleet::postgres());
-}
+on_each_database!(files_of_nodes_are_joined);
 
 /// A command about the tokens of one data folder.
 fn of_folder(folder: &Path, args: &[&str]) -> String {
     let data = folder.display().to_string();
     let args = [&["token"], args, &["--data-dir", &data]].concat();
-    let said = run(folder.parent().expect("it has one"), &args);
-    assert_eq!(said.code, Some(0), "{}", said.err);
-    said.out.trim().to_owned()
+    let said = run(folder.parent().expect("it has one"), &args).succeeded();
+    said.trim().to_owned()
 }
 
 fn files_of_nodes_are_joined(fleet: &Fleet) {
@@ -412,18 +361,9 @@ fn files_of_nodes_are_joined(fleet: &Fleet) {
 
     // Whoever names the folder alone is told where its tokens are.
     let folder = third.display().to_string();
-    let args = [
-        "token",
-        "create",
-        "eve",
-        "--role",
-        "viewer",
-        "--data-dir",
-        &folder,
-    ];
-    let refused = run(fleet.folder.path(), &args);
-    assert_eq!(refused.code, Some(1));
-    assert!(refused.err.contains("has its tokens in"), "{}", refused.err);
+    let args = format!("token create eve --role viewer --data-dir {folder}");
+    let args = args.words();
+    run(fleet.folder.path(), &args).refused("has its tokens in");
 }
 
 #[test]
@@ -440,10 +380,7 @@ fn tokens_stay_with_a_node_that_leaves_its_database() {
     let a = fleet.node_at("off", "a", &[]);
     assert_eq!([&ann, &bob, ""].map(|it| status(&a, it)), [200, 200, 401]);
     let told = of_folder(&data(&fleet, "a"), &["revoke", "bob"]);
-    assert!(
-        told.contains("without a quota database tokens are by node"),
-        "{told}"
-    );
+    assert_contains(&told, "without a quota database tokens are by node");
     assert_eq!([&ann, &bob].map(|it| status(&a, it)), [200, 401]);
     assert!(a.stop().success());
     // Back with the database, the revocation goes with it.
@@ -456,26 +393,14 @@ fn top_tells_a_node_that_refuses_from_one_that_is_away() {
     let fleet = Fleet::sqlite();
     let open = node(&fleet, "a");
     let folder = tempfile::tempdir().expect("a folder can be made");
-    write(folder.path(), "rules.yaml", RULES);
-    let args = [
-        &["serve"][..],
-        &FREE_PORTS,
-        &[
-            "--rules",
-            "rules.yaml",
-            "--data-dir",
-            "data",
-            "--quotas",
-            "off",
-        ],
-    ];
-    let closed = Service::start(ratekeeper(folder.path(), &args.concat()), folder.path());
+    let setup = serve(folder.path()).rules(RULES);
+    let closed = setup.args("--data-dir data --quotas off").start();
     of_folder(
         &folder.path().join("data"),
         &["create", "ann", "--role", "viewer"],
     );
     let gone = node(&fleet, "b");
-    let nodes = [&open, &closed, &gone].map(|node| format!("http://{}", node.admin));
+    let nodes = [&open, &closed, &gone].map(|node| format!("http://127.0.0.1:{}", node.admin));
     assert!(gone.stop().success());
     let args = [
         "top", "--once", "--admin", &nodes[0], "--admin", &nodes[1], "--admin", &nodes[2],
@@ -483,8 +408,8 @@ fn top_tells_a_node_that_refuses_from_one_that_is_away() {
     let told = run(folder.path(), &args);
     assert_eq!(told.code, Some(1));
     let states = "1 away, 1 refused, 1 serving";
-    assert!(told.out.contains(states), "{}", told.out);
-    assert!(told.out.contains("401: say who you are"), "{}", told.out);
+    assert_contains(&told.out, states);
+    assert_contains(&told.out, "401: say who you are");
 }
 
 #[test]
@@ -492,13 +417,12 @@ fn a_stream_ends_with_its_token() {
     let fleet = Fleet::sqlite();
     let a = node(&fleet, "a");
     let ann = created(&fleet, "ann", "viewer");
-    let mut stream = TcpStream::connect(a.admin).expect("it listens");
+    let mut stream = http1::connect(a.admin);
     stream
         .set_read_timeout(Some(Duration::from_secs(60)))
         .expect("a timeout can be set");
     let request = format!(
-        "GET /admin/v1/live HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer {ann}\r\n\r\n",
-        a.admin
+        "GET /admin/v1/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {ann}\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).expect("it reads");
     let mut lines = BufReader::new(stream).lines();

@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::{PRIMARY, Reply, Sentinels, Server};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
-use crate::support::{Service, http, node, url};
+use crate::support::{Ratekeeper, faults, http, node, url};
 
 /// Nothing but the store lets anybody pass.
 const RULES: &str = "domain: d
@@ -26,7 +27,7 @@ const LIMIT: usize = 200;
 
 /// Asks all nodes without a pause while `meanwhile` runs, and then until each has denied by what
 /// Redis counts; how many requests were allowed altogether.
-fn admitted(nodes: &[Service], subject: &str, meanwhile: impl FnOnce()) -> usize {
+fn admitted(nodes: &[Ratekeeper], subject: &str, meanwhile: impl FnOnce()) -> usize {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let asking = nodes.iter().map(|node| {
@@ -52,28 +53,21 @@ fn admitted(nodes: &[Service], subject: &str, meanwhile: impl FnOnce()) -> usize
 
 /// Checks that the limit has passed. On a machine so slow that decisions miss the longest deadline that there is, hits of
 /// those may have been taken for no request.
-fn assert_all_admitted(nodes: &[Service], passed: usize) {
+fn assert_all_admitted(nodes: &[Ratekeeper], passed: usize) {
     let late: usize = nodes.iter().map(late).sum();
     let is_all = passed <= LIMIT && passed + late >= LIMIT;
     assert!(is_all, "{passed} passed, and {late} were too late");
 }
 
 /// The decisions of a node that missed their deadline.
-fn late(node: &Service) -> usize {
-    let (_, metrics) = http(node.admin, "GET", "/metrics", "");
+fn late(node: &Ratekeeper) -> usize {
+    let metrics = node.metrics();
     let late = metrics.lines().filter_map(|line| {
         let rest = line.strip_prefix("ratelimit_redis_errors_total{")?;
         let (_, count) = rest.split_once("cause=\"timeout\"} ")?;
         count.trim().parse::<usize>().ok()
     });
     late.sum()
-}
-
-fn faults(node: &Service) -> String {
-    let (status, body) = http(node.http, "GET", "/readyz", "");
-    assert_eq!(status, 200, "{body}");
-    let body: Value = serde_json::from_str(&body).expect("it is JSON");
-    body["faults"].to_string()
 }
 
 #[test]
@@ -89,10 +83,7 @@ fn nodes_that_start_before_their_redis_share_their_limits_from_the_first_hit_on(
             (&json!("deny"), &json!(true))
         );
         let said = faults(node);
-        assert!(
-            said.contains("the key that counters are named by"),
-            "{said}"
-        );
+        assert_contains(&said, "the key that counters are named by");
     }
     let passed = admitted(&nodes, "ada", || server.restart());
     assert_all_admitted(&nodes, passed);
@@ -174,8 +165,8 @@ fn what_is_held_before_the_hash_key_is_known_can_be_settled_afterwards() {
     server.process().kill();
     let folder = tempdir().expect("a folder can be made");
     let nodes = ["one", "two"].map(|name| node(folder.path(), name, RULES, &url(&server)));
-    let ask = |node: &Service, path: &str, body: Value| {
-        let (status, answer) = http(node.http, "POST", path, &body.to_string());
+    let ask = |node: &Ratekeeper, path: &str, body: Value| {
+        let (status, answer) = http(node.port, "POST", path, &body.to_string());
         let answer: Value = serde_json::from_str(&answer).expect("it is JSON");
         assert_eq!(status, 200, "{path} {answer}");
         answer

@@ -6,8 +6,10 @@ use std::path::Path;
 use serde_json::Value;
 use tempfile::tempdir;
 
-use crate::support::{FREE_PORTS, Said, Service, http, ratekeeper, run, write};
+use crate::support::{Ratekeeper, Said, banner, http, serve, write};
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::ratekeeper::Setup;
 
 /// `limit` a day, with a plan of more.
 fn rules(limit: u64) -> String {
@@ -23,28 +25,19 @@ const TENANTS: &str = "domain: d\ntenants:\n- { tenant: acme, plan: pro }\n";
 
 const BROKEN: &str = "domain: d\ndescriptors:\n- { kee: key }\n";
 
-/// The arguments of a service with rules in two files of one domain, and a file of tenants.
-fn asked<'a>(rules: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    let asked = [
-        "serve",
-        "--rules",
-        rules,
-        "--tenants",
-        "tenants.yaml",
-        "--merge-domains",
-    ];
-    let data = ["--data-dir", "data"];
-    let all = asked.iter().chain(&data).chain(more).chain(&FREE_PORTS);
-    all.copied().collect()
+/// A service with rules in two files of one domain, and a file of tenants.
+fn asked(folder: &Path, rules: &str) -> Setup {
+    let flags = "--tenants tenants.yaml --merge-domains --data-dir data";
+    serve(folder).args(&["--rules", rules]).args(flags)
 }
 
-fn start(folder: &Path) -> Service {
-    Service::start(ratekeeper(folder, &asked("rules", &[])), folder)
+fn start(folder: &Path) -> Ratekeeper {
+    asked(folder, "rules").start()
 }
 
 /// Runs it to its end, which comes at once.
 fn refused(folder: &Path, rules: &str, more: &[&str]) -> Said {
-    let said = run(folder, &asked(rules, more));
+    let said = asked(folder, rules).args(more).run();
     assert_eq!(said.code, Some(1), "{}{}", said.out, said.err);
     said
 }
@@ -59,11 +52,11 @@ fn put_good(folder: &Path, limit: u64) {
     write(folder, "tenants.yaml", TENANTS);
 }
 
-fn limit_of(service: &Service, key: &str, value: &str) -> Value {
+fn limit_of(service: &Ratekeeper, key: &str, value: &str) -> Value {
     service.check(&[(key, value)])["limit"].clone()
 }
 
-fn page(service: &Service, path: &str) -> String {
+fn page(service: &Ratekeeper, path: &str) -> String {
     http(service.admin, "GET", path, "").1
 }
 
@@ -81,42 +74,25 @@ fn a_node_that_was_killed_starts_with_the_last_good_rules_and_says_so_until_the_
     });
     write(folder, "rules/a.yaml", BROKEN);
     service.wait_for_log("new rules refused");
-    service.signal("KILL");
-    service.end();
+    drop(service);
     let service = start(folder);
     for (key, value, limit) in [("key", "acme", 70), ("key", "x", 7), ("other", "x", 2)] {
         assert_eq!(limit_of(&service, key, value), limit, "{key} {value}");
     }
-    assert!(
-        service.banner.contains("rules/a.yaml:3:5"),
-        "{}",
-        service.banner
-    );
-    assert!(
-        service
-            .banner
-            .contains("Starting with the last good rules, of 20"),
-        "{}",
-        service.banner
-    );
-    assert!(
-        service
-            .log()
-            .contains("the last good rules are in use until they are mended")
-    );
+    let told = banner(&service);
+    assert_contains(&told, "rules/a.yaml:3:5");
+    assert_contains(&told, "Starting with the last good rules, of 20");
+    service.wait_for_log("the last good rules are in use until they are mended");
     let ready: Value = serde_json::from_str(&page(&service, "/readyz")).expect("JSON");
     assert_eq!(ready["ready"], true);
     let faults = ready["faults"].to_string();
-    assert!(faults.contains("the last good rules, of 20"), "{faults}");
+    assert_contains(&faults, "the last good rules, of 20");
     assert!(
         ready["rules"]["error"].to_string().contains("a.yaml:3:5"),
         "{ready}"
     );
     let metrics = page(&service, "/metrics");
-    assert!(
-        metrics.contains("ratelimit_config_last_good 1\n"),
-        "{metrics}"
-    );
+    assert_contains(&metrics, "ratelimit_config_last_good 1\n");
     // What is mended is taken at once, and the mark goes.
     put_good(folder, 9);
     eventually("the mended rules are in use", || {
@@ -153,11 +129,11 @@ fn no_other_rules_are_used_than_those_of_the_same_files() {
     drop(start(folder));
     write(folder, "rules/a.yaml", BROKEN);
     let said = refused(folder, "rules", &["--on-broken-rules", "refuse"]);
-    assert!(said.err.contains("a.yaml:3:5"), "{}", said.err);
+    assert_contains(&said.err, "a.yaml:3:5");
     // The same text elsewhere.
     write(folder, "elsewhere/a.yaml", BROKEN);
     let said = refused(folder, "elsewhere", &[]);
-    assert!(said.err.contains("a.yaml:3:5"), "{}", said.err);
+    assert_contains(&said.err, "a.yaml:3:5");
     assert!(
         said.err.contains("from elsewhere than is asked for"),
         "{}",
@@ -167,11 +143,7 @@ fn no_other_rules_are_used_than_those_of_the_same_files() {
     let text = fs::read_to_string(&file).expect("it was kept");
     fs::write(&file, &text[..text.len() / 2]).expect("it is ours");
     let said = refused(folder, "rules", &[]);
-    assert!(
-        said.err.contains("the last good rules cannot be used"),
-        "{}",
-        said.err
-    );
+    assert_contains(&said.err, "the last good rules cannot be used");
     put_good(folder, 5);
     assert_eq!(limit_of(&start(folder), "key", "x"), 5);
 }

@@ -1,6 +1,8 @@
 //! `consistency: leased` and `local`, with real nodes on a real Redis.
 
-use crate::support::{Service, http, node, run, url};
+use crate::support::{Ratekeeper, http, node, run, url};
+use ratekeeper_testkit::assert_contains;
+use ratekeeper_testkit::process::Signal;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::{Cluster, Server};
 use std::path::Path;
@@ -17,22 +19,12 @@ descriptors:
 - { key: own, rate_limit: { window: 24h, limit: 3, consistency: local } }
 ";
 
-fn allows(node: &Service, key: &str) -> bool {
+fn allows(node: &Ratekeeper, key: &str) -> bool {
     node.check(&[(key, "ada")])["decision"] == "allow"
 }
 
-/// The sum of a metric's samples with these words.
-fn metric(node: &Service, words: &[&str]) -> f64 {
-    let (_, text) = http(node.admin, "GET", "/metrics", "");
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    let lines = lines.filter(|line| words.iter().all(|word| line.contains(word)));
-    lines
-        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-        .sum()
-}
-
 /// The nodes that lease, as `/readyz` says.
-fn lease_nodes(node: &Service) -> Option<u64> {
+fn lease_nodes(node: &Ratekeeper) -> Option<u64> {
     let (_, text) = http(node.admin, "GET", "/readyz", "");
     let said: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
     said["lease_nodes"]["default"].as_u64()
@@ -66,17 +58,17 @@ fn two_nodes_admit_from_leases_and_never_more_than_the_limit() {
     for node in &nodes {
         let spent = ["ratelimit_lease_hits_total", "fate=\"spent\""];
         eventually("hits were admitted from leases", || {
-            metric(node, &spent) > 0.0
+            node.metric_sum(&spent) > 0.0
         });
-        assert!(metric(node, &["ratelimit_lease_nodes"]) <= 2.0);
+        assert!(node.metric_sum(&["ratelimit_lease_nodes"]) <= 2.0);
         eventually("each knows of the other", || lease_nodes(node) == Some(2));
     }
-    let admin = nodes[0].admin.to_string();
+    let admin = format!("127.0.0.1:{}", nodes[0].admin);
     let said = run(
         folder.path(),
-        &["rules", "explain", "--address", &admin, "d", "hot=ada"],
+        &format!("rules explain --address {admin} d hot=ada"),
     );
-    assert!(said.out.contains("leased: this node holds"), "{}", said.out);
+    assert_contains(&said.out, "leased: this node holds");
 }
 
 /// The others can admit the hits that a node frees when it is told to stop.
@@ -89,7 +81,7 @@ fn a_node_that_is_told_to_stop_gives_its_leases_back() {
     let mut admitted = 0;
     eventually("a lease was granted", || {
         admitted += u64::from(allows(&first, "hot"));
-        metric(&first, &["ratelimit_lease_hits_total", "granted"]) > 0.0
+        first.metric_sum(&["ratelimit_lease_hits_total", "granted"]) > 0.0
     });
     let _ = first.stop();
     eventually("the rest is admitted by the other node", || {
@@ -131,7 +123,7 @@ fn a_limit_that_all_requests_share_is_leased_by_default_in_a_cluster_only() {
     let folder = tempdir().expect("a folder can be made");
     for (name, store, expected) in [("single", single, false), ("cluster", many, true)] {
         let node = node(folder.path(), name, SHARED, &store);
-        let admin = node.admin.to_string();
+        let admin = format!("127.0.0.1:{}", node.admin);
         for (entry, is_default) in [
             ("whole=api", expected),
             ("exact=api", false),
@@ -161,13 +153,13 @@ const OWED_LIMIT: f64 = 1_000.0;
 
 /// Makes the failure mode of `node` let hits pass, until it does so without asking and owes most of them; returns how
 /// many it owes, and how many were let pass in all.
-fn owe(node: &Service) -> (f64, f64) {
-    let owed = || metric(node, &["ratelimit_owed_hits_total", "state=\"owed\""]);
+fn owe(node: &Ratekeeper) -> (f64, f64) {
+    let owed = || node.metric_sum(&["ratelimit_owed_hits_total", "state=\"owed\""]);
     let mut passed = 0.0;
     eventually("the failure mode answers without asking", || {
         assert!(allows(node, "k"));
         passed += 1.0;
-        let is_open = metric(node, &["ratelimit_circuit_state"]) > 0.0;
+        let is_open = node.metric_sum(&["ratelimit_circuit_state"]) > 0.0;
         is_open && owed() >= 10.0 && owed() > passed / 2.0
     });
     (owed(), passed)
@@ -193,16 +185,16 @@ fn a_node_that_is_told_to_stop_posts_what_its_failure_mode_let_pass() {
     let mut server = Server::start();
     let store = url(&server);
     let folder = tempdir().expect("a folder can be made");
-    let first = node(folder.path(), "one", OWED, &store);
+    let mut first = node(folder.path(), "one", OWED, &store);
     assert!(allows(&first, "k"));
     server.process().kill();
     let (owed, _) = owe(&first);
     server.restart();
     eventually("Redis is asked again", || {
-        metric(&first, &["ratelimit_circuit_state"]) == 0.0
+        first.metric_sum(&["ratelimit_circuit_state"]) == 0.0
     });
-    assert!(first.stop().success());
-    let log = std::fs::read_to_string(folder.path().join("one/log.txt")).expect("it has a log");
+    assert!(first.process.terminate().success());
+    let log = first.log();
     // The server has forgotten the hits that it had counted itself.
     assert_eq!(left(folder.path(), &store), OWED_LIMIT - owed, "{log}");
 }
@@ -213,13 +205,13 @@ fn a_node_that_is_told_to_stop_waits_a_moment_for_a_store_that_is_away() {
     let mut server = Server::start();
     let store = url(&server);
     let folder = tempdir().expect("a folder can be made");
-    let first = node(folder.path(), "one", OWED, &store);
+    let mut first = node(folder.path(), "one", OWED, &store);
     server.process().pause();
     let (owed, passed) = owe(&first);
-    first.signal("TERM");
+    first.process.signal(Signal::TERM);
     first.wait_for_log("waiting for the store to count hits");
     server.process().resume();
-    assert!(first.end().success());
+    assert!(first.process.end().success());
     // Those that were sent to the server before its breaker opened may be counted as well, and are not owed: fewer than
     // the others, so that it shows if those are not.
     let left = left(folder.path(), &store);
@@ -235,10 +227,10 @@ fn hits_that_no_store_counts_are_told_at_the_end() {
     let mut server = Server::start();
     let store = url(&server);
     let folder = tempdir().expect("a folder can be made");
-    let first = node(folder.path(), "one", OWED, &store);
+    let mut first = node(folder.path(), "one", OWED, &store);
     server.process().kill();
     let (owed, _) = owe(&first);
-    first.signal("TERM");
+    first.process.signal(Signal::TERM);
     let log = first.wait_for_log("does not count hits that failure modes let pass");
     let line = log
         .lines()
@@ -247,5 +239,5 @@ fn hits_that_no_store_counts_are_told_at_the_end() {
         line.is_some_and(|line| line.contains(&format!("hits={owed}"))),
         "{log}"
     );
-    assert!(first.end().success());
+    assert!(first.process.end().success());
 }

@@ -1,8 +1,10 @@
 //! Plans and overrides of service levels, from a file and from a database.
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, repository, run, write};
+use crate::support::{self, Ratekeeper, http, repository, run, write};
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::http1::{Answer, ask};
 use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::ratekeeper::Args;
 use serde_json::Value;
 use std::path::Path;
 use tempfile::tempdir;
@@ -23,30 +25,23 @@ fn manual() -> (String, String) {
     (rules, block())
 }
 
-fn serve(folder: &Path, more: &[&str]) -> Service {
-    let args = [
-        "serve",
-        "--rules",
-        "plans.yaml",
-        "--config",
-        "ratekeeper.yaml",
-    ];
-    let args = [&args[..], &FREE_PORTS, more].concat();
-    Service::start(ratekeeper(folder, &args), folder)
+fn serve(folder: &Path, more: &[&str]) -> Ratekeeper {
+    let setup = support::serve(folder).args("--rules plans.yaml --config ratekeeper.yaml");
+    setup.args(more).start()
 }
 
 /// The answer to a forward-auth proxy about a call for a product.
-fn product(service: &Service, org: &str) -> Answer {
+fn product(service: &Ratekeeper, org: &str) -> Answer {
     let asked = "X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /product/7\r\n";
     get(service, "/v1/auth", &format!("x-org: {org}\r\n{asked}"))
 }
 
-fn get(service: &Service, path: &str, lines: &str) -> Answer {
-    let answer = ask(service.http.port(), "GET", path, lines, "");
+fn get(service: &Ratekeeper, path: &str, lines: &str) -> Answer {
+    let answer = ask(service.port, "GET", path, lines, "");
     answer.expect("it answers in HTTP")
 }
 
-fn limit(service: &Service, org: &str) -> String {
+fn limit(service: &Ratekeeper, org: &str) -> String {
     let answer = product(service, org);
     assert_eq!(answer.status, 200, "{answer:?}");
     let limit = answer.header("x-ratelimit-limit");
@@ -66,7 +61,7 @@ fn the_manuals_files_give_each_tenant_its_own_threshold() {
         "get-product@pro#1d: 500000 per",
         "get-product@custom: 5000",
     ] {
-        assert!(checked.out.contains(rule), "{rule}: {}", checked.out);
+        assert_contains(&checked.out, rule);
     }
     let told = run(
         folder.path(),
@@ -91,15 +86,8 @@ fn the_manuals_files_give_each_tenant_its_own_threshold() {
     ] {
         assert!(told.out.contains(part), "{part}: {}{}", told.out, told.err);
     }
-    let published = run(
-        folder.path(),
-        &["rules", "publish", "--rules", "plans.yaml"],
-    );
-    assert!(
-        published.out.contains("500000 per 1d on the plan pro"),
-        "{}",
-        published.out
-    );
+    let published = run(folder.path(), "rules publish --rules plans.yaml");
+    assert_contains(&published.out, "500000 per 1d on the plan pro");
 
     let service = serve(folder.path(), &[]);
     assert_eq!(limit(&service, "globex"), "5000");
@@ -130,9 +118,9 @@ fn the_manuals_files_give_each_tenant_its_own_threshold() {
         Some("998"),
         "one was spent before"
     );
-    let metrics = http(service.admin, "GET", "/metrics", "").1;
+    let metrics = service.metrics();
     let labels = "domain=\"slas\",rule=\"get-product@custom\",plan=\"custom\"";
-    assert!(metrics.contains(labels), "{metrics}");
+    assert_contains(&metrics, labels);
     assert!(!metrics.contains("globex"), "tenants are no labels");
     assert!(service.stop().success());
 }
@@ -165,17 +153,9 @@ tenants:
         lines("192.0.2.1", "11"),
     ];
     write(folder.path(), "access.log", &log.concat());
-    let args = [
-        "replay",
-        "--rules",
-        "rules.yaml",
-        "--log",
-        "access.log",
-        "--json",
-    ];
-    let said = run(folder.path(), &args);
-    assert_eq!(said.code, Some(0), "{}", said.err);
-    let report: Value = serde_json::from_str(&said.out).expect("it is JSON");
+    let args = "replay --rules rules.yaml --log access.log --json";
+    let said = run(folder.path(), args).succeeded();
+    let report: Value = serde_json::from_str(&said).expect("it is JSON");
     let allowed = |id: &str| {
         let rules = report["rules"].as_array().expect("the rules that matched");
         let rule = rules.iter().find(|rule| rule["rule"] == id);
@@ -185,7 +165,7 @@ tenants:
         allowed("all@pro"),
         Some(4),
         "as long as it was on it: {}",
-        said.out
+        said
     );
     assert_eq!(allowed("all@custom"), Some(7));
     assert_eq!(allowed("all"), Some(2 + 2));
@@ -201,25 +181,19 @@ fn a_database_gives_plans_and_overrides_to_service_levels() {
     write(folder.path(), "plans.yaml", rules);
     write(folder.path(), "ratekeeper.yaml", &settings);
     let service = serve(folder.path(), &["--data-dir", "data"]);
-    let admin = format!("http://{}", service.admin);
+    let admin = format!("http://127.0.0.1:{}", service.admin);
     let quota = |args: &[&str]| run(folder.path(), &[args, &["--admin", &admin]].concat());
     let set = quota(&["quota", "set", "acme", "--plan", "pro"]);
     assert_eq!(set.code, Some(0), "{}", set.err);
     assert_eq!(limit(&service, "acme"), "1000");
-    let own = [
-        "quota",
-        "set",
-        "acme",
-        "--override",
-        "sla:get-product=5000/240000h",
-    ];
+    let own = "quota set acme --override sla:get-product=5000/240000h".words();
     let set = quota(&own);
     assert_eq!(set.code, Some(0), "{}", set.err);
     assert_eq!(limit(&service, "acme"), "5000");
     let wrong = quota(&["quota", "set", "acme", "--override", "sla:get-produce=5/s"]);
     assert_eq!(wrong.code, Some(1));
     let said = "there is no service level 'get-produce'; did you mean `sla:get-product`?";
-    assert!(wrong.err.contains(said), "{}", wrong.err);
+    assert_contains(&wrong.err, said);
 
     // Two are spent: under both limits the counter is the same.
     let used = || {

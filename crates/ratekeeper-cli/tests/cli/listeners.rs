@@ -1,7 +1,9 @@
 //! Listeners other than at ports of loopback.
 
-use crate::support::{FREE_PORTS, Service, ratekeeper, run, write};
+use crate::support::{commands, ratekeeper, run, serve, write};
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::certificates::{Authority, Validity, put};
+use ratekeeper_testkit::process::Process;
 use tempfile::tempdir;
 
 const RULES: &str =
@@ -14,39 +16,19 @@ fn it_serves_at_unix_sockets_alone() {
     write(folder.path(), "rules.yaml", RULES);
     let address = |name: &str| format!("unix:{}", folder.path().join(name).display());
     let (grpc, http, admin) = (address("grpc"), address("http"), address("admin"));
-    let args = [
-        "serve",
-        "--rules",
-        "rules.yaml",
-        "--grpc",
-        &grpc,
-        "--http",
-        &http,
-        "--admin",
-        &admin,
-        "--drain-delay",
-        "0s",
-        "--unix-mode",
-        "0600",
-        "--worker-threads",
-        "1",
-    ];
-    let service = Service::start(ratekeeper(folder.path(), &args), folder.path());
+    let args = format!(
+        "serve --rules rules.yaml --grpc {grpc} --http {http} --admin {admin} --drain-delay 0s --unix-mode 0600 \
+         --worker-threads 1"
+    );
+    let mut service = Process::spawn("ratekeeper", ratekeeper(folder.path(), &args));
+    let banner = service.wait_for_output("rules explain");
     let explain = ["rules", "explain", "--address", &admin, "d", "user=ada"];
-    let said = run(folder.path(), &explain);
-    assert_eq!(said.code, Some(0), "{}", said.err);
-    assert!(said.out.contains("would be allowed"), "{}", said.out);
-    assert!(
-        service.commands[0].contains("--unix-socket"),
-        "{:?}",
-        service.commands
-    );
-    assert!(
-        service.commands[2].contains(&admin),
-        "{:?}",
-        service.commands
-    );
-    assert!(service.stop().success());
+    let said = run(folder.path(), &explain).succeeded();
+    assert_contains(&said, "would be allowed");
+    let commands = commands(&banner);
+    assert!(commands[0].contains("--unix-socket"), "{commands:?}");
+    assert!(commands[2].contains(&admin), "{commands:?}");
+    assert!(service.terminate().success());
     assert!(!folder.path().join("http").exists());
 }
 
@@ -63,10 +45,8 @@ fn rules_are_explained_by_a_service_that_lets_in_by_certificate() {
     }
     let settings = "rules: rules.yaml\nadmin_tls_cert: localhost/tls.crt\nadmin_tls_key: localhost/tls.key\n\
                     admin_tls_client_ca: ca.pem\n";
-    write(folder.path(), "ratekeeper.yaml", settings);
-    let args: Vec<&str> = ["serve"].iter().chain(&FREE_PORTS).copied().collect();
-    let service = Service::start(ratekeeper(folder.path(), &args), folder.path());
-    let address = format!("https://localhost:{}", service.admin.port());
+    let service = serve(folder.path()).settings(settings).start();
+    let address = format!("https://localhost:{}", service.admin);
     let explain = |files: &[&str]| {
         let args = ["rules", "explain", "--address", &address, "d", "user=ada"];
         run(folder.path(), &[&args[..], files].concat())
@@ -75,7 +55,7 @@ fn rules_are_explained_by_a_service_that_lets_in_by_certificate() {
     let own = ["--cert", "operator/tls.crt", "--key", "operator/tls.key"];
     let said = explain(&[&ca[..], &own].concat());
     assert_eq!(said.code, Some(0), "{}", said.err);
-    assert!(said.out.contains("would be allowed"), "{}", said.out);
+    assert_contains(&said.out, "would be allowed");
     for (files, part) in [
         (&ca[..], "did not answer to the end"),
         (&own[..], "no TLS with localhost:"),
@@ -86,7 +66,7 @@ fn rules_are_explained_by_a_service_that_lets_in_by_certificate() {
         (&["--cert", "operator/tls.crt"], "--key"),
     ] {
         let said = explain(files);
-        assert!(said.err.contains(part), "no {part} in {}", said.err);
+        assert_contains(&said.err, part);
         assert_ne!(said.code, Some(0));
     }
     assert!(service.stop().success());
@@ -108,6 +88,6 @@ fn a_certificate_that_cannot_be_used_is_said_with_its_setting() {
         "tls.crt cannot be used",
         "BEGIN CERTIFICATE",
     ] {
-        assert!(said.err.contains(part), "{part} in {}", said.err);
+        assert_contains(&said.err, part);
     }
 }

@@ -1,19 +1,17 @@
 //! `--log-format json`, and what the log says of a reload.
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, write};
-use ratekeeper_testkit::process::{Process, eventually};
+use crate::support::{self, Said, http, write};
+use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::ratekeeper::Setup;
 use serde_json::Value;
 use std::path::Path;
-use std::process::Command;
 use tempfile::tempdir;
 
 const RULES: &str =
     "domain: d\ndescriptors:\n- { key: user, rate_limit: { window: 1h, limit: 3 } }\n";
 
-fn serve(folder: &Path, more: &[&str]) -> Command {
-    let rules = ["--rules", "rules.yaml"];
-    let args = [&["serve"][..], &FREE_PORTS, &rules, more].concat();
-    ratekeeper(folder, &args)
+fn serve(folder: &Path, more: &[&str]) -> Setup {
+    support::serve(folder).args("--rules rules.yaml").args(more)
 }
 
 /// Every line of both streams, each of which has to be one JSON object.
@@ -31,11 +29,10 @@ fn events(said: &str) -> Vec<Value> {
 fn json_logs_are_json_from_the_first_byte() {
     let folder = tempdir().expect("a folder can be made");
     write(folder.path(), "rules.yaml", RULES);
-    let command = serve(folder.path(), &["--log-format", "json"]);
-    let mut process = Process::spawn("ratekeeper", command);
-    process.wait_for_output("serving");
-    assert!(process.terminate().success());
-    let events = events(&process.output());
+    let mut service = serve(folder.path(), &["--log-format", "json"]).start();
+    service.wait_for_log("serving");
+    assert!(service.process.terminate().success());
+    let events = events(&service.log());
     let serving = events.iter().find(|event| event["message"] == "serving");
     let serving = serving.expect("it says where it serves");
     for key in ["grpc", "http", "admin", "profile", "limits", "version"] {
@@ -59,11 +56,12 @@ fn what_is_refused_at_start_is_json_too() {
         ),
         (&["--log-format", "json", "--bananas"], 2, "--bananas"),
     ] {
-        let output = serve(folder.path(), args).output();
-        let output = output.expect("the binary starts");
-        let err = String::from_utf8(output.stderr).expect("it is UTF-8");
-        assert_eq!(output.status.code(), Some(code), "{err}");
-        assert_eq!(output.stdout, b"", "{err}");
+        let Said {
+            code: told,
+            out,
+            err,
+        } = serve(folder.path(), args).run();
+        assert_eq!((told, &*out), (Some(code), ""), "{err}");
         let events = events(&err);
         let error = events.iter().find(|event| event["level"] == "ERROR");
         let error = error.unwrap_or_else(|| panic!("no error: {err}"));
@@ -75,12 +73,12 @@ fn what_is_refused_at_start_is_json_too() {
 fn a_reload_says_which_rules_changed_and_how() {
     let folder = tempdir().expect("a folder can be made");
     write(folder.path(), "rules.yaml", RULES);
-    let mut process = Process::spawn("ratekeeper", serve(folder.path(), &[]));
-    process.wait_for_output("serving");
+    let service = serve(folder.path(), &[]).start();
+    service.wait_for_log("serving");
     let changed = "domain: d\ndescriptors:\n- { key: user, rate_limit: { window: 1h, limit: 7 } }\n- { key: ip, rate_limit: { window: 1m, limit: 5 } }\n";
     write(folder.path(), "rules.yaml", changed);
-    process.wait_for_output("d.ip: new, 5 per 1m");
-    process.wait_for_output("d.user: 3 per 1h -> 7 per 1h");
+    service.wait_for_log("d.ip: new, 5 per 1m");
+    service.wait_for_log("d.user: 3 per 1h -> 7 per 1h");
     // However many there are.
     let many: String = (0..200)
         .map(|n| format!("- {{ key: k{n}, rate_limit: {{ window: 1m, limit: 5 }} }}\n"))
@@ -90,8 +88,8 @@ fn a_reload_says_which_rules_changed_and_how() {
         "rules.yaml",
         &format!("domain: d\ndescriptors:\n{many}"),
     );
-    process.wait_for_output("further changes");
-    let said = process.output();
+    service.wait_for_log("further changes");
+    let said = service.log();
     assert!(said.matches(": new, 5 per 1m").count() < 60, "{said}");
 }
 
@@ -99,7 +97,7 @@ fn a_reload_says_which_rules_changed_and_how() {
 fn the_admin_api_tells_what_reloads_changed() {
     let folder = tempdir().expect("a folder can be made");
     write(folder.path(), "rules.yaml", RULES);
-    let service = Service::start(serve(folder.path(), &[]), folder.path());
+    let service = serve(folder.path(), &[]).start();
     let loads = || {
         let (status, body) = http(service.admin, "GET", "/admin/v1/reloads", "");
         assert_eq!(status, 200, "{body}");
@@ -135,11 +133,11 @@ fn the_admin_api_tells_what_reloads_changed() {
 fn a_name_that_is_probably_misspelt_is_logged_once_without_values() {
     let folder = tempdir().expect("a folder can be made");
     write(folder.path(), "rules.yaml", RULES);
-    let service = Service::start(serve(folder.path(), &[]), folder.path());
+    let service = serve(folder.path(), &[]).start();
     let body = r#"{"domain":"d","descriptors":[{"entries":[{"key":"usr","value":"geheim"}]}]}"#;
     // The first look is taken within a second of the start.
     eventually("it is logged", || {
-        let (status, answer) = http(service.http, "POST", "/v1/check", body);
+        let (status, answer) = http(service.port, "POST", "/v1/check", body);
         assert_eq!(status, 200);
         assert!(!answer.contains("user"), "{answer}");
         service.log().contains("the key `user`")

@@ -1,9 +1,10 @@
 //! The plan of a move from envoyproxy/ratelimit, and the comparison of both services.
 
+use ratekeeper_testkit::assert_contains;
 use tempfile::tempdir;
 
 use crate::rules_url::rules;
-use crate::support::{FREE_PORTS, Service, ratekeeper, run, write};
+use crate::support::{self, Ratekeeper, run, write};
 
 #[test]
 fn a_plan_says_what_to_set_what_differs_and_what_starts_afresh() {
@@ -12,11 +13,7 @@ fn a_plan_says_what_to_set_what_differs_and_what_starts_afresh() {
     let variables =
         "REDIS_URL=redis:6379\nREDIS_SOCKET_TYPE=tcp\nREDIS_PERSECOND=true\nUSE_PROMETHEUS=true\n";
     write(folder.path(), "theirs.env", variables);
-    let said = run(
-        folder.path(),
-        &["migrate", "theirs.env", "--rules", "config"],
-    );
-    assert_eq!(said.code, Some(0), "{}", said.err);
+    let said = run(folder.path(), "migrate theirs.env --rules config").succeeded();
     for part in [
         "profile: envoy ",
         "store: \"redis://redis:6379",
@@ -26,25 +23,15 @@ fn a_plan_says_what_to_set_what_differs_and_what_starts_afresh() {
         "| 1 | d.key |",
         "# Steps",
     ] {
-        assert!(said.out.contains(part), "{part}: {}", said.out);
+        assert_contains(&said, part);
     }
 
     write(folder.path(), "theirs.env", "CONFIG_TYPE=MAGIC\n");
     let said = run(folder.path(), &["migrate", "theirs.env"]);
     assert_eq!(said.code, Some(1), "{}", said.out);
-    assert!(
-        said.out.contains("**In the way:** `CONFIG_TYPE`"),
-        "{}",
-        said.out
-    );
+    assert_contains(&said.out, "**In the way:** `CONFIG_TYPE`");
     write(folder.path(), "theirs.env", "nothing of that kind");
-    let said = run(folder.path(), &["migrate", "theirs.env"]);
-    assert_eq!(said.code, Some(1));
-    assert!(
-        said.err.contains("there are no variables in it"),
-        "{}",
-        said.err
-    );
+    run(folder.path(), &["migrate", "theirs.env"]).refused("there are no variables in it");
 }
 
 #[test]
@@ -52,24 +39,18 @@ fn two_services_are_compared_by_looks() {
     let folder = tempdir().expect("a folder");
     let serve = |name: &str, limit: u32| {
         let own = folder.path().join(name);
-        write(&own, "rules.yaml", &rules(limit));
-        let args = ["serve", "--rules", "rules.yaml", "--profile", "envoy"];
-        let args = [&args[..], &FREE_PORTS].concat();
-        Service::start(ratekeeper(&own, &args), &own)
+        let setup = support::serve(&own).rules(&rules(limit));
+        setup.args("--profile envoy").start()
     };
     let (theirs, ours, other) = (serve("theirs", 5), serve("ours", 5), serve("other", 6));
     write(folder.path(), "rules.yaml", &rules(5));
-    let check = |service: &Service| {
-        let [theirs, ours] = [theirs.http, service.http].map(|address| format!("http://{address}"));
-        let args = [
-            "migrate",
-            "--rules",
-            "rules.yaml",
-            "--check",
-            &theirs,
-            &ours,
-        ];
-        run(folder.path(), &args)
+    let check = |service: &Ratekeeper| {
+        let [theirs, ours] =
+            [theirs.port, service.port].map(|port| format!("http://127.0.0.1:{port}"));
+        run(
+            folder.path(),
+            &format!("migrate --rules rules.yaml --check {theirs} {ours}"),
+        )
     };
     let same = check(&ours);
     assert_eq!(same.code, Some(0), "{}{}", same.out, same.err);

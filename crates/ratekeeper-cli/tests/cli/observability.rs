@@ -1,12 +1,13 @@
 //! Metrics, alerts and the dashboard for Grafana, read by a real Prometheus.
 
-use crate::support::{FREE_PORTS, Service, http, node, ratekeeper, repository, url, write};
+use crate::support::{self, Ratekeeper, example, http, node, repository, url, write};
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::{Process, eventually, free_port, system};
 use ratekeeper_testkit::redis::Server;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::tempdir;
@@ -18,24 +19,16 @@ descriptors:
 ";
 
 /// A service with everything that has metrics on one node, and a key that was denied.
-fn serve(folder: &Path) -> Service {
-    write(folder, "rules.yaml", RULES);
-    let flags = ["--rules", "rules.yaml", "--data-dir", "data"];
-    let args = [
-        &["serve"][..],
-        &FREE_PORTS,
-        &flags,
-        &["--top-denied-metric"],
-    ]
-    .concat();
-    let service = Service::start(ratekeeper(folder, &args), folder);
+fn serve(folder: &Path) -> Ratekeeper {
+    let setup = support::serve(folder).rules(RULES);
+    let service = setup.args("--data-dir data --top-denied-metric").start();
     for _ in 0..3 {
         service.check(&[("customer", "acme")]);
     }
     service
 }
 
-fn metrics(service: &Service) -> String {
+fn metrics(service: &Ratekeeper) -> String {
     let (status, text) = http(service.admin, "GET", "/metrics", "");
     assert_eq!(status, 200);
     text
@@ -304,7 +297,7 @@ fn a_prometheus_scrapes_a_node_and_answers_every_expression() {
     let folder = tempdir().expect("a folder can be made");
     let service = serve(folder.path());
     let config = format!(
-        "global: {{ scrape_interval: 1s }}\nscrape_configs:\n- job_name: ratekeeper\n  static_configs:\n  - targets: [\"{}\"]\n",
+        "global: {{ scrape_interval: 1s }}\nscrape_configs:\n- job_name: ratekeeper\n  static_configs:\n  - targets: [\"127.0.0.1:{}\"]\n",
         service.admin
     );
     write(folder.path(), "prometheus.yml", &config);
@@ -317,10 +310,9 @@ fn a_prometheus_scrapes_a_node_and_answers_every_expression() {
     ]);
     let mut prometheus = Process::spawn("prometheus", command);
     prometheus.wait_for_port(port);
-    let to = SocketAddr::from(([127, 0, 0, 1], port));
     let ask = |expr: &str| {
         let query: String = expr.bytes().map(|byte| format!("%{byte:02x}")).collect();
-        let (status, body) = http(to, "GET", &format!("/api/v1/query?query={query}"), "");
+        let (status, body) = http(port, "GET", &format!("/api/v1/query?query={query}"), "");
         // It may be chunked: the object is what is between the braces.
         let (from, until) = (body.find('{'), body.rfind('}'));
         let json = from
@@ -350,20 +342,10 @@ fn a_prometheus_scrapes_a_node_and_answers_every_expression() {
 #[test]
 fn the_example_starts_prometheus_with_the_alerts_and_a_node_that_it_scrapes() {
     let folder = tempdir().expect("a folder can be made");
-    let binary = Path::new(env!("CARGO_BIN_EXE_ratekeeper"));
-    let path = format!(
-        "{}:{}",
-        binary.parent().expect("it lies in a folder").display(),
-        std::env::var("PATH").unwrap_or_default()
-    );
     let [http_port, admin, prometheus] = [free_port(), free_port(), free_port()];
     let local = |port: u16| format!("127.0.0.1:{port}");
-    let mut command = Command::new("sh");
+    let mut command = example(folder.path(), "observability/start.sh");
     command
-        .current_dir(folder.path())
-        .arg(repository().join("examples/observability/start.sh"))
-        .env_clear()
-        .env("PATH", path)
         .env("HTTP", local(http_port))
         .env("ADMIN", local(admin))
         .env("PROMETHEUS", local(prometheus))
@@ -375,28 +357,27 @@ fn the_example_starts_prometheus_with_the_alerts_and_a_node_that_it_scrapes() {
     }
     let check =
         r#"{"domain":"shop","descriptors":[{"entries":[{"key":"customer","value":"acme"}]}]}"#;
-    let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
     for _ in 0..8 {
-        let (status, body) = http(at(http_port), "POST", "/v1/check", check);
+        let (status, body) = http(http_port, "POST", "/v1/check", check);
         assert_eq!(status, 200, "{body}");
     }
     let query = "/api/v1/query?query=ratelimit_top_denied";
     eventually("Prometheus knows who is denied", || {
-        let (_, body) = http(at(prometheus), "GET", query, "");
+        let (_, body) = http(prometheus, "GET", query, "");
         body.contains("customer:acme")
     });
-    let (_, rules) = http(at(prometheus), "GET", "/api/v1/rules", "");
+    let (_, rules) = http(prometheus, "GET", "/api/v1/rules", "");
     for alert in [
         "RatekeeperDown",
         "RatekeeperBreakerOpen",
         "RatekeeperDenialSpike",
     ] {
-        assert!(rules.contains(alert), "no {alert} in {rules}");
+        assert_contains(&rules, alert);
     }
     example.terminate();
     for port in [http_port, admin, prometheus] {
         eventually("nothing of it is left", || {
-            std::net::TcpStream::connect(at(port)).is_err()
+            std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err()
         });
     }
 }

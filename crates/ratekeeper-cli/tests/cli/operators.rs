@@ -1,6 +1,7 @@
 //! The commands of operators: switches of rules, usage, tokens.
 
-use crate::support::{FREE_PORTS, Said, Service, ratekeeper, run, said, write};
+use crate::support::{Ratekeeper, Said, ratekeeper, run, said, serve, write};
+use ratekeeper_testkit::assert_contains;
 use serde_json::Value;
 use std::path::Path;
 use tempfile::tempdir;
@@ -20,22 +21,20 @@ const EVERYWHERE: &str = "on all nodes that use the quota database, within secon
 
 const ORDERS: &str = "d.customer.endpoint_POST /orders?";
 
-fn serve(folder: &Path) -> Service {
-    let flags = ["--rules", "rules.yaml", "--data-dir", "data"];
-    let args = [&["serve"][..], &FREE_PORTS, &flags].concat();
-    Service::start(ratekeeper(folder, &args), folder)
+fn start(folder: &Path) -> Ratekeeper {
+    serve(folder)
+        .args("--rules rules.yaml --data-dir data")
+        .start()
 }
 
 /// Runs a command about `service`.
-fn tell(service: &Service, folder: &Path, args: &[&str]) -> Said {
-    let admin = format!("http://{}", service.admin);
+fn tell(service: &Ratekeeper, folder: &Path, args: &[&str]) -> Said {
+    let admin = format!("http://127.0.0.1:{}", service.admin);
     run(folder, &[args, &["--admin", &admin]].concat())
 }
 
-fn done(service: &Service, folder: &Path, args: &[&str]) -> String {
-    let said = tell(service, folder, args);
-    assert_eq!(said.code, Some(0), "{args:?}: {}", said.err);
-    said.out
+fn done(service: &Ratekeeper, folder: &Path, args: &[&str]) -> String {
+    tell(service, folder, args).succeeded()
 }
 
 #[test]
@@ -43,7 +42,7 @@ fn a_rule_is_switched_from_the_command_line_and_stays_so_over_a_restart() {
     let folder = tempdir().expect("a folder can be made");
     let folder = folder.path();
     write(folder, "rules.yaml", RULES);
-    let service = serve(folder);
+    let service = start(folder);
     assert_eq!(
         done(&service, folder, &["rules", "disable", "d.customer"]),
         format!("d.customer is disabled, {EVERYWHERE}\n")
@@ -59,11 +58,11 @@ fn a_rule_is_switched_from_the_command_line_and_stays_so_over_a_restart() {
     let table = done(&service, folder, &["rules", "list"]);
     let row = table.lines().find(|line| line.starts_with("d.customer "));
     let row = row.unwrap_or_else(|| panic!("no row of the rule in:\n{table}"));
-    assert!(row.contains("disabled  disabled"), "{row}");
-    assert!(row.contains("rules.yaml:"), "{row}");
+    assert_contains(&row, "disabled  disabled");
+    assert_contains(&row, "rules.yaml:");
     assert!(service.stop().success());
 
-    let service = serve(folder);
+    let service = start(folder);
     for _ in 0..5 {
         assert_eq!(service.check(&[("customer", "a")])["decision"], "allow");
     }
@@ -83,13 +82,8 @@ fn a_rule_is_switched_from_the_command_line_and_stays_so_over_a_restart() {
     let denied = (0..3).any(|_| service.check(&[("customer", "a")])["decision"] == "deny");
     assert!(denied);
 
-    let unknown = tell(&service, folder, &["rules", "disable", "d.nobody"]);
-    assert_eq!(unknown.code, Some(1));
-    assert!(
-        unknown.err.contains("404: no rule has the id \"d.nobody\""),
-        "{}",
-        unknown.err
-    );
+    tell(&service, folder, &["rules", "disable", "d.nobody"])
+        .refused("404: no rule has the id \"d.nobody\"");
     assert!(service.stop().success());
 }
 
@@ -98,7 +92,7 @@ fn usage_is_shown_to_people_and_to_scripts() {
     let folder = tempdir().expect("a folder can be made");
     let folder = folder.path();
     write(folder, "rules.yaml", RULES);
-    let service = serve(folder);
+    let service = start(folder);
     service.check(&[("customer", "acme"), ("endpoint", "POST /orders?")]);
     let table = done(&service, folder, &["usage", "acme"]);
     let row = |name: &str| {
@@ -123,33 +117,18 @@ fn tokens_are_made_listed_and_revoked() {
     let folder = tempdir().expect("a folder can be made");
     let folder = folder.path();
     write(folder, "rules.yaml", RULES);
-    let service = serve(folder);
+    let service = start(folder);
     done(&service, folder, &["rules", "list"]);
-    let create = [
-        "token",
-        "create",
-        "ann",
-        "--role",
-        "viewer",
-        "--data-dir",
-        "data",
-    ];
-    let made = run(folder, &create);
-    assert_eq!(made.code, Some(0), "{}", made.err);
-    let token = made.out.trim();
+    let create = "token create ann --role viewer --data-dir data";
+    let made = run(folder, create).succeeded();
+    let token = made.trim();
     assert!(
         token.starts_with("rk_admin_") && token.len() == 73,
         "{token}"
     );
 
-    let without = tell(&service, folder, &["rules", "list"]);
-    assert_eq!(without.code, Some(1));
-    assert!(
-        without.err.contains("401: say who you are"),
-        "{}",
-        without.err
-    );
-    let admin = format!("http://{}", service.admin);
+    tell(&service, folder, &["rules", "list"]).refused("401: say who you are");
+    let admin = format!("http://127.0.0.1:{}", service.admin);
     let by_variable = |args: &[&str]| {
         let mut command = ratekeeper(folder, &[args, &["--admin", &admin]].concat());
         said(
@@ -169,7 +148,7 @@ fn tokens_are_made_listed_and_revoked() {
         refused.err
     );
     service.wait_for_log("a request to the admin API is refused");
-    write(folder, "token", &made.out);
+    write(folder, "token", &made);
     done(
         &service,
         folder,
@@ -177,15 +156,15 @@ fn tokens_are_made_listed_and_revoked() {
     );
     let mut explain = ratekeeper(
         folder,
-        &["rules", "explain", "--address", &admin, "d", "customer=a"],
+        &format!("rules explain --address {admin} d customer=a"),
     );
-    let explained = said(
+    said(
         explain
             .env("RATEKEEPER_ADMIN_TOKEN", token)
             .output()
             .expect("it starts"),
-    );
-    assert_eq!(explained.code, Some(0), "{}", explained.err);
+    )
+    .succeeded();
 
     let list = run(folder, &["token", "list", "--data-dir", "data"]).out;
     assert!(list.contains("ann") && list.contains("viewer"), "{list}");
@@ -199,7 +178,7 @@ fn tokens_are_made_listed_and_revoked() {
         folder,
         &["rules", "list", "--token-file", "token"],
     );
-    assert!(revoked.err.contains("401"), "{}", revoked.err);
+    assert_contains(&revoked.err, "401");
     let nowhere = run(folder, &["token", "list"]);
     assert!(nowhere.err.contains("--data-dir"), "{}", nowhere.err);
     assert!(service.stop().success());

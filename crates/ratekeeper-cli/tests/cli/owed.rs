@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{Service, http, node, url};
+use crate::support::{Ratekeeper, http, node, serve, url};
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::Server;
 use tempfile::tempdir;
@@ -31,16 +31,16 @@ const LIMIT: u64 = 100;
 const AWAY: u64 = 30;
 
 /// Asks once; returns true if the check passed.
-fn passes(service: &Service, key: &str) -> bool {
+fn passes(service: &Ratekeeper, key: &str) -> bool {
     service.check(&[(key, "a")])["decision"] == "allow"
 }
 
-fn is_degraded(service: &Service) -> bool {
+fn is_degraded(service: &Ratekeeper) -> bool {
     service.check(&[("warm", "a")])["degraded"] == true
 }
 
 /// The count of hits in `state`: `owed`, or what became of those.
-pub(crate) fn owed(service: &Service, state: &str) -> u64 {
+pub(crate) fn owed(service: &Ratekeeper, state: &str) -> u64 {
     count(
         service,
         &format!("ratelimit_owed_hits_total{{state=\"{state}\"}}"),
@@ -48,8 +48,8 @@ pub(crate) fn owed(service: &Service, state: &str) -> u64 {
 }
 
 /// The value of the only series that begins like this.
-fn count(service: &Service, series: &str) -> u64 {
-    let (_, metrics) = http(service.admin, "GET", "/metrics", "");
+fn count(service: &Ratekeeper, series: &str) -> u64 {
+    let metrics = service.metrics();
     let line = metrics.lines().find(|line| line.starts_with(series));
     let value = line.and_then(|line| line.rsplit(' ').next());
     // Some whole numbers are written with a fraction.
@@ -58,7 +58,7 @@ fn count(service: &Service, series: &str) -> u64 {
 }
 
 /// Asks both nodes in turn until one check is denied; returns how many passed.
-fn left(nodes: &[Service; 2], key: &str) -> u64 {
+fn left(nodes: &[Ratekeeper; 2], key: &str) -> u64 {
     (0..3 * LIMIT)
         .take_while(|number| passes(&nodes[(number % 2) as usize], key))
         .count() as u64
@@ -89,7 +89,7 @@ fn what_passed_while_redis_hung_counts_once_it_goes_on() {
     }
     server.process().resume();
     eventually("everything is posted", || {
-        let is_posted = |node: &Service| owed(node, "posted") == owed(node, "owed");
+        let is_posted = |node: &Ratekeeper| owed(node, "posted") == owed(node, "owed");
         nodes.iter().all(is_posted)
     });
     for key in keys {
@@ -116,7 +116,7 @@ fn a_post_fills_a_counter_to_its_limit_at_most() {
     }
     server.restart();
     eventually("everything is posted", || {
-        let is_posted = |node: &Service| owed(node, "posted") == owed(node, "owed");
+        let is_posted = |node: &Ratekeeper| owed(node, "posted") == owed(node, "owed");
         nodes
             .iter()
             .all(|node| is_posted(node) && !is_degraded(node))
@@ -168,8 +168,8 @@ fn what_passed_before_redis_was_first_reached_counts_as_of_when_it_passed() {
     thread::sleep(Duration::from_millis(1_500));
     server.restart();
     eventually("everything is posted", || {
-        let is_posted = |node: &Service| owed(node, "posted") == AWAY * keys.len() as u64;
-        let shares = |node: &Service| is_posted(node) && !is_degraded(node);
+        let is_posted = |node: &Ratekeeper| owed(node, "posted") == AWAY * keys.len() as u64;
+        let shares = |node: &Ratekeeper| is_posted(node) && !is_degraded(node);
         nodes.iter().all(shares)
     });
     let age_ms = passed_by.elapsed().as_millis();
@@ -226,20 +226,16 @@ fn pauses_of_redis_under_load_charge_nothing_that_was_denied() {
     let stranded = count(&node, "ratelimit_redis_stranded_hits_total");
     assert_eq!(stranded, 0, "every call was answered");
     eventually("nothing but what passed is charged", || {
-        let (_, left) = http(node.http, "POST", "/v1/peek", &body("ample"));
+        let (_, left) = http(node.port, "POST", "/v1/peek", &body("ample"));
         let left: serde_json::Value = serde_json::from_str(&left).expect("JSON");
         left["remaining"] == 1_000_000 - allowed.load(Ordering::Relaxed)
     });
 }
 
 /// A node with the deadline that a slow machine keeps only now and then: what comes late is what the test is about.
-fn short_node(folder: &std::path::Path, store: &str) -> Service {
-    use crate::support::{FREE_PORTS, ratekeeper, write};
-    write(folder, "rules.yaml", RULES);
-    let args = ["serve", "--rules", "rules.yaml", "--store", store];
-    let short = ["--store-deadline", "50ms"];
-    let args = args.iter().chain(&short).chain(&FREE_PORTS).copied();
-    Service::start(ratekeeper(folder, &args.collect::<Vec<_>>()), folder)
+fn short_node(folder: &std::path::Path, store: &str) -> Ratekeeper {
+    let short = format!("--store {store} --store-deadline 50ms");
+    serve(folder).rules(RULES).args(&short).start()
 }
 
 fn body(key: &str) -> String {

@@ -1,6 +1,7 @@
 //! A node that stands still for a while, as on a machine that is busy with something else, while its Redis is well.
 
-use crate::support::{FREE_PORTS, Service, ratekeeper, url, write};
+use crate::support::{Ratekeeper, serve, url};
+use ratekeeper_testkit::process::Signal;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::Server;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,20 +21,9 @@ const PAUSE: Duration = Duration::from_millis(950);
 fn no_failure_mode_answers_for_a_pause_of_the_node() {
     let server = Server::start();
     let folder = tempdir().expect("a folder can be made");
-    write(folder.path(), "rules.yaml", RULES);
-    let url = url(&server);
     // Far longer than a busy machine keeps Redis from answering, but for rare moments.
-    let args = [
-        "serve",
-        "--rules",
-        "rules.yaml",
-        "--store",
-        &url,
-        "--store-deadline",
-        "700ms",
-    ];
-    let args: Vec<&str> = args.iter().chain(&FREE_PORTS).copied().collect();
-    let service = Service::start(ratekeeper(folder.path(), &args), folder.path());
+    let store = format!("--store {} --store-deadline 700ms", url(&server));
+    let service = serve(folder.path()).rules(RULES).args(&store).start();
     eventually("Redis decides", || !is_degraded(&service));
     // Each pause alone is longer than the deadline, and in such a moment one of these rounds does not count.
     let mut degraded = Vec::new();
@@ -43,12 +33,12 @@ fn no_failure_mode_answers_for_a_pause_of_the_node() {
     }
 }
 
-fn is_degraded(service: &Service) -> bool {
+fn is_degraded(service: &Ratekeeper) -> bool {
     service.check(&[("k", "a")])["degraded"] == true
 }
 
 /// The number of answers by failure modes while the node stands still again and again.
-fn degraded_beside_pauses(service: &Service) -> u32 {
+fn degraded_beside_pauses(service: &Ratekeeper) -> u32 {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let caller = || {
@@ -61,9 +51,9 @@ fn degraded_beside_pauses(service: &Service) -> u32 {
         let callers: Vec<_> = (0..8).map(|_| scope.spawn(caller)).collect();
         for _ in 0..3 {
             thread::sleep(PAUSE / 2);
-            service.signal("STOP");
+            service.process.signal(Signal::STOP);
             thread::sleep(PAUSE);
-            service.signal("CONT");
+            service.process.resume();
         }
         is_over.store(true, Ordering::Relaxed);
         let answers = callers

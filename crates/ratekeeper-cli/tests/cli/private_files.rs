@@ -1,7 +1,7 @@
 //! Other users of the machine cannot look into the data of tenants.
 
 use crate::fleet::RULES;
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, write};
+use crate::support::{self, Ratekeeper, http, write};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -12,16 +12,14 @@ fn mode(path: &Path) -> u32 {
     found.permissions().mode() & 0o777
 }
 
-fn serve(folder: &Path) -> Service {
-    let flags = ["serve", "--rules", "rules.yaml", "--data-dir", "var/data"];
-    Service::start(
-        ratekeeper(folder, &[&flags[..], &FREE_PORTS].concat()),
-        folder,
-    )
+fn serve(folder: &Path) -> Ratekeeper {
+    support::serve(folder)
+        .args("--rules rules.yaml --data-dir var/data")
+        .start()
 }
 
 /// The modes of all files in the data folder while the node writes.
-fn assert_private(node: &Service, data: &Path) {
+fn assert_private(node: &Ratekeeper, data: &Path) {
     let put = http(
         node.admin,
         "PUT",
@@ -52,8 +50,7 @@ fn the_data_folder_is_of_one_user() {
     assert_private(&node, &data);
     assert!(!node.log().contains("other users"), "{}", node.log());
     // As an earlier version leaves them when it is killed.
-    node.signal("KILL");
-    node.end();
+    drop(node);
     for name in ["quotas.db", "quotas.db-wal", "quotas.db-shm"] {
         fs::set_permissions(data.join(name), Permissions::from_mode(0o644)).expect("they are ours");
     }

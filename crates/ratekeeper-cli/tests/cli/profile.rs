@@ -1,6 +1,8 @@
 //! The profile in the banner and the log.
 
-use crate::support::{FREE_PORTS, Service, ratekeeper, write};
+use crate::support::{banner, serve};
+use ratekeeper_testkit::assert_contains;
+use ratekeeper_testkit::ratekeeper::Setup;
 use tempfile::tempdir;
 
 const RULES: &str =
@@ -9,14 +11,15 @@ const RULES: &str =
 /// The banner and the log of a start with `variables`.
 fn said(flags: &[&str], variables: &[(&str, &str)]) -> (String, String) {
     let folder = tempdir().expect("a folder can be made");
-    write(folder.path(), "rt/config/rules.yaml", RULES);
-    let rules = ["--rules", "rt/config"];
-    let args = [&["serve"][..], &FREE_PORTS, &rules, flags].concat();
-    let mut command = ratekeeper(folder.path(), &args);
-    command.envs(variables.iter().copied());
-    let service = Service::start(command, folder.path());
-    let log = service.wait_for_log("serving");
-    (service.banner.clone(), log)
+    let setup = serve(folder.path()).file("rt/config/rules.yaml", RULES);
+    let setup = setup.args("--rules rt/config").args(flags);
+    let add = |setup: Setup, (name, value): &(&str, &str)| setup.variable(name, value);
+    let service = variables.iter().fold(setup, add).start();
+    service.wait_for_log("serving");
+    let banner = banner(&service);
+    let log = service.log();
+    let log = log.lines().filter(|line| line.starts_with("20"));
+    (banner, log.collect::<Vec<_>>().join("\n"))
 }
 
 #[test]
@@ -29,7 +32,7 @@ fn the_profile_is_named() {
     assert!(!log.contains("RATEKEEPER_PROFILE"), "{log}");
 
     let (banner, log) = said(&["--profile", "envoy"], &[("RUNTIME_ROOT", "rt")]);
-    assert!(banner.contains("profile envoy"), "{banner}");
+    assert_contains(&banner, "profile envoy");
     assert!(log.contains(r#"profile="envoy""#), "{log}");
     assert!(!log.contains("RATEKEEPER_PROFILE"), "{log}");
 }
@@ -39,8 +42,8 @@ fn envoyproxy_ratelimits_variables_without_a_profile_say_whose_semantics_hold() 
     let variables = [("RUNTIME_ROOT", "rt"), ("REDIS_TYPE", "SINGLE")];
     let (banner, log) = said(&[], &variables);
     for text in [&banner, &log] {
-        assert!(text.contains("RUNTIME_ROOT"), "{text}");
-        assert!(text.contains("RATEKEEPER_PROFILE=envoy"), "{text}");
+        assert_contains(&text, "RUNTIME_ROOT");
+        assert_contains(&text, "RATEKEEPER_PROFILE=envoy");
     }
     // With a profile set there is no such message.
     let (banner, log) = said(&["--profile", "ratekeeper"], &variables);

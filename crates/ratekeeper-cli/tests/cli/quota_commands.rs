@@ -1,12 +1,12 @@
 //! Tenants' quotas through the admin API and its commands, the same on SQLite and on PostgreSQL.
 
-use crate::fleet::{Fleet, ORDERS, RULES, limits};
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, write};
+use crate::fleet::{Fleet, ORDERS, RULES, limits, on_each_database};
+use crate::support::{Ratekeeper, http, serve, write};
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
 use serde_json::Value;
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+
 use std::path::Path;
 use tempfile::tempdir;
 
@@ -14,15 +14,7 @@ fn used(usage: &Value, name: &str) -> u64 {
     usage["usage"][name]["used"].as_u64().expect("it is told")
 }
 
-#[test]
-fn sqlite_tenants_are_managed_through_any_node() {
-    tenants_are_managed_through_any_node(&Fleet::sqlite());
-}
-
-#[test]
-fn postgres_tenants_are_managed_through_any_node() {
-    tenants_are_managed_through_any_node(&Fleet::postgres());
-}
+on_each_database!(tenants_are_managed_through_any_node);
 
 fn tenants_are_managed_through_any_node(fleet: &Fleet) {
     let (a, b) = (fleet.node("a"), fleet.node("b"));
@@ -37,7 +29,7 @@ fn tenants_are_managed_through_any_node(fleet: &Fleet) {
         &own,
     ];
     let shown = fleet.done(&a, &set);
-    assert!(shown.contains("plan enterprise, version 1"), "{shown}");
+    assert_contains(&shown, "plan enterprise, version 1");
     assert_eq!(limits(&a, "acme"), (5_000, 500), "it is in force at once");
     eventually("it is in force on the other node", || {
         limits(&b, "acme") == (5_000, 500)
@@ -46,7 +38,7 @@ fn tenants_are_managed_through_any_node(fleet: &Fleet) {
     assert_eq!(acme["quotas"]["default"]["requests_per_unit"], 5_000);
     assert_eq!(acme["quotas"]["overrides"][0]["descriptor"], ORDERS);
     let table = fleet.done(&b, &["quota", "get", "acme"]);
-    assert!(table.contains("500 per day"), "{table}");
+    assert_contains(&table, "500 per day");
 
     // Usage is seen, of limits that only this tenant has too, and forgotten through the other node.
     let reports = ["--override", "endpoint:GET /reports=7/day"];
@@ -65,29 +57,21 @@ fn tenants_are_managed_through_any_node(fleet: &Fleet) {
     // Editors who have not seen the last change are refused.
     let version = fleet.json(&a, &["quota", "get", "acme"])["version"].to_string();
     let pro = ["quota", "set", "acme", "--plan", "pro", "--if-version"];
-    let late = fleet.tell(&a, &[&pro[..], &["1"]].concat());
-    assert_eq!(late.code, Some(1));
-    assert!(
-        late.err.contains(", not 1: it was changed meanwhile"),
-        "{}",
-        late.err
-    );
+    fleet
+        .tell(&a, &[&pro[..], &["1"]].concat())
+        .refused(", not 1: it was changed meanwhile");
     fleet.done(&a, &[&pro[..], &[&version]].concat());
     let taken = fleet.tell(&a, &["quota", "set", "acme", "--plan", "free", "--if-new"]);
-    assert!(taken.err.contains("acme is not new"), "{}", taken.err);
+    assert_contains(&taken.err, "acme is not new");
     let wrong = fleet.tell(&a, &["quota", "set", "acme", "--plan", "gold"]);
-    assert!(
-        wrong.err.contains("400: plan: the domain has no plan"),
-        "{}",
-        wrong.err
-    );
+    assert_contains(&wrong.err, "400: plan: the domain has no plan");
 
     assert_eq!(bulk(fleet, &a, &b), 4);
     let gone = fleet.done(&b, &["quota", "delete", "acme"]);
     assert_eq!(gone, "acme has no plan or overrides of its own any more\n");
     eventually("it is gone everywhere", || limits(&a, "acme").0 == 10);
     let missing = fleet.tell(&a, &["quota", "get", "acme"]);
-    assert!(missing.err.contains("404"), "{}", missing.err);
+    assert_contains(&missing.err, "404");
 
     // The trail has all of that, as the database itself proves.
     let trail = fleet.json(&a, &["audit", "list", "--tenant", "acme"]);
@@ -100,7 +84,7 @@ fn tenants_are_managed_through_any_node(fleet: &Fleet) {
     );
     let table = fleet.done(&a, &["audit", "list", "--tenant", "acme"]);
     let own = format!("plan enterprise, {ORDERS} 500 per day");
-    assert!(table.contains(&own), "{table}");
+    assert_contains(&table, &own);
     let all = fleet.done(&a, &["audit", "export"]);
     assert_eq!(fleet.verified(), all.lines().count() as u64);
     let rest = fleet.done(&a, &["audit", "export", "--after", "2"]);
@@ -108,7 +92,7 @@ fn tenants_are_managed_through_any_node(fleet: &Fleet) {
 }
 
 /// Imports 1,203 tenants through `a`, exports them through `b`, and returns the number of those on pro.
-fn bulk(fleet: &Fleet, a: &Service, b: &Service) -> usize {
+fn bulk(fleet: &Fleet, a: &Ratekeeper, b: &Ratekeeper) -> usize {
     let mut csv = "tenant,plan,descriptor,requests_per_unit,unit\n".to_owned();
     for number in 0..1_200 {
         csv.push_str(&format!("t{number},enterprise,,,\n"));
@@ -144,30 +128,18 @@ fn bulk(fleet: &Fleet, a: &Service, b: &Service) -> usize {
         "wrong.csv",
         "tenant,plan\nnew,pro\nbad,gold\n",
     );
-    let wrong = fleet.tell(a, &["quota", "import", "wrong.csv"]);
-    assert_eq!(wrong.code, Some(1));
-    assert!(
-        wrong.err.contains("plan: the domain has no plan 'gold'"),
-        "{}",
-        wrong.err
-    );
+    fleet
+        .tell(a, &["quota", "import", "wrong.csv"])
+        .refused("plan: the domain has no plan 'gold'");
     assert!(fleet.tell(a, &["quota", "get", "new"]).err.contains("404"));
     let table = fleet.done(a, &["quota", "list", "--plan", "pro"]);
-    assert!(table.contains("z, too"), "{table}");
+    assert_contains(&table, "z, too");
     table.lines().count() - 1
 }
 
-#[test]
-fn sqlite_may_be_away() {
-    the_database_may_be_away(Fleet::sqlite());
-}
+on_each_database!(the_database_may_be_away);
 
-#[test]
-fn postgres_may_be_away() {
-    the_database_may_be_away(Fleet::postgres());
-}
-
-fn the_database_may_be_away(mut fleet: Fleet) {
+fn the_database_may_be_away(fleet: &mut Fleet) {
     let a = fleet.node("a");
     fleet.done(&a, &["quota", "set", "acme", "--plan", "pro"]);
     let saved = fleet.folder.path().join("a/data/quotas.saved");
@@ -187,11 +159,8 @@ fn the_database_may_be_away(mut fleet: Fleet) {
             && ready.contains("the saved plans and overrides are in force"),
         "{ready}"
     );
-    let metrics = http(a.admin, "GET", "/metrics", "").1;
-    assert!(
-        metrics.contains("ratelimit_quota_database_up 0\n"),
-        "{metrics}"
-    );
+    let metrics = a.metrics();
+    assert_contains(&metrics, "ratelimit_quota_database_up 0\n");
     let log = a.wait_for_log("the saved quotas of tenants are in use");
     let warned = log.matches("the quota database does not answer").count();
     assert_eq!(warned, 1, "once: {log}");
@@ -209,11 +178,11 @@ fn the_database_may_be_away(mut fleet: Fleet) {
     ] {
         let (status, problem) = http(a.admin, method, path, body);
         assert_eq!(status, 503, "{method} {path}: {problem}");
-        assert!(problem.contains("QUOTAS_UNAVAILABLE"), "{problem}");
+        assert_contains(&problem, "QUOTAS_UNAVAILABLE");
     }
-    let refused = fleet.tell(&a, &["quota", "set", "acme", "--plan", "enterprise"]);
-    assert_eq!(refused.code, Some(1));
-    assert!(refused.err.contains("503"), "{}", refused.err);
+    fleet
+        .tell(&a, &["quota", "set", "acme", "--plan", "enterprise"])
+        .refused("503");
     assert_eq!(limits(&a, "acme"), (1_000, 20), "nothing has changed");
     assert!(used(&fleet.json(&a, &["usage", "acme"]), "default") > 0);
 
@@ -225,11 +194,8 @@ fn the_database_may_be_away(mut fleet: Fleet) {
     assert_eq!(limits(&a, "acme").0, 5_000);
     assert_eq!(fleet.verified(), 2, "nothing was half-written");
     a.wait_for_log("the quota database answers again");
-    let metrics = http(a.admin, "GET", "/metrics", "").1;
-    assert!(
-        metrics.contains("ratelimit_quota_database_up 1\n"),
-        "{metrics}"
-    );
+    let metrics = a.metrics();
+    assert_contains(&metrics, "ratelimit_quota_database_up 1\n");
     let ready = http(a.admin, "GET", "/readyz", "").1;
     assert!(!ready.contains("quota database"), "{ready}");
     assert!(a.stop().success());
@@ -241,15 +207,7 @@ fn knows_acme(saved: &Path) -> bool {
     bytes.windows(5).any(|five| five == b"\"pro\"")
 }
 
-#[test]
-fn sqlite_calls_are_written_for_billing() {
-    calls_are_written_for_billing(&Fleet::sqlite());
-}
-
-#[test]
-fn postgres_calls_are_written_for_billing() {
-    calls_are_written_for_billing(&Fleet::postgres());
-}
+on_each_database!(calls_are_written_for_billing);
 
 fn calls_are_written_for_billing(fleet: &Fleet) {
     let a = fleet.node("a");
@@ -316,20 +274,12 @@ fn calls_are_written_for_billing(fleet: &Fleet) {
     assert_eq!(paged, lines);
 }
 
-#[test]
-fn sqlite_calls_are_added_up_for_bills() {
-    calls_are_added_up_for_bills(&Fleet::sqlite());
-}
-
-#[test]
-fn postgres_calls_are_added_up_for_bills() {
-    calls_are_added_up_for_bills(&Fleet::postgres());
-}
+on_each_database!(calls_are_added_up_for_bills);
 
 fn calls_are_added_up_for_bills(fleet: &Fleet) {
     let (a, b) = (fleet.node("a"), fleet.node("b"));
     fleet.done(&a, &["quota", "set", "acme", "--plan", "pro"]);
-    let usage = |node: &Service, more: &[&str]| {
+    let usage = |node: &Ratekeeper, more: &[&str]| {
         let args = [&["quota", "usage", "--by"], more].concat();
         let lines = fleet.done(node, &args);
         let lines = lines.lines().map(serde_json::from_str);
@@ -344,7 +294,7 @@ fn calls_are_added_up_for_bills(fleet: &Fleet) {
             (allowed + more.0, denied + more.1)
         })
     };
-    let calls = |node: &Service, entries: &[(&str, &str)], count: usize| {
+    let calls = |node: &Ratekeeper, entries: &[(&str, &str)], count: usize| {
         (0..count).for_each(|_| {
             node.check(entries);
         });
@@ -403,24 +353,17 @@ fn calls_are_added_up_for_bills(fleet: &Fleet) {
 }
 
 /// The head and the body of an answer of the admin API.
-fn ask(service: &Service, path: &str) -> (String, String) {
-    let mut stream = TcpStream::connect(service.admin).expect("it listens");
-    let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
-    stream.write_all(request.as_bytes()).expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("it answers in HTTP");
-    (head.to_owned(), body.to_owned())
+fn ask(service: &Ratekeeper, path: &str) -> (String, String) {
+    let answer = service.told(path).expect("it answers in HTTP");
+    (answer.head, answer.body)
 }
 
 #[test]
 fn without_a_database_it_is_said_how_to_get_one() {
     let folder = tempdir().expect("a folder can be made");
-    write(folder.path(), "rules.yaml", RULES);
-    let args = [&["serve", "--rules", "rules.yaml"][..], &FREE_PORTS].concat();
-    let service = Service::start(ratekeeper(folder.path(), &args), folder.path());
+    let service = serve(folder.path()).rules(RULES).start();
     let (status, problem) = http(service.admin, "GET", "/admin/v1/quotas/acme", "");
     assert_eq!(status, 501, "{problem}");
-    assert!(problem.contains("NO_QUOTA_DATABASE"), "{problem}");
+    assert_contains(&problem, "NO_QUOTA_DATABASE");
     assert!(problem.contains("--data-dir"), "{problem}");
 }

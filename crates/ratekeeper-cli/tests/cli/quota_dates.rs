@@ -1,20 +1,12 @@
 //! Dates that are set through the admin API: they begin and end to the second, without a reload.
 
-use crate::fleet::{Fleet, ORDERS};
-use crate::support::{Service, http};
+use crate::fleet::{Fleet, ORDERS, on_each_database};
+use crate::support::{Ratekeeper, http};
 use ratekeeper_testkit::keep_alive::HttpConnection;
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-#[test]
-fn sqlite_dates_begin_and_end_to_the_second() {
-    dates_begin_and_end_to_the_second(&Fleet::sqlite());
-}
-
-#[test]
-fn postgres_dates_begin_and_end_to_the_second() {
-    dates_begin_and_end_to_the_second(&Fleet::postgres());
-}
+on_each_database!(dates_begin_and_end_to_the_second);
 
 /// The most by which two clocks of one machine may differ: the node sets its own to the system's once in a while.
 const CLOCKS: Duration = Duration::from_millis(50);
@@ -27,14 +19,14 @@ fn dates_begin_and_end_to_the_second(fleet: &Fleet) {
     // On a machine that is too busy to look within the second it is tried again.
     let is_told = (0..5).any(|_| one_term(&node));
     assert!(is_told, "no check came within a second of a date");
-    let metrics = http(node.admin, "GET", "/metrics", "").1;
+    let metrics = node.metrics();
     let reloads = "ratelimit_config_reload_total{result=\"success\"} 1\n";
     assert!(metrics.contains(reloads), "nothing was reloaded: {metrics}");
 }
 
 /// Gives a tenant a plan and a limit for three seconds, and watches them. Returns true if there were checks within a
 /// second before and after each date.
-fn one_term(node: &Service) -> bool {
+fn one_term(node: &Ratekeeper) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let begins = now.expect("it is after 1970").as_secs() + 3;
     let (from, until) = (begins, begins + 3);
@@ -87,8 +79,8 @@ fn one_term(node: &Service) -> bool {
 }
 
 /// Checks again and again until a time.
-fn watch(node: &Service, end: SystemTime) -> Vec<Seen> {
-    let mut connection = HttpConnection::open(node.http);
+fn watch(node: &Ratekeeper, end: SystemTime) -> Vec<Seen> {
+    let mut connection = HttpConnection::open(node.port);
     let mut limit = |entries: Value| {
         // A peek: nothing is spent.
         let descriptor = json!({ "entries": entries, "hits": 0 });

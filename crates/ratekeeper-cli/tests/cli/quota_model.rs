@@ -3,7 +3,7 @@
 
 use crate::dashboard::page::Page;
 use crate::fleet::{Fleet, ORDERS};
-use crate::support::{Service, http};
+use crate::support::{Ratekeeper, http};
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::random::Random;
 use serde_json::{Map, Value, json};
@@ -53,7 +53,7 @@ fn midnight(day: &str) -> String {
 }
 
 /// The version of the tenant and its own plans and overrides, by the service.
-fn read(node: &Service) -> (u64, Value) {
+fn read(node: &Ratekeeper) -> (u64, Value) {
     let (status, text) = http(node.admin, "GET", "/admin/v1/quotas/acme", "");
     assert_eq!(status, 200, "{text}");
     let tenant: Value = serde_json::from_str(&text).expect("it is JSON");
@@ -252,7 +252,7 @@ fn is_about_now(start: &str) -> bool {
 /// A tenant under edit, and the map beside it.
 struct Edited<'a> {
     fleet: &'a Fleet,
-    node: &'a Service,
+    node: &'a Ratekeeper,
     random: Random,
     parts: Parts,
     version: u64,

@@ -1,44 +1,31 @@
 //! Nodes with one Redis and several quota databases.
 
 use crate::fleet::RULES;
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, said, url, write};
+use crate::support::{Ratekeeper, http, serve, url};
 use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::ratekeeper::Setup;
 use ratekeeper_testkit::redis::{Reply, Server};
 use std::path::Path;
-use std::process::Command;
 use tempfile::tempdir;
 
-/// The command of a node with a data folder of its own, and its quota database in there.
-fn node(folder: &Path, name: &str, store: &str) -> Command {
-    let folder = folder.join(name);
-    write(&folder, "rules.yaml", RULES);
-    let flags = [
-        "serve",
-        "--rules",
-        "rules.yaml",
-        "--data-dir",
-        "data",
-        "--node-name",
-        name,
-    ];
-    let store = ["--store", store, "--store-deadline", "1s"];
-    ratekeeper(&folder, &[&flags[..], &store, &FREE_PORTS].concat())
+/// A node with a data folder of its own, and its quota database in there.
+fn node(folder: &Path, name: &str, store: &str) -> Setup {
+    let setup = serve(&folder.join(name)).rules(RULES);
+    setup.args(&format!(
+        "--data-dir data --node-name {name} --store {store} --store-deadline 1s"
+    ))
 }
 
-fn start(folder: &Path, name: &str, store: &str) -> Service {
-    Service::start(node(folder, name, store), &folder.join(name))
-}
-
-fn ready(node: &Service) -> String {
-    http(node.admin, "GET", "/readyz", "").1
+fn ready(node: &Ratekeeper) -> String {
+    node.readyz().to_string()
 }
 
 #[test]
 fn a_second_database_is_a_fault_and_no_start_beside_tenants() {
     let server = Server::start();
     let (folder, store) = (tempdir().expect("a folder can be made"), url(&server));
-    let a = start(folder.path(), "a", &store);
-    let b = start(folder.path(), "b", &store);
+    let a = node(folder.path(), "a", &store).start();
+    let b = node(folder.path(), "b", &store).start();
     // Both are empty: no tenant gets another plan yet, and each says so.
     let fault =
         |other: &str| format!("node {other} shares these counters and uses another quota database");
@@ -61,26 +48,19 @@ fn a_second_database_is_a_fault_and_no_start_beside_tenants() {
             .map(|key| client.ask(&["GET", &key.text()]).text());
         reports.any(|report| report.contains("\"has_changes\":true"))
     });
-    let refused = said(
-        node(folder.path(), "c", &store)
-            .output()
-            .expect("it starts"),
-    );
     let why = "node a shares these counters and has tenants in another quota database";
-    assert_eq!(refused.code, Some(1), "{}", refused.err);
-    assert!(refused.err.contains(why), "{}", refused.err);
+    node(folder.path(), "c", &store).run().refused(why);
     // Another node on the same file is none of that.
     let shared = format!(
         "sqlite://{}",
         folder.path().join("a/data/quotas.db").display()
     );
-    let mut same = node(folder.path(), "d", &store);
-    same.args(["--quotas", &shared]);
-    let d = Service::start(same, &folder.path().join("d"));
+    let same = node(folder.path(), "d", &store);
+    let d = same.args(&["--quotas", &shared]).start();
     // Once it stops, it is no reason any more.
     assert!(d.stop().success());
     assert!(a.stop().success());
-    let c = start(folder.path(), "c", &store);
+    let c = node(folder.path(), "c", &store).start();
     assert!(
         !ready(&c).contains("another quota database"),
         "{}",

@@ -1,12 +1,11 @@
 //! Changes of tenants while much else goes on: other editors, a load of checks, a database that is killed.
 
-use crate::fleet::{Fleet, ORDERS};
-use crate::support::Service;
+use crate::fleet::{Fleet, ORDERS, on_each_database};
+use crate::support::Ratekeeper;
 use ratekeeper_testkit::keep_alive::HttpConnection;
 use ratekeeper_testkit::process::eventually;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
@@ -20,15 +19,7 @@ fn document(tier: &str, orders: u64) -> String {
     json!({ "plan": tier, "overrides": [own] }).to_string()
 }
 
-#[test]
-fn sqlite_editors_lose_no_change() {
-    editors_lose_no_change(&Fleet::sqlite());
-}
-
-#[test]
-fn postgres_editors_lose_no_change() {
-    editors_lose_no_change(&Fleet::postgres());
-}
+on_each_database!(editors_lose_no_change);
 
 /// Editors at two nodes raise one number, each by what it has read.
 fn editors_lose_no_change(fleet: &Fleet) {
@@ -72,7 +63,7 @@ fn editors_lose_no_change(fleet: &Fleet) {
 }
 
 /// Raises the tenant's number by one; returns how often another editor came first.
-fn raise_by_one(to: SocketAddr) -> u64 {
+fn raise_by_one(to: u16) -> u64 {
     let mut connection = HttpConnection::open(to);
     for late in 0.. {
         let read = connection.ask("GET", "/admin/v1/quotas/acme", "", "");
@@ -139,7 +130,7 @@ fn no_request_is_decided_by_half_a_change() {
     put_state(&mut HttpConnection::open(node.admin), 0);
     let (stop, asked) = (AtomicBool::new(false), AtomicU64::new(0));
     let seen: Vec<[u64; 2]> = thread::scope(|scope| {
-        let load = || scope.spawn(|| keep_checking(node.http, &stop, &asked));
+        let load = || scope.spawn(|| keep_checking(node.port, &stop, &asked));
         let loads = [load(), load()];
         let mut admin = HttpConnection::open(node.admin);
         let mut changes = 0;
@@ -174,7 +165,7 @@ fn put_state(admin: &mut HttpConnection, number: u64) {
 }
 
 /// Asks again and again, and checks each answer; returns how many came from each state.
-fn keep_checking(to: SocketAddr, stop: &AtomicBool, asked: &AtomicU64) -> [u64; 2] {
+fn keep_checking(to: u16, stop: &AtomicBool, asked: &AtomicU64) -> [u64; 2] {
     let entry = |key: &str, value: &str| json!({ "key": key, "value": value });
     let whole = entry("customer", "acme");
     let orders = [whole.clone(), entry("endpoint", "POST /orders")];
@@ -321,7 +312,7 @@ fn number_of(name: &str) -> u64 {
 
 /// Puts one new tenant after the other, whatever the answers are.
 fn keep_writing(
-    (writer, node): (&str, &Service),
+    (writer, node): (&str, &Ratekeeper),
     stop: &AtomicBool,
     made: &AtomicU64,
     refused: &AtomicU64,

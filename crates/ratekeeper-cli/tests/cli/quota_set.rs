@@ -1,14 +1,16 @@
 //! `quota set` changes what it names and nothing else.
 
 use crate::fleet::{Fleet, ORDERS, limits};
-use crate::support::{Service, write};
+use crate::support::{Ratekeeper, write};
+use ratekeeper_testkit::assert_contains;
+use ratekeeper_testkit::ratekeeper::Args;
 use serde_json::{Value, json};
 
 const LATER: &str = "2037-01-05T00:00:00Z";
 const LATER_STILL: &str = "2037-01-08T00:00:00Z";
 
 /// The own plans and overrides of a tenant.
-fn own(fleet: &Fleet, node: &Service, tenant: &str) -> Value {
+fn own(fleet: &Fleet, node: &Ratekeeper, tenant: &str) -> Value {
     fleet.json(node, &["quota", "get", tenant])["own"].clone()
 }
 
@@ -44,7 +46,7 @@ fn what_is_not_named_stays() {
         "model:large=500/day,post_paid,max_debt=90,algorithm=gcra",
     ]);
     let budget = "model:large: none -> 500 per day, gcra, post-paid, at most 90 in debt";
-    assert!(told.contains(budget), "{told}");
+    assert_contains(&told, budget);
     let budget = json!({
         "descriptor": "model:large", "requests_per_unit": 500, "unit": "day", "algorithm": "gcra",
         "post_paid": true, "max_debt": 90,
@@ -60,10 +62,7 @@ fn what_is_not_named_stays() {
 
     // A plan for a while leaves the one before and after it.
     let told = set(&["--plan", &format!("enterprise@{LATER}..{LATER_STILL}")]);
-    assert!(
-        told.contains("  plan: none -> enterprise from 2037"),
-        "{told}"
-    );
+    assert_contains(&told, "  plan: none -> enterprise from 2037");
     assert_eq!(
         own(&fleet, &node, "hooli")["plans"],
         json!([
@@ -72,7 +71,7 @@ fn what_is_not_named_stays() {
         ])
     );
     let told = set(&["--plan", "free"]);
-    assert!(told.contains("  plan: pro -> free\n"), "{told}");
+    assert_contains(&told, "  plan: pro -> free\n");
     let told = set(&["--plan", "free"]);
     assert!(told.starts_with("hooli: nothing to change\n"), "{told}");
     set(&["--remove-plan", &format!("enterprise@{LATER}")]);
@@ -80,9 +79,9 @@ fn what_is_not_named_stays() {
 
     let gone = fleet.tell(&node, &["quota", "set", "hooli", "--remove-plan", "pro"]);
     let said = "there is no plan pro to remove; the tenant has free";
-    assert!(gone.err.contains(said), "{}", gone.err);
+    assert_contains(&gone.err, said);
     let bare = fleet.tell(&node, &["quota", "set", "hooli"]);
-    assert!(bare.err.contains("nothing is named"), "{}", bare.err);
+    assert_contains(&bare.err, "nothing is named");
 }
 
 #[test]
@@ -98,7 +97,7 @@ fn an_end_alone_holds_from_now_and_gives_back_what_was_before() {
     // Said twice it is there once, and a limit without dates stays behind it.
     set(&until);
     let said = set(&format!("{ORDERS}=40/day"));
-    assert!(said.err.contains("goes before 40 per day"), "{}", said.err);
+    assert_contains(&said.err, "goes before 40 per day");
     assert_eq!(limits(&node, "acme").1, 300);
     let own = own(&fleet, &node, "acme");
     assert_eq!(own["overrides"][0], orders(40));
@@ -145,14 +144,7 @@ fn a_replacement_says_what_vanishes_and_wants_a_yes() {
     let before = own(&fleet, &node, "acme");
 
     // There is no terminal to ask on.
-    let replace = [
-        "quota",
-        "set",
-        "acme",
-        "--replace",
-        "--override",
-        "default=7/day",
-    ];
+    let replace = "quota set acme --replace --override default=7/day".words();
     let refused = fleet.tell(&node, &replace);
     assert_eq!(refused.code, Some(1));
     for part in [
@@ -160,7 +152,7 @@ fn a_replacement_says_what_vanishes_and_wants_a_yes() {
         "endpoint:POST /orders: 500 per day -> none",
         "--yes",
     ] {
-        assert!(refused.err.contains(part), "{}", refused.err);
+        assert_contains(&refused.err, part);
     }
     assert_eq!(own(&fleet, &node, "acme"), before);
     fleet.done(&node, &[&replace[..], &["--yes"]].concat());
@@ -170,11 +162,7 @@ fn a_replacement_says_what_vanishes_and_wants_a_yes() {
     write(fleet.folder.path(), "acme.json", &before.to_string());
     let file = ["quota", "set", "acme", "--file", "acme.json"];
     let refused = fleet.tell(&node, &file);
-    assert!(
-        refused.err.contains("default: 7 per day -> none"),
-        "{}",
-        refused.err
-    );
+    assert_contains(&refused.err, "default: 7 per day -> none");
     fleet.done(&node, &[&file[..], &["--yes"]].concat());
     assert_eq!(own(&fleet, &node, "acme"), before);
     fleet.done(&node, &file);
@@ -193,7 +181,7 @@ fn a_replacement_says_what_vanishes_and_wants_a_yes() {
     ];
     let refused = fleet.tell(&node, &later);
     let cut = format!("plan: pro -> pro until {LATER}");
-    assert!(refused.err.contains(&cut), "{}", refused.err);
+    assert_contains(&refused.err, &cut);
 }
 
 #[test]
@@ -208,10 +196,7 @@ fn a_change_is_undone_by_the_trail() {
     fleet.done(&node, &["reset", "acme"]);
 
     let told = tell(&["revert", "acme"]);
-    assert!(
-        told.contains("acme: version 3 -> 4\n  plan: free -> pro\n"),
-        "{told}"
-    );
+    assert_contains(&told, "acme: version 3 -> 4\n  plan: free -> pro\n");
     assert_eq!(own(&fleet, &node, "acme"), first);
     tell(&["undo", "acme"]);
     assert_eq!(
@@ -228,7 +213,7 @@ fn a_change_is_undone_by_the_trail() {
     assert_eq!(own(&fleet, &node, "acme"), first);
     tell(&["set", "new", "--plan", "pro"]);
     let told = tell(&["revert", "new"]);
-    assert!(told.contains("  plan: pro -> none\n"), "{told}");
+    assert_contains(&told, "  plan: pro -> none\n");
     assert!(
         fleet
             .tell(&node, &["quota", "get", "new"])
@@ -236,11 +221,7 @@ fn a_change_is_undone_by_the_trail() {
             .contains("404")
     );
     let early = fleet.tell(&node, &["quota", "revert", "acme", "--to", "0"]);
-    assert!(
-        early.err.contains("was not in the database"),
-        "{}",
-        early.err
-    );
+    assert_contains(&early.err, "was not in the database");
 
     // The trail's own words are a file that `quota set` and a PUT take.
     let trail = fleet.json(&node, &["audit", "list", "--tenant", "acme"]);
@@ -270,13 +251,9 @@ fn slips_are_told() {
     let set = |args: &[&str]| fleet.tell(&node, &[&["quota", "set"], args].concat());
     let told = set(&["umbrella", "--plan", "pro"]);
     let new = "warning: umbrella is new, and has made no call so far\n";
-    assert!(told.err.contains(new), "{}", told.err);
+    assert_contains(&told.err, new);
     let told = set(&["umbrela", "--plan", "pro"]);
-    assert!(
-        told.err.contains("; did you mean umbrella?"),
-        "{}",
-        told.err
-    );
+    assert_contains(&told.err, "; did you mean umbrella?");
     // One who is known is not asked after again.
     let told = set(&["umbrela", "--plan", "free"]);
     assert_eq!((told.code, told.err.as_str()), (Some(0), ""));
@@ -285,24 +262,20 @@ fn slips_are_told() {
     assert_eq!(told.code, Some(0));
     let slip = "no rule has endpoint:POST /order: it limits this tenant alone, beside the rules; did you mean the value \
                 `POST /orders`?";
-    assert!(told.err.contains(slip), "{}", told.err);
+    assert_contains(&told.err, slip);
     let told = set(&["umbrela", "--override", &format!("{ORDERS}=5/day")]);
     assert_eq!((told.code, told.err.as_str()), (Some(0), ""));
 
     let old = "2020-01-01T00:00:00Z";
     let told = set(&["umbrela", "--plan", "pro", "--expires-at", old]);
-    assert!(
-        told.err.contains("2020-01-01T00:00:00Z is in the past"),
-        "{}",
-        told.err
-    );
+    assert_contains(&told.err, "2020-01-01T00:00:00Z is in the past");
     let told = set(&[
         "umbrela",
         "--plan",
         &format!("pro@2019-01-01T00:00:00Z..{old}"),
     ]);
     let ended = "warning: plan pro ended at 2020-01-01T00:00:00Z: it never holds\n";
-    assert!(told.err.contains(ended), "{}", told.err);
+    assert_contains(&told.err, ended);
 }
 
 #[test]

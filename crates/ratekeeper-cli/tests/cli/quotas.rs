@@ -1,17 +1,18 @@
 //! Tenants' quotas in a database, as nodes put them in force.
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, said, write};
+use crate::support::{Ratekeeper, http, ratekeeper, run, said, serve};
 use ratekeeper_quota::{DatabaseAddress, Editor, Precondition, QuotaStore, TenantId, UsageFilter};
 use ratekeeper_rules::{
     Options, RuleSet, Source, TenantKey, TenantOverride, TenantPlan, TenantQuotas, load,
 };
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::postgres::Server;
 use ratekeeper_testkit::process::eventually;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tempfile::tempdir;
 
-const RULES: &str = "domain: d
+pub(crate) const RULES: &str = "domain: d
 evaluation: path
 tenant: customer
 plans: [free, pro]
@@ -98,20 +99,17 @@ fn with_orders(requests_per_unit: u64) -> TenantQuotas {
 }
 
 /// A node of its own folder, `name` in `folder`.
-fn node(folder: &Path, name: &str, more: &[&str]) -> Service {
-    let folder = folder.join(name);
-    write(&folder, "rules.yaml", RULES);
-    let args = [
-        &["serve", "--rules", "rules.yaml", "--data-dir", "data"][..],
-        &FREE_PORTS,
-        more,
-    ];
-    let mut command = ratekeeper(&folder, &args.concat());
-    command.env("RATEKEEPER_TENANT_KEY", KEY);
-    Service::start(command, &folder)
+fn node(folder: &Path, name: &str, more: &[&str]) -> Ratekeeper {
+    let setup = serve(&folder.join(name))
+        .rules(RULES)
+        .args("--data-dir data");
+    setup
+        .args(more)
+        .variable("RATEKEEPER_TENANT_KEY", KEY)
+        .start()
 }
 
-fn limit(service: &Service, entries: &[(&str, &str)]) -> u64 {
+fn limit(service: &Ratekeeper, entries: &[(&str, &str)]) -> u64 {
     let answer = service.check(entries);
     answer["limit"].as_u64().unwrap_or_default()
 }
@@ -129,7 +127,7 @@ fn a_change_is_in_force_on_three_nodes_and_outlives_the_database() {
     let everywhere = |what: &str, limits: (u64, u64)| {
         let start = Instant::now();
         eventually(what, || {
-            let has = |node: &Service| (limit(node, &ACME), limit(node, &ORDERS)) == limits;
+            let has = |node: &Ratekeeper| (limit(node, &ACME), limit(node, &ORDERS)) == limits;
             nodes.iter().all(has)
         });
         start.elapsed()
@@ -150,7 +148,7 @@ fn a_change_is_in_force_on_three_nodes_and_outlives_the_database() {
     server.kill();
     let [first, _, _] = &nodes;
     eventually("the fault is told", || {
-        let metrics = http(first.admin, "GET", "/metrics", "").1;
+        let metrics = first.metrics();
         let ready = http(first.admin, "GET", "/readyz", "").1;
         metrics.contains("ratelimit_quota_database_up 0")
             && ready.contains("the quota database has not answered")
@@ -175,10 +173,8 @@ fn a_change_is_in_force_on_three_nodes_and_outlives_the_database() {
 #[test]
 fn a_data_folder_has_a_database_and_a_reset_forgets_usage() {
     let folder = tempdir().expect("a folder can be made");
-    write(folder.path(), "rules.yaml", RULES);
-    let flags = ["serve", "--rules", "rules.yaml", "--data-dir", "data"];
-    let args = [&flags[..], &FREE_PORTS].concat();
-    let service = Service::start(ratekeeper(folder.path(), &args), folder.path());
+    let setup = serve(folder.path()).rules(RULES);
+    let service = setup.args("--data-dir data").start();
     let data = folder.path().join("data");
     let text = std::fs::read_to_string(data.join("tenant.key")).expect("a key was made");
     let key = u128::from_str_radix(text.trim(), 16).expect("it is hexadecimal");
@@ -200,18 +196,10 @@ fn a_data_folder_has_a_database_and_a_reset_forgets_usage() {
     assert!(left() < 999);
     administrator.reset("acme");
     eventually("usage is forgotten", || left() == 999);
-    let explained = run(
-        folder.path(),
-        &[
-            "rules",
-            "explain",
-            "--address",
-            &format!("http://{}", service.admin),
-            "d",
-            "customer=acme",
-        ],
-    );
-    assert!(explained.out.contains("plan: pro"), "{}", explained.out);
+    let admin = format!("http://127.0.0.1:{}", service.admin);
+    let explain = format!("rules explain --address {admin} d customer=acme");
+    let explained = run(folder.path(), &explain);
+    assert_contains(&explained.out, "plan: pro");
     assert!(service.stop().success());
 
     // Its calls were written at the end.
@@ -262,32 +250,20 @@ fn commands_open_the_database_themselves() {
     administrator.put("acme", &on_pro());
     administrator.reset("acme");
     let intact = command(&["audit", "verify"]);
-    assert!(intact.out.contains("intact: 2 rows"), "{}", intact.out);
+    assert_contains(&intact.out, "intact: 2 rows");
     let _ = server.run(
         "quotas",
         "UPDATE quota_audit SET editor = 'eve' WHERE version = 1",
     );
     let altered = command(&["audit", "verify"]);
     assert_eq!(altered.code, Some(1));
-    assert!(
-        altered.out.contains("row 1 is not as it was written"),
-        "{}",
-        altered.out
-    );
+    assert_contains(&altered.out, "row 1 is not as it was written");
 
     // Another key would find no tenant.
     let mut other = ratekeeper(folder.path(), &["quota", "migrate", "--quotas", &url]);
     other.env("RATEKEEPER_TENANT_KEY", "ff".repeat(16));
-    let other = said(other.output().expect("the binary starts"));
-    assert_eq!(other.code, Some(1));
-    assert!(
-        other.err.contains("hashed under another tenant_key"),
-        "{}",
-        other.err
-    );
-    let without = run(folder.path(), &["quota", "migrate", "--quotas", &url]);
-    assert_eq!(without.code, Some(1));
-    assert!(without.err.contains("`tenant_key`"), "{}", without.err);
+    said(other.output().expect("the binary starts")).refused("hashed under another tenant_key");
+    run(folder.path(), &["quota", "migrate", "--quotas", &url]).refused("`tenant_key`");
     let nowhere = run(folder.path(), &["audit", "verify"]);
     assert!(nowhere.err.contains("--data-dir"), "{}", nowhere.err);
 }
@@ -303,15 +279,8 @@ fn secrets_in_the_address_are_not_shown() {
     let failed = said(command.output().expect("the binary starts"));
     assert_eq!(failed.code, Some(1));
     assert!(!failed.err.contains("hunter2"), "{}", failed.err);
-    assert!(
-        failed.err.contains("postgres://127.0.0.1:1/quotas"),
-        "{}",
-        failed.err
-    );
-    let wrong = run(
-        folder.path(),
-        &["serve", "--quotas", "mysql://u:hunter2@h/d"],
-    );
-    assert!(wrong.err.contains("postgres://"), "{}", wrong.err);
+    assert_contains(&failed.err, "postgres://127.0.0.1:1/quotas");
+    let wrong = run(folder.path(), "serve --quotas mysql://u:hunter2@h/d");
+    assert_contains(&wrong.err, "postgres://");
     assert!(!wrong.err.contains("hunter2"), "{}", wrong.err);
 }

@@ -1,8 +1,10 @@
 //! `ratekeeper serve --store redis://…`, with real servers.
 
-use crate::support::{FREE_PORTS, Service, http, keys, ratekeeper, run, said, url, write};
+use crate::support::{Ratekeeper, faults, http, keys, ratekeeper, run, said, serve, url, write};
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::certificates::{Authority, Validity, put};
 use ratekeeper_testkit::process::{eventually, free_port};
+use ratekeeper_testkit::ratekeeper::Args;
 use ratekeeper_testkit::redis::{Cluster, Reply, Server};
 use std::path::Path;
 use std::time::Duration;
@@ -15,34 +17,15 @@ descriptors:
 ";
 
 /// A node in a folder of its own. Slow machines are no failure of Redis.
-fn node(folder: &Path, name: &str, store: &str, more: &[&str]) -> Service {
-    let folder = folder.join(name);
-    std::fs::create_dir(&folder).expect("a folder can be made");
-    write(&folder, "rules.yaml", RULES);
-    let args = ["serve", "--rules", "rules.yaml", "--store", store];
-    let args: Vec<&str> = args
-        .iter()
-        .chain(&FREE_PORTS)
-        .chain(more)
-        .copied()
-        .collect();
-    Service::start(ratekeeper(&folder, &args), &folder)
+fn node(folder: &Path, name: &str, store: &str, more: &[&str]) -> Ratekeeper {
+    let setup = serve(&folder.join(name)).rules(RULES);
+    setup.args(&["--store", store]).args(more).start()
 }
 
 const PATIENT: [&str; 2] = ["--store-deadline", "1s"];
 
-fn faults(service: &Service) -> String {
-    let (status, body) = http(service.http, "GET", "/readyz", "");
-    assert_eq!(
-        status, 200,
-        "a node without its store is ready all the same: {body}"
-    );
-    let body: serde_json::Value = serde_json::from_str(&body).expect("it is JSON");
-    body["faults"].to_string()
-}
-
 /// Asks for `user` until the answer is marked, or is not any more.
-fn until_degraded(service: &Service, user: &str, degraded: bool) -> serde_json::Value {
+fn until_degraded(service: &Ratekeeper, user: &str, degraded: bool) -> serde_json::Value {
     let mut last = serde_json::Value::Null;
     eventually("the store is found to be as it is", || {
         last = service.check(&[("user", user)]);
@@ -53,7 +36,7 @@ fn until_degraded(service: &Service, user: &str, degraded: bool) -> serde_json::
 
 /// Asks two nodes in turn for one subject, until its limit is used up and both deny. Another subject takes its place where
 /// the machine is so slow that a decision misses the longest deadline that there is.
-fn share_a_limit(nodes: [&Service; 2], name: &str) {
+fn share_a_limit(nodes: [&Ratekeeper; 2], name: &str) {
     for attempt in 0..20 {
         let user = format!("{name} {attempt}");
         let asked = (0..5).map(|number| nodes[number % 2].check(&[("user", &user)]));
@@ -87,7 +70,7 @@ fn two_nodes_share_their_limits_in_a_cluster() {
     }
     for node in &nodes {
         eventually("nothing is wrong", || faults(node) == "[]");
-        let (_, metrics) = http(node.admin, "GET", "/metrics", "");
+        let metrics = node.metrics();
         for port in &ports {
             let asked = format!("ratelimit_redis_decisions_total{{shard=\"127.0.0.1:{port}\"}} ");
             let asked = metrics.lines().find_map(|line| line.strip_prefix(&asked));
@@ -106,7 +89,7 @@ fn two_nodes_share_their_limits() {
     for service in [&one, &two] {
         eventually("nothing is wrong", || faults(service) == "[]");
     }
-    let (_, metrics) = http(one.admin, "GET", "/metrics", "");
+    let metrics = one.metrics();
     let shard = format!("shard=\"127.0.0.1:{}\"", server.port());
     for series in [
         format!("ratelimit_circuit_state{{{shard}}} 0"),
@@ -114,7 +97,7 @@ fn two_nodes_share_their_limits() {
         format!("ratelimit_redis_decisions_total{{{shard}}}"),
         format!("ratelimit_redis_command_duration_seconds_count{{{shard}}}"),
     ] {
-        assert!(metrics.contains(&series), "no {series} in {metrics}");
+        assert_contains(&metrics, &series);
     }
     let asked = r#"{"domain":"d","descriptors":[{"entries":[{"key":"user","value":"ada"}]}]}"#;
     let (status, explained) = http(two.admin, "POST", "/admin/v1/explain", asked);
@@ -141,9 +124,9 @@ fn without_redis_the_rules_say_what_is_answered() {
     eventually("it is said that Redis does not serve", || {
         faults(&service).contains("does not serve")
     });
-    let (_, metrics) = http(service.admin, "GET", "/metrics", "");
+    let metrics = service.metrics();
     let counted = "ratelimit_failopen_total{domain=\"d\",rule=\"d.strict\",mode=\"deny\"} 1";
-    assert!(metrics.contains(counted), "{metrics}");
+    assert_contains(&metrics, counted);
     server.restart();
     let back = until_degraded(&service, "bob", false);
     assert_eq!(
@@ -170,14 +153,7 @@ fn a_store_that_is_required_is_named_when_it_is_missing() {
     let folder = tempdir().expect("a folder can be made");
     write(folder.path(), "rules.yaml", RULES);
     let store = format!("redis://app:geheim@127.0.0.1:{}/", free_port());
-    let args = [
-        "serve",
-        "--rules",
-        "rules.yaml",
-        "--require-store",
-        "--store",
-        &store,
-    ];
+    let args = format!("serve --rules rules.yaml --require-store --store {store}");
     let said = run(folder.path(), &args);
     assert_eq!(said.code, Some(1));
     let told = [
@@ -186,7 +162,7 @@ fn a_store_that_is_required_is_named_when_it_is_missing() {
         "--require-store",
     ];
     for part in told {
-        assert!(said.err.contains(part), "no {part} in {}", said.err);
+        assert_contains(&said.err, part);
     }
     assert!(!said.err.contains("geheim"), "{}", said.err);
 }
@@ -205,7 +181,7 @@ fn certificates_are_named_by_their_settings() {
         "/none.pem cannot be used: No such file",
         "failure modes answer until",
     ] {
-        assert!(log.contains(part), "no {part} in {log}");
+        assert_contains(&log, part);
     }
     for (args, part) in [
         (
@@ -239,51 +215,26 @@ fn a_node_needs_no_secret_in_redis() {
         .write(folder.path());
     put(&folder.path().join("ca.pem"), &authority.pem());
     let path = |name: &str| folder.path().join(name).display().to_string();
-    let (port, certificate, key, ca) = (
-        free_port().to_string(),
+    let (port, ca) = (free_port(), path("ca.pem"));
+    let options = format!(
+        "--tls-cert-file {} --tls-key-file {} --tls-ca-cert-file {ca} --tls-port {port} --requirepass geheim \
+         --tls-auth-clients no",
         path("tls.crt"),
         path("tls.key"),
-        path("ca.pem"),
     );
-    let options = [
-        "--tls-cert-file",
-        &certificate,
-        "--tls-key-file",
-        &key,
-        "--tls-ca-cert-file",
-        &ca,
-    ];
-    let options = [
-        &options[..],
-        &[
-            "--tls-port",
-            &port,
-            "--requirepass",
-            "geheim",
-            "--tls-auth-clients",
-            "no",
-        ],
-    ]
-    .concat();
-    let server = Server::with(&options);
-    write(folder.path(), "rules.yaml", RULES);
-    let mut command = ratekeeper(
-        folder.path(),
-        &["serve", "--rules", "rules.yaml", "--require-store"],
-    );
-    command
-        .args(FREE_PORTS)
-        .args(PATIENT)
-        .env("SSL_CERT_FILE", &ca)
-        .env(
+    let server = Server::with(&options.words());
+    let hash_key = "00112233445566778899aabbccddeeff";
+    let service = serve(folder.path())
+        .rules(RULES)
+        .args("--require-store")
+        .args(&PATIENT)
+        .variable("SSL_CERT_FILE", &ca)
+        .variable(
             "RATEKEEPER_STORE",
-            format!("rediss://:geheim@127.0.0.1:{port}/"),
+            &format!("rediss://:geheim@127.0.0.1:{port}/"),
         )
-        .env(
-            "RATEKEEPER_STORE_HASH_KEY",
-            "00112233445566778899aabbccddeeff",
-        );
-    let service = Service::start(command, folder.path());
+        .variable("RATEKEEPER_STORE_HASH_KEY", hash_key)
+        .start();
     assert_eq!(service.check(&[("user", "ada")])["degraded"], false);
     let mut client = server.client();
     client.ask(&["AUTH", "geheim"]);
@@ -297,10 +248,7 @@ fn a_node_needs_no_secret_in_redis() {
     let mut command = ratekeeper(folder.path(), &["config", "show"]);
     command
         .env("RATEKEEPER_STORE", "redis+unix:///run/r.sock?pass=geheim")
-        .env(
-            "RATEKEEPER_STORE_HASH_KEY",
-            "00112233445566778899aabbccddeeff",
-        );
+        .env("RATEKEEPER_STORE_HASH_KEY", hash_key);
     let shown = said(command.output().expect("the binary starts"));
     assert!(
         !shown.out.contains("geheim") && !shown.out.contains("0011"),

@@ -1,6 +1,8 @@
 //! Limits over regions: each with nodes of its own on a Redis of its own.
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, url, write};
+use crate::support::{Ratekeeper, http, run, serve, url, write};
+use ratekeeper_testkit::assert_contains;
+use ratekeeper_testkit::ratekeeper::Args;
 use ratekeeper_testkit::redis::Server;
 use std::path::Path;
 use tempfile::tempdir;
@@ -17,22 +19,18 @@ descriptors:
 const REGIONS: &str = "regions: { version: 2, eu: { weight: 3 }, us: { weight: 1 } }\n";
 
 /// Two nodes of region `name`, which is on `server`.
-fn nodes(folder: &Path, name: &str, server: &Server) -> [Service; 2] {
+fn nodes(folder: &Path, name: &str, server: &Server) -> [Ratekeeper; 2] {
     ["one", "two"].map(|node| {
-        let folder = folder.join(format!("{name}-{node}"));
-        write(&folder, "rules.yaml", RULES);
+        let setup = serve(&folder.join(format!("{name}-{node}"))).rules(RULES);
         let settings = format!(
             "region: {name}\n{REGIONS}store: {}\nstore_deadline: 1s\n",
             url(server)
         );
-        write(&folder, "ratekeeper.yaml", &settings);
-        let args = ["serve", "--rules", "rules.yaml", "--require-store"];
-        let args: Vec<&str> = args.iter().chain(&FREE_PORTS).copied().collect();
-        Service::start(ratekeeper(&folder, &args), &folder)
+        setup.settings(&settings).args("--require-store").start()
     })
 }
 
-fn admitted(nodes: &[Service; 2], key: &str, asked: usize) -> usize {
+fn admitted(nodes: &[Ratekeeper; 2], key: &str, asked: usize) -> usize {
     let allows = |number: &usize| nodes[number % 2].check(&[(key, "a")])["decision"] == "allow";
     (0..asked).filter(allows).count()
 }
@@ -62,10 +60,10 @@ fn regions_admit_their_shares_and_together_the_limit() {
     let asked = r#"{"domain":"d","descriptors":[{"entries":[{"key":"exact","value":"b"}]}]}"#;
     let (_, explained) = http(us[1].admin, "POST", "/admin/v1/explain", asked);
     let told = "region us enforces 5 (weights version 2: eu 3, us 1)";
-    assert!(explained.contains(told), "{explained}");
-    let (_, metrics) = http(us[1].admin, "GET", "/metrics", "");
+    assert_contains(&explained, told);
+    let metrics = us[1].metrics();
     let info = "ratelimit_region_info{region=\"us\",weights_version=\"2\"} 1";
-    assert!(metrics.contains(info), "{metrics}");
+    assert_contains(&metrics, info);
 }
 
 #[test]
@@ -77,40 +75,17 @@ fn a_check_of_rules_tells_the_share_and_refuses_what_no_region_can_do() {
         "ratekeeper.yaml",
         &format!("region: us\n{REGIONS}"),
     );
-    let alone = run(folder.path(), &["rules", "check", "rules.yaml"]);
-    assert_eq!(alone.code, Some(0), "{}", alone.err);
-    assert!(
-        alone.out.contains("shared by regions, `--config"),
-        "{}",
-        alone.out
-    );
-    let known = [
-        "rules",
-        "check",
-        "rules.yaml",
-        "--config",
-        "ratekeeper.yaml",
-    ];
+    let alone = run(folder.path(), &["rules", "check", "rules.yaml"]).succeeded();
+    assert_contains(&alone, "shared by regions, `--config");
+    let known = "rules check rules.yaml --config ratekeeper.yaml".words();
     let known = run(folder.path(), &known);
-    assert!(
-        known
-            .out
-            .contains("region us enforces 250 (weights version 2"),
-        "{}",
-        known.out
-    );
+    assert_contains(&known.out, "region us enforces 250 (weights version 2");
     write(
         folder.path(),
         "rules.yaml",
         &RULES.replace("regional", "counted"),
     );
-    let refused = run(folder.path(), &["rules", "check", "rules.yaml"]);
-    assert_eq!(refused.code, Some(1));
-    assert!(
-        refused.err.contains("write `regions: regional`"),
-        "{}",
-        refused.err
-    );
+    run(folder.path(), &["rules", "check", "rules.yaml"]).refused("write `regions: regional`");
 }
 
 #[test]
@@ -137,13 +112,8 @@ fn settings_without_a_region_that_fits_stop_the_start() {
         ),
         ("", "needs to know this node's region"),
     ] {
-        write(folder.path(), "ratekeeper.yaml", settings);
-        let args: Vec<&str> = ["serve", "--rules", "rules.yaml"]
-            .iter()
-            .chain(&FREE_PORTS)
-            .copied()
-            .collect();
-        let said = run(folder.path(), &args);
+        let setup = serve(folder.path()).settings(settings);
+        let said = setup.args("--rules rules.yaml").run();
         assert_ne!(said.code, Some(0), "{settings}");
         assert!(said.err.contains(wanted), "{settings}: {}", said.err);
     }

@@ -2,7 +2,8 @@
 
 use crate::dashboard::page::Page;
 use crate::observability;
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, url, write};
+use crate::support::{Ratekeeper, http, run, serve, url};
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::proxy::Proxy;
 use ratekeeper_testkit::redis::Server;
@@ -27,7 +28,7 @@ struct World {
 }
 
 struct Region {
-    nodes: [Service; 2],
+    nodes: [Ratekeeper; 2],
 }
 
 impl World {
@@ -43,7 +44,7 @@ impl World {
         let regions: Vec<Region> = regions.collect();
         for links in &links {
             for (to, link) in links.iter().enumerate() {
-                link.lead_to(regions[to].nodes[1].grpc.port());
+                link.lead_to(regions[to].nodes[1].grpc);
             }
         }
         Self {
@@ -100,12 +101,8 @@ impl Region {
             "00112233445566778899aabbccddeeff",
         );
         let nodes = ["one", "two"].map(|node| {
-            let folder = folder.join(node);
-            write(&folder, "rules.yaml", rules);
-            write(&folder, "ratekeeper.yaml", &settings);
-            let args = ["serve", "--rules", "rules.yaml", "--require-store"];
-            let args: Vec<&str> = args.iter().chain(&FREE_PORTS).copied().collect();
-            Service::start(ratekeeper(&folder, &args), &folder)
+            let setup = serve(&folder.join(node)).rules(rules);
+            setup.settings(&settings).args("--require-store").start()
         });
         Self { nodes }
     }
@@ -125,7 +122,7 @@ impl Region {
 
     /// What `rules explain` says about a key.
     fn explained(&self, value: &str) -> String {
-        let admin = format!("http://{}", self.nodes[0].admin);
+        let admin = format!("http://127.0.0.1:{}", self.nodes[0].admin);
         let entry = format!("key={value}");
         let args = ["rules", "explain", "--admin", &admin, "d", &entry];
         let said = run(&std::env::temp_dir(), &args);
@@ -135,16 +132,6 @@ impl Region {
 
     fn readiness(&self) -> String {
         http(self.nodes[0].admin, "GET", "/readyz", "").1
-    }
-}
-
-trait Metrics {
-    fn metrics(&self) -> String;
-}
-
-impl Metrics for Service {
-    fn metrics(&self) -> String {
-        http(self.admin, "GET", "/metrics", "").1
     }
 }
 
@@ -210,14 +197,8 @@ fn a_busy_region_borrows_and_no_more_than_the_limit_ever_passes() {
     let told = observability::names(|name| name.starts_with(observability::OF_REGIONS));
     assert!(told.len() > 2, "{told:?}");
     observability::assert_has_all(&metrics, &told);
-    assert!(
-        metrics.contains("ratelimit_region_borrowed_hits{peer=\"us\"}"),
-        "{metrics}"
-    );
-    assert!(
-        metrics.contains("ratelimit_region_owned_hits 100"),
-        "{metrics}"
-    );
+    assert_contains(&metrics, "ratelimit_region_borrowed_hits{peer=\"us\"}");
+    assert_contains(&metrics, "ratelimit_region_owned_hits 100");
     for region in [AP, US, EU] {
         admitted[region] += world.regions[region].ask("a", LIMIT);
     }

@@ -1,9 +1,10 @@
 //! A region whose neighbour lies, repeats, floods and asks for everything.
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, url, write};
+use crate::support::{Ratekeeper, serve, url};
 use ratekeeper_proto::ratekeeper::v1::region_service_client::RegionServiceClient;
 use ratekeeper_proto::ratekeeper::v1::region_service_server::{RegionService, RegionServiceServer};
 use ratekeeper_proto::ratekeeper::v1::{LoanAnswer, LoanAnswers, LoanAsk, LoanAsks};
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::Server;
 use std::net::Ipv4Addr;
@@ -71,36 +72,33 @@ impl RegionService for Liar {
     }
 }
 
-fn node(folder: &Path, server: &Server, port: u16) -> Service {
+fn node(folder: &Path, server: &Server, port: u16) -> Ratekeeper {
     let rules = format!(
         "domain: d\nregions: bounded\non_store_failure: deny\ndescriptors:\n- {{ key: key, rate_limit: {{ window: 24h, \
          limit: {LIMIT}, algorithm: fixed_window }} }}\n- {{ key: bucket, rate_limit: {{ window: 24h, limit: {LIMIT}, \
          algorithm: token_bucket }} }}\n"
     );
-    write(folder, "rules.yaml", &rules);
     let settings = format!(
         "region: eu\nregions: {{ version: 1, eu: {{ weight: 1 }}, us: {{ weight: 1, link: ['http://127.0.0.1:{port}'] }} }}\n\
          store: {}\nstore_deadline: 1s\nstore_hash_key: 00112233445566778899aabbccddeeff\n",
         url(server)
     );
-    write(folder, "ratekeeper.yaml", &settings);
-    let args = ["serve", "--rules", "rules.yaml", "--require-store"];
-    let args: Vec<&str> = args.iter().chain(&FREE_PORTS).copied().collect();
-    Service::start(ratekeeper(folder, &args), folder)
+    let setup = serve(folder).rules(&rules).settings(&settings);
+    setup.args("--require-store").start()
 }
 
-fn admitted(node: &Service, value: &str, asked: usize) -> usize {
+fn admitted(node: &Ratekeeper, value: &str, asked: usize) -> usize {
     admitted_of(node, ("key", value), asked)
 }
 
-fn admitted_of(node: &Service, entry: (&str, &str), asked: usize) -> usize {
+fn admitted_of(node: &Ratekeeper, entry: (&str, &str), asked: usize) -> usize {
     let allows = |_: &usize| node.check(&[entry])["decision"] == "allow";
     (0..asked).filter(allows).count()
 }
 
 /// Sends `messages` as a link does; returns the answers to them, or why it ended.
-async fn link(node: &Service, messages: Vec<LoanAsks>) -> Result<Vec<LoanAnswer>, Status> {
-    let mut client = RegionServiceClient::connect(format!("http://{}", node.grpc))
+async fn link(node: &Ratekeeper, messages: Vec<LoanAsks>) -> Result<Vec<LoanAnswer>, Status> {
+    let mut client = RegionServiceClient::connect(format!("http://127.0.0.1:{}", node.grpc))
         .await
         .expect("it listens");
     let mut answers = client
@@ -220,9 +218,9 @@ fn a_region_that_lies_floods_and_repeats_gets_no_more_than_is_spare() {
         let refused = refused.expect_err(region).code();
         assert_eq!(refused, Code::FailedPrecondition, "{region} {version}");
     }
-    let (_, metrics) = http(node.admin, "GET", "/metrics", "");
-    assert!(
-        metrics.contains("ratelimit_region_asked_total{peer=\"us\",result=\"refused\"}"),
-        "{metrics}"
+    let metrics = node.metrics();
+    assert_contains(
+        &metrics,
+        "ratelimit_region_asked_total{peer=\"us\",result=\"refused\"}",
     );
 }

@@ -1,6 +1,7 @@
 //! `ratekeeper regions retire`: the share of a region that is gone.
 
 use crate::support::{ratekeeper, write};
+use ratekeeper_testkit::assert_contains;
 use std::net::TcpListener;
 use std::process::Output;
 use tempfile::tempdir;
@@ -34,12 +35,12 @@ fn a_region_is_retired_once_nothing_of_its_share_is_in_use() {
     let long_ago = ["ap", "--since", "2026-01-01T00:00:00Z"];
     let (output, said) = run(folder, &long_ago);
     assert!(!output.status.success(), "{said}");
-    assert!(said.contains("ap answers at"), "{said}");
+    assert_contains(&said, "ap answers at");
     drop(living);
     // An hour for what it admitted, and for loans 11 minutes and another hour.
     let (output, said) = run(folder, &["ap"]);
     assert!(!output.status.success(), "{said}");
-    assert!(said.contains("may still be in use for 7860 s"), "{said}");
+    assert_contains(&said, "may still be in use for 7860 s");
     for (name, why) in [("eu", "is this region"), ("xx", "is none of them")] {
         let (output, said) = run(folder, &[name]);
         assert!(!output.status.success() && said.contains(why), "{said}");
@@ -49,20 +50,17 @@ fn a_region_is_retired_once_nothing_of_its_share_is_in_use() {
 
     let (output, said) = run(folder, &long_ago);
     assert!(output.status.success(), "{said}");
-    assert!(said.contains("own: eu 66.7 %, us 33.3 %"), "{said}");
+    assert_contains(&said, "own: eu 66.7 %, us 33.3 %");
     let link = format!("['http://127.0.0.1:{port}']");
     let expected = settings(port)
         .replace("version: 3", "version: 4")
         .replace(&format!("{link} }}"), &format!("{link}, retired: true }}"));
     assert_eq!(read(), expected);
     let (_, said) = run(folder, &long_ago);
-    assert!(said.contains("`ap` is retired already"), "{said}");
-    let checked = ratekeeper(
-        folder,
-        &["rules", "explain", "--rules", "rules.yaml", "d", "k=a"],
-    );
+    assert_contains(&said, "`ap` is retired already");
+    let checked = ratekeeper(folder, "rules explain --rules rules.yaml d k=a");
     let explained = { checked }.output().expect("it runs").stdout;
     let explained = String::from_utf8(explained).expect("text");
-    assert!(explained.contains("eu owns 400"), "{explained}");
-    assert!(explained.contains("ap 1 retired"), "{explained}");
+    assert_contains(&explained, "eu owns 400");
+    assert_contains(&explained, "ap 1 retired");
 }

@@ -1,8 +1,9 @@
 //! Links between regions over TLS: a certificate names the region that it may ask for, and no other.
 
-use crate::support::{Service, http, ratekeeper, url, write};
+use crate::support::{Ratekeeper, http, serve, url, write};
 use ratekeeper_proto::ratekeeper::v1::region_service_client::RegionServiceClient;
 use ratekeeper_proto::ratekeeper::v1::{LoanAnswers, LoanAsk, LoanAsks};
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::certificates::{Authority, Identity, Validity};
 use ratekeeper_testkit::process::{eventually, free_port};
 use ratekeeper_testkit::redis::Server;
@@ -23,7 +24,7 @@ const CALLERS: &str = "callers:
 ";
 
 /// A node of region `own`, whose links present the certificate of `client`.
-fn node(folder: &Path, authority: &Authority, server: &Server, place: Place<'_>) -> Service {
+fn node(folder: &Path, authority: &Authority, server: &Server, place: Place<'_>) -> Ratekeeper {
     let folder = &folder.join(place.own);
     write(folder, "rules.yaml", RULES);
     write(folder, "ca.crt", &authority.pem());
@@ -41,25 +42,15 @@ fn node(folder: &Path, authority: &Authority, server: &Server, place: Place<'_>)
     });
     let settings = format!(
         "region: {}\nregions:\n  version: 1\n  link_ca: ca.crt\n  link_cert: link.crt\n  link_key: link.key\n{}store: {}\n\
-         store_deadline: 1s\nstore_hash_key: 00112233445566778899aabbccddeeff\ngrpc: 0.0.0.0:{}\n\
+         store_deadline: 1s\nstore_hash_key: 00112233445566778899aabbccddeeff\n\
          grpc_tls_cert: server.crt\ngrpc_tls_key: server.key\ngrpc_tls_client_ca: ca.crt\n{CALLERS}",
         place.own,
         regions.concat(),
         url(server),
-        place.port,
     );
-    write(folder, "ratekeeper.yaml", &settings);
-    let args = [
-        "serve",
-        "--rules",
-        "rules.yaml",
-        "--require-store",
-        "--drain-delay",
-        "0s",
-    ];
-    let ports = ["--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-    let args: Vec<&str> = args.iter().chain(&ports).copied().collect();
-    Service::start(ratekeeper(folder, &args), folder)
+    let setup = serve(folder).settings(&settings);
+    let setup = setup.args("--rules rules.yaml --require-store");
+    setup.for_all_hosts().grpc_at(place.port).start()
 }
 
 struct Place<'a> {
@@ -137,14 +128,14 @@ fn a_certificate_asks_for_its_own_region_only() {
     for region in ["ap", "eu", "nowhere", &"u".repeat(60_000)] {
         let (code, why) = refused(Some(&us), region);
         assert_eq!(code, Code::PermissionDenied, "{region}: {why}");
-        assert!(why.contains("the caller \"us\" is not the region"), "{why}");
+        assert_contains(&why, "the caller \"us\" is not the region");
         assert!(why.len() < 100, "{why}");
     }
     let (code, why) = refused(Some(&issue("eu.rk.example")), "eu");
     assert_eq!(code, Code::FailedPrecondition, "{why}");
     let (code, why) = refused(Some(&issue("jobs.rk.example")), "us");
     assert_eq!(code, Code::PermissionDenied, "{why}");
-    assert!(why.contains("regions"), "{why}");
+    assert_contains(&why, "regions");
     let (code, why) = refused(Some(&issue("someone.rk.example")), "us");
     assert_eq!(code, Code::Unauthenticated, "{why}");
     // Neither a certificate of someone else's authority, nor none, gets that far.
@@ -153,12 +144,9 @@ fn a_certificate_asks_for_its_own_region_only() {
     for identity in [Some(&forged), Some(&expired), None] {
         assert!(try_as(identity, "us").is_err());
     }
-    let (_, metrics) = http(node.admin, "GET", "/metrics", "");
+    let metrics = node.metrics();
     // Three of another region, a long name, and its own.
-    assert!(
-        metrics.contains("ratelimit_region_links_refused_total 5\n"),
-        "{metrics}"
-    );
+    assert_contains(&metrics, "ratelimit_region_links_refused_total 5\n");
 }
 
 #[test]
@@ -185,15 +173,15 @@ fn regions_lend_over_tls_unless_a_certificate_is_of_another() {
         let (_, ready) = http(us.admin, "GET", "/readyz", "");
         ready.contains(r#"the caller \"ap\" is not the region \"us\""#)
     });
-    let reached = |node: &Service, peer: &str| {
-        let (_, metrics) = http(node.admin, "GET", "/metrics", "");
+    let reached = |node: &Ratekeeper, peer: &str| {
+        let metrics = node.metrics();
         metrics.contains(&format!(
             "ratelimit_region_reachable{{peer=\"{peer}\"}} 1\n"
         ))
     };
     assert!(!reached(&us, "eu"));
     eventually("eu has a link to us", || reached(&eu, "us"));
-    let asked = |node: &Service| node.check(&[("key", "a")])["decision"] == "allow";
+    let asked = |node: &Ratekeeper| node.check(&[("key", "a")])["decision"] == "allow";
     let mut admitted = 0;
     eventually("eu has borrowed", || {
         admitted += (0..20).filter(|_| asked(&eu)).count();

@@ -1,6 +1,8 @@
 //! `ratekeeper replay`.
 
 use crate::support::{run, write};
+use ratekeeper_testkit::assert_contains;
+use ratekeeper_testkit::ratekeeper::Args;
 use tempfile::tempdir;
 
 const RULES: &str =
@@ -20,17 +22,8 @@ fn a_log_is_played_at_its_own_time() {
     let folder = tempdir().expect("a folder can be made");
     write(folder.path(), "rules.yaml", RULES);
     write(folder.path(), "access.log", LOG);
-    let args = [
-        "replay",
-        "--rules",
-        "rules.yaml",
-        "--log",
-        "access.log",
-        "--json",
-        "--compare",
-        "sliding_log",
-    ];
-    let said = run(folder.path(), &args);
+    let args = "replay --rules rules.yaml --log access.log --json --compare sliding_log";
+    let said = run(folder.path(), args);
     assert_eq!(said.code, Some(0), "{}", said.err);
     let report: serde_json::Value = serde_json::from_str(&said.out).expect("it is JSON");
     assert_eq!(
@@ -45,11 +38,7 @@ fn a_log_is_played_at_its_own_time() {
     );
     assert_eq!(rule["top_denied"][0]["key"], "remote_address=192.0.2.1");
     assert_eq!(rule["compare"]["wrongly_denied"], 0);
-    assert!(
-        said.err.contains("skipped 1 malformed line"),
-        "{}",
-        said.err
-    );
+    assert_contains(&said.err, "skipped 1 malformed line");
 }
 
 #[test]
@@ -60,7 +49,7 @@ fn people_get_a_table_and_scripts_can_be_strict() {
     let args = ["replay", "--rules", "rules.yaml", "--log", "access.log"];
     let said = run(folder.path(), &args);
     assert_eq!(said.code, Some(0));
-    assert!(said.out.contains("d.remote_address"), "{}", said.out);
+    assert_contains(&said.out, "d.remote_address");
     assert_eq!(
         said.err, "",
         "there is no progress bar where there is no terminal"
@@ -83,11 +72,7 @@ fn what_cannot_be_replayed_is_said() {
     };
     let missing = replay(&["--log", "missing.log"]);
     assert_eq!(missing.code, Some(1));
-    assert!(
-        missing.err.contains("cannot read missing.log"),
-        "{}",
-        missing.err
-    );
+    assert_contains(&missing.err, "cannot read missing.log");
     let field = replay(&["--log", "access.log", "--descriptors", "bananas"]);
     assert_eq!(field.code, Some(1));
     assert!(
@@ -114,17 +99,7 @@ descriptors:
     write(folder.path(), "calls.csv", calls);
     let args = ["replay", "--rules", "rules.yaml", "--log", "calls.csv"];
     let replay = |more: &[&str]| run(folder.path(), &[&args[..], more].concat());
-    let flags = [
-        "--cost",
-        "--descriptors",
-        "user",
-        "--weights",
-        "1:2",
-        "--reserve",
-        "25",
-        "--speed",
-        "10",
-    ];
+    let flags = "--cost --descriptors user --weights 1:2 --reserve 25 --speed 10".words();
     let said = replay(&[&flags[..], &["--json"]].concat());
     assert_eq!(said.code, Some(0), "{}", said.err);
     let report: serde_json::Value = serde_json::from_str(&said.out).expect("it is JSON");
@@ -135,14 +110,10 @@ descriptors:
     let expected = [("post_paid", 2), ("reserved", 2), ("in_advance", 1)];
     let expected = expected.map(|(way, calls)| (way.into(), calls.into()));
     assert_eq!(let_in, expected.each_ref().map(|(way, calls)| (way, calls)));
-    assert!(
-        said.err.contains("skipped 1 malformed line"),
-        "{}",
-        said.err
-    );
+    assert_contains(&said.err, "skipped 1 malformed line");
     let strict = replay(&[&flags[..], &["--strict"]].concat());
     assert_eq!(strict.code, Some(1));
-    assert!(strict.out.contains("in advance"), "{}", strict.out);
+    assert_contains(&strict.out, "in advance");
     // A flag of costs alone, one that costs have not, and a column that is not there.
     assert_eq!(replay(&["--reserve", "5"]).code, Some(2));
     assert_eq!(
@@ -152,7 +123,7 @@ descriptors:
     assert_eq!(replay(&["--cost", "--weights", "0:0"]).code, Some(2));
     let missing = replay(&["--cost", "--descriptors", "model"]);
     assert_eq!(missing.code, Some(1));
-    assert!(missing.err.contains("no column model"), "{}", missing.err);
+    assert_contains(&missing.err, "no column model");
 }
 
 #[test]
@@ -169,14 +140,7 @@ fn a_base_names_the_tenants_of_service_levels() {
     let log = [line("a"), line("a"), line("b")].concat();
     write(folder.path(), "access.log", &log);
     let denied = |more: &[&str]| {
-        let args = [
-            "replay",
-            "--rules",
-            "rules.yaml",
-            "--log",
-            "access.log",
-            "--json",
-        ];
+        let args = "replay --rules rules.yaml --log access.log --json".words();
         let args: Vec<&str> = args.iter().chain(more).copied().collect();
         let said = run(folder.path(), &args);
         let report: serde_json::Value = serde_json::from_str(&said.out).expect("it is JSON");
@@ -222,7 +186,7 @@ fn lines_out_of_order_are_said_beside_the_percentage() {
     let args = ["replay", "--rules", "rules.yaml", "--log", "access.log"];
     let sorted = run(folder.path(), &args).out;
     assert!(!sorted.contains("WARNING"), "{sorted}");
-    assert!(sorted.contains("put in order: 3 (75.00 %)"), "{sorted}");
+    assert_contains(&sorted, "put in order: 3 (75.00 %)");
     let args = [&args[..], &["--sort-within", "0"]].concat();
     let said = run(folder.path(), &args);
     let line = said.out.lines().position(|line| line.contains("denied ("));

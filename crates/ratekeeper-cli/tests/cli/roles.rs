@@ -1,12 +1,11 @@
 //! The role that each route of the admin API needs.
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, write};
+use crate::support::{Ratekeeper, http, run, serve};
+use ratekeeper_testkit::http1::connect;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::time::Duration;
 use tempfile::tempdir;
 
 const RULES: &str = "domain: d
@@ -61,27 +60,14 @@ const ROUTES: [(&str, &str, &str); 33] = [
 /// The tokens of the three roles, made in the data folder of a service.
 fn tokens(folder: &Path) -> [String; 3] {
     ROLES.map(|role| {
-        let create = [
-            "token",
-            "create",
-            role,
-            "--role",
-            role,
-            "--data-dir",
-            "data",
-        ];
-        let made = run(folder, &create);
-        assert_eq!(made.code, Some(0), "{}", made.err);
-        made.out.trim().to_owned()
+        let create = format!("token create {role} --role {role} --data-dir data");
+        run(folder, &create).succeeded().trim().to_owned()
     })
 }
 
 /// The status of an answer, whose body may have no end.
-fn status(to: SocketAddr, method: &str, path: &str, token: Option<&str>) -> u16 {
-    let mut stream = TcpStream::connect(to).expect("it listens");
-    stream
-        .set_read_timeout(Some(Duration::from_secs(60)))
-        .expect("a timeout can be set");
+fn status(to: u16, method: &str, path: &str, token: Option<&str>) -> u16 {
+    let mut stream = connect(to);
     let body = match path {
         path if path.starts_with("/admin/v1/denials/log/") => "{\"minutes\":1}",
         "/admin/v1/denials" | "/admin/v1/tenants" => "{\"tenant\":\"a\"}",
@@ -101,7 +87,7 @@ fn status(to: SocketAddr, method: &str, path: &str, token: Option<&str>) -> u16 
     });
     let length = body.len();
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
          {authorization}Content-Length: {length}\r\n\r\n{body}"
     );
     stream.write_all(request.as_bytes()).expect("it reads");
@@ -119,10 +105,7 @@ fn status(to: SocketAddr, method: &str, path: &str, token: Option<&str>) -> u16 
 fn each_route_of_the_admin_api_wants_its_role() {
     let folder = tempdir().expect("a folder can be made");
     let folder = folder.path();
-    write(folder, "rules.yaml", RULES);
-    let flags = ["--rules", "rules.yaml", "--data-dir", "data"];
-    let args = [&["serve"][..], &FREE_PORTS, &flags].concat();
-    let service = Service::start(ratekeeper(folder, &args), folder);
+    let service = serve(folder).rules(RULES).args("--data-dir data").start();
     the_table_has_every_route(&service);
     let tokens = tokens(folder);
     let to = service.admin;
@@ -173,7 +156,7 @@ fn each_route_of_the_admin_api_wants_its_role() {
 }
 
 /// The document is held to the router by a test of the server.
-fn the_table_has_every_route(service: &Service) {
+fn the_table_has_every_route(service: &Ratekeeper) {
     let (_, document) = http(service.admin, "GET", "/admin/v1/openapi.json", "");
     let document: Value = serde_json::from_str(&document).expect("it is JSON");
     let paths = document["paths"].as_object().expect("it has paths");

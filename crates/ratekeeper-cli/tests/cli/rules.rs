@@ -1,6 +1,8 @@
 //! `ratekeeper rules …` and `ratekeeper completions`.
 
-use crate::support::{FREE_PORTS, Service, ratekeeper, repository, run, write};
+use crate::support::{ratekeeper, repository, run, serve, write};
+use ratekeeper_testkit::assert_contains;
+use ratekeeper_testkit::ratekeeper::Args;
 use std::process::Stdio;
 use tempfile::tempdir;
 
@@ -9,15 +11,11 @@ const RULES: &str = "domain: d\nevaluation: path\ndescriptors:\n- key: tenant\n 
 
 #[test]
 fn good_rules_are_good() {
-    let said = run(&repository(), &["rules", "check", "config/rules"]);
-    assert_eq!(said.code, Some(0), "{}", said.err);
-    assert!(said.out.starts_with("ok: "), "{}", said.out);
+    let said = run(&repository(), &["rules", "check", "config/rules"]).succeeded();
+    assert!(said.starts_with("ok: "), "{said}");
     let line = "\n  api.api_key: 100 per 1m, sliding_window, at most 6 more in any window\n";
-    assert!(said.out.contains(line), "{}", said.out);
-    let quiet = run(
-        &repository(),
-        &["rules", "check", "--quiet", "config/rules"],
-    );
+    assert_contains(&said, line);
+    let quiet = run(&repository(), "rules check --quiet config/rules");
     assert_eq!((quiet.code, quiet.out.as_str()), (Some(0), ""));
 }
 
@@ -34,16 +32,10 @@ fn all_errors_of_all_files_are_said_in_one_run() {
         "b.yaml",
         "domain: b\ndescriptors:\n- {key: k, rate_limit: {unit: fortnight}}\n",
     );
-    let said = run(folder.path(), &["rules", "check", "a.yaml", "b.yaml"]);
-    assert_eq!(said.code, Some(1));
-    assert!(said.err.contains("a.yaml:3:"), "{}", said.err);
-    assert!(said.err.contains("b.yaml:3:"), "{}", said.err);
-    assert!(said.err.contains("fortnight"), "{}", said.err);
-    assert!(
-        said.err.trim_end().ends_with("refused: 2 errors"),
-        "{}",
-        said.err
-    );
+    let said = run(folder.path(), &["rules", "check", "a.yaml", "b.yaml"]).refused("a.yaml:3:");
+    assert_contains(&said, "b.yaml:3:");
+    assert_contains(&said, "fortnight");
+    assert!(said.trim_end().ends_with("refused: 2 errors"), "{said}");
 }
 
 #[test]
@@ -98,7 +90,7 @@ fn rules_that_deny_less_than_they_say_are_told_apart() {
         "  d.e: 2 per 1m, sliding_window, exact (quota mode)\n",
         "  d.f: 2 per 1m, sliding_window, exact (off)\n",
     ] {
-        assert!(said.out.contains(line), "{line}: {}", said.out);
+        assert_contains(&said.out, line);
     }
     let (report, code) = checked(folder.path(), "r.yaml");
     assert_eq!((code, &report["ok"]), (Some(0), &true.into()), "{report}");
@@ -177,10 +169,7 @@ fn what_is_wrong_is_json_too_with_its_place_and_the_exit_code_of_old() {
             .as_str()
             .is_some_and(|text| text.contains("cannot read missing.yaml"))
     );
-    let usage = run(
-        folder.path(),
-        &["rules", "check", "bad.yaml", "--json", "--quiet"],
-    );
+    let usage = run(folder.path(), "rules check bad.yaml --json --quiet");
     assert_eq!(usage.code, Some(2));
 }
 
@@ -252,11 +241,7 @@ fn one_domain_in_two_files_needs_a_flag() {
         Some(1)
     );
     assert_eq!(
-        run(
-            folder.path(),
-            &["rules", "check", "rules", "--merge-domains"]
-        )
-        .code,
+        run(folder.path(), "rules check rules --merge-domains").code,
         Some(0)
     );
 }
@@ -272,36 +257,18 @@ fn a_wrong_command_line_is_not_a_refusal() {
     );
     let missing = run(folder.path(), &["rules", "check", "missing.yaml"]);
     assert_eq!(missing.code, Some(1));
-    assert!(
-        missing.err.contains("cannot read missing.yaml"),
-        "{}",
-        missing.err
-    );
+    assert_contains(&missing.err, "cannot read missing.yaml");
     std::fs::create_dir(folder.path().join("empty")).expect("a folder can be made");
     let empty = run(folder.path(), &["rules", "check", "empty"]);
-    assert!(
-        empty
-            .err
-            .contains("there is no *.yaml or *.yml file in empty"),
-        "{}",
-        empty.err
-    );
+    assert_contains(&empty.err, "there is no *.yaml or *.yml file in empty");
 }
 
 #[test]
 fn fresh_rules_are_explained() {
     let folder = tempdir().expect("a folder can be made");
     write(folder.path(), "rules.yaml", RULES);
-    let args = [
-        "rules",
-        "explain",
-        "--rules",
-        "rules.yaml",
-        "d",
-        "tenant=a,path=/login",
-    ];
-    let said = run(folder.path(), &args);
-    assert_eq!(said.code, Some(0), "{}", said.err);
+    let args = "rules explain --rules rules.yaml d tenant=a,path=/login";
+    let said = run(folder.path(), args).succeeded();
     for part in [
         "would be allowed",
         "tenant (key only)",
@@ -309,80 +276,46 @@ fn fresh_rules_are_explained() {
         "9 per 1m",
         "rules.yaml:",
     ] {
-        assert!(said.out.contains(part), "no {part} in {}", said.out);
+        assert_contains(&said, part);
     }
-    let said = run(
-        folder.path(),
-        &["rules", "explain", "--rules", "rules.yaml", "other", "a=b"],
-    );
-    assert!(said.out.contains("no rules"), "{}", said.out);
-    assert!(said.out.contains("there are rules for d\n"), "{}", said.out);
+    let said = run(folder.path(), "rules explain --rules rules.yaml other a=b");
+    assert_contains(&said.out, "no rules");
+    assert_contains(&said.out, "there are rules for d\n");
 }
 
 #[test]
 fn several_descriptors_are_one_request() {
     let folder = tempdir().expect("a folder can be made");
     write(folder.path(), "rules.yaml", RULES);
-    let args = [
-        "rules",
-        "explain",
-        "--rules",
-        "rules.yaml",
-        "d",
-        "tenant=a",
-        "tenant=b,path=/login",
-    ];
-    let said = run(folder.path(), &args);
-    assert_eq!(said.code, Some(0), "{}", said.err);
-    assert!(said.out.contains("\n[tenant=a]\n"), "{}", said.out);
-    assert!(
-        said.out.contains("\n[tenant=b, path=/login]\n"),
-        "{}",
-        said.out
-    );
+    let args = "rules explain --rules rules.yaml d tenant=a tenant=b,path=/login".words();
+    let said = run(folder.path(), &args).succeeded();
+    assert_contains(&said, "\n[tenant=a]\n");
+    assert_contains(&said, "\n[tenant=b, path=/login]\n");
 }
 
 #[test]
 fn live_counters_are_explained_and_not_taken_from() {
     let folder = tempdir().expect("a folder can be made");
-    write(folder.path(), "rules.yaml", RULES);
-    let args: Vec<&str> = ["serve", "--rules", "rules.yaml"]
-        .into_iter()
-        .chain(FREE_PORTS)
-        .collect();
-    let service = Service::start(ratekeeper(folder.path(), &args), folder.path());
+    let service = serve(folder.path()).rules(RULES).start();
     let entries = [("tenant", "a"), ("path", "/login")];
     assert_eq!(service.check(&entries)["decision"], "allow");
-    let admin = format!("http://{}", service.admin);
-    let args = [
-        "rules",
-        "explain",
-        "--address",
-        &admin,
-        "d",
-        "tenant=a,path=/login",
-        "--json",
-    ];
+    let admin = format!("http://127.0.0.1:{}", service.admin);
+    let args = format!("rules explain --address {admin} d tenant=a,path=/login --json");
+    let args = args.words();
     for _ in 0..2 {
-        let said = run(folder.path(), &args);
-        assert_eq!(said.code, Some(0), "{}", said.err);
-        let explained: serde_json::Value = serde_json::from_str(&said.out).expect("it is JSON");
+        let said = run(folder.path(), &args).succeeded();
+        let explained: serde_json::Value = serde_json::from_str(&said).expect("it is JSON");
         assert_eq!(explained["allowed"], false, "{explained}");
         let nodes = &explained["descriptors"][0]["nodes"];
         assert_eq!(nodes[0]["limits"][0]["remaining"], 8, "{explained}");
         assert_eq!(nodes[1]["limits"][0]["answer"], "deny", "{explained}");
     }
-    let http = format!("http://{}", service.http);
-    let wrong = run(
+    let http = format!("http://127.0.0.1:{}", service.port);
+    run(
         folder.path(),
-        &["rules", "explain", "--address", &http, "d", "tenant=a"],
-    );
-    assert_eq!(wrong.code, Some(1));
-    assert!(
-        wrong.err.contains("is it the admin address?"),
-        "{}",
-        wrong.err
-    );
+        &format!("rules explain --address {http} d tenant=a"),
+    )
+    .refused("is it the admin address?");
 }
 
 #[test]
@@ -395,10 +328,9 @@ fn the_schema_is_json_and_completions_name_every_command() {
         "{schema}"
     );
     for shell in ["bash", "zsh", "fish"] {
-        let script = run(folder.path(), &["completions", shell]);
-        assert_eq!(script.code, Some(0));
+        let script = run(folder.path(), &["completions", shell]).succeeded();
         for command in ["serve", "rules", "replay", "config"] {
-            assert!(script.out.contains(command), "{shell} has no {command}");
+            assert!(script.contains(command), "{shell} has no {command}");
         }
     }
 }
@@ -427,16 +359,10 @@ fn every_command_has_a_man_page() {
     }
     let check = page("ratekeeper-rules-check.1");
     for part in ["json", "Exit codes", "merge\\-domains"] {
-        assert!(check.contains(part), "no {part} in {check}");
+        assert_contains(&check, part);
     }
     write(folder.path(), "file", "");
-    let said = run(folder.path(), &["man", "file"]);
-    assert_eq!(said.code, Some(1));
-    assert!(
-        said.err.contains("cannot write the pages to file"),
-        "{}",
-        said.err
-    );
+    run(folder.path(), &["man", "file"]).refused("cannot write the pages to file");
 }
 
 #[test]
@@ -464,9 +390,8 @@ fn help_teaches_by_example() {
         &["rules", "explain", "--help"],
         &["replay", "--help"],
     ] {
-        let said = run(folder.path(), args);
-        assert_eq!(said.code, Some(0));
-        assert!(said.out.contains("Examples:"), "{args:?}: {}", said.out);
+        let said = run(folder.path(), args).succeeded();
+        assert!(said.contains("Examples:"), "{args:?}: {}", said);
     }
     let version = run(folder.path(), &["--version"]);
     assert_eq!(
@@ -482,14 +407,7 @@ fn a_request_is_explained_by_the_settings_that_are_named() {
     write(folder.path(), "slas.yaml", text);
     let settings = "identity: { from: [ { from: 'header:x-team', key: team } ] }";
     write(folder.path(), "gateway.yaml", settings);
-    let args = [
-        "rules",
-        "explain",
-        "--rules",
-        "slas.yaml",
-        "--config",
-        "gateway.yaml",
-    ];
+    let args = "rules explain --rules slas.yaml --config gateway.yaml".words();
     let request = ["--request", "GET /a", "--header", "x-team: blue"];
     let told = run(folder.path(), &[&args[..], &request].concat());
     assert!(
@@ -535,24 +453,12 @@ fn requests_are_explained_and_limits_published() {
         assert!(told.out.contains(wanted), "{wanted}\n\n{}", told.out);
     }
     let put = explain("PUT /v1/organizations/A/product/7");
-    assert!(
-        put.out.contains("not used: it covers other methods"),
-        "{}",
-        put.out
-    );
+    assert_contains(&put.out, "not used: it covers other methods");
     let none = explain("GET /product/7");
-    assert!(
-        none.out.contains("no rule and no service level is asked"),
-        "{}",
-        none.out
-    );
+    assert_contains(&none.out, "no rule and no service level is asked");
     let odd = explain("product");
     assert_eq!(odd.code, Some(1));
-    assert!(
-        odd.err.contains("write --request 'GET /product/7'"),
-        "{}",
-        odd.err
-    );
+    assert_contains(&odd.err, "write --request 'GET /product/7'");
 
     let publish = |format| {
         run(
@@ -608,18 +514,11 @@ fn a_misspelt_name_is_explained_with_the_nearest() {
             folder.path(),
             &["rules", "explain", "--rules", "r.yaml", domain, entries],
         );
-        assert!(said.out.contains(meant), "{}", said.out);
+        assert_contains(&said.out, meant);
     }
     let secret = run(
         folder.path(),
-        &[
-            "rules",
-            "explain",
-            "--rules",
-            "r.yaml",
-            "shop",
-            "api_key=secret-kei",
-        ],
+        "rules explain --rules r.yaml shop api_key=secret-kei",
     );
     assert!(!secret.out.contains("secret-key"), "{}", secret.out);
 }

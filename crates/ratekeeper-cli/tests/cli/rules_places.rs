@@ -2,33 +2,29 @@
 
 use std::path::Path;
 
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::certificates::{Authority, Identity, Validity, put};
 use ratekeeper_testkit::etcd;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::proxy::Proxy;
+use ratekeeper_testkit::ratekeeper::Args;
 use ratekeeper_testkit::redis::{Client, Server};
 use tempfile::tempdir;
 
 use crate::rules_url::{limit, rules, start};
-use crate::support::{Service, http, run, write};
+use crate::support::{Ratekeeper, http, run, write};
 
 /// Pushes a file or a folder, and returns what is said about it.
 fn push(folder: &Path, path: &str, url: &str) -> String {
-    let said = run(folder, &["rules", "push", path, url]);
-    assert_eq!(said.code, Some(0), "{}", said.err);
-    said.out
+    run(folder, &["rules", "push", path, url]).succeeded()
 }
 
-fn readyz(service: &Service) -> String {
+fn readyz(service: &Ratekeeper) -> String {
     http(service.admin, "GET", "/readyz", "").1
 }
 
-fn metrics(service: &Service) -> String {
-    http(service.admin, "GET", "/metrics", "").1
-}
-
 /// The lines of the log with `part` in them.
-fn lines(service: &Service, part: &str) -> usize {
+fn lines(service: &Ratekeeper, part: &str) -> usize {
     let log = service.log();
     log.lines().filter(|line| line.contains(part)).count()
 }
@@ -83,12 +79,12 @@ fn a_key_of_redis_is_followed_and_its_last_good_text_stays() {
     });
     eventually("attempts go on", || {
         let counted = "ratelimit_rules_source_errors_total ";
-        let metrics = metrics(&service);
+        let metrics = service.metrics();
         let line = metrics.lines().find_map(|line| line.strip_prefix(counted));
         line.is_some_and(|count| count != "0" && count != "1")
     });
     assert_eq!(lines(&service, "rules cannot be fetched"), 1);
-    assert!(metrics(&service).contains("ratelimit_rules_source_up 0"));
+    assert!(service.metrics().contains("ratelimit_rules_source_up 0"));
     assert_eq!(limit(&service), Some(50));
     assert!(service.stop().success());
     drop(server);
@@ -117,10 +113,7 @@ fn a_folder_becomes_a_hash_and_comes_back_as_a_folder() {
 
     write(folder.path(), "rules/a.yaml", &rules(7));
     std::fs::remove_file(folder.path().join("rules/more/b.yaml")).expect("it was there");
-    let dry = run(
-        folder.path(),
-        &["rules", "push", "rules", &url, "--dry-run"],
-    );
+    let dry = run(folder.path(), &format!("rules push rules {url} --dry-run"));
     assert_eq!(dry.out, "~ a.yaml\n- more/b.yaml\n1 rule would be pushed\n");
     let mut client = Client::connect(server.port());
     assert_eq!(client.ask(&["HGET", "p:rules", "a.yaml"]).text(), rules(5));
@@ -145,7 +138,7 @@ fn a_folder_becomes_a_hash_and_comes_back_as_a_folder() {
     };
     let kept = pull(&[]);
     assert_eq!(kept.code, Some(1));
-    assert!(kept.err.contains("--force overwrites it"), "{}", kept.err);
+    assert_contains(&kept.err, "--force overwrites it");
     assert_eq!(pull(&["--force"]).out, "1 file in rules, 1 written\n");
     let text = std::fs::read_to_string(folder.path().join("rules/a.yaml"));
     assert_eq!(text.expect("it is there"), rules(7));
@@ -183,7 +176,7 @@ fn etcd_tells_of_changes_and_the_last_good_rules_stay() {
     eventually("they are gone", || {
         readyz(&service).contains("there is no key below /rules/; those in use stay")
     });
-    assert!(metrics(&service).contains("ratelimit_rules_source_up 0"));
+    assert!(service.metrics().contains("ratelimit_rules_source_up 0"));
     assert_eq!(lines(&service, "rules cannot be fetched"), 1);
     assert_eq!(limit(&service), Some(50));
 
@@ -275,14 +268,7 @@ fn etcd_is_asked_over_tls_and_by_a_user() {
     ] {
         server.control(args);
     }
-    let tls = [
-        "--rules-ca",
-        "ca.pem",
-        "--rules-cert",
-        "cert.pem",
-        "--rules-key",
-        "key.pem",
-    ];
+    let tls = "--rules-ca ca.pem --rules-cert cert.pem --rules-key key.pem".words();
     let url = |login: &str| format!("etcds://{login}@127.0.0.1:{}/rules", server.port());
     let service = start(folder.path(), &url("reader:wrong"), &tls);
     service.wait_for_log("authentication failed");
@@ -312,9 +298,7 @@ fn places_that_are_none_are_refused() {
             "there is no parameter `colour`",
         ),
     ] {
-        let said = run(folder.path(), &["serve", "--rules", url]);
-        assert_eq!(said.code, Some(1));
-        assert!(said.err.contains(part), "{}", said.err);
-        assert!(!said.err.contains("geheim"), "{}", said.err);
+        let said = run(folder.path(), &["serve", "--rules", url]).refused(part);
+        assert!(!said.contains("geheim"), "{said}");
     }
 }

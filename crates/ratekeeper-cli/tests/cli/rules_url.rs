@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::certificates::{Authority, Identity, Validity, put};
 use ratekeeper_testkit::process::eventually;
 use rustls::pki_types::pem::PemObject;
@@ -12,7 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tempfile::tempdir;
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, run};
+use crate::support::{self, Ratekeeper, http, run};
 
 /// The answers of a web server, and the requests that it got.
 #[derive(Default)]
@@ -84,19 +85,18 @@ pub(crate) fn rules(limit: u32) -> String {
     )
 }
 
-pub(crate) fn start(folder: &Path, url: &str, more: &[&str]) -> Service {
-    let mut args = vec!["serve", "--rules", url, "--data-dir", "data"];
-    if !more.contains(&"--rules-interval") {
-        args.extend(["--rules-interval", "1s"]);
-    }
-    args.extend(more);
-    args.extend(FREE_PORTS);
-    Service::start(ratekeeper(folder, &args), folder)
+pub(crate) fn start(folder: &Path, url: &str, more: &[&str]) -> Ratekeeper {
+    let interval = match more.contains(&"--rules-interval") {
+        true => "",
+        false => "--rules-interval 1s",
+    };
+    let setup = support::serve(folder).args(&format!("--rules {url} --data-dir data"));
+    setup.args(interval).args(more).start()
 }
 
-pub(crate) fn limit(service: &Service) -> Option<u64> {
+pub(crate) fn limit(service: &Ratekeeper) -> Option<u64> {
     let (status, body) = http(
-        service.http,
+        service.port,
         "POST",
         "/v1/check",
         r#"{"domain": "d", "descriptors": [{"entries": [{"key": "key", "value": "a"}]}]}"#,
@@ -126,7 +126,7 @@ fn a_text_is_fetched_when_it_changes_and_the_last_good_one_stays() {
             head.starts_with("get /rules.yaml?team=a http/1.1\r\n"),
             "{head}"
         );
-        assert!(head.contains("authorization: bearer geheim\r\n"), "{head}");
+        assert_contains(&head, "authorization: bearer geheim\r\n");
     }
     publish(&web, 200, &rules(50));
     eventually("the change comes", || limit(&service) == Some(50));
@@ -193,14 +193,8 @@ fn places_without_a_secret_kept_are_refused() {
         "http://rules.example/r.yaml",
         "https://u:geheim@rules.example/",
     ] {
-        let said = run(folder.path(), &["serve", "--rules", url]);
-        assert_eq!(said.code, Some(1));
-        assert!(
-            said.err
-                .contains("--rules: this is not a place to fetch from"),
-            "{}",
-            said.err
-        );
-        assert!(!said.err.contains("geheim"), "{}", said.err);
+        let said = run(folder.path(), &["serve", "--rules", url])
+            .refused("--rules: this is not a place to fetch from");
+        assert!(!said.contains("geheim"), "{said}");
     }
 }

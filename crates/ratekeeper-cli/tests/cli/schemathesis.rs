@@ -1,27 +1,17 @@
 //! The HTTP APIs against their OpenAPI document: Schemathesis sends requests that fit it and requests that do not, and
 //! checks every answer.
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, write};
+use crate::quotas::RULES;
+use crate::support::{Ratekeeper, http, serve, write};
 use ratekeeper_testkit::process::tool_folder;
 use serde_json::Value;
 use std::fs;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use tempfile::tempdir;
 
-const RULES: &str = "domain: d
-evaluation: path
-tenant: customer
-plans: [free, pro]
-descriptors:
-- key: customer
-  rate_limit: { window: 24h, limit: 10 }
-  plans: { pro: { window: 24h, limit: 1000 } }
-  descriptors:
-  - { key: endpoint, value: POST /orders, rate_limit: { window: 24h, limit: 20 } }
-- { key: job, concurrency: { limit: 3 } }
-";
+/// More rules.
+const JOB: &str = "- { key: job, concurrency: { limit: 3 } }\n";
 
 /// The processor time that one run may take, in seconds. A run needs about a third of it.
 const CPU_SECONDS_MAX: u32 = 60;
@@ -57,12 +47,12 @@ fn the_admin_api_answers_as_its_document_says() {
 #[test]
 fn the_check_api_answers_as_its_document_says() {
     let checks = format!("{CHECKS},{METHODS}");
-    answers_as_documented("/v1/", FORWARD_AUTH, &checks, |service| service.http);
+    answers_as_documented("/v1/", FORWARD_AUTH, &checks, |service| service.port);
 }
 
 #[test]
 fn forward_auth_answers_as_its_document_says() {
-    answers_as_documented(FORWARD_AUTH, ENDLESS, CHECKS, |service| service.http);
+    answers_as_documented(FORWARD_AUTH, ENDLESS, CHECKS, |service| service.port);
 }
 
 /// Holds the paths that begin with `prefix`, but for `other`, to the document.
@@ -70,14 +60,14 @@ fn answers_as_documented(
     prefix: &str,
     other: &str,
     checks: &str,
-    listener: impl Fn(&Service) -> SocketAddr,
+    listener: impl Fn(&Ratekeeper) -> u16,
 ) {
     let folder = tempdir().expect("a folder can be made");
     let folder = folder.path();
-    write(folder, "rules.yaml", RULES);
-    let flags = ["--rules", "rules.yaml", "--data-dir", "data"];
-    let args = [&["serve"][..], &FREE_PORTS, &flags].concat();
-    let service = Service::start(ratekeeper(folder, &args), folder);
+    let service = serve(folder)
+        .rules(&format!("{RULES}{JOB}"))
+        .args("--data-dir data")
+        .start();
     let (status, document) = http(service.admin, "GET", "/admin/v1/openapi.json", "");
     assert_eq!(status, 200, "{document}");
     write(folder, "openapi.json", &document);
@@ -103,14 +93,9 @@ fn answers_as_documented(
 }
 
 /// Runs Schemathesis on the paths that begin with `prefix`, but for `other`, and returns all that it prints.
-fn fuzz(
-    folder: &Path,
-    (prefix, other): (&str, &str),
-    checks: &str,
-    listener: SocketAddr,
-) -> String {
+fn fuzz(folder: &Path, (prefix, other): (&str, &str), checks: &str, listener: u16) -> String {
     let limited = format!("ulimit -t {CPU_SECONDS_MAX}; exec python3 -m schemathesis.cli \"$@\"");
-    let url = format!("http://{listener}");
+    let url = format!("http://127.0.0.1:{listener}");
     let paths = format!("^{prefix}");
     let mut command = Command::new("sh");
     command

@@ -4,13 +4,14 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::proxy::Proxy;
 use ratekeeper_testkit::redis::Server;
 use serde_json::Value;
 use tempfile::tempdir;
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, write};
+use crate::support::{Ratekeeper, http, serve};
 
 const RULES: &str = "domain: d
 descriptors: [{ key: user, rate_limit: { window: 24h, limit: 1000000 } }]
@@ -20,37 +21,28 @@ descriptors: [{ key: user, rate_limit: { window: 24h, limit: 1000000 } }]
 /// looks after it cannot ask either, that it is unsteady, and that this is over.
 const LINES_MAX: usize = 6;
 
-fn node(folder: &Path, port: u16, deadline: &str) -> Service {
-    write(folder, "rules.yaml", RULES);
-    let store = format!("redis://127.0.0.1:{port}/");
-    let args = ["serve", "--rules", "rules.yaml", "--store", &store];
-    let more = ["--store-deadline", deadline];
-    let args: Vec<&str> = args
-        .iter()
-        .chain(&FREE_PORTS)
-        .chain(&more)
-        .copied()
-        .collect();
-    Service::start(ratekeeper(folder, &args), folder)
+fn node(folder: &Path, port: u16, deadline: &str) -> Ratekeeper {
+    let store = format!("--store redis://127.0.0.1:{port}/ --store-deadline {deadline}");
+    serve(folder).rules(RULES).args(&store).start()
 }
 
-fn readyz(service: &Service) -> Value {
-    let (status, body) = http(service.http, "GET", "/readyz", "");
+fn readyz(service: &Ratekeeper) -> Value {
+    let (status, body) = http(service.port, "GET", "/readyz", "");
     assert_eq!(status, 200, "{body}");
     serde_json::from_str(&body).expect("it is JSON")
 }
 
-fn degraded_ratio(service: &Service) -> f64 {
+fn degraded_ratio(service: &Ratekeeper) -> f64 {
     let ready = readyz(service);
     let ratio = ready["degraded_ratio"]["default"].as_f64();
-    let (_, metrics) = http(service.admin, "GET", "/metrics", "");
+    let metrics = service.metrics();
     let name = "ratelimit_degraded_ratio{store=\"default\"} ";
-    assert!(metrics.contains(name), "{metrics}");
+    assert_contains(&metrics, name);
     ratio.unwrap_or(0.0)
 }
 
 /// Lines of the log about Redis itself.
-fn lines(service: &Service) -> usize {
+fn lines(service: &Ratekeeper) -> usize {
     let log = service.log();
     let of_redis = |line: &&str| line.contains("shard=");
     log.lines().filter(of_redis).count()
@@ -83,7 +75,7 @@ fn a_redis_that_answers_and_decides_nothing_is_said_all_the_time_and_logged_once
     assert!(degraded_ratio(&service) > 0.5);
     let by_modes = "failure modes gave";
     let ready = readyz(&service)["faults"].to_string();
-    assert!(ready.contains(by_modes), "{ready}");
+    assert_contains(&ready, by_modes);
     let said = lines(&service) - before;
     assert!((1..=LINES_MAX).contains(&said), "{}", service.log());
     client.ask(&["CONFIG", "SET", "maxmemory", "0"]);
@@ -92,7 +84,7 @@ fn a_redis_that_answers_and_decides_nothing_is_said_all_the_time_and_logged_once
     });
     // Also while Redis serves: answers by failure modes are reported for as long as they are recent.
     let ready = readyz(&service)["faults"].to_string();
-    assert!(ready.contains(by_modes), "{ready}");
+    assert_contains(&ready, by_modes);
     eventually("that is old news", || degraded_ratio(&service) == 0.0);
     eventually("and not said any more", || {
         readyz(&service)["faults"] == serde_json::json!([])

@@ -1,7 +1,9 @@
 //! State files that are damaged, in the way, or cannot be written.
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, write};
-use ratekeeper_testkit::process::{Process, eventually};
+use crate::support::{self, Ratekeeper, http, write};
+use ratekeeper_testkit::assert_contains;
+use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::ratekeeper::Setup;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -10,8 +12,6 @@ use tempfile::{TempDir, tempdir};
 const RULES: &str =
     "domain: d\ndescriptors:\n- { key: user, rate_limit: { window: 1h, limit: 3 } }\n";
 
-const FLAGS: [&str; 4] = ["--rules", "rules.yaml", "--state", "data/counters.state"];
-
 fn folder() -> TempDir {
     let folder = tempdir().expect("a folder can be made");
     write(folder.path(), "rules.yaml", RULES);
@@ -19,30 +19,17 @@ fn folder() -> TempDir {
     folder
 }
 
-fn command(folder: &Path) -> Command {
-    let args = [&["serve"][..], &FREE_PORTS, &FLAGS].concat();
-    ratekeeper(folder, &args)
+fn setup(folder: &Path) -> Setup {
+    support::serve(folder).args("--rules rules.yaml --state data/counters.state")
 }
 
-fn serve(folder: &Path) -> Service {
-    Service::start(command(folder), folder)
+fn serve(folder: &Path) -> Ratekeeper {
+    setup(folder).start()
 }
 
-/// The output of a start that has to be refused; one that hangs instead is killed.
+/// The complaints of a start that has to be refused.
 fn refused(folder: &Path) -> String {
-    let mut process = Process::spawn("ratekeeper", command(folder));
-    let mut status = None;
-    eventually("it is refused", || {
-        status = process.ended();
-        status.is_some()
-    });
-    let said = process.output();
-    assert_eq!(status.and_then(|status| status.code()), Some(1), "{said}");
-    said
-}
-
-fn metrics(service: &Service) -> String {
-    http(service.admin, "GET", "/metrics", "").1
+    setup(folder).run().refused("")
 }
 
 #[test]
@@ -79,7 +66,7 @@ fn a_file_damaged_in_any_way_is_set_aside_and_the_service_starts() {
         assert_eq!(aside.expect(damage), bytes, "{damage}");
         assert!(service.log().contains("counters.state.damaged"), "{damage}");
         let counted = "ratelimit_state_set_aside_total 1";
-        assert!(metrics(&service).contains(counted), "{damage}");
+        assert!(service.metrics().contains(counted), "{damage}");
         assert!(service.stop().success(), "{damage}");
         // What it saves from then on is good again.
         let service = serve(folder.path());
@@ -115,11 +102,13 @@ fn failed_saves_are_counted_and_in_readyz() {
     fs::create_dir(&in_the_way).expect("folders can be made");
     let service = serve(folder.path());
     eventually("a failed save is counted", || {
-        !metrics(&service).contains(r#"ratelimit_state_saves_total{result="error"} 0"#)
+        !service
+            .metrics()
+            .contains(r#"ratelimit_state_saves_total{result="error"} 0"#)
     });
-    let (status, readyz) = http(service.http, "GET", "/readyz", "");
+    let (status, readyz) = http(service.port, "GET", "/readyz", "");
     assert_eq!(status, 200, "a node that cannot save still serves");
-    assert!(readyz.contains("counters cannot be saved"), "{readyz}");
+    assert_contains(&readyz, "counters cannot be saved");
     // It is logged after it is counted.
     let said = service.wait_for_log("counters cannot be saved");
     assert_eq!(
@@ -131,9 +120,11 @@ fn failed_saves_are_counted_and_in_readyz() {
     fs::remove_dir(&in_the_way).expect("folders can be removed");
     // It tries again every ten seconds.
     eventually("it saves again", || {
-        !metrics(&service).contains(r#"ratelimit_state_saves_total{result="success"} 0"#)
+        !service
+            .metrics()
+            .contains(r#"ratelimit_state_saves_total{result="success"} 0"#)
     });
-    let readyz = http(service.http, "GET", "/readyz", "").1;
+    let readyz = http(service.port, "GET", "/readyz", "").1;
     assert!(!readyz.contains("cannot be saved"), "{readyz}");
 }
 
@@ -150,7 +141,7 @@ fn a_file_of_a_later_version_is_refused_and_left_as_it_is() {
     fs::write(&path, &later).expect("files can be written");
     let said = refused(folder.path());
     let knows = "--state data/counters.state: the state file is of format 200, and this version of Ratekeeper knows format 2: a later version wrote it; run that one, or move it away";
-    assert!(said.contains(knows), "{said}");
+    assert_contains(&said, knows);
     assert_eq!(fs::read(&path).expect("it is there"), later);
 }
 
@@ -189,7 +180,7 @@ fn a_device_is_refused_and_left_alone() {
     let link = folder.path().join("data/counters.state");
     std::os::unix::fs::symlink("/dev/null", &link).expect("links can be made");
     let err = refused(folder.path());
-    assert!(err.contains("a device"), "{err}");
+    assert_contains(&err, "a device");
 }
 
 #[cfg(unix)]
@@ -204,7 +195,7 @@ fn a_lock_that_is_a_link_is_refused_and_what_it_names_is_kept() {
         fs::read_to_string(&target).expect("it is there"),
         "precious"
     );
-    assert!(err.contains("symbolic link"), "{err}");
+    assert_contains(&err, "symbolic link");
 
     fs::remove_file(&lock).expect("links can be removed");
     fs::hard_link(&target, &lock).expect("links can be made");

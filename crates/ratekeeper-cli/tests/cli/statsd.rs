@@ -1,6 +1,7 @@
 //! Counts for those who come from envoyproxy/ratelimit: over statsd, and at /metrics.
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, write};
+use crate::support::{self, Ratekeeper, run};
+use ratekeeper_testkit::ratekeeper::Args;
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::path::Path;
@@ -21,21 +22,13 @@ descriptors:
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn serve(folder: &Path, more: &[&str]) -> Service {
-    write(folder, "rules.yaml", RULES);
-    let args = [
-        &["serve"][..],
-        &FREE_PORTS,
-        &["--rules", "rules.yaml"],
-        more,
-    ]
-    .concat();
-    Service::start(ratekeeper(folder, &args), folder)
+fn serve(folder: &Path, more: &[&str]) -> Ratekeeper {
+    support::serve(folder).rules(RULES).args(more).start()
 }
 
 /// Of ten, twelve ask: two are denied, and two of those who pass are near the limit. In shadow mode two of three would
 /// be denied.
-fn ask(service: &Service) {
+fn ask(service: &Ratekeeper) {
     for _ in 0..12 {
         service.check(&[("customer", "acme")]);
     }
@@ -76,14 +69,8 @@ fn an_agent_gets_counts_by_the_names_of_envoyproxy_ratelimit() {
         let agent = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         let address = agent.local_addr().expect("an address").to_string();
         let folder = tempdir().expect("a folder can be made");
-        let flags = [
-            "--statsd",
-            &address,
-            "--statsd-format",
-            format,
-            "--statsd-interval",
-            "1s",
-        ];
+        let flags = format!("--statsd {address} --statsd-format {format} --statsd-interval 1s");
+        let flags = flags.words();
         let service = serve(folder.path(), &flags);
         ask(&service);
         let full = |end: &str| format!("ratelimit.service.{name}{end}{of}");
@@ -103,12 +90,7 @@ fn an_agent_gets_counts_by_the_names_of_envoyproxy_ratelimit() {
 #[test]
 fn an_agent_that_is_away_delays_no_request() {
     let folder = tempdir().expect("a folder can be made");
-    let flags = [
-        "--statsd",
-        "no-such-host.invalid:8125",
-        "--statsd-interval",
-        "1s",
-    ];
+    let flags = "--statsd no-such-host.invalid:8125 --statsd-interval 1s".words();
     let service = serve(folder.path(), &flags);
     ask(&service);
     service.wait_for_log("counts are not sent to statsd");
@@ -128,12 +110,12 @@ fn an_agent_that_is_away_delays_no_request() {
 fn metrics_have_the_names_of_envoyproxy_ratelimit_where_they_are_wanted() {
     let folder = tempdir().expect("a folder can be made");
     let service = serve(folder.path(), &[]);
-    let (_, text) = http(service.admin, "GET", "/metrics", "");
+    let text = service.metrics();
     assert!(!text.contains("ratelimit_service_"), "{text}");
     assert!(service.stop().success());
     let service = serve(folder.path(), &["--envoy-metrics"]);
     ask(&service);
-    let (_, text) = http(service.admin, "GET", "/metrics", "");
+    let text = service.metrics();
     let customer = r#"{domain="d",key1="customer"}"#;
     let shadow = r#"{domain="d",key1="ip"}"#;
     for line in [

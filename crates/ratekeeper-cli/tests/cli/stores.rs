@@ -1,7 +1,8 @@
 //! Several stores by name, with real servers.
 
 use crate::owed::owed;
-use crate::support::{FREE_PORTS, Service, http, keys, ratekeeper, run, write};
+use crate::support::{Ratekeeper, http, keys, ratekeeper, run, serve, write};
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::{Reply, Server};
 use std::path::Path;
@@ -30,18 +31,15 @@ fn settings(default: &Server, eu: &Server) -> String {
     )
 }
 
-fn node(folder: &Path, name: &str, settings: &str) -> Service {
+fn node(folder: &Path, name: &str, settings: &str) -> Ratekeeper {
     node_of(RULES, folder, name, settings)
 }
 
-fn node_of(rules: &str, folder: &Path, name: &str, settings: &str) -> Service {
-    let folder = folder.join(name);
-    std::fs::create_dir(&folder).expect("a folder can be made");
-    write(&folder, "rules.yaml", rules);
-    write(&folder, "ratekeeper.yaml", settings);
-    let args = ["serve", "--rules", "rules.yaml"];
-    let args: Vec<&str> = args.iter().chain(&FREE_PORTS).copied().collect();
-    Service::start(ratekeeper(&folder, &args), &folder)
+fn node_of(rules: &str, folder: &Path, name: &str, settings: &str) -> Ratekeeper {
+    serve(&folder.join(name))
+        .rules(rules)
+        .settings(settings)
+        .start()
 }
 
 fn counters(server: &Server, password: Option<&str>) -> usize {
@@ -52,7 +50,7 @@ fn counters(server: &Server, password: Option<&str>) -> usize {
     keys(&mut client, "rk:{*")
 }
 
-fn decision(service: &Service, entries: &[(&str, &str)]) -> (String, bool) {
+fn decision(service: &Ratekeeper, entries: &[(&str, &str)]) -> (String, bool) {
     let answer = service.check(entries);
     let decision = answer["decision"].as_str().expect("a decision").to_owned();
     (decision, answer["degraded"] == true)
@@ -93,13 +91,13 @@ fn rules_choose_their_store_and_nodes_share_each() {
             "what was denied took nothing"
         );
     }
-    let (_, metrics) = http(nodes[0].admin, "GET", "/metrics", "");
+    let metrics = nodes[0].metrics();
     for shard in [
         format!("127.0.0.1:{}", default.port()),
         format!("eu-payments/127.0.0.1:{}", eu.port()),
     ] {
         let series = format!("ratelimit_circuit_state{{shard=\"{shard}\"}} 0");
-        assert!(metrics.contains(&series), "no {series} in {metrics}");
+        assert_contains(&metrics, &series);
     }
     assert!(!nodes[0].log().contains("geheim"), "{}", nodes[0].log());
 }
@@ -118,7 +116,7 @@ fn a_store_that_hangs_slows_no_decision_of_other_stores() {
     eventually("the hung store is left alone", || {
         let other = decision(&service, &[("us", "b")]);
         assert!(!other.1, "the other one is not touched");
-        let (_, ready) = http(service.http, "GET", "/readyz", "");
+        let (_, ready) = http(service.port, "GET", "/readyz", "");
         decision(&service, &[("eu", "a")]).1 && ready.contains("store eu-payments: ")
     });
     for wanted in ["allow", "allow", "allow", "deny"] {
@@ -140,8 +138,8 @@ fn a_node_that_starts_while_the_default_store_hangs_shares_the_limits_of_the_oth
     let folder = tempdir().expect("a folder can be made");
     let settings = settings(&default, &eu);
     let one = node(folder.path(), "one", &settings);
-    let agreed = |service: &Service, number: u8| {
-        let (_, metrics) = http(service.admin, "GET", "/metrics", "");
+    let agreed = |service: &Ratekeeper, number: u8| {
+        let metrics = service.metrics();
         metrics.contains(&format!("ratelimit_redis_hash_key_agreed {number}\n"))
     };
     let mut client = eu.client();
@@ -191,7 +189,7 @@ fn a_store_that_hangs_leaves_the_limits_in_others_counted_and_enforced() {
     eu.process().pause();
     eventually("the hung store is left alone", || {
         ask("meanwhile", "strict");
-        let (_, ready) = http(service.http, "GET", "/readyz", "");
+        let (_, ready) = http(service.port, "GET", "/readyz", "");
         ready.contains("store eu-payments: ")
     });
     for _ in 0..5 {
@@ -238,28 +236,20 @@ fn stores_that_there_are_not_are_refused_and_shown_ones_hold_no_password() {
     write(folder.path(), "rules.yaml", RULES);
     let file = "stores: { eu-payment: { url: 'redis://:geheim@h/' } }\n";
     write(folder.path(), "other.yaml", file);
-    let said = run(
-        folder.path(),
-        &["rules", "check", "--config", "other.yaml", "rules.yaml"],
-    );
+    let said = run(folder.path(), "rules check --config other.yaml rules.yaml");
     assert_eq!(said.code, Some(1));
     for part in [
         "rules.yaml:6:10",
         "there is no store 'eu-payments'",
         "did you mean `eu-payment`?",
     ] {
-        assert!(said.err.contains(part), "no {part} in {}", said.err);
+        assert_contains(&said.err, part);
     }
-    let said = run(
+    run(
         folder.path(),
-        &["serve", "--config", "other.yaml", "--rules", "rules.yaml"],
-    );
-    assert_eq!(said.code, Some(1));
-    assert!(
-        said.err.contains("there is no store 'eu-payments'"),
-        "{}",
-        said.err
-    );
+        "serve --config other.yaml --rules rules.yaml",
+    )
+    .refused("there is no store 'eu-payments'");
     let shown = run(folder.path(), &["config", "show", "--config", "other.yaml"]);
     assert!(
         shown.out.contains("eu-payment") && !shown.out.contains("geheim"),
@@ -272,20 +262,10 @@ fn stores_that_there_are_not_are_refused_and_shown_ones_hold_no_password() {
         "good.yaml",
         "stores: { eu-payments: { url: 'redis://h/' } }\n",
     );
-    let said = run(
-        folder.path(),
-        &["rules", "check", "--config", "good.yaml", "rules.yaml"],
-    );
+    let said = run(folder.path(), "rules check --config good.yaml rules.yaml");
     assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
-    let mut command = ratekeeper(
-        folder.path(),
-        &["rules", "explain", "--rules", "rules.yaml", "d", "eu=a"],
-    );
+    let mut command = ratekeeper(folder.path(), "rules explain --rules rules.yaml d eu=a");
     command.env("RATEKEEPER_STORES", "{eu-payments: {url: 'redis://h/'}}");
     let explained = crate::support::said(command.output().expect("the binary starts"));
-    assert!(
-        explained.out.contains("in store eu-payments"),
-        "{}",
-        explained.out
-    );
+    assert_contains(&explained.out, "in store eu-payments");
 }

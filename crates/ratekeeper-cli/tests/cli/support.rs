@@ -1,24 +1,24 @@
 //! Running the binary and talking to it.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::process::{Command, Output};
 
 use ratekeeper_testkit::http1;
 use ratekeeper_testkit::process::eventually;
-pub(crate) use ratekeeper_testkit::ratekeeper::Said;
-use ratekeeper_testkit::ratekeeper::{self, command};
+use ratekeeper_testkit::ratekeeper::{self, Args, Setup, command};
+pub(crate) use ratekeeper_testkit::ratekeeper::{Ratekeeper, Said, write};
 use ratekeeper_testkit::redis::{Client, Reply, Server};
 
+/// The binary.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_ratekeeper");
+
 /// The binary in `folder`, with nothing but PATH from this process's environment.
-pub(crate) fn ratekeeper(folder: &Path, args: &[&str]) -> Command {
-    command(env!("CARGO_BIN_EXE_ratekeeper"), folder, args)
+pub(crate) fn ratekeeper(folder: &Path, args: &(impl Args + ?Sized)) -> Command {
+    command(PROGRAM, folder, args)
 }
 
 /// Runs the binary to its end.
-pub(crate) fn run(folder: &Path, args: &[&str]) -> Said {
+pub(crate) fn run(folder: &Path, args: &(impl Args + ?Sized)) -> Said {
     ratekeeper::run(&mut ratekeeper(folder, args))
 }
 
@@ -35,43 +35,32 @@ pub(crate) fn repository() -> PathBuf {
         .to_path_buf()
 }
 
-/// Writes a file and returns its path.
-pub(crate) fn write(folder: &Path, name: &str, text: &str) -> PathBuf {
-    let path = folder.join(name);
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).expect("folders can be made");
-    }
-    std::fs::write(&path, text).expect("files can be written");
-    path
+/// A service in `folder`.
+pub(crate) fn serve(folder: &Path) -> Setup {
+    Setup::serve(PROGRAM).in_folder(folder)
 }
-
-/// Flags that let several tests run at once.
-pub(crate) const FREE_PORTS: [&str; 8] = [
-    "--grpc",
-    "127.0.0.1:0",
-    "--http",
-    "127.0.0.1:0",
-    "--admin",
-    "127.0.0.1:0",
-    "--drain-delay",
-    "0s",
-];
 
 /// Starts a node with these rules, in a folder of its own in `folder`.
 ///
 /// Its deadline is long: a slow machine is no failure of Redis.
-pub(crate) fn node(folder: &Path, name: &str, rules: &str, store: &str) -> Service {
-    let folder = folder.join(name);
-    write(&folder, "rules.yaml", rules);
-    let args = ["serve", "--rules", "rules.yaml", "--store", store];
-    let patient = ["--store-deadline", "1s"];
-    let args: Vec<&str> = args
-        .iter()
-        .chain(&patient)
-        .chain(&FREE_PORTS)
-        .copied()
-        .collect();
-    Service::start(ratekeeper(&folder, &args), &folder)
+pub(crate) fn node(folder: &Path, name: &str, rules: &str, store: &str) -> Ratekeeper {
+    let setup = serve(&folder.join(name)).rules(rules);
+    setup
+        .args(&format!("--store {store} --store-deadline 1s"))
+        .start()
+}
+
+/// The command that starts an example of ours by its script, in `folder`.
+pub(crate) fn example(folder: &Path, script: &str) -> Command {
+    let programs = Path::new(PROGRAM).parent().expect("it lies in a folder");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new("sh");
+    command
+        .current_dir(folder)
+        .arg(repository().join("examples").join(script))
+        .env_clear()
+        .env("PATH", format!("{}:{path}", programs.display()));
+    command
 }
 
 /// The URL of a Redis server of a test.
@@ -93,156 +82,39 @@ pub(crate) fn keys(client: &mut Client, pattern: &str) -> usize {
     keys.iter().filter(is_other).count()
 }
 
-/// A running service; it is killed with the test.
-pub(crate) struct Service {
-    child: Child,
-    out: BufReader<ChildStdout>,
-    log: PathBuf,
-    pub(crate) grpc: SocketAddr,
-    pub(crate) http: SocketAddr,
-    pub(crate) admin: SocketAddr,
-    /// The text it prints once it listens.
-    pub(crate) banner: String,
-    /// The commands it prints to try.
-    pub(crate) commands: Vec<String>,
+/// What it prints beside its log, whose lines begin with a time: where it listens, and three commands to try.
+pub(crate) fn banner(service: &Ratekeeper) -> String {
+    let printed = || {
+        let log = service.log();
+        let lines = log.lines().filter(|line| !line.starts_with("20"));
+        lines.map(|line| format!("{line}\n")).collect::<String>()
+    };
+    let commands = |text: &str| {
+        text.split_once("Try:")
+            .map_or(0, |(_, rest)| rest.lines().count())
+    };
+    eventually("it prints commands to try", || commands(&printed()) == 4);
+    printed()
 }
 
-impl Service {
-    /// Starts it and waits until it says where it listens. Its log goes to a file in `folder`.
-    pub(crate) fn start(mut command: Command, folder: &Path) -> Service {
-        let log = folder.join("log.txt");
-        let file = File::create(&log).expect("the log can be made");
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(file)
-            .spawn()
-            .expect("the binary starts");
-        let mut out = BufReader::new(child.stdout.take().expect("its output is piped"));
-        let mut text = String::new();
-        // Three commands follow the word Try.
-        let mut left = usize::MAX;
-        while left > 0 {
-            let mut line = String::new();
-            let read = out.read_line(&mut line).expect("it prints UTF-8");
-            assert!(
-                read > 0,
-                "it ended before it listened: {text}{}",
-                log_text(&log)
-            );
-            left = if line.starts_with("Try:") {
-                3
-            } else {
-                left - 1
-            };
-            text.push_str(&line);
-        }
-        let address = |name: &str| {
-            let line = text
-                .lines()
-                .find(|line| line.trim_start().starts_with(name));
-            let line = line.unwrap_or_else(|| panic!("no line about {name} in:\n{text}"));
-            let place = line
-                .split_whitespace()
-                .nth(3)
-                .expect("the line names an address");
-            if place.starts_with("unix:") {
-                // It has no port; this one is not connected to.
-                return SocketAddr::from(([127, 0, 0, 1], 0));
-            }
-            place
-                .trim_start_matches("http://")
-                .trim_start_matches("https://")
-                .parse()
-                .expect("it is an address")
-        };
-        let commands = text
-            .lines()
-            .rev()
-            .take(3)
-            .map(|line| line.trim().to_owned());
-        let mut commands: Vec<String> = commands.collect();
-        commands.reverse();
-        let (grpc, http, admin) = (address("gRPC"), address("HTTP"), address("admin"));
-        Service {
-            child,
-            out,
-            log,
-            grpc,
-            http,
-            admin,
-            banner: text,
-            commands,
-        }
-    }
-
-    /// Posts a check of `entries` in domain `d`, and returns the JSON of the answer.
-    pub(crate) fn check(&self, entries: &[(&str, &str)]) -> serde_json::Value {
-        let entry = |(key, value): &(&str, &str)| serde_json::json!({ "key": key, "value": value });
-        let entries: Vec<_> = entries.iter().map(entry).collect();
-        let body = serde_json::json!({ "domain": "d", "descriptors": [{ "entries": entries }] });
-        let (status, body) = http(self.http, "POST", "/v1/check", &body.to_string());
-        assert_eq!(status, 200, "{body}");
-        serde_json::from_str(&body).expect("the answer is JSON")
-    }
-
-    /// Asks it to stop and waits until it has.
-    pub(crate) fn stop(self) -> ExitStatus {
-        self.stop_by("TERM")
-    }
-
-    /// Asks it to stop by that signal, `TERM` or `INT`, and waits until it has.
-    pub(crate) fn stop_by(self, signal: &str) -> ExitStatus {
-        self.signal(signal);
-        self.end()
-    }
-
-    /// Waits until it has ended.
-    pub(crate) fn end(mut self) -> ExitStatus {
-        self.child.wait().expect("its end can be waited for")
-    }
-
-    /// Sends it that signal, such as `STOP`.
-    pub(crate) fn signal(&self, signal: &str) {
-        let kill = Command::new("kill")
-            .args([format!("-{signal}"), self.child.id().to_string()])
-            .status();
-        assert!(kill.expect("kill starts").success());
-    }
-
-    /// The lines it has logged so far.
-    pub(crate) fn log(&self) -> String {
-        log_text(&self.log)
-    }
-
-    /// Waits until it has logged a line with `text`, and returns the log.
-    pub(crate) fn wait_for_log(&self, text: &str) -> String {
-        let is_logged = || {
-            let log = self.log();
-            let after = log.split_once(text).map(|(_, after)| after);
-            after.is_some_and(|after| after.contains('\n'))
-        };
-        eventually(&format!("it logs {text:?}"), is_logged);
-        self.log()
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        // Either may have happened already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = self.out.get_mut();
-    }
-}
-
-fn log_text(log: &Path) -> String {
-    std::fs::read_to_string(log).unwrap_or_default()
+/// The commands that it prints to try.
+pub(crate) fn commands(banner: &str) -> [&str; 3] {
+    let lines: Vec<_> = banner.trim_end().lines().map(str::trim).collect();
+    *lines.last_chunk().expect("it prints three commands")
 }
 
 /// Sends one request; returns the status and the body of the answer.
-pub(crate) fn http(address: SocketAddr, method: &str, path: &str, body: &str) -> (u16, String) {
+pub(crate) fn http(port: u16, method: &str, path: &str, body: &str) -> (u16, String) {
     let kind = "Content-Type: application/json\r\n";
-    let answer = http1::ask(address.port(), method, path, kind, body);
+    let answer = http1::ask(port, method, path, kind, body);
     let answer = answer.expect("it answers in HTTP");
     (answer.status, answer.body)
+}
+
+/// The faults that a service tells its clients, which is ready all the same.
+pub(crate) fn faults(service: &Ratekeeper) -> String {
+    let (status, body) = http(service.port, "GET", "/readyz", "");
+    assert_eq!(status, 200, "{body}");
+    let body: serde_json::Value = serde_json::from_str(&body).expect("it is JSON");
+    body["faults"].to_string()
 }

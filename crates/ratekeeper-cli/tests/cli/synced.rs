@@ -1,6 +1,7 @@
 //! `consistency: synced`, with three real nodes on a real Redis.
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, write};
+use crate::support::{Ratekeeper, run, serve};
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::{Client, Server};
 use std::path::Path;
@@ -22,36 +23,17 @@ descriptors:
   rate_limit: { window: 24h, limit: 60, algorithm: fixed_window }
 ";
 
-fn nodes(folder: &Path, server: &Server) -> [Service; 3] {
+fn nodes(folder: &Path, server: &Server) -> [Ratekeeper; 3] {
     let store = format!("redis://127.0.0.1:{}/", server.port());
     ["one", "two", "three"].map(|name| {
-        let folder = folder.join(name);
-        std::fs::create_dir(&folder).expect("a folder can be made");
-        write(&folder, "rules.yaml", RULES);
-        let args = ["serve", "--rules", "rules.yaml", "--store", &store];
-        let patient = ["--store-deadline", "1s", "--require-store"];
-        let args: Vec<&str> = args
-            .iter()
-            .chain(&FREE_PORTS)
-            .chain(&patient)
-            .copied()
-            .collect();
-        Service::start(ratekeeper(&folder, &args), &folder)
+        let setup = serve(&folder.join(name)).rules(RULES);
+        let patient = format!("--store {store} --store-deadline 1s --require-store");
+        setup.args(&patient).start()
     })
 }
 
-fn allows(node: &Service, key: &str, value: &str) -> bool {
+fn allows(node: &Ratekeeper, key: &str, value: &str) -> bool {
     node.check(&[(key, value)])["decision"] == "allow"
-}
-
-/// The sum of a metric's samples with these words.
-fn metric(node: &Service, words: &[&str]) -> f64 {
-    let (_, text) = http(node.admin, "GET", "/metrics", "");
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    let lines = lines.filter(|line| words.iter().all(|word| line.contains(word)));
-    lines
-        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-        .sum()
 }
 
 fn increments(client: &mut Client) -> f64 {
@@ -102,14 +84,14 @@ fn the_number_of_increments_does_not_depend_on_the_traffic() {
         "{asked} requests for {calls} calls"
     );
     for node in &nodes {
-        assert_eq!(metric(node, &["ratelimit_synced_counters{"]), 25.0);
-        assert_eq!(metric(node, &["ratelimit_syncs_total", "failed"]), 0.0);
+        assert_eq!(node.metric_sum(&["ratelimit_synced_counters{"]), 25.0);
+        assert_eq!(node.metric_sum(&["ratelimit_syncs_total", "failed"]), 0.0);
         eventually("everything is added", || {
-            metric(node, &["ratelimit_synced_hits_pending"]) == 0.0
+            node.metric_sum(&["ratelimit_synced_hits_pending"]) == 0.0
         });
     }
     let applied = ["ratelimit_synced_hits_total", "applied"];
-    let applied: f64 = nodes.iter().map(|node| metric(node, &applied)).sum();
+    let applied: f64 = nodes.iter().map(|node| node.metric_sum(&applied)).sum();
     assert!(applied >= f64::from(asked));
 }
 
@@ -127,9 +109,9 @@ fn nodes_know_of_each_other_and_go_on_without_redis() {
         "ratelimit_synced_refused_total{",
         "ratelimit_over_admission_bound{",
     ] {
-        let (_, text) = http(nodes[0].admin, "GET", "/metrics", "");
+        let text = nodes[0].metrics();
         assert!(text.contains(name), "{name}");
-        assert_eq!(metric(&nodes[0], &[name]), 0.0, "{name}");
+        assert_eq!(nodes[0].metric_sum(&[name]), 0.0, "{name}");
     }
     let mut admitted = 0;
     eventually("all nodes deny", || {
@@ -138,23 +120,23 @@ fn nodes_know_of_each_other_and_go_on_without_redis() {
         answers == [false; 3]
     });
     assert!((60..=180).contains(&admitted), "{admitted}");
-    let admin = nodes[0].admin.to_string();
+    let admin = format!("127.0.0.1:{}", nodes[0].admin);
     let said = run(
         folder.path(),
-        &["rules", "explain", "--address", &admin, "d", "small=ada"],
+        &format!("rules explain --address {admin} d small=ada"),
     );
     for part in ["synced every 20 ms", "other nodes", "starts afresh"] {
-        assert!(said.out.contains(part), "{part}: {}", said.out);
+        assert_contains(&said.out, part);
     }
     server.process().kill();
     // No failure mode: the rule's is to deny.
     assert!(allows(&nodes[0], "small", "bob"));
     let failed = ["ratelimit_syncs_total", "failed"];
-    eventually("syncs fail", || metric(&nodes[0], &failed) > 0.0);
+    eventually("syncs fail", || nodes[0].metric_sum(&failed) > 0.0);
     assert!(allows(&nodes[0], "small", "bob"));
-    assert_eq!(metric(&nodes[0], &["ratelimit_failopen_total"]), 0.0);
+    assert_eq!(nodes[0].metric_sum(&["ratelimit_failopen_total"]), 0.0);
     server.restart();
     eventually("what was counted meanwhile is added", || {
-        metric(&nodes[0], &["ratelimit_synced_hits_pending"]) == 0.0
+        nodes[0].metric_sum(&["ratelimit_synced_hits_pending"]) == 0.0
     });
 }

@@ -1,23 +1,14 @@
 //! Plans and overrides from a file of tenants.
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, repository, run, said, write};
+use crate::quotas::RULES;
+use crate::support::{self, Ratekeeper, http, ratekeeper, repository, run, said, write};
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::ratekeeper::Args;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Stdio;
 use tempfile::tempdir;
-
-const RULES: &str = "domain: d
-evaluation: path
-tenant: customer
-plans: [free, pro]
-descriptors:
-- key: customer
-  rate_limit: { window: 24h, limit: 10 }
-  plans: { pro: { window: 24h, limit: 1000 } }
-  descriptors:
-  - { key: endpoint, value: POST /orders, rate_limit: { window: 24h, limit: 20 } }
-";
 
 /// A plan, and an override on an endpoint.
 const TENANTS: &str = "tenants:
@@ -28,9 +19,8 @@ const TENANTS: &str = "tenants:
 
 const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
-fn serve(folder: &Path, more: &[&str]) -> Service {
-    let args = [&["serve"][..], &FREE_PORTS, more].concat();
-    Service::start(ratekeeper(folder, &args), folder)
+fn serve(folder: &Path, more: &[&str]) -> Ratekeeper {
+    support::serve(folder).args(more).start()
 }
 
 /// Replaces the list at once: no reader gets half of it.
@@ -40,7 +30,7 @@ fn put(folder: &Path, list: &str) {
 }
 
 /// The limit that binds a call, and its rule.
-fn bound(service: &Service, entries: &[(&str, &str)]) -> (u64, String) {
+fn bound(service: &Ratekeeper, entries: &[(&str, &str)]) -> (u64, String) {
     let answer = service.check(entries);
     let rule = answer["rule"].as_str().unwrap_or_default().to_owned();
     (answer["limit"].as_u64().unwrap_or_default(), rule)
@@ -82,8 +72,8 @@ fn a_file_of_tenants_gives_plans_and_overrides_and_is_reloaded() {
     put(folder.path(), "tenants:\n- { tenant: acme, plan: max }\n");
     service.wait_for_log("the domain has no plan 'max'");
     eventually("the mistake is told", || {
-        let metrics = http(service.admin, "GET", "/metrics", "").1;
-        let ready = http(service.http, "GET", "/readyz", "").1;
+        let metrics = service.metrics();
+        let ready = http(service.port, "GET", "/readyz", "").1;
         metrics.contains("ratelimit_config_reload_total{result=\"error\"} 1")
             && ready.contains("lists/tenants.yaml:2:")
     });
@@ -96,9 +86,9 @@ fn a_file_of_tenants_gives_plans_and_overrides_and_is_reloaded() {
         bound(&service, &ORDERS).0 <= 20
     });
 
-    let metrics = http(service.admin, "GET", "/metrics", "").1;
+    let metrics = service.metrics();
     let labels = "domain=\"d\",rule=\"d.customer@pro\",plan=\"pro\"";
-    assert!(metrics.contains(labels), "{metrics}");
+    assert_contains(&metrics, labels);
     assert!(
         !metrics.contains("acme"),
         "tenants are no labels: {metrics}"
@@ -119,13 +109,7 @@ fn dates_take_effect_without_a_reload() {
         rfc3339(since.as_secs())
     );
     write(folder.path(), "tenants.yaml", &list);
-    let flags = [
-        "--rules",
-        "rules.yaml",
-        "--tenants",
-        "tenants.yaml",
-        "--watch=false",
-    ];
+    let flags = "--rules rules.yaml --tenants tenants.yaml --watch=false".words();
     let service = serve(folder.path(), &flags);
     assert_eq!(bound(&service, &[("customer", "old")]).0, 10);
     eventually("the plan begins", || {
@@ -185,9 +169,7 @@ fn hashed(folder: &Path, keys: &str) -> String {
     let mut input = child.stdin.take().expect("its input is piped");
     input.write_all(keys.as_bytes()).expect("it reads");
     drop(input);
-    let said = said(child.wait_with_output().expect("it ends"));
-    assert_eq!(said.code, Some(0), "{}", said.err);
-    said.out
+    said(child.wait_with_output().expect("it ends")).succeeded()
 }
 
 #[test]
@@ -206,21 +188,9 @@ fn api_keys_are_named_by_their_hash() {
     write(folder.path(), "rules.yaml", &rules);
     let list = format!("tenants:\n- plan: pro\n  {}\n", lines[0]);
     write(folder.path(), "tenants.yaml", &list);
-    let flags = [
-        "serve",
-        "--rules",
-        "rules.yaml",
-        "--tenants",
-        "tenants.yaml",
-    ];
-
-    let without = run(folder.path(), &[&flags[..], &FREE_PORTS].concat());
-    assert_eq!(without.code, Some(1), "{}", without.out);
-    assert!(without.err.contains("tenant_key"), "{}", without.err);
-
-    let mut command = ratekeeper(folder.path(), &[&flags[..], &FREE_PORTS].concat());
-    command.env("RATEKEEPER_TENANT_KEY", KEY);
-    let service = Service::start(command, folder.path());
+    let setup = support::serve(folder.path()).args("--rules rules.yaml --tenants tenants.yaml");
+    setup.clone().run().refused("tenant_key");
+    let service = setup.variable("RATEKEEPER_TENANT_KEY", KEY).start();
     assert_eq!(bound(&service, &[("api_key", secret)]).0, 1_000);
     assert_eq!(bound(&service, &[("api_key", "sk_live_0123456788")]).0, 10);
     let log = service.log();
@@ -254,17 +224,9 @@ fn rules_and_tenants_are_checked_explained_and_replayed_together() {
         "  d.customer.endpoint_POST /orders@custom: 500 per 24h, ",
     ] {
         let line = line.replace("24h", "1d");
-        assert!(good.out.contains(&line), "{line}: {}", good.out);
+        assert_contains(&good.out, &line);
     }
-    let explain = [
-        "rules",
-        "explain",
-        "--rules",
-        "rules.yaml",
-        "--tenants",
-        "tenants.yaml",
-        "d",
-    ];
+    let explain = "rules explain --rules rules.yaml --tenants tenants.yaml d".words();
     let told = run(
         folder.path(),
         &[&explain[..], &["customer=acme,endpoint=POST /orders"]].concat(),
@@ -275,7 +237,7 @@ fn rules_and_tenants_are_checked_explained_and_replayed_together() {
         "@custom",
         "an override of this tenant",
     ] {
-        assert!(told.out.contains(part), "{part}: {}", told.out);
+        assert_contains(&told.out, part);
     }
     let line = "192.0.2.1 - - [01/Jan/2024:00:00:00 +0000] \"GET / HTTP/1.1\" 200 1\n";
     write(folder.path(), "access.log", &line.repeat(30));
@@ -315,7 +277,7 @@ fn rules_and_tenants_are_checked_explained_and_replayed_together() {
         "did you mean `pro`?",
         "tenants.yaml:3:",
     ] {
-        assert!(refused.err.contains(part), "{part}: {}", refused.err);
+        assert_contains(&refused.err, part);
     }
 }
 

@@ -1,7 +1,9 @@
 //! `ratekeeper top`, as people and scripts run it.
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, write};
+use crate::support::{self, Ratekeeper, http, run, write};
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::{eventually, free_port, system};
+use ratekeeper_testkit::ratekeeper::Args;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -11,10 +13,8 @@ use tempfile::tempdir;
 
 const RULES: &str = "domain: d\ndescriptors:\n- { key: user, rate_limit: { window: 24h, limit: 1, algorithm: fixed_window } }\n";
 
-fn serve(folder: &Path, more: &[&str]) -> Service {
-    write(folder, "rules.yaml", RULES);
-    let args = [&["serve", "--rules", "rules.yaml"][..], &FREE_PORTS, more].concat();
-    Service::start(ratekeeper(folder, &args), folder)
+fn serve(folder: &Path, more: &[&str]) -> Ratekeeper {
+    support::serve(folder).rules(RULES).args(more).start()
 }
 
 #[test]
@@ -24,9 +24,8 @@ fn once_prints_a_state_as_text() {
     for _ in 0..4 {
         service.check(&[("user", "ann")]);
     }
-    let admin = format!("http://{}", service.admin);
-    let said = run(folder.path(), &["top", "--once", "--admin", &admin]);
-    assert_eq!(said.code, Some(0), "{}", said.err);
+    let admin = format!("http://127.0.0.1:{}", service.admin);
+    let said = run(folder.path(), &["top", "--once", "--admin", &admin]).succeeded();
     for part in [
         "serving",
         "allowed/s",
@@ -36,13 +35,12 @@ fn once_prints_a_state_as_text() {
         "1 per 1d",
         "counters",
     ] {
-        assert!(said.out.contains(part), "no {part:?} in\n{}", said.out);
+        assert_contains(&said, part);
     }
-    assert!(!said.out.contains('\u{1b}'), "{}", said.out);
+    assert!(!said.contains('\u{1b}'), "{said}");
     // Into a pipe it is one text, asked for or not.
-    let piped = run(folder.path(), &["top", "--admin", &admin]);
-    assert_eq!(piped.code, Some(0), "{}", piped.err);
-    assert!(piped.out.contains("d.user"), "{}", piped.out);
+    let piped = run(folder.path(), &["top", "--admin", &admin]).succeeded();
+    assert!(piped.contains("d.user"), "{piped}");
     let json = run(folder.path(), &["top", "--json", "--admin", &admin]);
     let state: Value = serde_json::from_str(&json.out).expect("it is JSON");
     assert_eq!(state["node"]["state"], "serving", "{state}");
@@ -63,8 +61,8 @@ fn rule_rows(text: &str) -> Vec<Vec<&str>> {
 fn once_tells_the_rates_of_rules_and_what_no_rule_matches() {
     let folder = tempdir().expect("a folder can be made");
     let service = serve(folder.path(), &[]);
-    let admin = format!("http://{}", service.admin);
-    let asked = |body: &str| http(service.http, "POST", "/v1/check", body).0;
+    let admin = format!("http://127.0.0.1:{}", service.admin);
+    let asked = |body: &str| http(service.port, "POST", "/v1/check", body).0;
     let is_over = AtomicBool::new(false);
     let text = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -86,7 +84,7 @@ fn once_tells_the_rates_of_rules_and_what_no_rule_matches() {
     let denied = denied.and_then(|word| word.parse().ok());
     assert!(denied.is_some_and(|rate: u64| rate > 0), "{text}");
     for part in [" unmatched/s pass", " of unknown domains/s pass"] {
-        assert!(text.contains(part), "no {part:?} in {text}");
+        assert_contains(&text, part);
     }
     assert!(service.stop().success());
 }
@@ -94,39 +92,18 @@ fn once_tells_the_rates_of_rules_and_what_no_rule_matches() {
 #[test]
 fn a_token_is_asked_for_and_taken_from_a_file() {
     let folder = tempdir().expect("a folder can be made");
-    let create = [
-        "token",
-        "create",
-        "ann",
-        "--role",
-        "viewer",
-        "--data-dir",
-        "data",
-    ];
-    let token = run(folder.path(), &create);
-    assert_eq!(token.code, Some(0), "{}", token.err);
+    let create = "token create ann --role viewer --data-dir data";
+    let made = run(folder.path(), create).succeeded();
     let is_token = |word: &&str| word.starts_with("rk_admin_");
-    let token = token
-        .out
-        .split_whitespace()
-        .find(is_token)
-        .expect("it is printed");
+    let mut words = made.split_whitespace();
+    let token = words.find(is_token).expect("it is printed");
     write(folder.path(), "token.txt", token);
     let service = serve(folder.path(), &["--data-dir", "data"]);
-    let admin = format!("http://{}", service.admin);
-    let without = run(folder.path(), &["top", "--once", "--admin", &admin]);
-    assert_eq!(without.code, Some(1), "{}", without.out);
-    assert!(without.err.contains("401"), "{}", without.err);
-    let with = [
-        "top",
-        "--once",
-        "--admin",
-        &admin,
-        "--token-file",
-        "token.txt",
-    ];
-    let with = run(folder.path(), &with);
-    assert_eq!(with.code, Some(0), "{}", with.err);
+    let admin = format!("http://127.0.0.1:{}", service.admin);
+    run(folder.path(), &["top", "--once", "--admin", &admin]).refused("401");
+    let with = format!("top --once --admin {admin} --token-file token.txt");
+    let with = with.words();
+    run(folder.path(), &with).succeeded();
     assert!(service.stop().success());
 }
 
@@ -134,9 +111,7 @@ fn a_token_is_asked_for_and_taken_from_a_file() {
 fn an_absent_service_is_reported_in_one_line() {
     let folder = tempdir().expect("a folder can be made");
     let admin = format!("http://127.0.0.1:{}", free_port());
-    let said = run(folder.path(), &["top", "--once", "--admin", &admin]);
-    assert_eq!(said.code, Some(1));
-    assert!(said.err.contains("cannot connect"), "{}", said.err);
+    run(folder.path(), &["top", "--once", "--admin", &admin]).refused("cannot connect");
 }
 
 /// `ratekeeper top` in a terminal of its own.
@@ -149,9 +124,9 @@ struct Terminal {
 
 impl Terminal {
     /// Runs it, and waits until rules are drawn, which is once the first state has come.
-    fn start(service: &Service) -> Self {
+    fn start(service: &Ratekeeper) -> Self {
         let top = format!(
-            "stty cols 120 rows 40; echo before $(stty -g); sh -c 'echo pid=$$; exec {} top --admin http://{}'; \
+            "stty cols 120 rows 40; echo before $(stty -g); sh -c 'echo pid=$$; exec {} top --admin http://127.0.0.1:{}'; \
              echo code=$?; echo after $(stty -g)",
             env!("CARGO_BIN_EXE_ratekeeper"),
             service.admin
@@ -247,13 +222,12 @@ fn several_nodes_are_one_text() {
     }
     let urls = services
         .each_ref()
-        .map(|service| format!("http://{}", service.admin));
+        .map(|service| format!("http://127.0.0.1:{}", service.admin));
     let both = ["top", "--once", "--admin", &urls[0], "--admin", &urls[1]];
     eventually("the second with the checks has ended", || {
-        let said = run(folders[0].path(), &both);
-        assert_eq!(said.code, Some(0), "{}", said.err);
-        assert!(said.out.contains("2 nodes"), "{}", said.out);
-        let mut lines = said.out.lines();
+        let said = run(folders[0].path(), &both).succeeded();
+        assert_contains(&said, "2 nodes");
+        let mut lines = said.lines();
         // Allowed and denied since the start.
         lines.any(|line| {
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -265,11 +239,11 @@ fn several_nodes_are_one_text() {
     let said = run(folders[0].path(), &three);
     assert_eq!(said.code, Some(1));
     for part in ["1 away, 2 serving", "NODE", &closed, "cannot connect"] {
-        assert!(said.out.contains(part), "no {part:?} in\n{}", said.out);
+        assert_contains(&said.out, part);
     }
     let said = run(folders[0].path(), &[&three[..], &["--json"]].concat());
     assert_eq!(said.code, Some(1));
-    assert!(said.err.contains("cannot connect"), "{}", said.err);
+    assert_contains(&said.err, "cannot connect");
     let states: Value = serde_json::from_str(&said.out).expect("it is JSON");
     assert_eq!(states.as_array().map(Vec::len), Some(2), "{states}");
     for service in services {

@@ -1,6 +1,7 @@
 //! The keys that are limited most, over all nodes with one Redis.
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, url, write};
+use crate::support::{Ratekeeper, http, serve, url};
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::Server;
 use serde_json::Value;
@@ -12,16 +13,14 @@ descriptors:
 - { key: customer, rate_limit: { window: 24h, limit: 1, algorithm: fixed_window } }
 ";
 
-fn node(folder: &Path, name: &str, store: &[&str]) -> Service {
-    let folder = folder.join(name);
-    write(&folder, "rules.yaml", RULES);
-    let flags = ["--rules", "rules.yaml", "--node-name", name];
-    let patient = ["--store-deadline", "1s"];
-    let args = [&["serve"][..], &FREE_PORTS, &flags, store, &patient].concat();
-    Service::start(ratekeeper(&folder, &args), &folder)
+fn node(folder: &Path, name: &str, store: &[&str]) -> Ratekeeper {
+    let setup = serve(&folder.join(name)).rules(RULES).args(store);
+    setup
+        .args(&format!("--node-name {name} --store-deadline 1s"))
+        .start()
 }
 
-fn top(service: &Service, query: &str) -> Value {
+fn top(service: &Ratekeeper, query: &str) -> Value {
     let (status, body) = http(service.admin, "GET", &format!("/admin/v1/top{query}"), "");
     assert_eq!(status, 200, "{body}");
     serde_json::from_str(&body).expect("it is JSON")
@@ -49,7 +48,7 @@ fn the_top_keys_of_two_nodes_are_merged_until_one_is_killed_or_redis_goes_away()
     let url = url(&server);
     let store = ["--store", &url];
     let one = node(folder.path(), "one", &store);
-    let two = node(folder.path(), "two", &store);
+    let mut two = node(folder.path(), "two", &store);
     // One of seven passes: which node denies the others does not matter.
     for _ in 0..4 {
         one.check(&[("customer", "acme")]);
@@ -78,7 +77,7 @@ fn the_top_keys_of_two_nodes_are_merged_until_one_is_killed_or_redis_goes_away()
     assert_eq!(names(&own), ["one"]);
     assert!(own["only_this_node"].is_string(), "{own}");
 
-    two.signal("KILL");
+    two.process.kill();
     eventually("the list of a node that is gone expires", || {
         let left = top(&one, "");
         names(&left) == ["one"] && left["only_this_node"].is_null() && first(&left).1 == 3
@@ -87,10 +86,7 @@ fn the_top_keys_of_two_nodes_are_merged_until_one_is_killed_or_redis_goes_away()
     server.process().kill();
     let alone = top(&one, "");
     let why = alone["only_this_node"].as_str().expect("it says why");
-    assert!(
-        why.contains("the lists of other nodes are not known"),
-        "{why}"
-    );
+    assert_contains(&why, "the lists of other nodes are not known");
     assert_eq!(
         (names(&alone), first(&alone).1),
         (vec!["one".to_owned()], 3)

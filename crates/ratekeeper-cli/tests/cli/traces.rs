@@ -1,7 +1,7 @@
 //! Traces of a service, as a collector receives them.
 
 use crate::collector::{Collector, Seen, named};
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, run, write};
+use crate::support::{self, Ratekeeper, http, run, write};
 use ratekeeper_proto::WireEntry;
 use ratekeeper_proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use ratekeeper_proto::envoy::service::ratelimit::v3::RateLimitRequest;
@@ -9,7 +9,6 @@ use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_client::
 use ratekeeper_testkit::certificates::{Authority, Validity};
 use ratekeeper_testkit::http1::ask;
 use ratekeeper_testkit::process::{eventually, free_port};
-use std::net::SocketAddr;
 use std::path::Path;
 use tempfile::tempdir;
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
@@ -19,16 +18,16 @@ const RULES: &str = "domain: d\ndescriptors:\n- { key: api_key, rate_limit: { wi
 /// A secret value, which no span may hold.
 const SECRET: &str = "sk-0123456789";
 
-fn serve(folder: &Path, collector: &str, ratio: &str) -> Service {
+fn serve(folder: &Path, collector: &str, ratio: &str) -> Ratekeeper {
     serve_with(folder, collector, ratio, &[])
 }
 
-fn serve_with(folder: &Path, collector: &str, ratio: &str, more: &[&str]) -> Service {
-    write(folder, "rules.yaml", RULES);
-    let flags = ["--rules", "rules.yaml", "--node-name", "node-1"];
-    let traces = ["--otlp-endpoint", collector, "--trace-sample-ratio", ratio];
-    let args = [&["serve"][..], &FREE_PORTS, &flags, &traces, more].concat();
-    Service::start(ratekeeper(folder, &args), folder)
+fn serve_with(folder: &Path, collector: &str, ratio: &str, more: &[&str]) -> Ratekeeper {
+    let traces = format!("--otlp-endpoint {collector} --trace-sample-ratio {ratio}");
+    let setup = support::serve(folder)
+        .rules(RULES)
+        .args("--node-name node-1");
+    setup.args(&traces).args(more).start()
 }
 
 /// The `traceparent` of a trace whose id ends in these digits.
@@ -41,7 +40,7 @@ fn trace_id(trace: u8) -> String {
 }
 
 /// Posts a check over HTTP, with further lines of the head; the body of the answer.
-fn check(address: SocketAddr, path: &str, lines: &str) -> String {
+fn check(port: u16, path: &str, lines: &str) -> String {
     let descriptor = format!(r#"{{"entries":[{{"key":"api_key","value":"{SECRET}"}}]}}"#);
     let one = format!(r#"{{"domain":"d","descriptors":[{descriptor}]}}"#);
     let body = match path {
@@ -50,7 +49,7 @@ fn check(address: SocketAddr, path: &str, lines: &str) -> String {
         _ => one,
     };
     let lines = format!("Content-Type: application/json\r\n{lines}");
-    let answer = ask(address.port(), "POST", path, &lines, body);
+    let answer = ask(port, "POST", path, &lines, body);
     let answer = answer.expect("it answers in HTTP");
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer.body
@@ -81,14 +80,14 @@ fn a_check_over_http_has_its_stages_and_its_callers_context() {
     let collector = Collector::start();
     // Only those that callers want.
     let service = serve(folder.path(), &collector.url(), "0");
-    check(service.http, "/v1/check", "");
+    check(service.port, "/v1/check", "");
     check(
-        service.http,
+        service.port,
         "/v1/check",
         &format!("traceparent: {}\r\n", parent(0xa1, false)),
     );
     check(
-        service.http,
+        service.port,
         "/v1/check",
         &format!("traceparent: {}\r\n", parent(0xa2, true)),
     );
@@ -136,31 +135,23 @@ fn a_check_over_http_has_its_stages_and_its_callers_context() {
 fn spans_go_over_http_where_the_standard_variables_say_so() {
     let folder = tempdir().expect("a folder can be made");
     let collector = Collector::over_http("/v1/traces", b"key,1");
-    write(folder.path(), "rules.yaml", RULES);
-    let args = [&["serve", "--rules", "rules.yaml"][..], &FREE_PORTS].concat();
-    let mut command = ratekeeper(folder.path(), &args);
-    command
-        .env("TRACING_ENABLED", "true")
-        .env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url())
-        .env("OTEL_EXPORTER_OTLP_HEADERS", "api-key=key%2C1");
-    let service = Service::start(command, folder.path());
+    let mut service = support::serve(folder.path())
+        .rules(RULES)
+        .variable("TRACING_ENABLED", "true")
+        .variable("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url())
+        .variable("OTEL_EXPORTER_OTLP_HEADERS", "api-key=key%2C1")
+        .start();
     for trace in [0xb1, 0xb2] {
         let traced = format!("traceparent: {}\r\n", parent(trace, true));
-        check(service.http, "/v1/check", &traced);
+        check(service.port, "/v1/check", &traced);
         let spans = collector.trace(&trace_id(trace), 4);
         let check = named(&spans, "check");
         assert_nested(check, &spans);
         let name = check.resource.get("service.name").map(String::as_str);
         assert_eq!(name, Some("RateLimit"));
     }
-    assert!(service.stop().success());
-    assert!(!service_log_tells_of_a_fault(folder.path()));
-}
-
-/// Returns true if the log says that spans were not taken.
-fn service_log_tells_of_a_fault(folder: &Path) -> bool {
-    let log = std::fs::read_to_string(folder.join("log.txt"));
-    log.expect("there is one").contains("does not take spans")
+    assert!(service.process.terminate().success());
+    assert!(!service.log().contains("does not take spans"));
 }
 
 #[test]
@@ -185,7 +176,7 @@ fn a_check_over_grpc_takes_the_context_from_its_metadata() {
     let context = parent(0xb1, true).parse().expect("it is ASCII");
     request.metadata_mut().insert("traceparent", context);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
-    let url = format!("http://{}", service.grpc);
+    let url = format!("http://127.0.0.1:{}", service.grpc);
     runtime.block_on(async {
         let client = RateLimitServiceClient::connect(url).await;
         let answer = client.expect("it listens").should_rate_limit(request).await;
@@ -206,7 +197,7 @@ fn checks_of_a_batch_lie_in_one_span_and_are_sent_before_the_end() {
     let folder = tempdir().expect("a folder can be made");
     let collector = Collector::start();
     let service = serve(folder.path(), &collector.url(), "1");
-    check(service.http, "/v1/checks", "");
+    check(service.port, "/v1/checks", "");
     assert!(service.stop().success());
     let spans = collector.spans();
     assert_eq!(spans.len(), 9, "{spans:#?}");
@@ -241,7 +232,7 @@ fn permits_reservations_and_looks_are_traced_as_checks_are() {
         (0xc4, "/v1/peek", "peek", "allow"),
     ] {
         let context = format!("traceparent: {}\r\n", parent(trace, true));
-        check(service.http, path, &context);
+        check(service.port, path, &context);
         let spans = collector.trace(&trace_id(trace), 4);
         let whole = named(&spans, name);
         assert_eq!((whole.parent.as_str(), whole.kind), ("00000000000000cd", 2));
@@ -250,7 +241,7 @@ fn permits_reservations_and_looks_are_traced_as_checks_are() {
         assert_eq!(whole.attributes["ratekeeper.rule"], "d.api_key");
         assert_nested(whole, &spans);
     }
-    check(service.http, "/v1/peek", "");
+    check(service.port, "/v1/peek", "");
     assert!(service.stop().success());
     assert_eq!(collector.spans().len(), 16);
 }
@@ -260,10 +251,10 @@ fn without_its_collector_a_service_decides_and_counts_what_is_lost() {
     let folder = tempdir().expect("a folder can be made");
     let closed = format!("http://127.0.0.1:{}", free_port());
     let service = serve(folder.path(), &closed, "1");
-    check(service.http, "/v1/check", "");
-    check(service.http, "/v1/check", "");
+    check(service.port, "/v1/check", "");
+    check(service.port, "/v1/check", "");
     eventually("the lost spans are counted", || {
-        let (_, metrics) = http(service.admin, "GET", "/metrics", "");
+        let metrics = service.metrics();
         metrics.contains("ratelimit_trace_spans_total{result=\"failed\"} 8")
     });
     let (status, ready) = http(service.admin, "GET", "/readyz", "");
@@ -306,7 +297,7 @@ fn a_collector_over_tls_gets_spans_with_its_key() {
     let more = [&trust[..], &identity, &file].concat();
     let service = serve_with(folder.path(), &collector.url(), "0", &more);
     let context = format!("traceparent: {}\r\n", parent(0xd1, true));
-    check(service.http, "/v1/check", &context);
+    check(service.port, "/v1/check", &context);
     let spans = collector.trace(&trace_id(0xd1), 4);
     assert_nested(named(&spans, "check"), &spans);
     assert!(!service.log().contains("key-8d1f"), "{}", service.log());
@@ -334,10 +325,10 @@ fn a_collector_that_is_not_trusted_or_refuses_gets_no_spans() {
         let identity = ["--otlp-cert", "tls.crt", "--otlp-key", "tls.key"];
         let more = [trust, identity].concat();
         let service = serve_with(folder.path(), &collector.url(), "1", &more);
-        check(service.http, "/v1/check", "");
+        check(service.port, "/v1/check", "");
         let log = service.wait_for_log("does not take spans");
         assert!(!log.contains("key-8d1f"), "{log}");
-        check(service.http, "/v1/check", "");
+        check(service.port, "/v1/check", "");
         let _ = service.stop();
     }
     assert!(collector.spans().is_empty(), "{:#?}", collector.spans());
@@ -377,8 +368,6 @@ fn an_address_that_is_no_collector_stops_the_start() {
         ("http://collector:4317/v1/traces", "otlp_protocol"),
     ] {
         let args = ["serve", "--rules", "rules.yaml", "--otlp-endpoint", bad];
-        let said = run(folder.path(), &args);
-        assert_eq!(said.code, Some(1), "{}", said.err);
-        assert!(said.err.contains(words), "{}", said.err);
+        run(folder.path(), &args).refused(words);
     }
 }

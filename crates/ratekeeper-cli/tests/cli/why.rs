@@ -1,6 +1,7 @@
 //! `ratekeeper why` and `denials`, and the page about them: its commands are pasted one after the other.
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, repository, url, write};
+use crate::support::{self, Ratekeeper, http, ratekeeper, repository, url};
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::Server;
 use serde_json::{Value, json};
@@ -18,29 +19,27 @@ descriptors:
     rate_limit: { window: 24h, limit: 1, algorithm: fixed_window }
 ";
 
-fn serve(folder: &Path) -> Service {
-    write(folder, "rules.yaml", RULES);
-    let flags = ["serve", "--rules", "rules.yaml", "--data-dir", "data"];
-    Service::start(
-        ratekeeper(folder, &[&flags[..], &FREE_PORTS].concat()),
-        folder,
-    )
+fn serve(folder: &Path) -> Ratekeeper {
+    support::serve(folder)
+        .rules(RULES)
+        .args("--data-dir data")
+        .start()
 }
 
-fn call(service: &Service, key: &str, value: &str, times: usize) {
+fn call(service: &Ratekeeper, key: &str, value: &str, times: usize) {
     let entries = [json!({ "key": key, "value": value })];
     let body = json!({ "domain": "shop", "descriptors": [{ "entries": entries }] }).to_string();
     for _ in 0..times {
-        let (status, body) = http(service.http, "POST", "/v1/check", &body);
+        let (status, body) = http(service.port, "POST", "/v1/check", &body);
         assert_eq!(status, 200, "{body}");
     }
 }
 
 /// Runs a line of a shell in which `ratekeeper` asks the service.
-fn shell(service: &Service, folder: &Path, script: &str) -> Output {
-    let binary = ratekeeper(folder, &[]).get_program().to_owned();
+fn shell(service: &Ratekeeper, folder: &Path, script: &str) -> Output {
+    let binary = ratekeeper(folder, "").get_program().to_owned();
     let function = format!(
-        "ratekeeper() {{ \"$BINARY\" \"$@\" --admin http://{}; }}\n",
+        "ratekeeper() {{ \"$BINARY\" \"$@\" --admin http://127.0.0.1:{}; }}\n",
         service.admin
     );
     let output = Command::new("sh")
@@ -51,7 +50,7 @@ fn shell(service: &Service, folder: &Path, script: &str) -> Output {
     output.expect("there is a shell")
 }
 
-fn said(service: &Service, folder: &Path, script: &str) -> String {
+fn said(service: &Ratekeeper, folder: &Path, script: &str) -> String {
     let output = shell(service, folder, script);
     let (out, err) = (
         String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -103,7 +102,7 @@ fn one_customer_is_told_on_one_screen() {
     }
     assert!(told.lines().count() < 40, "more than a screen:\n{told}");
     let by_end = said(&service, folder, "echo '*acme' | ratekeeper why");
-    assert!(by_end.contains("denied 2 times"), "{by_end}");
+    assert_contains(&by_end, "denied 2 times");
     let list = said(
         &service,
         folder,
@@ -112,7 +111,7 @@ fn one_customer_is_told_on_one_screen() {
     assert!(list.contains("/slow") && list.contains("shadow"), "{list}");
     assert!(!list.contains("acme"), "{list}");
     let json = said(&service, folder, "ratekeeper denials acme --json");
-    assert!(json.contains("\"count\": 2"), "{json}");
+    assert_contains(&json, "\"count\": 2");
     let unknown = shell(&service, folder, "ratekeeper why '*nobody'");
     assert_eq!(unknown.status.code(), Some(1));
     eventually("the log names whom the rule in shadow would deny", || {
@@ -136,10 +135,8 @@ descriptors:
 fn what_to_do_about_a_key_names_it_by_its_hash() {
     let folder = tempdir().expect("a folder can be made");
     let folder = folder.path();
-    write(folder, "rules.yaml", SECRETS);
-    let flags = ["serve", "--rules", "rules.yaml", "--data-dir", "data"];
-    let command = ratekeeper(folder, &[&flags[..], &FREE_PORTS].concat());
-    let service = Service::start(command, folder);
+    let setup = support::serve(folder).rules(SECRETS);
+    let service = setup.args("--data-dir data").start();
     for key in ["a-key-that-nobody-may-see", "short"] {
         call(&service, "api_key", key, 3);
         let told = said(&service, folder, &format!("ratekeeper why {key}"));
@@ -149,7 +146,7 @@ fn what_to_do_about_a_key_names_it_by_its_hash() {
         let raise = raise.unwrap_or_else(|| panic!("nothing to do in:\n{told}"));
         said(&service, folder, raise);
         let list = said(&service, folder, "ratekeeper audit list");
-        assert!(list.contains("default 4 per 1d from 20"), "{list}");
+        assert_contains(&list, "default 4 per 1d from 20");
         assert!(!list.contains(key), "{list}");
         let usage = said(&service, folder, &format!("ratekeeper usage {key}"));
         assert!(
@@ -163,13 +160,13 @@ fn what_to_do_about_a_key_names_it_by_its_hash() {
 }
 
 /// A node that shares its counters with others.
-fn member(folder: &Path, name: &str, store: &str) -> Service {
-    let folder = folder.join(name);
-    write(&folder, "rules.yaml", SECRETS);
-    let flags = ["serve", "--rules", "rules.yaml", "--node-name", name];
-    let store = ["--store", store, "--store-deadline", "1s"];
-    let args = [&flags[..], &FREE_PORTS, &store].concat();
-    Service::start(ratekeeper(&folder, &args), &folder)
+fn member(folder: &Path, name: &str, store: &str) -> Ratekeeper {
+    let setup = support::serve(&folder.join(name)).rules(SECRETS);
+    setup
+        .args(&format!(
+            "--node-name {name} --store {store} --store-deadline 1s"
+        ))
+        .start()
 }
 
 #[test]
@@ -186,7 +183,7 @@ fn any_node_with_the_same_redis_tells_why() {
     for number in 0..50 {
         call(two, "api_key", &format!("sk_live_of_others_{number:04}"), 3);
     }
-    let told = |node: &Service, name: &str| {
+    let told = |node: &Ratekeeper, name: &str| {
         let output = shell(node, folder, &format!("ratekeeper why '{name}' --json"));
         serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default()
     };
@@ -200,7 +197,7 @@ fn any_node_with_the_same_redis_tells_why() {
         assert!(why["told_by"]["only_this_node"].is_null(), "{text}");
         assert!(!text.contains("sk_live"), "{text}");
         let list = said(node, folder, "ratekeeper denials --kind would-be-denied");
-        assert!(list.contains("/slow"), "{list}");
+        assert_contains(&list, "/slow");
     }
     // The node that denied the key knows its counters; the other says where to ask.
     let fingerprint = told(one, "*x4f2")["key"].clone();

@@ -6,33 +6,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ratekeeper_proto::ratelimit::config::ratelimit::v3::{RateLimitConfig, RateLimitUnit};
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::certificates::{Authority, Identity, Validity, put};
 use ratekeeper_testkit::control_plane::{ControlPlane, MutualTls, resource, responses, rules};
 use ratekeeper_testkit::process::eventually;
 use serde_json::Value;
 use tempfile::tempdir;
 
-use crate::support::{FREE_PORTS, Service, http, ratekeeper, run};
+use crate::support::{Ratekeeper, banner, http, run, serve};
+use ratekeeper_testkit::ratekeeper::Setup;
 
 /// A service that follows `plane`, started with envoyproxy/ratelimit's variables.
-fn command(folder: &Path, plane: &ControlPlane, more: &[&str]) -> Command {
-    let args: Vec<&str> = ["serve"]
-        .iter()
-        .chain(more)
-        .chain(&FREE_PORTS)
-        .copied()
-        .collect();
-    let mut command = ratekeeper(folder, &args);
-    command
-        .env("CONFIG_TYPE", "GRPC_XDS_SOTW")
-        .env("CONFIG_GRPC_XDS_SERVER_URL", plane.address().to_string())
-        .env("CONFIG_GRPC_XDS_NODE_ID", "envoy-ratelimit")
-        .env("RATEKEEPER_PROFILE", "envoy");
-    command
+fn follower(folder: &Path, plane: &ControlPlane, more: &[&str]) -> Setup {
+    serve(folder)
+        .args(more)
+        .variable("CONFIG_TYPE", "GRPC_XDS_SOTW")
+        .variable("CONFIG_GRPC_XDS_SERVER_URL", &plane.address().to_string())
+        .variable("CONFIG_GRPC_XDS_NODE_ID", "envoy-ratelimit")
+        .variable("RATEKEEPER_PROFILE", "envoy")
 }
 
-fn start(folder: &Path, plane: &ControlPlane, more: &[&str]) -> Service {
-    Service::start(command(folder, plane, more), folder)
+fn start(folder: &Path, plane: &ControlPlane, more: &[&str]) -> Ratekeeper {
+    follower(folder, plane, more).start()
 }
 
 fn hourly(domain: &str, limit: u32) -> RateLimitConfig {
@@ -44,18 +39,18 @@ fn bad(domain: &str) -> RateLimitConfig {
     rules(domain, "key", RateLimitUnit::Unknown, 1)
 }
 
-fn ready(service: &Service) -> (u16, Value) {
+fn ready(service: &Ratekeeper) -> (u16, Value) {
     let (status, body) = http(service.admin, "GET", "/readyz", "");
     (status, serde_json::from_str(&body).expect("it is JSON"))
 }
 
 /// The limit of `key` in domain `d`; none if no rule matches.
-fn limit(service: &Service) -> Option<u64> {
+fn limit(service: &Ratekeeper) -> Option<u64> {
     service.check(&[("key", "a")])["limit"].as_u64()
 }
 
 /// The refusal is in `/readyz`, which stays well, and in one line of the log.
-fn is_told(service: &Service, refusal: &str) {
+fn is_told(service: &Ratekeeper, refusal: &str) {
     let (status, told) = ready(service);
     assert_eq!(status, 200, "{told}");
     let faults = told["faults"].to_string();
@@ -66,29 +61,17 @@ fn is_told(service: &Service, refusal: &str) {
     assert_eq!(lines, 1, "{refusal}: {log}");
 }
 
-fn metric(service: &Service, name: &str) -> u64 {
-    let (_, text) = http(service.admin, "GET", "/metrics", "");
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix(&format!("{name} ")));
-    line.and_then(|value| value.parse().ok())
-        .unwrap_or_default()
-}
-
 #[test]
 fn rules_come_change_and_go_and_a_bad_one_harms_no_other() {
     let folder = tempdir().expect("a folder");
     let plane = ControlPlane::start(0, None);
     let service = start(folder.path(), &plane, &[]);
-    assert!(
-        service.banner.contains("no rules yet"),
-        "{}",
-        service.banner
-    );
+    let told = banner(&service);
+    assert_contains(&told, "no rules yet");
     assert_eq!(
         (
             ready(&service).0,
-            http(service.http, "GET", "/healthcheck", "").0
+            http(service.port, "GET", "/healthcheck", "").0
         ),
         (503, 500)
     );
@@ -99,7 +82,7 @@ fn rules_come_change_and_go_and_a_bad_one_harms_no_other() {
     assert_eq!(
         (
             ready(&service).0,
-            http(service.http, "GET", "/healthcheck", "").0
+            http(service.port, "GET", "/healthcheck", "").0
         ),
         (200, 200)
     );
@@ -126,7 +109,7 @@ fn rules_come_change_and_go_and_a_bad_one_harms_no_other() {
         rlconfig.contains("f.key") && !rlconfig.contains("e.key"),
         "{rlconfig}"
     );
-    assert_eq!(metric(&service, "ratelimit_rules_source_refused_total"), 1);
+    assert_eq!(service.metric("ratelimit_rules_source_refused_total "), 1);
 
     // Not even resources of it.
     let mut other = resource(&hourly("d", 9));
@@ -186,7 +169,7 @@ fn what_a_real_envoy_gateway_sent_becomes_its_rules() {
     assert_eq!(
         (
             plane.heard().stale,
-            metric(&service, "ratelimit_rules_source_refused_total")
+            service.metric("ratelimit_rules_source_refused_total ")
         ),
         (0, 0)
     );
@@ -202,7 +185,7 @@ fn what_a_real_envoy_gateway_sent_becomes_its_rules() {
                 { "entries": [route, entry(all, all)] },
             ],
         });
-        let (status, answer) = http(service.http, "POST", "/v1/check", &body.to_string());
+        let (status, answer) = http(service.port, "POST", "/v1/check", &body.to_string());
         assert_eq!(status, 200, "{answer}");
         let answer: Value = serde_json::from_str(&answer).expect("it is JSON");
         answer["decision"] == "allow"
@@ -220,7 +203,7 @@ fn a_thousand_changes_cuts_and_restarts_lose_nothing() {
     assert_eq!(plane.answer(plane.send(&[hourly("d", 1)])), None);
     let is_over = Arc::new(AtomicBool::new(false));
     let asking = std::thread::spawn({
-        let (address, is_over) = (service.http, Arc::clone(&is_over));
+        let (address, is_over) = (service.port, Arc::clone(&is_over));
         move || {
             let body =
                 r#"{"domain": "d", "descriptors": [{"entries": [{"key": "key", "value": "b"}]}]}"#;
@@ -281,7 +264,7 @@ fn the_last_good_rules_serve_while_the_control_plane_is_away() {
             .is_some()
     );
     let port = plane.address().port();
-    let away = command(folder.path(), &plane, &data);
+    let away = follower(folder.path(), &plane, &data);
     drop(plane);
     eventually("it notices", || {
         let faults = ready(&service).1["faults"].to_string();
@@ -289,19 +272,16 @@ fn the_last_good_rules_serve_while_the_control_plane_is_away() {
     });
     assert_eq!(
         (
-            metric(&service, "ratelimit_rules_source_up"),
+            service.metric("ratelimit_rules_source_up "),
             limit(&service)
         ),
         (0, Some(7))
     );
     assert!(service.stop().success());
 
-    let service = Service::start(away, folder.path());
-    assert!(
-        service.banner.contains("the last good ones, of"),
-        "{}",
-        service.banner
-    );
+    let service = away.start();
+    let told = banner(&service);
+    assert_contains(&told, "the last good ones, of");
     let (status, told) = ready(&service);
     assert_eq!((status, limit(&service)), (200, Some(7)));
     assert!(
@@ -323,16 +303,20 @@ fn the_last_good_rules_serve_while_the_control_plane_is_away() {
 fn a_service_may_be_ready_before_it_has_rules() {
     let folder = tempdir().expect("a folder");
     let plane = ControlPlane::start(0, None);
-    let mut command = command(folder.path(), &plane, &[]);
-    command.env("FORCE_START_WITHOUT_INITIAL_CONFIG", "true");
-    let service = Service::start(command, folder.path());
+    let setup = follower(folder.path(), &plane, &[]);
+    let service = setup
+        .variable("FORCE_START_WITHOUT_INITIAL_CONFIG", "true")
+        .start();
     let (status, told) = ready(&service);
     assert_eq!((status, told["state"].as_str()), (200, Some("no rules")));
-    let health = run(folder.path(), &["health", &service.http.to_string()]);
-    assert_eq!(health.code, Some(0), "{}", health.err);
+    run(
+        folder.path(),
+        &["health", &format!("127.0.0.1:{}", service.port)],
+    )
+    .succeeded();
     let body = r#"{"domain": "d", "descriptors": [{"entries": [{"key": "k"}]}]}"#;
     assert_ne!(
-        http(service.http, "POST", "/v1/check", body).0,
+        http(service.port, "POST", "/v1/check", body).0,
         200,
         "nothing is decided"
     );
@@ -341,14 +325,14 @@ fn a_service_may_be_ready_before_it_has_rules() {
 #[test]
 fn both_sides_prove_who_they_are_and_certificates_are_read_again() {
     let folder = tempdir().expect("a folder");
-    let at = |name: &str| folder.path().join(name);
+    let at = |name: &str| folder.path().join(name).display().to_string();
     let (authority, other) = (Authority::new(), Authority::new());
     let own = |authority: &Authority, validity| {
         let Identity { certificate, key } = authority.issue("127.0.0.1", validity);
-        put(&at("tls.crt"), &certificate);
-        put(&at("tls.key"), &key);
+        put(at("tls.crt").as_ref(), &certificate);
+        put(at("tls.key").as_ref(), &key);
     };
-    put(&at("ca.crt"), &authority.pem());
+    put(at("ca.crt").as_ref(), &authority.pem());
     own(&other, Validity::Valid);
     let plane = ControlPlane::start(
         0,
@@ -358,15 +342,14 @@ fn both_sides_prove_who_they_are_and_certificates_are_read_again() {
         }),
     );
     let version = plane.send(&[hourly("d", 4)]);
-    let mut command = command(folder.path(), &plane, &[]);
-    command
-        .env("CONFIG_GRPC_XDS_SERVER_USE_TLS", "true")
-        .env("CONFIG_GRPC_XDS_CLIENT_TLS_CERT", at("tls.crt"))
-        .env("CONFIG_GRPC_XDS_CLIENT_TLS_KEY", at("tls.key"))
-        .env("CONFIG_GRPC_XDS_SERVER_TLS_CACERT", at("ca.crt"));
-    let service = Service::start(command, folder.path());
+    let service = follower(folder.path(), &plane, &[])
+        .variable("CONFIG_GRPC_XDS_SERVER_USE_TLS", "true")
+        .variable("CONFIG_GRPC_XDS_CLIENT_TLS_CERT", &at("tls.crt"))
+        .variable("CONFIG_GRPC_XDS_CLIENT_TLS_KEY", &at("tls.key"))
+        .variable("CONFIG_GRPC_XDS_SERVER_TLS_CACERT", &at("ca.crt"))
+        .start();
     eventually("it is turned away", || {
-        metric(&service, "ratelimit_rules_source_errors_total") > 0
+        service.metric("ratelimit_rules_source_errors_total ") > 0
     });
     own(&authority, Validity::Valid);
     assert_eq!(plane.answer(version), None);
@@ -425,7 +408,7 @@ fn a_set_may_be_large_but_not_too_large_and_names_are_there_once() {
         "d: two resources have this name: the first one counts",
     );
     assert_eq!(limit(&service), Some(5));
-    assert_eq!(metric(&service, "ratelimit_rules_source_refused_total"), 2);
+    assert_eq!(service.metric("ratelimit_rules_source_refused_total "), 2);
 }
 
 #[test]
@@ -449,13 +432,12 @@ fn an_expired_certificate_is_told_and_the_last_good_rules_stay() {
     };
     let good = plane(0, Validity::Valid);
     let port = good.address().port();
-    let mut command = command(folder.path(), &good, &[]);
-    command
-        .env("CONFIG_GRPC_XDS_SERVER_USE_TLS", "true")
-        .env("CONFIG_GRPC_XDS_CLIENT_TLS_CERT", "node.pem")
-        .env("CONFIG_GRPC_XDS_CLIENT_TLS_KEY", "node.key")
-        .env("CONFIG_GRPC_XDS_SERVER_TLS_CACERT", "ca.pem");
-    let service = Service::start(command, folder.path());
+    let service = follower(folder.path(), &good, &[])
+        .variable("CONFIG_GRPC_XDS_SERVER_USE_TLS", "true")
+        .variable("CONFIG_GRPC_XDS_CLIENT_TLS_CERT", "node.pem")
+        .variable("CONFIG_GRPC_XDS_CLIENT_TLS_KEY", "node.key")
+        .variable("CONFIG_GRPC_XDS_SERVER_TLS_CACERT", "ca.pem")
+        .start();
     assert_eq!(good.answer(good.send(&[hourly("d", 3)])), None);
     drop(good);
 
@@ -466,7 +448,7 @@ fn an_expired_certificate_is_told_and_the_last_good_rules_stay() {
         told.to_lowercase().contains("expired") && told.contains("those in use stay")
     });
     assert_eq!(limit(&service), Some(3));
-    assert_eq!(metric(&service, "ratelimit_rules_source_up"), 0);
+    assert_eq!(service.metric("ratelimit_rules_source_up "), 0);
     let log = service.log();
     let told = log
         .lines()
@@ -500,7 +482,7 @@ fn defaults_say_what_resources_cannot() {
         let descriptor =
             serde_json::json!({ "entries": [{ "key": "key", "value": "a" }], "hitsAddend": hits });
         let body = serde_json::json!({ "domain": "d", "descriptors": [descriptor] });
-        http(service.http, "POST", "/json", &body.to_string()).0
+        http(service.port, "POST", "/json", &body.to_string()).0
     };
     assert_eq!([ask(0), ask(10), ask(0)], [200, 200, 429]);
     let refused = run(
@@ -529,13 +511,7 @@ fn defaults_say_what_resources_cannot() {
             "{algorithm: gcra}",
         ],
     );
-    assert!(
-        refused
-            .err
-            .contains("it means nothing without a control plane"),
-        "{}",
-        refused.err
-    );
+    assert_contains(&refused.err, "it means nothing without a control plane");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::support::{Gateway, RULES, Upstream, ok};
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::certificates::Identity;
 use ratekeeper_testkit::process::{Process, eventually, free_port, system};
 use tempfile::TempDir;
@@ -221,9 +222,9 @@ fn nginx_closes_kept_connections_and_no_client_notices() {
     let nginx = Nginx::start(None);
     let gateway = Gateway::start(&nginx.url(), &["--worker-threads", "1"]);
     let said = run(system("h2load").args(["-n", "2000", "-c", "4", "-m", "10", &gateway.url("/")]));
-    assert!(said.contains("2000 succeeded, 0 failed"), "{said}");
+    assert_contains(&said, "2000 succeeded, 0 failed");
     let said = run(system("h2load").args(["--h1", "-n", "2000", "-c", "8", &gateway.url("/")]));
-    assert!(said.contains("2000 succeeded, 0 failed"), "{said}");
+    assert_contains(&said, "2000 succeeded, 0 failed");
     let answers = r#"ratelimit_gateway_requests_total{upstream="upstream",status="2xx"} 4000"#;
     gateway.tells("/metrics", answers);
 }

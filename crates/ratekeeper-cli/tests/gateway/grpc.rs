@@ -14,8 +14,9 @@ use hyper::body::{Body, Frame, Incoming};
 use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::http2::{self, Outcome};
-use ratekeeper_testkit::process::{Process, eventually, free_port, tool};
+use ratekeeper_testkit::process::{Process, eventually, free_port};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -171,7 +172,7 @@ async fn a_call_over_its_limit_is_told_when_to_come_back() {
     assert_eq!(denied.code(), Code::ResourceExhausted, "{denied}");
     let details = String::from_utf8_lossy(denied.details()).into_owned();
     let info = "type.googleapis.com/google.rpc.RetryInfo";
-    assert!(details.contains(info), "{details}");
+    assert_contains(&details, info);
 }
 
 /// The service of this binary, and its gRPC port.
@@ -225,18 +226,7 @@ fn envoy_in_front_probes_the_health_of_what_is_behind() {
         .replace("GATEWAY", &gateway.port.to_string());
     let file = folder.path().join("envoy.yaml");
     std::fs::write(&file, config).expect("a file can be written");
-    let mut command = tool("envoy");
-    command.arg("-c").arg(&file);
-    command.args([
-        "--disable-hot-restart",
-        "--concurrency",
-        "1",
-        "--log-level",
-        "warning",
-    ]);
-    let mut envoy = Process::spawn("envoy", command);
-    envoy.wait_for_port(admin);
-    envoy.wait_for_port(edge);
+    let _envoy = Process::envoy(&file, &[admin, edge]);
     let is_healthy = || {
         let request = "GET /clusters HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
         say(admin, request).contains("::health_flags::healthy")

@@ -1,6 +1,7 @@
 //! The access log, and the command that reads it.
 
 use crate::support::{Gateway, PROGRAM, Upstream, ok};
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::ratekeeper::{Said, command, run};
 
@@ -121,7 +122,7 @@ auth:
     });
     let report = replay(&gateway, &[]).out;
     let wanted = format!("40 requests, {} allowed, {denied} denied", 40 - denied);
-    assert!(report.contains(&wanted), "{report}");
+    assert_contains(&report, &wanted);
 }
 
 #[test]

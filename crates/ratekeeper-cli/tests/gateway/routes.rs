@@ -1,6 +1,7 @@
 //! Routes by host and path, and what becomes of them when they change.
 
 use crate::support::{Gateway, RULES, Upstream, gateway, ok};
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
 
 fn settings(orders: &Upstream, web: &Upstream, prefix: &str) -> String {
@@ -105,7 +106,7 @@ fn an_authority_is_looked_for_beside_the_settings_file() {
     let said = String::from_utf8_lossy(&output.stderr);
     let whole = folder.path().join("conf/ca/none.pem");
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains(&*whole.to_string_lossy()), "{said}");
+    assert_contains(&said, &*whole.to_string_lossy());
 }
 
 #[test]
@@ -141,6 +142,6 @@ fn what_a_gateway_that_asks_a_service_would_ignore_is_refused() {
         status.is_some()
     });
     let said = process.output();
-    assert!(said.contains("ratekeeper.yaml:4:7"), "{said}");
-    assert!(said.contains("ratekeeper.yaml:5:8"), "{said}");
+    assert_contains(&said, "ratekeeper.yaml:4:7");
+    assert_contains(&said, "ratekeeper.yaml:5:8");
 }

@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, mpsc};
 
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::{Process, eventually, free_port};
 use ratekeeper_testkit::ratekeeper::{command, run};
 use tempfile::TempDir;
@@ -249,7 +250,7 @@ fn what_the_rules_of_a_gateway_that_asks_leave_unclear_is_named() {
         let rules = folder.path().to_str().expect("it is UTF-8");
         let asking = ["--service", "grpc://127.0.0.1:9", "--rules", rules];
         let said = refusal(&asking, &format!("auth: {auth}"));
-        assert!(said.contains(expected), "{said}");
+        assert_contains(&said, expected);
         assert!(!said.contains("not known here"), "{said}");
     }
 }

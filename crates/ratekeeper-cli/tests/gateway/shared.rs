@@ -1,5 +1,6 @@
 //! Gateways that share a Redis hold each tenant to its threshold together.
 
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::redis::Server;
 use serde_json::Value;
 
@@ -83,7 +84,7 @@ fn a_load_that_makes_no_sense_is_refused() {
     let refused = |args: &[&str], word: &str| {
         let said = ran(&[&["bench", "gateway"], args].concat());
         assert_ne!(said.code, Some(0));
-        assert!(said.err.contains(word), "{word}: {}", said.err);
+        assert_contains(&said.err, word);
     };
     refused(&["--path", "orders"], "write one such as");
     refused(&["--keys", "uniform:2"], "/tenants/{key}");

@@ -3,6 +3,7 @@
 use std::net::TcpStream;
 use std::sync::{Condvar, Mutex};
 
+use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::Server;
 
@@ -224,20 +225,17 @@ fn a_switch_turns_a_shedder_off_while_the_gateway_runs() {
     let address = format!("http://127.0.0.1:{}", busy.gateway.admin);
     let switch = |how: &str| said(&["rules", how, "shed/adaptive", "--admin", &address]);
     let told = switch("disable");
-    assert!(told.contains("shed/adaptive is off"), "{told}");
+    assert_contains(&told, "shed/adaptive is off");
     assert_eq!(busy.get(&[]).status, 200);
     let told = switch("shadow");
-    assert!(told.contains("shed/adaptive is shadow"), "{told}");
+    assert_contains(&told, "shed/adaptive is shadow");
     assert_eq!(busy.get(&[]).status, 200);
     busy.gateway.tells(
         "/metrics",
         "ratelimit_shed_requests_total{layer=\"adaptive\",class=\"read\",mode=\"shadow\"} 1",
     );
     let told = switch("restore");
-    assert!(
-        told.contains("shed/adaptive is on, as its file says"),
-        "{told}"
-    );
+    assert_contains(&told, "shed/adaptive is on, as its file says");
     is_shed_by(&busy.get(&[]), "adaptive");
     let unknown = busy.gateway.told("/admin/v1/shed");
     assert!(!unknown.contains("shed/workers"), "{unknown}");
@@ -294,11 +292,8 @@ shed:
         "--request",
         "PUT /orders",
     ]);
-    assert!(
-        told.contains("shedding: class write, by its method, PUT"),
-        "{told}"
-    );
-    assert!(told.contains("shed/workers is shadow"), "{told}");
+    assert_contains(&told, "shedding: class write, by its method, PUT");
+    assert_contains(&told, "shed/workers is shadow");
     busy.finish();
 }
 

@@ -2,117 +2,91 @@
 //! request that it was not meant to, in a form that has one meaning.
 
 use crate::support::{Answer, Gateway, Upstream, ok};
+use ratekeeper_testkit::assert_contains;
 
 /// A request hidden in the body of the request before it, or behind that one.
 const SMUGGLED: &str = "GET /secret HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// Sends each request, `SMUGGLED` behind it, and expects one answer: 400, with the connection closed after it.
-fn refused(cases: &[(&str, &str)]) {
+/// Sends requests, `SMUGGLED` behind each, and expects one answer: 400, with the connection closed after it.
+fn refused(requests: impl IntoIterator<Item = String>) {
     let upstream = Upstream::start(|_| ok("public"));
     let gateway = Gateway::start(&upstream.url(), &[]);
-    for (what, request) in cases {
+    for request in requests {
         // Ends where the connection does: that it is closed is part of what is expected.
         let said = gateway.say(&format!("{request}{SMUGGLED}"));
-        assert!(said.starts_with("HTTP/1.1 400 "), "{what}: {said}");
-        assert_eq!(said.matches("HTTP/1.").count(), 1, "{what}: {said}");
+        assert!(said.starts_with("HTTP/1.1 400 "), "{request:?}: {said}");
+        assert_eq!(said.matches("HTTP/1.").count(), 1, "{request:?}: {said}");
     }
     assert!(upstream.asked().is_empty(), "{:?}", upstream.asked());
 }
 
+/// A request with these lines in its head, and the end of a body in chunks if it has one.
+fn with(lines: &str) -> String {
+    let end = if lines.contains("Transfer") {
+        "0\r\n\r\n"
+    } else {
+        ""
+    };
+    format!("POST / HTTP/1.1\r\nHost: a\r\n{lines}\r\n\r\n{end}")
+}
+
 #[test]
 fn a_length_is_one_number() {
-    refused(&[
-        (
-            "two different ones",
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nContent-Length: 35\r\n\r\n",
-        ),
-        (
-            "a list",
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0, 35\r\n\r\n",
-        ),
-        (
-            "a list of the same",
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 35, 35\r\n\r\n",
-        ),
-        (
-            "plus",
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +35\r\n\r\n",
-        ),
-        (
-            "minus",
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -35\r\n\r\n",
-        ),
-        (
-            "hexadecimal",
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0x23\r\n\r\n",
-        ),
-        (
-            "nothing",
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\n",
-        ),
-        (
-            "more than 64 bits",
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n",
-        ),
-    ]);
+    let lengths = [
+        // Two different ones.
+        "Content-Length: 0\r\nContent-Length: 35",
+        // A list.
+        "Content-Length: 0, 35",
+        // A list of the same.
+        "Content-Length: 35, 35",
+        // Plus.
+        "Content-Length: +35",
+        // Minus.
+        "Content-Length: -35",
+        // Hexadecimal.
+        "Content-Length: 0x23",
+        // Nothing.
+        "Content-Length:",
+        // More than 64 bits.
+        "Content-Length: 99999999999999999999",
+    ];
+    refused(lengths.map(with));
 }
 
 #[test]
 fn a_body_ends_in_one_way() {
-    refused(&[
-        (
-            "CL.TE",
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        ),
-        (
-            "TE.CL",
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n23\r\n",
-        ),
-        (
-            "the same length twice, and chunks",
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        ),
-        (
-            "a length of nothing, and chunks",
-            "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        ),
-        (
-            "another coding",
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n",
-        ),
-        (
-            "chunked is not the last",
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
-        ),
-        (
-            "chunked is not the last of two lines",
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n",
-        ),
-        (
-            "a coding that only a neighbour could undo",
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
-        ),
-        (
-            "chunked twice",
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        ),
-        (
-            "quoted",
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \"chunked\"\r\n\r\n0\r\n\r\n",
-        ),
-        (
-            "a vertical tab before it",
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
-        ),
-        (
-            "HTTP/1.0, which has no chunks",
-            "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        ),
-        (
-            "a space before the colon",
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
-        ),
-    ]);
+    let lines = [
+        // CL.TE.
+        "Content-Length: 40\r\nTransfer-Encoding: chunked",
+        // The same length twice, and chunks.
+        "Content-Length: 5\r\nContent-Length: 5\r\nTransfer-Encoding: chunked",
+        // Another coding.
+        "Transfer-Encoding: xchunked",
+        // Chunked is not the last.
+        "Transfer-Encoding: chunked, identity",
+        // Chunked is not the last of two lines.
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+        // A coding that only a neighbour could undo.
+        "Transfer-Encoding: gzip, chunked",
+        // Chunked twice.
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        // Quoted.
+        "Transfer-Encoding: \"chunked\"",
+        // A vertical tab before it.
+        "Transfer-Encoding: \x0bchunked",
+        // A space before the colon.
+        "Transfer-Encoding : chunked",
+    ];
+    let others = [
+        // TE.CL.
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n23\r\n",
+        // A length of nothing, and chunks.
+        "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        // HTTP/1.0, which has no chunks.
+        "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ];
+    refused(lines.map(with));
+    refused(others.map(str::to_owned));
 }
 
 /// The length is refused where it stands behind requests of the same connection, too, and not for what a body says.
@@ -133,7 +107,7 @@ fn what_is_refused_is_found_behind_other_requests() {
         .map(|answer| &answer[..3])
         .collect();
     assert_eq!(statuses, ["200", "200", "200", "400"], "{said}");
-    assert!(said.contains("BAD_REQUEST"), "{said}");
+    assert_contains(&said, "BAD_REQUEST");
     assert_eq!(upstream.asked().len(), 3);
     let counted = r#"ratelimit_gateway_requests_total{upstream="",status="4xx"} 1"#;
     gateway.tells("/metrics", counted);
@@ -141,48 +115,35 @@ fn what_is_refused_is_found_behind_other_requests() {
 
 #[test]
 fn a_line_is_one_line() {
-    refused(&[
-        (
-            "a folded line",
-            "GET / HTTP/1.1\r\nHost: a\r\nX: 1\r\n Transfer-Encoding: chunked\r\n\r\n",
-        ),
-        (
-            "a folded line with a tab",
-            "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n\tchunked\r\n\r\n",
-        ),
-        (
-            "a space before the first name",
-            "GET / HTTP/1.1\r\n Host: a\r\nX: 1\r\n\r\n",
-        ),
-        (
-            "a null byte",
-            "GET / HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n",
-        ),
-        (
-            "a CR alone in a value",
-            "GET / HTTP/1.1\r\nHost: a\r\nX: a\rTransfer-Encoding: chunked\r\n\r\n",
-        ),
-        (
-            "a CR alone at the end",
-            "GET / HTTP/1.1\r\nHost: a\rX: 1\r\n\r\n",
-        ),
-        (
-            "no colon",
-            "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding\r\n\r\n",
-        ),
-        ("no name", "GET / HTTP/1.1\r\nHost: a\r\n: x\r\n\r\n"),
-        (
-            "a name with a null byte",
-            "GET / HTTP/1.1\r\nHost: a\r\nX\0Y: 1\r\n\r\n",
-        ),
-        (
-            "a space in the target",
-            "GET / HTTP/1.1\r\nX: / HTTP/1.1\r\nHost : a\r\n\r\n",
-        ),
-        ("two spaces", "GET  / HTTP/1.1\r\nHost: a\r\n\r\n"),
-        ("another version", "GET / HTTP/1.2\r\nHost: a\r\n\r\n"),
-        ("no version", "GET /\r\nHost: a\r\n\r\n"),
-    ]);
+    let requests = [
+        // A folded line.
+        "GET / HTTP/1.1\r\nHost: a\r\nX: 1\r\n Transfer-Encoding: chunked\r\n\r\n",
+        // A folded line with a tab.
+        "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n\tchunked\r\n\r\n",
+        // A space before the first name.
+        "GET / HTTP/1.1\r\n Host: a\r\nX: 1\r\n\r\n",
+        // A null byte.
+        "GET / HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n",
+        // A CR alone in a value.
+        "GET / HTTP/1.1\r\nHost: a\r\nX: a\rTransfer-Encoding: chunked\r\n\r\n",
+        // A CR alone at the end.
+        "GET / HTTP/1.1\r\nHost: a\rX: 1\r\n\r\n",
+        // No colon.
+        "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding\r\n\r\n",
+        // No name.
+        "GET / HTTP/1.1\r\nHost: a\r\n: x\r\n\r\n",
+        // A name with a null byte.
+        "GET / HTTP/1.1\r\nHost: a\r\nX\0Y: 1\r\n\r\n",
+        // A space in the target.
+        "GET / HTTP/1.1\r\nX: / HTTP/1.1\r\nHost : a\r\n\r\n",
+        // Two spaces.
+        "GET  / HTTP/1.1\r\nHost: a\r\n\r\n",
+        // Another version.
+        "GET / HTTP/1.2\r\nHost: a\r\n\r\n",
+        // No version.
+        "GET /\r\nHost: a\r\n\r\n",
+    ];
+    refused(requests.map(str::to_owned));
 }
 
 #[test]

@@ -147,11 +147,8 @@ pub(crate) fn ran(args: &[&str]) -> Said {
 
 /// Starts a service in a folder with rules.yaml, at that port for gRPC.
 pub(crate) fn serve(folder: &Path, port: u16, args: &[&str]) -> Process {
-    let own = ["serve", "--rules", "rules.yaml", "--drain-delay", "0s"];
-    let http = ["--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-    let mut command = command(PROGRAM, folder, &[&own[..], &http, args].concat());
-    command.args(["--grpc", &format!("127.0.0.1:{port}")]);
-    let mut process = Process::spawn("service", command);
-    process.wait_for_port(port);
-    process
+    let setup = Setup::serve(PROGRAM)
+        .in_folder(folder)
+        .args("--rules rules.yaml");
+    setup.args(args).grpc_at(port).start().process
 }

@@ -3,9 +3,10 @@
 use std::io::{Read, Write};
 use std::thread::scope;
 
-use crate::support::{Ratekeeper, Request, example, with_changes};
+use crate::support::{Request, example, start, with_changes};
 use ratekeeper_testkit::http1::{Answer, ask, connect, say};
-use ratekeeper_testkit::process::{Process, eventually, free_port, tool};
+use ratekeeper_testkit::process::{Process, eventually, free_port};
+use ratekeeper_testkit::ratekeeper::{Args, Ratekeeper};
 use ratekeeper_testkit::recorder::{Act, Asked, Recorder, ok};
 use ratekeeper_testkit::redis::Server;
 use serde_json::{Value, json};
@@ -42,19 +43,12 @@ impl AiGateway {
         let rules = rules.to_str().expect("it is text");
         let redis = Server::start();
         let store = format!("redis://127.0.0.1:{}/", redis.port());
-        let args = [
-            "--rules",
-            rules,
-            "--store",
-            &store,
-            "--store-deadline",
-            "1s",
-        ];
+        let args = format!("--rules {rules} --store {store} --store-deadline 1s");
         let nodes: Vec<Ratekeeper> = (0..nodes)
-            .map(|_| Ratekeeper::start_with("ai-gateway", &args))
+            .map(|_| start("ai-gateway", &args.words()))
             .collect();
         for node in &nodes {
-            let ready = Request::get(node.http(), "/readyz");
+            let ready = Request::get(node.port, "/readyz");
             eventually("it counts in Redis", || {
                 ready.send().body.contains("\"faults\":[]")
             });
@@ -92,7 +86,7 @@ impl AiGateway {
         let body = json!({ "domain": "llm", "descriptors": [{ "entries": entries, "hits": 0 }] });
         let node = self.nodes.last().expect("there are nodes");
         let kind = "Content-Type: application/json\r\n";
-        let told = ask(node.http(), "POST", "/v1/check", kind, body.to_string());
+        let told = ask(node.port, "POST", "/v1/check", kind, body.to_string());
         let told = told.expect("it answers in HTTP").body;
         let told: Value = serde_json::from_str(&told).expect("it is JSON");
         assert_eq!(told["degraded"], false, "{told}");
@@ -133,7 +127,7 @@ fn envoy(folder: &TempDir, model: &Recorder, nodes: &[Ratekeeper]) -> (u16, Proc
             "- endpoint: {{ address: {{ socket_address: {{ address: 127.0.0.1, port_value: {port} }} }} }}"
         )
     };
-    let endpoints: Vec<String> = nodes.iter().map(|node| endpoint(node.grpc())).collect();
+    let endpoints: Vec<String> = nodes.iter().map(|node| endpoint(node.grpc)).collect();
     let script = example("ai-gateway/usage.lua");
     let changes = [
         ("timeout: 0.02s", "timeout: 20s".to_owned()),
@@ -150,17 +144,7 @@ fn envoy(folder: &TempDir, model: &Recorder, nodes: &[Ratekeeper]) -> (u16, Proc
         ),
     ];
     let config = with_changes("ai-gateway/envoy.yaml", folder.path(), &changes);
-    let mut command = tool("envoy");
-    command.arg("-c").arg(config).args([
-        "--disable-hot-restart",
-        "--concurrency",
-        "1",
-        "--log-level",
-        "warning",
-    ]);
-    let mut envoy = Process::spawn("envoy", command);
-    envoy.wait_for_port(port);
-    (port, envoy)
+    (port, Process::envoy(&config, &[port]))
 }
 
 fn request(user: &str, body: &str) -> String {

@@ -1,11 +1,13 @@
 //! Envoy with examples/envoy.
 
-use crate::support::{Ratekeeper, Request, Service, Told, with_changes};
+use crate::support::{Request, Service, start, with_changes};
 use ratekeeper_proto::ratelimit::config::ratelimit::v3::{
     RateLimitConfig, RateLimitDescriptor, RateLimitPolicy, RateLimitUnit,
 };
 use ratekeeper_testkit::control_plane::ControlPlane;
-use ratekeeper_testkit::process::{Process, eventually, free_port, tool};
+use ratekeeper_testkit::http1::Answer;
+use ratekeeper_testkit::process::{Process, eventually, free_port};
+use ratekeeper_testkit::ratekeeper::Ratekeeper;
 use ratekeeper_testkit::redis::{Cluster, Server};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -30,7 +32,7 @@ impl Edge {
 
     /// Starts the example with some changes.
     fn start_with(others: &[(&str, String)]) -> Edge {
-        Edge::before(Ratekeeper::start("envoy"), others)
+        Edge::before(start("envoy", &[]), others)
     }
 
     /// Starts Envoy with some changes, before a Ratekeeper that runs.
@@ -47,26 +49,16 @@ impl Edge {
             ),
             (
                 "port_value: 8081",
-                format!("port_value: {}", ratekeeper.grpc()),
+                format!("port_value: {}", ratekeeper.grpc),
             ),
         ];
         changes.extend_from_slice(others);
         let config = with_changes("envoy/envoy.yaml", folder.path(), &changes);
-        let mut command = tool("envoy");
-        command.arg("-c").arg(config).args([
-            "--disable-hot-restart",
-            "--concurrency",
-            "1",
-            "--log-level",
-            "warning",
-        ]);
-        let mut envoy = Process::spawn("envoy", command);
-        envoy.wait_for_port(port);
         Edge {
             port,
             service,
             ratekeeper,
-            _envoy: envoy,
+            _envoy: Process::envoy(&config, &[port]),
             _folder: folder,
         }
     }
@@ -81,15 +73,15 @@ impl Edge {
 }
 
 /// The limit in Envoy's header: the binding one's quota, then each policy.
-fn limit(told: &Told) -> (&str, &str) {
-    let value = told.header("x-ratelimit-limit");
+fn limit(told: &Answer) -> (&str, &str) {
+    let value = told.header("x-ratelimit-limit").unwrap_or_default();
     value.split_once(", ").unwrap_or((value, ""))
 }
 
 /// Within the window of a minute, and the twelfth of it by which a sliding window's answer may be late.
-fn assert_reset(told: &Told) {
+fn assert_reset(told: &Answer) {
     let reset = told.number("x-ratelimit-reset");
-    assert!((1..=65).contains(&reset), "{reset}: {:?}", told.headers);
+    assert!((1..=65).contains(&reset), "{reset}: {:?}", told.head);
 }
 
 #[test]
@@ -109,7 +101,10 @@ fn it_serves_then_denies_with_envoys_headers() {
         .header("x-forwarded-for", "203.0.113.7")
         .send();
     assert_eq!(told.status, 429);
-    assert_eq!(told.header("x-envoy-ratelimited"), "true");
+    assert_eq!(
+        told.header("x-envoy-ratelimited").unwrap_or_default(),
+        "true"
+    );
     assert_eq!(told.number("x-ratelimit-remaining"), 0);
     assert_reset(&told);
     assert_eq!(
@@ -203,9 +198,11 @@ fn a_route_brings_its_own_limit() {
     assert_eq!(edge.statuses(&ada, 7), [200, 200, 200, 200, 200, 429, 429]);
     let told = ada.send();
     assert!(
-        told.header("x-ratelimit-limit").starts_with("5, 5;w=3600"),
+        told.header("x-ratelimit-limit")
+            .unwrap_or_default()
+            .starts_with("5, 5;w=3600"),
         "{:?}",
-        told.headers
+        told.head
     );
     assert_eq!(
         edge.get("/premium").header("x-api-key", "bob").status(),
@@ -255,8 +252,8 @@ fn a_look_is_denied_after_a_stream_of_500_of_100(store: &str) {
     std::fs::write(&rules, BUDGETS).expect("files can be written");
     let rules = rules.to_str().expect("it is text");
     let flags = ["--rules", rules, "--store", store, "--store-deadline", "1s"];
-    let ratekeeper = Ratekeeper::start_with("envoy", &flags);
-    let ready = Request::get(ratekeeper.http(), "/readyz");
+    let ratekeeper = start("envoy", &flags);
+    let ready = Request::get(ratekeeper.port, "/readyz");
     eventually("the store answers", || {
         ready.send().body.contains("\"faults\":[]")
     });
@@ -332,7 +329,7 @@ fn budgets_of_a_control_plane_hold_behind_envoy() {
         let version = plane.send(std::slice::from_ref(&rules));
         let from = format!("xds://{}", plane.address());
         let defaults = format!("{{algorithm: {algorithm}, post_paid: true}}");
-        let ratekeeper = Ratekeeper::start_with(
+        let ratekeeper = start(
             "envoy",
             &[
                 "--rules",
@@ -390,17 +387,17 @@ fn without_ratekeeper_requests_pass_and_limits_return_with_it() {
         edge.statuses(&edge.get("/"), 6),
         [200, 200, 200, 200, 200, 429]
     );
-    edge.ratekeeper.process().kill();
+    edge.ratekeeper.process.kill();
     for _ in 0..10 {
         let told = edge.get("/").send();
-        assert_eq!(told.status, 200, "{:?}", told.headers);
+        assert_eq!(told.status, 200, "{:?}", told.head);
         assert!(
             !told.has("x-ratelimit-limit"),
             "it was not counted: {:?}",
-            told.headers
+            told.head
         );
     }
-    edge.ratekeeper.start_again();
+    edge.ratekeeper.restart();
     eventually("limits are back", || edge.get("/").status() == 429);
 }
 
@@ -408,16 +405,16 @@ fn without_ratekeeper_requests_pass_and_limits_return_with_it() {
 fn a_hung_ratekeeper_is_not_waited_for() {
     let mut edge = Edge::start(SHIPPED);
     eventually("it limits", || edge.get("/").status() == 429);
-    edge.ratekeeper.process().pause();
+    edge.ratekeeper.process.pause();
     for _ in 0..10 {
         let told = edge.get("/").send();
         assert_eq!(told.status, 200);
         assert!(
             !told.has("x-ratelimit-limit"),
             "it was not counted: {:?}",
-            told.headers
+            told.head
         );
     }
-    edge.ratekeeper.process().resume();
+    edge.ratekeeper.process.resume();
     eventually("limits are back", || edge.get("/").status() == 429);
 }

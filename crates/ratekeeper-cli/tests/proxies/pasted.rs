@@ -2,11 +2,13 @@
 //! a reader would.
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
 use crate::support::example;
-use ratekeeper_testkit::process::{Process, free_port, tool, tool_folder};
+use ratekeeper_testkit::assert_contains;
+use ratekeeper_testkit::process::{Process, eventually, free_port, tool, tool_folder};
 
 /// Files of the repository that the blocks read.
 const FILES: [&str; 26] = [
@@ -80,7 +82,7 @@ fn readme_works_from_top_to_bottom() {
     let [trial, install, envoy, gateway, nodes] = &printed[..] else {
         panic!("README has {} shell blocks", printed.len());
     };
-    assert!(trial.contains("listening on"), "{trial}");
+    assert_contains(&trial, "listening on");
     assert_eq!(decisions(trial, "allow"), 3, "{trial}");
     assert_eq!(decisions(trial, "deny"), 1, "{trial}");
     let headers = trial.to_ascii_lowercase();
@@ -89,11 +91,11 @@ fn readme_works_from_top_to_bottom() {
         "{trial}"
     );
     for told in ["ok: ", "2,000 lines read"] {
-        assert!(install.contains(told), "no {told:?} in {install}");
+        assert_contains(&install, told);
     }
-    assert!(envoy.contains("200 200 200 200 200 429"), "{envoy}");
+    assert_contains(&envoy, "200 200 200 200 200 429");
     let gateway = gateway.to_ascii_lowercase();
-    assert!(gateway.contains("x-ratelimit-limit: "), "{gateway}");
+    assert_contains(&gateway, "x-ratelimit-limit: ");
     let count = |status: &str| -> u32 {
         let mut counts = gateway
             .lines()
@@ -109,7 +111,7 @@ fn readme_works_from_top_to_bottom() {
     );
     for left in [99, 98, 97] {
         let told = format!("\"remaining\":{left},");
-        assert!(nodes.contains(&told), "no {told} in {nodes}");
+        assert_contains(&nodes, &told);
     }
 }
 
@@ -121,11 +123,11 @@ fn the_tutorial_of_a_first_limit_works() {
     };
     assert_eq!(decisions(checks, "allow"), 6, "{checks}");
     assert_eq!(decisions(checks, "deny"), 1, "{checks}");
-    assert!(slip.contains("did you mean the key `api_key`?"), "{slip}");
-    assert!(changed.contains("\"limit\":8"), "{changed}");
+    assert_contains(&slip, "did you mean the key `api_key`?");
+    assert_contains(&changed, "\"limit\":8");
     assert_eq!(decisions(shadow, "allow"), 2, "{shadow}");
-    assert!(shadow.contains("decision=\"shadow_deny\"} 1"), "{shadow}");
-    assert!(explained.contains("8 per 10h"), "{explained}");
+    assert_contains(&shadow, "decision=\"shadow_deny\"} 1");
+    assert_contains(&explained, "8 per 10h");
 }
 
 #[test]
@@ -134,11 +136,8 @@ fn the_tutorial_behind_envoy_works() {
     let [_start, denied, why, without] = &printed[..] else {
         panic!("the tutorial has {} shell blocks", printed.len());
     };
-    assert!(denied.contains("200 200 200 200 200 429"), "{denied}");
-    assert!(
-        why.contains("rule=\"edge.remote_address\",decision=\"deny\"} 1"),
-        "{why}"
-    );
+    assert_contains(&denied, "200 200 200 200 200 429");
+    assert_contains(&why, "rule=\"edge.remote_address\",decision=\"deny\"} 1");
     // The shell reports in between that a job has ended.
     let passed = without.split_whitespace().filter(|word| *word == "200");
     assert_eq!(passed.count(), 3, "{without}");
@@ -150,8 +149,8 @@ fn the_tutorial_of_plans_works() {
     let [_rules, _settings, _start, calls, _publish, tenants] = &printed[..] else {
         panic!("the tutorial has {} shell blocks", printed.len());
     };
-    assert!(calls.contains("200 200 200 429 429"), "{calls}");
-    assert!(calls.contains("200 200 200 200 200"), "{calls}");
+    assert_contains(&calls, "200 200 200 429 429");
+    assert_contains(&calls, "200 200 200 200 200");
     for told in [
         "\"plan\":\"enterprise\"",
         "\"default\":{\"requests_per_unit\":5000,\"unit\":\"minute\"}",
@@ -162,7 +161,7 @@ fn the_tutorial_of_plans_works() {
         "\"action\":\"put\"",
         "\"action\":\"reset\"",
     ] {
-        assert!(tenants.contains(told), "no {told} in {tenants}");
+        assert_contains(&tenants, told);
     }
 }
 
@@ -172,19 +171,19 @@ fn the_page_about_budgets_works() {
     let [check, by_hand, program, envoy, replay] = &printed[..] else {
         panic!("the page has {} shell blocks", printed.len());
     };
-    assert!(check.contains("ok: 2 rules"), "{check}");
+    assert_contains(&check, "ok: 2 rules");
     // Two looks and two charges pass; the last look finds nothing left.
     assert_eq!(decisions(by_hand, "allow"), 4, "{by_hand}");
-    assert!(by_hand.contains("\"remaining\":200,"), "{by_hand}");
+    assert_contains(&by_hand, "\"remaining\":200,");
     assert_eq!(decisions(by_hand, "deny"), 1, "{by_hand}");
-    assert!(by_hand.contains("\"retry_after_ms\":"), "{by_hand}");
+    assert_contains(&by_hand, "\"retry_after_ms\":");
     for left in [700, 350] {
         let told = format!("\"remaining\":{left},");
-        assert!(program.contains(&told), "no {told} in {program}");
+        assert_contains(&program, &told);
     }
-    assert!(envoy.contains("200 200 429 200"), "{envoy}");
+    assert_contains(&envoy, "200 200 429 200");
     for way in ["post-paid", "reserved", "in advance"] {
-        assert!(replay.contains(way), "no {way} in {replay}");
+        assert_contains(&replay, way);
     }
 }
 
@@ -269,15 +268,17 @@ fn paste(page: &str, done_before: &[&str]) -> Vec<String> {
         .zip(&ends)
         .map(|(block, end)| format!("{block}echo '{end}'\n"))
         .collect();
-    let mut shell = Shell::start(folder.path(), &script, &ports);
+    let mut shell = shell(folder.path(), &script, &ports);
     let mut printed = Vec::new();
     let mut before = 0;
     for end in &ends {
-        let all = shell.0.wait_for_output(end);
+        let all = shell.wait_for_output(end);
         let at = all.find(end.as_str()).expect("it was waited for");
         printed.push(all[before..at].to_owned());
         before = at + end.len();
     }
+    drop(shell);
+    eventually("no server of the page is left", || ports.are_closed());
     printed
 }
 
@@ -357,6 +358,11 @@ impl Ports {
         self.0[shown]
     }
 
+    fn are_closed(&self) -> bool {
+        let is_closed = |port: &u16| TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_err();
+        self.0.values().all(is_closed)
+    }
+
     /// Replaces whole numbers alone: 8080, and not the digits within 18080.
     fn replaced_in(&self, text: &str) -> String {
         let mut replaced = String::with_capacity(text.len());
@@ -376,53 +382,36 @@ impl Ports {
     }
 }
 
-/// A shell with job control, which `kill %1` needs.
-struct Shell(Process);
-
-impl Shell {
-    fn start(folder: &Path, script: &str, ports: &Ports) -> Shell {
-        let mut command = Command::new("bash");
-        let binary = Path::new(env!("CARGO_BIN_EXE_ratekeeper"));
-        let mut path = vec![binary.parent().expect("it lies in a folder").to_path_buf()];
-        // Where servers are, on the PATH of root alone.
-        path.push("/usr/sbin".into());
-        path.extend(std::env::split_paths(
-            &std::env::var_os("PATH").unwrap_or_default(),
-        ));
-        let address = |shown| format!("127.0.0.1:{}", ports.of(shown));
-        // Nothing that this machine sets by chance, a proxy for curl or a port for ratekeeper, has a say.
-        command
-            .env_clear()
-            .env(
-                "PATH",
-                std::env::join_paths(path).expect("it was a path before"),
-            )
-            .env("ENVOY", tool("envoy").get_program())
-            .env("OPENAI", tool_folder("openai").join("lib"))
-            // What Caddy would keep in the home folder of whoever runs the test.
-            .env("HOME", folder)
-            .env("RATEKEEPER_HTTP", address("8080"))
-            .env("RATEKEEPER_GRPC", address("8081"))
-            .env("RATEKEEPER_LISTEN", address("8082"))
-            .env("RATEKEEPER_ADMIN", address("6070"))
-            .env("RATEKEEPER_DRAIN_DELAY", "0s")
-            .env("RATEKEEPER_STORE_DEADLINE", "1s")
-            .current_dir(folder)
-            .args([
-                "-c",
-                &format!(
-                    "set -m\ntrap 'kill $(jobs -p) 2> /dev/null' EXIT\ntrap exit TERM\n{script}"
-                ),
-            ]);
-        Shell(Process::spawn("the shell", command))
-    }
-}
-
-impl Drop for Shell {
-    /// Its jobs are process groups of their own, so the shell has to end them itself.
-    fn drop(&mut self) {
-        if self.0.ended().is_none() {
-            self.0.terminate();
-        }
-    }
+/// Starts a shell that runs the script in `folder`. Its jobs are in its group of processes, which ends with it: bash knows
+/// `%1` without job control too.
+fn shell(folder: &Path, script: &str, ports: &Ports) -> Process {
+    let mut command = Command::new("bash");
+    let binary = Path::new(env!("CARGO_BIN_EXE_ratekeeper"));
+    let mut path = vec![binary.parent().expect("it lies in a folder").to_path_buf()];
+    // Where servers are, on the PATH of root alone.
+    path.push("/usr/sbin".into());
+    path.extend(std::env::split_paths(
+        &std::env::var_os("PATH").unwrap_or_default(),
+    ));
+    let address = |shown| format!("127.0.0.1:{}", ports.of(shown));
+    // Nothing that this machine sets by chance, a proxy for curl or a port for ratekeeper, has a say.
+    command
+        .env_clear()
+        .env(
+            "PATH",
+            std::env::join_paths(path).expect("it was a path before"),
+        )
+        .env("ENVOY", tool("envoy").get_program())
+        .env("OPENAI", tool_folder("openai").join("lib"))
+        // What Caddy would keep in the home folder of whoever runs the test.
+        .env("HOME", folder)
+        .env("RATEKEEPER_HTTP", address("8080"))
+        .env("RATEKEEPER_GRPC", address("8081"))
+        .env("RATEKEEPER_LISTEN", address("8082"))
+        .env("RATEKEEPER_ADMIN", address("6070"))
+        .env("RATEKEEPER_DRAIN_DELAY", "0s")
+        .env("RATEKEEPER_STORE_DEADLINE", "1s")
+        .current_dir(folder)
+        .args(["-c", script]);
+    Process::spawn("the shell", command)
 }

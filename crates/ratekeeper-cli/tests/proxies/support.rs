@@ -3,9 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use ratekeeper_testkit::http1::say;
-use ratekeeper_testkit::process::Process;
-use ratekeeper_testkit::ratekeeper::{self, Setup};
+use ratekeeper_testkit::http1::{Answer, say};
+use ratekeeper_testkit::ratekeeper::{Ratekeeper, Setup};
 use ratekeeper_testkit::recorder::{Act, Recorder};
 
 /// An example of ours, as the repository ships it.
@@ -31,44 +30,12 @@ pub(crate) fn with_changes(path: &str, folder: &Path, changes: &[(&str, String)]
     written
 }
 
-/// The binary with the settings and rules of an example, on ports that stay the same when it is started again.
-pub(crate) struct Ratekeeper(ratekeeper::Ratekeeper);
-
-impl Ratekeeper {
-    /// Starts it and waits until it listens.
-    pub(crate) fn start(example_folder: &str) -> Ratekeeper {
-        Ratekeeper::start_with(example_folder, &[])
-    }
-
-    /// The same with further arguments.
-    pub(crate) fn start_with(example_folder: &str, more_args: &[&str]) -> Ratekeeper {
-        let settings = example(&format!("{example_folder}/ratekeeper.yaml"));
-        let setup = Setup::serve(env!("CARGO_BIN_EXE_ratekeeper"));
-        let setup = setup.args(&["--config", &settings.to_string_lossy()]);
-        Ratekeeper(setup.args(more_args).start())
-    }
-
-    pub(crate) fn grpc(&self) -> u16 {
-        self.0.grpc
-    }
-
-    pub(crate) fn http(&self) -> u16 {
-        self.0.port
-    }
-
-    /// Starts it where it listened before.
-    pub(crate) fn start_again(&mut self) {
-        self.0.restart();
-    }
-
-    pub(crate) fn process(&mut self) -> &mut Process {
-        &mut self.0.process
-    }
-
-    /// The value of a metric's series, 0 while it is not there.
-    pub(crate) fn metric(&self, series: &str) -> u64 {
-        self.0.metric(series)
-    }
+/// Starts the binary with the settings of an example and further arguments.
+pub(crate) fn start(example_folder: &str, more_args: &[&str]) -> Ratekeeper {
+    let settings = example(&format!("{example_folder}/ratekeeper.yaml"));
+    let setup = Setup::serve(env!("CARGO_BIN_EXE_ratekeeper"));
+    let setup = setup.args(&["--config", &*settings.to_string_lossy()]);
+    setup.args(more_args).start()
 }
 
 /// A service that answers everything with 200, and counts. `?tokens=5` makes it say `x-tokens: 5`.
@@ -131,7 +98,7 @@ impl<'a> Request<'a> {
     }
 
     /// Sends it over a connection of its own and reads the answer to its end.
-    pub(crate) fn send(&self) -> Told {
+    pub(crate) fn send(&self) -> Answer {
         let Request { method, path, .. } = self;
         let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
         let mut text = head.into_bytes();
@@ -139,54 +106,10 @@ impl<'a> Request<'a> {
             text.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
         }
         text.extend(b"Content-Length: 0\r\n\r\n");
-        Told::read(&say(self.port, text))
+        Answer::read(&say(self.port, text))
     }
 
     pub(crate) fn status(&self) -> u16 {
         self.send().status
-    }
-}
-
-/// The answer that the client got.
-pub(crate) struct Told {
-    pub(crate) status: u16,
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: String,
-}
-
-impl Told {
-    fn read(text: &str) -> Told {
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
-        let mut lines = head.lines();
-        let status = lines
-            .next()
-            .and_then(|line| line.split(' ').nth(1)?.parse().ok());
-        let header = |line: &str| {
-            let (name, value) = line.split_once(':')?;
-            Some((name.to_ascii_lowercase(), value.trim().to_owned()))
-        };
-        Told {
-            status: status.unwrap_or_else(|| panic!("no answer of HTTP: {text:?}")),
-            headers: lines.filter_map(header).collect(),
-            body: body.to_owned(),
-        }
-    }
-
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.headers.iter().any(|(key, _)| key == name)
-    }
-
-    pub(crate) fn header(&self, name: &str) -> &str {
-        let found = self.headers.iter().find(|(key, _)| key == name);
-        let (_, value) =
-            found.unwrap_or_else(|| panic!("no {name} in {} {:?}", self.status, self.headers));
-        value
-    }
-
-    pub(crate) fn number(&self, name: &str) -> u64 {
-        let value = self.header(name);
-        value
-            .parse()
-            .unwrap_or_else(|_| panic!("{name}: {value} is not a number"))
     }
 }

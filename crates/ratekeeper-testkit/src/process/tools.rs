@@ -3,6 +3,25 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::Process;
+
+impl Process {
+    /// Starts Envoy with the configuration in that file, and waits until it listens on these ports.
+    ///
+    /// # Panics
+    /// If it does not, or is not installed.
+    #[must_use]
+    pub fn envoy(config: &Path, ports: &[u16]) -> Self {
+        let mut command = tool("envoy");
+        command.arg("-c").arg(config);
+        command.args(["--disable-hot-restart", "--concurrency", "1"]);
+        command.args(["--log-level", "warning"]);
+        let mut envoy = Self::spawn("envoy", command);
+        ports.iter().for_each(|port| envoy.wait_for_port(*port));
+        envoy
+    }
+}
+
 /// A command for a program from the system's packages, also if it is not on the PATH.
 #[must_use]
 pub fn system(program: &str) -> Command {

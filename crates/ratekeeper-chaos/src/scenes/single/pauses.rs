@@ -29,7 +29,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
         name: "a node stopped for 300 ms, again and again",
         strike: |_, stage| {
             let end = Instant::now() + stage.lasting;
-            pause_again(stage.nodes[0].process(), Duration::from_millis(300), end);
+            pause_again(&mut stage.nodes[0].process, Duration::from_millis(300), end);
         },
         spares: Spares::Everything,
         ..FAULT
@@ -37,7 +37,7 @@ pub(super) static FAULTS: &[Fault<Single>] = &[
     Fault {
         name: "nodes and Redis on one processor beside two busy programs",
         strike: |scene, stage| {
-            let nodes = stage.nodes.iter().map(|node| node.id());
+            let nodes = stage.nodes.iter().map(|node| node.process.id());
             let mut ids: Vec<u32> = nodes.collect();
             ids.push(scene.server.process().id());
             crowd(&ids, || stage.last());

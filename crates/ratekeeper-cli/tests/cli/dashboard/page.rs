@@ -1,6 +1,6 @@
 //! The page in Chromium, and load on the node that it shows.
 
-use crate::support::{Service, repository};
+use crate::support::{Ratekeeper, repository};
 use ratekeeper_testkit::process::eventually;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -15,7 +15,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    pub(crate) fn open(service: &Service) -> Self {
+    pub(crate) fn open(service: &Ratekeeper) -> Self {
         let folder = repository().join("dashboard");
         assert!(
             folder.join("dist/dashboard.js").exists() && folder.join("node_modules").exists(),
@@ -36,7 +36,7 @@ impl Page {
             answers: BufReader::new(answers),
         };
         page.tell(json!({"command": "look", "width": 1280, "height": 900, "scheme": "light"}));
-        let url = format!("http://{}/dashboard", service.admin);
+        let url = format!("http://127.0.0.1:{}/dashboard", service.admin);
         page.tell(json!({"command": "open", "url": url}));
         page
     }
@@ -107,7 +107,7 @@ impl Drop for Page {
 }
 
 /// Sends checks in the background while `work` runs.
-pub(crate) fn under_load<T>(service: &Service, work: impl FnOnce() -> T) -> T {
+pub(crate) fn under_load<T>(service: &Ratekeeper, work: impl FnOnce() -> T) -> T {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
