@@ -8,6 +8,7 @@ use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::proxy::Proxy;
 use ratekeeper_testkit::redis::Server;
 use std::path::Path;
+use std::time::Duration;
 use tempfile::{TempDir, tempdir};
 
 const NAMES: [&str; 3] = ["ap", "eu", "us"];
@@ -282,6 +283,10 @@ fn parts_of_buckets_and_logs_are_borrowed_and_no_more_than_the_limit_passes() {
     let names = ["token_bucket", "gcra", "sliding_window"];
     let world = World::start(|_| rules_of(&names, LIMIT, ""));
     world.wait_for_links();
+    // Longer than nodes wait before they ask: answers come when another one has asked already.
+    for link in world.links.iter().flatten() {
+        link.delay(Duration::from_millis(250));
+    }
     names.iter().for_each(|name| use_up(&world, name, LIMIT));
 }
 

@@ -16,6 +16,7 @@ mod extras;
 mod formats;
 mod leases;
 mod lent;
+mod loans;
 mod merging;
 mod posts;
 mod simulation;
