@@ -37,7 +37,7 @@ impl Versions {
 
 /// Gives the tenant its limit by way of the first node, with the older binary.
 fn give(stage: &Stage) {
-    let admin = format!("http://127.0.0.1:{}", stage.nodes[0].ports().admin);
+    let admin = format!("http://127.0.0.1:{}", stage.nodes[0].admin);
     let limit = format!("default={OVERRIDE}/day");
     let args = ["quota", "set", TENANT, "--override", &limit];
     let to = ["--domain", DOMAIN, "--admin", &admin];
@@ -73,7 +73,7 @@ fn hold(stage: &Stage) {
     for (at, node) in stage.nodes.iter().enumerate() {
         process::eventually("each node knows the limit of the tenant", || {
             let answer = stage.say(at, "/v1/peek", Rule::Customer, TENANT);
-            answer.contains(&limit) || node.log().contains(TOO_OLD)
+            answer.contains(&limit) || node.process.output().contains(TOO_OLD)
         });
     }
 }
