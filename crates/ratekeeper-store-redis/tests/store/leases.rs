@@ -169,7 +169,7 @@ async fn a_node_that_stops_gives_back_what_it_holds() {
     assert_eq!(outcome.remaining, 1_000 - admitted - 1);
 }
 
-/// What a node frees of many counters, Redis is told by a few calls.
+/// Many leases are freed by a few calls to Redis.
 #[tokio::test]
 async fn calls_about_many_leases_are_joined() {
     let server = Server::start();
