@@ -44,7 +44,7 @@ const PARTS: [Part; 5] = [
     },
 ];
 
-/// What to change.
+/// The files to change.
 struct Wanted {
     parts: Vec<&'static Part>,
     /// The one file of the one part, if not all of it is meant.

@@ -121,7 +121,7 @@ impl Region {
         (0..times).filter(allows).count()
     }
 
-    /// What `rules explain` says about a key.
+    /// The answer of `rules explain` for a key.
     fn explained(&self, value: &str) -> String {
         let admin = format!("http://127.0.0.1:{}", self.nodes[0].admin);
         let entry = format!("key={value}");

@@ -82,7 +82,7 @@ pub(crate) fn keys(client: &mut Client, pattern: &str) -> usize {
     keys.iter().filter(is_other).count()
 }
 
-/// What it prints beside its log, whose lines begin with a time: where it listens, and three commands to try.
+/// The text that it prints beside its log, whose lines begin with a time: where it listens, and three commands to try.
 pub(crate) fn banner(service: &Ratekeeper) -> String {
     let printed = || {
         let log = service.log();

@@ -245,7 +245,7 @@ impl Counters {
         }
     }
 
-    /// What each region could spare when it last answered, with the time; empty if this node does not look after the counter.
+    /// The hits that each region could spare when it last answered, with the time; empty if this node does not look after the counter.
     pub(super) fn spares(&self, key: CounterKey) -> Vec<Option<(u64, Micros)>> {
         let peers = self.all.get(&key).map(|tracked| &tracked.peers);
         let peers = peers.into_iter().flatten();

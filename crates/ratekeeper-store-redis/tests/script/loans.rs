@@ -141,7 +141,7 @@ impl Region {
         (lease_call, reply)
     }
 
-    /// What a node then holds, and for how long.
+    /// The hits that a node then holds, and for how long.
     fn leased(&mut self, target: u64) -> (u64, Micros) {
         let (lease_call, reply) = self.lease(target);
         let outcomes = decode_lease_calls(&[lease_call], items(&reply)).expect("core agrees");

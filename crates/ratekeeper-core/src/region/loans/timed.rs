@@ -77,7 +77,7 @@ pub struct TimedAnswer {
     pub spare: u64,
 }
 
-/// What a lender does about an ask.
+/// The effects of an ask on its lender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimedReply {
     /// The answer.
