@@ -22,7 +22,7 @@ descriptors:
 const SETTINGS: &str = "memory_limit: 1MiB\n";
 
 /// Made-up keys, many times what there is room for.
-const KEYS: u32 = 100_000;
+const KEYS: u32 = 200_000;
 
 /// Keys that come when the table is full, each of them this often.
 const NEW: u32 = 300;
@@ -61,9 +61,10 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
         }
     }
     row.measure(&service.process);
-    // Beside the table there are the 4,096 records of who is denied.
+    // Beside the table there are records of who is denied, and pages that the allocator keeps: with four million keys 12 MiB
+    // in all, and in a build without optimisation 13 with these. A table without a bound would take 13 more.
     let grown = service.process.allocated_kib().saturating_sub(before);
-    row.bound(grown <= 10 << 10, || {
+    row.bound(grown <= 16 << 10, || {
         format!("a table of 1 MiB took {grown} KiB")
     });
     Ok(vec![row])
