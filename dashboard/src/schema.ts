@@ -453,7 +453,7 @@ export interface TenantAnswer {
   changes: AuditDocument[];
   /** Denials of the last hour by rule, the last one first. */
   denials: DenialGroup[];
-  /** The domain of its plans and overrides; absent if no domain has tenants. */
+  /** The domain of its plans and overrides; absent if no domain has tenants, or what is denied is no tenant. */
   domain?: string;
   /** `hash:` and its keyed hash in the quota database; absent without one. */
   hash?: string;

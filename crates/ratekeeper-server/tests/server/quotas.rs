@@ -39,8 +39,12 @@ async fn start_in(folder: &Path) -> Running {
     start_with_data(folder, None).await
 }
 
-/// Starts a node whose database is in `folder`, with a data folder.
 async fn start_with_data(folder: &Path, data: Option<&Path>) -> Running {
+    start_with_rules(RULES, folder, data).await
+}
+
+/// Starts a node whose database is in `folder`, with a data folder.
+pub(crate) async fn start_with_rules(rules: &str, folder: &Path, data: Option<&Path>) -> Running {
     let data = data.map(Path::to_path_buf);
     let key = TenantKey::from_bytes([7; 16]);
     let store = QuotaStore::new(DatabaseAddress::sqlite(&folder.join("quotas.db")), key).unwrap();
@@ -56,7 +60,7 @@ async fn start_with_data(folder: &Path, data: Option<&Path>) -> Running {
         store,
         follower: Arc::new(follower),
     };
-    let running = start_with(RULES, |config| {
+    let running = start_with(rules, |config| {
         config.quotas = Some(quotas);
         config.data_dir = data;
     })
