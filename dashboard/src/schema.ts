@@ -577,7 +577,7 @@ export interface Usage {
   domain: string;
   /** Descriptors whose values differ from request to request. Their counters are shown with `?descriptor=KEY:VALUE`. */
   dynamic?: string[];
-  /** The plan of the tenant; absent in a domain without plans. */
+  /** The plan of the tenant; `custom` if it has overrides alone. Absent in a domain without plans. */
   plan?: string | null;
   /** Its value, or the end of a secret one. */
   tenant: string;

@@ -521,6 +521,14 @@ async fn many_tenants_come_in_and_go_out_in_both_formats() {
     );
     let (_, hi) = admin(&running, "GET", "/admin/v1/quotas/say%20%22hi%22", "").await;
     assert_eq!(hi["plan"], "custom", "{hi}");
+    for (tenant, plan) in [
+        ("say%20%22hi%22", "custom"),
+        ("acme", "enterprise"),
+        ("new", "free"),
+    ] {
+        let (_, usage) = admin(&running, "GET", &format!("/admin/v1/usage/{tenant}"), "").await;
+        assert_eq!(usage["plan"], plan, "{usage}");
+    }
 
     // Each export is read back as it was written, and nothing has changed.
     for (format, kind) in [("jsonl", "application/x-ndjson"), ("csv", "text/csv")] {
