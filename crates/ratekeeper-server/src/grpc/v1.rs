@@ -20,7 +20,7 @@ use crate::access::callers::{Callers, Denied, Power};
 use crate::app::App;
 use crate::listen::Peer;
 use crate::logs::denials::CheckOrigin;
-use crate::v1::{
+use crate::protocol::v1::{
     AcquireRequest, Answer, Api, Batch, CHECKS_MAX, CheckRequest, HeldAnswer, Object,
     RefundRequest, Refusal, Released, Renewed, ReserveRequest, Sender, Unmatched,
 };

@@ -11,7 +11,7 @@ use utoipa::{Modify, OpenApi};
 
 use super::{auth, limits, v1};
 use crate::listen::problem::{PROBLEM_JSON, Problem};
-use crate::v1::{
+use crate::protocol::v1::{
     AcquireRequest, Answer, BatchRequest, CancelRequest, CheckRequest, CommitRequest, HeldAnswer,
     LimitAnswer, LimitRequest, LimitsAnswer, LimitsRequest, PermitRequest, RefundRequest,
     ReserveRequest, WindowText,

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::http::error::ApiError;
-use crate::v1::{
+use crate::protocol::v1::{
     AcquireRequest, Answer, Batch, BatchRequest, CHECKS_MAX, CancelRequest, CheckRequest,
     CommitRequest, HeldAnswer, LimitAnswer, LimitRequest, LimitsAnswer, LimitsRequest,
     PermitRequest, RefundRequest, Refusal, Released, Renewed, ReserveRequest, Settlement,

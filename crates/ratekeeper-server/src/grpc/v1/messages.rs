@@ -10,7 +10,7 @@ use ratekeeper_proto::ratekeeper::v1;
 use ratekeeper_rules::Unit;
 use tonic::Status;
 
-use crate::v1::{
+use crate::protocol::v1::{
     AcquireRequest, Answer, AnsweredBy, CheckRequest, DescriptorRequest, EntryRequest, HeldAnswer,
     LimitAnswer, LimitRequest, Object, OverrideRequest, Reason, RefundRequest, Refusal,
     ReserveRequest, StatusAnswer, Statuses, WindowText,

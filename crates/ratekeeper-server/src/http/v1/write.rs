@@ -4,7 +4,7 @@
 use ratekeeper_core::Micros;
 use serde::Serialize;
 
-use crate::v1::{Answer, AnsweredBy, HeldAnswer};
+use crate::protocol::v1::{Answer, AnsweredBy, HeldAnswer};
 
 /// Appends an answer as JSON.
 pub(super) fn write_answer(answer: &Answer<'_>, out: &mut Vec<u8>) {
