@@ -12,9 +12,9 @@ use utoipa::{Modify, OpenApi};
 use super::{auth, limits, v1};
 use crate::listen::problem::{PROBLEM_JSON, Problem};
 use crate::protocol::v1::{
-    AcquireRequest, Answer, BatchRequest, CancelRequest, CheckRequest, CommitRequest, HeldAnswer,
-    LimitAnswer, LimitRequest, LimitsAnswer, LimitsRequest, PermitRequest, RefundRequest,
-    ReserveRequest, WindowText,
+    AcquireRequest, BatchRequest, CancelRequest, CheckAnswer, CheckRequest, CommitRequest,
+    HeldAnswer, LimitAnswer, LimitRequest, LimitsAnswer, LimitsRequest, PermitRequest,
+    RefundRequest, ReserveRequest, WindowText,
 };
 
 /// The operations of the HTTP listener.
@@ -42,7 +42,7 @@ use crate::protocol::v1::{
     ),
     components(schemas(
         AcquireRequest,
-        Answer,
+        CheckAnswer,
         v1::BatchAnswer,
         BatchRequest,
         CancelRequest,
