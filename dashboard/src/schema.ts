@@ -453,7 +453,7 @@ export interface TenantAnswer {
   changes: AuditDocument[];
   /** Denials of the last hour by rule, the last one first. */
   denials: DenialGroup[];
-  /** The domain of its plans and overrides; absent if no domain has tenants. */
+  /** The domain of its plans and overrides; absent if no domain has tenants, or what is denied is no tenant. */
   domain?: string;
   /** `hash:` and its keyed hash in the quota database; absent without one. */
   hash?: string;
@@ -577,7 +577,7 @@ export interface Usage {
   domain: string;
   /** Descriptors whose values differ from request to request. Their counters are shown with `?descriptor=KEY:VALUE`. */
   dynamic?: string[];
-  /** The plan of the tenant; absent in a domain without plans. */
+  /** The plan of the tenant; `custom` if it has overrides alone. Absent in a domain without plans. */
   plan?: string | null;
   /** Its value, or the end of a secret one. */
   tenant: string;

@@ -19,13 +19,13 @@ use subject::Subject;
 mod malformed;
 #[path = "../../crates/ratekeeper-server/src/http/v1/parse.rs"]
 mod parse;
-#[path = "../../crates/ratekeeper-server/src/v1/request.rs"]
+#[path = "../../crates/ratekeeper-server/src/protocol/v1/request.rs"]
 #[allow(
     dead_code,
     reason = "not all that the server reads of a request is read here"
 )]
 mod request;
-#[path = "../../crates/ratekeeper-server/src/v1/subject.rs"]
+#[path = "../../crates/ratekeeper-server/src/protocol/v1/subject.rs"]
 #[allow(
     dead_code,
     reason = "not all that the server asks of a request is asked here"

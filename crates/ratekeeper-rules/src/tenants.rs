@@ -74,6 +74,11 @@ impl Tenant {
         }
     }
 
+    /// Returns true if it is on a plan, now or at another time.
+    pub(crate) const fn has_plans(&self) -> bool {
+        !self.plans.is_empty()
+    }
+
     /// Its plan at `now`.
     pub(crate) fn plan(&self, now: Timestamp) -> Option<&(Term, PlanIndex)> {
         self.plans.iter().find(|(term, _)| term.contains(now))

@@ -39,8 +39,8 @@ use crate::app::App;
 use crate::config::constant::ConstantAnswer;
 use crate::listen::{Fault, Peer, PeerAddress};
 use crate::logs::denials::CheckOrigin;
-use crate::rls::{self, Refusal, RequiredPermissions};
-use crate::v1::Refusal as V1Refusal;
+use crate::protocol::rls::{self, Refusal, RequiredPermissions};
+use crate::protocol::v1::Refusal as V1Refusal;
 use region_link::LinkService;
 pub(crate) use root::over_http1;
 

@@ -43,11 +43,10 @@ mod grpc;
 mod http;
 mod listen;
 mod logs;
+mod protocol;
 mod regions;
 mod reload;
-mod rls;
 mod server;
-mod v1;
 
 pub use access::callers::{Caller, Powers, Proof};
 pub use access::{AdminToken, AdminTokenError, Role, Tokens, UnknownRole};

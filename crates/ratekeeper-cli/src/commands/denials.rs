@@ -71,7 +71,7 @@ pub(super) fn run(args: &Denials) -> Result<ExitCode> {
     if !args.follow {
         let answer = ask()?;
         return output::answer(args.access.json, &answer, || {
-            text(&DenialsAnswer::deserialize(&answer)?)
+            text(&DenialsAnswer::deserialize(&answer)?, args.kind)
         });
     }
     let mut seen = Seen::default();
@@ -178,10 +178,14 @@ impl Request {
     }
 }
 
-fn text(told: &DenialsAnswer) -> Result<String> {
+fn text(told: &DenialsAnswer, kind: Option<DenialKind>) -> Result<String> {
     let mut text = groups(&told.groups);
     if told.groups.is_empty() {
-        text = "no one was denied in the last hour\n".to_owned();
+        text = match kind {
+            None | Some(DenialKind::Denied) => "no one was denied in the last hour\n",
+            Some(DenialKind::WouldBeDenied) => "no one would have been denied in the last hour\n",
+        }
+        .to_owned();
     }
     if !told.denials.is_empty() {
         let rows = told.denials.iter();
@@ -315,6 +319,23 @@ mod tests {
             }],
             told_by: ToldBy::default(),
         }
+    }
+
+    #[test]
+    fn an_empty_list_says_of_what_kind_it_is() {
+        let told = DenialsAnswer {
+            groups: Vec::new(),
+            ..told(&[], 0)
+        };
+        let text = |kind| text(&told, kind).expect("text");
+        for kind in [None, Some(DenialKind::Denied)] {
+            assert!(text(kind).starts_with("no one was denied in the last hour\n"));
+        }
+        let shadow = text(Some(DenialKind::WouldBeDenied));
+        assert!(
+            shadow.starts_with("no one would have been denied in the last hour\n"),
+            "{shadow}"
+        );
     }
 
     #[test]

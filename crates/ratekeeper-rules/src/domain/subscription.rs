@@ -5,7 +5,7 @@ use ratekeeper_core::Timestamp;
 use super::Domain;
 use crate::tenant_key::TenantHash;
 use crate::tenants::{FoundTenant, Pattern, Tenant, Term};
-use crate::{Entry, PlanIndex, RuleIndex, Visit};
+use crate::{CUSTOM, Entry, PlanIndex, RuleIndex, Visit};
 
 /// The plan and the limits that the tenant of a descriptor has at one time.
 #[derive(Clone, Copy, Debug)]
@@ -134,6 +134,22 @@ impl<'a> Subscription<'a> {
     #[must_use]
     pub const fn plan(&self) -> PlanIndex {
         self.plan
+    }
+
+    /// The plan's name; [`CUSTOM`] for a tenant that has limits of its own and no plan at any time. [`None`] in a domain
+    /// without plans for all others.
+    #[must_use]
+    pub fn plan_name(&self) -> Option<&'a str> {
+        let has_plans = match self.quotas {
+            Quotas::Default | Quotas::Lifted => false,
+            Quotas::Listed(tenant) => tenant.has_plans(),
+            Quotas::Stored(known) => known.has_plans(),
+        };
+        if self.has_overrides() && !has_plans {
+            return Some(CUSTOM);
+        }
+        let name = self.domain.plans().get(self.plan.get())?;
+        Some(name)
     }
 
     /// The keyed hash of the tenant's value. [`None`] if the descriptor names no tenant, or the domain

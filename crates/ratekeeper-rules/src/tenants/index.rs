@@ -288,6 +288,12 @@ pub(crate) struct FoundTenant<'a> {
 }
 
 impl<'a> FoundTenant<'a> {
+    /// Returns true if the tenant is on a plan, now or at another time.
+    pub(crate) fn has_plans(self) -> bool {
+        let more = self.tenant.more;
+        self.tenant.plan.is_some() || more.is_some_and(|more| !more.plans.is_empty())
+    }
+
     /// The plan at a time, and when the tenant is on it.
     #[inline]
     pub(crate) fn plan(self, now: super::Timestamp) -> Option<(Term, PlanIndex)> {

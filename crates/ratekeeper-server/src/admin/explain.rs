@@ -12,7 +12,7 @@ use super::options::Given;
 use crate::app::App;
 use crate::config::ENTRIES_MAX;
 use crate::http::{ApiError, Received, explain};
-use crate::v1::CheckRequest;
+use crate::protocol::v1::CheckRequest;
 
 /// Explains a descriptor: `?domain=api&entry=api_key:abc&entry=path:/login`. Takes nothing. Several descriptors
 /// go by POST.

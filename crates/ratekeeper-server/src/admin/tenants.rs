@@ -30,6 +30,10 @@ use crate::logs::denials::DeniedRequest;
 use found::{Found, changes, hash, kept, value};
 use steps::{NextStep, next_steps, summary};
 
+/// The reason why there is no usage of a tenant whose value nobody has told.
+const UNKNOWN_VALUE: &str = "no usage: counters are found by the value of a tenant, which this node has not denied in \
+                             the last hour; ask with the value, by POST, or a node that has";
+
 /// The most groups of denials of each kind in an answer.
 const GROUPS_MAX: usize = 50;
 
@@ -62,7 +66,7 @@ pub(super) struct TenantAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     hash: Option<String>,
-    /// The domain of its plans and overrides; absent if no domain has tenants.
+    /// The domain of its plans and overrides; absent if no domain has tenants, or what is denied is no tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     domain: Option<String>,
@@ -223,12 +227,11 @@ async fn joined(
     let place = tenants_domain(snapshot.rules(), question.domain.as_deref()).ok();
     let value = value(&named, &found, record.as_ref(), place);
     let secret = found.secret(app, place);
+    let texts = (value.as_deref(), secret.as_deref());
+    let sources = (&found, record.as_ref());
+    let (place, usage) = used(app, place, texts, sources, &question, &mut missing).await?;
     let known = value.as_deref().or(secret.as_deref());
     let hash = hash(app, &snapshot, place, (record.as_ref(), known));
-    let usage = match place {
-        Some(_) => used(app, (value, secret), &found, &question, &mut missing).await?,
-        None => None,
-    };
     let changes = changes(app, role, record.as_ref(), &mut missing).await;
     let now = app.limiter.clock().now();
     let entry = || entry_of(&named, place, &snapshot);
@@ -260,34 +263,62 @@ async fn joined(
         told_by: found.told_by,
     };
     answer.summary = summary(&answer, now);
-    answer.next_steps = next_steps(&answer, app.config.quotas.is_some(), now);
+    let tenant_key = place.map(|(_, key)| key);
+    let tenant_key = tenant_key.filter(|_| app.config.quotas.is_some());
+    answer.next_steps = next_steps(&answer, tenant_key, now);
     Ok(answer)
 }
 
-/// The use of its limits by a tenant of this value or secret, if either is known.
-async fn used(
+/// The place of a tenant and its use of its limits, if its value or secret is known; neither of what was denied but is
+/// no tenant.
+async fn used<'p>(
     app: &App,
-    known: (Option<String>, Option<String>),
-    found: &Found,
+    place: Option<(&'p Domain, &'p str)>,
+    known: (Option<&str>, Option<&str>),
+    (found, record): (&Found, Option<&TenantRecord>),
     question: &usage::Options,
     missing: &mut Vec<String>,
-) -> Result<Option<Usage>, ApiError> {
-    Ok(match known {
-        (Some(value), _) => Some(usage::of(app, &value, question).await?),
+) -> Result<(Option<(&'p Domain, &'p str)>, Option<Usage>), ApiError> {
+    let Some((_, key)) = place else {
+        return Ok((None, None));
+    };
+    let usage = match known {
+        (Some(value), _) => Some(usage::of(app, value, question).await?),
         (None, Some(secret)) => {
             let shown = found.groups.first().map(|group| group.tenant.clone());
-            let usage = usage::of(app, &secret, question).await?;
+            let usage = usage::of(app, secret, question).await?;
             Some(usage.shown_as(&shown.unwrap_or_default()))
         }
-        (None, None) => {
-            missing.push(
-                "no usage: counters are found by the value of a tenant, which this node has not denied in the last \
-                 hour; ask with the value, by POST, or a node that has"
-                    .to_owned(),
-            );
-            None
-        }
-    })
+        (None, None) => None,
+    };
+    if record.is_none() && is_another(found, usage.as_ref(), key) {
+        missing.push(no_tenant(&found.keys(), key));
+        return Ok((None, None));
+    }
+    if usage.is_none() {
+        missing.push(UNKNOWN_VALUE.to_owned());
+    }
+    Ok((place, usage))
+}
+
+/// Returns true if what was denied is no tenant, as those are named by `key`, and no tenant of that name has used
+/// anything.
+fn is_another(found: &Found, usage: Option<&Usage>, key: &str) -> bool {
+    let is_tenant = found.groups.iter().any(|group| names_tenant(group, key));
+    let is_used = usage.is_some_and(|usage| usage.usage.values().any(|used| used.used > 0));
+    !found.groups.is_empty() && !is_tenant && !is_used
+}
+
+/// Returns true if the denials are of a tenant, as those are named by `key`.
+fn names_tenant(group: &DenialGroup, key: &str) -> bool {
+    let value = group.key.strip_prefix(key);
+    value.is_some_and(|value| value.starts_with(':'))
+}
+
+fn no_tenant(denied: &BTreeSet<&str>, key: &str) -> String {
+    let denied: Vec<_> = denied.iter().take(GROUPS_MAX).copied().collect();
+    let denied = denied.join(", ");
+    format!("no plan and no usage: what was denied is {denied}, and tenants are named by {key}")
 }
 
 /// The entry of a tenant that is named by its value, as denials have it.

@@ -112,10 +112,9 @@ pub(super) async fn of(app: &App, named: &str, options: &Options) -> Result<Usag
     let own_window = usage
         .iter()
         .find(|(name, _)| name.split('#').next() == Some(DEFAULT));
-    let plan = subscription.plan();
     Ok(Usage {
         current_window: own_window.map(|(_, used)| used.window.clone()),
-        plan: Some(domain.plan_name(plan).to_owned()).filter(|plan| !plan.is_empty()),
+        plan: subscription.plan_name().map(str::to_owned),
         domain: domain.name().to_owned(),
         tenant: named.to_owned(),
         usage,

@@ -13,7 +13,7 @@ pub struct Usage {
     pub tenant: String,
     /// Its domain.
     pub domain: String,
-    /// The plan of the tenant; absent in a domain without plans.
+    /// The plan of the tenant; `custom` if it has overrides alone. Absent in a domain without plans.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
     /// The window of the tenant's own limit, where it has one.

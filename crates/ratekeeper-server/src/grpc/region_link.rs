@@ -18,8 +18,8 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::access::callers::{Denied, Power};
 use crate::app::App;
 use crate::listen::Peer;
+use crate::protocol::v1::Refusal as V1Refusal;
 use crate::regions::{RegionLoans, TOGETHER};
-use crate::v1::Refusal as V1Refusal;
 
 /// The most asks in a message.
 const ASKS_MAX: usize = 1_000;

@@ -9,7 +9,7 @@ use tonic::codec::{Codec as _, EncodeBody, SingleMessageCompressionOverride};
 
 use crate::app::App;
 use crate::logs::unreadable::Defect;
-use crate::rls;
+use crate::protocol::rls;
 
 const STATUS: &str = "grpc-status";
 const MESSAGE: &str = "grpc-message";

@@ -20,8 +20,8 @@ use crate::access::callers::{Callers, Denied, Power};
 use crate::app::App;
 use crate::listen::Peer;
 use crate::logs::denials::CheckOrigin;
-use crate::v1::{
-    AcquireRequest, Answer, Api, Batch, CHECKS_MAX, CheckRequest, HeldAnswer, Object,
+use crate::protocol::v1::{
+    AcquireRequest, Api, Batch, CHECKS_MAX, CheckAnswer, CheckRequest, HeldAnswer, Object,
     RefundRequest, Refusal, Released, Renewed, ReserveRequest, Sender, Unmatched,
 };
 use messages::{check_requests, check_response, limit_requests};
@@ -107,7 +107,7 @@ impl Service {
     ) -> BatchEncoded {
         const RESULTS: u32 = 1;
         let mut written = BytesMut::with_capacity(checks.len().min(CHECKS_MAX) * ANSWER_BYTES);
-        let write = |check: &CheckRequest<'_>, answer: &Answer<'_>| {
+        let write = |check: &CheckRequest<'_>, answer: &CheckAnswer<'_>| {
             let from = written.len();
             message::encode(RESULTS, &check_response(check, answer), &mut written);
             from..written.len()
@@ -129,7 +129,7 @@ impl Service {
     }
 
     async fn decide(&self, sender: &MessageSender<'_>, check: &CheckRequest<'_>) -> Checked {
-        let read = |answer: &Answer<'_>| check_response(check, answer);
+        let read = |answer: &CheckAnswer<'_>| check_response(check, answer);
         let api = Api::new(&self.app, sender);
         let response = api.check(check, Unmatched::Allowed, read).await?;
         Ok(Response::new(response))
@@ -209,7 +209,7 @@ impl RateLimiterService for Service {
         let sender = self.sender(&request);
         let request = CheckRequest::from(request.get_ref());
         let api = Api::new(&self.app, &sender);
-        let read = |answer: &Answer<'_>| answer.into();
+        let read = |answer: &CheckAnswer<'_>| answer.into();
         Ok(Response::new(api.peek((&request).into(), read).await?))
     }
 
@@ -295,7 +295,7 @@ impl RateLimiterService for Service {
         let sender = self.sender(&request);
         let refunder = Api::new(&self.app, &sender).refunder()?;
         let request = RefundRequest::from(request.get_ref());
-        let read = |answer: &Answer<'_>| answer.into();
+        let read = |answer: &CheckAnswer<'_>| answer.into();
         let response = refunder.refund(&request, read).await?;
         Ok(Response::new(response))
     }

@@ -15,7 +15,7 @@ use ratekeeper_proto::SHORT_BYTES_MAX;
 use crate::access::AccessRefused;
 use crate::listen::problem::{PROBLEM_JSON, Problem};
 use crate::listen::reading::{NoReadingRoom, ReadingRoom};
-use crate::v1::{Reason, Refusal};
+use crate::protocol::v1::{Reason, Refusal};
 
 /// A refusal, whose body is a [`Problem`].
 #[derive(Clone, Debug)]

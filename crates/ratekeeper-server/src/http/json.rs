@@ -22,8 +22,8 @@ use crate::listen::Peer;
 use crate::listen::reading::NoReadingRoom;
 use crate::logs::denials::CheckOrigin;
 use crate::logs::unreadable::Defect;
-use crate::rls::{self, RequiredPermissions};
-use crate::v1::Refusal;
+use crate::protocol::rls::{self, RequiredPermissions};
+use crate::protocol::v1::Refusal;
 
 /// Takes any method, as envoyproxy/ratelimit does, but any content type only under its profile. A web page
 /// can have a browser post types other than JSON anywhere, without a preflight request.

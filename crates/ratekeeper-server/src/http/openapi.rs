@@ -11,10 +11,10 @@ use utoipa::{Modify, OpenApi};
 
 use super::{auth, limits, v1};
 use crate::listen::problem::{PROBLEM_JSON, Problem};
-use crate::v1::{
-    AcquireRequest, Answer, BatchRequest, CancelRequest, CheckRequest, CommitRequest, HeldAnswer,
-    LimitAnswer, LimitRequest, LimitsAnswer, LimitsRequest, PermitRequest, RefundRequest,
-    ReserveRequest, WindowText,
+use crate::protocol::v1::{
+    AcquireRequest, BatchRequest, CancelRequest, CheckAnswer, CheckRequest, CommitRequest,
+    HeldAnswer, LimitAnswer, LimitRequest, LimitsAnswer, LimitsRequest, PermitRequest,
+    RefundRequest, ReserveRequest, WindowText,
 };
 
 /// The operations of the HTTP listener.
@@ -42,7 +42,7 @@ use crate::v1::{
     ),
     components(schemas(
         AcquireRequest,
-        Answer,
+        CheckAnswer,
         v1::BatchAnswer,
         BatchRequest,
         CancelRequest,

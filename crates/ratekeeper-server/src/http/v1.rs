@@ -15,8 +15,8 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::http::error::ApiError;
-use crate::v1::{
-    AcquireRequest, Answer, Batch, BatchRequest, CHECKS_MAX, CancelRequest, CheckRequest,
+use crate::protocol::v1::{
+    AcquireRequest, Batch, BatchRequest, CHECKS_MAX, CancelRequest, CheckAnswer, CheckRequest,
     CommitRequest, HeldAnswer, LimitAnswer, LimitRequest, LimitsAnswer, LimitsRequest,
     PermitRequest, RefundRequest, Refusal, Released, Renewed, ReserveRequest, Settlement,
     Unmatched,
@@ -48,7 +48,7 @@ pub(super) struct CheckOptions {
     reason = "its text is put together of answers that are written as they come"
 )]
 pub(super) struct BatchAnswer<'a> {
-    results: Vec<Answer<'a>>,
+    results: Vec<CheckAnswer<'a>>,
 }
 
 /// `/v1/check`: one check.
@@ -59,8 +59,8 @@ pub(super) struct BatchAnswer<'a> {
     params(CheckOptions),
     request_body = CheckRequest,
     responses(
-        (status = 200, description = "The decision", body = Answer),
-        (status = 429, description = "A denial, with `?status=true`", body = Answer)
+        (status = 200, description = "The decision", body = CheckAnswer),
+        (status = 429, description = "A denial, with `?status=true`", body = CheckAnswer)
     )
 )]
 pub(super) async fn check(
@@ -75,7 +75,7 @@ pub(super) async fn check(
         true => Unmatched::Refused,
         false => Unmatched::Allowed,
     };
-    let respond = |answer: &Answer<'_>| {
+    let respond = |answer: &CheckAnswer<'_>| {
         let mut response = json(|out| write_answer(answer, out));
         if options.status && !answer.allowed {
             *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
@@ -110,7 +110,7 @@ pub(super) async fn checks(received: Received) -> Answered {
     }
     let checks = body.checks.len().min(CHECKS_MAX);
     let mut written = Vec::with_capacity(checks * ANSWER_BYTES);
-    let write = |_: &CheckRequest<'_>, answer: &Answer<'_>| {
+    let write = |_: &CheckRequest<'_>, answer: &CheckAnswer<'_>| {
         let from = written.len();
         write_answer(answer, &mut written);
         from..written.len()
@@ -175,7 +175,7 @@ pub(crate) async fn explain(received: Received) -> Answered {
     path = "/v1/peek",
     tag = "checks",
     request_body = CheckRequest,
-    responses((status = 200, description = "The decision on one hit now", body = Answer))
+    responses((status = 200, description = "The decision on one hit now", body = CheckAnswer))
 )]
 pub(super) async fn peek(received: Received) -> Answered {
     let mut body: CheckRequest<'_> = received.parse()?;
@@ -283,7 +283,7 @@ pub(super) async fn cancel(received: Received) -> Answered {
     path = "/v1/refund",
     tag = "checks",
     request_body = RefundRequest,
-    responses((status = 200, description = "The hits are given back", body = Answer))
+    responses((status = 200, description = "The hits are given back", body = CheckAnswer))
 )]
 pub(super) async fn refund(received: Received) -> Answered {
     let refunder = received.api().refunder()?;
@@ -291,7 +291,7 @@ pub(super) async fn refund(received: Received) -> Answered {
     Ok(refunder.refund(&body, answer).await?)
 }
 
-fn answer(answer: &Answer<'_>) -> Response {
+fn answer(answer: &CheckAnswer<'_>) -> Response {
     json(|out| write_answer(answer, out))
 }
 

@@ -39,8 +39,12 @@ async fn start_in(folder: &Path) -> Running {
     start_with_data(folder, None).await
 }
 
-/// Starts a node whose database is in `folder`, with a data folder.
 async fn start_with_data(folder: &Path, data: Option<&Path>) -> Running {
+    start_with_rules(RULES, folder, data).await
+}
+
+/// Starts a node whose database is in `folder`, with a data folder.
+pub(crate) async fn start_with_rules(rules: &str, folder: &Path, data: Option<&Path>) -> Running {
     let data = data.map(Path::to_path_buf);
     let key = TenantKey::from_bytes([7; 16]);
     let store = QuotaStore::new(DatabaseAddress::sqlite(&folder.join("quotas.db")), key).unwrap();
@@ -56,7 +60,7 @@ async fn start_with_data(folder: &Path, data: Option<&Path>) -> Running {
         store,
         follower: Arc::new(follower),
     };
-    let running = start_with(RULES, |config| {
+    let running = start_with(rules, |config| {
         config.quotas = Some(quotas);
         config.data_dir = data;
     })
@@ -517,6 +521,14 @@ async fn many_tenants_come_in_and_go_out_in_both_formats() {
     );
     let (_, hi) = admin(&running, "GET", "/admin/v1/quotas/say%20%22hi%22", "").await;
     assert_eq!(hi["plan"], "custom", "{hi}");
+    for (tenant, plan) in [
+        ("say%20%22hi%22", "custom"),
+        ("acme", "enterprise"),
+        ("new", "free"),
+    ] {
+        let (_, usage) = admin(&running, "GET", &format!("/admin/v1/usage/{tenant}"), "").await;
+        assert_eq!(usage["plan"], plan, "{usage}");
+    }
 
     // Each export is read back as it was written, and nothing has changed.
     for (format, kind) in [("jsonl", "application/x-ndjson"), ("csv", "text/csv")] {
@@ -677,63 +689,6 @@ async fn a_switch_of_a_rule_is_in_the_trail() {
             &json!({ "switch": "disabled" })
         )
     );
-    running.stop().await;
-}
-
-#[tokio::test]
-async fn names_of_earlier_versions_are_understood_and_warned_of() {
-    let folder = tempfile::tempdir().unwrap();
-    let running = start_in(folder.path()).await;
-    let old = json!({ "tiers": [{ "tier": "pro", "expires_at": "2199-01-01T00:00:00Z" }] });
-    let (status, put) = admin(&running, "PUT", ACME, &old.to_string()).await;
-    assert_eq!((status, &put["plan"]), (200, &json!("pro")), "{put}");
-    let warnings = put["warnings"].to_string();
-    for old in [
-        "`tier` is now called `plan`",
-        "`tiers` is now called `plans`",
-    ] {
-        assert!(warnings.contains(old), "{warnings}");
-    }
-    let (_, put) = admin(&running, "PUT", ACME, "{\"plan\": \"pro\"}").await;
-    assert!(!put.to_string().contains("is now called"), "{put}");
-
-    let to = running.addresses.admin;
-    let import = "/admin/v1/import/quotas";
-    for (method, path, kind, body, warned) in [
-        (
-            "GET",
-            "/admin/v1/quotas?tier=pro",
-            "text/csv",
-            "",
-            "`tier` is",
-        ),
-        ("GET", "/admin/v1/quotas?plan=pro", "text/csv", "", ""),
-        (
-            "GET",
-            "/admin/v1/audit?api_key=acme",
-            "text/csv",
-            "",
-            "`api_key` is",
-        ),
-        (
-            "POST",
-            import,
-            "text/csv",
-            "api_key,plan\nbob,pro\n",
-            "`api_key` is",
-        ),
-        ("POST", import, "text/csv", "tenant,plan\nbob,pro\n", ""),
-    ] {
-        let kind = [("content-type", kind)];
-        let (head, answer) = running.send_whole(to, method, path, &kind, body).await;
-        assert_eq!(head.status, 200, "{path}: {answer}");
-        let warning = head.headers.get("warning").map(|it| it.to_str().unwrap());
-        assert_eq!(warning.is_some(), !warned.is_empty(), "{path}: {warning:?}");
-        assert!(
-            warning.unwrap_or_default().contains(warned),
-            "{path}: {warning:?}"
-        );
-    }
     running.stop().await;
 }
 

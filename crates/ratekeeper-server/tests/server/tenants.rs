@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::quotas::start_with_rules;
 use crate::support::{Running, request, start, start_with};
 
 const RULES: &str = "
@@ -85,6 +86,49 @@ async fn a_quiet_tenant_is_found_in_the_flood_of_a_noisy_one() {
     assert_eq!(of_tenant["groups"].as_array().map(Vec::len), Some(1));
     let (_, never) = get(&running, "/admin/v1/tenants/other").await;
     assert_eq!(never["summary"], "not denied in the last hour", "{never}");
+    running.stop().await;
+}
+
+const OTHERS: &str = "
+domain: d
+tenant: customer
+descriptors:
+  - key: customer
+    rate_limit: { window: 10000d, limit: 2, algorithm: fixed_window }
+  - key: path
+    rate_limit: { window: 10000d, limit: 1, algorithm: fixed_window }
+";
+
+#[tokio::test]
+async fn a_denied_key_that_is_no_tenant_is_not_told_the_limits_of_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let running = start_with_rules(OTHERS, folder.path(), None).await;
+    let commands = |told: &Value| {
+        let steps = told["next_steps"].as_array().expect("a list");
+        let steps = steps.iter().map(|step| step["command"].to_string());
+        steps.collect::<String>()
+    };
+    calls(&running, &[("path", "demo")], 3).await;
+    let (_, no_tenant) = get(&running, "/admin/v1/tenants/demo").await;
+    assert_eq!(no_tenant["denials"][0]["count"], 2, "{no_tenant}");
+    for absent in ["usage", "plan", "domain", "hash"] {
+        assert_eq!(no_tenant[absent], Value::Null, "{absent}: {no_tenant}");
+    }
+    assert_eq!(
+        no_tenant["missing"],
+        json!([
+            "no plan and no usage: what was denied is path:demo, and tenants are named by customer"
+        ])
+    );
+    assert_eq!(commands(&no_tenant), "", "{no_tenant}");
+    // A tenant of the same name has its own use, which is not why the path is denied.
+    calls(&running, &[("customer", "demo")], 1).await;
+    let (_, both) = get(&running, "/admin/v1/tenants/demo").await;
+    assert_eq!(both["usage"]["usage"]["default"]["used"], 1, "{both}");
+    assert_eq!(commands(&both), "", "{both}");
+    calls(&running, &[("customer", "demo")], 5).await;
+    let (_, both) = get(&running, "/admin/v1/tenants/demo").await;
+    assert!(commands(&both).contains("ratekeeper reset demo"), "{both}");
     running.stop().await;
 }
 

@@ -91,6 +91,7 @@ async fn usage_is_read_from_the_live_counters_and_takes_nothing() {
         );
     }
     let own = usage(&running, "own").await;
+    assert_eq!(own["plan"], "custom", "it has overrides alone: {own}");
     assert_eq!(numbers(&own, "default"), [0, 10, 10]);
     assert_eq!(numbers(&own, "endpoint:POST /orders"), [0, 500, 500]);
     let internal = usage(&running, "internal-7").await;

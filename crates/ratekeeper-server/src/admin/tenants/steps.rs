@@ -6,7 +6,7 @@ use ratekeeper_rules::time;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::TenantAnswer;
+use super::{TenantAnswer, names_tenant};
 use crate::admin_json::DenialGroup;
 
 /// The time for which a raise holds, unless the operator chooses another.
@@ -81,14 +81,16 @@ fn times(count: u64) -> String {
 }
 
 /// The group with the most denials.
-fn most(groups: &[DenialGroup]) -> Option<&DenialGroup> {
-    groups.iter().max_by_key(|group| (group.count, group.last))
+fn most<'a>(groups: impl IntoIterator<Item = &'a DenialGroup>) -> Option<&'a DenialGroup> {
+    let groups = groups.into_iter();
+    groups.max_by_key(|group| (group.count, group.last))
 }
 
-/// The steps that may help, as command lines; those about quotas if there is a database.
+/// The steps that may help, as command lines; those about quotas if there is a database of tenants, who are named by
+/// `tenant_key`.
 pub(super) fn next_steps(
     answer: &TenantAnswer,
-    has_database: bool,
+    tenant_key: Option<&str>,
     now: Timestamp,
 ) -> Vec<NextStep> {
     let mut steps = Vec::new();
@@ -98,8 +100,11 @@ pub(super) fn next_steps(
         _ => &answer.tenant,
     });
     let is_named = !name.starts_with('\'') || !name.contains(['…', '~']);
-    let can_change = has_database && answer.domain.is_some() && is_named;
-    if let Some(group) = most(&answer.denials).filter(|_| can_change) {
+    let tenant_key = tenant_key.filter(|_| is_named);
+    let of_tenant = answer.denials.iter();
+    let of_tenant =
+        of_tenant.filter(|group| tenant_key.is_some_and(|key| names_tenant(group, key)));
+    if let Some(group) = most(of_tenant) {
         if let Some(raise) = raise(answer, group, now) {
             let command = format!("ratekeeper quota set {name} --override {raise}");
             steps.push(NextStep::new(
@@ -110,7 +115,7 @@ pub(super) fn next_steps(
         let command = format!("ratekeeper reset {name}");
         steps.push(NextStep::new("its usage starts over at zero", command));
     }
-    if can_change && !answer.changes.is_empty() {
+    if tenant_key.is_some() && !answer.changes.is_empty() {
         let command = format!("ratekeeper quota revert {name}");
         steps.push(NextStep::new("undo its last change", command));
     }

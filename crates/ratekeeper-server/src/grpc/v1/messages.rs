@@ -10,9 +10,9 @@ use ratekeeper_proto::ratekeeper::v1;
 use ratekeeper_rules::Unit;
 use tonic::Status;
 
-use crate::v1::{
-    AcquireRequest, Answer, AnsweredBy, CheckRequest, DescriptorRequest, EntryRequest, HeldAnswer,
-    LimitAnswer, LimitRequest, Object, OverrideRequest, Reason, RefundRequest, Refusal,
+use crate::protocol::v1::{
+    AcquireRequest, AnsweredBy, CheckAnswer, CheckRequest, DescriptorRequest, EntryRequest,
+    HeldAnswer, LimitAnswer, LimitRequest, Object, OverrideRequest, Reason, RefundRequest, Refusal,
     ReserveRequest, StatusAnswer, Statuses, WindowText,
 };
 
@@ -160,7 +160,10 @@ impl From<v1::Override> for OverrideRequest {
 }
 
 /// Builds the answer to `check`.
-pub(super) fn check_response(check: &CheckRequest<'_>, answer: &Answer<'_>) -> v1::CheckResponse {
+pub(super) fn check_response(
+    check: &CheckRequest<'_>,
+    answer: &CheckAnswer<'_>,
+) -> v1::CheckResponse {
     v1::CheckResponse {
         decision: decision(answer.allowed),
         limit: answer.by.limit().map(limit),
@@ -176,8 +179,8 @@ pub(super) fn check_response(check: &CheckRequest<'_>, answer: &Answer<'_>) -> v
     }
 }
 
-impl From<&Answer<'_>> for v1::PeekResponse {
-    fn from(answer: &Answer<'_>) -> Self {
+impl From<&CheckAnswer<'_>> for v1::PeekResponse {
+    fn from(answer: &CheckAnswer<'_>) -> Self {
         Self {
             decision: decision(answer.allowed),
             limit: answer.by.limit().map(limit),
@@ -221,8 +224,8 @@ impl From<&HeldAnswer<'_>> for v1::ReserveResponse {
     }
 }
 
-impl From<&Answer<'_>> for v1::RefundResponse {
-    fn from(answer: &Answer<'_>) -> Self {
+impl From<&CheckAnswer<'_>> for v1::RefundResponse {
+    fn from(answer: &CheckAnswer<'_>) -> Self {
         Self {
             limit: answer.by.limit().map(limit),
             statuses: statuses(answer.statuses),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use ratekeeper_proto::{FieldValue, MessageFields};
 
-use crate::v1::{CHECKS_MAX, CheckRequest, DescriptorRequest, EntryRequest, Object};
+use crate::protocol::v1::{CHECKS_MAX, CheckRequest, DescriptorRequest, EntryRequest, Object};
 
 /// The texts of the check before, in their order. Checks of a batch have the same domain and keys, and some values: to
 /// compare a text costs less than to find out that it is one.

@@ -12,7 +12,7 @@ use crate::access::callers::Power;
 use crate::app::App;
 use crate::logs::denials::CheckOrigin;
 use crate::logs::unreadable::Defect;
-use crate::v1::{Api, Batch, Sender};
+use crate::protocol::v1::{Api, Batch, Sender};
 
 pub(crate) type Answers =
     Pin<Box<dyn Stream<Item = Result<v1::CheckStreamResponse, Status>> + Send>>;

@@ -18,7 +18,7 @@ use crate::http::media_type::is_json;
 use crate::http::pages::{self, Scheme};
 use crate::listen::Peer;
 use crate::logs::denials::CheckOrigin;
-use crate::v1::{Api, Refusal, Sender};
+use crate::protocol::v1::{Api, Refusal, Sender};
 
 /// A request as handlers receive it. Its body, which is bounded, is read before the sender is
 /// checked.

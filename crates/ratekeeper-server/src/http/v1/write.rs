@@ -4,10 +4,10 @@
 use ratekeeper_core::Micros;
 use serde::Serialize;
 
-use crate::v1::{Answer, AnsweredBy, HeldAnswer};
+use crate::protocol::v1::{AnsweredBy, CheckAnswer, HeldAnswer};
 
 /// Appends an answer as JSON.
-pub(super) fn write_answer(answer: &Answer<'_>, out: &mut Vec<u8>) {
+pub(super) fn write_answer(answer: &CheckAnswer<'_>, out: &mut Vec<u8>) {
     write_fields(answer, out);
     out.push(b'}');
 }
@@ -22,7 +22,7 @@ pub(super) fn write_held(held: &HeldAnswer<'_>, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-fn write_fields(answer: &Answer<'_>, out: &mut Vec<u8>) {
+fn write_fields(answer: &CheckAnswer<'_>, out: &mut Vec<u8>) {
     write_limit(out, answer.allowed, &answer.by, answer.delay_ms);
     out.extend_from_slice(match answer.degraded {
         true => b",\"degraded\":true",
@@ -133,7 +133,7 @@ descriptors:
     }
 
     /// The answer by hand, which is serde's to the letter.
-    fn both(answer: Answer<'_>) -> Value {
+    fn both(answer: CheckAnswer<'_>) -> Value {
         let mut out = Vec::new();
         write_answer(&answer, &mut out);
         let serdes = serde_json::to_vec(&answer).expect("it is JSON");
@@ -170,7 +170,7 @@ descriptors:
         let now = Timestamp::from_secs(1_800_000_000);
         let answers = [0, 1, 2].map(|number| {
             limiter.ask_at(&check, now, |ruling| {
-                let answer = Answer::charged(ruling.decision);
+                let answer = CheckAnswer::charged(ruling.decision);
                 both(match number {
                     0 => answer,
                     _ => answer.with_limits(&ruling.policies(), ruling.descriptors, now),
@@ -185,10 +185,13 @@ descriptors:
         assert_eq!(answers[1]["standing"]["binding"]["remaining"], 0);
         let alone = Check::new("d").descriptor([("other", "a")]);
         limiter.ask_at(&alone, now, |ruling| {
-            assert_eq!(both(Answer::charged(ruling.decision))["unmatched"], true);
-            both(Answer::peeked(ruling.decision, false));
+            assert_eq!(
+                both(CheckAnswer::charged(ruling.decision))["unmatched"],
+                true
+            );
+            both(CheckAnswer::peeked(ruling.decision, false));
         });
-        let unreadable = both(Answer::unreadable(false, "a \"value\" is too long"));
+        let unreadable = both(CheckAnswer::unreadable(false, "a \"value\" is too long"));
         assert_eq!(unreadable["statuses"], json!([]));
     }
 

@@ -10,7 +10,7 @@ mod request;
 mod subject;
 mod unmatched;
 
-pub(crate) use answer::{Answer, AnsweredBy, HeldAnswer, StatusAnswer, Statuses};
+pub(crate) use answer::{AnsweredBy, CheckAnswer, HeldAnswer, StatusAnswer, Statuses};
 pub(crate) use check::{Batch, CHECKS_MAX};
 pub(crate) use hold::{Released, Renewed, Settlement};
 pub(crate) use limit::{LimitAnswer, LimitRequest, LimitsAnswer, LimitsRequest, WindowText};

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::check::unread;
 use super::{
-    AcquireRequest, Answer, Api, HeldAnswer, RefundRequest, Refusal, ReserveRequest, Sender,
+    AcquireRequest, Api, CheckAnswer, HeldAnswer, RefundRequest, Refusal, ReserveRequest, Sender,
     Subject, require_rules,
 };
 use crate::access::callers::Power;
@@ -105,7 +105,7 @@ impl Holder<'_> {
         let acquired = acquired.map_err(Refusal::of_hold("idempotency_key"))?;
         let descriptors = check.descriptors();
         self.app.note(&acquired.decision, descriptors, self.origin);
-        let mut answer = Answer::charged(&acquired.decision);
+        let mut answer = CheckAnswer::charged(&acquired.decision);
         if request.standing {
             answer = answer.with_limits(&acquired.policies, descriptors, now);
         }
@@ -169,7 +169,7 @@ impl Holder<'_> {
             reservation: reservation.map(|reservation| &*reservation.token),
             expires_after_ms: reservation.map(left),
             repeated_before: reserved.is_repeat,
-            ..HeldAnswer::nothing(Answer::charged(&reserved.decision))
+            ..HeldAnswer::nothing(CheckAnswer::charged(&reserved.decision))
         }))
     }
 
@@ -191,7 +191,7 @@ impl Refunder<'_> {
     pub(crate) async fn refund<R>(
         &self,
         request: &RefundRequest<'_>,
-        read: impl FnOnce(&Answer<'_>) -> R,
+        read: impl FnOnce(&CheckAnswer<'_>) -> R,
     ) -> Result<R, Refusal> {
         let subject = Subject::new(&request.domain, &request.descriptors, None);
         subject.validate(format_args!(""))?;
@@ -201,7 +201,7 @@ impl Refunder<'_> {
         require_rules(self.app)?;
         let decision = self.caller.refund(&subject.check(1), key).await;
         let decision = decision.map_err(Refusal::of_hold("idempotency_key"))?;
-        Ok(read(&Answer::peeked(&decision, decision.allowed())))
+        Ok(read(&CheckAnswer::peeked(&decision, decision.allowed())))
     }
 }
 

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 /// A decision.
 #[derive(Serialize, ToSchema, Debug)]
 #[schema(as = Decision)]
-pub(crate) struct Answer<'a> {
+pub(crate) struct CheckAnswer<'a> {
     // The decision on the request; after a peek, on one hit.
     #[serde(rename = "decision", serialize_with = "in_a_word")]
     #[schema(value_type = VerdictWord, inline)]
@@ -68,7 +68,7 @@ pub(crate) struct StatusAnswer<'a> {
 pub(crate) struct HeldAnswer<'a> {
     #[serde(flatten)]
     #[schema(inline)]
-    pub(crate) answer: Answer<'a>,
+    pub(crate) answer: CheckAnswer<'a>,
     /// To release or renew the permits by.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -132,7 +132,7 @@ enum VerdictWord {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Statuses<'a>(Option<&'a Decision>);
 
-impl<'a> Answer<'a> {
+impl<'a> CheckAnswer<'a> {
     /// The answer to a request that charged. If it passed, it has no `retry_after_ms`, though one of
     /// its limits may be exceeded without denying it (quota mode).
     pub(crate) fn charged(decision: &'a Decision) -> Self {
@@ -190,7 +190,7 @@ impl<'a> Answer<'a> {
 
 impl<'a> HeldAnswer<'a> {
     /// The answer to a request of which nothing is held.
-    pub(crate) const fn nothing(answer: Answer<'a>) -> Self {
+    pub(crate) const fn nothing(answer: CheckAnswer<'a>) -> Self {
         Self {
             answer,
             permit: None,

@@ -9,7 +9,9 @@ use ratekeeper_trace::{TracedCall, TracedMethod};
 
 use super::hold::bounded;
 use super::unmatched::{RuleNames, Unmatched, refuse_unmatched};
-use super::{Answer, Api, CheckRequest, Object, Reason, Refusal, Sender, Subject, require_rules};
+use super::{
+    Api, CheckAnswer, CheckRequest, Object, Reason, Refusal, Sender, Subject, require_rules,
+};
 use crate::access::callers::Power;
 use crate::app::App;
 use crate::app::long_answers::AnswerRoom;
@@ -31,7 +33,7 @@ impl<C: Sender> Api<'_, C> {
         &self,
         request: &CheckRequest<'_>,
         unmatched: Unmatched,
-        read: impl Fn(&Answer<'_>) -> R,
+        read: impl Fn(&CheckAnswer<'_>) -> R,
     ) -> Result<R, C::Error> {
         let subject = Subject::from(request);
         if let Err(refusal) = subject.validate(format_args!("")) {
@@ -58,7 +60,7 @@ impl<C: Sender> Api<'_, C> {
     async fn check_once<R>(
         &self,
         request: &CheckRequest<'_>,
-        read: impl Fn(&Answer<'_>) -> R,
+        read: impl Fn(&CheckAnswer<'_>) -> R,
     ) -> Result<R, C::Error> {
         let subject = Subject::from(request);
         let name = self.sender.permit(Power::Hold)?;
@@ -76,7 +78,7 @@ impl<C: Sender> Api<'_, C> {
             let origin = self.sender.origin();
             self.app.note(decision, check.descriptors(), origin);
         }
-        Ok(read(&Answer::charged(decision)))
+        Ok(read(&CheckAnswer::charged(decision)))
     }
 
     /// Decides up to a thousand checks, each by itself; none if one of them is malformed. Asks all of
@@ -84,7 +86,7 @@ impl<C: Sender> Api<'_, C> {
     pub(crate) async fn check_all<R>(
         &self,
         requests: &[Object<CheckRequest<'_>>],
-        mut read: impl FnMut(&CheckRequest<'_>, &Answer<'_>) -> R,
+        mut read: impl FnMut(&CheckRequest<'_>, &CheckAnswer<'_>) -> R,
     ) -> Result<Batch<R>, C::Error> {
         let mut unreadable = self.validate_all(requests)?.into_iter().peekable();
         require_rules(self.app)?;
@@ -100,7 +102,7 @@ impl<C: Sender> Api<'_, C> {
         let now = limiter.clock().now();
         let asked = requests.iter().enumerate().map(|(number, request)| {
             if let Some((_, allowed, why)) = unreadable.next_if(|(at, ..)| *at == number) {
-                return Decided(read(request, &Answer::unreadable(allowed, &why)));
+                return Decided(read(request, &CheckAnswer::unreadable(allowed, &why)));
             }
             let mut check = Subject::from(&request.0).check(1);
             let call = TracedCall::check(origin.protocol);
@@ -162,7 +164,7 @@ impl<C: Sender> Api<'_, C> {
     pub(crate) async fn peek<R>(
         &self,
         subject: Subject<'_>,
-        read: impl FnOnce(&Answer<'_>) -> R,
+        read: impl FnOnce(&CheckAnswer<'_>) -> R,
     ) -> Result<R, C::Error> {
         if let Err(refusal) = subject.validate(format_args!("")) {
             return Ok(unread(self.app, refusal, |answer| read(&answer))?);
@@ -172,7 +174,7 @@ impl<C: Sender> Api<'_, C> {
         let mut check = subject.check(0);
         check.observer = (self.app).observer(TracedMethod::Peek, self.sender.origin());
         let (decision, would_allow) = self.app.limiter.peek(&check).await;
-        Ok(read(&Answer::peeked(&decision, would_allow)))
+        Ok(read(&CheckAnswer::peeked(&decision, would_allow)))
     }
 
     /// Explains how a check would be decided. Charges nothing.
@@ -206,10 +208,10 @@ impl<C: Sender> Api<'_, C> {
 pub(super) fn unread<R>(
     app: &App,
     refusal: Refusal,
-    read: impl FnOnce(Answer<'_>) -> R,
+    read: impl FnOnce(CheckAnswer<'_>) -> R,
 ) -> Result<R, Refusal> {
     let (allowed, why) = judge(app, refusal)?;
-    Ok(read(Answer::unreadable(allowed, &why)))
+    Ok(read(CheckAnswer::unreadable(allowed, &why)))
 }
 
 /// Returns whether such a request may pass, and why it cannot be read.
@@ -225,12 +227,12 @@ fn judge(app: &App, refusal: Refusal) -> Result<(bool, String), Refusal> {
 }
 
 /// The answer to `request`, decided `at` a time.
-fn answer<'a>(request: &CheckRequest<'_>, ruling: &Ruling<'a>, at: Timestamp) -> Answer<'a> {
+fn answer<'a>(request: &CheckRequest<'_>, ruling: &Ruling<'a>, at: Timestamp) -> CheckAnswer<'a> {
     let subject = Subject::from(request);
     let decision = ruling.decision;
     let answer = match subject.is_peek() {
-        true => Answer::peeked(decision, decision.allowed()),
-        false => Answer::charged(decision),
+        true => CheckAnswer::peeked(decision, decision.allowed()),
+        false => CheckAnswer::charged(decision),
     };
     if !request.standing {
         return answer;
