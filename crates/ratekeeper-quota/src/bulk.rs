@@ -69,7 +69,7 @@ pub struct BulkTenant {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     /// The tenant's value.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "api_key", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The keyed hash of the value.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -258,6 +258,8 @@ fn columns(head: &StringRecord) -> Result<Vec<&'static str>, BadTenantLine> {
     let mut columns = Vec::new();
     for name in head {
         let known = match name {
+            "api_key" => "tenant",
+            "tier" => "plan",
             "limit" => "requests_per_unit",
             name => name,
         };
@@ -482,27 +484,33 @@ fn mark_of(key: &TenantKey) -> String {
 mod tests {
     use super::*;
 
+    /// The names of earlier versions are read in both formats.
     #[test]
-    fn a_tenant_is_one_whatever_the_format() {
+    fn a_tenant_is_one_whatever_the_format_and_the_names() {
         let own = r#""overrides":[{"descriptor":"a:b","limit":5,"window":"10s","post_paid":true}]"#;
-        let line = format!(r#"{{"tenant":"x","plans":[{{"plan":"pro"}}],{own}}}"#);
+        let line = |plan: &str| format!(r#"{{"api_key":"x",{plan},{own}}}"#);
+        let lines = [
+            line(r#""tiers":[{"tier":"pro"}]"#),
+            line(r#""plans":[{"plan":"pro"}]"#),
+        ];
         let rows = [
             "tenant,plan,descriptor,requests_per_unit,window,post_paid\nx,pro,a:b,5,10s,true\n",
-            "tenant,plan,descriptor,limit,window,post_paid\nx,pro,,,,\nx,,a:b,5,10s,true\n",
+            "api_key,tier,descriptor,limit,window,post_paid\nx,pro,,,,\nx,,a:b,5,10s,true\n",
         ];
         let read = |format, text: &str| {
             let mut all = read_tenants(format, text).expect(text);
             assert_eq!(all.len(), 1, "{text}");
             all.remove(0).tenant
         };
-        let tenant = read(BulkFormat::JsonLines, &line);
+        let tenant = read(BulkFormat::JsonLines, &lines[0]);
         assert_eq!(tenant.tenant.as_deref(), Some("x"));
         assert_eq!(tenant.quotas.plans.len(), 1);
         assert_eq!(tenant.quotas.overrides[0].post_paid, Some(true));
+        assert_eq!(read(BulkFormat::JsonLines, &lines[1]), tenant);
         for text in rows {
             assert_eq!(read(BulkFormat::Csv, text), tenant, "{text}");
         }
-        let one = read(BulkFormat::JsonLines, r#"{"tenant":"x","plan":"pro"}"#);
+        let one = read(BulkFormat::JsonLines, r#"{"tenant":"x","tier":"pro"}"#);
         assert_eq!(one.quotas.plan.as_deref(), Some("pro"));
     }
 }

@@ -20,10 +20,10 @@ pub use shown::{LimitDocument, LimitsDocument, TenantDocument};
 pub struct QuotaDocument {
     /// The plan: one of the domain's `plans`, or `custom` for overrides alone. Without it the tenant is on the
     /// default plan.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "tier", default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
     /// Several plans, one after the other, in place of `plan`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(alias = "tiers", default, skip_serializing_if = "Vec::is_empty")]
     pub plans: Vec<TenantPlan>,
     /// The limits that the tenant has alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -14,6 +14,7 @@ mod metering;
 mod metrics;
 mod named;
 mod nodes;
+mod old_names;
 mod openapi;
 mod options;
 mod quotas;
@@ -108,6 +109,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .layer(DefaultBodyLimit::max(body_bytes_max))
         .layer(middleware::from_fn_with_state(body_bytes_max, refuse_large))
         .merge(imports)
+        .layer(middleware::from_fn(old_names::warn_of_query))
         .layer(middleware::from_fn_with_state(scheme, pages::none))
         .layer(middleware::from_fn_with_state(
             Arc::clone(&app),

@@ -70,7 +70,7 @@ fn good() -> Vec<(&'static str, &'static str, &'static str, String)> {
         ("GET", "/admin/v1/quotas/acme", json, none()),
         (
             "GET",
-            "/admin/v1/quotas?domain=d&plan=pro&overrides=true&limit=5&cursor=00000000000000000000000000000000.d",
+            "/admin/v1/quotas?domain=d&tier=pro&overrides=true&limit=5&cursor=00000000000000000000000000000000.d",
             json,
             none(),
         ),

@@ -30,7 +30,7 @@ pub struct AuditDocument {
     /// The keyed hash of the tenant, or the id of the rule.
     pub subject: String,
     /// The tenant; of a secret value only the end. Absent for a rule.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "api_key", default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The number of times that the tenant's usage was reset, this change included.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -16,16 +16,17 @@ use crate::TenantRecord;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct TenantDocument {
     /// The tenant; of a secret value only the end, unless the reader named it.
+    #[serde(alias = "api_key")]
     pub tenant: String,
     /// The keyed hash of its value, by which it can be named as `hash:…`.
     pub hash: String,
     /// The domain.
     pub domain: String,
     /// The plan that it is on now; `custom` if it has overrides alone. Absent in a domain without plans.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "tier", default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
     /// Its plans with their times, if they are not the same for ever.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(alias = "tiers", default, skip_serializing_if = "Vec::is_empty")]
     pub plans: Vec<TenantPlan>,
     /// Its limits.
     pub quotas: LimitsDocument,

@@ -194,6 +194,34 @@ async fn exports_what_it_imports(quotas: &QuotaStore) {
     }
 }
 
+#[test]
+fn a_plan_is_also_called_plan() {
+    let read = |text: &str| serde_json::from_str::<QuotaDocument>(text);
+    let told = read(r#"{"tier": "pro"}"#).unwrap();
+    assert_eq!(read(r#"{"plan": "pro"}"#).unwrap(), told);
+    assert_eq!(serde_json::to_string(&told).unwrap(), r#"{"plan":"pro"}"#);
+    let several = read(r#"{"tiers": [{"tier": "pro"}]}"#).unwrap();
+    assert_eq!(read(r#"{"plans": [{"plan": "pro"}]}"#).unwrap(), several);
+    assert!(read(r#"{"plan": "pro", "tier": "pro"}"#).is_err());
+
+    let tenants = |format, text| {
+        let lines = read_tenants(format, text).unwrap();
+        lines
+            .into_iter()
+            .map(|line| line.tenant)
+            .collect::<Vec<_>>()
+    };
+    let csv = tenants(BulkFormat::Csv, "api_key,tier\nacme,pro\n");
+    assert_eq!(tenants(BulkFormat::Csv, "api_key,plan\nacme,pro\n"), csv);
+    let json = tenants(
+        BulkFormat::JsonLines,
+        r#"{"api_key": "acme", "tiers": [{"tier": "pro"}]}"#,
+    );
+    let named = r#"{"api_key": "acme", "plans": [{"plan": "pro"}]}"#;
+    assert_eq!(tenants(BulkFormat::JsonLines, named), json);
+    assert_eq!(json, csv);
+}
+
 /// An override has the keys that it has in rules.
 #[test]
 fn a_limit_is_also_called_limit() {
@@ -209,7 +237,7 @@ fn a_limit_is_also_called_limit() {
     assert!(read(r#"{"overrides": [{"limit": 5, "requests_per_unit": 5}]}"#).is_err());
     let csv = |text| read_tenants(BulkFormat::Csv, text).unwrap();
     assert_eq!(
-        csv("tenant,limit,window\nacme,5,10s\n"),
-        csv("tenant,requests_per_unit,window\nacme,5,10s\n")
+        csv("api_key,limit,window\nacme,5,10s\n"),
+        csv("api_key,requests_per_unit,window\nacme,5,10s\n")
     );
 }

@@ -28,6 +28,7 @@ pub struct TenantQuotas {
 )]
 pub struct TenantPlan {
     /// The plan.
+    #[cfg_attr(feature = "yaml", serde(alias = "tier"))]
     pub plan: Box<str>,
     /// The time at which it begins.
     #[cfg_attr(feature = "yaml", serde(skip_serializing_if = "Option::is_none"))]

@@ -24,6 +24,7 @@ const PAGE_MAX: u64 = 1_000;
 #[serde(deny_unknown_fields)]
 pub(super) struct AuditOptions {
     /// Only changes of this tenant.
+    #[serde(alias = "api_key")]
     tenant: Option<String>,
     /// The domain of that tenant, where several have tenants.
     domain: Option<String>,

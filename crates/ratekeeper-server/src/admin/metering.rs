@@ -34,6 +34,7 @@ pub(super) struct MeteringOptions {
     /// The minute after the last.
     until: Option<Rfc3339>,
     /// Only calls of this tenant.
+    #[serde(alias = "api_key")]
     tenant: Option<String>,
     /// The domain of that tenant, where several have tenants.
     domain: Option<String>,

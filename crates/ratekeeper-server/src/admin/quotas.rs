@@ -20,6 +20,7 @@ use ratekeeper_rules::time::Rfc3339;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::old_names::OldNames;
 use super::options::OfDomain;
 use crate::app::App;
 use crate::http::{ApiError, read_json};
@@ -89,7 +90,8 @@ pub(super) async fn put(
     asked: Asked,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ApiError> {
-    let document: QuotaDocument = read_json(&body?)?;
+    let body = body?;
+    let document: QuotaDocument = read_json(&body)?;
     let quotas = document.quotas();
     let quotas = quotas.map_err(|bad| ApiError::invalid(bad.field(), bad.to_string()))?;
     let put = TenantPut {
@@ -109,7 +111,8 @@ pub(super) async fn put(
     asked.quotas.put_in_force(written.record.version).await;
     let named = asked.named.as_deref();
     let now = app.limiter.clock().now();
-    let warnings = slips::warnings(&written, named, store, snapshot.rules(), now).await;
+    let mut warnings = slips::warnings(&written, named, store, snapshot.rules(), now).await;
+    warnings.extend(OldNames::of_json(&body).warnings());
     Ok(answer_with(&app, &written.record, named, warnings))
 }
 

@@ -693,6 +693,63 @@ async fn a_switch_of_a_rule_is_in_the_trail() {
 }
 
 #[tokio::test]
+async fn names_of_earlier_versions_are_understood_and_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = start_in(folder.path()).await;
+    let old = json!({ "tiers": [{ "tier": "pro", "expires_at": "2199-01-01T00:00:00Z" }] });
+    let (status, put) = admin(&running, "PUT", ACME, &old.to_string()).await;
+    assert_eq!((status, &put["plan"]), (200, &json!("pro")), "{put}");
+    let warnings = put["warnings"].to_string();
+    for old in [
+        "`tier` is now called `plan`",
+        "`tiers` is now called `plans`",
+    ] {
+        assert!(warnings.contains(old), "{warnings}");
+    }
+    let (_, put) = admin(&running, "PUT", ACME, "{\"plan\": \"pro\"}").await;
+    assert!(!put.to_string().contains("is now called"), "{put}");
+
+    let to = running.addresses.admin;
+    let import = "/admin/v1/import/quotas";
+    for (method, path, kind, body, warned) in [
+        (
+            "GET",
+            "/admin/v1/quotas?tier=pro",
+            "text/csv",
+            "",
+            "`tier` is",
+        ),
+        ("GET", "/admin/v1/quotas?plan=pro", "text/csv", "", ""),
+        (
+            "GET",
+            "/admin/v1/audit?api_key=acme",
+            "text/csv",
+            "",
+            "`api_key` is",
+        ),
+        (
+            "POST",
+            import,
+            "text/csv",
+            "api_key,plan\nbob,pro\n",
+            "`api_key` is",
+        ),
+        ("POST", import, "text/csv", "tenant,plan\nbob,pro\n", ""),
+    ] {
+        let kind = [("content-type", kind)];
+        let (head, answer) = running.send_whole(to, method, path, &kind, body).await;
+        assert_eq!(head.status, 200, "{path}: {answer}");
+        let warning = head.headers.get("warning").map(|it| it.to_str().unwrap());
+        assert_eq!(warning.is_some(), !warned.is_empty(), "{path}: {warning:?}");
+        assert!(
+            warning.unwrap_or_default().contains(warned),
+            "{path}: {warning:?}"
+        );
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn tenants_with_overrides_alone_are_listed_as_custom() {
     let folder = tempfile::tempdir().unwrap();
     let running = start_in(folder.path()).await;

@@ -34,7 +34,7 @@ impl Node {
         let mut admin = HttpConnection::open(self.0.admin);
         let plans = ["free", "pro", "enterprise"];
         for first in (0..tenants).step_by(BATCH as usize) {
-            let mut csv = "tenant,plan,descriptor,requests_per_unit,unit\n".to_owned();
+            let mut csv = "api_key,tier,descriptor,requests_per_unit,unit\n".to_owned();
             for number in first..(first + BATCH).min(tenants) {
                 let plan = plans[(number % 3) as usize];
                 let limit = number % 1_000 + 1;

@@ -20,6 +20,7 @@ use utoipa::IntoParams;
 
 use super::asked::ChangedBy;
 use super::refused::{no_database, refusal};
+use crate::admin::old_names::OldNames;
 use crate::admin::options::{Given, limit, parsed};
 use crate::admin_json::Imported;
 use crate::app::App;
@@ -55,7 +56,7 @@ pub(in crate::admin) async fn import(
     ChangedBy(editor): ChangedBy,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Json<Imported>, ApiError> {
+) -> Result<Response, ApiError> {
     let quotas = app.config.quotas.clone().ok_or_else(no_database)?;
     if !app.is_loaded() {
         return Err(ApiError::no_rules());
@@ -69,6 +70,7 @@ pub(in crate::admin) async fn import(
         let message = format!("expected 1 to {TENANTS_MAX} tenants");
         return Err(ApiError::invalid("body", message));
     }
+    let old_names = OldNames::of_file(format, text);
     let snapshot = Arc::clone(&app.limiter.snapshot());
     let rules = snapshot.rules();
     let mut puts = Vec::with_capacity(lines.len());
@@ -98,7 +100,7 @@ pub(in crate::admin) async fn import(
                 })
             })?;
         }
-        return Ok(Json(Imported::of(puts.len(), [])));
+        return Ok(told(Imported::of(puts.len(), []), old_names));
     }
     let written = quotas.store.put_all(&puts, &editor, rules).await;
     let written = written.map_err(|error| refused(&error))?;
@@ -108,7 +110,7 @@ pub(in crate::admin) async fn import(
     let outcomes = written
         .iter()
         .map(|written| (written.is_changed, written.is_new));
-    Ok(Json(Imported::of(written.len(), outcomes)))
+    Ok(told(Imported::of(written.len(), outcomes), old_names))
 }
 
 /// Refuses a tenant that has two lines.
@@ -125,6 +127,13 @@ fn refuse_twice(lines: &[BulkLine], puts: &[TenantPut]) -> Result<(), ApiError> 
             fault: LineFault::Twice,
         })),
     }
+}
+
+/// The answer, with a warning about names of earlier versions in the file.
+fn told(imported: Imported, old_names: OldNames) -> Response {
+    let mut response = Json(imported).into_response();
+    old_names.add_to(&mut response);
+    response
 }
 
 impl Imported {

@@ -23,6 +23,7 @@ pub(in crate::admin) struct ListOptions {
     /// Only tenants of this domain.
     domain: Option<String>,
     /// Only tenants that are on this plan, now or at another time; with `custom`, those that have overrides alone.
+    #[serde(alias = "tier")]
     plan: Option<String>,
     /// Only tenants that have overrides, or only those that have none.
     overrides: Option<bool>,
