@@ -1,8 +1,8 @@
 //! Bodies of `/json` and of everything under `/v1`: refused, or a question that the limiter answers.
 #![no_main]
 
+use json_body::read_json;
 use libfuzzer_sys::fuzz_target;
-use parse::parse;
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Limiter, LimiterOptions};
 use ratekeeper_rules::{Options, Source, load};
@@ -15,10 +15,8 @@ use std::sync::LazyLock;
 use subject::Subject;
 
 // The server shows its edges over the network only; these files of it need nothing but how refusals are made.
-#[path = "../../crates/ratekeeper-server/src/http/malformed.rs"]
-mod malformed;
-#[path = "../../crates/ratekeeper-server/src/http/v1/parse.rs"]
-mod parse;
+#[path = "../../crates/ratekeeper-server/src/http/json_body.rs"]
+mod json_body;
 #[path = "../../crates/ratekeeper-server/src/protocol/v1/request.rs"]
 #[allow(
     dead_code,
@@ -38,12 +36,8 @@ mod config {
     pub(crate) const ENTRIES_MAX: usize = 32;
 }
 
-mod http {
-    pub(crate) use crate::malformed;
-
-    pub(crate) mod error {
-        pub(crate) use crate::Refusal as ApiError;
-    }
+mod error {
+    pub(crate) use crate::Refusal as ApiError;
 }
 
 mod refusal {
@@ -102,10 +96,10 @@ static LIMITER: LazyLock<Limiter<MemoryStore>> = LazyLock::new(|| {
 
 fuzz_target!(|body: &[u8]| {
     let _ = ratekeeper_proto::json::read_request(body);
-    if let Ok(check) = parse::<CheckRequest<'_>>(body) {
+    if let Ok(check) = read_json::<CheckRequest<'_>>(body) {
         decide(Subject::from(&check));
     }
-    if let Ok(BatchRequest { checks }) = parse(body) {
+    if let Ok(BatchRequest { checks }) = read_json(body) {
         checks
             .iter()
             .for_each(|check| decide(Subject::from(&check.0)));
@@ -115,7 +109,7 @@ fuzz_target!(|body: &[u8]| {
         descriptors,
         wait_ms_max,
         ..
-    }) = parse(body)
+    }) = read_json(body)
     {
         decide(Subject::new(&domain, &descriptors, wait_ms_max));
     }
@@ -123,7 +117,7 @@ fuzz_target!(|body: &[u8]| {
         domain,
         descriptors,
         ..
-    }) = parse(body)
+    }) = read_json(body)
     {
         decide(Subject::new(&domain, &descriptors, None));
     }
@@ -132,13 +126,13 @@ fuzz_target!(|body: &[u8]| {
         descriptors,
         wait_ms_max,
         ..
-    }) = parse(body)
+    }) = read_json(body)
     {
         decide(Subject::new(&domain, &descriptors, wait_ms_max));
     }
-    let _ = parse::<PermitRequest<'_>>(body);
-    let _ = parse::<CommitRequest<'_>>(body);
-    let _ = parse::<CancelRequest<'_>>(body);
+    let _ = read_json::<PermitRequest<'_>>(body);
+    let _ = read_json::<CommitRequest<'_>>(body);
+    let _ = read_json::<CancelRequest<'_>>(body);
 });
 
 fn decide(subject: Subject<'_>) {
