@@ -97,9 +97,13 @@ pub(crate) fn banner(service: &Ratekeeper) -> String {
     printed()
 }
 
-/// The commands that it prints to try.
+/// The commands that it prints to try, wherever its log goes on.
 pub(crate) fn commands(banner: &str) -> [&str; 3] {
-    let lines: Vec<_> = banner.trim_end().lines().map(str::trim).collect();
+    let lines = banner.lines().filter(|line| !line.starts_with("20"));
+    let lines: Vec<_> = lines
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
     *lines.last_chunk().expect("it prints three commands")
 }
 
