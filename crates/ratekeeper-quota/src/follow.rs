@@ -81,6 +81,7 @@ impl Follower {
             status: status.clone(),
             version: 0,
             is_whole: false,
+            is_read: false,
             asked: Instant::now(),
             saved: None,
             tidied: Instant::now(),
@@ -199,6 +200,8 @@ struct Copy {
     version: u64,
     /// False if the index has to be read again.
     is_whole: bool,
+    /// True once the index was read whole. It is saved from then on, also while the database is away.
+    is_read: bool,
     /// The time of the last answer.
     asked: Instant,
     /// The last change that was saved, and when.
@@ -261,6 +264,7 @@ impl Copy {
         }
         self.put(index, version.max(newest), Source::Database).await;
         self.is_whole = true;
+        self.is_read = true;
         Ok(())
     }
 
@@ -341,7 +345,7 @@ impl Copy {
             let is_time = when == SaveWhen::Changed || at.elapsed() >= SAVED_EVERY;
             version != self.version && is_time
         });
-        if !self.is_whole || !is_due {
+        if !self.is_read || !is_due {
             return;
         }
         let (index, version) = (self.index.clone(), self.version);

@@ -258,3 +258,36 @@ fn a_clean_stop_saves_what_changed_last() {
         assert_eq!(restarted.limits("acme").0, Some(5_000));
     });
 }
+
+#[test]
+fn a_clean_stop_while_postgres_is_away_saves_what_changed_last() {
+    let mut server = Server::start();
+    let address: DatabaseAddress = server.url("postgres").parse().expect("it is an address");
+    let folder = tempdir().expect("a folder can be made");
+    let config = FollowerConfig {
+        saved: Some(saved(folder.path())),
+        allows_unknown: false,
+        fleet: None,
+    };
+    run(async {
+        let (quotas, rules) = (store(&address), rules());
+        put(&quotas, "acme", &on("pro"), &rules).await;
+        let node = Node::start(store(&address), config.clone(), PATIENCE).await;
+        let path = saved(folder.path());
+        eventually("the copy is saved", async || path.exists()).await;
+        put(&quotas, "acme", &on("enterprise"), &rules).await;
+        node.follower.look();
+        eventually("the change is in force", async || {
+            node.limits("acme").0 == Some(5_000)
+        })
+        .await;
+        server.kill();
+        let status = node.follower.status();
+        eventually("the node notices", async || status.away().is_some()).await;
+        node.follower.save().await;
+        drop(node);
+        let short = Duration::from_millis(200);
+        let restarted = Node::start(store(&address), config, short).await;
+        assert_eq!(restarted.limits("acme").0, Some(5_000));
+    });
+}
