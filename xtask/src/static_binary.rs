@@ -1,5 +1,6 @@
 //! The binary that packages and images contain: linked statically with musl, so that one file runs on every Linux.
 
+use crate::commit;
 use crate::dashboard;
 use crate::need;
 use crate::steps::{Steps, cargo, root, succeed, target};
@@ -125,6 +126,8 @@ pub(crate) fn build(steps: &mut Steps, arch: Arch, folder: &Path) -> Result<Path
     // Nothing in the binary tells where it was built.
     let remapped = format!("--remap-path-prefix={}=/ratekeeper", root().display());
     command.env("RUSTFLAGS", remapped);
+    // Nor when: C compilers take the time that the allocator tells from here.
+    command.env("SOURCE_DATE_EPOCH", commit::time()?);
     if let Some(tool) = tool {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let paths = [tool.join("bin")].into_iter();
