@@ -1,5 +1,6 @@
 //! Nodes that follow a database: in step, through its absence, and after a restart without it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -125,16 +126,36 @@ async fn put(quotas: &QuotaStore, name: &str, of: &TenantQuotas, rules: &RuleSet
     put.await.expect("it can be put");
 }
 
+/// The settings of a node that keeps its copy in `folder`.
+fn keeping(folder: &Path) -> FollowerConfig {
+    FollowerConfig {
+        saved: Some(saved(folder)),
+        ..FollowerConfig::default()
+    }
+}
+
+/// A node with a change in force that came just after its copy was saved, which happens again in ten seconds.
+async fn changed_since_saved(address: &DatabaseAddress, config: &FollowerConfig) -> Node {
+    let (quotas, rules) = (store(address), rules());
+    put(&quotas, "acme", &on("pro"), &rules).await;
+    let node = Node::start(store(address), config.clone(), PATIENCE).await;
+    let path = config.saved.clone().expect("it keeps a copy");
+    eventually("the copy is saved", async || path.exists()).await;
+    put(&quotas, "acme", &on("enterprise"), &rules).await;
+    node.follower.look();
+    eventually("the change is in force", async || {
+        node.limits("acme").0 == Some(5_000)
+    })
+    .await;
+    node
+}
+
 #[test]
 fn a_start_without_postgres_goes_by_the_saved_copy() {
     let mut server = Server::start();
     let address: DatabaseAddress = server.url("postgres").parse().expect("it is an address");
     let folder = tempdir().expect("a folder can be made");
-    let config = FollowerConfig {
-        saved: Some(saved(folder.path())),
-        allows_unknown: false,
-        fleet: None,
-    };
+    let config = keeping(folder.path());
     run(async {
         let (quotas, rules) = (store(&address), rules());
         put(&quotas, "acme", &on("pro"), &rules).await;
@@ -228,26 +249,10 @@ fn a_damaged_copy_is_not_used() {
 #[test]
 fn a_clean_stop_saves_what_changed_last() {
     let folder = tempdir().expect("a folder can be made");
-    let config = FollowerConfig {
-        saved: Some(saved(folder.path())),
-        allows_unknown: false,
-        fleet: None,
-    };
+    let config = keeping(folder.path());
     let database = Database::sqlite();
     run(async {
-        let (address, rules) = (database.fresh(), rules());
-        let quotas = store(&address);
-        put(&quotas, "acme", &on("pro"), &rules).await;
-        let node = Node::start(store(&address), config.clone(), PATIENCE).await;
-        let path = saved(folder.path());
-        eventually("the copy is saved", async || path.exists()).await;
-        // The copy has just been saved, and is not saved again for ten seconds.
-        put(&quotas, "acme", &on("enterprise"), &rules).await;
-        node.follower.look();
-        eventually("the change is in force", async || {
-            node.limits("acme").0 == Some(5_000)
-        })
-        .await;
+        let node = changed_since_saved(&database.fresh(), &config).await;
         node.follower.save().await;
         drop(node);
         let away: DatabaseAddress = format!("sqlite://{}", folder.path().display())
@@ -264,23 +269,9 @@ fn a_clean_stop_while_postgres_is_away_saves_what_changed_last() {
     let mut server = Server::start();
     let address: DatabaseAddress = server.url("postgres").parse().expect("it is an address");
     let folder = tempdir().expect("a folder can be made");
-    let config = FollowerConfig {
-        saved: Some(saved(folder.path())),
-        allows_unknown: false,
-        fleet: None,
-    };
+    let config = keeping(folder.path());
     run(async {
-        let (quotas, rules) = (store(&address), rules());
-        put(&quotas, "acme", &on("pro"), &rules).await;
-        let node = Node::start(store(&address), config.clone(), PATIENCE).await;
-        let path = saved(folder.path());
-        eventually("the copy is saved", async || path.exists()).await;
-        put(&quotas, "acme", &on("enterprise"), &rules).await;
-        node.follower.look();
-        eventually("the change is in force", async || {
-            node.limits("acme").0 == Some(5_000)
-        })
-        .await;
+        let node = changed_since_saved(&address, &config).await;
         server.kill();
         let status = node.follower.status();
         eventually("the node notices", async || status.away().is_some()).await;
