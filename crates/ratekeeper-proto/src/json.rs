@@ -32,11 +32,15 @@ pub struct JsonError {
 /// # Errors
 /// The text is not JSON, or not of a `T`; the first wrong field is named.
 pub fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, JsonError> {
-    match serde_json::from_slice(text) {
-        Ok(Object(value)) => Ok(value),
-        // Keeping the path at hand takes as long as reading: only who needs it pays for it.
-        Err(_) => read_by_path(text),
+    // Text is tested once here, and not again in each of its strings.
+    if let Ok(text) = std::str::from_utf8(text)
+        && let Ok(Object(value)) = serde_json::from_str(text)
+    {
+        return Ok(value);
     }
+    // Keeping the path at hand takes as long as reading: only those who need it pay for it, and those whose strings
+    // have bytes that are not text.
+    read_by_path(text)
 }
 
 fn read_by_path<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, JsonError> {

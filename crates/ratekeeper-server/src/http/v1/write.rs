@@ -23,7 +23,9 @@ pub(super) fn write_held(held: &HeldAnswer<'_>, out: &mut Vec<u8>) {
 }
 
 fn write_fields(answer: &CheckAnswer<'_>, out: &mut Vec<u8>) {
+    let from = out.len();
     write_limit(out, answer.allowed, &answer.by, answer.delay_ms);
+    let written = from..out.len();
     out.extend_from_slice(match answer.degraded {
         true => b",\"degraded\":true",
         false => b",\"degraded\":false",
@@ -37,7 +39,11 @@ fn write_fields(answer: &CheckAnswer<'_>, out: &mut Vec<u8>) {
         if number > 0 {
             out.push(b',');
         }
-        write_limit(out, status.allowed, &status.by, status.delay_ms);
+        // The text of the descriptor that decided is there already.
+        match status.has_decided(answer) {
+            true => out.extend_from_within(written.clone()),
+            false => write_limit(out, status.allowed, &status.by, status.delay_ms),
+        }
         if status.unlimited {
             out.extend_from_slice(b",\"unlimited\":true");
         }

@@ -86,7 +86,7 @@ pub(crate) struct HeldAnswer<'a> {
 }
 
 /// The limit that answered.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) enum AnsweredBy<'a> {
     /// No limit matched.
     None,
@@ -215,6 +215,11 @@ impl<'a> StatusAnswer<'a> {
             unlimited: matches!(by, AnsweredBy::Unlimited(_)),
             by,
         }
+    }
+
+    /// Returns true if the whole request has the same decision, limit and delay.
+    pub(crate) fn has_decided(&self, answer: &CheckAnswer<'_>) -> bool {
+        self.allowed == answer.allowed && self.delay_ms == answer.delay_ms && self.by == answer.by
     }
 }
 
