@@ -250,7 +250,7 @@ fn told(decision: &Decision, allowed: bool) -> Checked {
     let Some(binding) = decision.binding() else {
         return Checked::unlimited();
     };
-    let status = decision.status_of(binding);
+    let status = decision.limit_status_of(binding);
     Checked {
         allowed,
         limit: status.limit,
