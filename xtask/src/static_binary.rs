@@ -112,7 +112,7 @@ pub(crate) fn build(steps: &mut Steps, arch: Arch, folder: &Path) -> Result<Path
         succeed(Command::new("rustup").args(["target", "add", triple]))
             .with_context(|| format!("Rust's standard library for {triple} cannot be had"))?;
         if is_cross {
-            return Ok(Some(need::zigbuild()?));
+            return Ok(Some(need::pip(&need::ZIGBUILD)?));
         }
         need::packages(&[need::MUSL])?;
         Ok(None)

@@ -42,12 +42,10 @@ fn tools(steps: &mut Steps) -> Result<()> {
         need::packages(&need::FOR_TESTS)?;
         need::packages(&need::FOR_ATTACK)?;
         need::express()?;
-        need::schemathesis()?;
         need::clients_node()?;
-        need::clients_python()?;
-        need::kubernetes_validate()?;
-        need::openai()?;
-        need::grpcio()?;
+        for tool in &need::PYTHON_FOR_TESTS {
+            need::pip(tool)?;
+        }
         need::envoy()
     })
 }

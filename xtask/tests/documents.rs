@@ -3,9 +3,8 @@
 mod repository;
 
 use std::collections::BTreeMap;
-use std::process::Command;
 
-use repository::root;
+use repository::{read, root, texts};
 
 /// Pages of the book link to files outside `docs/` by this address, since the book does not contain them.
 const REPOSITORY: &str = "https://github.com/ratekeeper/ratekeeper/blob/main/";
@@ -140,7 +139,6 @@ fn a_block_that_does_not_wait_is_found() {
 
 #[test]
 fn the_reference_of_the_admin_api_lists_every_route() {
-    let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("it is text");
     let (code, page) = (
         read("crates/ratekeeper-server/src/admin.rs"),
         read("docs/admin.md"),
@@ -216,27 +214,9 @@ fn joined(page: &str, path: &str) -> String {
     parts.join("/")
 }
 
-/// Every Markdown file that git knows or would take, with its text.
+/// Every Markdown file, with its text.
 fn pages() -> BTreeMap<String, String> {
-    let list = Command::new("git")
-        .current_dir(root())
-        .args([
-            "ls-files",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-            "*.md",
-        ])
-        .output()
-        .expect("git starts");
-    assert!(list.status.success(), "git ls-files fails");
-    let names = String::from_utf8(list.stdout).expect("names are UTF-8");
-    let page = |name: &str| {
-        // A file that is deleted and not yet committed is listed, too.
-        let text = std::fs::read_to_string(root().join(name)).ok()?;
-        Some((name.to_owned(), text))
-    };
-    names.lines().filter_map(page).collect()
+    texts(&["*.md"])
 }
 
 /// The lines outside code blocks.

@@ -2,10 +2,7 @@
 
 mod repository;
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use repository::root;
+use repository::texts;
 
 /// The words that open a public item.
 const ITEMS: [&str; 8] = [
@@ -23,14 +20,10 @@ const ITEMS: [&str; 8] = [
 fn each_public_item_of_the_library_has_an_example() {
     let mut items = 0;
     let mut without = Vec::new();
-    for file in sources(&root().join("crates/ratekeeper/src")) {
-        let text = fs::read_to_string(&file).expect("a source file is text");
+    for (file, text) in texts(&["crates/ratekeeper/src/*.rs"]) {
         let (all, bare) = public_items(&text);
         items += all;
-        without.extend(
-            bare.into_iter()
-                .map(|item| format!("{}: {item}", file.display())),
-        );
+        without.extend(bare.into_iter().map(|item| format!("{file}: {item}")));
     }
     assert!(items > 60, "{items} items were found");
     assert!(without.is_empty(), "without an example: {without:#?}");
@@ -82,17 +75,4 @@ fn public_items(text: &str) -> (usize, Vec<String>) {
         above.clear();
     }
     (items, without)
-}
-
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).expect("a folder can be read") {
-        let path = entry.expect("a file can be listed").path();
-        if path.is_dir() {
-            found.extend(sources(&path));
-        } else if path.extension().is_some_and(|ending| ending == "rs") {
-            found.push(path);
-        }
-    }
-    found
 }

@@ -3,10 +3,8 @@
 mod repository;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
 
-use repository::root;
+use repository::{is_of_tests, read, texts};
 
 /// Crates that test or measure the product. Nothing is built on them, so their names may repeat.
 const TOOLS: [&str; 5] = [
@@ -82,7 +80,7 @@ fn a_public_type_has_a_name_of_its_own() {
 #[test]
 fn the_glossary_names_types_that_exist() {
     let types = public_types();
-    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the page is there");
+    let text = read("ARCHITECTURE.md");
     let glossary = text
         .split_once("\n## Glossary\n")
         .expect("the page has a glossary")
@@ -131,18 +129,17 @@ fn definitions_are_found() {
 /// Every public type of the product, with the files that define it.
 fn public_types() -> BTreeMap<String, BTreeSet<String>> {
     let mut types: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    let crates = fs::read_dir(root().join("crates")).expect("there are crates");
-    for folder in crates.map(|folder| folder.expect("a folder can be listed").path()) {
-        let name = folder.file_name().and_then(|name| name.to_str());
-        if name.is_none_or(|name| TOOLS.contains(&name)) {
+    for (file, text) in texts(&["crates/*.rs"]) {
+        let name = file.split('/').nth(1).unwrap_or_default();
+        let is_ours = file.contains("/src/") && !file.contains("/generated/");
+        if !is_ours || is_of_tests(&file) || TOOLS.contains(&name) {
             continue;
         }
-        for file in sources(&folder.join("src")) {
-            let text = fs::read_to_string(&file).expect("a source file is text");
-            for name in definitions(&text) {
-                let file = file.display().to_string();
-                types.entry(name.to_owned()).or_default().insert(file);
-            }
+        for name in definitions(&text) {
+            types
+                .entry(name.to_owned())
+                .or_default()
+                .insert(file.clone());
         }
     }
     assert!(types.len() > 200, "{} types were found", types.len());
@@ -161,21 +158,4 @@ fn definitions(text: &str) -> impl Iterator<Item = &str> {
         name.split(|c: char| !c.is_alphanumeric() && c != '_')
             .next()
     })
-}
-
-/// The Rust files under `folder`, without generated ones and files of tests.
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).expect("a folder can be listed") {
-        let path = entry.expect("an entry can be read").path();
-        let name = path.file_name().and_then(|name| name.to_str());
-        match path.is_dir() {
-            true if matches!(name, Some("generated" | "tests")) => {}
-            true => found.append(&mut sources(&path)),
-            false if name == Some("tests.rs") => {}
-            false if path.extension().is_some_and(|end| end == "rs") => found.push(path),
-            false => {}
-        }
-    }
-    found
 }

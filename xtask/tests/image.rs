@@ -2,11 +2,9 @@
 
 mod repository;
 
-use std::fs;
-
 use serde_json::Value;
 
-use repository::root;
+use repository::{read, root};
 
 #[test]
 fn the_image_is_built_with_the_toolchain_of_the_repository() {
@@ -111,8 +109,4 @@ fn words(begin: &str) -> Vec<String> {
         .lines()
         .filter_map(|line| line.strip_prefix(begin));
     rest.map(str::to_owned).collect()
-}
-
-fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).expect("it is in the repository")
 }

@@ -2,43 +2,27 @@
 
 mod repository;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
 
-use repository::root;
+use repository::texts;
 
 /// The folders with Rust code of ours.
 const FOLDERS: [&str; 4] = ["crates", "examples", "fuzz", "xtask"];
 
 /// Words that make a first sentence circle its item instead of naming it: "Whether the rule is on"
 /// says less directly what "Returns true if the rule is on" says.
-const QUESTION_WORDS: [&str; 14] = [
-    "How",
-    "What",
-    "Whatever",
-    "When",
-    "Where",
-    "Whether",
-    "Which",
-    "Whichever",
-    "Who",
-    "Whoever",
-    "Whom",
-    "Whose",
-    "Why",
-    "Wherever",
-];
+const QUESTION_WORDS: &str =
+    "How What Whatever When Where Whether Which Whichever Who Whoever Whom Whose Why Wherever";
 
 #[test]
 fn doc_comments_open_with_the_item_not_with_a_question_word() {
     let mut wrong = Vec::new();
     for folder in FOLDERS {
-        for file in sources(&root().join(folder)) {
-            let text = fs::read_to_string(&file).expect("a source file is text");
+        for (file, text) in sources(folder) {
             for (number, line) in openings(&text, comment_mark(&file)) {
                 let word = line.split(|c: char| !c.is_alphanumeric()).next();
-                if word.is_some_and(|word| QUESTION_WORDS.contains(&word)) {
-                    wrong.push(format!("{}:{number}: {line}", file.display()));
+                if word.is_some_and(|word| QUESTION_WORDS.split(' ').any(|it| it == word)) {
+                    wrong.push(format!("{file}:{number}: {line}"));
                 }
             }
         }
@@ -54,7 +38,7 @@ fn doc_comments_open_with_the_item_not_with_a_question_word() {
 #[test]
 fn the_rewritten_crates_have_sources() {
     for folder in FOLDERS {
-        let found = sources(&root().join(folder));
+        let found = sources(folder);
         assert!(!found.is_empty(), "{folder} has no sources: it has moved");
     }
 }
@@ -84,29 +68,15 @@ fn an_opening_is_the_first_line_of_a_comment() {
 }
 
 /// The Rust and protobuf sources below `folder`.
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).expect("a folder can be listed") {
-            let path = entry.expect("an entry can be read").path();
-            let is_source = |extension| extension == "rs" || extension == "proto";
-            if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
-                folders.push(path);
-            } else if path.extension().is_some_and(is_source) {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
+fn sources(folder: &str) -> BTreeMap<String, String> {
+    texts(&[&format!("{folder}/*.rs"), &format!("{folder}/*.proto")])
 }
 
 /// The mark of doc comments: protobuf has no special one.
-fn comment_mark(file: &Path) -> &'static str {
-    match file.extension() {
-        Some(extension) if extension == "proto" => "// ",
-        _ => "//",
+fn comment_mark(file: &str) -> &'static str {
+    match file.ends_with(".proto") {
+        true => "// ",
+        false => "//",
     }
 }
 

@@ -3,9 +3,8 @@
 mod repository;
 
 use std::collections::BTreeSet;
-use std::process::Command;
 
-use repository::root;
+use repository::{packages, root};
 use serde_json::Value;
 
 /// The crates that programs depend on. All others are published because these need them.
@@ -56,21 +55,6 @@ fn dependencies<'a>(packages: &'a [Value], name: &str) -> Vec<&'a str> {
     let all = list(&package.expect("a package of ours")["dependencies"]);
     let all = all.iter().filter(|it| it["kind"].is_null());
     all.map(|it| text(&it["name"])).collect()
-}
-
-fn packages() -> Vec<Value> {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(root()).args([
-        "metadata",
-        "--format-version=1",
-        "--no-deps",
-        "--locked",
-        "--offline",
-    ]);
-    let output = cargo.output().expect("cargo starts");
-    assert!(output.status.success(), "{cargo:?}");
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
-    list(&metadata["packages"]).clone()
 }
 
 fn list(value: &Value) -> &Vec<Value> {

@@ -4,9 +4,8 @@
 mod repository;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 
-use repository::root;
+use repository::{is_of_tests, read, root, texts};
 
 /// The files that define the algorithms, each by a name of its own kind.
 const DEFINITIONS: [(&str, &str); 4] = [
@@ -109,27 +108,18 @@ fn is_model(found: &Match) -> bool {
 
 fn matches_on_algorithms() -> Vec<Match> {
     let names = names_of_algorithms();
-    let crates = root().join("crates");
-    let mut files = Vec::new();
-    for folder in std::fs::read_dir(crates)
-        .expect("there are crates")
-        .flatten()
-    {
-        sources(&folder.path().join("src"), &mut files);
-    }
-    let all = files.iter().flat_map(|path| {
-        let text = std::fs::read_to_string(path).expect("a source is text");
-        let file = path.strip_prefix(root()).expect("it is in the repository");
-        matches_of(&file.display().to_string(), &text, &names)
-    });
-    all.collect()
+    let sources = texts(&["crates/*/src/*.rs"]).into_iter();
+    let sources = sources.filter(|(file, _)| !is_of_tests(file));
+    sources
+        .flat_map(|(file, text)| matches_of(&file, &text, &names))
+        .collect()
 }
 
 /// The variants of the enums in [`DEFINITIONS`].
 fn names_of_algorithms() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (file, opening) in DEFINITIONS {
-        let text = std::fs::read_to_string(root().join(file)).expect(file);
+        let text = read(file);
         let (_, body) = text.split_once(opening).expect(opening);
         let (body, _) = body.split_once("\n}").expect("it ends");
         let variants = body.lines().filter_map(|line| {
@@ -212,7 +202,7 @@ fn depth(line: &str) -> usize {
 
 /// The files of each walkthrough, by its heading.
 fn walks() -> BTreeMap<String, BTreeSet<String>> {
-    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("it is there");
+    let text = read("ARCHITECTURE.md");
     let (_, walks) = text.split_once("\n## Walkthroughs\n").expect("a heading");
     let walks = walks.split("\n## ").next().unwrap_or_default();
     let headed = walks.split("\n### ").skip(1);
@@ -227,17 +217,4 @@ fn walks() -> BTreeMap<String, BTreeSet<String>> {
         (heading.to_owned(), files.collect())
     };
     headed.map(walk).collect()
-}
-
-/// The Rust files in a folder of sources, without those of tests.
-fn sources(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let is_test = path.file_stem().is_some_and(|name| name == "tests");
-        if path.is_dir() && !is_test {
-            sources(&path, files);
-        } else if !is_test && path.extension().is_some_and(|end| end == "rs") {
-            files.push(path);
-        }
-    }
 }

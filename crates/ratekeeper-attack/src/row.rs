@@ -1,5 +1,7 @@
 //! A row of the table.
 
+use std::fmt::Debug;
+
 use ratekeeper_testkit::process::Process;
 
 /// The fate of one attempt.
@@ -16,6 +18,14 @@ pub(crate) enum Fate {
 }
 
 impl Fate {
+    /// This, unless it got past a limit.
+    pub(crate) const fn unless(self, has_passed: bool) -> Self {
+        match has_passed {
+            true => Self::Passed,
+            false => self,
+        }
+    }
+
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Refused => "refused",
@@ -54,22 +64,38 @@ impl Row {
     }
 
     /// Counts an attempt; `what` names one that passed.
-    pub(crate) fn count(&mut self, fate: Fate, what: impl FnOnce() -> String) {
+    pub(crate) fn count(&mut self, fate: Fate, what: impl Into<String>) {
         match fate {
             Fate::Refused => self.refused += 1,
             Fate::Limited => self.limited += 1,
             Fate::Harmless => self.harmless += 1,
             Fate::Passed => {
                 self.passed += 1;
-                self.missed.push(what());
+                self.missed.push(what.into());
             }
         }
     }
 
-    /// Notes a bound that broke, unless `holds`.
-    pub(crate) fn bound(&mut self, holds: bool, what: impl FnOnce() -> String) {
+    /// Counts a bound that broke, unless `holds`.
+    pub(crate) fn bound(&mut self, holds: bool, what: impl Into<String>) {
         if !holds {
-            self.missed.push(what());
+            self.missed.push(what.into());
+        }
+    }
+
+    /// Counts a bound that broke, unless `value` is `max` at most.
+    pub(crate) fn most<T: PartialOrd + Debug>(&mut self, what: &str, value: T, max: T) {
+        if value > max {
+            self.missed
+                .push(format!("{what}: {value:?}, not {max:?} at most"));
+        }
+    }
+
+    /// Counts a bound that broke, unless `value` is as `wanted`.
+    pub(crate) fn is<T: PartialEq + Debug>(&mut self, what: &str, value: T, wanted: T) {
+        if value != wanted {
+            self.missed
+                .push(format!("{what}: {value:?}, not {wanted:?}"));
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ratekeeper_testkit::http1::ask;
+use ratekeeper_testkit::process::within;
 
 use crate::look::{Look, Looks};
 use crate::node::{self, Settings};
@@ -217,14 +218,10 @@ impl Stage {
 
     /// Waits until the latest look at every node is as wanted, or until `patience` is over.
     pub(crate) fn until(&self, patience: Duration, is_wanted: impl Fn(&Look) -> bool) {
-        let end = Instant::now() + patience;
-        let are_wanted = || {
+        within(patience, Duration::from_millis(100), || {
             let looks = self.looks.as_ref();
             let latest = looks.and_then(|looks| looks.latest(self.nodes.len(), Duration::ZERO));
             latest.is_some_and(|latest| latest.iter().all(&is_wanted))
-        };
-        while Instant::now() < end && !are_wanted() {
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        });
     }
 }

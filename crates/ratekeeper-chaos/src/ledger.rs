@@ -1,7 +1,8 @@
 //! The record of all answers that callers got, with their times.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::ask::{Answer, Key};
 use crate::rules::PERIOD;
@@ -73,7 +74,7 @@ impl Ledger {
     }
 
     pub(crate) fn note(&self, entry: Entry) {
-        self.lock().entries.push(entry);
+        self.inner.lock().entries.push(entry);
     }
 
     /// Notes that a caller got no answer, or an invalid one.
@@ -81,7 +82,7 @@ impl Ledger {
         if self.excused.is_some_and(|excused| why.contains(excused)) {
             return;
         }
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.errors += 1;
         if inner.kept.len() < ERRORS_KEPT_MAX {
             inner.kept.push(why);
@@ -89,31 +90,27 @@ impl Ledger {
     }
 
     pub(crate) fn settle(&self, change: impl FnOnce(&mut Settled)) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let settled = &mut inner.settled;
         change(settled);
         settled.held_max = settled.held_max.max(settled.held);
     }
 
     pub(crate) fn settled(&self) -> Settled {
-        self.lock().settled
+        self.inner.lock().settled
     }
 
     /// The number of errors, and descriptions of the first ones.
     pub(crate) fn errors(&self) -> (u64, Vec<String>) {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         (inner.errors, inner.kept.clone())
     }
 
     /// All entries so far, by the time of their answers.
     pub(crate) fn entries(&self) -> Vec<Entry> {
-        let mut entries = self.lock().entries.clone();
+        let mut entries = self.inner.lock().entries.clone();
         entries.sort_by_key(|entry| entry.done);
         entries
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

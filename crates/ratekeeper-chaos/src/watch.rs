@@ -1,7 +1,7 @@
 //! Looks at the readiness and the metrics of all nodes again and again.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -10,6 +10,7 @@ use http_body_util::Full;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -56,10 +57,8 @@ impl<Look: Send + 'static> Watch<Look> {
         every: Duration,
         read: impl Fn(Pages) -> Look + Clone + Send + 'static,
     ) -> Self {
-        let (seen, is_over) = (
-            Arc::<Mutex<Vec<Look>>>::default(),
-            Arc::new(AtomicBool::new(false)),
-        );
+        let seen = Arc::<Mutex<Vec<Look>>>::default();
+        let is_over = Arc::<AtomicBool>::default();
         let mut tasks = JoinSet::new();
         for (node, port) in ports.iter().copied().enumerate() {
             let (seen, is_over, read) = (Arc::clone(&seen), Arc::clone(&is_over), read.clone());
@@ -72,9 +71,7 @@ impl<Look: Send + 'static> Watch<Look> {
                     // A node that is dead, or is being restarted, is not there to be looked at.
                     if let Ok(Ok(pages)) = timeout(PATIENCE, pages(&web, port, node)).await {
                         let look = read(pages);
-                        seen.lock()
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .push(look);
+                        seen.lock().push(look);
                     }
                 }
             };
@@ -89,7 +86,7 @@ impl<Look: Send + 'static> Watch<Look> {
 
     /// Reads all looks so far, oldest first.
     pub(crate) fn seen<T>(&self, read: impl FnOnce(&[Look]) -> T) -> T {
-        read(&self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+        read(&self.seen.lock())
     }
 }
 

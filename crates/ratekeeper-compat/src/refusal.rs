@@ -12,51 +12,21 @@ use crate::random::{chance, fork, pick};
 use crate::rules::Domain;
 
 /// Values, some of which are special in some places.
-const VALUES: [&str; 44] = [
-    "1.5",
-    "010",
-    "0x10",
-    "0b11",
-    "1_000",
-    "~",
-    "null",
-    "yes",
-    "on",
-    "n",
-    "\"\"",
-    "''",
-    "-1",
+const SHORT: [&str; 35] = [
+    "1.5", "010", "0x10", "0b11", "1_000", "~", "null", "yes", "on", "n", "\"\"", "''", "-1",
+    "[a]", "[]", "{}", "{ a: b }", "x", "1e3", ".inf", ".nan", "!!str 5", "&a x", "*a", "|", ">-",
+    "UNKNOWN", "week", "Second", "true", "'true'", "False", "404", "x*", "- a",
+];
+const LONG: [&str; 9] = [
     "4294967296",
     "18446744073709551615",
     "9223372036854775808",
-    "[a]",
-    "[]",
-    "{}",
-    "{ a: b }",
     "{ key: a }",
     "[{ key: a }]",
-    "x",
-    "1e3",
-    ".inf",
-    ".nan",
     "2001-01-01",
-    "!!str 5",
     "!!int '5'",
-    "&a x",
-    "*a",
     "fortnight",
-    "|",
-    ">-",
-    "UNKNOWN",
-    "week",
-    "Second",
-    "true",
-    "'true'",
-    "False",
-    "404",
-    "x*",
     "\"\\x41\"",
-    "- a",
 ];
 const LINES: [&str; 20] = [
     "unit: day",
@@ -267,7 +237,7 @@ fn broken(rng: &mut Rng, text: &str) -> String {
         3 => lines[at] = lines[at].replacen("  ", "", 1),
         4 => lines[at] = format!("{start}{}:{value}", pick(rng, &KEYS)),
         5 => lines.insert(at, format!("{pad}{}", pick(rng, &LINES))),
-        _ => lines[at] = format!("{start}{key}: {}", pick(rng, &VALUES)),
+        _ => lines[at] = format!("{start}{key}: {}", pick(rng, &[&SHORT[..], &LONG].concat())),
     }
     lines.join("\n") + "\n"
 }

@@ -194,7 +194,7 @@ impl Instant {
 
 #[cfg(test)]
 mod tests {
-    use super::Rate;
+    use super::{FARTHEST, Instant, Rate};
     use crate::spec::LimitError;
     use crate::{MAX_COUNT, Micros, Timestamp};
 
@@ -250,5 +250,49 @@ mod tests {
         assert_eq!(fine.until(instant, now), fine.span(1));
         assert_eq!(coarse.until(instant, now), 4);
         assert_eq!(instant.moved(coarse, 0), coarse.instant(now, 4));
+    }
+
+    #[test]
+    fn spans_before_and_after_an_instant_are_told_to_the_unit() {
+        let fine = rate(300_000, Micros::from_secs(1));
+        // A hit takes 427 units of 2^-7 microseconds: 3 microseconds and 43 units.
+        let before = Instant {
+            micros: 996,
+            fraction: 85 << 25,
+        };
+        assert_eq!(fine.earlier(1_000, fine.span(1)), before);
+        assert_eq!(fine.between(before, 1_000), Some(427));
+        assert_eq!(fine.between(before, 996), None);
+        let whole = Instant {
+            micros: 998,
+            fraction: 0,
+        };
+        assert_eq!(fine.earlier(1_000, 256), whole);
+        assert_eq!(fine.units(Micros::new(3)), 384);
+    }
+
+    #[test]
+    fn a_fraction_of_this_microsecond_is_still_to_come() {
+        let fine = rate(300_000, Micros::from_secs(1));
+        let half = Instant {
+            micros: 1_000,
+            fraction: 1 << 31,
+        };
+        assert_eq!(fine.until(half, Timestamp::from_micros(1_000)), 64);
+        assert_eq!(fine.until(half, Timestamp::from_micros(1_001)), 0);
+    }
+
+    #[test]
+    fn what_is_far_away_is_no_farther_than_the_farthest() {
+        let fine = rate(300_000, Micros::from_secs(1));
+        let at = |micros: u64| Instant {
+            micros,
+            fraction: 85 << 25,
+        };
+        let until = |micros: u64| fine.until(at(micros), Timestamp::EPOCH);
+        assert_eq!(until((FARTHEST >> 7) - 1), FARTHEST - 128 + 85);
+        assert_eq!(until(FARTHEST >> 7), FARTHEST);
+        // Beyond that, its units would not fit.
+        assert_eq!(until(1 << 57), FARTHEST);
     }
 }

@@ -386,7 +386,7 @@ impl<S: Store> Limiter<S> {
     #[inline(always)] // As for `Evaluation::fill`.
     fn settle(&self, evaluation: &mut Evaluation, verdicts: &Verdicts) {
         let now = evaluation.now;
-        evaluation.fill(verdicts, |step, answered| self.note(step, answered, now));
+        evaluation.fill(verdicts, |step, answered| self.observe(step, answered, now));
         self.count_call(evaluation, verdicts);
     }
 

@@ -23,7 +23,7 @@ pub struct Decision {
     shadowed: ShadowDenials,
 }
 
-pub(crate) type Statuses = SmallVec<[Status; 2]>;
+pub(crate) type Statuses = SmallVec<[DescriptorAnswer; 2]>;
 
 /// The limits that would have denied a request; one is stored inline.
 pub(crate) type ShadowDenials = SmallVec<[ShadowDenial; 1]>;
@@ -73,9 +73,9 @@ impl Decision {
         self.allowed
     }
 
-    /// The statuses, one for each descriptor of the request, in the same order.
+    /// The answers, one for each descriptor of the request, in the same order.
     #[must_use]
-    pub fn statuses(&self) -> &[Status] {
+    pub fn answers(&self) -> &[DescriptorAnswer] {
         &self.statuses
     }
 
@@ -135,8 +135,9 @@ impl Decision {
     /// uncounted.
     #[must_use]
     pub fn is_unmatched(&self) -> bool {
-        let matched = |status: &Status| status.binding.is_some() || status.unlimited.is_some();
-        !self.statuses().iter().any(matched)
+        let matched =
+            |status: &DescriptorAnswer| status.binding.is_some() || status.unlimited.is_some();
+        !self.answers().iter().any(matched)
     }
 
     /// The rule behind `binding`; None if the request brought its own limit.
@@ -149,14 +150,14 @@ impl Decision {
     /// though a limit in quota or shadow mode may be over.
     #[must_use]
     pub fn limit_status(&self) -> Option<LimitStatus<'_>> {
-        let mut status = self.status_of(self.binding()?);
+        let mut status = self.limit_status_of(self.binding()?);
         status.retry_after = status.retry_after.filter(|_| !self.allowed);
         Some(status)
     }
 
     /// The state of the limit of `binding`, with the time until the same hits fit it.
     #[must_use]
-    pub fn status_of(&self, binding: &Binding) -> LimitStatus<'_> {
+    pub fn limit_status_of(&self, binding: &Binding) -> LimitStatus<'_> {
         let rule = self.rule(binding);
         let answered = &binding.answered;
         let debt = |limit: &Limit| limit.debt(answered.remaining, answered.full_after);
@@ -177,7 +178,7 @@ pub enum Code {
 
 /// The answer to one descriptor.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Status {
+pub struct DescriptorAnswer {
     /// The verdict; limits in shadow mode have no say in it.
     pub code: Code,
     /// The most restrictive of its limits; one in shadow mode if there is no other.
@@ -190,7 +191,7 @@ pub struct Status {
     pub degraded: bool,
 }
 
-impl Status {
+impl DescriptorAnswer {
     pub(crate) const NONE: Self = Self {
         code: Code::Ok,
         binding: None,
@@ -307,7 +308,7 @@ impl Binding {
 
 /// The descriptor with the most restrictive limit: of a denied request, among those that deny
 /// it; of an allowed one, among those that have room, by what is left.
-fn most_restrictive(allowed: bool, statuses: &[Status]) -> Option<u16> {
+fn most_restrictive(allowed: bool, statuses: &[DescriptorAnswer]) -> Option<u16> {
     let candidates = (0_u16..).zip(statuses).filter_map(|(number, status)| {
         let binding = status.binding.filter(|binding| !binding.shadow)?;
         let (class, left, wait) = binding.answered.rank();

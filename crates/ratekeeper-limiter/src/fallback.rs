@@ -144,7 +144,7 @@ impl Fallback {
     }
 
     /// Remembers what the store reported as remaining of the counter of `step`.
-    pub(crate) fn note(&self, step: &Step, answered: &Answered, now: Timestamp) {
+    pub(crate) fn observe(&self, step: &Step, answered: &Answered, now: Timestamp) {
         // What comes from a lease waits for no other step, and tells no more than the grant did. Synced counters are this
         // node's own, and go on without the store.
         if answered.counted && !answered.leased && step.sync.is_zero() {

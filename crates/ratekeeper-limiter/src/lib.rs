@@ -37,7 +37,8 @@ mod waiting;
 pub use clock::Clock;
 pub use decide::{Pending, Ruling};
 pub use decision::{
-    Answered, Binding, Code, Decision, LimitStatus, Policies, Policy, ShadowDenial, Status,
+    Answered, Binding, Code, Decision, DescriptorAnswer, LimitStatus, Policies, Policy,
+    ShadowDenial,
 };
 pub use explain::{DOMAINS_SHOWN, ExplainedDescriptor, ExplainedLimit, ExplainedNode, Explanation};
 pub use fallback::{Fallback, FallbackConfig, FallbackError, OwedCounts};

@@ -321,9 +321,9 @@ impl<S: Store> Limiter<S> {
 
     /// Tells the fallback what a limit answered, if there is one.
     #[inline]
-    pub(crate) fn note(&self, step: &Step, answered: &Answered, now: Timestamp) {
+    pub(crate) fn observe(&self, step: &Step, answered: &Answered, now: Timestamp) {
         if let Some(fallback) = &self.fallback {
-            fallback.note(step, answered, now);
+            fallback.observe(step, answered, now);
         }
     }
 

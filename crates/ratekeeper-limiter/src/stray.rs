@@ -40,7 +40,7 @@ impl Strays {
 
     /// Keeps a descriptor if one is wanted. Costs one load if none is.
     #[inline]
-    pub(crate) fn note(&self, domain: &str, entries: &[Entry<'_>]) {
+    pub(crate) fn observe(&self, domain: &str, entries: &[Entry<'_>]) {
         if self.is_wanted.load(Ordering::Relaxed) && self.is_wanted.swap(false, Ordering::Relaxed) {
             self.keep(domain, entries);
         }

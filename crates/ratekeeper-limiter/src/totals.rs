@@ -46,7 +46,7 @@ impl Totals {
         add(&self.concurrency_skipped, missed.concurrency_skipped);
         let stray = missed.stray.map(usize::from);
         if let Some(stray) = stray.and_then(|number| check.descriptors().nth(number)) {
-            self.strays.note(stray.domain, stray.entries);
+            self.strays.observe(stray.domain, stray.entries);
         }
     }
 }

@@ -203,11 +203,11 @@ impl UsageMeter {
         if self.known.has(tenant, hour) {
             return;
         }
-        self.known.note(tenant, hour);
+        self.known.observe(tenant, hour);
         if let Some((domain, shown)) = name() {
             let mut part = self.part(tenant).lock();
             part.names
-                .note(hour, (domain, tenant), shown, USAGE_ROWS_MAX / PARTS);
+                .observe(hour, (domain, tenant), shown, USAGE_ROWS_MAX / PARTS);
         }
     }
 

@@ -64,9 +64,7 @@ fn with<T>(keys: &[(&str, i64)], ask: impl FnOnce(&Check<'_>) -> T) -> T {
 }
 
 fn left(decision: &Decision, status: usize) -> u64 {
-    let binding = decision.statuses()[status]
-        .binding
-        .expect("a limit matched");
+    let binding = decision.answers()[status].binding.expect("a limit matched");
     binding.answered.remaining
 }
 

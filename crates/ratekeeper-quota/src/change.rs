@@ -70,29 +70,13 @@ pub struct PutAllError {
 }
 
 impl QuotaStore {
-    /// Gives a tenant these plans and overrides in place of all that it had; `quotas.epoch` is ignored.
-    /// If it has them already, nothing is written. `rules` say which plans and limits there are.
+    /// Gives a tenant plans and overrides, now or from a time on. If it has them already, nothing is written. `rules` say
+    /// which plans and limits there are.
     ///
     /// # Errors
     /// The quotas are impossible, the tenant is not as `expected`, or the database cannot be used: nothing
     /// is half-written then.
     pub async fn put(
-        &self,
-        tenant: &TenantId,
-        quotas: &TenantQuotas,
-        expected: Precondition,
-        editor: &Editor,
-        rules: &RuleSet,
-    ) -> Result<Written, QuotaError> {
-        let put = TenantPut::now(tenant.clone(), quotas.clone());
-        self.put_from(&put, expected, editor, rules).await
-    }
-
-    /// Gives a tenant plans and overrides, now or from a time on. If it has them already, nothing is written.
-    ///
-    /// # Errors
-    /// As those of [`Self::put`].
-    pub async fn put_from(
         &self,
         put: &TenantPut,
         expected: Precondition,

@@ -6,7 +6,7 @@
 //!
 //! ```no_run
 //! # async fn example(rules: ratekeeper_rules::RuleSet) -> Result<(), ratekeeper_quota::QuotaError> {
-//! use ratekeeper_quota::{Editor, Precondition, QuotaStore, TenantId};
+//! use ratekeeper_quota::{Editor, Precondition, QuotaStore, TenantId, TenantPut};
 //! use ratekeeper_rules::{TenantKey, TenantPlan, TenantQuotas};
 //!
 //! let key = TenantKey::from_bytes([7; 16]);
@@ -17,8 +17,9 @@
 //!     ..TenantQuotas::default()
 //! };
 //! let editor = Editor::default();
-//! let written = quotas.put(&acme, &on_pro, Precondition::Any, &editor, &rules).await?;
-//! assert_eq!(written.record.quotas, on_pro);
+//! let put = TenantPut::now(acme, on_pro);
+//! let written = quotas.put(&put, Precondition::Any, &editor, &rules).await?;
+//! assert_eq!(written.record.quotas, put.quotas);
 //! # Ok(())
 //! # }
 //! ```

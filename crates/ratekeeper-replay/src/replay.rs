@@ -266,7 +266,7 @@ fn count(summary: &mut Summary, tallies: &mut [Tally], decision: &Decision, seen
     } else {
         summary.denied += 1;
     }
-    let statuses = decision.statuses().iter();
+    let statuses = decision.answers().iter();
     let unlimited = statuses.filter_map(|status| status.unlimited);
     let fitted = seen.iter().filter(|seen| seen.fits).map(|seen| seen.rule);
     let mut is_matched = !seen.is_empty();

@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
 use prost::Message;
 use prost_types::Any;
 use ratekeeper_proto::envoy::service::discovery::v3::aggregated_discovery_service_server::{
@@ -223,7 +224,7 @@ impl ControlPlane {
     /// The words of clients so far.
     #[must_use]
     pub fn heard(&self) -> ClientReport {
-        self.shared.heard().clone()
+        self.shared.heard.lock().clone()
     }
 
     /// Waits until the version was answered, and returns what was said of it: [`None`] if it was taken.
@@ -250,14 +251,10 @@ impl Drop for ControlPlane {
 }
 
 impl Shared {
-    fn heard(&self) -> std::sync::MutexGuard<'_, ClientReport> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes an answer to a response of `version`, which had this nonce. What is said of all but the last response of a
     /// version is counted alone.
     fn note(&self, request: &DiscoveryRequest, version: u64, nonce: &str, is_last: bool) {
-        let mut heard = self.heard();
+        let mut heard = self.heard.lock();
         if request.response_nonce != nonce {
             heard.stale += 1;
             return;
@@ -358,7 +355,7 @@ async fn converse(
         return;
     };
     {
-        let mut heard = shared.heard();
+        let mut heard = shared.heard.lock();
         heard.streams += 1;
         heard.node = first.node.map(|node| node.id).unwrap_or_default();
     }

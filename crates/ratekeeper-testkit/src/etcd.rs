@@ -45,15 +45,12 @@ impl Server {
     pub fn with(tls: Option<Tls>) -> Self {
         let folder = tempfile::tempdir().expect("a folder can be made");
         let port = free_port();
-        let process = launch(port, folder.path(), tls.as_ref());
-        let mut server = Self {
+        Self {
             port,
+            process: launch(port, folder.path(), tls.as_ref()),
             folder,
-            process,
             tls,
-        };
-        server.wait();
-        server
+        }
     }
 
     /// Its port.
@@ -101,12 +98,6 @@ impl Server {
     /// If it does not start.
     pub fn restart(&mut self) {
         self.process = launch(self.port, self.folder.path(), self.tls.as_ref());
-        self.wait();
-    }
-
-    fn wait(&mut self) {
-        // It listens before it knows its leader; what is asked until then waits.
-        self.process.wait_for_port(self.port);
     }
 }
 
@@ -130,5 +121,8 @@ fn launch(port: u16, folder: &Path, tls: Option<&Tls>) -> Process {
         command.arg("--trusted-ca-file").arg(&tls.authority);
         command.arg("--client-cert-auth");
     }
-    Process::spawn(&format!("etcd on port {port}"), command)
+    let mut process = Process::spawn(&format!("etcd on port {port}"), command);
+    // It listens before it knows its leader; what is asked until then waits.
+    process.wait_for_port(port);
+    process
 }

@@ -116,6 +116,16 @@ fn digits(text: &[u8]) -> u16 {
     })
 }
 
+/// The bytes that open a connection whose streams take this much of an answer at first; as much as is usual without it.
+#[must_use]
+pub fn opening(window: Option<u32>) -> Vec<u8> {
+    const INITIAL_WINDOW_SIZE: [u8; 2] = [0, 4];
+    let settings = window.map(|size| [&INITIAL_WINDOW_SIZE[..], &size.to_be_bytes()].concat());
+    let mut bytes = PREFACE.to_vec();
+    bytes.extend(frame(SETTINGS, 0, 0, &settings.unwrap_or_default()));
+    bytes
+}
+
 /// Begins a request on a connection of its own: its first frames, and the body, if that is all of it.
 ///
 /// # Panics
@@ -123,8 +133,7 @@ fn digits(text: &[u8]) -> u16 {
 #[must_use]
 pub fn begin(port: u16, fields: Fields<'_>, body: Option<&str>) -> TcpStream {
     let mut stream = http1::connect(port);
-    let mut bytes = PREFACE.to_vec();
-    bytes.extend(frame(SETTINGS, 0, 0, &[]));
+    let mut bytes = opening(None);
     bytes.extend(frame(HEADERS, END_HEADERS, 1, &block(fields)));
     if let Some(body) = body {
         bytes.extend(frame(DATA, END_STREAM, 1, body.as_bytes()));

@@ -33,14 +33,11 @@ impl Server {
         let folder = tempfile::tempdir().expect("a folder can be made");
         std::fs::write(settings_file(&folder), settings).expect("a file can be written");
         let port = free_port();
-        let process = launch(port, &folder);
-        let mut server = Self {
+        Self {
             port,
+            process: launch(port, &folder),
             folder,
-            process,
-        };
-        server.wait();
-        server
+        }
     }
 
     /// Its address.
@@ -66,11 +63,6 @@ impl Server {
     /// If it does not start.
     pub fn restart(&mut self) {
         self.process = launch(self.port, &self.folder);
-        self.wait();
-    }
-
-    fn wait(&mut self) {
-        self.process.wait_for_output("Server is ready");
     }
 }
 
@@ -87,5 +79,7 @@ fn launch(port: u16, folder: &TempDir) -> Process {
         .arg(settings_file(folder))
         .arg("--store_dir")
         .arg(folder.path());
-    Process::spawn(&format!("NATS on port {port}"), command)
+    let mut process = Process::spawn(&format!("NATS on port {port}"), command);
+    process.wait_for_output("Server is ready");
+    process
 }

@@ -35,23 +35,15 @@ impl Server {
             chown(folder.path(), Some(NOBODY), Some(NOBODY)).expect("root may give a folder away");
         }
         let mut initdb = program("initdb", folder.path());
-        initdb
-            .arg("--pgdata")
-            .arg(folder.path().join("data"))
-            .args(["--username", "postgres", "--auth", "trust", "--no-sync"])
-            .args(["--encoding", "UTF8", "--locale", "C"]);
-        let made = initdb.output().expect("initdb can be run");
-        let told = String::from_utf8_lossy(&made.stderr).into_owned();
-        assert!(made.status.success(), "initdb has failed: {told}");
+        initdb.arg("--pgdata").arg(folder.path().join("data"));
+        initdb.args(["--username", "postgres", "--auth", "trust", "--no-sync"]);
+        said(initdb.args(["--encoding", "UTF8", "--locale", "C"]));
         let port = free_port();
-        let process = launch(port, &folder);
-        let mut server = Self {
+        Self {
             port,
+            process: launch(port, &folder),
             folder,
-            process,
-        };
-        server.wait();
-        server
+        }
     }
 
     /// The port of the loopback interface on which it listens.
@@ -73,12 +65,8 @@ impl Server {
     #[must_use]
     pub fn create(&self, name: &str) -> String {
         let mut createdb = program("createdb", self.folder.path());
-        createdb
-            .args(["--host", "127.0.0.1", "--username", "postgres"])
-            .args(["--port", &self.port.to_string(), name]);
-        let made = createdb.output().expect("createdb can be run");
-        let told = String::from_utf8_lossy(&made.stderr).into_owned();
-        assert!(made.status.success(), "createdb has failed: {told}");
+        createdb.args(["--host", "127.0.0.1", "--username", "postgres"]);
+        said(createdb.args(["--port", &self.port.to_string(), name]));
         self.url(name)
     }
 
@@ -89,19 +77,10 @@ impl Server {
     #[must_use]
     pub fn run(&self, name: &str, statement: &str) -> String {
         let mut psql = program("psql", self.folder.path());
-        psql.args([
-            "--host",
-            "127.0.0.1",
-            "--username",
-            "postgres",
-            "--no-psqlrc",
-        ])
-        .args(["--port", &self.port.to_string(), "--dbname", name])
-        .args(["--tuples-only", "--no-align", "--command", statement]);
-        let ran = psql.output().expect("psql can be run");
-        let told = String::from_utf8_lossy(&ran.stderr).into_owned();
-        assert!(ran.status.success(), "{statement} has failed: {told}");
-        String::from_utf8_lossy(&ran.stdout).trim().to_owned()
+        psql.args(["--host", "127.0.0.1", "--username", "postgres"]);
+        psql.args(["--port", &self.port.to_string(), "--dbname", name]);
+        psql.args(["--no-psqlrc", "--tuples-only", "--no-align"]);
+        said(psql.args(["--command", statement]))
     }
 
     /// Kills the server at once, with all of its connections; what was committed is kept.
@@ -116,12 +95,6 @@ impl Server {
     pub fn restart(&mut self) {
         self.process.quit();
         self.process = launch(self.port, &self.folder);
-        self.wait();
-    }
-
-    fn wait(&mut self) {
-        let ready = "database system is ready to accept connections";
-        self.process.wait_for_output(ready);
     }
 }
 
@@ -141,7 +114,17 @@ fn launch(port: u16, folder: &TempDir) -> Process {
         .arg(folder.path())
         .args(["-p", &port.to_string()])
         .args(["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"]);
-    Process::spawn(&format!("PostgreSQL on port {port}"), command)
+    let mut process = Process::spawn(&format!("PostgreSQL on port {port}"), command);
+    process.wait_for_output("database system is ready to accept connections");
+    process
+}
+
+/// The output of a program, which has to succeed.
+fn said(command: &mut Command) -> String {
+    let ran = command.output().expect("it can be run");
+    let told = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{command:?} has failed: {told}");
+    String::from_utf8_lossy(&ran.stdout).trim().to_owned()
 }
 
 /// A program of the newest PostgreSQL in the system's packages, as a user that it runs as.

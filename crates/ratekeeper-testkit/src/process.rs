@@ -21,10 +21,11 @@ mod tools;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 pub use rustix::process::Signal;
 use rustix::process::{Pid, WaitId, WaitIdOptions, kill_process_group, waitid};
 
@@ -50,15 +51,21 @@ const OUTPUT_BYTES_MAX: usize = 256 << 10;
 ///
 /// # Panics
 /// If it is not within [`DEADLINE`]; the message names `what`.
-pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let end = Instant::now() + DEADLINE;
+pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
+    let is_true = within(DEADLINE, LOOK_EVERY, condition);
+    assert!(is_true, "waited {DEADLINE:?} in vain until {what}");
+}
+
+/// Waits until `condition` is true, which is checked once in `every`, or `patience` is over. Returns true if it is.
+pub fn within(patience: Duration, every: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + patience;
     while !condition() {
-        assert!(
-            Instant::now() < end,
-            "waited {DEADLINE:?} in vain until {what}"
-        );
-        std::thread::sleep(LOOK_EVERY);
+        if Instant::now() > end {
+            return false;
+        }
+        std::thread::sleep(every);
     }
+    true
 }
 
 /// A running program with its children. Dropping it kills them; if the test fails, the end of the
@@ -129,7 +136,7 @@ impl Process {
     /// The end of its output, both streams.
     #[must_use]
     pub fn output(&self) -> String {
-        let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        let output = self.output.lock();
         let text = String::from_utf8_lossy(&output.end).into_owned();
         if output.is_cut {
             format!("[…]{text}")
@@ -186,8 +193,7 @@ impl Process {
     /// The number of lines printed so far.
     #[must_use]
     pub fn lines(&self) -> u64 {
-        let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
-        output.lines
+        self.output.lock().lines
     }
 
     /// Waits until `condition` is true.
@@ -195,24 +201,16 @@ impl Process {
     /// # Panics
     /// If it is not within [`DEADLINE`], or the program ends before.
     pub fn wait_until(&mut self, what: &str, mut condition: impl FnMut() -> bool) {
-        let end = Instant::now() + DEADLINE;
-        while !condition() {
-            if let Some(status) = self.ended() {
-                // It may have printed that, and ended, after the condition was looked at.
-                assert!(
-                    condition(),
-                    "{} ended with {status} before {what}",
-                    self.name
-                );
-                return;
-            }
-            assert!(
-                Instant::now() < end,
-                "{}: waited {DEADLINE:?} in vain until {what}",
-                self.name
-            );
-            std::thread::sleep(LOOK_EVERY);
-        }
+        let name = self.name.clone();
+        eventually(&format!("{name}: {what}"), || {
+            let is_true = condition();
+            let Some(status) = self.ended().filter(|_| !is_true) else {
+                return is_true;
+            };
+            // It may have printed that, and ended, after the condition was looked at.
+            assert!(condition(), "{name} ended with {status} before {what}");
+            true
+        });
     }
 
     /// Waits until it, or a child of it, listens on that port of the loopback interface. A stranger that listens there
@@ -258,10 +256,7 @@ impl Process {
     /// Waits until all output before its end has been read, or for [`LAST_WORDS_WAIT`]: children
     /// may outlive it and keep the pipe open.
     fn read_to_end(&self) {
-        let end = Instant::now() + LAST_WORDS_WAIT;
-        while !self.reader.is_finished() && Instant::now() < end {
-            std::thread::sleep(LOOK_EVERY);
-        }
+        within(LAST_WORDS_WAIT, LOOK_EVERY, || self.reader.is_finished());
     }
 
     /// Stops it (SIGSTOP), and waits until it has stopped: it answers nothing, and its connections
@@ -309,18 +304,9 @@ impl Process {
     /// # Panics
     /// If it has not ended within [`DEADLINE`].
     pub fn end(&mut self) -> ExitStatus {
-        let end = Instant::now() + DEADLINE;
-        loop {
-            if let Some(status) = self.ended() {
-                return status;
-            }
-            assert!(
-                Instant::now() < end,
-                "{} does not end when it is asked to",
-                self.name
-            );
-            std::thread::sleep(LOOK_EVERY);
-        }
+        within(DEADLINE, LOOK_EVERY, || self.ended().is_some());
+        let ended = self.ended();
+        ended.unwrap_or_else(|| panic!("{} does not end when it is asked to", self.name))
     }
 
     /// Asks it to quit at once (SIGQUIT), and kills it if it has not ended within [`DEADLINE`].
@@ -328,10 +314,7 @@ impl Process {
         if self.ended().is_none() {
             self.signal(Signal::QUIT);
         }
-        let end = Instant::now() + DEADLINE;
-        while self.ended().is_none() && Instant::now() < end {
-            std::thread::sleep(LOOK_EVERY);
-        }
+        within(DEADLINE, LOOK_EVERY, || self.ended().is_some());
         self.kill();
     }
 
@@ -365,7 +348,7 @@ impl Drop for Process {
 
 /// Returns true if a line that has ended holds `text`.
 fn has_line_with(output: &Mutex<Output>, text: &str) -> bool {
-    let output = output.lock().unwrap_or_else(PoisonError::into_inner);
+    let output = output.lock();
     let printed = String::from_utf8_lossy(&output.end);
     let after = printed.split_once(text).map(|(_, after)| after);
     after.is_some_and(|after| after.contains('\n'))
@@ -381,7 +364,7 @@ fn keep(mut reader: impl Read, output: &Mutex<Output>) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
             Err(_) => return,
         };
-        let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut output = output.lock();
         let read = piece.get(..read).unwrap_or_default();
         output.lines += read.iter().filter(|byte| **byte == b'\n').count() as u64;
         output.end.extend_from_slice(read);

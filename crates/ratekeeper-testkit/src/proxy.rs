@@ -2,11 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
 
 /// The most chunks in flight in one direction of a connection; the sender waits beyond that.
 const PIECES_MAX: usize = 1_024;
@@ -107,34 +109,34 @@ impl Proxy {
     pub fn replace(&self, this: &str, with: &str) {
         assert_eq!(this.len(), with.len(), "a piece stays as long as it is");
         let replaced = Some((this.into(), with.into()));
-        *self.shared.replaced() = replaced;
+        *self.shared.replaced.lock() = replaced;
     }
 
     /// Forwards everything unchanged again.
     pub fn replace_nothing(&self) {
-        *self.shared.replaced() = None;
+        *self.shared.replaced.lock() = None;
     }
 
     /// Holds every chunk to the server with this text in it, and what follows it, until [`Self::let_go`].
     pub fn hold(&self, marker: &str) {
-        self.shared.hold().marker = Some(marker.into());
+        self.shared.hold.lock().marker = Some(marker.into());
     }
 
     /// Returns true while a chunk is held.
     #[must_use]
     pub fn is_holding(&self) -> bool {
-        self.shared.hold().held > 0
+        self.shared.hold.lock().held > 0
     }
 
     /// Forwards what is held, and holds nothing more.
     pub fn let_go(&self) {
-        self.shared.hold().marker = None;
+        self.shared.hold.lock().marker = None;
         self.shared.let_go.notify_all();
     }
 
     /// Cuts the oldest connection. False if there is none.
     pub fn cut_one(&self) -> bool {
-        let mut streams = self.shared.streams();
+        let mut streams = self.shared.streams.lock();
         if streams.is_empty() {
             return false;
         }
@@ -159,35 +161,22 @@ impl Drop for Proxy {
 }
 
 impl Shared {
-    fn streams(&self) -> std::sync::MutexGuard<'_, Vec<TcpStream>> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn replaced(&self) -> std::sync::MutexGuard<'_, Option<(Vec<u8>, Vec<u8>)>> {
-        let replaced = self.replaced.lock();
-        replaced.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn hold(&self) -> std::sync::MutexGuard<'_, Hold> {
-        self.hold.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits while a chunk with these bytes is to be held.
     fn wait_to_go(&self, piece: &[u8]) {
         let is_held = |hold: &mut Hold| {
             let marker = hold.marker.as_deref().filter(|marker| !marker.is_empty());
             marker.is_some_and(|marker| piece.windows(marker.len()).any(|bytes| bytes == marker))
         };
-        let mut hold = self.hold();
+        let mut hold = self.hold.lock();
         if is_held(&mut hold) {
             hold.held += 1;
-            let waited = self.let_go.wait_while(hold, is_held);
-            waited.unwrap_or_else(PoisonError::into_inner).held -= 1;
+            self.let_go.wait_while(&mut hold, is_held);
+            hold.held -= 1;
         }
     }
 
     fn rewrite(&self, piece: &mut [u8]) {
-        if let Some((this, with)) = &*self.replaced() {
+        if let Some((this, with)) = &*self.replaced.lock() {
             for start in 0..=piece.len().saturating_sub(this.len()) {
                 if piece[start..].starts_with(this) {
                     piece[start..start + with.len()].copy_from_slice(with);
@@ -263,7 +252,7 @@ fn join(client: TcpStream, shared: &Arc<Shared>) -> std::io::Result<()> {
     let server = TcpStream::connect((Ipv4Addr::LOCALHOST, shared.to.load(Ordering::Relaxed)))?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
-    shared.streams().push(client.try_clone()?);
+    shared.streams.lock().push(client.try_clone()?);
     let (there, back) = (Arc::clone(shared), Arc::clone(shared));
     let (client_again, server_again) = (client.try_clone()?, server.try_clone()?);
     thread::spawn(move || there.pump(client, server, Direction::There));

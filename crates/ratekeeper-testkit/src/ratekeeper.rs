@@ -140,6 +140,15 @@ impl Setup {
         self
     }
 
+    /// Starts it with these rules and settings.
+    ///
+    /// # Panics
+    /// As [`Setup::start`].
+    #[must_use]
+    pub fn start_with(self, rules: &str, settings: &str) -> Ratekeeper {
+        self.rules(rules).settings(settings).start()
+    }
+
     /// Starts it, and waits until it listens.
     ///
     /// # Panics

@@ -230,7 +230,7 @@ impl<S: Store> AdmissionContext<S> {
                 before.pass(permit)
             }
             (Some(queued), _) => {
-                let descriptors = 0..decision.statuses().len();
+                let descriptors = 0..decision.answers().len();
                 let scopes = || descriptors.filter_map(scope).collect();
                 let (turn, mut queued) = wait(limiter, *queued, (report, terms), scopes);
                 queued.payment = payment;

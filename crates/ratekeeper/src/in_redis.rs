@@ -22,6 +22,9 @@ use crate::{Checked, Error, Key, RateLimiter, RateLimiterBuilder, UnkeyedLimiter
 /// The time that a start waits for Redis. Later, failure modes answer until it comes.
 const GREETING_MAX: Duration = Duration::from_secs(2);
 
+/// The shortest time in which a decision can be expected.
+const DEADLINE_MIN: Duration = Duration::from_millis(1);
+
 /// The interval of maintenance.
 const MAINTAIN_EVERY: Duration = Duration::from_secs(1);
 
@@ -49,6 +52,7 @@ pub struct InRedis {
 pub(crate) struct SharedOptions {
     name: Box<str>,
     on_store_failure: FailureMode,
+    config: RedisConfig,
 }
 
 impl Default for SharedOptions {
@@ -56,6 +60,7 @@ impl Default for SharedOptions {
         Self {
             name: "default".into(),
             on_store_failure: FailureMode::default(),
+            config: RedisConfig::default(),
         }
     }
 }
@@ -91,6 +96,25 @@ impl RateLimiterBuilder {
         self
     }
 
+    /// Sets the time after which Redis is taken not to answer: 10 ms by default, and at least 1 ms. Where it is far away,
+    /// a longer one than its round trip is needed, or the [failure mode](Self::on_store_failure) answers all requests.
+    /// Connecting takes some round trips, and may take eight times as long.
+    ///
+    /// ```no_run
+    /// # use ratekeeper::{Error, InRedis, Limit, RateLimiter};
+    /// # use std::time::Duration;
+    /// # async fn connect() -> Result<RateLimiter<InRedis>, Error> {
+    /// let limits = RateLimiter::builder(Limit::per_minute(5)).store_deadline(Duration::from_millis(100));
+    /// limits.redis("redis://127.0.0.1:6379").await
+    /// # }
+    /// ```
+    pub fn store_deadline(mut self, deadline: Duration) -> Self {
+        let config = &mut self.shared.config;
+        config.deadline = deadline.max(DEADLINE_MIN);
+        config.connect_timeout = config.connect_timeout.max(deadline.saturating_mul(8));
+        self
+    }
+
     /// Makes the limiter, with counters in Redis: `redis://`, `rediss://`, `redis+cluster://` or `redis+sentinel://`.
     /// Maintenance runs in a task of the runtime that this is called in, until the limiter is dropped.
     ///
@@ -118,7 +142,7 @@ impl RateLimiterBuilder {
         let limits = self.compiled()?;
         let endpoint = Endpoint::parse(url)?;
         let home = Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        let store = RedisStore::new(endpoint, RedisConfig::default(), home);
+        let store = RedisStore::new(endpoint, self.shared.config.clone(), home);
         let _ = timeout(GREETING_MAX, store.greeted()).await;
         let status = store.status();
         if let Some(error) = status.error.filter(|_| status.is_refused) {
@@ -226,7 +250,7 @@ fn told(decision: &Decision, allowed: bool) -> Checked {
     let Some(binding) = decision.binding() else {
         return Checked::unlimited();
     };
-    let status = decision.status_of(binding);
+    let status = decision.limit_status_of(binding);
     Checked {
         allowed,
         limit: status.limit,

@@ -120,9 +120,9 @@ pub use ratekeeper_http as http;
 pub use ratekeeper_limiter as limiter;
 #[cfg(feature = "rules")]
 pub use ratekeeper_limiter::{
-    Answered, Binding, Check, Code, Decision, Descriptor, Explanation, Fallback, FallbackConfig,
-    HashKey, LimitStatus, Limiter, LimiterOptions, Modes, Override, RuleCounts, RuleStats,
-    Snapshot, Status, Waiting,
+    Answered, Binding, Check, Code, Decision, Descriptor, DescriptorAnswer, Explanation, Fallback,
+    FallbackConfig, HashKey, LimitStatus, Limiter, LimiterOptions, Modes, Override, RuleCounts,
+    RuleStats, Snapshot, Waiting,
 };
 #[cfg(feature = "rules")]
 pub use ratekeeper_rules as rules;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ratekeeper::{Error, FailureMode, InRedis, Limit, ManualClock, RateLimiter, WaitError};
+use ratekeeper_testkit::proxy::Proxy;
 use ratekeeper_testkit::redis::Server;
 use tokio::net::TcpListener;
 
@@ -13,12 +14,18 @@ fn name() -> String {
     format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// Longer than any machine needs for a decision.
+const AMPLE: Duration = Duration::from_secs(20);
+
 async fn connect(server: &Server, name: &str) -> RateLimiter<InRedis> {
+    at(server.port(), name).await
+}
+
+async fn at(port: u16, name: &str) -> RateLimiter<InRedis> {
     let builder = RateLimiter::builder([Limit::per_hour(5), Limit::per_day(100)]).name(name);
-    builder
-        .redis(&format!("redis://127.0.0.1:{}", server.port()))
-        .await
-        .expect("Redis is there")
+    let builder = builder.store_deadline(AMPLE);
+    let limiter = builder.redis(&format!("redis://127.0.0.1:{port}")).await;
+    limiter.expect("Redis is there")
 }
 
 #[tokio::test]
@@ -62,9 +69,21 @@ async fn a_limit_without_keys_is_shared_too() {
     assert!(soon(one.until_allowed_n(2)).await.is_ok());
 }
 
+#[tokio::test]
+async fn a_redis_that_is_far_away_decides_within_its_deadline() {
+    let server = Server::start();
+    let far = Proxy::start(server.port());
+    far.delay(Duration::from_millis(20));
+    let limiter = at(far.port(), &name()).await;
+    for left in (2..5).rev() {
+        let answer = limiter.check("ada").await;
+        assert_eq!((answer.remaining, answer.degraded), (left, false));
+    }
+}
+
 /// Fails where `answer` takes longer than any machine needs.
 async fn soon<T>(answer: impl Future<Output = T>) -> T {
-    let answer = tokio::time::timeout(Duration::from_secs(20), answer);
+    let answer = tokio::time::timeout(AMPLE, answer);
     answer.await.expect("it answers")
 }
 
@@ -73,6 +92,7 @@ async fn who_waits_while_redis_is_away_is_let_through_once_it_is_back() {
     let mut server = Server::start();
     let url = format!("redis://127.0.0.1:{}", server.port());
     let limiter = RateLimiter::builder(Limit::per_day(3)).on_store_failure(FailureMode::Deny);
+    let limiter = limiter.store_deadline(Duration::from_secs(1));
     let limiter = limiter.redis(&url).await.expect("Redis is there");
     assert!(limiter.check("ada").await.allowed);
     server.process().pause();

@@ -79,6 +79,17 @@ pub(super) fn compare(
     Ok(())
 }
 
+/// The arguments that name envoyproxy/ratelimit; none without Go.
+pub(super) fn envoyproxy_ratelimit() -> Vec<OsString> {
+    let tools = need::go_tools(&need::FOR_BENCH).unwrap_or_else(|error| {
+        eprintln!("without envoyproxy/ratelimit: {error:#}");
+        Vec::new()
+    });
+    let args = tools.into_iter();
+    args.flat_map(|(flag, program)| [flag.into(), program.into_os_string()])
+        .collect()
+}
+
 /// Installs the peer below the target folder, once, and returns its path.
 pub(super) fn throttlecrab() -> Result<PathBuf> {
     let CargoTool { name, version } = THROTTLECRAB;

@@ -7,8 +7,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::examples;
-use super::grpc::{compare, throttlecrab, two_processors};
-use crate::need::{self, FOR_BENCH, PROTOC, REDIS, SETPRIV, TASKSET};
+use super::grpc::{compare, envoyproxy_ratelimit, throttlecrab, two_processors};
+use crate::need::{self, PROTOC, REDIS, SETPRIV, TASKSET};
 use crate::steps::{Steps, cargo, root, succeed, target};
 use anyhow::Result;
 
@@ -38,14 +38,7 @@ pub(super) fn peers(args: &[String]) -> Result<()> {
         "--limitador".into(),
         limitador.into(),
     ];
-    match need::go_tools(&FOR_BENCH) {
-        Ok(tools) => {
-            for (flag, program) in tools {
-                more.extend([flag.into(), program.into_os_string()]);
-            }
-        }
-        Err(error) => eprintln!("without envoyproxy/ratelimit: {error:#}"),
-    }
+    more.extend(envoyproxy_ratelimit());
     compare(&mut steps, "peers", &more, args)?;
     examples::proxies(args)
 }

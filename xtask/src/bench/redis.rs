@@ -2,9 +2,9 @@
 
 use std::ffi::OsString;
 
-use super::grpc::compare;
+use super::grpc::{compare, envoyproxy_ratelimit};
 use super::of_package;
-use crate::need::{self, FOR_BENCH, REDIS, REDIS_BENCHMARK, SETPRIV, TASKSET};
+use crate::need::{self, REDIS, REDIS_BENCHMARK, SETPRIV, TASKSET};
 use crate::steps::Steps;
 use anyhow::{Result, bail};
 
@@ -56,14 +56,7 @@ pub(super) fn redis(args: &[String]) -> Result<()> {
     }
     if wants("grpc") {
         let mut more: Vec<OsString> = vec!["--redis".into()];
-        match need::go_tools(&FOR_BENCH) {
-            Ok(tools) => {
-                for (flag, program) in tools {
-                    more.extend([flag.into(), program.into_os_string()]);
-                }
-            }
-            Err(error) => eprintln!("without envoyproxy/ratelimit: {error:#}"),
-        }
+        more.extend(envoyproxy_ratelimit());
         let quick: &[String] = if is_quick {
             &["--quick".to_owned()]
         } else {

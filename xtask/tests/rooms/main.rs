@@ -11,10 +11,9 @@ mod source;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
 use circles::{Needs, circles};
-use repository::root;
+use repository::texts;
 use source::Crate;
 
 /// The most rooms that may need each other in a circle.
@@ -23,12 +22,17 @@ const CIRCLE_MAX: usize = 3;
 #[test]
 fn no_circle_has_more_than_three_rooms() {
     let mut told = String::new();
-    for folder in crates() {
-        let sources = files(&folder.join("src"));
+    let mut crates: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    for (path, text) in texts(&["crates/*/src/*.rs", "xtask/src/*.rs"]) {
+        let (name, file) = path.split_once("/src/").expect("a source");
+        let sources = crates.entry(name.to_owned()).or_default();
+        sources.insert(file.to_owned(), text);
+    }
+    assert!(crates.len() > 20, "{} crates", crates.len());
+    for (name, sources) in crates {
         let needs = Crate::read(&sources).needs();
         for circle in circles(&needs) {
             if circle.len() > CIRCLE_MAX {
-                let name = folder.file_name().unwrap_or_default().to_string_lossy();
                 tell(&mut told, &name, &circle, &needs);
             }
         }
@@ -50,35 +54,4 @@ fn tell(told: &mut String, name: &str, circle: &[&str], needs: &Needs) {
             }
         }
     }
-}
-
-/// The folders of all crates.
-fn crates() -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(root().join("crates")).expect("there are crates");
-    let mut folders: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    folders.push(root().join("xtask"));
-    folders.sort();
-    folders
-}
-
-/// The Rust files below a folder, by their path in it.
-fn files(folder: &Path) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(next) = folders.pop() {
-        for entry in std::fs::read_dir(&next)
-            .expect("a folder of sources")
-            .flatten()
-        {
-            let path = entry.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|end| end == "rs") {
-                let text = std::fs::read_to_string(&path).expect("a source is text");
-                let name = path.strip_prefix(folder).expect("it lies there");
-                found.insert(name.display().to_string(), text);
-            }
-        }
-    }
-    found
 }

@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use ratekeeper_testkit::http1::connect;
-use ratekeeper_testkit::http2::{
-    DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, block, frame,
-};
+use ratekeeper_testkit::http2::{DATA, END_HEADERS, END_STREAM, HEADERS, block, frame, opening};
 
 use super::lifted::{bytes, framed, message};
 use crate::plan::Plan;
@@ -38,10 +36,8 @@ pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
         "n".repeat(200)
     );
     let service = Setup::serve(program)
-        .rules(&rules)
-        .settings(settings)
         .for_all_hosts()
-        .start();
+        .start_with(&rules, settings);
     let grpc = service.grpc;
     let before = service.process.resident_kib();
     let mut row = Row::new("batches whose answers are not read, gRPC");
@@ -53,23 +49,22 @@ pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
     let tried = peers.len();
     // A reset is read once, so that a peer which has gone is not looked at again.
     while !peers.is_empty() && begun.elapsed() < GONE {
-        row.bound(service.serves("/healthcheck"), || {
-            "an honest client got no answer".to_owned()
-        });
+        row.bound(
+            service.serves("/healthcheck"),
+            "an honest client got no answer",
+        );
         row.measure(&service.process);
         sleep(Duration::from_millis(100));
         peers.retain(|peer| !is_over(peer));
     }
     let gone = tried - peers.len();
-    (0..gone).for_each(|_| row.count(Fate::Refused, String::new));
+    (0..gone).for_each(|_| row.count(Fate::Refused, ""));
     for _ in &peers {
-        row.count(Fate::Passed, || format!("a peer is left after {GONE:?}"));
+        row.count(Fate::Passed, format!("a peer is left after {GONE:?}"));
     }
     row.measure(&service.process);
     let grown = row.peak_kib.saturating_sub(before);
-    row.bound(grown <= GROWTH_KIB, || {
-        format!("{grown} KiB more, not {GROWTH_KIB} at most")
-    });
+    row.most("KiB more", grown, GROWTH_KIB);
     Ok(vec![row])
 }
 
@@ -81,7 +76,6 @@ fn batch() -> Vec<u8> {
 
 /// Asks for a batch, with a window of one byte for the answer.
 fn open(port: u16, batch: &[u8]) -> TcpStream {
-    const INITIAL_WINDOW_SIZE: [u8; 6] = [0, 4, 0, 0, 0, 1];
     let fields = [
         (":method", "POST"),
         (":scheme", "http"),
@@ -90,8 +84,7 @@ fn open(port: u16, batch: &[u8]) -> TcpStream {
         ("content-type", "application/grpc"),
         ("te", "trailers"),
     ];
-    let mut bytes = PREFACE.to_vec();
-    bytes.extend(frame(SETTINGS, 0, 0, &INITIAL_WINDOW_SIZE));
+    let mut bytes = opening(Some(1));
     bytes.extend(frame(HEADERS, END_HEADERS, 1, &block(&fields)));
     let mut pieces = batch.chunks(16 << 10).peekable();
     while let Some(piece) = pieces.next() {

@@ -79,7 +79,7 @@ fn bodies() -> Vec<(&'static str, &'static str, String)> {
 
 fn requests(program: &Path) -> Result<Row> {
     let rules = patterns();
-    let service = Setup::serve(program).rules(&rules).settings("").start();
+    let service = Setup::serve(program).start_with(&rules, "");
     let mut row = Row::new("requests that are dear to read, service");
     for (what, path, body) in bodies() {
         let before = service.process.processor_time();
@@ -88,14 +88,12 @@ fn requests(program: &Path) -> Result<Row> {
             Some(200) => Fate::Harmless,
             _ => Fate::Refused,
         };
-        row.count(fate, || what.to_owned());
+        row.count(fate, what);
         let took = service.process.processor_time() - before;
-        row.bound(took <= EACH, || {
-            format!("{what} at {path} took {took:?} of processor time")
-        });
+        row.most(&format!("processor time of {what} at {path}"), took, EACH);
     }
     row.measure(&service.process);
-    row.bound(row.peak_kib <= 256 << 10, || "more than 256 MiB".to_owned());
+    row.most("KiB", row.peak_kib, 256 << 10);
     Ok(row)
 }
 
@@ -164,17 +162,17 @@ fn rules(program: &Path) -> Result<Row> {
             std::thread::sleep(Duration::from_millis(5));
         }
         let code = process.ended().and_then(|status| status.code());
-        row.bound(matches!(code, Some(0 | 1)), || {
-            format!("{what}: exit {code:?} within {FILE:?}")
-        });
+        row.bound(
+            matches!(code, Some(0 | 1)),
+            format!("{what}: exit {code:?} within {FILE:?}"),
+        );
         let fate = match code {
             Some(0) => Fate::Harmless,
             _ => Fate::Refused,
         };
-        row.count(fate, || what.to_owned());
+        row.count(fate, what);
         process.kill();
     }
-    let peak = row.peak_kib;
-    row.bound(peak <= 512 << 10, || format!("{peak} KiB"));
+    row.most("KiB", row.peak_kib, 512 << 10);
     Ok(row)
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use ratekeeper_testkit::http1::connect;
-use ratekeeper_testkit::http2::{ACK, END_HEADERS, END_STREAM, PING, PREFACE, SETTINGS, frame};
+use ratekeeper_testkit::http2::{ACK, END_HEADERS, END_STREAM, PING, frame, opening};
 use ratekeeper_testkit::recorder::{Act, Recorder, ok};
 
 use super::floods::request;
@@ -137,7 +137,7 @@ fn crowd(program: &Path, plan: &Plan, kind: &Kind) -> Result<Row> {
         false => Act::Pour(LONG),
     });
     let setup = Setup::gateway(program, &upstream.url());
-    let gateway = setup.rules("domain: api\n").settings(IMPATIENT).start();
+    let gateway = setup.start_with("domain: api\n", IMPATIENT);
     let each = kind.requests.max(1);
     let count = PEERS / plan.divisor / each;
     let mut row = Row::new(kind.name);
@@ -167,19 +167,16 @@ fn crowd(program: &Path, plan: &Plan, kind: &Kind) -> Result<Row> {
     row.measure(&gateway.process);
     let grown = row.peak_kib.saturating_sub(before + WARMED_UP_KIB);
     let (left, cost) = (row.passed, grown / (count * each) as usize);
-    row.bound(most > 0, || "no client came".to_owned());
-    row.bound(left == 0, || format!("{left} are left after {GONE:?}"));
-    row.bound(is_answered, || {
-        format!("an honest client or an operator waited for more than {HONEST:?}")
-    });
+    row.bound(most > 0, "no client came");
+    row.bound(left == 0, format!("{left} are left after {GONE:?}"));
+    row.bound(
+        is_answered,
+        format!("an honest client or an operator waited for more than {HONEST:?}"),
+    );
     let files = files.saturating_sub(files_before + FILES_SPARE);
     let files_max = (count * each * kind.files()) as usize;
-    row.bound(files <= files_max, || {
-        format!("{files} files, not {files_max} at most")
-    });
-    row.bound(cost <= kind.each_kib, || {
-        format!("{cost} KiB each, not {} at most", kind.each_kib)
-    });
+    row.most("files", files, files_max);
+    row.most("KiB each", cost, kind.each_kib);
     Ok(row)
 }
 
@@ -198,9 +195,7 @@ fn open(port: u16, bytes: &[u8]) -> TcpStream {
 
 /// Streams with windows of one byte.
 fn stalling_streams(port: u16) -> TcpStream {
-    const INITIAL_WINDOW_SIZE: [u8; 6] = [0, 4, 0, 0, 0, 1];
-    let mut bytes = PREFACE.to_vec();
-    bytes.extend(frame(SETTINGS, 0, 0, &INITIAL_WINDOW_SIZE));
+    let mut bytes = opening(Some(1));
     for number in 0..STREAMS {
         bytes.extend(request(2 * number + 1, END_HEADERS | END_STREAM));
     }

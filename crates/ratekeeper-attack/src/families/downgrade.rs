@@ -87,33 +87,28 @@ pub(crate) fn attack(program: &Path, _: &Plan) -> Result<Vec<Row>> {
     );
     let mut row = Row::new("TLS downgraded");
     let warns = good.windows(SENTINEL.len()).any(|bytes| bytes == SENTINEL);
-    row.bound(warns, || {
-        "a client is not told that TLS 1.3 was left out".to_owned()
-    });
+    row.bound(warns, "a client is not told that TLS 1.3 was left out");
     for (name, version) in OLD {
-        row.count(fate(&answer(&Hello { version, ..HELLO }.record())?), || {
-            name.to_owned()
-        });
+        row.count(fate(&answer(&Hello { version, ..HELLO }.record())?), name);
     }
     for (name, suite) in WEAK {
         let hello = Hello {
             suites: &[suite],
             ..HELLO
         };
-        row.count(fate(&answer(&hello.record())?), || name.to_owned());
+        row.count(fate(&answer(&hello.record())?), name);
     }
     let compressed = Hello {
         compression: 1,
         ..HELLO
     };
-    row.count(fate(&answer(&compressed.record())?), || {
-        "compression".to_owned()
-    });
+    row.count(fate(&answer(&compressed.record())?), "compression");
     for protocol in ["h2", "foo", "http/1.0"] {
         let hello = Hello { protocol, ..HELLO };
-        row.count(fate(&answer(&hello.record())?), || {
-            format!("the protocol {protocol}")
-        });
+        row.count(
+            fate(&answer(&hello.record())?),
+            format!("the protocol {protocol}"),
+        );
     }
     for (name, text) in [
         (
@@ -125,12 +120,13 @@ pub(crate) fn attack(program: &Path, _: &Plan) -> Result<Vec<Row>> {
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
         ),
     ] {
-        row.count(fate(&answer(text)?), || name.to_owned());
+        row.count(fate(&answer(text)?), name);
     }
     let again = answer(&HELLO.record())?;
-    row.bound(again.first() == Some(&HANDSHAKE), || {
-        "clients are no longer answered".to_owned()
-    });
+    row.bound(
+        again.first() == Some(&HANDSHAKE),
+        "clients are no longer answered",
+    );
     row.measure(&target.process);
     Ok(vec![row])
 }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use ratekeeper_testkit::http1::connect;
 use ratekeeper_testkit::http2::{
-    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS,
-    WINDOW_UPDATE, block, frame,
+    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, SETTINGS,
+    WINDOW_UPDATE, block, frame, opening,
 };
 use ratekeeper_testkit::recorder::{Recorder, ok};
 
@@ -109,16 +109,11 @@ pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
 
 fn flood(program: &Path, plan: &Plan, name: &str, frame: Frame) -> Result<Row> {
     let upstream = Recorder::start(|_| ok("here"));
-    let gateway = Setup::gateway(program, &upstream.url())
-        .rules("domain: api\n")
-        .settings("")
-        .start();
+    let gateway = Setup::gateway(program, &upstream.url()).start_with("domain: api\n", "");
     let mut row = Row::new(name);
     let before = gateway.process.resident_kib();
     let mut client = connect(gateway.port);
-    let mut opening = PREFACE.to_vec();
-    opening.extend(self::frame(SETTINGS, 0, 0, &[]));
-    client.write_all(&opening)?;
+    client.write_all(&opening(None))?;
     let count = FRAMES / plan.divisor;
     let (mut sent, mut longest) = (0, Duration::ZERO);
     while sent < count {
@@ -137,12 +132,10 @@ fn flood(program: &Path, plan: &Plan, name: &str, frame: Frame) -> Result<Row> {
     row.harmless = u64::from(sent);
     row.measure(&gateway.process);
     let cost = row.peak_kib.saturating_sub(before);
-    row.bound(cost <= COST_KIB, || format!("it cost {cost} KiB"));
+    row.most("KiB that it cost", cost, COST_KIB);
     let lines = gateway.process.lines();
-    row.bound(lines <= LINES, || format!("{lines} lines of log"));
-    row.bound(longest <= HONEST, || {
-        format!("an honest client waited for {longest:?}")
-    });
+    row.most("lines of log", lines, LINES);
+    row.most("an honest client waited", longest, HONEST);
     Ok(row)
 }
 
@@ -172,9 +165,7 @@ fn push(stream: &mut TcpStream, mut bytes: &[u8]) -> bool {
 /// The time that a client which behaves waits for its answer.
 fn honest(gateway: &Target, row: &mut Row) -> Duration {
     let begun = Instant::now();
-    row.bound(gateway.serves("/"), || {
-        "an honest client was not served".to_owned()
-    });
+    row.bound(gateway.serves("/"), "an honest client was not served");
     begun.elapsed()
 }
 

@@ -69,16 +69,10 @@ fn conformance(
         .map(str::trim)
         .filter_map(|line| line.strip_prefix("× "));
     for failure in failures {
-        let fate = match expected.contains(&failure) {
-            true => Fate::Harmless,
-            false => Fate::Passed,
-        };
-        row.count(fate, || failure.to_owned());
+        row.count(Fate::Harmless.unless(!expected.contains(&failure)), failure);
     }
     let told = row.refused + row.harmless + row.passed + skipped;
-    row.bound(told == tests, || {
-        format!("{tests} tests, of which {told} ended in some way")
-    });
+    row.is("tests that ended in some way", told, tests);
     row.measure(&target.process);
     Ok(row)
 }

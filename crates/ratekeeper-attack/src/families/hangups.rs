@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use ratekeeper_testkit::http1::connect;
 use ratekeeper_testkit::http2::{
-    END_HEADERS, END_STREAM, HEADERS, PREFACE, RST_STREAM, SETTINGS, block, frame,
+    END_HEADERS, END_STREAM, HEADERS, RST_STREAM, block, frame, opening,
 };
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::recorder::{Asked, Recorder, ok};
@@ -110,12 +110,9 @@ fn hang_up(
         works.on(asked);
         ok("")
     });
-    let gateway = Setup::gateway(program, &upstream.url())
-        .rules(rules)
-        .settings(settings)
-        .start();
+    let gateway = Setup::gateway(program, &upstream.url()).start_with(rules, settings);
     let mut row = Row::new(format!("hang-ups, {name}"));
-    row.bound(gateway.serves("/"), || "no client is served".to_owned());
+    row.bound(gateway.serves("/"), "no client is served");
     let end = Instant::now() + TIME / plan.divisor;
     let tried = match way {
         Way::Reset => reset(gateway.port, end),
@@ -126,16 +123,17 @@ fn hang_up(
     row.harmless = reached;
     let most = working.most.load(Ordering::Relaxed);
     if most > LIMIT {
-        row.count(Fate::Passed, || {
-            format!("the upstream had {most} requests at once, at a limit of {LIMIT}")
-        });
+        row.count(
+            Fate::Passed,
+            format!("the upstream had {most} requests at once, at a limit of {LIMIT}"),
+        );
     }
-    row.bound(reached > 0, || "nothing reached the upstream".to_owned());
+    row.bound(reached > 0, "nothing reached the upstream");
     let series = r#"ratelimit_gateway_upstream_abandoned{upstream="upstream"} "#;
     eventually("nothing is held for clients that are gone", || {
         gateway.metric(series) == 0
     });
-    row.bound(gateway.serves("/slow"), || "something is lost".to_owned());
+    row.bound(gateway.serves("/slow"), "something is lost");
     row.measure(&gateway.process);
     Ok(row)
 }
@@ -151,8 +149,7 @@ fn reset(port: u16, end: Instant) -> usize {
     let mut tried = 0;
     while Instant::now() < end {
         let mut client = connect(port);
-        let mut bytes = PREFACE.to_vec();
-        bytes.extend(frame(SETTINGS, 0, 0, &[]));
+        let bytes = opening(None);
         let mut is_open = client.write_all(&bytes).is_ok();
         let mut id = 1;
         while is_open && Instant::now() < end {

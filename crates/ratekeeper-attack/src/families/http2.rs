@@ -88,31 +88,27 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
     let gateway = setup.rules("domain: api\n").start();
     let mut row = Row::new("HTTP/2 smuggling, gateway");
     let plain = fate(&gateway, &PLAIN);
-    row.bound(plain == Fate::Passed, || {
-        format!("a plain request is {}", plain.name())
-    });
+    row.is("a plain request", plain, Fate::Passed);
     let served = upstream.asked().len();
     for (what, more) in MORE {
         let fields = [&PLAIN, *more].concat();
-        row.count(fate(&gateway, &fields), || (*what).to_owned());
+        row.count(fate(&gateway, &fields), (*what).to_owned());
     }
     for (what, name, value) in INSTEAD {
         let fields =
             PLAIN.map(|(other, usual)| (other, if other == *name { *value } else { usual }));
-        row.count(fate(&gateway, &fields), || (*what).to_owned());
+        row.count(fate(&gateway, &fields), (*what).to_owned());
     }
     for (name, _) in PLAIN {
         // A scheme is of no use here: how the client comes is known.
         if name != ":scheme" {
             let others = PLAIN.iter().filter(|(other, _)| *other != name);
             let fields: Vec<_> = others.copied().collect();
-            row.count(fate(&gateway, &fields), || format!("without {name}"));
+            row.count(fate(&gateway, &fields), format!("without {name}"));
         }
     }
     let asked = upstream.asked().len() - served;
-    row.bound(asked == 0, || {
-        format!("the upstream was asked {asked} times")
-    });
+    row.bound(asked == 0, format!("the upstream was asked {asked} times"));
     row.measure(&gateway.process);
     Ok(vec![row])
 }

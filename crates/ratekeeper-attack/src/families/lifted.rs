@@ -73,12 +73,10 @@ fn fate(port: u16, status: Option<u16>) -> Fate {
 /// Attempts of a web page, a form or a stranger over `/json`.
 fn json(program: &Path) -> Result<Row> {
     let target = Setup::serve(program)
-        .rules(RULES)
-        .settings(CALLERS)
         .for_all_hosts()
-        .start();
+        .start_with(RULES, CALLERS);
     let mut row = Row::new("refunds and limits of strangers and web pages, /json");
-    row.bound(use_up(target.port), || "the limit does not hold".to_owned());
+    row.bound(use_up(target.port), "the limit does not hold");
     let headers = [
         JSON,
         "Content-Type: text/plain\r\n",
@@ -102,7 +100,7 @@ fn json(program: &Path) -> Result<Row> {
     for lines in headers {
         for more in [REFUND, OVERRIDE] {
             let status = post(target.port, lines, &body(more));
-            row.count(fate(target.port, status), || format!("{lines:?} {more}"));
+            row.count(fate(target.port, status), format!("{lines:?} {more}"));
         }
     }
     // Other spellings of the fields, which a decoder may fold.
@@ -114,7 +112,7 @@ fn json(program: &Path) -> Result<Row> {
         r#","limit":null,"limit":{"requestsPerUnit":1000,"unit":"DAY"}"#,
     ] {
         let status = post(target.port, JSON, &body(more));
-        row.count(fate(target.port, status), || more.to_owned());
+        row.count(fate(target.port, status), more);
     }
     row.measure(&target.process);
     Ok(row)
@@ -180,17 +178,13 @@ fn call(port: u16, message: &[u8], more: &[(&str, &str)]) -> Option<bool> {
 /// The same over Envoy's own protocol.
 fn grpc(program: &Path) -> Result<Row> {
     let target = Setup::serve(program)
-        .rules(RULES)
-        .settings(CALLERS)
         .for_all_hosts()
-        .start();
+        .start_with(RULES, CALLERS);
     let port = target.grpc;
     let mut row = Row::new("refunds and limits of strangers, gRPC");
-    row.bound(use_up(target.port), || "the limit does not hold".to_owned());
+    row.bound(use_up(target.port), "the limit does not hold");
     let plain = call(port, &message(&[]), &[]);
-    row.bound(plain == Some(false), || {
-        format!("a plain request over gRPC got {plain:?}")
-    });
+    row.is("a plain request over gRPC passed", plain, Some(false));
     let limit = bytes(2, &[varint(1, 100), varint(2, 4)].concat());
     let refund = [bytes(3, &varint(1, 3)), varint(4, 1)].concat();
     let tokens: [&[(&str, &str)]; 6] = [
@@ -205,7 +199,7 @@ fn grpc(program: &Path) -> Result<Row> {
         for token in tokens {
             let said = call(port, &message(more), token);
             let status = said.map(|is_within| if is_within { 200 } else { 429 });
-            row.count(fate(target.port, status), || format!("{more:x?} {token:?}"));
+            row.count(fate(target.port, status), format!("{more:x?} {token:?}"));
         }
     }
     row.measure(&target.process);
@@ -228,9 +222,7 @@ fn names(program: &Path) -> Result<Row> {
     let mut row = Row::new("limits of callers with other certificates, mTLS");
     let good = own.issue(NAME, Validity::Valid);
     let status = curl(&target, Some(&good))?;
-    row.bound(status == Some(200), || {
-        format!("the caller itself got {status:?}")
-    });
+    row.is("the caller itself got", status, Some(200));
     let mut attempts = vec![("no certificate".to_owned(), None)];
     for name in [
         "gateway.internal.evil.example",
@@ -265,11 +257,10 @@ fn names(program: &Path) -> Result<Row> {
     }
     for (what, identity) in attempts {
         let status = curl(&target, identity.as_ref())?;
-        let fate = match status {
-            Some(200) => Fate::Passed,
-            _ => Fate::Refused,
-        };
-        row.count(fate, || format!("{what}: {status:?}"));
+        row.count(
+            Fate::Refused.unless(status == Some(200)),
+            format!("{what}: {status:?}"),
+        );
     }
     row.measure(&target.process);
     Ok(row)

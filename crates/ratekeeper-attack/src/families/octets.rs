@@ -10,8 +10,8 @@ use std::path::Path;
 use anyhow::Result;
 use ratekeeper_testkit::http1::{Answer, ask, connect, say};
 use ratekeeper_testkit::http2::{
-    ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PREFACE, RST_STREAM, SETTINGS,
-    WINDOW_UPDATE, block, frame, read_flagged,
+    ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE,
+    block, frame, opening, read_flagged,
 };
 
 use crate::plan::Plan;
@@ -31,11 +31,7 @@ descriptors:
 ";
 
 pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
-    let service = Setup::serve(program)
-        .rules(RULES)
-        .settings("")
-        .for_all_hosts()
-        .start();
+    let service = Setup::serve(program).for_all_hosts().start_with(RULES, "");
     let grpc = service.grpc;
     Ok(vec![rls(&service, grpc), posted(&service), auth(&service)])
 }
@@ -122,8 +118,7 @@ fn call(port: u16, body: &[u8]) -> Option<Vec<u8>> {
         ("te", "trailers"),
     ]);
     let mut stream = connect(port);
-    stream.write_all(PREFACE).ok()?;
-    stream.write_all(&frame(SETTINGS, 0, 0, &[])).ok()?;
+    stream.write_all(&opening(None)).ok()?;
     // Its windows hold once its settings are acknowledged.
     while !matches!(read_flagged(&mut stream)?, (SETTINGS, 0, _)) {}
     stream.write_all(&frame(SETTINGS, ACK, 0, &[])).ok()?;
@@ -161,12 +156,8 @@ fn rls(service: &Target, grpc: u16) -> Row {
                 continue;
             }
             let passed = (0..TRIES).filter(|_| passes_envoy(grpc, &message)).count();
-            let fate = if passed > LIMIT {
-                Fate::Passed
-            } else {
-                Fate::Limited
-            };
-            row.count(fate, || format!("{}, {descriptors} times", named(&value)));
+            let fate = Fate::Limited.unless(passed > LIMIT);
+            row.count(fate, format!("{}, {descriptors} times", named(&value)));
         }
     }
     let mut costly = field(1, &[field(1, b"user"), field(2, b"ada")].concat());
@@ -185,15 +176,10 @@ fn rls(service: &Target, grpc: u16) -> Row {
         ("5 MB", request(&vec![b'k'; 5_000_000], 1)),
     ];
     for (what, message) in broken {
-        let fate = if passes_envoy(grpc, &message) {
-            Fate::Passed
-        } else {
-            Fate::Limited
-        };
-        row.count(fate, || what.to_owned());
+        row.count(Fate::Limited.unless(passes_envoy(grpc, &message)), what);
     }
     row.measure(&service.process);
-    row.bound(row.peak_kib <= 256 << 10, || "more than 256 MiB".to_owned());
+    row.most("KiB", row.peak_kib, 256 << 10);
     row
 }
 
@@ -214,12 +200,8 @@ fn posted(service: &Target) -> Row {
                 .iter()
                 .filter(|status| **status != Some(429))
                 .count();
-            let fate = if passed > LIMIT {
-                Fate::Passed
-            } else {
-                Fate::Limited
-            };
-            row.count(fate, || format!("{path}: {}, {statuses:?}", named(&value)));
+            let fate = Fate::Limited.unless(passed > LIMIT);
+            row.count(fate, format!("{path}: {}, {statuses:?}", named(&value)));
         }
     }
     row.measure(&service.process);
@@ -248,7 +230,7 @@ fn auth(service: &Target) -> Row {
             1..=LIMIT => Fate::Limited,
             _ => Fate::Passed,
         };
-        row.count(fate, || format!("{}, {statuses:?}", named(&value)));
+        row.count(fate, format!("{}, {statuses:?}", named(&value)));
     }
     row.measure(&service.process);
     row

@@ -6,9 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use ratekeeper_testkit::http1::{Answer, connect, say};
-use ratekeeper_testkit::http2::{
-    END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, block, frame,
-};
+use ratekeeper_testkit::http2::{END_HEADERS, END_STREAM, HEADERS, block, frame, opening};
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::recorder::{Act, Recorder, ok};
 use std::io::Write;
@@ -47,10 +45,7 @@ const LONG: usize = 16 << 20;
 
 pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
     let upstream = Recorder::start(|_| ok(""));
-    let gateway = Setup::gateway(program, &upstream.url())
-        .rules(RULES)
-        .settings(WAITING)
-        .start();
+    let gateway = Setup::gateway(program, &upstream.url()).start_with(RULES, WAITING);
     let mut row = Row::new("made-up keys that wait for leaky buckets");
     let mut waiting = Vec::new();
     for number in 0..KEYS {
@@ -61,13 +56,11 @@ pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
             }
             None => Fate::Limited,
         };
-        row.count(fate, || format!("made-up-{number}"));
+        row.count(fate, format!("made-up-{number}"));
     }
     let taken = waiting.len() as u64;
-    row.bound(taken <= SHARE, || {
-        format!("one address has {taken} places, not {SHARE} at most")
-    });
-    row.bound(taken > 0, || "no request waits".to_owned());
+    row.most("places of one address", taken, SHARE);
+    row.bound(taken > 0, "no request waits");
     for number in 0..HONEST {
         let place = take(
             &gateway,
@@ -81,7 +74,7 @@ pub(crate) fn attack(program: &Path, plan: &Plan) -> Result<Vec<Row>> {
             }
             None => Fate::Passed,
         };
-        row.count(fate, || format!("honest client {number} found no place"));
+        row.count(fate, format!("honest client {number} found no place"));
     }
     row.measure(&gateway.process);
     Ok(vec![row, stalled_streams(program, plan)?])
@@ -95,10 +88,7 @@ fn stalled_streams(program: &Path, plan: &Plan) -> Result<Row> {
     });
     let places = PLACES / plan.divisor;
     let settings = format!("upstream_requests_max: {places}\nupstream_connect_timeout: 2s\n");
-    let gateway = Setup::gateway(program, &upstream.url())
-        .rules("domain: api\n")
-        .settings(&settings)
-        .start();
+    let gateway = Setup::gateway(program, &upstream.url()).start_with("domain: api\n", &settings);
     let mut row = Row::new("stalled streams of one address at an upstream");
     let connections = (2 * places + places / 2) / STREAMS;
     let held: Vec<_> = (0..connections.max(1)).map(|_| stall(&gateway)).collect();
@@ -109,16 +99,14 @@ fn stalled_streams(program: &Path, plan: &Plan) -> Result<Row> {
             "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.{number}\r\nConnection: close\r\n\r\n"
         );
         let answer = Answer::try_read(&say(gateway.port, request));
-        let fate = match answer {
-            Some(answer) if answer.status == 200 => Fate::Harmless,
-            _ => Fate::Passed,
-        };
-        row.count(fate, || format!("honest client {number} found no place"));
+        let is_served = answer.is_some_and(|answer| answer.status == 200);
+        row.count(
+            Fate::Harmless.unless(!is_served),
+            format!("honest client {number} found no place"),
+        );
     }
     let taken = asked() - HONEST as u32;
-    row.bound(taken <= places / 2, || {
-        format!("one address had {taken} of {places} places")
-    });
+    row.most("places of one address", taken, places / 2);
     row.measure(&gateway.process);
     drop(held);
     Ok(row)
@@ -126,7 +114,6 @@ fn stalled_streams(program: &Path, plan: &Plan) -> Result<Row> {
 
 /// A connection with many streams whose windows take one byte.
 fn stall(gateway: &Target) -> TcpStream {
-    const INITIAL_WINDOW_SIZE: [u8; 6] = [0, 4, 0, 0, 0, 1];
     let fields = [
         (":method", "GET"),
         (":scheme", "http"),
@@ -134,8 +121,7 @@ fn stall(gateway: &Target) -> TcpStream {
         (":path", "/long"),
         ("x-forwarded-for", "198.51.100.9"),
     ];
-    let mut bytes = PREFACE.to_vec();
-    bytes.extend(frame(SETTINGS, 0, 0, &INITIAL_WINDOW_SIZE));
+    let mut bytes = opening(Some(1));
     for number in 0..STREAMS {
         let flags = END_HEADERS | END_STREAM;
         bytes.extend(frame(HEADERS, flags, 2 * number + 1, &block(&fields)));

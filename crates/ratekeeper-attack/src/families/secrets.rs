@@ -92,17 +92,11 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
     let mut places = printed_by_commands(program)?;
     let upstream = Recorder::start(|_| ok("here"));
     let settings = format!("{MAPPING}{STRANGERS}");
-    let gateway = Setup::gateway(program, &upstream.url())
-        .rules(RULES)
-        .settings(&settings)
-        .start();
+    let gateway = Setup::gateway(program, &upstream.url()).start_with(RULES, &settings);
     // The access log is the gateway's alone.
     let service = MAPPING.replace("access_log: access.log\n", "");
     let auth = "callers: [ { name: known, token_sha256: 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b, may: [ override ] } ]\n";
-    let service = Setup::serve(program)
-        .rules(RULES)
-        .settings(&format!("{service}{auth}"))
-        .start();
+    let service = Setup::serve(program).start_with(RULES, &format!("{service}{auth}"));
     for (name, target, prefix) in [("gateway", &gateway, ""), ("service", &service, "/v1/auth")] {
         for (request, lines) in REQUESTS {
             // Twice, so that the second is over the limit and is told why.
@@ -128,11 +122,10 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
         let is_shown = |secret: &str| place.ends_with("/rlconfig") && secret == "kePlantedRule6";
         for (secret, what) in SECRETS {
             let is_found = text.contains(secret) && !is_shown(secret);
-            let fate = match is_found {
-                true => Fate::Passed,
-                false => Fate::Refused,
-            };
-            row.count(fate, || format!("{what} is in: {place}"));
+            row.count(
+                Fate::Refused.unless(is_found),
+                format!("{what} is in: {place}"),
+            );
         }
     }
     row.measure(&gateway.process);

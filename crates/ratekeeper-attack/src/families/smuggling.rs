@@ -31,9 +31,10 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
     let gateway = front(program, &recorder.url());
     let mut row = Row::new("HTTP/1 smuggling, gateway");
     for request in list::requests() {
-        row.count(recorded(&gateway, &recorder, &request), || {
-            format!("{request:?}")
-        });
+        row.count(
+            recorded(&gateway, &recorder, &request),
+            format!("{request:?}"),
+        );
     }
     row.measure(&gateway.process);
     rows.push(row);
@@ -46,7 +47,7 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
             let said = send(&gateway, &request);
             let now = secrets(&app);
             let asked = now - std::mem::replace(&mut seen, now);
-            row.count(fate(&said, asked), || format!("{request:?}"));
+            row.count(fate(&said, asked), format!("{request:?}"));
         }
         row.measure(&gateway.process);
         rows.push(row);

@@ -136,14 +136,15 @@ fn all(app: &App, port: u16, row: &mut Row) -> Fates {
         // Within its limit a request reaches the application and is what it stands for; that is what `Passed` says.
         let is_enforced =
             within.iter().all(|fate| *fate == Fate::Passed) && over == [Fate::Limited];
-        row.bound(is_enforced, || {
-            format!("{plain} has a limit of {LIMIT}, and got {fates:?}")
-        });
+        row.bound(
+            is_enforced,
+            format!("{plain} has a limit of {LIMIT}, and got {fates:?}"),
+        );
     }
     let attempt = |spelling: &Spelling| {
         let is_taken = fate(spelling, app.port) == Fate::Passed;
         let fate = fate(spelling, port);
-        row.count(fate, || format!("{spelling} (as {:?})", spelling.subject));
+        row.count(fate, format!("{spelling} (as {:?})", spelling.subject));
         (is_taken, fate)
     };
     SPELLINGS.iter().map(attempt).collect()

@@ -156,9 +156,7 @@ fn one(program: &Path, plan: &Plan, row: &mut Row, (what, answer): (&str, Say)) 
         let store = format!("redis://127.0.0.1:{}/", fake(greets, answer)?);
         let node = withstand(program, plan, row, (what, &store))?;
         let has_escapes = node.process.output().contains('\u{1b}');
-        row.bound(!has_escapes, || {
-            format!("{what}: escape sequences in the log")
-        });
+        row.bound(!has_escapes, format!("{what}: escape sequences in the log"));
     }
     Ok(())
 }
@@ -179,13 +177,9 @@ fn withstand(
     }
     row.measure(&node.process);
     let grown = node.process.resident_peak_kib().saturating_sub(before);
-    row.bound(grown <= GROWTH_KIB, || {
-        format!("{what}: {grown} KiB more, not {GROWTH_KIB} at most")
-    });
+    row.most(&format!("{what}: KiB more"), grown, GROWTH_KIB);
     let ended = node.process.ended();
-    row.bound(ended.is_none(), || {
-        format!("{what}: the node ended, {ended:?}")
-    });
+    row.is(&format!("{what}: the node ended"), ended, None);
     Ok(node)
 }
 
@@ -200,13 +194,11 @@ fn check_modes(node: &Target, row: &mut Row, (what, round): (&str, u32)) {
                 usize::from(answer.is_some_and(|it| it.body.contains(r#""decision":"allow""#)));
         }
         // One that decides by nonsense shows it in either direction.
-        let fate = match allowed == expected {
-            true => Fate::Harmless,
-            false => Fate::Passed,
-        };
-        row.count(fate, || {
-            format!("{what}: rules with `{mode}` allowed {allowed} of {ASKED}, not {expected}")
-        });
+        let fate = Fate::Harmless.unless(allowed != expected);
+        row.count(
+            fate,
+            format!("{what}: rules with `{mode}` allowed {allowed} of {ASKED}, not {expected}"),
+        );
     }
 }
 
@@ -233,9 +225,7 @@ fn cluster(program: &Path, plan: &Plan) -> Result<Row> {
     let store = format!("redis+cluster://127.0.0.1:{port}/");
     withstand(program, plan, &mut row, ("a cluster of strangers", &store))?;
     let files = opened.load(Ordering::Relaxed);
-    row.bound(files <= FILES_MAX, || {
-        format!("{files} connections, not {FILES_MAX} at most")
-    });
+    row.most("connections", files, FILES_MAX);
     Ok(row)
 }
 

@@ -32,10 +32,7 @@ const TIMES: u32 = 4;
 const BATCH: u32 = 500;
 
 pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
-    let service = Setup::serve(program)
-        .rules(RULES)
-        .settings(SETTINGS)
-        .start();
+    let service = Setup::serve(program).start_with(RULES, SETTINGS);
     let before = service.process.allocated_kib();
     let mut row = Row::new("a table full of denials, service");
     for first in (0..KEYS).step_by(BATCH as usize) {
@@ -55,18 +52,17 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
                 attempt if attempt < allowed => Fate::Harmless,
                 _ => Fate::Limited,
             };
-            row.count(fate, || {
-                format!("new-{number}: {allowed} of {TIMES} were allowed")
-            });
+            row.count(
+                fate,
+                format!("new-{number}: {allowed} of {TIMES} were allowed"),
+            );
         }
     }
     row.measure(&service.process);
     // Beside the table there are records of who is denied, and pages that the allocator keeps: with four million keys 12 MiB
     // in all, and in a build without optimisation 13 with these. A table without a bound would take 13 more.
     let grown = service.process.allocated_kib().saturating_sub(before);
-    row.bound(grown <= 16 << 10, || {
-        format!("a table of 1 MiB took {grown} KiB")
-    });
+    row.most("KiB of a table of 1 MiB", grown, 16 << 10);
     Ok(vec![row])
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ratekeeper_audit::{ExportFiles, ExportTarget, Exporter};
 use ratekeeper_quota::{
-    AuditRow, Editor, Follower, FollowerConfig, Precondition, QuotaStore, TenantId,
+    AuditRow, Editor, Follower, FollowerConfig, Precondition, QuotaStore, TenantId, TenantPut,
 };
 use ratekeeper_rules::{Options, RuleSet, Source, TenantKey, TenantOverride, TenantQuotas, load};
 use tempfile::TempDir;
@@ -69,7 +69,8 @@ impl Trail {
             };
             let acme = TenantId::of_value("d", "acme", false, &self.key);
             let (any, by) = (Precondition::Any, Editor::default());
-            let put = self.quotas.put(&acme, &quotas, any, &by, &self.rules);
+            let put = TenantPut::now(acme, quotas);
+            let put = self.quotas.put(&put, any, &by, &self.rules);
             put.await.expect("it can be put");
         }
     }

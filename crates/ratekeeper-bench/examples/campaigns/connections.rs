@@ -11,10 +11,10 @@ use std::fmt::Write as _;
 use std::time::Instant;
 
 use self::clients::Idle;
-use self::servers::Server;
 use self::storm::Storm;
 use crate::args::{Args, Words};
 use crate::machine;
+use crate::pinned::Subject;
 use anyhow::{Result, bail};
 use ratekeeper_bench::{cpu_time, resident_bytes, run};
 
@@ -40,20 +40,20 @@ pub(crate) fn main(words: Words) -> Result<()> {
     );
     table += "| server | idle connections | opened a second | CPU us each | bytes each |\n|---|---:|---:|---:|---:|\n";
     let idle = if args.is_quick { IDLE / 10 } else { IDLE };
-    for server in [
-        Server::ratekeeper(&args.ratekeeper),
-        Server::nginx(folder.path())?,
-        Server::envoy(folder.path())?,
+    for (name, server) in [
+        ("Ratekeeper", servers::ratekeeper(&args.ratekeeper)),
+        ("NGINX", servers::nginx(folder.path())?),
+        ("Envoy", servers::envoy(folder.path())?),
     ] {
-        writeln!(table, "{}", of_idle(&server, idle)?)?;
+        writeln!(table, "{}", of_idle(name, &server, idle)?)?;
     }
     table += "\n| checks | decisions/s | p50 us | p99 us |\n|---|---:|---:|---:|\n";
-    let server = Server::ratekeeper(&args.ratekeeper);
+    let server = servers::ratekeeper(&args.ratekeeper);
     for (name, connections, streams) in [
         ("64 in flight on 4 connections", 4, 16),
         ("on 2,000", ACTIVE, 1),
     ] {
-        let mut load = server.load();
+        let mut load = servers::load(&server);
         (load.connections, load.streams) = (connections, streams);
         load.duration = std::time::Duration::from_secs(if args.is_quick { 1 } else { 5 });
         let report = run(&load, |_| {})?;
@@ -76,20 +76,19 @@ pub(crate) fn main(words: Words) -> Result<()> {
 }
 
 /// Opens idle connections to a server, and returns a row with what they cost.
-fn of_idle(server: &Server, count: u32) -> Result<String> {
+fn of_idle(name: &str, server: &Subject, count: u32) -> Result<String> {
     // Some first: pools and tables that connections share are made by them.
     let first = Idle::open(server.port, 100)?;
-    let (memory, cpu) = (resident_bytes(server.id())?, cpu_time(server.id())?);
+    let (memory, cpu) = (resident_bytes(server.id)?, cpu_time(server.id)?);
     let begun = Instant::now();
     let rest = Idle::open(server.port, count - 100)?;
     let seconds = begun.elapsed().as_secs_f64();
     let opened = f64::from(count - 100);
-    let cpu = cpu_time(server.id())?.saturating_sub(cpu);
-    let bytes = resident_bytes(server.id())?.saturating_sub(memory);
+    let cpu = cpu_time(server.id)?.saturating_sub(cpu);
+    let bytes = resident_bytes(server.id)?.saturating_sub(memory);
     drop((first, rest));
     Ok(format!(
-        "| {} | {count} | {:.0} | {:.0} | {:.0} |",
-        server.name,
+        "| {name} | {count} | {:.0} | {:.0} | {:.0} |",
         opened / seconds,
         cpu.as_secs_f64() * 1e6 / opened,
         bytes as f64 / opened

@@ -3,17 +3,16 @@
 //!
 //! `cargo xtask bench dashboard` builds the parts and runs it. Chromium shows the page, driven as in the tests.
 
-mod node;
 mod page;
 mod samples;
 
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use self::node::Node;
 use self::page::Page;
 use self::samples::{Sample, Samples};
 use crate::args::{Args, Words};
+use crate::node::Node;
 use anyhow::{Context, Result, anyhow, ensure};
 use ratekeeper_bench::{Keys, Load, LoadError, Pace, Question, Report, Service, run};
 
@@ -54,9 +53,10 @@ pub(crate) fn main(words: Words) -> Result<()> {
     };
     let folder = args.path("--page");
     let folder = folder.context("say where the page's sources are: --page PATH")?;
-    let node = Node::start(&args.ratekeeper);
+    let node = Node::start(&args.ratekeeper, "sqlite://quotas.db");
     node.import(TENANTS)?;
-    let mut page = Page::open(folder, &node.dashboard())?;
+    let url = format!("http://127.0.0.1:{}/dashboard", node.0.admin);
+    let mut page = Page::open(folder, &url)?;
     let (samples, report) = measure(&node, &mut page, times)?;
     page.close()?;
     args.tell("dashboard", &samples.table(times, &report)?)?;
@@ -77,7 +77,7 @@ fn measure(node: &Node, page: &mut Page, times: Times) -> Result<(Samples, Repor
         let memory = page.memory()?;
         let sample = Sample {
             at: start.elapsed(),
-            node_bytes: node.resident_bytes()?,
+            node_bytes: node.resident_bytes(),
             page_bytes: memory.process_bytes,
             heap_bytes: memory.heap_bytes,
         };
@@ -92,8 +92,9 @@ fn measure(node: &Node, page: &mut Page, times: Times) -> Result<(Samples, Repor
 
 fn start_load(node: &Node, times: Times) -> JoinHandle<Result<Report, LoadError>> {
     let entries = [("customer", "{key}"), ("endpoint", "POST /orders")];
-    let question = Question::new(node::DOMAIN, &entries);
-    let mut load = Load::new(node.grpc(), Service::Rls(question));
+    let question = Question::new("d", &entries);
+    let target = format!("127.0.0.1:{}", node.0.grpc);
+    let mut load = Load::new(target, Service::Rls(question));
     load.keys = Keys::Zipf {
         keys: TENANTS,
         exponent: 1.0,

@@ -10,8 +10,9 @@ mod setup;
 
 use std::fmt::Write as _;
 
-use self::setup::{Load, Setup, Subject};
+use self::setup::{Load, Setup};
 use crate::args::{Args, Words};
+use crate::pinned::Subject;
 use anyhow::Result;
 use ratekeeper_testkit::paired::{Paired, Patience, difference, try_paired};
 

@@ -19,6 +19,7 @@ mod files;
 mod gateway;
 #[path = "../shared/machine.rs"]
 mod machine;
+mod node;
 mod overload;
 mod pinned;
 mod seed;

@@ -5,7 +5,6 @@
 
 mod import;
 mod index;
-mod node;
 mod propagation;
 
 use std::fmt::Write as _;
@@ -13,21 +12,6 @@ use std::fmt::Write as _;
 use crate::args::{Args, Words};
 use crate::machine;
 use anyhow::{Result, bail};
-
-/// The rules of all measurements with tenants.
-pub(crate) const RULES: &str = "domain: d
-evaluation: path
-tenant: customer
-plans: [free, pro, enterprise]
-descriptors:
-- key: customer
-  rate_limit: { unit: minute, requests_per_unit: 100 }
-  plans:
-    pro: { unit: minute, requests_per_unit: 1000 }
-    enterprise: { unit: minute, requests_per_unit: 5000 }
-  descriptors:
-  - { key: endpoint, value: POST /orders, rate_limit: { unit: minute, requests_per_unit: 20 } }
-";
 
 /// A row of the table: what was measured, its value, and what it should be at most.
 pub(crate) struct Row {
@@ -40,11 +24,11 @@ pub(crate) struct Row {
 pub(crate) fn main(words: Words) -> Result<()> {
     let args = Args::of(words, &[], &[])?;
     let (tenants, changes) = match args.is_quick {
-        true => (20_000, 20),
+        true => (20_000_u32, 20),
         false => (1_000_000, 100),
     };
     let binary = &args.ratekeeper;
-    let mut rows = told(index::measure(tenants)?);
+    let mut rows = told(index::measure(tenants.into())?);
     rows.extend(told(import::measure(binary, tenants)?));
     rows.extend(told(propagation::measure(binary, changes)?));
     args.tell("tenants", &table(&rows)?)?;

@@ -106,14 +106,9 @@ pub(crate) struct ModesTable {
 /// Runs everything.
 pub(crate) fn all(plan: &Plan) -> Result<ModesTable> {
     let mut plan = plan.clone();
-    let Patience {
-        pairs_min,
-        pairs_max,
-    } = plan.patience;
-    plan.patience = Patience {
-        pairs_min: pairs_min.min(PAIRS.pairs_min),
-        pairs_max: pairs_max.min(PAIRS.pairs_max),
-    };
+    let patience = &mut plan.patience;
+    patience.pairs_min = patience.pairs_min.min(PAIRS.pairs_min);
+    patience.pairs_max = patience.pairs_max.min(PAIRS.pairs_max);
     run(&plan)
 }
 
@@ -178,7 +173,7 @@ fn cost(
         mode,
         load,
         decisions_per_second: compared.ours.decisions_per_second,
-        ratio: (compared.ratio, compared.ratio_low, compared.ratio_high),
+        ratio: compared.ratio,
         cpu_us: compared.ours.cpu_us,
         p50_us: compared.ours.p50_us,
         p99_us: compared.ours.p99_us,

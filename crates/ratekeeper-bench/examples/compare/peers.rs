@@ -7,10 +7,10 @@ use anyhow::Result;
 use ratekeeper_testkit::redis::Server as Redis;
 
 use crate::Plan;
-use crate::loads::{SPREADS, closed};
+use crate::loads::closed;
 use crate::servers::Server;
 use crate::table::Table;
-use crate::versus::{By, versus};
+use crate::versus::by_rate;
 
 /// Another server, and what ours has it in common with: memory or Redis.
 struct Peer {
@@ -30,14 +30,12 @@ pub(crate) fn run(plan: &Plan, folder: &Path) -> Result<Table> {
     for peer in &peers {
         let ours = if peer.is_redis { &shared } else { &memory };
         let who = if peer.is_redis { "redis" } else { "ratekeeper" };
-        for (spread, keys) in SPREADS {
-            table.versus(plan, &format!("{}, {spread}", peer.name), |name| {
-                let theirs = (peer.name, closed(&peer.server, keys));
-                versus(plan, name, By::Rate, (who, closed(ours, keys)), theirs)
-            });
-        }
+        table.spreads(plan, peer.name, |name, keys| {
+            let theirs = (peer.name, &peer.server);
+            by_rate(plan, name, (who, ours), theirs, |it| closed(it, keys))
+        });
     }
-    table.note(format!(
+    table.add_note(format!(
         "Answers of a failure mode with Redis: {}.",
         shared.degraded()
     ));

@@ -13,7 +13,7 @@ use crate::Plan;
 use crate::loads::{SPREADS, closed, open};
 use crate::servers::Server;
 use crate::table::Table;
-use crate::versus::{By, Versus, versus};
+use crate::versus::{By, by_rate, versus};
 
 /// The servers. All run all the time; idle ones take next to no processor time.
 struct Servers {
@@ -49,24 +49,18 @@ impl Servers {
 pub(crate) fn run(plan: &Plan, folder: &Path) -> Result<Table> {
     let redis = Redis::start();
     let servers = Servers::start(plan, folder, &redis)?;
+    let beside = |name: &str, theirs: (&'static str, &Server), keys| {
+        by_rate(plan, name, ("redis", &servers.redis), theirs, |it| {
+            closed(it, keys)
+        })
+    };
     let mut table = Table::new(plan);
-    for (name, keys) in SPREADS {
-        table.versus(plan, &format!("closed, {name}"), |name| {
-            by_rate(
-                plan,
-                name,
-                &servers.redis,
-                ("constant", &servers.constant),
-                keys,
-            )
-        });
-    }
-    for (name, keys) in SPREADS {
-        table.versus(plan, &format!("plain tonic, {name}"), |name| {
-            let plain = ("plain tonic", &servers.plain);
-            by_rate(plan, name, &servers.redis, plain, keys)
-        });
-    }
+    table.spreads(plan, "closed", |name, keys| {
+        beside(name, ("constant", &servers.constant), keys)
+    });
+    table.spreads(plan, "plain tonic", |name, keys| {
+        beside(name, ("plain tonic", &servers.plain), keys)
+    });
     for (name, keys) in SPREADS {
         // A rate that both can serve: a quarter of the constant server's.
         let Some(half) = table.half_load(name) else {
@@ -92,21 +86,14 @@ pub(crate) fn run(plan: &Plan, folder: &Path) -> Result<Table> {
         ),
     ] {
         table.versus(plan, name, |name| {
-            by_rate(plan, name, ours, ("memory", memory), Keys::Hot)
+            let sides = (("redis", ours), ("memory", memory));
+            by_rate(plan, name, sides.0, sides.1, |it| closed(it, Keys::Hot))
         });
     }
     if let Some(peer) = &servers.envoyproxy_ratelimit {
-        for (name, keys) in SPREADS {
-            table.versus(plan, &format!("envoyproxy/ratelimit, {name}"), |name| {
-                by_rate(
-                    plan,
-                    name,
-                    &servers.redis,
-                    ("envoyproxy/ratelimit", peer),
-                    keys,
-                )
-            });
-        }
+        table.spreads(plan, "envoyproxy/ratelimit", |name, keys| {
+            beside(name, ("envoyproxy/ratelimit", peer), keys)
+        });
     }
     for (name, server) in [
         ("admitting", &servers.redis),
@@ -114,24 +101,7 @@ pub(crate) fn run(plan: &Plan, folder: &Path) -> Result<Table> {
         ("denying, from memory", &servers.repeating),
     ] {
         let degraded = server.degraded();
-        table.note(format!("Answers of a failure mode, {name}: {degraded}."));
+        table.add_note(format!("Answers of a failure mode, {name}: {degraded}."));
     }
     Ok(table)
-}
-
-fn by_rate(
-    plan: &Plan,
-    name: &str,
-    ours: &Server,
-    theirs: (&'static str, &Server),
-    keys: Keys,
-) -> Result<Versus> {
-    let ours = ("redis", closed(ours, keys));
-    versus(
-        plan,
-        name,
-        By::Rate,
-        ours,
-        (theirs.0, closed(theirs.1, keys)),
-    )
 }

@@ -11,7 +11,7 @@ use crate::peers;
 use crate::redis;
 use crate::servers::Server;
 use crate::table::{Alone, Memory, Table};
-use crate::versus::{By, Side, Versus, once, versus};
+use crate::versus::{By, Side, Versus, by_rate, once, versus};
 use crate::{Campaign, Plan};
 
 /// Keys of the memory comparison and the time to send requests for them: about five for each key,
@@ -56,25 +56,30 @@ fn run(plan: &Plan, folder: &std::path::Path) -> Result<Table> {
             .as_deref()
             .map(|program| Server::throttlecrab(plan, program)),
     };
+    let beside = |name: &str, theirs: (&'static str, &Server), load: &dyn Fn(&Server) -> Load| {
+        by_rate(plan, name, ("ratekeeper", &servers.ours), theirs, load)
+    };
+    let constant = ("constant", &servers.constant);
+    let plain = ("plain tonic", &servers.plain);
+    let before = servers.before.as_ref().map(|it| ("before", it));
+    let throttlecrab = servers.throttlecrab.as_ref();
+    let throttlecrab = throttlecrab.map(|it| ("throttlecrab", it));
     let mut table = Table::new(plan);
-    for (name, keys) in SPREADS {
-        table.versus(plan, &format!("closed, {name}"), |name| {
-            against_constant(plan, name, &servers, keys)
+    let closed_loops = |table: &mut Table, what: &str, theirs| {
+        table.spreads(plan, what, |name, keys| {
+            beside(name, theirs, &|it| closed(it, keys))
         });
-    }
-    for (name, keys) in SPREADS {
-        table.versus(plan, &format!("plain tonic, {name}"), |name| {
-            against_plain(plan, name, &servers, |server| closed(server, keys))
-        });
-    }
+    };
+    closed_loops(&mut table, "closed", constant);
+    closed_loops(&mut table, "plain tonic", plain);
     table.versus(plan, "plain tonic, 4 connections of one stream", |name| {
-        against_plain(plan, name, &servers, |server| streams(server, 4))
+        beside(name, plain, &|it| streams(it, 4))
     });
     table.versus(plan, "plain tonic, one stream", |name| {
-        against_plain(plan, name, &servers, |server| streams(server, 1))
+        beside(name, plain, &|it| streams(it, 1))
     });
-    if let Some(before) = &servers.before {
-        against_before(plan, &mut table, &servers.ours, before);
+    if let Some(before) = before {
+        closed_loops(&mut table, "before", before);
     }
     for (name, keys) in SPREADS {
         // Half of the constant server's rate, which was just measured.
@@ -86,16 +91,10 @@ fn run(plan: &Plan, folder: &std::path::Path) -> Result<Table> {
         });
     }
     table.versus(plan, "one stream, hot", |name| {
-        one_stream(plan, name, &servers)
+        beside(name, constant, &|it| streams(it, 1))
     });
-    if let Some(peer) = &servers.throttlecrab {
-        for (name, keys) in SPREADS {
-            table.versus(plan, &format!("throttlecrab, {name}"), |name| {
-                let (ours, theirs) = (closed(&servers.ours, keys), closed(peer, keys));
-                let pair = (("ratekeeper", ours), ("throttlecrab", theirs));
-                versus(plan, name, By::Rate, pair.0, pair.1)
-            });
-        }
+    if let Some(peer) = throttlecrab {
+        closed_loops(&mut table, "throttlecrab", peer);
     }
     for (over, carrier) in [(Over::Grpc, "gRPC"), (Over::Http, "HTTP")] {
         for (name, keys) in [SPREADS[0], SPREADS[1]] {
@@ -113,27 +112,6 @@ fn run(plan: &Plan, folder: &std::path::Path) -> Result<Table> {
     Ok(table)
 }
 
-fn against_constant(plan: &Plan, name: &str, servers: &Servers, keys: Keys) -> Result<Versus> {
-    let ours = ("ratekeeper", closed(&servers.ours, keys));
-    let theirs = ("constant", closed(&servers.constant, keys));
-    versus(plan, name, By::Rate, ours, theirs)
-}
-
-fn against_before(plan: &Plan, table: &mut Table, ours: &Server, before: &Server) {
-    for (name, keys) in SPREADS {
-        table.versus(plan, &format!("before, {name}"), |name| {
-            let (ours, theirs) = (closed(ours, keys), closed(before, keys));
-            versus(
-                plan,
-                name,
-                By::Rate,
-                ("ratekeeper", ours),
-                ("before", theirs),
-            )
-        });
-    }
-}
-
 fn at_rate(
     plan: &Plan,
     name: &str,
@@ -146,29 +124,12 @@ fn at_rate(
     versus(plan, name, By::Cpu, ours, theirs)
 }
 
-fn against_plain(
-    plan: &Plan,
-    name: &str,
-    servers: &Servers,
-    load: impl Fn(&Server) -> Load,
-) -> Result<Versus> {
-    let ours = ("ratekeeper", load(&servers.ours));
-    let theirs = ("plain tonic", load(&servers.plain));
-    versus(plan, name, By::Rate, ours, theirs)
-}
-
 /// One call at a time on each of so many connections.
 fn streams(server: &Server, connections: u32) -> Load {
     let mut load = server.load();
     load.connections = connections;
     load.streams = 1;
     load
-}
-
-fn one_stream(plan: &Plan, name: &str, servers: &Servers) -> Result<Versus> {
-    let ours = ("ratekeeper", streams(&servers.ours, 1));
-    let theirs = ("constant", streams(&servers.constant, 1));
-    versus(plan, name, By::Rate, ours, theirs)
 }
 
 fn batch(plan: &Plan, mut load: Load, keys: Keys) -> Result<Alone> {

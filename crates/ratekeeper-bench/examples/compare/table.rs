@@ -4,10 +4,12 @@ use std::fmt;
 use std::time::Instant;
 
 use anyhow::Result;
+use ratekeeper_bench::Keys;
 use serde::Serialize;
 
 use crate::Plan;
 use crate::instructions::Instructions;
+use crate::loads::SPREADS;
 use crate::machine;
 use crate::versus::{By, Side, Versus};
 
@@ -69,6 +71,19 @@ impl Table {
         }
     }
 
+    /// Compares with each spread of keys; each name begins with `what`.
+    pub(crate) fn spreads(
+        &mut self,
+        plan: &Plan,
+        what: &str,
+        compare: impl Fn(&str, Keys) -> Result<Versus>,
+    ) {
+        for (spread, keys) in SPREADS {
+            let name = format!("{what}, {spread}");
+            self.versus(plan, &name, |name| compare(name, keys));
+        }
+    }
+
     pub(crate) fn alone(&mut self, plan: &Plan, name: &str, run: impl FnOnce() -> Result<Alone>) {
         if let Some(alone) = self.step(plan, name, run) {
             self.alone.push((name.to_owned(), alone));
@@ -95,7 +110,7 @@ impl Table {
         self.instructions = self.step(plan, name, count);
     }
 
-    pub(crate) fn note(&mut self, note: String) {
+    pub(crate) fn add_note(&mut self, note: String) {
         self.notes.push(note);
     }
 
@@ -140,20 +155,15 @@ fn compared(versus: &Versus) -> [String; 2] {
         By::Rate => "rate",
         By::Cpu => "CPU",
     };
-    let wide = if versus.converged {
-        ""
-    } else {
-        ", wider than 3 %"
+    let wide = match versus.converged {
+        true => "",
+        false => ", wider than 3 %",
     };
+    let ((ratio, low, high), pairs) = (versus.ratio, versus.pairs);
+    let (more, more_low, more_high) = versus.cpu_us_more;
     [
-        format!(
-            "{by} {:.3} [{:.3}, {:.3}] n={}{wide}",
-            versus.ratio, versus.ratio_low, versus.ratio_high, versus.pairs
-        ),
-        format!(
-            "{:+.2} [{:+.2}, {:+.2}]",
-            versus.cpu_us_more, versus.cpu_us_more_low, versus.cpu_us_more_high
-        ),
+        format!("{by} {ratio:.3} [{low:.3}, {high:.3}] n={pairs}{wide}"),
+        format!("{more:+.2} [{more_low:+.2}, {more_high:+.2}]"),
     ]
 }
 

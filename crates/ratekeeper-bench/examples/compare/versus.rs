@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use ratekeeper_bench::{Load, Report, run};
-use ratekeeper_testkit::paired::{Paired, difference, try_paired};
+use ratekeeper_testkit::paired::{difference, try_paired};
 use serde::Serialize;
 
 use crate::Plan;
+use crate::servers::Server;
 
 /// Load before the measured part of each run.
 const WARM_UP: Duration = Duration::from_millis(60);
@@ -29,14 +30,10 @@ pub(crate) struct Versus {
     pub(crate) by: By,
     pub(crate) ours: Side,
     pub(crate) theirs: Side,
-    /// Median of ours / theirs over pairs, with its 95 % confidence interval.
-    pub(crate) ratio: f64,
-    pub(crate) ratio_low: f64,
-    pub(crate) ratio_high: f64,
+    /// Median of ours / theirs over pairs, and its 95 % confidence interval.
+    pub(crate) ratio: (f64, f64, f64),
     /// The same for ours - theirs, in microseconds of processor time per decision.
-    pub(crate) cpu_us_more: f64,
-    pub(crate) cpu_us_more_low: f64,
-    pub(crate) cpu_us_more_high: f64,
+    pub(crate) cpu_us_more: (f64, f64, f64),
     pub(crate) pairs: usize,
     /// True if the ratio is known within 3 %.
     pub(crate) converged: bool,
@@ -77,28 +74,30 @@ pub(crate) fn versus(
         .zip(their_runs)
         .map(|(ours, theirs)| (cpu_us(ours), cpu_us(theirs)))
         .collect();
-    let (cpu_us_more, (cpu_us_more_low, cpu_us_more_high)) = difference(&cpu);
-    let converged = result.is_narrow();
-    let Paired {
-        ratio,
-        interval: (ratio_low, ratio_high),
-        pairs,
-        ..
-    } = result;
+    let (more, (more_low, more_high)) = difference(&cpu);
+    let (low, high) = result.interval;
     Ok(Versus {
         name: name.to_owned(),
         by,
         ours: Side::of(ours.0, ours_runs),
         theirs: Side::of(theirs.0, their_runs),
-        ratio,
-        ratio_low,
-        ratio_high,
-        cpu_us_more,
-        cpu_us_more_low,
-        cpu_us_more_high,
-        pairs,
-        converged,
+        ratio: (result.ratio, low, high),
+        cpu_us_more: (more, more_low, more_high),
+        pairs: result.pairs,
+        converged: result.is_narrow(),
     })
+}
+
+/// The same by the rates of closed loops: names and servers, ours first.
+pub(crate) fn by_rate(
+    plan: &Plan,
+    name: &str,
+    ours: (&'static str, &Server),
+    theirs: (&'static str, &Server),
+    load: impl Fn(&Server) -> Load,
+) -> Result<Versus> {
+    let [ours, theirs] = [ours, theirs].map(|(who, server)| (who, load(server)));
+    versus(plan, name, By::Rate, ours, theirs)
 }
 
 fn prepared(plan: &Plan, mut load: Load) -> Load {

@@ -21,6 +21,7 @@ use crate::row::Row;
 use crate::rules::{self, AMPLE, PERMITS, Rule};
 use crate::verdict::{self, Readiness, Span};
 use goals::{back, unspared};
+use ratekeeper_testkit::process::within;
 use ratekeeper_testkit::ratekeeper::Ratekeeper;
 use signals::{is_seen_open, is_told, is_too_many, still};
 
@@ -125,22 +126,17 @@ impl Campaign<'_> {
 
     /// Waits until all nodes have decided in Redis for a while.
     fn until_shared(&self, ledger: &Ledger, is_idle: bool) {
-        let end = Instant::now() + BEFORE_MAX;
-        while !is_idle && Instant::now() < end {
-            if shared_again(&ledger.entries(), NODES, Duration::ZERO).is_some() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        within(BEFORE_MAX, Duration::from_millis(50), || {
+            is_idle || shared_again(&ledger.entries(), NODES, Duration::ZERO).is_some()
+        });
         std::thread::sleep(Duration::from_secs(1));
     }
 
     /// Waits until all nodes have decided in Redis again since `healed`.
     fn until_back(&self, ledger: &Ledger, healed: Duration) {
-        let end = Instant::now() + SLOW_MAX;
-        while shared_again(&ledger.entries(), NODES, healed).is_none() && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        within(SLOW_MAX, Duration::from_millis(100), || {
+            shared_again(&ledger.entries(), NODES, healed).is_some()
+        });
     }
 
     fn strike_and_heal<S>(
@@ -367,19 +363,14 @@ fn lines(stage: &Stage) -> u64 {
 
 /// Waits until every node is ready without a fault, or that takes too long, and returns the latest looks.
 fn clean(looks: &Looks, from: Duration, patience: Duration) -> Option<Vec<Look>> {
-    let end = Instant::now() + patience;
-    loop {
-        let latest = looks.latest(NODES, from);
-        let is_clean = |look: &Look| look.faults.is_empty() && !look.is_open;
-        if latest
-            .as_ref()
-            .is_some_and(|looks| looks.iter().all(is_clean))
-            || Instant::now() > end
-        {
-            return latest;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let is_clean = |look: &Look| look.faults.is_empty() && !look.is_open;
+    let mut latest = None;
+    within(patience, Duration::from_millis(50), || {
+        latest = looks.latest(NODES, from);
+        let latest: Option<&Vec<Look>> = latest.as_ref();
+        latest.is_some_and(|looks| looks.iter().all(is_clean))
+    });
+    latest
 }
 
 fn failopen(evidence: &Evidence) -> Option<u64> {

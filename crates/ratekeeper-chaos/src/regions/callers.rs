@@ -1,10 +1,11 @@
 //! The callers: they ask at their own pace, no matter how slow the answers are.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
+use parking_lot::Mutex;
 use ratekeeper_proto::WireEntry;
 use ratekeeper_proto::ratekeeper::v1 as own;
 use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_client::RateLimiterServiceClient;
@@ -126,8 +127,7 @@ impl Callers {
             .iter()
             .for_each(|it| it.store(true, Ordering::Relaxed));
         runtime.block_on(self.tasks.join_all());
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *seen)
+        std::mem::take(&mut self.seen.lock())
     }
 }
 
@@ -199,7 +199,7 @@ impl Region {
             is_allowed,
             is_degraded: answer.degraded,
         };
-        self.seen().all.push(answer);
+        self.seen.lock().all.push(answer);
     }
 
     /// The window of an answer that has just come. One that passed says how long it is to the window's end, so the nearest
@@ -223,12 +223,8 @@ impl Region {
         if self.has_left.load(Ordering::Relaxed) {
             return;
         }
-        let mut seen = self.seen();
+        let mut seen = self.seen.lock();
         seen.errors += 1;
         seen.error.get_or_insert(why);
-    }
-
-    fn seen(&self) -> std::sync::MutexGuard<'_, Answers> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

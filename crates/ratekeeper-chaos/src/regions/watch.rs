@@ -1,9 +1,9 @@
 //! The view of operators meanwhile: what nodes tell of other regions.
 
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use ratekeeper_testkit::process::within;
 use tokio::runtime::Handle;
 
 use super::NAMES;
@@ -66,7 +66,6 @@ impl Watch {
 
     /// Waits until each node has links to all other regions.
     pub(super) fn wait_for_links(&self) -> Result<()> {
-        let end = Instant::now() + LINKS_MAX;
         let has_links = |node: usize| {
             self.looks.seen(|seen| {
                 let mut last = seen.iter().rev().filter(|look| look.node == node);
@@ -74,10 +73,8 @@ impl Watch {
                     .is_some_and(|look| look.reached == NAMES.len() as u64 - 1)
             })
         };
-        while !(0..self.nodes).all(has_links) {
-            ensure!(Instant::now() < end, "a node has no links");
-            sleep(EVERY);
-        }
+        let have_links = within(LINKS_MAX, EVERY, || (0..self.nodes).all(has_links));
+        ensure!(have_links, "a node has no links");
         Ok(())
     }
 

@@ -1,8 +1,9 @@
 //! The counts of answers by window.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
 
 use crate::ask::Answer;
 
@@ -55,7 +56,7 @@ impl Tally {
     /// Notes an answer. One that was sent in another window may have been decided in either, and did not pass for certain.
     pub(super) fn note(&self, sent: Duration, done: Duration, answer: Answer) {
         let (first, last) = (self.number(sent), self.number(done));
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.windows.entry(first).or_default().asked += 1;
         let count = inner.windows.entry(last).or_default();
         count.degraded += u64::from(answer.degraded);
@@ -66,7 +67,7 @@ impl Tally {
 
     /// Notes that a request got no answer.
     pub(super) fn fail(&self, why: String) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if inner.errors == 0 {
             inner.first_error = why;
         }
@@ -74,7 +75,8 @@ impl Tally {
     }
 
     pub(super) fn count(&self, number: u64) -> Count {
-        self.lock()
+        self.inner
+            .lock()
             .windows
             .get(&number)
             .copied()
@@ -83,7 +85,7 @@ impl Tally {
 
     /// A line that counts the requests without an answer, if there are any.
     pub(super) fn errors(&self) -> Vec<String> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         match inner.errors {
             0 => Vec::new(),
             errors => {
@@ -91,10 +93,6 @@ impl Tally {
                 vec![format!("{errors} errors: {first}")]
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,9 @@
 //! Tenants' quotas in a database, as nodes put them in force.
 
 use crate::support::{Ratekeeper, http, ratekeeper, run, said, serve};
-use ratekeeper_quota::{DatabaseAddress, Editor, Precondition, QuotaStore, TenantId, UsageFilter};
+use ratekeeper_quota::{
+    DatabaseAddress, Editor, Precondition, QuotaStore, TenantId, TenantPut, UsageFilter,
+};
 use ratekeeper_rules::{
     Options, RuleSet, Source, TenantKey, TenantOverride, TenantPlan, TenantQuotas, load,
 };
@@ -58,10 +60,9 @@ impl Administrator {
     }
 
     fn put(&self, tenant: &str, quotas: &TenantQuotas) {
-        let (id, by) = (self.id(tenant), Editor::default());
-        let put = self
-            .quotas
-            .put(&id, quotas, Precondition::Any, &by, &self.rules);
+        let put = TenantPut::now(self.id(tenant), quotas.clone());
+        let by = Editor::default();
+        let put = self.quotas.put(&put, Precondition::Any, &by, &self.rules);
         self.runtime.block_on(put).expect("it can be put");
     }
 

@@ -72,11 +72,11 @@ pub const DRIFT_PPM: u64 = 500;
 /// The way in which loans of a limit are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoanKind {
-    /// For each window by itself: [`WindowLoans`].
+    /// `fixed_window`. For each window by itself: [`WindowLoans`].
     Windows,
-    /// For a time: [`TimedLoans`]. Hits count for a window.
+    /// `sliding_window`. For a time: [`TimedLoans`]. Hits count for a window.
     Log,
-    /// For a time, and with tokens.
+    /// `token_bucket` and `gcra`, which hold the same tokens. For a time, and with tokens.
     Bucket,
 }
 

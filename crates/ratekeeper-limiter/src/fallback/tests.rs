@@ -81,13 +81,13 @@ fn a_node_alone_enforces_its_share_of_the_limit() {
 fn counters_start_from_what_was_last_left() {
     let limit = limit(10);
     let fallback = fallback(1.0);
-    fallback.note(&step(&limit, 1), &said(3), NOW);
+    fallback.observe(&step(&limit, 1), &said(3), NOW);
     assert_eq!(admitted(&fallback, step(&limit, 1)), 3);
     // The store was back for a moment without knowing those hits: they are not forgotten here.
-    fallback.note(&step(&limit, 1), &said(2), NOW);
+    fallback.observe(&step(&limit, 1), &said(2), NOW);
     assert_eq!(admitted(&fallback, step(&limit, 1)), 0);
     // The remaining hits of a window that has ended mean nothing.
-    fallback.note(
+    fallback.observe(
         &step(&limit, 2),
         &said(0),
         Timestamp::from_secs(1_788_999_000),
@@ -102,8 +102,8 @@ fn what_came_back_since_it_was_said_is_there() {
     for algorithm in [Algorithm::TokenBucket, Algorithm::Gcra] {
         let limit = limit_of(algorithm, 60);
         let fallback = fallback(1.0);
-        fallback.note(&step(&limit, 1), &said(0), NOW);
-        fallback.note(&step(&limit, 2), &said(0), NOW);
+        fallback.observe(&step(&limit, 1), &said(0), NOW);
+        fallback.observe(&step(&limit, 2), &said(0), NOW);
         assert_eq!(admitted(&fallback, step(&limit, 1)), 0, "{algorithm:?}");
         assert_eq!(
             admitted_at(&fallback, step(&limit, 2), later(30)),
@@ -114,7 +114,7 @@ fn what_came_back_since_it_was_said_is_there() {
     for algorithm in [Algorithm::SlidingWindow, Algorithm::SlidingLog] {
         let limit = limit_of(algorithm, 60);
         let fallback = fallback(1.0);
-        fallback.note(&step(&limit, 1), &said(20), NOW);
+        fallback.observe(&step(&limit, 1), &said(20), NOW);
         let admitted = |seconds| admitted_at(&fallback, step(&limit, 1), later(seconds));
         assert_eq!(admitted(50), 20, "{algorithm:?}");
         // A sub-window of 5 s has to pass as well; the 20 of just now are still there.
@@ -245,7 +245,7 @@ fn a_debt_that_the_store_told_holds_on_the_node_alone() {
         full_after: Micros::from_secs(90),
         ..said(0)
     };
-    fallback.note(&budgeted(0), &told, later(0));
+    fallback.observe(&budgeted(0), &told, later(0));
     let look = |seconds| {
         let steps = [budgeted(0)];
         let request = Request::new(&steps, Mode::default(), later(seconds));

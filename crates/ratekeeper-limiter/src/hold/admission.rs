@@ -142,7 +142,7 @@ fn read<S: Store>(
     let now = evaluation.now;
     let mut turn = None;
     evaluation.fill(verdicts, |step, answered| {
-        limiter.note(step, answered, now);
+        limiter.observe(step, answered, now);
         BucketTurn::put_later(&mut turn, step, answered);
     });
     limiter.count_call(evaluation, verdicts);

@@ -132,7 +132,7 @@ impl<S: Store> Limiter<S> {
     fn paid(&self, evaluation: &Evaluation, verdicts: &Verdicts) {
         let snapshot = evaluation.decision.snapshot();
         for (step, source, answered) in evaluation.plan.answers(snapshot, verdicts) {
-            self.note(step, &answered, evaluation.now);
+            self.observe(step, &answered, evaluation.now);
             if answered.cut > 0
                 && let LimitSource::Rule(index) = source
             {

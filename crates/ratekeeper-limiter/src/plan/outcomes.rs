@@ -6,7 +6,8 @@ use ratekeeper_store::{Charge, Step, Verdicts};
 
 use super::Plan;
 use crate::decision::{
-    Answered, Binding, Code, Policies, Policy, ShadowDenial, ShadowDenials, Status, Statuses,
+    Answered, Binding, Code, DescriptorAnswer, Policies, Policy, ShadowDenial, ShadowDenials,
+    Statuses,
 };
 use crate::stats::{RuleAnswer, RuleStats};
 use crate::usage::{Counted, UsageMeter};
@@ -93,7 +94,7 @@ impl Plan {
         (statuses, shadowed): (&mut Statuses, &mut ShadowDenials),
         mut each: impl FnMut(&Step, &Answered),
     ) {
-        (0..self.descriptors).for_each(|_| statuses.push(Status::NONE));
+        (0..self.descriptors).for_each(|_| statuses.push(DescriptorAnswer::NONE));
         let quota_denies = !verdicts.allowed && self.quota_denies(snapshot, verdicts);
         let mut details = self.details.iter().peekable();
         for (number, (step, source, answered)) in self.answers(snapshot, verdicts).enumerate() {
@@ -317,7 +318,7 @@ fn record(
     }
 }
 
-impl Status {
+impl DescriptorAnswer {
     /// Folds another limit of the descriptor into the status.
     fn add(&mut self, binding: Binding) {
         let answered = &binding.answered;

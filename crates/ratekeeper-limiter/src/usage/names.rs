@@ -49,7 +49,7 @@ impl NamedTenants {
         place.load(Ordering::Relaxed) == mark
     }
 
-    pub(super) fn note(&self, tenant: TenantHash, hour: u64) {
+    pub(super) fn observe(&self, tenant: TenantHash, hour: u64) {
         let (place, mark) = self.place(tenant, hour);
         place.store(mark, Ordering::Relaxed);
     }
@@ -66,7 +66,7 @@ pub(super) struct Names {
 
 impl Names {
     /// Notes a name, unless `most` were noted in this hour.
-    pub(super) fn note(
+    pub(super) fn observe(
         &mut self,
         hour: u64,
         key: (Arc<str>, TenantHash),

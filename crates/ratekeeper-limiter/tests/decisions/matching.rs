@@ -42,11 +42,11 @@ fn what_no_rule_matches_is_allowed_and_counted() {
     let limiter = limiter(&format!("domain: d{TWO_LEVELS}"));
     let decision = ask(&limiter, &[("nobody", "a")]);
     assert!(decision.allowed() && decision.binding().is_none());
-    assert_eq!(decision.statuses().len(), 1);
+    assert_eq!(decision.answers().len(), 1);
     let check = Check::new("other").descriptor([("tenant", "a")]);
     let decision = limiter.check_now(&check);
     assert!(decision.allowed());
-    assert_eq!(decision.statuses()[0].code, Code::Ok);
+    assert_eq!(decision.answers()[0].code, Code::Ok);
     let totals = limiter.totals();
     assert_eq!(
         totals.unmatched.load(std::sync::atomic::Ordering::Relaxed),
@@ -109,9 +109,9 @@ descriptors:
     for _ in 0..10 {
         let denied = ask_all(&limiter, &both, 1, 0);
         assert!(!denied.allowed());
-        let codes: Vec<_> = denied.statuses().iter().map(|status| status.code).collect();
+        let codes: Vec<_> = denied.answers().iter().map(|status| status.code).collect();
         assert_eq!(codes, [Code::Ok, Code::Ok, Code::OverLimit]);
-        let fitted = denied.statuses()[0].binding.expect("a limit");
+        let fitted = denied.answers()[0].binding.expect("a limit");
         assert_eq!(fitted.answered.remaining, 4, "what was not taken is left");
     }
     let left = ask_all(&limiter, &[&[("a", "1")]], 0, 0);

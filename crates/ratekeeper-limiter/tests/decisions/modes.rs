@@ -22,7 +22,7 @@ descriptors:
 ",
     );
     assert!(passes(&limiter, &[("shadow", "1")], 5));
-    let status = ask(&limiter, &[("shadow", "1")]).statuses()[0];
+    let status = ask(&limiter, &[("shadow", "1")]).answers()[0];
     assert_eq!(status.code, Code::Ok);
     assert!(status.binding.expect("shown all the same").shadow);
 
@@ -55,7 +55,7 @@ fn global_shadow_mode_allows_and_still_says_which_descriptor_is_over() {
     let limiter = limiter_with(&format!("domain: d{TWO_LEVELS}"), modes);
     assert!(passes(&limiter, &[("tenant", "a")], 10));
     assert_eq!(
-        ask(&limiter, &[("tenant", "a")]).statuses()[0].code,
+        ask(&limiter, &[("tenant", "a")]).answers()[0].code,
         Code::OverLimit
     );
 }

@@ -41,11 +41,11 @@ descriptors:
     assert!(!ask_all(&limiter, &[default], 1, 0).allowed());
     let decision = ask_all(&limiter, &[default, premium], 1, 0);
     assert!(decision.allowed());
-    assert!(decision.statuses()[0].binding.is_none());
+    assert!(decision.answers()[0].binding.is_none());
     assert_eq!(decision.binding().expect("the special one").quota, 9);
     let unlimited = ask_all(&limiter, &[&[("free", "x")], default], 1, 0);
     assert!(unlimited.allowed());
-    assert!(unlimited.statuses()[0].unlimited.is_some());
+    assert!(unlimited.answers()[0].unlimited.is_some());
 }
 
 #[test]
@@ -61,7 +61,7 @@ descriptors:
 ",
     );
     let both = ask_all(&limiter, &[&[("free", "x")], &[("premium", "x")]], 1, 0);
-    assert!(both.statuses()[0].unlimited.is_some());
+    assert!(both.answers()[0].unlimited.is_some());
 }
 
 #[test]
@@ -82,12 +82,12 @@ descriptors:
     let first = ask(&limiter, both);
     assert!(first.allowed());
     assert_eq!(
-        (first.statuses()[0].unlimited, first.statuses()[0].code),
+        (first.answers()[0].unlimited, first.answers()[0].code),
         (None, Code::Ok)
     );
     assert!(!ask(&limiter, both).allowed());
     assert!(
-        ask(&limiter, &[("tenant", "a")]).statuses()[0]
+        ask(&limiter, &[("tenant", "a")]).answers()[0]
             .unlimited
             .is_some()
     );

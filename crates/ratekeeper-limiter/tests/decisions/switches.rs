@@ -44,7 +44,7 @@ fn a_switch_is_in_force_at_the_next_check_and_keeps_the_counts() {
     assert!(!ask(&limiter, ON).allowed());
     switch(&limiter, "d.on", Some(RuleSwitch::Disabled));
     assert!(passes(&limiter, ON, 3), "it takes no part");
-    assert!(ask(&limiter, ON).statuses()[0].binding.is_none());
+    assert!(ask(&limiter, ON).answers()[0].binding.is_none());
     assert_eq!(note(&limiter, ON), "does not count: its switch is off");
     switch(&limiter, "d.on", Some(RuleSwitch::Shadow));
     assert!(passes(&limiter, ON, 3), "it counts, and denies nothing");

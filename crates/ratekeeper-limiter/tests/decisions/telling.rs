@@ -89,7 +89,7 @@ descriptors:
     );
     let decision = ask_all(&limiter, &[&[("a", "1")], &[("none", "1")]], 1, 0);
     assert!(!decision.allowed());
-    let other = decision.statuses()[0].binding.expect("a limit").answered;
+    let other = decision.answers()[0].binding.expect("a limit").answered;
     assert_eq!(other.remaining, 5);
     assert!(other.reset_after.is_zero() && other.full_after.is_zero());
 }

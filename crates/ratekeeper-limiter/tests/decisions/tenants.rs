@@ -185,7 +185,8 @@ fn statistics_are_by_rule_and_plan() {
 #[test]
 fn an_explanation_names_plan_and_override() {
     let limiter = limiter(&with(
-        "- tenant: acme
+        "- { tenant: bare, overrides: [ { descriptor: 'endpoint:orders', unit: minute, limit: 7 } ] }
+- tenant: acme
   plan: pro
   expires_at: 2200-01-01T00:00:00Z
   overrides: [ { descriptor: 'endpoint:orders', unit: minute, limit: 500 }, { descriptor: 'region:eu', unit: minute, limit: 1 } ]
@@ -221,6 +222,12 @@ fn an_explanation_names_plan_and_override() {
     );
     let other = explain(&[("key", "other")]);
     assert_eq!(other.plan.as_deref(), Some("free, the default"));
+    let bare = explain(&[("key", "bare"), ("endpoint", "orders")]);
+    let plan = "custom (overrides only); its other limits are those of free, the default";
+    assert_eq!(bare.plan.as_deref(), Some(plan));
+    let limits = bare.nodes.iter().flat_map(|node| &node.limits);
+    let plans: Vec<_> = limits.map(|limit| limit.plan.as_deref()).collect();
+    assert_eq!(plans, [None, Some("custom")], "as the plan says");
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn calls(name: &str, node: &str, now: Timestamp, allowed: u64) -> UsageRow {
 async fn put(quotas: &QuotaStore, name: &str, of: &TenantQuotas) {
     let put = TenantPut::now(tenant(name), of.clone());
     let (rules, editor) = (rules("on", 1_000), editor());
-    let put = quotas.put_from(&put, Precondition::Any, &editor, &rules);
+    let put = quotas.put(&put, Precondition::Any, &editor, &rules);
     put.await.expect("it can be put");
 }
 

@@ -1,6 +1,6 @@
 //! The audit trail: complete, in order, and chained.
 
-use ratekeeper_quota::{AuditVerdict, Precondition, QuotaStore};
+use ratekeeper_quota::{AuditVerdict, Precondition, QuotaStore, TenantPut};
 use sqlx::AssertSqlSafe;
 
 use crate::support::{Database, editor, on, rules, run, store, tenant};
@@ -24,8 +24,9 @@ async fn suite(database: &Database) {
     ));
     let acme = tenant("acme");
     for plan in ["free", "pro", "pro", "enterprise"] {
-        let (of, by, rules) = (on(plan), editor(), rules());
-        let put = quotas.put(&acme, &of, Precondition::Any, &by, &rules);
+        let (by, rules) = (editor(), rules());
+        let put = TenantPut::now(acme.clone(), on(plan));
+        let put = quotas.put(&put, Precondition::Any, &by, &rules);
         put.await.expect("it can be put");
     }
     quotas

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ratekeeper_quota::{AuditVerdict, DatabaseAddress, Precondition, QuotaError};
+use ratekeeper_quota::{AuditVerdict, DatabaseAddress, Precondition, QuotaError, TenantPut};
 use ratekeeper_rules::TenantQuotas;
 use ratekeeper_testkit::postgres::Server;
 use tokio::task::JoinSet;
@@ -43,9 +43,8 @@ async fn concurrent_editors(database: &Database) {
                     }
                     None => (1, Precondition::Absent),
                 };
-                let written = quotas
-                    .put(&acme, &with(next), expected, &editor(), &rules)
-                    .await;
+                let put = TenantPut::now(acme.clone(), with(next));
+                let written = quotas.put(&put, expected, &editor(), &rules).await;
                 match written {
                     Ok(_) => done += 1,
                     Err(QuotaError::Changed { .. }) => {}
@@ -92,8 +91,8 @@ fn nothing_is_half_written_when_postgres_is_killed() {
         let (mut acknowledged, mut failures) = (0, 0);
         let mut next = 1;
         while !stopped.load(Ordering::Relaxed) {
-            let (acme, of, by) = (tenant("acme"), with(next), editor());
-            let put = quotas.put(&acme, &of, Precondition::Any, &by, &rules);
+            let (put, by) = (TenantPut::now(tenant("acme"), with(next)), editor());
+            let put = quotas.put(&put, Precondition::Any, &by, &rules);
             match put.await {
                 Ok(_) => {
                     acknowledged = next;

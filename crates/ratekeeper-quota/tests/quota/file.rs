@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use ratekeeper_quota::{DatabaseAddress, FollowerConfig, Precondition, QuotaError, QuotaStore};
+use ratekeeper_quota::{
+    DatabaseAddress, FollowerConfig, Precondition, QuotaError, QuotaStore, TenantPut,
+};
 use tempfile::tempdir;
 
 use crate::following::Node;
@@ -13,8 +15,8 @@ use crate::support::{editor, eventually, on, rules, run, store, tenant};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn put(quotas: &QuotaStore, name: &str, plan: &str) -> Result<(), QuotaError> {
-    let (tenant, plan, editor, rules) = (tenant(name), on(plan), editor(), rules());
-    let put = quotas.put(&tenant, &plan, Precondition::Any, &editor, &rules);
+    let (put, editor, rules) = (TenantPut::now(tenant(name), on(plan)), editor(), rules());
+    let put = quotas.put(&put, Precondition::Any, &editor, &rules);
     put.await.map(drop)
 }
 

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use ratekeeper_core::Timestamp;
-use ratekeeper_quota::{DatabaseAddress, Follower, FollowerConfig, Precondition, QuotaStore};
+use ratekeeper_quota::{
+    DatabaseAddress, Follower, FollowerConfig, Precondition, QuotaStore, TenantPut,
+};
 use ratekeeper_rules::{Entry, RuleSet, TenantQuotas};
 use ratekeeper_testkit::postgres::Server;
 use tempfile::tempdir;
@@ -121,8 +123,8 @@ async fn changes_are_in_force(database: &Database) {
 }
 
 async fn put(quotas: &QuotaStore, name: &str, of: &TenantQuotas, rules: &RuleSet) {
-    let (id, by) = (tenant(name), editor());
-    let put = quotas.put(&id, of, Precondition::Any, &by, rules);
+    let (put, by) = (TenantPut::now(tenant(name), of.clone()), editor());
+    let put = quotas.put(&put, Precondition::Any, &by, rules);
     put.await.expect("it can be put");
 }
 

@@ -1,6 +1,6 @@
 //! A database that an earlier version of the tables has filled is used as it is.
 
-use ratekeeper_quota::{AuditVerdict, DatabaseAddress, Precondition};
+use ratekeeper_quota::{AuditVerdict, DatabaseAddress, Precondition, TenantPut};
 use ratekeeper_rules::TenantQuotas;
 use ratekeeper_testkit::postgres::Server;
 use serde_json::json;
@@ -107,9 +107,9 @@ fn a_user_who_may_not_create_tables_uses_those_that_are_there() {
         }
         let url = url.replace("postgres@", "app@");
         let quotas = store(&url.parse().expect("it is an address"));
-        let (acme, by, rules) = (tenant("acme"), editor(), rules());
-        let on_pro = on("pro");
-        let put = quotas.put(&acme, &on_pro, Precondition::Absent, &by, &rules);
+        let (by, rules) = (editor(), rules());
+        let put = TenantPut::now(tenant("acme"), on("pro"));
+        let put = quotas.put(&put, Precondition::Absent, &by, &rules);
         assert_eq!(put.await.expect("it can be put").record.version, 1);
 
         // Where tables are missing, the reason is told.
@@ -198,8 +198,8 @@ async fn uses_what_is_there(address: &DatabaseAddress) {
     };
     assert_eq!((record.quotas, record.version), (expected, 1));
     let (by, rules) = (editor(), rules());
-    let next = on("enterprise");
-    let put = quotas.put(&acme, &next, Precondition::Version(1), &by, &rules);
+    let put = TenantPut::now(acme, on("enterprise"));
+    let put = quotas.put(&put, Precondition::Version(1), &by, &rules);
     assert_eq!(put.await.expect("it can be put").record.version, 2);
     let verdict = quotas.verify_audit(None).await.expect("it answers");
     assert!(

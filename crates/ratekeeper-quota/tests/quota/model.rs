@@ -266,9 +266,7 @@ impl Node {
                     begins: begins.map(|secs| Timestamp::from_secs(START + secs)),
                 };
                 let by = editor();
-                let written = self
-                    .quotas
-                    .put_from(&put, Precondition::Any, &by, &self.rules);
+                let written = self.quotas.put(&put, Precondition::Any, &by, &self.rules);
                 let written = written.await.expect("it can be put");
                 self.reach(written.record.version).await;
                 model[*tenant].given.push((begins, base, quotas.clone()));
@@ -276,10 +274,7 @@ impl Node {
             Act::PutStale { tenant } => {
                 let put = TenantPut::now(self.ids[*tenant].clone(), TenantQuotas::default());
                 let stale = Precondition::Version(1_000_000);
-                let refused = self
-                    .quotas
-                    .put_from(&put, stale, &editor(), &self.rules)
-                    .await;
+                let refused = self.quotas.put(&put, stale, &editor(), &self.rules).await;
                 assert!(
                     matches!(refused, Err(QuotaError::Changed { .. })),
                     "{refused:?}"

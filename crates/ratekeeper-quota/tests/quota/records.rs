@@ -1,6 +1,8 @@
 //! Reading and changing tenants: the same on SQLite and on PostgreSQL.
 
-use ratekeeper_quota::{ListCursor, ListFilter, Precondition, QuotaError, QuotaStore, TenantId};
+use ratekeeper_quota::{
+    ListCursor, ListFilter, Precondition, QuotaError, QuotaStore, TenantId, TenantPut,
+};
 use ratekeeper_rules::{Dated as _, RuleSet, TenantOverride, TenantPlan, TenantQuotas};
 
 use crate::support::{Database, editor, key, on, orders, rules, run, store, tenant, term};
@@ -25,9 +27,8 @@ async fn suite(database: &Database) {
 }
 
 async fn put(quotas: &QuotaStore, id: &TenantId, of: &TenantQuotas, rules: &RuleSet) -> u64 {
-    let written = quotas
-        .put(id, of, Precondition::Any, &editor(), rules)
-        .await;
+    let put = TenantPut::now(id.clone(), of.clone());
+    let written = quotas.put(&put, Precondition::Any, &editor(), rules).await;
     written.expect("it can be put").record.version
 }
 
@@ -64,9 +65,8 @@ async fn puts_and_gets(quotas: &QuotaStore) {
         ],
         epoch: 0,
     };
-    let written = quotas
-        .put(&acme, &all, Precondition::Any, &editor(), &rules)
-        .await;
+    let put = TenantPut::now(acme.clone(), all);
+    let written = quotas.put(&put, Precondition::Any, &editor(), &rules).await;
     let written = written.expect("it can be put");
     assert!(written.is_new && written.is_changed);
     assert_eq!((&written.record.id, written.record.version), (&acme, 1));
@@ -76,12 +76,10 @@ async fn puts_and_gets(quotas: &QuotaStore) {
         Some(written.record.clone()),
         "all that was put is there"
     );
-    assert_eq!(written.record.quotas, all);
+    assert_eq!(written.record.quotas, put.quotas);
 
     // The same again writes nothing.
-    let again = quotas
-        .put(&acme, &all, Precondition::Any, &editor(), &rules)
-        .await;
+    let again = quotas.put(&put, Precondition::Any, &editor(), &rules).await;
     let again = again.expect("it can be put");
     assert!(!again.is_new && !again.is_changed);
     assert_eq!(again.record, written.record);
@@ -159,18 +157,16 @@ async fn refuses_what_the_rules_do_not_have(quotas: &QuotaStore) {
         ),
     ];
     for (wrong, field) in wrong {
-        let refused = quotas
-            .put(&acme, &wrong, Precondition::Any, &editor(), &rules)
-            .await;
+        let put = TenantPut::now(acme.clone(), wrong);
+        let refused = quotas.put(&put, Precondition::Any, &editor(), &rules).await;
         match refused {
             Err(QuotaError::Invalid(mistake)) => assert_eq!(mistake.field(), field, "{mistake}"),
             other => panic!("{field}: {other:?}"),
         }
     }
     let elsewhere = TenantId::of_value("elsewhere", "acme", false, &key());
-    let refused = quotas
-        .put(&elsewhere, &on("pro"), Precondition::Any, &editor(), &rules)
-        .await;
+    let put = TenantPut::now(elsewhere, on("pro"));
+    let refused = quotas.put(&put, Precondition::Any, &editor(), &rules).await;
     assert!(
         matches!(refused, Err(QuotaError::Invalid(ref mistake)) if mistake.field() == "domain")
     );
@@ -184,9 +180,8 @@ async fn refuses_what_the_rules_do_not_have(quotas: &QuotaStore) {
 async fn changes_only_what_is_as_expected(quotas: &QuotaStore) {
     let (rules, acme) = (rules(), tenant("acme"));
     let put = async |plan: &str, expected| {
-        let written = quotas
-            .put(&acme, &on(plan), expected, &editor(), &rules)
-            .await;
+        let put = TenantPut::now(acme.clone(), on(plan));
+        let written = quotas.put(&put, expected, &editor(), &rules).await;
         written
             .map(|written| written.record.version)
             .map_err(|error| match error {

@@ -2,7 +2,7 @@
 
 use ratekeeper_quota::{
     BulkFormat, BulkTenant, ListCursor, ListFilter, Precondition, QuotaDocument, QuotaError,
-    QuotaStore, UsageFilter, UsageRow, bulk_head, read_tenants,
+    QuotaStore, TenantPut, UsageFilter, UsageRow, bulk_head, read_tenants,
 };
 use ratekeeper_rules::{TenantOverride, TenantQuotas};
 use ratekeeper_testkit::random::Random;
@@ -50,17 +50,16 @@ async fn bounds_descriptors(quotas: &QuotaStore) {
             ..TenantQuotas::default()
         }
     };
-    let longest = of(4);
+    let longest = TenantPut::now(acme.clone(), of(4));
     let written = quotas
-        .put(&acme, &longest, Precondition::Any, &editor(), &rules)
+        .put(&longest, Precondition::Any, &editor(), &rules)
         .await;
     written.expect("it can be put");
     let got = quotas.get("d", acme.hash).await.expect("it answers");
-    assert_eq!(got.map(|record| record.quotas), Some(longest));
+    assert_eq!(got.map(|record| record.quotas), Some(longest.quotas));
     for entries in [5, 64] {
-        let refused = quotas
-            .put(&acme, &of(entries), Precondition::Any, &editor(), &rules)
-            .await;
+        let put = TenantPut::now(acme.clone(), of(entries));
+        let refused = quotas.put(&put, Precondition::Any, &editor(), &rules).await;
         let Err(QuotaError::Invalid(bad)) = refused else {
             panic!("{entries} long entries: {refused:?}");
         };
@@ -162,8 +161,8 @@ async fn exports_what_it_imports(quotas: &QuotaStore) {
             overrides: overrides.collect(),
             ..on("pro")
         };
-        let id = tenant(name);
-        let put = quotas.put(&id, &of, Precondition::Any, &by, &rules);
+        let put = TenantPut::now(tenant(name), of);
+        let put = quotas.put(&put, Precondition::Any, &by, &rules);
         put.await.expect("it can be put");
     }
     let all = quotas.list(&ListFilter::default(), None, 100).await;

@@ -1,8 +1,8 @@
 //! Usage by minute, and calls by day and month: absolute numbers, so that writing them again does no harm.
 
 use ratekeeper_quota::{
-    CallCursor, CallLine, CallRow, CallerRow, Precondition, TenantId, UsageFilter, UsagePeriod,
-    UsageRow,
+    CallCursor, CallLine, CallRow, CallerRow, Precondition, TenantId, TenantPut, UsageFilter,
+    UsagePeriod, UsageRow,
 };
 
 use crate::support::{Database, editor, on, rules, run, store, tenant};
@@ -197,13 +197,13 @@ async fn calls(database: &Database) {
     assert_eq!(of_acme(&page.expect("it answers").lines), expected);
 
     // A name that the table of tenants has goes before.
-    let pro = on("pro");
     let (by, rules) = (editor(), rules());
     let named = TenantId {
         shown: "ACME Inc".to_owned(),
         ..tenant("acme")
     };
-    let put = quotas.put(&named, &pro, Precondition::Any, &by, &rules);
+    let put = TenantPut::now(named, on("pro"));
+    let put = quotas.put(&put, Precondition::Any, &by, &rules);
     put.await.expect("it can be put");
     let page = by_day(None, 10_000).await;
     assert!(

@@ -140,12 +140,7 @@ impl<'a> Subscription<'a> {
     /// without plans for all others.
     #[must_use]
     pub fn plan_name(&self) -> Option<&'a str> {
-        let has_plans = match self.quotas {
-            Quotas::Default | Quotas::Lifted => false,
-            Quotas::Listed(tenant) => tenant.has_plans(),
-            Quotas::Stored(known) => known.has_plans(),
-        };
-        if self.has_overrides() && !has_plans {
+        if self.has_overrides_alone() {
             return Some(CUSTOM);
         }
         let name = self.domain.plans().get(self.plan.get())?;
@@ -174,6 +169,16 @@ impl<'a> Subscription<'a> {
             Quotas::Listed(tenant) => !tenant.limits.is_empty(),
             Quotas::Stored(known) => known.tenant.has_limits(),
         }
+    }
+
+    /// Returns true if the tenant has limits of its own and no plan, now or at another time.
+    fn has_overrides_alone(&self) -> bool {
+        let has_plans = match self.quotas {
+            Quotas::Default | Quotas::Lifted => false,
+            Quotas::Listed(tenant) => tenant.has_plans(),
+            Quotas::Stored(known) => known.has_plans(),
+        };
+        self.has_overrides() && !has_plans
     }
 
     /// The rules in force for `entries`, the first of a descriptor's, which matched the nodes of
@@ -251,8 +256,8 @@ impl<'a> Subscription<'a> {
         }
     }
 
-    /// The plan and the time in which the tenant is on it, for people: `pro until
-    /// 2027-01-01T00:00:00Z`. [`None`] if the domain has no plans.
+    /// The plan and the time in which the tenant is on it, for people: `pro until 2027-01-01T00:00:00Z`. For a tenant
+    /// that has overrides alone, [`CUSTOM`] and the plan that its other limits are of. [`None`] if the domain has no plans.
     #[must_use]
     pub fn plan_in_words(&self) -> Option<String> {
         let name = self.domain.plans().get(self.plan.get())?;
@@ -264,6 +269,11 @@ impl<'a> Subscription<'a> {
         };
         Some(match term {
             Some(term) => format!("{name}{}", term.in_words()),
+            None if self.has_overrides_alone() => {
+                format!(
+                    "{CUSTOM} (overrides only); its other limits are those of {name}, the default"
+                )
+            }
             None => format!("{name}, the default"),
         })
     }

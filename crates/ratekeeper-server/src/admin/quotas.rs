@@ -102,7 +102,7 @@ pub(super) async fn put(
     let snapshot = Arc::clone(&app.limiter.snapshot());
     let store = &asked.quotas.store;
     let written = store
-        .put_from(&put, asked.expected, &asked.editor, snapshot.rules())
+        .put(&put, asked.expected, &asked.editor, snapshot.rules())
         .await
         .map_err(|error| match &error {
             QuotaError::Invalid(bad) => ApiError::invalid(document.field(bad), bad.to_string()),

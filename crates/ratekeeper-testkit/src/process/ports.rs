@@ -3,8 +3,8 @@
 use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use socket2::{Domain, Socket, Type};
 
 /// The first port to give.
@@ -30,8 +30,7 @@ const BUS: u16 = 10_000;
 #[must_use]
 pub fn free_port() -> u16 {
     static PORTS: Mutex<Option<Ports>> = Mutex::new(None);
-    let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
-    ports.get_or_insert_with(Ports::new).give()
+    PORTS.lock().get_or_insert_with(Ports::new).give()
 }
 
 /// Blocks of ports that are reserved while it lives.

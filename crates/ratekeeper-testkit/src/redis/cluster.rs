@@ -192,10 +192,7 @@ impl Cluster {
             eventually("a replica follows its primary", || {
                 !client.ask(&["CLUSTER", "REPLICATE", &primary]).is_error()
             });
-            eventually("a replica has caught up", || {
-                let info = client.ask(&["INFO", "replication"]).text();
-                info.contains("master_link_status:up")
-            });
+            self.servers[node].catch_up();
         }
         let replicas = self.servers.len() - self.shards;
         for node in 0..self.servers.len() {

@@ -84,13 +84,7 @@ impl Sentinels {
         ];
         let replicas = (0..2).map(|_| server(&options));
         let servers: Vec<Server> = std::iter::once(primary).chain(replicas).collect();
-        for replica in &servers[1..] {
-            let mut client = replica.client();
-            eventually("a replica has caught up", || {
-                let info = client.ask(&["INFO", "replication"]).text();
-                info.contains("master_link_status:up")
-            });
-        }
+        servers[1..].iter().for_each(Server::catch_up);
         let folder = tempfile::tempdir().expect("a folder can be made");
         let mut set = Self {
             servers,

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::Client;
 use super::clock::Clock;
-use crate::process::{Process, free_port, system};
+use crate::process::{Process, eventually, free_port, system};
 
 /// A running server; killed on drop.
 #[derive(Debug)]
@@ -54,17 +54,14 @@ impl Server {
     fn launched(folder: TempDir, options: &[&str], clock: Option<Clock>) -> Self {
         let port = free_port();
         let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
-        let process = launch(port, &folder, &options, clock.as_ref());
-        let mut server = Self {
+        Self {
             port,
             tls_port: None,
+            process: launch(port, &folder, &options, clock.as_ref()),
             folder,
-            process,
             options,
             clock,
-        };
-        server.wait();
-        server
+        }
     }
 
     /// Sets its wall clock this many seconds ahead of the machine's, or behind it.
@@ -135,12 +132,15 @@ impl Server {
     pub fn restart(&mut self) {
         self.process.kill();
         self.process = launch(self.port, &self.folder, &self.options, self.clock.as_ref());
-        self.wait();
     }
 
-    fn wait(&mut self) {
-        let port = self.port;
-        self.process.wait_for_port(port);
+    /// Waits until it, a replica, has all that its primary has.
+    pub(super) fn catch_up(&self) {
+        let mut client = self.client();
+        eventually("a replica has caught up", || {
+            let info = client.ask(&["INFO", "replication"]).text();
+            info.contains("master_link_status:up")
+        });
     }
 }
 
@@ -154,7 +154,9 @@ fn launch(port: u16, folder: &TempDir, options: &[String], clock: Option<&Clock>
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
         .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
         .args(options);
-    Process::spawn(&format!("redis on port {port}"), command)
+    let mut process = Process::spawn(&format!("redis on port {port}"), command);
+    process.wait_for_port(port);
+    process
 }
 
 /// The options for TLS of a server or a sentinel: names with their `--`, and values. Clients need

@@ -99,7 +99,7 @@ impl Limited {
     fn left(&self) -> u64 {
         let look = Check::new("d").descriptor([("api_key", "ada")]).hits(0);
         let decision = self.limiter.check_now(&look);
-        let binding = decision.statuses()[0].binding;
+        let binding = decision.answers()[0].binding;
         binding.expect("there are limits").answered.remaining
     }
 

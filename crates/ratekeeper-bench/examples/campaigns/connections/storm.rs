@@ -10,7 +10,8 @@ use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
 use super::clients::connect;
-use super::servers::Server;
+use super::servers;
+use crate::pinned::Subject;
 
 /// The argument of the program as clients.
 pub(crate) const NAME: &str = "clients";
@@ -25,7 +26,7 @@ const BEGIN: Duration = Duration::from_millis(300);
 
 /// The comparison of runs with a storm and runs without.
 pub(crate) struct Storm<'a> {
-    pub(crate) server: &'a Server,
+    pub(crate) server: &'a Subject,
     /// Runs of each.
     pub(crate) pairs: usize,
 }
@@ -77,7 +78,7 @@ impl Storm<'_> {
     }
 
     fn run(&self, has_storm: bool) -> Result<Report> {
-        let mut load = self.server.load();
+        let mut load = servers::load(self.server);
         load.pace = Pace::Open {
             per_second: CHECKS_PER_SECOND,
         };

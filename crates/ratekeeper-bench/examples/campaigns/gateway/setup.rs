@@ -1,18 +1,13 @@
 //! The measured proxies, and the programs around them.
 
-use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use ratekeeper_bench::cpu_time;
-use ratekeeper_testkit::process::{Process, free_port};
+use ratekeeper_testkit::process::Process;
 use ratekeeper_testkit::ratekeeper;
 
-use crate::pinned::{nginx, pinned, prefix};
-
-/// The processor of the measured program, and that of everything else.
-pub(crate) const MEASURED: &str = "0";
-const BESIDE: &str = "1";
+use crate::pinned::{BESIDE, PROXY_PASS, Subject, pinned, upstream};
 
 /// Limits that count every request and deny none: by address, by key, and all together.
 const RULES: &str = "
@@ -43,14 +38,6 @@ pub(crate) struct Setup {
     _folder: tempfile::TempDir,
 }
 
-/// One proxy.
-pub(crate) struct Subject {
-    url: String,
-    id: u32,
-    /// It runs while this lives.
-    _program: Box<dyn Debug>,
-}
-
 /// Latencies of single responses.
 pub(crate) struct Latency {
     pub(crate) p50_us: f64,
@@ -61,23 +48,11 @@ impl Setup {
     pub(crate) fn start(binary: &Path) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let here = folder.path().to_path_buf();
-        let behind = free_port();
-        let answer = format!(
-            "server {{ listen 127.0.0.1:{behind}; location / {{ return 200 {}; }} }}",
-            "x".repeat(100)
-        );
-        let upstream = nginx(&here, "upstream", &answer, BESIDE, behind)?;
-        let front = free_port();
-        let proxy = format!(
-            "upstream u {{ server 127.0.0.1:{behind}; keepalive 64; keepalive_requests 1000000; }}
-             server {{ listen 127.0.0.1:{front}; location / {{ proxy_pass http://u; proxy_http_version 1.1;
-               proxy_set_header Connection ''; proxy_set_header Host $host; proxy_set_header X-Forwarded-For $remote_addr; }} }}"
-        );
-        let nginx = Subject::new(front, nginx(&here, "proxy", &proxy, MEASURED, front)?);
+        let (behind, upstream) = upstream(&here, BESIDE)?;
         Ok(Self {
             limits_on: gateway(binary, behind, "on"),
             limits_off: gateway(binary, behind, "off"),
-            nginx,
+            nginx: nginx_proxy(&here, "proxy", behind, ("", ""))?,
             folder: here,
             behind,
             _upstream: upstream,
@@ -88,26 +63,26 @@ impl Setup {
 
 fn gateway(binary: &Path, behind: u16, limits: &str) -> Subject {
     let setup = ratekeeper::Setup::gateway(binary, &format!("http://127.0.0.1:{behind}"));
-    let args = format!("--worker-threads 1 --limits {limits} --log-level warn");
-    let setup = setup.behind(&prefix(MEASURED)).rules(RULES);
-    let gateway = setup.args(&args).start();
-    Subject {
-        url: format!("http://127.0.0.1:{}/", gateway.port),
-        id: gateway.process.id(),
-        _program: Box::new(gateway),
-    }
+    let setup = setup.rules(RULES).args(&["--limits", limits]);
+    Subject::ours(setup, |ours| ours.port)
+}
+
+/// NGINX in front of the upstream, with limits: their zones, and how requests are counted in them.
+pub(crate) fn nginx_proxy(
+    folder: &Path,
+    name: &str,
+    behind: u16,
+    (zones, limits): (&str, &str),
+) -> Result<Subject> {
+    Subject::nginx(folder, name, |port| {
+        format!(
+            "{zones} upstream u {{ server 127.0.0.1:{behind}; keepalive 64; keepalive_requests 1000000; }}
+             server {{ listen 127.0.0.1:{port}; location / {{ {limits} {PROXY_PASS} }} }}"
+        )
+    })
 }
 
 impl Subject {
-    /// The proxy that listens on `port`.
-    pub(crate) fn new(port: u16, process: Process) -> Self {
-        Self {
-            url: format!("http://127.0.0.1:{port}/"),
-            id: process.id(),
-            _program: Box::new(process),
-        }
-    }
-
     /// Requests per second.
     pub(crate) fn rate(&self, load: Load) -> Result<f64> {
         let said = self.ask(load, &[])?;
@@ -156,6 +131,7 @@ impl Subject {
     }
 
     fn ask(&self, load: Load, more: &[&str]) -> Result<String> {
+        let url = format!("http://127.0.0.1:{}/", self.port);
         let mut command = pinned(BESIDE, "h2load");
         command.args([
             "--h1",
@@ -164,7 +140,7 @@ impl Subject {
             "-n",
             &load.requests.to_string(),
         ]);
-        let output = command.args(more).arg(&self.url).output()?;
+        let output = command.args(more).arg(url).output()?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let all = format!("{} succeeded, 0 failed", load.requests);
         match said.contains(&all) {

@@ -5,14 +5,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use ratekeeper_testkit::process::{Process, free_port};
+use ratekeeper_testkit::process::Process;
 use ratekeeper_testkit::ratekeeper::{self, Ratekeeper};
 use ratekeeper_testkit::redis::Server;
 
-use crate::pinned::{nginx, prefix};
-
-/// The processor of everything but the load.
-const CORE: &str = "0";
+use crate::pinned::{MEASURED, prefix, upstream};
 
 pub(crate) const NODES: usize = 3;
 
@@ -58,12 +55,8 @@ impl Setup {
             "consistency: synced\nsync_interval: {}s",
             INTERVAL.as_secs()
         );
-        let behind = free_port();
-        let answer = format!(
-            "server {{ listen 127.0.0.1:{behind}; location / {{ return 200 {}; }} }}",
-            "x".repeat(100)
-        );
-        let upstream = nginx(folder.path(), "upstream", &answer, CORE, behind)?;
+        // Everything but the load is on one processor.
+        let (behind, upstream) = upstream(folder.path(), MEASURED)?;
         let mut redis = Server::start();
         pin(redis.process().id())?;
         let fleet = |limits: &str, mode: &str| {
@@ -84,7 +77,7 @@ impl Setup {
 /// Pins a program that was started elsewhere to the same processor.
 fn pin(process: u32) -> Result<()> {
     let output = Command::new("taskset")
-        .args(["-acp", CORE, &process.to_string()])
+        .args(["-acp", MEASURED, &process.to_string()])
         .output()?;
     match output.status.success() {
         true => Ok(()),
@@ -97,7 +90,7 @@ fn node(binary: &Path, redis: u16, behind: u16, (limits, mode): (&str, &str)) ->
     // A deadline that a busy machine meets: load may change the times, but not the admissions.
     let args = "--worker-threads 1 --log-level warn --store-deadline 1s --require-store";
     ratekeeper::Setup::gateway(binary, &format!("http://127.0.0.1:{behind}"))
-        .behind(&prefix(CORE))
+        .behind(&prefix(MEASURED))
         .rules(&levels(mode))
         .args(args)
         .args(&["--store", &store, "--limits", limits])

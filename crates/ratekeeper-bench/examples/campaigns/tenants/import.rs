@@ -1,20 +1,16 @@
 //! Tenants imported through the admin API, a thousand at a time.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use ratekeeper_testkit::postgres::Server;
 
 use super::Row;
-use super::node::Node;
-
-/// The tenants of one request.
-const BATCH: u64 = 1_000;
+use crate::node::Node;
 
 /// Imports into SQLite and into PostgreSQL.
-pub(crate) fn measure(binary: &Path, tenants: u64) -> Result<Vec<Row>> {
+pub(crate) fn measure(binary: &Path, tenants: u32) -> Result<Vec<Row>> {
     let folder = tempfile::tempdir()?;
     let sqlite = format!("sqlite://{}", folder.path().join("quotas.db").display());
     let mut rows = import(binary, ("SQLite", &sqlite), tenants)?;
@@ -24,51 +20,25 @@ pub(crate) fn measure(binary: &Path, tenants: u64) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn import(binary: &Path, (database, url): (&str, &str), tenants: u64) -> Result<Vec<Row>> {
+fn import(binary: &Path, (database, url): (&str, &str), tenants: u32) -> Result<Vec<Row>> {
     eprintln!("{tenants} tenants into {database}");
     let node = Node::start(binary, url);
-    let before = node.resident();
-    let mut admin = node.admin();
+    let before = node.resident_bytes();
     let start = Instant::now();
-    for first in (0..tenants).step_by(BATCH as usize) {
-        let mut csv = "tenant,plan,descriptor,requests_per_unit,unit\n".to_owned();
-        for number in first..(first + BATCH).min(tenants) {
-            let limit = number % 1_000 + 1;
-            writeln!(
-                csv,
-                "customer-{number},pro,endpoint:POST /orders,{limit},minute"
-            )?;
-        }
-        let answer = admin.ask(
-            "POST",
-            "/admin/v1/import/quotas",
-            "Content-Type: text/csv\r\n",
-            &csv,
-        );
-        if answer.status != 200 {
-            bail!("an import was refused: {} {}", answer.status, answer.body);
-        }
-    }
-    let took = start.elapsed();
-    let grown = node.resident().saturating_sub(before);
-    let known = admin.ask("GET", "/metrics", "", "").body;
-    if !known.contains(&format!("ratelimit_quota_tenants {tenants}\n")) {
-        bail!("the node does not know all tenants after the import");
-    }
-    let rate = tenants as f64 / took.as_secs_f64();
-    let secs = took.as_secs_f64();
+    node.import(tenants)?;
+    let secs = start.elapsed().as_secs_f64();
+    let grown = node.resident_bytes().saturating_sub(before);
+    let rate = f64::from(tenants) / secs;
+    let row = |what, value| Row {
+        what,
+        value,
+        goal: "",
+        is_met: true,
+    };
+    let imported = format!("import of {tenants} tenants through the API, {database}");
+    let memory = format!("memory by which the node has grown then, {database}");
     Ok(vec![
-        Row {
-            what: format!("import of {tenants} tenants through the API, {database}"),
-            value: format!("{secs:.0} s, {rate:.0} a second"),
-            goal: "",
-            is_met: true,
-        },
-        Row {
-            what: format!("memory by which the node has grown then, {database}"),
-            value: format!("{} MB", grown / 1_000_000),
-            goal: "",
-            is_met: true,
-        },
+        row(imported, format!("{secs:.0} s, {rate:.0} a second")),
+        row(memory, format!("{} MB", grown / 1_000_000)),
     ])
 }

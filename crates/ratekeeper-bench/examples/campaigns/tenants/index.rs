@@ -10,8 +10,8 @@ use ratekeeper_rules::{
     TenantQuotas, load,
 };
 
-use super::RULES;
 use super::Row;
+use crate::node::RULES;
 
 /// The most memory of all tenants, for a million of them.
 const BYTES_MAX: u64 = 200_000_000;

@@ -25,37 +25,15 @@ const USER: &str = "app";
 const LOGIN: &str = "app:word";
 
 /// The rights that `docs/redis.md` grants.
-const RIGHTS: [&str; 22] = [
-    "on",
-    ">word",
-    "+ping",
-    "+info",
-    "+time",
-    "+eval",
-    "+evalsha",
-    "+get",
-    "+set",
-    "+del",
-    "+pexpire",
-    "+exists",
-    "+incrby",
-    "+hget",
-    "+hset",
-    "+zadd",
-    "+zrangebyscore",
-    "+zrem",
-    "+zcount",
-    "+zscore",
-    "+zremrangebyscore",
-    "+wait",
-];
+const RIGHTS: &str = "on >word +ping +info +time +eval +evalsha +get +set +del +pexpire +exists +incrby +hget +hset +zadd \
+    +zrangebyscore +zrem +zcount +zscore +zremrangebyscore +wait";
 
 impl Single {
     /// A server that nodes use as a user with only the documented rights.
     fn with_user() -> Self {
         let scene = Self::new(Server::start());
         let mut command = vec!["ACL", "SETUSER", USER];
-        command.extend(RIGHTS);
+        command.extend(RIGHTS.split(' '));
         command.push("~rk:*");
         scene.ask(&command);
         Self {

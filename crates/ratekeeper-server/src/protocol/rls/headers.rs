@@ -19,7 +19,7 @@ pub(super) fn envoyproxy_ratelimit(
     let limited = || {
         statuses
             .iter()
-            .zip(decision.statuses())
+            .zip(decision.answers())
             .filter(|(s, _)| s.current_limit.is_some())
     };
     let all_in_quota_mode = decision.snapshot().modes().quota;

@@ -103,7 +103,7 @@ fn prototext(limit: &RateLimitOverride) -> String {
 fn passed(decision: &Decision) -> Struct {
     let mut merged = Struct::default();
     let passed = decision
-        .statuses()
+        .answers()
         .iter()
         .filter(|status| status.code == Code::Ok);
     for binding in passed.filter_map(|status| status.binding.as_ref()) {

@@ -2,7 +2,7 @@
 
 use ratekeeper_core::Micros;
 use ratekeeper_http::answer;
-use ratekeeper_limiter::{Binding, Clock, Code, Decision, Policy, Status};
+use ratekeeper_limiter::{Binding, Clock, Code, Decision, DescriptorAnswer, Policy};
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_response::{
     Code as WireCode, DescriptorStatus, RateLimit, rate_limit::Unit as WireUnit,
 };
@@ -26,7 +26,7 @@ pub(super) fn answer(
         Profile::Envoy => window_end(binding, clock),
     };
     let statuses: Vec<_> = decision
-        .statuses()
+        .answers()
         .iter()
         .map(|status| descriptor_status(decision, status, until_reset))
         .collect();
@@ -62,7 +62,7 @@ pub(super) fn answer(
 
 fn descriptor_status(
     decision: &Decision,
-    status: &Status,
+    status: &DescriptorAnswer,
     until_reset: impl Fn(&Binding) -> Micros,
 ) -> DescriptorStatus {
     let code = match status.code {

@@ -6,7 +6,9 @@
 
 use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_http::answer::RequestStatus;
-use ratekeeper_limiter::{Code, Decision, LimitStatus, Policy, RequestDescriptors, Status};
+use ratekeeper_limiter::{
+    Code, Decision, DescriptorAnswer, LimitStatus, Policy, RequestDescriptors,
+};
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
@@ -142,7 +144,7 @@ impl<'a> CheckAnswer<'a> {
     /// The answer to a request that charged nothing, and to one more hit.
     pub(crate) fn peeked(decision: &'a Decision, allowed: bool) -> Self {
         let binding = decision.binding();
-        let limit = binding.map(|binding| decision.status_of(binding));
+        let limit = binding.map(|binding| decision.limit_status_of(binding));
         Self::new(decision, allowed, limit)
     }
 
@@ -202,10 +204,10 @@ impl<'a> HeldAnswer<'a> {
 }
 
 impl<'a> StatusAnswer<'a> {
-    fn new(decision: &'a Decision, status: &'a Status) -> Self {
+    fn new(decision: &'a Decision, status: &'a DescriptorAnswer) -> Self {
         let rules = decision.snapshot().rules();
         let by = match (&status.binding, status.unlimited) {
-            (Some(binding), _) => AnsweredBy::Limit(decision.status_of(binding)),
+            (Some(binding), _) => AnsweredBy::Limit(decision.limit_status_of(binding)),
             (None, Some(index)) => AnsweredBy::Unlimited(&rules.rule(index).id),
             (None, None) => AnsweredBy::None,
         };
@@ -236,7 +238,7 @@ impl<'a> AnsweredBy<'a> {
 impl<'a> Statuses<'a> {
     pub(crate) fn iter(self) -> impl Iterator<Item = StatusAnswer<'a>> + use<'a> {
         let statuses = |decision: &'a Decision| {
-            let statuses = decision.statuses().iter();
+            let statuses = decision.answers().iter();
             statuses.map(move |status| StatusAnswer::new(decision, status))
         };
         self.0.into_iter().flat_map(statuses)
