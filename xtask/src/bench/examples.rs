@@ -26,7 +26,14 @@ pub(super) fn gateway(args: &[String]) -> Result<()> {
 pub(super) fn proxies(args: &[String]) -> Result<()> {
     let packages = [TASKSET, SETPRIV, NGINX, H2LOAD, HAPROXY];
     need::envoy()?;
-    run("gateway", &packages, &[], &["--peers".into()], args)
+    campaign(
+        "gateway",
+        "proxies",
+        &packages,
+        &[],
+        &["--peers".into()],
+        args,
+    )
 }
 
 /// Idle connections, and a storm of new ones.
@@ -91,6 +98,18 @@ fn run(
     options: &[OsString],
     args: &[String],
 ) -> Result<()> {
+    campaign(name, name, packages, prefix, options, args)
+}
+
+/// Does the same for a campaign that calls its results something else.
+fn campaign(
+    name: &'static str,
+    results: &str,
+    packages: &[Package],
+    prefix: &[&str],
+    options: &[OsString],
+    args: &[String],
+) -> Result<()> {
     let mut steps = Steps::new();
     let tools: Vec<_> = packages.iter().map(|it| it.program).collect();
     steps.step("tools", &tools.join(", "), || need::packages(packages))?;
@@ -111,7 +130,7 @@ fn run(
     command.args([name, "--ratekeeper"]).arg(binary);
     command.arg("--out").arg(&out).args(options).args(args);
     steps.command(name, &mut command)?;
-    let results = out.join(name).with_extension("md");
+    let results = out.join(results).with_extension("md");
     eprintln!("the results are in {}", results.display());
     steps.finish(&format!("bench {name}"));
     Ok(())
