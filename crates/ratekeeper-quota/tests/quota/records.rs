@@ -65,8 +65,10 @@ async fn puts_and_gets(quotas: &QuotaStore) {
         ],
         epoch: 0,
     };
-    let put = TenantPut::now(acme.clone(), all);
-    let written = quotas.put(&put, Precondition::Any, &editor(), &rules).await;
+    let change = TenantPut::now(acme.clone(), all);
+    let written = quotas
+        .put(&change, Precondition::Any, &editor(), &rules)
+        .await;
     let written = written.expect("it can be put");
     assert!(written.is_new && written.is_changed);
     assert_eq!((&written.record.id, written.record.version), (&acme, 1));
@@ -76,10 +78,12 @@ async fn puts_and_gets(quotas: &QuotaStore) {
         Some(written.record.clone()),
         "all that was put is there"
     );
-    assert_eq!(written.record.quotas, put.quotas);
+    assert_eq!(written.record.quotas, change.quotas);
 
     // The same again writes nothing.
-    let again = quotas.put(&put, Precondition::Any, &editor(), &rules).await;
+    let again = quotas
+        .put(&change, Precondition::Any, &editor(), &rules)
+        .await;
     let again = again.expect("it can be put");
     assert!(!again.is_new && !again.is_changed);
     assert_eq!(again.record, written.record);
