@@ -13,7 +13,7 @@ use ratekeeper_testkit::ratekeeper::{Ratekeeper, Setup};
 pub(crate) const MEASURED: &str = "0";
 pub(crate) const BESIDE: &str = "1";
 
-/// How NGINX forwards to the upstream `u`.
+/// The directives of NGINX that forward to the upstream `u`.
 pub(crate) const PROXY_PASS: &str =
     "proxy_pass http://u; proxy_http_version 1.1; proxy_set_header Connection '';
   proxy_set_header Host $host; proxy_set_header X-Forwarded-For $remote_addr;";
@@ -46,7 +46,7 @@ pub(crate) struct Subject {
     _program: Box<dyn Any>,
 }
 
-/// What is told Envoy in lines of YAML: of its listener, its route, the filters before that, and all clusters.
+/// Lines of YAML for Envoy: of its listener, its route, the filters before that, and all clusters.
 #[derive(Default)]
 pub(crate) struct EnvoyTerms<'a> {
     pub(crate) settings: &'a str,
