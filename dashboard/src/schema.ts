@@ -363,6 +363,8 @@ export interface RegionPeer {
   link: string;
   /** Links of its nodes to this one. */
   links: number;
+  /** Totals of limits that regions count together that this node has posted to it. */
+  posts: number;
   /** Its asks that this node has refused. */
   refused: number;
   /** Its name. */

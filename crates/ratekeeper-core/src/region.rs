@@ -16,6 +16,8 @@
 //! each hit dated by the clock of its region. Groups of equal count let a sixteenth of each share more pass, as of L.
 //! Buckets: shares of burst and rate sum to burst and rate.
 
+#[doc(hidden)]
+pub mod counted;
 mod held;
 #[doc(hidden)]
 pub mod loans;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ratekeeper_core::lease::Terms;
+use ratekeeper_core::region::counted::Counted;
 use ratekeeper_core::{Limit, Micros, Whole};
 use ratekeeper_rules::{CUSTOM, Consistency, FailureMode, LeakyOverRls, RegionMode, Rule, RuleSet};
 use ratekeeper_store::{Charge, FullMode, RuleSlot, Store, StoreSlot};
@@ -43,10 +44,12 @@ pub(crate) struct CompiledLimit {
     pub(crate) lease: Micros,
     /// The time between two syncs of its counters; zero if they are not synced.
     pub(crate) sync: Micros,
-    /// The terms on which regions lend each other parts of it; 0 if they do not.
+    /// The terms on which regions lend each other parts of it, or count it together; 0 if they do neither.
     pub(crate) terms: u64,
     /// The whole limit of which they do.
     pub(crate) whole: Whole,
+    /// The way in which regions count it together.
+    pub(crate) counted: Option<Counted>,
 }
 
 /// The parts of the time of a loan of which a lease lasts one at most: a quarter of the margin that its lender waits.
@@ -86,14 +89,33 @@ impl<S: Store> StoreSlots<'_, S> {
     /// server of a cluster would have to decide each of them.
     fn leases_unasked(&self, rule: &Rule, slot: StoreSlot) -> bool {
         // Hits in quota mode are never taken from leases.
-        let is_free = rule.consistency.is_none() && rule.regions != Some(RegionMode::Bounded);
+        let moves = matches!(
+            rule.regions,
+            Some(RegionMode::Bounded | RegionMode::Counted)
+        );
+        let is_free = rule.consistency.is_none() && !moves;
         is_free && rule.is_global && !rule.quota_mode && self.0.is_cluster(slot)
     }
 
-    /// The terms on which regions lend each other parts of the rule's limit; 0 if they do not. In a store that keeps no
-    /// loans each region keeps its share.
+    /// The limit that this node enforces of the rule. Where nothing keeps what other regions say, that of one that they count
+    /// together is this region's share.
+    fn enforced(&self, rule: &Rule) -> Option<Limit> {
+        let limit = rule.enforced()?;
+        let share = rule.share.as_ref().filter(|share| share.counted.is_some());
+        Some(match share {
+            Some(share) if !self.0.lends(self.of(rule)) => {
+                let owns = share.regions.share(limit.quota());
+                limit.holding(owns, Whole::of(limit))
+            }
+            _ => *limit,
+        })
+    }
+
+    /// The terms on which regions lend each other parts of the rule's limit, or count it together; 0 if they do neither. In a
+    /// store that keeps nothing of that each region keeps its share.
     fn loan_terms(&self, rule: &Rule, namer: &Namer) -> u64 {
-        let share = rule.share.as_ref().filter(|share| share.is_lent);
+        let share = rule.share.as_ref();
+        let share = share.filter(|share| share.is_lent || share.counted.is_some());
         match (share, rule.limited()) {
             (Some(share), Some(limit)) if self.0.lends(self.of(rule)) => {
                 namer.terms(rule, limit, &share.regions)
@@ -136,20 +158,21 @@ impl Compiled {
         stats: Arc<RuleStats>,
         namer: &Namer,
     ) -> Self {
-        let limit = rule.enforced().map(|limit| {
-            let identity = namer.limit(&rule.domain, limit, rule.calendar.as_ref());
-            let terms = places.terms(rule, limit);
+        let limit = places.enforced(rule).map(|limit| {
+            let identity = namer.limit(&rule.domain, &limit, rule.calendar.as_ref());
+            let terms = places.terms(rule, &limit);
             CompiledLimit {
                 identity,
-                delayed: *limit,
+                delayed: limit,
                 undelayed: match rule.leaky_over_rls {
                     LeakyOverRls::Deny => limit.without_delay(),
-                    LeakyOverRls::Allow => *limit,
+                    LeakyOverRls::Allow => limit,
                 },
                 lease: terms.map_or(Micros::ZERO, |terms| terms.ttl()),
                 sync: places.sync(rule),
                 terms: places.loan_terms(rule, namer),
-                whole: Whole::of(rule.limited().unwrap_or(limit)),
+                whole: Whole::of(rule.limited().unwrap_or(&limit)),
+                counted: rule.share.as_ref().and_then(|share| share.counted),
             }
         });
         let is_post_paid = rule.limited().is_some_and(Limit::is_post_paid);

@@ -5,7 +5,7 @@ mod unhashed;
 use std::hash::Hasher;
 
 use ratekeeper_core::{Limit, Regions};
-use ratekeeper_rules::{Calendar, Entry, Matched, Rule, Visit, secret};
+use ratekeeper_rules::{Calendar, Entry, Matched, RegionMode, Rule, Visit, secret};
 use ratekeeper_store::{CounterKey, HashKey};
 use siphasher::sip::{SipHasher13, SipHasher24};
 
@@ -87,7 +87,7 @@ impl Namer {
         LimitIdentity(hasher.finish())
     }
 
-    /// The terms on which `regions` lend each other parts of the limit of a rule: another number where any of them differs,
+    /// The terms on which `regions` lend each other parts of the limit of a rule, or count it together: another number where any of them differs,
     /// and never 0.
     pub(crate) fn terms(&self, rule: &Rule, limit: &Limit, regions: &Regions) -> u64 {
         let mut hasher = SipHasher13::new_with_key(&self.hash_key.to_bytes());
@@ -103,6 +103,10 @@ impl Namer {
             text(if region.is_retired { "retired" } else { "" });
         }
         text(limit.algorithm().name());
+        if rule.regions == Some(RegionMode::Counted) {
+            // Regions may post at intervals of their own.
+            text("counted");
+        }
         let numbers = [
             u64::from(regions.version()),
             regions.loan_time().get(),

@@ -234,6 +234,7 @@ impl Plan {
             sync: made.sync,
             terms: made.terms,
             whole: made.whole,
+            counted: made.counted,
         });
         if context.budgets != BudgetUse::Charge
             && limit.is_post_paid()

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ratekeeper_core::region::counted::Counted;
 use ratekeeper_core::{Limit, Whole};
 use ratekeeper_rules::{
     CUSTOM, Domain, Rule, RuleIndex, RuleSet, ShedMode, ShedRules, ShedderKind,
@@ -42,17 +43,19 @@ pub struct Snapshot {
     shed: Option<Arc<ShedRules>>,
 }
 
-/// A limit of which regions lend each other parts.
+/// A limit of which regions lend each other parts, or which they count together.
 #[derive(Clone, Copy, Debug)]
 pub struct LentLimit<'a> {
     /// The number by which regions tell that they mean the same limit.
     pub terms: u64,
     /// The rule of the file.
     pub rule: &'a Rule,
-    /// The part that this region owns.
+    /// The part that this region owns; all of it where regions count it together.
     pub owns: Limit,
     /// The whole limit.
     pub whole: Whole,
+    /// The way in which regions count it together; [`None`] if they lend each other parts.
+    pub counted: Option<Counted>,
     /// The store that keeps its counters.
     pub store: StoreSlot,
 }
@@ -170,7 +173,7 @@ impl Snapshot {
         leased.map(|(rule, _)| rule)
     }
 
-    /// The limits of which regions lend each other parts.
+    /// The limits of which regions lend each other parts, or which they count together.
     pub fn lent(&self) -> impl Iterator<Item = LentLimit<'_>> {
         let rules = self.rules.rules().iter().zip(&self.compiled);
         rules.filter_map(|(rule, made)| {
@@ -180,6 +183,7 @@ impl Snapshot {
                 rule,
                 owns: *limit.delayed(),
                 whole: limit.whole,
+                counted: limit.counted,
                 store: made.store,
             })
         })

@@ -14,21 +14,24 @@ pub const SHORT_BYTES_MAX: usize = 64 << 10;
 /// The most items of a longer message: as many as a short one can have.
 const ITEMS_MAX: usize = SHORT_BYTES_MAX / 2;
 
-/// A message, and the way to its nested items.
+/// A message, and the ways to its nested items.
 pub trait Nesting: Message + Default {
-    /// The number of its repeated field of messages, then that of theirs, and so on.
-    const PATH: &'static [u32];
+    /// For each of its repeated fields of messages its number, then that of theirs, and so on.
+    const PATHS: &'static [&'static [u32]];
 }
 
 /// Counts the items of an encoded message.
 pub(crate) fn bound<M: Nesting>(bytes: &[u8]) -> Result<(), &'static str> {
     let mut items = 0;
-    match is_bounded(bytes, M::PATH, &mut items) {
-        Some(true) => Ok(()),
-        Some(false) => Err("the message has too many items"),
-        // Decoding says what is wrong.
-        None => Ok(()),
+    for path in M::PATHS {
+        match is_bounded(bytes, path, &mut items) {
+            Some(true) => {}
+            Some(false) => return Err("the message has too many items"),
+            // Decoding says what is wrong.
+            None => return Ok(()),
+        }
     }
+    Ok(())
 }
 
 /// None if the bytes are no message.
@@ -54,9 +57,9 @@ fn is_bounded(mut bytes: &[u8], path: &[u32], items: &mut usize) -> Option<bool>
 }
 
 macro_rules! nesting {
-    ($($message:ty: [$($field:literal),*];)*) => {
+    ($($message:ty: $([$($field:literal),*])*;)*) => {
         $(impl Nesting for $message {
-            const PATH: &'static [u32] = &[$($field),*];
+            const PATHS: &'static [&'static [u32]] = &[$(&[$($field),*]),*];
         })*
     };
 }
@@ -76,8 +79,8 @@ nesting! {
     v1::CheckStreamResponse: [];
     v1::LimitRequest: [];
     v1::LimitResponse: [];
-    v1::LoanAsks: [3];
-    v1::LoanAnswers: [2];
+    v1::LoanAsks: [3] [4];
+    v1::LoanAnswers: [2] [3];
     v1::LimitBatchRequest: [1];
     v1::LimitBatchResponse: [];
     v1::PeekRequest: [2, 1];
@@ -147,6 +150,22 @@ mod tests {
             assert_eq!(bound::<rls::RateLimitRequest>(bytes), Ok(()));
             assert!(rls::RateLimitRequest::decode(bytes).is_err());
         }
+    }
+
+    #[test]
+    fn all_lists_of_a_message_are_bounded_together() {
+        let message = |asks, totals| {
+            let message = v1::LoanAsks {
+                asks: vec![v1::LoanAsk::default(); asks],
+                totals: vec![v1::RegionTotal::default(); totals],
+                ..v1::LoanAsks::default()
+            };
+            message.encode_to_vec()
+        };
+        let bound = bound::<v1::LoanAsks>;
+        assert_eq!(bound(&message(ITEMS_MAX / 2, ITEMS_MAX / 2)), Ok(()));
+        assert!(bound(&message(0, ITEMS_MAX + 1)).is_err());
+        assert!(bound(&message(ITEMS_MAX / 2, ITEMS_MAX / 2 + 1)).is_err());
     }
 
     #[test]

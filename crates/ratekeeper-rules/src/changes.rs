@@ -185,6 +185,8 @@ fn others(before: &Rule, after: &Rule) -> Vec<String> {
         #[cfg(feature = "yaml")]
         ("metadata", before.metadata != after.metadata),
         ("lease_time", before.lease != after.lease),
+        ("post_interval", before.post_interval != after.post_interval),
+        ("on_silence", before.on_silence != after.on_silence),
         ("share of this region", before.share != after.share),
         ("sync_interval", before.sync_interval != after.sync_interval),
         (

@@ -3,7 +3,9 @@
 use ratekeeper_core::Algorithm;
 
 use crate::nearest::nearest;
-use crate::{AdjustMode, Consistency, Evaluation, FailureMode, LeakyOverRls, RegionMode, ShedMode};
+use crate::{
+    AdjustMode, Consistency, Evaluation, FailureMode, LeakyOverRls, OnSilence, RegionMode, ShedMode,
+};
 
 /// A value that files name by a word.
 pub(crate) trait Choice: Copy + 'static {
@@ -33,6 +35,7 @@ choices!(
     Evaluation,
     FailureMode,
     LeakyOverRls,
+    OnSilence,
     RegionMode,
     ShedMode
 );

@@ -20,7 +20,9 @@ use crate::mark::At;
 use crate::report::Report;
 use crate::table::{Typed, mappings};
 use crate::yaml::Node;
-use crate::{AdjustMode, Consistency, Evaluation, FailureMode, LeakyOverRls, RegionMode, ShedMode};
+use crate::{
+    AdjustMode, Consistency, Evaluation, FailureMode, LeakyOverRls, OnSilence, RegionMode, ShedMode,
+};
 use fields::Fields;
 use mapping::{Keys, Mapping, Properties, Shape, Value, read_mapping, schema_of};
 use values::{
@@ -247,6 +249,10 @@ mappings! {
         consistency: Consistency,
         /// The time for which a node holds hits of a leased counter: `100ms`, 5ms to 10s.
         lease_time: LeaseTime,
+        /// With `regions: counted`, the assumption about a region that was not heard for three intervals; share by default.
+        on_silence: OnSilence,
+        /// With `regions: counted`, the time between two posts of a counter to other regions: 100ms to 60s; 1s by default.
+        post_interval: Duration,
         /// The way in which regions share the limit; without it each region enforces the whole limit by its own store.
         regions: RegionMode,
         /// The store that keeps the counters.

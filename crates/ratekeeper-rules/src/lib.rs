@@ -105,7 +105,7 @@ pub use nearest_name::Nearest;
 pub use options::{DEFAULT_STORE, Options, Profile};
 #[cfg(feature = "yaml")]
 pub use read::{ReadError, ReadOptions, Unreadable, read};
-pub use region::{NodeRegion, RegionMode, RegionShare};
+pub use region::{NodeRegion, OnSilence, RegionMode, RegionShare};
 pub use rule::{Consistency, Enforce, FailureMode, LeakyOverRls, Rule, RuleLimit, Unit};
 pub use ruleset::{RuleSet, WithTenants};
 #[cfg(feature = "yaml")]

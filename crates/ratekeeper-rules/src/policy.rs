@@ -6,7 +6,8 @@ use ratekeeper_core::{Algorithm, Micros};
 
 use crate::rule::LEASE;
 use crate::{
-    Consistency, Enforce, FailureMode, LeakyOverRls, Position, Profile, RegionMode, Rule, RuleLimit,
+    Consistency, Enforce, FailureMode, LeakyOverRls, OnSilence, Position, Profile, RegionMode,
+    Rule, RuleLimit,
 };
 
 /// The policy keys of one mapping; [`None`] where a key is missing.
@@ -19,7 +20,9 @@ pub(crate) struct Policy {
     pub(crate) enforce: Option<Enforce>,
     pub(crate) leaky_over_rls: Option<LeakyOverRls>,
     pub(crate) lease_time: Option<Micros>,
+    pub(crate) on_silence: Option<OnSilence>,
     pub(crate) on_store_failure: Option<FailureMode>,
+    pub(crate) post_interval: Option<Micros>,
     pub(crate) regions: Option<RegionMode>,
     pub(crate) store: Option<Box<str>>,
     pub(crate) sync_interval: Option<Micros>,
@@ -61,6 +64,8 @@ impl Policy {
             lease: self.lease_time.unwrap_or(LEASE),
             is_global: false,
             regions: self.regions,
+            post_interval: self.post_interval,
+            on_silence: self.on_silence,
             share: None,
             sync_interval: self.sync_interval,
             store: self.store.clone(),
@@ -85,7 +90,9 @@ impl Policy {
             enforce: self.enforce.or(outer.enforce),
             leaky_over_rls: self.leaky_over_rls.or(outer.leaky_over_rls),
             lease_time: self.lease_time.or(outer.lease_time),
+            on_silence: self.on_silence.or(outer.on_silence),
             on_store_failure: self.on_store_failure.or(outer.on_store_failure),
+            post_interval: self.post_interval.or(outer.post_interval),
             regions: self.regions.or(outer.regions),
             store: self.store.or_else(|| outer.store.clone()),
             sync_interval: self.sync_interval.or(outer.sync_interval),

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use ratekeeper_core::region::counted::{Counted, Silent};
 use ratekeeper_core::region::loans::LoanKind;
-use ratekeeper_core::{Limit, Regions, Unshareable, Whole};
+use ratekeeper_core::{Algorithm, Limit, Micros, Regions, Unshareable, Whole};
 
 use crate::named::named;
 use crate::{Rule, RuleLimit};
@@ -33,9 +34,43 @@ pub enum RegionMode {
     Regional,
     /// The same, and regions lend each other what they do not use of their shares.
     Bounded,
+    /// Each region admits while its own hits, and what the others have last said, sum to less than the limit.
+    Counted,
 }
 
-named!(RegionMode: Regional "regional", Bounded "bounded");
+named!(RegionMode: Regional "regional", Bounded "bounded", Counted "counted");
+
+/// The assumption about a region that is silent, of a limit that regions count together.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(
+    feature = "yaml",
+    derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema),
+    serde(rename_all = "snake_case")
+)]
+pub enum OnSilence {
+    /// It uses nothing more: each region may admit the whole limit.
+    Alone,
+    /// It uses its share by weight: what all regions admit stays near the limit.
+    #[default]
+    Share,
+}
+
+named!(OnSilence: Alone "alone", Share "share");
+
+/// The time between two posts of a counter that regions count together, unless a rule says otherwise.
+pub(crate) const POST_INTERVAL: Micros = Micros::from_secs(1);
+
+/// The shortest interval.
+const POST_INTERVAL_MIN: Micros = Micros::from_millis(100);
+
+/// The longest interval.
+const POST_INTERVAL_MAX: Micros = Micros::from_secs(60);
+
+/// The shortest interval where silence means anything: an idle link is tried every two seconds.
+const POST_INTERVAL_HEARD: Micros = Micros::from_secs(1);
+
+/// The time in which a post that is due gets to another region: a look at its counter, what is gathered with it, and its way.
+const POSTED_WITHIN: Micros = Micros::from_millis(200);
 
 /// The hits of a limit for each region, below which lending is of no use.
 const LENT_EACH: u64 = 8;
@@ -45,22 +80,90 @@ const LENT_EACH: u64 = 8;
 pub struct RegionShare {
     /// All regions that share the limit.
     pub regions: Arc<Regions>,
-    /// The limit that this region enforces; of what is lent, the part that it owns.
+    /// The limit that this region enforces; of what is lent, the part that it owns; all of it if it is counted together.
     pub limit: Limit,
     /// True if regions lend each other parts of the limit.
     pub is_lent: bool,
+    /// The way in which regions count it together, if they do.
+    pub counted: Option<Counted>,
+}
+
+/// The keys of a limit about regions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RegionKeys {
+    pub(crate) mode: Option<RegionMode>,
+    pub(crate) counted: Counted,
+}
+
+impl RegionKeys {
+    /// Those of a rule.
+    pub(crate) fn of(
+        mode: Option<RegionMode>,
+        post_interval: Option<Micros>,
+        on_silence: Option<OnSilence>,
+    ) -> Self {
+        Self {
+            mode,
+            counted: Counted {
+                interval: post_interval.unwrap_or(POST_INTERVAL),
+                silent: match on_silence.unwrap_or_default() {
+                    OnSilence::Alone => Silent::Alone,
+                    OnSilence::Share => Silent::Share,
+                },
+            },
+        }
+    }
 }
 
 impl fmt::Display for RegionShare {
     /// `region eu enforces 301 (weights version 3: ap 1, eu 2, us 1)`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (own, version) = (&self.regions.own().name, self.regions.version());
+        if let Some(counted) = &self.counted {
+            return self.counted_in_words(counted, f);
+        }
         let does = if self.is_lent { "owns" } else { "enforces" };
         write!(f, "region {own} {does} {}", self.limit.quota())?;
         if self.limit.capacity() != self.limit.quota() && self.limit.algorithm().has_burst() {
             write!(f, " with bursts of {}", self.limit.capacity())?;
         }
         write!(f, " (weights version {version}: ")?;
+        self.weights(f)
+    }
+}
+
+impl RegionShare {
+    /// `region eu counts with ap and us: about 600, and what others admit in 1.2 s; of one that is silent, its share (weights
+    /// version 3: ap 1, eu 2, us 1)`
+    fn counted_in_words(&self, counted: &Counted, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let own = self.regions.own_place();
+        let others = self.regions.all().iter().enumerate();
+        let others = others.filter(|(place, region)| *place != own && !region.is_retired);
+        let others: Vec<&str> = others.map(|(_, region)| &*region.name).collect();
+        let (name, quota) = (&self.regions.own().name, self.limit.quota());
+        let tenths = counted.interval.get().saturating_add(POSTED_WITHIN.get()) / 100_000;
+        write!(
+            f,
+            "region {name} counts with {}: about {quota}, and what others admit in {}.{} s; one that is silent ",
+            others.join(" and "),
+            tenths / 10,
+            tenths % 10
+        )?;
+        match counted.silent {
+            Silent::Alone => f.write_str("counts as it last said"),
+            Silent::Share => {
+                write!(
+                    f,
+                    "counts with its share (weights version {}: ",
+                    self.regions.version()
+                )?;
+                self.weights(f)
+            }
+        }
+    }
+
+    /// `ap 1, eu 2, us 1)`
+    fn weights(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, region) in self.regions.all().iter().enumerate() {
             let comma = if at == 0 { "" } else { ", " };
             write!(f, "{comma}{} {}", region.name, region.weight)?;
@@ -88,14 +191,16 @@ impl Rule {
 /// A message and its help.
 pub(crate) fn share(
     limit: &RuleLimit,
-    mode: Option<RegionMode>,
+    keys: RegionKeys,
     region: &NodeRegion,
 ) -> Result<Option<RegionShare>, (String, &'static str)> {
-    let (RuleLimit::Limited(limit), Some(mode)) = (limit, mode) else {
+    let (RuleLimit::Limited(limit), Some(mode)) = (limit, keys.mode) else {
         return Ok(None);
     };
-    if mode == RegionMode::Bounded {
-        check_lent(limit)?;
+    match mode {
+        RegionMode::Regional => {}
+        RegionMode::Bounded => check_lent(limit)?,
+        RegionMode::Counted => check_counted(limit, keys.counted)?,
     }
     let regions = match region {
         NodeRegion::In(regions) => regions,
@@ -119,12 +224,14 @@ pub(crate) fn share(
             // The check of a share by weight, and then the part that moves.
             limit.shared(regions).map(|_| limit.holding(owns, whole))
         }
+        RegionMode::Counted => Ok(*limit),
     };
     match shared {
         Ok(limit) => Ok(Some(RegionShare {
             regions: Arc::clone(regions),
             limit,
             is_lent: mode == RegionMode::Bounded,
+            counted: (mode == RegionMode::Counted).then_some(keys.counted),
         })),
         Err(why) => {
             let help = match why {
@@ -157,6 +264,42 @@ fn check_each(limit: &Limit, regions: &Regions) -> Result<(), (String, &'static 
         "`regions: bounded` needs a {what} of at least {least} here, {LENT_EACH} for each region"
     );
     Err((message, help))
+}
+
+/// Refuses limits that regions cannot count together, and intervals that are out of range.
+fn check_counted(limit: &Limit, counted: Counted) -> Result<(), (String, &'static str)> {
+    let why = if limit.is_calendar() {
+        "windows of a calendar are not counted together, others are".to_owned()
+    } else if limit.is_post_paid() {
+        "hits that are paid afterwards are charged in full, whatever others have used".to_owned()
+    } else if limit.algorithm() != Algorithm::FixedWindow {
+        format!(
+            "a {} is not counted together, a fixed_window is: its hits belong to a window by name",
+            limit.algorithm().name()
+        )
+    } else {
+        return check_interval(counted);
+    };
+    let message = format!("`regions: counted` is not possible here: {why}");
+    let help = "use `algorithm: fixed_window`, or write `regions: regional`, which gives each region a fixed share by its weight";
+    Err((message, help))
+}
+
+fn check_interval(counted: Counted) -> Result<(), (String, &'static str)> {
+    let interval = counted.interval;
+    if interval < POST_INTERVAL_MIN || interval > POST_INTERVAL_MAX {
+        let message = "`post_interval` has to be from 100ms to 60s".to_owned();
+        return Err((message, "write `post_interval: 1s`"));
+    }
+    if counted.silent == Silent::Share && interval < POST_INTERVAL_HEARD {
+        let message = "`post_interval` has to be at least 1s with `on_silence: share`: an idle link says something every two \
+                       seconds"
+            .to_owned();
+        let help = "write `post_interval: 1s`, or `on_silence: alone`, with which each region may admit the whole limit while it \
+                    reaches no other";
+        return Err((message, help));
+    }
+    Ok(())
 }
 
 /// Refuses limits of which regions cannot lend each other parts.

@@ -7,7 +7,7 @@ use ratekeeper_core::synced::{SyncTerms, Unsyncable};
 use ratekeeper_core::{Limit, Micros};
 
 use crate::named::named;
-use crate::{Calendar, Position, RegionMode, RegionShare};
+use crate::{Calendar, OnSilence, Position, RegionMode, RegionShare};
 
 /// A limit at a node of a domain. A list of limits makes one rule of each.
 #[derive(Clone, PartialEq, Debug)]
@@ -69,6 +69,10 @@ pub struct Rule {
     pub is_global: bool,
     /// The way in which regions share the limit; [`None`] if each node enforces it whole.
     pub regions: Option<RegionMode>,
+    /// The time between two posts of a counter that regions count together, where the file names one.
+    pub post_interval: Option<Micros>,
+    /// The assumption about regions that are silent, where the file names one.
+    pub on_silence: Option<OnSilence>,
     /// The part of the limit that this node's region enforces, if regions share it.
     pub share: Option<RegionShare>,
     /// The interval at which nodes add their counts to the store, where the file names one.

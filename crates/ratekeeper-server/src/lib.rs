@@ -71,7 +71,7 @@ pub use listen::{
 };
 pub use logs::denials::{DenialLog, DenialLogConfig};
 pub use logs::unreadable::OnUnreadable;
-pub use regions::{PeerLink, PeerRegion, RegionLoans};
+pub use regions::{PeerLink, PeerRegion, RegionLoans, ToRegion};
 pub use reload::follow::{FilesRead, Followed};
 pub use reload::{
     DeliveryError, FeedConfig, LoadError, OnBadText, ReloadStatus, RulesFeed, RulesLoader,

@@ -1,4 +1,5 @@
-//! Loans between regions: what this node asks other regions for, and what it lends them.
+//! Limits that regions share: what this node asks other regions for, and what it lends them; and what it posts to them of
+//! limits that they count together.
 //!
 //! ```text
 //!  requests --> counted in the region's store, under the share that it keeps
@@ -14,11 +15,13 @@
 
 mod change;
 mod counters;
+mod counting;
 mod demand;
 mod explained;
 mod kept;
 mod peer;
 mod signals;
+mod totals;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -29,17 +32,19 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream;
 use parking_lot::Mutex;
+use ratekeeper_core::region::counted::Counted;
 use ratekeeper_core::region::loans::{LoanTerms, RefusedAsk};
 use ratekeeper_core::{Limit, Micros, Regions, Whole};
 use ratekeeper_limiter::Limiter;
 use ratekeeper_proto::ratekeeper::v1::loan_answer::Refusal;
 use ratekeeper_proto::ratekeeper::v1::{LoanAnswer, LoanAsk};
-use ratekeeper_store::{CounterKey, LoanCounter, StoreSlot, boot_time};
+use ratekeeper_store::{CounterKey, HeardRegions, LoanCounter, StoreSlot, boot_time};
 use ratekeeper_stores::Stores;
 
 use change::{Changed, answer_of, ask_of, change};
 use counters::{Counters, Wanted};
-pub use peer::{PeerLink, PeerRegion};
+pub use peer::{PeerLink, PeerRegion, ToRegion};
+use totals::Totals;
 
 /// The time between two looks at what is needed.
 const LOOK: Duration = Duration::from_millis(100);
@@ -56,9 +61,11 @@ pub struct RegionLoans {
     regions: Arc<Regions>,
     /// In the order of all regions; the own one is not used.
     peers: Vec<PeerRegion>,
-    /// The limits that are lent, by their terms, and the rules they were made from.
+    /// The limits that are lent, or counted together, by their terms, and the rules they were made from.
     lent: Mutex<Lent>,
     counters: Mutex<Counters>,
+    totals: Mutex<Totals>,
+    heard: Arc<HeardRegions>,
     /// Links of others that were refused.
     links_refused: AtomicU64,
 }
@@ -70,12 +77,25 @@ struct Lent {
     limits: HashMap<u64, LentHere>,
 }
 
-/// A limit that is lent, as this region owns it.
+/// A limit that is lent, as this region owns it, or that is counted together.
 #[derive(Clone, Copy)]
 struct LentHere {
     owns: Limit,
     whole: Whole,
+    counted: Option<Counted>,
     store: StoreSlot,
+}
+
+impl LentHere {
+    const fn counter(&self, key: CounterKey) -> LoanCounter {
+        LoanCounter {
+            key,
+            owns: self.owns,
+            whole: self.whole,
+            counted: self.counted,
+            store: self.store,
+        }
+    }
 }
 
 impl fmt::Debug for RegionLoans {
@@ -93,11 +113,17 @@ impl RegionLoans {
     pub fn new(limiter: Arc<Limiter<Stores>>, regions: Arc<Regions>) -> Arc<Self> {
         let peers = regions.all().iter();
         let peers = peers.map(|region| PeerRegion::new(&region.name));
+        let heard = Arc::new(HeardRegions::new(Arc::clone(&regions), boot_time()));
+        limiter.store().hear_of(&heard);
+        let (all, own) = (regions.all(), regions.own_place());
+        let others = (0..all.len()).filter(|at| *at != own && !all[*at].is_retired);
         Arc::new(Self {
             limiter,
             peers: peers.collect(),
             lent: Mutex::default(),
-            counters: Mutex::new(Counters::new(regions.all().len())),
+            counters: Mutex::new(Counters::new(all.len())),
+            totals: Mutex::new(Totals::new(others.collect(), all.len())),
+            heard,
             regions,
             links_refused: AtomicU64::new(0),
         })
@@ -128,11 +154,21 @@ impl RegionLoans {
         }
     }
 
-    /// Asks for what is lacking.
+    /// Asks for what is lacking, and posts what was counted.
     async fn look(&self) {
         self.renew_limits();
         let demands = self.limiter.store().loan_demands();
         let now = boot_time();
+        let (counted, demands): (Vec<_>, Vec<_>) = demands
+            .into_iter()
+            .partition(|demand| demand.counter.counted.is_some());
+        let due = {
+            let mut totals = self.totals.lock();
+            counted.iter().for_each(|demand| totals.note(demand, now));
+            totals.due(|place| self.peers[place].is_reachable(), now)
+        };
+        let posts = stream::iter(due.into_iter().map(|key| self.post(key)));
+        posts.for_each_concurrent(TOGETHER, |post| post).await;
         let due = {
             let mut counters = self.counters.lock();
             counters.note(demands, now);
@@ -234,17 +270,14 @@ impl RegionLoans {
     }
 
     async fn try_lend(&self, peer: usize, message: &LoanAsk) -> Result<LoanAnswer, (Refusal, u64)> {
-        let limit = self.limit(message.terms).ok_or((Refusal::Terms, 0))?;
+        let limit = self.limit(message.terms);
+        let limit = limit.filter(|limit| limit.counted.is_none());
+        let limit = limit.ok_or((Refusal::Terms, 0))?;
         let key = CounterKey {
             subject: message.subject,
             identity: message.identity,
         };
-        let counter = LoanCounter {
-            key,
-            owns: limit.owns,
-            whole: limit.whole,
-            store: limit.store,
-        };
+        let counter = limit.counter(key);
         let lending = self.lending(&counter);
         let ask = change::asked(message, lending.kind);
         let mut refused = None;
@@ -361,6 +394,7 @@ impl RegionLoans {
             let here = LentHere {
                 owns: it.owns,
                 whole: it.whole,
+                counted: it.counted,
                 store: it.store,
             };
             (it.terms, here)

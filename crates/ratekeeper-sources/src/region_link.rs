@@ -1,12 +1,12 @@
-//! Links to other regions, which lend each other parts of limits.
+//! Links to other regions, which lend each other parts of limits, or count limits together.
 //!
 //! ```text
-//!   connect ----------> say who we are ----------> asks out, answers in, in batches
+//!   connect ----------> say who we are ----------> asks and totals out, answers in, in batches
 //!      ^                      |                         |
 //!      `------ back-off <-----+---- refused, broken, or silent while asked
 //! ```
 //!
-//! Asks that wait for a link that is not there are dropped: the next one says all that they did.
+//! What waits for a link that is not there is dropped: the next ask, or total, says all that it did.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use ratekeeper_proto::ratekeeper::v1::region_service_client::RegionServiceClient;
 use ratekeeper_proto::ratekeeper::v1::{LoanAnswers, LoanAsks};
-use ratekeeper_server::{PeerLink, RegionLoans};
+use ratekeeper_server::{PeerLink, RegionLoans, ToRegion};
 use ratekeeper_tls::TlsFiles;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -24,10 +24,10 @@ use tonic::{Request, Streaming};
 use crate::backoff::Backoff;
 use crate::grpc_connection::{GrpcConnection, describe};
 
-/// The most asks in a message.
+/// The most asks and totals in a message.
 const TOGETHER: usize = 256;
 
-/// The time for which asks are gathered into one message.
+/// The time for which they are gathered into one message.
 const GATHERED: Duration = Duration::from_millis(10);
 
 /// The time after which a link that does not answer is given up.
@@ -112,7 +112,7 @@ impl RegionLink {
         let hello = LoanAsks {
             region: regions.own().name.to_string(),
             weights_version: regions.version(),
-            asks: Vec::new(),
+            ..LoanAsks::default()
         };
         if asks.send(hello).await.is_err() {
             return "it ended".to_owned();
@@ -126,7 +126,7 @@ impl RegionLink {
         };
         // The other side says first that it has taken ours.
         match timeout(SILENCE, answers.message()).await {
-            Ok(Ok(Some(_))) => {}
+            Ok(Ok(Some(_))) => self.loans.hear(self.place),
             Ok(Ok(None)) => return "it ended".to_owned(),
             Ok(Err(status)) => return describe(&status),
             Err(_) => return "it does not answer".to_owned(),
@@ -148,9 +148,10 @@ impl RegionLink {
         loop {
             let silence = unanswered.front().map(|left| *left + SILENCE);
             let may_send = out.capacity() > 0 && unanswered.len() < UNANSWERED_MAX;
-            let asks = tokio::select! {
+            let parts = tokio::select! {
                 answer = answers.message() => match answer {
-                    Ok(Some(LoanAnswers { answers, .. })) => {
+                    Ok(Some(LoanAnswers { answers, totals, .. })) => {
+                        self.loans.hear(self.place);
                         // Answers may be repeated.
                         if let Some(left) = unanswered.pop_front() {
                             link.answered_in(left.elapsed());
@@ -158,12 +159,13 @@ impl RegionLink {
                         for answer in answers {
                             self.loans.answered(self.place, answer).await;
                         }
+                        self.loans.told_back(self.place, totals).await;
                         continue;
                     }
                     Ok(None) => return "it ended".to_owned(),
                     Err(status) => return describe(&status),
                 },
-                asks = link.next(TOGETHER, GATHERED), if may_send => asks,
+                parts = link.next(TOGETHER, GATHERED), if may_send => parts,
                 () = sleep_until(said + PING), if may_send && unanswered.is_empty() => Vec::new(),
                 room = out.reserve(), if out.capacity() == 0 => match room {
                     Ok(_) => continue,
@@ -173,10 +175,13 @@ impl RegionLink {
             };
             said = Instant::now();
             unanswered.push_back(said);
-            let asks = LoanAsks {
-                asks,
-                ..LoanAsks::default()
-            };
+            let mut asks = LoanAsks::default();
+            for part in parts {
+                match part {
+                    ToRegion::Ask(ask) => asks.asks.push(ask),
+                    ToRegion::Total(total) => asks.totals.push(total),
+                }
+            }
             // There is room, and this is the only sender.
             if out.try_send(asks).is_err() {
                 return "it ended".to_owned();

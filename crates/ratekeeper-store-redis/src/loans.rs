@@ -1,4 +1,5 @@
-//! Loans between regions: looks at them and changes of them, and the counters that may need some.
+//! Loans between regions: looks at them and changes of them, the totals that regions post, and the counters that may need
+//! either.
 //!
 //! No request waits for any of this. A change is made by a node that has read what it is computed from, and only if that is
 //! still there; see [`ratekeeper_core::region::loans`].
@@ -7,6 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use ratekeeper_core::Micros;
+use ratekeeper_core::region::counted::RegionPost;
 use ratekeeper_store::{
     CounterKey, LoanChange, LoanCounter, LoanDemand, LoanState, Step, StoreError, boot_time,
 };
@@ -35,11 +37,19 @@ struct Shared {
     context: Arc<ScriptContext>,
 }
 
-/// A look at the loans of a counter, or a change of them.
+/// The work on the loans of a counter, or on the totals that regions post of it.
+#[derive(Debug)]
+pub(crate) enum LoanAct {
+    Look,
+    Change(LoanChange),
+    Total(RegionPost),
+}
+
+/// Work on a counter.
 #[derive(Debug)]
 struct Job {
     counter: LoanCounter,
-    change: Option<LoanChange>,
+    act: LoanAct,
     until: Micros,
     /// Taken when it has been answered.
     answer: Mutex<Option<oneshot::Sender<Result<LoanState, StoreError>>>>,
@@ -71,17 +81,17 @@ impl Loans {
         self.shared.context.loan_demands.take()
     }
 
-    /// Looks at the loans of `counter`, or changes them.
+    /// Does `act` on `counter`.
     pub(crate) async fn call(
         &self,
         counter: LoanCounter,
-        change: Option<LoanChange>,
+        act: LoanAct,
     ) -> Result<LoanState, StoreError> {
         let (answer, answered) = oneshot::channel();
         let until = Micros::new(boot_time().get().saturating_add(WITHIN.get()));
         let job = Job {
             counter,
-            change,
+            act,
             until,
             answer: Mutex::new(Some(answer)),
         };
@@ -93,6 +103,10 @@ impl Loans {
 }
 
 impl Job {
+    const fn is_change(&self) -> bool {
+        matches!(self.act, LoanAct::Change(_))
+    }
+
     fn tell(&self, answer: Result<LoanState, StoreError>) {
         let waiting = self.answer.lock().take();
         if let Some(waiting) = waiting {
@@ -126,13 +140,22 @@ impl SideWork for Shared {
 
     fn call(&self, job: &Job) -> Call {
         let mut call = Call::new();
-        call.set_generation(self.context.generation.get());
-        call.push_loans(&job.counter, job.change.as_ref(), &self.context.names);
+        self.context.set_region(&mut call);
+        let (counter, names) = (&job.counter, &self.context.names);
+        match &job.act {
+            LoanAct::Look => call.push_loans(counter, None, names),
+            LoanAct::Change(change) => call.push_loans(counter, Some(change), names),
+            LoanAct::Total(post) => call.push_total(counter, *post, names),
+        }
         call
     }
 
     fn replicated_until(job: &Job) -> Option<Micros> {
-        job.change.is_some().then_some(job.until)
+        match job.act {
+            LoanAct::Change(_) => Some(job.until),
+            // One that is lost is posted again.
+            LoanAct::Look | LoanAct::Total(_) => None,
+        }
     }
 
     fn answered<'r>(
@@ -144,7 +167,9 @@ impl SideWork for Shared {
         let state = decode_loans(answer)?;
         job.tell(match state {
             // It is kept, and does no harm: what another region does not hear of, it does not use.
-            Some(state) if state.is_written && !is_replicated => Err(StoreError::Unavailable),
+            Some(state) if state.is_written && !is_replicated && job.is_change() => {
+                Err(StoreError::Unavailable)
+            }
             Some(state) => Ok(state),
             None => Err(StoreError::Corrupt),
         });

@@ -156,7 +156,7 @@ impl<'a> Pipeline<'a> {
         };
         let sent = |batch: &Batch| {
             let mut call = Call::new();
-            call.set_generation(context.generation.get());
+            context.set_region(&mut call);
             for group in &batch.groups {
                 call.push(group, &context.names);
             }

@@ -67,6 +67,7 @@ impl RedisServers {
             nodes: Nodes::new(),
             generation: Generation::default(),
             loan_demands: LoanDemands::default(),
+            heard: OnceLock::new(),
             told: AtomicU64::new(0),
         };
         let (config, context) = (Arc::new(config), Arc::new(context));

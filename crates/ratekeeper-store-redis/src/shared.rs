@@ -1,18 +1,21 @@
 //! Redis as one of several [`Stores`](ratekeeper_stores::Stores): decisions, upkeep, metrics and faults.
 
+use std::sync::Arc;
+
 use ratekeeper_core::lease::Taken;
+use ratekeeper_core::region::counted::RegionPost;
 use ratekeeper_core::{Micros, Outcome};
 use ratekeeper_store::across::CounterSlot;
 use ratekeeper_store::{
-    Answer, Extra, HashKey, LeaseGauges, LeasedHits, LoanChange, LoanCounter, LoanDemand,
-    LoanState, Post, Request, Step, StoreError, SyncGauges, SyncedHits, Verdicts,
+    Answer, Extra, HashKey, HeardRegions, LeaseGauges, LeasedHits, LoanChange, LoanCounter,
+    LoanDemand, LoanState, Post, Request, Step, StoreError, SyncGauges, SyncedHits, Verdicts,
 };
 use ratekeeper_stores::{Agreement, BoxFuture, ServerGauges, SharedStore, StoreReply};
 use tokio::runtime::Handle;
 
 use crate::ShardCounts;
 use crate::lease::Leases;
-use crate::loans::Loans;
+use crate::loans::{LoanAct, Loans};
 use crate::metrics::Fault;
 use crate::script::Group;
 use crate::servers::RedisServers;
@@ -152,7 +155,21 @@ impl SharedStore for RedisServers {
         counter: LoanCounter,
         change: Option<LoanChange>,
     ) -> BoxFuture<'_, Result<LoanState, StoreError>> {
-        Box::pin(RedisServers::loans(self).call(counter, change))
+        let act = change.map_or(LoanAct::Look, LoanAct::Change);
+        Box::pin(RedisServers::loans(self).call(counter, act))
+    }
+
+    fn keep_total(
+        &self,
+        counter: LoanCounter,
+        post: RegionPost,
+    ) -> BoxFuture<'_, Result<LoanState, StoreError>> {
+        Box::pin(RedisServers::loans(self).call(counter, LoanAct::Total(post)))
+    }
+
+    fn hear_of(&self, heard: &Arc<HeardRegions>) {
+        // There is one of a process.
+        let _ = self.slots.context().heard.set(Arc::clone(heard));
     }
 
     /// Connects, so that this runtime's first decision need not wait for it. In a cluster only to

@@ -1,18 +1,21 @@
 //! The loans between regions, as a region's store keeps them.
 
+use ratekeeper_core::region::counted::Counted;
 use ratekeeper_core::{Limit, Micros, Timestamp, Whole};
 
 use crate::{CounterKey, Step, StoreSlot};
 
-/// A counter of which regions lend each other parts.
+/// A counter of which regions lend each other parts, or which they count together.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LoanCounter {
     /// The name of the counter, the same in all regions.
     pub key: CounterKey,
-    /// The part of the limit that this region owns.
+    /// The part of the limit that this region owns; all of it where regions count it together.
     pub owns: Limit,
     /// The whole limit.
     pub whole: Whole,
+    /// The way in which regions count it together; [`None`] if they lend each other parts.
+    pub counted: Option<Counted>,
     /// The store that keeps it.
     pub store: StoreSlot,
 }
@@ -25,6 +28,7 @@ impl LoanCounter {
             key: step.key,
             owns: step.limit,
             whole: step.whole,
+            counted: step.counted,
             store: step.store,
         }
     }
@@ -60,18 +64,18 @@ pub struct LoanState {
     pub count: u64,
     /// The generation of the region, in which what it holds for a time counts; 0 while that is not known.
     pub generation: u64,
-    /// The loans, before a change; empty if there are none.
+    /// The loans, or the totals that regions have posted, before a change; empty if there are none.
     pub loans: Box<[u8]>,
-    /// True if a change was made, and every replica has it.
+    /// True if a change was made, and every replica has it; or if a total was kept.
     pub is_written: bool,
 }
 
-/// A counter that was asked for on this node, of which regions lend each other parts.
+/// A counter that was asked for on this node, of which regions lend each other parts, or which they count together.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LoanDemand {
     /// The counter.
     pub counter: LoanCounter,
-    /// The [terms](crate::Step::terms) on which parts are lent.
+    /// The [terms](crate::Step::terms) on which parts are lent, or it is counted.
     pub terms: u64,
     /// The hits asked for since the last look, denied ones too.
     pub hits: u64,

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use ratekeeper_core::region::counted::Counted;
 use ratekeeper_core::{
     Bounds, Limit, Micros, Mode, Moment, Outcome, Timestamp, Verdict, Vote, Whole,
 };
@@ -81,11 +82,13 @@ pub struct Step {
     /// The time after which this node adds its hits to the counter in the store, and admits without asking in between; zero
     /// if each hit is counted there.
     pub sync: Micros,
-    /// The terms on which regions lend each other parts of the limit, a number that differs where the limit, its rule or the
-    /// regions do; 0 if they do not. The step's limit is then what this region owns.
+    /// The terms on which regions lend each other parts of the limit, or count it together: a number that differs where the
+    /// limit, its rule or the regions do; 0 if they do not. The step's limit is then what this region owns, or the whole one.
     pub terms: u64,
     /// The whole limit of which regions lend each other parts.
     pub whole: Whole,
+    /// The way in which regions count the limit together; [`None`] if they do not.
+    pub counted: Option<Counted>,
 }
 
 impl Step {
@@ -108,6 +111,7 @@ impl Step {
             sync: Micros::ZERO,
             terms: 0,
             whole: Whole { quota: 0, burst: 0 },
+            counted: None,
         }
     }
 

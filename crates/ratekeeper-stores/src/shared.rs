@@ -2,13 +2,15 @@
 
 use std::fmt::Debug;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use ratekeeper_core::lease::Taken;
+use ratekeeper_core::region::counted::RegionPost;
 use ratekeeper_core::{Micros, Outcome, Timestamp};
 use ratekeeper_store::across::CounterSlot;
 use ratekeeper_store::{
-    Answer, Extra, HashKey, LeaseGauges, LeasedHits, LoanChange, LoanCounter, LoanDemand,
-    LoanState, Post, Request, Step, StoreError, SyncGauges, SyncedHits, Verdicts,
+    Answer, Extra, HashKey, HeardRegions, LeaseGauges, LeasedHits, LoanChange, LoanCounter,
+    LoanDemand, LoanState, Post, Request, Step, StoreError, SyncGauges, SyncedHits, Verdicts,
 };
 
 use crate::{Agreement, ServerGauges, StoreReply};
@@ -120,6 +122,22 @@ pub trait SharedStore: Debug + Send + Sync + 'static {
     ) -> BoxFuture<'_, Result<LoanState, StoreError>> {
         let _ = (counter, change);
         Box::pin(std::future::ready(Err(StoreError::Unavailable)))
+    }
+
+    /// Keeps a total that another region has posted of `counter`, and tells what this region has counted.
+    fn keep_total(
+        &self,
+        counter: LoanCounter,
+        post: RegionPost,
+    ) -> BoxFuture<'_, Result<LoanState, StoreError>> {
+        let _ = (counter, post);
+        Box::pin(std::future::ready(Err(StoreError::Unavailable)))
+    }
+
+    /// Takes in when other regions were heard: those that were silent are taken to have used their shares of limits that
+    /// regions count together.
+    fn hear_of(&self, heard: &Arc<HeardRegions>) {
+        let _ = heard;
     }
 
     /// Forgets what has expired by `now`; called about once a second, and not where requests are answered. For stores

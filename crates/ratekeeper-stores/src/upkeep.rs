@@ -1,9 +1,12 @@
 //! Upkeep, metrics and faults: all that a service needs of its stores besides decisions.
 
+use std::sync::Arc;
+
 use ratekeeper_core::Timestamp;
+use ratekeeper_core::region::counted::RegionPost;
 use ratekeeper_store::{
-    HashKey, LeaseGauges, LoanChange, LoanCounter, LoanDemand, LoanState, MemoryStore, StoreError,
-    SyncGauges,
+    HashKey, HeardRegions, LeaseGauges, LoanChange, LoanCounter, LoanDemand, LoanState,
+    MemoryStore, StoreError, SyncGauges,
 };
 
 use crate::{Agreement, Backend, ServerGauges, SharedStore, StoreGauges, Stores};
@@ -104,6 +107,27 @@ impl Stores {
             Some(store) => store.loans(counter, change).await,
             None => Err(StoreError::Unavailable),
         }
+    }
+
+    /// Keeps a total that another region has posted of `counter`, and tells what this region has counted.
+    ///
+    /// # Errors
+    /// The store does not answer, keeps no totals, or has something else in their place.
+    pub async fn keep_total(
+        &self,
+        counter: LoanCounter,
+        post: RegionPost,
+    ) -> Result<LoanState, StoreError> {
+        match self.lending(counter.store) {
+            Some(store) => store.keep_total(counter, post).await,
+            None => Err(StoreError::Unavailable),
+        }
+    }
+
+    /// Tells all stores when other regions were heard.
+    pub fn hear_of(&self, heard: &Arc<HeardRegions>) {
+        self.all_shared()
+            .for_each(|(_, store)| store.hear_of(heard));
     }
 
     /// Gives back what this node holds, and adds what it has counted, before it stops; for a moment at most.

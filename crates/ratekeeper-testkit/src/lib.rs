@@ -15,6 +15,7 @@ pub mod certificates;
 pub mod conformance;
 #[cfg(feature = "xds")]
 pub mod control_plane;
+pub mod counting;
 #[cfg(unix)]
 pub mod etcd;
 pub mod events;

@@ -40,6 +40,7 @@ mod quota_set;
 mod quotas;
 mod redis;
 mod regions;
+mod regions_count;
 mod regions_example;
 mod regions_lend;
 mod regions_lie;

@@ -85,7 +85,7 @@ fn a_check_of_rules_tells_the_share_and_refuses_what_no_region_can_do() {
         "rules.yaml",
         &RULES.replace("regional", "counted"),
     );
-    run(folder.path(), &["rules", "check", "rules.yaml"]).refused("write `regions: regional`");
+    run(folder.path(), &["rules", "check", "rules.yaml"]).refused("write `consistency: exact`");
 }
 
 #[test]

@@ -41,7 +41,7 @@ impl RegionService for Liar {
         tokio::spawn(async move {
             let hello = LoanAnswers {
                 weights_version: 1,
-                answers: Vec::new(),
+                ..LoanAnswers::default()
             };
             let _ = answers.send(Ok(hello)).await;
             while let Some(Ok(message)) = asks.next().await {
@@ -63,6 +63,7 @@ impl RegionService for Liar {
                     let lies = LoanAnswers {
                         weights_version: 1,
                         answers: lies.clone(),
+                        ..LoanAnswers::default()
                     };
                     let _ = answers.send(Ok(lies)).await;
                 }
@@ -97,7 +98,10 @@ fn admitted_of(node: &Ratekeeper, entry: (&str, &str), asked: usize) -> usize {
 }
 
 /// Sends `messages` as a link does; returns the answers to them, or why it ended.
-async fn link(node: &Ratekeeper, messages: Vec<LoanAsks>) -> Result<Vec<LoanAnswer>, Status> {
+pub(crate) async fn link(
+    node: &Ratekeeper,
+    messages: Vec<LoanAsks>,
+) -> Result<Vec<LoanAnswers>, Status> {
     let mut client = RegionServiceClient::connect(format!("http://127.0.0.1:{}", node.grpc))
         .await
         .expect("it listens");
@@ -107,16 +111,16 @@ async fn link(node: &Ratekeeper, messages: Vec<LoanAsks>) -> Result<Vec<LoanAnsw
         .into_inner();
     let mut all = Vec::new();
     while let Some(message) = answers.message().await? {
-        all.extend(message.answers);
+        all.push(message);
     }
     Ok(all)
 }
 
-fn hello(region: &str, weights_version: u32) -> LoanAsks {
+pub(crate) fn hello(region: &str, weights_version: u32) -> LoanAsks {
     LoanAsks {
         region: region.to_owned(),
         weights_version,
-        asks: Vec::new(),
+        ..LoanAsks::default()
     }
 }
 
@@ -181,6 +185,7 @@ fn a_region_that_lies_floods_and_repeats_gets_no_more_than_is_spare() {
     let flood = std::iter::once(hello("us", 1)).chain(flood);
     let answers = runtime.block_on(link(&node, flood.collect()));
     let answers = answers.expect("a flood is answered");
+    let answers: Vec<LoanAnswer> = answers.into_iter().flat_map(|it| it.answers).collect();
     assert_eq!(answers.len(), 5 * 199);
     let taken = answers.iter().filter(|it| it.refused == 0).map(|it| it.now);
     let most = taken.max().expect("some asks are answered");

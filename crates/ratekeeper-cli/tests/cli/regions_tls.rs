@@ -82,7 +82,7 @@ async fn ask(channel: Result<Channel, Status>, region: &str) -> Result<LoanAnswe
     let hello = LoanAsks {
         region: region.to_owned(),
         weights_version: 1,
-        asks: Vec::new(),
+        ..LoanAsks::default()
     };
     let greedy = LoanAsks {
         asks: vec![LoanAsk {

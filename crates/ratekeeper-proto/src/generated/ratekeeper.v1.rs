@@ -1816,6 +1816,35 @@ pub struct LoanAsks {
     /// At most 1,000.
     #[prost(message, repeated, tag = "3")]
     pub asks: ::prost::alloc::vec::Vec<LoanAsk>,
+    /// What the region has counted; at most 1,000.
+    #[prost(message, repeated, tag = "4")]
+    pub totals: ::prost::alloc::vec::Vec<RegionTotal>,
+}
+/// The hits that a region has counted of a limit that all count together.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RegionTotal {
+    /// Both halves of the counter's name.
+    #[prost(fixed64, tag = "1")]
+    pub subject: u64,
+    #[prost(fixed64, tag = "2")]
+    pub identity: u64,
+    /// The limit, its rule and the regions, as a number: the same in all regions that count it.
+    #[prost(fixed64, tag = "3")]
+    pub terms: u64,
+    /// The sender's window, by number.
+    #[prost(uint64, tag = "4")]
+    pub window: u64,
+    /// The hits that its region has counted in it: the limit at most.
+    #[prost(uint64, tag = "5")]
+    pub total: u64,
+    /// In an answer: the window and the total that it answers to.
+    #[prost(uint64, tag = "6")]
+    pub told_window: u64,
+    #[prost(uint64, tag = "7")]
+    pub told_total: u64,
+    /// In an answer, set if what was told was not kept.
+    #[prost(enumeration = "loan_answer::Refusal", tag = "8")]
+    pub refused: i32,
 }
 /// An ask: it says what the asker holds, so it also renews loans and gives hits back.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1860,6 +1889,9 @@ pub struct LoanAnswers {
     pub weights_version: u32,
     #[prost(message, repeated, tag = "2")]
     pub answers: ::prost::alloc::vec::Vec<LoanAnswer>,
+    /// What this region has counted, in the order of the totals that it was told.
+    #[prost(message, repeated, tag = "3")]
+    pub totals: ::prost::alloc::vec::Vec<RegionTotal>,
 }
 /// The answer to an ask.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1909,11 +1941,11 @@ pub mod loan_answer {
     #[repr(i32)]
     pub enum Refusal {
         Unspecified = 0,
-        /// A later ask was answered already.
+        /// A later ask was answered already; of a total, its window is over.
         Old = 1,
         /// The clocks of the two regions are more than a window apart.
         Apart = 2,
-        /// No rule here is lent on these terms.
+        /// No rule here is lent, or counted, on these terms.
         Terms = 3,
         /// The region's store did not answer.
         Store = 4,
@@ -1956,7 +1988,7 @@ pub mod region_service_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// Served by each node of a region that lends.
+    /// Served by each node of a region that shares limits.
     #[derive(Debug, Clone)]
     pub struct RegionServiceClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -2089,7 +2121,7 @@ pub mod region_service_server {
             request: tonic::Request<tonic::Streaming<super::LoanAsks>>,
         ) -> std::result::Result<tonic::Response<Self::LinkStream>, tonic::Status>;
     }
-    /// Served by each node of a region that lends.
+    /// Served by each node of a region that shares limits.
     #[derive(Debug)]
     pub struct RegionServiceServer<T> {
         inner: Arc<T>,

@@ -21,11 +21,12 @@ use crate::table::{Typed, kinds};
 use crate::usage::{JsonPointer, UsageEstimate};
 use crate::yaml::Node;
 use crate::{
-    AdjustMode, Consistency, Enforce, Evaluation, FailureMode, LeakyOverRls, RegionMode, ShedMode,
+    AdjustMode, Consistency, Enforce, Evaluation, FailureMode, LeakyOverRls, OnSilence, RegionMode,
+    ShedMode,
 };
 use readers::{
     algorithm, boolean, choice, count, duration, entries, estimate, lease_time, list, moment,
-    percent, period, places, requests, share, store, text, texts, weight, written,
+    percent, period, places, requests, share, store, text, texts, weight,
 };
 pub(super) use schemas::with_doc;
 
@@ -227,27 +228,7 @@ words!(
     Evaluation,
     FailureMode,
     LeakyOverRls,
+    OnSilence,
+    RegionMode,
     ShedMode
 );
-
-impl Typed for RegionMode {
-    type Is = Self;
-}
-
-impl Value for RegionMode {
-    type Schema = Self;
-
-    fn read(key: &str, node: &Rc<Node>, report: &mut Report<'_>) -> Option<Self> {
-        let text = written(node);
-        if text == "counted" {
-            let message =
-                format!("`{key}: {text}` is not possible yet: regions do not exchange hits");
-            let help = format!(
-                "write `{key}: regional`, which gives each region a fixed share by its weight"
-            );
-            report.error(node.mark, message, help);
-            return None;
-        }
-        choice(key, node, report)
-    }
-}

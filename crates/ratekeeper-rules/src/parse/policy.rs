@@ -1,9 +1,9 @@
 //! Reads the keys about counting that a domain, a descriptor and a limit may have.
 
-use crate::Consistency;
 use crate::format::{Counters, Counting};
 use crate::policy::Policy;
 use crate::report::Report;
+use crate::{Consistency, RegionMode};
 
 impl Policy {
     /// The policy of keys about counting.
@@ -28,10 +28,27 @@ impl Policy {
                 format!("`sync_interval` means nothing with `consistency: {mode}` and is ignored");
             report.warn(mark, message, None);
         }
+        let mode = counters.regions.copied();
+        let of_counted = [
+            ("post_interval", counters.post_interval.mark()),
+            ("on_silence", counters.on_silence.mark()),
+        ];
+        for (key, mark) in of_counted {
+            if let (Some(mark), Some(mode)) = (mark, mode)
+                && mode != RegionMode::Counted
+            {
+                let mode = mode.name();
+                let message =
+                    format!("`{key}` means nothing with `regions: {mode}` and is ignored");
+                report.warn(mark, message, None);
+            }
+        }
         Self {
             consistency,
             lease_time: counters.lease_time.copied(),
-            regions: counters.regions.copied(),
+            on_silence: counters.on_silence.copied(),
+            post_interval: counters.post_interval.copied(),
+            regions: mode,
             store: counters.store.get().cloned(),
             sync_interval: counters.sync_interval.copied(),
             ..Self::default()
@@ -53,7 +70,9 @@ impl Policy {
             enforce,
             leaky_over_rls,
             lease_time,
+            on_silence,
             on_store_failure,
+            post_interval,
             regions,
             store,
             sync_interval

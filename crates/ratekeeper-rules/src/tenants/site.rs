@@ -9,7 +9,7 @@ use super::level::{LevelTarget, NoLevel};
 use super::{CUSTOM, Pattern};
 use crate::draft::BuiltLimit;
 use crate::policy::Policy;
-use crate::region::share;
+use crate::region::{RegionKeys, share};
 use crate::rule::sync_terms;
 use crate::{
     Consistency, Node, NodeRegion, Options, Position, Profile, Rule, RuleIndex, RuleLimit,
@@ -185,7 +185,8 @@ impl Site<'_> {
         let base = target.base.map(|base| &rules[base.get()]);
         let base = base.unwrap_or(&self.defaults.rule).clone();
         limit.limit = counted(limit.limit, &base);
-        let share = share(&limit.limit, base.regions, &self.defaults.region)?;
+        let keys = RegionKeys::of(base.regions, base.post_interval, base.on_silence);
+        let share = share(&limit.limit, keys, &self.defaults.region)?;
         Ok(Rule {
             id: Arc::clone(&target.id),
             path: Arc::clone(&target.path),

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use ratekeeper_core::Regions;
+use ratekeeper_core::region::counted::Silent;
+use ratekeeper_core::{Micros, Regions};
 use ratekeeper_rules::{
     NodeRegion, Options, RegionMode, RuleSet, Source, TenantIndex, TenantKey, TenantOverride,
     TenantQuotas, load,
@@ -156,7 +157,18 @@ fn what_cannot_be_shared_is_refused_with_a_way_out() {
     let burst = limit("limit: 100, burst: 1, algorithm: gcra, regions: regional");
     assert!(burst.contains("1 cannot be split"), "{burst}");
     for (keys, why) in [
-        ("limit: 600, regions: counted", "is not possible yet"),
+        (
+            "limit: 600, regions: counted",
+            "a sliding_window is not counted together",
+        ),
+        (
+            "limit: 600, algorithm: gcra, regions: counted",
+            "a gcra is not counted together",
+        ),
+        (
+            "limit: 600, algorithm: fixed_window, post_paid: true, regions: counted",
+            "paid afterwards",
+        ),
         (
             "limit: 600, sub_windows: 4, regions: bounded",
             "sub_windows cannot be lent",
@@ -204,6 +216,37 @@ fn what_cannot_be_shared_is_refused_with_a_way_out() {
         few.contains("a limit of at least 24 here, 8 for each region"),
         "{few}"
     );
+    let counted = "limit: 600, algorithm: fixed_window, regions: counted";
+    for consistency in ["synced", "local"] {
+        let refused = limit(&format!("{counted}, consistency: {consistency}"));
+        assert!(
+            refused.contains("`regions: counted` is not possible with this"),
+            "{refused}"
+        );
+        assert!(refused.ends_with("write `consistency: exact`"), "{refused}");
+    }
+    let denied = limit(&format!("{counted}, count_denied: true"));
+    assert!(
+        denied.contains("would use up the limit of all others"),
+        "{denied}"
+    );
+    assert!(denied.ends_with("write `count_denied: false`"), "{denied}");
+    for interval in ["99ms", "61s"] {
+        let refused = limit(&format!(
+            "{counted}, on_silence: alone, post_interval: {interval}"
+        ));
+        assert!(
+            refused.contains("from 100ms to 60s; write `post_interval: 1s`"),
+            "{refused}"
+        );
+    }
+    let heard = limit(&format!("{counted}, post_interval: 999ms"));
+    assert!(
+        heard.contains("at least 1s with `on_silence: share`"),
+        "{heard}"
+    );
+    let typo = limit(&format!("{counted}, on_silence: shere"));
+    assert!(typo.ends_with("did you mean `share`?"), "{typo}");
     let typo = limit("limit: 600, regions: regionel");
     assert!(typo.ends_with("did you mean `regional`?"), "{typo}");
 }
@@ -229,6 +272,66 @@ fn of_a_limit_that_is_lent_the_region_owns_its_share() {
     let rules = self::rules(&bucket, "ap");
     let share = rules.rules()[0].share.as_ref().expect("it is shared");
     assert_eq!((share.limit.quota(), share.limit.capacity()), (150, 8));
+}
+
+#[test]
+fn a_limit_that_is_counted_together_is_whole_in_each_region() {
+    let text = "domain: d\ndescriptors: [ { key: k, rate_limit: { window: 1m, limit: 600, algorithm: fixed_window, \
+                regions: counted } } ]\n";
+    let share = |text: &str, own: &str| {
+        let rules = rules(text, own);
+        assert_eq!(quotas(&rules), [(600, 600)]);
+        let rule = &rules.rules()[0];
+        rule.share.clone().expect("it is shared")
+    };
+    let by_default = share(text, "eu");
+    let counted = by_default.counted.expect("it is counted");
+    assert_eq!(counted.interval, Micros::from_secs(1));
+    assert_eq!(counted.silent, Silent::Share);
+    assert!(!by_default.is_lent);
+    assert_eq!(
+        by_default.to_string(),
+        "region eu counts with ap and us: about 600, and what others admit in 1.2 s; one that is silent counts with its \
+         share (weights version 3: ap 1, eu 2, us 1)"
+    );
+    let alone = text.replace(
+        "counted",
+        "counted, on_silence: alone, post_interval: 250ms",
+    );
+    let alone = share(&alone, "ap");
+    let counted = alone.counted.expect("it is counted");
+    assert_eq!(counted.interval, Micros::from_millis(250));
+    assert_eq!(counted.silent, Silent::Alone);
+    assert!(
+        alone
+            .to_string()
+            .ends_with("admit in 0.4 s; one that is silent counts as it last said"),
+        "{alone}"
+    );
+    // What is too small to be divided can be counted.
+    let small = text.replace("600", "1");
+    assert_eq!(quotas(&rules(&small, "us")), [(1, 1)]);
+    // All limits of a domain.
+    let domain = "domain: d\nregions: counted\non_silence: alone\npost_interval: 100ms\nalgorithm: fixed_window\ndescriptors: [ \
+                  { key: k, rate_limit: { window: 1m, limit: 600 } } ]\n";
+    let counted = share(domain, "us").counted.expect("it is counted");
+    assert_eq!(counted.interval, Micros::from_millis(100));
+}
+
+#[test]
+fn keys_of_limits_that_are_counted_are_warned_of_elsewhere() {
+    let text = "domain: d\ndescriptors: [ { key: k, rate_limit: { window: 1m, limit: 600, regions: regional, on_silence: \
+                alone, post_interval: 5s } } ]\n";
+    let loaded = loaded_with(text, &options("eu"));
+    let told: Vec<_> = loaded
+        .warnings
+        .iter()
+        .map(|it| it.message.clone())
+        .collect();
+    for key in ["post_interval", "on_silence"] {
+        let message = format!("`{key}` means nothing with `regions: regional` and is ignored");
+        assert!(told.contains(&message), "{told:?}");
+    }
 }
 
 #[test]

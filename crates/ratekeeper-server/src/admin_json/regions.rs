@@ -43,6 +43,8 @@ pub struct RegionPeer {
     pub answered: u64,
     /// Its asks that this node has refused.
     pub refused: u64,
+    /// Totals of limits that regions count together that this node has posted to it.
+    pub posts: u64,
     /// Links of its nodes to this one.
     pub links: u64,
 }

@@ -21,7 +21,7 @@ use crate::listen::Peer;
 use crate::protocol::v1::Refusal as V1Refusal;
 use crate::regions::{RegionLoans, TOGETHER};
 
-/// The most asks in a message.
+/// The most asks, and the most totals, in a message.
 const ASKS_MAX: usize = 1_000;
 
 /// The time within which a link says who it is from.
@@ -97,6 +97,7 @@ impl LinkService {
         let first = heard(asks, HELLO).await?;
         let first = first.ok_or_else(|| Status::invalid_argument("the stream has no message"))?;
         let place = Self::place(loans, &first, caller)?;
+        loans.hear(place);
         OpenLink::new(loans, place)
     }
 }
@@ -142,15 +143,23 @@ impl OpenLink {
 
     /// Reads the next message and answers it; [`None`] at the end of the link.
     async fn next(&self, asks: &mut Streaming<LoanAsks>) -> Result<Option<LoanAnswers>, Status> {
-        let Some(LoanAsks { asks, .. }) = heard(asks, SILENCE).await? else {
+        let Some(LoanAsks { asks, totals, .. }) = heard(asks, SILENCE).await? else {
             return Ok(None);
         };
-        if asks.len() > ASKS_MAX {
-            return Err(Status::invalid_argument("more than 1,000 asks together"));
+        if asks.len() > ASKS_MAX || totals.len() > ASKS_MAX {
+            return Err(Status::invalid_argument(
+                "more than 1,000 asks, or totals, together",
+            ));
         }
+        self.loans.hear(self.place);
         let answers = stream::iter(asks).map(|ask| self.loans.lend(self.place, ask));
+        let totals = stream::iter(totals).map(|total| self.loans.told(self.place, total));
+        let answers = answers.buffered(TOGETHER).collect();
+        let totals = totals.buffered(TOGETHER).collect();
+        let (answers, totals) = tokio::join!(answers, totals);
         Ok(Some(LoanAnswers {
-            answers: answers.buffered(TOGETHER).collect().await,
+            answers,
+            totals,
             ..self.hello()
         }))
     }
@@ -158,7 +167,7 @@ impl OpenLink {
     fn hello(&self) -> LoanAnswers {
         LoanAnswers {
             weights_version: self.loans.regions().version(),
-            answers: Vec::new(),
+            ..LoanAnswers::default()
         }
     }
 }
@@ -180,7 +189,7 @@ impl RegionService for LinkService {
         let caller = self.admit(&request)?;
         let Some(loans) = self.app.region_loans() else {
             return Err(Status::failed_precondition(
-                "this node lends nothing: it has no rule with `regions: bounded`, or no `regions`",
+                "this node shares nothing: it has no rule with `regions: bounded` or `counted`, or no `regions`",
             ));
         };
         let mut asks = request.into_inner();

@@ -306,6 +306,7 @@ mod tests {
             },
             owns: bucket.holding(200, whole),
             whole,
+            counted: None,
             store: StoreSlot::default(),
         };
         let lending = Lending {

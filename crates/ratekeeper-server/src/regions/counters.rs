@@ -374,6 +374,7 @@ mod tests {
             key: KEY,
             owns: whole.holding(100, Whole::of(&whole)),
             whole: Whole::of(&whole),
+            counted: None,
             store: StoreSlot::default(),
         }
     }

@@ -1,4 +1,4 @@
-//! The loans of one counter in words, for whoever asks why a request is denied.
+//! The loans of one counter in words, or what regions have counted of it, for whoever asks why a request is denied.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ struct Told<'a> {
 }
 
 impl RegionLoans {
-    /// Adds to each limit that regions lend what this one enforces of it now, and where that comes from.
+    /// Adds to each limit that regions lend, or count together, what this one enforces of it now, and where that comes from.
     pub(crate) async fn explain(&self, explanation: &mut Explanation) {
         let descriptors = explanation.descriptors.iter_mut();
         let nodes = descriptors.flat_map(|descriptor| &mut descriptor.nodes);
@@ -32,6 +32,12 @@ impl RegionLoans {
     /// The loans of `counter` in words.
     async fn in_words(&self, counter: LoanCounter) -> String {
         let found = self.limiter.store().loans(counter, None).await;
+        if counter.counted.is_some() {
+            let state = found.ok();
+            let said = state.and_then(|state| self.counts_in_words(counter, &state));
+            return said
+                .unwrap_or_else(|| "what regions have counted cannot be read now".to_owned());
+        }
         let lending = self.lending(&counter);
         let Some((state, loans)) = found.ok().and_then(|state| {
             let loans = lending.read(&state)?;
@@ -87,6 +93,44 @@ fn sentence(
         }
         if !told.has_link {
             let _ = write!(said, "; no link to {}", told.name);
+        }
+    }
+    said
+}
+
+/// What another region has counted in this window.
+pub(super) struct Counts<'a> {
+    pub(super) name: &'a str,
+    pub(super) total: u64,
+    /// The time at which this node heard that, if it did.
+    pub(super) heard: Option<Micros>,
+    /// The share that it is taken to have used, if it is silent.
+    pub(super) share: Option<u64>,
+    pub(super) has_link: bool,
+}
+
+/// `eu counted 200, us 310 0.8 s ago, ap 0, of 600; us is silent, with a share of 200; no link to ap`.
+pub(super) fn counted_sentence(
+    (own, count): (&str, u64),
+    whole: u64,
+    others: &[Counts<'_>],
+    now: Micros,
+) -> String {
+    let mut said = format!("{own} counted {count}");
+    for other in others {
+        let _ = write!(said, ", {} {}", other.name, other.total);
+        if let Some(at) = other.heard {
+            let tenths = now.get().saturating_sub(at.get()) / 100_000;
+            let _ = write!(said, " {}.{} s ago", tenths / 10, tenths % 10);
+        }
+    }
+    let _ = write!(said, ", of {whole}");
+    for other in others {
+        if let Some(share) = other.share {
+            let _ = write!(said, "; {} is silent, with a share of {share}", other.name);
+        }
+        if !other.has_link {
+            let _ = write!(said, "; no link to {}", other.name);
         }
     }
     said
@@ -148,6 +192,29 @@ mod tests {
         assert_eq!(
             sentence("eu", 600, &standing(200), &neither, now),
             "eu enforces 200 of 600: owns 200"
+        );
+    }
+
+    #[test]
+    fn a_sentence_says_what_each_region_has_counted() {
+        let now = Micros::from_secs(1_000);
+        let counts = |name, total, heard, share| Counts {
+            name,
+            total,
+            heard,
+            share,
+            has_link: share.is_none(),
+        };
+        let heard = Some(Micros::new(now.get() - 850_000));
+        let others = [counts("us", 310, heard, None), counts("ap", 0, None, None)];
+        assert_eq!(
+            counted_sentence(("eu", 200), 600, &others, now),
+            "eu counted 200, us 310 0.8 s ago, ap 0, of 600"
+        );
+        let silent = [counts("us", 310, heard, Some(200))];
+        assert_eq!(
+            counted_sentence(("eu", 200), 600, &silent, now),
+            "eu counted 200, us 310 0.8 s ago, of 600; us is silent, with a share of 200; no link to us"
         );
     }
 

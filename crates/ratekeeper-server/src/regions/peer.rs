@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use ratekeeper_core::Micros;
-use ratekeeper_proto::ratekeeper::v1::LoanAsk;
+use ratekeeper_proto::ratekeeper::v1::{LoanAsk, RegionTotal};
 use ratekeeper_store::boot_time;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tracing::{info, warn};
 
-/// Asks that may wait for a link.
+/// Asks and totals that may wait for a link.
 const WAITING_MAX: usize = 4_096;
 
 /// The most links that nodes of one region may have to this node: one of each of theirs.
@@ -25,19 +25,32 @@ const WHY_MAX: usize = 256;
 /// The time for which a disagreement is told after it was seen.
 const TOLD: Duration = Duration::from_mins(1);
 
+/// A part of a message to another region.
+#[derive(Clone, Debug)]
+pub enum ToRegion {
+    /// An ask for what this region lacks.
+    Ask(LoanAsk),
+    /// What this region has counted.
+    Total(RegionTotal),
+}
+
 /// Another region, as this node's link to it sees it.
 #[derive(Debug)]
 pub struct PeerRegion {
     name: Box<str>,
-    asks: Sender<LoanAsk>,
+    parts: Sender<ToRegion>,
     /// Taken by the link.
-    waiting: Mutex<Option<Receiver<LoanAsk>>>,
+    waiting: Mutex<Option<Receiver<ToRegion>>>,
     has_link: AtomicBool,
     is_connected: AtomicBool,
     /// Asks to it, and its own that were answered, and refused.
     sent: AtomicU64,
     answered: AtomicU64,
     refused: AtomicU64,
+    /// Totals posted to it, and its own that were kept, and refused.
+    posted: AtomicU64,
+    kept: AtomicU64,
+    totals_refused: AtomicU64,
     /// Links of its nodes to this one.
     links: AtomicUsize,
     /// The last round trip, in microseconds; 0 before there was one.
@@ -54,26 +67,29 @@ struct PeerState {
     apart: Option<Micros>,
 }
 
-/// The end of a link that a client holds: it takes asks out, and says how the connection does.
+/// The end of a link that a client holds: it takes out what is to be said, and says how the connection does.
 #[derive(Debug)]
 pub struct PeerLink<'a> {
     peer: &'a PeerRegion,
-    asks: Receiver<LoanAsk>,
-    gathered: Vec<LoanAsk>,
+    parts: Receiver<ToRegion>,
+    gathered: Vec<ToRegion>,
 }
 
 impl PeerRegion {
     pub(super) fn new(name: &str) -> Self {
-        let (asks, waiting) = channel(WAITING_MAX);
+        let (parts, waiting) = channel(WAITING_MAX);
         Self {
             name: name.into(),
-            asks,
+            parts,
             waiting: Mutex::new(Some(waiting)),
             has_link: AtomicBool::new(false),
             is_connected: AtomicBool::new(false),
             sent: AtomicU64::new(0),
             answered: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            posted: AtomicU64::new(0),
+            kept: AtomicU64::new(0),
+            totals_refused: AtomicU64::new(0),
             links: AtomicUsize::new(0),
             round_trip: AtomicU64::new(0),
             state: Mutex::new(PeerState {
@@ -93,20 +109,46 @@ impl PeerRegion {
 
     /// The end of the link for a client; [`None`] if one has it.
     pub fn link(&self) -> Option<PeerLink<'_>> {
-        let asks = self.waiting.lock().take()?;
+        let parts = self.waiting.lock().take()?;
         self.has_link.store(true, Ordering::Relaxed);
         Some(PeerLink {
             peer: self,
-            asks,
+            parts,
             gathered: Vec::new(),
         })
     }
 
     /// Sends an ask; false if there is no link, or too much waits for it.
     pub(super) fn send(&self, ask: LoanAsk) -> bool {
-        let is_sent = self.is_reachable() && self.asks.try_send(ask).is_ok();
+        let is_sent = self.is_reachable() && self.parts.try_send(ToRegion::Ask(ask)).is_ok();
         self.sent.fetch_add(u64::from(is_sent), Ordering::Relaxed);
         is_sent
+    }
+
+    /// Posts a total; false if there is no link, or too much waits for it.
+    pub(super) fn post(&self, total: RegionTotal) -> bool {
+        let is_sent = self.is_reachable() && self.parts.try_send(ToRegion::Total(total)).is_ok();
+        self.posted.fetch_add(u64::from(is_sent), Ordering::Relaxed);
+        is_sent
+    }
+
+    pub(super) fn posted(&self) -> u64 {
+        self.posted.load(Ordering::Relaxed)
+    }
+
+    /// Counts a total that it has posted, and whether that was kept or refused.
+    pub(super) fn told(&self, is_kept: bool) {
+        let count = match is_kept {
+            true => &self.kept,
+            false => &self.totals_refused,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Its totals that were kept, and refused.
+    pub(super) fn totals_of_it(&self) -> (u64, u64) {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (read(&self.kept), read(&self.totals_refused))
     }
 
     pub(super) fn is_reachable(&self) -> bool {
@@ -170,12 +212,12 @@ impl PeerRegion {
         (micros > 0).then(|| Duration::from_micros(micros))
     }
 
-    /// Notes that it lends on other terms.
+    /// Notes that it lends, or counts, on other terms.
     pub(super) fn disagreed(&self) {
         self.state.lock().disagreed = Some(boot_time());
     }
 
-    /// Notes that it lends on the same terms.
+    /// Notes that it does so on the same terms.
     pub(super) fn agreed(&self) {
         let mut state = self.state.lock();
         (state.disagreed, state.apart) = (None, None);
@@ -186,11 +228,11 @@ impl PeerRegion {
         self.state.lock().apart = Some(boot_time());
     }
 
-    /// The reason why the two regions lend nothing, for operators.
+    /// The reason why the two regions share nothing, for operators.
     pub(super) fn fault(&self) -> Option<String> {
         if !self.has_link.load(Ordering::Relaxed) {
             return Some(format!(
-                "region {}: no `link` is set for it, so nothing is lent",
+                "region {}: no `link` is set for it, so nothing is lent or posted",
                 self.name
             ));
         }
@@ -206,7 +248,7 @@ impl PeerRegion {
         }
         if is_of_late(state.disagreed) {
             return Some(format!(
-                "region {}: it lends on other terms; rules, `regions` and store_hash_key have to be the same in all \
+                "region {}: it lends or counts on other terms; rules, `regions` and store_hash_key have to be the same in all \
                  regions",
                 self.name
             ));
@@ -221,17 +263,17 @@ impl PeerRegion {
 }
 
 impl PeerLink<'_> {
-    /// Waits for asks, and then for more of them for as long as `gathered`. None are lost if this is given up while it
+    /// Waits for something to say, and then for more of them for as long as `gathered`. None are lost if this is given up while it
     /// waits.
-    pub async fn next(&mut self, most: usize, gathered: Duration) -> Vec<LoanAsk> {
+    pub async fn next(&mut self, most: usize, gathered: Duration) -> Vec<ToRegion> {
         if self.gathered.is_empty() {
-            self.asks.recv_many(&mut self.gathered, most).await;
+            self.parts.recv_many(&mut self.gathered, most).await;
         }
         tokio::time::sleep(gathered).await;
         while self.gathered.len() < most
-            && let Ok(ask) = self.asks.try_recv()
+            && let Ok(part) = self.parts.try_recv()
         {
-            self.gathered.push(ask);
+            self.gathered.push(part);
         }
         std::mem::take(&mut self.gathered)
     }
@@ -240,7 +282,7 @@ impl PeerLink<'_> {
     pub fn connected(&mut self) {
         // What waited is out of date.
         self.gathered.clear();
-        while self.asks.try_recv().is_ok() {}
+        while self.parts.try_recv().is_ok() {}
         self.peer.state.lock().since = boot_time();
         self.peer.is_connected.store(true, Ordering::Relaxed);
         info!(region = &*self.peer.name, "there is a link to a region");

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::sync::atomic::Ordering;
 
+use ratekeeper_rules::RegionMode;
+use ratekeeper_store::boot_time;
+
 use super::{PeerRegion, RegionLoans};
 use crate::Monitored;
 use crate::admin_json::{RegionFigures, RegionPeer};
@@ -18,7 +21,8 @@ impl RegionLoans {
     /// The hits of a window that this region owns, one counter of each limit.
     fn owned(&self) -> u64 {
         let lent = self.lent.lock();
-        lent.limits.values().map(|limit| limit.owns.quota()).sum()
+        let lent = lent.limits.values().filter(|limit| limit.counted.is_none());
+        lent.map(|limit| limit.owns.quota()).sum()
     }
 
     /// All of it for the admin API; [`None`] if no limit is lent.
@@ -28,7 +32,10 @@ impl RegionLoans {
         }
         let (amounts, counters) = {
             let counters = self.counters.lock();
-            (counters.amounts(), counters.len())
+            (
+                counters.amounts(),
+                counters.len() + self.totals.lock().len(),
+            )
         };
         let peers = self.others().map(|(place, peer)| {
             let ((link, since_seconds), (answered, refused)) =
@@ -45,6 +52,7 @@ impl RegionLoans {
                 asks: peer.sent(),
                 answered,
                 refused,
+                posts: peer.posted(),
                 links: peer.links() as u64,
             }
         });
@@ -61,10 +69,14 @@ impl RegionLoans {
     fn kept_shares(&self) -> Option<String> {
         let snapshot = self.limiter.snapshot();
         let rules = snapshot.rules().rules().iter();
-        let mut lent = rules.filter(|rule| rule.share.as_ref().is_some_and(|it| it.is_lent));
-        lent.next().map(|rule| {
+        let mut moving = rules.filter(|rule| {
+            let share = rule.share.as_ref();
+            share.is_some_and(|share| share.is_lent || share.counted.is_some())
+        });
+        moving.next().map(|rule| {
+            let mode = rule.regions.map_or("bounded", RegionMode::name);
             format!(
-                "{}: `regions: bounded` needs counters in Redis; until then each region keeps its share",
+                "{}: `regions: {mode}` needs counters in Redis; until then each region keeps its share",
                 rule.id
             )
         })
@@ -110,6 +122,25 @@ impl RegionLoans {
         )
     }
 
+    fn encode_totals(&self, families: &mut Families<'_>) -> fmt::Result {
+        families.counters(
+            "ratelimit_region_posts",
+            "Totals of limits that regions count together that this node has posted to another region",
+            self.others()
+                .map(|(_, peer)| ([("peer", peer.name())], peer.posted())),
+        )?;
+        let posted = self.others().flat_map(|(_, peer)| {
+            let (kept, refused) = peer.totals_of_it();
+            let results = [("kept", kept), ("refused", refused)];
+            results.map(|(result, count)| ([("peer", peer.name()), ("result", result)], count))
+        });
+        families.counters(
+            "ratelimit_region_posted",
+            "Totals of another region that were posted to this node, by what came of them",
+            posted,
+        )
+    }
+
     fn encode_links(&self, families: &mut Families<'_>) -> fmt::Result {
         families.gauges(
             "ratelimit_region_reachable",
@@ -145,6 +176,7 @@ impl Monitored for RegionLoans {
             return Ok(());
         }
         self.encode_loans(families)?;
+        self.encode_totals(families)?;
         self.encode_links(families)
     }
 
@@ -155,7 +187,10 @@ impl Monitored for RegionLoans {
         }
         let is_there = |place: usize| !self.regions.all()[place].is_retired;
         let others = self.others().filter(|(place, _)| is_there(*place));
-        others.filter_map(|(_, peer)| peer.fault()).collect()
+        let faults = others.filter_map(|(_, peer)| peer.fault());
+        faults
+            .chain(self.totals.lock().fault(boot_time()))
+            .collect()
     }
 
     fn subject(&self) -> &'static str {

@@ -72,7 +72,7 @@ impl SideWork for Shared {
 
     fn call(&self, jobs: &Vec<Job>) -> Call {
         let mut call = Call::new();
-        call.set_generation(self.context.generation.get());
+        self.context.set_region(&mut call);
         for job in jobs {
             call.push_lease_call(&job.lease_call, &self.context.names);
         }

@@ -219,6 +219,7 @@ impl Shared {
                 terms,
                 calendar,
                 lent: track.lent.map(|(counter, _)| counter.whole),
+                counted: track.lent.and_then(|(counter, _)| counter.counted),
                 report,
             },
             limit: track.limit,

@@ -1,7 +1,9 @@
 //! Groups encoded for the script.
 
+use std::sync::Arc;
+
 use ratekeeper_core::{MAX_COUNT, Micros, Timestamp};
-use ratekeeper_store::{Charge, Extra, PermitAct, Until};
+use ratekeeper_store::{Charge, Extra, HeardRegions, PermitAct, Until};
 
 use super::algorithm::ScriptAlgorithm;
 use super::group::{Group, GroupStep, Run};
@@ -23,6 +25,8 @@ pub struct Call {
     plan: Vec<u8>,
     /// The generation that the region is in, if it is known.
     generation: u64,
+    /// The times at which other regions were heard, if this node is in one, and its time by the same clock.
+    heard: Option<(Arc<HeardRegions>, Micros)>,
 }
 
 impl Call {
@@ -45,6 +49,12 @@ impl Call {
         self.generation = generation;
     }
 
+    /// Says when other regions were heard, for all groups that are added from now on: of limits that regions count together,
+    /// those that are silent are taken to have used their shares. The time is that of the node's boot clock.
+    pub fn set_heard(&mut self, heard: Option<(Arc<HeardRegions>, Micros)>) {
+        self.heard = heard;
+    }
+
     /// Adds a group, decided after those already here. In a cluster all counters of a call must lie in one slot.
     pub fn push(&mut self, group: &Group, names: &KeyName) {
         if let Some(posted) = &group.posted {
@@ -55,7 +65,7 @@ impl Call {
             self.ends.push(self.keys.len());
         }
         for part in group.parts.iter().filter(|part| part.is_lent()) {
-            names.loans(part.key, &mut self.keys);
+            part.beside(names, &mut self.keys);
             self.ends.push(self.keys.len());
         }
         let once = group.extra.as_ref().and_then(|extra| extra.once);
@@ -148,8 +158,27 @@ impl Call {
                 .extend_from_slice(&[part.params.algorithm.code(), flags]);
             let params = part.params.in_generation(self.generation);
             params.pack(&mut self.plan);
+            self.silent(part);
         }
         self.runs(&group.runs);
+    }
+
+    /// Appends the regions that are silent, if `part` is of a limit that regions count together.
+    pub(super) fn silent(&mut self, part: &GroupStep) {
+        let Some(counted) = part.counted else {
+            return;
+        };
+        let heard = self.heard.as_ref();
+        let mut silent = heard.map_or_else(Vec::new, |(heard, now)| {
+            heard.silent(&counted, &part.limit, *now)
+        });
+        // There are 15 others at most.
+        silent.truncate(usize::from(u8::MAX));
+        self.bytes(&[u8::try_from(silent.len()).unwrap_or(u8::MAX)]);
+        for region in silent {
+            self.bytes(&[region.place]);
+            self.numbers([region.share]);
+        }
     }
 
     fn extra(&mut self, extra: &Extra) {

@@ -1,7 +1,8 @@
 -- Decides any number of independent groups of requests, each atomically, in one call.
 --
 -- KEYS     the counters, in the order in which the groups' steps name them; one that a group names twice is here
---          twice. After them the keys with the loans of those that regions lend (of a post, if they are for a time). After those of a group that is carried out once, and after the counter of a lease or a post, the
+--          twice. After them the keys with the loans of those that regions lend (of a post, if they are for a time), or with what
+--          regions have posted of those that they count together. After those of a group that is carried out once, and after the counter of a lease or a post, the
 --          key that remembers it; then, if it undoes another that was, the key to forget. In a cluster all of them lie in one slot.
 -- ARGV[1]  the groups, one after the other, packed as by struct.pack('<...'); numbers are doubles (d) below 2^53.
 --
@@ -23,6 +24,13 @@
 --                 room: half of what would then be left. An older call than the last one changes nothing.
 --   a post:       B 5, B algorithm, B 1 if post-paid, 5 x d parameters, d hits, d age, d time for which it is remembered.
 --                 Hits that were admitted so long ago without asking here: charged as far as there is room, or in full.
+--
+--   Regions that are silent, of a FIXED_WINDOW that regions count together: B how many, and for each B its place, d its share.
+--   They follow the parameters of any steps, and the rest of a lease.
+--
+--   a total:      B 7, B algorithm, 5 x d parameters, B place of the region that posts it, d window, d total.
+--                 Kept beside a counter that regions count together, unless it is for a window that is over, or for a later one than
+--                 the next; the larger total of a region counts. Returned is what is returned for loans.
 --
 --   loans:        B 6, B algorithm, 5 x d parameters, d window, d the most that may be counted in it, d the tokens that leave a
 --                 bucket (below 0: that come to it), d time for which they are kept, I4 and I4 length of the loans that were
@@ -78,7 +86,7 @@ end
 --@ clock
 local out, filled, next_key, at, size = {now}, 1, 1, 1, #plan
 local act, permit = 0, nil
--- What regions have lent each other of a counter, by its key, while the group that asks for it is decided.
+-- What regions have lent each other of a counter, or have posted of it, by its key, while the group that asks for it is decided.
 local loans = {}
 
 -- The loans kept at a key, of a counter of this algorithm: false if there are none, -1 if something else lies there. See
@@ -89,6 +97,44 @@ local function loans_at(key, code)
     return -1
   end
   return found
+end
+
+-- The totals kept at a key, of a counter that regions count together: false if there are none, -1 if something else lies
+-- there. See core's region::counted.
+local function totals_at(key)
+  local found = try('GET', key)
+  if found and (type(found) ~= 'string' or byte(found) ~= 3 or #found ~= 2 + 15 * (byte(found, 2) or 0)) then
+    return -1
+  end
+  return found
+end
+
+-- The regions that are silent, as the plan has them from there on, and where it goes on.
+local function silent_at(place)
+  local silent = {}
+  local count, after = unpack_('<B', plan, place)
+  for index = 1, count do
+    local region, share
+    region, share, after = unpack_('<Bd', plan, after)
+    silent[index] = {region, share}
+  end
+  return silent, after
+end
+
+-- What other regions are taken to have used of a window: what they posted, or the share of one that is silent, if that is
+-- more.
+local function used_of(silent, kept, window)
+  local used, posted = 0, {}
+  for place = 3, kept and 15 * byte(kept, 2) or 0, 15 do
+    local region, first, total = unpack_('<BI7I7', kept, place)
+    if first == window then
+      used, posted[region] = used + total, total
+    end
+  end
+  for _, it in ipairs(silent) do
+    used = used + max(0, it[2] - (posted[it[1]] or 0))
+  end
+  return used
 end
 
 -- The share of a region that owns so much, in a window: what is owned, less what is lent, and what is held.
@@ -253,8 +299,13 @@ while at <= size do
     next_key = next_key + 2
     local raw, room, settle, s1, s2, s3, s4, value, expiry
     local node, own, live, repeated, tail, latest, first_end
-    local held, status, count, found, lent, lent_code = 0, -1, 0, loans_at(place, code), nil, code
-    local share
+    local held, status, count, lent, lent_code = 0, -1, 0, nil, code
+    local share, found
+    if code == FIXED_WINDOW and a5 > 1 then
+      found, a5 = totals_at(place), {}
+    else
+      found = loans_at(place, code)
+    end
     if code >= LENT_BUCKET then
       lent = {a1, a2, a3, a4, a5}
       share, window = timed_share(found ~= -1 and found, a1, a5, 0), nil
@@ -290,13 +341,52 @@ while at <= size do
       out[filled + 3], out[filled + 4] = s2 / a2, max(0, s2 + a2 - now)
     end
     filled = filled + 6
+  elseif byte(plan, at) == 7 then
+    local _, code, a1, a2, a3, a4, a5, region, window, total
+    _, code, a1, a2, a3, a4, a5, region, window, total, at = unpack_('<BBdddddBdd', plan, at)
+    local key, place = KEYS[next_key], KEYS[next_key + 1]
+    next_key, a5 = next_key + 2, {}
+    local raw, room, settle, s1, s2, s3, s4, value, expiry
+    local node, own, live, repeated, tail, latest, first_end
+    local held, status, count, found, counted = 0, -1, 0, totals_at(place), 0
+    --@ get
+    --@ open
+    if raw ~= -1 and found ~= -1 then
+      --@ read
+      status, count, counted = 0, s1 + held, s2 / a2
+      local entries, is_new = {}, true
+      for spot = 3, found and 15 * byte(found, 2) or 0, 15 do
+        local there, first, most = unpack_('<BI7I7', found, spot)
+        if there == region and first == window then
+          is_new, most = false, max(most, total)
+        end
+        if first >= counted then
+          entries[#entries + 1] = pack('<BI7I7', there, first, most)
+        end
+      end
+      if is_new and #entries < 32 then
+        entries[#entries + 1], is_new = pack('<BI7I7', region, window, total), false
+      end
+      if not is_new and window >= counted and window <= counted + 1 then
+        status = 1
+        key, value, expiry = place, pack('<BB', 3, #entries) .. table.concat(entries), s2 + 2 * a2
+        --@ set
+      end
+    end
+    out[filled + 1], out[filled + 2], out[filled + 3] = status, count, counted
+    out[filled + 4], out[filled + 5], out[filled + 6] = s2 and max(0, s2 + a2 - now) or 0, 0, found
+    filled = filled + 6
   elseif byte(plan, at) == 3 then
     local _, code, a1, a2, a3, a4, a5, node, number, since, spent, final, target, most, ttl
     _, code, a1, a2, a3, a4, a5, node, at = unpack_('<BBdddddc8', plan, at)
     number, since, spent, final, target, most, ttl, at = unpack_('<dddBddd', plan, at)
     local key, is_lent, share, share_end = KEYS[next_key], code >= LENT_BUCKET or code == FIXED_WINDOW and a5 > 0, 0, 0
     next_key = next_key + 1
-    if is_lent then
+    if code == FIXED_WINDOW and a5 > 1 then
+      loans[key] = totals_at(KEYS[next_key])
+      a5, at = silent_at(at)
+      next_key = next_key + 1
+    elseif is_lent then
       loans[key] = loans_at(KEYS[next_key], code)
       next_key = next_key + 1
     end
@@ -400,13 +490,19 @@ while at <= size do
     for step = 1, steps do
       local a1, a2, a3, a4, a5
       codes[step], flags[step], a1, a2, a3, a4, a5, at = unpack_('<BBddddd', plan, at)
+      if codes[step] == FIXED_WINDOW and a5 > 1 then
+        a5, at = silent_at(at)
+      end
       params[step] = {a1, a2, a3, a4, a5}
     end
     next_key = first + steps
     local shares, lents = {}, {}
     for step = 1, steps do
       local code, key = codes[step], KEYS[first + step - 1]
-      if code >= LENT_BUCKET or code == FIXED_WINDOW and params[step][5] > 0 then
+      if code == FIXED_WINDOW and type(params[step][5]) == 'table' then
+        loans[key] = totals_at(KEYS[next_key])
+        next_key = next_key + 1
+      elseif code >= LENT_BUCKET or code == FIXED_WINDOW and params[step][5] > 0 then
         loans[key] = loans_at(KEYS[next_key], code)
         next_key = next_key + 1
       end
@@ -507,7 +603,7 @@ while at <= size do
         if shares[step] then
           filled = filled + 1
           out[filled] = shares[step]
-        elseif code == FIXED_WINDOW and params[step][5] > 0 then
+        elseif code == FIXED_WINDOW and params[step][5] ~= 0 then
           filled = filled + 1
           out[filled] = 0
           if raw ~= -1 then

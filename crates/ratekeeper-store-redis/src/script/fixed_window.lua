@@ -1,8 +1,9 @@
 -- fixed_window: count + hits <= limit, in windows aligned to the epoch (FIXED_WINDOW) or to a calendar (CALENDAR_WINDOW).
 --
 -- Parameters: 1 limit; 2 window (microseconds);
---   FIXED_WINDOW: 3 unit, the window; 4 span, what one unit of time weighs in the state; 5 above 0 if regions lend each
---   other parts of the limit, which is then what this region owns;
+--   FIXED_WINDOW: 3 unit, the window; 4 span, what one unit of time weighs in the state; 5: 1 if regions lend each
+--   other parts of the limit, which is then what this region owns; 2 if regions count it together, and then, once the plan is
+--   read, the regions that are silent; or else 0;
 --   CALENDAR_WINDOW: 3 start and 4 end of the calendar's window, 5 end of the next.
 -- State: an integer, start / unit * span + count (of a calendar, a unit is a minute and a span 2^27); "count start" where that
 --   does not fit below 2^53.
@@ -44,8 +45,12 @@ if raw then
   end
 end
 room = a1 - s1
-if a5 > 0 and loans[key] then
-  room = share_of(loans[key], a1, s2 / a2) - s1
+if a5 ~= 0 then
+  if a5 ~= 1 then
+    room = max(0, a1 - used_of(a5, loans[key], s2 / a2)) - s1
+  elseif loans[key] then
+    room = share_of(loans[key], a1, s2 / a2) - s1
+  end
 end
 --@ charge FIXED_WINDOW
 s1 = max(0, min(s1 + hits, MOST))

@@ -1,10 +1,12 @@
 //! Requests that are decided together.
 
+use ratekeeper_core::region::counted::Counted;
 use ratekeeper_core::{Bounds, Limit, Micros, Mode, Whole};
 use ratekeeper_store::{Charge, CounterKey, Extra, Request, Step};
 use smallvec::SmallVec;
 
 use super::algorithm::ScriptAlgorithm;
+use super::key::KeyName;
 use super::params::Params;
 
 /// The most requests that are merged if each must be stepped by itself: more would hold up everybody else.
@@ -46,10 +48,12 @@ pub(super) struct GroupStep {
     pub(super) shadow: bool,
     pub(super) quota_mode: bool,
     pub(super) params: Params,
-    /// The terms on which regions lend each other parts of the limit; 0 if they do not.
+    /// The terms on which regions lend each other parts of the limit, or count it together; 0 if they do neither.
     pub(super) terms: u64,
     /// The whole limit, if they do.
     pub(super) whole: Whole,
+    /// The way in which regions count it together, if they do.
+    pub(super) counted: Option<Counted>,
     /// The first part of the group that asks for the same counter, perhaps itself.
     pub(super) counter: u16,
 }
@@ -188,12 +192,14 @@ impl GroupStep {
             descriptor: step.descriptor,
             shadow: step.shadow,
             quota_mode: step.quota_mode,
-            params: match step.terms {
-                0 => Params::new(&step.limit, step.calendar),
-                _ => Params::new(&step.limit, step.calendar).lent(&step.limit, step.whole),
+            params: match (step.terms, step.counted) {
+                (0, _) => Params::new(&step.limit, step.calendar),
+                (_, None) => Params::new(&step.limit, step.calendar).lent(&step.limit, step.whole),
+                (_, Some(_)) => Params::new(&step.limit, step.calendar).counted(),
             },
             terms: step.terms,
             whole: step.whole,
+            counted: step.counted.filter(|_| step.terms > 0),
             counter,
         }
     }
@@ -208,6 +214,7 @@ impl GroupStep {
             && self.limit == step.limit
             && self.terms == step.terms
             && self.whole == step.whole
+            && self.counted == step.counted.filter(|_| step.terms > 0)
     }
 
     /// Returns true if what this region may use of the limit is kept beside the counter.
@@ -216,6 +223,14 @@ impl GroupStep {
         let is_lent_window =
             algorithm == ScriptAlgorithm::FixedWindow && self.params.numbers[4] > 0;
         is_lent_window || algorithm.is_timed()
+    }
+
+    /// Appends the key of what regions have said of its counter.
+    pub(super) fn beside(&self, names: &KeyName, out: &mut Vec<u8>) {
+        match self.counted {
+            Some(_) => names.sums(self.key, out),
+            None => names.loans(self.key, out),
+        }
     }
 
     /// Redis has room for every counter, so the answer for a full store is never asked for.

@@ -86,6 +86,12 @@ impl KeyName {
         out.extend_from_slice(b":loans");
     }
 
+    /// Appends the key of what other regions have posted of a counter that regions count together.
+    pub fn sums(&self, key: CounterKey, out: &mut Vec<u8>) {
+        self.counter(key, out);
+        out.extend_from_slice(b":sums");
+    }
+
     /// The key of a counter, for display.
     pub(crate) fn text(&self, key: CounterKey) -> String {
         let mut name = Vec::new();

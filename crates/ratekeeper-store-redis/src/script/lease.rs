@@ -1,6 +1,7 @@
 //! A node's calls for leases, encoded for the script, and its answers to them.
 
 use ratekeeper_core::lease::{CREDIT_MAX, Holding, LeaseReport, Settled, Terms};
+use ratekeeper_core::region::counted::Counted;
 use ratekeeper_core::{Ask, Bounds, Micros, Moment, Outcome, State, Timestamp, Whole};
 use ratekeeper_store::{CounterKey, OtherLeases, Step};
 
@@ -22,8 +23,10 @@ pub struct LeaseCall {
     pub terms: Terms,
     /// The window's edges, if they follow a calendar.
     pub calendar: Option<Bounds>,
-    /// The whole limit, if regions lend each other parts of it.
+    /// The whole limit, if regions lend each other parts of it, or count it together.
     pub lent: Option<Whole>,
+    /// The way in which regions count it together, if they do.
+    pub counted: Option<Counted>,
     /// The node's report.
     pub report: LeaseReport,
 }
@@ -67,11 +70,12 @@ impl Call {
         let LeaseCall {
             key, terms, report, ..
         } = lease_call;
+        let part = lease_call.part();
         self.key(|out| names.counter(*key, out));
         if lease_call.lent.is_some() {
-            self.key(|out| names.loans(*key, out));
+            self.key(|out| part.beside(names, out));
         }
-        let params = lease_call.part().params.in_generation(self.generation());
+        let params = part.params.in_generation(self.generation());
         self.bytes(&[LEASE, params.algorithm.code()]);
         self.numbers(params.numbers);
         self.bytes(&report.node.to_le_bytes());
@@ -83,6 +87,7 @@ impl Call {
             None => terms.amount_max(),
         };
         self.numbers([report.target, most, terms.ttl().get()]);
+        self.silent(&part);
     }
 }
 
@@ -92,6 +97,7 @@ impl LeaseCall {
             calendar: self.calendar,
             terms: u64::from(self.lent.is_some()),
             whole: self.lent.unwrap_or_default(),
+            counted: self.counted,
             ..Step::new(self.key, *self.terms.limit())
         };
         GroupStep::new(&step, 0)

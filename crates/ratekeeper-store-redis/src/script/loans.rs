@@ -1,5 +1,6 @@
-//! Reads and changes of the loans between regions, encoded for the script, and its answers to them.
+//! Reads and changes of the loans between regions, and of the totals that they post, encoded for the script, and its answers.
 
+use ratekeeper_core::region::counted::RegionPost;
 use ratekeeper_store::{LoanChange, LoanCounter, LoanState, Step};
 
 use super::call::Call;
@@ -11,6 +12,9 @@ use ratekeeper_core::{Micros, Timestamp};
 /// The number of loans in the script.
 const LOANS: u8 = 6;
 
+/// The number of a total in the script.
+const TOTAL: u8 = 7;
+
 impl Call {
     /// Adds a look at the loans of `counter`, or a change of them. In a cluster all keys of a call must lie in one slot.
     pub fn push_loans(
@@ -19,18 +23,7 @@ impl Call {
         change: Option<&LoanChange>,
         names: &KeyName,
     ) {
-        self.key(|out| names.counter(counter.key, out));
-        self.key(|out| names.loans(counter.key, out));
-        let step = Step {
-            // Whatever they are.
-            terms: 1,
-            whole: counter.whole,
-            ..Step::new(counter.key, counter.owns)
-        };
-        let params = GroupStep::new(&step, 0).params;
-        let params = params.in_generation(self.generation());
-        self.bytes(&[LOANS, params.algorithm.code()]);
-        self.numbers(params.numbers);
+        self.push_counter(LOANS, counter, names);
         let (before, after): (&[u8], &[u8]) = match change {
             Some(change) => {
                 self.numbers([change.window, change.most]);
@@ -51,9 +44,32 @@ impl Call {
         self.bytes(before);
         self.bytes(after);
     }
+
+    /// Adds a total that another region has posted of `counter`. In a cluster all keys of a call must lie in one slot.
+    pub fn push_total(&mut self, counter: &LoanCounter, post: RegionPost, names: &KeyName) {
+        self.push_counter(TOTAL, counter, names);
+        self.bytes(&[post.place]);
+        self.numbers([post.window, post.total]);
+    }
+
+    fn push_counter(&mut self, act: u8, counter: &LoanCounter, names: &KeyName) {
+        let step = Step {
+            // Whatever they are.
+            terms: 1,
+            whole: counter.whole,
+            counted: counter.counted,
+            ..Step::new(counter.key, counter.owns)
+        };
+        let part = GroupStep::new(&step, 0);
+        self.key(|out| names.counter(counter.key, out));
+        self.key(|out| part.beside(names, out));
+        let params = part.params.in_generation(self.generation());
+        self.bytes(&[act, params.algorithm.code()]);
+        self.numbers(params.numbers);
+    }
 }
 
-/// Turns `reply` into the loans of the only counter of its call; [`None`] if a key holds something else.
+/// Turns `reply` into the loans, or the totals that were posted, of the only counter of its call; [`None`] if a key holds something else.
 ///
 /// # Errors
 /// If `reply` is no answer to such a call.

@@ -103,6 +103,20 @@ impl Params {
         self
     }
 
+    /// The same for a counter that regions count together.
+    pub(super) const fn counted(mut self) -> Self {
+        self.numbers[4] = 2;
+        self
+    }
+
+    /// The same without what other regions have to do with it.
+    pub(super) const fn of_this_region(mut self) -> Self {
+        if matches!(self.algorithm, ScriptAlgorithm::FixedWindow) {
+            self.numbers[4] = 0;
+        }
+        self
+    }
+
     /// The same in `generation` of the region.
     pub(super) const fn in_generation(mut self, generation: u64) -> Self {
         if self.algorithm.is_timed() {

@@ -39,7 +39,9 @@ impl Call {
         }
         self.key(|out| names.once(part.key.subject, posted.id, out));
         let is_full = u8::from(part.limit.is_post_paid());
-        let params = part.params.in_generation(self.generation());
+        // They were admitted already, whatever others have used.
+        let params = part.params.of_this_region();
+        let params = params.in_generation(self.generation());
         self.bytes(&[POST, params.algorithm.code(), is_full]);
         self.numbers(params.numbers);
         let hits = u64::try_from(group.runs[0].hits[0]).unwrap_or(0);

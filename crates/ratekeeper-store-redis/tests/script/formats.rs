@@ -177,6 +177,7 @@ fn ask_in_every_way(node: &mut Node, limit: &Limit) -> Vec<Result<(), AnswerErro
             terms,
             calendar: None,
             lent: None,
+            counted: None,
             report,
         };
         let mut call = Call::new();

@@ -200,6 +200,7 @@ impl Lane {
             terms: self.terms,
             calendar: None,
             lent: None,
+            counted: None,
             report,
         }
     }
@@ -378,6 +379,7 @@ fn a_call(target: u64) -> LeaseCall {
         terms: Terms::try_new(&limit, LEASE_MAX).expect("it can be leased"),
         calendar: None,
         lent: None,
+        counted: None,
         report: LeaseReport {
             node: 7,
             number: 1,

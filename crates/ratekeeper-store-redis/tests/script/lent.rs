@@ -303,6 +303,7 @@ fn plays(algorithm: Algorithm) {
                 },
                 owns: shared.whole.holding(shared.owns, whole),
                 whole,
+                counted: None,
                 store: StoreSlot::default(),
             },
         };

@@ -63,6 +63,7 @@ impl Region {
                 key: KEY,
                 owns: whole.holding(owns, parts),
                 whole: parts,
+                counted: None,
                 store: StoreSlot::default(),
             },
             now: NOW,
@@ -130,6 +131,7 @@ impl Region {
             terms: Terms::from_parts(self.counter.owns, LEASE_MAX),
             calendar: None,
             lent: Some(self.counter.whole),
+            counted: None,
             report: LeaseReport {
                 node: 7,
                 number: 1,

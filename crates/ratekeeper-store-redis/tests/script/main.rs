@@ -11,6 +11,7 @@
 
 mod clock;
 mod conformance;
+mod counted;
 mod differential;
 mod extras;
 mod formats;

@@ -64,6 +64,7 @@ impl LeaseStore for Scripted<'_> {
             terms: *terms,
             calendar: None,
             lent: None,
+            counted: None,
             report: *report,
         };
         let mut call = Call::new();

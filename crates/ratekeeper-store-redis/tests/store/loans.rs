@@ -58,6 +58,7 @@ impl Region {
                 key: step.key,
                 owns: step.limit,
                 whole: step.whole,
+                counted: None,
                 store: StoreSlot::default(),
             },
             step,

@@ -55,6 +55,7 @@ impl Region {
                 key: step.key,
                 owns: step.limit,
                 whole: parts,
+                counted: None,
                 store: StoreSlot::default(),
             },
             step,

@@ -18,7 +18,7 @@ use crate::parse::concurrency::build_concurrency;
 use crate::parse::limits::read_id;
 use crate::parse::plans::{ParsedPlans, PlanLimits, parse_limits, parse_plans};
 use crate::policy::Policy;
-use crate::region::share;
+use crate::region::{RegionKeys, share};
 use crate::rule::LEASE;
 use crate::{
     Consistency, Enforce, FailureMode, LeakyOverRls, PlanIndex, Profile, RegionMode, RegionShare,
@@ -242,7 +242,8 @@ impl Compiler<'_, '_, '_> {
     /// The share of this node's region, if regions share the limit. Refuses to share what cannot be.
     fn share(&mut self, limit: &RuleLimit, policy: &Policy, mark: Mark) -> Option<RegionShare> {
         self.check_lent(limit, policy, mark);
-        match share(limit, policy.regions, self.around.region) {
+        let keys = RegionKeys::of(policy.regions, policy.post_interval, policy.on_silence);
+        match share(limit, keys, self.around.region) {
             Ok(share) => share,
             Err((message, help)) => {
                 self.report.error(mark, message, help);
@@ -251,11 +252,13 @@ impl Compiler<'_, '_, '_> {
         }
     }
 
-    /// Refuses to lend parts of what is not decided by the region's store, or from what nodes hold of it for its window.
+    /// Refuses to lend parts of, or to count together, what is not decided by the region's store, or from what nodes hold of it
+    /// for its window.
     fn check_lent(&mut self, limit: &RuleLimit, policy: &Policy, mark: Mark) {
-        if policy.regions != Some(RegionMode::Bounded) {
+        let Some(mode @ (RegionMode::Bounded | RegionMode::Counted)) = policy.regions else {
             return;
-        }
+        };
+        let is_counted = mode == RegionMode::Counted;
         let counts_denied = self.around.profile == Profile::Envoy;
         let counts_denied = policy.count_denied.unwrap_or(counts_denied);
         let is_bucket = match limit {
@@ -263,12 +266,16 @@ impl Compiler<'_, '_, '_> {
             RuleLimit::Unlimited => false,
         };
         let (why, help) = match policy.consistency {
+            _ if counts_denied && is_counted => (
+                "with `count_denied`, as denied requests in one region would use up the limit of all others",
+                "write `count_denied: false`",
+            ),
             _ if counts_denied => (
                 "with `count_denied`, as what others lent could be used up by denied requests",
                 "write `count_denied: false`",
             ),
             None | Some(Consistency::Exact) => return,
-            Some(Consistency::Leased) if !is_bucket => return,
+            Some(Consistency::Leased) if is_counted || !is_bucket => return,
             Some(Consistency::Leased) => (
                 "with `consistency: leased` here: a bucket that becomes smaller could not charge what nodes hold of it",
                 "write `consistency: exact`, or `algorithm: sliding_window`",
@@ -278,7 +285,7 @@ impl Compiler<'_, '_, '_> {
                 "write `consistency: exact`",
             ),
         };
-        let message = format!("`regions: bounded` is not possible {why}");
+        let message = format!("`regions: {}` is not possible {why}", mode.name());
         self.report.error(mark, message, help);
     }
 

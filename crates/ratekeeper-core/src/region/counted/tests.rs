@@ -1,0 +1,157 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const fn post(place: u8, window: u64, total: u64) -> RegionPost {
+    RegionPost {
+        place,
+        window,
+        total,
+    }
+}
+
+#[test]
+fn the_largest_total_of_each_region_counts() {
+    let mut sums = CountedSums::default();
+    assert!(sums.take(post(0, 100, 30), 100));
+    assert!(sums.take(post(2, 100, 40), 100));
+    assert!(sums.take(post(0, 100, 20), 100), "late, which is no fault");
+    assert_eq!(sums.sum(100), 70);
+    assert!(sums.take(post(0, 100, 50), 100));
+    assert_eq!(sums.sum(100), 90);
+    assert_eq!((sums.posted(0, 100), sums.posted(1, 100)), (50, 0));
+}
+
+/// A region whose clock is ahead posts for the next window before the one that is counted here is over.
+#[test]
+fn a_post_for_the_next_window_takes_nothing_from_this_one() {
+    let mut sums = CountedSums::default();
+    assert!(sums.take(post(0, 100, 50), 100));
+    assert!(sums.take(post(0, 101, 5), 100));
+    assert_eq!((sums.sum(100), sums.sum(101)), (50, 5));
+    assert!(sums.take(post(2, 101, 7), 101));
+    assert_eq!((sums.sum(100), sums.sum(101)), (0, 12));
+}
+
+#[test]
+fn posts_of_other_windows_change_nothing() {
+    let mut sums = CountedSums::default();
+    assert!(sums.take(post(0, 100, 50), 100));
+    let before = sums.clone();
+    for window in [0, 99, 102, u64::MAX] {
+        assert!(!sums.take(post(0, window, 500), 100), "{window}");
+        assert_eq!(sums, before);
+    }
+    assert!(!sums.take(post(0, 0, 1), u64::MAX));
+    assert!(sums.take(post(0, u64::MAX, 1), u64::MAX));
+}
+
+#[test]
+fn regions_are_bounded() {
+    let mut sums = CountedSums::default();
+    for place in 0..=u8::MAX {
+        let is_taken = sums.take(post(place, 100, 1), 100);
+        assert_eq!(is_taken, usize::from(place) < ENTRIES_MAX);
+    }
+    assert!(sums.take(post(3, 100, 9), 100), "one that is there already");
+    assert_eq!(sums.encode().len(), 2 + ENTRY * ENTRIES_MAX);
+}
+
+#[test]
+fn a_silent_region_has_used_its_share_or_more() {
+    let mut sums = CountedSums::default();
+    assert!(sums.take(post(0, 100, 50), 100));
+    assert!(sums.take(post(2, 100, 300), 100));
+    let silent = |place| SilentRegion { place, share: 200 };
+    assert_eq!(sums.used(100, &[]), 350);
+    assert_eq!(sums.used(100, &[silent(0)]), 500);
+    assert_eq!(sums.used(100, &[silent(2)]), 350, "it has posted more");
+    assert_eq!(sums.used(100, &[silent(1)]), 550);
+    assert_eq!(sums.used(101, &[silent(0), silent(1), silent(2)]), 600);
+}
+
+#[test]
+fn a_region_is_silent_after_three_intervals() {
+    let counted = |silent| Counted {
+        interval: Micros::from_secs(2),
+        silent,
+    };
+    assert_eq!(counted(Silent::Alone).silent_after(), None);
+    assert_eq!(
+        counted(Silent::Share).silent_after(),
+        Some(Micros::from_secs(6))
+    );
+}
+
+#[test]
+fn something_else_is_not_read() {
+    let mut sums = CountedSums::default();
+    assert!(sums.take(post(1, 5, 7), 5));
+    let bytes = sums.encode();
+    assert_eq!(bytes, [3, 1, 1, 5, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0]);
+    for cut in 1..bytes.len() {
+        assert_eq!(CountedSums::decode(&bytes[..cut]), None, "{cut}");
+    }
+    let longer = [&*bytes, &[0]].concat();
+    assert_eq!(CountedSums::decode(&longer), None);
+    for kind in [0, 1, 2, 4, b'1'] {
+        let other = [&[kind], &bytes[1..]].concat();
+        assert_eq!(CountedSums::decode(&other), None, "{kind}");
+    }
+    assert_eq!(CountedSums::decode(&[]), Some(CountedSums::default()));
+}
+
+fn posts() -> impl Strategy<Value = Vec<RegionPost>> {
+    let post = (0..4_u8, 98..104_u64, 0..1_000_u64);
+    let post = post.prop_map(|(place, window, total)| self::post(place, window, total));
+    proptest::collection::vec(post, 0..40)
+}
+
+proptest! {
+    /// Lost, repeated and reordered posts: what counts is the largest total that came.
+    #[test]
+    fn the_order_of_posts_means_nothing(posts in posts(), turn in 0..40_usize) {
+        let mut one = CountedSums::default();
+        let mut other = CountedSums::default();
+        posts.iter().for_each(|post| { one.take(*post, 100); });
+        let turn = turn.min(posts.len());
+        let turned = posts[turn..].iter().chain(&posts[..turn]).chain(&posts);
+        turned.rev().for_each(|post| { other.take(*post, 100); });
+        for window in 97..105 {
+            for place in 0..4 {
+                let largest = posts.iter().filter(|it| it.place == place && it.window == window);
+                let largest = largest.map(|it| it.total).max().unwrap_or(0);
+                let counts = if (100..=101).contains(&window) { largest } else { 0 };
+                prop_assert_eq!(one.posted(place, window), counts);
+                prop_assert_eq!(other.posted(place, window), counts);
+            }
+            prop_assert_eq!(one.sum(window), one.used(window, &[]));
+        }
+    }
+
+    /// The sum of a window never falls while it is counted, so that a denial stays one.
+    #[test]
+    fn sums_only_grow(posts in posts()) {
+        let mut sums = CountedSums::default();
+        for post in posts {
+            let before = sums.sum(100);
+            sums.take(post, 100);
+            prop_assert!(sums.sum(100) >= before);
+        }
+    }
+
+    #[test]
+    fn totals_are_read_as_they_were_written(posts in posts()) {
+        let mut sums = CountedSums::default();
+        posts.iter().for_each(|post| { sums.take(*post, post.window.max(100)); });
+        prop_assert_eq!(CountedSums::decode(&sums.encode()), Some(sums));
+    }
+
+    #[test]
+    fn no_bytes_break_it(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+        if let Some(sums) = CountedSums::decode(&bytes) {
+            let _ = sums.used(u64::MAX, &[SilentRegion { place: 0, share: u64::MAX }]);
+            let _ = sums.encode();
+        }
+    }
+}

@@ -1,0 +1,516 @@
+//! Counters that regions count together: the script and core on the same random histories, and the script at the ends of
+//! windows and silences, beside leases and posts, and where something else lies in the place of totals.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use ratekeeper_core::lease::{LEASE_MAX, LeaseReport, Terms};
+use ratekeeper_core::region::counted::{Counted, CountedSums, RegionPost, Silent};
+use ratekeeper_core::{
+    Algorithm, Limit, LimitSpec, Micros, Mode, Moment, Regions, State, Timestamp, Whole,
+};
+use ratekeeper_store::{
+    CounterKey, HeardRegions, LoanCounter, LoanState, Post, Request, Step, StepOutcome, StoreSlot,
+};
+use ratekeeper_store_redis::script::{
+    Call, Group, Item, KeyName, LeaseCall, LeaseOutcome, Script, decode_lease_calls, decode_loans,
+};
+use ratekeeper_testkit::redis::{Client, Reply, Server};
+
+use crate::timed_store::{answers, items, load, names, push};
+
+const WINDOW: Micros = Micros::from_secs(60);
+
+/// The limit, of which the shares of ap, eu and us are 75, 150 and 75.
+const LIMIT: u64 = 300;
+
+const AP: u8 = 0;
+const US: u8 = 2;
+
+/// The start of a window, its number, and the boot clock then.
+const START: Timestamp = Timestamp::from_secs(1_700_000_040);
+const NUMBER: u64 = 1_700_000_040 / 60;
+const BOOT: Micros = Micros::from_secs(5_000);
+
+const COUNTED: Counted = Counted {
+    interval: Micros::from_secs(1),
+    silent: Silent::Share,
+};
+
+/// A counter of the region eu.
+struct Region {
+    client: Client,
+    script: Script,
+    names: KeyName,
+    counter: LoanCounter,
+    heard: Arc<HeardRegions>,
+    now: Timestamp,
+    server: Server,
+}
+
+impl Region {
+    fn new() -> Self {
+        let server = Server::start();
+        let mut client = server.client();
+        let script = load(&mut client);
+        let limit = LimitSpec::new(Algorithm::FixedWindow, LIMIT, WINDOW);
+        let limit = Limit::try_new(limit).expect("a valid limit");
+        let region = Self {
+            client,
+            script,
+            names: names(),
+            counter: LoanCounter {
+                key: CounterKey {
+                    subject: 1,
+                    identity: 2,
+                },
+                owns: limit,
+                whole: Whole::of(&limit),
+                counted: Some(COUNTED),
+                store: StoreSlot::default(),
+            },
+            heard: heard(),
+            now: START,
+            server,
+        };
+        region.hear(AP);
+        region.hear(US);
+        region
+    }
+
+    /// The boot clock, which runs as the store's does.
+    fn boot(&self) -> Micros {
+        Micros::new(BOOT.get() + self.now.since(START).get())
+    }
+
+    fn hear(&self, place: u8) {
+        self.heard.hear(usize::from(place), self.boot());
+    }
+
+    fn pass(&mut self, span: Micros) {
+        self.now = self.now.after(span);
+    }
+
+    /// Lets time pass, in which both others are heard.
+    fn passes(&mut self, span: Micros) {
+        let end = self.now.after(span);
+        while self.now < end {
+            self.now = end.min(self.now.after(Micros::from_secs(1)));
+            self.hear(AP);
+            self.hear(US);
+        }
+    }
+
+    fn step(&self, hits: i64) -> Step {
+        Step {
+            terms: 1,
+            whole: self.counter.whole,
+            counted: self.counter.counted,
+            hits,
+            ..Step::new(self.counter.key, self.counter.owns)
+        }
+    }
+
+    fn send(&mut self, make: impl FnOnce(&mut Call, &KeyName)) -> Reply {
+        let mut call = Call::new();
+        call.set_heard(Some((Arc::clone(&self.heard), self.boot())));
+        make(&mut call, &self.names);
+        let mut pipeline = Vec::new();
+        push(&self.script, &call, self.now, &mut pipeline);
+        self.client.send(&pipeline);
+        self.client.read()
+    }
+
+    fn check(&mut self, steps: &[Step]) -> (Group, Reply) {
+        let group = Group::new(&Request::new(steps, Mode::default(), self.now));
+        let reply = self.send(|call, names| call.push(&group, names));
+        (group, reply)
+    }
+
+    /// Asks for hits; true if they fit.
+    fn takes(&mut self, hits: u64) -> bool {
+        let (group, reply) = self.check(&[self.step(hits.cast_signed())]);
+        answers(&[group], &reply)[0].allowed
+    }
+
+    /// Asserts that so much is left, by using it up.
+    fn has_left(&mut self, left: u64) {
+        assert!(!self.takes(left + 1), "more than {left}");
+        assert!(left == 0 || self.takes(left), "{left}");
+        assert!(!self.takes(1), "{left}");
+    }
+
+    /// Looks at what was posted; [`None`] if something else lies there.
+    fn look(&mut self) -> Option<LoanState> {
+        let counter = self.counter;
+        let reply = self.send(|call, names| call.push_loans(&counter, None, names));
+        decode_loans(items(&reply)).expect("it is an answer")
+    }
+
+    fn told(&mut self, place: u8, window: u64, total: u64) -> Option<LoanState> {
+        let counter = self.counter;
+        let post = RegionPost {
+            place,
+            window,
+            total,
+        };
+        let reply = self.send(|call, names| call.push_total(&counter, post, names));
+        decode_loans(items(&reply)).expect("it is an answer")
+    }
+
+    fn keeps(&mut self, place: u8, window: u64, total: u64) -> bool {
+        let told = self.told(place, window, total);
+        told.expect("totals, or none").is_written
+    }
+
+    fn lease(&mut self, target: u64) -> (LeaseCall, Reply) {
+        let lease_call = LeaseCall {
+            key: self.counter.key,
+            terms: Terms::from_parts(self.counter.owns, LEASE_MAX),
+            calendar: None,
+            lent: Some(self.counter.whole),
+            counted: self.counter.counted,
+            report: LeaseReport {
+                node: 7,
+                number: 1,
+                since: 1,
+                spent: 0,
+                is_final: false,
+                target,
+            },
+        };
+        let reply = self.send(|call, names| call.push_lease_call(&lease_call, names));
+        (lease_call, reply)
+    }
+
+    /// The hits that a node then holds.
+    fn leased(&mut self, target: u64) -> u64 {
+        let (lease_call, reply) = self.lease(target);
+        let outcomes = decode_lease_calls(&[lease_call], items(&reply)).expect("core agrees");
+        match &outcomes[0] {
+            LeaseOutcome::Settled { holding, .. } => holding.amount,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn name(&self, place: impl Fn(&KeyName, CounterKey, &mut Vec<u8>)) -> String {
+        let mut name = Vec::new();
+        place(&self.names, self.counter.key, &mut name);
+        String::from_utf8(name).expect("a name of letters")
+    }
+}
+
+fn heard() -> Arc<HeardRegions> {
+    let all = [("ap", 1), ("eu", 2), ("us", 1)].map(|(name, weight)| (name.into(), weight));
+    let regions = Regions::try_new("eu", 1, all).expect("valid regions");
+    Arc::new(HeardRegions::new(Arc::new(regions), BOOT))
+}
+
+#[test]
+fn hits_of_all_regions_count_in_the_window_that_they_were_posted_for() {
+    let mut region = Region::new();
+    assert!(region.takes(40));
+    assert!(region.keeps(AP, NUMBER, 100));
+    assert!(region.keeps(US, NUMBER, 60));
+    assert!(region.keeps(US, NUMBER, 50), "late");
+    assert!(region.keeps(US, NUMBER + 1, 200), "its clock is ahead");
+    region.has_left(100);
+    region.passes(Micros::new(WINDOW.get() - 1));
+    region.has_left(0);
+    region.passes(Micros::new(1));
+    region.has_left(100);
+}
+
+#[test]
+fn totals_of_other_windows_are_not_kept() {
+    let mut region = Region::new();
+    for window in [0, NUMBER - 1, NUMBER + 2, 1 << 52] {
+        assert!(!region.keeps(AP, window, 200), "{window}");
+    }
+    let found = region.look().expect("nothing else lies there");
+    assert_eq!((found.window, &*found.loans), (NUMBER, &[][..]));
+    region.has_left(LIMIT);
+    assert!(region.keeps(AP, NUMBER + 1, 200), "the next one");
+}
+
+/// After a clock went back the window that was counted goes on, and so do its totals.
+#[test]
+fn the_window_that_is_counted_has_its_totals_while_a_clock_is_back() {
+    let mut region = Region::new();
+    region.passes(WINDOW);
+    assert!(region.takes(10));
+    assert!(region.keeps(AP, NUMBER + 1, 200));
+    region.now = START;
+    let found = region.look().expect("nothing else lies there");
+    assert_eq!((found.window, found.count), (NUMBER + 1, 10));
+    region.has_left(90);
+}
+
+#[test]
+fn a_silent_region_counts_with_its_share_or_what_it_posted() {
+    let mut region = Region::new();
+    assert!(region.keeps(AP, NUMBER, 10));
+    assert!(region.keeps(US, NUMBER, 100));
+    region.pass(Micros::from_secs(3));
+    assert!(region.takes(20));
+    // Not heard for longer than three intervals: a share is 75.
+    region.pass(Micros::new(1));
+    region.has_left(LIMIT - 20 - 75 - 100);
+    region.hear(US);
+    region.has_left(0);
+    // Heard again, and caught up.
+    for _ in 0..10 {
+        region.hear(AP);
+        region.has_left(0);
+        region.pass(Micros::from_secs(1));
+    }
+    region.hear(AP);
+    region.has_left(75 - 10);
+}
+
+#[test]
+fn alone_a_region_that_hears_nothing_has_the_whole_limit() {
+    let mut region = Region::new();
+    region.counter.counted = Some(Counted {
+        silent: Silent::Alone,
+        ..COUNTED
+    });
+    region.pass(WINDOW);
+    assert!(region.keeps(AP, NUMBER + 1, 10));
+    region.has_left(LIMIT - 10);
+}
+
+#[test]
+fn more_than_the_limit_is_as_much_as_nothing_left() {
+    let mut region = Region::new();
+    assert!(region.keeps(AP, NUMBER, LIMIT));
+    assert!(region.keeps(US, NUMBER, LIMIT));
+    region.has_left(0);
+    assert_eq!(region.leased(16), 0);
+}
+
+#[test]
+fn nodes_lease_of_what_others_have_left() {
+    let mut region = Region::new();
+    assert!(region.keeps(AP, NUMBER, 140));
+    // A sixteenth of 160.
+    assert_eq!(region.leased(100), 10);
+    let found = region.look().expect("nothing else lies there");
+    assert_eq!(found.count, 10, "what nodes hold counts as used");
+    region.has_left(150);
+}
+
+#[test]
+fn owed_hits_are_charged_whatever_others_have_used() {
+    let mut region = Region::new();
+    assert!(region.keeps(AP, NUMBER, LIMIT));
+    let post = Post {
+        id: 1,
+        step: region.step(20),
+        age: Micros::ZERO,
+        named_by: None,
+    };
+    let group = Group::of_post(&post);
+    let reply = region.send(|call, names| call.push(&group, names));
+    assert_eq!(items(&reply)[1], Item::Int(20));
+    assert_eq!(region.look().map(|found| found.count), Some(20));
+}
+
+/// Steps of a counter that regions count together, and of others, in one request.
+#[test]
+fn a_request_of_several_limits_is_decided_by_all() {
+    let mut region = Region::new();
+    assert!(region.keeps(AP, NUMBER, 290));
+    let other = CounterKey {
+        subject: 1,
+        identity: 77,
+    };
+    let plain = Step {
+        hits: 6,
+        ..Step::new(other, region.counter.owns)
+    };
+    let lent = Step {
+        key: CounterKey {
+            subject: 1,
+            identity: 78,
+        },
+        counted: None,
+        ..region.step(6)
+    };
+    for (turn, allowed) in [true, false].into_iter().enumerate() {
+        let steps = [plain, region.step(6), lent];
+        let (group, reply) = region.check(&steps);
+        let told = &answers(&[group], &reply)[0];
+        assert_eq!(told.allowed, allowed, "{turn}");
+        let left = told.outcomes.iter().map(|outcome| match outcome {
+            StepOutcome::Counted(outcome) => outcome.remaining,
+            other => panic!("{other:?}"),
+        });
+        let left: Vec<u64> = left.collect();
+        assert_eq!(left[1], 4);
+    }
+}
+
+#[test]
+fn something_else_in_the_place_of_totals_is_told_and_nothing_is_counted() {
+    let sums = |names: &KeyName, key, out: &mut Vec<u8>| names.sums(key, out);
+    for other in [
+        "something else",
+        "\u{3}",
+        "\u{3}\u{1}",
+        "\u{3}\u{0}x",
+        "\u{1}\u{0}",
+        "\u{2}\u{0}",
+    ] {
+        let mut region = Region::new();
+        let name = region.name(sums);
+        region.client.ask(&["SET", &name, other]);
+        assert_eq!(region.look(), None, "{other:?}");
+        assert_eq!(region.told(AP, NUMBER, 5), None);
+        assert_eq!(region.client.ask(&["GET", &name]).text(), other);
+        let (_, reply) = region.check(&[region.step(1)]);
+        let told = items(&reply);
+        assert_eq!(
+            (told[1], told[told.len() - 1]),
+            (Item::Int(-1), Item::Int(0))
+        );
+        let (lease_call, reply) = region.lease(16);
+        let outcomes = decode_lease_calls(&[lease_call], items(&reply));
+        assert_eq!(outcomes, Ok(vec![LeaseOutcome::Corrupt]));
+        let counter = region.name(|names, key, out| names.counter(key, out));
+        assert_eq!(region.client.ask(&["EXISTS", &counter]), Reply::Int(0));
+    }
+    let mut region = Region::new();
+    let name = region.name(sums);
+    region.client.ask(&["LPUSH", &name, "a list"]);
+    assert_eq!(region.look(), None);
+    // The other way round.
+    let mut region = Region::new();
+    let name = region.name(|names, key, out| names.counter(key, out));
+    region.client.ask(&["SET", &name, "something else"]);
+    assert_eq!(region.look(), None);
+    assert_eq!(region.told(AP, NUMBER, 5), None);
+    assert_eq!(
+        region.server.client().ask(&["EXISTS", &region.name(sums)]),
+        Reply::Int(0)
+    );
+}
+
+/// What is kept ends some time: with the next window, and an hour later by a clock that is told.
+#[test]
+fn totals_are_kept_until_the_next_window_is_over() {
+    let mut region = Region::new();
+    region.pass(Micros::from_secs(20));
+    assert!(region.keeps(AP, NUMBER, 5));
+    let name = region.name(|names, key, out| names.sums(key, out));
+    let Reply::Int(left) = region.client.ask(&["PTTL", &name]) else {
+        panic!("it has no end");
+    };
+    let most = 1_000 * (3_600 + 100);
+    assert!((most - 5_000..=most).contains(&left), "{left}");
+}
+
+#[test]
+fn as_many_regions_as_there_can_be_are_kept() {
+    let mut region = Region::new();
+    for place in 0..40 {
+        assert_eq!(region.keeps(place, NUMBER, 1), place < 32, "{place}");
+    }
+    assert!(region.keeps(31, NUMBER, 2), "one that is there already");
+    region.has_left(LIMIT - 33);
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    /// So many hits are asked for.
+    Take(i64),
+    /// Time passes, in thousandths of a window.
+    Pass(u64),
+    /// A region posts a total, for a window so far from the one that is counted.
+    Told(u8, i64, u64),
+    /// A region is heard.
+    Hear(u8),
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let hits = prop_oneof![Just(1_i64), 1_i64..40, 1_i64..400, -5_i64..=0];
+    let place = || prop_oneof![Just(AP), Just(US)];
+    let told = (place(), -2_i64..=3, 0_u64..200);
+    let act = prop_oneof![
+        6 => hits.prop_map(Act::Take),
+        4 => prop_oneof![0_u64..50, 0_u64..1_500].prop_map(Act::Pass),
+        3 => told.prop_map(|(place, window, total)| Act::Told(place, window, total)),
+        4 => place().prop_map(Act::Hear),
+    ];
+    proptest::collection::vec(act, 60)
+}
+
+/// A counter as core keeps it.
+struct Model {
+    limit: Limit,
+    state: State,
+    sums: CountedSums,
+}
+
+impl Model {
+    fn take(&mut self, hits: i64, region: &Region) -> StepOutcome {
+        let now = region.now;
+        let silent = region.heard.silent(&COUNTED, &self.limit, region.boot());
+        let window = now.as_micros() / WINDOW.get();
+        let used = self.sums.used(window, &silent).min(LIMIT);
+        let limit = self.limit.holding(LIMIT - used, Whole::of(&self.limit));
+        let mut state = self.state.clone();
+        let outcome = limit.step(&mut state, hits, &Moment::at(now));
+        if outcome.fits() {
+            self.state = state;
+        }
+        StepOutcome::Counted(outcome)
+    }
+}
+
+#[test]
+fn core_decides_the_same_on_random_histories() {
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(Config::with_cases(80), rng);
+    let region = std::cell::RefCell::new(Region::new());
+    let played = runner.run(&acts(), |acts| {
+        let mut region = region.borrow_mut();
+        let region = &mut *region;
+        region.counter.key.identity += 1;
+        // Since ever silent, until they are heard.
+        region.heard = heard();
+        let mut model = Model {
+            limit: region.counter.owns,
+            state: State::new(region.counter.owns.shape()),
+            sums: CountedSums::default(),
+        };
+        for act in &acts {
+            match *act {
+                Act::Take(hits) => {
+                    let (group, reply) = region.check(&[region.step(hits)]);
+                    let told = answers(&[group], &reply)[0].outcomes[0];
+                    prop_assert_eq!(told, model.take(hits, region));
+                }
+                Act::Pass(parts) => region.pass(Micros::new(WINDOW.get() / 1_000 * parts)),
+                Act::Told(place, windows, total) => {
+                    let own = region.now.as_micros() / WINDOW.get();
+                    let window = own.saturating_add_signed(windows);
+                    let told = region.told(place, window, total).expect("totals, or none");
+                    let post = RegionPost {
+                        place,
+                        window,
+                        total,
+                    };
+                    let before = model.sums.clone();
+                    prop_assert_eq!(told.window, own);
+                    prop_assert_eq!(CountedSums::decode(&told.loans), Some(before));
+                    prop_assert_eq!(told.is_written, model.sums.take(post, own));
+                }
+                Act::Hear(place) => region.hear(place),
+            }
+        }
+        Ok(())
+    });
+    played.unwrap_or_else(|failed| panic!("{failed}"));
+}
