@@ -1,8 +1,9 @@
 //! The campaign of regions: three regions of two nodes and a Redis each, whose links have the round trips of oceans.
 //!
-//! Every request is asked four times: of a limit whose shares regions lend each other (`bounded`), of one with fixed shares
+//! Every request is asked five times: of a limit whose shares regions lend each other (`bounded`), of one that they count
+//! together (`counted`), of one with fixed shares
 //! (`regional`), of one that a single Redis in one region counts for all (`home`), and of one that each region counts for
-//! itself (`plain`), beside which the others' times are read. All four are asked by the same nodes at the same moment.
+//! itself (`plain`), beside which the others' times are read. All five are asked by the same nodes at the same moment.
 //!
 //! Windows, loans and partitions are ten times as short as in real life, and round trips are as long. A hit counts to the
 //! window that the answer names, by the clock of the Redis that counted it, so nothing at the edge of a window is guessed.
@@ -16,6 +17,7 @@ mod report;
 mod scenario;
 mod signals;
 mod traffic;
+mod untold;
 mod watch;
 mod world;
 
@@ -51,20 +53,28 @@ const ONE_WAY: [[Duration; 3]; 3] = {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Way {
     Bounded,
+    Counted,
     Regional,
     Home,
     Plain,
 }
 
 impl Way {
-    const ALL: [Self; 4] = [Self::Bounded, Self::Regional, Self::Home, Self::Plain];
+    const ALL: [Self; 5] = [
+        Self::Bounded,
+        Self::Counted,
+        Self::Regional,
+        Self::Home,
+        Self::Plain,
+    ];
     /// Those that share one limit over all regions.
-    const SHARED: [Self; 3] = [Self::Bounded, Self::Regional, Self::Home];
+    const SHARED: [Self; 4] = [Self::Bounded, Self::Counted, Self::Regional, Self::Home];
 
     /// The key of its descriptors.
     const fn name(self) -> &'static str {
         match self {
             Self::Bounded => "bounded",
+            Self::Counted => "counted",
             Self::Regional => "regional",
             Self::Home => "home",
             Self::Plain => "plain",

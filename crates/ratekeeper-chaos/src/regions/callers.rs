@@ -207,7 +207,7 @@ impl Region {
     fn window_of(&self, way: Way, reset: Option<Duration>) -> u64 {
         let clock = match way {
             Way::Home => self.clocks.1,
-            Way::Bounded | Way::Regional | Way::Plain => self.clocks.0,
+            Way::Bounded | Way::Counted | Way::Regional | Way::Plain => self.clocks.0,
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.unwrap_or_default().as_micros() as i64 + clock * 1_000_000;

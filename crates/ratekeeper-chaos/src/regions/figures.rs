@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::callers::{Answer, Answers};
 use super::scenario::{Event, Events, RegionPlan, Scenario};
 use super::signals::{self, Link};
+use super::untold;
 use super::watch::Look;
 use super::{NAMES, Way};
 
@@ -44,6 +45,8 @@ pub(super) struct Figures {
     /// By way, and by window since the first.
     pub(super) windows: BTreeMap<Way, Vec<Count>>,
     pub(super) sums: BTreeMap<Way, Sums>,
+    /// Hits of `counted` beyond the limit that its bound does not explain.
+    pub(super) unexplained: u64,
     pub(super) link: Link,
     /// The goals missed; empty if all were met.
     pub(super) missed: Vec<String>,
@@ -89,6 +92,7 @@ impl Figures {
             limit: plan.limit,
             windows,
             sums,
+            unexplained: untold::beyond_bound(&answers.all, plan.limit),
             link,
             missed: lies,
             logs: logs.into_iter().map(|(_, log)| log).collect(),
@@ -110,6 +114,12 @@ impl Figures {
             let errors = answers.errors;
             self.missed
                 .push(format!("{errors} without an answer: {error}"));
+        }
+        let is_bound = scenario.event == Event::Nothing && !plan.is_test;
+        if is_bound && self.unexplained > 0 {
+            let hits = self.unexplained;
+            self.missed
+                .push(format!("`counted`: {hits} beyond its bound"));
         }
         if scenario.is_quiet && self.link.asks > 0 {
             self.missed

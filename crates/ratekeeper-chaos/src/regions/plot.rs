@@ -13,8 +13,9 @@ use super::scenario::Scenario;
 const SIZE: (u32, u32) = (720, 380);
 
 /// Distinct in print and for the colour-blind (Okabe and Ito, 2008).
-const COLOURS: [RGBColor; 3] = [
+const COLOURS: [RGBColor; 4] = [
     RGBColor(0, 114, 178),
+    RGBColor(204, 121, 167),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
 ];
@@ -70,6 +71,7 @@ fn try_draw<'a>(
         let admitted = windows.map(Count::all_admitted);
         let label = match way {
             Way::Bounded => "regions: bounded",
+            Way::Counted => "regions: counted",
             Way::Regional => "regions: regional",
             Way::Home | Way::Plain => "one Redis for all",
         };

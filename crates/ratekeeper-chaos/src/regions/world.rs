@@ -242,6 +242,7 @@ fn rules(plan: &RegionPlan) -> String {
 on_store_failure: deny
 descriptors:
 - {{ key: bounded, rate_limit: {{ {limit}, regions: bounded }} }}
+- {{ key: counted, rate_limit: {{ {limit}, regions: counted }} }}
 - {{ key: regional, rate_limit: {{ {limit}, regions: regional }} }}
 - {{ key: home, store: home, rate_limit: {{ {limit} }} }}
 - {{ key: plain, rate_limit: {{ {limit} }} }}
