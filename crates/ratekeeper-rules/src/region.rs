@@ -278,14 +278,14 @@ fn check_counted(limit: &Limit, counted: Counted) -> Result<(), (String, &'stati
             limit.algorithm().name()
         )
     } else {
-        return check_interval(counted);
+        return check_interval(limit, counted);
     };
     let message = format!("`regions: counted` is not possible here: {why}");
     let help = "use `algorithm: fixed_window`, or write `regions: regional`, which gives each region a fixed share by its weight";
     Err((message, help))
 }
 
-fn check_interval(counted: Counted) -> Result<(), (String, &'static str)> {
+fn check_interval(limit: &Limit, counted: Counted) -> Result<(), (String, &'static str)> {
     let interval = counted.interval;
     if interval < POST_INTERVAL_MIN || interval > POST_INTERVAL_MAX {
         let message = "`post_interval` has to be from 100ms to 60s".to_owned();
@@ -297,6 +297,14 @@ fn check_interval(counted: Counted) -> Result<(), (String, &'static str)> {
             .to_owned();
         let help = "write `post_interval: 1s`, or `on_silence: alone`, with which each region may admit the whole limit while it \
                     reaches no other";
+        return Err((message, help));
+    }
+    if interval.get().saturating_mul(2) > limit.window().get() {
+        let message = format!(
+            "a `post_interval` of {} ms is more than half of the window: most hits would be told when it is over",
+            interval.as_millis_ceil()
+        );
+        let help = "write a longer window, `regions: regional`, or `on_silence: alone` with a shorter `post_interval`";
         return Err((message, help));
     }
     Ok(())

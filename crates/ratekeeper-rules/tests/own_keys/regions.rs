@@ -245,6 +245,11 @@ fn what_cannot_be_shared_is_refused_with_a_way_out() {
         heard.contains("at least 1s with `on_silence: share`"),
         "{heard}"
     );
+    let late = limit(&format!("{counted}, post_interval: 31s"));
+    assert!(
+        late.contains("31000 ms is more than half of the window"),
+        "{late}"
+    );
     let typo = limit(&format!("{counted}, on_silence: shere"));
     assert!(typo.ends_with("did you mean `share`?"), "{typo}");
     let typo = limit("limit: 600, regions: regionel");
