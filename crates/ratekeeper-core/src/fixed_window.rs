@@ -92,7 +92,9 @@ fn end_of(limit: &Limit, kept: Timestamp, at: &Moment) -> Timestamp {
 
 pub(crate) fn test(limit: &Limit, words: &Words, ask: Ask, at: &Moment) -> Outcome {
     let (_, end, count) = current(limit, words, at);
+    // Hits that are given back were counted here.
     let count = count.saturating_sub(ask.refund());
+    let count = count.saturating_add(limit.elsewhere);
     let room = limit.quota().saturating_sub(count);
     let until_end = end.since(at.now);
     let finding = Finding {

@@ -15,6 +15,8 @@ pub struct Limit {
     window: Micros,
     calendar: bool,
     pub(crate) kind: Kind,
+    /// The hits of a fixed window that other regions are taken to have used; see [`Self::beside`].
+    pub(crate) elsewhere: u64,
 }
 
 /// The precomputed values of each algorithm.
@@ -81,6 +83,7 @@ impl Limit {
             window,
             calendar,
             kind,
+            elsewhere: 0,
         })
     }
 

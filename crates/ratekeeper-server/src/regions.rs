@@ -21,6 +21,7 @@ mod explained;
 mod kept;
 mod peer;
 mod signals;
+mod taken;
 mod totals;
 
 use std::collections::HashMap;
@@ -44,6 +45,7 @@ use ratekeeper_stores::Stores;
 use change::{Changed, answer_of, ask_of, change};
 use counters::{Counters, Wanted};
 pub use peer::{PeerLink, PeerRegion, ToRegion};
+use taken::Taken;
 use totals::Totals;
 
 /// The time between two looks at what is needed.
@@ -65,6 +67,7 @@ pub struct RegionLoans {
     lent: Mutex<Lent>,
     counters: Mutex<Counters>,
     totals: Mutex<Totals>,
+    taken: Mutex<Taken>,
     heard: Arc<HeardRegions>,
     /// Links of others that were refused.
     links_refused: AtomicU64,
@@ -84,6 +87,11 @@ struct LentHere {
     whole: Whole,
     counted: Option<Counted>,
     store: StoreSlot,
+}
+
+/// The time `span` after `at`.
+fn later(at: Micros, span: Micros) -> Micros {
+    Micros::new(at.get().saturating_add(span.get()))
 }
 
 impl LentHere {
@@ -123,6 +131,7 @@ impl RegionLoans {
             lent: Mutex::default(),
             counters: Mutex::new(Counters::new(all.len())),
             totals: Mutex::new(Totals::new(others.collect(), all.len())),
+            taken: Mutex::new(Taken::new(all.len())),
             heard,
             regions,
             links_refused: AtomicU64::new(0),
@@ -157,25 +166,25 @@ impl RegionLoans {
     /// Asks for what is lacking, and posts what was counted.
     async fn look(&self) {
         self.renew_limits();
+        self.note_demands();
+        self.post_due().await;
+        let due = self.counters.lock().due(boot_time());
+        let looks = stream::iter(due.into_iter().map(|key| self.look_at(key)));
+        looks.for_each_concurrent(TOGETHER, |look| look).await;
+    }
+
+    /// Takes in what was asked for.
+    fn note_demands(&self) {
         let demands = self.limiter.store().loan_demands();
         let now = boot_time();
         let (counted, demands): (Vec<_>, Vec<_>) = demands
             .into_iter()
             .partition(|demand| demand.counter.counted.is_some());
-        let due = {
+        {
             let mut totals = self.totals.lock();
             counted.iter().for_each(|demand| totals.note(demand, now));
-            totals.due(|place| self.peers[place].is_reachable(), now)
-        };
-        let posts = stream::iter(due.into_iter().map(|key| self.post(key)));
-        posts.for_each_concurrent(TOGETHER, |post| post).await;
-        let due = {
-            let mut counters = self.counters.lock();
-            counters.note(demands, now);
-            counters.due(now)
-        };
-        let looks = stream::iter(due.into_iter().map(|key| self.look_at(key)));
-        looks.for_each_concurrent(TOGETHER, |look| look).await;
+        }
+        self.counters.lock().note(demands, now);
     }
 
     /// Reads a counter, and asks others for what it lacks.
@@ -255,7 +264,7 @@ impl RegionLoans {
             Ok(answer) => answer,
             Err((refusal, latest)) => {
                 if refusal == Refusal::Terms {
-                    self.peers[peer].disagreed();
+                    self.peers[peer].disagreed(message.terms);
                 }
                 LoanAnswer {
                     subject: message.subject,
@@ -349,12 +358,12 @@ impl RegionLoans {
                 });
                 let _ = made.await;
             }
-            Refusal::Terms => self.peers[peer].disagreed(),
-            Refusal::Apart => self.peers[peer].is_apart(),
+            Refusal::Terms => self.peers[peer].disagreed(terms),
+            Refusal::Apart => self.peers[peer].is_apart(terms),
             Refusal::Store => {}
         }
         if message.refused() == Refusal::Unspecified {
-            self.peers[peer].agreed();
+            self.peers[peer].agreed(terms);
         }
         let spare = message.spare.min(limit.whole.quota);
         let mut counters = self.counters.lock();

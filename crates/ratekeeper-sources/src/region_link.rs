@@ -42,6 +42,9 @@ const PING: Duration = Duration::from_secs(2);
 /// The most messages without an answer yet.
 const UNANSWERED_MAX: usize = 64;
 
+/// The most answers that wait to be taken in. What is dropped is said again: by the next ask, or by the region that posts it.
+const TAKEN_MAX: usize = 64;
+
 /// The most bytes of a message.
 const BYTES_MAX: usize = 64 << 10;
 
@@ -133,7 +136,26 @@ impl RegionLink {
         }
         link.connected();
         backoff.reset();
-        self.exchange(link, asks, answers).await
+        let (taken, takes) = mpsc::channel(TAKEN_MAX);
+        tokio::select! {
+            why = self.exchange(link, asks, answers, taken) => why,
+            () = self.take_in(takes) => "it ended".to_owned(),
+        }
+    }
+
+    /// Takes answers in. That waits for the store, for which the link does not.
+    async fn take_in(&self, mut answers: mpsc::Receiver<LoanAnswers>) {
+        while let Some(LoanAnswers {
+            answers, totals, ..
+        }) = answers.recv().await
+        {
+            let answers = async {
+                for answer in answers {
+                    self.loans.answered(self.place, answer).await;
+                }
+            };
+            tokio::join!(answers, self.loans.told_back(self.place, totals));
+        }
     }
 
     async fn exchange(
@@ -141,25 +163,26 @@ impl RegionLink {
         link: &mut PeerLink<'_>,
         out: mpsc::Sender<LoanAsks>,
         mut answers: Streaming<LoanAnswers>,
+        taken: mpsc::Sender<LoanAnswers>,
     ) -> String {
         // When each message left that has no answer yet. Answers come in the order of their messages.
         let mut unanswered: VecDeque<Instant> = VecDeque::new();
-        let mut said = Instant::now();
+        let (mut said, mut heard) = (Instant::now(), Instant::now());
         loop {
-            let silence = unanswered.front().map(|left| *left + SILENCE);
+            // A store that hangs over there makes each answer late, and the link is alive.
+            let silence = unanswered.front().map(|left| heard.max(*left) + SILENCE);
             let may_send = out.capacity() > 0 && unanswered.len() < UNANSWERED_MAX;
             let parts = tokio::select! {
                 answer = answers.message() => match answer {
-                    Ok(Some(LoanAnswers { answers, totals, .. })) => {
+                    Ok(Some(answer)) => {
                         self.loans.hear(self.place);
+                        heard = Instant::now();
                         // Answers may be repeated.
                         if let Some(left) = unanswered.pop_front() {
                             link.answered_in(left.elapsed());
                         }
-                        for answer in answers {
-                            self.loans.answered(self.place, answer).await;
-                        }
-                        self.loans.told_back(self.place, totals).await;
+                        // None waits if the store has not answered for long.
+                        let _ = taken.try_send(answer);
                         continue;
                     }
                     Ok(None) => return "it ended".to_owned(),

@@ -153,7 +153,7 @@ impl SideWork for Shared {
     fn replicated_until(job: &Job) -> Option<Micros> {
         match job.act {
             LoanAct::Change(_) => Some(job.until),
-            // One that is lost is posted again.
+            // A total that is lost is missed at the next look, and asked for again.
             LoanAct::Look | LoanAct::Total(_) => None,
         }
     }

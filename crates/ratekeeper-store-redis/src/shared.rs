@@ -29,6 +29,13 @@ impl RedisServers {
             self.slots.loans()
         })
     }
+
+    /// Notes that hits were asked for, if regions share the limit.
+    fn note_demand(&self, step: &Step) {
+        if step.terms > 0 && step.hits > 0 {
+            RedisServers::loans(self).note(step);
+        }
+    }
 }
 
 impl SharedStore for RedisServers {
@@ -53,9 +60,7 @@ impl SharedStore for RedisServers {
             return Answer::Pending(StoreReply::failed(StoreError::Unavailable));
         }
         for step in request.steps {
-            if step.terms > 0 && step.hits > 0 {
-                RedisServers::loans(self).note(step);
-            }
+            self.note_demand(step);
         }
         match slot {
             CounterSlot::Server(slot) => self.slots.ask(slot, request),
@@ -80,6 +85,10 @@ impl SharedStore for RedisServers {
     fn post(&self, post: &Post) -> StoreReply {
         if !self.monitor.hash_key().admits(post.named_by) {
             return StoreReply::failed(StoreError::Unavailable);
+        }
+        if post.step.counted.is_some() {
+            // They are counted only now. Demand for what is lent was noted when they were asked for.
+            self.note_demand(&post.step);
         }
         self.slots.post(self.server_slot(&post.step), post)
     }

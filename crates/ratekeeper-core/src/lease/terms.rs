@@ -99,10 +99,11 @@ impl Terms {
         self.ttl
     }
 
-    /// The most hits that a lease holds.
+    /// The most hits that a lease holds: a part of what other regions leave of the capacity.
     #[must_use]
     pub const fn amount_max(&self) -> u64 {
-        let part = self.limit.capacity() / PART_OF_CAPACITY;
+        let left = self.limit.capacity().saturating_sub(self.limit.elsewhere);
+        let part = left / PART_OF_CAPACITY;
         if part < CREDIT_MAX { part } else { CREDIT_MAX }
     }
 }

@@ -31,7 +31,7 @@ mod hearing;
 pub use hearing::Hearing;
 
 use super::REGIONS_MAX;
-use crate::Micros;
+use crate::{Limit, Micros};
 
 /// The first byte of what is kept.
 const KIND: u8 = 3;
@@ -79,6 +79,20 @@ impl Counted {
                 self.interval.get().saturating_mul(SILENT_INTERVALS),
             )),
         }
+    }
+}
+
+impl Limit {
+    /// The same limit in a window of which other regions are taken to have used `elsewhere` hits. They are no part of the
+    /// counter, and gone with the window, so the capacity stays: they make a request wait, and never impossible. For fixed
+    /// windows; others are unchanged.
+    #[must_use]
+    pub fn beside(self, elsewhere: u64) -> Self {
+        let mut limit = self;
+        if self.has_fixed_windows() {
+            limit.elsewhere = elsewhere.min(self.quota());
+        }
+        limit
     }
 }
 

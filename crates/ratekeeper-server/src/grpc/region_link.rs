@@ -153,7 +153,8 @@ impl OpenLink {
         }
         self.loans.hear(self.place);
         let answers = stream::iter(asks).map(|ask| self.loans.lend(self.place, ask));
-        let totals = stream::iter(totals).map(|total| self.loans.told(self.place, total));
+        let until = RegionLoans::keeping_ends();
+        let totals = stream::iter(totals).map(|total| self.loans.told(self.place, total, until));
         let answers = answers.buffered(TOGETHER).collect();
         let totals = totals.buffered(TOGETHER).collect();
         let (answers, totals) = tokio::join!(answers, totals);

@@ -8,6 +8,7 @@ use ratekeeper_store::{CounterKey, LoanCounter, LoanDemand, LoanState};
 
 use super::demand::{Demand, Needs};
 use super::kept::{Lending, SentAsk, Standing};
+use super::later;
 
 /// The most counters that a node looks after.
 const COUNTERS_MAX: usize = 4_096;
@@ -348,10 +349,6 @@ fn longest(lending: &Lending<'_>) -> Micros {
 /// The time over which demand is averaged.
 fn memory(window: Micros) -> Micros {
     Micros::new((window.get() / 2).clamp(2 * SECOND, 10 * SECOND))
-}
-
-fn later(at: Micros, span: Micros) -> Micros {
-    Micros::new(at.get().saturating_add(span.get()))
 }
 
 #[cfg(test)]

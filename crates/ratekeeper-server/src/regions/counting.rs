@@ -3,19 +3,59 @@
 //! A post says what the region has counted in a window, and is answered by what the other one has. Both keep the larger
 //! total in their stores, which decide by it; see [`ratekeeper_core::region::counted`].
 
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
 use ratekeeper_core::region::counted::{CountedSums, RegionPost};
 use ratekeeper_proto::ratekeeper::v1::RegionTotal;
 use ratekeeper_proto::ratekeeper::v1::loan_answer::Refusal;
 use ratekeeper_store::{CounterKey, LoanCounter, LoanState, boot_time};
+use tokio::time::{Instant, interval, timeout, timeout_at};
 
-use super::RegionLoans;
 use super::explained::{Counts, counted_sentence};
 use super::totals::WindowTotal;
+use super::{RegionLoans, TOGETHER, later};
+
+/// The time within which the totals of a message are kept, or refused: less than that for which a link may be silent.
+const KEEPING: Duration = Duration::from_secs(2);
+
+/// The time between two of the last looks.
+const LAST_LOOKS: Duration = Duration::from_millis(20);
 
 impl RegionLoans {
     /// Notes a whole message of the region at `place`.
     pub fn hear(&self, place: usize) {
         self.heard.hear(place, boot_time());
+    }
+
+    /// Posts what was counted since the last looks, and waits until the regions that are linked know it, no longer than
+    /// `within`.
+    pub(crate) async fn leave(&self, within: Duration) {
+        // If time runs out, other nodes of this region post what is missing once they are asked for it.
+        let _ = timeout(within, self.post_last()).await;
+    }
+
+    async fn post_last(&self) {
+        self.note_demands();
+        self.totals.lock().hurry(boot_time());
+        let is_reachable = |place: usize| self.peers[place].is_reachable();
+        let mut looks = interval(LAST_LOOKS);
+        loop {
+            looks.tick().await;
+            if !self.post_due().await && self.totals.lock().is_known(is_reachable, boot_time()) {
+                return;
+            }
+        }
+    }
+
+    /// Reads the counters that are due, and posts what was counted; false if there are none.
+    pub(super) async fn post_due(&self) -> bool {
+        let is_reachable = |place: usize| self.peers[place].is_reachable();
+        let due = self.totals.lock().due(is_reachable, boot_time());
+        let is_any = !due.is_empty();
+        let posts = stream::iter(due.into_iter().map(|key| self.post(key)));
+        posts.for_each_concurrent(TOGETHER, |post| post).await;
+        is_any
     }
 
     /// Reads a counter, and posts what this region has counted of it.
@@ -45,22 +85,27 @@ impl RegionLoans {
         }
     }
 
-    /// Takes in a total of the region at `place`, and answers with that of this one.
-    pub(crate) async fn told(&self, place: usize, message: RegionTotal) -> RegionTotal {
+    /// Takes in a total of the region at `place`, and answers with that of this one; by [`Self::keeping_ends`], or refuses it.
+    pub(crate) async fn told(
+        &self,
+        place: usize,
+        message: RegionTotal,
+        until: Instant,
+    ) -> RegionTotal {
         let key = key_of(&message);
         let said = WindowTotal {
             window: message.window,
             total: message.total,
         };
-        let kept = self.keep(place, (key, message.terms), said).await;
+        let kept = self.keep(place, (key, message.terms), said, until).await;
         self.peers[place].told(kept.is_ok());
         let (own, refused) = match kept {
             Ok(own) => (own, Refusal::Unspecified),
             Err((own, refused)) => (own, refused),
         };
         match refused {
-            Refusal::Terms => self.peers[place].disagreed(),
-            Refusal::Apart => self.peers[place].is_apart(),
+            Refusal::Terms => self.peers[place].disagreed(message.terms),
+            Refusal::Apart => self.peers[place].is_apart(message.terms),
             Refusal::Unspecified | Refusal::Old | Refusal::Store => {}
         }
         RegionTotal {
@@ -73,39 +118,51 @@ impl RegionLoans {
         }
     }
 
+    /// The time until which totals of a message that has just come are kept: its answer must not take longer, or the link
+    /// is taken for broken.
+    pub(crate) fn keeping_ends() -> Instant {
+        Instant::now() + KEEPING
+    }
+
     /// Takes in the answers of the region at `place` to totals of this one.
     pub async fn told_back(&self, place: usize, totals: Vec<RegionTotal>) {
-        for message in totals {
-            let key = key_of(&message);
-            let is_posted = self.totals.lock().counter(key);
-            if is_posted.is_none_or(|(_, terms)| terms != message.terms) {
-                // Nothing was asked, or under other rules.
-                continue;
+        let until = Self::keeping_ends();
+        let totals = stream::iter(totals);
+        totals
+            .for_each_concurrent(TOGETHER, |total| self.take_back(place, total, until))
+            .await;
+    }
+
+    async fn take_back(&self, place: usize, message: RegionTotal, until: Instant) {
+        let key = key_of(&message);
+        let is_posted = self.totals.lock().counter(key);
+        if is_posted.is_none_or(|(_, terms)| terms != message.terms) {
+            // Nothing was asked, or under other rules.
+            return;
+        }
+        match message.refused() {
+            Refusal::Unspecified => {
+                let known = WindowTotal {
+                    window: message.told_window,
+                    total: message.told_total,
+                };
+                self.totals.lock().known(key, place, known);
+                self.peers[place].agreed(message.terms);
             }
-            match message.refused() {
-                Refusal::Unspecified => {
-                    let known = WindowTotal {
-                        window: message.told_window,
-                        total: message.told_total,
-                    };
-                    self.totals.lock().known(key, place, known);
-                    self.peers[place].agreed();
-                }
-                Refusal::Terms => self.peers[place].disagreed(),
-                Refusal::Apart => self.peers[place].is_apart(),
-                Refusal::Old | Refusal::Store => {}
-            }
-            let said = WindowTotal {
-                window: message.window,
-                total: message.total,
-            };
-            let is_news = self.totals.lock().is_news(key, place, said);
-            if !is_news {
-                self.totals.lock().said(key, place, said, boot_time());
-            } else if said.total > 0 {
-                // One that is not kept now stays news.
-                let _ = self.keep(place, (key, message.terms), said).await;
-            }
+            Refusal::Terms => self.peers[place].disagreed(message.terms),
+            Refusal::Apart => self.peers[place].is_apart(message.terms),
+            Refusal::Old | Refusal::Store => {}
+        }
+        let said = WindowTotal {
+            window: message.window,
+            total: message.total,
+        };
+        let is_news = self.totals.lock().is_news(key, place, said);
+        if !is_news {
+            self.totals.lock().said(key, place, said, boot_time());
+        } else if said.total > 0 {
+            // One that is not kept now stays news.
+            let _ = self.keep(place, (key, message.terms), said, until).await;
         }
     }
 
@@ -115,11 +172,12 @@ impl RegionLoans {
         place: usize,
         (key, terms): (CounterKey, u64),
         said: WindowTotal,
+        until: Instant,
     ) -> Result<WindowTotal, (WindowTotal, Refusal)> {
         let nothing = WindowTotal::default();
         let limit = self.limit(terms).filter(|limit| limit.counted.is_some());
-        // No region of these terms has counted more than the limit.
-        let limit = limit.filter(|limit| said.total <= limit.whole.quota);
+        // No region of these terms has counted more than the limit, or posts nothing.
+        let limit = limit.filter(|limit| (1..=limit.whole.quota).contains(&said.total));
         let (Some(limit), Ok(at)) = (limit, u8::try_from(place)) else {
             return Err((nothing, Refusal::Terms));
         };
@@ -128,8 +186,11 @@ impl RegionLoans {
             window: said.window,
             total: said.total,
         };
+        if !self.taken.lock().has_room(place, key, boot_time()) {
+            return Err((nothing, Refusal::Store));
+        }
         let kept = self.limiter.store().keep_total(limit.counter(key), post);
-        let Ok(state) = kept.await else {
+        let Ok(Ok(state)) = timeout_at(until, kept).await else {
             return Err((nothing, Refusal::Store));
         };
         let own = WindowTotal {
@@ -138,7 +199,13 @@ impl RegionLoans {
         };
         match state.is_written {
             true => {
-                self.totals.lock().said(key, place, said, boot_time());
+                let now = boot_time();
+                self.totals.lock().said(key, place, said, now);
+                let mut ends_at = later(now, state.left);
+                if said.window > state.window {
+                    ends_at = later(ends_at, limit.owns.window());
+                }
+                self.taken.lock().took(place, key, ends_at);
                 Ok(own)
             }
             false if said.window < state.window => Err((own, Refusal::Old)),

@@ -25,6 +25,9 @@ const WHY_MAX: usize = 256;
 /// The time for which a disagreement is told after it was seen.
 const TOLD: Duration = Duration::from_mins(1);
 
+/// The most limits of which a disagreement is remembered.
+const SEEN_MAX: usize = 8;
+
 /// A part of a message to another region.
 #[derive(Clone, Debug)]
 pub enum ToRegion {
@@ -63,8 +66,31 @@ struct PeerState {
     /// The time at which the link was made or broke.
     since: Micros,
     why: String,
-    disagreed: Option<Micros>,
-    apart: Option<Micros>,
+    disagreed: Seen,
+    apart: Seen,
+}
+
+/// The limits, by their terms, of which something was seen, with the last time; a few of them.
+#[derive(Default, Debug)]
+struct Seen(Vec<(u64, Micros)>);
+
+impl Seen {
+    fn note(&mut self, terms: u64, now: Micros) {
+        self.clear(terms);
+        if self.0.len() >= SEEN_MAX {
+            self.0.remove(0);
+        }
+        self.0.push((terms, now));
+    }
+
+    fn clear(&mut self, terms: u64) {
+        self.0.retain(|(seen, _)| *seen != terms);
+    }
+
+    fn is_of_late(&self, now: Micros) -> bool {
+        let since = |at: Micros| Duration::from_micros(now.get().saturating_sub(at.get()));
+        self.0.iter().any(|(_, at)| since(*at) < TOLD)
+    }
 }
 
 /// The end of a link that a client holds: it takes out what is to be said, and says how the connection does.
@@ -95,8 +121,8 @@ impl PeerRegion {
             state: Mutex::new(PeerState {
                 since: boot_time(),
                 why: "not connected yet".to_owned(),
-                disagreed: None,
-                apart: None,
+                disagreed: Seen::default(),
+                apart: Seen::default(),
             }),
         }
     }
@@ -212,20 +238,21 @@ impl PeerRegion {
         (micros > 0).then(|| Duration::from_micros(micros))
     }
 
-    /// Notes that it lends, or counts, on other terms.
-    pub(super) fn disagreed(&self) {
-        self.state.lock().disagreed = Some(boot_time());
+    /// Notes that it does not lend, or count, the limit of these terms.
+    pub(super) fn disagreed(&self, terms: u64) {
+        self.state.lock().disagreed.note(terms, boot_time());
     }
 
-    /// Notes that it does so on the same terms.
-    pub(super) fn agreed(&self) {
+    /// Notes that it does; that says nothing of other limits.
+    pub(super) fn agreed(&self, terms: u64) {
         let mut state = self.state.lock();
-        (state.disagreed, state.apart) = (None, None);
+        state.disagreed.clear(terms);
+        state.apart.clear(terms);
     }
 
-    /// Notes that its clock is more than a window away.
-    pub(super) fn is_apart(&self) {
-        self.state.lock().apart = Some(boot_time());
+    /// Notes that its clock is more than a window of that limit away.
+    pub(super) fn is_apart(&self, terms: u64) {
+        self.state.lock().apart.note(terms, boot_time());
     }
 
     /// The reason why the two regions share nothing, for operators.
@@ -238,7 +265,6 @@ impl PeerRegion {
         }
         let state = self.state.lock();
         let since = |at: Micros| Duration::from_micros(boot_time().get().saturating_sub(at.get()));
-        let is_of_late = |at: Option<Micros>| at.is_some_and(|at| since(at) < TOLD);
         if !self.is_reachable() && since(state.since) >= SILENT {
             let seconds = since(state.since).as_secs();
             return Some(format!(
@@ -246,14 +272,14 @@ impl PeerRegion {
                 self.name, state.why
             ));
         }
-        if is_of_late(state.disagreed) {
+        if state.disagreed.is_of_late(boot_time()) {
             return Some(format!(
                 "region {}: it lends or counts on other terms; rules, `regions` and store_hash_key have to be the same in all \
                  regions",
                 self.name
             ));
         }
-        is_of_late(state.apart).then(|| {
+        state.apart.is_of_late(boot_time()).then(|| {
             format!(
                 "region {}: the clock of its store is more than a window away from ours",
                 self.name
@@ -306,5 +332,41 @@ impl PeerLink<'_> {
             );
         }
         state.why = why;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_that_regions_agree_on_does_not_hide_one_that_they_do_not() {
+        let peer = PeerRegion::new("us");
+        let link = peer.link();
+        let says = |text: &str| peer.fault().is_some_and(|fault| fault.contains(text));
+        peer.disagreed(1);
+        peer.is_apart(2);
+        peer.agreed(3);
+        assert!(says("other terms"));
+        peer.agreed(1);
+        assert!(!says("other terms"));
+        assert!(says("the clock of its store"));
+        peer.agreed(2);
+        assert_eq!(peer.fault(), None);
+        drop(link);
+    }
+
+    #[test]
+    fn a_few_disagreements_are_remembered_for_a_minute() {
+        let mut seen = Seen::default();
+        let at = Micros::from_secs;
+        for terms in 0..100 {
+            seen.note(terms, at(10));
+        }
+        assert_eq!(seen.0.len(), SEEN_MAX);
+        seen.note(99, at(20));
+        assert_eq!(seen.0.len(), SEEN_MAX);
+        assert!(seen.is_of_late(at(79)));
+        assert!(!seen.is_of_late(at(80)));
     }
 }

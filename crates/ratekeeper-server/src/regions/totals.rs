@@ -7,7 +7,10 @@
 use std::collections::HashMap;
 
 use ratekeeper_core::Micros;
+use ratekeeper_core::region::counted::CountedSums;
 use ratekeeper_store::{CounterKey, LoanCounter, LoanDemand, LoanState};
+
+use super::later;
 
 /// The most counters that a node posts.
 const COUNTERS_MAX: usize = 4_096;
@@ -40,6 +43,10 @@ pub(super) struct Totals {
     all: HashMap<CounterKey, Posted>,
     /// The last time at which a counter found no place.
     left_out: Option<Micros>,
+    /// The last time at which room was made.
+    swept_at: Option<Micros>,
+    /// The last time at which a counter was left over for longer than its interval.
+    behind: Option<Micros>,
 }
 
 /// A counter, and what other regions know of it.
@@ -72,6 +79,8 @@ impl Totals {
             regions,
             all: HashMap::new(),
             left_out: None,
+            swept_at: None,
+            behind: None,
         }
     }
 
@@ -79,9 +88,7 @@ impl Totals {
     pub(super) fn note(&mut self, demand: &LoanDemand, now: Micros) {
         let key = demand.counter.key;
         if self.all.len() >= COUNTERS_MAX && !self.all.contains_key(&key) {
-            let others = &self.others;
-            self.all
-                .retain(|_, it| it.is_fresh() || it.is_due_to_any(others, now));
+            self.make_room(now);
             if self.all.len() >= COUNTERS_MAX {
                 self.left_out = Some(now);
                 return;
@@ -105,7 +112,16 @@ impl Totals {
         (posted.counter, posted.terms, posted.used_at) = (demand.counter, demand.terms, now);
     }
 
-    /// The counters to look at now, of which a region that `is_reachable` does not know everything.
+    /// Forgets what all others know, once at a time: that reads all counters.
+    fn make_room(&mut self, now: Micros) {
+        if self.swept_at.replace(now) != Some(now) {
+            let others = &self.others;
+            self.all
+                .retain(|_, it| it.is_fresh() || it.is_due_to_any(others, now));
+        }
+    }
+
+    /// The counters to look at now, those first that are due for longest, of which a region that `is_reachable` does not know everything.
     pub(super) fn due(
         &mut self,
         is_reachable: impl Fn(usize) -> bool,
@@ -120,16 +136,57 @@ impl Totals {
             .copied()
             .filter(|at| is_reachable(*at))
             .collect();
-        let due = self.all.iter_mut().filter(|(_, it)| {
-            it.next_at <= now && (it.is_fresh() || it.is_due_to_any(&reached, now))
-        });
-        let mut keys = Vec::new();
-        for (key, posted) in due.take(DUE_MAX) {
-            let interval = posted.counter.counted.map(|counted| counted.interval);
-            posted.next_at = later(now, interval.unwrap_or(SETTLED));
-            keys.push(*key);
+        let mut due = Vec::new();
+        for (key, it) in &mut self.all {
+            if it.next_at > now {
+                continue;
+            }
+            if it.is_fresh() || it.is_due_to_any(&reached, now) {
+                due.push((it.next_at, *key));
+            } else {
+                // It is due from when there is something to say.
+                it.next_at = now;
+            }
+        }
+        let keys = self.first_of(due, now);
+        for key in &keys {
+            if let Some(posted) = self.all.get_mut(key) {
+                posted.next_at = later(now, posted.interval());
+            }
         }
         keys
+    }
+
+    /// Makes all counters due now.
+    pub(super) fn hurry(&mut self, now: Micros) {
+        for posted in self.all.values_mut() {
+            posted.next_at = now.min(posted.next_at);
+        }
+    }
+
+    /// True if regions that `is_reachable` know everything.
+    pub(super) fn is_known(&self, is_reachable: impl Fn(usize) -> bool, now: Micros) -> bool {
+        let others = self.others.iter().copied();
+        let reached: Vec<usize> = others.filter(|at| is_reachable(*at)).collect();
+        let mut all = self.all.values();
+        all.all(|it| !it.is_due_to_any(&reached, now))
+    }
+
+    /// As many as are looked at together, of counters with the times since which they are due.
+    fn first_of(&mut self, mut due: Vec<(Micros, CounterKey)>, now: Micros) -> Vec<CounterKey> {
+        if due.len() > DUE_MAX {
+            due.select_nth_unstable(DUE_MAX);
+            let mut left = due[DUE_MAX..].iter();
+            let is_late = left.any(|(since, key)| {
+                let posted = self.all.get(key);
+                posted.is_some_and(|posted| later(*since, posted.interval()) < now)
+            });
+            if is_late {
+                self.behind = Some(now);
+            }
+            due.truncate(DUE_MAX);
+        }
+        due.into_iter().map(|(_, key)| key).collect()
     }
 
     pub(super) fn counter(&self, key: CounterKey) -> Option<(LoanCounter, u64)> {
@@ -157,12 +214,14 @@ impl Totals {
             total: state.count.min(posted.counter.whole.quota),
         };
         posted.ends_at = later(now, state.left);
+        let lost = posted.forget_lost(state);
         let own = posted.own;
         if own.total == 0 {
             return None;
         }
         let others = self.others.iter().copied();
-        let to = others.filter(|place| is_fresh || !posted.peers[*place].has(own));
+        let to = others
+            .filter(|place| is_fresh || lost.contains(place) || !posted.peers[*place].has(own));
         Some((own, to.collect()))
     }
 
@@ -207,11 +266,16 @@ impl Totals {
 
     /// A fault if there were too many counters of late.
     pub(super) fn fault(&self, now: Micros) -> Option<String> {
-        let left_out = self.left_out?;
-        (now < later(left_out, TOLD)).then(|| {
-            format!(
+        let is_of_late = |at: Option<Micros>| at.is_some_and(|at| now < later(at, TOLD));
+        if is_of_late(self.left_out) {
+            return Some(format!(
                 "more than {COUNTERS_MAX} counters are counted together with other regions: this node does not post the rest"
-            )
+            ));
+        }
+        is_of_late(self.behind).then(|| {
+            "counters that are counted together with other regions are posted less often than their interval: too many are \
+             in use"
+                .to_owned()
         })
     }
 
@@ -225,6 +289,30 @@ impl Posted {
     fn is_fresh(&self) -> bool {
         let looked_at = self.looked_at;
         looked_at.is_none_or(|looked_at| looked_at <= later(self.used_at, SETTLED))
+    }
+
+    fn interval(&self) -> Micros {
+        let counted = self.counter.counted;
+        counted.map_or(SETTLED, |counted| counted.interval)
+    }
+
+    /// Forgets what regions have said that the store has lost, so that it is news again. Returns their places.
+    fn forget_lost(&mut self, state: &LoanState) -> Vec<usize> {
+        let Some(sums) = CountedSums::decode(&state.loans) else {
+            return Vec::new();
+        };
+        let mut lost = Vec::new();
+        for (place, peer) in self.peers.iter_mut().enumerate() {
+            let Some((said, _)) = peer.said else {
+                continue;
+            };
+            let kept = u8::try_from(place).map_or(0, |at| sums.posted(at, said.window));
+            if said.window >= state.window && kept < said.total {
+                peer.said = None;
+                lost.push(place);
+            }
+        }
+        lost
     }
 
     /// True if one of these regions does not know what was counted in a window that is not over.
@@ -241,202 +329,5 @@ impl Peer {
     }
 }
 
-fn later(at: Micros, span: Micros) -> Micros {
-    Micros::new(at.get().saturating_add(span.get()))
-}
-
 #[cfg(test)]
-mod tests {
-    use ratekeeper_core::region::counted::{Counted, Silent};
-    use ratekeeper_core::{Algorithm, Limit, LimitSpec, Timestamp, Whole};
-    use ratekeeper_store::StoreSlot;
-
-    use super::*;
-
-    fn demand(identity: u64) -> LoanDemand {
-        let limit = LimitSpec::new(Algorithm::FixedWindow, 100, Micros::from_secs(60));
-        let limit = Limit::try_new(limit).expect("a valid limit");
-        LoanDemand {
-            counter: LoanCounter {
-                key: CounterKey {
-                    subject: 1,
-                    identity,
-                },
-                owns: limit,
-                whole: Whole::of(&limit),
-                counted: Some(Counted {
-                    interval: Micros::from_secs(1),
-                    silent: Silent::Share,
-                }),
-                store: StoreSlot::default(),
-            },
-            terms: 7,
-            hits: 1,
-        }
-    }
-
-    fn state(count: u64, left: u64) -> LoanState {
-        LoanState {
-            at: Timestamp::from_secs(1_000),
-            window: 16,
-            left: Micros::from_secs(left),
-            count,
-            generation: 0,
-            loans: Box::default(),
-            is_written: false,
-        }
-    }
-
-    const AT: fn(u64) -> Micros = Micros::from_millis;
-
-    const NOBODY: [usize; 0] = [];
-
-    /// A counter that was asked for at 10 s, the first of three regions.
-    struct One {
-        totals: Totals,
-        key: CounterKey,
-    }
-
-    impl One {
-        fn new() -> Self {
-            let mut totals = Totals::new(vec![1, 2], 3);
-            totals.note(&demand(1), AT(10_000));
-            let key = demand(1).counter.key;
-            Self { totals, key }
-        }
-
-        /// The regions that are told at this time, if it is due.
-        fn tells(
-            &mut self,
-            count: u64,
-            at: u64,
-            is_reachable: impl Fn(usize) -> bool,
-        ) -> Vec<usize> {
-            if self.totals.due(is_reachable, AT(at)).is_empty() {
-                return Vec::new();
-            }
-            let left = 60_u64.saturating_sub(at / 1_000);
-            let told = self
-                .totals
-                .looked(self.key, &state(count, left), (AT(at), AT(at)));
-            told.map(|(_, to)| to).unwrap_or_default()
-        }
-
-        fn knows(&mut self, place: usize, total: u64) {
-            let total = WindowTotal { window: 16, total };
-            self.totals.known(self.key, place, total);
-        }
-    }
-
-    #[test]
-    fn a_counter_is_posted_once_an_interval_while_it_is_asked_for() {
-        let mut one = One::new();
-        assert_eq!(one.tells(5, 10_000, |_| true), [1, 2]);
-        one.knows(1, 5);
-        one.knows(2, 5);
-        assert_eq!(one.tells(5, 10_900, |_| true), NOBODY, "not yet");
-        one.totals.note(&demand(1), AT(10_950));
-        assert_eq!(one.tells(6, 11_000, |_| true), [1, 2]);
-        one.knows(1, 6);
-        one.knows(2, 6);
-        // A hit that was on its way at the last look is told.
-        assert_eq!(one.tells(7, 12_000, |_| true), [1, 2]);
-        one.knows(1, 7);
-        one.knows(2, 7);
-        assert_eq!(one.tells(7, 13_000, |_| true), NOBODY);
-    }
-
-    #[test]
-    fn what_a_region_does_not_know_is_posted_until_its_window_ends() {
-        let mut one = One::new();
-        let only_two = |place| place == 2;
-        assert_eq!(one.tells(5, 10_000, only_two), [1, 2]);
-        one.knows(2, 5);
-        assert_eq!(
-            one.tells(5, 12_000, only_two),
-            [1, 2],
-            "more may have been on its way"
-        );
-        assert_eq!(
-            one.tells(5, 14_000, only_two),
-            NOBODY,
-            "there is nobody to tell"
-        );
-        assert_eq!(one.tells(5, 50_000, |_| true), [1]);
-        assert_eq!(one.tells(5, 52_000, |_| true), [1]);
-        assert_eq!(one.tells(5, 61_000, |_| true), NOBODY, "it is over");
-        assert_eq!(one.totals.len(), 1);
-        assert_eq!(one.tells(5, 71_000, |_| true), NOBODY);
-        assert_eq!(one.totals.len(), 0);
-    }
-
-    #[test]
-    fn no_more_than_the_limit_is_posted_and_nothing_is_not() {
-        let mut one = One::new();
-        let at = (AT(10_000), AT(10_000));
-        assert_eq!(one.totals.looked(one.key, &state(0, 50), at), None);
-        let told = one.totals.looked(one.key, &state(500, 50), at);
-        assert_eq!(told.map(|(own, _)| own.total), Some(100));
-    }
-
-    #[test]
-    fn other_rules_void_what_others_know() {
-        let mut one = One::new();
-        one.tells(5, 10_000, |_| true);
-        one.knows(1, 5);
-        one.knows(2, 5);
-        let other = LoanDemand {
-            terms: 8,
-            ..demand(1)
-        };
-        one.totals.note(&other, AT(20_000));
-        one.tells(5, 20_000, |_| true);
-        one.tells(5, 22_000, |_| true);
-        assert_eq!(one.tells(5, 24_000, |_| true), [1, 2]);
-    }
-
-    #[test]
-    fn counters_are_bounded_and_those_that_all_know_make_room() {
-        let mut totals = Totals::new(vec![1], 2);
-        for identity in 0..=COUNTERS_MAX as u64 {
-            totals.note(&demand(identity), AT(10_000));
-        }
-        assert_eq!(totals.len(), COUNTERS_MAX);
-        assert!(totals.fault(AT(20_000)).is_some());
-        assert!(totals.fault(AT(80_000)).is_none());
-        let key = demand(3).counter.key;
-        let at = (AT(12_000), AT(12_000));
-        totals.looked(key, &state(5, 50), at);
-        totals.note(&demand(9_999), AT(12_000));
-        assert!(totals.counter(demand(9_999).counter.key).is_none());
-        totals.known(
-            key,
-            1,
-            WindowTotal {
-                window: 16,
-                total: 5,
-            },
-        );
-        totals.note(&demand(9_999), AT(12_000));
-        assert!(totals.counter(demand(9_999).counter.key).is_some());
-        assert!(totals.counter(key).is_none());
-    }
-
-    #[test]
-    fn what_others_say_is_news_once() {
-        let mut one = One::new();
-        let said = WindowTotal {
-            window: 16,
-            total: 9,
-        };
-        assert!(one.totals.is_news(one.key, 1, said));
-        one.totals.said(one.key, 1, said, AT(11_000));
-        assert!(!one.totals.is_news(one.key, 1, said));
-        assert!(one.totals.is_news(one.key, 2, said));
-        assert_eq!(
-            one.totals.heard(one.key, 16),
-            [None, Some(AT(11_000)), None]
-        );
-        assert_eq!(one.totals.heard(one.key, 17), [None; 3]);
-    }
-}
+mod tests;

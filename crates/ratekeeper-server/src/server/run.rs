@@ -23,6 +23,9 @@ use crate::listen::{ConnectionSlots, Listener, ServerBounds, Workers};
 use crate::reload::follow::{Followed, follow};
 use crate::reload::{ReloadStatus, Reloader, RulesLoader, WatchConfig};
 
+/// The longest time for which a node that leaves posts to other regions.
+const POSTING_LAST: Duration = Duration::from_secs(2);
+
 impl Server {
     /// Serves until `shutdown` completes, then drains: readiness goes first, and requests are
     /// served for the drain delay. Then no more connections are accepted, HTTP/2 peers get GOAWAY,
@@ -94,6 +97,7 @@ impl Server {
         if let Some(gateway) = settling {
             settle(&*gateway, patience.saturating_sub(begun.elapsed())).await;
         }
+        post_last(&app, bounds.drain_timeout.saturating_sub(begun.elapsed())).await;
         last.begin();
         let cut = cut + total(watching).await;
         tasks.shutdown().await;
@@ -134,6 +138,13 @@ async fn settle(gateway: &impl GatewayService, left: Duration) {
             requests = unfinished,
             "drain timeout: cutting off requests whose clients are gone"
         );
+    }
+}
+
+/// Posts to other regions what this node has counted last, no longer than `left`.
+async fn post_last(app: &App, left: Duration) {
+    if let Some(loans) = app.region_loans() {
+        loans.leave(left.min(POSTING_LAST)).await;
     }
 }
 

@@ -225,6 +225,19 @@ impl GroupStep {
         is_lent_window || algorithm.is_timed()
     }
 
+    /// The limit while its counter has `share`: what this region holds of it, or what other regions leave of it in this
+    /// window if they count it together.
+    pub(super) fn under(&self, share: Option<u64>) -> Limit {
+        match (share, self.counted) {
+            (None, _) => self.limit,
+            (Some(share), None) => self.limit.holding(share, self.whole),
+            (Some(share), Some(_)) => {
+                let elsewhere = self.limit.quota().saturating_sub(share);
+                self.limit.beside(elsewhere)
+            }
+        }
+    }
+
     /// Appends the key of what regions have said of its counter.
     pub(super) fn beside(&self, names: &KeyName, out: &mut Vec<u8>) {
         match self.counted {

@@ -111,9 +111,9 @@ impl LeaseCall {
         now: Timestamp,
     ) -> Option<(Settled, SettledCounter)> {
         let mut report = self.report;
-        let terms = match (share, self.lent) {
-            (Some(share), Some(whole)) => {
-                let limit = self.terms.limit().holding(share.hits, whole);
+        let terms = match share {
+            Some(share) => {
+                let limit = self.part().under(Some(share.hits));
                 let ttl = match share.left {
                     Micros::ZERO => self.terms.ttl(),
                     left => Micros::new(left.get() - 1).min(self.terms.ttl()),
@@ -123,7 +123,7 @@ impl LeaseCall {
                 }
                 Terms::from_parts(limit, ttl)
             }
-            _ => self.terms,
+            None => self.terms,
         };
         let Counter {
             kept, mut escrow, ..

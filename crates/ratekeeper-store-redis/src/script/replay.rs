@@ -51,10 +51,7 @@ impl<'a> Replay<'a> {
                     continue;
                 }
             };
-            let limit = match counter.share {
-                Some(share) => part.limit.holding(share, part.whole),
-                None => part.limit,
-            };
+            let limit = part.under(counter.share);
             counter.escrow.expire(&limit, &mut state, None, &at);
             counter.kept = match state {
                 State::Words(words) => Kept::Words(words),
@@ -102,13 +99,10 @@ impl<'a> Replay<'a> {
 
     /// The step of `part`, under the share that its counter has.
     fn step(&self, part: &GroupStep, hits: i64) -> Step {
-        let step = part.step(hits);
-        match self.counters[usize::from(part.counter)].share {
-            Some(share) => Step {
-                limit: step.limit.holding(share, part.whole),
-                ..step
-            },
-            None => step,
+        let share = self.counters[usize::from(part.counter)].share;
+        Step {
+            limit: part.under(share),
+            ..part.step(hits)
         }
     }
 

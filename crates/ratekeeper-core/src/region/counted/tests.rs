@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::{Algorithm, Ask, LimitSpec, Moment, State, Timestamp, Verdict};
 
 const fn post(place: u8, window: u64, total: u64) -> RegionPost {
     RegionPost {
@@ -154,4 +155,31 @@ proptest! {
             let _ = sums.encode();
         }
     }
+}
+
+#[test]
+fn hits_of_others_leave_less_room_and_the_same_capacity() {
+    let spec = LimitSpec::new(Algorithm::FixedWindow, 600, Micros::from_secs(60));
+    let limit = Limit::try_new(spec).expect("a valid limit");
+    let at = Moment::at(Timestamp::from_secs(1_700_000_050));
+    let ask = |elsewhere: u64, own: i64, hits: i64| {
+        let mut state = State::new(limit.shape());
+        limit.step(&mut state, own, &at);
+        let limit = limit.beside(elsewhere);
+        assert_eq!((limit.capacity(), limit.ceiling()), (600, 600));
+        let told = limit.test(state.as_ref(), Ask::hits(hits), &at);
+        (told.verdict, told.remaining, told.retry_after)
+    };
+    let (none, end) = (Micros::ZERO, Micros::from_secs(50));
+    assert_eq!(ask(590, 0, 10), (Verdict::Fits, 0, none));
+    assert_eq!(ask(590, 0, 20), (Verdict::Later, 10, end));
+    assert_eq!(ask(u64::MAX, 0, 600), (Verdict::Later, 0, end));
+    assert_eq!(ask(590, 0, 601), (Verdict::Never, 10, none));
+    assert_eq!(ask(600, 0, 0), (Verdict::Fits, 0, end));
+    assert_eq!(ask(600, 1, 0), (Verdict::Later, 0, end), "overdrawn");
+    // No more comes back than was used here.
+    assert_eq!(ask(590, 5, -100), (Verdict::Fits, 10, none));
+    let bucket = LimitSpec::new(Algorithm::Gcra, 600, Micros::from_secs(60));
+    let bucket = Limit::try_new(bucket).expect("a valid limit");
+    assert_eq!(bucket.beside(600), bucket);
 }

@@ -1,0 +1,88 @@
+//! The counters of which this node has kept totals of other regions: so many of each, or a region could fill the store of
+//! another one.
+
+use std::collections::HashMap;
+
+use ratekeeper_core::Micros;
+use ratekeeper_store::CounterKey;
+
+use super::later;
+
+/// The most counters of a region whose windows are not over.
+const COUNTERS_MAX: usize = 65_536;
+
+/// The time between two searches for windows that are over.
+const SWEEP: Micros = Micros::from_secs(1);
+
+/// The counters of which totals were kept, of each region.
+#[derive(Debug)]
+pub(super) struct Taken {
+    regions: Vec<OfRegion>,
+}
+
+#[derive(Default, Debug)]
+struct OfRegion {
+    /// The time at which the last window ends of which a total was kept.
+    ends: HashMap<CounterKey, Micros>,
+    swept_at: Micros,
+}
+
+impl Taken {
+    /// Nothing is kept yet, of so many regions.
+    pub(super) fn new(count: usize) -> Self {
+        let regions = std::iter::repeat_with(OfRegion::default);
+        Self {
+            regions: regions.take(count).collect(),
+        }
+    }
+
+    /// True if a total of the region at `place` may be kept. Those that are kept at the same time may exceed the bound by
+    /// their number.
+    pub(super) fn has_room(&mut self, place: usize, key: CounterKey, now: Micros) -> bool {
+        let Some(of_it) = self.regions.get_mut(place) else {
+            return false;
+        };
+        if of_it.ends.contains_key(&key) || of_it.ends.len() < COUNTERS_MAX {
+            return true;
+        }
+        if now >= later(of_it.swept_at, SWEEP) {
+            of_it.swept_at = now;
+            of_it.ends.retain(|_, ends_at| now < *ends_at);
+        }
+        of_it.ends.len() < COUNTERS_MAX
+    }
+
+    /// Notes that a total was kept until then.
+    pub(super) fn took(&mut self, place: usize, key: CounterKey, ends_at: Micros) {
+        if let Some(of_it) = self.regions.get_mut(place) {
+            let end = of_it.ends.entry(key).or_insert(ends_at);
+            *end = ends_at.max(*end);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_has_room_for_so_many_counters_until_their_windows_end() {
+        let mut taken = Taken::new(2);
+        let at = Micros::from_secs;
+        let key = |identity| CounterKey {
+            subject: 1,
+            identity,
+        };
+        let most = COUNTERS_MAX as u64;
+        for identity in 0..most {
+            assert!(taken.has_room(1, key(identity), at(10)));
+            taken.took(1, key(identity), at(60));
+        }
+        taken.took(1, key(0), at(50));
+        assert!(!taken.has_room(1, key(most), at(59)));
+        assert!(taken.has_room(1, key(0), at(59)), "it is kept already");
+        assert!(taken.has_room(0, key(most), at(59)), "another region");
+        assert!(taken.has_room(1, key(most), at(60)));
+        assert!(!taken.has_room(2, key(0), at(60)), "no region");
+    }
+}
