@@ -6,7 +6,7 @@
 //!      `------ back-off <-----+---- refused, broken, or silent while asked
 //! ```
 //!
-//! What waits for a link that is not there is dropped: the next ask, or total, says all that it did.
+//! A message that waits for a link that is not there is dropped: the next ask, or total, says all that it did.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1816,7 +1816,7 @@ pub struct LoanAsks {
     /// At most 1,000.
     #[prost(message, repeated, tag = "3")]
     pub asks: ::prost::alloc::vec::Vec<LoanAsk>,
-    /// What the region has counted; at most 1,000.
+    /// Totals that the region has counted; at most 1,000.
     #[prost(message, repeated, tag = "4")]
     pub totals: ::prost::alloc::vec::Vec<RegionTotal>,
 }
@@ -1889,7 +1889,7 @@ pub struct LoanAnswers {
     pub weights_version: u32,
     #[prost(message, repeated, tag = "2")]
     pub answers: ::prost::alloc::vec::Vec<LoanAnswer>,
-    /// What this region has counted, in the order of the totals that it was told.
+    /// Totals that this region has counted, in the order of those that it was told.
     #[prost(message, repeated, tag = "3")]
     pub totals: ::prost::alloc::vec::Vec<RegionTotal>,
 }

@@ -213,7 +213,7 @@ impl RegionLoans {
         }
     }
 
-    /// What regions have counted of `counter`, in words.
+    /// Says in words how much regions have counted of `counter`.
     pub(super) fn counts_in_words(
         &self,
         counter: LoanCounter,

@@ -98,7 +98,7 @@ fn sentence(
     said
 }
 
-/// What another region has counted in this window.
+/// The hits that another region has counted in this window.
 pub(super) struct Counts<'a> {
     pub(super) name: &'a str,
     pub(super) total: u64,

@@ -33,7 +33,7 @@ const SEEN_MAX: usize = 8;
 pub enum ToRegion {
     /// An ask for what this region lacks.
     Ask(LoanAsk),
-    /// What this region has counted.
+    /// Totals that this region has counted.
     Total(RegionTotal),
 }
 

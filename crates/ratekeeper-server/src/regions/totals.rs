@@ -58,13 +58,13 @@ struct Posted {
     used_at: Micros,
     looked_at: Option<Micros>,
     next_at: Micros,
-    /// What was counted at the last look, and the time until its window ends.
+    /// The total at the last look, and the time until its window ends.
     own: WindowTotal,
     ends_at: Micros,
     peers: Vec<Peer>,
 }
 
-/// What another region knows, and has said last.
+/// The totals that another region knows, and has said last.
 #[derive(Clone, Copy, Default, Debug)]
 struct Peer {
     knows: WindowTotal,

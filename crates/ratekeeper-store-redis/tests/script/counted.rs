@@ -535,7 +535,7 @@ fn something_else_in_the_place_of_totals_is_told_and_nothing_is_counted() {
     );
 }
 
-/// What is kept ends some time: with the next window, and an hour later by a clock that is told.
+/// Kept totals end some time: with the next window, and an hour later by a clock that is told.
 #[test]
 fn totals_are_kept_until_the_next_window_is_over() {
     let mut region = Region::new();

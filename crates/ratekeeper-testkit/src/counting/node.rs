@@ -64,7 +64,7 @@ impl RegionSide {
         Some(window)
     }
 
-    /// What others are taken to have used of the window that is counted.
+    /// The hits that others are taken to have used of the window that is counted.
     fn used(&self, plan: &CountingPlan, node: usize, time: u64) -> u64 {
         let window = self.own.0;
         let silent = self.nodes[node].silent(plan, self.at, time);

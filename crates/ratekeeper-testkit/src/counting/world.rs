@@ -32,7 +32,7 @@ enum Said {
     Ping,
     Pong,
     Post(Total),
-    /// What was told, what the other has counted, and whether it was kept.
+    /// A total that was told, that of the other region, and true if it was kept.
     Answer(Total, Total, bool),
 }
 
@@ -50,7 +50,7 @@ pub(super) struct World {
     random: Random,
     regions: Vec<RegionSide>,
     under_way: BinaryHeap<Reverse<Message>>,
-    /// When each link last said something, and when that comes, by region, node and region.
+    /// The times at which each link last said something, and at which that comes, by region, node and region.
     links: Vec<Vec<Vec<(u64, u64)>>>,
     judge: Judge,
     posts: u64,
