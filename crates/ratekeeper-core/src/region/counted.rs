@@ -135,6 +135,8 @@ impl CountedSums {
         let is_same = |it: &RegionPost| it.place == post.place && it.window == post.window;
         match kept.iter().position(is_same) {
             Some(at) => kept[at].total = kept[at].total.max(post.total),
+            // No hits are as much as no word of them.
+            None if post.total == 0 => return true,
             None if kept.len() < ENTRIES_MAX => kept.push(post),
             None => return false,
         }

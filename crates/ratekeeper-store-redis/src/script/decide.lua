@@ -364,13 +364,16 @@ while at <= size do
           entries[#entries + 1] = pack('<BI7I7', there, first, most)
         end
       end
-      if is_new and #entries < 32 then
+      if is_new and total > 0 and #entries < 32 then
         entries[#entries + 1], is_new = pack('<BI7I7', region, window, total), false
       end
-      if not is_new and window >= counted and window <= counted + 1 then
+      if (not is_new or total == 0) and window >= counted and window <= counted + 1 then
         status = 1
-        key, value, expiry = place, pack('<BB', 3, #entries) .. table.concat(entries), s2 + 2 * a2
-        --@ set
+        -- No hits are as much as no word of them, and not written.
+        if not is_new then
+          key, value, expiry = place, pack('<BB', 3, #entries) .. table.concat(entries), s2 + 2 * a2
+          --@ set
+        end
       end
     end
     out[filled + 1], out[filled + 2], out[filled + 3] = status, count, counted

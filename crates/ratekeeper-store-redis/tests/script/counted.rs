@@ -550,6 +550,18 @@ fn totals_are_kept_until_the_next_window_is_over() {
 }
 
 #[test]
+fn a_total_of_no_hits_is_accepted_and_not_written() {
+    let mut region = Region::new();
+    let name = region.name(|names, key, out| names.sums(key, out));
+    assert!(region.keeps(AP, NUMBER, 0));
+    assert_eq!(region.client.ask(&["EXISTS", &name]), Reply::Int(0));
+    assert!(!region.keeps(AP, NUMBER + 2, 0), "too late a window");
+    assert!(region.keeps(AP, NUMBER, 7));
+    assert!(region.keeps(AP, NUMBER, 0), "late");
+    region.has_left(LIMIT - 7);
+}
+
+#[test]
 fn as_many_regions_as_there_can_be_are_kept() {
     let mut region = Region::new();
     for place in 0..40 {
@@ -574,7 +586,7 @@ enum Act {
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let hits = prop_oneof![Just(0_i64), Just(1_i64), 1_i64..40, 1_i64..400, -5_i64..=0];
     let place = || prop_oneof![Just(AP), Just(US)];
-    let told = (place(), -2_i64..=3, 0_u64..200);
+    let told = (place(), -2_i64..=3, prop_oneof![Just(0_u64), 0_u64..200]);
     let act = prop_oneof![
         6 => hits.prop_map(Act::Take),
         4 => prop_oneof![0_u64..50, 0_u64..1_500].prop_map(Act::Pass),
