@@ -176,8 +176,8 @@ impl RegionLoans {
     ) -> Result<WindowTotal, (WindowTotal, Refusal)> {
         let nothing = WindowTotal::default();
         let limit = self.limit(terms).filter(|limit| limit.counted.is_some());
-        // No region of these terms has counted more than the limit, or posts nothing.
-        let limit = limit.filter(|limit| (1..=limit.whole.quota).contains(&said.total));
+        // No region of these terms has counted more than the limit.
+        let limit = limit.filter(|limit| said.total <= limit.whole.quota);
         let (Some(limit), Ok(at)) = (limit, u8::try_from(place)) else {
             return Err((nothing, Refusal::Terms));
         };
@@ -186,7 +186,8 @@ impl RegionLoans {
             window: said.window,
             total: said.total,
         };
-        if !self.taken.lock().has_room(place, key, boot_time()) {
+        // Nothing is written of a region that has counted nothing.
+        if said.total > 0 && !self.taken.lock().has_room(place, key, boot_time()) {
             return Err((nothing, Refusal::Store));
         }
         let kept = self.limiter.store().keep_total(limit.counter(key), post);
