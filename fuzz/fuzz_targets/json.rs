@@ -141,5 +141,5 @@ fn decide(subject: Subject<'_>) {
     }
     let check = subject.check(1);
     let decision = LIMITER.check_at(&check, Timestamp::from_secs(1_000));
-    assert_eq!(decision.statuses().len(), check.descriptors().len());
+    assert_eq!(decision.answers().len(), check.descriptors().len());
 }
