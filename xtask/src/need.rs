@@ -203,12 +203,10 @@ pub(crate) fn cargo_tool(tool: &CargoTool) -> Result<()> {
         return Ok(());
     }
     eprintln!("installing {name} {version} with cargo install, once; this takes some minutes");
-    succeed(&mut cargo([
-        "install",
-        "--locked",
-        &format!("{name}@{version}"),
-    ]))
-    .with_context(|| format!("cargo install --locked {name}@{version} failed"))
+    // Not optimized: that takes longer than all that the tool will do here.
+    let tool = format!("{name}@{version}");
+    succeed(&mut cargo(["install", "--locked", "--debug", &tool]))
+        .with_context(|| format!("cargo install --locked --debug {tool} failed"))
 }
 
 /// Installs Envoy below the target folder, in the version that the tests use.
