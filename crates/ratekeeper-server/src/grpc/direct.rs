@@ -27,36 +27,33 @@ const PREFIX_BYTES: usize = 5;
 static GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
-/// An answer, or the request as it came, which is tonic's then.
-type Outcome = Result<Response<DirectBody<Body>>, Request<RequestBody>>;
+/// An answer; none to a request that is tonic's, which can still be read from its beginning.
+type Outcome = Option<Response<DirectBody<Body>>>;
 
 impl DirectService for Grpc {
     type Body = Body;
 
     async fn answer(
         &self,
-        request: Request<RequestBody>,
+        request: &mut Request<RequestBody>,
     ) -> Result<Response<DirectBody<Body>>, Infallible> {
-        match answer(&self.0, request).await {
-            Ok(answer) => Ok(answer),
-            // Boxed: the short way is not to carry what the long one needs.
-            Err(request) => {
-                let answer = Box::pin(self.clone().call(request)).await?;
-                Ok(answer.map(DirectBody::stream))
-            }
+        if let Some(answer) = answer(&self.0, request).await {
+            return Ok(answer);
         }
+        // Boxed: the short way is not to carry what the long one needs.
+        let answer = Box::pin(self.clone().call(RequestBody::take(request))).await?;
+        Ok(answer.map(DirectBody::stream))
     }
 }
 
-async fn answer(services: &Services, request: Request<RequestBody>) -> Outcome {
+async fn answer(services: &Services, request: &mut Request<RequestBody>) -> Outcome {
     let own = &services.own;
-    match Call::of(&request) {
-        None => Err(request),
-        Some(Call::ShouldRateLimit) => should_rate_limit(services, request).await,
-        Some(Call::Check) => check(services, request).await,
-        Some(Call::CheckBatch) => check_batch(services, request).await,
-        Some(Call::Limit) => unary(services, request, |asked| own.limit(asked)).await,
-        Some(Call::LimitBatch) => unary(services, request, |asked| own.limit_batch(asked)).await,
+    match Call::of(request)? {
+        Call::ShouldRateLimit => should_rate_limit(services, request).await,
+        Call::Check => check(services, request).await,
+        Call::CheckBatch => check_batch(services, request).await,
+        Call::Limit => unary(services, request, |asked| own.limit(asked)).await,
+        Call::LimitBatch => unary(services, request, |asked| own.limit_batch(asked)).await,
     }
 }
 
@@ -88,58 +85,46 @@ impl Call {
 }
 
 /// Answers a call of Envoy's protocol.
-async fn should_rate_limit(services: &Services, request: Request<RequestBody>) -> Outcome {
+async fn should_rate_limit(services: &Services, request: &mut Request<RequestBody>) -> Outcome {
     let rls = &services.rls;
-    let (head, mut body) = request.into_parts();
-    let Some(bytes) = message(services, &mut body).await else {
-        return Err(Request::from_parts(head, body));
-    };
-    let (headers, extensions) = (&head.headers, &head.extensions);
+    let (request, bytes) = message(services, request).await?;
+    let (headers, extensions) = (request.headers(), request.extensions());
     let decided = if let Some(check) = rls.plain(bytes) {
         rls.decide_plain(headers, extensions, check).await
-    } else if let Ok(message) = RateLimitRequest::decode(bytes) {
-        rls.decide(headers, extensions, &message).await
     } else {
-        return Err(Request::from_parts(head, body));
+        let message = RateLimitRequest::decode(bytes).ok()?;
+        rls.decide(headers, extensions, &message).await
     };
-    Ok(match decided {
+    Some(match decided {
         Ok(answer) => whole(&answer).map(DirectBody::whole),
         Err(status) => refused(status),
     })
 }
 
 /// Answers a check of `ratekeeper.v1`.
-async fn check(services: &Services, request: Request<RequestBody>) -> Outcome {
-    let (head, mut body) = request.into_parts();
-    let Some(bytes) = message(services, &mut body).await else {
-        return Err(Request::from_parts(head, body));
-    };
-    if let Some(answer) = services.own.check_plain(&head, bytes).await {
-        return Ok(answered(answer));
+async fn check(services: &Services, request: &mut Request<RequestBody>) -> Outcome {
+    let (head, bytes) = message(services, request).await?;
+    if let Some(answer) = services.own.check_plain(head, bytes).await {
+        return Some(answered(answer));
     }
-    let request = Request::from_parts(head, body);
     unary(services, request, |asked| services.own.check(asked)).await
 }
 
 /// Answers a batch of them.
-async fn check_batch(services: &Services, request: Request<RequestBody>) -> Outcome {
-    let (head, mut body) = request.into_parts();
-    let Some(bytes) = message(services, &mut body).await else {
-        return Err(Request::from_parts(head, body));
-    };
-    if let Some(answer) = services.own.batch_plain(&head, bytes).await {
+async fn check_batch(services: &Services, request: &mut Request<RequestBody>) -> Outcome {
+    let (head, bytes) = message(services, request).await?;
+    if let Some(answer) = services.own.batch_plain(head, bytes).await {
         let write =
             |encoded: Bytes| whole_of(encoded.len(), |data| data.extend_from_slice(&encoded));
-        return Ok(answered_with(answer, write));
+        return Some(answered_with(answer, write));
     }
-    let request = Request::from_parts(head, body);
     unary(services, request, |asked| services.own.check_batch(asked)).await
 }
 
 /// Answers a call of `ratekeeper.v1` by its `handler`.
 async fn unary<Q, A, F>(
     services: &Services,
-    mut request: Request<RequestBody>,
+    request: &mut Request<RequestBody>,
     handler: impl FnOnce(tonic::Request<Q>) -> F,
 ) -> Outcome
 where
@@ -147,14 +132,12 @@ where
     A: Message,
     F: Future<Output = Result<tonic::Response<A>, Status>>,
 {
-    let message = message(services, request.body_mut()).await;
-    let Some(message) = message.and_then(|bytes| Q::decode(bytes).ok()) else {
-        return Err(request);
-    };
-    let (head, _) = request.into_parts();
-    let metadata = MetadataMap::from_headers(head.headers);
-    let asked = tonic::Request::from_parts(metadata, head.extensions, message);
-    Ok(answered(handler(asked).await))
+    let (_, bytes) = message(services, request).await?;
+    let message = Q::decode(bytes).ok()?;
+    let metadata = MetadataMap::from_headers(std::mem::take(request.headers_mut()));
+    let extensions = std::mem::take(request.extensions_mut());
+    let asked = tonic::Request::from_parts(metadata, extensions, message);
+    Some(answered(handler(asked).await))
 }
 
 /// The answer of a handler of `ratekeeper.v1`.
@@ -178,12 +161,18 @@ fn answered_with<A>(
     }
 }
 
-/// The bytes of a message. None if it is not plain.
-async fn message<'a>(services: &Services, body: &'a mut RequestBody) -> Option<&'a [u8]> {
+/// A request whose body is there, and the bytes of its message. None if it is not plain.
+async fn message<'a>(
+    services: &Services,
+    request: &'a mut Request<RequestBody>,
+) -> Option<(&'a Request<RequestBody>, &'a [u8])> {
     let message_max = services.app.config.bounds.message_bytes_max;
     let bytes_max = message_max.min(SHORT_BYTES_MAX);
-    let bytes = body.whole(|bytes| gathered(bytes, bytes_max)).await?;
-    bytes.get(PREFIX_BYTES..)
+    let body = request.body_mut();
+    let is_whole = body.is_whole(|bytes| gathered(bytes, bytes_max)).await;
+    let request = &*request;
+    let bytes = request.body().bytes().get(PREFIX_BYTES..)?;
+    is_whole.then_some((request, bytes))
 }
 
 /// Judges what has come of a body: one plain message of up to `bytes_max` bytes is gathered.

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{AUTHORIZATION, HeaderValue, ORIGIN};
-use http::request::Parts;
 use http::{Extensions, HeaderMap};
 use prost::encoding::message;
 use ratekeeper_proto::ratekeeper::v1;
@@ -85,16 +84,24 @@ impl Service {
     }
 
     /// Answers an encoded check; None if it is not plain and has to be decoded.
-    pub(super) async fn check_plain(&self, head: &Parts, message: &[u8]) -> Option<Checked> {
+    pub(super) async fn check_plain<B>(
+        &self,
+        head: &http::Request<B>,
+        message: &[u8],
+    ) -> Option<Checked> {
         let check = read::check(message)?;
-        let sender = self.sender_of(&head.headers, &head.extensions);
+        let sender = self.sender_of(head.headers(), head.extensions());
         Some(self.decide(&sender, &check).await)
     }
 
     /// Answers an encoded batch, in the same way; the answer is encoded as well.
-    pub(super) async fn batch_plain(&self, head: &Parts, message: &[u8]) -> Option<BatchEncoded> {
+    pub(super) async fn batch_plain<B>(
+        &self,
+        head: &http::Request<B>,
+        message: &[u8],
+    ) -> Option<BatchEncoded> {
         let checks = read::batch(message)?;
-        let sender = self.sender_of(&head.headers, &head.extensions);
+        let sender = self.sender_of(head.headers(), head.extensions());
         Some(self.encode_all(&sender, &checks).await)
     }
 

@@ -1,5 +1,6 @@
 //! Bounds one request in size and time, and tells who sent it.
 
+use std::borrow::BorrowMut;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
@@ -47,13 +48,17 @@ impl<S: HttpService> hyper::service::Service<Request<Incoming>> for Deadline<S> 
 
 impl<S> Deadline<S> {
     /// Begins a request that `call` has the service answer.
-    pub(super) fn begin<'a, B, F>(
+    pub(super) fn begin<'a, B, R, F>(
         &'a self,
-        mut request: Request<B>,
-        call: impl FnOnce(&'a S, Request<B>) -> F,
-    ) -> Answering<F> {
-        let refusal = Refusal::of_head(&request, &self.line);
-        let protocol = spoken(&request, &self.line);
+        mut asked: R,
+        call: impl FnOnce(&'a S, R) -> F,
+    ) -> Answering<F>
+    where
+        R: BorrowMut<Request<B>>,
+    {
+        let request = asked.borrow_mut();
+        let refusal = Refusal::of_head(request, &self.line);
+        let protocol = spoken(request, &self.line);
         if protocol != Protocol::Http1 && !self.line.is_http2() {
             self.line.note_http2();
         }
@@ -68,7 +73,7 @@ impl<S> Deadline<S> {
                     request.extensions_mut().insert(self.line.peer.clone());
                 }
                 Answering {
-                    inner: Some(call(&self.service, request)),
+                    inner: Some(call(&self.service, asked)),
                     sleep: None,
                     allowed,
                     refusal: Refusal::TooLate,

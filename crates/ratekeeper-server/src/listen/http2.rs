@@ -38,10 +38,10 @@ pub(crate) trait DirectService: Clone + Send + Sync + 'static {
     /// The body of answers that are not whole.
     type Body: hyper::body::Body<Data = Bytes, Error: Into<Fault> + Send> + Send + 'static;
 
-    /// Answers `request`.
+    /// Answers `request`, which stays where it is: it would be moved at each step otherwise.
     fn answer(
         &self,
-        request: Request<RequestBody>,
+        request: &mut Request<RequestBody>,
     ) -> impl Future<Output = Result<Response<DirectBody<Self::Body>>, Infallible>> + Send;
 }
 
@@ -121,25 +121,26 @@ async fn exchange<S: DirectService>(
     request: Request<RecvStream>,
     mut reply: SendResponse<Bytes>,
 ) {
-    let request = request.map(RequestBody::new);
-    let answering = service.begin(request, |service, request| service.answer(request));
-    let mut answering = pin!(Some(answering));
-    let answer = poll_fn(|cx| {
-        let Some(answering) = answering.as_mut().as_pin_mut() else {
-            return Poll::Ready(None);
-        };
-        match answering.poll(cx) {
+    let answer = {
+        // Its stream is not held while the answer is taken.
+        let mut request = request.map(RequestBody::new);
+        let answering = service.begin(&mut request, |service, request| service.answer(request));
+        let mut answering = pin!(answering);
+        poll_fn(|cx| match answering.as_mut().poll(cx) {
             Poll::Ready(Ok(answer)) => Poll::Ready(Some(answer)),
             Poll::Ready(Err(never)) => match never {},
             Poll::Pending => reply.poll_reset(cx).map(|_| None),
-        }
-    })
-    .await;
-    // The request's stream is not held while its answer is taken.
-    answering.set(None);
-    if let Some(answer) = answer
-        && let Err(error) = answer::send(answer, reply).await
-    {
+        })
+        .await
+    };
+    let Some(answer) = answer else { return };
+    let sent = match answer::send(answer, &mut reply) {
+        Ok(None) => Ok(()),
+        // Boxed: most requests are not to carry what few need.
+        Ok(Some(rest)) => Box::pin(answer::send_rest(rest)).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = sent {
         debug!(%error, "an answer was not sent");
     }
 }

@@ -80,16 +80,19 @@ impl<B: Body<Data = Bytes>> Body for DirectBody<B> {
     }
 }
 
-/// Sends an answer, as fast as its client takes it.
+/// What of an answer has to wait until its client takes it.
+pub(super) type Unsent<B> = (AnswerBody<DirectBody<B>>, SendStream<Bytes>);
+
+/// Sends the head of an answer, and the rest if it is there and fits; otherwise returns the rest, for [`send_rest`].
 ///
 /// # Errors
-/// The client has given it up, or the answer itself failed.
-pub(super) async fn send<B>(
+/// The client has given it up.
+pub(super) fn send<B>(
     answer: Response<AnswerBody<DirectBody<B>>>,
-    mut reply: SendResponse<Bytes>,
-) -> Result<(), Fault>
+    reply: &mut SendResponse<Bytes>,
+) -> Result<Option<Unsent<B>>, Fault>
 where
-    B: Body<Data = Bytes, Error: Into<Fault> + Send>,
+    B: Body<Data = Bytes>,
 {
     let (head, mut body) = answer.into_parts();
     let is_all = body.is_end_stream();
@@ -101,7 +104,7 @@ where
         }
     };
     if is_all {
-        return Ok(());
+        return Ok(None);
     }
     let fits = |length| {
         stream.reserve_capacity(length);
@@ -112,8 +115,19 @@ where
     {
         stream.send_data(data, false)?;
         stream.send_trailers(trailers)?;
-        return Ok(());
+        return Ok(None);
     }
+    Ok(Some((body, stream)))
+}
+
+/// Sends the rest of an answer, as fast as its client takes it.
+///
+/// # Errors
+/// The client has given it up, or the answer itself failed.
+pub(super) async fn send_rest<B>((body, mut stream): Unsent<B>) -> Result<(), Fault>
+where
+    B: Body<Data = Bytes, Error: Into<Fault> + Send>,
+{
     let mut body = pin!(body);
     loop {
         // No more than shows that the client takes something: h2 asks for the rest. Trailers wait for it too, as the answer

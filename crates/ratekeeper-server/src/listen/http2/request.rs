@@ -6,15 +6,14 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use h2::{Reason, RecvStream};
-use http::HeaderMap;
+use http::{HeaderMap, Request};
 use hyper::body::{Body, Frame};
 
 /// The body of a request. It can be looked at as a whole first, and still be read as a stream afterwards.
 #[derive(Debug)]
 pub(crate) struct RequestBody {
-    stream: RecvStream,
     kept: Kept,
-    end: End,
+    rest: Rest,
 }
 
 /// The state of a body, judged by what has come of it.
@@ -36,12 +35,11 @@ enum Kept {
     Several(BytesMut),
 }
 
-/// The state of the stream after what was read.
+/// What follows the bytes that were read.
 #[derive(Debug)]
-enum End {
-    Open,
-    /// Nothing follows what is kept.
-    Done,
+enum Rest {
+    Open(RecvStream),
+    Nothing,
     Trailers(HeaderMap),
     Failed(h2::Error),
 }
@@ -49,41 +47,57 @@ enum End {
 impl RequestBody {
     pub(super) const fn new(stream: RecvStream) -> Self {
         Self {
-            stream,
             kept: Kept::Nothing,
-            end: End::Open,
+            rest: Rest::Open(stream),
         }
     }
 
-    /// Waits for all of it. None if `judge` finds it unfit, if it has trailers or fails, or if its end does not come along
+    /// Takes `request` away from where it is; an empty one is left there.
+    pub(crate) fn take(request: &mut Request<Self>) -> Request<Self> {
+        let body = request.body_mut();
+        let mut taken = Request::new(Self {
+            kept: std::mem::replace(&mut body.kept, Kept::Nothing),
+            rest: std::mem::replace(&mut body.rest, Rest::Nothing),
+        });
+        *taken.method_mut() = request.method().clone();
+        *taken.version_mut() = request.version();
+        *taken.uri_mut() = std::mem::take(request.uri_mut());
+        *taken.headers_mut() = std::mem::take(request.headers_mut());
+        *taken.extensions_mut() = std::mem::take(request.extensions_mut());
+        taken
+    }
+
+    /// Waits for all of it. False if `judge` finds it unfit, if it has trailers or fails, or if its end does not come along
     /// with the rest: then it is to be read as a stream, from its beginning.
-    pub(crate) async fn whole(&mut self, judge: impl Fn(&[u8]) -> Gathered) -> Option<&[u8]> {
+    pub(crate) async fn is_whole(&mut self, judge: impl Fn(&[u8]) -> Gathered) -> bool {
         poll_fn(|cx| self.poll_whole(cx, &judge)).await;
-        let bytes = self.kept.bytes();
-        let is_whole = matches!(self.end, End::Done) && judge(bytes) == Gathered::Whole;
-        is_whole.then_some(bytes)
+        matches!(self.rest, Rest::Nothing) && judge(self.bytes()) == Gathered::Whole
+    }
+
+    /// The bytes that were read and not handed on.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.kept.bytes()
     }
 
     /// Ready once it is whole, or is not waited for.
     fn poll_whole(&mut self, cx: &mut Context<'_>, judge: &impl Fn(&[u8]) -> Gathered) -> Poll<()> {
-        while matches!(self.end, End::Open) {
+        while let Rest::Open(stream) = &mut self.rest {
             let gathered = judge(self.kept.bytes());
             if gathered == Gathered::Unfit {
                 break;
             }
-            match self.stream.poll_data(cx) {
+            match stream.poll_data(cx) {
                 Poll::Ready(Some(Ok(bytes))) => {
-                    let length = bytes.len();
-                    self.kept.push(bytes);
-                    if self.stream.is_end_stream() {
-                        // The capacity is given back when the stream is dropped, which is soon.
-                        self.end = End::Done;
+                    if stream.is_end_stream() {
+                        // This drops the stream, which gives the capacity back.
+                        self.rest = Rest::Nothing;
                     } else {
-                        self.release(length);
+                        release(stream, bytes.len());
                     }
+                    self.kept.push(bytes);
                 }
-                Poll::Ready(Some(Err(error))) => self.end = End::Failed(error),
-                Poll::Ready(None) => self.end = ready!(self.poll_trailers(cx)),
+                Poll::Ready(Some(Err(error))) => self.rest = Rest::Failed(error),
+                Poll::Ready(None) => self.rest = ready!(poll_trailers(stream, cx)),
                 // A reader of streams may answer before the end.
                 Poll::Pending if gathered == Gathered::Whole => break,
                 Poll::Pending => return Poll::Pending,
@@ -91,20 +105,20 @@ impl RequestBody {
         }
         Poll::Ready(())
     }
+}
 
-    fn poll_trailers(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        let trailers = ready!(self.stream.poll_trailers(cx));
-        Poll::Ready(match trailers {
-            Ok(None) => End::Done,
-            Ok(Some(trailers)) => End::Trailers(trailers),
-            Err(error) => End::Failed(error),
-        })
-    }
+fn poll_trailers(stream: &mut RecvStream, cx: &mut Context<'_>) -> Poll<Rest> {
+    let trailers = ready!(stream.poll_trailers(cx));
+    Poll::Ready(match trailers {
+        Ok(None) => Rest::Nothing,
+        Ok(Some(trailers)) => Rest::Trailers(trailers),
+        Err(error) => Rest::Failed(error),
+    })
+}
 
-    fn release(&mut self, length: usize) {
-        // It fails only if more is given back than came.
-        let _ = self.stream.flow_control().release_capacity(length);
-    }
+fn release(stream: &mut RecvStream, length: usize) {
+    // It fails only if more is given back than came.
+    let _ = stream.flow_control().release_capacity(length);
 }
 
 impl Kept {
@@ -155,31 +169,31 @@ impl Body for RequestBody {
         if let Some(bytes) = self.kept.take() {
             return Poll::Ready(Some(Ok(Frame::data(bytes))));
         }
-        if matches!(self.end, End::Open) {
-            match ready!(self.stream.poll_data(cx)) {
+        if let Rest::Open(stream) = &mut self.rest {
+            match ready!(stream.poll_data(cx)) {
                 Some(Ok(bytes)) => {
-                    self.release(bytes.len());
+                    release(stream, bytes.len());
                     return Poll::Ready(Some(Ok(Frame::data(bytes))));
                 }
-                Some(Err(error)) => self.end = End::Failed(error),
-                None => self.end = ready!(self.poll_trailers(cx)),
+                Some(Err(error)) => self.rest = Rest::Failed(error),
+                None => self.rest = ready!(poll_trailers(stream, cx)),
             }
         }
-        Poll::Ready(match std::mem::replace(&mut self.end, End::Done) {
-            End::Open | End::Done => None,
-            End::Trailers(trailers) => Some(Ok(Frame::trailers(trailers))),
+        Poll::Ready(match std::mem::replace(&mut self.rest, Rest::Nothing) {
+            Rest::Open(_) | Rest::Nothing => None,
+            Rest::Trailers(trailers) => Some(Ok(Frame::trailers(trailers))),
             // RFC 9113, section 8.1: reading stops, and nothing has failed.
-            End::Failed(error) if error.reason() == Some(Reason::NO_ERROR) => None,
-            End::Failed(error) => Some(Err(error)),
+            Rest::Failed(error) if error.reason() == Some(Reason::NO_ERROR) => None,
+            Rest::Failed(error) => Some(Err(error)),
         })
     }
 
     fn is_end_stream(&self) -> bool {
         matches!(self.kept, Kept::Nothing)
-            && match self.end {
-                End::Open => self.stream.is_end_stream(),
-                End::Done => true,
-                End::Trailers(_) | End::Failed(_) => false,
+            && match &self.rest {
+                Rest::Open(stream) => stream.is_end_stream(),
+                Rest::Nothing => true,
+                Rest::Trailers(_) | Rest::Failed(_) => false,
             }
     }
 }
