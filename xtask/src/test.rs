@@ -53,10 +53,19 @@ fn tools(steps: &mut Steps) -> Result<()> {
 /// Runs the tests that `cargo test` runs with these arguments, as it does: one program after the other.
 fn some(steps: &mut Steps, args: &[String], totals: &mut Totals) -> Result<()> {
     tools(steps)?;
-    let mut command = cargo(["test", "--workspace", "--locked", "--no-fail-fast"]);
+    let mut command = cargo(["test", "--locked", "--no-fail-fast"]);
+    if !names_package(args) {
+        command.arg("--workspace");
+    }
     command.args(args);
     let what = shown(&command);
     steps.step("tests", &what, || run_counting(&mut command, totals))
+}
+
+/// Returns true if cargo takes packages from `args`: with `--workspace` it would run all of them all the same.
+fn names_package(args: &[String]) -> bool {
+    let mut for_cargo = args.iter().take_while(|arg| *arg != "--");
+    for_cargo.any(|arg| arg.starts_with("-p") || arg.starts_with("--package"))
 }
 
 /// Runs all tests, and those that failed again, if they are few.
@@ -136,4 +145,25 @@ fn run_counting(command: &mut Command, totals: &mut Totals) -> Result<()> {
         bail!("no test ran");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_package;
+
+    #[test]
+    fn a_package_is_named_before_what_goes_to_the_tests() {
+        let names =
+            |args: &str| names_package(&args.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        for args in [
+            "-p ratekeeper-core",
+            "--lib --package=ratekeeper-core",
+            "-pxtask",
+        ] {
+            assert!(names(args), "{args}");
+        }
+        for args in ["--lib", "--profile quick", "--test cli -- -p"] {
+            assert!(!names(args), "{args}");
+        }
+    }
 }
