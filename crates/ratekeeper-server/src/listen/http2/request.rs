@@ -89,7 +89,7 @@ impl RequestBody {
             match stream.poll_data(cx) {
                 Poll::Ready(Some(Ok(bytes))) => {
                     if stream.is_end_stream() {
-                        // This drops the stream, which gives the capacity back.
+                        // The capacity is given back with the last handle of the stream, which is soon.
                         self.rest = Rest::Nothing;
                     } else {
                         release(stream, bytes.len());
