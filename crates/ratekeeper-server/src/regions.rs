@@ -35,7 +35,7 @@ use futures_util::stream;
 use parking_lot::Mutex;
 use ratekeeper_core::region::counted::Counted;
 use ratekeeper_core::region::loans::{LoanTerms, RefusedAsk};
-use ratekeeper_core::{Limit, Micros, Regions, Whole};
+use ratekeeper_core::{Limit, Micros, Region, Regions, Whole};
 use ratekeeper_limiter::Limiter;
 use ratekeeper_proto::ratekeeper::v1::loan_answer::Refusal;
 use ratekeeper_proto::ratekeeper::v1::{LoanAnswer, LoanAsk};
@@ -125,12 +125,13 @@ impl RegionLoans {
         limiter.store().hear_of(&heard);
         let (all, own) = (regions.all(), regions.own_place());
         let others = (0..all.len()).filter(|at| *at != own && !all[*at].is_retired);
+        let ids = all.iter().map(Region::id);
         Arc::new(Self {
             limiter,
             peers: peers.collect(),
             lent: Mutex::default(),
             counters: Mutex::new(Counters::new(all.len())),
-            totals: Mutex::new(Totals::new(others.collect(), all.len())),
+            totals: Mutex::new(Totals::new(others.collect(), ids.collect())),
             taken: Mutex::new(Taken::new(all.len())),
             heard,
             regions,
