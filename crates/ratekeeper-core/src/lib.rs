@@ -64,7 +64,7 @@ pub use combine::{Mode, Vote, combine, quota_denies};
 pub use equal_count::Groups;
 pub use limit::Limit;
 pub use outcome::{Outcome, Verdict};
-pub use region::{Region, Regions, RegionsError, Unshareable, Whole};
+pub use region::{Region, RegionId, Regions, RegionsError, Unshareable, Whole};
 pub use spec::{Algorithm, LimitError, LimitSpec, MAX_LOG, MAX_PERMITS, MAX_SUB_WINDOWS};
 pub use state::{Heap, Shape, Spill, State, StateMut, StateRef, Words};
 pub use time::{MAX_COUNT, Micros, Timestamp};

@@ -24,7 +24,7 @@ pub mod loans;
 
 pub use held::Whole;
 
-use crate::{Limit, LimitError, LimitSpec, Micros};
+use crate::{Limit, LimitError, LimitSpec, MAX_COUNT, Micros};
 
 /// The most regions that share limits.
 pub const REGIONS_MAX: usize = 16;
@@ -58,6 +58,11 @@ pub struct Region {
     /// True if it is gone for good, and others own its share.
     pub is_retired: bool,
 }
+
+/// The number of a region: made from its name, so the same in all regions, whichever others there are. Two names have the same
+/// one as rarely as two of 2^53 random numbers are equal.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RegionId(u64);
 
 /// The reason why regions are refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -118,6 +123,38 @@ pub enum Unshareable {
     /// A share that is not a valid limit by itself.
     #[error("the share of a region is no valid limit: {0}")]
     Limit(#[from] LimitError),
+}
+
+impl RegionId {
+    /// The number of the region of that name.
+    #[must_use]
+    pub fn of(name: &str) -> Self {
+        // FNV-1a, which stays the same from build to build.
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        Self::from_bits(hash ^ (hash >> 53))
+    }
+
+    /// The region of that number, of which the lowest 53 bits count: more no script can hold.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits & MAX_COUNT)
+    }
+
+    /// The number: below 2^53.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl Region {
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> RegionId {
+        RegionId::of(&self.name)
+    }
 }
 
 impl Regions {

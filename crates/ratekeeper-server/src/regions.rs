@@ -19,6 +19,7 @@ mod counting;
 mod demand;
 mod explained;
 mod kept;
+mod lending;
 mod peer;
 mod signals;
 mod taken;
@@ -34,16 +35,12 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use parking_lot::Mutex;
 use ratekeeper_core::region::counted::Counted;
-use ratekeeper_core::region::loans::{LoanTerms, RefusedAsk};
-use ratekeeper_core::{Limit, Micros, Regions, Whole};
+use ratekeeper_core::{Limit, Micros, Region, Regions, Whole};
 use ratekeeper_limiter::Limiter;
-use ratekeeper_proto::ratekeeper::v1::loan_answer::Refusal;
-use ratekeeper_proto::ratekeeper::v1::{LoanAnswer, LoanAsk};
 use ratekeeper_store::{CounterKey, HeardRegions, LoanCounter, StoreSlot, boot_time};
 use ratekeeper_stores::Stores;
 
-use change::{Changed, answer_of, ask_of, change};
-use counters::{Counters, Wanted};
+use counters::Counters;
 pub use peer::{PeerLink, PeerRegion, ToRegion};
 use taken::Taken;
 use totals::Totals;
@@ -125,12 +122,13 @@ impl RegionLoans {
         limiter.store().hear_of(&heard);
         let (all, own) = (regions.all(), regions.own_place());
         let others = (0..all.len()).filter(|at| *at != own && !all[*at].is_retired);
+        let ids = all.iter().map(Region::id);
         Arc::new(Self {
             limiter,
             peers: peers.collect(),
             lent: Mutex::default(),
             counters: Mutex::new(Counters::new(all.len())),
-            totals: Mutex::new(Totals::new(others.collect(), all.len())),
+            totals: Mutex::new(Totals::new(others.collect(), ids.collect())),
             taken: Mutex::new(Taken::new(all.len())),
             heard,
             regions,
@@ -187,198 +185,9 @@ impl RegionLoans {
         self.counters.lock().note(demands, now);
     }
 
-    /// Reads a counter, and asks others for what it lacks.
-    async fn look_at(&self, key: CounterKey) {
-        let Some((counter, terms)) = self.counters.lock().counter(key) else {
-            return;
-        };
-        let Some(limit) = self.limit(terms) else {
-            self.counters.lock().forget(key);
-            return;
-        };
-        let Ok(state) = self.limiter.store().loans(counter, None).await else {
-            return;
-        };
-        let lending = self.lending(&counter);
-        let Some(loans) = lending.read(&state) else {
-            return;
-        };
-        let standing = loans.standing(&state, &lending.terms);
-        let spares: Vec<u64> = self.regions.shares(limit.whole.quota);
-        let places = (self.regions.own_place(), &*spares);
-        let reach = |peer: usize| self.peers[peer].is_reachable();
-        let now = boot_time();
-        let (over, wanted) = {
-            let mut counters = self.counters.lock();
-            let over = counters.over(key, &standing, &lending, now);
-            let found = (&state, &standing);
-            (
-                over,
-                counters.wanted(key, found, (places, &lending), reach, now),
-            )
-        };
-        for (peer, number) in over {
-            let made = change(self, &lending, |loans, _| {
-                loans.regain(peer, number).then_some(Changed::of(()))
-            });
-            // If it fails, the next look tries it again.
-            let _ = made.await;
-        }
-        for wanted in wanted {
-            self.ask((counter, terms), wanted).await;
-        }
-    }
-
-    /// Makes an ask, and sends it.
-    async fn ask(&self, (counter, terms): (LoanCounter, u64), wanted: Wanted) {
-        let sent = boot_time();
-        let lending = self.lending(&counter);
-        let made = change(self, &lending, |loans, state| {
-            let here = (&lending, state);
-            if wanted.release > 0 {
-                loans.release(here, wanted.peer, wanted.release);
-            }
-            let wants = (wanted.now, wanted.next);
-            Some(Changed::of(loans.ask(here, wanted.peer, wants)))
-        });
-        let Ok(Some(ask)) = made.await else {
-            return;
-        };
-        let message = ask_of(counter.key, terms, &ask, wanted.recall);
-        if self.peers[wanted.peer].send(message) {
-            let mut counters = self.counters.lock();
-            counters.sent(counter.key, wanted.peer, ask, sent);
-        }
-    }
-
     /// Counts a link of another region that was refused.
     pub(crate) fn refuse_link(&self) {
         self.links_refused.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Answers an ask of `peer`.
-    pub(crate) async fn lend(&self, peer: usize, message: LoanAsk) -> LoanAnswer {
-        let answer = self.try_lend(peer, &message).await;
-        self.peers[peer].asked(answer.is_ok());
-        match answer {
-            Ok(answer) => answer,
-            Err((refusal, latest)) => {
-                if refusal == Refusal::Terms {
-                    self.peers[peer].disagreed(message.terms);
-                }
-                LoanAnswer {
-                    subject: message.subject,
-                    identity: message.identity,
-                    number: message.number,
-                    refused: refusal.into(),
-                    latest,
-                    ..LoanAnswer::default()
-                }
-            }
-        }
-    }
-
-    async fn try_lend(&self, peer: usize, message: &LoanAsk) -> Result<LoanAnswer, (Refusal, u64)> {
-        let limit = self.limit(message.terms);
-        let limit = limit.filter(|limit| limit.counted.is_none());
-        let limit = limit.ok_or((Refusal::Terms, 0))?;
-        let key = CounterKey {
-            subject: message.subject,
-            identity: message.identity,
-        };
-        let counter = limit.counter(key);
-        let lending = self.lending(&counter);
-        let ask = change::asked(message, lending.kind);
-        let mut refused = None;
-        let made = change(self, &lending, |loans, state| {
-            let needs = self.counters.lock().needs(key, state, &lending);
-            match loans.lend((&lending, state), (peer, &ask), needs) {
-                Ok((made, tokens)) => Some(Changed { made, tokens }),
-                Err(why) => {
-                    refused = Some(why);
-                    None
-                }
-            }
-        });
-        match made.await {
-            Ok(Some(answer)) => {
-                if message.recall > 0 {
-                    let mut counters = self.counters.lock();
-                    counters.recall((counter, message.terms), peer, message.recall);
-                }
-                Ok(answer_of(key, &answer))
-            }
-            Ok(None) => Err(match refused {
-                Some(RefusedAsk::Old { last }) => (Refusal::Old, last),
-                Some(RefusedAsk::Apart) => (Refusal::Apart, 0),
-                Some(RefusedAsk::Shrunk) | None => (Refusal::Store, 0),
-            }),
-            Err(_) => Err((Refusal::Store, 0)),
-        }
-    }
-
-    /// Takes in an answer of `peer`.
-    pub async fn answered(&self, peer: usize, message: LoanAnswer) {
-        let key = CounterKey {
-            subject: message.subject,
-            identity: message.identity,
-        };
-        let now = boot_time();
-        let taken = self.counters.lock().take_ask(key, peer, message.number);
-        let Some((counter, terms, (ask, sent))) = taken else {
-            return;
-        };
-        let Some(limit) = self.limit(terms) else {
-            return;
-        };
-        let lending = self.lending(&counter);
-        let mut is_more = false;
-        match message.refused() {
-            Refusal::Unspecified => {
-                let own = self.regions.shares(limit.whole.quota);
-                let answer = change::heard(&message, &ask, own[peer], &lending);
-                let made = change(self, &lending, |loans, state| {
-                    let before = loans.held(peer, state);
-                    let tokens = loans.accept((&lending, state), (peer, &answer), sent)?;
-                    let held = loans.held(peer, state);
-                    is_more = held.0 > before.0 || held.1 > before.1;
-                    Some(Changed {
-                        made: (),
-                        tokens: -tokens.cast_signed(),
-                    })
-                });
-                // Of one that is lost the next ask tells, which brings its hits again.
-                let _ = made.await;
-            }
-            Refusal::Old => {
-                let latest = message.latest.min(change::NUMBER_MAX);
-                let made = change(self, &lending, |loans, _| {
-                    loans.asked_before(peer, latest);
-                    Some(Changed::of(()))
-                });
-                let _ = made.await;
-            }
-            Refusal::Terms => self.peers[peer].disagreed(terms),
-            Refusal::Apart => self.peers[peer].is_apart(terms),
-            Refusal::Store => {}
-        }
-        if message.refused() == Refusal::Unspecified {
-            self.peers[peer].agreed(terms);
-        }
-        let spare = message.spare.min(limit.whole.quota);
-        let mut counters = self.counters.lock();
-        if message.refused() == Refusal::Unspecified {
-            counters.told(key, peer, (spare, now));
-        }
-        counters.heard(key, peer, (spare, is_more), &lending.terms, now);
-    }
-
-    fn terms(&self, limit: &Limit) -> LoanTerms {
-        LoanTerms {
-            window: limit.window(),
-            time: self.regions.loan_time(),
-            margin: Micros::new(self.regions.loan_time().get() / 10),
-        }
     }
 
     fn limit(&self, terms: u64) -> Option<LentHere> {

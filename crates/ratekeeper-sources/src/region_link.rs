@@ -149,11 +149,7 @@ impl RegionLink {
             answers, totals, ..
         }) = answers.recv().await
         {
-            let answers = async {
-                for answer in answers {
-                    self.loans.answered(self.place, answer).await;
-                }
-            };
+            let answers = self.loans.answered(self.place, answers);
             tokio::join!(answers, self.loans.told_back(self.place, totals));
         }
     }

@@ -53,11 +53,9 @@ impl HeardRegions {
             return Vec::new();
         }
         let shares = self.regions.shares(limit.quota());
-        let silent = silent.into_iter().filter_map(|place| {
-            Some(SilentRegion {
-                place: u8::try_from(place).ok()?,
-                share: shares[place],
-            })
+        let silent = silent.into_iter().map(|place| SilentRegion {
+            region: self.regions.all()[place].id(),
+            share: shares[place],
         });
         silent.filter(|region| region.share > 0).collect()
     }
@@ -66,7 +64,7 @@ impl HeardRegions {
 #[cfg(test)]
 mod tests {
     use ratekeeper_core::region::counted::Silent;
-    use ratekeeper_core::{Algorithm, LimitSpec};
+    use ratekeeper_core::{Algorithm, LimitSpec, RegionId};
 
     use super::*;
 
@@ -85,16 +83,17 @@ mod tests {
         };
         let silent = |now| {
             let found = heard.silent(&counted, &limit, at(now));
-            let found = found.iter().map(|it| (it.place, it.share));
+            let found = found.iter().map(|it| (it.region, it.share));
             found.collect::<Vec<_>>()
         };
-        assert_eq!(silent(100), [(0, 150), (2, 150)]);
+        let [ap, us] = ["ap", "us"].map(RegionId::of);
+        assert_eq!(silent(100), [(ap, 150), (us, 150)]);
         heard.hear(0, at(101));
         heard.hear(2, at(101));
         heard.hear(9, at(101));
         assert_eq!(silent(104), []);
         heard.hear(2, at(104));
-        assert_eq!(silent(105), [(0, 150)]);
+        assert_eq!(silent(105), [(ap, 150)]);
         assert!(heard.is_silent(0, &counted, at(105)) && !heard.is_silent(2, &counted, at(105)));
         let alone = Counted {
             silent: Silent::Alone,

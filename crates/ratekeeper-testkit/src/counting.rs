@@ -19,10 +19,22 @@ use world::World;
 pub struct CountingSimulation {
     /// The number that all of it is drawn from.
     pub seed: u64,
-    /// True if regions are cut off from each other for a while.
-    pub is_cut: bool,
+    /// The trouble that regions have.
+    pub trouble: CountingTrouble,
     /// The protection that is left out, if any.
     pub without: Option<CountingGuard>,
+}
+
+/// The trouble that the regions of a world have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CountingTrouble {
+    /// Clocks are apart, and callers ask all at once.
+    Clocks,
+    /// Regions are cut off from each other for a while.
+    Cut,
+    /// A region is added while windows are in use, and another one may leave. All nodes restart with the new regions, and those of one
+    /// region are linked to those of another one while both have the same.
+    Change,
 }
 
 /// The events of a world, or of several.
@@ -49,7 +61,7 @@ impl CountingSimulation {
     /// The bound that is broken.
     pub fn run(self) -> Result<CountingTotals, String> {
         let mut random = Random::new(self.seed);
-        let plan = CountingPlan::random(&mut random, self.is_cut, self.without);
+        let plan = CountingPlan::random(&mut random, self.trouble, self.without);
         let told = format!("{self:?}: {plan:?}");
         let played = World::new(plan, random).run();
         played.map_err(|broken| format!("{broken}\n{told}"))

@@ -24,14 +24,17 @@
 //! until everything that it has counted meanwhile has come. Regions that hear a third one, but not each other, may both
 //! use what it leaves, and are bounded as alone.
 //!
+//! **Changes of the regions.** A total belongs to a region by its [`RegionId`], which is the same whichever others there are.
+//! So when regions are added, or leave, what was posted before counts on for those that posted it, and only for them.
+//!
 //! Nothing here knows a link, a store or a clock. The simulation in `ratekeeper-testkit` runs it with all of them failing.
 
 mod hearing;
 
 pub use hearing::Hearing;
 
-use super::REGIONS_MAX;
-use crate::{Limit, Micros};
+use super::{REGIONS_MAX, RegionId};
+use crate::{Limit, MAX_COUNT, Micros};
 
 /// The first byte of what is kept.
 const KIND: u8 = 3;
@@ -40,13 +43,11 @@ const KIND: u8 = 3;
 const SHORT: usize = 7;
 
 /// The bytes of an entry.
-const ENTRY: usize = 1 + 2 * SHORT;
+const ENTRY: usize = 3 * SHORT;
 
-/// The largest number that is kept: one that a script can hold.
-const SHORT_MAX: u64 = (1 << 53) - 1;
-
-/// The most entries: each region has one for the window that is counted, and one for the next.
-const ENTRIES_MAX: usize = 2 * REGIONS_MAX;
+/// The most entries: each region has one for the window that is counted, and one for the next, and all regions may be replaced
+/// within a window.
+const ENTRIES_MAX: usize = 4 * REGIONS_MAX;
 
 /// The intervals after which a region that was not heard is silent.
 const SILENT_INTERVALS: u64 = 3;
@@ -99,8 +100,8 @@ impl Limit {
 /// The hits that a region has counted in a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RegionPost {
-    /// The place of the region among all.
-    pub place: u8,
+    /// The region.
+    pub region: RegionId,
     /// The number of the window: its start, in windows since the epoch.
     pub window: u64,
     /// The hits that it has counted in it.
@@ -110,8 +111,8 @@ pub struct RegionPost {
 /// A region that is silent, and so taken to have used its share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SilentRegion {
-    /// The place of the region among all.
-    pub place: u8,
+    /// The region.
+    pub region: RegionId,
     /// Its share of the limit.
     pub share: u64,
 }
@@ -132,7 +133,7 @@ impl CountedSums {
         }
         let mut kept = self.posts.clone();
         kept.retain(|it| it.window >= own);
-        let is_same = |it: &RegionPost| it.place == post.place && it.window == post.window;
+        let is_same = |it: &RegionPost| it.region == post.region && it.window == post.window;
         match kept.iter().position(is_same) {
             Some(at) => kept[at].total = kept[at].total.max(post.total),
             // No hits are as much as no word of them.
@@ -144,11 +145,11 @@ impl CountedSums {
         true
     }
 
-    /// The hits that the region at `place` has posted for `window`; 0 if it has posted none.
+    /// The hits that `region` has posted for `window`; 0 if it has posted none.
     #[must_use]
-    pub fn posted(&self, place: u8, window: u64) -> u64 {
+    pub fn posted(&self, region: RegionId, window: u64) -> u64 {
         let posts = self.posts.iter();
-        let mut of_it = posts.filter(|it| it.place == place && it.window == window);
+        let mut of_it = posts.filter(|it| it.region == region && it.window == window);
         of_it.next().map_or(0, |it| it.total)
     }
 
@@ -162,9 +163,9 @@ impl CountedSums {
     /// The hits that all others are taken to have used of `window`, of whom some are silent.
     #[must_use]
     pub fn used(&self, window: u64, silent: &[SilentRegion]) -> u64 {
-        let more = silent.iter().map(|region| {
-            let posted = self.posted(region.place, window);
-            region.share.saturating_sub(posted)
+        let more = silent.iter().map(|it| {
+            let posted = self.posted(it.region, window);
+            it.share.saturating_sub(posted)
         });
         more.fold(self.sum(window), u64::saturating_add)
     }
@@ -172,7 +173,7 @@ impl CountedSums {
     /// Encodes the totals as a region's store keeps them; all numbers are little-endian.
     ///
     /// ```text
-    ///  3   n   n times: the region's place (1), window (7), total (7)
+    ///  3   n   n times: the region's number (7), window (7), total (7)
     /// ```
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -181,9 +182,8 @@ impl CountedSums {
         // At most `ENTRIES_MAX`.
         out.extend([KIND, u8::try_from(count).unwrap_or(u8::MAX)]);
         for post in self.posts.iter().take(count) {
-            out.push(post.place);
-            for number in [post.window, post.total] {
-                out.extend_from_slice(&number.min(SHORT_MAX).to_le_bytes()[..SHORT]);
+            for number in [post.region.get(), post.window, post.total] {
+                out.extend_from_slice(&number.min(MAX_COUNT).to_le_bytes()[..SHORT]);
             }
         }
         out
@@ -201,9 +201,9 @@ impl CountedSums {
             return None;
         }
         let posts = entries.chunks_exact(ENTRY).map(|entry| RegionPost {
-            place: entry[0],
-            window: short(&entry[1..=SHORT]),
-            total: short(&entry[1 + SHORT..]),
+            region: RegionId::from_bits(short(&entry[..SHORT])),
+            window: short(&entry[SHORT..2 * SHORT]),
+            total: short(&entry[2 * SHORT..]),
         });
         Some(Self {
             posts: posts.collect(),

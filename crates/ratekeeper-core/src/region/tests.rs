@@ -197,3 +197,27 @@ fn regions_that_cannot_be_are_refused() {
     let many: Vec<_> = many.iter().map(|name| (&**name, 1)).collect();
     assert!(refused("r0", 1, &many).contains("at most 16"));
 }
+
+/// What regions post is kept under these numbers, so no build may make others.
+#[test]
+fn a_region_has_a_number_by_its_name_alone() {
+    let numbers = ["eu", "us", "eu-west-1"].map(|name| RegionId::of(name).get());
+    assert_eq!(
+        numbers,
+        [
+            4_009_952_011_702_987,
+            1_193_003_224_325_855,
+            8_693_346_526_457_387
+        ]
+    );
+    for name in ["a", "b", "aa", "ab", "ba", &"z".repeat(REGION_NAME_MAX)] {
+        assert!(RegionId::of(name).get() <= MAX_COUNT);
+    }
+    let of = |own: &str, all: &[&str]| {
+        let all = all.iter().map(|name| ((*name).into(), 1));
+        let regions = Regions::try_new(own, 1, all).expect("valid regions");
+        regions.own().id()
+    };
+    assert_eq!(of("eu", &["eu", "us"]), of("eu", &["ap", "eu", "us"]));
+    assert_ne!(of("eu", &["eu", "us"]), of("us", &["eu", "us"]));
+}

@@ -152,8 +152,8 @@ impl OpenLink {
             ));
         }
         self.loans.hear(self.place);
-        let answers = stream::iter(asks).map(|ask| self.loans.lend(self.place, ask));
         let until = RegionLoans::keeping_ends();
+        let answers = stream::iter(asks).map(|ask| self.loans.lend(self.place, ask, until));
         let totals = stream::iter(totals).map(|total| self.loans.told(self.place, total, until));
         let answers = answers.buffered(TOGETHER).collect();
         let totals = totals.buffered(TOGETHER).collect();

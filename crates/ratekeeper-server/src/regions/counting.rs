@@ -178,11 +178,11 @@ impl RegionLoans {
         let limit = self.limit(terms).filter(|limit| limit.counted.is_some());
         // No region of these terms has counted more than the limit.
         let limit = limit.filter(|limit| said.total <= limit.whole.quota);
-        let (Some(limit), Ok(at)) = (limit, u8::try_from(place)) else {
+        let Some(limit) = limit else {
             return Err((nothing, Refusal::Terms));
         };
         let post = RegionPost {
-            place: at,
+            region: self.regions.all()[place].id(),
             window: said.window,
             total: said.total,
         };
@@ -232,7 +232,7 @@ impl RegionLoans {
             let is_silent = self.heard.is_silent(place, &counted, now);
             Counts {
                 name: peer.name(),
-                total: u8::try_from(place).map_or(0, |at| sums.posted(at, state.window)),
+                total: sums.posted(self.regions.all()[place].id(), state.window),
                 heard: heard.get(place).copied().flatten(),
                 share: is_silent.then(|| shares[place]),
                 has_link: peer.is_reachable(),
@@ -240,7 +240,10 @@ impl RegionLoans {
         });
         let others: Vec<_> = others.collect();
         let own = (&*self.regions.own().name, state.count);
-        Some(counted_sentence(own, counter.whole.quota, &others, now))
+        let told = others.iter().map(|it| it.total).sum();
+        let gone = sums.sum(state.window).saturating_sub(told);
+        let of = (counter.whole.quota, gone);
+        Some(counted_sentence(own, of, &others, now))
     }
 }
 

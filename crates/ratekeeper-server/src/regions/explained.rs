@@ -109,10 +109,11 @@ pub(super) struct Counts<'a> {
     pub(super) has_link: bool,
 }
 
-/// `eu counted 200, us 310 0.8 s ago, ap 0, of 600; us is silent, with a share of 200; no link to ap`.
+/// `eu counted 200, us 310 0.8 s ago, ap 0, of 600; us is silent, with a share of 200; no link to ap`. `gone` is the hits of
+/// regions that have left.
 pub(super) fn counted_sentence(
     (own, count): (&str, u64),
-    whole: u64,
+    (whole, gone): (u64, u64),
     others: &[Counts<'_>],
     now: Micros,
 ) -> String {
@@ -123,6 +124,9 @@ pub(super) fn counted_sentence(
             let tenths = now.get().saturating_sub(at.get()) / 100_000;
             let _ = write!(said, " {}.{} s ago", tenths / 10, tenths % 10);
         }
+    }
+    if gone > 0 {
+        let _ = write!(said, ", regions that have left {gone}");
     }
     let _ = write!(said, ", of {whole}");
     for other in others {
@@ -208,12 +212,16 @@ mod tests {
         let heard = Some(Micros::new(now.get() - 850_000));
         let others = [counts("us", 310, heard, None), counts("ap", 0, None, None)];
         assert_eq!(
-            counted_sentence(("eu", 200), 600, &others, now),
+            counted_sentence(("eu", 200), (600, 0), &others, now),
             "eu counted 200, us 310 0.8 s ago, ap 0, of 600"
+        );
+        assert_eq!(
+            counted_sentence(("eu", 200), (600, 40), &others[1..], now),
+            "eu counted 200, ap 0, regions that have left 40, of 600"
         );
         let silent = [counts("us", 310, heard, Some(200))];
         assert_eq!(
-            counted_sentence(("eu", 200), 600, &silent, now),
+            counted_sentence(("eu", 200), (600, 0), &silent, now),
             "eu counted 200, us 310 0.8 s ago, of 600; us is silent, with a share of 200; no link to us"
         );
     }

@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 
-use ratekeeper_core::Micros;
 use ratekeeper_core::region::counted::CountedSums;
+use ratekeeper_core::{Micros, RegionId};
 use ratekeeper_store::{CounterKey, LoanCounter, LoanDemand, LoanState};
 
 use super::later;
@@ -39,7 +39,8 @@ pub(super) struct WindowTotal {
 pub(super) struct Totals {
     /// The places of the regions that are told.
     others: Vec<usize>,
-    regions: usize,
+    /// The regions, by their places.
+    ids: Vec<RegionId>,
     all: HashMap<CounterKey, Posted>,
     /// The last time at which a counter found no place.
     left_out: Option<Micros>,
@@ -72,11 +73,11 @@ struct Peer {
 }
 
 impl Totals {
-    /// Nothing is posted yet, to the regions at the places `others` of so many.
-    pub(super) fn new(others: Vec<usize>, regions: usize) -> Self {
+    /// Nothing is posted yet, to the regions at the places `others` of all.
+    pub(super) fn new(others: Vec<usize>, ids: Vec<RegionId>) -> Self {
         Self {
             others,
-            regions,
+            ids,
             all: HashMap::new(),
             left_out: None,
             swept_at: None,
@@ -94,7 +95,7 @@ impl Totals {
                 return;
             }
         }
-        let regions = self.regions;
+        let regions = self.ids.len();
         let posted = self.all.entry(key).or_insert_with(|| Posted {
             counter: demand.counter,
             terms: demand.terms,
@@ -214,7 +215,7 @@ impl Totals {
             total: state.count.min(posted.counter.whole.quota),
         };
         posted.ends_at = later(now, state.left);
-        let lost = posted.forget_lost(state);
+        let lost = posted.forget_lost(&self.ids, state);
         let own = posted.own;
         if own.total == 0 {
             return None;
@@ -297,16 +298,16 @@ impl Posted {
     }
 
     /// Forgets what regions have said that the store has lost, so that it is news again. Returns their places.
-    fn forget_lost(&mut self, state: &LoanState) -> Vec<usize> {
+    fn forget_lost(&mut self, ids: &[RegionId], state: &LoanState) -> Vec<usize> {
         let Some(sums) = CountedSums::decode(&state.loans) else {
             return Vec::new();
         };
         let mut lost = Vec::new();
-        for (place, peer) in self.peers.iter_mut().enumerate() {
+        for (place, (peer, id)) in self.peers.iter_mut().zip(ids).enumerate() {
             let Some((said, _)) = peer.said else {
                 continue;
             };
-            let kept = u8::try_from(place).map_or(0, |at| sums.posted(at, said.window));
+            let kept = sums.posted(*id, said.window);
             if said.window >= state.window && kept < said.total {
                 peer.said = None;
                 lost.push(place);

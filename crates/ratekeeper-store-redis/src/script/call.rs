@@ -175,9 +175,8 @@ impl Call {
         // There are 15 others at most.
         silent.truncate(usize::from(u8::MAX));
         self.bytes(&[u8::try_from(silent.len()).unwrap_or(u8::MAX)]);
-        for region in silent {
-            self.bytes(&[region.place]);
-            self.numbers([region.share]);
+        for it in silent {
+            self.numbers([it.region.get(), it.share]);
         }
     }
 

@@ -25,10 +25,10 @@
 --   a post:       B 5, B algorithm, B 1 if post-paid, 5 x d parameters, d hits, d age, d time for which it is remembered.
 --                 Hits that were admitted so long ago without asking here: charged as far as there is room, or in full.
 --
---   Regions that are silent, of a FIXED_WINDOW that regions count together: B how many, and for each B its place, d its share.
+--   Regions that are silent, of a FIXED_WINDOW that regions count together: B how many, and for each d its number, d its share.
 --   They follow the parameters of any steps, and the rest of a lease.
 --
---   a total:      B 7, B algorithm, 5 x d parameters, B place of the region that posts it, d window, d total.
+--   a total:      B 7, B algorithm, 5 x d parameters, d number of the region that posts it, d window, d total.
 --                 Kept beside a counter that regions count together, unless it is for a window that is over, or for a later one than
 --                 the next; the larger total of a region counts. Returned is what is returned for loans.
 --
@@ -103,7 +103,7 @@ end
 -- there. See core's region::counted.
 local function totals_at(key)
   local found = try('GET', key)
-  if found and (type(found) ~= 'string' or byte(found) ~= 3 or #found ~= 2 + 15 * (byte(found, 2) or 0)) then
+  if found and (type(found) ~= 'string' or byte(found) ~= 3 or #found ~= 2 + 21 * (byte(found, 2) or 0)) then
     return -1
   end
   return found
@@ -115,7 +115,7 @@ local function silent_at(place)
   local count, after = unpack_('<B', plan, place)
   for index = 1, count do
     local region, share
-    region, share, after = unpack_('<Bd', plan, after)
+    region, share, after = unpack_('<dd', plan, after)
     silent[index] = {region, share}
   end
   return silent, after
@@ -125,8 +125,8 @@ end
 -- more.
 local function used_of(silent, kept, window)
   local used, posted = 0, {}
-  for place = 3, kept and 15 * byte(kept, 2) or 0, 15 do
-    local region, first, total = unpack_('<BI7I7', kept, place)
+  for place = 3, kept and 21 * byte(kept, 2) or 0, 21 do
+    local region, first, total = unpack_('<I7I7I7', kept, place)
     if first == window then
       used, posted[region] = used + total, total
     end
@@ -343,7 +343,7 @@ while at <= size do
     filled = filled + 6
   elseif byte(plan, at) == 7 then
     local _, code, a1, a2, a3, a4, a5, region, window, total
-    _, code, a1, a2, a3, a4, a5, region, window, total, at = unpack_('<BBdddddBdd', plan, at)
+    _, code, a1, a2, a3, a4, a5, region, window, total, at = unpack_('<BBdddddddd', plan, at)
     local key, place = KEYS[next_key], KEYS[next_key + 1]
     next_key, a5 = next_key + 2, {}
     local raw, room, settle, s1, s2, s3, s4, value, expiry
@@ -355,17 +355,17 @@ while at <= size do
       --@ read
       status, count, counted = 0, s1 + held, s2 / a2
       local entries, is_new = {}, true
-      for spot = 3, found and 15 * byte(found, 2) or 0, 15 do
-        local there, first, most = unpack_('<BI7I7', found, spot)
+      for spot = 3, found and 21 * byte(found, 2) or 0, 21 do
+        local there, first, most = unpack_('<I7I7I7', found, spot)
         if there == region and first == window then
           is_new, most = false, max(most, total)
         end
         if first >= counted then
-          entries[#entries + 1] = pack('<BI7I7', there, first, most)
+          entries[#entries + 1] = pack('<I7I7I7', there, first, most)
         end
       end
-      if is_new and total > 0 and #entries < 32 then
-        entries[#entries + 1], is_new = pack('<BI7I7', region, window, total), false
+      if is_new and total > 0 and #entries < 64 then
+        entries[#entries + 1], is_new = pack('<I7I7I7', region, window, total), false
       end
       if (not is_new or total == 0) and window >= counted and window <= counted + 1 then
         status = 1

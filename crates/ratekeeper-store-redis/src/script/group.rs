@@ -241,7 +241,7 @@ impl GroupStep {
     /// Appends the key of what regions have said of its counter.
     pub(super) fn beside(&self, names: &KeyName, out: &mut Vec<u8>) {
         match self.counted {
-            Some(_) => names.sums(self.key, out),
+            Some(_) => names.totals(self.key, out),
             None => names.loans(self.key, out),
         }
     }

@@ -87,9 +87,9 @@ impl KeyName {
     }
 
     /// Appends the key of what other regions have posted of a counter that regions count together.
-    pub fn sums(&self, key: CounterKey, out: &mut Vec<u8>) {
+    pub fn totals(&self, key: CounterKey, out: &mut Vec<u8>) {
         self.counter(key, out);
-        out.extend_from_slice(b":sums");
+        out.extend_from_slice(b":totals");
     }
 
     /// The key of a counter, for display.

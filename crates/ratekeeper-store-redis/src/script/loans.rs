@@ -48,8 +48,7 @@ impl Call {
     /// Adds a total that another region has posted of `counter`. In a cluster all keys of a call must lie in one slot.
     pub fn push_total(&mut self, counter: &LoanCounter, post: RegionPost, names: &KeyName) {
         self.push_counter(TOTAL, counter, names);
-        self.bytes(&[post.place]);
-        self.numbers([post.window, post.total]);
+        self.numbers([post.region.get(), post.window, post.total]);
     }
 
     fn push_counter(&mut self, act: u8, counter: &LoanCounter, names: &KeyName) {

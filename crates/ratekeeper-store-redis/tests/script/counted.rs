@@ -8,7 +8,8 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use ratekeeper_core::lease::{LEASE_MAX, LeaseReport, Terms};
 use ratekeeper_core::region::counted::{Counted, CountedSums, RegionPost, Silent};
 use ratekeeper_core::{
-    Algorithm, Limit, LimitSpec, Micros, Mode, Outcome, Regions, Timestamp, Verdict, Whole,
+    Algorithm, Limit, LimitSpec, Micros, Mode, Outcome, RegionId, Regions, Timestamp, Verdict,
+    Whole,
 };
 use ratekeeper_store::{
     CounterKey, HeardRegions, LoanCounter, LoanState, Post, Request, Step, StepOutcome, StoreSlot,
@@ -25,8 +26,8 @@ const WINDOW: Micros = Micros::from_secs(60);
 /// The limit, of which the shares of ap, eu and us are 75, 150 and 75.
 const LIMIT: u64 = 300;
 
-const AP: u8 = 0;
-const US: u8 = 2;
+const AP: &str = "ap";
+const US: &str = "us";
 
 /// The start of a window, its number, and the boot clock then.
 const START: Timestamp = Timestamp::from_secs(1_700_000_040);
@@ -44,6 +45,7 @@ struct Region {
     script: Script,
     names: KeyName,
     counter: LoanCounter,
+    regions: Arc<Regions>,
     heard: Arc<HeardRegions>,
     now: Timestamp,
     server: Server,
@@ -51,6 +53,7 @@ struct Region {
 
 impl Region {
     fn new() -> Self {
+        let regions = regions(&[(AP, 1), ("eu", 2), (US, 1)]);
         let server = Server::start();
         let mut client = server.client();
         let script = load(&mut client);
@@ -70,7 +73,8 @@ impl Region {
                 counted: Some(COUNTED),
                 store: StoreSlot::default(),
             },
-            heard: heard(),
+            heard: Arc::new(HeardRegions::new(Arc::clone(&regions), BOOT)),
+            regions,
             now: START,
             server,
         };
@@ -79,13 +83,21 @@ impl Region {
         region
     }
 
+    /// Goes on with other regions, of whom nothing was heard yet.
+    fn restart(&mut self, all: &[(&str, u32)]) {
+        self.regions = regions(all);
+        self.heard = Arc::new(HeardRegions::new(Arc::clone(&self.regions), self.boot()));
+    }
+
     /// The boot clock, which runs as the store's does.
     fn boot(&self) -> Micros {
         Micros::new(BOOT.get() + self.now.since(START).get())
     }
 
-    fn hear(&self, place: u8) {
-        self.heard.hear(usize::from(place), self.boot());
+    fn hear(&self, name: &str) {
+        let mut all = self.regions.all().iter();
+        let place = all.position(|region| *region.name == *name);
+        self.heard.hear(place.expect("there is one"), self.boot());
     }
 
     fn pass(&mut self, span: Micros) {
@@ -94,11 +106,15 @@ impl Region {
 
     /// Lets time pass, in which both others are heard.
     fn passes(&mut self, span: Micros) {
+        self.passes_beside(&[AP, US], span);
+    }
+
+    /// Lets time pass, in which these are heard.
+    fn passes_beside(&mut self, others: &[&str], span: Micros) {
         let end = self.now.after(span);
         while self.now < end {
             self.now = end.min(self.now.after(Micros::from_secs(1)));
-            self.hear(AP);
-            self.hear(US);
+            others.iter().for_each(|name| self.hear(name));
         }
     }
 
@@ -165,10 +181,10 @@ impl Region {
         decode_loans(items(&reply)).expect("it is an answer")
     }
 
-    fn told(&mut self, place: u8, window: u64, total: u64) -> Option<LoanState> {
+    fn told(&mut self, name: &str, window: u64, total: u64) -> Option<LoanState> {
         let counter = self.counter;
         let post = RegionPost {
-            place,
+            region: RegionId::of(name),
             window,
             total,
         };
@@ -176,8 +192,8 @@ impl Region {
         decode_loans(items(&reply)).expect("it is an answer")
     }
 
-    fn keeps(&mut self, place: u8, window: u64, total: u64) -> bool {
-        let told = self.told(place, window, total);
+    fn keeps(&mut self, name: &str, window: u64, total: u64) -> bool {
+        let told = self.told(name, window, total);
         told.expect("totals, or none").is_written
     }
 
@@ -218,10 +234,9 @@ impl Region {
     }
 }
 
-fn heard() -> Arc<HeardRegions> {
-    let all = [("ap", 1), ("eu", 2), ("us", 1)].map(|(name, weight)| (name.into(), weight));
-    let regions = Regions::try_new("eu", 1, all).expect("valid regions");
-    Arc::new(HeardRegions::new(Arc::new(regions), BOOT))
+fn regions(all: &[(&str, u32)]) -> Arc<Regions> {
+    let all = all.iter().map(|(name, weight)| ((*name).into(), *weight));
+    Arc::new(Regions::try_new("eu", 1, all).expect("valid regions"))
 }
 
 #[test]
@@ -262,6 +277,37 @@ fn the_window_that_is_counted_has_its_totals_while_a_clock_is_back() {
     let found = region.look().expect("nothing else lies there");
     assert_eq!((found.window, found.count), (NUMBER + 1, 10));
     region.has_left(90);
+}
+
+/// When regions come and go in the middle of a window, what each has posted counts on, for itself alone.
+#[test]
+fn totals_stay_those_of_their_regions_while_others_come_and_go() {
+    let mut region = Region::new();
+    assert!(region.takes(20));
+    assert!(region.keeps(AP, NUMBER, 100));
+    assert!(region.keeps(US, NUMBER, 60));
+    // Two come that are before the others in the order of names. A share is 50, and that of eu 100.
+    region.restart(&[("aa", 1), ("ab", 1), (AP, 1), ("eu", 2), (US, 1)]);
+    for name in ["aa", "ab", AP, US] {
+        region.hear(name);
+    }
+    region.has_left(LIMIT - 20 - 100 - 60);
+    let mut region = Region::new();
+    assert!(region.keeps(AP, NUMBER, 100));
+    assert!(region.keeps(US, NUMBER, 60));
+    // One leaves for good, and another comes in its place.
+    region.restart(&[("bb", 1), ("eu", 2), (US, 1)]);
+    region.hear("bb");
+    region.hear(US);
+    assert!(region.keeps("bb", NUMBER, 30));
+    assert!(region.keeps(US, NUMBER, 70));
+    // One that is silent has used its share of 75, or more.
+    region.pass(Micros::from_secs(5));
+    region.hear("bb");
+    region.has_left(LIMIT - 100 - 75 - 75);
+    region.hear(US);
+    region.passes_beside(&["bb", US], Micros::from_secs(12));
+    region.has_left(75 - 30 + 75 - 70);
 }
 
 #[test]
@@ -492,7 +538,7 @@ fn a_request_of_several_limits_is_decided_by_all() {
 
 #[test]
 fn something_else_in_the_place_of_totals_is_told_and_nothing_is_counted() {
-    let sums = |names: &KeyName, key, out: &mut Vec<u8>| names.sums(key, out);
+    let sums = |names: &KeyName, key, out: &mut Vec<u8>| names.totals(key, out);
     for other in [
         "something else",
         "\u{3}",
@@ -541,7 +587,7 @@ fn totals_are_kept_until_the_next_window_is_over() {
     let mut region = Region::new();
     region.pass(Micros::from_secs(20));
     assert!(region.keeps(AP, NUMBER, 5));
-    let name = region.name(|names, key, out| names.sums(key, out));
+    let name = region.name(|names, key, out| names.totals(key, out));
     let Reply::Int(left) = region.client.ask(&["PTTL", &name]) else {
         panic!("it has no end");
     };
@@ -552,7 +598,7 @@ fn totals_are_kept_until_the_next_window_is_over() {
 #[test]
 fn a_total_of_no_hits_is_accepted_and_not_written() {
     let mut region = Region::new();
-    let name = region.name(|names, key, out| names.sums(key, out));
+    let name = region.name(|names, key, out| names.totals(key, out));
     assert!(region.keeps(AP, NUMBER, 0));
     assert_eq!(region.client.ask(&["EXISTS", &name]), Reply::Int(0));
     assert!(!region.keeps(AP, NUMBER + 2, 0), "too late a window");
@@ -564,11 +610,12 @@ fn a_total_of_no_hits_is_accepted_and_not_written() {
 #[test]
 fn as_many_regions_as_there_can_be_are_kept() {
     let mut region = Region::new();
-    for place in 0..40 {
-        assert_eq!(region.keeps(place, NUMBER, 1), place < 32, "{place}");
+    for number in 0..80 {
+        let name = format!("r{number}");
+        assert_eq!(region.keeps(&name, NUMBER, 1), number < 64, "{name}");
     }
-    assert!(region.keeps(31, NUMBER, 2), "one that is there already");
-    region.has_left(LIMIT - 33);
+    assert!(region.keeps("r63", NUMBER, 2), "one that is there already");
+    region.has_left(LIMIT - 65);
 }
 
 #[derive(Clone, Debug)]
@@ -578,20 +625,20 @@ enum Act {
     /// Time passes, in thousandths of a window.
     Pass(u64),
     /// A region posts a total, for a window so far from the one that is counted.
-    Told(u8, i64, u64),
+    Told(&'static str, i64, u64),
     /// A region is heard.
-    Hear(u8),
+    Hear(&'static str),
 }
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let hits = prop_oneof![Just(0_i64), Just(1_i64), 1_i64..40, 1_i64..400, -5_i64..=0];
-    let place = || prop_oneof![Just(AP), Just(US)];
-    let told = (place(), -2_i64..=3, prop_oneof![Just(0_u64), 0_u64..200]);
+    let name = || prop_oneof![Just(AP), Just(US)];
+    let told = (name(), -2_i64..=3, prop_oneof![Just(0_u64), 0_u64..200]);
     let act = prop_oneof![
         6 => hits.prop_map(Act::Take),
         4 => prop_oneof![0_u64..50, 0_u64..1_500].prop_map(Act::Pass),
-        3 => told.prop_map(|(place, window, total)| Act::Told(place, window, total)),
-        4 => place().prop_map(Act::Hear),
+        3 => told.prop_map(|(name, window, total)| Act::Told(name, window, total)),
+        4 => name().prop_map(Act::Hear),
     ];
     proptest::collection::vec(act, 60)
 }
@@ -651,7 +698,7 @@ fn a_window_of_all_hits_decides_the_same_on_random_histories() {
         let region = &mut *region;
         region.counter.key.identity += 1;
         // Since ever silent, until they are heard.
-        region.heard = heard();
+        region.restart(&[(AP, 1), ("eu", 2), (US, 1)]);
         let mut model = Model::default();
         for act in &acts {
             match *act {
@@ -662,12 +709,12 @@ fn a_window_of_all_hits_decides_the_same_on_random_histories() {
                     prop_assert_eq!(told, expected);
                 }
                 Act::Pass(parts) => region.pass(Micros::new(WINDOW.get() / 1_000 * parts)),
-                Act::Told(place, windows, total) => {
+                Act::Told(name, windows, total) => {
                     let own = region.now.as_micros() / WINDOW.get();
                     let window = own.saturating_add_signed(windows);
-                    let told = region.told(place, window, total).expect("totals, or none");
+                    let told = region.told(name, window, total).expect("totals, or none");
                     let post = RegionPost {
-                        place,
+                        region: RegionId::of(name),
                         window,
                         total,
                     };
@@ -676,7 +723,7 @@ fn a_window_of_all_hits_decides_the_same_on_random_histories() {
                     prop_assert_eq!(CountedSums::decode(&told.loans), Some(before));
                     prop_assert_eq!(told.is_written, model.sums.take(post, own));
                 }
-                Act::Hear(place) => region.hear(place),
+                Act::Hear(name) => region.hear(name),
             }
         }
         Ok(())

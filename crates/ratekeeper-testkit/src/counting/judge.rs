@@ -5,26 +5,46 @@ use std::collections::BTreeMap;
 use ratekeeper_core::region::counted::Silent;
 
 use super::CountingTotals;
-use super::plan::{CountingPlan, Parted, WAY_MAX};
+use super::plan::{Apart, CountingPlan, Parted, WAY_MAX};
 use super::world::{GATHERED, LOOK, PING, STEP};
 
 /// The hits that were admitted, by window and region, each with its time.
 #[derive(Debug)]
 pub(super) struct Judge {
     windows: BTreeMap<u64, Vec<Vec<u64>>>,
-    regions: usize,
+    /// The times at which each region was asked.
+    asked: Vec<Vec<u64>>,
+    /// The first hit that was denied too early.
+    early: Option<String>,
 }
 
 impl Judge {
-    pub(super) const fn new(regions: usize) -> Self {
+    pub(super) fn new(regions: usize) -> Self {
         Self {
             windows: BTreeMap::new(),
-            regions,
+            asked: vec![Vec::new(); regions],
+            early: None,
+        }
+    }
+
+    pub(super) fn asked(&mut self, region: usize, time: u64) {
+        self.asked[region].push(time);
+    }
+
+    /// A hit is denied only once the limit is used up, by the hits of all regions and what silent ones are taken to have used beyond
+    /// those: `more`.
+    pub(super) fn denied(&mut self, plan: &CountingPlan, region: usize, window: u64, more: u64) {
+        let hits = self.windows.get(&window).into_iter().flatten();
+        let used = more + hits.map(|hits| hits.len() as u64).sum::<u64>();
+        if plan.change.is_some() && used < plan.limit {
+            let limit = plan.limit;
+            let told = || format!("window {window}: region {region} denies at {used} of {limit}");
+            self.early.get_or_insert_with(told);
         }
     }
 
     pub(super) fn admitted(&mut self, region: usize, window: u64, time: u64) {
-        let none = || vec![Vec::new(); self.regions];
+        let none = || vec![Vec::new(); self.asked.len()];
         self.windows.entry(window).or_insert_with(none)[region].push(time);
     }
 
@@ -41,7 +61,8 @@ impl Judge {
             if all > most {
                 return Err(format!("window {window}: {all} of {most} at most"));
             }
-            each_hit(plan, *window, hits).map_err(|broken| format!("window {window}: {broken}"))?;
+            self.each_hit(plan, *window, hits)
+                .map_err(|broken| format!("window {window}: {broken}"))?;
             if let Some(most) = while_apart(plan, hits) {
                 totals.apart += 1;
                 if all > most {
@@ -49,53 +70,63 @@ impl Judge {
                 }
             }
         }
-        Ok(totals)
+        match &self.early {
+            Some(early) => Err(early.clone()),
+            None => Ok(totals),
+        }
+    }
+
+    /// At each hit, no more than the limit was admitted, and what others admitted that this region cannot know of.
+    fn each_hit(&self, plan: &CountingPlan, window: u64, hits: &[Vec<u64>]) -> Result<(), String> {
+        for (region, own) in hits.iter().enumerate() {
+            for (before, time) in own.iter().enumerate() {
+                let mut known = before as u64 + 1;
+                let others = hits.iter().enumerate();
+                for (other, times) in others.filter(|(other, _)| *other != region) {
+                    // What was not told of a window that the other one has left is not told any more.
+                    let left = plan.window_end(other, window).min(*time);
+                    let since = self.told_until(plan, region, other, left);
+                    known += times.partition_point(|at| *at <= since) as u64;
+                }
+                if known > plan.limit {
+                    return Err(format!(
+                        "region {region} admits at {time} what makes {known} of {}",
+                        plan.limit
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The time until which all that a region had admitted is known to another one.
+    fn told_until(&self, plan: &CountingPlan, one: usize, other: usize, time: u64) -> u64 {
+        let within = told_within(plan);
+        match plan.apart(one, other) {
+            Some(apart) if time >= apart.from && !self.is_told(plan, one, &apart, time) => {
+                apart.from.saturating_sub(within)
+            }
+            _ => time.saturating_sub(within),
+        }
+    }
+
+    /// True if a region knows again what the other one had admitted that it was apart from. A node that has restarted tells that once it is
+    /// asked itself, or posted to.
+    fn is_told(&self, plan: &CountingPlan, one: usize, apart: &Apart, time: u64) -> bool {
+        let within = told_within(plan);
+        let linked = apart.to.saturating_add(apart.remade);
+        if plan.change.is_none() {
+            return time >= linked.saturating_add(within);
+        }
+        let asked = &self.asked[one];
+        let first = asked.get(asked.partition_point(|at| *at < linked));
+        first.is_some_and(|first| time >= first + within + WAY_MAX)
     }
 }
 
 /// The time in which a hit is told: until it is due, looked at, gathered, and on its way.
 fn told_within(plan: &CountingPlan) -> u64 {
     plan.interval() + LOOK + GATHERED + WAY_MAX + 2 * STEP
-}
-
-/// At each hit, no more than the limit was admitted, and what others admitted that this region cannot know of.
-fn each_hit(plan: &CountingPlan, window: u64, hits: &[Vec<u64>]) -> Result<(), String> {
-    for (region, own) in hits.iter().enumerate() {
-        for (before, time) in own.iter().enumerate() {
-            let mut known = before as u64 + 1;
-            let others = hits.iter().enumerate();
-            for (other, times) in others.filter(|(other, _)| *other != region) {
-                // What was not told of a window that the other one has left is not told any more.
-                let left = plan.window_end(other, window).min(*time);
-                let since = told_until(plan, region, other, left);
-                known += times.partition_point(|at| *at <= since) as u64;
-            }
-            if known > plan.limit {
-                return Err(format!(
-                    "region {region} admits at {time} what makes {known} of {}",
-                    plan.limit
-                ));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The time until which all that a region had admitted is known to another one.
-fn told_until(plan: &CountingPlan, one: usize, other: usize, time: u64) -> u64 {
-    let within = told_within(plan);
-    let outage = plan.outage.as_ref().filter(|it| it.parts(one, other));
-    match outage {
-        Some(outage) => {
-            let remade = outage.remade[one][other].max(outage.remade[other][one]);
-            let is_over = time >= outage.to + remade + within;
-            match time < outage.from || is_over {
-                true => time.saturating_sub(within),
-                false => outage.from.saturating_sub(within),
-            }
-        }
-        None => time.saturating_sub(within),
-    }
 }
 
 /// The most that passes in a window if regions take the shares of silent ones as used, and are apart in groups meanwhile.

@@ -1,6 +1,7 @@
 //! A region: its store, and its nodes, which post what it counts.
 
 use ratekeeper_core::Micros;
+use ratekeeper_core::RegionId;
 use ratekeeper_core::region::counted::{CountedSums, Hearing, RegionPost, SilentRegion};
 
 use super::plan::{CountingGuard, CountingPlan, START};
@@ -10,6 +11,15 @@ const SETTLED: u64 = 1_000;
 
 /// A total in a window.
 pub(super) type Total = (u64, u64);
+
+/// The answer to who asks for a hit, in the window that is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Told {
+    /// It is admitted.
+    Yes(u64),
+    /// It is denied, as silent regions are taken to have used so much more than they posted.
+    No(u64, u64),
+}
 
 /// The store of a region, and its nodes.
 #[derive(Debug)]
@@ -34,13 +44,19 @@ pub(super) struct NodeSide {
 
 impl RegionSide {
     pub(super) fn new(at: usize, plan: &CountingPlan) -> Self {
-        let nodes = (0..plan.nodes).map(|_| NodeSide::new(plan));
+        let nodes = (0..plan.nodes).map(|_| NodeSide::new(plan, 0));
         Self {
             at,
             own: (0, 0),
             sums: CountedSums::default(),
             nodes: nodes.collect(),
         }
+    }
+
+    /// Its nodes forget everything.
+    pub(super) fn restart(&mut self, plan: &CountingPlan, time: u64) {
+        let nodes = (0..plan.nodes).map(|_| NodeSide::new(plan, time));
+        self.nodes = nodes.collect();
     }
 
     /// The window that is counted, and the hits in it.
@@ -52,16 +68,16 @@ impl RegionSide {
         self.own
     }
 
-    /// Asks for a hit; the window that it counts in, if it is admitted.
-    pub(super) fn take(&mut self, plan: &CountingPlan, node: usize, time: u64) -> Option<u64> {
+    /// Asks for a hit.
+    pub(super) fn take(&mut self, plan: &CountingPlan, node: usize, time: u64) -> Told {
         let (window, count) = self.own(plan, time);
         self.nodes[node].used_at = Some(time);
         let used = self.used(plan, node, time);
         if count + 1 > plan.limit.saturating_sub(used) {
-            return None;
+            return Told::No(window, used.saturating_sub(self.sums.sum(window)));
         }
         self.own.1 += 1;
-        Some(window)
+        Told::Yes(window)
     }
 
     /// The hits that others are taken to have used of the window that is counted.
@@ -71,8 +87,8 @@ impl RegionSide {
         if plan.has(CountingGuard::Larger) {
             return self.sums.used(window, &silent);
         }
-        let posted = |place| self.sums.posted(place, window);
-        let forgotten: u64 = silent.iter().map(|it| posted(it.place)).sum();
+        let posted = |region| self.sums.posted(region, window);
+        let forgotten: u64 = silent.iter().map(|it| posted(it.region)).sum();
         let shares: u64 = silent.iter().map(|it| it.share).sum();
         self.sums.sum(window) - forgotten + shares
     }
@@ -91,7 +107,7 @@ impl RegionSide {
             false => own.0,
         };
         let post = RegionPost {
-            place: u8::try_from(place).unwrap_or(0),
+            region: plan.set_of(self.at, time).ids[place],
             window,
             total,
         };
@@ -99,7 +115,7 @@ impl RegionSide {
             return (own, false);
         }
         let is_forgotten = |other: &RegionPost| {
-            let is_same = other.place == post.place && other.window == post.window;
+            let is_same = other.region == post.region && other.window == post.window;
             let is_later = post.window > other.window;
             !plan.has(CountingGuard::Maximum) && is_same
                 || !plan.has(CountingGuard::BothWindows) && is_later
@@ -110,11 +126,12 @@ impl RegionSide {
 
     fn forget(&mut self, plan: &CountingPlan, own: u64, is_it: impl Fn(&RegionPost) -> bool) {
         let mut left = CountedSums::default();
-        for place in 0..u8::try_from(plan.regions()).unwrap_or(0) {
+        let all = plan.sets.iter().flat_map(|set| set.ids.iter().copied());
+        for region in all.collect::<Vec<RegionId>>() {
             for window in [own, own + 1] {
-                let total = self.sums.posted(place, window);
+                let total = self.sums.posted(region, window);
                 let post = RegionPost {
-                    place,
+                    region,
                     window,
                     total,
                 };
@@ -128,14 +145,14 @@ impl RegionSide {
 }
 
 impl NodeSide {
-    fn new(plan: &CountingPlan) -> Self {
+    fn new(plan: &CountingPlan, time: u64) -> Self {
         Self {
             used_at: None,
             looked_at: None,
             next_at: 0,
             read: (0, 0),
             knows: vec![(0, 0); plan.regions()],
-            hearing: vec![Hearing::new(Micros::ZERO); plan.regions()],
+            hearing: vec![Hearing::new(Micros::from_millis(time)); plan.regions()],
         }
     }
 
@@ -149,11 +166,12 @@ impl NodeSide {
         };
         let now = Micros::from_millis(time);
         let is_silent = |place: usize| self.hearing[place].is_silent(after, now);
-        let places = (0..plan.regions()).filter(|place| *place != own);
+        let set = plan.set_of(own, time);
+        let places = (0..plan.regions()).filter(|place| *place != own && set.has[*place]);
         let silent = places.filter(|place| plan.has(CountingGuard::Silence) && is_silent(*place));
         let silent = silent.map(|place| SilentRegion {
-            place: u8::try_from(place).unwrap_or(0),
-            share: plan.shares[place],
+            region: set.ids[place],
+            share: set.shares[place],
         });
         silent.collect()
     }

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use super::CountingTotals;
 use super::judge::Judge;
-use super::node::{RegionSide, Total};
+use super::node::{RegionSide, Told, Total};
 use super::plan::{CountingPlan, JITTER, START};
 use crate::random::Random;
 
@@ -79,6 +79,11 @@ impl World {
                 self.under_way.pop();
                 self.deliver(&message);
             }
+            for (at, region) in self.regions.iter_mut().enumerate() {
+                if self.plan.restarts(at, time, STEP) {
+                    region.restart(&self.plan, time);
+                }
+            }
             if time % LOOK == 0 {
                 self.look(time);
             }
@@ -98,7 +103,7 @@ impl World {
             let in_window = (START + time + self.plan.ahead[at]) % self.plan.window;
             let is_begun = in_window * BURST < self.plan.window;
             let rate = match (self.plan.bursts[at], is_begun) {
-                _ if time >= self.plan.quiet[at] => 0,
+                _ if time >= self.plan.quiet[at] || !self.plan.is_there(at, time) => 0,
                 (false, _) => self.plan.rates[at],
                 (true, false) => 0,
                 (true, true) => self.plan.rates[at] * BURST,
@@ -109,8 +114,10 @@ impl World {
                 if is_one {
                     let node = self.random.below(self.plan.nodes as u64);
                     let node = usize::try_from(node).unwrap_or(0);
-                    if let Some(window) = self.regions[at].take(&self.plan, node, time) {
-                        self.judge.admitted(at, window, time);
+                    self.judge.asked(at, time);
+                    match self.regions[at].take(&self.plan, node, time) {
+                        Told::Yes(window) => self.judge.admitted(at, window, time),
+                        Told::No(window, more) => self.judge.denied(&self.plan, at, window, more),
                     }
                 }
                 if due <= 1_000 {

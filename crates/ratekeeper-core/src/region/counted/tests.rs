@@ -3,9 +3,13 @@ use proptest::prelude::*;
 use super::*;
 use crate::{Algorithm, Ask, LimitSpec, Moment, State, Timestamp, Verdict};
 
-const fn post(place: u8, window: u64, total: u64) -> RegionPost {
+const fn id(number: u64) -> RegionId {
+    RegionId::from_bits(number)
+}
+
+const fn post(region: u64, window: u64, total: u64) -> RegionPost {
     RegionPost {
-        place,
+        region: id(region),
         window,
         total,
     }
@@ -20,7 +24,7 @@ fn the_largest_total_of_each_region_counts() {
     assert_eq!(sums.sum(100), 70);
     assert!(sums.take(post(0, 100, 50), 100));
     assert_eq!(sums.sum(100), 90);
-    assert_eq!((sums.posted(0, 100), sums.posted(1, 100)), (50, 0));
+    assert_eq!((sums.posted(id(0), 100), sums.posted(id(1), 100)), (50, 0));
 }
 
 /// A region whose clock is ahead posts for the next window before the one that is counted here is over.
@@ -50,9 +54,10 @@ fn posts_of_other_windows_change_nothing() {
 #[test]
 fn regions_are_bounded() {
     let mut sums = CountedSums::default();
-    for place in 0..=u8::MAX {
-        let is_taken = sums.take(post(place, 100, 1), 100);
-        assert_eq!(is_taken, usize::from(place) < ENTRIES_MAX);
+    let most = ENTRIES_MAX as u64;
+    for region in 0..2 * most {
+        let is_taken = sums.take(post(region, 100, 1), 100);
+        assert_eq!(is_taken, region < most);
     }
     assert!(sums.take(post(3, 100, 9), 100), "one that is there already");
     assert_eq!(sums.encode().len(), 2 + ENTRY * ENTRIES_MAX);
@@ -63,7 +68,10 @@ fn a_silent_region_has_used_its_share_or_more() {
     let mut sums = CountedSums::default();
     assert!(sums.take(post(0, 100, 50), 100));
     assert!(sums.take(post(2, 100, 300), 100));
-    let silent = |place| SilentRegion { place, share: 200 };
+    let silent = |region| SilentRegion {
+        region: id(region),
+        share: 200,
+    };
     assert_eq!(sums.used(100, &[]), 350);
     assert_eq!(sums.used(100, &[silent(0)]), 500);
     assert_eq!(sums.used(100, &[silent(2)]), 350, "it has posted more");
@@ -87,9 +95,11 @@ fn a_region_is_silent_after_three_intervals() {
 #[test]
 fn something_else_is_not_read() {
     let mut sums = CountedSums::default();
-    assert!(sums.take(post(1, 5, 7), 5));
+    assert!(sums.take(post(0x0102, 5, 7), 5));
     let bytes = sums.encode();
-    assert_eq!(bytes, [3, 1, 1, 5, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0]);
+    let (head, region) = ([3, 1], [2, 1, 0, 0, 0, 0, 0]);
+    let numbers = [5, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0];
+    assert_eq!(bytes, [&head[..], &region, &numbers].concat());
     for cut in 1..bytes.len() {
         assert_eq!(CountedSums::decode(&bytes[..cut]), None, "{cut}");
     }
@@ -103,8 +113,8 @@ fn something_else_is_not_read() {
 }
 
 fn posts() -> impl Strategy<Value = Vec<RegionPost>> {
-    let post = (0..4_u8, 98..104_u64, 0..1_000_u64);
-    let post = post.prop_map(|(place, window, total)| self::post(place, window, total));
+    let post = (0..4_u64, 98..104_u64, 0..1_000_u64);
+    let post = post.prop_map(|(region, window, total)| self::post(region, window, total));
     proptest::collection::vec(post, 0..40)
 }
 
@@ -119,12 +129,12 @@ proptest! {
         let turned = posts[turn..].iter().chain(&posts[..turn]).chain(&posts);
         turned.rev().for_each(|post| { other.take(*post, 100); });
         for window in 97..105 {
-            for place in 0..4 {
-                let largest = posts.iter().filter(|it| it.place == place && it.window == window);
+            for region in (0..4).map(id) {
+                let largest = posts.iter().filter(|it| it.region == region && it.window == window);
                 let largest = largest.map(|it| it.total).max().unwrap_or(0);
                 let counts = if (100..=101).contains(&window) { largest } else { 0 };
-                prop_assert_eq!(one.posted(place, window), counts);
-                prop_assert_eq!(other.posted(place, window), counts);
+                prop_assert_eq!(one.posted(region, window), counts);
+                prop_assert_eq!(other.posted(region, window), counts);
             }
             prop_assert_eq!(one.sum(window), one.used(window, &[]));
         }
@@ -151,7 +161,7 @@ proptest! {
     #[test]
     fn no_bytes_break_it(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
         if let Some(sums) = CountedSums::decode(&bytes) {
-            let _ = sums.used(u64::MAX, &[SilentRegion { place: 0, share: u64::MAX }]);
+            let _ = sums.used(u64::MAX, &[SilentRegion { region: id(0), share: u64::MAX }]);
             let _ = sums.encode();
         }
     }

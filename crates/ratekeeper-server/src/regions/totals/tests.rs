@@ -6,6 +6,12 @@ use ratekeeper_store::StoreSlot;
 
 use super::*;
 
+/// The numbers of so many regions.
+fn ids(count: usize) -> Vec<RegionId> {
+    let all = ["ap", "eu", "us"].map(RegionId::of);
+    all[..count].to_vec()
+}
+
 fn demand(identity: u64) -> LoanDemand {
     let limit = LimitSpec::new(Algorithm::FixedWindow, 100, Micros::from_secs(60));
     let limit = Limit::try_new(limit).expect("a valid limit");
@@ -52,7 +58,7 @@ struct One {
 
 impl One {
     fn new() -> Self {
-        let mut totals = Totals::new(vec![1, 2], 3);
+        let mut totals = Totals::new(vec![1, 2], ids(3));
         totals.note(&demand(1), AT(10_000));
         let key = demand(1).counter.key;
         Self { totals, key }
@@ -145,7 +151,7 @@ fn other_rules_void_what_others_know() {
 
 #[test]
 fn counters_are_bounded_and_those_that_all_know_make_room() {
-    let mut totals = Totals::new(vec![1], 2);
+    let mut totals = Totals::new(vec![1], ids(2));
     for identity in 0..=COUNTERS_MAX as u64 {
         totals.note(&demand(identity), AT(10_000));
     }
@@ -198,8 +204,8 @@ fn what_the_store_has_lost_is_news_again() {
         window: 16,
         total: 9,
     };
-    let post = |place, window, total| RegionPost {
-        place,
+    let post = |place: usize, window, total| RegionPost {
+        region: ids(3)[place],
         window,
         total,
     };
@@ -244,7 +250,7 @@ fn what_the_store_has_lost_is_news_again() {
 
 #[test]
 fn all_counters_have_their_turn_and_it_is_told_if_that_takes_longer_than_their_interval() {
-    let mut totals = Totals::new(vec![1], 2);
+    let mut totals = Totals::new(vec![1], ids(2));
     let many = 6 * DUE_MAX;
     for identity in 0..many as u64 {
         totals.note(&demand(identity), AT(10_000));
@@ -273,7 +279,7 @@ fn all_counters_have_their_turn_and_it_is_told_if_that_takes_longer_than_their_i
 
 #[test]
 fn counters_that_wait_for_a_link_are_not_late() {
-    let mut totals = Totals::new(vec![1], 2);
+    let mut totals = Totals::new(vec![1], ids(2));
     let many = 2 * DUE_MAX;
     for identity in 0..many as u64 {
         totals.note(&demand(identity), AT(10_000));
