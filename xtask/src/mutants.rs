@@ -2,8 +2,10 @@
 //! test fails.
 
 use crate::need::{self, CARGO_MUTANTS};
-use crate::steps::{Steps, cargo, target};
+use crate::steps::{Steps, cargo, root, target};
 use anyhow::{Context, Result, bail, ensure};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Write as _};
 use std::path::Path;
 use std::process::Command;
 
@@ -55,8 +57,8 @@ struct Wanted {
     shard: Option<String>,
 }
 
-/// Changes the given parts, or all; `--file PATH` narrows one part to a file, `--shard K/N` to one of N slices. Fails if a
-/// change goes unnoticed that `.cargo/mutants.toml` does not leave out.
+/// Changes the given parts, or all; `--file PATH` narrows one part to a file, `--shard K/N` to one of N slices, each spread
+/// over all files. Fails if a change goes unnoticed that `.cargo/mutants.toml` does not leave out.
 ///
 /// Unit tests come first, since they take seconds; only what they miss is put to all tests of the package.
 pub(crate) fn mutants(args: &[String]) -> Result<()> {
@@ -65,51 +67,162 @@ pub(crate) fn mutants(args: &[String]) -> Result<()> {
     steps.step("tools", "cargo-mutants", || {
         need::cargo_tool(&CARGO_MUTANTS)
     })?;
-    for part in &wanted.parts {
-        let out = target().join("mutants").join(part.name);
-        let mut command = part.command(&out.join("unit"))?;
-        let file = wanted.file.as_deref().into_iter();
-        let all = part.files.iter().copied();
-        for files in file.chain(all.filter(|_| wanted.file.is_none())) {
-            command.args(["--file", files]);
-        }
-        if let Some(shard) = &wanted.shard {
-            command.args(["--shard", shard]);
-        }
-        command.args(["--", "--lib"]);
-        if steps.command(part.name, &mut command).is_ok() {
-            continue;
-        }
-        let missed = out.join("unit/mutants.out/missed.txt");
-        let missed = std::fs::read_to_string(&missed)
-            .with_context(|| format!("{} tells no result", missed.display()))?;
-        ensure!(
-            !missed.is_empty(),
-            "unit tests fail without a change, or take too long with one"
-        );
-        let mut command = part.command(&out.join("all"))?;
-        for change in missed.lines() {
-            command.args(["--re", &format!("^{}$", literal(change))]);
-        }
-        // Examples in documentation take long to compile, and test little.
-        command.args(["--", "--lib", "--tests"]);
-        steps.command("missed", &mut command)?;
+    let tallies = wanted
+        .parts
+        .iter()
+        .map(|part| part.tally(&mut steps, &wanted));
+    let tallies = tallies.collect::<Result<Vec<_>>>()?;
+    println!(
+        "\n| part | tried | caught | hang | do not compile | missed |\n|---|---:|---:|---:|---:|---:|"
+    );
+    for (part, tally) in wanted.parts.iter().zip(&tallies) {
+        println!("| {} | {tally} |", part.name);
     }
+    let missed: Vec<_> = tallies.iter().flat_map(|it| it.missed.clone()).collect();
+    ensure!(
+        missed.is_empty(),
+        "no test notices:\n  {}",
+        missed.join("\n  ")
+    );
     steps.finish("mutants");
     Ok(())
 }
 
+/// The outcome of changes.
+#[derive(Default)]
+struct Tally {
+    caught: usize,
+    /// Changes with which tests do not end: they notice.
+    hung: usize,
+    /// Changes that do not compile.
+    unviable: usize,
+    missed: Vec<String>,
+}
+
+impl Tally {
+    /// Reads the lists in a folder of cargo-mutants.
+    fn read(folder: &Path) -> Result<Tally> {
+        let list = |name: &str| {
+            let text = std::fs::read_to_string(folder.join(name).with_extension("txt"))?;
+            Ok::<Vec<_>, anyhow::Error>(text.lines().map(str::to_owned).collect())
+        };
+        Ok(Tally {
+            caught: list("caught")?.len(),
+            hung: list("timeout")?.len(),
+            unviable: list("unviable")?.len(),
+            missed: list("missed")?,
+        })
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [caught, hung, unviable, missed] =
+            [self.caught, self.hung, self.unviable, self.missed.len()];
+        let tried = caught + hung + unviable + missed;
+        write!(f, "{tried} | {caught} | {hung} | {unviable} | {missed}")
+    }
+}
+
 impl Part {
+    /// Makes the changes, and looks which of them tests notice.
+    fn tally(&self, steps: &mut Steps, wanted: &Wanted) -> Result<Tally> {
+        let out = target().join("mutants").join(self.name);
+        let mut command = self.command(&out.join("unit"))?;
+        let files = match &wanted.file {
+            Some(file) => vec![file.as_str()],
+            None => self.files.to_vec(),
+        };
+        command.args(files.into_iter().flat_map(|files| ["--file", files]));
+        if let Some(shard) = &wanted.shard {
+            command.args(["--sharding", "round-robin", "--shard", shard]);
+        }
+        command.args(["--", "--lib"]);
+        let mut tally = tried(steps, self.name, &mut command, &out.join("unit"))?;
+        if tally.missed.is_empty() {
+            return Ok(tally);
+        }
+        let mut command = self.command(&out.join("all"))?;
+        // Deletions of fields ignore `--re`, so that a diff has to leave out the others.
+        let diff = out.join("missed.diff");
+        std::fs::write(&diff, diff_of(&tally.missed)?)?;
+        command.arg("--in-diff").arg(&diff);
+        for change in &tally.missed {
+            command.args(["--re", &format!("^{}$", literal(change))]);
+        }
+        // Random histories take long without it.
+        command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
+        // Examples in documentation take long to compile, and test little.
+        command.args(["--", "--lib", "--tests"]);
+        let more = tried(steps, "missed", &mut command, &out.join("all"))?;
+        let missed = std::mem::take(&mut tally.missed);
+        tally.caught += missed.len();
+        tally.missed = missed
+            .into_iter()
+            .filter(|it| more.missed.contains(it))
+            .collect();
+        tally.caught -= tally.missed.len();
+        Ok(tally)
+    }
+
     /// The command that changes this part, with a folder for its lists.
     fn command(&self, out: &Path) -> Result<Command> {
         std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
         let mut command = cargo(["mutants", "--no-shuffle", "--colors", "never"]);
         // A copy of the repository is changed, and built where the next run finds its dependencies.
         command.env("CARGO_TARGET_DIR", target().join("mutants/build"));
+        // Each change is a build of its own, of which names of lines are a good part.
+        command.env("CARGO_PROFILE_DEV_DEBUG", "0");
+        command.env("CARGO_INCREMENTAL", "1");
         command.args(["--package", self.package, "--output"]);
         command.arg(out);
         Ok(command)
     }
+}
+
+/// Runs cargo-mutants, and reads its lists. It fails if something was missed or hangs, which these tell, and if tests fail
+/// without a change. It writes none if there is nothing to change.
+fn tried(
+    steps: &mut Steps,
+    name: &'static str,
+    command: &mut Command,
+    out: &Path,
+) -> Result<Tally> {
+    let lists = out.join("mutants.out");
+    if lists.exists() {
+        std::fs::remove_dir_all(&lists)?;
+    }
+    let ended = steps.command(name, command);
+    match Tally::read(&lists) {
+        Ok(tally) if tally.hung > 0 || !tally.missed.is_empty() => Ok(tally),
+        tally => ended.map(|()| tally.unwrap_or_default()),
+    }
+}
+
+/// A diff that touches the lines of these changes, each of which begins with `PATH:LINE:`, and no others.
+fn diff_of(changes: &[String]) -> Result<String> {
+    let mut lines: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+    for change in changes {
+        let mut parts = change.split(':');
+        let (path, line) = parts
+            .next()
+            .zip(parts.next())
+            .context("a change has a line")?;
+        lines.entry(path).or_default().insert(line.parse()?);
+    }
+    let mut diff = String::new();
+    for (path, lines) in lines {
+        let text = std::fs::read_to_string(root().join(path))?;
+        write!(diff, "--- a/{path}\n+++ b/{path}\n")?;
+        for line in lines {
+            let content = text
+                .lines()
+                .nth(line - 1)
+                .context("a change is in the file")?;
+            write!(diff, "@@ -{},0 +{line},1 @@\n+{content}\n", line - 1)?;
+        }
+    }
+    Ok(diff)
 }
 
 /// The regular expression of a text.
@@ -157,7 +270,6 @@ fn wanted(args: &[String]) -> Result<Wanted> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::steps::root;
 
     type Named = (Vec<&'static str>, Option<String>, Option<String>);
 
@@ -191,6 +303,35 @@ mod tests {
         let change = "a.rs:7:9: replace + with * in Rate::of -> Option<u64>";
         let expected = r"a\.rs:7:9: replace \+ with \* in Rate::of -> Option<u64>";
         assert_eq!(literal(change), expected);
+    }
+
+    #[test]
+    fn a_diff_touches_what_was_missed_alone() {
+        let changes = ["a", "b"].map(|what| format!("xtask/src/mutants.rs:1:5: {what}"));
+        let diff = diff_of(&changes).expect("the file is there");
+        let start =
+            "--- a/xtask/src/mutants.rs\n+++ b/xtask/src/mutants.rs\n@@ -0,0 +1,1 @@\n+//! `cargo";
+        assert!(diff.starts_with(start), "{diff}");
+        assert_eq!(diff.lines().count(), 4, "{diff}");
+        assert!(diff_of(&["a change".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn lists_are_counted() {
+        let folder = target().join("mutants/tally-test");
+        std::fs::create_dir_all(&folder).expect("a folder can be made");
+        for (name, text) in [
+            ("caught", "a\nb\n"),
+            ("timeout", ""),
+            ("unviable", "c\n"),
+            ("missed", "d\n"),
+        ] {
+            std::fs::write(folder.join(name).with_extension("txt"), text).expect("it is written");
+        }
+        let tally = Tally::read(&folder).expect("all lists are there");
+        assert_eq!(tally.to_string(), "4 | 2 | 0 | 1 | 1");
+        std::fs::remove_dir_all(&folder).expect("it is ours");
+        assert!(Tally::read(&folder).is_err());
     }
 
     #[test]
