@@ -1,28 +1,21 @@
 //! Regions that count a limit together: each with two nodes on a Redis of its own, and links that can be cut.
 
 use crate::regions_lend::{AP, EU, NAMES, US, World};
-use crate::regions_lie::{hello, link};
-use crate::support::{Ratekeeper, serve, url};
-use ratekeeper_proto::ratekeeper::v1::region_service_server::{RegionService, RegionServiceServer};
+use crate::regions_lie::{LiedTo, admitted, hello, link};
+use ratekeeper_proto::ratekeeper::v1::region_service_server::RegionService;
 use ratekeeper_proto::ratekeeper::v1::{LoanAnswers, LoanAsks, RegionTotal};
 use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
-use ratekeeper_testkit::redis::Server;
-use std::net::Ipv4Addr;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
-use tempfile::tempdir;
-use tokio::net::TcpListener;
-use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 /// The limit, of which the share of each region is a third.
-const LIMIT: usize = 300;
+pub(crate) const LIMIT: usize = 300;
 
-fn rules(more: &str) -> String {
+pub(crate) fn rules(more: &str) -> String {
     format!(
         "domain: d\nregions: counted\non_store_failure: deny\ndescriptors:\n- {{ key: key, rate_limit: {{ window: 24h, \
          limit: {LIMIT}, algorithm: fixed_window{more} }} }}\n"
@@ -30,7 +23,7 @@ fn rules(more: &str) -> String {
 }
 
 /// Waits until all nodes know of each other region what it has counted of `value`.
-fn wait_for_totals(world: &World, value: &str, counted: [usize; 3]) {
+pub(crate) fn wait_for_totals(world: &World, value: &str, counted: [usize; 3]) {
     for region in &world.regions {
         eventually("a region knows what the others have counted", || {
             let told = region.explained(value);
@@ -42,7 +35,7 @@ fn wait_for_totals(world: &World, value: &str, counted: [usize; 3]) {
 }
 
 /// Waits until every node counts the other regions as they say.
-fn wait_until_heard(world: &World) {
+pub(crate) fn wait_until_heard(world: &World) {
     world.wait_for_links();
     for region in &world.regions {
         for node in 0..2 {
@@ -204,46 +197,21 @@ impl RegionService for Liar {
     }
 }
 
-fn node(folder: &Path, server: &Server, port: u16) -> Ratekeeper {
-    let settings = format!(
-        "region: eu\nregions: {{ version: 1, eu: {{ weight: 1 }}, us: {{ weight: 1, link: ['http://127.0.0.1:{port}'] }} }}\n\
-         store: {}\nstore_deadline: 1s\nstore_hash_key: 00112233445566778899aabbccddeeff\n",
-        url(server)
-    );
-    let rules = rules(", on_silence: alone");
-    let setup = serve(folder).rules(&rules).settings(&settings);
-    setup.args("--require-store").start()
-}
-
-fn admitted(node: &Ratekeeper, value: &str, asked: usize) -> usize {
-    let allows = |_: &usize| node.check(&[("key", value)])["decision"] == "allow";
-    (0..asked).filter(allows).count()
-}
-
 /// A region that lies can deny the other its limit, and can never raise it.
 #[test]
 fn a_region_that_posts_huge_totals_raises_no_limit() {
-    let runtime = Runtime::new().expect("a runtime can be made");
     let liar = Liar {
         heard: Arc::default(),
         says: u64::MAX,
     };
-    let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
-    let listener = listener.expect("a port is free");
-    let port = listener.local_addr().expect("it has an address").port();
-    let serving = tonic::transport::Server::builder()
-        .add_service(RegionServiceServer::new(liar.clone()))
-        .serve_with_incoming(TcpListenerStream::new(listener));
-    runtime.spawn(serving);
-    let server = Server::start();
-    let folder = tempdir().expect("a folder can be made");
-    let node = node(folder.path(), &server, port);
+    let rules = rules(", on_silence: alone");
+    let LiedTo { node, runtime, .. } = &LiedTo::by(liar.clone(), &rules);
     let heard = || liar.heard.lock().expect("nobody panics").clone();
 
     // What it answers is more than any region of these terms has counted.
     let mut passed = 0;
     eventually("the region has posted, and is lied to", || {
-        passed += admitted(&node, "a", 5);
+        passed += admitted(node, "a", 5);
         heard().len() > 1
     });
     let told = heard()[0];
@@ -270,7 +238,7 @@ fn a_region_that_posts_huge_totals_raises_no_limit() {
         ..LoanAsks::default()
     });
     let flood = std::iter::once(hello("us", 1)).chain(flood);
-    let answers = runtime.block_on(link(&node, flood.collect()));
+    let answers = runtime.block_on(link(node, flood.collect()));
     let answers = answers.expect("a flood is answered");
     let answers: Vec<RegionTotal> = answers.into_iter().flat_map(|it| it.totals).collect();
     assert_eq!(answers.len(), 600);
@@ -285,10 +253,10 @@ fn a_region_that_posts_huge_totals_raises_no_limit() {
         "ratelimit_region_posted_total{peer=\"us\",result=\"refused\"} ",
     );
     // None of it left its trace.
-    assert_eq!(passed + admitted(&node, "a", 2 * LIMIT), LIMIT);
+    assert_eq!(passed + admitted(node, "a", 2 * LIMIT), LIMIT);
 
     // The most that it can say takes the limit away, of this counter.
-    assert_eq!(admitted(&node, "b", 10), 10);
+    assert_eq!(admitted(node, "b", 10), 10);
     let key = |it: &RegionTotal| (it.subject, it.identity);
     let mut other = None;
     eventually("the other counter is posted", || {
@@ -301,17 +269,17 @@ fn a_region_that_posts_huge_totals_raises_no_limit() {
             totals: vec![RegionTotal { total, ..other }],
             ..LoanAsks::default()
         };
-        let answers = runtime.block_on(link(&node, vec![hello("us", 1), asks]));
+        let answers = runtime.block_on(link(node, vec![hello("us", 1), asks]));
         let answers = answers.expect("it is answered");
         let answers: Vec<RegionTotal> = answers.into_iter().flat_map(|it| it.totals).collect();
         assert_eq!((answers[0].total, answers[0].refused), (10, 0));
-        assert_eq!(admitted(&node, "b", 5), 0);
+        assert_eq!(admitted(node, "b", 5), 0);
     }
-    assert_eq!(admitted(&node, "c", 2 * LIMIT), LIMIT);
+    assert_eq!(admitted(node, "c", 2 * LIMIT), LIMIT);
     let many = LoanAsks {
         totals: vec![other; 1_001],
         ..LoanAsks::default()
     };
-    let refused = runtime.block_on(link(&node, vec![hello("us", 1), many]));
+    let refused = runtime.block_on(link(node, vec![hello("us", 1), many]));
     assert!(refused.is_err());
 }

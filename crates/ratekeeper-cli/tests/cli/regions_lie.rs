@@ -8,9 +8,8 @@ use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::Server;
 use std::net::Ipv4Addr;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
-use tempfile::tempdir;
+use tempfile::{TempDir, tempdir};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -73,22 +72,51 @@ impl RegionService for Liar {
     }
 }
 
-fn node(folder: &Path, server: &Server, port: u16) -> Ratekeeper {
-    let rules = format!(
+/// A region eu whose only neighbour is a liar.
+pub(crate) struct LiedTo {
+    pub(crate) node: Ratekeeper,
+    pub(crate) runtime: Runtime,
+    _server: Server,
+    _folder: TempDir,
+}
+
+impl LiedTo {
+    /// Starts the liar, and a node of eu with these rules.
+    pub(crate) fn by(liar: impl RegionService, rules: &str) -> Self {
+        let runtime = Runtime::new().expect("a runtime can be made");
+        let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+        let listener = listener.expect("a port is free");
+        let port = listener.local_addr().expect("it has an address").port();
+        let serving = tonic::transport::Server::builder()
+            .add_service(RegionServiceServer::new(liar))
+            .serve_with_incoming(TcpListenerStream::new(listener));
+        runtime.spawn(serving);
+        let server = Server::start();
+        let folder = tempdir().expect("a folder can be made");
+        let settings = format!(
+            "region: eu\nregions: {{ version: 1, eu: {{ weight: 1 }}, us: {{ weight: 1, link: ['http://127.0.0.1:{port}'] }} }}\n\
+             store: {}\nstore_deadline: 1s\nstore_hash_key: 00112233445566778899aabbccddeeff\n",
+            url(&server)
+        );
+        let setup = serve(folder.path()).rules(rules).settings(&settings);
+        Self {
+            node: setup.args("--require-store").start(),
+            runtime,
+            _server: server,
+            _folder: folder,
+        }
+    }
+}
+
+fn rules() -> String {
+    format!(
         "domain: d\nregions: bounded\non_store_failure: deny\ndescriptors:\n- {{ key: key, rate_limit: {{ window: 24h, \
          limit: {LIMIT}, algorithm: fixed_window }} }}\n- {{ key: bucket, rate_limit: {{ window: 24h, limit: {LIMIT}, \
          algorithm: token_bucket }} }}\n"
-    );
-    let settings = format!(
-        "region: eu\nregions: {{ version: 1, eu: {{ weight: 1 }}, us: {{ weight: 1, link: ['http://127.0.0.1:{port}'] }} }}\n\
-         store: {}\nstore_deadline: 1s\nstore_hash_key: 00112233445566778899aabbccddeeff\n",
-        url(server)
-    );
-    let setup = serve(folder).rules(&rules).settings(&settings);
-    setup.args("--require-store").start()
+    )
 }
 
-fn admitted(node: &Ratekeeper, value: &str, asked: usize) -> usize {
+pub(crate) fn admitted(node: &Ratekeeper, value: &str, asked: usize) -> usize {
     admitted_of(node, ("key", value), asked)
 }
 
@@ -126,32 +154,22 @@ pub(crate) fn hello(region: &str, weights_version: u32) -> LoanAsks {
 
 #[test]
 fn a_region_that_lies_floods_and_repeats_gets_no_more_than_is_spare() {
-    let runtime = Runtime::new().expect("a runtime can be made");
     let liar = Liar::default();
-    let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
-    let listener = listener.expect("a port is free");
-    let port = listener.local_addr().expect("it has an address").port();
-    let serving = tonic::transport::Server::builder()
-        .add_service(RegionServiceServer::new(liar.clone()))
-        .serve_with_incoming(TcpListenerStream::new(listener));
-    runtime.spawn(serving);
-    let server = Server::start();
-    let folder = tempdir().expect("a folder can be made");
-    let node = node(folder.path(), &server, port);
+    let LiedTo { node, runtime, .. } = &LiedTo::by(liar.clone(), &rules());
 
     // It is lent the whole world, three times, and believes in what the other region owns.
     let mut passed = 0;
     eventually("the region has used what it was told", || {
-        passed += admitted(&node, "a", 20);
+        passed += admitted(node, "a", 20);
         passed >= LIMIT
     });
-    assert_eq!(passed + admitted(&node, "a", 2 * LIMIT), LIMIT);
+    assert_eq!(passed + admitted(node, "a", 2 * LIMIT), LIMIT);
 
     // Asked for everything, and told of holdings that never were, it lends what it does not use.
     passed = 0;
     let mut asks = Vec::new();
     eventually("the region has asked for another counter", || {
-        passed += admitted(&node, "b", 1);
+        passed += admitted(node, "b", 1);
         let heard = liar.asks.lock().expect("nobody panics");
         asks.clone_from(&heard);
         let first = (asks[0].subject, asks[0].identity);
@@ -183,7 +201,7 @@ fn a_region_that_lies_floods_and_repeats_gets_no_more_than_is_spare() {
         ..LoanAsks::default()
     });
     let flood = std::iter::once(hello("us", 1)).chain(flood);
-    let answers = runtime.block_on(link(&node, flood.collect()));
+    let answers = runtime.block_on(link(node, flood.collect()));
     let answers = answers.expect("a flood is answered");
     let answers: Vec<LoanAnswer> = answers.into_iter().flat_map(|it| it.answers).collect();
     assert_eq!(answers.len(), 5 * 199);
@@ -202,7 +220,7 @@ fn a_region_that_lies_floods_and_repeats_gets_no_more_than_is_spare() {
             .any(|it| it.refused().as_str_name() == "REFUSAL_APART")
     );
     // The next answers to it may be lies as well, and are bounded by what the other owns.
-    let rest = admitted(&node, "b", 3 * LIMIT);
+    let rest = admitted(node, "b", 3 * LIMIT);
     let most = usize::try_from(most).expect("it is small");
     let all = passed + rest + most;
     assert!(all <= LIMIT, "{passed} and {rest} beside {most}");
@@ -210,16 +228,16 @@ fn a_region_that_lies_floods_and_repeats_gets_no_more_than_is_spare() {
     // To a bucket come no more tokens than that of the other region holds.
     passed = 0;
     eventually("the bucket has used what it was told", || {
-        passed += admitted_of(&node, ("bucket", "a"), 20);
+        passed += admitted_of(node, ("bucket", "a"), 20);
         passed >= LIMIT
     });
     assert_eq!(
-        passed + admitted_of(&node, ("bucket", "a"), 2 * LIMIT),
+        passed + admitted_of(node, ("bucket", "a"), 2 * LIMIT),
         LIMIT
     );
 
     for (region, version) in [("eu", 1), ("nowhere", 1), ("us", 2), ("", 1)] {
-        let refused = runtime.block_on(link(&node, vec![hello(region, version)]));
+        let refused = runtime.block_on(link(node, vec![hello(region, version)]));
         let refused = refused.expect_err(region).code();
         assert_eq!(refused, Code::FailedPrecondition, "{region} {version}");
     }

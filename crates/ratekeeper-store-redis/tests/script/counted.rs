@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use ratekeeper_core::lease::{LEASE_MAX, LeaseReport, Terms};
 use ratekeeper_core::region::counted::{Counted, CountedSums, RegionPost, Silent};
 use ratekeeper_core::{
     Algorithm, Limit, LimitSpec, Micros, Mode, Outcome, RegionId, Regions, Timestamp, Verdict,
@@ -19,6 +18,7 @@ use ratekeeper_store_redis::script::{
 };
 use ratekeeper_testkit::redis::{Client, Reply, Server};
 
+use crate::loans::first_lease;
 use crate::timed_store::{answers, items, load, names, push};
 
 const WINDOW: Micros = Micros::from_secs(60);
@@ -198,21 +198,7 @@ impl Region {
     }
 
     fn lease(&mut self, target: u64) -> (LeaseCall, Reply) {
-        let lease_call = LeaseCall {
-            key: self.counter.key,
-            terms: Terms::from_parts(self.counter.owns, LEASE_MAX),
-            calendar: None,
-            lent: Some(self.counter.whole),
-            counted: self.counter.counted,
-            report: LeaseReport {
-                node: 7,
-                number: 1,
-                since: 1,
-                spent: 0,
-                is_final: false,
-                target,
-            },
-        };
+        let lease_call = first_lease(&self.counter, target);
         let reply = self.send(|call, names| call.push_lease_call(&lease_call, names));
         (lease_call, reply)
     }

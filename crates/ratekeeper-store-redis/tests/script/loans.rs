@@ -33,6 +33,25 @@ const NOW_WINDOW: u64 = 1_700_000_010 / 60;
 
 const GENERATION: u64 = 1_600_000_000_000_000;
 
+/// The first call of a node for a lease on a counter that regions share.
+pub(crate) fn first_lease(counter: &LoanCounter, target: u64) -> LeaseCall {
+    LeaseCall {
+        key: counter.key,
+        terms: Terms::from_parts(counter.owns, LEASE_MAX),
+        calendar: None,
+        lent: Some(counter.whole),
+        counted: counter.counted,
+        report: LeaseReport {
+            node: 7,
+            number: 1,
+            since: 1,
+            spent: 0,
+            is_final: false,
+            target,
+        },
+    }
+}
+
 /// A counter of a region that owns a third of a limit, and its loans.
 struct Region {
     client: Client,
@@ -126,21 +145,7 @@ impl Region {
     }
 
     fn lease(&mut self, target: u64) -> (LeaseCall, Reply) {
-        let lease_call = LeaseCall {
-            key: KEY,
-            terms: Terms::from_parts(self.counter.owns, LEASE_MAX),
-            calendar: None,
-            lent: Some(self.counter.whole),
-            counted: None,
-            report: LeaseReport {
-                node: 7,
-                number: 1,
-                since: 1,
-                spent: 0,
-                is_final: false,
-                target,
-            },
-        };
+        let lease_call = first_lease(&self.counter, target);
         let reply = self.send(|call, names| call.push_lease_call(&lease_call, names));
         (lease_call, reply)
     }
