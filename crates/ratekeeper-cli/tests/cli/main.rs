@@ -44,6 +44,7 @@ mod regions_count;
 mod regions_example;
 mod regions_lend;
 mod regions_lie;
+mod regions_outage;
 mod regions_retire;
 mod regions_tls;
 mod replay;

@@ -24,7 +24,7 @@ pub(crate) struct World {
     pub(crate) regions: Vec<Region>,
     /// The links, by who asks and who is asked.
     links: Vec<Vec<Proxy>>,
-    _servers: Vec<Server>,
+    pub(crate) servers: Vec<Server>,
     _folder: TempDir,
 }
 
@@ -51,7 +51,7 @@ impl World {
         Self {
             regions,
             links,
-            _servers: servers,
+            servers,
             _folder: folder,
         }
     }
@@ -149,7 +149,7 @@ fn rules(limit: usize) -> String {
 }
 
 /// The number after `text` in `said`.
-fn number_after(said: &str, text: &str) -> usize {
+pub(crate) fn number_after(said: &str, text: &str) -> usize {
     let (_, rest) = said
         .split_once(text)
         .unwrap_or_else(|| panic!("no {text:?} in {said}"));

@@ -9,10 +9,12 @@ use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::Server;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tempfile::{TempDir, tempdir};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -76,7 +78,7 @@ impl RegionService for Liar {
 pub(crate) struct LiedTo {
     pub(crate) node: Ratekeeper,
     pub(crate) runtime: Runtime,
-    _server: Server,
+    pub(crate) server: Server,
     _folder: TempDir,
 }
 
@@ -102,7 +104,7 @@ impl LiedTo {
         Self {
             node: setup.args("--require-store").start(),
             runtime,
-            _server: server,
+            server,
             _folder: folder,
         }
     }
@@ -246,4 +248,37 @@ fn a_region_that_lies_floods_and_repeats_gets_no_more_than_is_spare() {
         &metrics,
         "ratelimit_region_asked_total{peer=\"us\",result=\"refused\"}",
     );
+}
+
+/// Asks wait for the store of whoever lends, and the link does not: it is given up after five seconds without an answer.
+#[test]
+fn asks_are_answered_before_their_link_is_given_up_while_redis_hangs() {
+    let liar = Liar::default();
+    let mut lied_to = LiedTo::by(liar.clone(), &rules());
+    let mut found = None;
+    eventually("the region has asked", || {
+        admitted(&lied_to.node, "a", 20);
+        let heard = liar.asks.lock().expect("nobody panics");
+        found = heard.first().copied();
+        found.is_some()
+    });
+    let found = found.expect("it has asked");
+    let asks = (0..256).map(|identity| LoanAsk { identity, ..found });
+    let asks = LoanAsks {
+        asks: asks.collect(),
+        ..LoanAsks::default()
+    };
+    lied_to.server.process().pause();
+    let answers = link(&lied_to.node, vec![hello("us", 1), asks]);
+    let patience = Duration::from_secs(5);
+    let answers = lied_to
+        .runtime
+        .block_on(async { timeout(patience, answers).await });
+    let answers = answers
+        .expect("all are answered in time")
+        .expect("the link stays");
+    let answers: Vec<LoanAnswer> = answers.into_iter().flat_map(|it| it.answers).collect();
+    assert_eq!(answers.len(), 256);
+    let refused = |it: &LoanAnswer| it.refused().as_str_name() == "REFUSAL_STORE";
+    assert!(answers.iter().all(refused));
 }
