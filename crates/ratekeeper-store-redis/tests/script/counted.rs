@@ -468,7 +468,17 @@ fn nodes_lease_of_what_others_have_left() {
     assert_eq!(region.leased(100), 10);
     let found = region.look().expect("nothing else lies there");
     assert_eq!(found.count, 10, "what nodes hold counts as used");
+    let told = region.told(US, NUMBER, 0).expect("totals, or none");
+    assert_eq!(told.count, 10, "and is told to whoever posts");
     region.has_left(150);
+}
+
+#[test]
+fn nodes_lease_of_what_silent_regions_leave() {
+    let mut region = Region::new();
+    region.pass(Micros::from_secs(4));
+    // A sixteenth of 150.
+    assert_eq!(region.leased(100), 9);
 }
 
 #[test]
