@@ -135,3 +135,14 @@ impl From<Duration> for Micros {
         Self::new(u64::try_from(span.as_micros()).unwrap_or(MAX_COUNT))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_is_cut_to_whole_microseconds_in_range() {
+        assert_eq!(Micros::from(Duration::from_nanos(1_999)), Micros::new(1));
+        assert_eq!(Micros::from(Duration::MAX), Micros::MAX);
+    }
+}

@@ -402,4 +402,15 @@ mod tests {
         assert_eq!(ask(101, 0).verdict, Verdict::Never);
         assert!(ask(0, 0).fits());
     }
+
+    #[test]
+    fn a_look_passes_where_more_is_held_than_left() {
+        let limit = limit(Algorithm::FixedWindow);
+        let mut state = State::new(limit.shape());
+        assert!(limit.step(&mut state, 50, &at(0)).fits());
+        let escrow = escrow(&[entry(1, 60, 50_000)]);
+        let look = escrow.test(&limit, state.as_ref(), Ask::hits(0), &at(0));
+        assert_eq!((look.verdict, look.remaining), (Verdict::Fits, 0));
+        assert_eq!(look.retry_after, Micros::from_millis(50));
+    }
 }

@@ -1,10 +1,12 @@
+use std::borrow::Cow;
+
 use http::header::{HOST, HeaderName};
 use http::{HeaderMap, HeaderValue};
 use ratekeeper_rules::{Options, RuleSet, Source, load};
 use serde_json::json;
 
 use super::Ambiguity::{self, DotSegment, Escape, Fragment, LeadingSlashes, Parameters};
-use super::{has_dot_segments, host};
+use super::{has_dot_segments, host, path};
 use crate::{AmbiguousPaths, Describer, EncodedSlashes, Forwarding, Hop, Original, Target};
 
 /// The reason why a spelling is refused if a limit depends on the path.
@@ -272,6 +274,17 @@ fn dot_segments_are_seen_however_they_are_written() {
         "/a%2e",
     ] {
         assert!(!has_dot_segments(path.as_bytes()), "{path}");
+    }
+}
+
+#[test]
+fn a_path_in_one_spelling_is_not_copied() {
+    let is_borrowed = |raw: &str| matches!(path(raw.as_bytes()).path, Cow::Borrowed(_));
+    for plain in ["/", "/orders/7", "/a.b/~c", "/a!b/"] {
+        assert!(is_borrowed(plain), "{plain}");
+    }
+    for odd in ["//a", "/a/../b", "/a%41", "/a;b", "/a\\b", "/a b"] {
+        assert!(!is_borrowed(odd), "{odd}");
     }
 }
 

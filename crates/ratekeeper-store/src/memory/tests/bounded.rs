@@ -192,6 +192,15 @@ fn one_rule_holds_no_more_than_its_share() {
     }
     // The other rule took free places, and evicted no counter.
     assert_eq!(store.stats().counters, held + 1_000);
+    for identity in 50_000..60_000 {
+        assert!(decide(&store, &[of_rule(1, &ten, identity)], 1_000).allowed);
+    }
+    let others = (100_000..101_000).map(|identity| {
+        let verdicts = decide(&store, &[of_rule(2, &ten, identity)], 1_000);
+        matches!(verdicts.outcomes[0], StepOutcome::Counted(it) if it.remaining == 8)
+    });
+    let kept = others.filter(|is_kept| *is_kept).count();
+    assert_eq!(kept, 1_000, "a full rule makes room among its own");
 }
 
 #[test]
@@ -275,6 +284,8 @@ fn heap_states_stay_within_their_part_of_the_limit() {
             let verdicts = decide(&store, &[of_rule(1, &log, identity)], seconds);
             assert!(verdicts.allowed);
             assert!(bytes(&store) <= MemoryConfig::LEAST as u64);
+            let stats = store.stats();
+            assert!(stats.heap_bytes <= stats.heap_bytes_max, "{stats:?}");
         }
     }
     let stats = store.stats();
