@@ -27,7 +27,7 @@ use flate2::write::GzEncoder;
 use ratekeeper_core::Micros;
 use ratekeeper_replay::{CompareWith, Descriptors, Log, Replay, ReplayOptions};
 use ratekeeper_rules::{Options, RuleSet, Source};
-use rustix::time::{ClockId, clock_gettime};
+use ratekeeper_testkit::process::thread_time;
 use traffic::{Traffic, TrafficShape};
 
 const RULES: &str = "
@@ -102,21 +102,15 @@ fn write_json(traffic: &Traffic, out: &mut impl Write) -> std::io::Result<()> {
     out.flush()
 }
 
-/// CPU time of this thread, which excludes the machine's other work.
-fn cpu_seconds() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
-}
-
 /// Lines per second of the fastest run.
 fn best(log: &Log, options: &ReplayOptions) -> Result<f64, Box<dyn Error>> {
     let mut best: f64 = 0.0;
     for _ in 0..RUNS {
         let mut replay = Replay::new(options.clone(), rules()?)?;
-        let start = cpu_seconds();
+        let start = thread_time();
         replay.read(log, |_| {})?;
         let lines = replay.report().lines.read;
-        best = best.max(lines as f64 / (cpu_seconds() - start));
+        best = best.max(lines as f64 / (thread_time() - start).as_secs_f64());
     }
     Ok(best)
 }

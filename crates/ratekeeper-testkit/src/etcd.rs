@@ -5,7 +5,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::process::{Process, free_port, system};
+use crate::process::{Process, free_port, output_of, system};
 
 /// A running server; ended on drop.
 #[derive(Debug)]
@@ -76,15 +76,7 @@ impl Server {
             }
         };
         let endpoint = format!("{scheme}://127.0.0.1:{}", self.port);
-        let output = command.args(["--endpoints", &endpoint]).output();
-        let output = output.expect("etcdctl starts");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(
-            output.status.success(),
-            "etcdctl {args:?}: {text}{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        text
+        output_of(command.args(["--endpoints", &endpoint]))
     }
 
     /// Kills it; its keys are kept.

@@ -19,6 +19,7 @@ pub mod counting;
 #[cfg(unix)]
 pub mod etcd;
 pub mod events;
+pub mod examples;
 pub mod http1;
 pub mod http2;
 pub mod keep_alive;
@@ -27,7 +28,11 @@ pub mod library_user;
 pub mod model;
 #[cfg(unix)]
 pub mod nats;
+#[cfg(unix)]
+pub mod page;
 pub mod paired;
+#[cfg(feature = "plot")]
+pub mod plot;
 #[cfg(unix)]
 pub mod postgres;
 #[cfg(unix)]
@@ -40,6 +45,18 @@ pub mod recorder;
 #[cfg(unix)]
 pub mod redis;
 pub mod regions;
+
+use std::path::{Path, PathBuf};
+
+/// The folder of the repository.
+///
+/// # Panics
+/// If this crate is not in it.
+#[must_use]
+pub fn repository() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    root.expect("this crate lies two folders deep").to_owned()
+}
 
 /// Requires that a text contains `part`.
 ///

@@ -15,6 +15,9 @@ use std::process::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::process::output_of;
+use crate::repository;
+
 /// Variables of the cargo that runs the test. They would reach the one that builds the project, and change what it builds.
 const OF_THE_OUTER_CARGO: [&str; 4] = [
     "CARGO_RESOLVER_FEATURE_UNIFICATION",
@@ -56,7 +59,7 @@ impl LibraryUser {
             build: folder.join("build"),
         };
         user.write("Cargo.toml", &manifest);
-        let lock = fs::read_to_string(root().join("Cargo.lock")).expect("a lock file");
+        let lock = fs::read_to_string(repository().join("Cargo.lock")).expect("a lock file");
         user.write("Cargo.lock", &lock);
         user
     }
@@ -96,7 +99,7 @@ impl LibraryUser {
         let mut command = cargo(self.project.path());
         command.arg(args[0]).arg("--offline");
         command.arg("--target-dir").arg(&self.build);
-        output(command.args(&args[1..]))
+        output_of(command.args(&args[1..]))
     }
 }
 
@@ -104,14 +107,14 @@ impl LibraryUser {
 fn unpacked_crates(folder: &Path) -> Vec<(String, PathBuf)> {
     let published = published();
     let packaging = folder.join("packaging");
-    let mut package = cargo(&root());
+    let mut package = cargo(&repository());
     package.args(["package", "--quiet", "--offline", "--no-verify"]);
     package.args(["--allow-dirty", "--target-dir"]);
     package.arg(&packaging);
     for (name, _) in &published {
         package.args(["--package", name]);
     }
-    output(&mut package);
+    output_of(&mut package);
     let crates = folder.join("crates");
     if crates.exists() {
         fs::remove_dir_all(&crates).expect("the crates of the last run can go");
@@ -122,7 +125,7 @@ fn unpacked_crates(folder: &Path) -> Vec<(String, PathBuf)> {
         let mut tar = Command::new("tar");
         // Cargo gives all files one time of change, and would not build what changed since the last run.
         tar.args(["--touch", "--extract", "--gzip", "--file"]);
-        output(tar.arg(file).arg("--directory").arg(&crates));
+        output_of(tar.arg(file).arg("--directory").arg(&crates));
         let path = crates.join(format!("{name}-{version}"));
         (name, path)
     };
@@ -135,7 +138,7 @@ fn unpacked_crates(folder: &Path) -> Vec<(String, PathBuf)> {
 /// If cargo cannot tell.
 #[must_use]
 pub fn published() -> Vec<(String, String)> {
-    let mut command = cargo(&root());
+    let mut command = cargo(&repository());
     command.args([
         "metadata",
         "--offline",
@@ -143,7 +146,8 @@ pub fn published() -> Vec<(String, String)> {
         "--format-version",
         "1",
     ]);
-    let metadata: Value = serde_json::from_str(&output(&mut command)).expect("cargo writes JSON");
+    let metadata: Value =
+        serde_json::from_str(&output_of(&mut command)).expect("cargo writes JSON");
     let packages = metadata["packages"].as_array().expect("the packages");
     // `publish = false` is told as an empty list of registries.
     let public = packages.iter().filter(|it| it["publish"].is_null());
@@ -160,23 +164,6 @@ fn cargo(folder: &Path) -> Command {
     }
     command.current_dir(folder);
     command
-}
-
-fn output(command: &mut Command) -> String {
-    let output = command.output();
-    let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    assert!(
-        output.status.success(),
-        "{command:?} failed:\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8(output.stdout).expect("the output is text")
-}
-
-fn root() -> PathBuf {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let root = package.ancestors().nth(2);
-    root.expect("the package lies in the repository").to_owned()
 }
 
 /// The target folder that the test was built in.

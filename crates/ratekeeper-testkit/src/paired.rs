@@ -6,6 +6,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::sync::Barrier;
 
 /// The interval may be this share of the ratio wide on each side.
 const WIDTH: f64 = 0.03;
@@ -52,8 +53,8 @@ impl Paired {
     pub fn of(runs: &[(f64, f64)]) -> Self {
         let (ratio, interval) = median_within(runs, |ours, theirs| ours / theirs);
         Self {
-            ours: median(&sorted(runs.iter().map(|(ours, _)| *ours))),
-            theirs: median(&sorted(runs.iter().map(|(_, theirs)| *theirs))),
+            ours: median(runs.iter().map(|(ours, _)| *ours)),
+            theirs: median(runs.iter().map(|(_, theirs)| *theirs)),
             ratio,
             interval,
             pairs: runs.len(),
@@ -118,28 +119,50 @@ pub fn difference(runs: &[(f64, f64)]) -> (f64, (f64, f64)) {
 fn median_within(runs: &[(f64, f64)], of: impl Fn(f64, f64) -> f64) -> (f64, (f64, f64)) {
     let values = sorted(runs.iter().map(|(ours, theirs)| of(*ours, *theirs)));
     let count = values.len();
-    #[allow(clippy::cast_precision_loss, reason = "some dozens")]
-    let spread = 1.96 * (count as f64).sqrt() / 2.0;
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "some dozens"
-    )]
-    let spread = spread.ceil() as usize;
+    let spread = (1.96 * (count as f64).sqrt() / 2.0).ceil() as usize;
     // Order statistics around the middle: binomial, by its normal approximation.
     let low = (count / 2).saturating_sub(spread);
     let high = (count / 2 + spread).min(count - 1);
-    (median(&values), (values[low], values[high]))
+    (values[count / 2], (values[low], values[high]))
 }
 
-fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    let mut values: Vec<f64> = values.collect();
+/// The median of some values, the upper of two; not a number if there are none.
+pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    quantile(values, 0.5)
+}
+
+/// The value that such a share of the values is below; not a number if there are none.
+pub fn quantile(values: impl IntoIterator<Item = f64>, share: f64) -> f64 {
+    let values = sorted(values);
+    let place = (values.len() as f64 * share) as usize;
+    let last = values.len().saturating_sub(1);
+    values.get(place.min(last)).copied().unwrap_or(f64::NAN)
+}
+
+fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
     values
 }
 
-fn median(sorted: &[f64]) -> f64 {
-    sorted[sorted.len() / 2]
+/// The mean of what a run measures on so many threads, which all begin at once; it is told the number of its thread.
+///
+/// # Panics
+/// If a run does.
+pub fn on_threads(threads: usize, run: impl Fn(usize) -> f64 + Sync) -> f64 {
+    let barrier = Barrier::new(threads);
+    let each = |thread| {
+        barrier.wait();
+        run(thread)
+    };
+    std::thread::scope(|scope| {
+        let each = &each;
+        let runs: Vec<_> = (0..threads)
+            .map(|thread| scope.spawn(move || each(thread)))
+            .collect();
+        let times = runs.into_iter().map(|run| run.join().expect("a run"));
+        times.sum::<f64>() / threads as f64
+    })
 }
 
 impl fmt::Display for Paired {

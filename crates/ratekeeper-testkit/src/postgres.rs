@@ -10,7 +10,7 @@ use std::process::Command;
 use rustix::process::geteuid;
 use tempfile::TempDir;
 
-use crate::process::{Process, free_port};
+use crate::process::{Process, free_port, output_of};
 
 /// The id of the user and the group `nobody` on Debian.
 const NOBODY: u32 = 65_534;
@@ -37,7 +37,7 @@ impl Server {
         let mut initdb = program("initdb", folder.path());
         initdb.arg("--pgdata").arg(folder.path().join("data"));
         initdb.args(["--username", "postgres", "--auth", "trust", "--no-sync"]);
-        said(initdb.args(["--encoding", "UTF8", "--locale", "C"]));
+        output_of(initdb.args(["--encoding", "UTF8", "--locale", "C"]));
         let port = free_port();
         Self {
             port,
@@ -66,7 +66,7 @@ impl Server {
     pub fn create(&self, name: &str) -> String {
         let mut createdb = program("createdb", self.folder.path());
         createdb.args(["--host", "127.0.0.1", "--username", "postgres"]);
-        said(createdb.args(["--port", &self.port.to_string(), name]));
+        output_of(createdb.args(["--port", &self.port.to_string(), name]));
         self.url(name)
     }
 
@@ -80,7 +80,8 @@ impl Server {
         psql.args(["--host", "127.0.0.1", "--username", "postgres"]);
         psql.args(["--port", &self.port.to_string(), "--dbname", name]);
         psql.args(["--no-psqlrc", "--tuples-only", "--no-align"]);
-        said(psql.args(["--command", statement]))
+        let printed = output_of(psql.args(["--command", statement]));
+        printed.trim().to_owned()
     }
 
     /// Kills the server at once, with all of its connections; what was committed is kept.
@@ -117,14 +118,6 @@ fn launch(port: u16, folder: &TempDir) -> Process {
     let mut process = Process::spawn(&format!("PostgreSQL on port {port}"), command);
     process.wait_for_output("database system is ready to accept connections");
     process
-}
-
-/// The output of a program, which has to succeed.
-fn said(command: &mut Command) -> String {
-    let ran = command.output().expect("it can be run");
-    let told = String::from_utf8_lossy(&ran.stderr);
-    assert!(ran.status.success(), "{command:?} has failed: {told}");
-    String::from_utf8_lossy(&ran.stdout).trim().to_owned()
 }
 
 /// A program of the newest PostgreSQL in the system's packages, as a user that it runs as.

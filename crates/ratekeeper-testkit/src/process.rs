@@ -28,11 +28,12 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 pub use rustix::process::Signal;
 use rustix::process::{Pid, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::time::{ClockId, clock_gettime};
 
 use listening::is_listening;
 pub use ports::free_port;
 use tools::missing;
-pub use tools::{system, tool, tool_folder};
+pub use tools::{output_of, pin, system, tool, tool_folder};
 
 /// Timeout for a condition to become true. Waiting ends as soon as it does; the timeout is long
 /// because machines that run tests can be slow.
@@ -170,11 +171,7 @@ impl Process {
     }
 
     fn status(&self, name: &str) -> usize {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
-        let status = status.unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        let number = line.and_then(|rest| rest.trim_start_matches(':').split_whitespace().next());
-        number.and_then(|number| number.parse().ok()).unwrap_or(0)
+        status_kib(self.id(), name)
     }
 
     /// The processor time that it has used so far, in user and kernel mode.
@@ -344,6 +341,37 @@ impl Drop for Process {
             eprintln!("--- what {} printed ---\n{}", self.name, self.output());
         }
     }
+}
+
+/// The memory of this process that is resident now, in KiB.
+#[must_use]
+pub fn own_resident_kib() -> usize {
+    status_kib(std::process::id(), "VmRSS")
+}
+
+/// The processor time of this thread so far, in user and kernel mode: other work of the machine is not in it.
+#[must_use]
+pub fn thread_time() -> Duration {
+    spent(ClockId::ThreadCPUTime)
+}
+
+/// The same of all threads of this process.
+#[must_use]
+pub fn own_time() -> Duration {
+    spent(ClockId::ProcessCPUTime)
+}
+
+fn spent(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// A line of `/proc/ID/status`; 0 if the process has ended.
+fn status_kib(id: u32, name: &str) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let number = line.and_then(|rest| rest.trim_start_matches(':').split_whitespace().next());
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 /// Returns true if a line that has ended holds `text`.

@@ -47,16 +47,18 @@ impl Random {
         all[index]
     }
 
-    /// The gap to the next of independent events with a mean gap of `mean`, at least 1.
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_precision_loss,
-        clippy::cast_sign_loss,
-        reason = "a random gap has no exact value to lose"
-    )]
+    /// A number from 0 to 1, 1 excluded.
+    pub fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// The gap to the next of independent events with a mean gap of `mean`.
+    pub fn exponential(&mut self, mean: f64) -> f64 {
+        -mean * (1.0 - self.unit()).ln()
+    }
+
+    /// The same in whole numbers, at least 1.
     pub fn gap(&mut self, mean: u64) -> u64 {
-        let unit = (self.bits() >> 11) as f64 / (1_u64 << 53) as f64;
-        let gap = -(mean as f64) * (1.0 - unit).ln();
-        (gap as u64).max(1)
+        (self.exponential(mean as f64) as u64).max(1)
     }
 }

@@ -19,5 +19,12 @@ pub use cluster::Cluster;
 pub use sentinel::{PRIMARY, Sentinels};
 pub use server::{Server, is_7_or_later};
 
+/// These ports of this host, as a URL names several servers.
+#[must_use]
+pub fn hosts(ports: &[u16]) -> String {
+    let hosts = ports.iter().map(|port| format!("127.0.0.1:{port}"));
+    hosts.collect::<Vec<_>>().join(",")
+}
+
 #[cfg(test)]
 mod tests;

@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use ratekeeper_core::Micros;
+use ratekeeper_testkit::random::Random;
 
-use super::random::Random;
-use super::{GeneratedRequest, START, Traffic};
+use super::{GeneratedRequest, START, Traffic, below};
 
 /// The number of the first person; bots have lower numbers.
 pub(super) const FIRST_PERSON: u32 = 1_000;
@@ -41,10 +41,9 @@ enum Habit {
 impl Client {
     /// A bot that exceeds the limit in the shape of `traffic`.
     pub(super) fn bot(id: u32, traffic: Traffic, mut random: Random) -> Self {
-        let (least, most) = traffic.shape.rate();
         let window = traffic.window.get();
-        let rate =
-            random.log_uniform(least, most) * traffic.quota.max(1) as f64 / window.max(1) as f64;
+        let times = log_uniform(&mut random, traffic.shape.rate());
+        let rate = times * traffic.quota.max(1) as f64 / window.max(1) as f64;
         let start = random.unit() * window as f64;
         let habit = Habit::Bot {
             traffic,
@@ -111,10 +110,10 @@ impl Client {
                     self.now += self.random.exponential(0.25e6);
                     return;
                 }
-                *assets_left = self.random.below(6);
+                *assets_left = below(&mut self.random, 6);
                 *pages_left = pages_left.saturating_sub(1);
                 if *pages_left == 0 {
-                    *pages_left = 1 + self.random.below(8);
+                    *pages_left = 1 + below(&mut self.random, 8);
                     *visits += 1;
                 }
                 // A page has 3.5 requests on average, so its reader pauses for as many paces.
@@ -140,11 +139,16 @@ impl Client {
         {
             let window = traffic.window.get() as f64;
             *burst_ends = match traffic.shape.burst() {
-                Some((least, most)) => self.now + window * self.random.log_uniform(least, most),
+                Some(burst) => self.now + window * log_uniform(&mut self.random, burst),
                 None => f64::INFINITY,
             };
         }
     }
+}
+
+/// A number between these, small ones as likely as large ones.
+fn log_uniform(random: &mut Random, (least, most): (f64, f64)) -> f64 {
+    least * (most / least).powf(random.unit())
 }
 
 /// The first `most` requests of all clients, in order of time.

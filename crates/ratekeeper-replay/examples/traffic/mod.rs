@@ -16,14 +16,13 @@
 )]
 
 mod clients;
-mod random;
 
 use std::io::{self, Write};
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Moment, State, Timestamp};
 
 use clients::{Client, FIRST_PERSON, VISITORS, merge};
-use random::Random;
+use ratekeeper_testkit::random::Random;
 
 /// The pattern in which bots exceed the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -116,9 +115,9 @@ impl Traffic {
     /// less than half of the bots' requests exceed it, no people are added.
     #[must_use]
     pub(crate) fn requests(&self) -> Vec<GeneratedRequest> {
-        let mut random = Random(self.seed);
+        let mut random = Random::new(self.seed);
         let bots: Vec<Client> = (0..BOTS)
-            .map(|id| Client::bot(id, *self, random.fork()))
+            .map(|id| Client::bot(id, *self, fork(&mut random)))
             .collect();
         // Bots fill at least half of the log, people the rest: generate both, then cut.
         let mut requests = merge(bots, self.requests);
@@ -131,7 +130,7 @@ impl Traffic {
             let span = last.time.since(START).get() as f64;
             let pace = span * f64::from(VISITORS) / of_people as f64;
             let people = (0..VISITORS)
-                .map(|id| Client::person(id, pace, random.fork()))
+                .map(|id| Client::person(id, pace, fork(&mut random)))
                 .collect();
             requests.extend(merge(people, of_people));
             requests.sort_unstable();
@@ -155,11 +154,11 @@ impl Traffic {
         const PERSON: &str =
             "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
         const BOT: &str = "python-requests/2.32.3";
-        let mut random = Random(!self.seed);
+        let mut random = Random::new(!self.seed);
         for request in self.requests() {
             let time = clf_time(request.time);
-            let path = PATHS[random.below(PATHS.len() as u64) as usize];
-            let bytes = 200 + random.below(20_000);
+            let path = PATHS[below(&mut random, PATHS.len() as u64) as usize];
+            let bytes = 200 + below(&mut random, 20_000);
             let [_, high, middle, low] = request.client.to_be_bytes();
             // Addresses reserved for documentation and benchmarks.
             let (agent, a, b, c) = if request.client < FIRST_PERSON {
@@ -190,6 +189,16 @@ impl Traffic {
         }
         over
     }
+}
+
+/// The random numbers of one client.
+fn fork(random: &mut Random) -> Random {
+    Random::new(random.bits())
+}
+
+/// A number below `end`, by the remainder: the manual's figures are of traffic that was made so.
+fn below(random: &mut Random, end: u64) -> u64 {
+    random.bits() % end
 }
 
 /// A time in Common Log Format.

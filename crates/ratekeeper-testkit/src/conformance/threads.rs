@@ -8,6 +8,7 @@ use ratekeeper_core::Algorithm;
 use ratekeeper_store::{Step, Store};
 
 use super::{NOW, at, every_limit, hourly, name, one, remaining, step};
+use crate::random::Random;
 
 /// Sixty-four threads on one key admit exactly the limit.
 pub fn one_counter_admits_its_limit_to_many_threads<S: Store>(make: impl Fn() -> S) {
@@ -43,18 +44,9 @@ pub fn several_counters_are_taken_together_or_not_at_all<S: Store>(make: impl Fn
         for thread in 0..THREADS {
             let (store, limit, admitted) = (&store, &limit, &admitted);
             scope.spawn(move || {
-                let mut random = thread + 1;
+                let mut random = Random::new(thread);
                 for _ in 0..400 {
-                    let steps = [0; 3].map(|_| {
-                        // Knuth's MMIX generator, to visit any three counters in any order.
-                        random = random
-                            .wrapping_mul(6_364_136_223_846_793_005)
-                            .wrapping_add(1_442_695_040_888_963_407);
-                        Step {
-                            hits: 1,
-                            ..step(limit, (random >> 33) % COUNTERS)
-                        }
-                    });
+                    let steps = [0; 3].map(|_| step(limit, random.below(COUNTERS)));
                     if at(store, NOW, &steps).allowed {
                         count(admitted, &steps, limit);
                     }

@@ -60,6 +60,27 @@ pub fn tool_folder(tool: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("{}", missing(tool)))
 }
 
+/// The output of a program, which has to succeed.
+///
+/// # Panics
+/// If it cannot be started, or fails; the message has all that it printed.
+pub fn output_of(command: &mut Command) -> String {
+    let output = command.output();
+    let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{command:?} fails:\n{out}{err}");
+    out
+}
+
+/// Keeps all threads of a process on `processors`, such as `0` or `0-3`.
+///
+/// # Panics
+/// If that fails: what is measured would mean nothing.
+pub fn pin(id: u32, processors: &str) {
+    output_of(system("taskset").args(["-apc", processors, &id.to_string()]));
+}
+
 pub(super) fn missing(program: &str) -> String {
     format!(
         "{program} is not on this machine, and this test needs it: `cargo xtask test` installs it"

@@ -108,6 +108,33 @@ impl Client {
         }
     }
 
+    /// The calls of a command so far, such as `evalsha`, by the server's count.
+    ///
+    /// # Panics
+    /// As [`Self::ask`].
+    pub fn calls(&mut self, command: &str) -> u64 {
+        let told = self.info("commandstats", &format!("cmdstat_{command}:calls="));
+        told.and_then(|told| told.split(',').next()?.parse().ok())
+            .unwrap_or(0)
+    }
+
+    /// A number of a section of the server's `INFO`, such as `used_memory` of `memory`.
+    ///
+    /// # Panics
+    /// If there is no such number.
+    pub fn number(&mut self, section: &str, name: &str) -> f64 {
+        let told = self.info(section, &format!("{name}:"));
+        let number = told.and_then(|told| told.parse().ok());
+        number.unwrap_or_else(|| panic!("INFO {section} has no {name}"))
+    }
+
+    /// The rest of the line of the server's `INFO` that begins so.
+    fn info(&mut self, section: &str, start: &str) -> Option<String> {
+        let text = self.ask(&["INFO", section]).text();
+        let rest = text.lines().find_map(|line| line.strip_prefix(start));
+        rest.map(str::to_owned)
+    }
+
     fn bytes(&mut self, length: i64) -> Reply {
         let Ok(length) = usize::try_from(length) else {
             return Reply::Null;

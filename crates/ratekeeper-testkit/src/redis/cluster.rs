@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Client, Reply, Server, is_7_or_later};
+use super::{Client, Reply, Server, hosts, is_7_or_later};
 use crate::process::{eventually, free_port};
 
 /// The number of slots in a cluster.
@@ -79,6 +79,12 @@ impl Cluster {
     #[must_use]
     pub fn ports(&self) -> Vec<u16> {
         self.servers.iter().map(Server::port).collect()
+    }
+
+    /// Its URL, with all nodes.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis+cluster://{}/", hosts(&self.ports()))
     }
 
     /// The nodes, in the same order.

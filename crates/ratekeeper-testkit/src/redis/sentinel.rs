@@ -7,7 +7,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::server::{encrypting, program};
-use super::{Client, Server};
+use super::{Client, Server, hosts};
 use crate::process::{Process, eventually, free_port};
 
 /// The name of the primary in the sentinels.
@@ -132,6 +132,12 @@ impl Sentinels {
     #[must_use]
     pub fn ports(&self) -> &[u16] {
         &self.ports
+    }
+
+    /// The URL of their primary.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis+sentinel://{}/{PRIMARY}", hosts(&self.ports))
     }
 
     /// The ports on which they listen for TLS, if any.
