@@ -68,14 +68,7 @@ pub(super) fn tenants(args: &[String]) -> Result<()> {
 pub(super) fn dashboard(args: &[String]) -> Result<()> {
     // The release binary embeds the page, and would do without it.
     dashboard::build(&mut Steps::new())?;
-    let page = root().join("dashboard").into();
-    run(
-        "dashboard",
-        &[CHROMIUM],
-        &[],
-        &["--page".into(), page],
-        args,
-    )
+    run("dashboard", &[CHROMIUM], &[], &[], args)
 }
 
 /// Goodput and latency under overload. Draws the plots of the manual; a quick run, which is no measurement, draws them

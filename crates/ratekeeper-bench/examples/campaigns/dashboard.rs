@@ -3,18 +3,18 @@
 //!
 //! `cargo xtask bench dashboard` builds the parts and runs it. Chromium shows the page, driven as in the tests.
 
-mod page;
 mod samples;
 
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use self::page::Page;
 use self::samples::{Sample, Samples};
 use crate::args::{Args, Words};
 use crate::node::Node;
 use anyhow::{Context, Result, anyhow, ensure};
 use ratekeeper_bench::{Keys, Load, LoadError, Pace, Question, Report, Service, run};
+use ratekeeper_testkit::page::Page;
+use serde_json::json;
 
 /// Tenants with a plan and a limit of their own.
 const TENANTS: u32 = 10_000;
@@ -24,6 +24,9 @@ const RATE: f64 = 10_000.0;
 
 /// The least share of them that must have been made for the figures to mean anything.
 const RATE_SHARE_MIN: f64 = 0.98;
+
+/// The part of the page that tells if it shows live figures.
+const CONNECTION: &str = "#connection";
 
 /// The times of a run.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +42,7 @@ pub(crate) struct Times {
 }
 
 pub(crate) fn main(words: Words) -> Result<()> {
-    let args = Args::of(words, &["--page"], &[])?;
+    let args = Args::of(words, &[], &[])?;
     let (run, every, settle, growth_max) = match args.is_quick {
         // Counters and metering of the first minute are still to come and go.
         true => (60, 5, 30, 0.25),
@@ -51,14 +54,12 @@ pub(crate) fn main(words: Words) -> Result<()> {
         settle: Duration::from_secs(settle),
         growth_max,
     };
-    let folder = args.path("--page");
-    let folder = folder.context("say where the page's sources are: --page PATH")?;
     let node = Node::start(&args.ratekeeper, "sqlite://quotas.db");
     node.import(TENANTS)?;
-    let url = format!("http://127.0.0.1:{}/dashboard", node.0.admin);
-    let mut page = Page::open(folder, &url)?;
+    let mut page = Page::open(&node.0);
+    page.wait(CONNECTION, |text| text == "live");
     let (samples, report) = measure(&node, &mut page, times)?;
-    page.close()?;
+    page.end();
     args.tell("dashboard", &samples.table(times, &report)?)?;
     check_load(&report)?;
     samples.verdict(times)
@@ -74,17 +75,19 @@ fn measure(node: &Node, page: &mut Page, times: Times) -> Result<(Samples, Repor
         if load.is_finished() {
             break;
         }
-        let memory = page.memory()?;
+        let memory = page.tell(json!({"command": "memory"}));
+        let bytes = |of: &str| memory[of].as_u64().context("the page tells its memory");
         let sample = Sample {
             at: start.elapsed(),
             node_bytes: node.resident_bytes(),
-            page_bytes: memory.process_bytes,
-            heap_bytes: memory.heap_bytes,
+            page_bytes: bytes("process_bytes")?,
+            heap_bytes: bytes("heap_bytes")?,
         };
         eprintln!("{sample}");
         samples.0.push(sample);
         // A page that fell asleep would take no memory either.
-        ensure!(page.is_live()?, "the page is not connected any more");
+        let said = page.text(CONNECTION);
+        ensure!(said == "live", "the page is not connected any more: {said}");
     }
     let report = load.join().map_err(|_| anyhow!("the load panicked"))??;
     Ok((samples, report))

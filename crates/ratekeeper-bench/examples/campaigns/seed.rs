@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     fn parse(args: &[&str]) -> Result<Args> {
-        Args::of(args.iter().map(|arg| (*arg).to_owned()), &["--page"], &[])
+        Args::of(args.iter().map(|arg| (*arg).to_owned()), &["--docs"], &[])
     }
 
     #[test]
@@ -76,8 +76,8 @@ mod tests {
         assert_eq!(quick.out, Some("there".into()));
         let (full, quick) = (plan(&full), plan(&quick));
         assert!(quick.run < full.run && quick.pairs < full.pairs && quick.windows > 0);
-        let page = parse(&["--ratekeeper", &binary, "--page", "here"]).expect("good arguments");
-        assert_eq!(page.path("--page"), Some("here".as_ref()));
+        let page = parse(&["--ratekeeper", &binary, "--docs", "here"]).expect("good arguments");
+        assert_eq!(page.path("--docs"), Some("here".as_ref()));
         for (args, word) in [
             (&["--slow"][..], "--quick"),
             (&["--out"], "needs a value"),
