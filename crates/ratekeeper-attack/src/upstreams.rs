@@ -1,10 +1,10 @@
 //! Real application servers, and NGINX in front of them.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use ratekeeper_testkit::examples::with_changes;
 use ratekeeper_testkit::process::{Process, free_port, system};
 use tempfile::TempDir;
 
@@ -142,17 +142,8 @@ impl Nginx {
             // A machine that is busy must not open the door: requests pass that are not answered in time.
             ("250ms", "20s".to_owned()),
         ];
-        let path = crate_folder().join("../../examples/nginx/nginx.conf");
-        let mut text = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
-        for (shipped, instead) in changes {
-            if !text.contains(shipped) {
-                bail!("{} does not say {shipped} any more", path.display());
-            }
-            text = text.replace(shipped, &instead);
-        }
         let folder = tempfile::tempdir()?;
-        let config = folder.path().join("nginx.conf");
-        fs::write(&config, text)?;
+        let config = with_changes("nginx/nginx.conf", folder.path(), &changes);
         let mut command = system("nginx");
         command.arg("-p").arg(folder.path()).arg("-c").arg(config);
         command.args(["-g", "daemon off;"]);
@@ -184,12 +175,8 @@ fn build_go(folder: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-fn crate_folder() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
 fn apps() -> PathBuf {
-    crate_folder().join("apps")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("apps")
 }
 
 /// The packages that `cargo xtask` installs for Express below the target folder.

@@ -8,7 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ratekeeper_testkit::process::tool_folder;
+use ratekeeper_testkit::process::{output_of, tool_folder};
+use ratekeeper_testkit::repository;
 use tempfile::{TempDir, tempdir};
 
 /// The largest that a package may be, in bytes.
@@ -26,10 +27,12 @@ fn the_typescript_client_passes_its_own_tests() {
 fn the_python_client_passes_its_own_tests() {
     let clients = Clients::copied();
     let sources = ["-m", "mypy", "src", "tests", "examples"];
-    run(clients.python().args(sources));
-    run(clients
-        .python()
-        .args(["-m", "unittest", "discover", "-s", "tests"]));
+    output_of(clients.python().args(sources));
+    output_of(
+        clients
+            .python()
+            .args(["-m", "unittest", "discover", "-s", "tests"]),
+    );
 }
 
 /// One after the other, since both measure what passes in a time.
@@ -38,9 +41,11 @@ fn both_clients_keep_to_the_limits_of_the_binary() {
     let clients = Clients::copied();
     clients.build_typescript();
     clients.node_test("test/live/*.test.ts");
-    run(clients
-        .python()
-        .args(["-m", "unittest", "discover", "-s", "tests/live"]));
+    output_of(
+        clients
+            .python()
+            .args(["-m", "unittest", "discover", "-s", "tests/live"]),
+    );
 }
 
 #[test]
@@ -58,17 +63,19 @@ console.log(typeof rateLimit, typeof localLimits([]), typeof new Ratekeeper({ en
     let project = tempdir().expect("a folder can be made");
     let project = project.path();
     let pack = ["pack", "--silent", "--pack-destination"];
-    run(clients.npm("typescript").args(pack).arg(project));
+    output_of(clients.npm("typescript").args(pack).arg(project));
     let package = only_file(project, "tgz");
     fs::write(project.join("package.json"), r#"{ "private": true }"#).expect("it can be written");
     let install = ["install", "--offline", "--no-audit", "--no-fund"];
-    run(clients
-        .npm("typescript")
-        .current_dir(project)
-        .args(install)
-        .arg(package));
+    output_of(
+        clients
+            .npm("typescript")
+            .current_dir(project)
+            .args(install)
+            .arg(package),
+    );
     fs::write(project.join("use.mjs"), SCRIPT).expect("it can be written");
-    let said = run(clients.node().current_dir(project).arg("use.mjs"));
+    let said = output_of(clients.node().current_dir(project).arg("use.mjs"));
     assert_eq!(said, "3 passed\nfunction function function\n");
 }
 
@@ -82,31 +89,34 @@ print(info.limits[0].remaining, Options(gate=Gate()).budget)
     let clients = Clients::copied();
     let project = tempdir().expect("a folder can be made");
     let project = project.path();
-    run(clients
-        .python()
-        .args([
-            "-m",
-            "hatchling",
-            "build",
-            "--target",
-            "wheel",
-            "--directory",
-        ])
-        .arg(project));
+    output_of(
+        clients
+            .python()
+            .args([
+                "-m",
+                "hatchling",
+                "build",
+                "--target",
+                "wheel",
+                "--directory",
+            ])
+            .arg(project),
+    );
     let wheel = only_file(project, "whl");
     let install = ["-m", "pip", "install", "--quiet", "--no-index", "--no-deps"];
     let mut pip = Command::new("python3");
-    run(pip
-        .args(install)
-        .arg("--target")
-        .arg(project.join("lib"))
-        .arg(wheel));
+    output_of(
+        pip.args(install)
+            .arg("--target")
+            .arg(project.join("lib"))
+            .arg(wheel),
+    );
     let mut python = Command::new("python3");
     python
         .current_dir(project)
         .env("PYTHONPATH", "lib")
         .args(["-c", SCRIPT]);
-    assert_eq!(run(&mut python), "3 60.0\n");
+    assert_eq!(output_of(&mut python), "3 60.0\n");
 }
 
 /// A copy of the clients, so that nothing is built in the repository.
@@ -119,7 +129,7 @@ impl Clients {
         let folder = tempdir().expect("a folder can be made");
         let from = repository().join("clients");
         let parts = ["vectors", "typescript", "python"].map(|part| from.join(part));
-        run(Command::new("cp").arg("-R").args(parts).arg(folder.path()));
+        output_of(Command::new("cp").arg("-R").args(parts).arg(folder.path()));
         let packages = tool_folder("clients-node").join("node_modules");
         std::os::unix::fs::symlink(packages, folder.path().join("node_modules"))
             .expect("a link can be made");
@@ -136,11 +146,11 @@ impl Clients {
 
     fn tsc(&self, project: &str) {
         let compiler = self.part("node_modules/typescript/bin/tsc");
-        run(self.node().arg(compiler).args(["--project", project]));
+        output_of(self.node().arg(compiler).args(["--project", project]));
     }
 
     fn node_test(&self, files: &str) {
-        run(self.node().args(["--test", "--test-reporter=spec", files]));
+        output_of(self.node().args(["--test", "--test-reporter=spec", files]));
     }
 
     /// Node, in the folder of the TypeScript client.
@@ -200,14 +210,6 @@ fn with_node_first() -> OsString {
     std::env::join_paths(paths).expect("no path has a colon")
 }
 
-fn repository() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let found = here.ancestors().nth(2);
-    found
-        .expect("the crate lies two folders deep")
-        .to_path_buf()
-}
-
 /// The one file with this ending in `folder`, which must not be too large.
 fn only_file(folder: &Path, ending: &str) -> PathBuf {
     let entries = fs::read_dir(folder).expect("it can be read");
@@ -218,15 +220,4 @@ fn only_file(folder: &Path, ending: &str) -> PathBuf {
     let size = file.metadata().expect("it has a size").len();
     assert!(size < PACKAGE_MAX, "{} has {size} bytes", file.display());
     file
-}
-
-/// Runs a command that must succeed, and returns what it prints.
-fn run(command: &mut Command) -> String {
-    let output = command
-        .output()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{command:?} fails:\n{out}\n{err}");
-    out
 }

@@ -1,6 +1,6 @@
 //! Running the binary and talking to it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use ratekeeper_testkit::http1;
@@ -8,6 +8,7 @@ use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::ratekeeper::{self, Args, Setup, command};
 pub(crate) use ratekeeper_testkit::ratekeeper::{Ratekeeper, Said, write};
 use ratekeeper_testkit::redis::{Client, Reply, Server};
+pub(crate) use ratekeeper_testkit::repository;
 
 /// The binary.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_ratekeeper");
@@ -24,15 +25,6 @@ pub(crate) fn run(folder: &Path, args: &(impl Args + ?Sized)) -> Said {
 
 pub(crate) fn said(output: Output) -> Said {
     output.into()
-}
-
-/// The folder of the repository.
-pub(crate) fn repository() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors()
-        .nth(2)
-        .expect("the crate lies two folders deep")
-        .to_path_buf()
 }
 
 /// A service in `folder`.

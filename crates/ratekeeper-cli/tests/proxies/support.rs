@@ -1,34 +1,11 @@
 //! A service behind a proxy, the binary beside it, and a client in front.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
 
+pub(crate) use ratekeeper_testkit::examples::{example, with_changes};
 use ratekeeper_testkit::http1::{Answer, say};
 use ratekeeper_testkit::ratekeeper::{Ratekeeper, Setup};
 use ratekeeper_testkit::recorder::{Act, Recorder};
-
-/// An example of ours, as the repository ships it.
-pub(crate) fn example(path: &str) -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let root = here
-        .ancestors()
-        .nth(2)
-        .expect("the crate lies two folders deep");
-    root.join("examples").join(path)
-}
-
-/// An example's configuration with other ports and such in it, each of which it must name, written to `folder`.
-pub(crate) fn with_changes(path: &str, folder: &Path, changes: &[(&str, String)]) -> PathBuf {
-    let mut text = std::fs::read_to_string(example(path)).expect("the example is there");
-    for (shipped, instead) in changes {
-        assert!(text.contains(shipped), "{path} says {shipped}");
-        text = text.replace(shipped, instead);
-    }
-    let name = Path::new(path).file_name().expect("it has a name");
-    let written = folder.join(name);
-    std::fs::write(&written, text).expect("files can be written");
-    written
-}
 
 /// Starts the binary with the settings of an example and further arguments.
 pub(crate) fn start(example_folder: &str, more_args: &[&str]) -> Ratekeeper {
