@@ -132,13 +132,6 @@ fn check_all(history: &History) {
     check_post_paid(history);
 }
 
-histories_hold! { check_all:
-    fixed_window FixedWindow,
-    sliding_window SlidingWindow,
-    sliding_log SlidingLog,
-    token_bucket TokenBucket,
-    gcra Gcra,
-    leaky_bucket LeakyBucket,
-}
+histories_hold! { check_all }
 
 histories_hold! { check: concurrency Concurrency }

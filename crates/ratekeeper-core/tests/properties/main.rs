@@ -9,8 +9,18 @@
     reason = "figures of measurements, and of tests, are rounded on purpose"
 )]
 
-/// Generates a property test for each named algorithm; `check` gets its histories.
+/// Generates a property test for each named algorithm, or for all but concurrency; `check` gets its histories.
 macro_rules! histories_hold {
+    ($check:ident) => {
+        histories_hold! { $check:
+            fixed_window FixedWindow,
+            sliding_window SlidingWindow,
+            sliding_log SlidingLog,
+            token_bucket TokenBucket,
+            gcra Gcra,
+            leaky_bucket LeakyBucket,
+        }
+    };
     ($check:ident: $($name:ident $algorithm:ident),* $(,)?) => {
         proptest::proptest! {
             $(

@@ -63,12 +63,6 @@ fn check_limit(history: &History, limit: &Limit) {
     });
 }
 
-histories_hold! { check:
-    fixed_window FixedWindow,
-    sliding_window SlidingWindow,
-    sliding_log SlidingLog,
-    token_bucket TokenBucket,
-    gcra Gcra,
-    leaky_bucket LeakyBucket,
-    concurrency Concurrency,
-}
+histories_hold! { check }
+
+histories_hold! { check: concurrency Concurrency }

@@ -94,14 +94,7 @@ fn check_both(history: &History) {
     check_counting_denied(history);
 }
 
-histories_hold! { check_both:
-    fixed_window FixedWindow,
-    sliding_window SlidingWindow,
-    sliding_log SlidingLog,
-    token_bucket TokenBucket,
-    gcra Gcra,
-    leaky_bucket LeakyBucket,
-}
+histories_hold! { check_both }
 
 histories_hold! { check_without_delay: leaky_bucket_that_refuses LeakyBucket }
 

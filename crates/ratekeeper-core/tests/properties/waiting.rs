@@ -62,14 +62,7 @@ fn check_limit(history: &History, limit: &Limit) {
     });
 }
 
-histories_hold! { check:
-    fixed_window FixedWindow,
-    sliding_window SlidingWindow,
-    sliding_log SlidingLog,
-    token_bucket TokenBucket,
-    gcra Gcra,
-    leaky_bucket LeakyBucket,
-}
+histories_hold! { check }
 
 histories_hold! { check_without_delay: leaky_bucket_that_refuses LeakyBucket }
 
