@@ -89,10 +89,7 @@ fn of_layer(part: &str) -> Result<()> {
 
 /// Runs a benchmark of one package alone.
 fn of_bench(package: &str, bench: &str, args: &[String]) -> Result<()> {
-    let mut steps = Steps::new();
-    steps.command("measure", of_package(package, bench).args(args))?;
-    steps.finish("bench");
-    Ok(())
+    Steps::only("bench", of_package(package, bench).args(args))
 }
 
 /// The benchmark `bench` of `package`, to which further arguments go.

@@ -84,22 +84,16 @@ fn program(package: &str, tools: Vec<(&'static str, PathBuf)>) -> Result<Command
 ///
 /// The model is built with loom's atomics, so it has a target folder of its own.
 pub(crate) fn loom() -> Result<()> {
-    let mut steps = Steps::new();
     let mut command = cargo(["test", "--package", "ratekeeper-core"]);
     command.args(["--test", "slot_model"]);
     command.env("RUSTFLAGS", "--cfg ratekeeper_loom");
     command.env("CARGO_TARGET_DIR", target().join("loom"));
-    steps.command("model", &mut command)?;
-    steps.finish("loom");
-    Ok(())
+    Steps::only("loom", &mut command)
 }
 
 /// `cargo xtask simulate`: the lease simulation, optimised; `args` say how many seeds, or which one.
 pub(crate) fn simulate(args: &[String]) -> Result<()> {
-    let mut steps = Steps::new();
     let mut command = cargo(["run", "--release", "--locked", "--package"]);
     command.args(["ratekeeper-testkit", "--example", "simulate", "--"]);
-    steps.command("simulate", command.args(args))?;
-    steps.finish("simulate");
-    Ok(())
+    Steps::only("simulate", command.args(args))
 }

@@ -16,6 +16,14 @@ impl Steps {
         Steps { done: Vec::new() }
     }
 
+    /// Runs a command as the only step of a verb.
+    pub(crate) fn only(verb: &'static str, command: &mut Command) -> Result<()> {
+        let mut steps = Steps::new();
+        steps.command(verb, command)?;
+        steps.finish(verb);
+        Ok(())
+    }
+
     /// Runs a command as the step `name`; its output is passed through.
     pub(crate) fn command(&mut self, name: &'static str, command: &mut Command) -> Result<()> {
         self.step(name, &shown(command), || succeed(command))

@@ -20,10 +20,7 @@ pub(super) fn accuracy(args: &[String]) -> Result<()> {
             other => bail!("there is no {other:?}; there are `--quick` and `--log FILE`"),
         }
     }
-    let mut steps = Steps::new();
     let mut command = example("accuracy");
     command.args(is_quick.then_some("--quick"));
-    steps.command("accuracy", command.args(paths))?;
-    steps.finish("bench accuracy");
-    Ok(())
+    Steps::only("accuracy", command.args(paths))
 }
