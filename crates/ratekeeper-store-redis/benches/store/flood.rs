@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use ratekeeper_core::Limit;
 use ratekeeper_store::{Answer, Store};
+use ratekeeper_testkit::process::thread_time;
+use ratekeeper_testkit::random::Random;
 use smallvec::SmallVec;
 use tokio::runtime::Runtime;
 use tokio::task::{JoinSet, yield_now};
@@ -50,7 +52,7 @@ impl Flood {
         S: Store + Send + Sync + 'static,
         S::Ticket: Send,
     {
-        let (begun, cpu) = (Instant::now(), thread_cpu_us());
+        let (begun, cpu) = (Instant::now(), thread_time());
         let end = begun + self.run;
         let mut tally = runtime.block_on(async {
             let mut tasks = JoinSet::new();
@@ -66,14 +68,14 @@ impl Flood {
             all
         });
         tally.seconds = begun.elapsed().as_secs_f64();
-        tally.cpu_us = thread_cpu_us() - cpu;
+        tally.cpu_us = (thread_time() - cpu).as_secs_f64() * 1e6;
         tally
     }
 }
 
 async fn one<S: Store>(store: Arc<S>, flood: Flood, task: u64, end: Instant) -> Tally {
     let mut tally = Tally::default();
-    let mut random = task + 1;
+    let mut random = Random::new(task);
     for turn in 0_u64.. {
         if turn.is_multiple_of(BETWEEN_LOOKS) {
             if Instant::now() >= end {
@@ -81,14 +83,7 @@ async fn one<S: Store>(store: Arc<S>, flood: Flood, task: u64, end: Instant) -> 
             }
             yield_now().await;
         }
-        let mut key = || {
-            // Knuth's MMIX generator; its high bits are good.
-            random = random
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (random >> 33) % flood.keys
-        };
-        let steps = (0..flood.limits).map(|_| step(&flood.limit, key()));
+        let steps = (0..flood.limits).map(|_| step(&flood.limit, random.below(flood.keys)));
         let steps: SmallVec<[_; 3]> = steps.collect();
         let verdicts = match store.decide(&request(&steps)) {
             Answer::Decided(verdicts) => Ok(verdicts),
@@ -101,13 +96,4 @@ async fn one<S: Store>(store: Arc<S>, flood: Flood, task: u64, end: Instant) -> 
         }
     }
     tally
-}
-
-/// Microseconds on a processor so far.
-fn thread_cpu_us() -> f64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat");
-    let text = text.expect("Linux tells what a thread has taken");
-    let nanos = text.split(' ').next().and_then(|text| text.parse().ok());
-    let nanos: f64 = nanos.expect("a number of nanoseconds");
-    nanos / 1e3
 }

@@ -12,6 +12,7 @@ use ratekeeper_core::{
 use ratekeeper_store::{Charge, CounterKey, Request, Step, StepOutcome};
 use ratekeeper_store_redis::script::{Call, Group, KeyName, Script};
 use ratekeeper_testkit::model::history::{Gap, History, Hits, Move, gaps, histories, hits};
+use ratekeeper_testkit::random::Random;
 use ratekeeper_testkit::redis::{Client, Server};
 
 use crate::timed_store::{answers, load, names, push};
@@ -138,7 +139,7 @@ struct Lane {
     end: Timestamp,
     state: Option<State>,
     last: Option<Outcome>,
-    random: u64,
+    random: Random,
 }
 
 impl Lane {
@@ -156,23 +157,14 @@ impl Lane {
             end: Timestamp::from_micros(MAX_COUNT.saturating_sub(longest)),
             state: None,
             last: None,
-            random: history.start.as_micros() | 1,
+            random: Random::new(history.start.as_micros()),
         }
-    }
-
-    /// A number from 0 to 1, by Knuth's MMIX generator.
-    fn chance(&mut self) -> f64 {
-        self.random = self
-            .random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.random >> 40) as f64 / (1_u64 << 24) as f64
     }
 
     /// Moves to the next step and returns its hits; [`None`] at the end of the history.
     fn advance(&mut self) -> Option<i64> {
         let Move { gap, hits } = self.moves.next()?;
-        let goes_back = self.chance() < self.back;
+        let goes_back = self.random.unit() < self.back;
         self.now = match goes_back {
             true => gap.before(self.now, &self.limit, self.last.as_ref()),
             false => gap.after(self.now, &self.limit, self.last.as_ref()),
@@ -180,7 +172,7 @@ impl Lane {
         if self.now > self.end {
             return None;
         }
-        if self.changes && self.chance() < 0.1 {
+        if self.changes && self.random.unit() < 0.1 {
             self.change();
         }
         let most = MAX_COUNT as i64;
@@ -191,7 +183,7 @@ impl Lane {
     }
 
     fn change(&mut self) {
-        let quota = (self.limit.quota() as f64 * self.chance() * 2.0) as u64;
+        let quota = (self.limit.quota() as f64 * self.random.unit() * 2.0) as u64;
         let spec = ratekeeper_core::LimitSpec {
             sub_windows: Some(self.limit.sub_windows()).filter(|count| *count > 0),
             ..ratekeeper_core::LimitSpec::new(self.limit.algorithm(), quota, self.limit.window())

@@ -12,6 +12,7 @@ use ratekeeper_store_redis::script::{
     decode_lease_calls,
 };
 use ratekeeper_testkit::model::history::{History, Move, histories};
+use ratekeeper_testkit::random::Random;
 use ratekeeper_testkit::redis::{Client, Reply, Server};
 
 use crate::timed_store::{answers, items, load, names, push};
@@ -96,14 +97,14 @@ struct Lane {
     state: State,
     escrow: Escrow,
     nodes: [Node; NODES],
-    random: u64,
+    random: Random,
     key: CounterKey,
 }
 
 impl Lane {
     fn new(history: History, back: f64) -> Option<Self> {
         let limit = history.limit();
-        let random = history.start.as_micros() | 1;
+        let random = Random::new(history.start.as_micros());
         let longest = Micros::new(limit.window().get() / 4);
         let terms = Terms::try_new(&limit, longest).ok()?;
         let windows = limit.capacity() / limit.quota().max(1) + 4;
@@ -125,18 +126,6 @@ impl Lane {
         })
     }
 
-    fn word(&mut self) -> u64 {
-        self.random = self
-            .random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        self.random >> 33
-    }
-
-    fn chance(&mut self) -> f64 {
-        self.word() as f64 / (1_u64 << 31) as f64
-    }
-
     fn limit(&self) -> &Limit {
         self.terms.limit()
     }
@@ -144,13 +133,13 @@ impl Lane {
     fn advance(&mut self) -> Option<Act> {
         let moved = self.moves.next()?;
         // Mostly a part of a lease's time passes, or none, so that calls find leases.
-        self.now = match self.word() % 6 {
+        self.now = match self.random.below(6) {
             0 | 1 => self.now,
             2..=4 => {
                 let most = self.terms.ttl().get() / 2 + 1;
-                self.now.after(Micros::new(self.word() % most))
+                self.now.after(Micros::new(self.random.below(most)))
             }
-            _ if self.chance() < self.back => moved.gap.before(self.now, self.limit(), None),
+            _ if self.random.unit() < self.back => moved.gap.before(self.now, self.limit(), None),
             _ => moved.gap.after(self.now, self.limit(), None),
         };
         if self.now > self.end {
@@ -158,8 +147,8 @@ impl Lane {
         }
         let hits = moved.hits.number(self.limit(), None);
         let most = self.limit().capacity().max(1) as i64;
-        Some(match self.word() % 3 {
-            0 => Act::Exact(match self.word() % 8 {
+        Some(match self.random.below(3) {
+            0 => Act::Exact(match self.random.below(8) {
                 0 => 0,
                 1 => -hits.clamp(1, most),
                 2 => (most / 2).max(1),
@@ -170,17 +159,17 @@ impl Lane {
     }
 
     fn report(&mut self) -> LeaseCall {
-        let index = self.word() as usize % NODES;
+        let index = self.random.below(NODES as u64) as usize;
         let mut node = self.nodes[index];
         node.number += 1;
-        node.spent += self.word() % (self.terms.amount_max() + 2);
-        if self.word().is_multiple_of(16) || node.since == 0 {
+        node.spent += self.random.below(self.terms.amount_max() + 2);
+        if self.random.below(16) == 0 || node.since == 0 {
             // A session starts over.
             (node.since, node.spent) = (node.number, 0);
         }
-        let is_old = self.word().is_multiple_of(8);
+        let is_old = self.random.below(8) == 0;
         if is_old {
-            node.number = node.number.saturating_sub(1 + self.word() % 2).max(1);
+            node.number = node.number.saturating_sub(1 + self.random.below(2)).max(1);
         } else {
             self.nodes[index] = node;
         }
@@ -189,10 +178,10 @@ impl Lane {
             number: node.number,
             since: node.since,
             spent: node.spent,
-            is_final: self.word().is_multiple_of(3),
-            target: match self.word() % 4 {
+            is_final: self.random.below(3) == 0,
+            target: match self.random.below(4) {
                 0 => 0,
-                _ => self.word() % (2 * self.terms.amount_max()),
+                _ => self.random.below(2 * self.terms.amount_max()),
             },
         };
         LeaseCall {

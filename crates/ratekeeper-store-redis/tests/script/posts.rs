@@ -8,6 +8,7 @@ use ratekeeper_core::{
 };
 use ratekeeper_store::{CounterKey, Post, Request, Step, StepOutcome};
 use ratekeeper_store_redis::script::{Call, Group, Item, KeyName, Script};
+use ratekeeper_testkit::random::Random;
 use ratekeeper_testkit::redis::{Client, Server};
 
 use crate::timed_store::{answers, items, load, names, push};
@@ -176,19 +177,6 @@ fn limits() -> Vec<Limit> {
         .collect()
 }
 
-/// Numbers by Knuth's MMIX generator: the same in each run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, most: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % most.max(1)
-    }
-}
-
 #[test]
 fn posts_are_charged_once_when_they_were_admitted_and_up_to_the_limit() {
     let server = Server::start();
@@ -208,7 +196,7 @@ fn posts_are_charged_once_when_they_were_admitted_and_up_to_the_limit() {
 }
 
 fn play(redis: &mut Redis, limit: &Limit, seed: u64) {
-    let mut numbers = Numbers(seed);
+    let mut numbers = Random::new(seed);
     let key = CounterKey {
         subject: seed,
         identity: 1,
