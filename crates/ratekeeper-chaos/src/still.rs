@@ -4,7 +4,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use ratekeeper_testkit::process::{Process, system};
+use ratekeeper_testkit::process::{Process, pin};
 
 /// The time between two pauses.
 const BETWEEN: Duration = Duration::from_millis(700);
@@ -34,17 +34,6 @@ pub(crate) fn crowd(ids: &[u32], act: impl FnOnce()) {
     let all = std::thread::available_parallelism().map_or(1, usize::from);
     let all = format!("0-{}", all - 1);
     ids.iter().for_each(|id| pin(*id, &all));
-}
-
-/// Keeps all threads of a process on `processors`.
-///
-/// # Panics
-/// If that fails: the row would show nothing.
-fn pin(id: u32, processors: &str) {
-    let mut taskset = system("taskset");
-    taskset.args(["-apc", processors, &id.to_string()]);
-    let done = taskset.output().expect("taskset runs");
-    assert!(done.status.success(), "{done:?}");
 }
 
 /// A program that never waits, on the first processor.

@@ -2,7 +2,7 @@
 
 use crate::support::{commands, ratekeeper, repository};
 use ratekeeper_testkit::assert_contains;
-use ratekeeper_testkit::process::{Process, free_port};
+use ratekeeper_testkit::process::{Process, free_port, output_of};
 use std::process::Command;
 
 #[test]
@@ -41,11 +41,5 @@ fn a_bare_run_serves_the_example_and_its_three_commands_work_when_pasted() {
 
 /// Runs a line as a shell does. It needs curl, which `cargo xtask test` installs.
 fn paste(line: &str) -> String {
-    let output = Command::new("sh")
-        .args(["-c", line])
-        .output()
-        .expect("there is a shell");
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{line}: {complaint}");
-    String::from_utf8(output.stdout).expect("it prints UTF-8")
+    output_of(Command::new("sh").args(["-c", line]))
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{self, Ratekeeper, example, http, node, repository, url, write};
 use ratekeeper_testkit::assert_contains;
-use ratekeeper_testkit::process::{Process, eventually, free_port, system};
+use ratekeeper_testkit::process::{Process, eventually, free_port, output_of, system};
 use ratekeeper_testkit::redis::Server;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -90,13 +90,7 @@ fn promtool_accepts_the_metrics_the_alerts_and_their_tests() {
         &["test", "rules", "alerts.test.yml"][..],
         &["check", "config", "prometheus.yml"],
     ] {
-        let output = Command::new("promtool")
-            .args(args)
-            .current_dir(&alerts)
-            .output();
-        let output = output.expect("promtool starts");
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{args:?}: {said}");
+        output_of(Command::new("promtool").args(args).current_dir(&alerts));
     }
     assert!(service.stop().success());
 }

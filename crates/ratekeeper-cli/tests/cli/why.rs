@@ -2,11 +2,11 @@
 
 use crate::support::{self, Ratekeeper, http, ratekeeper, repository, url};
 use ratekeeper_testkit::assert_contains;
-use ratekeeper_testkit::process::eventually;
+use ratekeeper_testkit::process::{eventually, output_of};
 use ratekeeper_testkit::redis::Server;
 use serde_json::{Value, json};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 use tempfile::tempdir;
 
 const RULES: &str = "domain: shop
@@ -35,29 +35,21 @@ fn call(service: &Ratekeeper, key: &str, value: &str, times: usize) {
     }
 }
 
-/// Runs a line of a shell in which `ratekeeper` asks the service.
-fn shell(service: &Ratekeeper, folder: &Path, script: &str) -> Output {
+/// A line of a shell in which `ratekeeper` asks the service.
+fn shell(service: &Ratekeeper, folder: &Path, script: &str) -> Command {
     let binary = ratekeeper(folder, "").get_program().to_owned();
     let function = format!(
         "ratekeeper() {{ \"$BINARY\" \"$@\" --admin http://127.0.0.1:{}; }}\n",
         service.admin
     );
-    let output = Command::new("sh")
-        .args(["-ec", &(function + script)])
-        .env("BINARY", binary)
-        .current_dir(folder)
-        .output();
-    output.expect("there is a shell")
+    let mut command = Command::new("sh");
+    command.args(["-ec", &(function + script)]);
+    command.env("BINARY", binary).current_dir(folder);
+    command
 }
 
 fn said(service: &Ratekeeper, folder: &Path, script: &str) -> String {
-    let output = shell(service, folder, script);
-    let (out, err) = (
-        String::from_utf8_lossy(&output.stdout).into_owned(),
-        String::from_utf8_lossy(&output.stderr).into_owned(),
-    );
-    assert!(output.status.success(), "{script}\n{out}{err}");
-    out
+    output_of(&mut shell(service, folder, script))
 }
 
 #[test]
@@ -112,7 +104,8 @@ fn one_customer_is_told_on_one_screen() {
     assert!(!list.contains("acme"), "{list}");
     let json = said(&service, folder, "ratekeeper denials acme --json");
     assert_contains(&json, "\"count\": 2");
-    let unknown = shell(&service, folder, "ratekeeper why '*nobody'");
+    let unknown = shell(&service, folder, "ratekeeper why '*nobody'").output();
+    let unknown = unknown.expect("there is a shell");
     assert_eq!(unknown.status.code(), Some(1));
     eventually("the log names whom the rule in shadow would deny", || {
         let log = service.log();
@@ -184,7 +177,8 @@ fn any_node_with_the_same_redis_tells_why() {
         call(two, "api_key", &format!("sk_live_of_others_{number:04}"), 3);
     }
     let told = |node: &Ratekeeper, name: &str| {
-        let output = shell(node, folder, &format!("ratekeeper why '{name}' --json"));
+        let output = shell(node, folder, &format!("ratekeeper why '{name}' --json")).output();
+        let output = output.expect("there is a shell");
         serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default()
     };
     for node in &nodes {

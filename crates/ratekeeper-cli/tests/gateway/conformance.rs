@@ -1,33 +1,20 @@
 //! The gateway between clients and servers that others have written; docs/gateway.md lists them.
 
 use std::path::Path;
-use std::process::{Command, Output};
 
 use crate::support::{Gateway, RULES, Upstream, ok};
 use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::certificates::Identity;
-use ratekeeper_testkit::process::{Process, eventually, free_port, system};
+use ratekeeper_testkit::process::{Process, eventually, free_port, output_of, system};
 use tempfile::TempDir;
 
 /// Runs a client to its end; answers what it printed.
-pub(crate) fn run(command: &mut Command) -> String {
-    let output: Output = command
-        .output()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let (out, err) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert!(output.status.success(), "{command:?}: {out}{err}");
-    out.into_owned()
-}
-
-fn curl(args: &[&str]) -> String {
+pub(crate) fn curl(args: &[&str]) -> String {
     let mut command = system("curl");
     command
         .args(["--silent", "--show-error", "--max-time", "30", "--fail"])
         .args(args);
-    run(&mut command)
+    output_of(&mut command)
 }
 
 /// NGINX with kept connections that it closes after three requests, and a file of 5 MiB.
@@ -211,7 +198,7 @@ fn curl_is_told_of_a_denial_whatever_it_still_has_to_send() {
                 curl.args(["--silent", "--show-error", "--max-time", "30", version]);
                 curl.args(["--output", "/dev/null", "--write-out", "%{http_code}"]);
                 curl.args(["--header", "X-Api-Key: few", "--data-binary", body, &url]);
-                assert_eq!(run(&mut curl), "429", "{version}");
+                assert_eq!(output_of(&mut curl), "429", "{version}");
             }
         }
     }
@@ -221,9 +208,11 @@ fn curl_is_told_of_a_denial_whatever_it_still_has_to_send() {
 fn nginx_closes_kept_connections_and_no_client_notices() {
     let nginx = Nginx::start(None);
     let gateway = Gateway::start(&nginx.url(), &["--worker-threads", "1"]);
-    let said = run(system("h2load").args(["-n", "2000", "-c", "4", "-m", "10", &gateway.url("/")]));
+    let said =
+        output_of(system("h2load").args(["-n", "2000", "-c", "4", "-m", "10", &gateway.url("/")]));
     assert_contains(&said, "2000 succeeded, 0 failed");
-    let said = run(system("h2load").args(["--h1", "-n", "2000", "-c", "8", &gateway.url("/")]));
+    let said =
+        output_of(system("h2load").args(["--h1", "-n", "2000", "-c", "8", &gateway.url("/")]));
     assert_contains(&said, "2000 succeeded, 0 failed");
     let answers = r#"ratelimit_gateway_requests_total{upstream="upstream",status="2xx"} 4000"#;
     gateway.tells("/metrics", answers);

@@ -16,7 +16,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::http2::{self, Outcome};
-use ratekeeper_testkit::process::{Process, eventually, free_port};
+use ratekeeper_testkit::process::{Process, eventually, free_port, output_of};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -196,7 +196,7 @@ fn bench(port: u16) {
     bench.args(["--duration", "500ms", "--warm-up", "0s", "--json"]);
     // Each request that is due is sent, however busy the machine is.
     bench.args(["--rate", "1000"]);
-    crate::conformance::run(&mut bench);
+    output_of(&mut bench);
 }
 
 #[test]

@@ -2,9 +2,8 @@
 
 use std::process::Command;
 
-use crate::conformance::run;
 use crate::support::Gateway;
-use ratekeeper_testkit::process::{Process, free_port};
+use ratekeeper_testkit::process::{Process, free_port, output_of};
 
 /// Debian's, which has the package of websockets.
 fn python() -> Command {
@@ -46,7 +45,7 @@ asyncio.run(main())
     server.wait_for_port(port);
     let gateway = Gateway::start(&format!("http://127.0.0.1:{port}"), &[]);
     let url = format!("ws://127.0.0.1:{}/chat", gateway.port);
-    let said = run(python().args(["-c", CLIENT, &url]));
+    let said = output_of(python().args(["-c", CLIENT, &url]));
     assert_eq!(said.trim(), "closed in good order");
 }
 
@@ -86,6 +85,6 @@ print('all on one connection')
     let mut server = Process::spawn("http.server", command);
     server.wait_for_port(port);
     let gateway = Gateway::start(&format!("http://127.0.0.1:{port}"), &[]);
-    let said = run(python().args(["-c", CLIENT, &gateway.port.to_string()]));
+    let said = output_of(python().args(["-c", CLIENT, &gateway.port.to_string()]));
     assert_eq!(said.trim(), "all on one connection");
 }

@@ -13,10 +13,9 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::http1::connect;
-use ratekeeper_testkit::process::{eventually, system};
+use ratekeeper_testkit::process::{eventually, output_of, system};
 use ratekeeper_testkit::redis::Server;
 
-use crate::conformance::run;
 use crate::support::{Act, Answer, Gateway, Upstream, deaf_port, ok};
 
 /// A thousand tokens for each user, and a limit of requests that is never reached.
@@ -161,7 +160,7 @@ fn streams_tell_it_in_their_last_event() {
         PROMPT,
         &url,
     ];
-    assert!(run(system("curl").args(curl)).contains("[DONE]"));
+    assert!(output_of(system("curl").args(curl)).contains("[DONE]"));
     gateway.tells(
         "/metrics",
         r#"ratelimit_usage_hits_total{from="response"} 200"#,

@@ -1,11 +1,10 @@
 //! Redis, three gateways with limits, three without, and their upstream.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
-use ratekeeper_testkit::process::Process;
+use anyhow::Result;
+use ratekeeper_testkit::process::{Process, pin};
 use ratekeeper_testkit::ratekeeper::{self, Ratekeeper};
 use ratekeeper_testkit::redis::Server;
 
@@ -58,7 +57,7 @@ impl Setup {
         // Everything but the load is on one processor.
         let (behind, upstream) = upstream(folder.path(), MEASURED)?;
         let mut redis = Server::start();
-        pin(redis.process().id())?;
+        pin(redis.process().id(), MEASURED);
         let fleet = |limits: &str, mode: &str| {
             let node = || node(binary, redis.port(), behind, (limits, mode));
             Fleet(std::iter::repeat_with(node).take(NODES).collect())
@@ -71,17 +70,6 @@ impl Setup {
             _upstream: upstream,
             _folder: folder,
         })
-    }
-}
-
-/// Pins a program that was started elsewhere to the same processor.
-fn pin(process: u32) -> Result<()> {
-    let output = Command::new("taskset")
-        .args(["-acp", MEASURED, &process.to_string()])
-        .output()?;
-    match output.status.success() {
-        true => Ok(()),
-        false => bail!("{}", String::from_utf8_lossy(&output.stderr)),
     }
 }
 
