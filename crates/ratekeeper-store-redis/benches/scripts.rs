@@ -165,7 +165,7 @@ impl Row {
         };
         let sixteen = cost(&mut client, counters / 16, |n, out| ask(1, 16, n, out)) / 16.0;
         let one = cost(&mut client, counters / 8, |n, out| ask(1, 1, n, out));
-        let bytes = (memory(&mut client) - before) as f64 / counters as f64;
+        let bytes = (memory(&mut client) - before) / counters as f64;
         let oversized = i64::try_from(limit.capacity() + 1).unwrap_or(i64::MAX);
         let denied = cost(&mut client, counters / 8, |n, out| {
             ask(oversized, 1, n, out)
@@ -228,16 +228,9 @@ fn cost(client: &mut Client, calls: u64, mut ask: impl FnMut(u64, &mut Vec<u8>))
 
 /// Seconds of the server's processes so far.
 fn cpu(client: &mut Client) -> f64 {
-    field(client, "cpu", "used_cpu_user:") + field(client, "cpu", "used_cpu_sys:")
+    client.number("cpu", "used_cpu_user") + client.number("cpu", "used_cpu_sys")
 }
 
-fn memory(client: &mut Client) -> u64 {
-    field(client, "memory", "used_memory:") as u64
-}
-
-fn field(client: &mut Client, section: &str, name: &str) -> f64 {
-    let info = client.ask(&["INFO", section]).text();
-    let line = info.lines().find_map(|line| line.strip_prefix(name));
-    line.and_then(|value| value.parse().ok())
-        .unwrap_or_else(|| panic!("INFO has no {name}"))
+fn memory(client: &mut Client) -> f64 {
+    client.number("memory", "used_memory")
 }

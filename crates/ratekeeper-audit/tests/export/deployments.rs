@@ -2,24 +2,16 @@
 
 use ratekeeper_audit::ExportFiles;
 use ratekeeper_testkit::certificates::{Authority, Validity, put};
-use ratekeeper_testkit::redis::{Client, Cluster, PRIMARY, Reply, Sentinels, Server};
+use ratekeeper_testkit::redis::{Client, Cluster, Reply, Sentinels, Server};
 use ratekeeper_tls::TlsFiles;
 
 use crate::redis::received_by;
 use crate::support::{STREAM, Trail, complete_and_in_order, eventually, run};
 
-fn hosts(ports: &[u16]) -> String {
-    let hosts: Vec<_> = ports
-        .iter()
-        .map(|port| format!("127.0.0.1:{port}"))
-        .collect();
-    hosts.join(",")
-}
-
 #[test]
 fn a_stream_follows_the_primary_that_the_sentinels_name() {
     let mut set = Sentinels::start();
-    let url = format!("redis+sentinel://{}/{PRIMARY}/0", hosts(set.ports()));
+    let url = format!("{}/0", set.url());
     run(async {
         let mut trail = Trail::new();
         trail.change(60).await;
@@ -66,7 +58,7 @@ fn sentinels_that_are_away_are_a_fault() {
 fn a_stream_of_a_cluster_is_followed_to_the_node_that_gets_it() {
     let mut cluster = Cluster::of(3, 0, std::time::Duration::from_secs(60));
     let ports = cluster.ports();
-    let url = format!("redis+cluster://{}/", hosts(&ports));
+    let url = cluster.url();
     let Reply::Int(slot) = cluster.client(0).ask(&["CLUSTER", "KEYSLOT", STREAM]) else {
         panic!("a key has a slot");
     };

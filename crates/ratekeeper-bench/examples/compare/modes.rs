@@ -207,12 +207,7 @@ fn kept(mode: &'static str, nodes: &[Server], client: &mut Client) -> Result<Kep
 
 /// Calls of scripts so far.
 pub(crate) fn calls(client: &mut Client) -> f64 {
-    let text = client.ask(&["INFO", "commandstats"]).text();
-    let of = |line: &str| -> Option<f64> {
-        let rest = line.strip_prefix("cmdstat_evalsha:calls=")?;
-        rest.split(',').next()?.parse().ok()
-    };
-    text.lines().find_map(of).unwrap_or(0.0)
+    client.calls("evalsha") as f64
 }
 
 impl Kept {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::{Client, PRIMARY, Sentinels};
 
-use super::{hosts, is_primary};
+use super::is_primary;
 use crate::fault::{Counters, Fault, Scene, Start};
 
 /// The time that a primary has to be gone before another server takes over.
@@ -16,7 +16,7 @@ pub(crate) struct Watched(Sentinels);
 
 impl Scene for Watched {
     fn url(&self) -> String {
-        format!("redis+sentinel://{}/{PRIMARY}", hosts(self.0.ports()))
+        self.0.url()
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::{Cluster, Reply};
 
-use super::{hosts, is_primary};
+use super::is_primary;
 use crate::fault::{Counters, Fault, Scene, Spares, Start};
 
 const SHARDS: usize = 3;
@@ -23,7 +23,7 @@ pub(crate) struct Shards {
 
 impl Scene for Shards {
     fn url(&self) -> String {
-        format!("redis+cluster://{}/", hosts(&self.cluster.ports()))
+        self.cluster.url()
     }
 }
 

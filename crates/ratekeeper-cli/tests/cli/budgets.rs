@@ -167,12 +167,7 @@ fn budgets_hold_on_redis() {
 #[test]
 fn budgets_hold_on_a_cluster() {
     let cluster = Cluster::of(3, 0, Duration::from_secs(15));
-    let ports = cluster.ports();
-    let store = format!(
-        "redis+cluster://127.0.0.1:{},127.0.0.1:{}/",
-        ports[2], ports[0]
-    );
-    a_look_is_denied_after_a_charge_of_500_of_100(&store);
+    a_look_is_denied_after_a_charge_of_500_of_100(&cluster.url());
 }
 
 /// Two nodes share one budget; a debt is told, and no charge with a key counts twice.

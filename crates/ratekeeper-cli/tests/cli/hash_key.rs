@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
-use ratekeeper_testkit::redis::{PRIMARY, Reply, Sentinels, Server};
+use ratekeeper_testkit::redis::{Reply, Sentinels, Server};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
@@ -96,12 +96,7 @@ fn nodes_that_start_before_their_redis_share_their_limits_from_the_first_hit_on(
 fn nodes_that_start_before_their_sentinels_share_their_limits_from_the_first_hit_on() {
     let mut set = Sentinels::with_down_after(Duration::from_secs(3_600));
     set.servers()[0].process().kill();
-    let ports: Vec<_> = set
-        .ports()
-        .iter()
-        .map(|port| format!("127.0.0.1:{port}"))
-        .collect();
-    let store = format!("redis+sentinel://{}/{PRIMARY}", ports.join(","));
+    let store = set.url();
     let folder = tempdir().expect("a folder can be made");
     let nodes = ["one", "two"].map(|name| node(folder.path(), name, RULES, &store));
     let passed = admitted(&nodes, "ada", || set.servers()[0].restart());

@@ -5,7 +5,7 @@ use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::certificates::{Authority, Validity, put};
 use ratekeeper_testkit::process::{eventually, free_port};
 use ratekeeper_testkit::ratekeeper::Args;
-use ratekeeper_testkit::redis::{Cluster, Reply, Server};
+use ratekeeper_testkit::redis::{Cluster, Reply, Server, hosts};
 use std::path::Path;
 use std::time::Duration;
 use tempfile::tempdir;
@@ -57,11 +57,9 @@ fn share_a_limit(nodes: [&Ratekeeper; 2], name: &str) {
 #[test]
 fn two_nodes_share_their_limits_in_a_cluster() {
     let cluster = Cluster::of(3, 0, Duration::from_secs(15));
+    // The third one is found by the others.
     let ports = cluster.ports();
-    let store = format!(
-        "redis+cluster://127.0.0.1:{},127.0.0.1:{}/",
-        ports[2], ports[0]
-    );
+    let store = format!("redis+cluster://{}/", hosts(&[ports[2], ports[0]]));
     let folder = tempdir().expect("a folder can be made");
     let nodes = ["one", "two"].map(|name| node(folder.path(), name, &store, &PATIENT));
     // Many subjects, so that every shard is asked.

@@ -71,11 +71,7 @@ fn is_seen_to_be_exact() -> bool {
     assert!(report["denied"].as_u64() > Some(0), "{report}");
     let forwarded = upstream.asked().len() as u64;
     assert_eq!(report["allowed"].as_u64(), Some(forwarded), "{report}");
-    let each = redis.client().ask(&["INFO", "commandstats"]).text();
-    assert!(
-        each.contains("cmdstat_evalsha"),
-        "they counted there: {each}"
-    );
+    assert!(redis.client().calls("evalsha") > 0, "they counted there");
     true
 }
 

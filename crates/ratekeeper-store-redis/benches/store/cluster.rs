@@ -43,13 +43,7 @@ fn one(plan: &Plan, limits: usize) {
     for server in cluster.servers() {
         pin_redis(server.process().id());
     }
-    let hosts: Vec<String> = cluster
-        .ports()
-        .iter()
-        .map(|port| format!("127.0.0.1:{port}"))
-        .collect();
-    let url = format!("redis+cluster://{}/", hosts.join(","));
-    let endpoint = Endpoint::parse(&url).expect("a good URL");
+    let endpoint = Endpoint::parse(&cluster.url()).expect("a good URL");
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime can be made");
     let store = connected(&runtime, endpoint, config());

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use ratekeeper_core::Algorithm;
 use ratekeeper_store::{Answer, Store};
 use ratekeeper_store_redis::RedisStore;
+use ratekeeper_testkit::paired::median;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
@@ -57,29 +58,15 @@ pub(crate) fn beside_a_bare_round_trip(plan: &Plan) {
             .block_on(decisions(&store, RATE, plan.alone / 2));
         runs.push((ours, bare));
     }
-    let told = |of: &dyn Fn(&(Latencies, Latencies)) -> f64| {
-        let mut values: Vec<f64> = runs.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        format!("{:.0}", values[values.len() / 2])
+    let told = |name: &str, of: fn(&(Latencies, Latencies), f64) -> f64, target: &str| {
+        let of = |share| format!("{:.0}", median(runs.iter().map(|run| of(run, share))));
+        row(&[name, &of(0.5), &of(0.99), target]);
     };
-    row(&[
-        "bare round trip",
-        &told(&|run| run.1.us(0.5)),
-        &told(&|run| run.1.us(0.99)),
-        "",
-    ]);
-    row(&[
-        "decision",
-        &told(&|run| run.0.us(0.5)),
-        &told(&|run| run.0.us(0.99)),
-        "",
-    ]);
-    row(&[
-        "more, median of pairs",
-        &told(&|run| run.0.us(0.5) - run.1.us(0.5)),
-        &told(&|run| run.0.us(0.99) - run.1.us(0.99)),
-        "p50 <= 53",
-    ]);
+    told("bare round trip", |run, share| run.1.us(share), "");
+    told("decision", |run, share| run.0.us(share), "");
+    let more: fn(&(Latencies, Latencies), f64) -> f64 =
+        |run, share| run.0.us(share) - run.1.us(share);
+    told("more, median of pairs", more, "p50 <= 53");
     let counts = store.shards().remove(0);
     let waited = counts.queued_seconds / counts.decisions as f64 * 1e6;
     let called = counts.duration_seconds / counts.pipelines as f64 * 1e6;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros};
 use ratekeeper_store::{Answer, Store};
 use ratekeeper_store_redis::RedisStore;
+use ratekeeper_testkit::paired::median;
 use tokio::task::{JoinSet, yield_now};
 
 use crate::latency::Latencies;
@@ -69,24 +70,20 @@ fn one(plan: &Plan, name: &str, deny_cache_max: Duration) {
         flooded += flood;
         runs.push((quiet, busy));
     }
-    let told = |of: &dyn Fn(&(Others, Others)) -> f64| {
-        let mut values: Vec<f64> = runs.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
-    };
-    let sum = |of: &dyn Fn(&(Others, Others)) -> u64| runs.iter().map(of).sum::<u64>();
+    let told = |of: fn(&(Others, Others)) -> f64| median(runs.iter().map(of));
+    let sum = |of: fn(&(Others, Others)) -> u64| runs.iter().map(of).sum::<u64>();
     let seconds = plan.alone.as_secs_f64() * PAIRS as f64;
     row(&[
         name.to_owned(),
         format!("{:.0}", flooded as f64 / seconds / 1e3),
-        format!("{:.0}", told(&|run| run.0.latencies.us(0.99))),
-        format!("{:.0}", told(&|run| run.1.latencies.us(0.99))),
+        format!("{:.0}", told(|run| run.0.latencies.us(0.99))),
+        format!("{:.0}", told(|run| run.1.latencies.us(0.99))),
         format!(
             "{:.2}",
-            told(&|run| run.1.latencies.us(0.99) / run.0.latencies.us(0.99))
+            told(|run| run.1.latencies.us(0.99) / run.0.latencies.us(0.99))
         ),
-        sum(&|run| run.0.allowed).to_string(),
-        sum(&|run| run.1.allowed).to_string(),
+        sum(|run| run.0.allowed).to_string(),
+        sum(|run| run.1.allowed).to_string(),
         "<= 1.2, the same pass".to_owned(),
     ]);
 }

@@ -1,11 +1,11 @@
 //! A server on a processor of its own, and stores that ask it.
 
-use std::process::Command;
 use std::sync::Arc;
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 use ratekeeper_store::{CounterKey, Request, Step};
 use ratekeeper_store_redis::{Endpoint, RedisConfig, RedisStore};
+use ratekeeper_testkit::process::pin;
 use ratekeeper_testkit::redis::{Client, Server};
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -69,16 +69,10 @@ pub(crate) struct Seen {
 impl Seen {
     /// Reads the counts so far of the server that `client` is connected to.
     pub(crate) fn by(client: &mut Client) -> Self {
-        let cpu = |client: &mut Client, name| field(client, "cpu", name);
-        let seconds = cpu(client, "used_cpu_user:") + cpu(client, "used_cpu_sys:");
-        let stats = client.ask(&["INFO", "commandstats"]).text();
-        let calls = stats
-            .lines()
-            .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="))
-            .and_then(|line| line.split(',').next()?.parse().ok());
+        let seconds = client.number("cpu", "used_cpu_user") + client.number("cpu", "used_cpu_sys");
         Self {
             cpu_us: seconds * 1e6,
-            calls: calls.unwrap_or(0.0),
+            calls: client.calls("evalsha") as f64,
         }
     }
 }
@@ -90,23 +84,6 @@ pub(crate) fn pin_this_process() {
 
 pub(crate) fn pin_redis(process: u32) {
     pin(process, REDIS_CORE);
-}
-
-fn pin(process: u32, core: &str) {
-    let mut command = Command::new("taskset");
-    command.args(["-acp", core, &process.to_string()]);
-    let output = command.output().expect("taskset can be started");
-    assert!(
-        output.status.success(),
-        "two processors are needed: {output:?}"
-    );
-}
-
-fn field(client: &mut Client, section: &str, name: &str) -> f64 {
-    let info = client.ask(&["INFO", section]).text();
-    let line = info.lines().find_map(|line| line.strip_prefix(name));
-    line.and_then(|value| value.parse().ok())
-        .unwrap_or_else(|| panic!("INFO has no {name}"))
 }
 
 /// The product's, but for a deadline that a busy machine does not miss.

@@ -34,12 +34,7 @@ fn shared() -> Arc<Cluster> {
 
 /// Counters of the cluster that no other test has.
 pub(crate) fn endpoint(cluster: &Cluster) -> Endpoint {
-    let hosts: Vec<_> = cluster
-        .ports()
-        .iter()
-        .map(|port| format!("127.0.0.1:{port}"))
-        .collect();
-    let url = format!("redis+cluster://{}/?prefix={}", hosts.join(","), prefix());
+    let url = format!("{}?prefix={}", cluster.url(), prefix());
     Endpoint::parse(&url).expect("a good URL")
 }
 

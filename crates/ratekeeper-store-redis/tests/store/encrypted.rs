@@ -7,7 +7,7 @@ use ratekeeper_store_redis::script::slot;
 use ratekeeper_store_redis::{Endpoint, RedisStore};
 use ratekeeper_testkit::certificates::{Authority, Identity, Validity, put};
 use ratekeeper_testkit::process::eventually;
-use ratekeeper_testkit::redis::{Client, Cluster, PRIMARY, Sentinels, Server};
+use ratekeeper_testkit::redis::{Client, Cluster, PRIMARY, Sentinels, Server, hosts};
 use ratekeeper_tls::TlsFiles;
 
 use crate::cluster::step_of;
@@ -34,11 +34,6 @@ fn node(url: &str, files: &Path) -> RedisStore {
     RedisStore::new(endpoint, patient(), home())
 }
 
-fn hosts(ports: impl Iterator<Item = u16>) -> String {
-    let hosts: Vec<_> = ports.map(|port| format!("127.0.0.1:{port}")).collect();
-    hosts.join(",")
-}
-
 fn set_user(client: &mut Client, command: &str) {
     let words: Vec<&str> = command.split(' ').collect();
     let made = client.ask(&words);
@@ -62,10 +57,7 @@ async fn a_cluster_is_asked_encrypted_by_a_user_with_the_printed_grant() {
     let mut cluster = Cluster::encrypted(2, files.path());
     let ports: Vec<u16> = cluster.servers().iter().map(Server::tls_port).collect();
     // Each node is found, and encrypted, by the settings for the first.
-    let url = format!(
-        "rediss+cluster://app:pw@{}/",
-        hosts(ports[..1].iter().copied())
-    );
+    let url = format!("rediss+cluster://app:pw@{}/", hosts(&ports[..1]));
     let everyone = |command: &str| (0..2).for_each(|it| set_user(&mut cluster.client(it), command));
     everyone("ACL SETUSER app on >pw ~rk:* +@all -asking");
     let store = node(&url, files.path());
@@ -108,7 +100,7 @@ async fn a_primary_is_found_encrypted_by_users_of_both() {
     let watcher =
         "user watch on >word -@all +ping +sentinel|get-master-addr-by-name +sentinel|replicas";
     let mut set = Sentinels::encrypted(files.path(), &[watcher]);
-    let ports = hosts(set.tls_ports().iter().copied());
+    let ports = hosts(set.tls_ports());
     let url = format!(
         "rediss+sentinel://app:pw@{ports}/{PRIMARY}?sentinel_user=watch&sentinel_pass=word"
     );

@@ -8,8 +8,7 @@ mod cases;
 mod node;
 
 use std::collections::BTreeMap;
-use std::process::{Command, Stdio};
-use std::thread;
+use std::process::Command;
 
 use ratekeeper_core::{Mode, Timestamp};
 use ratekeeper_store::{MemoryConfig, MemoryStore, Request};
@@ -17,6 +16,8 @@ use ratekeeper_testkit::redis::Server;
 
 use cases::{Case, cases};
 use node::{ASKED, Mechanisms, NODES, TASKS};
+
+use crate::support::processes;
 
 /// Requests of all nodes for one counter.
 const FLOOD: u64 = (NODES * TASKS * ASKED) as u64;
@@ -50,26 +51,10 @@ fn node() {
 
 fn flooded(mechanisms: Mechanisms) {
     let server = Server::start();
-    let nodes: Vec<_> = (0..NODES)
-        .map(|_| {
-            let mut command = Command::new(std::env::current_exe().expect("a test has a program"));
-            // One thread, as on a machine with one core: the test's name stands before its first line then.
-            let alone = ["--exact", "--nocapture", "--test-threads=1"];
-            command.arg("exact::node").args(alone);
-            node::order(&mut command, server.port(), mechanisms);
-            let node = command
-                .stdout(Stdio::piped())
-                .stderr(Stdio::inherit())
-                .spawn();
-            let node = node.expect("it can be started again");
-            thread::spawn(move || node.wait_with_output().expect("it can be waited for"))
-        })
-        .collect();
     let mut histories: Vec<History> = cases().iter().map(|_| History::new()).collect();
-    for node in nodes {
-        let output = node.join().expect("it was waited for");
-        assert!(output.status.success(), "a node failed");
-        collect(&String::from_utf8_lossy(&output.stdout), &mut histories);
+    let order = |command: &mut Command| node::order(command, server.port(), mechanisms);
+    for output in processes(NODES, "exact::node", order) {
+        collect(&output, &mut histories);
     }
     for (case, history) in cases().iter().zip(&histories) {
         check(case, history);

@@ -70,11 +70,7 @@ async fn a_server_that_is_away_is_found_again() {
 #[tokio::test]
 async fn nodes_of_a_cluster_find_the_shard_of_the_board() {
     let cluster = Cluster::start();
-    let ports = cluster.ports();
-    let hosts = ports.iter().map(|port| format!("127.0.0.1:{port}"));
-    let hosts: Vec<String> = hosts.collect();
-    let url = format!("redis+cluster://{}/", hosts.join(","));
-    let [(_a, first), (_b, second)] = boards(&url);
+    let [(_a, first), (_b, second)] = boards(&cluster.url());
     sees(&first, 2, 1, 0).await;
     sees(&second, 4, 2, 2).await;
     sees(&first, 2, 2, 4).await;

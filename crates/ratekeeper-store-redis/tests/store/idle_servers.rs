@@ -5,7 +5,7 @@ use std::time::Duration;
 use ratekeeper_store_redis::{Endpoint, RedisConfig, RedisStore};
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::proxy::Proxy;
-use ratekeeper_testkit::redis::{PRIMARY, Sentinels, Server};
+use ratekeeper_testkit::redis::{Sentinels, Server};
 
 use crate::support::{home, patient, store};
 
@@ -83,10 +83,7 @@ async fn a_server_that_is_too_far_away_for_the_deadline_is_warned_of() {
 #[tokio::test]
 async fn a_primary_that_is_away_is_not_blamed_on_the_sentinels() {
     let mut set = Sentinels::with_down_after(Duration::from_secs(3_600));
-    let ports = set.ports().iter().map(|port| format!("127.0.0.1:{port}"));
-    let hosts = ports.collect::<Vec<_>>().join(",");
-    let url = format!("redis+sentinel://{hosts}/{PRIMARY}");
-    let endpoint = Endpoint::parse(&url).expect("a good URL");
+    let endpoint = Endpoint::parse(&set.url()).expect("a good URL");
     set.servers()[0].process().kill();
     let store = RedisStore::new(endpoint, patient(), home());
     let away = "the primary that the sentinels name cannot be used";

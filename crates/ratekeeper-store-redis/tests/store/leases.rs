@@ -10,8 +10,7 @@ mod moving;
 mod node;
 mod whole;
 
-use std::process::{Command, Stdio};
-use std::thread;
+use std::process::Command;
 
 use ratekeeper_core::Algorithm;
 use ratekeeper_core::lease::LEASE_MAX;
@@ -20,7 +19,7 @@ use ratekeeper_store_redis::RedisStore;
 use ratekeeper_testkit::process::{DEADLINE, eventually};
 use ratekeeper_testkit::redis::{Cluster, Server};
 
-use crate::support::{LASTING, decide, endpoint, home, limit, patient, step};
+use crate::support::{LASTING, decide, endpoint, home, limit, patient, processes, step};
 use cases::{Admission, cases};
 
 pub(crate) use cases::leased;
@@ -43,10 +42,7 @@ fn four_processes_admit_no_more_than_the_limit_from_leases() {
 #[test]
 fn four_processes_on_a_cluster_admit_no_more_than_the_limit_from_leases() {
     let (cluster, meeting) = (Cluster::start(), Server::start());
-    let ports = cluster.ports();
-    let hosts = ports.iter().map(|port| format!("127.0.0.1:{port}"));
-    let hosts: Vec<String> = hosts.collect();
-    let url = format!("redis+cluster://{}/?prefix=leases:", hosts.join(","));
+    let url = format!("{}?prefix=leases:", cluster.url());
     let told = flooded(&meeting, &url);
     let from_leases: u64 = told.iter().map(|(_, _, told)| told[1]).sum();
     assert!(from_leases > 1_000, "{from_leases} hits from leases");
@@ -55,25 +51,10 @@ fn four_processes_on_a_cluster_admit_no_more_than_the_limit_from_leases() {
 /// Floods every counter of the store at `url` by processes that meet at `server`, and holds what was admitted to the
 /// limits. Returns for each counter the admissions and what the nodes told.
 fn flooded(server: &Server, url: &str) -> Vec<(cases::Case, u64, [u64; 4])> {
-    let nodes = (0..NODES).map(|_| {
-        let mut command = Command::new(std::env::current_exe().expect("a test has a program"));
-        let alone = ["--exact", "--nocapture", "--test-threads=1"];
-        command.arg("leases::lease_node").args(alone);
-        node::order(&mut command, server.port(), url);
-        let node = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn();
-        let node = node.expect("it can be started again");
-        thread::spawn(move || node.wait_with_output().expect("it can be waited for"))
-    });
-    let nodes: Vec<_> = nodes.collect();
     let mut admitted: Vec<Vec<Admission>> = cases().iter().map(|_| Vec::new()).collect();
     let mut told = vec![[0; 4]; admitted.len()];
-    for node in nodes {
-        let output = node.join().expect("it was waited for");
-        assert!(output.status.success(), "a node failed");
-        let output = String::from_utf8_lossy(&output.stdout);
+    let order = |command: &mut Command| node::order(command, server.port(), url);
+    for output in processes(NODES, "leases::lease_node", order) {
         node::read(&output, &mut admitted, &mut told);
     }
     let counters = cases().into_iter().zip(admitted).zip(told);
@@ -188,13 +169,9 @@ async fn calls_about_many_leases_are_joined() {
     store.give_leases_back().await;
     let after = counts(&store);
     assert_eq!((after.leases, after.held), (0, 0), "{after:?}");
-    let told = redis.ask(&["INFO", "commandstats"]).text();
-    let scripts = told
-        .lines()
-        .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="))
-        .and_then(|rest| rest.split(',').next()?.parse::<u32>().ok());
+    let scripts = redis.calls("evalsha");
     // Without a word to others it would be 40.
-    assert!(scripts.is_some_and(|calls| calls <= 10), "{told}");
+    assert!((1..=10).contains(&scripts), "{scripts}");
 }
 
 /// A node spends its leases, and not more; then the store is unavailable as ever.

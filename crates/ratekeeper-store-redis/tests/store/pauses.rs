@@ -7,7 +7,7 @@ use ratekeeper_core::{Algorithm, Mode, Timestamp};
 use ratekeeper_store::{Answer, Request, Store};
 use ratekeeper_store_redis::{Endpoint, RedisConfig, RedisStore};
 use ratekeeper_testkit::proxy::Proxy;
-use ratekeeper_testkit::redis::{Client, Server};
+use ratekeeper_testkit::redis::Server;
 use tokio::task::yield_now;
 
 use crate::support::{LASTING, decide, home, limit, patient, step, store};
@@ -26,11 +26,11 @@ async fn an_answer_that_is_there_is_taken_however_late_it_is_read() {
     // The connection is there, and so is the script.
     while decide(&*store, &[step(&limit, 1)]).await.is_err() {}
     for _ in 0..2 {
-        let executed = executed(&mut client);
+        let executed = client.calls("evalsha");
         let asking = Arc::clone(&store);
         let asked = tokio::spawn(async move { decide(&*asking, &[step(&limit, 2)]).await });
         // One turn at a time, so that the answer is not read before the pause.
-        while (0..3).all(|_| self::executed(&mut client) == executed) {
+        while (0..3).all(|_| client.calls("evalsha") == executed) {
             yield_now().await;
         }
         // Nothing of this runtime moves.
@@ -89,12 +89,4 @@ async fn the_length_of_a_pause_does_not_count_as_waiting_for_the_server() {
         let verdicts = asked.await.expect("the task ends");
         assert!(verdicts.expect("the server answers in time").allowed);
     }
-}
-
-/// The server's count of script calls.
-fn executed(client: &mut Client) -> Option<String> {
-    let info = client.ask(&["INFO", "commandstats"]).text();
-    let mut lines = info.lines();
-    let line = lines.find(|line| line.starts_with("cmdstat_evalsha:"))?;
-    line.split(',').next().map(str::to_owned)
 }

@@ -9,7 +9,7 @@ use ratekeeper_store::StoreError;
 use ratekeeper_store_redis::script::Clock;
 use ratekeeper_store_redis::{Endpoint, RedisStore};
 use ratekeeper_testkit::process::{DEADLINE, eventually, free_port};
-use ratekeeper_testkit::redis::{PRIMARY, Sentinels};
+use ratekeeper_testkit::redis::{PRIMARY, Sentinels, hosts};
 use tokio::time::Instant;
 
 use crate::support::{LASTING, decide, home, limit, patient, prefix, step, until};
@@ -30,15 +30,8 @@ fn shared() -> Arc<Sentinels> {
 
 /// Counters of the set that no other test has, by sentinels at these ports.
 pub(crate) fn endpoint(ports: &[u16], name: &str) -> Endpoint {
-    let hosts: Vec<_> = ports
-        .iter()
-        .map(|port| format!("127.0.0.1:{port}"))
-        .collect();
-    let url = format!(
-        "redis+sentinel://{}/{name}?prefix={}",
-        hosts.join(","),
-        prefix()
-    );
+    let (hosts, prefix) = (hosts(ports), prefix());
+    let url = format!("redis+sentinel://{hosts}/{name}?prefix={prefix}");
     Endpoint::parse(&url).expect("a good URL")
 }
 

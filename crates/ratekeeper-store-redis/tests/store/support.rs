@@ -1,13 +1,15 @@
 //! Stores of their own for tests, and helpers to ask them.
 
+use std::process::Command;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 use ratekeeper_store::{Answer, CounterKey, Request, Step, Store, StoreError, Verdicts};
 use ratekeeper_store_redis::{Endpoint, RedisConfig, RedisStore};
-use ratekeeper_testkit::process::DEADLINE;
+use ratekeeper_testkit::process::{DEADLINE, output_of};
 use ratekeeper_testkit::redis::Server;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::{Instant, sleep};
@@ -89,4 +91,18 @@ pub(crate) async fn decide<S: Store>(store: &S, steps: &[Step]) -> Result<Verdic
         Answer::Decided(verdicts) => Ok(verdicts),
         Answer::Pending(ticket) => ticket.await,
     }
+}
+
+/// Starts this program so many times for the test of that name, and returns what each prints.
+pub(crate) fn processes(count: usize, test: &str, order: impl Fn(&mut Command)) -> Vec<String> {
+    let nodes = (0..count).map(|_| {
+        let mut command = Command::new(std::env::current_exe().expect("a test has a program"));
+        // One thread, as on a machine with one core: the test's name stands before its first line then.
+        command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
+        order(&mut command);
+        thread::spawn(move || output_of(&mut command))
+    });
+    let nodes: Vec<_> = nodes.collect();
+    let outputs = nodes.into_iter().map(|node| node.join());
+    outputs.map(|it| it.expect("a node ends well")).collect()
 }

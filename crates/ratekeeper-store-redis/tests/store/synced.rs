@@ -78,15 +78,6 @@ fn sums(client: &mut Client) -> (Vec<i64>, usize) {
     )
 }
 
-fn calls(client: &mut Client, command: &str) -> u64 {
-    let text = client.ask(&["INFO", "commandstats"]).text();
-    let line = text
-        .lines()
-        .find(|line| line.starts_with(&format!("cmdstat_{command}:")));
-    let calls = line.and_then(|line| line.split("calls=").nth(1)?.split(',').next()?.parse().ok());
-    calls.unwrap_or(0)
-}
-
 /// The counter is added at its own interval, even if no other one is due.
 #[tokio::test]
 async fn a_short_interval_is_kept() {
@@ -343,11 +334,11 @@ async fn calls_do_not_depend_on_the_traffic() {
         }
     };
     flood(Duration::from_millis(1_500)).await;
-    let before = calls(&mut client, "incrby");
+    let before = client.calls("incrby");
     let begun = tokio::time::Instant::now();
     flood(Duration::from_secs(4)).await;
     let seconds = begun.elapsed().as_secs_f64();
-    let calls = (calls(&mut client, "incrby") - before) as f64;
+    let calls = (client.calls("incrby") - before) as f64;
     // Each node has its turns at times of its own: one more or less of each.
     let (least, most) = (75.0 * (seconds - 1.0), 75.0 * (seconds + 1.0));
     assert!(calls >= least && calls <= most, "{calls} in {seconds} s");

@@ -22,12 +22,7 @@ struct Service {
 impl Service {
     fn new(cluster: &Cluster) -> Self {
         let prefix = prefix();
-        let hosts: Vec<_> = cluster
-            .ports()
-            .iter()
-            .map(|port| format!("127.0.0.1:{port}"))
-            .collect();
-        let url = format!("redis+cluster://{}/?prefix={prefix}", hosts.join(","));
+        let url = format!("{}?prefix={prefix}", cluster.url());
         let endpoint = Endpoint::parse(&url).expect("a good URL");
         Self { prefix, endpoint }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ratekeeper_store_redis::{Endpoint, RedisStore};
 use ratekeeper_testkit::process::eventually;
-use ratekeeper_testkit::redis::Cluster;
+use ratekeeper_testkit::redis::{Cluster, hosts};
 
 use super::patient;
 use crate::support::{home, prefix};
@@ -14,9 +14,8 @@ use crate::support::{home, prefix};
 async fn who_has_seen_the_latest_change_is_believed() {
     let cluster = Cluster::of(3, 0, Duration::from_secs(60));
     let cut_off = Cluster::of(1, 0, Duration::from_secs(60));
-    let ports = cut_off.ports().into_iter().chain(cluster.ports());
-    let hosts: Vec<_> = ports.map(|port| format!("127.0.0.1:{port}")).collect();
-    let url = format!("redis+cluster://{}/?prefix={}", hosts.join(","), prefix());
+    let hosts = hosts(&[cut_off.ports(), cluster.ports()].concat());
+    let url = format!("redis+cluster://{hosts}/?prefix={}", prefix());
     let endpoint = Endpoint::parse(&url).expect("a good URL");
     let store = RedisStore::new(endpoint, patient(), home());
     eventually("the cluster's own nodes are found", || {
