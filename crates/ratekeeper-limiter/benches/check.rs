@@ -12,14 +12,13 @@
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
-use std::sync::Barrier;
 use std::time::Instant;
 
 use governor::{Quota, RateLimiter};
 use ratekeeper_limiter::{Check, Limiter, LimiterOptions};
 use ratekeeper_rules::{Options, Source, load};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
-use ratekeeper_testkit::paired::{Paired, paired};
+use ratekeeper_testkit::paired::{Paired, on_threads, paired};
 
 const RULES: &str = "
 domain: api
@@ -47,9 +46,7 @@ fn limiter() -> Limiter<MemoryStore> {
 
 /// Nanoseconds per check of each thread, every thread walking the keys from its own place.
 fn run(threads: usize, keys: usize, check: impl Fn(usize) + Sync) -> f64 {
-    let barrier = Barrier::new(threads);
-    let each = |thread: usize| {
-        barrier.wait();
+    on_threads(threads, |thread| {
         let started = Instant::now();
         let mut index = thread * keys / threads;
         for _ in 0..CHECKS {
@@ -58,16 +55,6 @@ fn run(threads: usize, keys: usize, check: impl Fn(usize) + Sync) -> f64 {
             index = (index + 7_368_787) % keys;
         }
         started.elapsed().as_nanos() as f64 / CHECKS as f64
-    };
-    std::thread::scope(|scope| {
-        let runs: Vec<_> = (0..threads)
-            .map(|thread| scope.spawn(move || each(thread)))
-            .collect();
-        let times: Vec<f64> = runs
-            .into_iter()
-            .map(|run| run.join().expect("a run"))
-            .collect();
-        times.iter().sum::<f64>() / threads as f64
     })
 }
 

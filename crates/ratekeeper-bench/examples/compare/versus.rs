@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use ratekeeper_bench::{Load, Report, run};
-use ratekeeper_testkit::paired::{difference, try_paired};
+use ratekeeper_testkit::paired::{difference, median, try_paired};
 use serde::Serialize;
 
 use crate::Plan;
@@ -142,20 +142,16 @@ pub(crate) fn cpu_us(report: &Report) -> f64 {
 
 impl Side {
     pub(crate) fn of(who: &'static str, runs: &[Report]) -> Self {
-        let median = |of: &dyn Fn(&Report) -> f64| {
-            let mut values: Vec<f64> = runs.iter().map(of).collect();
-            values.sort_by(f64::total_cmp);
-            values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-        };
+        let median = |of: fn(&Report) -> f64| median(runs.iter().map(of));
         let shortest = runs.iter().map(|report| report.answer_bytes_min).min();
         let longest = runs.iter().map(|report| report.answer_bytes_max).max();
         let resident = runs.iter().filter_map(|report| report.server);
         Self {
             who,
-            decisions_per_second: median(&|report| report.decisions_per_second),
-            p50_us: median(&|report| report.latency.p50_us),
-            p99_us: median(&|report| report.latency.p99_us),
-            cpu_us: median(&cpu_us),
+            decisions_per_second: median(|report| report.decisions_per_second),
+            p50_us: median(|report| report.latency.p50_us),
+            p99_us: median(|report| report.latency.p99_us),
+            cpu_us: median(cpu_us),
             resident_bytes: resident
                 .map(|server| server.resident_bytes)
                 .max()

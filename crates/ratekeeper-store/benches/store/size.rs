@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 use ratekeeper_store::{MemoryConfig, MemoryStore, Request, RuleSlot, Step};
+use ratekeeper_testkit::process::own_resident_kib;
 
 use crate::Report;
 use crate::speed::{Namer, step};
@@ -13,12 +14,7 @@ const COUNTERS: u64 = 10_000_000;
 
 /// Resident memory of this process in bytes.
 fn resident() -> u64 {
-    let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm
-        .split_whitespace()
-        .nth(1)
-        .and_then(|pages| pages.parse::<u64>().ok());
-    pages.unwrap_or(0) * 4096
+    own_resident_kib() as u64 * 1_024
 }
 
 /// A store whose table has room for `counters` and a tenth more.

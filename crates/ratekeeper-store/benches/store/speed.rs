@@ -2,14 +2,13 @@
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
-use std::sync::Barrier;
 use std::time::Instant;
 
 use governor::clock::{Clock, FakeRelativeClock};
 use governor::{Quota, RateLimiter};
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Mode, Timestamp};
 use ratekeeper_store::{CounterKey, MemoryConfig, MemoryStore, Request, Step};
-use ratekeeper_testkit::paired::{Paired, paired};
+use ratekeeper_testkit::paired::{Paired, on_threads, paired};
 use siphasher::sip::SipHasher13;
 
 use crate::Report;
@@ -86,9 +85,7 @@ fn wide(algorithm: Algorithm) -> Limit {
 
 /// Nanoseconds per decision of each thread; every thread starts at a different key.
 fn run(threads: usize, keys: usize, decide: impl Fn(usize) + Sync) -> f64 {
-    let barrier = Barrier::new(threads);
-    let each = |thread: usize| {
-        barrier.wait();
+    on_threads(threads, |thread| {
         let started = Instant::now();
         let mut index = (thread * keys / threads + offset(keys)) % keys;
         for _ in 0..DECISIONS {
@@ -99,16 +96,6 @@ fn run(threads: usize, keys: usize, decide: impl Fn(usize) + Sync) -> f64 {
             }
         }
         started.elapsed().as_nanos() as f64 / DECISIONS as f64
-    };
-    std::thread::scope(|scope| {
-        let runs: Vec<_> = (0..threads)
-            .map(|thread| scope.spawn(move || each(thread)))
-            .collect();
-        let times: Vec<f64> = runs
-            .into_iter()
-            .map(|run| run.join().expect("a run"))
-            .collect();
-        times.iter().sum::<f64>() / threads as f64
     })
 }
 

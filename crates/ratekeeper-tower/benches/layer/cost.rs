@@ -10,8 +10,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use ratekeeper_testkit::paired::difference;
+use ratekeeper_testkit::process::thread_time;
 use ratekeeper_tower::{Headers, LayerMode, Switch};
-use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Builder;
 use tower::{Layer, Service, service_fn};
 
@@ -83,7 +83,7 @@ where
     S: Service<Request<()>, Response = R, Error = Infallible>,
 {
     let mut context = Context::from_waker(Waker::noop());
-    let begin = processor_nanos();
+    let begin = thread_time();
     for _ in 0..REQUESTS {
         let request = Request::get("/orders").header("x-api-key", "ada");
         let request = request.body(()).expect("a request");
@@ -93,11 +93,5 @@ where
             Poll::Pending => unreachable!("it is decided at once"),
         }
     }
-    (processor_nanos() - begin) / f64::from(REQUESTS)
-}
-
-/// Processor time of this thread, which excludes the machine's other work.
-fn processor_nanos() -> f64 {
-    let spent = clock_gettime(ClockId::ThreadCPUTime);
-    spent.tv_sec as f64 * 1e9 + spent.tv_nsec as f64
+    (thread_time() - begin).as_secs_f64() * 1e9 / f64::from(REQUESTS)
 }

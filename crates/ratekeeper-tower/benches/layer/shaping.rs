@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use rustix::time::{ClockId, clock_gettime};
+use ratekeeper_testkit::paired::quantile;
+use ratekeeper_testkit::process::own_time;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::interval;
@@ -57,7 +58,7 @@ descriptors:
     let limited = layer.layer(called);
     let mut asked = JoinSet::new();
     let mut ticks = interval(Duration::from_secs(1) / (2 * rate));
-    let begin = processor_nanos();
+    let begin = own_time();
     let end = Instant::now() + SPAN;
     let mut most_waiting = 0;
     while Instant::now() < end {
@@ -67,35 +68,25 @@ descriptors:
         most_waiting = most_waiting.max(layer.counts().waiting);
     }
     while asked.join_next().await.is_some() {}
-    let spent = processor_nanos() - begin;
+    // Sending, deciding, waiting and leaving.
+    let spent = own_time() - begin;
 
     let left = left.lock().expect("no thread panics").clone();
     let gaps = left
         .windows(2)
         .map(|pair| (pair[1] - pair[0]).as_secs_f64());
-    let mut gaps: Vec<f64> = gaps.map(|gap| gap * f64::from(rate)).collect();
-    gaps.sort_by(f64::total_cmp);
+    let gaps: Vec<f64> = gaps.map(|gap| gap * f64::from(rate)).collect();
     let (Some(first), Some(last)) = (left.first(), left.last()) else {
         return println!("{rate:>6}   nothing left");
     };
     let leaving = (left.len() - 1) as f64 / (*last - *first).as_secs_f64();
-    let at = |share: usize| {
-        gaps.get(gaps.len() * share / 100)
-            .copied()
-            .unwrap_or_default()
-    };
+    let at = |share| quantile(gaps.iter().copied(), share);
     println!(
         "{rate:>6} {leaving:>8.2} {:>7.2}% {:>11.3} {:>16.3} {most_waiting:>14} {:>8} {:>24.0}",
         100.0 * (leaving / f64::from(rate) - 1.0),
-        at(0),
-        at(1),
+        at(0.0),
+        at(0.01),
         layer.counts().denied,
-        spent / 1e3 / left.len() as f64,
+        spent.as_secs_f64() * 1e6 / left.len() as f64,
     );
-}
-
-/// Processor time of this process: sending, deciding, waiting and leaving.
-fn processor_nanos() -> f64 {
-    let spent = clock_gettime(ClockId::ProcessCPUTime);
-    spent.tv_sec as f64 * 1e9 + spent.tv_nsec as f64
 }

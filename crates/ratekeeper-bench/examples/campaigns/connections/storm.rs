@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use ratekeeper_bench::{Pace, Report, run};
-use ratekeeper_testkit::paired::difference;
+use ratekeeper_testkit::paired::{difference, median};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
@@ -54,11 +54,7 @@ impl Storm<'_> {
                 report.latency.p50_us
             )
         };
-        let p99 = |of: fn(&(f64, f64)) -> f64| {
-            let mut all: Vec<f64> = pairs.iter().map(of).collect();
-            all.sort_by(f64::total_cmp);
-            all[all.len() / 2]
-        };
+        let p99 = |of: fn(&(f64, f64)) -> f64| median(pairs.iter().map(of));
         Ok([
             row(
                 "20,000 due a second",

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use ratekeeper_bench::cpu_time;
+use ratekeeper_testkit::paired::quantile;
 use ratekeeper_testkit::process::Process;
 use ratekeeper_testkit::ratekeeper;
 
@@ -121,12 +122,11 @@ impl Subject {
         )?;
         let text = std::fs::read_to_string(&log)?;
         let time = |line: &str| line.split('\t').nth(2)?.trim().parse::<f64>().ok();
-        let mut times: Vec<f64> = text.lines().filter_map(time).collect();
-        times.sort_by(f64::total_cmp);
-        let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied();
+        let times: Vec<f64> = text.lines().filter_map(time).collect();
+        ensure!(!times.is_empty(), "nothing was answered");
         Ok(Latency {
-            p50_us: at(0.5).context("nothing was answered")?,
-            p99_us: at(0.99).context("nothing was answered")?,
+            p50_us: quantile(times.iter().copied(), 0.5),
+            p99_us: quantile(times, 0.99),
         })
     }
 

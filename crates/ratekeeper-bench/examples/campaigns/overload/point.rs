@@ -8,6 +8,7 @@ use anyhow::Result;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Empty;
+use ratekeeper_testkit::paired::quantile;
 use ratekeeper_testkit::ratekeeper::Setup;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -120,19 +121,14 @@ fn summary(load: f64, times: Times, sent: &[Sent]) -> Point {
             critical_good += u32::from(matches!(outcome, Outcome::Good(_)));
         }
     }
-    latencies.sort_by(f64::total_cmp);
-    let percentile = |percent: usize| {
-        let at = latencies.len() * percent / 100;
-        latencies
-            .get(at)
-            .copied()
-            .unwrap_or(PATIENCE.as_secs_f64() * 1e3)
-    };
+    if latencies.is_empty() {
+        latencies.push(PATIENCE.as_secs_f64() * 1e3);
+    }
     Point {
         load,
         goodput: f64::from(good) / times.measured.as_secs_f64() / CAPACITY,
         critical: f64::from(critical_good) / f64::from(critical.max(1)),
-        p50_ms: percentile(50),
-        p99_ms: percentile(99),
+        p50_ms: quantile(latencies.iter().copied(), 0.5),
+        p99_ms: quantile(latencies, 0.99),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow};
 use ratekeeper_testkit::redis::Client;
 
 /// The rate of the article's three instances with 25 tenants, each once a second.
@@ -35,15 +35,10 @@ impl Increments {
         Self { stop, thread }
     }
 
-    /// Ends the thread; returns all latencies in microseconds, sorted.
+    /// Ends the thread; returns all latencies in microseconds.
     pub(crate) fn end(self) -> Result<Vec<f64>> {
         self.stop.store(true, Ordering::Relaxed);
-        match self.thread.join() {
-            Ok(mut took) => {
-                took.sort_by(f64::total_cmp);
-                Ok(took)
-            }
-            Err(_) => bail!("the connection for increments was lost"),
-        }
+        let took = self.thread.join();
+        took.map_err(|_| anyhow!("the connection for increments was lost"))
     }
 }

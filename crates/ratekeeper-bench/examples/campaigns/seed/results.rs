@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use ratekeeper_bench::{Latency, Windows};
-use ratekeeper_testkit::paired::{Paired, difference};
+use ratekeeper_testkit::paired::{Paired, difference, quantile};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ pub(crate) struct Results {
     load_average_before: f64,
     /// Runs with limits on and off.
     pub(crate) pairs: Vec<(Run, Run)>,
-    /// Latencies of plain increments, sorted.
+    /// Latencies of plain increments.
     pub(crate) increments_us: Vec<f64>,
     pub(crate) admissions: Option<Admissions>,
     pub(crate) synced: SyncedRuns,
@@ -107,8 +107,7 @@ impl Results {
 
     /// The latency in microseconds that this share of the increments did not exceed.
     fn increment_us(&self, share: f64) -> f64 {
-        let place = (self.increments_us.len() as f64 * share) as usize;
-        self.increments_us.get(place).copied().unwrap_or(f64::NAN)
+        quantile(self.increments_us.iter().copied(), share)
     }
 
     fn json(&self) -> Value {

@@ -1,9 +1,9 @@
 //! Tenants in memory, as a check finds them.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
+use ratekeeper_bench::resident_bytes;
 use ratekeeper_core::Timestamp;
 use ratekeeper_rules::{
     Entry, Options, RuleSet, Source, TenantIndex, TenantKey, TenantOverride, TenantPlan,
@@ -26,12 +26,12 @@ const PASSES: usize = 7;
 pub(crate) fn measure(tenants: u64) -> Result<Vec<Row>> {
     eprintln!("{tenants} tenants in memory");
     let key = TenantKey::from_bytes([9; 16]);
-    let before = resident()?;
+    let before = resident_bytes(std::process::id())?;
     let mut index = TenantIndex::new(key.clone());
     for number in 0..tenants {
         index.put("d", key.hash(&name(number)), &quotas(number));
     }
-    let bytes = resident()?.saturating_sub(before);
+    let bytes = resident_bytes(std::process::id())?.saturating_sub(before);
     let rules = rules()?.with_tenants(&index).rules;
     let domain = rules.domain("d").context("the rules have the domain")?;
     // Of fewer tenants, as many bytes each.
@@ -224,16 +224,4 @@ fn rules() -> Result<RuleSet> {
         Ok(loaded) => Ok(loaded.rules),
         Err(refused) => Err(anyhow!("{refused}")),
     }
-}
-
-/// The memory of this process that is resident, in bytes.
-fn resident() -> Result<u64> {
-    of_status(&fs::read_to_string("/proc/self/status")?)
-}
-
-/// The resident memory that `/proc/PID/status` tells, in bytes.
-fn of_status(status: &str) -> Result<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    Ok(kib.context("the kernel tells the resident memory")? * 1_024)
 }
