@@ -263,7 +263,7 @@ fn asks_are_answered_before_their_link_is_given_up_while_redis_hangs() {
         found.is_some()
     });
     let found = found.expect("it has asked");
-    let asks = (0..256).map(|identity| LoanAsk { identity, ..found });
+    let asks = (0..1_000).map(|identity| LoanAsk { identity, ..found });
     let asks = LoanAsks {
         asks: asks.collect(),
         ..LoanAsks::default()
@@ -278,7 +278,7 @@ fn asks_are_answered_before_their_link_is_given_up_while_redis_hangs() {
         .expect("all are answered in time")
         .expect("the link stays");
     let answers: Vec<LoanAnswer> = answers.into_iter().flat_map(|it| it.answers).collect();
-    assert_eq!(answers.len(), 256);
+    assert_eq!(answers.len(), 1_000);
     let refused = |it: &LoanAnswer| it.refused().as_str_name() == "REFUSAL_STORE";
     assert!(answers.iter().all(refused));
 }
