@@ -106,20 +106,36 @@ impl Tally {
             let text = std::fs::read_to_string(folder.join(name).with_extension("txt"))?;
             Ok::<Vec<_>, anyhow::Error>(text.lines().map(str::to_owned).collect())
         };
-        Ok(Tally {
+        let tally = Tally {
             caught: list("caught")?.len(),
             hung: list("timeout")?.len(),
             unviable: list("unviable")?.len(),
             missed: list("missed")?,
-        })
+        };
+        let chosen = std::fs::read(folder.join("mutants.json"))?;
+        let chosen: Vec<serde_json::Value> = serde_json::from_slice(&chosen)?;
+        let (tried, chosen) = (tally.tried(), chosen.len());
+        ensure!(
+            tried == chosen,
+            "only {tried} of {chosen} changes were tried"
+        );
+        Ok(tally)
+    }
+
+    fn tried(&self) -> usize {
+        self.caught + self.hung + self.unviable + self.missed.len()
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [caught, hung, unviable, missed] =
-            [self.caught, self.hung, self.unviable, self.missed.len()];
-        let tried = caught + hung + unviable + missed;
+        let Self {
+            caught,
+            hung,
+            unviable,
+            missed,
+        } = self;
+        let (tried, missed) = (self.tried(), missed.len());
         write!(f, "{tried} | {caught} | {hung} | {unviable} | {missed}")
     }
 }
@@ -156,6 +172,11 @@ impl Part {
         command.args(["--", "--lib", "--tests"]);
         let more = tried(steps, "missed", &mut command, &out.join("all"))?;
         let missed = std::mem::take(&mut tally.missed);
+        let (again, of) = (more.tried(), missed.len());
+        ensure!(
+            again >= of,
+            "only {again} of {of} missed changes were tried with all tests"
+        );
         tally.caught += missed.len();
         tally.missed = missed
             .into_iter()
@@ -180,8 +201,8 @@ impl Part {
     }
 }
 
-/// Runs cargo-mutants, and reads its lists. It fails if something was missed or hangs, which these tell, and if tests fail
-/// without a change. It writes none if there is nothing to change.
+/// Runs cargo-mutants, and reads its lists. It fails if something was missed or hangs, which whole lists tell, and if tests
+/// fail without a change. It writes none if there is nothing to change.
 fn tried(
     steps: &mut Steps,
     name: &'static str,
@@ -318,8 +339,8 @@ mod tests {
 
     #[test]
     fn lists_are_counted() {
-        let folder = target().join("mutants/tally-test");
-        std::fs::create_dir_all(&folder).expect("a folder can be made");
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let folder = folder.path();
         for (name, text) in [
             ("caught", "a\nb\n"),
             ("timeout", ""),
@@ -328,10 +349,15 @@ mod tests {
         ] {
             std::fs::write(folder.join(name).with_extension("txt"), text).expect("it is written");
         }
-        let tally = Tally::read(&folder).expect("all lists are there");
+        assert!(Tally::read(folder).is_err(), "what was chosen is not told");
+        let chosen = |json: &str| {
+            std::fs::write(folder.join("mutants.json"), json).expect("it is written");
+            Tally::read(folder)
+        };
+        let tally = chosen("[{}, {}, {}, {}]").expect("all were tried");
         assert_eq!(tally.to_string(), "4 | 2 | 0 | 1 | 1");
-        std::fs::remove_dir_all(&folder).expect("it is ours");
-        assert!(Tally::read(&folder).is_err());
+        let error = chosen("[{}, {}, {}, {}, {}]").err().expect("one was not");
+        assert_eq!(error.to_string(), "only 4 of 5 changes were tried");
     }
 
     #[test]

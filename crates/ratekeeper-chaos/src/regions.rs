@@ -116,6 +116,11 @@ pub fn run_regions(
         !scenarios.is_empty(),
         "no scenario has one of the names {names:?}"
     );
+    // Before minutes have passed that would be lost.
+    for folder in [files.figures, files.plots].into_iter().flatten() {
+        let made = fs::create_dir_all(folder);
+        made.with_context(|| format!("cannot make {}", folder.display()))?;
+    }
     println!("{HEAD}");
     let (mut failed, mut rows) = (0, Vec::new());
     let mut csv = report::CSV_HEAD.to_owned();
@@ -138,7 +143,6 @@ pub fn run_regions(
         }
     }
     if let Some(folder) = files.figures {
-        fs::create_dir_all(folder)?;
         fs::write(folder.join("windows.csv"), csv)?;
         fs::write(folder.join("rows.json"), report::json(&rows))?;
     }

@@ -59,8 +59,8 @@ pub struct Region {
     pub is_retired: bool,
 }
 
-/// The number of a region: made from its name, so the same in all regions, whichever others there are. Two names have the same
-/// one as rarely as two of 2^53 random numbers are equal.
+/// The number of a region: a hash of its name, so the same in all regions, whichever others there are. Two names have the same
+/// number with a probability of about 2^-53.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RegionId(u64);
 
@@ -129,10 +129,8 @@ impl RegionId {
     /// The number of the region of that name.
     #[must_use]
     pub fn of(name: &str) -> Self {
-        // FNV-1a, which stays the same from build to build.
-        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let hash = fnv(name.bytes());
+        // So that the bits that are cut off count too.
         Self::from_bits(hash ^ (hash >> 53))
     }
 
@@ -147,6 +145,13 @@ impl RegionId {
     pub const fn get(self) -> u64 {
         self.0
     }
+}
+
+/// FNV-1a, which stays the same from build to build.
+fn fnv(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 impl Region {
@@ -277,6 +282,17 @@ impl Regions {
     #[must_use]
     pub const fn version(&self) -> u32 {
         self.version
+    }
+
+    /// A hash of all regions, by name, weight and retirement; never 0. Regions with the same `version` should have the same one.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        let bytes = self.all.iter().flat_map(|region| {
+            let weight = region.weight.to_le_bytes();
+            let rest = [u8::from(region.is_retired), 0xff];
+            region.name.bytes().chain(weight).chain(rest)
+        });
+        fnv(bytes).max(1)
     }
 
     /// All regions, in the order of their names.

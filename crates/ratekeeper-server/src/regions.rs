@@ -39,6 +39,7 @@ use ratekeeper_core::{Limit, Micros, Region, Regions, Whole};
 use ratekeeper_limiter::Limiter;
 use ratekeeper_store::{CounterKey, HeardRegions, LoanCounter, StoreSlot, boot_time};
 use ratekeeper_stores::Stores;
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use counters::Counters;
 pub use peer::{PeerLink, PeerRegion, ToRegion};
@@ -50,6 +51,9 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Counters that are looked at, and asks that are answered, at the same time.
 pub(crate) const TOGETHER: usize = 32;
+
+/// The time for which an answer to another region waits for the store: less than that for which its link may be silent.
+const ANSWER_TIME: Duration = Duration::from_secs(2);
 
 /// The least time for which loans are kept in the store.
 const KEPT: u64 = 24 * 3_600_000_000;
@@ -148,10 +152,15 @@ impl RegionLoans {
         &self.peers
     }
 
+    /// The time until which what another region has just sent is answered: its link is taken for broken if that takes longer.
+    pub(crate) fn answer_until() -> Instant {
+        Instant::now() + ANSWER_TIME
+    }
+
     /// Looks after the loans until no one else has them.
     pub async fn run(this: Weak<Self>) {
-        let mut looks = tokio::time::interval(LOOK);
-        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             looks.tick().await;
             let Some(loans) = this.upgrade() else {

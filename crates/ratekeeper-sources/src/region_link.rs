@@ -115,6 +115,7 @@ impl RegionLink {
         let hello = LoanAsks {
             region: regions.own().name.to_string(),
             weights_version: regions.version(),
+            regions_hash: regions.hash(),
             ..LoanAsks::default()
         };
         if asks.send(hello).await.is_err() {

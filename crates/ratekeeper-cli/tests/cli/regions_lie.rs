@@ -243,6 +243,13 @@ fn a_region_that_lies_floods_and_repeats_gets_no_more_than_is_spare() {
         let refused = refused.expect_err(region).code();
         assert_eq!(refused, Code::FailedPrecondition, "{region} {version}");
     }
+    let other_regions = LoanAsks {
+        regions_hash: 7,
+        ..hello("us", 1)
+    };
+    let refused = runtime.block_on(link(node, vec![other_regions]));
+    let refused = refused.expect_err("its regions are others");
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
     let metrics = node.metrics();
     assert_contains(
         &metrics,

@@ -8,8 +8,8 @@ use ratekeeper_testkit::certificates::Identity;
 use ratekeeper_testkit::process::{Process, eventually, free_port, output_of, system};
 use tempfile::TempDir;
 
-/// Runs a client to its end; answers what it printed.
-pub(crate) fn curl(args: &[&str]) -> String {
+/// Runs curl, which has to succeed, and returns what it printed.
+fn curl(args: &[&str]) -> String {
     let mut command = system("curl");
     command
         .args(["--silent", "--show-error", "--max-time", "30", "--fail"])

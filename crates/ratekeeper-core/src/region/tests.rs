@@ -198,7 +198,26 @@ fn regions_that_cannot_be_are_refused() {
     assert!(refused("r0", 1, &many).contains("at most 16"));
 }
 
-/// What regions post is kept under these numbers, so no build may make others.
+#[test]
+fn regions_that_differ_have_another_hash() {
+    let of = |own: &str, all: &[(&str, u32)]| {
+        let all = all.iter().map(|(name, weight)| ((*name).into(), *weight));
+        Regions::try_new(own, 1, all).expect("valid regions")
+    };
+    let both = of("eu", &[("eu", 1), ("us", 2)]);
+    assert_eq!(both.hash(), of("us", &[("us", 2), ("eu", 1)]).hash());
+    let others = [
+        of("eu", &[("eu", 2), ("us", 1)]),
+        of("eu", &[("eu", 1), ("us", 2), ("ap", 0)]),
+        of("eu", &[("eu", 1), ("us2", 2)]),
+        both.retire("us").expect("one is left"),
+    ];
+    for other in others {
+        assert_ne!(other.hash(), both.hash(), "{other:?}");
+    }
+}
+
+/// Totals are kept under these numbers, so no build may make others.
 #[test]
 fn a_region_has_a_number_by_its_name_alone() {
     let numbers = ["eu", "us", "eu-west-1"].map(|name| RegionId::of(name).get());

@@ -1819,6 +1819,9 @@ pub struct LoanAsks {
     /// Totals that the region has counted; at most 1,000.
     #[prost(message, repeated, tag = "4")]
     pub totals: ::prost::alloc::vec::Vec<RegionTotal>,
+    /// A hash of all regions, by name, weight and retirement; in the first message. 0 from builds that do not tell it.
+    #[prost(fixed64, tag = "5")]
+    pub regions_hash: u64,
 }
 /// The hits that a region has counted of a limit that all count together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -85,6 +85,12 @@ impl LinkService {
             let message = format!("the weights of {name} have version {theirs}, and ours {ours}");
             return Err(Status::failed_precondition(message));
         }
+        // Builds before this one do not tell it.
+        if ![0, regions.hash()].contains(&first.regions_hash) {
+            let message =
+                format!("the regions of {name} are others than ours, of the same version");
+            return Err(Status::failed_precondition(message));
+        }
         Ok(place)
     }
 
@@ -152,7 +158,7 @@ impl OpenLink {
             ));
         }
         self.loans.hear(self.place);
-        let until = RegionLoans::keeping_ends();
+        let until = RegionLoans::answer_until();
         let answers = stream::iter(asks).map(|ask| self.loans.lend(self.place, ask, until));
         let totals = stream::iter(totals).map(|total| self.loans.told(self.place, total, until));
         let answers = answers.buffered(TOGETHER).collect();

@@ -38,7 +38,8 @@ pub(crate) trait DirectService: Clone + Send + Sync + 'static {
     /// The body of answers that are not whole.
     type Body: hyper::body::Body<Data = Bytes, Error: Into<Fault> + Send> + Send + 'static;
 
-    /// Answers `request`, which stays where it is: it would be moved at each step otherwise.
+    /// Answers `request`, which stays where it is, as each step would copy it otherwise. Nothing of it is to be relied on
+    /// afterwards.
     fn answer(
         &self,
         request: &mut Request<RequestBody>,

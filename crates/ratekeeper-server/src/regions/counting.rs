@@ -16,9 +16,6 @@ use super::explained::{Counts, counted_sentence};
 use super::totals::WindowTotal;
 use super::{RegionLoans, TOGETHER, later};
 
-/// The time within which the totals of a message are kept, or refused: less than that for which a link may be silent.
-const KEEPING: Duration = Duration::from_secs(2);
-
 /// The time between two of the last looks.
 const LAST_LOOKS: Duration = Duration::from_millis(20);
 
@@ -118,15 +115,9 @@ impl RegionLoans {
         }
     }
 
-    /// The time until which totals of a message that has just come are kept: its answer must not take longer, or the link
-    /// is taken for broken.
-    pub(crate) fn keeping_ends() -> Instant {
-        Instant::now() + KEEPING
-    }
-
     /// Takes in the answers of the region at `place` to totals of this one.
     pub async fn told_back(&self, place: usize, totals: Vec<RegionTotal>) {
-        let until = Self::keeping_ends();
+        let until = Self::answer_until();
         let totals = stream::iter(totals);
         totals
             .for_each_concurrent(TOGETHER, |total| self.take_back(place, total, until))
@@ -188,6 +179,10 @@ impl RegionLoans {
         };
         // Nothing is written of a region that has counted nothing.
         if said.total > 0 && !self.taken.lock().has_room(place, key, boot_time()) {
+            return Err((nothing, Refusal::Store));
+        }
+        if Instant::now() >= until {
+            // The store is not asked for nobody.
             return Err((nothing, Refusal::Store));
         }
         let kept = self.limiter.store().keep_total(limit.counter(key), post);

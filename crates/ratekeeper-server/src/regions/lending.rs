@@ -80,10 +80,14 @@ impl RegionLoans {
         }
     }
 
-    /// Answers an ask of `peer`; by [`Self::keeping_ends`], or refuses it. What is lent meanwhile is as if the answer had been lost on
-    /// its way: the next ask says that none of it is held.
+    /// Answers an ask of `peer`, or refuses it once it is `until`. A change that is made all the same is as if its answer had been
+    /// lost on its way: the next ask says that none of it is held.
     pub(crate) async fn lend(&self, peer: usize, message: LoanAsk, until: Instant) -> LoanAnswer {
-        let answer = timeout_at(until, self.try_lend(peer, &message)).await;
+        let answer = match Instant::now() < until {
+            true => timeout_at(until, self.try_lend(peer, &message)).await.ok(),
+            // The store is not asked for nobody.
+            false => None,
+        };
         let answer = answer.unwrap_or(Err((Refusal::Store, 0)));
         self.peers[peer].asked(answer.is_ok());
         match answer {
@@ -143,16 +147,16 @@ impl RegionLoans {
         }
     }
 
-    /// Takes in answers of `peer`, as far as the store does so by [`Self::keeping_ends`]: of others the next asks tell.
+    /// Takes in answers of `peer`, as far as the store does so in time: the next asks repeat what was lost.
     pub async fn answered(&self, peer: usize, messages: Vec<LoanAnswer>) {
-        let until = Self::keeping_ends();
+        let until = Self::answer_until();
         let answers = stream::iter(messages);
-        let taken =
-            answers.for_each_concurrent(TOGETHER, |message| self.take_answer(peer, message));
-        let _ = timeout_at(until, taken).await;
+        answers
+            .for_each_concurrent(TOGETHER, |message| self.take_answer(peer, message, until))
+            .await;
     }
 
-    async fn take_answer(&self, peer: usize, message: LoanAnswer) {
+    async fn take_answer(&self, peer: usize, message: LoanAnswer, until: Instant) {
         let key = CounterKey {
             subject: message.subject,
             identity: message.identity,
@@ -181,8 +185,8 @@ impl RegionLoans {
                         tokens: -tokens.cast_signed(),
                     })
                 });
-                // Of one that is lost the next ask tells, which brings its hits again.
-                let _ = made.await;
+                // One that is not taken in time is as if it had been lost.
+                let _ = timeout_at(until, made).await;
             }
             Refusal::Old => {
                 let latest = message.latest.min(NUMBER_MAX);
@@ -190,7 +194,7 @@ impl RegionLoans {
                     loans.asked_before(peer, latest);
                     Some(Changed::of(()))
                 });
-                let _ = made.await;
+                let _ = timeout_at(until, made).await;
             }
             Refusal::Terms => self.peers[peer].disagreed(terms),
             Refusal::Apart => self.peers[peer].is_apart(terms),

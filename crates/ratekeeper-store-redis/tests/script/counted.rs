@@ -265,7 +265,7 @@ fn the_window_that_is_counted_has_its_totals_while_a_clock_is_back() {
     region.has_left(90);
 }
 
-/// When regions come and go in the middle of a window, what each has posted counts on, for itself alone.
+/// Each region keeps what it has posted, and only that, when regions come and go in the middle of a window.
 #[test]
 fn totals_stay_those_of_their_regions_while_others_come_and_go() {
     let mut region = Region::new();

@@ -80,7 +80,7 @@ impl<B: Body<Data = Bytes>> Body for DirectBody<B> {
     }
 }
 
-/// What of an answer has to wait until its client takes it.
+/// The part of an answer that has to wait until its client takes it.
 pub(super) type Unsent<B> = (AnswerBody<DirectBody<B>>, SendStream<Bytes>);
 
 /// Sends the head of an answer, and the rest if it is there and fits; otherwise returns the rest, for [`send_rest`].

@@ -35,7 +35,7 @@ enum Kept {
     Several(BytesMut),
 }
 
-/// What follows the bytes that were read.
+/// The rest of a stream, after the bytes that were read.
 #[derive(Debug)]
 enum Rest {
     Open(RecvStream),
