@@ -9,6 +9,9 @@ use std::fmt::{self, Write as _};
 use std::path::Path;
 use std::process::Command;
 
+/// A name that each change has once in the list of those that were chosen.
+const GENRE: &str = "\"genre\":";
+
 /// Code to change, and the package whose tests have to notice.
 struct Part {
     name: &'static str,
@@ -112,9 +115,8 @@ impl Tally {
             unviable: list("unviable")?.len(),
             missed: list("missed")?,
         };
-        let chosen = std::fs::read(folder.join("mutants.json"))?;
-        let chosen: Vec<serde_json::Value> = serde_json::from_slice(&chosen)?;
-        let (tried, chosen) = (tally.tried(), chosen.len());
+        let chosen = std::fs::read_to_string(folder.join("mutants.json"))?;
+        let (tried, chosen) = (tally.tried(), chosen.matches(GENRE).count());
         ensure!(
             tried == chosen,
             "only {tried} of {chosen} changes were tried"
@@ -354,9 +356,9 @@ mod tests {
             std::fs::write(folder.join("mutants.json"), json).expect("it is written");
             Tally::read(folder)
         };
-        let tally = chosen("[{}, {}, {}, {}]").expect("all were tried");
+        let tally = chosen(&GENRE.repeat(4)).expect("all were tried");
         assert_eq!(tally.to_string(), "4 | 2 | 0 | 1 | 1");
-        let error = chosen("[{}, {}, {}, {}, {}]").err().expect("one was not");
+        let error = chosen(&GENRE.repeat(5)).err().expect("one was not");
         assert_eq!(error.to_string(), "only 4 of 5 changes were tried");
     }
 
