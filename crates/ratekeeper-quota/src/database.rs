@@ -211,8 +211,9 @@ fn migrator() -> Migrator {
     Migrator::with_migrations(migrations.collect())
 }
 
-/// The times that a SQLite file is tried to be brought up to date: another process may be at it.
-const ATTEMPTS: u32 = 5;
+/// The times that a SQLite file is tried to be brought up to date. Another process may be at it, and be the first at each
+/// migration.
+const ATTEMPTS: usize = MIGRATIONS.len() + 1;
 
 /// Brings the tables up to date. Several nodes may do so at once.
 pub(crate) async fn migrate(pool: &AnyPool, kind: DatabaseKind) -> Result<(), QuotaError> {

@@ -20,6 +20,25 @@ fn postgres_takes_concurrent_editors() {
     run(concurrent_editors(&Database::postgres()));
 }
 
+/// Processes that find no tables make them at the same time, and each may be the second at any of them.
+#[test]
+fn sqlite_is_begun_by_many_at_once() {
+    run(async {
+        for _ in 0..12 {
+            let database = Database::sqlite();
+            let address = database.fresh();
+            let mut stores = JoinSet::new();
+            for _ in 0..16 {
+                let address = address.clone();
+                stores.spawn(async move { store(&address).prepare().await });
+            }
+            while let Some(ended) = stores.join_next().await {
+                ended.expect("it ends").expect("the tables are there");
+            }
+        }
+    });
+}
+
 /// Each editor raises a number by one, again and again. None of them loses another's change.
 async fn concurrent_editors(database: &Database) {
     const EDITORS: u64 = 6;
