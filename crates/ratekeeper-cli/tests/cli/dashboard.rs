@@ -183,15 +183,16 @@ fn a_customer_is_found_by_name_and_by_address() {
     let mut page = Page::open(&service);
     page.write("#search", "umbrella");
     page.click(".search button");
-    let told = page.shows("dialog.tenant", "Denied in the last hour");
+    // They come with different answers.
     for part in [
+        "Denied in the last hour",
         "umbrella",
         "No plan",
         "5 of 5",
         "denied 2 times",
         "No overrides.",
     ] {
-        assert_contains(&told, part);
+        page.shows("dialog.tenant", part);
     }
     page.picture("customer");
     // One that was never denied, and one that only its end names.
