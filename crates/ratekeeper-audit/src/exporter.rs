@@ -71,7 +71,7 @@ impl Exporter {
 
     /// The state of the export, for operators.
     #[must_use]
-    pub const fn status(&self) -> &ExportStatus {
+    pub const fn export_status(&self) -> &ExportStatus {
         &self.status
     }
 

@@ -11,7 +11,7 @@
 //!
 //! let target = ExportTarget::new("redis://audit.internal:6379/0", "ratekeeper.audit", ExportFiles::default())?;
 //! let exporter = Exporter::start(store, status, target);
-//! assert!(exporter.status().faults().is_empty());
+//! assert!(exporter.export_status().faults().is_empty());
 //! # Ok(())
 //! # }
 //! ```

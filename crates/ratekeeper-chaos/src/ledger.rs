@@ -73,11 +73,11 @@ impl Ledger {
         (self.now().as_millis() / PERIOD.as_millis()) as u64
     }
 
-    pub(crate) fn note(&self, entry: Entry) {
+    pub(crate) fn record(&self, entry: Entry) {
         self.inner.lock().entries.push(entry);
     }
 
-    /// Notes that a caller got no answer, or an invalid one.
+    /// Records that a caller got no answer, or an invalid one.
     pub(crate) fn fail(&self, why: String) {
         if self.excused.is_some_and(|excused| why.contains(excused)) {
             return;

@@ -164,7 +164,7 @@ impl Callers {
                     Lane::Grpc(_) => asker.grpc(&key).await?,
                     _ => asker.http(&key).await?,
                 };
-                self.note(&key, sent, answer);
+                self.record(&key, sent, answer);
                 Ok(())
             }
             Lane::Batch => self.batch().await,
@@ -183,8 +183,8 @@ impl Callers {
         Key { rule, value }
     }
 
-    fn note(&self, key: &Key, sent: Duration, answer: Answer) {
-        self.ledger.note(Entry {
+    fn record(&self, key: &Key, sent: Duration, answer: Answer) {
+        self.ledger.record(Entry {
             node: self.node,
             key: key.clone(),
             sent,
@@ -205,7 +205,7 @@ impl Callers {
         let keys = rules.map(|rule| self.key(rule));
         let sent = self.ledger.now();
         for (key, answer) in keys.iter().zip(self.asker.batch(&keys).await?) {
-            self.note(key, sent, answer);
+            self.record(key, sent, answer);
         }
         Ok(())
     }
@@ -214,7 +214,7 @@ impl Callers {
         let key = self.key(Rule::Tokens);
         let sent = self.ledger.now();
         let Taken { answer, token } = self.asker.reserve(&key, RESERVED).await?;
-        self.note(&key, sent, answer);
+        self.record(&key, sent, answer);
         let Some(reservation) = token else {
             return Ok(());
         };
@@ -231,7 +231,7 @@ impl Callers {
         let key = self.key(Rule::Job);
         let sent = self.ledger.now();
         let Taken { answer, token } = self.asker.acquire(&key).await?;
-        self.note(&key, sent, answer);
+        self.record(&key, sent, answer);
         let Some(permit) = token else {
             return Ok(());
         };

@@ -360,7 +360,7 @@ async fn ask(asker: Asker, every: Duration, tally: Arc<Tally>, is_over: Arc<Atom
         under_way.spawn(async move {
             let sent = wall();
             match asker.grpc(&KEY).await {
-                Ok(answer) => tally.note(sent, wall(), answer),
+                Ok(answer) => tally.record(sent, wall(), answer),
                 Err(error) => tally.fail(format!("{error:#}")),
             }
             drop(room);

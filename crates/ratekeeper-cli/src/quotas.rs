@@ -64,7 +64,9 @@ impl Quotas {
     /// The state of the audit trail's export, if there is one.
     pub(crate) fn export_report(&self) -> Option<Arc<ExportReport>> {
         let exporter = self.exporter.as_ref()?;
-        Some(Arc::new(ExportReport::new(exporter.status().clone())))
+        Some(Arc::new(ExportReport::new(
+            exporter.export_status().clone(),
+        )))
     }
 }
 
@@ -124,14 +126,14 @@ pub(crate) async fn follow(
     let steps = Arc::new(StepCounts::default());
     let exporter = settings.quotas.export.clone().map(|target| {
         info!(%target, "the audit trail is exported");
-        Exporter::start(store.clone(), follower.status().clone(), target)
+        Exporter::start(store.clone(), follower.quota_status().clone(), target)
     });
     let dispute = Dispute::default();
     let presence = board.map(|board| {
         let node = settings.values.node_name.to_string();
         Presence::start(store.clone(), board, node, Arc::clone(&dispute))
     });
-    let report = Report::new(follower.status().clone(), Arc::clone(&steps), dispute);
+    let report = Report::new(follower.quota_status().clone(), Arc::clone(&steps), dispute);
     Ok(Some(Quotas {
         exporter,
         presence,

@@ -64,7 +64,7 @@ pub(crate) async fn connect(
 /// # Errors
 /// It cannot, and is required.
 fn tell(store: &RedisStore, settings: &RedisSettings, is_required: bool) -> Result<()> {
-    let status = store.status();
+    let status = store.server_status();
     let shown = &settings.shown;
     let why = match (status.error, &status.server) {
         (Some(why), _) => Some(file_at_fault(settings).unwrap_or(why)),

@@ -58,7 +58,7 @@ impl Throttle {
         ))
     }
 
-    /// Notes the answer to a call that was sent. Calls that no service answered say nothing: they have a remedy of
+    /// Records the answer to a call that was sent. Calls that no service answered say nothing: they have a remedy of
     /// their own.
     pub(crate) fn observe<T>(&self, answer: &Result<T, Status>) {
         let is_refusal = match answer {

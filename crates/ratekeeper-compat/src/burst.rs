@@ -111,7 +111,7 @@ async fn burst(
         return Ok(false);
     }
     for (theirs, ours) in theirs.into_iter().zip(ours) {
-        if !tally.note((world, domain, call), (theirs, ours), end) {
+        if !tally.record((world, domain, call), (theirs, ours), end) {
             break;
         }
     }

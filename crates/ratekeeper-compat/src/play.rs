@@ -63,7 +63,7 @@ impl Tally {
     }
 
     /// Counts the outcome of a comparison; returns false if the two differ otherwise than listed.
-    pub(crate) fn note(
+    pub(crate) fn record(
         &mut self,
         (world, domain, call): (&World, &Domain, &Call),
         (theirs, ours): (Reply, Reply),
@@ -142,7 +142,7 @@ pub(crate) async fn play(
             until_second(end + 1).await;
             continue;
         }
-        if !tally.note((world, domain, &call), (theirs, ours), end) {
+        if !tally.record((world, domain, &call), (theirs, ours), end) {
             break;
         }
     }

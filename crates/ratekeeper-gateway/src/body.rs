@@ -118,9 +118,9 @@ impl RequestBody {
         self.progress.clone()
     }
 
-    fn note(&self, note: impl FnOnce(&Progress)) {
+    fn record(&self, record: impl FnOnce(&Progress)) {
         if let Some(progress) = &self.progress {
-            note(progress);
+            record(progress);
         }
     }
 }
@@ -158,14 +158,14 @@ impl RequestBody {
             return Poll::Ready(None);
         };
         let Poll::Ready(frame) = Pin::new(&mut *incoming).poll_frame(cx) else {
-            self.note(|progress| progress.is_awaited.store(true, Ordering::Relaxed));
+            self.record(|progress| progress.is_awaited.store(true, Ordering::Relaxed));
             if self.timing.as_mut().is_some_and(|it| it.is_over(cx)) {
-                self.note(|progress| progress.is_too_slow.store(true, Ordering::Relaxed));
+                self.record(|progress| progress.is_too_slow.store(true, Ordering::Relaxed));
                 return Poll::Ready(Some(Err(BadBody::TooSlow)));
             }
             return Poll::Pending;
         };
-        self.note(|progress| progress.is_awaited.store(false, Ordering::Relaxed));
+        self.record(|progress| progress.is_awaited.store(false, Ordering::Relaxed));
         let Some(incoming) = &self.incoming else {
             return Poll::Ready(None);
         };
@@ -179,26 +179,28 @@ impl RequestBody {
                 match self.left.checked_sub(length as u64) {
                     Some(left) => {
                         self.left = left;
-                        self.note(|progress| {
+                        self.record(|progress| {
                             progress.frames.fetch_add(1, Ordering::Relaxed);
                         });
                         if is_over {
-                            self.note(|progress| progress.is_done.store(true, Ordering::Relaxed));
+                            self.record(|progress| progress.is_done.store(true, Ordering::Relaxed));
                         }
                         Some(Ok(without_claims(frame)))
                     }
                     None => {
-                        self.note(|progress| progress.is_too_large.store(true, Ordering::Relaxed));
+                        self.record(|progress| {
+                            progress.is_too_large.store(true, Ordering::Relaxed)
+                        });
                         Some(Err(BadBody::TooLarge))
                     }
                 }
             }
             Some(Err(error)) => {
-                self.note(|progress| progress.is_broken.store(true, Ordering::Relaxed));
+                self.record(|progress| progress.is_broken.store(true, Ordering::Relaxed));
                 Some(Err(BadBody::Broken(error)))
             }
             None => {
-                self.note(|progress| progress.is_done.store(true, Ordering::Relaxed));
+                self.record(|progress| progress.is_done.store(true, Ordering::Relaxed));
                 None
             }
         })
@@ -266,7 +268,7 @@ impl RequestBody {
         if let (Some(scanner), Some(data)) = (&mut self.scanner, frame.data_ref()) {
             scanner.feed(data);
             if scanner.check().is_err() {
-                self.note(|progress| progress.is_broken.store(true, Ordering::Relaxed));
+                self.record(|progress| progress.is_broken.store(true, Ordering::Relaxed));
                 return Err(BadBody::Ambiguous);
             }
         }

@@ -118,10 +118,10 @@ async fn connect_alone(
     let opened = opened.await.unwrap_or(Err(ConnectError::TooSlow));
     let address = &upstream.addresses[index];
     match &opened {
-        Ok(_) => address.note_success(),
+        Ok(_) => address.record_success(),
         Err(error) => {
-            address.note_failure();
-            upstream.counts.note_connect_failure();
+            address.record_failure();
+            upstream.counts.record_connect_failure();
             debug!(upstream = &*upstream.name, %address, ?error, "no connection");
         }
     }
@@ -194,14 +194,14 @@ struct Open(Arc<UpstreamCounts>);
 
 impl Open {
     fn new(counts: &Arc<UpstreamCounts>) -> Self {
-        counts.note_connected();
+        counts.record_connected();
         Self(Arc::clone(counts))
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.note_closed();
+        self.0.record_closed();
     }
 }
 
@@ -215,7 +215,7 @@ impl Opening<'_> {
         let connector = TlsConnector::from(Arc::clone(config));
         let stream = connector.connect(name, stream).await?;
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        self.address.note_choice(!is_http2);
+        self.address.record_choice(!is_http2);
         match is_http2 {
             true => self.http2(stream).await,
             false => self.http1(stream).await,

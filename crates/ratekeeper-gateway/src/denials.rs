@@ -10,7 +10,7 @@ use ratekeeper_tower::answer::HttpDenial;
 pub(crate) struct MadeId(pub(crate) Arc<str>);
 
 /// Tells `log` of a request that the layer denied.
-pub(crate) fn note(log: &DenialLog, denied: &HttpDenial<'_>) {
+pub(crate) fn record(log: &DenialLog, denied: &HttpDenial<'_>) {
     let made = denied.extensions.get::<MadeId>();
-    log.note_at_gateway(denied, made.map(|made| &*made.0));
+    log.record_at_gateway(denied, made.map(|made| &*made.0));
 }

@@ -112,9 +112,9 @@ fn trace(shared: &Shared, request: &mut Request<RequestBody>) -> Option<Arc<Requ
     let tracer = shared.tracer.as_ref()?;
     let span = tracer.request(request.headers(), name(request.method()))?;
     let method = SpanValue::text(request.method().as_str());
-    span.note("http.request.method", method);
+    span.record("http.request.method", method);
     // Without the query, which holds secrets more often than the path does.
-    span.note("url.path", SpanValue::text(request.uri().path()));
+    span.record("url.path", SpanValue::text(request.uri().path()));
     span.pass_on(request.headers_mut());
     let span = Arc::new(span);
     request.extensions_mut().insert(Arc::clone(&span));
@@ -204,9 +204,9 @@ where
             Kind::Refusal { .. } => None,
         };
         let counts = upstream.map_or(&this.shared.own, |upstream| &upstream.counts);
-        counts.note_answer(answer.status().as_u16());
+        counts.record_answer(answer.status().as_u16());
         let logged = this.entry.take().map(|mut entry| {
-            entry.note_answer(&answer, upstream);
+            entry.record_answer(&answer, upstream);
             Logged {
                 entry,
                 shared: Arc::clone(this.shared),
@@ -214,7 +214,7 @@ where
         });
         let span = this.span.take();
         if let Some(span) = &span {
-            span.note_status(answer.status());
+            span.record_status(answer.status());
         }
         Poll::Ready(Ok(answer.map(|kind| EdgeBody { kind, logged, span })))
     }
@@ -275,7 +275,7 @@ where
         if let (Some(logged), Some(Ok(frame))) = (this.logged, &frame)
             && let Some(data) = frame.data_ref()
         {
-            logged.entry.note_bytes(data.len());
+            logged.entry.record_bytes(data.len());
         }
         Poll::Ready(frame)
     }

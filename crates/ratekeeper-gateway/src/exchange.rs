@@ -112,7 +112,7 @@ impl Exchange<'_> {
                     };
                 }
             }
-            self.upstream.counts.note_retry();
+            self.upstream.counts.record_retry();
         }
         let order = std::iter::once(first).chain(order);
         // Boxed: a handshake takes twice as much memory as all the rest of a request, and most

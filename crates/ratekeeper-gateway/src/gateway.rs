@@ -110,7 +110,7 @@ impl<E: Enforcer> Gateway<E> {
         let mut layer = layer
             .forwarding(config.forwarding.clone())
             .peer(peer)
-            .denial_observer(move |denied| denials::note(&log, &denied));
+            .denial_observer(move |denied| denials::record(&log, &denied));
         if config.tracer.is_some() {
             layer = layer.check_observer(check_observer);
         }

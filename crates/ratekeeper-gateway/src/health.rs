@@ -40,7 +40,7 @@ async fn watch(upstream: Arc<Upstream>, index: usize, check: HealthCheck) {
     loop {
         let asked = timeout(check.timeout, ask(&upstream, index, &check)).await;
         let outcome = asked.unwrap_or_else(|_| Err("no answer in time".into()));
-        if let Some(health) = streak.note(outcome.is_ok(), &check) {
+        if let Some(health) = streak.observe(outcome.is_ok(), &check) {
             address.set_health(health);
             let (name, at) = (&*upstream.name, tracing::field::display(address));
             match &outcome {
@@ -104,9 +104,9 @@ impl Streak {
         Self { health, against: 0 }
     }
 
-    /// Notes a result, and returns the address's new health if it changes. While the health is unknown,
+    /// Records a result, and returns the address's new health if it changes. While the health is unknown,
     /// the first result decides.
-    fn note(&mut self, is_good: bool, check: &HealthCheck) -> Option<Health> {
+    fn observe(&mut self, is_good: bool, check: &HealthCheck) -> Option<Health> {
         let (seen, threshold) = match is_good {
             true => (Health::Healthy, check.healthy_threshold),
             false => (Health::Unhealthy, check.unhealthy_threshold),
@@ -145,8 +145,8 @@ mod tests {
         let (good, bad) = (true, false);
         let changes = |from, answers: &[bool]| {
             let mut streak = Streak::new(from);
-            let note = |answer: &bool| streak.note(*answer, &check);
-            answers.iter().map(note).collect::<Vec<_>>()
+            let observe = |answer: &bool| streak.observe(*answer, &check);
+            answers.iter().map(observe).collect::<Vec<_>>()
         };
         let (healthy, unhealthy) = (Some(Health::Healthy), Some(Health::Unhealthy));
         assert_eq!(changes(Health::Unknown, &[good]), [healthy]);

@@ -54,34 +54,34 @@ impl UpstreamCounts {
         slots.insert(same.unwrap_or(asked)).clone()
     }
 
-    pub(crate) fn note_answer(&self, status: u16) {
+    pub(crate) fn record_answer(&self, status: u16) {
         let class = usize::from(status / 100);
         let index = class.wrapping_sub(1).min(CLASSES.len() - 1);
         self.answers[index].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes the time the upstream took to begin its answer.
-    pub(crate) fn note_latency(&self, took: Duration) {
+    /// Records the time the upstream took to begin its answer.
+    pub(crate) fn record_latency(&self, took: Duration) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let index = BOUNDS_US.partition_point(|bound| *bound < us);
         self.latency[index].fetch_add(1, Ordering::Relaxed);
         self.latency_sum_us.fetch_add(us, Ordering::Relaxed);
     }
 
-    pub(crate) fn note_connected(&self) {
+    pub(crate) fn record_connected(&self) {
         self.connects.fetch_add(1, Ordering::Relaxed);
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn note_closed(&self) {
+    pub(crate) fn record_closed(&self) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn note_connect_failure(&self) {
+    pub(crate) fn record_connect_failure(&self) {
         self.connect_failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn note_retry(&self) {
+    pub(crate) fn record_retry(&self) {
         self.retries.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -202,7 +202,7 @@ impl Proxy {
         slot.answered(ending(&outcome).filter(|_| gives_samples), at);
         if let Some(at) = at {
             let took = at.saturating_duration_since(exchange.begun);
-            upstream.counts.note_latency(took);
+            upstream.counts.record_latency(took);
         }
         match outcome {
             Ok(answered) => self.answer(answered, slot, (upgrade, version), upstream),

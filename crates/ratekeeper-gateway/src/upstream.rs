@@ -151,18 +151,18 @@ impl Address {
         self.health.store(health as u8, Ordering::Relaxed);
     }
 
-    /// Notes the protocol that it chose of those offered.
-    pub(crate) fn note_choice(&self, is_http1: bool) {
+    /// Records the protocol that it chose of those offered.
+    pub(crate) fn record_choice(&self, is_http1: bool) {
         self.chose_http1.store(is_http1, Ordering::Relaxed);
     }
 
-    /// Notes that a connection was opened.
-    pub(crate) fn note_success(&self) {
+    /// Records that a connection was opened.
+    pub(crate) fn record_success(&self) {
         self.failures.store(0, Ordering::Relaxed);
     }
 
-    /// Notes that a connection attempt failed.
-    pub(crate) fn note_failure(&self) {
+    /// Records that a connection attempt failed.
+    pub(crate) fn record_failure(&self) {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
         if failures >= FAILURES_MAX {
             let until = self.age_ms() + millis(LEFT_ALONE);
@@ -289,7 +289,7 @@ mod tests {
     fn one_that_fails_is_tried_last_and_a_single_one_always() {
         let two = upstream(&["a:1", "b:1"]);
         for _ in 0..FAILURES_MAX {
-            two.addresses[0].note_failure();
+            two.addresses[0].record_failure();
         }
         for _ in 0..4 {
             assert_eq!(two.order().collect::<Vec<_>>(), [1, 0]);
@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(first, [1, 2, 0], "all take turns");
         let single = upstream(&["a:1"]);
         for _ in 0..FAILURES_MAX {
-            single.addresses[0].note_failure();
+            single.addresses[0].record_failure();
         }
         assert_eq!(single.order().collect::<Vec<_>>(), [0]);
     }
@@ -316,9 +316,9 @@ mod tests {
         let upstream = upstream(&["a:1", "b:1"]);
         let address = &upstream.addresses[0];
         for _ in 0..10 {
-            address.note_failure();
-            address.note_failure();
-            address.note_success();
+            address.record_failure();
+            address.record_failure();
+            address.record_success();
         }
         assert!(!address.is_left_alone());
     }

@@ -119,7 +119,7 @@ impl Fallback {
         &self.owed
     }
 
-    /// Notes that the hits of `request` which the failure modes let pass are owed: not those of requests
+    /// Records that the hits of `request` which the failure modes let pass are owed: not those of requests
     /// that are carried out once, of permits and of refunds, and not those that the store has charged. While the hash key is
     /// not known, each step has its `unhashed` name.
     pub(crate) fn owe(

@@ -191,7 +191,7 @@ impl UsageMeter {
             .for_each(|domain| hour.add((tenant, domain), counted));
     }
 
-    /// Notes the name of a tenant that calls, unless it did in this hour.
+    /// Records the name of a tenant that calls, unless it did in this hour.
     #[inline]
     pub(crate) fn name(
         &self,
@@ -257,7 +257,7 @@ impl UsageMeter {
         all
     }
 
-    /// Notes that these calls are written.
+    /// Records that these calls are written.
     pub fn written(&self, calls: &[CallCount]) {
         for count in calls {
             match count.tenant {

@@ -252,7 +252,7 @@ impl QuotaStore {
                 let wanted = wanted.map(|own| own.during(term));
                 self.take(raised, &record, wanted).await?
             }
-            AdjustMode::Shadow if next.is_some() => self.note_shadow(raised, &step).await?,
+            AdjustMode::Shadow if next.is_some() => self.record_shadow(raised, &step).await?,
             _ => false,
         };
         Ok(taken.then_some(step))

@@ -9,8 +9,8 @@ use serde_json::Value;
 use sqlx::{Any, Row, Transaction};
 
 use crate::audit::Entry;
+use crate::audited::AuditedTenant;
 use crate::document::replaced;
-use crate::noted::NotedTenant;
 use crate::rows::{self, Cell, Kept, stored};
 use crate::store::{find, find_all, within, within_time};
 use crate::{
@@ -168,7 +168,7 @@ impl QuotaStore {
             change.write([&record].into_iter(), true).await?;
             rows::delete_quotas(&mut change.transaction, &[&before.id]).await?;
             change
-                .record(&noted("delete", Some(&before), None, editor))
+                .record(&audited("delete", Some(&before), None, editor))
                 .await?;
             self.commit(change).await?;
             Ok(Deleted {
@@ -205,7 +205,7 @@ impl QuotaStore {
             // A tenant without quotas of its own is not listed for having been reset.
             change.write([&record].into_iter(), is_deleted).await?;
             change
-                .record(&noted("reset", before.as_ref(), Some(&record), editor))
+                .record(&audited("reset", before.as_ref(), Some(&record), editor))
                 .await?;
             self.commit(change).await?;
             Ok(record)
@@ -261,20 +261,20 @@ impl Change {
         let mut found: HashMap<_, _> = found
             .map(|kept| ((kept.record.id.domain.clone(), kept.record.id.hash), kept))
             .collect();
-        let (mut all, mut noted_all) = (Vec::with_capacity(puts.len()), Vec::new());
+        let (mut all, mut audited_all) = (Vec::with_capacity(puts.len()), Vec::new());
         for (at, put) in puts.iter().enumerate() {
             let before = found.remove(&(put.tenant.domain.clone(), put.tenant.hash));
             let (before, written) = self
                 .outcome(put, before, expected, rules)
                 .map_err(of(Some(at)))?;
             if written.is_changed {
-                let entry = noted(action, before.as_ref(), Some(&written.record), editor);
-                noted_all.push(self.next_row(&entry));
+                let entry = audited(action, before.as_ref(), Some(&written.record), editor);
+                audited_all.push(self.next_row(&entry));
             }
             all.push(written);
         }
         self.write_changed(&all).await.map_err(of(None))?;
-        self.write_rows(noted_all).await.map_err(of(None))?;
+        self.write_rows(audited_all).await.map_err(of(None))?;
         Ok(all)
     }
 
@@ -390,7 +390,7 @@ fn distinct(puts: &[TenantPut]) -> &[TenantPut] {
 }
 
 /// The entry of the audit trail for one tenant.
-fn noted<'a>(
+fn audited<'a>(
     action: &'static str,
     before: Option<&'a TenantRecord>,
     after: Option<&'a TenantRecord>,
@@ -418,5 +418,5 @@ fn check(expected: Precondition, current: Option<&TenantRecord>) -> Result<(), Q
 /// A tenant in the audit trail.
 fn described(record: &TenantRecord) -> Value {
     // Texts and numbers alone: nothing in there can fail.
-    serde_json::to_value(NotedTenant::of(record)).unwrap_or_default()
+    serde_json::to_value(AuditedTenant::of(record)).unwrap_or_default()
 }

@@ -53,7 +53,7 @@ impl QuotaStore {
         .await
     }
 
-    /// Notes that the target has all rows up to `version`, and keeps it claimed; false if another node has it by now.
+    /// Records that the target has all rows up to `version`, and keeps it claimed; false if another node has it by now.
     ///
     /// # Errors
     /// The database cannot be used.

@@ -115,7 +115,7 @@ impl Follower {
 
     /// The state of the copy, for operators.
     #[must_use]
-    pub const fn status(&self) -> &QuotaStatus {
+    pub const fn quota_status(&self) -> &QuotaStatus {
         &self.status
     }
 

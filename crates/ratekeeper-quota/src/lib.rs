@@ -26,6 +26,7 @@
 
 mod adjust;
 mod audit;
+mod audited;
 mod bulk;
 mod calls;
 mod change;
@@ -40,7 +41,6 @@ mod follow;
 mod identity;
 mod list;
 mod metering;
-mod noted;
 mod period;
 mod record;
 mod rows;

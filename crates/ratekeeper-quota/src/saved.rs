@@ -12,7 +12,7 @@ use ratekeeper_rules::{Dated, TenantHash, TenantIndex, TenantKey, TenantPlan, Te
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::noted::UndatedLimit;
+use crate::audited::UndatedLimit;
 
 /// The longest line to read: the quotas of one tenant.
 const LINE_BYTES_MAX: u64 = 1 << 20;

@@ -138,7 +138,7 @@ impl QuotaStatus {
         failing.replace((why, since)).is_none()
     }
 
-    /// Notes that the database answers; returns for how long it did not.
+    /// Records that the database answers; returns for how long it did not.
     pub(crate) fn answered(&self) -> Option<Duration> {
         self.0
             .failing

@@ -183,6 +183,6 @@ impl RuleSet {
         method: &str,
         path: &str,
     ) -> Vec<(&ServiceLevel, LevelStatus)> {
-        self.service_levels.statuses(method, path)
+        self.service_levels.level_statuses(method, path)
     }
 }

@@ -158,7 +158,11 @@ impl ServiceLevels {
         })
     }
 
-    pub(crate) fn statuses(&self, method: &str, path: &str) -> Vec<(&ServiceLevel, LevelStatus)> {
+    pub(crate) fn level_statuses(
+        &self,
+        method: &str,
+        path: &str,
+    ) -> Vec<(&ServiceLevel, LevelStatus)> {
         let mut about: Vec<_> = self
             .levels
             .iter()

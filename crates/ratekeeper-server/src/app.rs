@@ -160,7 +160,7 @@ impl App {
         check.observer = self.observer(TracedMethod::Check, origin);
         self.limiter.ask(check, now, |ruling| {
             self.durations.record(start.map(|start| start.elapsed()));
-            self.note(ruling.decision, ruling.descriptors, origin);
+            self.record(ruling.decision, ruling.descriptors, origin);
             read(ruling)
         })
     }
@@ -185,23 +185,23 @@ impl App {
 
     /// Tells the top keys and the denial log of a decision.
     #[inline]
-    pub(crate) fn note(
+    pub(crate) fn record(
         &self,
         decision: &Decision,
         descriptors: RequestDescriptors<'_>,
         origin: CheckOrigin<'_>,
     ) {
         if self.limiter.top().wants(decision) {
-            self.note_wanted(decision, descriptors, origin);
+            self.record_wanted(decision, descriptors, origin);
         }
         if !decision.shadowed().is_empty() {
-            self.note_shadowed(decision, descriptors);
+            self.record_shadowed(decision, descriptors);
         }
     }
 
     /// Tells the top keys of limits that would have denied a request, were they enforced.
     #[cold]
-    fn note_shadowed(&self, decision: &Decision, descriptors: RequestDescriptors<'_>) {
+    fn record_shadowed(&self, decision: &Decision, descriptors: RequestDescriptors<'_>) {
         self.limiter.top().count_shadowed(decision, |number| {
             let descriptor = { descriptors }.nth(number)?;
             let snapshot = decision.snapshot();
@@ -211,7 +211,7 @@ impl App {
 
     /// Tells them of a decision that the top keys [want](ratekeeper_limiter::TopKeys::wants).
     #[cold]
-    fn note_wanted(
+    fn record_wanted(
         &self,
         decision: &Decision,
         descriptors: RequestDescriptors<'_>,
@@ -221,7 +221,7 @@ impl App {
         if !decision.allowed() {
             let now = self.limiter.clock().now();
             let denials = &self.config.denials;
-            denials.note(decision, descriptors, origin, (now, is_first));
+            denials.record(decision, descriptors, origin, (now, is_first));
         }
     }
 
@@ -237,7 +237,7 @@ impl App {
             .finish(pending, |ruling| {
                 let took = self.limiter.clock().now().since(asked_at);
                 self.durations.add(Duration::from_micros(took.get()));
-                self.note(ruling.decision, ruling.descriptors, origin);
+                self.record(ruling.decision, ruling.descriptors, origin);
                 read(ruling)
             })
             .await
@@ -246,7 +246,7 @@ impl App {
     /// Logs now and then that a request of Envoy's protocol was refused because of its sender:
     /// Envoy lets a request pass if it gets no decision, so it would go unnoticed otherwise.
     #[cold]
-    pub(crate) fn note_rls_refusal(&self, why: &Denied) {
+    pub(crate) fn log_rls_refusal(&self, why: &Denied) {
         if self.rls_refusals.may_say() {
             tracing::warn!(
                 %why,

@@ -88,7 +88,7 @@ async fn import_until_done(app: &App, quotas: &QuotaAdmin) {
 }
 
 async fn keep_in_step(app: &App, quotas: &QuotaAdmin) {
-    let mut states = quotas.follower.status().fleet_changes();
+    let mut states = quotas.follower.quota_status().fleet_changes();
     let mut reloads = app.reloads.clone();
     let mut ticks = interval(REPORT_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -104,7 +104,7 @@ async fn keep_in_step(app: &App, quotas: &QuotaAdmin) {
             saved = Some(Arc::clone(state));
         }
         let report = report::of_node(app, state.as_deref(), rules.of(app));
-        log.note(&quotas.store.report_node(&report).await);
+        log.record(&quotas.store.report_node(&report).await);
         tokio::select! {
             changed = states.changed() => if changed.is_err() { return },
             // Without a sender the rules stay as they are.
@@ -117,7 +117,7 @@ async fn keep_in_step(app: &App, quotas: &QuotaAdmin) {
 /// The report of this node as it is now.
 pub(crate) fn report(app: &App) -> NodeReport {
     let quotas = app.config.quotas.as_ref();
-    let state = quotas.and_then(|quotas| quotas.follower.status().fleet());
+    let state = quotas.and_then(|quotas| quotas.follower.quota_status().fleet());
     report::of_node(app, state.as_deref(), RulesRevision::default().of(app))
 }
 
@@ -161,7 +161,7 @@ pub(crate) async fn begin(app: &App) {
     let Some(quotas) = &app.config.quotas else {
         return;
     };
-    let status = quotas.follower.status();
+    let status = quotas.follower.quota_status();
     if let Some(state) = status.fleet() {
         save(app, quotas, state).await;
     }

@@ -78,7 +78,7 @@ impl Rls {
             Ok(_) => return Ok(()),
             Err(denied) => denied,
         };
-        self.app.note_rls_refusal(&denied);
+        self.app.log_rls_refusal(&denied);
         Err(V1Refusal::from(denied).into())
     }
 

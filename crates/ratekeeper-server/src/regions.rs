@@ -173,7 +173,7 @@ impl RegionLoans {
     /// Asks for what is lacking, and posts what was counted.
     async fn look(&self) {
         self.renew_limits();
-        self.note_demands();
+        self.record_demands();
         self.post_due().await;
         let due = self.counters.lock().due(boot_time());
         let looks = stream::iter(due.into_iter().map(|key| self.look_at(key)));
@@ -181,7 +181,7 @@ impl RegionLoans {
     }
 
     /// Takes in what was asked for.
-    fn note_demands(&self) {
+    fn record_demands(&self) {
         let demands = self.limiter.store().loan_demands();
         let now = boot_time();
         let (counted, demands): (Vec<_>, Vec<_>) = demands
@@ -189,9 +189,9 @@ impl RegionLoans {
             .partition(|demand| demand.counter.counted.is_some());
         {
             let mut totals = self.totals.lock();
-            counted.iter().for_each(|demand| totals.note(demand, now));
+            counted.iter().for_each(|demand| totals.record(demand, now));
         }
-        self.counters.lock().note(demands, now);
+        self.counters.lock().record(demands, now);
     }
 
     /// Counts a link of another region that was refused.

@@ -92,7 +92,7 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
 
     async fn take_delivered(&mut self, sources: Vec<Source>) -> Result<(), DeliveryError> {
         if self.loader.are_in_force(&sources) {
-            self.note_unchanged();
+            self.record_unchanged();
             return Ok(());
         }
         let refused = match self.loader.compile_delivered(sources).await {
@@ -101,7 +101,7 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
             Some(Ok(compiled)) => {
                 let left_out = compiled.left_out;
                 if self.loader.are_in_force(&compiled.sources) {
-                    self.note_refused(left_out.clone().unwrap_or_default());
+                    self.record_refused(left_out.clone().unwrap_or_default());
                 } else {
                     self.put_in_force(compiled.loaded, left_out.clone()).await;
                     let is_whole = left_out.is_none();
@@ -110,7 +110,7 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
                 left_out
             }
             Some(Err(mistakes)) => {
-                self.note_refused(Arc::clone(&mistakes));
+                self.record_refused(Arc::clone(&mistakes));
                 Some(mistakes)
             }
         };
@@ -144,7 +144,7 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
     }
 
     /// The channel for the status, for the task that reports that this one has ended.
-    pub(crate) fn status(&self) -> channel::Sender<ReloadStatus> {
+    pub(crate) fn status_sender(&self) -> channel::Sender<ReloadStatus> {
         self.status.clone()
     }
 
@@ -193,7 +193,7 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
             seen = again;
         }
         if self.loader.is_in_force(&seen) {
-            self.note_unchanged();
+            self.record_unchanged();
         } else if !self.loader.is_known(&seen) {
             self.take(seen).await;
         }
@@ -201,7 +201,7 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
 
     /// The rules that were read are in force: if others were in between, or they were the last good ones of another run,
     /// say that they are again.
-    fn note_unchanged(&mut self) {
+    fn record_unchanged(&mut self) {
         self.loader.forget_refused();
         let restored = self.status.send_if_modified(|status| {
             let was_kept = status.last_good_of.take().is_some();
@@ -224,7 +224,7 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
                 self.loader.set_in_force(fingerprint);
                 self.loader.keep_last_good().await;
             }
-            Err(error) => self.note_refused(error.brief().into()),
+            Err(error) => self.record_refused(error.brief().into()),
         }
     }
 
@@ -244,24 +244,24 @@ impl<A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static> Reloader<A> {
             status.accepted += 1;
             status.error = None;
             status.last_good_of = None;
-            status.history.note(entry);
+            status.history.record(entry);
         });
         info!(rules, tenants, changes = changes.len(), "new rules in use");
         log_changes(&changes);
         if let Some(mistakes) = left_out {
-            self.note_refused(mistakes);
+            self.record_refused(mistakes);
         }
     }
 
     /// Tells of rules that were refused.
-    fn note_refused(&self, error: Arc<str>) {
+    fn record_refused(&self, error: Arc<str>) {
         error!(%error, "new rules refused; the last good ones stay in use");
         let entry = ReloadEntry::refused(unix_seconds(), &error);
         self.status.send_modify(|status| {
             status.last_at = entry.at();
             status.refused += 1;
             status.error = Some(error);
-            status.history.note(entry);
+            status.history.record(entry);
         });
     }
 }

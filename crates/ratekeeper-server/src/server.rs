@@ -135,7 +135,7 @@ impl Server {
         let secrets = Secrets::load(&config)?;
         let data_dir = config.data_dir.as_deref();
         let followed = config.quotas.as_ref();
-        let followed = followed.map(|quotas| quotas.follower.status().clone());
+        let followed = followed.map(|quotas| quotas.follower.quota_status().clone());
         if let Some(folder) = data_dir.filter(|_| followed.is_none()) {
             fleet::adopt_copy(folder);
         }
@@ -157,7 +157,7 @@ impl Server {
             let _entered = runtime.enter();
             limiter.store().prepare();
         }
-        let status = loader.as_ref().map(RulesLoader::status).cloned();
+        let status = loader.as_ref().map(RulesLoader::reload_status).cloned();
         let (reloads, receiver) = watch::channel(status.unwrap_or_else(ReloadStatus::settled));
         let app = Arc::new(App::new(
             limiter,
@@ -258,7 +258,7 @@ fn fleet_switches(config: &ServerConfig, limiter: &Limiter<Stores>) -> FleetSwit
     };
     let switches = FleetSwitches::new(kept, config.data_dir.as_deref());
     switches.begin(limiter);
-    if let Some(state) = quotas.follower.status().fleet() {
+    if let Some(state) = quotas.follower.quota_status().fleet() {
         switches.follow(limiter, &state);
     }
     switches

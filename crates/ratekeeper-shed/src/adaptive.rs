@@ -143,7 +143,7 @@ impl Window {
         }
     }
 
-    fn note(&mut self, round_trip: RoundTrip) {
+    fn record(&mut self, round_trip: RoundTrip) {
         self.in_flight_max = self.in_flight_max.max(round_trip.in_flight);
         match round_trip.ending {
             Ending::Answered => {
@@ -227,13 +227,13 @@ impl AdaptiveLimit {
         Micros::new(self.average_us as u64)
     }
 
-    /// Notes a round trip that ended at `now`, and returns the limit.
+    /// Records a round trip that ended at `now`, and returns the limit.
     pub fn on_sample(&mut self, now: Timestamp, round_trip: RoundTrip) -> u32 {
         let window = self.window.get_or_insert(Window::new(now));
         if now < window.since {
             *window = Window::new(now);
         }
-        window.note(round_trip);
+        window.record(round_trip);
         let window = *window;
         if self.is_complete(&window, now) {
             self.window = None;

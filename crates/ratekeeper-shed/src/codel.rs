@@ -119,7 +119,7 @@ impl<T> PatientQueue<T> {
             true => self.waiting.pop_back(),
             false => self.waiting.pop_front(),
         };
-        self.note_empty(now);
+        self.mark_empty(now);
         next.map(|(_, item)| Popped::Turn(item))
     }
 
@@ -134,11 +134,11 @@ impl<T> PatientQueue<T> {
             return None;
         }
         let (_, item) = self.waiting.pop_front()?;
-        self.note_empty(now);
+        self.mark_empty(now);
         Some(item)
     }
 
-    fn note_empty(&mut self, now: Timestamp) {
+    fn mark_empty(&mut self, now: Timestamp) {
         if self.waiting.is_empty() {
             self.empty_at = now;
         }

@@ -37,7 +37,7 @@ impl Default for TenantDemand {
 
 // Relaxed everywhere: the sketch is approximate, and a lost decay or two are made up for by the next.
 impl TenantDemand {
-    /// Notes a request of the tenant with this hash, and returns the part of the tenant's requests that is within its
+    /// Records a request of the tenant with this hash, and returns the part of the tenant's requests that is within its
     /// fair share, in 65,536ths.
     ///
     /// A tenant is within its fair share up to four times of what the other active tenants ask for on
@@ -46,7 +46,7 @@ impl TenantDemand {
         clippy::cast_possible_truncation,
         reason = "some bits of a hash, and a fraction below 1 in 65,536ths"
     )]
-    pub fn note(&self, tenant: u64) -> u32 {
+    pub fn record(&self, tenant: u64) -> u32 {
         let [first, second] = &self.rows;
         let add = |row: &[AtomicU64], index: u64| {
             let counter = &row[index as usize % WIDTH];
@@ -100,7 +100,7 @@ mod tests {
         for _tick in 0..100 {
             for (tenant, (per_tick, within)) in (0_u64..).zip(rates.iter().zip(&mut within)) {
                 for _ in 0..*per_tick {
-                    *within = demand.note(mix(tenant));
+                    *within = demand.record(mix(tenant));
                 }
             }
             demand.decay();

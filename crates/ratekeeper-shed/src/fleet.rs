@@ -55,12 +55,12 @@ impl FleetUsage {
         own == 0 || own.saturating_add(others) < terms.shared()
     }
 
-    /// Notes the beginning of a request.
+    /// Records the beginning of a request.
     pub fn begin(&self, class: Class) {
         self.in_flight[class.index()].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes its end.
+    /// Records its end.
     pub fn end(&self, class: Class) {
         self.in_flight[class.index()].fetch_sub(1, Ordering::Relaxed);
     }
@@ -85,7 +85,7 @@ impl FleetUsage {
         self.others.load(Ordering::Relaxed)
     }
 
-    /// Notes a report: the requests of all classes but the most important one in flight on all other nodes. None if
+    /// Records a report: the requests of all classes but the most important one in flight on all other nodes. None if
     /// it could not be had: the last one stays in force.
     pub fn on_report(&self, others: Option<u32>) {
         if let Some(others) = others {

@@ -83,7 +83,7 @@ impl Gate {
             .in_flight
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
         let (Ok(found) | Err(found)) = entered;
-        self.note(found, entered.is_ok());
+        self.record(found, entered.is_ok());
         entered.ok().map(|found| GatePlace {
             in_flight: found + 1,
         })
@@ -94,12 +94,12 @@ impl Gate {
         let limit = self.limit_of(class, classes, share);
         let found = self.in_flight.fetch_add(1, Ordering::Relaxed);
         let has_room = found < limit;
-        self.note(found, has_room);
+        self.record(found, has_room);
         let in_flight = found.saturating_add(1);
         (GatePlace { in_flight }, has_room)
     }
 
-    fn note(&self, found: u32, entered: bool) {
+    fn record(&self, found: u32, entered: bool) {
         self.found_sum
             .fetch_add(u64::from(found), Ordering::Relaxed);
         self.came.fetch_add(1, Ordering::Relaxed);
@@ -108,8 +108,8 @@ impl Gate {
         }
     }
 
-    /// Notes that a request that got in has left. With its round trip, unless it says nothing about the load: upgrades,
-    /// streams, requests that their client gave up.
+    /// Records that a request that got in has left. With its round trip, unless it says nothing about the load:
+    /// upgrades, streams, requests that their client gave up.
     pub fn leave(&self, now: Timestamp, round_trip: Option<RoundTrip>) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
         if let Some(round_trip) = round_trip {

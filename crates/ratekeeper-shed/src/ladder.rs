@@ -104,7 +104,7 @@ impl Default for Ladder {
 }
 
 impl Ladder {
-    pub(crate) fn note(&self, rung: Rung) {
+    pub(crate) fn record(&self, rung: Rung) {
         self.arrived[usize::from(rung.0)].fetch_add(1, Ordering::Relaxed);
     }
 
@@ -183,10 +183,10 @@ mod tests {
         let ladder = Ladder::default();
         let mut memory = Memory::default();
         for _ in 0..10 {
-            ladder.note(rung(0, false, 3));
+            ladder.record(rung(0, false, 3));
         }
         for _ in 0..30 {
-            ladder.note(rung(1, false, 7));
+            ladder.record(rung(1, false, 7));
         }
         ladder.take(&mut memory);
         assert_eq!(memory.threshold(0.0), Threshold::NOTHING);

@@ -50,7 +50,7 @@ impl ClientThrottle {
         ((requests - Self::K * accepts) / (requests + 1.0)).max(0.0)
     }
 
-    /// Notes a request at `now`: `accepted` if the backend answered it, false if the backend refused it or it was
+    /// Records a request at `now`: `accepted` if the backend answered it, false if the backend refused it or it was
     /// rejected here.
     #[expect(clippy::cast_possible_truncation, reason = "a remainder of a usize")]
     pub fn on_sample(&mut self, now: Timestamp, accepted: bool) {

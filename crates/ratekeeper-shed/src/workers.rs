@@ -235,8 +235,8 @@ impl WorkerShedder {
         // Critical requests have a fair share of their own, which no other requests of the tenant use up.
         let [rest, critical] = &self.demand;
         let within = match classes.is_top(class) {
-            true => critical.note(tenant),
-            false => rest.note(tenant),
+            true => critical.record(tenant),
+            false => rest.record(tenant),
         };
         let share = match ((lot >> 48) as u32) < within {
             true => Share::Within,
@@ -244,7 +244,7 @@ impl WorkerShedder {
         };
         let round = now.as_micros() / ROUND_US;
         let rung = Rung::new(class, classes, share, mix(tenant ^ round));
-        self.ladder.note(rung);
+        self.ladder.record(rung);
         self.arrived.fetch_add(1, Ordering::Relaxed);
         let is_shed = self.threshold().sheds(rung, lot as u16);
         if !is_shed {

@@ -58,7 +58,7 @@ impl KeysSource {
 
     /// The state of the fetches, for operators.
     #[must_use]
-    pub fn status(&self) -> SourceStatus {
+    pub fn source_status(&self) -> SourceStatus {
         self.status.clone()
     }
 

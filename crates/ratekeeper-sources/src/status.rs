@@ -86,15 +86,15 @@ impl SourceStatus {
         state.failing.iter().map(told).chain(mistaken).collect()
     }
 
-    /// Notes that texts arrived, and what became of them. Refusals are logged by those who refuse.
+    /// Records that texts arrived, and what became of them. Refusals are logged by those who refuse.
     pub(crate) fn delivered(&self, is_refused: bool) {
         let mut state = self.0.state.lock();
         state.deliveries += 1;
         state.refused += u64::from(is_refused);
     }
 
-    /// Notes what is wrong with what was received last, which those who take the rules do not see; nothing, if that is
-    /// over. It is logged when it changes.
+    /// Records what is wrong with what was received last, which those who take the rules do not see; nothing, if that
+    /// is over. It is logged when it changes.
     pub(crate) fn mistaken(&self, mistakes: &[String]) {
         let mut told = mistakes
             .iter()
@@ -119,7 +119,7 @@ impl SourceStatus {
         }
     }
 
-    /// Notes that the source is there.
+    /// Records that the source is there.
     pub(crate) fn reached(&self) {
         let failing = self.0.state.lock().failing.take();
         if failing.is_some() {
@@ -127,7 +127,7 @@ impl SourceStatus {
         }
     }
 
-    /// Notes a failed attempt. The first one of a row is logged.
+    /// Records a failed attempt. The first one of a row is logged.
     pub(crate) fn failed(&self, why: String) {
         let mut state = self.0.state.lock();
         state.failures += 1;

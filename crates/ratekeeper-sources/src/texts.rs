@@ -114,7 +114,7 @@ impl TextsSource {
 
     /// The state of the fetches, for operators.
     #[must_use]
-    pub fn status(&self) -> SourceStatus {
+    pub fn source_status(&self) -> SourceStatus {
         self.status.clone()
     }
 

@@ -117,7 +117,7 @@ impl XdsSource {
 
     /// The state of the client, for operators.
     #[must_use]
-    pub fn status(&self) -> SourceStatus {
+    pub fn source_status(&self) -> SourceStatus {
         self.status.clone()
     }
 

@@ -13,9 +13,9 @@ const DEMANDS_MAX: usize = 4_096;
 pub(crate) struct LoanDemands(Mutex<HashMap<CounterKey, LoanDemand>>);
 
 impl LoanDemands {
-    /// Notes that hits were asked for.
+    /// Records that hits were asked for.
     #[cold]
-    pub(crate) fn note(&self, counter: LoanCounter, terms: u64, hits: u64) {
+    pub(crate) fn record(&self, counter: LoanCounter, terms: u64, hits: u64) {
         let mut demands = self.0.lock();
         if let Some(demand) = demands.get_mut(&counter.key) {
             demand.hits = demand.hits.saturating_add(hits);
@@ -30,7 +30,7 @@ impl LoanDemands {
         }
     }
 
-    /// Takes out what was noted.
+    /// Takes out what was recorded.
     pub(crate) fn take(&self) -> Vec<LoanDemand> {
         std::mem::take(&mut *self.0.lock()).into_values().collect()
     }

@@ -69,14 +69,14 @@ impl Loans {
         Self { shared }
     }
 
-    /// Notes that hits were asked for, of which regions lend each other parts.
-    pub(crate) fn note(&self, step: &Step) {
+    /// Records that hits were asked for, of which regions lend each other parts.
+    pub(crate) fn record(&self, step: &Step) {
         let hits = u64::try_from(step.hits).unwrap_or(0);
         let demands = &self.shared.context.loan_demands;
-        demands.note(LoanCounter::of(step), step.terms, hits);
+        demands.record(LoanCounter::of(step), step.terms, hits);
     }
 
-    /// Takes out what was noted.
+    /// Takes out what was recorded.
     pub(crate) fn demands(&self) -> Vec<LoanDemand> {
         self.shared.context.loan_demands.take()
     }

@@ -77,7 +77,7 @@ impl Monitor {
     }
 
     /// The combined status of all servers. If only some fail, their shards report it.
-    pub(crate) fn status(&self) -> ServerStatus {
+    pub(crate) fn server_status(&self) -> ServerStatus {
         let map = self.monitored.topology.map();
         let mut whole = ServerStatus::default();
         let mut errors = Vec::new();

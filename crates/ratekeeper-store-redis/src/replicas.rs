@@ -91,12 +91,12 @@ impl Replicas {
         }
     }
 
-    /// Notes that all of them acknowledged a grant.
+    /// Records that all of them acknowledged a grant.
     pub(crate) fn acknowledged(&self) {
         self.pause.store(0, Ordering::Relaxed);
     }
 
-    /// Notes that only `acknowledged` did.
+    /// Records that only `acknowledged` did.
     pub(crate) fn missed(&self, acknowledged: u64, now: Micros) {
         let last = self.pause.load(Ordering::Relaxed);
         let pause = (last * 2).clamp(PAUSE_MIN.get(), PAUSE_MAX.get());

@@ -179,7 +179,7 @@ impl Shard {
         }
     }
 
-    /// Notes that the server serves.
+    /// Records that the server serves.
     pub(crate) fn served(&self) {
         // Relaxed: whoever sees it late logs it late. Read first, since it is mostly true already.
         if self.serves.load(Ordering::Relaxed) || self.serves.swap(true, Ordering::Relaxed) {
@@ -191,7 +191,7 @@ impl Shard {
         }
     }
 
-    /// Notes the reason why its monitor cannot ask it. Logged when that begins; readiness shows the latest reason.
+    /// Records the reason why its monitor cannot ask it. Logged when that begins; readiness shows the latest reason.
     pub(crate) fn cannot_be_asked(&self, why: String, is_refused: bool) {
         let mut status = self.status.lock();
         if status.error.is_none() {
@@ -234,7 +234,7 @@ impl Shard {
         (!was_reached).then(|| format!("Redis at {name} was not reached yet"))
     }
 
-    /// Notes that it was asked what it is, with any result. Returns true the first time.
+    /// Records that it was asked what it is, with any result. Returns true the first time.
     pub(crate) fn greeted(&self) -> bool {
         !self.is_greeted.swap(true, Ordering::Relaxed)
     }

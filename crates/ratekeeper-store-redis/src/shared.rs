@@ -30,10 +30,10 @@ impl RedisServers {
         })
     }
 
-    /// Notes that hits were asked for, if regions share the limit.
-    fn note_demand(&self, step: &Step) {
+    /// Records that hits were asked for, if regions share the limit.
+    fn record_demand(&self, step: &Step) {
         if step.terms > 0 && step.hits > 0 {
-            RedisServers::loans(self).note(step);
+            RedisServers::loans(self).record(step);
         }
     }
 }
@@ -60,7 +60,7 @@ impl SharedStore for RedisServers {
             return Answer::Pending(StoreReply::failed(StoreError::Unavailable));
         }
         for step in request.steps {
-            self.note_demand(step);
+            self.record_demand(step);
         }
         match slot {
             CounterSlot::Server(slot) => self.slots.ask(slot, request),
@@ -87,8 +87,8 @@ impl SharedStore for RedisServers {
             return StoreReply::failed(StoreError::Unavailable);
         }
         if post.step.counted.is_some() {
-            // They are counted only now. Demand for what is lent was noted when they were asked for.
-            self.note_demand(&post.step);
+            // They are counted only now. Demand for what is lent was recorded when they were asked for.
+            self.record_demand(&post.step);
         }
         self.slots.post(self.server_slot(&post.step), post)
     }

@@ -68,7 +68,7 @@ impl Stall {
         Mark(self.stood.load(Ordering::Relaxed))
     }
 
-    /// Notes that a task ran at `now` although it should have run at `due`.
+    /// Records that a task ran at `now` although it should have run at `due`.
     pub(crate) fn ran(&self, due: Instant, now: Instant) {
         let seen = self.seen.fetch_max(self.micros(now), Ordering::Relaxed);
         let idle = self.micros(now).saturating_sub(self.micros(due).max(seen));

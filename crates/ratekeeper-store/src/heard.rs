@@ -26,7 +26,7 @@ impl HeardRegions {
         }
     }
 
-    /// Notes a whole message of the region at `place`.
+    /// Records a whole message of the region at `place`.
     pub fn hear(&self, place: usize, now: Micros) {
         if let Some(hearing) = self.hearing.get(place) {
             hearing.lock().hear(now);

@@ -173,7 +173,7 @@ impl SyncedCounters {
         self.wait(turn.key, at.heard, interval)
     }
 
-    /// Notes that there was no answer to `turn`: it is tried again in the next interval. Returns true as
+    /// Records that there was no answer to `turn`: it is tried again in the next interval. Returns true as
     /// [`apply_answer`](Self::apply_answer) does.
     pub fn failed(&self, turn: &SyncTurn, now: Micros) -> bool {
         let part = &mut *self.part(turn.key).lock();

@@ -251,9 +251,9 @@ impl Drop for ControlPlane {
 }
 
 impl Shared {
-    /// Notes an answer to a response of `version`, which had this nonce. What is said of all but the last response of a
-    /// version is counted alone.
-    fn note(&self, request: &DiscoveryRequest, version: u64, nonce: &str, is_last: bool) {
+    /// Records an answer to a response of `version`, which had this nonce. What is said of all but the last response of
+    /// a version is counted alone.
+    fn record(&self, request: &DiscoveryRequest, version: u64, nonce: &str, is_last: bool) {
         let mut heard = self.heard.lock();
         if request.response_nonce != nonce {
             heard.stale += 1;
@@ -392,7 +392,7 @@ async fn converse(
         for (number, nonce) in nonces.iter().enumerate() {
             tokio::select! {
                 answer = requests.next() => match answer {
-                    Some(Ok(answer)) => shared.note(&answer, version, nonce, number == last),
+                    Some(Ok(answer)) => shared.record(&answer, version, nonce, number == last),
                     _ => return,
                 },
                 _ = cuts.changed() => return,

@@ -149,13 +149,13 @@ impl Process {
     /// The memory that is resident now, in KiB; 0 once it has ended.
     #[must_use]
     pub fn resident_kib(&self) -> usize {
-        self.status("VmRSS")
+        self.proc_kib("VmRSS")
     }
 
     /// The memory that is resident now and no file's, in KiB: what the program allocated; 0 once it has ended.
     #[must_use]
     pub fn allocated_kib(&self) -> usize {
-        self.status("RssAnon")
+        self.proc_kib("RssAnon")
     }
 
     /// The number of files that are open now, sockets included; 0 once it has ended.
@@ -167,11 +167,11 @@ impl Process {
     /// The most memory that was resident at once so far, in KiB; 0 once it has ended.
     #[must_use]
     pub fn resident_peak_kib(&self) -> usize {
-        self.status("VmHWM")
+        self.proc_kib("VmHWM")
     }
 
-    fn status(&self, name: &str) -> usize {
-        status_kib(self.id(), name)
+    fn proc_kib(&self, name: &str) -> usize {
+        proc_kib(self.id(), name)
     }
 
     /// The processor time that it has used so far, in user and kernel mode.
@@ -346,7 +346,7 @@ impl Drop for Process {
 /// The memory of this process that is resident now, in KiB.
 #[must_use]
 pub fn own_resident_kib() -> usize {
-    status_kib(std::process::id(), "VmRSS")
+    proc_kib(std::process::id(), "VmRSS")
 }
 
 /// The processor time of this thread so far, in user and kernel mode: other work of the machine is not in it.
@@ -367,7 +367,7 @@ fn spent(clock: ClockId) -> Duration {
 }
 
 /// A line of `/proc/ID/status`; 0 if the process has ended.
-fn status_kib(id: u32, name: &str) -> usize {
+fn proc_kib(id: u32, name: &str) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     let number = line.and_then(|rest| rest.trim_start_matches(':').split_whitespace().next());

@@ -118,7 +118,7 @@ impl CheckObserver for CheckSpan {
         let mut stages = self.stages.lock();
         stages.combined = Some(ended);
         stages.is_degraded = decision.is_degraded();
-        stages.note(&ServiceDecision {
+        stages.record(&ServiceDecision {
             allowed: decision.allowed(),
             degraded: decision.is_degraded(),
             limit: decision.limit_status().as_ref(),
@@ -145,13 +145,13 @@ impl CheckObserver for CheckSpan {
         let mut stages = self.stages.lock();
         stages.combined = Some(ended);
         stages.is_degraded = decision.degraded;
-        stages.note(decision);
+        stages.record(decision);
     }
 }
 
 impl Stages {
-    /// Notes what was decided.
-    fn note(&mut self, decision: &ServiceDecision<'_>) {
+    /// Records what was decided.
+    fn record(&mut self, decision: &ServiceDecision<'_>) {
         let verdict = match decision.allowed {
             true => "allow",
             false => "deny",

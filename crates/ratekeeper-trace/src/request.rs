@@ -67,12 +67,12 @@ impl RequestSpan {
     }
 
     /// Adds a fact.
-    pub fn note(&self, name: &'static str, value: SpanValue) {
+    pub fn record(&self, name: &'static str, value: SpanValue) {
         self.facts.lock().attributes.push((name, value));
     }
 
     /// Adds the status that answers the request: 5xx is an error.
-    pub fn note_status(&self, status: StatusCode) {
+    pub fn record_status(&self, status: StatusCode) {
         let mut facts = self.facts.lock();
         let number = SpanValue::Number(status.as_u16().into());
         facts.attributes.push(("http.response.status_code", number));

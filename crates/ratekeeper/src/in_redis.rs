@@ -144,7 +144,7 @@ impl RateLimiterBuilder {
         let home = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let store = RedisStore::new(endpoint, self.shared.config.clone(), home);
         let _ = timeout(GREETING_MAX, store.greeted()).await;
-        let status = store.status();
+        let status = store.server_status();
         if let Some(error) = status.error.filter(|_| status.is_refused) {
             return Err(Error::NotRedis(error.into()));
         }

@@ -166,7 +166,7 @@ impl Schedule {
     fn end_what_ended(&mut self, shown: &mut dyn Write) -> Result<()> {
         let mut at = 0;
         while let Some(running) = self.running.get_mut(at) {
-            if let Some(status) = running.status()? {
+            if let Some(status) = running.exit_status()? {
                 let ended = self.running.swap_remove(at).finish(status, shown)?;
                 self.ended.push(ended);
             } else {
@@ -211,7 +211,7 @@ impl Drop for Schedule {
 
 impl Running {
     /// Its exit status, if it has ended. One that is late is killed.
-    fn status(&mut self) -> Result<Option<ExitStatus>> {
+    fn exit_status(&mut self) -> Result<Option<ExitStatus>> {
         if self.since.elapsed() > DEADLINE && !self.is_late {
             self.is_late = true;
             self.child.kill()?;

@@ -16,7 +16,7 @@ fn a_stream_follows_the_primary_that_the_sentinels_name() {
         let mut trail = Trail::new();
         trail.change(60).await;
         let node = trail.node(&url).await;
-        let status = node.exporter.status().clone();
+        let status = node.exporter.export_status().clone();
         eventually("what was there is exported", async || {
             status.exported() == 60
         })
@@ -44,7 +44,7 @@ fn sentinels_that_are_away_are_a_fault() {
         let mut trail = Trail::new();
         trail.change(1).await;
         let node = trail.node("redis+sentinel://127.0.0.1:1/main").await;
-        let status = node.exporter.status().clone();
+        let status = node.exporter.export_status().clone();
         eventually("the fault is told", async || {
             let faults = status.faults();
             let told = faults.first().cloned().unwrap_or_default();
@@ -67,7 +67,7 @@ fn a_stream_of_a_cluster_is_followed_to_the_node_that_gets_it() {
         let mut trail = Trail::new();
         trail.change(30).await;
         let node = trail.node(&url).await;
-        let status = node.exporter.status().clone();
+        let status = node.exporter.export_status().clone();
         eventually("what was there is exported", async || {
             status.exported() == 30
         })
@@ -107,7 +107,7 @@ fn an_encrypted_server_is_asked_by_the_named_authority_and_certificate() {
             credentials: None,
         };
         let stranger = trail.node_with(&url, without.clone()).await;
-        let status = stranger.exporter.status().clone();
+        let status = stranger.exporter.export_status().clone();
         eventually("a node without a certificate is refused", async || {
             !status.faults().is_empty()
         })
@@ -121,7 +121,7 @@ fn an_encrypted_server_is_asked_by_the_named_authority_and_certificate() {
             key: files.join("tls.key"),
         });
         let node = trail.node_with(&url, with).await;
-        let status = node.exporter.status().clone();
+        let status = node.exporter.export_status().clone();
         eventually("the trail is exported", async || status.exported() == 3).await;
         let received = received_by(&mut server.client());
         assert_eq!(received, trail.rows().await);

@@ -68,7 +68,7 @@ fn a_subject_gets_every_change_in_order_though_its_server_is_away_for_a_while() 
         let mut trail = Trail::new();
         trail.change(120).await;
         let node = trail.node(&server.url()).await;
-        let status = node.exporter.status().clone();
+        let status = node.exporter.export_status().clone();
         eventually("a subject that no stream has is a fault", async || {
             status
                 .faults()

@@ -62,7 +62,7 @@ fn a_server_is_asked_over_tls_by_a_user_with_an_nkey() {
             credentials: None,
         };
         let stranger = trail.node_with(&url, without_user).await;
-        let status = stranger.exporter.status().clone();
+        let status = stranger.exporter.export_status().clone();
         eventually("a node without the nkey is refused", async || {
             let told = status.faults().join("\n").to_ascii_lowercase();
             told.contains("authorization violation")
@@ -75,7 +75,7 @@ fn a_server_is_asked_over_tls_by_a_user_with_an_nkey() {
             credentials: Some(files.join("exporter.nk")),
         };
         let node = trail.node_with(&url, known).await;
-        let status = node.exporter.status().clone();
+        let status = node.exporter.export_status().clone();
         eventually("the trail is exported", async || status.exported() == 5).await;
         assert_eq!(received(&reader, 5).await, trail.rows().await);
     });
@@ -155,7 +155,7 @@ fn a_server_of_an_operator_is_asked_with_a_credentials_file_that_may_be_renewed(
         let node = trail
             .node_with(&server.url(), with_credentials(&path))
             .await;
-        let status = node.exporter.status().clone();
+        let status = node.exporter.export_status().clone();
         let told = async |text: &str| {
             eventually(text, async || {
                 let faults = status.faults().join("\n").to_ascii_lowercase();

@@ -55,7 +55,7 @@ fn a_stream_gets_every_change_in_order_though_its_server_is_away_for_a_while() {
         let mut trail = Trail::new();
         trail.change(230).await;
         let node = trail.node(&url(&server)).await;
-        let status = node.exporter.status().clone();
+        let status = node.exporter.export_status().clone();
         eventually("what was there is exported", async || {
             status.exported() == 230
         })
@@ -104,16 +104,16 @@ fn one_node_exports_at_a_time_and_the_next_goes_on_where_it_stopped() {
         trail.change(20).await;
         let first = trail.node(&url(&server)).await;
         eventually("the first node exports", async || {
-            first.exporter.status().exported() == 20
+            first.exporter.export_status().exported() == 20
         })
         .await;
         let second = trail.node(&url(&server)).await;
         trail.change(20).await;
         eventually("the first node goes on", async || {
-            first.exporter.status().exported() == 40
+            first.exporter.export_status().exported() == 40
         })
         .await;
-        let status = second.exporter.status().clone();
+        let status = second.exporter.export_status().clone();
         assert!(!status.is_active() && status.exported() == 0);
         assert!(status.faults().is_empty() && status.waiting() == 0);
 
@@ -134,7 +134,7 @@ fn a_server_that_refuses_gets_nothing_out_of_order() {
         server.client().ask(&["SET", STREAM, "taken"]);
         trail.change(5).await;
         let node = trail.node(&url(&server)).await;
-        let status = node.exporter.status();
+        let status = node.exporter.export_status();
         eventually("the fault is seen", async || {
             status
                 .faults()
@@ -157,7 +157,7 @@ fn what_a_server_has_lost_is_sent_again() {
         trail.change(230).await;
         let node = trail.node(&url(&server)).await;
         eventually("what was there is exported", async || {
-            node.exporter.status().exported() == 230
+            node.exporter.export_status().exported() == 230
         })
         .await;
         node.exporter.finish().await;
@@ -177,7 +177,7 @@ fn what_a_server_has_lost_is_sent_again() {
         let delete: Vec<&str> = delete.chain(ids.iter().map(String::as_str)).collect();
         assert_eq!(client.ask(&delete), Reply::Int(130));
         let node = trail.node(&url(&server)).await;
-        let status = node.exporter.status().clone();
+        let status = node.exporter.export_status().clone();
         eventually("it has them again", async || received(&server) == rows).await;
         eventually("they are counted", async || status.exported() == 130).await;
         trail.change(1).await;
@@ -198,7 +198,7 @@ fn what_a_server_has_lost_is_sent_again() {
         assert!(!client.ask(&other).is_error());
         let node = trail.node(&url(&server)).await;
         trail.change(1).await;
-        let status = node.exporter.status().clone();
+        let status = node.exporter.export_status().clone();
         eventually("the next one is exported", async || status.exported() > 0).await;
         assert_eq!(status.exported(), 1);
     });
@@ -211,7 +211,7 @@ fn what_a_restarted_server_has_lost_is_sent_again_while_the_exporter_runs() {
         let mut trail = Trail::new();
         trail.change(50).await;
         let node = trail.node(&url(&server)).await;
-        let status = node.exporter.status().clone();
+        let status = node.exporter.export_status().clone();
         eventually("what was there is exported", async || {
             status.exported() == 50
         })

@@ -107,7 +107,7 @@ impl Trail {
         let follower = follower.await;
         let target = ExportTarget::new(url, STREAM, files).expect("it is a target");
         Node {
-            exporter: Exporter::start(store, follower.status().clone(), target),
+            exporter: Exporter::start(store, follower.quota_status().clone(), target),
             _follower: follower,
         }
     }

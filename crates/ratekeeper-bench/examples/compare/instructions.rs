@@ -26,7 +26,7 @@ const WARM_UP: Duration = Duration::from_secs(2);
 const COUNTED: Duration = Duration::from_secs(5);
 
 /// Parts of the names of functions that tell operators of a decision, and call none of each other.
-const TELLING: [&str; 2] = ["App::note_wanted", "Durations::record"];
+const TELLING: [&str; 2] = ["App::record_wanted", "Durations::record"];
 
 /// Instructions that the server executes for a decision over gRPC, without the kernel's.
 #[derive(Clone, Debug, Serialize)]

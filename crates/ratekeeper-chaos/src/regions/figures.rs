@@ -101,7 +101,7 @@ impl Figures {
         figures
     }
 
-    /// Notes the goals missed.
+    /// Records the goals missed.
     fn miss(&mut self, plan: &RegionPlan, scenario: &Scenario, answers: &Answers) {
         let bounded = self.sums[&Way::Bounded];
         if bounded.over > 0 {

@@ -53,8 +53,8 @@ impl Tally {
         at.as_secs() / self.length.as_secs().max(1)
     }
 
-    /// Notes an answer. One that was sent in another window may have been decided in either, and did not pass for certain.
-    pub(super) fn note(&self, sent: Duration, done: Duration, answer: Answer) {
+    /// Records an answer. One that was sent in another window may have been decided in either, and did not surely pass.
+    pub(super) fn record(&self, sent: Duration, done: Duration, answer: Answer) {
         let (first, last) = (self.number(sent), self.number(done));
         let mut inner = self.inner.lock();
         inner.windows.entry(first).or_default().asked += 1;
@@ -65,7 +65,7 @@ impl Tally {
         count.unmarked += u64::from(is_certain && !answer.degraded);
     }
 
-    /// Notes that a request got no answer.
+    /// Records that a request got no answer.
     pub(super) fn fail(&self, why: String) {
         let mut inner = self.inner.lock();
         if inner.errors == 0 {
@@ -105,10 +105,10 @@ mod tests {
         let tally = Tally::new(Duration::from_secs(10));
         let at = Duration::from_millis;
         let answer = |allowed, degraded| Answer { allowed, degraded };
-        tally.note(at(20_100), at(20_200), answer(true, false));
-        tally.note(at(20_300), at(20_400), answer(true, true));
-        tally.note(at(20_500), at(20_600), answer(false, true));
-        tally.note(at(29_900), at(30_100), answer(true, false));
+        tally.record(at(20_100), at(20_200), answer(true, false));
+        tally.record(at(20_300), at(20_400), answer(true, true));
+        tally.record(at(20_500), at(20_600), answer(false, true));
+        tally.record(at(29_900), at(30_100), answer(true, false));
         let count = |asked, passed, unmarked, degraded| Count {
             asked,
             passed,

@@ -130,7 +130,7 @@ async fn keep_reporting(store: QuotaStore, board: Arc<NodeBoard>, node: String, 
         let Ok(others) = read(&board).await else {
             continue;
         };
-        note(disagreement(&report, &others), &dispute);
+        record(disagreement(&report, &others), &dispute);
     }
 }
 
@@ -150,7 +150,7 @@ fn disagreement(own: &DatabaseReport, others: &[DatabaseReport]) -> Option<Strin
     ))
 }
 
-fn note(found: Option<String>, dispute: &Dispute) {
+fn record(found: Option<String>, dispute: &Dispute) {
     let mut known = dispute.lock();
     match (&*known, &found) {
         (None, Some(why)) => warn!("{why}"),

@@ -112,7 +112,7 @@ fn put_statsd(environment: &Environment, layers: &mut Layers, problems: &mut Vec
 
 /// Checks what can only be judged once all layers are merged.
 pub(super) fn judge(environment: &Environment, layers: &mut Layers, problems: &mut Vec<Problem>) {
-    note_semantics(environment, layers);
+    record_variables(environment, layers);
     let profile = layers.get(&row::profile).text;
     let counts_denied = profile.eq_ignore_ascii_case("envoy");
     if is_true(environment, STOP_INCREMENT, problems) && counts_denied {
@@ -125,8 +125,8 @@ pub(super) fn judge(environment: &Environment, layers: &mut Layers, problems: &m
     }
 }
 
-/// Notes which of envoyproxy/ratelimit's variables are used although no profile is set.
-fn note_semantics(environment: &Environment, layers: &mut Layers) {
+/// Records which of envoyproxy/ratelimit's variables are used although no profile is set.
+fn record_variables(environment: &Environment, layers: &mut Layers) {
     if !layers.get(&row::profile).is_default() {
         return;
     }

@@ -136,7 +136,7 @@ fn a_policy_in_shadow_tells_and_changes_nothing() {
     for _ in 0..9 {
         limit(&fleet.nodes[0]);
     }
-    eventually("the step is noted", || fleet.trail("adjust.shadow") == 1);
+    eventually("the step is recorded", || fleet.trail("adjust.shadow") == 1);
     eventually("the step is counted", || fleet.steps("shadow") == 1);
     assert_eq!(limit(&fleet.nodes[0]), 10);
     assert_eq!(fleet.trail("adjust"), 0);

@@ -270,17 +270,17 @@ fn every_write_is_whole_or_absent_when_postgres_is_killed() {
         })
         .collect();
     let trail = lines(&["audit", "export"]);
-    let noted: BTreeSet<String> = trail
+    let audited: BTreeSet<String> = trail
         .iter()
         .map(|row| {
             let name = row["tenant"].as_str();
             name.expect("it is a put").to_owned()
         })
         .collect();
-    assert_eq!(noted.len(), trail.len(), "no tenant was put twice");
+    assert_eq!(audited.len(), trail.len(), "no tenant was put twice");
     let mut unacknowledged = 0;
     for (name, status) in &told {
-        match (status, kept.get(name), noted.contains(name)) {
+        match (status, kept.get(name), audited.contains(name)) {
             (_, Some(tenant), true) => {
                 assert_eq!(tenant["plan"], "pro", "{tenant}");
                 assert_eq!(
@@ -292,10 +292,12 @@ fn every_write_is_whole_or_absent_when_postgres_is_killed() {
                 unacknowledged += u64::from(*status != 200);
             }
             (503, None, false) => {}
-            (status, kept, noted) => panic!("{name}: told {status}, kept {kept:?}, noted {noted}"),
+            (status, kept, audited) => {
+                panic!("{name}: told {status}, kept {kept:?}, audited {audited}")
+            }
         }
     }
-    assert_eq!(kept.len(), noted.len(), "no other tenant is there");
+    assert_eq!(kept.len(), audited.len(), "no other tenant is there");
     assert_eq!(fleet.verified(), trail.len() as u64);
     let refused = told.values().filter(|status| **status != 200).count();
     println!(

@@ -12,7 +12,7 @@ pub struct Demand {
 
 impl Demand {
     /// Adds `hits` that came since the last time, evenly.
-    pub fn note(&mut self, hits: u64, now: Micros, ttl: Micros) {
+    pub fn record(&mut self, hits: u64, now: Micros, ttl: Micros) {
         let times = self.times(now, ttl);
         let kept = (-times).exp();
         let weight = if times > 0.0 {
@@ -82,7 +82,7 @@ mod tests {
         for step in [1, 10, 100] {
             let mut demand = Demand::default();
             for number in 1..=2_000 / step {
-                demand.note(step, at(number * step), TTL);
+                demand.record(step, at(number * step), TTL);
             }
             let hits = demand.hits(at(2_000), TTL);
             assert!((99.0..101.0).contains(&hits), "{hits} by {step}");
@@ -94,9 +94,9 @@ mod tests {
     #[test]
     fn few_hits_are_not_worth_a_call_and_old_ones_are_forgotten() {
         let mut demand = Demand::default();
-        (0..3).for_each(|_| demand.note(1, at(5), TTL));
+        (0..3).for_each(|_| demand.record(1, at(5), TTL));
         assert_eq!(demand.target(at(5), TTL), 0);
-        demand.note(1, at(5), TTL);
+        demand.record(1, at(5), TTL);
         assert_eq!(demand.target(at(5), TTL), 5);
         assert_eq!(demand.target(at(105), TTL), 0);
     }

@@ -134,12 +134,12 @@ impl Session {
         refilled
     }
 
-    /// Notes that the call on its way has no answer that is of use: the next one replaces it.
+    /// Records that the call on its way has no answer that is of use: the next one replaces it.
     pub const fn lost(&mut self) {
         self.out = None;
     }
 
-    /// Notes that the store has no entry: the next call begins another session.
+    /// Records that the store has no entry: the next call begins another session.
     pub fn ended(&mut self) {
         *self = Self::default();
     }

@@ -99,7 +99,7 @@ impl HeldSlot {
         self
     }
 
-    /// Notes that the request is being sent.
+    /// Records that the request is being sent.
     pub(crate) fn sent(&self) {
         if let Some(held) = &self.0 {
             // Relaxed, here and below: whoever drops the exchange has synchronised with its last poll.
@@ -110,7 +110,7 @@ impl HeldSlot {
         }
     }
 
-    /// Notes that the answer began at that time, or that there is none; the ending is for the shedders.
+    /// Records that the answer began at that time, or that there is none; the ending is for the shedders.
     pub(crate) fn answered(&mut self, ending: Option<Ending>, at: Option<Instant>) {
         let Some(held) = &mut self.0 else { return };
         held.load = held.load.take().map(|load| match load {
@@ -120,11 +120,11 @@ impl HeldSlot {
         if let Some(at) = at {
             held.route
                 .recent
-                .note(at.saturating_duration_since(held.since));
+                .record(at.saturating_duration_since(held.since));
         }
     }
 
-    /// Notes that the answer ends only when the client leaves: then the exchange ends with it.
+    /// Records that the answer ends only when the client leaves: then the exchange ends with it.
     pub(crate) fn ends_with_client(&mut self) {
         if let Some(held) = &mut self.0 {
             held.finish = None;

@@ -49,7 +49,7 @@ impl Received {
         self.incoming.as_mut()
     }
 
-    /// Notes that all of it has arrived.
+    /// Records that all of it has arrived.
     pub(super) fn over(&mut self) {
         self.broken();
         if let Some(lease) = self.lease.take() {
@@ -57,7 +57,7 @@ impl Received {
         }
     }
 
-    /// Notes that no more of it will arrive.
+    /// Records that no more of it will arrive.
     pub(super) fn broken(&mut self) {
         if let Some(slot) = self.slot.take() {
             slot.done();

@@ -29,7 +29,7 @@ impl Timing {
         })
     }
 
-    /// Notes that `bytes` arrived.
+    /// Records that `bytes` arrived.
     pub(super) fn came(&mut self, bytes: usize) {
         if std::mem::replace(&mut self.is_awaited, false) {
             let now = Instant::now();
@@ -39,7 +39,7 @@ impl Timing {
         self.pace.came(bytes as u64);
     }
 
-    /// Notes that nothing is there yet. Returns true if the client's time is up.
+    /// Records that nothing is there yet. Returns true if the client's time is up.
     pub(super) fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
         if !std::mem::replace(&mut self.is_awaited, true) {
             let now = Instant::now();

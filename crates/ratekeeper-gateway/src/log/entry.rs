@@ -85,8 +85,8 @@ impl Entry {
         }
     }
 
-    /// Notes an answer, which is `upstream`'s, or the gateway's own.
-    pub(crate) fn note_answer<B>(
+    /// Records an answer, which is `upstream`'s, or the gateway's own.
+    pub(crate) fn record_answer<B>(
         &mut self,
         answer: &Response<B>,
         upstream: Option<&Arc<Upstream>>,
@@ -100,7 +100,7 @@ impl Entry {
         }
     }
 
-    pub(crate) fn note_bytes(&mut self, bytes: usize) {
+    pub(crate) fn record_bytes(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
 

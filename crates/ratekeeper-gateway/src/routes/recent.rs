@@ -25,7 +25,7 @@ impl Default for RecentTimes {
 // Relaxed everywhere: the times are independent of each other.
 impl RecentTimes {
     /// Remembers the time in place of the oldest one.
-    pub(crate) fn note(&self, took: Duration) {
+    pub(crate) fn record(&self, took: Duration) {
         let us = u32::try_from(took.as_micros()).unwrap_or(u32::MAX).max(1);
         let at = self.next.fetch_add(1, Ordering::Relaxed) % REMEMBERED;
         self.us[at].store(us, Ordering::Relaxed);
@@ -59,12 +59,12 @@ mod tests {
         let times = RecentTimes::default();
         let ms = Duration::from_millis;
         assert_eq!(times.p99(), None);
-        times.note(ms(30));
+        times.record(ms(30));
         assert_eq!(times.p99(), Some(ms(30)));
-        (0..REMEMBERED).for_each(|number| times.note(ms(number as u64 + 1)));
+        (0..REMEMBERED).for_each(|number| times.record(ms(number as u64 + 1)));
         assert_eq!(times.p99(), Some(ms(254)));
         // One of 256 says nothing.
-        (1..REMEMBERED).for_each(|_| times.note(ms(1)));
+        (1..REMEMBERED).for_each(|_| times.record(ms(1)));
         assert_eq!(times.p99(), Some(ms(1)));
         let next = RecentTimes::default();
         next.inherit(&times);

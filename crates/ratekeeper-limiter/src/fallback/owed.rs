@@ -129,7 +129,7 @@ impl Owed {
         }
     }
 
-    /// Notes that the hits of `step` passed although the store failed to decide by that `fault`. The counter has its
+    /// Records that the hits of `step` passed although the store failed to decide by that `fault`. The counter has its
     /// `unhashed` name too while the hash key is not known.
     pub(crate) fn add(
         &self,
@@ -201,7 +201,7 @@ impl Owed {
         self.ledger.lock().taken -= 1;
     }
 
-    /// Notes that answers are awaited on which it depends if anything is owed.
+    /// Records that answers are awaited on which it depends if anything is owed.
     pub(crate) fn await_answers(&self) {
         self.owes.store(true, Ordering::Relaxed);
     }

@@ -128,7 +128,7 @@ fn forgets(step: &Step) -> bool {
 }
 
 impl<S: Store> Limiter<S> {
-    /// Notes what budgets answered to a charge. It is no decision, so it counts as none.
+    /// Records what budgets answered to a charge. It is no decision, so it counts as none.
     fn paid(&self, evaluation: &Evaluation, verdicts: &Verdicts) {
         let snapshot = evaluation.decision.snapshot();
         for (step, source, answered) in evaluation.plan.answers(snapshot, verdicts) {

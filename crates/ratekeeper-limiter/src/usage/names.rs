@@ -1,4 +1,4 @@
-//! The names of tenants that call, noted once an hour.
+//! The names of tenants that call, recorded once an hour.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl NamedTenants {
     #[inline]
     pub(super) fn has(&self, tenant: TenantHash, hour: u64) -> bool {
         let (place, mark) = self.place(tenant, hour);
-        // Relaxed: a mark guards nothing, and a name that is noted twice does no harm.
+        // Relaxed: a mark guards nothing, and a name that is recorded twice does no harm.
         place.load(Ordering::Relaxed) == mark
     }
 
@@ -65,7 +65,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Notes a name, unless `most` were noted in this hour.
+    /// Records a name, unless `most` were recorded in this hour.
     pub(super) fn observe(
         &mut self,
         hour: u64,

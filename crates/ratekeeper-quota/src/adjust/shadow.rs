@@ -23,8 +23,8 @@ impl QuotaStore {
         .await
     }
 
-    /// Notes a step that was not taken; false if another node has noted one meanwhile.
-    pub(super) async fn note_shadow(
+    /// Records a step that was not taken; false if another node has recorded one meanwhile.
+    pub(super) async fn record_shadow(
         &self,
         raised: &Raised<'_>,
         step: &AdjustStep,

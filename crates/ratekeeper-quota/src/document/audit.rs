@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::QuotaDocument;
 use crate::AuditRow;
-use crate::noted::NotedTenant;
+use crate::audited::AuditedTenant;
 
 /// A change.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
@@ -74,13 +74,13 @@ impl From<AuditRow> for AuditDocument {
 /// A state in a row.
 enum State {
     /// A tenant, and its quotas as a document.
-    Tenant(NotedTenant, Value),
+    Tenant(AuditedTenant, Value),
     Other(Value),
 }
 
 impl State {
     fn of(text: String) -> Self {
-        let tenant = serde_json::from_str::<NotedTenant>(&text);
+        let tenant = serde_json::from_str::<AuditedTenant>(&text);
         let document = tenant.map(|tenant| {
             let document = QuotaDocument::of(&tenant.quotas());
             (tenant, serde_json::to_value(document))

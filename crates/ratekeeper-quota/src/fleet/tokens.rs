@@ -253,7 +253,7 @@ impl Change {
         Ok(())
     }
 
-    /// Notes that this change is the last one of what `column` counts, which is a name of ours.
+    /// Records that this change is the last one of what `column` counts, which is a name of ours.
     pub(super) async fn mark(&mut self, column: &'static str) -> Result<(), QuotaError> {
         let query = match column {
             "tokens_version" => "UPDATE fleet SET tokens_version = $1 WHERE id = 1",

@@ -35,7 +35,7 @@ async fn is_away(node: &Node, quotas: &QuotaStore, told: &str) {
     let refused = put(quotas, "bob", "pro").await;
     let error = refused.expect_err("there is nowhere to write to");
     assert!(error.is_temporary(), "{error}");
-    let status = node.follower.status();
+    let status = node.follower.quota_status();
     eventually("the fault is told", async || {
         status.faults().iter().any(|fault| fault.contains(told))
     })
@@ -59,7 +59,7 @@ fn a_file_that_goes_away_and_comes_back_is_noticed() {
         assert!(!fs::exists(&path).expect("the folder can be read"));
         move_database(&aside, &path);
         eventually("the database answers", async || {
-            node.follower.status().away().is_none()
+            node.follower.quota_status().away().is_none()
         })
         .await;
         assert_eq!(quotas.version().await.ok(), Some(1), "nothing was written");
@@ -70,7 +70,7 @@ fn a_file_that_goes_away_and_comes_back_is_noticed() {
         is_away(&node, &quotas, "q.db is not the file that was opened").await;
         move_database(&aside, &path);
         eventually("the database answers", async || {
-            node.follower.status().away().is_none()
+            node.follower.quota_status().away().is_none()
         })
         .await;
         put(&quotas, "bob", "pro").await.expect("it can be put");

@@ -115,7 +115,7 @@ async fn changes_are_in_force(database: &Database) {
     assert!(slowest < Duration::from_secs(10), "{slowest:?}");
     eventually("all nodes say so", async || {
         nodes.iter().all(|node| {
-            let status = node.follower.status();
+            let status = node.follower.quota_status();
             status.tenants() == 1 && status.faults().is_empty()
         })
     })
@@ -168,7 +168,7 @@ fn a_start_without_postgres_goes_by_the_saved_copy() {
 
         // While it is away, everything stays in force, and says so.
         server.kill();
-        let status = node.follower.status();
+        let status = node.follower.quota_status();
         eventually("the node notices", async || status.away().is_some()).await;
         assert_eq!(node.limits("acme").0, Some(1_000));
         assert_eq!(status.faults().len(), 1, "{:?}", status.faults());
@@ -177,14 +177,14 @@ fn a_start_without_postgres_goes_by_the_saved_copy() {
         let short = Duration::from_millis(200);
         let restarted = Node::start(store(&address), config.clone(), short).await;
         assert_eq!(restarted.limits("acme").0, Some(1_000));
-        assert!(restarted.follower.status().is_known());
+        assert!(restarted.follower.quota_status().is_known());
         let nothing = Node::start(store(&address), FollowerConfig::default(), short).await;
         assert_eq!(
             nothing.limits("acme"),
             (Some(100), Some(20)),
             "the default plan"
         );
-        assert!(!nothing.follower.status().is_known());
+        assert!(!nothing.follower.quota_status().is_known());
         let lenient = FollowerConfig {
             allows_unknown: true,
             fleet: None,
@@ -203,7 +203,7 @@ fn a_start_without_postgres_goes_by_the_saved_copy() {
         .await;
         for node in all {
             eventually("nothing is wrong any more", async || {
-                node.follower.status().faults().is_empty()
+                node.follower.quota_status().faults().is_empty()
             })
             .await;
         }
@@ -275,7 +275,7 @@ fn a_clean_stop_while_postgres_is_away_saves_what_changed_last() {
     run(async {
         let node = changed_since_saved(&address, &config).await;
         server.kill();
-        let status = node.follower.status();
+        let status = node.follower.quota_status();
         eventually("the node notices", async || status.away().is_some()).await;
         node.follower.save().await;
         drop(node);

@@ -236,7 +236,7 @@ impl Node {
     /// Waits until a change is in force.
     async fn reach(&self, version: u64) {
         self.follower.look();
-        let reached = self.follower.status().reached(version);
+        let reached = self.follower.quota_status().reached(version);
         let reached = tokio::time::timeout(Duration::from_secs(60), reached).await;
         reached.expect("the change is in force at last");
     }

@@ -92,7 +92,7 @@ fn head_counts_as_get_unless_it_is_listed() {
     ]);
     let counted = |path| {
         let found = all.find("HEAD", path)?;
-        let statuses = all.statuses("HEAD", path);
+        let statuses = all.level_statuses("HEAD", path);
         let mut holding = statuses.iter().filter(|(_, it)| *it == LevelStatus::Holds);
         assert_eq!(
             holding.next().map(|(level, _)| &level.id),
@@ -130,7 +130,7 @@ fn a_disabled_service_level_matches_nothing() {
     );
     assert_eq!(holds(&all, "GET", "/product/7"), "on");
     let statuses: Vec<_> = all
-        .statuses("GET", "/product/7")
+        .level_statuses("GET", "/product/7")
         .into_iter()
         .map(|(level, status)| (&*level.id, status))
         .collect();
@@ -186,7 +186,7 @@ proptest! {
         let levels = ServiceLevels::new(all, folding);
         let path = format!("/{}", path.join("/"));
         let found = levels.find(method, &path).map(|found| &*found.level.id);
-        let scanned = levels.statuses(method, &path);
+        let scanned = levels.level_statuses(method, &path);
         let scanned = scanned.iter().find(|(_, status)| *status == LevelStatus::Holds);
         prop_assert_eq!(found, scanned.map(|(level, _)| &*level.id));
         prop_assert_eq!(found, reversed.find(method, &path).map(|found| &*found.level.id));
@@ -206,10 +206,10 @@ fn case_is_ignored_unless_services_tell_it_apart() {
     assert_eq!((&*found.level.id, found.tenant), ("product", Some("Acme")));
     for path in ["/files/a", "/Files", "/fILES/a/b/"] {
         assert!(folded.find("GET", path).is_some(), "{path}");
-        assert_eq!(folded.statuses("GET", path).len(), 1, "{path}");
+        assert_eq!(folded.level_statuses("GET", path).len(), 1, "{path}");
     }
     let exact = ServiceLevels::new(all(), PathFolding::NONE);
     assert!(exact.find("GET", "/files/a").is_none());
     assert!(exact.find("GET", "/FILES/a").is_some());
-    assert!(exact.statuses("GET", "/files/a").is_empty());
+    assert!(exact.level_statuses("GET", "/files/a").is_empty());
 }

@@ -95,9 +95,9 @@ struct Reader {
 impl Reader {
     /// The next event; [`None`] once the drain has begun, or another has the place.
     async fn event(&mut self) -> Option<Bytes> {
-        self.place.note_taken();
+        self.place.mark_taken();
         let event = self.next_event().await;
-        self.place.note_handed();
+        self.place.mark_handed();
         event
     }
 

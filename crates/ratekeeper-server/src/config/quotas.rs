@@ -25,6 +25,6 @@ impl QuotaAdmin {
     pub(crate) async fn put_in_force(&self, version: u64) {
         self.follower.look();
         // If it takes longer, that is said elsewhere: the database is slow, or away again.
-        let _ = timeout(IN_FORCE_MAX, self.follower.status().reached(version)).await;
+        let _ = timeout(IN_FORCE_MAX, self.follower.quota_status().reached(version)).await;
     }
 }

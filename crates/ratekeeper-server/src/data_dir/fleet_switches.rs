@@ -150,7 +150,7 @@ impl FleetSwitches {
         Ok(inner.made)
     }
 
-    /// Notes that the database has a switch, unless the rule was switched again since.
+    /// Records that the database has a switch, unless the rule was switched again since.
     pub(crate) fn written(&self, rule: &str, number: u64, version: u64) {
         if let Some(own) = self.inner.lock().own.get_mut(rule)
             && own.number == number

@@ -13,7 +13,7 @@ use ratekeeper_limiter::{RuleMode, Snapshot};
 pub(crate) struct UnenforcedRules(Mutex<HashMap<Arc<str>, Timestamp>>);
 
 impl UnenforcedRules {
-    /// Notes the rules of a second.
+    /// Records the rules of a second.
     pub(crate) fn look(&self, snapshot: &Snapshot, now: Timestamp) {
         let mut known = self.0.lock();
         let unenforced = snapshot

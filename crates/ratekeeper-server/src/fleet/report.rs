@@ -22,7 +22,7 @@ pub(super) fn of_node(app: &App, state: Option<&FleetRecord>, rules: &str) -> No
         admin: app.config.admin.to_string(),
         program: env!("CARGO_PKG_VERSION").to_owned(),
         rules: rules.to_owned(),
-        quotas_version: quotas.map_or(0, |quotas| quotas.follower.status().version()),
+        quotas_version: quotas.map_or(0, |quotas| quotas.follower.quota_status().version()),
         tokens_version: state.map_or(0, |state| state.tokens_version),
         switches_version: state.map_or(0, |state| state.switches_version),
         local_tokens: app.access.tokens().local_count() as u64,
@@ -65,7 +65,7 @@ pub(super) struct ReportLog {
 }
 
 impl ReportLog {
-    pub(super) fn note(&mut self, written: &Result<(), QuotaError>) {
+    pub(super) fn record(&mut self, written: &Result<(), QuotaError>) {
         match (written, self.is_failing) {
             (Err(error), false) => {
                 let why = with_causes(error);

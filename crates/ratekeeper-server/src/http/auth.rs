@@ -52,9 +52,9 @@ pub(super) async fn answer(
     if !app.is_loaded() {
         return Err(ApiError::no_rules());
     }
-    note_stranger(&app.config.auth.forwarding, &peer, &headers);
+    log_stranger(&app.config.auth.forwarding, &peer, &headers);
     let original = Original::forwarded(hop(&peer), &headers, &app.config.auth.forwarding)
-        .inspect_err(|malformed| note_unreadable(&app, malformed))?;
+        .inspect_err(|malformed| record_unreadable(&app, malformed))?;
     let snapshot = app.limiter.snapshot();
     let (describer, rules) = (&app.config.auth.describer, snapshot.rules());
     let domain = describer.domain(options.domain.as_deref(), rules)?;
@@ -64,7 +64,7 @@ pub(super) async fn answer(
     let question = describer.question(&original, domain, rules);
     let question = question.inspect_err(|refused| {
         if let Refused::Malformed(malformed) = refused {
-            note_unreadable(&app, malformed);
+            record_unreadable(&app, malformed);
         }
     })?;
     if question.is_empty() {
@@ -103,7 +103,7 @@ pub(super) const fn hop(peer: &Peer) -> Hop {
 
 /// Counts a request that an upstream could read in another way than it would be counted. It is refused in any case: no
 /// proxy takes a 400 for a permission.
-fn note_unreadable(app: &App, malformed: &Malformed) {
+fn record_unreadable(app: &App, malformed: &Malformed) {
     let why = malformed.to_string();
     app.unreadable.refuse("auth", Defect::Malformed, &why);
 }
@@ -122,7 +122,7 @@ fn deny_status(asked: Option<u16>) -> Result<StatusCode, ApiError> {
 }
 
 /// Logs once that a peer is not trusted, which is hard to find out otherwise.
-fn note_stranger(forwarding: &Forwarding, peer: &Peer, headers: &HeaderMap) {
+fn log_stranger(forwarding: &Forwarding, peer: &Peer, headers: &HeaderMap) {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
     let claims = [
         "x-forwarded-for",

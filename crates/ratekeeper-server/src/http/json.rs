@@ -106,7 +106,7 @@ fn admit(
     let authorization = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
     let admitted = needs.admit(&app.callers, Some(peer), authorization);
     let admitted = admitted.map_err(|denied| {
-        app.note_rls_refusal(&denied);
+        app.log_rls_refusal(&denied);
         Refusal::from(denied)
     })?;
     match admitted.is_by_place {

@@ -45,12 +45,12 @@ impl Activity {
         self.0.is_blocked.load(Ordering::Relaxed)
     }
 
-    fn note_read(&self, bytes: usize) {
+    fn record_read(&self, bytes: usize) {
         add(&self.0.moves, 1);
         add(&self.0.bytes_read, bytes as u64);
     }
 
-    fn note_write(&self, outcome: &Poll<io::Result<usize>>) {
+    fn record_write(&self, outcome: &Poll<io::Result<usize>>) {
         self.0
             .is_blocked
             .store(outcome.is_pending(), Ordering::Relaxed);
@@ -63,14 +63,14 @@ impl Activity {
         }
     }
 
-    fn note_flush(&self, outcome: &Poll<io::Result<()>>) {
+    fn record_flush(&self, outcome: &Poll<io::Result<()>>) {
         self.0
             .is_blocked
             .store(outcome.is_pending(), Ordering::Relaxed);
     }
 }
 
-/// The noting and the looking happen in one task, so no addition has to be atomic.
+/// The recording and the looking happen in one task, so no addition has to be atomic.
 fn add(count: &AtomicU64, more: u64) {
     count.store(count.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
@@ -102,8 +102,8 @@ impl<S> Watched<S> {
         (watched, activity, receiver)
     }
 
-    fn note_write(&mut self, outcome: &Poll<io::Result<usize>>) {
-        self.activity.note_write(outcome);
+    fn record_write(&mut self, outcome: &Poll<io::Result<usize>>) {
+        self.activity.record_write(outcome);
         // What it began to follow would be kept for as long as a tunnel lives.
         self.framing.take_if(|framing| framing.is_over());
     }
@@ -139,7 +139,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let result = ready!(self.socket()?.poll_read(cx, buf));
-        self.activity.note_read(buf.filled().len() - before);
+        self.activity.record_read(buf.filled().len() - before);
         if let Some(framing) = &mut self.framing {
             framing.follow(&buf.filled()[before..]);
         }
@@ -154,7 +154,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let outcome = self.socket()?.poll_write(cx, buf);
-        self.note_write(&outcome);
+        self.record_write(&outcome);
         outcome
     }
 
@@ -164,7 +164,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let outcome = self.socket()?.poll_write_vectored(cx, bufs);
-        self.note_write(&outcome);
+        self.record_write(&outcome);
         outcome
     }
 
@@ -176,7 +176,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = self.socket()?.poll_flush(cx);
-        self.activity.note_flush(&outcome);
+        self.activity.record_flush(&outcome);
         outcome
     }
 
@@ -211,7 +211,7 @@ mod tests {
         watched.write_all(b"x").await.expect("it is open");
         assert!(watched.framing.is_some());
 
-        line.note_switch();
+        line.mark_switch();
         watched.write_all(b"x").await.expect("it is open");
         assert!(watched.framing.is_none());
     }

@@ -64,7 +64,7 @@ impl<B: Body<Data = Bytes>> Body for AnswerBody<B> {
         if !this.text.is_empty() {
             let text = std::mem::take(this.text);
             if let Some(line) = line {
-                line.note_handed(text.len());
+                line.record_handed(text.len());
             }
             return Poll::Ready(Some(Ok(Frame::data(text))));
         }
@@ -74,12 +74,12 @@ impl<B: Body<Data = Bytes>> Body for AnswerBody<B> {
         let frame = body.as_mut().poll_frame(cx);
         let (Some(line), Poll::Ready(Some(Ok(data)))) = (line, &frame) else {
             if let Some(line) = line {
-                line.note_asked();
+                line.mark_asked();
             }
             return frame;
         };
         let length = data.data_ref().map_or(0, Bytes::len);
-        line.note_handed(length);
+        line.record_handed(length);
         if length <= SHORT_BYTES_MAX || !line.is_http2() || !body.is_end_stream() {
             return frame;
         }

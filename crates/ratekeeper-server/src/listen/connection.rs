@@ -230,8 +230,8 @@ pub(super) async fn serve(accepted: Accepted, terms: Terms<impl Served>) {
             };
             speak(stream, peer, terms).await;
         }
-        Ok(Err(error)) => tls.note_failure(accepted.peer, &error),
-        Err(_) => tls.note_failure(accepted.peer, &"it took too long"),
+        Ok(Err(error)) => tls.record_failure(accepted.peer, &error),
+        Err(_) => tls.record_failure(accepted.peer, &"it took too long"),
     }
 }
 

@@ -60,7 +60,7 @@ impl<S> Deadline<S> {
         let refusal = Refusal::of_head(request, &self.line);
         let protocol = spoken(request, &self.line);
         if protocol != Protocol::Http1 && !self.line.is_http2() {
-            self.line.note_http2();
+            self.line.mark_http2();
         }
         let time = time_allowed(request.headers(), protocol, &self.line);
         if self.line.framed_twice() == Some(self.line.requests().next()) {
@@ -212,7 +212,7 @@ fn finish<B>(
     if let (Some(line), Some(answer)) = (line, &answer)
         && answer.status() == StatusCode::SWITCHING_PROTOCOLS
     {
-        line.note_switch();
+        line.mark_switch();
     }
     let mut answer = match answer {
         Some(answer) => answer.map(|body| AnswerBody::of_service(body, under_way)),

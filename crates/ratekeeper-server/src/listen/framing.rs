@@ -67,7 +67,7 @@ struct Head {
 }
 
 impl Framing {
-    /// Notes in `line` the first request with both. A line longer than `line_bytes_max` is not
+    /// Records in `line` the first request with both. A line longer than `line_bytes_max` is not
     /// waited for.
     pub(super) fn new(line: Arc<Line>, line_bytes_max: usize) -> Self {
         Self {
@@ -128,7 +128,7 @@ impl Framing {
         let is_ended_by_both = line.ends_with(b"\r\n");
         let text = &line[..line.len() - if is_ended_by_both { 2 } else { 1 }];
         if let (MessagePart::Header(head), false) = (&mut self.place, text.is_empty()) {
-            return head.note(text);
+            return head.read(text);
         }
         self.place = match self.place {
             MessagePart::RequestLine => match text {
@@ -161,7 +161,7 @@ impl Framing {
                 is_chunked: Some(_),
                 ..
             } => {
-                self.told.note_framed_twice(self.heads);
+                self.told.mark_framed_twice(self.heads);
                 MessagePart::Lost
             }
             Head {
@@ -197,7 +197,7 @@ impl After {
 }
 
 impl Head {
-    fn note(&mut self, line: &[u8]) {
+    fn read(&mut self, line: &[u8]) {
         // Most lines are told by their first letter.
         if !matches!(line, [b'C' | b'c' | b'T' | b't', ..]) {
             return;

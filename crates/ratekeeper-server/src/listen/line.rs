@@ -101,8 +101,8 @@ impl Line {
         }
     }
 
-    /// Notes that the request of this number, counted from 1, gives two lengths for its body.
-    pub(super) fn note_framed_twice(&self, number: u32) {
+    /// Records that the request of this number, counted from 1, gives two lengths for its body.
+    pub(super) fn mark_framed_twice(&self, number: u32) {
         // Relaxed: the task that reads a request is also the one that looks.
         self.framed_twice.store(number, Ordering::Relaxed);
     }
@@ -112,8 +112,8 @@ impl Line {
         Some(self.framed_twice.load(Ordering::Relaxed)).filter(|number| *number != 0)
     }
 
-    /// Notes that the answer about to be written switches to another protocol.
-    pub(super) fn note_switch(&self) {
+    /// Records that the answer about to be written switches to another protocol.
+    pub(super) fn mark_switch(&self) {
         // Relaxed: the task that answers is also the one that writes.
         self.has_switched.store(true, Ordering::Relaxed);
     }
@@ -123,8 +123,8 @@ impl Line {
         self.is_http2.load(Ordering::Relaxed)
     }
 
-    /// Notes that requests come over HTTP/2.
-    pub(super) fn note_http2(&self) {
+    /// Records that requests come over HTTP/2.
+    pub(super) fn mark_http2(&self) {
         self.is_http2.store(true, Ordering::Relaxed);
     }
 
@@ -150,16 +150,16 @@ impl Line {
         }
     }
 
-    /// Notes that the client was handed a piece of an answer.
-    pub(super) fn note_handed(&self, bytes: usize) {
+    /// Records that the client was handed a piece of an answer.
+    pub(super) fn record_handed(&self, bytes: usize) {
         let before = self.taken_bytes.load(Ordering::Relaxed);
         self.taken_bytes
             .store(before + bytes as u64, Ordering::Relaxed);
         self.taking.store(HANDED, Ordering::Relaxed);
     }
 
-    /// Notes that the client would take more than there is.
-    pub(super) fn note_asked(&self) {
+    /// Records that the client would take more than there is.
+    pub(super) fn mark_asked(&self) {
         self.taking.store(ASKED, Ordering::Relaxed);
     }
 

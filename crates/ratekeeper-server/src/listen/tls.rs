@@ -131,7 +131,7 @@ impl Tls {
 
     /// Counts a failed handshake. Anyone who can connect can cause one, so it is only logged at
     /// the debug level.
-    pub(crate) fn note_failure(&self, peer: PeerAddress, error: &impl Display) {
+    pub(crate) fn record_failure(&self, peer: PeerAddress, error: &impl Display) {
         self.counts
             .failed_handshakes
             .fetch_add(1, Ordering::Relaxed);

@@ -98,14 +98,14 @@ impl DenialLog {
     /// Logs and keeps the denial of a check at `now`, unless enough of this second are; `is_first` if it is one of the
     /// first of its key in this second.
     #[cold]
-    pub(crate) fn note(
+    pub(crate) fn record(
         &self,
         decision: &Decision,
         descriptors: RequestDescriptors<'_>,
         origin: CheckOrigin<'_>,
         (now, is_first): (Timestamp, bool),
     ) {
-        self.note_with(is_first, || {
+        self.record_with(is_first, || {
             let id = self.request_id(origin.headers);
             DeniedRequest::of_check(decision, descriptors, origin, now, id)
         });
@@ -114,12 +114,12 @@ impl DenialLog {
     /// Logs and keeps likewise a request that a gateway denied and knows by `id`; without one, the id is that of the
     /// headers, or a new one.
     #[cold]
-    pub fn note_at_gateway(&self, denied: &HttpDenial<'_>, id: Option<&str>) {
+    pub fn record_at_gateway(&self, denied: &HttpDenial<'_>, id: Option<&str>) {
         let denial = denied.denial;
         let pair = (&*denial.domain, denial.rule(), &*denial.subject);
         let second = self.begun.elapsed().as_secs();
         let is_first = self.latest.lock().lacks(pair, second);
-        self.note_with(is_first, || {
+        self.record_with(is_first, || {
             let id = match id {
                 Some(id) => id.to_owned(),
                 None => self.request_id(Some(denied.headers)),
@@ -128,7 +128,7 @@ impl DenialLog {
         });
     }
 
-    fn note_with(&self, is_first: bool, describe: impl FnOnce() -> DeniedRequest) {
+    fn record_with(&self, is_first: bool, describe: impl FnOnce() -> DeniedRequest) {
         let number = self.number();
         let is_logged = number < self.config.lines_per_second;
         let is_kept = is_first || number < KEPT_PER_SECOND;

@@ -76,17 +76,17 @@ impl UnreadableRequests {
             Some(false) => "denied",
             None => "an error",
         };
-        self.note(protocol, defect, why, words);
+        self.record(protocol, defect, why, words);
         answer
     }
 
     /// Counts and logs a request that is refused with an error in any case.
     #[cold]
     pub(crate) fn refuse(&self, protocol: &'static str, defect: Defect, why: &str) {
-        self.note(protocol, defect, why, "an error");
+        self.record(protocol, defect, why, "an error");
     }
 
-    fn note(&self, protocol: &'static str, defect: Defect, why: &str, answer: &str) {
+    fn record(&self, protocol: &'static str, defect: Defect, why: &str, answer: &str) {
         let row = PROTOCOLS.iter().position(|known| *known == protocol);
         if let Some(row) = row {
             // Relaxed: an independent count.

@@ -71,13 +71,13 @@ impl Counters {
         }
     }
 
-    /// Notes what was asked for.
-    pub(super) fn note(&mut self, demands: Vec<LoanDemand>, now: Micros) {
+    /// Records what was asked for.
+    pub(super) fn record(&mut self, demands: Vec<LoanDemand>, now: Micros) {
         for demand in demands {
             let Some(tracked) = self.track((demand.counter, demand.terms), now) else {
                 continue;
             };
-            tracked.demand.note(demand.hits);
+            tracked.demand.record(demand.hits);
             tracked.used_at = now;
         }
     }
@@ -199,7 +199,7 @@ impl Counters {
         wanted
     }
 
-    /// Notes that an ask was sent.
+    /// Records that an ask was sent.
     pub(super) fn sent(&mut self, key: CounterKey, peer: usize, ask: SentAsk, now: Micros) {
         if let Some(asked) = self.asked(key, peer) {
             asked.out = Some(ask);
@@ -223,7 +223,7 @@ impl Counters {
         Some((counter, terms, (ask, sent)))
     }
 
-    /// Notes an answer, and whether it gave something.
+    /// Records an answer, and whether it gave something.
     pub(super) fn heard(
         &mut self,
         key: CounterKey,
@@ -239,7 +239,7 @@ impl Counters {
         }
     }
 
-    /// Notes what `peer` could spare when it answered.
+    /// Records what `peer` could spare when it answered.
     pub(super) fn told(&mut self, key: CounterKey, peer: usize, spare: (u64, Micros)) {
         if let Some(asked) = self.asked(key, peer) {
             asked.spare = Some(spare);
@@ -253,7 +253,7 @@ impl Counters {
         peers.map(|asked| asked.spare).collect()
     }
 
-    /// Notes that `peer` wants hits back.
+    /// Records that `peer` wants hits back.
     pub(super) fn recall(&mut self, counter: (LoanCounter, u64), peer: usize, hits: u64) {
         let now = ratekeeper_store::boot_time();
         if let Some(tracked) = self.track(counter, now) {

@@ -20,7 +20,7 @@ use super::{RegionLoans, TOGETHER, later};
 const LAST_LOOKS: Duration = Duration::from_millis(20);
 
 impl RegionLoans {
-    /// Notes a whole message of the region at `place`.
+    /// Records a whole message of the region at `place`.
     pub fn hear(&self, place: usize) {
         self.heard.hear(place, boot_time());
     }
@@ -33,7 +33,7 @@ impl RegionLoans {
     }
 
     async fn post_last(&self) {
-        self.note_demands();
+        self.record_demands();
         self.totals.lock().hurry(boot_time());
         let is_reachable = |place: usize| self.peers[place].is_reachable();
         let mut looks = interval(LAST_LOOKS);

@@ -55,7 +55,7 @@ impl Demand {
         }
     }
 
-    pub(super) const fn note(&mut self, hits: u64) {
+    pub(super) const fn record(&mut self, hits: u64) {
         self.seen = self.seen.saturating_add(hits);
     }
 
@@ -73,7 +73,7 @@ impl Demand {
         self.measured_at = now;
     }
 
-    /// Notes what was counted in the region, which has that share.
+    /// Records what was counted in the region, which has that share.
     pub(super) fn count(&mut self, state: &LoanState, (lending, share): (&Lending<'_>, u64)) {
         match lending.kind {
             LoanKind::Windows => self.count_window(state),

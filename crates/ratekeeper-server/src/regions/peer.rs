@@ -75,7 +75,7 @@ struct PeerState {
 struct Seen(Vec<(u64, Micros)>);
 
 impl Seen {
-    fn note(&mut self, terms: u64, now: Micros) {
+    fn record(&mut self, terms: u64, now: Micros) {
         self.clear(terms);
         if self.0.len() >= SEEN_MAX {
             self.0.remove(0);
@@ -238,21 +238,21 @@ impl PeerRegion {
         (micros > 0).then(|| Duration::from_micros(micros))
     }
 
-    /// Notes that it does not lend, or count, the limit of these terms.
+    /// Records that it does not lend, or count, the limit of these terms.
     pub(super) fn disagreed(&self, terms: u64) {
-        self.state.lock().disagreed.note(terms, boot_time());
+        self.state.lock().disagreed.record(terms, boot_time());
     }
 
-    /// Notes that it does; that says nothing of other limits.
+    /// Records that it does; that says nothing of other limits.
     pub(super) fn agreed(&self, terms: u64) {
         let mut state = self.state.lock();
         state.disagreed.clear(terms);
         state.apart.clear(terms);
     }
 
-    /// Notes that its clock is more than a window of that limit away.
+    /// Records that its clock is more than a window of that limit away.
     pub(super) fn is_apart(&self, terms: u64) {
-        self.state.lock().apart.note(terms, boot_time());
+        self.state.lock().apart.record(terms, boot_time());
     }
 
     /// The reason why the two regions share nothing, for operators.
@@ -304,7 +304,7 @@ impl PeerLink<'_> {
         std::mem::take(&mut self.gathered)
     }
 
-    /// Notes that there is a connection.
+    /// Records that there is a connection.
     pub fn connected(&mut self) {
         // What waited is out of date.
         self.gathered.clear();
@@ -314,13 +314,13 @@ impl PeerLink<'_> {
         info!(region = &*self.peer.name, "there is a link to a region");
     }
 
-    /// Notes how long a message and its answer took.
+    /// Records how long a message and its answer took.
     pub fn answered_in(&self, round_trip: Duration) {
         let micros = u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX);
         self.peer.round_trip.store(micros.max(1), Ordering::Relaxed);
     }
 
-    /// Notes that there is none, and why: in part a text of the other side, of which the start is kept.
+    /// Records that there is none, and why: in part a text of the other side, of which the start is kept.
     pub fn failed(&self, why: &str) {
         let why: String = why.chars().take(WHY_MAX).collect();
         let mut state = self.peer.state.lock();
@@ -361,10 +361,10 @@ mod tests {
         let mut seen = Seen::default();
         let at = Micros::from_secs;
         for terms in 0..100 {
-            seen.note(terms, at(10));
+            seen.record(terms, at(10));
         }
         assert_eq!(seen.0.len(), SEEN_MAX);
-        seen.note(99, at(20));
+        seen.record(99, at(20));
         assert_eq!(seen.0.len(), SEEN_MAX);
         assert!(seen.is_of_late(at(79)));
         assert!(!seen.is_of_late(at(80)));

@@ -52,7 +52,7 @@ impl Taken {
         of_it.ends.len() < COUNTERS_MAX
     }
 
-    /// Notes that a total was kept until then.
+    /// Records that a total was kept until then.
     pub(super) fn took(&mut self, place: usize, key: CounterKey, ends_at: Micros) {
         if let Some(of_it) = self.regions.get_mut(place) {
             let end = of_it.ends.entry(key).or_insert(ends_at);

@@ -85,8 +85,8 @@ impl Totals {
         }
     }
 
-    /// Notes what was asked for.
-    pub(super) fn note(&mut self, demand: &LoanDemand, now: Micros) {
+    /// Records what was asked for.
+    pub(super) fn record(&mut self, demand: &LoanDemand, now: Micros) {
         let key = demand.counter.key;
         if self.all.len() >= COUNTERS_MAX && !self.all.contains_key(&key) {
             self.make_room(now);
@@ -226,7 +226,7 @@ impl Totals {
         Some((own, to.collect()))
     }
 
-    /// Notes that the region at `place` knows a total.
+    /// Records that the region at `place` knows a total.
     pub(super) fn known(&mut self, key: CounterKey, place: usize, total: WindowTotal) {
         if let Some(peer) = self.peer(key, place)
             && !peer.has(total)
@@ -235,7 +235,7 @@ impl Totals {
         }
     }
 
-    /// Notes what the region at `place` has said.
+    /// Records what the region at `place` has said.
     pub(super) fn said(&mut self, key: CounterKey, place: usize, total: WindowTotal, now: Micros) {
         if let Some(peer) = self.peer(key, place) {
             peer.said = Some((total, now));

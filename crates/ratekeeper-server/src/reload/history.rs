@@ -21,7 +21,7 @@ const TEXT_MAX: usize = 512;
 pub(crate) struct ReloadHistory(VecDeque<Arc<ReloadEntry>>);
 
 impl ReloadHistory {
-    pub(super) fn note(&mut self, entry: ReloadEntry) {
+    pub(super) fn record(&mut self, entry: ReloadEntry) {
         self.0.truncate(LOADS_MAX - 1);
         self.0.push_front(Arc::new(entry));
     }
@@ -132,7 +132,7 @@ mod tests {
     fn the_latest_loads_are_kept() {
         let mut history = ReloadHistory::default();
         for at in 0..100 {
-            history.note(ReloadEntry::refused(at, "no"));
+            history.record(ReloadEntry::refused(at, "no"));
         }
         let times: Vec<_> = history.entries().map(|entry| entry.at).collect();
         assert_eq!(times, (80..100).rev().collect::<Vec<_>>());

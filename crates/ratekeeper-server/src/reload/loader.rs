@@ -200,7 +200,7 @@ impl RulesLoader {
 
     /// The outcome of the loads so far.
     #[must_use]
-    pub const fn status(&self) -> &ReloadStatus {
+    pub const fn reload_status(&self) -> &ReloadStatus {
         &self.status
     }
 

@@ -55,7 +55,7 @@ impl Fixture {
         let changes = Arc::new(Mutex::new(Vec::new()));
         let before = loaded.map(|loaded| loaded.rules).unwrap_or_default();
         quotas.lock().unwrap().extend(quota_of(&before));
-        let (sender, status) = channel::channel(loader.status().clone());
+        let (sender, status) = channel::channel(loader.reload_status().clone());
         let wake = Arc::new(Notify::new());
         let (put, note) = (Arc::clone(&quotas), Arc::clone(&changes));
         let before = Mutex::new(before);
@@ -430,7 +430,7 @@ async fn a_panic_is_survived() {
     };
     let mut loader = RulesLoader::new(source);
     loader.load().unwrap();
-    let (sender, mut status) = channel::channel(loader.status().clone());
+    let (sender, mut status) = channel::channel(loader.reload_status().clone());
     let applied = Arc::new(Mutex::new(Vec::new()));
     let note = Arc::clone(&applied);
     let apply = move |rules: RuleSet| {

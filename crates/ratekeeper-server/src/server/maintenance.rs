@@ -38,7 +38,7 @@ pub(crate) async fn reload<A>(app: Arc<App>, reloader: Reloader<A>)
 where
     A: Fn(RuleSet) -> Vec<Change> + Send + Sync + 'static,
 {
-    let status = reloader.status();
+    let status = reloader.status_sender();
     // What remembers the files outlives the task; only one at a time holds the lock.
     let reloader = Arc::new(Mutex::new(reloader));
     let begin = || {

@@ -109,7 +109,7 @@ impl Shared {
         let Some(track) = track(&mut part, step, limit, now) else {
             return;
         };
-        track.demand.note(hits, now, track.ttl());
+        track.demand.record(hits, now, track.ttl());
         if track.session.is_asking() || now < track.empty_until || self.covers(track, hits, now) {
             return;
         }
@@ -167,7 +167,7 @@ impl Shared {
         if track.slot.is_none() || track.session.is_asking() || track.is_draining {
             return;
         }
-        self.note(track, now);
+        self.record(track, now);
         let target = self.target(key, track, now);
         let job = match target {
             0 => None,
@@ -180,20 +180,20 @@ impl Shared {
     }
 
     /// Tells the demand of what was spent.
-    fn note(&self, track: &mut Track, now: Micros) {
+    fn record(&self, track: &mut Track, now: Micros) {
         let lease = track.slot.and_then(|slot| self.credits.slot(slot).look());
         if let Some((_, credit)) = lease {
-            self.note_spent(track, track.session.spent(credit), now);
+            self.record_spent(track, track.session.spent(credit), now);
         }
     }
 
-    fn note_spent(&self, track: &mut Track, spent: u64, now: Micros) {
-        let more = spent.saturating_sub(track.noted);
+    fn record_spent(&self, track: &mut Track, spent: u64, now: Micros) {
+        let more = spent.saturating_sub(track.recorded);
         if let Some((counter, terms)) = track.lent {
-            self.context.loan_demands.note(counter, terms, more);
+            self.context.loan_demands.record(counter, terms, more);
         }
-        track.demand.note(more, now, track.ttl());
-        track.noted = spent;
+        track.demand.record(more, now, track.ttl());
+        track.recorded = spent;
         self.counts.spent(more);
     }
 
@@ -210,7 +210,7 @@ impl Shared {
         let report = track
             .session
             .call((node, number), (credit, is_final), target, sent);
-        self.note_spent(track, report.spent, sent);
+        self.record_spent(track, report.spent, sent);
         track.freed = if is_final { credit } else { 0 };
         let (terms, calendar) = track.leasing;
         Some(Job {
@@ -310,7 +310,7 @@ impl Shared {
             true => {
                 self.counts.burned(credits.0);
                 self.counts.refilled(0, credits.1);
-                track.noted = track.session.spent(credits.1);
+                track.recorded = track.session.spent(credits.1);
             }
             false => self.counts.refilled(credits.0, credits.1),
         }
@@ -327,7 +327,7 @@ impl Shared {
             self.counts.closed();
         }
         self.counts.held(track.held, 0);
-        (track.held, track.noted, track.is_draining) = (0, 0, false);
+        (track.held, track.recorded, track.is_draining) = (0, 0, false);
         track.session.ended();
     }
 
@@ -412,7 +412,7 @@ impl Shared {
         let is_near = after(now, margin) >= deadline;
         let mut job = None;
         if is_idle || is_near {
-            self.note(track, now);
+            self.record(track, now);
             let target = match is_idle || track.is_draining {
                 true => 0,
                 false => self.target(key, track, now),
@@ -508,7 +508,7 @@ impl Shared {
         Micros::new(self.trip.load(Ordering::Relaxed))
     }
 
-    /// Notes a round trip; the longest of late.
+    /// Records a round trip; the longest of late.
     fn round_trip(&self, trip: u64) -> u64 {
         let longest = self.trip.load(Ordering::Relaxed);
         let trip = trip.max(longest - longest / 32);

@@ -44,7 +44,7 @@ pub(super) struct Track {
     /// The leases of other nodes, as of the last answer.
     pub(super) others: OtherLeases,
     /// Hits spent in the session that `demand` knows of.
-    pub(super) noted: u64,
+    pub(super) recorded: u64,
     /// Hits that a call on its way frees.
     pub(super) freed: u64,
     /// The time at which hits were last seen to be spent, and the credit then.
@@ -98,7 +98,7 @@ impl Track {
             slot: None,
             held: 0,
             others: OtherLeases::default(),
-            noted: 0,
+            recorded: 0,
             freed: 0,
             active: (now, 0),
             is_draining: false,

@@ -74,7 +74,7 @@ impl ServerMonitor {
         (status.error, status.is_refused) = (None, false);
     }
 
-    /// Notes that the server was asked what it is and for the hash key, with any result.
+    /// Records that the server was asked what it is and for the hash key, with any result.
     fn greeted(&self) {
         if self.shard.greeted() {
             self.monitored.greeted.send_modify(|count| *count += 1);

@@ -10,8 +10,8 @@ use crate::server_status::ServerStatus;
 impl RedisServers {
     /// The status of the servers.
     #[must_use]
-    pub fn status(&self) -> ServerStatus {
-        self.monitor.status()
+    pub fn server_status(&self) -> ServerStatus {
+        self.monitor.server_status()
     }
 
     /// Waits until all known servers have been asked what they are, with any result.
@@ -106,7 +106,7 @@ impl RedisServers {
             );
         }
         faults.extend(self.monitor.hash_key_fault());
-        faults.extend(self.monitor.status().warnings);
+        faults.extend(self.monitor.server_status().warnings);
         faults
     }
 }

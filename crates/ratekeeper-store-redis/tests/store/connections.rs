@@ -42,7 +42,7 @@ fn two() -> Limit {
 async fn status(endpoint: Endpoint) -> ServerStatus {
     let store = open(endpoint);
     store.greeted().await;
-    store.status()
+    store.server_status()
 }
 
 async fn refusal(endpoint: Endpoint) -> String {
@@ -54,7 +54,7 @@ async fn refusal(endpoint: Endpoint) -> String {
 async fn counts(endpoint: Endpoint) {
     let store = open(endpoint);
     store.greeted().await;
-    assert_eq!(store.status().error, None);
+    assert_eq!(store.server_status().error, None);
     let limit = two();
     for allowed in [true, true, false] {
         let verdicts = decide(&store, &[step(&limit, 1)]).await;
@@ -137,7 +137,7 @@ async fn a_user_of_an_acl_needs_what_the_manual_grants() {
     let url = format!("redis://ratekeeper:s3cret@127.0.0.1:{}/", server.port());
     let store = open(endpoint(&url));
     store.greeted().await;
-    assert_eq!(store.status().error, None);
+    assert_eq!(store.server_status().error, None);
     for (number, algorithm) in ALGORITHMS.into_iter().enumerate() {
         let limit = limit(algorithm, 1, LASTING);
         for allowed in [true, false] {
@@ -155,7 +155,7 @@ async fn a_user_of_an_acl_needs_what_the_manual_grants() {
     client.ask(&["ACL", "SETUSER", "ratekeeper", "-zadd", "-get"]);
     let store = open(endpoint(&url));
     store.greeted().await;
-    let why = store.status().error.expect("it lacks something");
+    let why = store.server_status().error.expect("it lacks something");
     assert!(
         why.contains("may not use GET, ZADD on keys that begin with rk:"),
         "{why}"
@@ -354,7 +354,7 @@ async fn encrypted_and_verified_by_an_authority_of_our_own() {
     config.connect_timeout = Duration::from_secs(2);
     let store = RedisStore::new(endpoint(&plain), config, home());
     store.greeted().await;
-    let why = store.status().error.expect("it is refused");
+    let why = store.server_status().error.expect("it is refused");
     assert!(
         why.contains("no TLS with") && why.contains("no answer within 2s"),
         "{why}"
@@ -387,7 +387,7 @@ async fn files_that_change_count_from_the_next_connection_on() {
     put(&ours.certificate, "no certificate");
     let store = open(encrypted.endpoint(Some(ours.clone())));
     store.greeted().await;
-    let why = store.status().error.expect("it cannot connect");
+    let why = store.server_status().error.expect("it cannot connect");
     assert!(
         why.contains("there is no `-----BEGIN CERTIFICATE-----` in it"),
         "{why}"

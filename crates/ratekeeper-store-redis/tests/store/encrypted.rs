@@ -44,7 +44,7 @@ fn set_user(client: &mut Client, command: &str) {
 fn grant_for(store: &RedisStore) -> String {
     let mut grant = None;
     eventually("it says what lacks", || {
-        let why = store.status().error.unwrap_or_default();
+        let why = store.server_status().error.unwrap_or_default();
         grant = why.split_once("grant it: ").map(|(_, it)| it.to_owned());
         grant.is_some()
     });
@@ -154,7 +154,7 @@ async fn a_certificate_that_is_its_own_authority_is_believed_by_who_has_it() {
     put(&stranger.path().join("ca.pem"), &other.certificate);
     let store = node(&url, stranger.path());
     eventually("it is refused, and said why", || {
-        let why = store.status().error.unwrap_or_default();
+        let why = store.server_status().error.unwrap_or_default();
         why.contains("CA:TRUE") && why.contains("file of authorities")
     });
 }

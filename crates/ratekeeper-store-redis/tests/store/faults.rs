@@ -265,7 +265,7 @@ async fn a_server_that_comes_later_is_found() {
     store.greeted().await;
     assert!(
         store
-            .status()
+            .server_status()
             .error
             .is_some_and(|why| why.contains("cannot connect"))
     );
@@ -371,7 +371,7 @@ async fn what_the_server_says_is_told() {
         let url = format!("redis://:{password}@127.0.0.1:{}/", server.port());
         let store = RedisStore::new(Endpoint::parse(&url).unwrap(), patient(), home());
         store.greeted().await;
-        store.status()
+        store.server_status()
     };
     let wrong = status("wrong").await.error.expect("it is refused");
     assert!(wrong.contains("refuses the login: WRONGPASS"), "{wrong}");

@@ -60,7 +60,7 @@ async fn another_sentinel_is_asked_where_one_is_away() {
     let ports = [free_port(), set.ports()[1]];
     let store = RedisStore::new(endpoint(&ports, PRIMARY), patient(), home());
     store.greeted().await;
-    assert_eq!(store.status().error, None);
+    assert_eq!(store.server_status().error, None);
     let limit = yearly(1);
     for allowed in [true, false] {
         let verdicts = decide(&store, &[step(&limit, 1)]).await;
@@ -68,7 +68,7 @@ async fn another_sentinel_is_asked_where_one_is_away() {
     }
     let store = RedisStore::new(endpoint(set.ports(), "nobody"), patient(), home());
     store.greeted().await;
-    let why = store.status().error.expect("no primary is known");
+    let why = store.server_status().error.expect("no primary is known");
     assert!(
         why.contains("knows no primary by the name `nobody`"),
         "{why}"

@@ -204,7 +204,7 @@ fn check(algorithm: Algorithm, history: &mut [Event]) -> (usize, usize) {
                 memory = self::memory();
             }
             assert_eq!(event.verdicts, memory.decide_now(&request), "{event:?}");
-            last.note(event, &usual);
+            last.record(event, &usual);
             continue;
         }
         repeated += 1;
@@ -234,7 +234,7 @@ struct Changes {
 }
 
 impl Changes {
-    fn note(&mut self, event: &Event, usual: &Limit) {
+    fn record(&mut self, event: &Event, usual: &Limit) {
         let ended = Some(event.ended);
         let gives_back = event.hits < 0 || event.is_reset || event.limit != *usual;
         if gives_back && (event.is_elsewhere || event.is_reset) {

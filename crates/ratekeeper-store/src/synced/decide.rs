@@ -130,7 +130,7 @@ impl SyncedCounters {
         wakes
     }
 
-    /// Notes that the counter was asked for. One that was asleep is due at once.
+    /// Records that the counter was asked for. One that was asleep is due at once.
     #[inline]
     fn ask(&self, entry: &mut Entry, step: &Step, now: Micros) -> bool {
         entry.is_asked = true;

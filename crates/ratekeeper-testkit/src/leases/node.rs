@@ -26,7 +26,7 @@ pub(super) struct Node {
     slot: Option<usize>,
     session: Session,
     demand: Demand,
-    noted: u64,
+    recorded: u64,
     /// The credit when the last call was made.
     snapshot: u64,
     /// The limit that it has.
@@ -55,7 +55,7 @@ impl Node {
             slot: None,
             session: Session::default(),
             demand: Demand::default(),
-            noted: 0,
+            recorded: 0,
             snapshot: 0,
             version: 0,
             started: now,
@@ -80,7 +80,7 @@ impl Node {
         let limit = self.version as u64;
         let taken = self.slots.spend(KEY, limit, hits, read).ok();
         if taken.is_none() {
-            self.demand.note(hits, read, plan.terms[0].ttl());
+            self.demand.record(hits, read, plan.terms[0].ttl());
         }
         taken.map(Source::Lease)
     }
@@ -117,9 +117,9 @@ impl Node {
         self.snapshot = if is_final { 0 } else { credit };
         let number = (self.name, self.calls);
         let report = self.session.call(number, (credit, is_final), target, now);
-        let spent = report.spent.saturating_sub(self.noted);
-        self.demand.note(spent, now, terms.ttl());
-        self.noted = report.spent;
+        let spent = report.spent.saturating_sub(self.recorded);
+        self.demand.record(spent, now, terms.ttl());
+        self.recorded = report.spent;
         Some(LeaseJob {
             report,
             version: self.version,
@@ -188,7 +188,7 @@ impl Node {
         }
     }
 
-    /// Notes that a call has no answer.
+    /// Records that a call has no answer.
     pub(super) fn lost(&mut self, number: u64) {
         if self.session.awaits(number) {
             self.session.lost();
@@ -200,7 +200,7 @@ impl Node {
         if let Some(slot) = self.slot.take() {
             self.slots.slot(slot).close();
         }
-        self.noted = 0;
+        self.recorded = 0;
         self.session.ended();
     }
 

@@ -295,7 +295,7 @@ impl World {
         }
     }
 
-    /// Notes the report of a region; once all have reported, the shares of those that own more grow, one after the other.
+    /// Records the report of a region; once all have reported, the shares of those that own more grow, one by one.
     fn report(&mut self, at: usize, time: u64) {
         if self.reports[at].is_some() {
             return;

@@ -69,7 +69,7 @@ pub(super) struct Tallies([[AtomicU64; CLASSES_MAX]; 5]);
 
 // Relaxed: the counts are independent.
 impl Tallies {
-    pub(super) fn note(&self, by: Shed, class: usize) {
+    pub(super) fn record(&self, by: Shed, class: usize) {
         self.0[by as usize][class].fetch_add(1, Ordering::Relaxed);
     }
 

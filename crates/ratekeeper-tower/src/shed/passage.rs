@@ -75,7 +75,7 @@ impl Passage {
             false => Shed::Queue,
         };
         let InFlight { shedder, class } = &self.in_flight;
-        shedder.note(by, *class);
+        shedder.record(by, *class);
         by
     }
 
@@ -86,7 +86,7 @@ impl Passage {
             .is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// Notes that the answer has begun, or that there is none. None for an ending that says nothing about load, as of
+    /// Records that the answer has begun, or that there is none. None for an ending that says nothing about load, as of
     /// a stream or an upgrade.
     #[must_use = "the request is in flight until this is dropped"]
     pub fn answered(mut self, ending: Option<Ending>) -> InFlight {

@@ -204,10 +204,10 @@ impl Shedder {
         site: &Arc<Site>,
         context: &ShedContext,
     ) -> Result<Passage, Shed> {
-        self.note_rules(&context.rules);
+        self.observe_rules(&context.rules);
         let begun = Instant::now();
         if context.deadline.is_some_and(|deadline| begun >= deadline) {
-            self.enforced.note(Shed::Deadline, context.class.index());
+            self.enforced.record(Shed::Deadline, context.class.index());
             return Err(Shed::Deadline);
         }
         let rules = &*context.rules;
@@ -258,7 +258,7 @@ impl Shedder {
             ShedMode::Off | ShedMode::Shadow => {
                 let (place, has_room) = site.gate.pass(class, classes, share);
                 if mode == ShedMode::Shadow && !has_room {
-                    self.shadow.note(Shed::Adaptive, class.index());
+                    self.shadow.record(Shed::Adaptive, class.index());
                 }
                 place
             }
@@ -294,22 +294,22 @@ impl Shedder {
     fn shed(&self, by: Shed, mode: ShedMode, class: Class) -> Result<(), Shed> {
         match mode {
             ShedMode::On => {
-                self.enforced.note(by, class.index());
+                self.enforced.record(by, class.index());
                 Err(by)
             }
             ShedMode::Off | ShedMode::Shadow => {
-                self.shadow.note(by, class.index());
+                self.shadow.record(by, class.index());
                 Ok(())
             }
         }
     }
 
     /// Counts a request of `class` that `by` has shed.
-    pub(super) fn note(&self, by: Shed, class: Class) {
-        self.enforced.note(by, class.index());
+    pub(super) fn record(&self, by: Shed, class: Class) {
+        self.enforced.record(by, class.index());
     }
 
-    fn note_rules(&self, rules: &Arc<ShedRules>) {
+    fn observe_rules(&self, rules: &Arc<ShedRules>) {
         let at = Arc::as_ptr(rules) as usize;
         // Relaxed: the address only tells whether to take the lock.
         if self.rules_at.load(Ordering::Relaxed) != at {
@@ -330,7 +330,7 @@ impl Shedder {
         is_on(self.rules.lock().fleet.map(|it| it.mode))
     }
 
-    /// Notes a report of the rest of the fleet: its requests that are not critical. None if there was none: the last
+    /// Records a report of the rest of the fleet: its requests that are not critical. None if there was none: the last
     /// one stays in force.
     pub fn on_fleet_report(&self, others: Option<u32>) {
         self.fleet.on_report(others);

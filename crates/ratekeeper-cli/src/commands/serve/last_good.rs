@@ -20,7 +20,7 @@ pub(super) fn load(
     let Some(loaded) = is_wanted.then(|| loader.load_last_good()).flatten() else {
         return Err(refused);
     };
-    let time = time(loader.status()).unwrap_or_default();
+    let time = time(loader.reload_status()).unwrap_or_default();
     if *settings.values.log_format == LogFormat::Text {
         output::print(&format!(
             "{refused}\n\nStarting with the last good rules, of {time}, until these are mended.\n\n"

@@ -112,8 +112,8 @@ impl StartRules {
 pub(super) fn start(server: &Server, source: Option<FedSource>) -> Option<Following> {
     let FedSource { source, feed } = source?;
     let (status, task) = match source {
-        RulesFetcher::Xds(source) => (source.status(), tokio::spawn(source.run(feed))),
-        RulesFetcher::Texts(source) => (source.status(), tokio::spawn(source.run(feed))),
+        RulesFetcher::Xds(source) => (source.source_status(), tokio::spawn(source.run(feed))),
+        RulesFetcher::Texts(source) => (source.source_status(), tokio::spawn(source.run(feed))),
     };
     server.monitor(Arc::new(SourceReport(status)));
     Some(Following::of(&task))

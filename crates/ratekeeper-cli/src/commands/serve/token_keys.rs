@@ -36,7 +36,7 @@ impl TokenKeys {
 
     /// Goes on to fetch, and reports to `server`, until the result is dropped.
     pub(super) fn follow(self, server: &Server) -> Following {
-        server.monitor(Arc::new(KeysReport(self.source.status())));
+        server.monitor(Arc::new(KeysReport(self.source.source_status())));
         Following::of(&tokio::spawn(self.source.run(self.pause)))
     }
 }

@@ -40,7 +40,7 @@ impl Hearing {
         }
     }
 
-    /// Notes a whole message.
+    /// Records a whole message.
     pub fn hear(&mut self, now: Micros) {
         // Since a node started, when links are made anyway, it is not a silence at once.
         let gap = span(self.last.unwrap_or(self.started), now);

@@ -52,7 +52,7 @@ impl Asking {
         now >= self.next_at || soon && now >= later(self.last_at, times.soon)
     }
 
-    /// Notes that the ask of that number was sent.
+    /// Records that the ask of that number was sent.
     pub const fn sent(&mut self, number: u64, now: Micros) {
         self.out = Some((number, now));
     }
@@ -64,7 +64,7 @@ impl Asking {
         out.map(|(_, sent)| sent)
     }
 
-    /// Notes the answer, which gave something or not.
+    /// Records the answer, which gave something or not.
     pub fn answered(&mut self, now: Micros, spare: u64, gained: bool, times: &AskingTimes) {
         self.out = None;
         self.spare = spare;

@@ -167,7 +167,7 @@ impl Tokens {
         let mut wrong = 0;
         let checked = self.checked(token, &keys.list, &mut wrong);
         if wrong > 0 {
-            self.suspects.note(sender, wrong);
+            self.suspects.record(sender, wrong);
         }
         match (&checked, &self.source) {
             (Err(TokenError::Forged), _) => keys.rejected.remember(token),

@@ -93,8 +93,8 @@ impl Suspects {
     }
 
     /// Records `count` more wrong signatures from `sender`.
-    pub(super) fn note(&self, sender: Option<IpAddr>, count: u32) {
-        self.note_at(sender, count, self.begun.elapsed());
+    pub(super) fn record(&self, sender: Option<IpAddr>, count: u32) {
+        self.record_at(sender, count, self.begun.elapsed());
     }
 
     fn may_try_at(&self, sender: Option<IpAddr>, now: Duration) -> bool {
@@ -104,7 +104,7 @@ impl Suspects {
         known.is_none_or(|suspect| suspect.until <= now + INTERVAL * (BURST - 1))
     }
 
-    fn note_at(&self, sender: Option<IpAddr>, count: u32, now: Duration) {
+    fn record_at(&self, sender: Option<IpAddr>, count: u32, now: Duration) {
         let hash = self.hash(sender);
         let mut set = self.set(hash).lock();
         let known = set.iter().position(|suspect| suspect.hash == hash);
@@ -170,7 +170,7 @@ mod tests {
         let start = Duration::from_secs(100);
         for number in 0..BURST {
             assert!(suspects.may_try_at(one, start), "{number}");
-            suspects.note_at(one, 1, start);
+            suspects.record_at(one, 1, start);
         }
         assert!(!suspects.may_try_at(one, start));
         assert!(suspects.may_try_at(other, start));
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn a_network_of_ipv6_is_one_sender() {
         let suspects = Suspects::new();
-        suspects.note_at(address("2001:db8:1:2::1"), BURST, Duration::ZERO);
+        suspects.record_at(address("2001:db8:1:2::1"), BURST, Duration::ZERO);
         assert!(!suspects.may_try_at(address("2001:db8:1:2:ffff::9"), Duration::ZERO));
         assert!(suspects.may_try_at(address("2001:db8:1:3::1"), Duration::ZERO));
     }

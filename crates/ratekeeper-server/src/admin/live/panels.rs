@@ -116,7 +116,7 @@ pub(super) fn plans(walked: &[CountedRule<'_>]) -> Vec<PlanUse> {
 }
 
 pub(super) fn quota_database(app: &App) -> Option<QuotaDatabaseFigures> {
-    let status = app.config.quotas.as_ref()?.follower.status();
+    let status = app.config.quotas.as_ref()?.follower.quota_status();
     let away = status.away();
     Some(QuotaDatabaseFigures {
         state: away.as_ref().map_or("up", |_| "away").to_owned(),

@@ -74,12 +74,12 @@ impl Watcher {
 
 impl WatchersPlace {
     /// An event was handed over.
-    pub(crate) fn note_handed(&self) {
+    pub(crate) fn mark_handed(&self) {
         *self.watcher.untaken_since.lock() = Some(Instant::now());
     }
 
     /// The last event was taken: the next one is wanted.
-    pub(crate) fn note_taken(&self) {
+    pub(crate) fn mark_taken(&self) {
         *self.watcher.untaken_since.lock() = None;
     }
 
@@ -121,9 +121,9 @@ mod tests {
     async fn one_who_has_stopped_reading_is_replaced_first() {
         let (watchers, now) = (Watchers::default(), Instant::now());
         let places = all_places(&watchers, now);
-        places[3].note_handed();
-        places[5].note_handed();
-        places[3].note_taken();
+        places[3].mark_handed();
+        places[5].mark_handed();
+        places[3].mark_taken();
         let soon = Instant::now() + UNTAKEN_MAX;
         let newcomer = watchers.join(soon);
         assert!(newcomer.is_some());

@@ -77,7 +77,7 @@ impl Timers {
         self.is_leaving
     }
 
-    /// Notes that the connection was told to go, and starts its grace, if that is bounded here.
+    /// Records that the connection was told to go, and starts its grace, if that is bounded here.
     pub(super) fn leave(self: Pin<&mut Self>, grace: Option<Duration>) {
         let this = self.project();
         *this.is_leaving = true;

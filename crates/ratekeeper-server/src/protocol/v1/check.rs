@@ -76,7 +76,7 @@ impl<C: Sender> Api<'_, C> {
         let decision = &charged.decision;
         if !charged.is_repeat {
             let origin = self.sender.origin();
-            self.app.note(decision, check.descriptors(), origin);
+            self.app.record(decision, check.descriptors(), origin);
         }
         Ok(read(&CheckAnswer::charged(decision)))
     }
@@ -108,7 +108,7 @@ impl<C: Sender> Api<'_, C> {
             let call = TracedCall::check(origin.protocol);
             check.observer = span.as_ref().map(|span| span.check(call));
             limiter.ask(&check, now, |ruling| {
-                self.app.note(ruling.decision, ruling.descriptors, origin);
+                self.app.record(ruling.decision, ruling.descriptors, origin);
                 read(request, &answer(request, ruling, now))
             })
         });
@@ -119,7 +119,7 @@ impl<C: Sender> Api<'_, C> {
                 Decided(result) => result,
                 Pending(pending) => {
                     let read = |ruling: &Ruling<'_>| {
-                        self.app.note(ruling.decision, ruling.descriptors, origin);
+                        self.app.record(ruling.decision, ruling.descriptors, origin);
                         read(request, &answer(request, ruling, now))
                     };
                     limiter.finish(pending, read).await

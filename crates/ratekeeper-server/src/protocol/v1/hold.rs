@@ -104,7 +104,8 @@ impl Holder<'_> {
         let acquired = self.caller.acquire(&check, key).await;
         let acquired = acquired.map_err(Refusal::of_hold("idempotency_key"))?;
         let descriptors = check.descriptors();
-        self.app.note(&acquired.decision, descriptors, self.origin);
+        self.app
+            .record(&acquired.decision, descriptors, self.origin);
         let mut answer = CheckAnswer::charged(&acquired.decision);
         if request.standing {
             answer = answer.with_limits(&acquired.policies, descriptors, now);
@@ -162,7 +163,7 @@ impl Holder<'_> {
         let reserved = self.caller.reserve(&check, &reserve).await;
         let reserved = reserved.map_err(Refusal::of_hold("idempotency_key"))?;
         self.app
-            .note(&reserved.decision, check.descriptors(), self.origin);
+            .record(&reserved.decision, check.descriptors(), self.origin);
         let reservation = reserved.reservation.as_ref();
         let left = |reservation: &Reservation| reservation.expires_after.as_millis_ceil();
         Ok(read(&HeldAnswer {

@@ -55,7 +55,7 @@ fn taken_back(kind: LoanKind) -> u64 {
         terms: 1,
         hits: 1,
     };
-    counters.note(vec![demand], Micros::from_secs(1));
+    counters.record(vec![demand], Micros::from_secs(1));
     let mut over = |number, second| {
         let now = Micros::from_secs(second);
         counters.over(KEY, &lent(number), &lending, now)

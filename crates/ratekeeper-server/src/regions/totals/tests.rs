@@ -59,7 +59,7 @@ struct One {
 impl One {
     fn new() -> Self {
         let mut totals = Totals::new(vec![1, 2], ids(3));
-        totals.note(&demand(1), AT(10_000));
+        totals.record(&demand(1), AT(10_000));
         let key = demand(1).counter.key;
         Self { totals, key }
     }
@@ -89,7 +89,7 @@ fn a_counter_is_posted_once_an_interval_while_it_is_asked_for() {
     one.knows(1, 5);
     one.knows(2, 5);
     assert_eq!(one.tells(5, 10_900, |_| true), NOBODY, "not yet");
-    one.totals.note(&demand(1), AT(10_950));
+    one.totals.record(&demand(1), AT(10_950));
     assert_eq!(one.tells(6, 11_000, |_| true), [1, 2]);
     one.knows(1, 6);
     one.knows(2, 6);
@@ -143,7 +143,7 @@ fn other_rules_void_what_others_know() {
         terms: 8,
         ..demand(1)
     };
-    one.totals.note(&other, AT(20_000));
+    one.totals.record(&other, AT(20_000));
     one.tells(5, 20_000, |_| true);
     one.tells(5, 22_000, |_| true);
     assert_eq!(one.tells(5, 24_000, |_| true), [1, 2]);
@@ -153,7 +153,7 @@ fn other_rules_void_what_others_know() {
 fn counters_are_bounded_and_those_that_all_know_make_room() {
     let mut totals = Totals::new(vec![1], ids(2));
     for identity in 0..=COUNTERS_MAX as u64 {
-        totals.note(&demand(identity), AT(10_000));
+        totals.record(&demand(identity), AT(10_000));
     }
     assert_eq!(totals.len(), COUNTERS_MAX);
     assert!(totals.fault(AT(20_000)).is_some());
@@ -161,7 +161,7 @@ fn counters_are_bounded_and_those_that_all_know_make_room() {
     let key = demand(3).counter.key;
     let at = (AT(12_000), AT(12_000));
     totals.looked(key, &state(5, 50), at);
-    totals.note(&demand(9_999), AT(12_000));
+    totals.record(&demand(9_999), AT(12_000));
     assert!(totals.counter(demand(9_999).counter.key).is_none());
     totals.known(
         key,
@@ -171,10 +171,10 @@ fn counters_are_bounded_and_those_that_all_know_make_room() {
             total: 5,
         },
     );
-    totals.note(&demand(9_999), AT(12_000));
+    totals.record(&demand(9_999), AT(12_000));
     let other = demand(9_999).counter.key;
     assert!(totals.counter(other).is_none(), "room is made once a look");
-    totals.note(&demand(9_999), AT(12_100));
+    totals.record(&demand(9_999), AT(12_100));
     assert!(totals.counter(other).is_some());
     assert!(totals.counter(key).is_none());
 }
@@ -253,7 +253,7 @@ fn all_counters_have_their_turn_and_it_is_told_if_that_takes_longer_than_their_i
     let mut totals = Totals::new(vec![1], ids(2));
     let many = 6 * DUE_MAX;
     for identity in 0..many as u64 {
-        totals.note(&demand(identity), AT(10_000));
+        totals.record(&demand(identity), AT(10_000));
     }
     let mut seen = HashSet::new();
     let mut at = 10_000;
@@ -267,7 +267,7 @@ fn all_counters_have_their_turn_and_it_is_told_if_that_takes_longer_than_their_i
         }
         // All are busy.
         for identity in 0..many as u64 {
-            totals.note(&demand(identity), AT(at));
+            totals.record(&demand(identity), AT(at));
         }
         at += 500;
     }
@@ -282,7 +282,7 @@ fn counters_that_wait_for_a_link_are_not_late() {
     let mut totals = Totals::new(vec![1], ids(2));
     let many = 2 * DUE_MAX;
     for identity in 0..many as u64 {
-        totals.note(&demand(identity), AT(10_000));
+        totals.record(&demand(identity), AT(10_000));
     }
     for at in [10_000, 10_100, 12_000, 12_100, 14_000, 39_900] {
         for key in totals.due(|_| false, AT(at)) {
@@ -299,7 +299,7 @@ fn the_last_look_does_not_wait_for_the_interval() {
     let mut one = One::new();
     assert_eq!(one.tells(5, 10_000, |_| true), [1, 2]);
     one.knows(1, 5);
-    one.totals.note(&demand(1), AT(10_100));
+    one.totals.record(&demand(1), AT(10_100));
     assert_eq!(one.tells(6, 10_200, |_| true), NOBODY);
     one.totals.hurry(AT(10_200));
     assert_eq!(one.tells(6, 10_200, |_| true), [1, 2]);

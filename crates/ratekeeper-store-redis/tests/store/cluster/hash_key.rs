@@ -62,7 +62,7 @@ async fn all_nodes_share_one_hash_key() {
     let nodes = [0; 3].map(|_| service.node());
     for node in &nodes {
         ready(node).await;
-        assert_eq!(node.status().error, None);
+        assert_eq!(node.server_status().error, None);
         assert_eq!(node.shards().len(), SHARDS);
     }
     let hash_key = nodes[0].hash_key().expect("it is agreed upon");

@@ -22,7 +22,7 @@ async fn a_user_who_may_not_follow_a_slot_is_told_so_before_one_moves() {
     let node = || RedisStore::new(endpoint.clone(), patient(), home());
     let store = node();
     ready(&store).await;
-    let why = store.status().error.expect("it lacks something");
+    let why = store.server_status().error.expect("it lacks something");
     assert!(why.contains("may not use ASKING"), "{why}");
     assert!(
         why.contains(" +cluster|slots +cluster|info +cluster|nodes +asking ~rk:*"),
@@ -39,7 +39,7 @@ async fn a_user_who_may_not_follow_a_slot_is_told_so_before_one_moves() {
     }
     let store = node();
     ready(&store).await;
-    assert_eq!(store.status().error, None);
+    assert_eq!(store.server_status().error, None);
     let lasting = limit(Algorithm::FixedWindow, 1_000, LASTING);
     until_leased(&store, &leased(&step_of(&lasting, 1, 0))).await;
 }

@@ -11,19 +11,19 @@ use crate::rows;
 /// A tenant in a row of the audit trail.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct NotedTenant {
+pub(crate) struct AuditedTenant {
     /// The value; of a secret one only the end.
     pub(crate) shown: String,
     version: u64,
     /// The number of times that its usage was reset.
     pub(crate) epoch: u32,
-    plans: Vec<NotedPlan>,
-    overrides: Vec<NotedOverride>,
+    plans: Vec<AuditedPlan>,
+    overrides: Vec<AuditedOverride>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NotedPlan {
+struct AuditedPlan {
     plan: Box<str>,
     /// Microseconds since 1970; 0 for one without a start.
     effective_at: u64,
@@ -33,21 +33,21 @@ struct NotedPlan {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NotedOverride {
+struct AuditedOverride {
     limit: UndatedLimit,
     effective_at: u64,
     expires_at: Option<i64>,
 }
 
-impl NotedTenant {
+impl AuditedTenant {
     pub(crate) fn of(record: &TenantRecord) -> Self {
-        let plans = record.quotas.plans.iter().map(|plan| NotedPlan {
+        let plans = record.quotas.plans.iter().map(|plan| AuditedPlan {
             plan: plan.plan.clone(),
             effective_at: plan.term().from.as_micros(),
             expires_at: rows::ends(plan.term()),
         });
         let overrides = record.quotas.overrides.iter();
-        let overrides = overrides.map(|own| NotedOverride {
+        let overrides = overrides.map(|own| AuditedOverride {
             limit: UndatedLimit::of(own),
             effective_at: own.term().from.as_micros(),
             expires_at: rows::ends(own.term()),
@@ -130,7 +130,7 @@ mod tests {
             unit: Some("minute".into()),
             ..TenantOverride::default()
         };
-        for (entries, noted) in [
+        for (entries, audited) in [
             (
                 &["a:b"][..],
                 json!({ "descriptor": ["a:b"], "requests_per_unit": 5, "unit": "minute" }),
@@ -139,8 +139,8 @@ mod tests {
         ] {
             let limit = UndatedLimit::of(&own(entries).during(week));
             let written = serde_json::to_value(&limit).expect("texts and numbers");
-            assert_eq!(written, noted);
-            let read: UndatedLimit = serde_json::from_value(noted).expect("it was written so");
+            assert_eq!(written, audited);
+            let read: UndatedLimit = serde_json::from_value(audited).expect("it was written so");
             assert_eq!(read.0, own(entries));
         }
     }
