@@ -1,12 +1,14 @@
 //! Regions that count a limit together: each with two nodes on a Redis of its own, and links that can be cut.
 
 use crate::regions_lend::{AP, EU, NAMES, US, World};
-use crate::regions_lie::{LiedTo, admitted, hello, link};
+use crate::regions_lie::{LiedTo, admitted, eu_beside_us, hello, link};
+use crate::support::run;
 use ratekeeper_proto::ratekeeper::v1::region_service_server::RegionService;
 use ratekeeper_proto::ratekeeper::v1::{LoanAnswers, LoanAsks, RegionTotal};
 use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
 use std::sync::{Arc, Mutex};
+use tempfile::tempdir;
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
@@ -85,6 +87,28 @@ fn connected_regions_admit_the_limit_and_what_others_cannot_know_of_yet() {
         &told,
         "region eu counts with ap and us: about 300, and what others admit in 1.2 s",
     );
+}
+
+/// A node that starts without ap goes on counting what ap had told, beside the share of us, which it has no link to.
+#[test]
+fn a_region_that_is_taken_out_stays_counted_until_the_window_ends() {
+    let world = World::start(|_| rules(""));
+    wait_until_heard(&world);
+    let counted = [AP, EU, US].map(|at| world.regions[at].ask("a", if at == AP { 20 } else { 0 }));
+    wait_for_totals(&world, "a", counted);
+    let folder = tempdir().expect("a folder can be made");
+    let us = world.regions[US].nodes[0].grpc;
+    let node = eu_beside_us(folder.path(), &rules(""), (2, us), &world.servers[EU]);
+    let admin = format!("http://127.0.0.1:{}", node.admin);
+    let told = run(
+        folder.path(),
+        &["rules", "explain", "--admin", &admin, "d", "key=a"],
+    );
+    assert_contains(
+        &told.out,
+        "eu counted 0, us 0, regions that have left 20, of 300; us is silent, with a share of 150",
+    );
+    assert_eq!(admitted(&node, "a", LIMIT), LIMIT - 20 - LIMIT / 2);
 }
 
 /// Cuts all regions off from each other, and waits until each node says so.

@@ -8,6 +8,7 @@ use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::process::eventually;
 use ratekeeper_testkit::redis::Server;
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::{TempDir, tempdir};
@@ -95,19 +96,30 @@ impl LiedTo {
         runtime.spawn(serving);
         let server = Server::start();
         let folder = tempdir().expect("a folder can be made");
-        let settings = format!(
-            "region: eu\nregions: {{ version: 1, eu: {{ weight: 1 }}, us: {{ weight: 1, link: ['http://127.0.0.1:{port}'] }} }}\n\
-             store: {}\nstore_deadline: 1s\nstore_hash_key: 00112233445566778899aabbccddeeff\n",
-            url(&server)
-        );
-        let setup = serve(folder.path()).rules(rules).settings(&settings);
+        let node = eu_beside_us(folder.path(), rules, (1, port), &server);
         Self {
-            node: setup.args("--require-store").start(),
+            node,
             runtime,
             server,
             _folder: folder,
         }
     }
+}
+
+/// Starts a node of eu, on `server`, whose only neighbour is us at this port; both have this version of the weights.
+pub(crate) fn eu_beside_us(
+    folder: &Path,
+    rules: &str,
+    (version, port): (u32, u16),
+    server: &Server,
+) -> Ratekeeper {
+    let settings = format!(
+        "region: eu\nregions: {{ version: {version}, eu: {{ weight: 1 }}, us: {{ weight: 1, link: ['http://127.0.0.1:{port}'] }} }}\n\
+         store: {}\nstore_deadline: 1s\nstore_hash_key: 00112233445566778899aabbccddeeff\n",
+        url(server)
+    );
+    let setup = serve(folder).rules(rules).settings(&settings);
+    setup.args("--require-store").start()
 }
 
 fn rules() -> String {
