@@ -160,7 +160,7 @@ impl App {
         check.observer = self.observer(TracedMethod::Check, origin);
         self.limiter.ask(check, now, |ruling| {
             self.durations.record(start.map(|start| start.elapsed()));
-            self.record(ruling.decision, ruling.descriptors, origin);
+            self.record_ruling(ruling, origin);
             read(ruling)
         })
     }
@@ -185,14 +185,22 @@ impl App {
 
     /// Tells the top keys and the denial log of a decision.
     #[inline]
+    pub(crate) fn record_ruling(&self, ruling: &Ruling<'_>, origin: CheckOrigin<'_>) {
+        let (decision, asked_at) = (ruling.decision, ruling.asked_at);
+        self.record(decision, ruling.descriptors, origin, asked_at);
+    }
+
+    /// Tells them likewise of a decision of which no ruling is left, on a request of the time `asked_at`.
+    #[inline]
     pub(crate) fn record(
         &self,
         decision: &Decision,
         descriptors: RequestDescriptors<'_>,
         origin: CheckOrigin<'_>,
+        asked_at: Timestamp,
     ) {
         if self.limiter.top().wants(decision) {
-            self.record_wanted(decision, descriptors, origin);
+            self.record_wanted(decision, descriptors, origin, asked_at);
         }
         if !decision.shadowed().is_empty() {
             self.record_shadowed(decision, descriptors);
@@ -216,12 +224,12 @@ impl App {
         decision: &Decision,
         descriptors: RequestDescriptors<'_>,
         origin: CheckOrigin<'_>,
+        asked_at: Timestamp,
     ) {
         let is_first = self.limiter.top().count(decision, descriptors);
         if !decision.allowed() {
-            let now = self.limiter.clock().now();
             let denials = &self.config.denials;
-            denials.record(decision, descriptors, origin, (now, is_first));
+            denials.record(decision, descriptors, origin, (asked_at, is_first));
         }
     }
 
@@ -237,7 +245,7 @@ impl App {
             .finish(pending, |ruling| {
                 let took = self.limiter.clock().now().since(asked_at);
                 self.durations.add(Duration::from_micros(took.get()));
-                self.record(ruling.decision, ruling.descriptors, origin);
+                self.record_ruling(ruling, origin);
                 read(ruling)
             })
             .await

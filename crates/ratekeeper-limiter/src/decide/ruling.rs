@@ -1,5 +1,6 @@
 //! A decided request, with all limits that took part.
 
+use ratekeeper_core::Timestamp;
 use ratekeeper_store::{Step, Verdicts};
 
 use super::Evaluation;
@@ -14,6 +15,8 @@ pub struct Ruling<'a> {
     pub descriptors: RequestDescriptors<'a>,
     /// Allow or deny, and the status of each descriptor.
     pub decision: &'a Decision,
+    /// Time of the request, by the limiter's clock.
+    pub asked_at: Timestamp,
     plan: &'a Plan,
     verdicts: &'a Verdicts,
 }
@@ -27,6 +30,7 @@ impl<'a> Ruling<'a> {
         Self {
             descriptors: check.descriptors(),
             decision: &evaluation.decision,
+            asked_at: evaluation.now,
             plan: &evaluation.plan,
             verdicts,
         }

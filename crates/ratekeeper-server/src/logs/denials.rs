@@ -11,7 +11,6 @@ mod request;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use http::HeaderMap;
 use parking_lot::Mutex;
@@ -51,8 +50,7 @@ impl Default for DenialLogConfig {
 #[derive(Debug)]
 pub struct DenialLog {
     config: DenialLogConfig,
-    begun: Instant,
-    /// The second that the count is about.
+    /// The second that the count is about, by the clock of limiters.
     second: AtomicU64,
     count: AtomicU64,
     left_out: AtomicU64,
@@ -74,7 +72,6 @@ impl DenialLog {
     pub fn new(config: DenialLogConfig) -> Self {
         Self {
             config,
-            begun: Instant::now(),
             second: AtomicU64::new(0),
             count: AtomicU64::new(0),
             left_out: AtomicU64::new(0),
@@ -95,7 +92,7 @@ impl DenialLog {
         &self.followed
     }
 
-    /// Logs and keeps the denial of a check at `now`, unless enough of this second are; `is_first` if it is one of the
+    /// Logs and keeps the denial of a check of the time `at`, unless enough of this second are; `is_first` if it is one of the
     /// first of its key in this second.
     #[cold]
     pub(crate) fn record(
@@ -103,11 +100,11 @@ impl DenialLog {
         decision: &Decision,
         descriptors: RequestDescriptors<'_>,
         origin: CheckOrigin<'_>,
-        (now, is_first): (Timestamp, bool),
+        (at, is_first): (Timestamp, bool),
     ) {
-        self.record_with(is_first, || {
+        self.record_with(second_of(at), is_first, || {
             let id = self.request_id(origin.headers);
-            DeniedRequest::of_check(decision, descriptors, origin, now, id)
+            DeniedRequest::of_check(decision, descriptors, origin, at, id)
         });
     }
 
@@ -117,9 +114,9 @@ impl DenialLog {
     pub fn record_at_gateway(&self, denied: &HttpDenial<'_>, id: Option<&str>) {
         let denial = denied.denial;
         let pair = (&*denial.domain, denial.rule(), &*denial.subject);
-        let second = self.begun.elapsed().as_secs();
+        let second = second_of(denial.status.at);
         let is_first = self.latest.lock().lacks(pair, second);
-        self.record_with(is_first, || {
+        self.record_with(second, is_first, || {
             let id = match id {
                 Some(id) => id.to_owned(),
                 None => self.request_id(Some(denied.headers)),
@@ -128,8 +125,8 @@ impl DenialLog {
         });
     }
 
-    fn record_with(&self, is_first: bool, describe: impl FnOnce() -> DeniedRequest) {
-        let number = self.number();
+    fn record_with(&self, second: u64, is_first: bool, describe: impl FnOnce() -> DeniedRequest) {
+        let number = self.number(second);
         let is_logged = number < self.config.lines_per_second;
         let is_kept = is_first || number < KEPT_PER_SECOND;
         let some_followed = self.followed.are_any();
@@ -145,7 +142,6 @@ impl DenialLog {
             self.left_out.fetch_add(1, Ordering::Relaxed);
         }
         if is_kept {
-            let second = self.begun.elapsed().as_secs();
             self.latest.lock().keep(denied, second);
         }
     }
@@ -159,11 +155,12 @@ impl DenialLog {
         self.latest.lock().latest(most, is_wanted)
     }
 
-    /// The number of denials before this one in the current second.
-    fn number(&self) -> u64 {
-        let second = self.begun.elapsed().as_secs();
-        // Relaxed: two threads at the turn of a second may let a few more through, which does no harm.
-        if self.second.swap(second, Ordering::Relaxed) != second {
+    /// The number of denials before this one in its second, or in a later one that has begun.
+    fn number(&self, second: u64) -> u64 {
+        // Relaxed: two threads at the turn of a second may let a few more through, which does no harm. Answers of Redis
+        // may be of the second before; they count in this one.
+        if self.second.load(Ordering::Relaxed) < second {
+            self.second.store(second, Ordering::Relaxed);
             self.count.store(0, Ordering::Relaxed);
         }
         self.count.fetch_add(1, Ordering::Relaxed)
@@ -182,6 +179,11 @@ impl DenialLog {
             }
         }
     }
+}
+
+/// The second of a time.
+const fn second_of(at: Timestamp) -> u64 {
+    at.as_micros() / 1_000_000
 }
 
 #[cfg(test)]
@@ -205,13 +207,12 @@ mod tests {
     }
 
     #[test]
-    fn a_second_has_a_bounded_number() {
+    fn denials_are_numbered_by_second() {
         let log = DenialLog::new(DenialLogConfig::default());
-        let second = log.begun.elapsed().as_secs();
-        let numbers: Vec<_> = (0..1_000).map(|_| log.number()).collect();
-        // Unless the second turned meanwhile.
-        if log.begun.elapsed().as_secs() == second {
-            assert_eq!(numbers, (0..1_000).collect::<Vec<_>>());
-        }
+        let numbers = |second| -> Vec<_> { (0..3).map(|_| log.number(second)).collect() };
+        assert_eq!(numbers(7), [0, 1, 2]);
+        assert_eq!(numbers(8), [0, 1, 2]);
+        // Answers that are late.
+        assert_eq!(numbers(7), [3, 4, 5]);
     }
 }

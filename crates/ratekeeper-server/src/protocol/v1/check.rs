@@ -71,12 +71,13 @@ impl<C: Sender> Api<'_, C> {
         }
         let key = bounded(&request.idempotency_key)?;
         let check = subject.check(1);
+        let now = self.app.limiter.clock().now();
         let charged = self.app.limiter.caller(name).charge(&check, key).await;
         let charged = charged.map_err(Refusal::of_hold("idempotency_key"))?;
         let decision = &charged.decision;
         if !charged.is_repeat {
             let origin = self.sender.origin();
-            self.app.record(decision, check.descriptors(), origin);
+            (self.app).record(decision, check.descriptors(), origin, now);
         }
         Ok(read(&CheckAnswer::charged(decision)))
     }
@@ -108,7 +109,7 @@ impl<C: Sender> Api<'_, C> {
             let call = TracedCall::check(origin.protocol);
             check.observer = span.as_ref().map(|span| span.check(call));
             limiter.ask(&check, now, |ruling| {
-                self.app.record(ruling.decision, ruling.descriptors, origin);
+                self.app.record_ruling(ruling, origin);
                 read(request, &answer(request, ruling, now))
             })
         });
@@ -119,7 +120,7 @@ impl<C: Sender> Api<'_, C> {
                 Decided(result) => result,
                 Pending(pending) => {
                     let read = |ruling: &Ruling<'_>| {
-                        self.app.record(ruling.decision, ruling.descriptors, origin);
+                        self.app.record_ruling(ruling, origin);
                         read(request, &answer(request, ruling, now))
                     };
                     limiter.finish(pending, read).await

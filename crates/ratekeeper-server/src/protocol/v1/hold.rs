@@ -105,7 +105,7 @@ impl Holder<'_> {
         let acquired = acquired.map_err(Refusal::of_hold("idempotency_key"))?;
         let descriptors = check.descriptors();
         self.app
-            .record(&acquired.decision, descriptors, self.origin);
+            .record(&acquired.decision, descriptors, self.origin, now);
         let mut answer = CheckAnswer::charged(&acquired.decision);
         if request.standing {
             answer = answer.with_limits(&acquired.policies, descriptors, now);
@@ -160,10 +160,11 @@ impl Holder<'_> {
             ttl,
             key,
         };
+        let now = self.app.limiter.clock().now();
         let reserved = self.caller.reserve(&check, &reserve).await;
         let reserved = reserved.map_err(Refusal::of_hold("idempotency_key"))?;
         self.app
-            .record(&reserved.decision, check.descriptors(), self.origin);
+            .record(&reserved.decision, check.descriptors(), self.origin, now);
         let reservation = reserved.reservation.as_ref();
         let left = |reservation: &Reservation| reservation.expires_after.as_millis_ceil();
         Ok(read(&HeldAnswer {

@@ -169,7 +169,7 @@ impl<C: Sender> Api<'_, C> {
         let now = limiter.clock().now();
         let origin = self.sender.origin();
         let read = |ruling: &Ruling<'_>| {
-            self.app.record(ruling.decision, ruling.descriptors, origin);
+            self.app.record_ruling(ruling, origin);
             LimitAnswer::new(ruling, now)
         };
         let checks: Vec<Check<'_>> = prepared.iter().map(Prepared::check).collect();
