@@ -16,7 +16,6 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::{Request, Version};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use pin_project_lite::pin_project;
 use ratekeeper_http::BodyScanner;
 use ratekeeper_server::{Fault as BoxError, Patience};
 use ratekeeper_tower::ResponseBody;
@@ -37,17 +36,24 @@ use crate::upstream::Upstream;
 /// A client's body on its way to an upstream.
 #[derive(Debug)]
 pub struct RequestBody {
-    /// None for a request without a body.
+    /// None for a request without a body. Boxed: most requests have none, and each is moved often.
+    coming: Option<Box<Coming>>,
+}
+
+/// A body of which more may come.
+#[derive(Debug)]
+struct Coming {
+    /// None once this is dropped.
     incoming: Option<Incoming>,
     left: u64,
     /// The most that may pass, in bytes.
     bytes_max: u64,
-    progress: Option<Arc<Progress>>,
+    progress: Arc<Progress>,
     is_http2: bool,
     /// None if its client may take as long as it likes.
     timing: Option<Timing>,
     /// The part that came before the decision, and goes to the upstream first.
-    ahead: Option<Box<Ahead>>,
+    ahead: Option<Ahead>,
     /// Looks for values that contradict those that decided.
     scanner: Option<Box<BodyScanner>>,
 }
@@ -89,38 +95,62 @@ impl RequestBody {
         }
         let is_stream = is_stream(request.headers());
         request.map(|incoming| Self {
-            incoming: Some(incoming),
-            left: bytes_max,
-            bytes_max,
-            progress: Some(Arc::default()),
-            is_http2,
-            timing: Timing::new(patience).filter(|_| !is_stream),
-            ahead: None,
-            scanner: None,
+            coming: Some(Box::new(Coming {
+                incoming: Some(incoming),
+                left: bytes_max,
+                bytes_max,
+                progress: Arc::default(),
+                is_http2,
+                timing: Timing::new(patience).filter(|_| !is_stream),
+                ahead: None,
+                scanner: None,
+            })),
         })
     }
 
     pub(crate) const fn none() -> Self {
-        Self {
-            incoming: None,
-            left: 0,
-            bytes_max: 0,
-            progress: None,
-            is_http2: false,
-            timing: None,
-            ahead: None,
-            scanner: None,
-        }
+        Self { coming: None }
     }
 
     /// The progress of the body; None if there is no body.
     pub(crate) fn progress(&self) -> Option<Arc<Progress>> {
-        self.progress.clone()
+        let coming = self.coming.as_ref()?;
+        Some(Arc::clone(&coming.progress))
     }
 
-    fn record(&self, record: impl FnOnce(&Progress)) {
-        if let Some(progress) = &self.progress {
-            record(progress);
+    /// Keeps what is read of it before the decision, as far as there is room.
+    pub(crate) fn keep(&mut self, kept: KeptBytes) {
+        if let Some(coming) = &mut self.coming {
+            coming.ahead = Some(Ahead {
+                frames: VecDeque::new(),
+                bytes: 0,
+                kept,
+                is_over: false,
+            });
+        }
+    }
+
+    /// The first piece that was kept.
+    pub(crate) fn ahead(&self) -> Option<&Bytes> {
+        let ahead = self.coming.as_ref()?.ahead.as_ref()?;
+        ahead.frames.front()?.data_ref()
+    }
+
+    /// Reads and [keeps](Self::keep) the next piece; None at the end.
+    pub(crate) fn poll_ahead(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, Fault>> {
+        match &mut self.coming {
+            Some(coming) => coming.poll_ahead(cx),
+            None => Poll::Ready(Ok(None)),
+        }
+    }
+
+    /// Has `scanner` look through the rest for values that contradict those it has.
+    pub(crate) fn watch(&mut self, scanner: BodyScanner) {
+        if let Some(coming) = &mut self.coming {
+            coming.scanner = Some(Box::new(scanner));
         }
     }
 }
@@ -136,11 +166,11 @@ fn without_claims(frame: Frame<Bytes>) -> Frame<Bytes> {
     }
 }
 
-impl Drop for RequestBody {
+impl Drop for Coming {
     fn drop(&mut self) {
-        let is_over = |progress: &Arc<Progress>| progress.is_done() || progress.is_broken();
         if self.is_http2
-            && !self.progress.as_ref().is_none_or(is_over)
+            && !self.progress.is_done()
+            && !self.progress.is_broken()
             && let Some(incoming) = self.incoming.take()
         {
             leftover::discard(incoming);
@@ -151,7 +181,11 @@ impl Drop for RequestBody {
 /// The next frame of a body, or its end.
 type NextFrame = Option<Result<Frame<Bytes>, BadBody>>;
 
-impl RequestBody {
+impl Coming {
+    fn record(&self, record: impl FnOnce(&Progress)) {
+        record(&self.progress);
+    }
+
     /// The next frame that comes from the client.
     fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<NextFrame> {
         let Some(incoming) = &mut self.incoming else {
@@ -206,26 +240,8 @@ impl RequestBody {
         })
     }
 
-    /// Keeps what is read of it before the decision, as far as there is room.
-    pub(crate) fn keep(&mut self, kept: KeptBytes) {
-        self.ahead = Some(Box::new(Ahead {
-            frames: VecDeque::new(),
-            bytes: 0,
-            kept,
-            is_over: false,
-        }));
-    }
-
-    /// The first piece that was kept.
-    pub(crate) fn ahead(&self) -> Option<&Bytes> {
-        self.ahead.as_ref()?.frames.front()?.data_ref()
-    }
-
-    /// Reads and [keeps](Self::keep) the next piece; None at the end.
-    pub(crate) fn poll_ahead(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<Bytes>, Fault>> {
+    /// Reads and keeps the next piece; None at the end.
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Fault>> {
         let frame = match ready!(self.poll_incoming(cx)) {
             None => None,
             Some(Ok(frame)) => Some(frame),
@@ -258,11 +274,6 @@ impl RequestBody {
         Poll::Ready(Ok(data))
     }
 
-    /// Has `scanner` look through the rest for values that contradict those it has.
-    pub(crate) fn watch(&mut self, scanner: BodyScanner) {
-        self.scanner = Some(Box::new(scanner));
-    }
-
     /// Looks through a frame behind those that decided.
     fn watched(&mut self, frame: Frame<Bytes>) -> Result<Frame<Bytes>, BadBody> {
         if let (Some(scanner), Some(data)) = (&mut self.scanner, frame.data_ref()) {
@@ -276,14 +287,8 @@ impl RequestBody {
     }
 }
 
-impl Body for RequestBody {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+impl Coming {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if let Some(ahead) = &mut self.ahead {
             if let Some(frame) = ahead.frames.pop_front() {
                 ahead.bytes -= frame.data_ref().map_or(0, Bytes::len);
@@ -322,28 +327,51 @@ impl Body for RequestBody {
     }
 }
 
-pin_project! {
-    /// The body that a client gets: an upstream's, or a text of the gateway's own.
-    #[derive(Debug)]
-    pub struct ProxyBody {
-        #[pin]
-        kind: Kind,
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut self.coming {
+            Some(coming) => coming.poll_frame(cx),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.coming.as_ref().is_none_or(|it| it.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let none = SizeHint::with_exact(0);
+        self.coming.as_ref().map_or(none, |it| it.size_hint())
     }
 }
 
-pin_project! {
-    #[project = KindNow]
-    #[derive(Debug)]
-    enum Kind {
-        Upstream {
-            received: Received,
-            upstream: Arc<Upstream>,
-            // Begins when the upstream pauses. Boxed: most answers come at once, and are moved often.
-            pause: Option<Pin<Box<Sleep>>>,
-            is_pausing: bool,
-        },
-        Text { text: Bytes },
-    }
+/// The body that a client gets: an upstream's, or a text of the gateway's own.
+#[derive(Debug)]
+pub struct ProxyBody {
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// Boxed: it is large, and an answer is moved often on its way to the client.
+    Upstream(Box<FromUpstream>),
+    Text(Bytes),
+}
+
+/// An upstream's body on its way to a client.
+#[derive(Debug)]
+struct FromUpstream {
+    received: Received,
+    upstream: Arc<Upstream>,
+    /// Begins when the upstream pauses. None in most answers, which come at once.
+    pause: Option<Pin<Box<Sleep>>>,
+    is_pausing: bool,
 }
 
 /// An upstream that stopped in the middle of its answer.
@@ -354,7 +382,7 @@ struct Stalled;
 impl ProxyBody {
     pub(crate) const fn text(text: Bytes) -> Self {
         Self {
-            kind: Kind::Text { text },
+            kind: Kind::Text(text),
         }
     }
 
@@ -366,20 +394,20 @@ impl ProxyBody {
         upstream: Arc<Upstream>,
     ) -> Self {
         Self {
-            kind: Kind::Upstream {
+            kind: Kind::Upstream(Box::new(FromUpstream {
                 received: Received::new(incoming, lease, slot),
                 upstream,
                 pause: None,
                 is_pausing: false,
-            },
+            })),
         }
     }
 
     /// The length of a text of the gateway's own, in bytes.
     pub(crate) fn text_length(&self) -> usize {
         match &self.kind {
-            Kind::Upstream { .. } => 0,
-            Kind::Text { text } => text.len(),
+            Kind::Upstream(_) => 0,
+            Kind::Text(text) => text.len(),
         }
     }
 }
@@ -393,8 +421,8 @@ pub(crate) trait AnswerBody {
 impl AnswerBody for ProxyBody {
     fn upstream(&self) -> Option<&Arc<Upstream>> {
         match &self.kind {
-            Kind::Upstream { upstream, .. } => Some(upstream),
-            Kind::Text { .. } => None,
+            Kind::Upstream(it) => Some(&it.upstream),
+            Kind::Text(_) => None,
         }
     }
 }
@@ -405,76 +433,88 @@ impl<B: AnswerBody, H> AnswerBody for ResponseBody<B, H> {
     }
 }
 
+impl FromUpstream {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let Some(incoming) = self.received.incoming_mut() else {
+            return Poll::Ready(None);
+        };
+        match Pin::new(&mut *incoming).poll_frame(cx) {
+            Poll::Ready(frame) => {
+                let is_over = incoming.is_end_stream();
+                self.is_pausing = false;
+                match &frame {
+                    None => self.received.over(),
+                    Some(Ok(_)) if is_over => self.received.over(),
+                    Some(Ok(_)) => {}
+                    Some(Err(_)) => self.received.broken(),
+                }
+                Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+            }
+            Poll::Pending => self.paused(cx),
+        }
+    }
+
+    /// Breaks the body off once its upstream has paused for too long.
+    fn paused<T>(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, BoxError>>> {
+        if !std::mem::replace(&mut self.is_pausing, true) {
+            let pace = self.upstream.response_timeout;
+            match &mut self.pause {
+                Some(pause) => pause.as_mut().reset(Instant::now() + pace),
+                None => self.pause = Some(Box::pin(sleep(pace))),
+            }
+        }
+        let pause = self.pause.as_mut();
+        match pause.is_some_and(|it| it.as_mut().poll(cx).is_ready()) {
+            true => {
+                self.received.broken();
+                Poll::Ready(Some(Err(Stalled.into())))
+            }
+            false => Poll::Pending,
+        }
+    }
+}
+
 impl Body for ProxyBody {
     type Data = Bytes;
     type Error = BoxError;
 
     fn poll_frame(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let (received, upstream, pause, is_pausing) = match self.project().kind.project() {
-            KindNow::Text { text } if text.is_empty() => return Poll::Ready(None),
-            KindNow::Text { text } => {
-                return Poll::Ready(Some(Ok(Frame::data(std::mem::take(text)))));
-            }
-            KindNow::Upstream {
-                received,
-                upstream,
-                pause,
-                is_pausing,
-            } => (received, upstream, pause, is_pausing),
-        };
-        let Some(incoming) = received.incoming_mut() else {
-            return Poll::Ready(None);
-        };
-        match Pin::new(&mut *incoming).poll_frame(cx) {
-            Poll::Ready(frame) => {
-                *is_pausing = false;
-                match &frame {
-                    None => received.over(),
-                    Some(Ok(_)) if incoming.is_end_stream() => received.over(),
-                    Some(Ok(_)) => {}
-                    Some(Err(_)) => received.broken(),
-                }
-                Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
-            }
-            Poll::Pending => {
-                if !std::mem::replace(is_pausing, true) {
-                    let pace = upstream.response_timeout;
-                    match pause {
-                        Some(pause) => pause.as_mut().reset(Instant::now() + pace),
-                        None => *pause = Some(Box::pin(sleep(pace))),
-                    }
-                }
-                let is_over = pause
-                    .as_mut()
-                    .is_some_and(|it| it.as_mut().poll(cx).is_ready());
-                match is_over {
-                    true => {
-                        received.broken();
-                        Poll::Ready(Some(Err(Stalled.into())))
-                    }
-                    false => Poll::Pending,
-                }
-            }
+        match &mut self.kind {
+            Kind::Text(text) if text.is_empty() => Poll::Ready(None),
+            Kind::Text(text) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(text))))),
+            Kind::Upstream(it) => it.poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Upstream { received, .. } => received.incoming().is_none_or(Body::is_end_stream),
-            Kind::Text { text } => text.is_empty(),
+            Kind::Upstream(it) => it.received.incoming().is_none_or(Body::is_end_stream),
+            Kind::Text(text) => text.is_empty(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Upstream { received, .. } => {
+            Kind::Upstream(it) => {
                 let none = SizeHint::with_exact(0);
-                received.incoming().map_or(none, Body::size_hint)
+                it.received.incoming().map_or(none, Body::size_hint)
             }
-            Kind::Text { text } => SizeHint::with_exact(text.len() as u64),
+            Kind::Text(text) => SizeHint::with_exact(text.len() as u64),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each is moved some ten times between its sockets, within a request or an answer.
+    #[test]
+    fn bodies_take_no_room_where_they_are_moved() {
+        assert_eq!(size_of::<RequestBody>(), size_of::<usize>());
+        assert_eq!(size_of::<ProxyBody>(), size_of::<Bytes>());
     }
 }

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::future::Future;
 use std::io::{self, ErrorKind};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -168,14 +169,14 @@ impl Exchange<'_> {
                 if self.progress.is_some() {
                     head::frame_http1(request.headers_mut());
                 }
-                let sent = lease.sender.try_send_request(request);
+                let sent = pin!(lease.sender.try_send_request(request));
                 let answer = self.in_time(sent).await?.map_err(failed)?;
                 Ok((answer, Some(lease)))
             }
             Connection::Http2(mut sender) => {
                 let (mut parts, body) = request.into_parts();
                 head::as_http2(&mut parts, self.upstream, index);
-                let sent = sender.try_send_request(Request::from_parts(parts, body));
+                let sent = pin!(sender.try_send_request(Request::from_parts(parts, body)));
                 let answer = self.in_time(sent).await?.map_err(failed)?;
                 Ok((answer, None))
             }
@@ -183,8 +184,8 @@ impl Exchange<'_> {
     }
 
     /// Waits for an answer to begin. As long as the body is on its way, only pauses count.
-    async fn in_time<T>(&self, answer: impl Future<Output = T>) -> Result<T, Failed> {
-        let mut answer = std::pin::pin!(answer);
+    // The answer stays where it is: it has room for the request, in case that cannot be sent.
+    async fn in_time<T>(&self, mut answer: Pin<&mut impl Future<Output = T>>) -> Result<T, Failed> {
         let mut seen = 0;
         loop {
             if let Ok(answer) = timeout(self.upstream.response_timeout, answer.as_mut()).await {

@@ -47,8 +47,10 @@ impl Inbound<'_> {
 /// of trusted proxies stay, and the proxy's address is added.
 pub(crate) fn forward<B>(request: &mut Request<B>, upstream: &Upstream, inbound: Inbound<'_>) {
     let headers = request.headers_mut();
-    let wants_trailers = headers.get_all(TE).iter().any(names_trailers);
-    if wants_trailers || headers.keys().any(is_between_neighbours) {
+    let mut wants_trailers = false;
+    // Most requests have none of these fields, and `TE` is one.
+    if headers.keys().any(is_between_neighbours) {
+        wants_trailers = headers.get_all(TE).iter().any(names_trailers);
         remove_hop_by_hop(headers);
     }
     // hyper answers 100 once the body is read, so the upstream does not have to.
@@ -318,11 +320,11 @@ pub(crate) fn hop(peer: &Peer) -> Hop {
 
 /// Turns an upstream's head into the one that the client gets.
 pub(crate) fn of_answer(headers: &mut HeaderMap) {
-    // It was read as chunks, no matter what its `Content-Length` says (RFC 9112, section 6.3).
-    if headers.contains_key(TRANSFER_ENCODING) {
-        headers.remove(CONTENT_LENGTH);
-    }
     if headers.keys().any(is_between_neighbours) {
+        // It was read as chunks, no matter what its `Content-Length` says (RFC 9112, section 6.3).
+        if headers.contains_key(TRANSFER_ENCODING) {
+            headers.remove(CONTENT_LENGTH);
+        }
         remove_hop_by_hop(headers);
     }
 }
