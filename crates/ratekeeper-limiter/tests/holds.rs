@@ -410,6 +410,24 @@ fn rules_may_change_in_between() {
     );
 }
 
+/// Though another rule has the same limit.
+#[test]
+fn a_rule_that_is_gone_is_not_taken_for_another() {
+    let text = |keys: &[&str]| {
+        let rule = |key: &&str| {
+            let limit = "{ window: 10000d, limit: 100, algorithm: fixed_window }";
+            format!("  - {{ key: {key}, rate_limit: {limit} }}\n")
+        };
+        let all: String = keys.iter().map(rule).collect();
+        format!("domain: d\ndescriptors:\n{all}")
+    };
+    let limiter = limiter_of(&text(&["user", "twin"]), 1);
+    let token = reserved(&limiter, 10);
+    limiter.replace_rules(rules(&text(&["twin"])));
+    let settled = now(limiter.caller("me").cancel(&token)).expect("ours");
+    assert_eq!((settled.limits, settled.limits_gone), (0, 1));
+}
+
 #[test]
 fn a_refund_gives_back_once_a_key() {
     let limiter = limiter();

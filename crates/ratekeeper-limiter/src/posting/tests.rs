@@ -46,6 +46,7 @@ struct Slow {
     asked: Mutex<VecDeque<Asked>>,
     posted: Mutex<VecDeque<(Post, Later)>>,
     stranded: Mutex<i64>,
+    is_away: std::sync::atomic::AtomicBool,
 }
 
 impl Store for Slow {
@@ -66,6 +67,11 @@ impl Store for Slow {
         let later = Later::default();
         self.posted.lock().push_back((*post, later.clone()));
         Some(later)
+    }
+
+    fn away(&self) -> Option<StoreError> {
+        let is_away = self.is_away.load(std::sync::atomic::Ordering::Relaxed);
+        is_away.then_some(StoreError::Unavailable)
     }
 
     fn strand(&self, step: &Step) {
@@ -247,7 +253,8 @@ fn what_passed_is_owed_unless_the_late_answer_has_charged_it() {
         let later = late(&limiter, &steps, true);
         assert!(limiter.flush_owed(), "an answer is awaited");
         later.answer(reply.clone());
-        assert_eq!(hear(&limiter).late.len(), 0);
+        let round = hear(&limiter);
+        assert_eq!((round.late.len(), round.returns.len()), (0, 0));
         let counts = limiter.owed();
         assert_eq!((counts.owed, counts.unknown), (owed, unknown), "{reply:?}");
         assert_eq!(limiter.store().stranded(), 0);
@@ -376,4 +383,24 @@ fn an_answer_of_the_store_has_what_is_owed_posted() {
     let evaluation = limiter.matched(&check, NOW, crate::purpose::Purpose::Charge);
     limiter.resolve_answer(&evaluation, None, Ok(decided(&[])));
     assert_eq!(limiter.store().posted.lock().len(), 1);
+}
+
+#[test]
+fn nothing_is_posted_to_a_store_that_is_away() {
+    let limiter = limiter();
+    let owed = limiter.fallback().expect("there is one").owed();
+    let passing = Passed {
+        boot: limiter.clock().boot(),
+        ..passed(&limiter)
+    };
+    let step = step(Algorithm::TokenBucket, 3);
+    assert!(!limiter.flush_owed(), "nothing is owed");
+    owed.add(&step, None, StoreError::Unavailable, &passing);
+    for is_away in [true, false] {
+        let place = &limiter.store().is_away;
+        place.store(is_away, std::sync::atomic::Ordering::Relaxed);
+        assert!(limiter.flush_owed());
+        let posted = limiter.store().posted.lock().len();
+        assert_eq!(posted, usize::from(!is_away));
+    }
 }

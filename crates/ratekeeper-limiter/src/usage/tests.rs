@@ -240,6 +240,12 @@ fn each_hour_is_written_by_itself() {
         let mut part = metered.meter.parts[0].lock();
         part.hour(hour).others.count.add(Counted::Allowed);
     }
+    let mut part = metered.meter.parts[0].lock();
+    for counted in [Counted::Allowed, Counted::Denied] {
+        part.minute(7).others.add(counted);
+    }
+    drop(part);
+    assert_eq!(metered.by_minute(), [(7, false, 1, 1)]);
     let told = metered.meter.calls();
     assert_eq!(told.len(), 2);
     metered.meter.written(&told[..1]);

@@ -150,6 +150,20 @@ descriptors:
 }
 
 #[test]
+fn the_descriptor_that_binds_is_numbered() {
+    let limiter = limiter(&format!("domain: d{TWO_LEVELS}"));
+    assert!(passes(&limiter, &[("tenant", "spent")], 3));
+    let (fresh, spent): (&[_], &[_]) = (&[("tenant", "fresh")], &[("tenant", "spent")]);
+    let number = |lists: &[&[(&str, &str)]]| {
+        let decision = ask_all(&limiter, lists, 1, 0);
+        decision.binding_descriptor()
+    };
+    assert_eq!(number(&[fresh, spent]), Some(1));
+    assert_eq!(number(&[spent, fresh]), Some(0));
+    assert_eq!(number(&[&[("other", "")]]), None);
+}
+
+#[test]
 fn the_rule_that_answered_is_named() {
     let limiter = limiter(&format!("domain: d{TWO_LEVELS}"));
     let decision = ask(&limiter, &[("tenant", "a")]);

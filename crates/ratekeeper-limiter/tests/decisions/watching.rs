@@ -1,6 +1,6 @@
 //! What operators see of requests: their names, denied tenants, strays and growth.
 
-use ratekeeper_limiter::Check;
+use ratekeeper_limiter::{Check, TopDecision, TopWindow};
 
 use crate::support::{ask, limiter};
 
@@ -74,6 +74,10 @@ fn a_denied_tenant_is_a_case_that_keeps_only_its_own_secret() {
         }
         let cases = limiter.top().cases(limiter.clock().now(), |_| true);
         assert_eq!((cases.len(), cases[0].count), (1, 1));
+        let dropped = limiter
+            .top()
+            .dropped(TopWindow::Minute, TopDecision::Denied);
+        assert_eq!(dropped, 0);
         let secret = cases[0].secret.as_ref();
         assert_eq!(secret.map(|secret| secret.reveal()), kept);
     }
