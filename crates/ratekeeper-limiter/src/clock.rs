@@ -98,6 +98,16 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_is_behind_is_put_right() {
+        let clock = Clock {
+            offset: AtomicU64::new(0),
+        };
+        let before = wall_micros();
+        clock.reanchor();
+        assert!(clock.now().as_micros() >= before);
+    }
+
+    #[test]
     fn it_starts_at_wall_time() {
         let before = wall_micros();
         let now = Clock::new().now().as_micros();

@@ -247,3 +247,6 @@ impl Slots {
         RuleSlot(slot)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -218,3 +218,6 @@ impl GrowthWatch {
         self.state.lock().detector.watched()
     }
 }
+
+#[cfg(test)]
+mod tests;

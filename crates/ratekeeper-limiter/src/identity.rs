@@ -353,6 +353,33 @@ mod tests {
         assert_eq!(names.len(), lists.len());
     }
 
+    /// Of counters of one subject, which the first half cannot tell apart.
+    #[test]
+    fn entries_that_run_together_have_halves_of_their_own() {
+        let lists: [&[(&str, &str)]; 5] = [
+            &[("a", "x"), ("k", "b")],
+            &[("a", "x"), ("k", "b\0")],
+            &[("a", "x"), ("kb", "")],
+            &[("a", "x"), ("", "kb")],
+            &[("a", "x"), ("k", ""), ("b", "")],
+        ];
+        let names = lists.iter().map(|list| name(list).identity);
+        let names: std::collections::HashSet<_> = names.collect();
+        assert_eq!(names.len(), lists.len());
+    }
+
+    #[test]
+    fn each_epoch_has_names_of_its_own() {
+        let namer = Namer::new(HashKey::from_bytes([7; 16]));
+        let naming = namer.descriptor();
+        let identity = |naming: &Naming| naming.counter(0, LimitIdentity(1)).identity;
+        assert_eq!(identity(&naming.in_epoch(0)), identity(&naming));
+        let epochs: std::collections::HashSet<_> = (0..3)
+            .map(|epoch| identity(&naming.in_epoch(epoch)))
+            .collect();
+        assert_eq!(epochs.len(), 3);
+    }
+
     #[test]
     fn one_subject_shares_the_first_half() {
         let (orders, search) = (

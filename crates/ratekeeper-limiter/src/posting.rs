@@ -266,3 +266,6 @@ impl<S: Store> Limiter<S> {
         None
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -313,4 +313,65 @@ mod tests {
         assert_eq!(sum.remaining, [2, 1, 0, 0, 0, 0, 1]);
         assert_eq!(sum.remaining_sum_ppm, 1_050_000);
     }
+
+    #[test]
+    fn counts_since_a_time_leave_out_those_before() {
+        let striped = Striped::default();
+        striped.record(RuleAnswer::Allowed, 5, 100);
+        striped.record(RuleAnswer::Denied, 0, 100);
+        let before = striped.sum();
+        striped.record(RuleAnswer::Allowed, 100, 100);
+        striped.record(RuleAnswer::Allowed, 5, 100);
+        striped.record(RuleAnswer::ShadowDenied, 0, 100);
+        let since = striped.sum().since(&before);
+        let expected = RuleCounts {
+            allowed: 2,
+            shadow_denied: 1,
+            near: 1,
+            remaining: [1, 1, 0, 0, 0, 0, 1],
+            remaining_sum_ppm: 1_050_000,
+            ..RuleCounts::default()
+        };
+        assert_eq!(since, expected);
+        assert_eq!((before.answers(), since.answers()), (2, 3));
+    }
+
+    /// As of a limit that was lowered meanwhile.
+    #[test]
+    fn more_than_all_counts_as_all() {
+        let striped = Striped::default();
+        striped.record(RuleAnswer::Allowed, 200, 100);
+        assert_eq!(striped.sum().remaining, [0, 0, 0, 0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn answers_without_counting_are_counted_apart() {
+        let stats = RuleStats {
+            rule: "r".into(),
+            domain: "d".into(),
+            plan: "".into(),
+            counts: Striped::default(),
+            details: RwLock::default(),
+            other: Striped::default(),
+        };
+        stats.record_uncounted(RuleAnswer::Allowed);
+        stats.record_uncounted(RuleAnswer::Allowed);
+        stats.record_uncounted(RuleAnswer::Denied);
+        stats.record_cut(7);
+        let counts = stats.counts();
+        assert_eq!((counts.allowed, counts.denied, counts.uncounted), (2, 1, 3));
+        assert_eq!((counts.answers(), counts.debt_cut), (3, 7));
+        assert_eq!(counts.remaining, [0; REMAINING_BOUNDS.len()]);
+    }
+
+    #[test]
+    fn threads_take_turns_on_the_stripes() {
+        let stripe = |_| std::thread::spawn(stripe_of_thread).join();
+        let stripes = (0..STRIPES * STRIPES + 1).map(stripe);
+        let stripes: Vec<_> = stripes.map(|it| it.expect("no panic")).collect();
+        assert!(stripes.iter().all(|stripe| *stripe < STRIPES));
+        // Other tests' threads may take some in between.
+        let used: std::collections::HashSet<_> = stripes.into_iter().collect();
+        assert!(used.len() > STRIPES / 2, "{used:?}");
+    }
 }

@@ -147,6 +147,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn positions_and_modes_have_names() {
+        let names = RuleSwitch::ALL.map(RuleSwitch::name);
+        assert_eq!(names, ["enabled", "disabled", "shadow"]);
+        assert_eq!(names.map(RuleSwitch::named), RuleSwitch::ALL.map(Some));
+        assert_eq!(RuleSwitch::named("on"), None);
+        let modes = [RuleMode::Enforced, RuleMode::Shadow, RuleMode::Disabled];
+        let names = modes.map(RuleMode::name);
+        assert_eq!(names, ["enforced", "shadow", "disabled"]);
+    }
+
+    #[test]
     fn switches_are_bounded() {
         let many = (0..SWITCHES_MAX).map(|number| (number.to_string().into(), RuleSwitch::Shadow));
         let mut switches: Switches = many.collect();

@@ -276,6 +276,25 @@ mod tests {
     }
 
     #[test]
+    fn what_another_version_may_have_sealed_is_refused() {
+        let claim = claim(1);
+        let sealed = |change: fn(&mut Vec<u8>)| {
+            let token = sealer(1).seal(&claim);
+            let mut bytes = URL_SAFE_NO_PAD.decode(token).expect("it is base64url");
+            bytes.truncate(bytes.len() - MAC_BYTES);
+            change(&mut bytes);
+            let mac = sealer(1).hash("token", &[&bytes]);
+            bytes.extend(mac.to_be_bytes());
+            sealer(1).open(&URL_SAFE_NO_PAD.encode(bytes))
+        };
+        assert_eq!(sealed(|_| {}), Some(claim.clone()));
+        assert_eq!(sealed(|bytes| bytes[0] += 1), None, "the version");
+        assert_eq!(sealed(|bytes| bytes[1] = b'x'), None, "the kind");
+        assert_eq!(sealed(|bytes| bytes[18] = 1), None, "a time beyond all");
+        assert_eq!(sealed(|bytes| bytes.push(0)), None, "half a part");
+    }
+
+    #[test]
     fn hashes_of_texts_that_run_together_differ() {
         let hash = |texts: &[&str]| {
             let texts: Vec<_> = texts.iter().map(|text| text.as_bytes()).collect();

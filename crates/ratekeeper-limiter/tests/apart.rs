@@ -274,3 +274,13 @@ fn what_is_owed_is_posted_by_a_flush_once_the_store_is_back() {
     assert_eq!(limiter.store().posted.load(Ordering::Relaxed), 3);
     assert_eq!(limiter.owed().posted, 3);
 }
+
+#[test]
+fn a_node_alone_goes_on_from_what_the_store_last_told() {
+    let limiter = limiter();
+    let ask = |hits| with("user", hits, |check| now(limiter.check(check)).allowed());
+    assert!(ask(97));
+    away(&limiter, true);
+    let passed = (0..10).filter(|_| ask(1)).count();
+    assert_eq!(passed, 3);
+}

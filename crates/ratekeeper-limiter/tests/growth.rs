@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{
-    Growth, GrowthChange, GrowthDetector, GrowthKey, GrowthRequests, TICK_SECS,
+    Growth, GrowthChange, GrowthDetector, GrowthKey, GrowthRequests, SERIES_MAX, TICK_SECS,
 };
 
 /// The first tick of a detector's time.
@@ -305,7 +305,7 @@ fn memory_is_bounded_and_busy_callers_stay_watched() {
             requests,
             1,
         )));
-        assert!(detector.watched() <= ratekeeper_limiter::SERIES_MAX);
+        assert!(detector.watched() <= SERIES_MAX);
     }
     let told: Vec<_> = told
         .iter()
@@ -327,4 +327,47 @@ fn time_that_stands_still_or_jumps_does_no_harm() {
         told.extend(detector.on_sample(at(now), vec![requests_of("r", 20)], 1));
     }
     assert_eq!(told, []);
+}
+
+#[test]
+fn callers_with_one_request_take_no_room_from_those_with_more() {
+    let mut detector = GrowthDetector::default();
+    let mut sample = |tick, callers: std::ops::Range<u64>, count| {
+        let requests = callers.map(|number| GrowthRequests {
+            key: GrowthKey {
+                rule: "r".into(),
+                subject: Some(number),
+            },
+            ..requests_of("r", count)
+        });
+        detector.on_sample(at(tick), requests.collect(), 1);
+        detector.watched()
+    };
+    assert_eq!(sample(0, 0..600, 1), 512);
+    assert_eq!(sample(1, 1_000..1_100, 1), 512);
+    assert_eq!(sample(2, 2_000..9_000, 2), SERIES_MAX);
+    assert_eq!(sample(3, 10_000..10_100, 3), SERIES_MAX);
+}
+
+/// All places are taken by callers with a few requests at the start.
+#[test]
+fn a_busy_caller_takes_the_place_of_a_quiet_one() {
+    let mut detector = GrowthDetector::default();
+    let caller = |number, count| GrowthRequests {
+        key: GrowthKey {
+            rule: "r".into(),
+            subject: Some(number),
+        },
+        ..requests_of("r", count)
+    };
+    let callers = (0..SERIES_MAX as u64).map(|number| caller(number, 2));
+    detector.on_sample(at(0), callers.collect(), 1);
+    let mut told = Vec::new();
+    for tick in 1..HOUR + 30 {
+        let count = if tick < HOUR + 10 { 5 } else { 100 };
+        let requests = vec![caller(SERIES_MAX as u64, count)];
+        told.extend(begun(detector.on_sample(at(tick), requests, 1)));
+        assert_eq!(detector.watched(), SERIES_MAX);
+    }
+    assert_eq!(told.len(), 1);
 }

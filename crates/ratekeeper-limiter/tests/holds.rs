@@ -2,11 +2,16 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use ratekeeper_core::Micros;
-use ratekeeper_limiter::{Check, Decision, HashKey, HoldError, Limiter, LimiterOptions, Reserve};
+use ratekeeper_limiter::{
+    Admitted, BudgetUse, Check, Decision, HashKey, HoldError, Limiter, LimiterOptions, ReceiptMode,
+    Reserve,
+};
 use ratekeeper_rules::{Options, RuleSet, Source, load};
+use ratekeeper_store::Answer;
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 
 /// Windows whose next edge is decades away: no test sees them end.
@@ -17,6 +22,10 @@ descriptors:
     rate_limit: { window: 10000d, limit: 100, algorithm: fixed_window }
   - key: calls
     rate_limit: { window: 10000d, limit: 5, algorithm: token_bucket }
+  - key: month
+    rate_limit: { calendar: UTC, unit: month, limit: 100, algorithm: fixed_window }
+  - key: budget
+    rate_limit: { window: 24h, limit: 100, post_paid: true, algorithm: gcra, max_debt: 50 }
   - key: job
     concurrency: { limit: 2, timeout: 60s }
     descriptors:
@@ -281,7 +290,8 @@ fn a_descriptor_with_hits_of_its_own_costs_those() {
             reserved.reservation.expect("allowed").token
         })
     };
-    assert!(now(limiter.caller("me").commit(&reserve(), 0)).is_ok());
+    let settled = now(limiter.caller("me").commit(&reserve(), 0)).expect("ours");
+    assert_eq!((settled.given_back, settled.limits), (50, 1));
     assert_eq!(
         (remaining(&limiter, "user"), remaining(&limiter, "calls")),
         (100, 4)
@@ -400,6 +410,24 @@ fn rules_may_change_in_between() {
     );
 }
 
+/// Though another rule has the same limit.
+#[test]
+fn a_rule_that_is_gone_is_not_taken_for_another() {
+    let text = |keys: &[&str]| {
+        let rule = |key: &&str| {
+            let limit = "{ window: 10000d, limit: 100, algorithm: fixed_window }";
+            format!("  - {{ key: {key}, rate_limit: {limit} }}\n")
+        };
+        let all: String = keys.iter().map(rule).collect();
+        format!("domain: d\ndescriptors:\n{all}")
+    };
+    let limiter = limiter_of(&text(&["user", "twin"]), 1);
+    let token = reserved(&limiter, 10);
+    limiter.replace_rules(rules(&text(&["twin"])));
+    let settled = now(limiter.caller("me").cancel(&token)).expect("ours");
+    assert_eq!((settled.limits, settled.limits_gone), (0, 1));
+}
+
 #[test]
 fn a_refund_gives_back_once_a_key() {
     let limiter = limiter();
@@ -435,4 +463,173 @@ fn a_peek_looks_at_permits_too() {
     assert!(now(limiter.caller("me").release(token)).is_ok());
     assert!(would());
     assert_eq!(limiter.store().stats().counters, 1, "a peek makes none");
+}
+
+/// It ends when the calendar says so, which a node tells the store.
+#[test]
+fn what_was_reserved_of_a_month_is_given_back_to_it() {
+    let limiter = limiter();
+    let token = with(&[("month", 60)], |check| {
+        let reserve = Reserve {
+            hits: 60,
+            fixed: &[],
+            ttl: Micros::from_secs(60),
+            key: None,
+        };
+        let reserved = now(limiter.caller("me").reserve(check, &reserve));
+        reserved.expect("there is room").reservation
+    });
+    let token = token.expect("allowed").token;
+    assert_eq!(remaining(&limiter, "month"), 40);
+    let settled = now(limiter.caller("me").commit(&token, 25)).expect("it is ours");
+    assert_eq!((settled.given_back, settled.limits), (35, 1));
+    assert_eq!(remaining(&limiter, "month"), 75);
+}
+
+fn debt_cut(limiter: &Limiter<MemoryStore>) -> u64 {
+    let snapshot = limiter.snapshot();
+    snapshot.stats().map(|stats| stats.counts().debt_cut).sum()
+}
+
+#[test]
+fn a_budget_is_charged_what_was_used_beyond_the_reservation() {
+    let limiter = limiter();
+    let reserve = |hits: u64| {
+        let reserved = with(
+            &[("budget", i64::try_from(hits).expect("small"))],
+            |check| {
+                let reserve = Reserve {
+                    hits,
+                    fixed: &[],
+                    ttl: Micros::from_secs(60),
+                    key: None,
+                };
+                now(limiter.caller("me").reserve(check, &reserve))
+            },
+        );
+        let reserved = reserved.expect("it is carried out").reservation;
+        reserved.expect("allowed").token
+    };
+    let token = reserve(10);
+    let settled = now(limiter.caller("me").commit(&token, 35)).expect("ours");
+    assert_eq!((settled.given_back, settled.limits), (0, 1));
+    assert_eq!((remaining(&limiter, "budget"), debt_cut(&limiter)), (65, 0));
+    let token = reserve(10);
+    let settled = now(limiter.caller("me").commit(&token, 1_000)).expect("ours");
+    assert_eq!((settled.given_back, settled.limits), (0, 1));
+    assert!((880..=885).contains(&debt_cut(&limiter)), "50 are owed");
+}
+
+#[test]
+fn hits_beyond_the_largest_debt_are_counted_as_cut() {
+    let limiter = limiter();
+    with(&[("budget", 90)], |check| {
+        assert!(limiter.check_now(check).allowed());
+        assert_eq!(debt_cut(&limiter), 0);
+        assert!(limiter.check_now(check).allowed());
+    });
+    assert!((25..=30).contains(&debt_cut(&limiter)), "150 of 180");
+}
+
+#[test]
+fn a_budget_is_charged_once_a_key() {
+    let limiter = limiter();
+    with(&[("budget", 30)], |check| {
+        for is_repeat in [false, true] {
+            let charged = now(limiter.caller("me").charge(check, "k")).expect("charged");
+            assert_eq!(
+                (charged.decision.allowed(), charged.is_repeat),
+                (true, is_repeat)
+            );
+            assert_eq!(remaining(&limiter, "budget"), 70);
+        }
+        let again = now(limiter.caller("me").charge(check, "other")).expect("charged");
+        assert!(!again.is_repeat);
+    });
+    assert_eq!(remaining(&limiter, "budget"), 40);
+}
+
+fn admit(limiter: &Limiter<MemoryStore>, check: &Check<'_>, receipt: ReceiptMode) -> Admitted {
+    match limiter.admit(check, limiter.clock().now(), receipt) {
+        Answer::Decided(admitted) => admitted,
+        Answer::Pending(_) => panic!("the memory store decides at once"),
+    }
+}
+
+#[test]
+fn what_was_admitted_is_given_back_by_its_receipt() {
+    let limiter = limiter();
+    with(&[("user", 60)], |check| {
+        assert!(
+            admit(&limiter, check, ReceiptMode::Dropped)
+                .receipt
+                .is_none()
+        );
+        let denied = admit(&limiter, check, ReceiptMode::Kept);
+        assert!(!denied.decision.allowed() && denied.receipt.is_none());
+    });
+    with(&[("user", 30)], |check| {
+        let admitted = admit(&limiter, check, ReceiptMode::Kept);
+        assert_eq!(remaining(&limiter, "user"), 10);
+        let receipt = admitted.receipt.expect("it is kept");
+        assert!(receipt.give_back(&limiter).is_none());
+    });
+    assert_eq!(remaining(&limiter, "user"), 40);
+}
+
+#[test]
+fn slots_are_held_until_they_are_released() {
+    let limiter = limiter();
+    with(&[("job", 1)], |check| {
+        let held = [(); 2].map(|()| admit(&limiter, check, ReceiptMode::Dropped).slots);
+        assert_eq!(remaining(&limiter, "job"), 0);
+        let denied = admit(&limiter, check, ReceiptMode::Dropped);
+        assert!(!denied.decision.allowed() && denied.slots.is_none());
+        for (slots, left) in held.into_iter().zip(1..) {
+            let slots = slots.expect("a slot");
+            assert_eq!(slots.expires_after(), Micros::from_secs(60));
+            assert_eq!(now(slots.renew(&limiter)), Ok(()));
+            assert!(slots.release(&limiter).is_none());
+            assert_eq!(now(slots.renew(&limiter)), Err(HoldError::NotHeld));
+            assert_eq!(remaining(&limiter, "job"), left);
+        }
+    });
+    with(&[("user", 1)], |check| {
+        assert!(admit(&limiter, check, ReceiptMode::Dropped).slots.is_none());
+    });
+}
+
+#[test]
+fn a_bill_is_paid_by_what_was_used() {
+    let limiter = Arc::new(limiter());
+    let bill = |budgets, key| {
+        with(&[(key, 1)], |check| {
+            let mut check = check.clone();
+            check.budgets = budgets;
+            admit(&limiter, &check, ReceiptMode::Dropped).bill
+        })
+    };
+    assert!(bill(BudgetUse::Look, "user").is_none());
+    assert!(bill(BudgetUse::Charge, "budget").is_none());
+    assert_eq!(remaining(&limiter, "budget"), 99);
+    let look = bill(BudgetUse::Look, "budget").expect("a bill");
+    assert_eq!(remaining(&limiter, "budget"), 99, "it only looked");
+    assert!(look.pay(&limiter, 9).is_none());
+    assert_eq!(remaining(&limiter, "budget"), 90);
+    for (hits, left) in [(5, 85), (20, 65), (40, 25)] {
+        let reserved = bill(BudgetUse::Reserve(20), "budget").expect("a bill");
+        assert!(reserved.pay(&limiter, hits).is_none());
+        assert_eq!(remaining(&limiter, "budget"), left, "{hits}");
+    }
+    let dropped = bill(BudgetUse::Reserve(15), "budget");
+    drop(dropped.expect("a bill"));
+    assert_eq!(remaining(&limiter, "budget"), 10);
+    assert_eq!(debt_cut(&limiter), 0);
+    let large = bill(BudgetUse::Look, "budget").expect("a bill");
+    assert!(large.pay(&limiter, 100).is_none());
+    assert!((35..=40).contains(&debt_cut(&limiter)), "50 are owed");
+    // Over, it takes nothing, and costs what it is used for all the same.
+    let over = bill(BudgetUse::Reserve(20), "budget").expect("a bill");
+    assert!(over.pay(&limiter, 0).is_none());
+    assert_eq!(remaining(&limiter, "budget"), 0);
 }

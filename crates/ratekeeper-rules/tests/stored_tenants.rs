@@ -63,6 +63,323 @@ fn in_force(rules: &RuleSet, tenant: &str, endpoint: &str, secs: u64) -> [Option
     })
 }
 
+/// The end of the terms that tests write: 2033-05-18T03:33:20Z.
+const END: u64 = 2_000_000_000;
+
+fn until_the_end() -> Term {
+    Term {
+        from: Term::ALWAYS.from,
+        until: Timestamp::from_secs(END),
+    }
+}
+
+/// The name of the tenant's plan, and its words.
+fn plan_in_words(rules: &RuleSet, tenant: &str) -> [Option<String>; 2] {
+    let entries = [("customer", tenant)].map(|(key, value)| Entry { key, value });
+    let domain = rules.domain("d").expect("the domain");
+    let subscription = domain.subscription(&entries, Timestamp::from_secs(1));
+    let name = subscription.plan_name().map(str::to_owned);
+    [name, subscription.plan_in_words()]
+}
+
+#[test]
+fn plans_are_told_with_their_time() {
+    let mut index = TenantIndex::new(key());
+    assert!(index.is_empty());
+    let mut put = |tenant: &str, plans, overrides| {
+        let quotas = TenantQuotas {
+            plans,
+            overrides,
+            epoch: 0,
+        };
+        index.put("d", key().hash(tenant), &quotas);
+        assert!(!index.is_empty());
+    };
+    let pro = || TenantPlan::new("pro");
+    put("always", vec![pro()], vec![]);
+    put("dated", vec![pro().during(until_the_end())], vec![]);
+    put("both", vec![pro()], vec![quota(None, 7)]);
+    put(
+        "later",
+        vec![pro().during(until_the_end())],
+        vec![quota(None, 7)],
+    );
+    put("own", vec![], vec![quota(None, 7)]);
+    put(
+        "own dated",
+        vec![],
+        vec![quota(None, 7).during(until_the_end())],
+    );
+    let stored = rules("").with_tenants(&index).rules;
+    let listed = rules(
+        "tenants:
+- { tenant: always, plan: pro }
+- { tenant: both, plan: pro, overrides: [ { unit: minute, requests_per_unit: 7 } ] }
+- { tenant: own, overrides: [ { unit: minute, requests_per_unit: 7 } ] }
+",
+    );
+    let alone = "custom (overrides only); its other limits are those of free, the default";
+    let dated = "pro until 2033-05-18T03:33:20Z";
+    for (tenant, name, words, is_listed) in [
+        ("always", "pro", "pro", true),
+        ("both", "pro", "pro", true),
+        ("own", "custom", alone, true),
+        ("nobody", "free", "free, the default", true),
+        ("own dated", "custom", alone, false),
+        ("dated", "pro", dated, false),
+        ("later", "pro", dated, false),
+    ] {
+        let expected = [name, words].map(|text| Some(text.to_owned()));
+        assert_eq!(plan_in_words(&stored, tenant), expected, "{tenant}");
+        let entries = [("customer", tenant)].map(|(key, value)| Entry { key, value });
+        let domain = stored.domain("d").expect("the domain");
+        let subscription = domain.subscription(&entries, Timestamp::from_secs(1));
+        let has_own = matches!(tenant, "both" | "own" | "own dated" | "later");
+        assert_eq!(subscription.has_overrides(), has_own, "{tenant}");
+        if is_listed {
+            assert_eq!(plan_in_words(&listed, tenant), expected, "{tenant}");
+        }
+    }
+}
+
+#[test]
+fn a_domain_that_lists_no_tenants_knows_none() {
+    let entries = [("customer", "acme")].map(|(key, value)| Entry { key, value });
+    let tenant = |rules: &RuleSet| {
+        let domain = rules.domain("d").expect("the domain");
+        domain
+            .subscription(&entries, Timestamp::from_secs(1))
+            .tenant()
+    };
+    let files = rules("");
+    assert_eq!(tenant(&files), None);
+    let id = files.whole_override_id(files.domain("d").expect("the domain"));
+    assert_eq!(id.as_deref(), Some("d.customer@custom"));
+    let index = TenantIndex::new(key());
+    let stored = files.with_tenants(&index).rules;
+    assert_eq!(tenant(&stored), Some(key().hash("acme")));
+}
+
+#[test]
+fn a_term_is_two_numbers_in_records() {
+    let numbers = <(u64, u64)>::from(until_the_end());
+    assert_eq!(numbers, (0, END * 1_000_000));
+    assert_eq!(Term::from(numbers), until_the_end());
+}
+
+/// The rules of an override of 7 for a tenant, and of the limit that it replaces.
+fn overridden(limit: &str, descriptor: &[&str]) -> (Vec<ratekeeper_rules::Rule>, usize) {
+    let source = Source {
+        name: "rules.yaml".to_owned(),
+        text: format!(
+            "domain: d
+tenant: customer
+evaluation: path
+descriptors:
+- key: customer
+  value: acme
+  rate_limit: {{ unit: minute, requests_per_unit: 100, {limit} }}
+"
+        ),
+    };
+    let loaded = load(&[source], &Options::default());
+    let files = loaded.unwrap_or_else(|refused| panic!("{refused}")).rules;
+    let mut index = TenantIndex::new(key());
+    assert!(*index.key() == key());
+    let own = TenantOverride {
+        descriptor: descriptor.iter().copied().collect(),
+        ..quota(None, 7)
+    };
+    let quotas = TenantQuotas {
+        overrides: vec![own],
+        ..TenantQuotas::default()
+    };
+    index.put("d", key().hash("acme"), &quotas);
+    let stored = files.with_tenants(&index);
+    (stored.rules.rules().to_vec(), stored.unknown)
+}
+
+/// Whether that is synced, paid afterwards, or neither; and it is of one tenant alone.
+#[test]
+fn an_override_is_kept_as_the_limit_that_it_replaces() {
+    for limit in [
+        "consistency: synced",
+        "consistency: exact",
+        "algorithm: token_bucket, post_paid: true",
+        "algorithm: token_bucket",
+    ] {
+        let (rules, unknown) = overridden(limit, &[]);
+        let [base, own] = &rules[..] else {
+            panic!("{rules:?}");
+        };
+        let parts = |rule: &ratekeeper_rules::Rule| {
+            let limit = rule.limited().expect("it limits");
+            let kind = (limit.algorithm(), limit.sub_windows(), limit.is_post_paid());
+            (kind, rule.consistency)
+        };
+        assert_eq!(parts(own), parts(base), "{limit}");
+        assert_eq!(own.limited().expect("it limits").quota(), 7);
+        assert!(base.is_global && !own.is_global);
+        assert_eq!(unknown, 0);
+    }
+}
+
+#[test]
+fn an_override_where_no_rule_is_has_a_path_and_an_id_without_secrets() {
+    for (entry, shown) in [
+        ("endpoint:b", "endpoint_b"),
+        ("api_key:sk_live_0123456789", "api_key_~"),
+        ("api_key:sk*", "api_key_sk*"),
+    ] {
+        let (rules, _) = overridden("consistency: exact", &[entry]);
+        let own = rules.last().expect("the override");
+        assert_eq!(own.path.len(), 2, "{:?}", own.path);
+        assert!(
+            own.id.contains(shown) && !own.id.contains("sk_live"),
+            "{}",
+            own.id
+        );
+    }
+}
+
+#[test]
+fn overrides_are_told_with_their_entries_and_time() {
+    let mut index = TenantIndex::new(key());
+    let quotas = TenantQuotas {
+        overrides: vec![
+            quota(Some("a"), 7),
+            quota(Some("b"), 8).during(until_the_end()),
+            quota(Some("c"), 9).during(Term {
+                from: Timestamp::from_secs(END),
+                until: Term::ALWAYS.until,
+            }),
+        ],
+        ..TenantQuotas::default()
+    };
+    index.put("d", key().hash("acme"), &quotas);
+    let stored = rules("").with_tenants(&index).rules;
+    let listed = rules(
+        "tenants:
+- tenant: acme
+  overrides:
+  - { descriptor: 'endpoint:a', unit: minute, requests_per_unit: 7 }
+  - { descriptor: 'endpoint:b', unit: minute, requests_per_unit: 8, expires_at: 2033-05-18T03:33:20Z }
+  - { descriptor: 'endpoint:c', unit: minute, requests_per_unit: 9, effective_at: 2033-05-18T03:33:20Z }
+",
+    );
+    for rules in [stored, listed] {
+        let domain = rules.domain("d").expect("the domain");
+        let told = |tenant, endpoint, secs| {
+            let entries = [("customer", tenant), ("endpoint", endpoint)];
+            let entries = entries.map(|(key, value)| Entry { key, value });
+            let subscription = domain.subscription(&entries, Timestamp::from_secs(secs));
+            let own = subscription.override_entries();
+            let own = own.iter().map(|entries| match &entries[..] {
+                [entry] => format!("{}:{}", entry.key, entry.value),
+                other => panic!("{other:?}"),
+            });
+            let mut own: Vec<_> = own.collect();
+            own.sort_unstable();
+            let walk = domain.walk(&entries);
+            (
+                subscription.override_in_words(&entries, &walk),
+                own.join(" "),
+            )
+        };
+        let both = "endpoint:a endpoint:b".to_owned();
+        let until = " until 2033-05-18T03:33:20Z".to_owned();
+        let from = " from 2033-05-18T03:33:20Z".to_owned();
+        assert_eq!(told("acme", "a", 1), (Some(String::new()), both.clone()));
+        assert_eq!(told("acme", "b", 1), (Some(until), both.clone()));
+        assert_eq!(told("acme", "c", 1), (None, both));
+        let later = "endpoint:a endpoint:c".to_owned();
+        assert_eq!(told("acme", "c", END), (Some(from), later));
+        assert_eq!(told("nobody", "a", 1), (None, String::new()));
+    }
+}
+
+#[test]
+fn the_first_mistake_in_quotas_is_named() {
+    let files = rules("");
+    let refused = |plans: Vec<TenantPlan>, overrides: Vec<TenantOverride>| {
+        let quotas = TenantQuotas {
+            plans,
+            overrides,
+            epoch: 0,
+        };
+        let refused = quotas.check("d", &files).err();
+        refused.map(|it| format!("{}: {it}", it.field()))
+    };
+    let starting = |from| Term {
+        from: Timestamp::from_secs(from),
+        until: Term::ALWAYS.until,
+    };
+    let plans = |count| {
+        let plans = (0..count).map(|from| TenantPlan::new("pro").during(starting(from)));
+        plans.collect::<Vec<_>>()
+    };
+    assert_eq!(refused(plans(64), vec![]), None);
+    let many = Some("plans: there are more than 64".to_owned());
+    assert_eq!(refused(plans(65), vec![]), many);
+    let over = |until| {
+        let from = Timestamp::from_secs(END);
+        let until = Timestamp::from_secs(until);
+        vec![TenantPlan::new("pro").during(Term { from, until })]
+    };
+    assert_eq!(refused(over(END + 1), vec![]), None);
+    let backwards = Some("plans[0].expires_at: it ends before it begins".to_owned());
+    assert_eq!(refused(over(END), vec![]), backwards);
+    let twice = |list| {
+        let why = "another one begins at the same time";
+        Some(format!("{list}[1].effective_at: {why}"))
+    };
+    assert_eq!(
+        refused([plans(1), plans(1)].concat(), vec![]),
+        twice("plans")
+    );
+    let both = vec![quota(Some("a"), 1), quota(Some("a"), 2)];
+    assert_eq!(refused(vec![], both), twice("overrides"));
+    let others = vec![quota(Some("a"), 1), quota(Some("b"), 2)];
+    assert_eq!(refused(vec![], others), None);
+}
+
+#[test]
+fn texts_of_overrides_are_bounded() {
+    let files = rules("");
+    let refused = |lengths: &[usize]| {
+        let entries = lengths.iter().enumerate();
+        let entry = |(number, length): (usize, &usize)| {
+            let key = format!("k{number}:");
+            key.clone() + &"v".repeat(length - key.len())
+        };
+        let own = TenantOverride {
+            descriptor: entries.map(entry).collect(),
+            ..quota(None, 1)
+        };
+        let quotas = TenantQuotas {
+            overrides: vec![own],
+            ..TenantQuotas::default()
+        };
+        quotas.check("d", &files).err().map(|it| it.to_string())
+    };
+    for (lengths, expected) in [
+        (vec![256], None),
+        (
+            vec![257],
+            Some("it has 1 to 256 bytes and no control characters"),
+        ),
+        (vec![256; 4], None),
+        (
+            vec![256, 256, 256, 252, 5],
+            Some("its entries have more than 1024 bytes"),
+        ),
+        (vec![8; 64], None),
+        (vec![8; 65], Some("it has too many entries")),
+    ] {
+        assert_eq!(refused(&lengths).as_deref(), expected, "{lengths:?}");
+    }
+}
+
 const PLANS: [(&str, u64); 3] = [("free", 100), ("pro", 1_000), ("max", 5_000)];
 
 /// A change: of one of a few tenants, what it has from now on; nothing deletes it.

@@ -170,4 +170,15 @@ mod tests {
         // Without loans the limit is the most, and then nothing was taken.
         assert_eq!(told(0), (100, Micros::ZERO));
     }
+
+    #[test]
+    fn a_hint_stands_for_waits_that_nobody_knows() {
+        let hint = Micros::from_secs(7);
+        for (fits, expected) in [(true, Micros::ZERO), (false, hint)] {
+            let mut answered = Answered::uncounted(fits, 5);
+            answered.hint(hint);
+            let waits = (answered.retry_after, answered.reset_after);
+            assert_eq!(waits, (expected, expected));
+        }
+    }
 }

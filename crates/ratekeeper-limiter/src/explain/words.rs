@@ -103,6 +103,41 @@ mod tests {
     use ratekeeper_core::Micros;
 
     #[test]
+    fn what_a_node_holds_is_told_by_the_number_of_its_leases() {
+        let said = |leases| {
+            let held = LeasedHits {
+                leases,
+                granted: 50,
+                left: 38,
+                until: Micros::from_millis(60),
+                ..LeasedHits::default()
+            };
+            leased(&held, false)
+        };
+        assert_eq!(said(0), "leased: this node holds nothing now");
+        assert!(said(1).contains("38 of 50 in a lease,"));
+        assert!(said(2).contains("38 of 50 in 2 leases,"));
+    }
+
+    #[test]
+    fn a_synced_counter_tells_what_it_knows_of_other_nodes() {
+        let mut known = SyncedHits {
+            interval: Micros::from_millis(100),
+            own: 3,
+            others: 4,
+            pending: 2,
+            age: None,
+        };
+        let said = synced(&known);
+        assert!(said.starts_with("synced every 100 ms: this node admitted 3,"));
+        assert!(said.contains("of other nodes it knows nothing yet"));
+        assert!(said.contains("admit in 200 ms"), "{said}");
+        known.age = Some(Micros::from_millis(30));
+        let others = "other nodes 4 as of 30 ms ago, and 2 of its own are not added yet";
+        assert!(synced(&known).contains(others));
+    }
+
+    #[test]
     fn what_other_nodes_hold_is_told() {
         let mut held = LeasedHits {
             leases: 1,

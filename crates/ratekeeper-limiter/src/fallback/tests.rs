@@ -255,3 +255,101 @@ fn a_debt_that_the_store_told_holds_on_the_node_alone() {
     assert!(!look(0) && !look(30));
     assert!(look(31));
 }
+
+#[test]
+fn counters_that_share_a_place_are_told_apart() {
+    let limit = limit(10);
+    let fallback = fallback(1.0);
+    let told = step(&limit, 1);
+    let mut other = told;
+    other.key.subject ^= 1 << 40;
+    other.key.identity ^= 1 << 40;
+    fallback.observe(&told, &said(0), NOW);
+    assert_eq!(admitted(&fallback, other), 10);
+    assert_eq!(admitted(&fallback, told), 0);
+}
+
+#[test]
+fn leases_and_counters_of_this_node_tell_nothing() {
+    let limit = limit(10);
+    let fallback = fallback(1.0);
+    let leased = Answered {
+        leased: true,
+        ..said(0)
+    };
+    fallback.observe(&step(&limit, 1), &leased, NOW);
+    let uncounted = Answered {
+        counted: false,
+        ..said(0)
+    };
+    fallback.observe(&step(&limit, 2), &uncounted, NOW);
+    let synced = Step {
+        sync: Micros::from_secs(1),
+        ..step(&limit, 3)
+    };
+    fallback.observe(&synced, &said(0), NOW);
+    for identity in 1..=3 {
+        let admitted = admitted(&fallback, step(&limit, identity));
+        assert_eq!(admitted, 10, "{identity}");
+    }
+}
+
+#[test]
+fn what_was_denied_or_cost_nothing_is_not_owed() {
+    let (limit, local) = (limit(10), FailureMode::Local);
+    let step = step(&limit, 1);
+    assert!(owes(&step, local, true) && owes(&step, FailureMode::Allow, true));
+    assert!(!owes(&step, local, false), "it was denied");
+    assert!(!owes(&step, FailureMode::Deny, true));
+    for hits in [0, -1] {
+        assert!(!owes(&Step { hits, ..step }, local, true), "{hits}");
+    }
+    let permits = Step::new(step.key, limit_of(Algorithm::Concurrency, 10));
+    assert!(!owes(&permits, local, true));
+    assert!(owes(&budgeted(1), FailureMode::Deny, false));
+    assert!(!owes(&budgeted(0), local, true));
+}
+
+#[test]
+fn counters_that_have_expired_are_dropped() {
+    let fallback = fallback(1.0);
+    assert_eq!(admitted(&fallback, step(&limit(10), 1)), 10);
+    assert_eq!(fallback.store.stats().counters, 1);
+    (1_000..1_100).for_each(|seconds| fallback.maintain(later(seconds)));
+    assert_eq!(fallback.store.stats().counters, 0);
+}
+
+#[test]
+fn a_share_of_a_limit_is_cut_into_as_many_windows() {
+    let spec = LimitSpec::new(Algorithm::SlidingWindow, 1_000, Micros::from_secs(60));
+    for sub_windows in [4, 12] {
+        let spec = LimitSpec {
+            sub_windows: Some(sub_windows),
+            ..spec
+        };
+        let share = scaled(&Limit::try_new(spec).unwrap(), 0.5);
+        assert_eq!((share.quota(), share.sub_windows()), (500, sub_windows));
+    }
+}
+
+/// The node has charged more than the store knows.
+#[test]
+fn a_debt_of_the_node_is_not_charged_again() {
+    let fallback = fallback(1.0);
+    let local = || [FailureMode::Local].into_iter();
+    let charges = [budgeted(120)];
+    let request = Request::new(&charges, Mode::default(), later(0));
+    fallback.decide(&request, local(), None);
+    let told = Answered {
+        verdict: Verdict::Later,
+        full_after: Micros::from_secs(66),
+        ..said(0)
+    };
+    fallback.observe(&budgeted(0), &told, later(0));
+    let looks = [budgeted(0)];
+    let look = |seconds| {
+        let request = Request::new(&looks, Mode::default(), later(seconds));
+        fallback.decide(&request, local(), None).allowed
+    };
+    assert!(!look(11) && look(13));
+}

@@ -199,3 +199,104 @@ fn median(sorted: &[f64]) -> f64 {
         _ => 0.0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An hour and a half of so many requests each tick, and the ticks of its end.
+    fn steady(each: u64) -> (Series, u64) {
+        let end = 9 * HISTORY;
+        let mut series = Series::new(0);
+        (0..end).for_each(|tick| series.add(tick, each));
+        (series, end)
+    }
+
+    /// Returns true if a minute of so many requests is unusual.
+    fn is_told((mut series, end): (Series, u64), requests: u64, every: u32) -> bool {
+        for number in 0..MINUTE {
+            let share = requests / MINUTE + u64::from(number < requests % MINUTE);
+            series.add(end + number, share);
+        }
+        series.judge(end + MINUTE - 1, every).is_some()
+    }
+
+    #[test]
+    fn requests_of_late_count_half_after_half_an_hour() {
+        let mut series = Series::new(0);
+        series.add(0, 100);
+        for (tick, left) in [(0, 100.0), (180, 50.0), (360, 25.0)] {
+            assert!((series.recent(tick) - left).abs() < 0.01, "{tick}");
+        }
+        series.add(180, 50);
+        assert!((series.recent(180) - 100.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn an_hour_of_history_is_enough_and_a_tick_less_is_not() {
+        for (before, is_enough) in [(359, false), (360, true)] {
+            let mut series = Series::new(12);
+            (12..12 + before).for_each(|tick| series.add(tick, 20));
+            let told = is_told((series, 12 + before), 1_200, 1);
+            assert_eq!(told, is_enough, "{before}");
+        }
+    }
+
+    #[test]
+    fn what_is_unusual_has_enough_requests_and_is_above_the_largest() {
+        // 48 a minute are usual.
+        for (requests, every, expected) in [
+            (200, 1, true),
+            (100, 1, false),
+            // Each counted one stands for 16: 40 have to be counted.
+            (639, 16, false),
+            (640, 16, true),
+        ] {
+            let told = is_told(steady(8), requests, every);
+            assert_eq!(told, expected, "{requests} {every}");
+        }
+        // Of so many, twice as many are not far from the usual.
+        assert!(!is_told(steady(200), 2_000, 1));
+        // A minute of 400 in the last hour.
+        for (requests, expected) in [(450, false), (499, false), (500, true)] {
+            let (mut series, end) = steady(8);
+            series.minutes[place(end / MINUTE - 30, MINUTES)] = 400;
+            assert_eq!(is_told((series, end), requests, 1), expected, "{requests}");
+        }
+    }
+
+    #[test]
+    fn a_burst_of_seconds_is_not_told() {
+        for burst in [0..3, 3..6] {
+            let (mut series, end) = steady(8);
+            (0..MINUTE).for_each(|number| {
+                let requests = if burst.contains(&number) { 100 } else { 0 };
+                series.add(end + number, requests);
+            });
+            assert!(series.judge(end + MINUTE - 1, 1).is_none(), "{burst:?}");
+        }
+    }
+
+    #[test]
+    fn deviations_are_of_square_roots_and_of_at_least_groups_of_four() {
+        let about = |deviations: f64, expected: f64| (deviations - expected).abs() < 1e-9;
+        assert!(about(deviations(400.0, &[100.0; 3], 1), 10.0));
+        // Each of 16: variance 1, and 15 quarters.
+        let expected = 10.0 / 4.75_f64.sqrt();
+        assert!(about(deviations(400.0, &[100.0; 3], 16), expected));
+        let history = [0.0, 100.0, 400.0];
+        assert!(about(deviations(900.0, &history, 1), 20.0 / 14.826));
+    }
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        for (sorted, expected) in [
+            (&[][..], 0.0),
+            (&[3.0], 3.0),
+            (&[1.0, 2.0], 1.5),
+            (&[1.0, 2.0, 9.0], 2.0),
+        ] {
+            assert_eq!(median(sorted), expected, "{sorted:?}");
+        }
+    }
+}

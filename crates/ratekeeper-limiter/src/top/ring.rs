@@ -210,6 +210,23 @@ mod tests {
     }
 
     #[test]
+    fn errors_of_a_key_add_up_whatever_slots_they_are_of() {
+        let mut ring = Ring::new(1);
+        let unsure = |count, error| TopKey {
+            error,
+            ..key("a", count)
+        };
+        for (count, error) in [(5, 1), (7, 2)] {
+            ring.add(&unsure(count, error));
+            ring.add(&unsure(count, error));
+            ring.tick();
+        }
+        let told: Vec<_> = ring.sum().iter().map(|it| (it.count, it.error)).collect();
+        assert_eq!(told, [(24, 6)]);
+        assert_eq!(ring.dropped(), 0);
+    }
+
+    #[test]
     fn a_slot_is_bounded_and_says_what_it_dropped() {
         let mut ring = Ring::new(1);
         ring.add(&key("heavy", 50));

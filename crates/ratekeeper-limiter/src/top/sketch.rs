@@ -95,6 +95,23 @@ mod tests {
     }
 
     #[test]
+    fn one_new_key_in_eight_inherits_what_made_room_for_it() {
+        let mut sketch = Sketch::default();
+        for number in 0..PLACES as u64 {
+            sketch.add(number, 5, || key(number));
+        }
+        for number in 100..107 {
+            sketch.add(number, 3, || unreachable!("it waits"));
+        }
+        sketch.add(107, 2, || key(107));
+        let keys: Vec<_> = sketch.drain().collect();
+        let new = keys.iter().find(|found| &*found.key == "107");
+        let new = new.expect("it has a place");
+        // The five of the key that went, and what all eight weigh; two are its own.
+        assert_eq!((new.count, new.error), (5 + 23, 5 + 21));
+    }
+
+    #[test]
     fn a_heavy_key_is_found_among_a_flood_of_others() {
         let mut sketch = Sketch::default();
         let mut named = 0;

@@ -190,3 +190,92 @@ fn a_tenant_is_named_once_an_hour() {
     }
     assert!(metered.meter.take_names().len() <= USAGE_ROWS_MAX);
 }
+
+#[test]
+fn calls_that_are_counted_together_are_told_by_their_answers() {
+    let metered = Metered::new();
+    for number in 0..USAGE_ROWS_MAX * 3 / 2 {
+        metered.call(&number.to_string(), 1, number.is_multiple_of(2), 1);
+    }
+    let together = |counts: &[(u64, bool, u64, u64)]| {
+        let all = counts.iter().find(|(_, is_one, ..)| !is_one).copied();
+        let of = |allowed: fn(&(u64, bool, u64, u64)) -> u64| counts.iter().map(allowed).sum();
+        let sums: (u64, u64) = (of(|it| it.2), of(|it| it.3));
+        assert_eq!(sums, (75_000, 75_000));
+        all.expect("there are too many tenants")
+    };
+    let (_, _, allowed, denied) = together(&metered.by_minute());
+    assert!(allowed > 20_000 && denied > 20_000, "{allowed} {denied}");
+    assert_eq!(together(&metered.by_hour()), (0, false, allowed, denied));
+    metered.meter.written(&metered.meter.calls());
+    assert_eq!(metered.by_hour(), [], "all are written");
+    metered.meter.forget_before(at(62));
+    metered.call("acme", 62, true, 1);
+    assert_eq!(metered.by_hour(), [(1, true, 1, 0)], "and then dropped");
+}
+
+#[test]
+fn names_of_an_hour_are_bounded_though_some_were_taken() {
+    let mut names = Names::default();
+    let key = Metered::new().key;
+    let name = |names: &mut Names, tenant: &str, hour| {
+        names.observe(hour, ("d".into(), key.hash(tenant)), tenant.into(), 2);
+    };
+    for tenant in ["a", "a", "b"] {
+        name(&mut names, tenant, 1);
+    }
+    assert_eq!(names.take().len(), 2, "one was there twice");
+    name(&mut names, "c", 1);
+    assert_eq!(names.take(), []);
+    for tenant in ["c", "d", "e"] {
+        name(&mut names, tenant, 2);
+    }
+    assert_eq!(names.take().len(), 2);
+}
+
+#[test]
+fn each_hour_is_written_by_itself() {
+    let metered = Metered::new();
+    for hour in [0, 1] {
+        let mut part = metered.meter.parts[0].lock();
+        part.hour(hour).others.count.add(Counted::Allowed);
+    }
+    let mut part = metered.meter.parts[0].lock();
+    for counted in [Counted::Allowed, Counted::Denied] {
+        part.minute(7).others.add(counted);
+    }
+    drop(part);
+    assert_eq!(metered.by_minute(), [(7, false, 1, 1)]);
+    let told = metered.meter.calls();
+    assert_eq!(told.len(), 2);
+    metered.meter.written(&told[..1]);
+    let left: Vec<_> = metered.meter.calls().iter().map(|it| it.hour).collect();
+    assert_eq!(left, [1 - told[0].hour]);
+    metered.meter.written(&told[1..]);
+    assert_eq!(metered.by_hour(), []);
+}
+
+#[test]
+fn what_no_reader_takes_is_counted_as_lost() {
+    let mut part = Shard::default();
+    (0..HOURS_MAX as u64 + 2).for_each(|hour| {
+        part.hour(hour);
+    });
+    assert_eq!((part.lost, part.hours.len()), (2, HOURS_MAX));
+    (0..MINUTES_MAX as u64 + 3).for_each(|minute| {
+        part.minute(minute);
+    });
+    assert_eq!((part.lost, part.minutes.len()), (5, MINUTES_MAX));
+}
+
+#[test]
+fn names_that_could_not_be_written_are_told_again() {
+    let metered = Metered::new();
+    let hash = metered.key.hash("acme");
+    let named = || Some(("d".into(), "acme".into()));
+    metered.meter.name(at(1), hash, named);
+    let names = metered.meter.take_names();
+    assert_eq!(names.len(), 1);
+    metered.meter.put_back(names.clone());
+    assert_eq!(metered.meter.take_names(), names);
+}

@@ -85,6 +85,7 @@ descriptors:
             quota: true,
         },
     );
+    assert!(!ask_all(&global, &[a], 1, 0).allowed());
     let idle = ask_all(&global, &[a, &[("x", "1")]], 1, 0);
     assert!(
         idle.allowed(),

@@ -140,3 +140,23 @@ fn a_limit_apart_from_the_rules_needs_no_domain_and_shares_no_counter_with_them(
     assert_eq!(passed("no rule has this domain"), 3);
     assert_eq!(limiter.totals().unknown_domain.load(Ordering::Relaxed), 0);
 }
+
+#[test]
+fn a_limit_apart_from_the_rules_takes_the_hits_of_its_descriptor() {
+    let limiter = limiter(&format!("domain: d{TWO_LEVELS}"));
+    let spec = LimitSpec::new(Algorithm::TokenBucket, 3, Micros::from_secs(60));
+    for (post_paid, passed) in [(false, 1), (true, 2)] {
+        let spec = LimitSpec { post_paid, ..spec };
+        let own = OwnLimit {
+            limit: Limit::try_new(spec).expect("a valid limit"),
+            on_store_failure: FailureMode::Deny,
+        };
+        let mut check = Check::new("d");
+        let terms = check.push([("kind", if post_paid { "budget" } else { "rate" })]);
+        terms.limit = Some(BroughtLimit::Own(&own));
+        terms.hits = 2;
+        let now = Timestamp::from_secs(START);
+        let asked = (0..3).filter(|_| limiter.check_at(&check, now).allowed());
+        assert_eq!(asked.count(), passed, "{post_paid}");
+    }
+}

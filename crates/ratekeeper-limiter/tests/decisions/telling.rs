@@ -126,6 +126,64 @@ descriptors:
 }
 
 #[test]
+fn only_what_is_to_be_told_apart_is_part_of_a_metric() {
+    let limiter = limiter(
+        "
+domain: d
+descriptors:
+  - key: tenant
+    descriptors:
+      - key: path
+        value_to_metric: true
+        rate_limit: { unit: hour, requests_per_unit: 5 }
+  - key: user
+    detailed_metric: true
+    rate_limit: { unit: hour, requests_per_unit: 5 }
+",
+    );
+    ask(&limiter, &[("tenant", "acme"), ("path", "orders")]);
+    ask(&limiter, &[("user", "")]);
+    let snapshot = limiter.snapshot();
+    let details = snapshot.stats().flat_map(|stats| stats.details());
+    let names: Vec<_> = details.map(|(name, _)| name.to_string()).collect();
+    assert_eq!(names, ["tenant.path_orders", "user"]);
+}
+
+#[test]
+fn the_descriptor_that_binds_is_numbered() {
+    let limiter = limiter(&format!("domain: d{TWO_LEVELS}"));
+    assert!(passes(&limiter, &[("tenant", "spent")], 3));
+    let (fresh, spent): (&[_], &[_]) = (&[("tenant", "fresh")], &[("tenant", "spent")]);
+    let number = |lists: &[&[(&str, &str)]]| {
+        let decision = ask_all(&limiter, lists, 1, 0);
+        decision.binding_descriptor()
+    };
+    assert_eq!(number(&[fresh, spent]), Some(1));
+    assert_eq!(number(&[spent, fresh]), Some(0));
+    assert_eq!(number(&[&[("other", "")]]), None);
+}
+
+#[test]
+fn the_rule_that_answered_is_named() {
+    let limiter = limiter(&format!("domain: d{TWO_LEVELS}"));
+    let decision = ask(&limiter, &[("tenant", "a")]);
+    let status = decision.limit_status().expect("a limit");
+    assert_eq!(status.rule_id(), "d.tenant");
+    let snapshot = limiter.snapshot();
+    let check = Check::new("d").descriptor([("tenant", "a"), ("endpoint", "orders")]);
+    let slots = limiter.ask_at(&check, limiter.clock().now(), |ruling| {
+        let limits = ruling.limits().map(|(step, ..)| step.rule);
+        limits.collect::<Vec<_>>()
+    });
+    let ids: Vec<_> = slots
+        .into_iter()
+        .filter_map(|slot| snapshot.rule_of(slot))
+        .collect();
+    let ids: Vec<_> = ids.into_iter().map(|rule| &*rule.id).collect();
+    assert_eq!(ids, ["d.tenant.endpoint_orders"]);
+}
+
+#[test]
 fn metrics_hold_no_secret_of_the_file_and_no_long_value() {
     let limiter = limiter(
         "

@@ -131,5 +131,23 @@ mod text {
                 assert_eq!(shown.parse().ok(), Some(descriptor), "{shown}");
             }
         }
+
+        #[test]
+        fn one_entry_is_shown_without_brackets_unless_they_are_needed() {
+            for (entry, expected) in [
+                ("endpoint:POST /orders", "endpoint:POST /orders"),
+                ("default", r#"["default"]"#),
+                ("[a", r#"["[a"]"#),
+                ("", r#"[""]"#),
+            ] {
+                let descriptor: OverrideDescriptor = [entry].into_iter().collect();
+                assert_eq!(descriptor.to_string(), expected);
+                let json = serde_json::to_value(&descriptor).expect("texts are JSON");
+                let is_list = entry.is_empty() || entry == "default";
+                assert_eq!(json.is_array(), is_list, "{json}");
+            }
+            let none = OverrideDescriptor::default();
+            assert_eq!(none.to_string(), "default");
+        }
     }
 }

@@ -31,6 +31,21 @@ fn all(owed: &Owed) -> Vec<Debt> {
     all
 }
 
+fn named(bytes: usize) -> UnhashedName {
+    named_in("d", bytes)
+}
+
+fn named_in(domain: &str, bytes: usize) -> UnhashedName {
+    let value = "v".repeat(bytes);
+    let entry = ratekeeper_rules::Entry {
+        key: "k",
+        value: &value,
+    };
+    let mut unhasher = Unhasher::new("d", &entry, None);
+    unhasher.add(&entry, None);
+    unhasher.name(0, domain, &step(0, Algorithm::Gcra, 1).limit, None)
+}
+
 #[test]
 fn hits_of_a_window_are_one_entry_up_to_the_limit_and_aged_by_the_latest() {
     let owed = Owed::default();
@@ -106,16 +121,6 @@ fn entries_are_bounded_and_those_that_no_longer_count_make_room() {
 /// Their size is chosen by callers.
 #[test]
 fn unhashed_names_are_bounded_one_by_one_and_in_sum() {
-    let named = |length: usize| {
-        let value = "v".repeat(length);
-        let entry = ratekeeper_rules::Entry {
-            key: "k",
-            value: &value,
-        };
-        let mut unhasher = Unhasher::new("d", &entry, None);
-        unhasher.add(&entry, None);
-        unhasher.name(0, "d", &step(0, Algorithm::Gcra, 1).limit, None)
-    };
     let owed = Owed::default();
     let add = |number, name: &UnhashedName| {
         let step = step(number, Algorithm::FixedWindow, 1);
@@ -133,4 +138,74 @@ fn unhashed_names_are_bounded_one_by_one_and_in_sum() {
     assert!(owed.take().is_some());
     add(fits + 1, &name);
     assert_eq!(owed.counts().dropped, 6);
+}
+
+#[test]
+fn a_name_as_long_as_allowed_is_kept() {
+    // Eight bytes of a value are a word of the subject and one of the entries.
+    let domains = (1..=16).map(|length| "d".repeat(length));
+    let left = |domain: &str| UNHASHED_MAX - named_in(domain, 0).size();
+    let mut domains = domains.filter(|domain| left(domain).is_multiple_of(16));
+    let domain = domains.next().expect("one of 16 lengths fits");
+    let name = named_in(&domain, left(&domain) / 2);
+    assert_eq!(name.size(), UNHASHED_MAX);
+    let owed = Owed::default();
+    let step = step(0, Algorithm::Gcra, 1);
+    owed.add(&step, Some(&name), StoreError::Unavailable, &at(0));
+    assert_eq!(owed.counts().dropped, 0);
+}
+
+#[test]
+fn names_that_no_longer_count_make_room() {
+    let name = named(UNHASHED_MAX / 4);
+    let owed = Owed::default();
+    let fits = (UNHASHED_SUM_MAX / name.size()) as u64;
+    let add = |number, seconds| {
+        let step = step(number, Algorithm::FixedWindow, 1);
+        owed.add(&step, Some(&name), StoreError::Unavailable, &at(seconds));
+    };
+    (0..fits).for_each(|number| add(number, 0));
+    assert_eq!(owed.counts().dropped, 0);
+    (0..fits).for_each(|number| add(number, 60));
+    assert_eq!(owed.counts().dropped, fits, "the old ones alone");
+    assert_eq!(all(&owed).len() as u64, fits);
+}
+
+/// What is being posted may have to be kept again.
+#[test]
+fn entries_that_are_taken_keep_their_room_until_they_are_settled() {
+    let owed = Owed::default();
+    let add = |number| {
+        let step = step(number, Algorithm::FixedWindow, 1);
+        owed.add(&step, None, StoreError::Unavailable, &at(0));
+    };
+    (0..ENTRIES_MAX as u64).for_each(add);
+    let taken: Vec<_> = (0..10).filter_map(|_| owed.take()).collect();
+    add(ENTRIES_MAX as u64);
+    assert_eq!(owed.counts().dropped, 1);
+    taken
+        .iter()
+        .for_each(|debt| owed.settle(debt, Fate::Posted));
+    add(ENTRIES_MAX as u64);
+    assert_eq!(owed.counts().dropped, 1);
+}
+
+#[test]
+fn hits_of_two_calendar_windows_are_two_entries() {
+    let [start, end, next_end] = [0, 3_600, 7_200].map(|seconds| at(seconds).now);
+    let bounds = ratekeeper_core::Bounds {
+        start,
+        end,
+        next_end,
+    };
+    let step = Step {
+        calendar: Some(bounds),
+        ..step(1, Algorithm::FixedWindow, 1)
+    };
+    let owed = Owed::default();
+    for seconds in [0, 1_800, 3_599, 3_600, 5_400] {
+        owed.add(&step, None, StoreError::Unavailable, &at(seconds));
+    }
+    let hits: Vec<_> = all(&owed).iter().map(|debt| debt.step.hits).collect();
+    assert_eq!(hits, [3, 2]);
 }

@@ -1,0 +1,123 @@
+use std::future::{Pending, pending};
+
+use ratekeeper_rules::{Options, RuleIndex, Source, load};
+use ratekeeper_store::{Answer, Request, StoreError, Verdicts};
+
+use super::*;
+use crate::{Limiter, LimiterOptions, Snapshot};
+
+/// A store as rules are compiled for it, which answers nothing.
+#[derive(Clone, Copy)]
+struct Place {
+    leases: bool,
+    is_cluster: bool,
+}
+
+/// The slot of the counters that a node keeps for itself.
+const OWN: StoreSlot = StoreSlot(7);
+
+impl Store for Place {
+    type Ticket = Pending<Result<Verdicts, StoreError>>;
+
+    fn decide(&self, _: &Request<'_>) -> Answer<Self::Ticket> {
+        Answer::Pending(pending())
+    }
+
+    fn slot(&self, name: &str) -> StoreSlot {
+        StoreSlot(u8::from(name == "second"))
+    }
+
+    fn leases(&self, slot: StoreSlot) -> bool {
+        self.leases && slot != OWN
+    }
+
+    fn is_cluster(&self, _: StoreSlot) -> bool {
+        self.is_cluster
+    }
+
+    fn own_slot(&self) -> Option<StoreSlot> {
+        Some(OWN)
+    }
+}
+
+const RULES: &str = "
+domain: d
+descriptors:
+  - { key: leased, rate_limit: { window: 24h, limit: 1000, algorithm: fixed_window, consistency: leased } }
+  - { key: synced, rate_limit: { window: 24h, limit: 1000, algorithm: fixed_window, consistency: synced, sync_interval: 100ms } }
+  - { key: local, rate_limit: { window: 24h, limit: 1000, algorithm: fixed_window, consistency: local } }
+  - { key: each, store: second, rate_limit: { window: 24h, limit: 1000, algorithm: fixed_window } }
+  - { key: all, value: one, rate_limit: { window: 24h, limit: 1000, algorithm: fixed_window } }
+  - { key: all, value: exact, rate_limit: { window: 24h, limit: 1000, algorithm: fixed_window, consistency: exact } }
+  - { key: all, value: counted, rate_limit: { window: 24h, limit: 1000, algorithm: fixed_window, count_denied: true } }
+  - { key: all, value: quota, quota_mode: true, rate_limit: { window: 24h, limit: 1000, algorithm: fixed_window } }
+";
+
+fn limiter(place: Place) -> Limiter<Place> {
+    let source = Source {
+        name: "d.yaml".to_owned(),
+        text: RULES.to_owned(),
+    };
+    let loaded = load(&[source], &Options::default());
+    let rules = loaded.unwrap_or_else(|refused| panic!("{refused}")).rules;
+    Limiter::new(rules, place, LimiterOptions::default())
+}
+
+/// The ids of the rules of which `is_so` is true.
+fn ids(snapshot: &Snapshot, is_so: impl Fn(&Compiled, &CompiledLimit) -> bool) -> Vec<&str> {
+    let rules = (0..).map(RuleIndex).zip(snapshot.rules().rules());
+    let ids = rules.filter_map(|(index, rule)| {
+        let made = snapshot.compiled(index);
+        let limit = made.limit.as_ref()?;
+        is_so(made, limit).then_some(&*rule.id)
+    });
+    ids.collect()
+}
+
+#[test]
+fn counters_are_leased_and_synced_where_the_store_does_that() {
+    for (leases, is_cluster, leased, synced) in [
+        (false, true, &[][..], &[][..]),
+        (true, false, &["d.leased"], &["d.synced"]),
+        (true, true, &["d.leased", "d.all_one"], &["d.synced"]),
+    ] {
+        let limiter = limiter(Place { leases, is_cluster });
+        let snapshot = limiter.snapshot();
+        assert_eq!(ids(&snapshot, |_, limit| !limit.lease.is_zero()), leased);
+        assert_eq!(ids(&snapshot, |_, limit| !limit.sync.is_zero()), synced);
+        let interval = Micros::from_millis(100);
+        let is_set = |_: &Compiled, limit: &CompiledLimit| limit.sync == interval;
+        assert_eq!(ids(&snapshot, is_set), synced);
+        let unasked = snapshot.leased_by_default().map(|rule| &*rule.id);
+        let expected = leased.iter().copied().filter(|rule| *rule != "d.leased");
+        assert!(unasked.eq(expected), "{leases} {is_cluster}");
+    }
+}
+
+#[test]
+fn rules_have_the_slot_of_their_store_or_of_the_node() {
+    let limiter = limiter(Place {
+        leases: true,
+        is_cluster: false,
+    });
+    let snapshot = limiter.snapshot();
+    let of = |slot: StoreSlot| ids(&snapshot, |made, _| made.store == slot);
+    assert_eq!(of(OWN), ["d.local"]);
+    assert_eq!(of(StoreSlot(1)), ["d.each"]);
+    assert_eq!(of(StoreSlot(0)).len(), 6);
+}
+
+#[test]
+fn slots_are_given_out_once_each_and_then_again_in_turn() {
+    let mut slots = Slots {
+        taken: vec![false; usize::from(OVERRIDES.0)],
+        next: 0,
+    };
+    slots.taken[1] = true;
+    let given: Vec<_> = (0..3).map(|_| slots.next().0).collect();
+    assert_eq!(given, [0, 2, 3]);
+    slots.taken.fill(true);
+    slots.next = OVERRIDES.0 - 1;
+    let given: Vec<_> = (0..3).map(|_| slots.next().0).collect();
+    assert_eq!(given, [OVERRIDES.0 - 2; 3]);
+}
