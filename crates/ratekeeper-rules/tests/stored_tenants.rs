@@ -199,7 +199,7 @@ descriptors:
     (stored.rules.rules().to_vec(), stored.unknown)
 }
 
-/// Whether that is synced, paid afterwards, or neither; and it is of one tenant alone.
+/// The mode of such a limit, synced, paid afterwards or neither, is of one tenant alone.
 #[test]
 fn an_override_is_kept_as_the_limit_that_it_replaces() {
     for limit in [

@@ -1,4 +1,4 @@
-//! What operators see of requests: their names, denied tenants, strays and growth.
+//! The view that operators have of requests: their names, denied tenants, strays and growth.
 
 use ratekeeper_limiter::{Check, TopDecision, TopWindow};
 

@@ -171,7 +171,7 @@ fn names_that_no_longer_count_make_room() {
     assert_eq!(all(&owed).len() as u64, fits);
 }
 
-/// What is being posted may have to be kept again.
+/// Hits that are being posted may have to be kept again.
 #[test]
 fn entries_that_are_taken_keep_their_room_until_they_are_settled() {
     let owed = Owed::default();
