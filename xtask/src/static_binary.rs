@@ -3,6 +3,7 @@
 use crate::commit;
 use crate::dashboard;
 use crate::need;
+use crate::pgo;
 use crate::steps::{Steps, cargo, root, succeed, target};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -125,7 +126,7 @@ pub(crate) fn build(steps: &mut Steps, arch: Arch, folder: &Path) -> Result<Path
         .arg(folder);
     // Nothing in the binary tells where it was built.
     let remapped = format!("--remap-path-prefix={}=/ratekeeper", root().display());
-    command.env("RUSTFLAGS", remapped);
+    command.env("RUSTFLAGS", format!("{remapped} {}", pgo::flags()?));
     // Nor when: C compilers take the time that the allocator tells from here.
     command.env("SOURCE_DATE_EPOCH", commit::time()?);
     if let Some(tool) = tool {
