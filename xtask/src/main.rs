@@ -102,8 +102,8 @@ The verbs of this repository.
                                   that book with the references of API and library beside it: target/site/index.html
   cargo xtask peers               the five tasks of docs/library.md as governor, tower_governor and actix-governor do them,
                                   built and run
-  cargo xtask pgo                 records an execution profile of the binary under load, deploy/ratekeeper.profdata, for
-                                  which `build`, `packages`, `image` and all that measures have it optimised
+  cargo xtask pgo                 records an execution profile of the static binary under load, deploy/ratekeeper.profdata,
+                                  for which `packages` and `image` have it optimised on x86-64
   cargo xtask crates              the crates that are published, packaged and built as users get them
   cargo xtask manifests [--bless]
                                   helm lint, the rendered manifests in deploy/kubernetes, the compose file and the

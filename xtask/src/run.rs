@@ -1,7 +1,6 @@
 //! `cargo xtask build`, the release binary, and `cargo xtask run`, a binary that is built sooner.
 
 use crate::dashboard;
-use crate::pgo;
 use crate::steps::{Steps, cargo, root, target};
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
@@ -99,9 +98,6 @@ fn binary(profile: Profile) -> Result<PathBuf> {
     dashboard::build_if_possible(&mut steps);
     let mut build = cargo(["build", "--locked", "--package", "ratekeeper-cli"]);
     build.args(["--profile", profile.name()]);
-    if let Profile::Release = profile {
-        build.env("RUSTFLAGS", pgo::flags()?);
-    }
     steps.command("build", build.args(profile.features()))?;
     let name = format!("ratekeeper{}", std::env::consts::EXE_SUFFIX);
     Ok(target().join(profile.name()).join(name))
