@@ -23,6 +23,7 @@ mod mutants;
 mod need;
 mod packages;
 mod peers;
+mod pgo;
 mod run;
 mod site;
 mod static_binary;
@@ -101,6 +102,8 @@ The verbs of this repository.
                                   that book with the references of API and library beside it: target/site/index.html
   cargo xtask peers               the five tasks of docs/library.md as governor, tower_governor and actix-governor do them,
                                   built and run
+  cargo xtask pgo                 records an execution profile of the static binary under load, deploy/ratekeeper.profdata,
+                                  for which `packages` and `image` have it optimised on x86-64
   cargo xtask crates              the crates that are published, packaged and built as users get them
   cargo xtask manifests [--bless]
                                   helm lint, the rendered manifests in deploy/kubernetes, the compose file and the
@@ -160,6 +163,7 @@ fn main() -> ExitCode {
         "manifests" => manifests::manifests(rest),
         "packages" => packages::packages(rest),
         "peers" => peers::peers(),
+        "pgo" => pgo::record(),
         "site" => site::site(rest),
         "upgrade" => upgrade::upgrade(rest),
         "help" | "--help" | "-h" => {

