@@ -2,14 +2,9 @@
 
 use crate::switch::{CHANGE, REACHED};
 use anyhow::{Context, Result, ensure};
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// The time between two looks at a program that runs.
-const LOOK: Duration = Duration::from_millis(5);
 
 /// A program with tests.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,10 +26,9 @@ pub(crate) enum End {
 impl Program {
     /// The names of its tests.
     pub(crate) fn tests(&self) -> Result<Vec<String>> {
-        let output = self
-            .command()
-            .args(["--list", "--format", "terse"])
-            .output();
+        let mut command = Command::new(&self.path);
+        self.prepare(&mut command);
+        let output = command.args(["--list", "--format", "terse"]).output();
         let output = output.with_context(|| format!("cannot start {}", self.path.display()))?;
         ensure!(
             output.status.success(),
@@ -48,14 +42,14 @@ impl Program {
 
     /// Runs tests with a change.
     pub(crate) fn run_changed(&self, tests: &[&str], change: u32, bound: Duration) -> Result<End> {
-        let mut command = self.command();
+        let mut command = self.bounded(bound);
         command.env(CHANGE, change.to_string());
         self.run(command, tests, bound)
     }
 
     /// Runs a test without a change; the switches that it comes by are told in `folder`.
     pub(crate) fn run_telling(&self, test: &str, folder: &Path, bound: Duration) -> Result<End> {
-        let mut command = self.command();
+        let mut command = self.bounded(bound);
         command.env(REACHED, folder);
         self.run(command, &[test], bound)
     }
@@ -64,43 +58,49 @@ impl Program {
         command.arg("--exact").args(tests);
         command.args(["--test-threads", "1"]);
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        // A group of its own, so that what it has started ends with it.
-        command.stderr(Stdio::null()).process_group(0);
-        let mut child = command
-            .spawn()
-            .with_context(|| format!("cannot start {}", self.path.display()))?;
         let start = Instant::now();
-        loop {
-            if let Some(status) = child.try_wait()? {
-                return Ok(if status.success() {
-                    End::Passed
-                } else {
-                    End::Failed
-                });
-            }
-            if start.elapsed() > bound {
-                kill(&mut child)?;
-                return Ok(End::Hung);
-            }
-            thread::sleep(LOOK);
-        }
+        let status = command.stderr(Stdio::null()).status();
+        let status = status.context("cannot start timeout")?;
+        Ok(match status.success() {
+            true => End::Passed,
+            false if start.elapsed() >= bound => End::Hung,
+            false => End::Failed,
+        })
     }
 
-    fn command(&self) -> Command {
-        let mut command = Command::new(&self.path);
+    /// The program with a bound to its time, after which all that it has started ends too. It holds even if this program is
+    /// ended before.
+    fn bounded(&self, bound: Duration) -> Command {
+        let mut command = Command::new("timeout");
+        command.arg("--signal=KILL");
+        command.arg(bound.as_secs_f64().to_string());
+        command.arg(&self.path);
+        self.prepare(&mut command);
+        command
+    }
+
+    fn prepare(&self, command: &mut Command) {
         command.current_dir(&self.folder);
         command.env("CARGO_MANIFEST_DIR", &self.folder);
         command.env_remove(CHANGE).env_remove(REACHED);
-        command
     }
 }
 
-/// Kills a program and what it has started.
-fn kill(child: &mut Child) -> Result<()> {
-    let group = format!("-{}", child.id());
-    let killed = Command::new("kill").args(["-KILL", "--", &group]).status();
-    killed.context("cannot start kill")?;
-    child.kill()?;
-    child.wait()?;
-    Ok(())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_ends_at_its_bound() {
+        let folder = std::env::temp_dir();
+        let program = Program {
+            path: "sleep".into(),
+            folder,
+        };
+        let mut command = program.bounded(Duration::from_millis(50));
+        let start = Instant::now();
+        let status = command.arg("600").status().expect("it starts");
+        assert!(!status.success());
+        assert!(start.elapsed() < Duration::from_secs(60));
+    }
 }
