@@ -5,6 +5,7 @@ use crate::steps::{Steps, cargo, target};
 use anyhow::Result;
 
 const FUZZ: &str = "fuzz/Cargo.toml";
+const MUTANTS: &str = "mutants/Cargo.toml";
 
 /// Makes warnings of clippy errors.
 const WARNINGS: [&str; 3] = ["--", "-D", "warnings"];
@@ -15,6 +16,10 @@ pub(crate) fn check() -> Result<()> {
     steps.command(
         "formatting of fuzz",
         &mut cargo(["fmt", "--manifest-path", FUZZ, "--check"]),
+    )?;
+    steps.command(
+        "formatting of mutants",
+        &mut cargo(["fmt", "--manifest-path", MUTANTS, "--check"]),
     )?;
     steps.command(
         "clippy",
@@ -42,6 +47,7 @@ pub(crate) fn check() -> Result<()> {
     let mut fuzz = cargo(["clippy", "--manifest-path", FUZZ, "--target-dir"]);
     fuzz.arg(target()).args(WARNINGS);
     steps.command("fuzz targets", &mut fuzz)?;
+    mutants(&mut steps)?;
     steps.command(
         "dependencies",
         cargo(["deny", "--all-features", "--locked", "check"])
@@ -50,6 +56,19 @@ pub(crate) fn check() -> Result<()> {
     advisories(&mut steps)?;
     steps.finish("check");
     Ok(())
+}
+
+/// Checks the program behind `cargo xtask mutants`, and runs its tests, which the workspace's do not include.
+fn mutants(steps: &mut Steps) -> Result<()> {
+    let of = |verb| {
+        let mut command = cargo([verb, "--manifest-path", MUTANTS, "--locked"]);
+        command.arg("--target-dir").arg(target());
+        command
+    };
+    let mut clippy = of("clippy");
+    clippy.arg("--all-targets").args(WARNINGS);
+    steps.command("mutants", &mut clippy)?;
+    steps.command("tests of mutants", &mut of("test"))
 }
 
 /// Known vulnerabilities of the dependencies. The database of advisories is a clone, which a machine without the

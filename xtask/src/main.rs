@@ -84,10 +84,12 @@ The verbs of this repository.
   cargo xtask matrix [NAME]       the tests of the Redis store with Redis 6.2 and 7, Valkey 8 and 9, or one of them
   cargo xtask mutants [PART...] [--file PATH] [--shard K/N]
                                   changes the code of core, store, limiter, tenants and spelling, or some of them, one
-                                  operator, value or return at a time, and fails if no test notices; takes hours, and with
-                                  one part and one of its files minutes. `--shard 0/8` is the first of eight slices. The
-                                  lists are in target/mutants. A change that no test can notice goes into `exclude_re`
-                                  of .cargo/mutants.toml, with the reason
+                                  operator, value or return at a time, and fails if no test notices. All are compiled
+                                  at once, and each runs with the tests that reach it, in about a second. `--file` is
+                                  one file of one part, `--shard 0/8` the first of eight slices. The lists are in
+                                  target/mutants. Changes where no switch can stand, such as those of constants, are
+                                  counted and not tried. A change that no test can notice goes into `exclude_re` of
+                                  .cargo/mutants.toml, with the reason
   cargo xtask chaos [--quick] [--deadline MS] [FAULT...]
                                   three nodes under load while their Redis fails, in every way there is; `windows` alone
                                   counts what passes window by window while nodes or Redis stand still for moments

@@ -4,13 +4,11 @@
 use crate::need::{self, CARGO_MUTANTS};
 use crate::steps::{Steps, cargo, root, target};
 use anyhow::{Context, Result, bail, ensure};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::path::Path;
-use std::process::Command;
 
-/// A name that each change has once in the list of those that were chosen.
-const GENRE: &str = "\"genre\":";
+/// The program that makes the changes and tries them, a workspace of its own.
+const TOOL: &str = "mutants/Cargo.toml";
 
 /// Code to change, and the package whose tests have to notice.
 struct Part {
@@ -62,8 +60,6 @@ struct Wanted {
 
 /// Changes the given parts, or all; `--file PATH` narrows one part to a file, `--shard K/N` to one of N slices, each spread
 /// over all files. Fails if a change goes unnoticed that `.cargo/mutants.toml` does not leave out.
-///
-/// Unit tests come first, since they take seconds; only what they miss is put to all tests of the package.
 pub(crate) fn mutants(args: &[String]) -> Result<()> {
     let wanted = wanted(args)?;
     let mut steps = Steps::new();
@@ -75,9 +71,8 @@ pub(crate) fn mutants(args: &[String]) -> Result<()> {
         .iter()
         .map(|part| part.tally(&mut steps, &wanted));
     let tallies = tallies.collect::<Result<Vec<_>>>()?;
-    println!(
-        "\n| part | tried | caught | hang | do not compile | missed |\n|---|---:|---:|---:|---:|---:|"
-    );
+    println!("\n| part | tried | caught | hang | do not compile | no switch | missed |");
+    println!("|---|---:|---:|---:|---:|---:|---:|");
     for (part, tally) in wanted.parts.iter().zip(&tallies) {
         println!("| {} | {tally} |", part.name);
     }
@@ -92,61 +87,71 @@ pub(crate) fn mutants(args: &[String]) -> Result<()> {
 }
 
 /// The outcome of changes.
-#[derive(Default)]
 struct Tally {
     caught: usize,
     /// Changes with which tests do not end: they notice.
     hung: usize,
     /// Changes that do not compile.
-    unviable: usize,
+    uncompilable: usize,
+    /// Changes where no switch can stand, such as those of constants. They are not tried.
+    untried: usize,
     missed: Vec<String>,
 }
 
 impl Tally {
-    /// Reads the lists in a folder of cargo-mutants.
+    /// Reads the lists in a folder.
     fn read(folder: &Path) -> Result<Tally> {
         let list = |name: &str| {
-            let text = std::fs::read_to_string(folder.join(name).with_extension("txt"))?;
+            let path = folder.join(name).with_extension("txt");
+            let text = std::fs::read_to_string(&path)
+                .with_context(|| format!("cannot read {}", path.display()))?;
             Ok::<Vec<_>, anyhow::Error>(text.lines().map(str::to_owned).collect())
         };
-        let tally = Tally {
+        Ok(Tally {
             caught: list("caught")?.len(),
-            hung: list("timeout")?.len(),
-            unviable: list("unviable")?.len(),
+            hung: list("hung")?.len(),
+            uncompilable: list("uncompilable")?.len(),
+            untried: list("untried")?.len(),
             missed: list("missed")?,
-        };
-        let chosen = std::fs::read_to_string(folder.join("mutants.json"))?;
-        let (tried, chosen) = (tally.tried(), chosen.matches(GENRE).count());
-        ensure!(
-            tried == chosen,
-            "only {tried} of {chosen} changes were tried"
-        );
-        Ok(tally)
+        })
     }
 
     fn tried(&self) -> usize {
-        self.caught + self.hung + self.unviable + self.missed.len()
+        self.caught + self.hung + self.uncompilable + self.missed.len()
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (tried, missed) = (self.tried(), self.missed.len());
         let Self {
             caught,
             hung,
-            unviable,
-            missed,
+            uncompilable,
+            untried,
+            ..
         } = self;
-        let (tried, missed) = (self.tried(), missed.len());
-        write!(f, "{tried} | {caught} | {hung} | {unviable} | {missed}")
+        write!(
+            f,
+            "{tried} | {caught} | {hung} | {uncompilable} | {untried} | {missed}"
+        )
     }
 }
 
 impl Part {
     /// Makes the changes, and looks which of them tests notice.
     fn tally(&self, steps: &mut Steps, wanted: &Wanted) -> Result<Tally> {
-        let out = target().join("mutants").join(self.name);
-        let mut command = self.command(&out.join("unit"))?;
+        let work = target().join("mutants");
+        let out = work.join(self.name);
+        if out.exists() {
+            std::fs::remove_dir_all(&out)
+                .with_context(|| format!("cannot remove {}", out.display()))?;
+        }
+        let mut command = cargo(["run", "--quiet", "--locked", "--manifest-path", TOOL]);
+        command.arg("--target-dir").arg(target());
+        command.arg("--").arg("--root").arg(root());
+        command.arg("--work").arg(&work).arg("--out").arg(&out);
+        command.args(["--package", self.package, "--"]);
         let files = match &wanted.file {
             Some(file) => vec![file.as_str()],
             None => self.files.to_vec(),
@@ -155,109 +160,9 @@ impl Part {
         if let Some(shard) = &wanted.shard {
             command.args(["--sharding", "round-robin", "--shard", shard]);
         }
-        command.args(["--", "--lib"]);
-        let mut tally = tried(steps, self.name, &mut command, &out.join("unit"))?;
-        if tally.missed.is_empty() {
-            return Ok(tally);
-        }
-        let mut command = self.command(&out.join("all"))?;
-        // Deletions of fields ignore `--re`, so that a diff has to leave out the others.
-        let diff = out.join("missed.diff");
-        std::fs::write(&diff, diff_of(&tally.missed)?)?;
-        command.arg("--in-diff").arg(&diff);
-        for change in &tally.missed {
-            command.args(["--re", &format!("^{}$", literal(change))]);
-        }
-        // Random histories take long without it.
-        command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
-        // Examples in documentation take long to compile, and test little.
-        command.args(["--", "--lib", "--tests"]);
-        let more = tried(steps, "missed", &mut command, &out.join("all"))?;
-        let missed = std::mem::take(&mut tally.missed);
-        let (again, of) = (more.tried(), missed.len());
-        ensure!(
-            again >= of,
-            "only {again} of {of} missed changes were tried with all tests"
-        );
-        tally.caught += missed.len();
-        tally.missed = missed
-            .into_iter()
-            .filter(|it| more.missed.contains(it))
-            .collect();
-        tally.caught -= tally.missed.len();
-        Ok(tally)
+        steps.command(self.name, &mut command)?;
+        Tally::read(&out)
     }
-
-    /// The command that changes this part, with a folder for its lists.
-    fn command(&self, out: &Path) -> Result<Command> {
-        std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
-        let mut command = cargo(["mutants", "--no-shuffle", "--colors", "never"]);
-        // A copy of the repository is changed, and built where the next run finds its dependencies.
-        command.env("CARGO_TARGET_DIR", target().join("mutants/build"));
-        // Each change is a build of its own, of which names of lines are a good part.
-        command.env("CARGO_PROFILE_DEV_DEBUG", "0");
-        command.env("CARGO_INCREMENTAL", "1");
-        command.args(["--package", self.package, "--output"]);
-        command.arg(out);
-        Ok(command)
-    }
-}
-
-/// Runs cargo-mutants, and reads its lists. It fails if something was missed or hangs, which whole lists tell, and if tests
-/// fail without a change. It writes none if there is nothing to change.
-fn tried(
-    steps: &mut Steps,
-    name: &'static str,
-    command: &mut Command,
-    out: &Path,
-) -> Result<Tally> {
-    let lists = out.join("mutants.out");
-    if lists.exists() {
-        std::fs::remove_dir_all(&lists)?;
-    }
-    let ended = steps.command(name, command);
-    match Tally::read(&lists) {
-        Ok(tally) if tally.hung > 0 || !tally.missed.is_empty() => Ok(tally),
-        tally => ended.map(|()| tally.unwrap_or_default()),
-    }
-}
-
-/// A diff that touches the lines of these changes, each of which begins with `PATH:LINE:`, and no others.
-fn diff_of(changes: &[String]) -> Result<String> {
-    let mut lines: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
-    for change in changes {
-        let mut parts = change.split(':');
-        let (path, line) = parts
-            .next()
-            .zip(parts.next())
-            .context("a change has a line")?;
-        lines.entry(path).or_default().insert(line.parse()?);
-    }
-    let mut diff = String::new();
-    for (path, lines) in lines {
-        let text = std::fs::read_to_string(root().join(path))?;
-        write!(diff, "--- a/{path}\n+++ b/{path}\n")?;
-        for line in lines {
-            let content = text
-                .lines()
-                .nth(line - 1)
-                .context("a change is in the file")?;
-            write!(diff, "@@ -{},0 +{line},1 @@\n+{content}\n", line - 1)?;
-        }
-    }
-    Ok(diff)
-}
-
-/// The regular expression of a text.
-fn literal(text: &str) -> String {
-    let mut literal = String::new();
-    for char in text.chars() {
-        if r"\.+*?()|[]{}^$".contains(char) {
-            literal.push('\\');
-        }
-        literal.push(char);
-    }
-    literal
 }
 
 fn wanted(args: &[String]) -> Result<Wanted> {
@@ -322,48 +227,28 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_named_as_it_stands() {
-        let change = "a.rs:7:9: replace + with * in Rate::of -> Option<u64>";
-        let expected = r"a\.rs:7:9: replace \+ with \* in Rate::of -> Option<u64>";
-        assert_eq!(literal(change), expected);
-    }
-
-    #[test]
-    fn a_diff_touches_what_was_missed_alone() {
-        let changes = ["a", "b"].map(|what| format!("xtask/src/mutants.rs:1:5: {what}"));
-        let diff = diff_of(&changes).expect("the file is there");
-        let start =
-            "--- a/xtask/src/mutants.rs\n+++ b/xtask/src/mutants.rs\n@@ -0,0 +1,1 @@\n+//! `cargo";
-        assert!(diff.starts_with(start), "{diff}");
-        assert_eq!(diff.lines().count(), 4, "{diff}");
-        assert!(diff_of(&["a change".to_owned()]).is_err());
-    }
-
-    #[test]
     fn lists_are_counted() {
         let folder = tempfile::tempdir().expect("a folder can be made");
         let folder = folder.path();
         for (name, text) in [
             ("caught", "a\nb\n"),
-            ("timeout", ""),
-            ("unviable", "c\n"),
-            ("missed", "d\n"),
+            ("hung", ""),
+            ("uncompilable", "c\n"),
+            ("untried", "d\ne\nf\n"),
         ] {
             std::fs::write(folder.join(name).with_extension("txt"), text).expect("it is written");
         }
-        assert!(Tally::read(folder).is_err(), "what was chosen is not told");
-        let chosen = |json: &str| {
-            std::fs::write(folder.join("mutants.json"), json).expect("it is written");
-            Tally::read(folder)
-        };
-        let tally = chosen(&GENRE.repeat(4)).expect("all were tried");
-        assert_eq!(tally.to_string(), "4 | 2 | 0 | 1 | 1");
-        let error = chosen(&GENRE.repeat(5)).err().expect("one was not");
-        assert_eq!(error.to_string(), "only 4 of 5 changes were tried");
+        let error = Tally::read(folder).err().expect("a list is not there");
+        assert!(error.to_string().contains("missed.txt"), "{error}");
+        std::fs::write(folder.join("missed.txt"), "g\n").expect("it is written");
+        let tally = Tally::read(folder).expect("all lists are there");
+        assert_eq!(tally.to_string(), "4 | 2 | 0 | 1 | 3 | 1");
+        assert_eq!(tally.missed, ["g"]);
     }
 
     #[test]
     fn each_part_has_files() {
+        assert!(root().join(TOOL).is_file());
         for files in PARTS.iter().flat_map(|part| part.files) {
             let folder = files.split("/*").next().unwrap_or(files);
             assert!(root().join(folder).is_dir(), "{files}");

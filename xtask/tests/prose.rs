@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use repository::texts;
 
 /// The folders with Rust code of ours.
-const FOLDERS: [&str; 4] = ["crates", "examples", "fuzz", "xtask"];
+const FOLDERS: [&str; 5] = ["crates", "examples", "fuzz", "mutants", "xtask"];
 
 /// Words that make a first sentence circle its item instead of naming it: "Whether the rule is on"
 /// says less directly what "Returns true if the rule is on" says.
