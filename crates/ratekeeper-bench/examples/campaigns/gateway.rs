@@ -6,7 +6,7 @@
 //! first. Runs alternate, and ratios are medians over pairs.
 
 mod peers;
-mod setup;
+pub(crate) mod setup;
 
 use std::fmt::Write as _;
 

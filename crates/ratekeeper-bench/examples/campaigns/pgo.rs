@@ -10,6 +10,7 @@ use ratekeeper_testkit::ratekeeper::{Ratekeeper, Setup};
 use ratekeeper_testkit::redis::Server as Redis;
 
 use crate::args::{Args, Words};
+use crate::gateway::setup::RULES;
 use crate::pinned::{BESIDE, upstream};
 
 /// The time of each load.
@@ -110,15 +111,7 @@ fn ask_the_gateway(setup: Setup) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let (behind, _upstream) = upstream(folder.path(), BESIDE)?;
     let upstream = format!("http://127.0.0.1:{behind}");
-    let limits = "
-domain: api
-descriptors:
-  - key: remote_address
-    rate_limit: { window: 1s, limit: 100000000, algorithm: gcra }
-  - key: api_key
-    rate_limit: { window: 1m, limit: 1000000000 }
-";
-    let setup = setup.rules(limits).args(&["--upstream", &upstream]);
+    let setup = setup.rules(RULES).args(&["--upstream", &upstream]);
     let ours = setup.start();
     for keys in SPREADS {
         let forwarded = Forwarded {

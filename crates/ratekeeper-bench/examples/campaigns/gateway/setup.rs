@@ -11,7 +11,7 @@ use ratekeeper_testkit::ratekeeper;
 use crate::pinned::{BESIDE, PROXY_PASS, Subject, pinned, upstream};
 
 /// Limits that count every request and deny none: by address, by key, and all together.
-const RULES: &str = "
+pub(crate) const RULES: &str = "
 domain: api
 descriptors:
   - key: remote_address
