@@ -26,6 +26,8 @@ pub(crate) struct FleetSwitches {
     inner: Mutex<Inner>,
     /// The file of those that the database does not have; held while it is written.
     file: Mutex<Option<PathBuf>>,
+    /// Held while the database is written: an earlier switch of a rule must not come after a later one.
+    database: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -45,8 +47,32 @@ pub(crate) struct OwnSwitch {
     pub(crate) number: u64,
     pub(crate) to: Option<RuleSwitch>,
     pub(crate) editor: Editor,
+    /// The request that made it is still writing it to the database.
+    is_being_written: bool,
     /// The number of the change in the database; [`None`] until it is there.
     version: Option<u64>,
+}
+
+/// A switch that the request that made it writes to the database. Dropped, it is left to whoever writes those that wait.
+#[derive(Debug)]
+pub(crate) struct Writing<'a> {
+    switches: &'a FleetSwitches,
+    rule: &'a str,
+    number: u64,
+}
+
+impl Writing<'_> {
+    /// Records that the database has it.
+    pub(crate) fn written(self, version: u64) {
+        self.switches.written(self.rule, self.number, version);
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        let change = |own: &mut OwnSwitch| own.is_being_written = false;
+        self.switches.change(self.rule, self.number, change);
+    }
 }
 
 impl FleetSwitches {
@@ -70,6 +96,7 @@ impl FleetSwitches {
                             source: it.from,
                             request_id: String::new(),
                         },
+                        is_being_written: false,
                         version: None,
                     };
                     inner.own.insert(it.rule, own);
@@ -82,7 +109,13 @@ impl FleetSwitches {
         Self {
             inner: Mutex::new(inner),
             file: Mutex::new(path),
+            database: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// Waits for the turn to write switches to the database.
+    pub(crate) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.database.lock().await
     }
 
     /// Keeps those that wait for the database over a restart; blocks.
@@ -130,13 +163,13 @@ impl FleetSwitches {
         waits.count()
     }
 
-    /// Switches a rule on this node.
-    pub(crate) fn switch(
-        &self,
+    /// Switches a rule on this node; the caller writes it to the database.
+    pub(crate) fn switch<'a>(
+        &'a self,
         limiter: &Limiter<Stores>,
-        rule: &str,
+        rule: &'a str,
         (to, editor): (Option<RuleSwitch>, &Editor),
-    ) -> Result<u64, SwitchError> {
+    ) -> Result<Writing<'a>, SwitchError> {
         let mut inner = self.inner.lock();
         limiter.switch(rule, to)?;
         inner.made += 1;
@@ -144,23 +177,31 @@ impl FleetSwitches {
             number: inner.made,
             to,
             editor: editor.clone(),
+            is_being_written: true,
             version: None,
         };
         inner.own.insert(rule.into(), own);
-        Ok(inner.made)
+        Ok(Writing {
+            switches: self,
+            rule,
+            number: inner.made,
+        })
     }
 
     /// Records that the database has a switch, unless the rule was switched again since.
     pub(crate) fn written(&self, rule: &str, number: u64, version: u64) {
-        if let Some(own) = self.inner.lock().own.get_mut(rule)
-            && own.number == number
-        {
-            own.version = Some(version);
-        }
+        self.change(rule, number, |own| own.version = Some(version));
+    }
+
+    /// Those that the database does not have yet and nobody is writing, in the order in which they were made.
+    pub(crate) fn left(&self) -> Vec<(Box<str>, OwnSwitch)> {
+        let mut all = self.unwritten();
+        all.retain(|(_, own)| !own.is_being_written);
+        all
     }
 
     /// Those that the database does not have yet, in the order in which they were made.
-    pub(crate) fn unwritten(&self) -> Vec<(Box<str>, OwnSwitch)> {
+    fn unwritten(&self) -> Vec<(Box<str>, OwnSwitch)> {
         let inner = self.inner.lock();
         let waiting = inner.own.iter().filter(|(_, own)| own.version.is_none());
         let mut all: Vec<_> = waiting
@@ -168,6 +209,16 @@ impl FleetSwitches {
             .collect();
         all.sort_by_key(|(_, own)| own.number);
         all
+    }
+
+    /// Changes the switch of this number, unless the rule was switched again since.
+    fn change(&self, rule: &str, number: u64, change: impl FnOnce(&mut OwnSwitch)) {
+        let mut inner = self.inner.lock();
+        if let Some(own) = inner.own.get_mut(rule)
+            && own.number == number
+        {
+            change(own);
+        }
     }
 }
 
@@ -237,4 +288,60 @@ fn save(path: &Path, waiting: Vec<(Box<str>, OwnSwitch)>) -> Result<(), BadFile>
     };
     let text = serde_json::to_vec_pretty(&content)?;
     Ok(atomic_file::write(path, &text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use ratekeeper_limiter::LimiterOptions;
+    use ratekeeper_rules::{Options, Source, load};
+    use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
+
+    use super::*;
+
+    const RULES: &str =
+        "domain: d\ndescriptors:\n  - key: user\n    rate_limit: { limit: 9, window: 1s }\n";
+
+    #[test]
+    fn a_switch_is_not_written_by_others_while_its_request_does() {
+        let source = Source {
+            name: "rules.yaml".into(),
+            text: RULES.into(),
+        };
+        let rules = load(&[source], &Options::default())
+            .expect("good rules")
+            .rules;
+        let store = MemoryStore::new(MemoryConfig::default()).expect("a store");
+        let limiter = Limiter::new(rules, store.into(), LimiterOptions::default());
+        let switches = FleetSwitches::new(Switches::default(), None);
+        let editor = Editor {
+            name: "ops".into(),
+            source: "test".into(),
+            request_id: String::new(),
+        };
+        let disable = |to| {
+            let made = switches.switch(&limiter, "d.user", (to, &editor));
+            made.expect("there is such a rule")
+        };
+        let left = || -> Vec<u64> {
+            let left = switches.left();
+            left.into_iter().map(|(_, own)| own.number).collect()
+        };
+
+        let writing = disable(Some(RuleSwitch::Disabled));
+        assert_eq!((left(), switches.waiting()), (Vec::new(), 1));
+        writing.written(7);
+        assert_eq!((left(), switches.waiting()), (Vec::new(), 0));
+
+        // The database did not answer it.
+        drop(disable(Some(RuleSwitch::Shadow)));
+        assert_eq!((left(), switches.waiting()), (vec![2], 1));
+
+        // The end of an earlier request says nothing about a later one.
+        let early = disable(Some(RuleSwitch::Enabled));
+        let late = disable(None);
+        drop(early);
+        assert_eq!(left(), Vec::<u64>::new());
+        drop(late);
+        assert_eq!(left(), vec![4]);
+    }
 }

@@ -35,14 +35,17 @@ pub(crate) async fn switch(
     to: Option<RuleSwitch>,
     editor: &Editor,
 ) -> Result<Reach, SwitchError> {
-    let number = app
+    let writing = app
         .fleet_switches
         .switch(&app.limiter, rule, (to, editor))?;
     let position = to.map(RuleSwitch::name);
-    let written = quotas.store.switch_rule(rule, position, editor);
+    let written = async {
+        let _turn = app.fleet_switches.turn().await;
+        quotas.store.switch_rule(rule, position, editor).await
+    };
     match timeout(WRITE_MAX, written).await {
         Ok(Ok(version)) => {
-            app.fleet_switches.written(rule, number, version);
+            writing.written(version);
             quotas.put_in_force(version).await;
             return Ok(Reach::Fleet(version));
         }
@@ -56,6 +59,7 @@ pub(crate) async fn switch(
             );
         }
     }
+    drop(writing);
     Ok(Reach::Node(keep(app).await))
 }
 
@@ -65,9 +69,10 @@ async fn keep(app: &Arc<App>) -> Durability {
     blocking(move || app.fleet_switches.keep()).await
 }
 
-/// Writes the switches that the database does not have yet; stops at the first that fails.
+/// Writes the switches that the database does not have yet, but those whose requests do; stops at the first that fails.
 pub(super) async fn write_waiting(app: &Arc<App>, quotas: &QuotaAdmin) {
-    let waiting = app.fleet_switches.unwritten();
+    let turn = app.fleet_switches.turn().await;
+    let waiting = app.fleet_switches.left();
     if waiting.is_empty() {
         return;
     }
@@ -81,6 +86,7 @@ pub(super) async fn write_waiting(app: &Arc<App>, quotas: &QuotaAdmin) {
         app.fleet_switches.written(&rule, own.number, version);
         info!(%rule, version, "a rule that was switched here is switched on all nodes");
     }
+    drop(turn);
     quotas.follower.look();
     keep(app).await;
 }
