@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use super::book::{Book, Counts};
 use super::calls::Job;
-use super::track::{Track, Tracks, track};
+use super::track::{Track, Tracks};
 use crate::config::RedisConfig;
 use crate::replicas::Allowance;
 use crate::script::{LeaseCall, SettledCounter};
@@ -106,7 +106,7 @@ impl Shared {
     #[cold]
     fn missed(&self, step: &Step, limit: u64, hits: u64, now: Micros) {
         let mut part = self.tracks.part(step.key);
-        let Some(track) = track(&mut part, step, limit, now) else {
+        let Some(track) = part.track(step, limit, now) else {
             return;
         };
         track.demand.record(hits, now, track.ttl());
@@ -161,7 +161,7 @@ impl Shared {
     #[cold]
     fn renew(&self, key: CounterKey, now: Micros) {
         let mut part = self.tracks.part(key);
-        let Some(track) = part.get_mut(&key) else {
+        let Some(track) = part.get_mut(key) else {
             return;
         };
         if track.slot.is_none() || track.session.is_asking() || track.is_draining {
@@ -238,7 +238,7 @@ impl Shared {
         let (key, now) = (job.lease_call.key, boot_time());
         let trip = self.round_trip(now.get().saturating_sub(job.sent.get()));
         let mut part = self.tracks.part(key);
-        let Some(track) = part.get_mut(&key) else {
+        let Some(track) = part.get_mut(key) else {
             return;
         };
         let report = &job.lease_call.report;
@@ -341,7 +341,7 @@ impl Shared {
     pub(super) fn unanswered(&self, job: &Job) {
         let key = job.lease_call.key;
         let mut part = self.tracks.part(key);
-        let Some(track) = part.get_mut(&key) else {
+        let Some(track) = part.get_mut(key) else {
             return;
         };
         if !track.session.awaits(job.lease_call.report.number) {
@@ -386,7 +386,7 @@ impl Shared {
     fn check(&self, key: CounterKey) {
         let now = boot_time();
         let mut part = self.tracks.part(key);
-        let Some(track) = part.get_mut(&key) else {
+        let Some(track) = part.get_mut(key) else {
             return;
         };
         track.has_check = false;
@@ -465,7 +465,7 @@ impl Shared {
 
     fn close_one(&self, key: CounterKey) {
         let mut part = self.tracks.part(key);
-        let track = part.get_mut(&key);
+        let track = part.get_mut(key);
         let Some(track) = track.filter(|it| it.slot.is_some() && !it.session.is_asking()) else {
             return;
         };
@@ -479,7 +479,7 @@ impl Shared {
     /// The lease held on a counter: its hits, those left, and for how long at most.
     pub(crate) fn held(&self, key: CounterKey) -> LeasedHits {
         let now = boot_time();
-        let (granted, others) = match self.tracks.part(key).get(&key) {
+        let (granted, others) = match self.tracks.part(key).get(key) {
             Some(track) => (track.held, track.others),
             None => Default::default(),
         };
@@ -517,7 +517,7 @@ impl Shared {
     }
 }
 
-const fn after(at: Micros, span: Micros) -> Micros {
+pub(super) const fn after(at: Micros, span: Micros) -> Micros {
     Micros::new(at.get().saturating_add(span.get()))
 }
 

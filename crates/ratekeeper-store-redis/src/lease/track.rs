@@ -7,6 +7,8 @@ use ratekeeper_core::lease::{Demand, Session, Terms};
 use ratekeeper_core::{Bounds, Micros};
 use ratekeeper_store::{CounterKey, LoanCounter, OtherLeases, Step};
 
+use super::shared::after;
+
 /// Parts with a lock of their own.
 const PARTS: usize = 64;
 
@@ -15,6 +17,10 @@ const TRACKED_MAX: usize = 1_024;
 
 /// A counter that was not asked for in this time is forgotten when there is no room for another.
 const IDLE: Micros = Micros::from_secs(1);
+
+/// The time between two looks for idle counters in a part: each is over all of its counters, and callers can ask for ever new
+/// ones.
+const SWEPT_EVERY: Micros = Micros::from_millis(125);
 
 /// The limit of a counter as it is leased, and its window's edges if they follow a calendar.
 pub(super) type Leasing = (Terms, Option<Bounds>);
@@ -25,7 +31,12 @@ pub(super) struct Tracks {
 }
 
 /// The counters that share a lock.
-pub(super) type Shard = HashMap<CounterKey, Track>;
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    tracks: HashMap<CounterKey, Track>,
+    /// The time of the next look for idle counters.
+    swept_next: Micros,
+}
 
 /// A counter, as this node leases it.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +91,7 @@ impl Tracks {
         let mut leased = Vec::new();
         for part in &self.parts {
             let part = part.lock();
-            let open = part.iter().filter(|(_, track)| track.slot.is_some());
+            let open = part.tracks.iter().filter(|(_, track)| track.slot.is_some());
             leased.extend(open.map(|(key, _)| *key));
         }
         leased
@@ -127,28 +138,41 @@ impl Track {
     }
 }
 
-/// The track of the counter of `step`; [`None`] if there is no room for another.
-pub(super) fn track<'a>(
-    part: &'a mut Shard,
-    step: &Step,
-    limit: u64,
-    now: Micros,
-) -> Option<&'a mut Track> {
-    if part.len() >= TRACKED_MAX && !part.contains_key(&step.key) {
-        part.retain(|_, track| {
+impl Shard {
+    /// The track of the counter of `step`; [`None`] if there is no room for another.
+    pub(super) fn track(&mut self, step: &Step, limit: u64, now: Micros) -> Option<&mut Track> {
+        if self.tracks.len() >= TRACKED_MAX && !self.tracks.contains_key(&step.key) {
+            self.sweep(now);
+            if self.tracks.len() >= TRACKED_MAX {
+                return None;
+            }
+        }
+        let track = self.tracks.entry(step.key);
+        let track = track.or_insert_with(|| Track::new(step, limit, now));
+        (track.limit, track.leasing, track.last) = (limit, leasing(step), now);
+        track.lent = lent(step);
+        Some(track)
+    }
+
+    pub(super) fn get(&self, key: CounterKey) -> Option<&Track> {
+        self.tracks.get(&key)
+    }
+
+    pub(super) fn get_mut(&mut self, key: CounterKey) -> Option<&mut Track> {
+        self.tracks.get_mut(&key)
+    }
+
+    /// Forgets idle counters, if the last time was not a moment ago.
+    fn sweep(&mut self, now: Micros) {
+        if now < self.swept_next {
+            return;
+        }
+        self.swept_next = after(now, SWEPT_EVERY);
+        self.tracks.retain(|_, track| {
             let is_idle = now.get().saturating_sub(track.last.get()) > IDLE.get();
             !is_idle || track.slot.is_some() || track.session.is_asking()
         });
-        if part.len() >= TRACKED_MAX {
-            return None;
-        }
     }
-    let track = part
-        .entry(step.key)
-        .or_insert_with(|| Track::new(step, limit, now));
-    (track.limit, track.leasing, track.last) = (limit, leasing(step), now);
-    track.lent = lent(step);
-    Some(track)
 }
 
 fn lent(step: &Step) -> Option<(LoanCounter, u64)> {
@@ -157,4 +181,55 @@ fn lent(step: &Step) -> Option<(LoanCounter, u64)> {
 
 fn leasing(step: &Step) -> Leasing {
     (Terms::from_parts(step.limit, step.lease), step.calendar)
+}
+
+#[cfg(test)]
+mod tests {
+    use ratekeeper_core::{Algorithm, Limit, LimitSpec};
+
+    use super::*;
+
+    fn step(key: u64) -> Step {
+        let spec = LimitSpec::new(Algorithm::FixedWindow, 100, Micros::from_secs(60));
+        let limit = Limit::try_new(spec).expect("a valid limit");
+        let key = CounterKey {
+            subject: 0,
+            identity: key,
+        };
+        Step::new(key, limit)
+    }
+
+    /// A part with room for no more, whose counters were asked for at zero.
+    fn full() -> Shard {
+        let mut part = Shard::default();
+        for key in 0..TRACKED_MAX as u64 {
+            assert!(part.track(&step(key), 0, Micros::ZERO).is_some());
+        }
+        part
+    }
+
+    #[test]
+    fn idle_counters_make_room_and_others_stay() {
+        let mut part = full();
+        let now = after(IDLE, Micros::new(1));
+        part.get_mut(step(1).key).expect("tracked").slot = Some(7);
+        assert!(part.track(&step(2), 0, now).is_some());
+        assert!(part.track(&step(9_999), 0, now).is_some());
+        let kept: Vec<u64> = (0..10_000)
+            .filter(|key| part.get(step(*key).key).is_some())
+            .collect();
+        assert_eq!(kept, [1, 2, 9_999]);
+    }
+
+    #[test]
+    fn ever_new_counters_are_not_looked_for_room_for_each_time() {
+        let mut part = full();
+        let early = Micros::new(IDLE.get() - 1);
+        assert!(part.track(&step(9_999), 0, early).is_none());
+        // All are idle by now; that is found at the next look.
+        let next = after(early, SWEPT_EVERY);
+        let before = Micros::new(next.get() - 1);
+        assert!(part.track(&step(9_999), 0, before).is_none());
+        assert!(part.track(&step(9_999), 0, next).is_some());
+    }
 }
