@@ -13,7 +13,7 @@
 //! above 1,048,513, and k + 2 for one with k sub-windows if k > 12 or more hits fall into one than
 //! its share of the 32 bytes can count (65,535 for k = 12).
 //!
-//! The last 1/16 of the limit is for records of idempotent requests: 160 bytes each, and 40 for
+//! The last 1/16 of the limit is for records of idempotent requests: 224 bytes each, and 40 for
 //! each step.
 //!
 //! The shard follows from a counter's identity, not from its subject: rules often have a single

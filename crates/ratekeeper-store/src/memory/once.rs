@@ -6,7 +6,7 @@
 //! ([`Execution::Unknown`]): giving back twice would admit too much, and not giving back admits too
 //! little for at most a window.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -18,9 +18,9 @@ use crate::{Execution, FullMode, Once, Request, Step, StepOutcome, Verdicts};
 /// The number of locks; the id selects one.
 const PARTS: usize = 8;
 
-/// Memory of a record besides its outcomes: id, times and a boxed slice, in a map that may be half
-/// empty, and the allocator's bookkeeping.
-const RECORD_BYTES: usize = 160;
+/// Memory of a record besides its outcomes: id, times and a boxed slice, in a map and in a set that may be
+/// half empty, and the allocator's bookkeeping.
+const RECORD_BYTES: usize = 224;
 
 /// The records.
 #[derive(Debug)]
@@ -36,11 +36,11 @@ pub(super) struct Records {
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     records: HashMap<u128, Record>,
+    /// The end of each record and its id: those that end first are found without a look at the others.
+    ends: BTreeSet<(Timestamp, u128)>,
     bytes: usize,
     /// The latest time seen.
     now: Timestamp,
-    /// No record ends before this time.
-    earliest: Timestamp,
 }
 
 /// The answer to a request, kept for its repeats.
@@ -130,9 +130,7 @@ impl Records {
     /// Decides the request that undoes the one with that id, whose record is deleted.
     pub(super) fn undo(&self, id: u128, decide: impl FnOnce() -> Verdicts) -> Verdicts {
         let mut part = self.part(id);
-        if let Some(record) = part.records.remove(&id) {
-            part.bytes -= record.bytes();
-        }
+        part.forget(id);
         decide()
     }
 
@@ -152,23 +150,20 @@ impl Shard {
     /// Advances the time, and removes the records that have ended.
     fn advance(&mut self, now: Timestamp) -> Timestamp {
         self.now = self.now.max(now);
-        if self.earliest <= self.now && !self.records.is_empty() {
-            self.forget();
+        while let Some(&(until, id)) = self.ends.first()
+            && until <= self.now
+        {
+            self.ends.pop_first();
+            self.forget(id);
         }
         self.now
     }
 
-    fn forget(&mut self) {
-        let (now, mut bytes, mut earliest) = (self.now, 0, Timestamp::from_micros(u64::MAX));
-        self.records.retain(|_, record| {
-            let lives = record.until > now;
-            if lives {
-                bytes += record.bytes();
-                earliest = earliest.min(record.until);
-            }
-            lives
-        });
-        (self.bytes, self.earliest) = (bytes, earliest);
+    fn forget(&mut self, id: u128) {
+        if let Some(record) = self.records.remove(&id) {
+            self.ends.remove(&(record.until, id));
+            self.bytes -= record.bytes();
+        }
     }
 
     fn keep(&mut self, once: Once, until: Timestamp, verdicts: &Verdicts) {
@@ -179,11 +174,8 @@ impl Shard {
             allowed: verdicts.allowed,
             outcomes: verdicts.outcomes.as_slice().into(),
         };
-        self.earliest = match self.records.is_empty() {
-            true => until,
-            false => self.earliest.min(until),
-        };
         self.bytes += record.bytes();
+        self.ends.insert((until, once.id));
         self.records.insert(once.id, record);
     }
 }
