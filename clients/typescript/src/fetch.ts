@@ -94,7 +94,7 @@ class Client {
     if (!this.#gate) return undefined;
     const begun = performance.now();
     const ticket = await this.#gate.enter(lane, deadline, signal);
-    const waitedMs = performance.now() - begun;
+    const waitedMs = ticket.sentAt - begun;
     if (waitedMs >= 1) this.#tell({ type: "paced", lane, waitedMs });
     return ticket;
   }
