@@ -121,3 +121,46 @@ impl Hasher for Bytes {
         0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ratekeeper_core::{Algorithm, LimitSpec, Micros};
+
+    use super::*;
+
+    fn name(values: &[&str]) -> UnhashedName {
+        let entry = |value| Entry { key: "user", value };
+        let mut unhasher = Unhasher::new("domain", &entry(values[0]), None);
+        values
+            .iter()
+            .for_each(|value| unhasher.add(&entry(value), None));
+        let spec = LimitSpec::new(Algorithm::FixedWindow, 9, Micros::from_secs(1));
+        let limit = Limit::try_new(spec).expect("a valid limit");
+        unhasher.name(0, "domain", &limit, None)
+    }
+
+    #[test]
+    fn its_size_is_that_of_all_its_parts() {
+        let parts = |name: &UnhashedName| {
+            [
+                8 * name.subject.len(),
+                8 * name.entries.len(),
+                name.limit.len(),
+            ]
+        };
+        for values in [&["a"][..], &["a", "a long value of a second entry"]] {
+            let name = name(values);
+            let parts = parts(&name);
+            assert!(parts.iter().all(|part| *part > 0), "{parts:?}");
+            assert_eq!(
+                name.size(),
+                size_of::<UnhashedName>() + parts.iter().sum::<usize>()
+            );
+        }
+    }
+
+    #[test]
+    fn it_is_shown_without_its_values() {
+        assert_eq!(format!("{:?}", name(&["secret"])), "UnhashedName { .. }");
+    }
+}

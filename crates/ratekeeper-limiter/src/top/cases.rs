@@ -334,6 +334,22 @@ mod tests {
         cases.add(second([("d.r", "acme".to_owned())]), at(10_000));
         let told = cases.list(at(10_000), |_| true);
         assert_eq!((told[0].count, told[0].since), (1, at(10_000)));
+        // What was denied thirteen slots ago is not of the last hour.
+        cases.add(second([("d.r", "late".to_owned())]), at(12_000));
+        cases.add(second([("d.r", "late".to_owned())]), at(15_600));
+        assert!(all(&cases, 15_600).contains(&("late".to_owned(), 2)));
+        assert!(all(&cases, 15_900).contains(&("late".to_owned(), 1)));
+    }
+
+    #[test]
+    fn cases_that_are_over_go_once_a_minute() {
+        let mut cases = Cases::default();
+        cases.add(second([("d.r", "early".to_owned())]), at(0));
+        cases.add(second([("d.r", "late".to_owned())]), at(60));
+        for (now, kept) in [(3_600, 2), (3_601, 2), (3_660, 1), (3_720, 0)] {
+            cases.tidy(at(now));
+            assert_eq!(cases.kept.len(), kept, "after {now} s");
+        }
     }
 
     #[test]

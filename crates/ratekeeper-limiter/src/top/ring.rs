@@ -65,12 +65,13 @@ impl Slot {
         }
         let mut counts: Vec<_> = self.keys.values().map(|key| key.count).collect();
         counts.sort_unstable_by_key(|count| std::cmp::Reverse(*count));
-        let (least, gone) = (counts[KEYS_MAX - 1], counts[KEYS_MAX]);
-        let mut room = KEYS_MAX - counts.partition_point(|count| *count > least);
+        let gone = counts[KEYS_MAX];
+        // Of keys with as many as the largest that goes, some may stay.
+        let mut room = KEYS_MAX - counts.partition_point(|count| *count > gone);
         self.keys.retain(|_, key| {
-            let is_at_edge = key.count == least && room > 0;
+            let is_at_edge = key.count == gone && room > 0;
             room -= usize::from(is_at_edge);
-            key.count > least || is_at_edge
+            key.count > gone || is_at_edge
         });
         self.dropped = self.dropped.max(gone);
     }
@@ -224,6 +225,21 @@ mod tests {
         let told: Vec<_> = ring.sum().iter().map(|it| (it.count, it.error)).collect();
         assert_eq!(told, [(24, 6)]);
         assert_eq!(ring.dropped(), 0);
+    }
+
+    #[test]
+    fn a_slot_keeps_the_largest_and_tells_the_largest_of_the_others() {
+        let mut ring = Ring::new(1);
+        let most = 2 * KEYS_MAX as u64 - 1;
+        for count in 1..=most {
+            ring.add(&key(&count.to_string(), count));
+        }
+        assert_eq!(ring.dropped(), 0, "there is room for all in an open slot");
+        ring.tick();
+        let kept: Vec<_> = ring.sum().iter().map(|key| key.count).collect();
+        let least = most - KEYS_MAX as u64 + 1;
+        assert_eq!(kept, (least..=most).rev().collect::<Vec<_>>());
+        assert_eq!(ring.dropped(), least - 1);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Shadow, partly enforced and quota rules.
 
 use ratekeeper_core::Micros;
-use ratekeeper_limiter::{Code, Modes};
+use ratekeeper_limiter::{Code, Modes, ShadowDenial};
 
 use crate::support::{
     Pairs, QUOTA_AND_RATE, TWO_LEVELS, ask, ask_all, limiter, limiter_with, passes,
@@ -21,10 +21,18 @@ descriptors:
     rate_limit: { unit: hour, requests_per_unit: 0 }
 ",
     );
-    assert!(passes(&limiter, &[("shadow", "1")], 5));
-    let status = ask(&limiter, &[("shadow", "1")]).answers()[0];
+    assert_eq!(ask(&limiter, &[("shadow", "1")]).shadowed(), []);
+    assert!(passes(&limiter, &[("shadow", "1")], 4));
+    let decision = ask(&limiter, &[("shadow", "1")]);
+    let status = decision.answers()[0];
     assert_eq!(status.code, Code::Ok);
-    assert!(status.binding.expect("shown all the same").shadow);
+    let binding = status.binding.expect("shown all the same");
+    assert!(binding.shadow);
+    let would_deny = ShadowDenial {
+        descriptor: 0,
+        source: binding.source,
+    };
+    assert_eq!(decision.shadowed(), [would_deny]);
 
     let subjects: Vec<_> = (0..2_000).map(|n| format!("user-{n}")).collect();
     let denied = |subject: &&String| !ask(&limiter, &[("some", subject)]).allowed();

@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Timestamp};
 use ratekeeper_limiter::{BroughtLimit, Check, Code, LimitSource, Override, OwnLimit};
-use ratekeeper_rules::{FailureMode, Unit};
+use ratekeeper_rules::{FailureMode, Profile, Unit};
 
-use crate::support::{Pairs, START, TWO_LEVELS, ask, ask_all, limiter, passes};
+use crate::support::{Pairs, START, TWO_LEVELS, ask, ask_all, limiter, limiter_of_profile, passes};
 
 #[test]
 fn a_limit_of_the_request_holds_without_entries() {
@@ -113,6 +113,28 @@ fn a_request_may_bring_its_own_limit() {
         passes(&limiter, &[("tenant", "a")], 3),
         "the rule's counter is another one"
     );
+}
+
+#[test]
+fn a_limit_of_the_request_is_counted_as_the_profile_counts() {
+    let rules = format!("domain: d{TWO_LEVELS}");
+    let own = Override {
+        quota: 5,
+        unit: Unit::Hour,
+    };
+    let mut check = Check::new("d");
+    check.push([("tenant", "a")]).limit = Some(own.into());
+    // The hour of a fixed window began fourteen minutes before the start.
+    for (profile, full_after) in [(Profile::Envoy, 46 * 60), (Profile::Ratekeeper, 60 * 60)] {
+        let limiter = limiter_of_profile(&rules, profile);
+        let decision = limiter.check_at(&check, Timestamp::from_secs(START));
+        let answered = decision.binding().expect("its own").answered;
+        assert_eq!(
+            answered.full_after,
+            Micros::from_secs(full_after),
+            "{profile:?}"
+        );
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Check, Decision, Limiter, LimiterOptions, Modes};
-use ratekeeper_rules::{Options, RuleSet, Source, load};
+use ratekeeper_rules::{Options, Profile, RuleSet, Source, load};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 
 pub(crate) const START: u64 = 1_700_000_040;
@@ -22,6 +22,13 @@ pub(crate) fn limiter_with(yaml: &str, modes: Modes) -> Limiter<MemoryStore> {
     let store = MemoryStore::new(MemoryConfig::default()).expect("the default store");
     let mut options = LimiterOptions::default();
     options.modes = modes;
+    Limiter::new(rules(yaml), store, options)
+}
+
+pub(crate) fn limiter_of_profile(yaml: &str, profile: Profile) -> Limiter<MemoryStore> {
+    let store = MemoryStore::new(MemoryConfig::default()).expect("the default store");
+    let mut options = LimiterOptions::default();
+    options.profile = profile;
     Limiter::new(rules(yaml), store, options)
 }
 

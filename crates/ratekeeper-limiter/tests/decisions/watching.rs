@@ -1,8 +1,12 @@
 //! The view that operators have of requests: their names, denied tenants, strays and growth.
 
-use ratekeeper_limiter::{Check, TopDecision, TopWindow};
+use std::sync::{Arc, Mutex};
 
-use crate::support::{ask, limiter};
+use ratekeeper_limiter::{
+    Check, CheckObserver, Decision, ServiceDecision, Snapshot, TopDecision, TopWindow,
+};
+
+use crate::support::{TWO_LEVELS, ask, limiter};
 
 const TENANTS: &str = "
 domain: d
@@ -175,4 +179,47 @@ descriptors:
     assert_eq!(bare.as_deref(), Some("no limit applies: allowed"));
     let other = explained("other").note.expect("it says why");
     assert!(other.starts_with("nothing matches other"), "{other}");
+}
+
+/// The stages of a check, as they are told.
+#[derive(Debug, Default)]
+struct Stages(Mutex<Vec<String>>);
+
+impl Stages {
+    fn add(&self, stage: String) {
+        self.0.lock().expect("no test panics here").push(stage);
+    }
+}
+
+impl CheckObserver for Stages {
+    fn matched(&self, check: &Check<'_>, _: &Snapshot, counters: usize) {
+        self.add(format!("{}: {counters} counters", check.domain));
+    }
+
+    fn answered(&self) {
+        self.add("answered".to_owned());
+    }
+
+    fn combined(&self, decision: &Decision) {
+        self.add(format!("allowed: {}", decision.allowed()));
+    }
+
+    fn traceparent_for_service(&self) -> Option<String> {
+        None
+    }
+
+    fn decided_by_service(&self, _: &ServiceDecision<'_>) {
+        self.add("decided elsewhere".to_owned());
+    }
+}
+
+#[test]
+fn each_stage_of_a_traced_check_is_told_in_order() {
+    let limiter = limiter(&format!("domain: d\nevaluation: path{TWO_LEVELS}"));
+    let stages = Arc::new(Stages::default());
+    let mut check = Check::new("d").descriptor([("tenant", "a"), ("endpoint", "orders")]);
+    check.observer = Some(Arc::clone(&stages) as _);
+    assert!(limiter.check_now(&check).allowed());
+    let told = stages.0.lock().expect("no test panics here");
+    assert_eq!(*told, ["d: 2 counters", "answered", "allowed: true"]);
 }
