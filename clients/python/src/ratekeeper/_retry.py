@@ -96,9 +96,9 @@ class Attempts:
         """Seconds that are left of the budget; a moment at least, so that they can be a timeout."""
         return max(0.001, self.deadline - time.monotonic())
 
-    def paced(self, begun: float) -> None:
-        """The request had its turn."""
-        waited = time.monotonic() - begun
+    def paced(self, begun: float, ticket: Optional[Ticket]) -> None:
+        """The request had its turn; it needs no ticket without a gate."""
+        waited = ticket.sent_at / 1000 - begun if ticket else 0.0
         if waited >= 0.001:
             self._tell(Event("paced", self.lane, self._attempt, waited))
 

@@ -55,7 +55,7 @@ class RateLimitTransport(httpx.BaseTransport):
             return None
         begun = time.monotonic()
         ticket = self._gate.enter(attempts.lane, attempts.deadline)
-        attempts.paced(begun)
+        attempts.paced(begun, ticket)
         return ticket
 
     def __enter__(self) -> RateLimitTransport:
@@ -110,7 +110,7 @@ class AsyncRateLimitTransport(httpx.AsyncBaseTransport):
             return None
         begun = time.monotonic()
         ticket = await self._gate.enter_async(attempts.lane, attempts.deadline)
-        attempts.paced(begun)
+        attempts.paced(begun, ticket)
         return ticket
 
     async def __aenter__(self) -> AsyncRateLimitTransport:

@@ -45,7 +45,7 @@ class RateLimitAdapter(HTTPAdapter):
         while True:
             begun = time.monotonic()
             ticket = self._gate.enter(attempts.lane, attempts.deadline) if self._gate else None
-            attempts.paced(begun)
+            attempts.paced(begun, ticket)
             try:
                 response = super().send(request, stream, _bounded(timeout, attempts.left()), verify, cert, proxies)
             except BaseException as error:
