@@ -374,7 +374,7 @@ settings! {
         /// `text` for people, or `json`: one object per line, on stderr
         log_format: LogFormat = value("FORMAT", "text").in_short_help() =>
             one_of(&[("text", LogFormat::Text), ("json", LogFormat::Json)]);
-        /// Most denied requests to log per second, up to 1000; 0 logs none. Metrics count all of them
+        /// Most denied requests to log per second, up to 1000, of checks and as many of a gateway; 0 logs none. Metrics count all
         denial_log: u64 = value("LINES", "10") => number(0..=1_000);
         /// Export the most denied keys, at most 50, as ratelimit_top_denied{domain,rule,key}: values of requests become
         /// labels, secrets as fingerprints

@@ -11,6 +11,7 @@ mod request;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use http::HeaderMap;
 use parking_lot::Mutex;
@@ -31,7 +32,7 @@ const ID_MAX: usize = 128;
 /// The settings of the denial log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DenialLogConfig {
-    /// The most denied requests that are logged in one second; 0 for none.
+    /// The most denied requests that are logged in one second, of checks and as many of a gateway; 0 for none.
     pub lines_per_second: u64,
     /// The name of this node, in each line.
     pub node: Box<str>,
@@ -50,9 +51,11 @@ impl Default for DenialLogConfig {
 #[derive(Debug)]
 pub struct DenialLog {
     config: DenialLogConfig,
-    /// The second that the count is about, by the clock of limiters.
-    second: AtomicU64,
-    count: AtomicU64,
+    /// Those of checks, by the clock of limiters.
+    of_checks: OfSecond,
+    /// Those of a gateway, by the time since the start: stores tell theirs, by clocks of their own.
+    of_gateway: OfSecond,
+    began: Instant,
     left_out: AtomicU64,
     latest: Mutex<RecentDenials>,
     followed: FollowedKeys,
@@ -72,8 +75,9 @@ impl DenialLog {
     pub fn new(config: DenialLogConfig) -> Self {
         Self {
             config,
-            second: AtomicU64::new(0),
-            count: AtomicU64::new(0),
+            of_checks: OfSecond::default(),
+            of_gateway: OfSecond::default(),
+            began: Instant::now(),
             left_out: AtomicU64::new(0),
             latest: Mutex::default(),
             followed: FollowedKeys::default(),
@@ -102,7 +106,8 @@ impl DenialLog {
         origin: CheckOrigin<'_>,
         (at, is_first): (Timestamp, bool),
     ) {
-        self.record_with(second_of(at), is_first, || {
+        let second = at.as_micros() / 1_000_000;
+        self.record_with(&self.of_checks, second, is_first, || {
             let id = self.request_id(origin.headers);
             DeniedRequest::of_check(decision, descriptors, origin, at, id)
         });
@@ -114,9 +119,9 @@ impl DenialLog {
     pub fn record_at_gateway(&self, denied: &HttpDenial<'_>, id: Option<&str>) {
         let denial = denied.denial;
         let pair = (&*denial.domain, denial.rule(), &*denial.subject);
-        let second = second_of(denial.status.at);
+        let second = self.began.elapsed().as_secs();
         let is_first = self.latest.lock().lacks(pair, second);
-        self.record_with(second, is_first, || {
+        self.record_with(&self.of_gateway, second, is_first, || {
             let id = match id {
                 Some(id) => id.to_owned(),
                 None => self.request_id(Some(denied.headers)),
@@ -125,8 +130,14 @@ impl DenialLog {
         });
     }
 
-    fn record_with(&self, second: u64, is_first: bool, describe: impl FnOnce() -> DeniedRequest) {
-        let number = self.number(second);
+    fn record_with(
+        &self,
+        counted: &OfSecond,
+        second: u64,
+        is_first: bool,
+        describe: impl FnOnce() -> DeniedRequest,
+    ) {
+        let number = counted.number(second);
         let is_logged = number < self.config.lines_per_second;
         let is_kept = is_first || number < KEPT_PER_SECOND;
         let some_followed = self.followed.are_any();
@@ -155,17 +166,6 @@ impl DenialLog {
         self.latest.lock().latest(most, is_wanted)
     }
 
-    /// The number of denials before this one in its second, or in a later one that has begun.
-    fn number(&self, second: u64) -> u64 {
-        // Relaxed: two threads at the turn of a second may let a few more through, which does no harm. Answers of Redis
-        // may be of the second before; they count in this one.
-        if self.second.load(Ordering::Relaxed) < second {
-            self.second.store(second, Ordering::Relaxed);
-            self.count.store(0, Ordering::Relaxed);
-        }
-        self.count.fetch_add(1, Ordering::Relaxed)
-    }
-
     /// The id that the caller gave the request, if it can stand in a log, else a new one.
     #[must_use]
     pub fn request_id(&self, headers: Option<&HeaderMap>) -> String {
@@ -181,9 +181,24 @@ impl DenialLog {
     }
 }
 
-/// The second of a time.
-const fn second_of(at: Timestamp) -> u64 {
-    at.as_micros() / 1_000_000
+/// The denials of one second.
+#[derive(Debug, Default)]
+struct OfSecond {
+    second: AtomicU64,
+    count: AtomicU64,
+}
+
+impl OfSecond {
+    /// The number of denials before this one in its second, or in a later one that has begun.
+    fn number(&self, second: u64) -> u64 {
+        // Relaxed: two threads at the turn of a second may let a few more through, which does no harm. Answers of Redis
+        // may be of the second before; they count in this one.
+        if self.second.load(Ordering::Relaxed) < second {
+            self.second.store(second, Ordering::Relaxed);
+            self.count.store(0, Ordering::Relaxed);
+        }
+        self.count.fetch_add(1, Ordering::Relaxed)
+    }
 }
 
 #[cfg(test)]
@@ -208,8 +223,8 @@ mod tests {
 
     #[test]
     fn denials_are_numbered_by_second() {
-        let log = DenialLog::new(DenialLogConfig::default());
-        let numbers = |second| -> Vec<_> { (0..3).map(|_| log.number(second)).collect() };
+        let counted = OfSecond::default();
+        let numbers = |second| -> Vec<_> { (0..3).map(|_| counted.number(second)).collect() };
         assert_eq!(numbers(7), [0, 1, 2]);
         assert_eq!(numbers(8), [0, 1, 2]);
         // Answers that are late.
