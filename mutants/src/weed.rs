@@ -69,6 +69,10 @@ pub(crate) fn weed(args: &Args, tree: &Path, changes: &[Change]) -> Result<Compi
                 uncompilable: known.uncompilable,
             });
         }
+        ensure!(
+            !build.errors.is_empty(),
+            "the build ended without an error of the code's: it was stopped, or cargo failed"
+        );
         let before = known.len();
         for error in &build.errors {
             files.learn(&mut known, &switches, error);

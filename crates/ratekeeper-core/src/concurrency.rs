@@ -152,7 +152,6 @@ fn bring_back(limit: &Limit, heap: &mut Heap, now: Timestamp) {
     }
     let deadline = deadline.as_micros();
     heap[0] = heap[0].min(deadline);
-    heap[1] = deadline;
     for permit in heap[HEADER..].chunks_exact_mut(PERMIT) {
         if permit[2] > far {
             permit[2] = deadline;
@@ -337,5 +336,16 @@ mod tests {
             !renew(&limit, &mut heap, 2, at(179_999_998)),
             "reaped at this very tick"
         );
+    }
+
+    #[test]
+    fn renewing_one_permit_leaves_the_others_their_deadlines() {
+        let (limit, mut heap) = (limit(), Heap::new());
+        acquire(&limit, &mut heap, 1, at(0));
+        acquire(&limit, &mut heap, 2, at(0));
+        assert!(renew(&limit, &mut heap, 2, at(1)));
+        assert!(!is_held(&heap, 1, at(60_000_000)));
+        assert!(is_held(&heap, 2, at(60_000_000)));
+        assert!(!is_held(&heap, 2, at(60_000_001)));
     }
 }

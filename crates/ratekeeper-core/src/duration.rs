@@ -116,21 +116,29 @@ mod tests {
         for (text, micros) in cases {
             assert_eq!(parse_duration(text), Ok(Micros::new(micros)), "{text}");
         }
-        for text in [
-            "",
-            "10",
-            "s",
-            "1.5s",
-            "-1s",
-            "10 s",
-            "1m1h",
-            "1s1s",
-            "1y",
-            "9999999w",
-            "1s5",
-            "99999999999999999999s",
+    }
+
+    #[test]
+    fn a_refusal_names_the_fault_of_a_duration() {
+        for (text, fault) in [
+            ("", "it is empty"),
+            ("10", "'10' has no unit"),
+            ("1s5", "'1s5' has no unit"),
+            ("s", "'s' is not a whole number with a unit"),
+            ("1.5s", "'1.5s' is not a whole number with a unit"),
+            ("-1s", "'-1s' is not a whole number with a unit"),
+            ("10 s", "'10 s' is not a whole number with a unit"),
+            ("1y", "there is no unit 'y'"),
+            ("1m1h", "'h' cannot follow a unit that is not longer"),
+            ("1s1s", "'s' cannot follow a unit that is not longer"),
+            ("9999999w", "'9999999w' is more than 285 years"),
+            (
+                "99999999999999999999s",
+                "'99999999999999999999s' is more than 285 years",
+            ),
         ] {
-            assert!(parse_duration(text).is_err(), "{text}");
+            let error = parse_duration(text).expect_err(text);
+            assert_eq!(error.to_string(), fault);
         }
     }
 

@@ -106,6 +106,7 @@ pub(crate) fn test(rate: Rate, most: Micros, words: &Words, ask: Ask, now: Times
     if ask.hits < 0 && !is_tail(most, turn) {
         return Outcome {
             verdict: Verdict::Fits,
+            retry_after: Micros::ZERO,
             ..look(rate, most, queue, Ask { hits: 0, ..ask })
         };
     }
@@ -153,14 +154,13 @@ fn look(rate: Rate, most: Micros, queue: Queue, ask: Ask) -> Outcome {
 
 pub(crate) fn charge(rate: Rate, most: Micros, words: &mut Words, hits: i64, now: Timestamp) {
     let queue = Queue::of(rate, words, now);
-    let is_refused = hits < 0 && !is_tail(most, queue.turn(rate));
     if hits == 0 && !is_ahead(rate, words, now) {
         return;
     }
     // From the last charge, or from now if that is later.
     let taken = queue.busy.saturating_sub(queue.ahead);
     let taken = match hits {
-        _ if is_refused => taken,
+        ..0 if !is_tail(most, queue.turn(rate)) => taken,
         ..0 => {
             let most = rate.hits_begun(taken);
             taken.saturating_sub(rate.span(hits.unsigned_abs().min(most)))
@@ -280,10 +280,30 @@ mod tests {
     }
 
     #[test]
+    fn a_refund_that_frees_nothing_fits_and_tells_no_wait() {
+        let long = limit();
+        let spec = LimitSpec::new(Algorithm::LeakyBucket, 10, Micros::from_secs(1));
+        let burst = Some(1);
+        let short = Limit::try_new(LimitSpec { burst, ..spec }).expect("a valid limit");
+        let mut state = State::new(long.shape());
+        step(&long, &mut state, 3, 0);
+        // The queue is full for one limit, and longer than the other's.
+        for limit in [long, short] {
+            let limit = limit.with_delay_max(Micros::from_millis(50));
+            assert!(!step(&limit, &mut state, 1, 0).fits());
+            let kept = step(&limit, &mut state, -1, 0);
+            assert_eq!((kept.verdict, kept.remaining), (Verdict::Fits, 0));
+            assert_eq!(kept.retry_after, Micros::ZERO);
+        }
+    }
+
+    #[test]
     fn a_wait_as_long_as_the_queue_bounds_nothing() {
         let all = limit();
         assert_eq!(all.with_delay_max(Micros::from_millis(300)), all);
-        assert_ne!(all.with_delay_max(Micros::from_millis(299)), all);
+        assert_eq!(all.delay_max(), Micros::MAX);
+        let shorter = all.with_delay_max(Micros::from_millis(299));
+        assert_eq!(shorter.delay_max(), Micros::from_millis(299));
     }
 
     #[test]

@@ -148,7 +148,8 @@ pub(crate) fn test(limit: &Limit, state: StateRef<'_>, ask: Ask, at: &Moment) ->
         if ask.hits == 0 {
             return look(outcome);
         }
-        if ask.hits < 0 || outcome.fits() {
+        // So does every refund.
+        if outcome.fits() {
             return outcome;
         }
     }
@@ -167,16 +168,18 @@ fn overdrawing(limit: &Limit, state: StateRef<'_>, ask: Ask, at: &Moment) -> Out
     let glance = |state: &State| look(prepaid.test(state.as_ref(), Ask::hits(0), at));
     limit.charge_owned(&mut state, i64::try_from(ask.taken).unwrap_or(i64::MAX), at);
     let before = glance(&state);
-    if ask.hits == 0 {
-        return before;
-    }
+    let fits = match ask.hits {
+        0 => return before,
+        ..0 => true,
+        1.. => before.fits(),
+    };
     let cut = cut(limit, &state, ask.hits, at);
     limit.charge_owned(&mut state, ask.hits, at);
     let after = Outcome {
         cut,
         ..glance(&state)
     };
-    if ask.hits < 0 || before.fits() {
+    if fits {
         return Outcome {
             verdict: Verdict::Fits,
             retry_after: Micros::ZERO,

@@ -29,6 +29,19 @@ fn every_algorithm_takes_0_and_its_largest_quota() {
 }
 
 #[test]
+fn only_a_leaky_bucket_bounds_a_delay() {
+    let most = Micros::from_millis(1);
+    for algorithm in Algorithm::ALL {
+        let limit = Limit::try_new(spec(algorithm, 10)).expect("a valid limit");
+        let bound = match algorithm {
+            Algorithm::LeakyBucket => most,
+            _ => Micros::MAX,
+        };
+        assert_eq!(limit.with_delay_max(most).delay_max(), bound);
+    }
+}
+
+#[test]
 fn numbers_out_of_range_are_named() {
     let gcra = spec(Algorithm::Gcra, 10);
     let over = spec(Algorithm::FixedWindow, MAX_COUNT + 1);

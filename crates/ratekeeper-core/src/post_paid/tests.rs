@@ -174,6 +174,7 @@ fn earlier_steps_of_a_request_count_before_its_look() {
         assert!(!ask(10, 0).fits());
         assert!(ask(9, 5).fits());
         assert!(!ask(10, 5).fits());
+        assert!(ask(30, -5).fits(), "a refund");
     }
 }
 

@@ -27,6 +27,14 @@ fn the_rest_goes_to_the_largest_fractions_and_then_by_name() {
 }
 
 #[test]
+fn places_are_in_the_order_of_names() {
+    for (place, own) in ["ap", "eu", "us"].into_iter().enumerate() {
+        let regions = regions(own, &[("us", 1), ("eu", 2), ("ap", 1)]);
+        assert_eq!(regions.own_place(), place);
+    }
+}
+
+#[test]
 fn a_region_of_weight_0_gets_nothing() {
     let all = [("ap", 0), ("eu", 3), ("us", 1)];
     assert_eq!(regions("ap", &all).shares(2), [0, 2, 0]);
