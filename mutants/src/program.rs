@@ -61,6 +61,9 @@ impl Program {
         let start = Instant::now();
         let status = command.stderr(Stdio::null()).status();
         let status = status.context("cannot start timeout")?;
+        // No test ends so: by these timeout tells that it could not start the program.
+        let not_run = status.code().is_some_and(|code| (125..=127).contains(&code));
+        ensure!(!not_run, "{} cannot be run", self.path.display());
         Ok(match status.success() {
             true => End::Passed,
             false if start.elapsed() >= bound => End::Hung,
@@ -89,6 +92,17 @@ impl Program {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_that_cannot_be_run_has_no_end() {
+        let folder = std::env::temp_dir();
+        let program = Program {
+            path: folder.join("no such program"),
+            folder,
+        };
+        let ran = program.run_changed(&[], 1, Duration::from_secs(60));
+        assert!(ran.is_err(), "{ran:?}");
+    }
 
     #[test]
     fn a_program_ends_at_its_bound() {

@@ -23,7 +23,7 @@ pub(crate) struct Test<'a> {
     pub(crate) reached: BTreeSet<u32>,
 }
 
-/// Runs each test alone, and notes the switches that it comes by. Tests that fail are named, and left out.
+/// Runs each test alone, and records the switches that it comes by. Tests that fail are named, and left out.
 pub(crate) fn record<'a>(programs: &'a [Program], folder: &Path) -> Result<Vec<Test<'a>>> {
     if folder.exists() {
         fs::remove_dir_all(folder).context("cannot remove what was told before")?;
