@@ -36,7 +36,7 @@ fn permits(heap: &[u64]) -> std::slice::ChunksExact<'_, u64> {
 
 #[expect(clippy::cast_possible_truncation, reason = "the two halves of the id")]
 fn id_words(id: u128) -> [u64; 2] {
-    [(id >> 64) as u64, (id & u128::from(u64::MAX)) as u64]
+    [(id >> 64) as u64, id as u64]
 }
 
 /// The permits held at `now`; counted one by one only if some may have expired.
@@ -347,5 +347,35 @@ mod tests {
         assert!(!is_held(&heap, 1, at(60_000_000)));
         assert!(is_held(&heap, 2, at(60_000_000)));
         assert!(!is_held(&heap, 2, at(60_000_001)));
+    }
+
+    #[test]
+    fn ids_that_differ_in_one_half_are_two_permits() {
+        let (limit, mut heap) = (limit(), Heap::new());
+        let (low, high) = (1, 1 | 1 << 64);
+        acquire(&limit, &mut heap, low, at(0));
+        assert!(!is_held(&heap, high, at(0)));
+        assert!(!release(&mut heap, high, at(0)));
+        assert_eq!(acquire(&limit, &mut heap, high, at(0)).remaining, 0);
+    }
+
+    #[test]
+    fn only_a_held_permit_that_is_released_makes_room() {
+        let (limit, mut heap) = (limit(), Heap::new());
+        acquire(&limit, &mut heap, 1, at(0));
+        for (id, frees, remaining) in [(1, true, 2), (1, false, 1), (2, true, 1), (2, false, 1)] {
+            let answer = ask_holder(&limit, &heap, id, frees, at(0));
+            assert_eq!(answer.remaining, remaining, "{id} {frees}");
+        }
+    }
+
+    #[test]
+    fn a_renewal_after_the_clock_went_back_shortens_no_permit() {
+        let (limit, mut heap) = (limit(), Heap::new());
+        acquire(&limit, &mut heap, 1, at(0));
+        acquire(&limit, &mut heap, 2, at(10));
+        assert!(renew(&limit, &mut heap, 2, at(5)));
+        assert!(is_held(&heap, 2, at(60_000_009)));
+        assert!(!is_held(&heap, 2, at(60_000_010)));
     }
 }

@@ -111,7 +111,7 @@ pub(crate) fn test(rate: Rate, most: Micros, words: &Words, ask: Ask, now: Times
         };
     }
     let outcome = look(rate, most, queue, ask);
-    if turn.is_zero() || ask.hits < 0 || outcome.verdict == Verdict::Never {
+    if ask.hits < 0 || outcome.verdict == Verdict::Never {
         return outcome;
     }
     if turn <= most {
@@ -277,6 +277,36 @@ mod tests {
         assert_eq!(step(&ends(160), &mut state, -1, 40_000).remaining, 2);
         let next = step(&limit, &mut state, 1, 40_000);
         assert_eq!(next.delay, Micros::from_millis(60));
+    }
+
+    #[test]
+    fn a_queue_stays_if_the_clock_goes_back_by_no_more_than_it_lasts() {
+        let limit = limit();
+        for (charged, delay) in [(300_000, 400), (300_001, 100)] {
+            let mut state = State::new(limit.shape());
+            step(&limit, &mut state, 1, charged);
+            let next = step(&limit, &mut state, 1, 0);
+            assert_eq!(next.delay, Micros::from_millis(delay), "{charged}");
+        }
+    }
+
+    #[test]
+    fn a_queue_expires_when_its_next_slot_is_free() {
+        let limit = limit();
+        let mut state = State::new(limit.shape());
+        step(&limit, &mut state, 2, 0);
+        let at = Moment::at(Timestamp::from_micros(1_000_000_000));
+        let empty = limit.expires_at(state.as_ref(), &at).since(at.now);
+        assert_eq!(empty, Micros::from_millis(200));
+    }
+
+    #[test]
+    fn a_caller_that_cannot_wait_gives_back_from_any_queue() {
+        let limit = limit().without_delay();
+        let mut state = State::new(limit.shape());
+        step(&limit, &mut state, 3, 0);
+        let back = step(&limit, &mut state, -1, 0);
+        assert_eq!((back.verdict, back.remaining), (Verdict::Fits, 1));
     }
 
     #[test]

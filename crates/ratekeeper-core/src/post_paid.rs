@@ -211,10 +211,6 @@ fn look(outcome: Outcome) -> Outcome {
     Outcome {
         verdict,
         retry_after: wait,
-        reset_after: match verdict {
-            Verdict::Later => wait,
-            Verdict::Fits | Verdict::Never => outcome.reset_after,
-        },
         ..outcome
     }
 }

@@ -42,6 +42,18 @@ fn only_a_leaky_bucket_bounds_a_delay() {
 }
 
 #[test]
+fn the_reported_limit_is_the_larger_of_quota_and_burst() {
+    for (burst, ceiling) in [(3, 10), (10, 10), (30, 30)] {
+        let limit = Limit::try_new(LimitSpec {
+            burst: Some(burst),
+            ..spec(Algorithm::Gcra, 10)
+        })
+        .expect("a valid limit");
+        assert_eq!((limit.capacity(), limit.ceiling()), (burst, ceiling));
+    }
+}
+
+#[test]
 fn numbers_out_of_range_are_named() {
     let gcra = spec(Algorithm::Gcra, 10);
     let over = spec(Algorithm::FixedWindow, MAX_COUNT + 1);
