@@ -60,9 +60,10 @@ pub(crate) fn attack(program: &Path, _plan: &Plan) -> Result<Vec<Row>> {
     }
     row.measure(&service.process);
     // Beside the table there are records of who is denied, and pages that the allocator keeps: with four million keys 12 MiB
-    // in all, and in a build without optimisation 13 with these. A table without a bound would take 13 more.
+    // in all, and in a build without optimisation 13 with these, or 17 on a busy machine, where records of more seconds are
+    // kept. A table without a bound would take 13 more.
     let grown = service.process.allocated_kib().saturating_sub(before);
-    row.most("KiB of a table of 1 MiB", grown, 16 << 10);
+    row.most("KiB of a table of 1 MiB", grown, 20 << 10);
     Ok(vec![row])
 }
 
