@@ -69,7 +69,8 @@ async fn keep(app: &Arc<App>) -> Durability {
     blocking(move || app.fleet_switches.keep()).await
 }
 
-/// Writes the switches that the database does not have yet, but those whose requests do; stops at the first that fails.
+/// Writes the switches that the database does not have yet, except those that their requests are writing; stops at the first
+/// that fails.
 pub(super) async fn write_waiting(app: &Arc<App>, quotas: &QuotaAdmin) {
     let turn = app.fleet_switches.turn().await;
     let waiting = app.fleet_switches.left();
