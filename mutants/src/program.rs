@@ -62,7 +62,9 @@ impl Program {
         let status = command.stderr(Stdio::null()).status();
         let status = status.context("cannot start timeout")?;
         // No test ends so: by these timeout tells that it could not start the program.
-        let not_run = status.code().is_some_and(|code| (125..=127).contains(&code));
+        let not_run = status
+            .code()
+            .is_some_and(|code| (125..=127).contains(&code));
         ensure!(!not_run, "{} cannot be run", self.path.display());
         Ok(match status.success() {
             true => End::Passed,
