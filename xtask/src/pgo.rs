@@ -15,24 +15,25 @@ use std::process::Command;
 /// The recorded profile, below the root of the repository.
 const PROFILE: &str = "deploy/ratekeeper.profdata";
 
-/// The flags by which rustc optimises the static binary for the recorded profile; none for a processor of which there is none:
+/// The flag by which rustc optimises the static binary for the recorded profile; none for a processor of which there is none:
 /// names of functions depend on the target.
 ///
 /// Cargo compares flags and not the files in them: the number in the name has it build anew for another profile.
-pub(crate) fn flags(arch: Arch) -> Result<String> {
+pub(crate) fn flag(arch: Arch) -> Result<Option<String>> {
     if arch != Arch::Amd64 {
-        return Ok(String::new());
+        return Ok(None);
     }
     let recorded = root().join(PROFILE);
     let profile = std::fs::read(&recorded);
     let profile = profile.with_context(|| format!("cannot read {}", recorded.display()))?;
     let mut hasher = DefaultHasher::new();
     hasher.write(&profile);
-    let folder = target().join("pgo");
-    let copy = folder.join(format!("{:016x}.profdata", hasher.finish()));
+    let folder = target().join("pgo/profile");
+    need::remove(&folder)?;
     std::fs::create_dir_all(&folder)?;
+    let copy = folder.join(format!("{:016x}.profdata", hasher.finish()));
     std::fs::write(&copy, profile)?;
-    Ok(format!("-Cprofile-use={}", copy.display()))
+    Ok(Some(format!("-Cprofile-use={}", copy.display())))
 }
 
 /// Builds a binary that counts how often its code runs, puts load on it, and writes the profile.
@@ -45,7 +46,8 @@ pub(crate) fn record() -> Result<()> {
     let folder = target().join("pgo");
     let raw = folder.join("raw");
     need::remove(&raw)?;
-    let binary = static_binary::build_with(&mut steps, Arch::Amd64, &folder, "-Cprofile-generate")?;
+    let flag = Some("-Cprofile-generate".to_owned());
+    let binary = static_binary::build_with(&mut steps, Arch::Amd64, &folder, flag)?;
     let mut load = cargo(["run", "--release", "--locked", "--package"]);
     load.args(["ratekeeper-bench", "--example", "campaigns", "--", "pgo"]);
     load.arg("--ratekeeper").arg(binary);

@@ -107,15 +107,15 @@ pub(crate) fn in_namespaces(script: &str) -> Command {
 
 /// Builds the static binary for `arch` below the target folder `folder`, and returns its path.
 pub(crate) fn build(steps: &mut Steps, arch: Arch, folder: &Path) -> Result<PathBuf> {
-    build_with(steps, arch, folder, &pgo::flags(arch)?)
+    build_with(steps, arch, folder, pgo::flag(arch)?)
 }
 
-/// Builds it with these flags for rustc.
+/// Builds it with a flag for rustc beside the usual ones.
 pub(crate) fn build_with(
     steps: &mut Steps,
     arch: Arch,
     folder: &Path,
-    flags: &str,
+    flag: Option<String>,
 ) -> Result<PathBuf> {
     let triple = arch.triple();
     let is_cross = arch != Arch::here()?;
@@ -136,7 +136,9 @@ pub(crate) fn build_with(
         .arg(folder);
     // Nothing in the binary tells where it was built.
     let remapped = format!("--remap-path-prefix={}=/ratekeeper", root().display());
-    command.env("RUSTFLAGS", format!("{remapped} {flags}"));
+    let flags: Vec<String> = [remapped].into_iter().chain(flag).collect();
+    // With spaces between them, a folder with a space in its name would be two flags.
+    command.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
     // Nor when: C compilers take the time that the allocator tells from here.
     command.env("SOURCE_DATE_EPOCH", commit::time()?);
     if let Some(tool) = tool {
