@@ -166,15 +166,25 @@ impl<'a> RequestStatus<'a> {
 
 impl Serialize for Bound<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let LimitStatus {
+            rule: _,      // By `rule`, which has a word for none.
+            limit: _,     // The policy tells it.
+            remaining: _, // By `remaining`.
+            reset_after,
+            full_after: _, // No header tells it.
+            retry_after,
+            is_over: _, // `remaining` is 0.
+            debt,
+        } = &self.status;
         let mut fields = serializer.serialize_struct("Binding", 6)?;
         fields.serialize_field("policy", &self.quota)?;
         fields.serialize_field("rule", self.rule())?;
         fields.serialize_field("remaining", &self.remaining())?;
-        if self.status.debt > 0 {
-            fields.serialize_field("debt", &self.status.debt)?;
+        if *debt > 0 {
+            fields.serialize_field("debt", debt)?;
         }
-        fields.serialize_field("reset_after_us", &self.status.reset_after.get())?;
-        if let Some(wait) = self.status.retry_after {
+        fields.serialize_field("reset_after_us", &reset_after.get())?;
+        if let Some(wait) = retry_after {
             fields.serialize_field("retry_after_us", &wait.get())?;
         }
         fields.end()

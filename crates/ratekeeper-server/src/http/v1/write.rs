@@ -2,6 +2,7 @@
 //! spends most of an answer's time looking for characters to escape in names that have none.
 
 use ratekeeper_core::Micros;
+use ratekeeper_limiter::LimitStatus;
 use serde::Serialize;
 
 use crate::protocol::v1::{AnsweredBy, CheckAnswer, HeldAnswer};
@@ -61,16 +62,24 @@ fn write_limit(out: &mut Vec<u8>, allowed: bool, by: &AnsweredBy<'_>, delay_ms: 
     });
     match by {
         AnsweredBy::Limit(limit) => {
+            let LimitStatus {
+                rule,
+                limit,
+                remaining,
+                reset_after,
+                full_after,
+                retry_after,
+                is_over: _, // The decision tells it.
+                debt,
+            } = limit;
             let millis = |span: Micros| Some(span.as_millis_ceil());
-            write_value(out, &limit.rule);
-            write_some(out, b",\"limit\":", Some(limit.limit));
-            write_some(out, b",\"remaining\":", Some(limit.remaining));
-            write_some(out, b",\"reset_after_ms\":", millis(limit.reset_after));
-            write_some(out, b",\"full_after_ms\":", millis(limit.full_after));
-            let retry_after = limit.retry_after.and_then(millis);
-            write_some(out, b",\"retry_after_ms\":", retry_after);
-            let debt = Some(limit.debt).filter(|debt| *debt > 0);
-            write_some(out, b",\"debt\":", debt);
+            write_value(out, rule);
+            write_some(out, b",\"limit\":", Some(*limit));
+            write_some(out, b",\"remaining\":", Some(*remaining));
+            write_some(out, b",\"reset_after_ms\":", millis(*reset_after));
+            write_some(out, b",\"full_after_ms\":", millis(*full_after));
+            write_some(out, b",\"retry_after_ms\":", retry_after.and_then(millis));
+            write_some(out, b",\"debt\":", Some(*debt).filter(|debt| *debt > 0));
         }
         AnsweredBy::Unlimited(rule) => {
             write_value(out, rule);
@@ -103,7 +112,7 @@ fn write_value(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
 #[cfg(test)]
 mod tests {
     use ratekeeper_core::Timestamp;
-    use ratekeeper_limiter::{Check, LimitStatus, Limiter, LimiterOptions};
+    use ratekeeper_limiter::{Check, Limiter, LimiterOptions};
     use ratekeeper_rules::{Options, Source, load};
     use ratekeeper_store::{MemoryConfig, MemoryStore};
     use serde_json::{Value, json};

@@ -251,6 +251,30 @@ impl Serialize for Statuses<'_> {
     }
 }
 
+impl<'a> LimitFields<'a> {
+    fn of(limit: &'a LimitStatus<'_>) -> Self {
+        let LimitStatus {
+            rule,
+            limit,
+            remaining,
+            reset_after,
+            full_after,
+            retry_after,
+            is_over: _, // The decision tells it.
+            debt,
+        } = limit;
+        Self {
+            rule: rule.as_deref(),
+            limit: Some(*limit),
+            remaining: Some(*remaining),
+            reset_after_ms: Some(reset_after.as_millis_ceil()),
+            full_after_ms: Some(full_after.as_millis_ceil()),
+            retry_after_ms: retry_after.map(Micros::as_millis_ceil),
+            debt: Some(*debt).filter(|debt| *debt > 0),
+        }
+    }
+}
+
 impl Serialize for AnsweredBy<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let fields = match self {
@@ -259,15 +283,7 @@ impl Serialize for AnsweredBy<'_> {
                 rule: Some(rule),
                 ..LimitFields::default()
             },
-            Self::Limit(limit) => LimitFields {
-                rule: limit.rule.as_deref(),
-                limit: Some(limit.limit),
-                remaining: Some(limit.remaining),
-                reset_after_ms: Some(limit.reset_after.as_millis_ceil()),
-                full_after_ms: Some(limit.full_after.as_millis_ceil()),
-                retry_after_ms: limit.retry_after.map(Micros::as_millis_ceil),
-                debt: Some(limit.debt).filter(|debt| *debt > 0),
-            },
+            Self::Limit(limit) => LimitFields::of(limit),
         };
         fields.serialize(serializer)
     }

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 use ratekeeper_core::duration::parse_duration;
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Timestamp};
-use ratekeeper_limiter::{BroughtLimit, Check, ENTRY_BYTES_MAX, MAX_HITS, OwnLimit, Ruling};
+use ratekeeper_limiter::{
+    BroughtLimit, Check, ENTRY_BYTES_MAX, LimitStatus, MAX_HITS, OwnLimit, Ruling,
+};
 use ratekeeper_rules::{Domain, Entry, FailureMode, Matched, Node, RuleSet};
 use ratekeeper_store::Answer::{Decided, Pending};
 use serde::{Deserialize, Serialize};
@@ -107,15 +109,24 @@ pub(crate) struct LimitsAnswer {
 impl LimitAnswer {
     fn new(ruling: &Ruling<'_>, now: Timestamp) -> Self {
         let decision = ruling.decision;
-        let limit = decision.limit_status().unwrap_or_default();
-        let resets_at = now.after(limit.reset_after).as_micros();
+        let LimitStatus {
+            rule: _, // The caller named it.
+            limit,
+            remaining,
+            reset_after,
+            full_after: _,
+            retry_after,
+            is_over: _, // `success` tells it.
+            debt: _,    // A short answer has what callers read who do not settle.
+        } = decision.limit_status().unwrap_or_default();
+        let resets_at = now.after(reset_after).as_micros();
         Self {
             success: decision.allowed(),
-            limit: limit.limit,
-            remaining: limit.remaining,
+            limit,
+            remaining,
             reset: resets_at.div_ceil(1_000),
-            reset_after_ms: limit.reset_after.as_millis_ceil(),
-            retry_after_ms: limit.retry_after.map(Micros::as_millis_ceil),
+            reset_after_ms: reset_after.as_millis_ceil(),
+            retry_after_ms: retry_after.map(Micros::as_millis_ceil),
             degraded: decision.is_degraded(),
         }
     }
