@@ -81,13 +81,15 @@ impl PostPaid {
             Self::EqualCount(cut) => Kind::EqualCount(cut),
             Self::SlidingWindow(sub) => Kind::SlidingWindow(sub),
             Self::SlidingLog => Kind::SlidingLog,
-            Self::Bucket(rate, _) => {
-                if matches!(algorithm, Algorithm::Gcra) {
-                    Kind::Gcra(rate)
-                } else {
-                    Kind::TokenBucket(rate)
-                }
-            }
+            Self::Bucket(rate, _) => match algorithm {
+                Algorithm::Gcra => Kind::Gcra(rate),
+                Algorithm::TokenBucket
+                | Algorithm::FixedWindow
+                | Algorithm::SlidingWindow
+                | Algorithm::SlidingLog
+                | Algorithm::LeakyBucket
+                | Algorithm::Concurrency => Kind::TokenBucket(rate),
+            },
         }
     }
 }

@@ -65,6 +65,27 @@ impl Algorithm {
         }
     }
 
+    /// Returns true if all counters of a limit begin their windows at the same moments, as those of a calendar do.
+    #[must_use]
+    #[inline]
+    pub const fn has_fixed_windows(self) -> bool {
+        match self {
+            Self::FixedWindow => true,
+            Self::SlidingWindow | Self::SlidingLog => false,
+            Self::TokenBucket | Self::Gcra | Self::LeakyBucket | Self::Concurrency => false,
+        }
+    }
+
+    /// Returns true if the algorithm takes `sub_windows`, or `strict` without them.
+    #[must_use]
+    pub const fn has_sub_windows(self) -> bool {
+        match self {
+            Self::SlidingWindow => true,
+            Self::FixedWindow | Self::SlidingLog => false,
+            Self::TokenBucket | Self::Gcra | Self::LeakyBucket | Self::Concurrency => false,
+        }
+    }
+
     /// Returns true if the algorithm counts permits, which are held and released, rather than hits in a window.
     #[must_use]
     #[inline]
@@ -158,17 +179,16 @@ impl LimitSpec {
             Some(burst) if burst > MAX_COUNT => return Err(LimitError::BurstTooLarge),
             _ => {}
         }
-        let is_sliding = algorithm == Algorithm::SlidingWindow;
-        if self.sub_windows.is_some() && !is_sliding {
+        if self.sub_windows.is_some() && !algorithm.has_sub_windows() {
             return Err(LimitError::NoSubWindows(algorithm));
         }
-        if self.strict && !is_sliding {
+        if self.strict && !algorithm.has_sub_windows() {
             return Err(LimitError::NoStrict(algorithm));
         }
         if self.strict && self.sub_windows.is_some() {
             return Err(LimitError::StrictWithSubWindows);
         }
-        if self.calendar && algorithm != Algorithm::FixedWindow {
+        if self.calendar && !algorithm.has_fixed_windows() {
             return Err(LimitError::NoCalendar(algorithm));
         }
         if self.max_debt.is_some() && !self.post_paid {

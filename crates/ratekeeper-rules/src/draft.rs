@@ -285,7 +285,7 @@ const fn culprits(error: LimitError) -> &'static [&'static str] {
 
 /// The error in the words of the keys that a file has.
 fn told(error: LimitError, algorithm: Algorithm) -> String {
-    if error == LimitError::EmptyWindow && algorithm == Algorithm::Concurrency {
+    if error == LimitError::EmptyWindow && algorithm.holds_permits() {
         return "a timeout is at least 1 microsecond".to_owned();
     }
     error.to_string()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ratekeeper_core::region::counted::{Counted, Silent};
 use ratekeeper_core::region::loans::LoanKind;
-use ratekeeper_core::{Algorithm, Limit, Micros, Regions, Unshareable, Whole};
+use ratekeeper_core::{Limit, Micros, Regions, Unshareable, Whole};
 
 use crate::named::named;
 use crate::{Rule, RuleLimit};
@@ -272,7 +272,7 @@ fn check_counted(limit: &Limit, counted: Counted) -> Result<(), (String, &'stati
         "windows of a calendar are not counted together, others are".to_owned()
     } else if limit.is_post_paid() {
         "hits that are paid afterwards are charged in full, whatever others have used".to_owned()
-    } else if limit.algorithm() != Algorithm::FixedWindow {
+    } else if !limit.algorithm().has_fixed_windows() {
         format!(
             "a {} is not counted together, a fixed_window is: its hits belong to a window by name",
             limit.algorithm().name()

@@ -3,7 +3,6 @@
 use std::fmt::{self, Write as _};
 
 use crate::{Domain, Node, RuleIndex, RuleLimit, RuleSet};
-use ratekeeper_core::Algorithm;
 
 impl RuleSet {
     /// Returns a line for each limit, in the order of the files: `domain.path: unit=MINUTE
@@ -56,7 +55,7 @@ impl RuleSet {
                 if rule.unit.is_none() {
                     write!(text, ", window: {}", rule.window_text)?;
                 }
-                if limit.algorithm() != Algorithm::FixedWindow {
+                if !limit.algorithm().has_fixed_windows() {
                     write!(text, ", algorithm: {}", limit.algorithm().name())?;
                 }
                 if limit.algorithm().has_burst() {

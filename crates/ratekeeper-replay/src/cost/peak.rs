@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use ratekeeper_core::{Algorithm, Limit, Micros, Timestamp};
+use ratekeeper_core::{Limit, Micros, Timestamp};
 use ratekeeper_store::CounterKey;
 
 /// The most uses that are kept, over all counters.
@@ -64,7 +64,7 @@ impl Peaks {
 /// The first moment of the window that `now` is in.
 fn begin(limit: &Limit, now: Timestamp) -> Timestamp {
     let (now, window) = (now.as_micros(), limit.window().get());
-    let begins = if limit.algorithm() == Algorithm::FixedWindow {
+    let begins = if limit.algorithm().has_fixed_windows() {
         now - now % window.max(1)
     } else {
         // A hit counts until the moment a window after it.

@@ -1,7 +1,5 @@
 //! Checks of a tenant's quotas by the rules of their domain.
 
-use ratekeeper_core::Algorithm;
-
 use super::RuleSet;
 use crate::choice::choose;
 use crate::diagnostic::Faults;
@@ -14,6 +12,7 @@ use crate::tenants::{
     TenantQuotas, Term, entry_of,
 };
 use crate::{Position, Rule};
+use ratekeeper_core::Algorithm;
 use ratekeeper_core::duration::parse_duration;
 
 /// The most plans of one tenant, one after the other.
@@ -194,8 +193,8 @@ impl TenantOverride {
     /// The limit as a draft.
     fn draft(&self, faults: &mut Refusals) -> LimitDraft {
         let algorithm = self.algorithm.as_deref().map(|text| {
-            let algorithm = choose("algorithm", text)?;
-            if algorithm == Algorithm::Concurrency {
+            let algorithm: Algorithm = choose("algorithm", text)?;
+            if algorithm.holds_permits() {
                 return Err((NOT_A_RATE.0.to_owned(), NOT_A_RATE.1.to_owned()));
             }
             Ok(algorithm)

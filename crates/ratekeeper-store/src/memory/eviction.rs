@@ -283,8 +283,12 @@ impl Shard {
     #[inline]
     fn spills(&self, cx: &Context<'_>, step: &Step, outcome: &Outcome, spot: Spot) -> bool {
         let limit = &step.limit;
-        if limit.algorithm() != Algorithm::SlidingWindow {
-            return false;
+        match limit.algorithm() {
+            Algorithm::SlidingWindow => {}
+            Algorithm::FixedWindow | Algorithm::SlidingLog | Algorithm::Concurrency => {
+                return false;
+            }
+            Algorithm::TokenBucket | Algorithm::Gcra | Algorithm::LeakyBucket => return false,
         }
         // With nothing left the count may be anything if denied hits are counted too.
         let is_known = outcome.remaining > 0 || step.charge == Charge::IfAllowed;

@@ -346,8 +346,8 @@ pub(super) fn entries(
 }
 
 pub(super) fn algorithm(key: &str, node: &Node, report: &mut Report<'_>) -> Option<Algorithm> {
-    let algorithm = choice(key, node, report)?;
-    if algorithm == Algorithm::Concurrency {
+    let algorithm: Algorithm = choice(key, node, report)?;
+    if algorithm.holds_permits() {
         let (message, help) = NOT_A_RATE;
         report.error(node.mark, message, help);
         return None;

@@ -342,7 +342,7 @@ impl Compiler<'_, '_, '_> {
         let RuleLimit::Limited(limit) = limit else {
             return;
         };
-        let forgets = limit.algorithm() != Algorithm::FixedWindow && limit.sub_windows() == 0;
+        let forgets = !limit.algorithm().has_fixed_windows() && limit.sub_windows() == 0;
         if policy.count_denied == Some(true) && forgets && !limit.is_post_paid() {
             let message = format!(
                 "`count_denied` fills a {} and no more: a request of 0 hits still passes when nothing is left",
@@ -355,7 +355,7 @@ impl Compiler<'_, '_, '_> {
     }
 
     fn check_leaky(&mut self, limit: &RuleLimit, policy: &Policy, mark: Mark) {
-        let leaky = matches!(limit, RuleLimit::Limited(limit) if limit.algorithm() == Algorithm::LeakyBucket);
+        let leaky = matches!(limit, RuleLimit::Limited(limit) if limit.algorithm().has_turns());
         if leaky && policy.leaky_over_rls == Some(LeakyOverRls::Allow) {
             let message = "with `leaky_over_rls: allow` nothing is shaped where the edge cannot wait: \
                            up to a whole burst passes at once";
