@@ -41,14 +41,15 @@ impl<C: Sender> Api<'_, C> {
         }
         self.permit_override(subject)?;
         require_rules(self.app)?;
+        let limiter = &self.app.limiter;
+        if unmatched == Unmatched::Refused {
+            let check = subject.check(1);
+            refuse_unmatched(limiter.snapshot().rules(), &check, self.rule_names())?;
+        }
         if !request.idempotency_key.is_empty() {
             return self.check_once(request, read).await;
         }
         let check = subject.check(1);
-        let limiter = &self.app.limiter;
-        if unmatched == Unmatched::Refused {
-            refuse_unmatched(limiter.snapshot().rules(), &check, self.rule_names())?;
-        }
         let now = limiter.clock().now();
         let read = |ruling: &Ruling<'_>| read(&answer(request, ruling, now));
         let origin = self.sender.origin();
