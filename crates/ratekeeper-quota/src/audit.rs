@@ -108,8 +108,7 @@ impl AuditRow {
             self.before,
             self.after,
         ]);
-        let digest = Sha256::digest(fields.to_string().as_bytes());
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(Sha256::digest(fields.to_string()))
     }
 
     fn cells(self) -> [Cell; 11] {

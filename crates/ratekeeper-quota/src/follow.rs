@@ -238,16 +238,37 @@ impl Copy {
         if !self.is_whole || is_older {
             next = (TenantIndex::new(self.store.key().clone()), 0);
         }
-        let (mut index, mut version) = next;
         // First, since all tenants of a large database take a while.
         let known = self.status.fleet().filter(|_| self.is_whole && !is_older);
+        self.read_fleet(known).await?;
+        let (index, version) = self.read_tenants(next).await?;
+        if version > newest {
+            // Before a tenant that has changed meanwhile, a token or a switch may have.
+            self.read_fleet(self.status.fleet()).await?;
+        }
+        self.put(index, version.max(newest), Source::Database).await;
+        self.is_whole = true;
+        self.is_read = true;
+        Ok(())
+    }
+
+    /// Puts tokens and switches in force, unless they are `known`.
+    async fn read_fleet(&self, known: Option<Arc<FleetRecord>>) -> Result<(), QuotaError> {
         if let Some(fleet) = self.store.fleet_unless(known.as_deref()).await? {
             self.status.fleet_in_force(fleet);
         }
+        Ok(())
+    }
+
+    /// Adds the tenants that have changed since `version` to `index`; returns it with the number of the last change of one.
+    async fn read_tenants(
+        &self,
+        (mut index, mut version): (TenantIndex, u64),
+    ) -> Result<(TenantIndex, u64), QuotaError> {
         loop {
             let changes = self.store.changes(version).await?;
             let Some(last) = changes.last() else {
-                break;
+                return Ok((index, version));
             };
             version = last.record.version;
             index = blocking(move || {
@@ -262,10 +283,6 @@ impl Copy {
             })
             .await;
         }
-        self.put(index, version.max(newest), Source::Database).await;
-        self.is_whole = true;
-        self.is_read = true;
-        Ok(())
     }
 
     async fn put(&mut self, index: TenantIndex, version: u64, source: Source) {
@@ -366,5 +383,117 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
             // The runtime shuts down, and this task with it.
             Err(_) => std::future::pending().await,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use ratekeeper_rules::{
+        Options, RuleSet, Source as RuleSource, TenantKey, TenantPlan, TenantQuotas, load,
+    };
+
+    use super::*;
+    use crate::{DatabaseAddress, Editor, FleetToken, Precondition, TenantId, TenantPut};
+
+    const RULES: &str = "domain: d
+evaluation: path
+tenant: customer
+plans: [free, pro]
+descriptors:
+- key: customer
+  rate_limit: { unit: minute, requests_per_unit: 100 }
+  plans:
+    pro: { unit: minute, requests_per_unit: 1000 }
+";
+
+    fn rules() -> RuleSet {
+        let source = RuleSource {
+            name: "rules.yaml".to_owned(),
+            text: RULES.to_owned(),
+        };
+        let loaded = load(&[source], &Options::default());
+        loaded.expect("the rules are right").rules
+    }
+
+    fn editor() -> Editor {
+        Editor {
+            name: "alice".to_owned(),
+            source: "127.0.0.1:1".to_owned(),
+            request_id: "r-1".to_owned(),
+        }
+    }
+
+    async fn add_tenant(store: &QuotaStore, name: &str) {
+        let pro = TenantQuotas {
+            plans: vec![TenantPlan::new("pro")],
+            ..TenantQuotas::default()
+        };
+        let put = TenantPut::now(TenantId::of_value("d", name, false, store.key()), pro);
+        let put = store
+            .put(&put, Precondition::Any, &editor(), &rules())
+            .await;
+        put.expect("it can be put");
+    }
+
+    fn copy_of(store: &QuotaStore) -> Copy {
+        Copy {
+            store: store.clone(),
+            config: FollowerConfig::default(),
+            apply: Arc::new(|_| 0),
+            status: QuotaStatus::default(),
+            index: TenantIndex::new(store.key().clone()),
+            version: 0,
+            is_whole: false,
+            is_read: false,
+            asked: Instant::now(),
+            saved: None,
+            tidied: Instant::now(),
+        }
+    }
+
+    #[test]
+    fn a_token_that_is_revoked_while_tenants_are_read_does_not_stay() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(1)
+            .enable_all()
+            .build();
+        let runtime = runtime.expect("a runtime can be made");
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let address = DatabaseAddress::sqlite(&folder.path().join("quotas.db"));
+        runtime.block_on(async {
+            let store = QuotaStore::new(address, TenantKey::from_bytes([7; 16]));
+            let store = store.expect("the address is right");
+            let token = FleetToken {
+                name: "ops".into(),
+                role: "admin".into(),
+                sha256: "0".repeat(64).into(),
+                created_at: 1_800_000_000,
+            };
+            let made = store.create_token(&token, &editor()).await;
+            made.expect("it can be made");
+            add_tenant(&store, "early").await;
+
+            let mut copy = copy_of(&store);
+            let status = copy.status.clone();
+            let mut fleet = status.fleet_changes();
+            // The one thread that takes the tenants in is busy until both changes are made.
+            let (done, busy) = mpsc::channel::<()>();
+            let _busy = spawn_blocking(move || busy.recv());
+            let change = async {
+                fleet.changed().await.expect("the status is there");
+                let revoked = store.revoke_token("ops", &editor()).await;
+                revoked.expect("it can be revoked");
+                add_tenant(&store, "late").await;
+                drop(done);
+            };
+            tokio::join!(copy.look(), change);
+            assert_eq!((status.version(), status.tenants()), (4, 2));
+            // Nothing is new any more.
+            copy.look().await;
+            let fleet = status.fleet().expect("it has read the tokens");
+            assert_eq!(fleet.tokens, Vec::new());
+        });
     }
 }

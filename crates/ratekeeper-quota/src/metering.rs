@@ -75,18 +75,12 @@ impl FromStr for UsageCursor {
 /// Writes a cursor as digits alone.
 pub(crate) fn write_digits(cursor: &impl Serialize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let text = serde_json::to_string(cursor).map_err(|_| fmt::Error)?;
-    text.bytes().try_for_each(|byte| write!(f, "{byte:02x}"))
+    f.write_str(&hex::encode(text))
 }
 
 /// Reads a cursor that was [written so](write_digits).
 pub(crate) fn read_digits<T: DeserializeOwned>(text: &str) -> Result<T, NotAUsageCursor> {
-    if !text.is_ascii() || !text.len().is_multiple_of(2) {
-        return Err(NotAUsageCursor);
-    }
-    let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16);
-    let bytes = (0..text.len()).step_by(2).map(byte);
-    let bytes: Result<Vec<u8>, _> = bytes.collect();
-    let bytes = bytes.map_err(|_| NotAUsageCursor)?;
+    let bytes = hex::decode(text).map_err(|_| NotAUsageCursor)?;
     serde_json::from_slice(&bytes).map_err(|_| NotAUsageCursor)
 }
 

@@ -46,11 +46,7 @@ pub(crate) fn key_text(text: &str) -> String {
     if text.len() <= KEY_BYTES_MAX {
         return text.to_owned();
     }
-    let digest = Sha256::digest(text.as_bytes());
-    let digest: String = digest[..8]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let digest = hex::encode(&Sha256::digest(text)[..8]);
     let most = KEY_BYTES_MAX - digest.len() - 1;
     format!("{}~{digest}", &text[..text.floor_char_boundary(most)])
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::audited::UndatedLimit;
+use crate::store::fingerprint;
 
 /// The longest line to read: the quotas of one tenant.
 const LINE_BYTES_MAX: u64 = 1 << 20;
@@ -86,10 +87,6 @@ impl From<SavedQuotas> for TenantQuotas {
     }
 }
 
-fn fingerprint(key: &TenantKey) -> String {
-    key.hash("\0ratekeeper: is this the key?").to_string()
-}
-
 /// Saves the tenants and the number of their last change; blocks. Whoever reads meanwhile sees the earlier
 /// file or this one.
 pub(crate) fn save(path: &Path, index: &TenantIndex, version: u64) -> Result<(), SavedError> {
@@ -123,7 +120,7 @@ pub(crate) fn save(path: &Path, index: &TenantIndex, version: u64) -> Result<(),
         };
         line(&mut file, &tenant)?;
     }
-    let digest = hex(&file.hash.finalize());
+    let digest = hex::encode(file.hash.finalize());
     let mut inner = file.inner;
     writeln!(inner, "{digest}")?;
     let file = inner.into_inner().map_err(io::IntoInnerError::into_error)?;
@@ -152,7 +149,7 @@ pub(crate) fn load(path: &Path, key: &TenantKey) -> Result<Option<(TenantIndex, 
         let hash: TenantHash = line.tenant.parse().map_err(|_| SavedError::Damaged)?;
         index.put(&line.domain, hash, &line.quotas.into());
     }
-    let expected = hex(&lines.hash.clone().finalize());
+    let expected = hex::encode(lines.hash.clone().finalize());
     let found = lines.text()?;
     match found.trim_end() == expected {
         true => Ok(Some((index, head.version))),
@@ -229,10 +226,6 @@ impl<W: Write> Write for Hashing<W> {
     fn flush(&mut self) -> io::Result<()> {
         self.inner.flush()
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

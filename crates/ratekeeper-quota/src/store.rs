@@ -91,7 +91,7 @@ impl QuotaStore {
 
     /// Marks a new database as one of the key, or checks that it is.
     async fn claim(&self) -> Result<(), QuotaError> {
-        let fingerprint = self.key.hash("\0ratekeeper: is this the key?").to_string();
+        let fingerprint = fingerprint(&self.key);
         sqlx::query("UPDATE quota_version SET tenant_key = $1 WHERE id = 1 AND tenant_key IS NULL")
             .bind(fingerprint.clone())
             .execute(&self.pool)
@@ -136,6 +136,11 @@ impl QuotaStore {
         })
         .await
     }
+}
+
+/// The text by which a database or a saved copy shows the key that it belongs to, and does not tell it.
+pub(crate) fn fingerprint(key: &TenantKey) -> String {
+    key.hash("\0ratekeeper: is this the key?").to_string()
 }
 
 /// The tenant with this hash, or the trace of one.

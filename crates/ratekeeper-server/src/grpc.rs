@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, HeaderValue, ORIGIN};
+use http::header::{AUTHORIZATION, HeaderValue};
 use http::{Extensions, HeaderMap, Request, Response};
 use ratekeeper_limiter::Check;
 use ratekeeper_proto::envoy::service::ratelimit::v3::rate_limit_service_server::{
@@ -34,7 +34,6 @@ use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 use tower::Service;
 
-use crate::access::callers::Denied;
 use crate::app::App;
 use crate::config::constant::ConstantAnswer;
 use crate::listen::{Fault, Peer, PeerAddress};
@@ -70,13 +69,8 @@ impl Rls {
         let authorization = headers.get(AUTHORIZATION);
         let authorization = authorization.map(HeaderValue::as_bytes);
         let admitted = needs.admit(&self.app.callers, Some(peer), authorization);
-        let is_page = || headers.contains_key(ORIGIN);
-        let denied = match admitted {
-            Ok(admitted) if admitted.is_by_place && is_page() => {
-                Denied::Forbidden("web pages may not ask for this".to_owned())
-            }
-            Ok(_) => return Ok(()),
-            Err(denied) => denied,
+        let Err(denied) = admitted.and_then(|it| it.unless_page(headers)) else {
+            return Ok(());
         };
         self.app.log_rls_refusal(&denied);
         Err(V1Refusal::from(denied).into())

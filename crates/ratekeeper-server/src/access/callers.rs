@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use http::HeaderMap;
+use http::header::ORIGIN;
 use sha2::{Digest, Sha256};
 
 use crate::access::Role;
@@ -122,6 +124,19 @@ pub(crate) struct Admitted<'a> {
     /// True if it is allowed only because it is on this host. A web page in a browser is on this
     /// host as well; the edge has to tell the two apart.
     pub(crate) is_by_place: bool,
+}
+
+impl Admitted<'_> {
+    /// Refuses a web page that is admitted only because its browser is on this host. No page has a reason to speak gRPC, so
+    /// that an origin among the `headers` of a call is enough.
+    pub(crate) fn unless_page(self, headers: &HeaderMap) -> Result<Self, Denied> {
+        match self.is_by_place && headers.contains_key(ORIGIN) {
+            true => Err(Denied::Forbidden(
+                "web pages may not ask for this".to_owned(),
+            )),
+            false => Ok(self),
+        }
+    }
 }
 
 /// A caller, or a client on this host that presents no credentials.
@@ -345,6 +360,20 @@ mod tests {
                 callers.admit(Some(&by_open_listener), None, power),
                 Err(Denied::Unknown(_))
             ));
+        }
+    }
+
+    #[test]
+    fn a_page_may_do_nothing_for_being_on_this_host() {
+        let callers = callers();
+        let mut of_page = HeaderMap::new();
+        of_page.insert(ORIGIN, http::HeaderValue::from_static("null"));
+        let near = peer("127.0.0.1:1", &[]);
+        for (header, may) in [(None, false), (Some(b"Bearer secret".as_slice()), true)] {
+            let admitted = callers.admit(Some(&near), header, Power::Hold);
+            let admitted = admitted.expect("it has the permission");
+            assert_eq!(admitted.unless_page(&HeaderMap::new()), Ok(admitted));
+            assert_eq!(admitted.unless_page(&of_page).is_ok(), may);
         }
     }
 

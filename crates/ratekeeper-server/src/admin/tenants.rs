@@ -117,10 +117,7 @@ pub(super) async fn by_path(
 ) -> Result<Json<TenantAnswer>, ApiError> {
     let Path(tenant) = tenant.map_err(|error| ApiError::invalid("{tenant}", error.body_text()))?;
     let named = Named::read(&tenant, "{tenant}")?;
-    let question = usage::Options {
-        domain,
-        ..usage::Options::default()
-    };
+    let question = usage::Options::of_domain(domain);
     answer(&app, operator.role, named, question).await.map(Json)
 }
 
@@ -139,10 +136,7 @@ pub(super) async fn by_body(
 ) -> Result<Json<TenantAnswer>, ApiError> {
     let question: TenantQuestion = read_json(&body?)?;
     let named = Named::read(&question.tenant, "tenant")?;
-    let question = usage::Options {
-        domain: question.domain,
-        descriptors: question.descriptors,
-    };
+    let question = usage::Options::new(question.domain, question.descriptors, "descriptors")?;
     answer(&app, operator.role, named, question).await.map(Json)
 }
 
@@ -157,9 +151,9 @@ async fn answer(
     }
     let snapshot = Arc::clone(&app.limiter.snapshot());
     let mut missing = Vec::new();
-    let place = match tenants_domain(snapshot.rules(), question.domain.as_deref()) {
+    let place = match tenants_domain(snapshot.rules(), question.domain()) {
         Ok(place) => Some(place),
-        Err(error) if question.domain.is_some() => return Err(unclear(&error)),
+        Err(error) if question.domain().is_some() => return Err(unclear(&error)),
         Err(error) => {
             missing.push(format!("no plan and no usage: {error}"));
             None
@@ -224,7 +218,7 @@ async fn joined(
     if keys.is_empty() && record.is_none() && !matches!(named, Named::Value(_)) {
         return Err(unknown());
     }
-    let place = tenants_domain(snapshot.rules(), question.domain.as_deref()).ok();
+    let place = tenants_domain(snapshot.rules(), question.domain()).ok();
     let value = value(&named, &found, record.as_ref(), place);
     let secret = found.secret(app, place);
     let texts = (value.as_deref(), secret.as_deref());

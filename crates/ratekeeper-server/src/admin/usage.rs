@@ -26,15 +26,20 @@ use crate::http::ApiError;
 /// The most descriptors whose counters are read for one answer.
 const LOOKS_MAX: usize = 200;
 
+/// The name of the parameter for a descriptor.
+const DESCRIPTOR: &str = "?descriptor";
+
 /// The name of the tenant's own limits, those of no further entry.
 const DEFAULT: &str = "default";
 
-/// The parameters of the query.
+/// The limits that a question is about.
 #[derive(Default)]
 pub(super) struct Options {
-    pub(super) domain: Option<String>,
+    domain: Option<String>,
     /// Each with the entries after the tenant's.
-    pub(super) descriptors: Vec<Vec<String>>,
+    descriptors: Vec<Vec<String>>,
+    /// The name of `descriptors` in the question.
+    field: &'static str,
 }
 
 /// Shows how much of its limits a tenant has used.
@@ -90,9 +95,8 @@ pub(super) async fn of(app: &App, named: &str, options: &Options) -> Result<Usag
         let entries = texts.iter().map(|text| entry(text));
         let entries: Result<Vec<_>, WrongEntry<'_>> =
             std::iter::once(Ok(own)).chain(entries).collect();
-        let mut entries = entries.map_err(|wrong| {
-            ApiError::invalid(format!("?descriptor[{number}]"), wrong.to_string())
-        })?;
+        let mut entries = entries
+            .map_err(|wrong| ApiError::invalid(options.field_of(number), wrong.to_string()))?;
         if let Some(level) = level_of(domain, &entries, levels) {
             entries[0] = tenant_descriptors::own_of(level, own);
         }
@@ -141,15 +145,58 @@ fn level_of<'a>(
 }
 
 impl Options {
-    fn read(pairs: Vec<(String, String)>) -> Result<Self, ApiError> {
-        let mut options = Self {
-            domain: None,
-            descriptors: Vec::new(),
+    /// The limits of a tenant that the question names none of.
+    pub(super) fn of_domain(domain: Option<String>) -> Self {
+        Self {
+            domain,
+            ..Self::default()
+        }
+    }
+
+    /// Those with the limits of `descriptors`, which the question calls `field`.
+    ///
+    /// # Errors
+    /// There are too many descriptors, or too many entries or none in one of them.
+    pub(super) fn new(
+        domain: Option<String>,
+        descriptors: Vec<Vec<String>>,
+        field: &'static str,
+    ) -> Result<Self, ApiError> {
+        let options = Self {
+            domain,
+            descriptors,
+            field,
         };
+        if options.descriptors.len() > LOOKS_MAX {
+            let message = format!("at most {LOOKS_MAX} descriptors");
+            return Err(ApiError::invalid(field, message));
+        }
+        let mut descriptors = options.descriptors.iter();
+        let is_wrong = |entries: &Vec<String>| !(1..ENTRIES_MAX).contains(&entries.len());
+        match descriptors.position(is_wrong) {
+            Some(number) => {
+                let message = format!("expected 1 to {} entries", ENTRIES_MAX - 1);
+                Err(ApiError::invalid(options.field_of(number), message))
+            }
+            None => Ok(options),
+        }
+    }
+
+    pub(super) fn domain(&self) -> Option<&str> {
+        self.domain.as_deref()
+    }
+
+    /// The name of a descriptor, for a refusal.
+    fn field_of(&self, number: usize) -> String {
+        format!("{}[{number}]", self.field)
+    }
+
+    fn read(pairs: Vec<(String, String)>) -> Result<Self, ApiError> {
+        let (mut domain, mut descriptors) = (None, Vec::new());
         for (name, value) in pairs {
             match name.as_str() {
-                "domain" => options.domain = Some(value),
-                "descriptor" => options.descriptors.push(descriptor(value)?),
+                "domain" => domain = Some(value),
+                "descriptor" => descriptors.push(descriptor(value)?),
                 _ => {
                     let message =
                         format!("there is no parameter {name:?}; expected domain and descriptor");
@@ -157,11 +204,7 @@ impl Options {
                 }
             }
         }
-        if options.descriptors.len() > LOOKS_MAX {
-            let message = format!("at most {LOOKS_MAX} descriptors");
-            return Err(ApiError::invalid("?descriptor", message));
-        }
-        Ok(options)
+        Self::new(domain, descriptors, DESCRIPTOR)
     }
 }
 
@@ -170,13 +213,10 @@ fn descriptor(text: String) -> Result<Vec<String>, ApiError> {
     if !text.starts_with('[') {
         return Ok(vec![text]);
     }
-    let wrong = |why: String| ApiError::invalid("?descriptor", why);
-    let entries: Vec<String> = serde_json::from_str(&text)
-        .map_err(|error| wrong(format!("not a JSON list of entries: {error}")))?;
-    match entries.len() {
-        1..ENTRIES_MAX => Ok(entries),
-        _ => Err(wrong(format!("expected 1 to {} entries", ENTRIES_MAX - 1))),
-    }
+    serde_json::from_str(&text).map_err(|error| {
+        let why = format!("not a JSON list of entries: {error}");
+        ApiError::invalid(DESCRIPTOR, why)
+    })
 }
 
 /// Adds the limits of the last of `entries`: those before it are other descriptors'.

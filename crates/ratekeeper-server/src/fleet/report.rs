@@ -1,6 +1,5 @@
 //! The report of a node about itself.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use ratekeeper_quota::{FleetRecord, NodeReport, QuotaError, with_causes};
@@ -49,11 +48,7 @@ pub(super) fn rules_revision(rules: &RuleSet) -> String {
         digest.update(text);
         digest.update([0]);
     }
-    let mut revision = String::new();
-    for byte in digest.finalize() {
-        // Writing to a string cannot fail.
-        let _ = write!(revision, "{byte:02x}");
-    }
+    let mut revision = hex::encode(digest.finalize());
     revision.truncate(REVISION_DIGITS);
     revision
 }

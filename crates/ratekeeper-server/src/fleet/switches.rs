@@ -46,6 +46,8 @@ pub(crate) async fn switch(
     match timeout(WRITE_MAX, written).await {
         Ok(Ok(version)) => {
             writing.written(version);
+            // An earlier switch of the rule may wait in the file.
+            keep(app).await;
             quotas.put_in_force(version).await;
             return Ok(Reach::Fleet(version));
         }
@@ -77,17 +79,21 @@ pub(super) async fn write_waiting(app: &Arc<App>, quotas: &QuotaAdmin) {
     if waiting.is_empty() {
         return;
     }
+    let mut is_any_written = false;
     for (rule, own) in waiting {
         let position = own.to.map(RuleSwitch::name);
         let written = quotas.store.switch_rule(&rule, position, &own.editor).await;
         let Ok(version) = written else {
             // Told when it was made, and by /readyz.
-            return;
+            break;
         };
+        is_any_written = true;
         app.fleet_switches.written(&rule, own.number, version);
         info!(%rule, version, "a rule that was switched here is switched on all nodes");
     }
     drop(turn);
-    quotas.follower.look();
-    keep(app).await;
+    if is_any_written {
+        quotas.follower.look();
+        keep(app).await;
+    }
 }

@@ -15,7 +15,7 @@ use ratekeeper_proto::ratekeeper::v1::{LoanAnswers, LoanAsks};
 use tokio::time::timeout;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::access::callers::{Denied, Power};
+use crate::access::callers::Power;
 use crate::app::App;
 use crate::listen::Peer;
 use crate::protocol::v1::Refusal as V1Refusal;
@@ -53,16 +53,9 @@ impl LinkService {
         let identified = self.app.callers.identify(Some(peer), authorization);
         let admitted = identified.and_then(|it| {
             it.may(Power::Regions)?;
-            Ok(it.admitted())
+            it.admitted().unless_page(headers)
         });
-        match admitted {
-            Ok(admitted) if admitted.is_by_place && headers.contains_key(http::header::ORIGIN) => {
-                let denied = Denied::Forbidden("web pages may not ask for this".to_owned());
-                Err(V1Refusal::from(denied).into())
-            }
-            Ok(admitted) => Ok(admitted.name.into()),
-            Err(denied) => Err(V1Refusal::from(denied).into()),
-        }
+        Ok(admitted.map_err(V1Refusal::from)?.name.into())
     }
 
     /// The place of the region that asks, which `caller` has to be.

@@ -8,14 +8,14 @@ mod stream;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{AUTHORIZATION, HeaderValue, ORIGIN};
+use http::header::{AUTHORIZATION, HeaderValue};
 use http::{Extensions, HeaderMap};
 use prost::encoding::message;
 use ratekeeper_proto::ratekeeper::v1;
 use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_server::RateLimiterService;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::access::callers::{Callers, Denied, Power};
+use crate::access::callers::{Callers, Power};
 use crate::app::App;
 use crate::listen::Peer;
 use crate::logs::denials::CheckOrigin;
@@ -49,12 +49,8 @@ impl Sender for MessageSender<'_> {
         let authorization = self.headers.get(AUTHORIZATION);
         let authorization = authorization.map(HeaderValue::as_bytes);
         let admitted = self.callers.admit(self.peer, authorization, power);
-        let admitted = admitted.map_err(Refusal::from)?;
-        if admitted.is_by_place && self.headers.contains_key(ORIGIN) {
-            let denied = Denied::Forbidden("web pages may not ask for this".to_owned());
-            return Err(Refusal::from(denied).into());
-        }
-        Ok(admitted.name)
+        let admitted = admitted.and_then(|it| it.unless_page(self.headers));
+        Ok(admitted.map_err(Refusal::from)?.name)
     }
 
     fn origin(&self) -> CheckOrigin<'_> {

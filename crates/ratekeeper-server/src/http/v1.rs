@@ -184,6 +184,10 @@ pub(super) async fn peek(received: Received) -> Answered {
         let message = "a peek has none; leave it out";
         return Err(ApiError::invalid("standing", message));
     }
+    if !body.idempotency_key.is_empty() {
+        let message = "a peek charges nothing; leave it out";
+        return Err(ApiError::invalid("idempotency_key", message));
+    }
     received.api().peek((&body).into(), answer).await
 }
 

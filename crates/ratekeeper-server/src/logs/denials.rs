@@ -119,7 +119,7 @@ impl DenialLog {
     pub fn record_at_gateway(&self, denied: &HttpDenial<'_>, id: Option<&str>) {
         let denial = denied.denial;
         let pair = (&*denial.domain, denial.rule(), &*denial.subject);
-        let second = self.began.elapsed().as_secs();
+        let second = self.second();
         let is_first = self.latest.lock().lacks(pair, second);
         self.record_with(&self.of_gateway, second, is_first, || {
             let id = match id {
@@ -153,8 +153,15 @@ impl DenialLog {
             self.left_out.fetch_add(1, Ordering::Relaxed);
         }
         if is_kept {
+            // Of one clock, whichever counts the lines: both edges deny the same tenant.
+            let second = self.second();
             self.latest.lock().keep(denied, second);
         }
+    }
+
+    /// The second of this log's own clock.
+    fn second(&self) -> u64 {
+        self.began.elapsed().as_secs()
     }
 
     /// The latest denials that `is_wanted` selects, the last first.
@@ -203,7 +210,49 @@ impl OfSecond {
 
 #[cfg(test)]
 mod tests {
+    use http::Request;
+    use ratekeeper_http::answer::{Denial, RequestStatus};
+    use smallvec::SmallVec;
+
     use super::*;
+
+    /// A denial of that tenant, by a limit that is not known.
+    fn denial(tenant: &str) -> Denial {
+        let status = RequestStatus {
+            allowed: false,
+            degraded: false,
+            at: Timestamp::from_secs(1_800_000_000),
+            quotas: SmallVec::new(),
+            binding: None,
+            scope: Some(format!("customer:{tenant}")),
+        };
+        Denial {
+            subject: format!("customer:{tenant}"),
+            ..Denial::new(status, "d")
+        }
+    }
+
+    #[test]
+    fn a_tenant_that_is_denied_at_both_edges_has_its_share_of_a_second_once() {
+        let log = DenialLog::default();
+        let request = Request::new(());
+        let (noisy, both) = (denial("noisy"), denial("both"));
+        let [noisy, both] = [&noisy, &both].map(|it| HttpDenial::new(it, true, &request));
+        for _ in 0..KEPT_PER_SECOND {
+            log.record_at_gateway(&noisy, None);
+        }
+        for _ in 0..10 {
+            log.record_with(&log.of_checks, 1_800_000_000, true, || {
+                DeniedRequest::at_gateway(&both, "check".to_owned())
+            });
+            log.record_at_gateway(&both, Some("gateway"));
+        }
+        let kept = log.latest(usize::MAX, |denied| denied.request_id == "gateway");
+        // Unless the second turned meanwhile.
+        if log.began.elapsed().as_secs() == 0 {
+            assert_eq!(kept.len(), 1, "{kept:?}");
+        }
+    }
 
     #[test]
     fn ids_of_callers_are_taken_if_they_can_stand_in_a_log() {

@@ -7,6 +7,7 @@ mod hold;
 mod limit;
 mod refusal;
 mod request;
+mod round;
 mod subject;
 mod unmatched;
 

@@ -162,7 +162,7 @@ pub(super) fn asked_of_files(source: &RulesSource) -> String {
         u8::from(source.read.every_file),
         u8::from(source.options.merge_domains),
     ]);
-    hex(&hasher)
+    hex::encode(hasher.finalize())
 }
 
 /// A hash of the feed that is asked.
@@ -171,12 +171,7 @@ pub(super) fn asked_of_feed(name: &str) -> String {
     // No path is that long.
     hasher.update((u64::MAX - 1).to_be_bytes());
     hasher.update(name);
-    hex(&hasher)
-}
-
-fn hex(hasher: &Sha256) -> String {
-    let hash = hasher.clone().finalize();
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(hasher.finalize())
 }
 
 #[cfg(test)]

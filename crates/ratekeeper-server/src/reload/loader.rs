@@ -218,7 +218,7 @@ impl RulesLoader {
     }
 
     /// Compiles what was delivered; [`None`] if that is what was taken or refused last. It counts as refused until
-    /// [`Self::set_in_force`] says otherwise, so that what makes us panic on the way is not tried over and over.
+    /// [`Self::keep_delivered`] says otherwise, so that what makes us panic on the way is not tried over and over.
     ///
     /// # Errors
     /// The mistakes, if nothing of it can be put in force.

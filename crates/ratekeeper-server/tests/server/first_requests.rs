@@ -90,6 +90,11 @@ async fn strict_checks_are_refused_with_the_nearest_name() {
         let message = answer["detail"].as_str().unwrap();
         assert!(message.contains(meant), "{message}");
     }
+    let mut once = check("shop", &[("api_kei", "a")]);
+    once["idempotency_key"] = json!("k");
+    let (status, answer) = running.post("/v1/check?strict=true", &once).await;
+    let refused = (status, &answer["code"]);
+    assert_eq!(refused, (400, &json!("UNMATCHED")), "{answer}");
     // What is refused is not counted, and what matches is answered as ever.
     let mut two = check("shop", &[("api_key", "a")]);
     let stray = json!({ "entries": [{ "key": "nothing like it", "value": "x" }] });

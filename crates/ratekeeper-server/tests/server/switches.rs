@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::quotas::start_with_rules;
 use crate::support::{RULES, Running, start, start_with};
 
 const PLAIN: &str = "d.plain";
@@ -217,5 +218,30 @@ async fn a_switch_that_cannot_be_kept_is_in_force_and_says_so() {
     assert!(passes(&running).await);
     let ready = running.admin("/readyz").await.1;
     assert!(ready.contains("switches.json cannot be written"), "{ready}");
+    running.stop().await;
+}
+
+/// An earlier switch that waited for the quota database must not come back with a restart.
+#[tokio::test]
+async fn a_switch_that_waited_is_forgotten_once_a_later_one_is_on_all_nodes() {
+    let (folder, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let running = start_with_rules(RULES, folder.path(), Some(data.path())).await;
+    let database = folder.path().join("quotas.db");
+    let away = folder.path().join("quotas.away");
+    std::fs::rename(&database, &away).unwrap();
+    std::fs::create_dir(&database).unwrap();
+    assert_eq!(switch(&running, "disable").await["scope"], "node");
+    let waiting = data.path().join("switches.waiting.json");
+    assert!(waiting.exists());
+    std::fs::remove_dir(&database).unwrap();
+    std::fs::rename(&away, &database).unwrap();
+    let path = format!("/admin/v1/rules/{PLAIN}/switch");
+    let (status, restored) = admin(&running, "DELETE", &path, "").await;
+    assert_eq!((status, &restored["scope"]), (200, &json!("fleet")));
+    assert!(!waiting.exists());
+    running.stop().await;
+
+    let running = start_with_rules(RULES, folder.path(), Some(data.path())).await;
+    assert_eq!(listed(&running, "?switched=true").await["rules"], json!([]));
     running.stop().await;
 }

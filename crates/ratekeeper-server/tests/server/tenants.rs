@@ -197,6 +197,30 @@ async fn a_secret_is_found_by_value_fingerprint_and_last_characters() {
 }
 
 #[tokio::test]
+async fn a_question_about_a_tenant_has_the_bounds_of_one_about_usage() {
+    let running = start(RULES).await;
+    let entry = json!("endpoint:/");
+    for (descriptors, field) in [
+        (json!(vec![[&entry]; 201]), "descriptors"),
+        (json!([[entry], vec![&entry; 32]]), "descriptors[1]"),
+        (json!([[]]), "descriptors[0]"),
+        (json!([["endpoint"]]), "descriptors[0]"),
+    ] {
+        let body = json!({ "tenant": "quiet", "descriptors": descriptors });
+        let (status, problem) = post(&running, "/admin/v1/tenants", &body).await;
+        assert_eq!(
+            (status, &problem["field"]),
+            (400, &json!(field)),
+            "{problem}"
+        );
+    }
+    let most = json!({ "tenant": "quiet", "descriptors": vec![vec![&entry; 31]; 200] });
+    let (status, told) = post(&running, "/admin/v1/tenants", &most).await;
+    assert_eq!(status, 200, "{told}");
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn shadow_and_enforce_name_those_whom_they_would_deny() {
     let running = start(SHADOWS).await;
     calls(&running, &[("path", "/a")], 3).await;

@@ -109,7 +109,7 @@ async fn a_wrong_question_about_usage_names_its_parameter() {
         ("acme?descriptor=endpoint", "?descriptor[0]"),
         ("acme?descriptor=a:b&descriptor=:b", "?descriptor[1]"),
         ("acme?descriptor=%5B1%5D", "?descriptor"),
-        ("acme?descriptor=%5B%5D", "?descriptor"),
+        ("acme?descriptor=%5B%5D", "?descriptor[0]"),
         ("acme%FF", "{tenant}"),
     ] {
         let (status, problem) =

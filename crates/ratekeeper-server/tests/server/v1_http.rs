@@ -209,6 +209,11 @@ async fn nonsense_is_refused_by_its_field() {
     let cases = [
         ("/v1/peek", json!({"domain": "d"}), "descriptors"),
         (
+            "/v1/peek",
+            with(of("user"), "idempotency_key", json!("k")),
+            "idempotency_key",
+        ),
+        (
             "/v1/acquire",
             with(of("job"), "idempotency_key", json!("x".repeat(256))),
             "idempotency_key",

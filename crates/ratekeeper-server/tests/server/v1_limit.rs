@@ -4,10 +4,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use ratekeeper_proto::ratekeeper::v1::rate_limiter_service_client::RateLimiterServiceClient;
 use ratekeeper_proto::ratekeeper::v1::{LimitBatchRequest, LimitRequest};
+use ratekeeper_trace::Tracer;
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::support::{Running, start};
+use crate::support::{Running, start, start_with};
 
 /// Windows whose next edge is decades away: no test sees them end.
 const RULES: &str = "
@@ -222,6 +223,25 @@ async fn many_are_decided_in_order_or_none() {
         0,
         "the first was not decided either"
     );
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn many_are_timed_and_traced_as_many_checks_are() {
+    let (tracer, mut spans) = Tracer::new(1.0);
+    let running = start_with(RULES, |config| config.tracer = Some(tracer)).await;
+    let rule = |identifier: &str| json!({"identifier": identifier, "rule": "d.identifier"});
+    let body = json!({"limits": [rule("ada"), rule("bob")]});
+    let (status, answer) = running.post("/v1/limits", &body).await;
+    assert_eq!(status, 200, "{answer}");
+    let timed = running.metric("ratelimit_check_duration_seconds_count");
+    assert_eq!(timed.await, 1.0);
+    let spans = spans.take();
+    let batch = spans.iter().find(|span| span.name == "checks");
+    let batch = batch.expect("a span of the batch");
+    let checks = spans.iter().filter(|span| span.name == "check");
+    let parents: Vec<_> = checks.map(|check| check.parent).collect();
+    assert_eq!(parents, [Some(batch.span_id); 2]);
     running.stop().await;
 }
 

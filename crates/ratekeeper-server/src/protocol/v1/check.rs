@@ -1,13 +1,12 @@
 //! Checks, one or many, peeks and explanations.
 
-use std::time::Instant;
-
 use ratekeeper_core::Timestamp;
 use ratekeeper_limiter::{Explanation, Ruling, Waiting};
-use ratekeeper_store::Answer::{Decided, Pending};
-use ratekeeper_trace::{TracedCall, TracedMethod};
+use ratekeeper_store::Answer::Decided;
+use ratekeeper_trace::TracedMethod;
 
 use super::hold::bounded;
+use super::round::Round;
 use super::unmatched::{RuleNames, Unmatched, refuse_unmatched};
 use super::{
     Api, CheckAnswer, CheckRequest, Object, Reason, Refusal, Sender, Subject, require_rules,
@@ -41,14 +40,15 @@ impl<C: Sender> Api<'_, C> {
         }
         self.permit_override(subject)?;
         require_rules(self.app)?;
+        let limiter = &self.app.limiter;
+        if unmatched == Unmatched::Refused {
+            let check = subject.check(1);
+            refuse_unmatched(limiter.snapshot().rules(), &check, self.rule_names())?;
+        }
         if !request.idempotency_key.is_empty() {
             return self.check_once(request, read).await;
         }
         let check = subject.check(1);
-        let limiter = &self.app.limiter;
-        if unmatched == Unmatched::Refused {
-            refuse_unmatched(limiter.snapshot().rules(), &check, self.rule_names())?;
-        }
         let now = limiter.clock().now();
         let read = |ruling: &Ruling<'_>| read(&answer(request, ruling, now));
         let origin = self.sender.origin();
@@ -96,38 +96,22 @@ impl<C: Sender> Api<'_, C> {
             .long_answers
             .room(requests.len())
             .map_err(Refusal::from)?;
-        let start = Instant::now();
-        let limiter = &self.app.limiter;
-        let origin = self.sender.origin();
-        let span = self.app.batch_span(origin);
-        let now = limiter.clock().now();
+        let round = Round::begin(self.app, self.sender.origin());
+        let now = round.now;
         let asked = requests.iter().enumerate().map(|(number, request)| {
             if let Some((_, allowed, why)) = unreadable.next_if(|(at, ..)| *at == number) {
                 return Decided(read(request, &CheckAnswer::unreadable(allowed, &why)));
             }
             let mut check = Subject::from(&request.0).check(1);
-            let call = TracedCall::check(origin.protocol);
-            check.observer = span.as_ref().map(|span| span.check(call));
-            limiter.ask(&check, now, |ruling| {
-                self.app.record_ruling(ruling, origin);
+            round.ask(&mut check, |ruling| {
                 read(request, &answer(request, ruling, now))
             })
         });
         let asked: Vec<_> = asked.collect();
-        let mut results = Vec::with_capacity(asked.len());
-        for (request, asked) in requests.iter().zip(asked) {
-            results.push(match asked {
-                Decided(result) => result,
-                Pending(pending) => {
-                    let read = |ruling: &Ruling<'_>| {
-                        self.app.record_ruling(ruling, origin);
-                        read(request, &answer(request, ruling, now))
-                    };
-                    limiter.finish(pending, read).await
-                }
-            });
-        }
-        self.app.durations.add(start.elapsed());
+        let read = |request: &Object<CheckRequest<'_>>, ruling: &Ruling<'_>| {
+            read(request, &answer(request, ruling, now))
+        };
+        let results = round.end(requests.iter().zip(asked), read).await;
         Ok(Batch { results, room })
     }
 

@@ -8,12 +8,12 @@ use ratekeeper_limiter::{
     BroughtLimit, Check, ENTRY_BYTES_MAX, LimitStatus, MAX_HITS, OwnLimit, Ruling,
 };
 use ratekeeper_rules::{Domain, Entry, FailureMode, Matched, Node, RuleSet};
-use ratekeeper_store::Answer::{Decided, Pending};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::check::CHECKS_MAX;
 use super::request::entry_text;
+use super::round::Round;
 use super::{Api, Object, Refusal, Sender, require_rules};
 use crate::access::callers::Power;
 
@@ -176,24 +176,15 @@ impl<C: Sender> Api<'_, C> {
         let prepared = prepared
             .map(|(number, request)| self.prepare(&request.0, &format!("limits[{number}].")));
         let prepared: Vec<Prepared<'_>> = prepared.collect::<Result<_, _>>()?;
-        let limiter = &self.app.limiter;
-        let now = limiter.clock().now();
-        let origin = self.sender.origin();
-        let read = |ruling: &Ruling<'_>| {
-            self.app.record_ruling(ruling, origin);
-            LimitAnswer::new(ruling, now)
-        };
-        let checks: Vec<Check<'_>> = prepared.iter().map(Prepared::check).collect();
-        let asked = checks.iter().map(|check| limiter.ask(check, now, read));
+        let round = Round::begin(self.app, self.sender.origin());
+        let now = round.now;
+        let read = |_: &Prepared<'_>, ruling: &Ruling<'_>| LimitAnswer::new(ruling, now);
+        let asked = prepared.iter().map(|prepared| {
+            let mut check = prepared.check();
+            round.ask(&mut check, |ruling| read(prepared, ruling))
+        });
         let asked: Vec<_> = asked.collect();
-        let mut answers = Vec::with_capacity(asked.len());
-        for asked in asked {
-            answers.push(match asked {
-                Decided(answer) => answer,
-                Pending(pending) => limiter.finish(pending, read).await,
-            });
-        }
-        Ok(answers)
+        Ok(round.end(prepared.iter().zip(asked), read).await)
     }
 
     /// Validates a request; `prefix` leads the paths of wrong fields.
