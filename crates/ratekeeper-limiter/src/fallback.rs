@@ -238,7 +238,6 @@ impl Fallback {
                 ..step.key
             },
             hits: i64::from(aside.mode == FailureMode::Deny),
-            calendar: None,
             charge: Charge::IfAllowed,
             full_mode: FullMode::Deny,
             ..step

@@ -174,7 +174,7 @@ impl Plan {
                 .iter()
                 .for_each(|index| self.add_rule(context, &matched, index));
         }
-        if subscription.has_overrides() && walk.len() < entries.len() {
+        if subscription.has_overrides() && entries.get(walk.len()).is_some() {
             self.add_unruled(context, &subscription, &walk, number, descriptor);
         }
     }

@@ -5,14 +5,17 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use ratekeeper_core::Micros;
+use ratekeeper_core::{Micros, Timestamp};
 use ratekeeper_limiter::{
-    Admitted, BudgetUse, Check, Decision, HashKey, HoldError, Limiter, LimiterOptions, ReceiptMode,
-    Reserve,
+    Admitted, Bill, BudgetUse, Check, Decision, HashKey, HoldError, Limiter, LimiterOptions,
+    ReceiptMode, Reserve,
 };
 use ratekeeper_rules::{Options, RuleSet, Source, load};
 use ratekeeper_store::Answer;
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
+
+/// A time in the window of 10,000 days before the present one.
+const BEFORE: Timestamp = Timestamp::from_secs(15_000 * 86_400);
 
 /// Windows whose next edge is decades away: no test sees them end.
 const RULES: &str = "
@@ -26,6 +29,8 @@ descriptors:
     rate_limit: { calendar: UTC, unit: month, limit: 100, algorithm: fixed_window }
   - key: budget
     rate_limit: { window: 24h, limit: 100, post_paid: true, algorithm: gcra, max_debt: 50 }
+  - key: spend
+    rate_limit: { window: 10000d, limit: 100, post_paid: true, algorithm: fixed_window }
   - key: job
     concurrency: { limit: 2, timeout: 60s }
     descriptors:
@@ -550,7 +555,16 @@ fn a_budget_is_charged_once_a_key() {
 }
 
 fn admit(limiter: &Limiter<MemoryStore>, check: &Check<'_>, receipt: ReceiptMode) -> Admitted {
-    match limiter.admit(check, limiter.clock().now(), receipt) {
+    admit_at(limiter, check, limiter.clock().now(), receipt)
+}
+
+fn admit_at(
+    limiter: &Limiter<MemoryStore>,
+    check: &Check<'_>,
+    now: Timestamp,
+    receipt: ReceiptMode,
+) -> Admitted {
+    match limiter.admit(check, now, receipt) {
         Answer::Decided(admitted) => admitted,
         Answer::Pending(_) => panic!("the memory store decides at once"),
     }
@@ -571,6 +585,40 @@ fn what_was_admitted_is_given_back_by_its_receipt() {
     with(&[("user", 30)], |check| {
         let admitted = admit(&limiter, check, ReceiptMode::Kept);
         assert_eq!(remaining(&limiter, "user"), 10);
+        let receipt = admitted.receipt.expect("it is kept");
+        assert!(receipt.give_back(&limiter).is_none());
+    });
+    assert_eq!(remaining(&limiter, "user"), 40);
+}
+
+#[test]
+fn what_was_taken_of_a_window_that_has_ended_is_not_given_back() {
+    let limiter = limiter();
+    with(&[("user", 30)], |check| {
+        let before = admit_at(&limiter, check, BEFORE, ReceiptMode::Kept);
+        assert!(limiter.check_now(check).allowed());
+        let receipt = before.receipt.expect("it is kept");
+        assert!(receipt.give_back(&limiter).is_none());
+    });
+    assert_eq!(remaining(&limiter, "user"), 70);
+}
+
+#[test]
+fn a_receipt_has_nothing_of_a_limit_that_only_watches_and_was_over() {
+    let limiter = limiter_of(
+        "
+domain: d
+descriptors:
+  - key: user
+    shadow_mode: true
+    rate_limit: { window: 10000d, limit: 100, algorithm: fixed_window }
+",
+        1,
+    );
+    with(&[("user", 60)], |check| {
+        assert!(limiter.check_now(check).allowed());
+        let admitted = admit(&limiter, check, ReceiptMode::Kept);
+        assert_eq!(admitted.decision.shadowed().len(), 1);
         let receipt = admitted.receipt.expect("it is kept");
         assert!(receipt.give_back(&limiter).is_none());
     });
@@ -632,4 +680,46 @@ fn a_bill_is_paid_by_what_was_used() {
     let over = bill(BudgetUse::Reserve(20), "budget").expect("a bill");
     assert!(over.pay(&limiter, 0).is_none());
     assert_eq!(remaining(&limiter, "budget"), 0);
+}
+
+/// Reserves 20 hits of a budget, with what else is asked for. Returns if it is allowed, and its bill.
+fn reserving(
+    limiter: &Limiter<MemoryStore>,
+    others: &[(&str, i64)],
+    now: Timestamp,
+) -> (bool, Bill) {
+    let keys = [others, &[("spend", 1)]].concat();
+    with(&keys, |check| {
+        let mut check = check.clone();
+        check.budgets = BudgetUse::Reserve(20);
+        let admitted = admit_at(limiter, &check, now, ReceiptMode::Dropped);
+        let bill = admitted.bill.expect("it has a budget");
+        (admitted.decision.allowed(), bill)
+    })
+}
+
+fn spend(limiter: &Limiter<MemoryStore>, hits: i64) {
+    with(&[("spend", hits)], |check| {
+        assert!(limiter.check_now(check).allowed())
+    });
+}
+
+#[test]
+fn a_bill_gives_back_what_still_counts() {
+    let limiter = Arc::new(limiter());
+    let (is_allowed, bill) = reserving(&limiter, &[], BEFORE);
+    assert!(is_allowed);
+    spend(&limiter, 50);
+    assert!(bill.pay(&limiter, 5).is_none());
+    assert_eq!(remaining(&limiter, "spend"), 50, "that window has ended");
+}
+
+#[test]
+fn a_denied_request_has_reserved_nothing() {
+    let limiter = Arc::new(limiter());
+    spend(&limiter, 50);
+    let (is_allowed, bill) = reserving(&limiter, &[("calls", 6)], limiter.clock().now());
+    assert!(!is_allowed);
+    assert!(bill.pay(&limiter, 0).is_none());
+    assert_eq!(remaining(&limiter, "spend"), 50);
 }

@@ -242,6 +242,53 @@ fn an_override_where_no_rule_is_has_a_path_and_an_id_without_secrets() {
     }
 }
 
+/// The id of the rule of an override for an endpoint of a tenant, in a domain with such descriptors.
+fn id_of_override(descriptors: &str) -> String {
+    let source = Source {
+        name: "rules.yaml".to_owned(),
+        text: format!("domain: d\ntenant: customer\ndescriptors:\n{descriptors}"),
+    };
+    let loaded = load(&[source], &Options::default());
+    let files = loaded.unwrap_or_else(|refused| panic!("{refused}")).rules;
+    let mut index = TenantIndex::new(key());
+    let quotas = TenantQuotas {
+        overrides: vec![quota(Some("a"), 7)],
+        ..TenantQuotas::default()
+    };
+    index.put("d", key().hash("acme"), &quotas);
+    let joined = files.with_tenants(&index).rules;
+    let own = joined.rules().last().expect("the override");
+    own.id.to_string()
+}
+
+/// That of any tenant goes before those of some, wherever they stand.
+#[test]
+fn an_override_takes_the_place_of_a_limit_below_the_tenants_key() {
+    let node = |name: &str| {
+        let limit = "rate_limit: { unit: minute, requests_per_unit: 9 }";
+        format!("- {{ key: {name}, descriptors: [ {{ key: endpoint, value: a, {limit} }} ] }}\n")
+    };
+    let [other, some, any] = ["region", "customer, value: big", "customer"].map(node);
+    let of_any = "d.customer.endpoint_a@custom";
+    let of_some = "d.customer_big.endpoint_a@custom";
+    for (nodes, expected) in [
+        ([&other, &some, &any], of_any),
+        ([&any, &some, &other], of_any),
+        ([&other, &some, &other.replace("region", "zone")], of_some),
+        (
+            [
+                &some,
+                &other,
+                &other.replace("region, ", "region, value: eu, "),
+            ],
+            of_some,
+        ),
+    ] {
+        let nodes = nodes.map(String::as_str).concat();
+        assert_eq!(id_of_override(&nodes), expected, "{nodes}");
+    }
+}
+
 #[test]
 fn overrides_are_told_with_their_entries_and_time() {
     let mut index = TenantIndex::new(key());
@@ -673,6 +720,39 @@ fn unknown_tenants_may_pass() {
         .with_tenants(&TenantIndex::allowing_all(key()))
         .rules;
     assert_eq!(in_force(&joined, "acme", "a", 0), [None, None]);
+}
+
+/// A limit of those before the tenant is not the tenant's.
+#[test]
+fn limits_before_the_tenants_entry_hold_though_all_tenants_may_pass() {
+    let source = Source {
+        name: "rules.yaml".to_owned(),
+        text: "domain: d
+evaluation: path
+tenant: customer
+descriptors:
+- key: region
+  rate_limit: { unit: minute, requests_per_unit: 50 }
+  descriptors:
+  - { key: customer, rate_limit: { unit: minute, requests_per_unit: 100 } }
+"
+        .to_owned(),
+    };
+    let loaded = load(&[source], &Options::default());
+    let rules = loaded.expect("the rules are right").rules;
+    let joined = rules.with_tenants(&TenantIndex::allowing_all(key())).rules;
+    let entries = [("region", "eu"), ("customer", "acme")];
+    let entries = entries.map(|(key, value)| Entry { key, value });
+    let domain = joined.domain("d").expect("the domain");
+    let walk = domain.walk(&entries);
+    let subscription = domain.subscription(&entries, Timestamp::from_secs(0));
+    let quotas = [1, 2].map(|depth| {
+        let rule = subscription
+            .rules(&entries[..depth], &walk[..depth])
+            .first()?;
+        joined.rule(rule).limited().map(|limit| limit.quota())
+    });
+    assert_eq!(quotas, [Some(50), None]);
 }
 
 /// Memory that is resident, in bytes.

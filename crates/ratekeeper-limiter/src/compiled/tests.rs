@@ -1,6 +1,7 @@
 use std::future::{Pending, pending};
 
-use ratekeeper_rules::{Options, RuleIndex, Source, load};
+use ratekeeper_core::Regions;
+use ratekeeper_rules::{NodeRegion, Options, RuleIndex, Source, load};
 use ratekeeper_store::{Answer, Request, StoreError, Verdicts};
 
 use super::*;
@@ -11,6 +12,7 @@ use crate::{Limiter, LimiterOptions, Snapshot};
 struct Place {
     leases: bool,
     is_cluster: bool,
+    lends: bool,
 }
 
 /// The slot of the counters that a node keeps for itself.
@@ -35,6 +37,10 @@ impl Store for Place {
         self.is_cluster
     }
 
+    fn lends(&self, slot: StoreSlot) -> bool {
+        self.lends && slot != OWN
+    }
+
     fn own_slot(&self) -> Option<StoreSlot> {
         Some(OWN)
     }
@@ -54,11 +60,15 @@ descriptors:
 ";
 
 fn limiter(place: Place) -> Limiter<Place> {
+    limiter_of(RULES, &Options::default(), place)
+}
+
+fn limiter_of(text: &str, options: &Options, place: Place) -> Limiter<Place> {
     let source = Source {
         name: "d.yaml".to_owned(),
-        text: RULES.to_owned(),
+        text: text.to_owned(),
     };
-    let loaded = load(&[source], &Options::default());
+    let loaded = load(&[source], options);
     let rules = loaded.unwrap_or_else(|refused| panic!("{refused}")).rules;
     Limiter::new(rules, place, LimiterOptions::default())
 }
@@ -81,7 +91,11 @@ fn counters_are_leased_and_synced_where_the_store_does_that() {
         (true, false, &["d.leased"], &["d.synced"]),
         (true, true, &["d.leased", "d.all_one"], &["d.synced"]),
     ] {
-        let limiter = limiter(Place { leases, is_cluster });
+        let limiter = limiter(Place {
+            leases,
+            is_cluster,
+            lends: false,
+        });
         let snapshot = limiter.snapshot();
         assert_eq!(ids(&snapshot, |_, limit| !limit.lease.is_zero()), leased);
         assert_eq!(ids(&snapshot, |_, limit| !limit.sync.is_zero()), synced);
@@ -99,12 +113,49 @@ fn rules_have_the_slot_of_their_store_or_of_the_node() {
     let limiter = limiter(Place {
         leases: true,
         is_cluster: false,
+        lends: false,
     });
     let snapshot = limiter.snapshot();
     let of = |slot: StoreSlot| ids(&snapshot, |made, _| made.store == slot);
     assert_eq!(of(OWN), ["d.local"]);
     assert_eq!(of(StoreSlot(1)), ["d.each"]);
     assert_eq!(of(StoreSlot(0)).len(), 6);
+}
+
+const SHARED: &str = "
+domain: d
+descriptors:
+  - { key: each, rate_limit: { window: 24h, limit: 1000, algorithm: fixed_window, regions: regional } }
+  - { key: lent, rate_limit: { window: 24h, limit: 1000, algorithm: fixed_window, regions: bounded } }
+  - { key: more, rate_limit: { window: 24h, limit: 2000, algorithm: fixed_window, regions: bounded } }
+  - { key: all, rate_limit: { window: 24h, limit: 1000, algorithm: fixed_window, regions: counted } }
+";
+
+/// A store that keeps nothing of what regions say leaves each region its share.
+#[test]
+fn regions_count_a_limit_together_where_the_store_keeps_what_they_say() {
+    let regions = [("eu", 3), ("us", 1)].map(|(name, weight)| (name.into(), weight));
+    let regions = Regions::try_new("us", 1, regions).expect("valid regions");
+    let mut options = Options::default();
+    options.region = NodeRegion::In(Arc::new(regions));
+    for (lends, quotas) in [(true, [250, 250, 500, 1000]), (false, [250, 250, 500, 250])] {
+        let place = Place {
+            leases: true,
+            is_cluster: false,
+            lends,
+        };
+        let limiter = limiter_of(SHARED, &options, place);
+        let snapshot = limiter.snapshot();
+        let made = (0..4).map(|index| snapshot.compiled(RuleIndex(index)).limit.as_ref());
+        let limits: Vec<_> = made.map(|made| made.expect("it limits")).collect();
+        let told: Vec<_> = limits.iter().map(|made| made.delayed().quota()).collect();
+        assert_eq!(told, quotas, "{lends}");
+        // Other terms for each limit, and none where regions do not speak of it.
+        let mut terms: Vec<_> = snapshot.lent().map(|lent| lent.terms).collect();
+        terms.sort_unstable();
+        terms.dedup();
+        assert_eq!(terms.len(), if lends { 3 } else { 0 });
+    }
 }
 
 #[test]

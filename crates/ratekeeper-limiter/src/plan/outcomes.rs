@@ -160,7 +160,7 @@ impl Plan {
                         Counted::Spent(step.hits.unsigned_abs())
                     }
                     true if answers => Counted::Spent(0),
-                    false if answers && step.hits > 0 => Counted::answered(verdicts.allowed),
+                    false if answers => Counted::answered(verdicts.allowed),
                     _ => return None,
                 };
                 self.rule_of(tenant, step, source)

@@ -366,6 +366,23 @@ fn a_bounded_number_of_returns_is_under_way() {
         limiter.give_back_charges(&mut round, after(seconds));
         assert_eq!((round.returns.len(), asked()), (POSTS_MAX + 5, POSTS_MAX));
     }
+    // Those that are settled make room.
+    let settled = limiter
+        .store()
+        .asked
+        .lock()
+        .iter()
+        .take(3)
+        .cloned()
+        .collect::<Vec<_>>();
+    for (.., later) in settled {
+        later.answer(Ok(decided(&[])));
+    }
+    limiter.give_back_charges(&mut round, after(2));
+    assert_eq!(
+        (round.returns.len(), asked()),
+        (POSTS_MAX + 2, POSTS_MAX + 3)
+    );
 }
 
 #[test]

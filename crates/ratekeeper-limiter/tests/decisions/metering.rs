@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_limiter::{Check, Limiter, LimiterOptions, TICK_SECS, UsageMeter};
+use ratekeeper_limiter::{
+    Admitted, BudgetUse, Check, Limiter, LimiterOptions, ReceiptMode, TICK_SECS, UsageMeter,
+};
+use ratekeeper_store::Answer;
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 
 use crate::support::{START, rules};
@@ -90,6 +93,60 @@ fn of_a_budget_what_was_charged_counts_and_each_call() {
     let charged = ("d.budget.customer".to_owned(), 50, 0);
     assert_eq!(counts(&meter), [charged]);
     assert_eq!(calls(&meter), [(1, 1)]);
+}
+
+fn admit(limiter: &Limiter<MemoryStore>, check: &Check<'_>) -> Admitted {
+    let now = Timestamp::from_secs(START);
+    match limiter.admit(check, now, ReceiptMode::Dropped) {
+        Answer::Decided(admitted) => admitted,
+        Answer::Pending(_) => panic!("the memory store decides at once"),
+    }
+}
+
+/// The call counts when it is decided, and its hits when they are paid: years later here.
+#[test]
+fn of_a_budget_that_is_paid_later_what_was_used_counts() {
+    for budgets in [BudgetUse::Look, BudgetUse::Reserve(4)] {
+        let (limiter, meter) = limiter();
+        let limiter = Arc::new(limiter);
+        let entries = [("budget", "tokens"), ("customer", "acme")];
+        let mut check = Check::new("d").descriptor(entries);
+        check.budgets = budgets;
+        let bill = || admit(&limiter, &check).bill.expect("it has a budget");
+        let [unused, used] = [bill(), bill()];
+        assert_eq!(calls(&meter), [(2, 0)], "{budgets:?}");
+        let spent = |hits| ("d.budget.customer".to_owned(), hits, 0);
+        assert_eq!(counts(&meter), [spent(0)], "{budgets:?}");
+        assert!(unused.pay(&limiter, 0).is_none());
+        assert_eq!(counts(&meter), [spent(0)], "no minute has more");
+        assert!(used.pay(&limiter, 3).is_none());
+        assert_eq!(counts(&meter), [spent(0), spent(3)], "{budgets:?}");
+        assert_eq!(calls(&meter), [(2, 0)], "{budgets:?}");
+    }
+}
+
+#[test]
+fn a_budget_that_has_room_counts_no_call_that_another_limit_denies() {
+    let (limiter, meter) = limiter();
+    let entries = [("budget", "tokens"), ("customer", "acme")];
+    let mut check = Check::new("d").descriptor(entries);
+    check.budgets = BudgetUse::Reserve(4);
+    check.push([("customer", "bob")]).hits = 4;
+    assert!(!admit(&limiter, &check).decision.allowed());
+    assert_eq!(counts(&meter), [("d.customer".to_owned(), 0, 1)]);
+    assert_eq!(calls(&meter), [(0, 1)], "bob's alone");
+}
+
+#[test]
+fn a_call_that_is_carried_out_once_counts_once() {
+    let (limiter, meter) = limiter();
+    let check = Check::new("d").descriptor([("customer", "acme")]);
+    for is_repeat in [false, true] {
+        let charged = now(limiter.caller("me").charge(&check, "key")).expect("carried out");
+        assert_eq!(charged.is_repeat, is_repeat);
+        assert_eq!(counts(&meter), [("d.customer".to_owned(), 1, 0)]);
+        assert_eq!(calls(&meter), [(1, 0)]);
+    }
 }
 
 #[test]

@@ -182,3 +182,31 @@ fn a_limit_apart_from_the_rules_takes_the_hits_of_its_descriptor() {
         assert_eq!(asked.count(), passed, "{post_paid}");
     }
 }
+
+#[test]
+fn a_budget_of_the_request_is_charged_whatever_another_limit_answers() {
+    let limiter = limiter(
+        "
+domain: d
+descriptors:
+  - { key: closed, rate_limit: { unit: hour, requests_per_unit: 0 } }
+",
+    );
+    let spec = LimitSpec::new(Algorithm::TokenBucket, 5, Micros::from_secs(60));
+    for (post_paid, left) in [(false, 5), (true, 3)] {
+        let spec = LimitSpec { post_paid, ..spec };
+        let own = OwnLimit {
+            limit: Limit::try_new(spec).expect("a valid limit"),
+            on_store_failure: FailureMode::Deny,
+        };
+        let kind = if post_paid { "budget" } else { "rate" };
+        let mut check = Check::new("d").descriptor([("closed", "")]);
+        let terms = check.push([("kind", kind)]);
+        terms.limit = Some(BroughtLimit::Own(&own));
+        terms.hits = 2;
+        let decision = limiter.check_at(&check, Timestamp::from_secs(START));
+        assert!(!decision.allowed());
+        let binding = decision.answers()[1].binding.expect("its own");
+        assert_eq!(binding.answered.remaining, left, "{kind}");
+    }
+}

@@ -267,3 +267,26 @@ fn an_explanation_names_the_rules_and_takes_nothing() {
     assert_eq!(denied.answer, "deny");
     assert!(denied.retry_after_ms.is_some());
 }
+
+#[test]
+fn of_two_limits_that_answer_alike_the_first_is_told() {
+    let limiter = limiter(
+        "
+domain: d
+evaluation: path
+descriptors:
+  - key: tenant
+    rate_limit: { unit: hour, requests_per_unit: 1, algorithm: fixed_window }
+    descriptors:
+      - key: endpoint
+        rate_limit: { unit: hour, requests_per_unit: 1, algorithm: fixed_window }
+",
+    );
+    for allowed in [true, false] {
+        let decision = ask(&limiter, &[("tenant", "a"), ("endpoint", "orders")]);
+        assert_eq!(decision.allowed(), allowed);
+        let binding = decision.binding().expect("a limit");
+        let rule = decision.rule(binding).expect("a rule");
+        assert_eq!(&*rule.id, "d.tenant");
+    }
+}

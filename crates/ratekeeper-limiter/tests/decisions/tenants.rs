@@ -1,8 +1,9 @@
 //! Plans and overrides of tenants.
 
 use ratekeeper_core::Timestamp;
-use ratekeeper_limiter::{Check, LimitSource, Limiter, Override};
-use ratekeeper_rules::Unit;
+use ratekeeper_limiter::{Check, LimitSource, Limiter, Override, ReceiptMode};
+use ratekeeper_rules::{TenantIndex, TenantKey, TenantQuotas, Unit};
+use ratekeeper_store::Answer;
 use ratekeeper_store::memory::MemoryStore;
 
 use crate::support::{START, ask, ask_all, limiter, passes, rules};
@@ -107,6 +108,76 @@ fn a_descriptor_that_no_rule_has_is_limited_for_that_tenant_alone() {
         let expected = if evaluation == "path" { 2 } else { 10 };
         assert_eq!(passed(&limiter, &us, 0), expected, "{evaluation}");
     }
+}
+
+/// Of entries that no rule has. A leaf stands for just its own.
+#[test]
+fn an_override_counts_where_all_its_entries_are_or_on_a_path_to_more() {
+    let own =
+        "- { tenant: acme, overrides: [ { descriptor: 'region:eu', unit: minute, limit: 1 } ] }\n";
+    let longer = [("key", "acme"), ("region", "eu"), ("zone", "a")];
+    for (evaluation, expected) in [("path", 1), ("leaf", 10)] {
+        let yaml = with(own).replace("evaluation: path", &format!("evaluation: {evaluation}"));
+        assert_eq!(
+            passed(&limiter(&yaml), &longer, 0),
+            expected,
+            "{evaluation}"
+        );
+    }
+}
+
+#[test]
+fn a_reset_of_usage_forgets_hits_and_no_requests_in_flight() {
+    let yaml = "
+domain: d
+tenant: key
+descriptors:
+- { key: key, rate_limit: { window: 10000d, limit: 9, algorithm: fixed_window } }
+- { key: key, value: busy, concurrency: { limit: 3, timeout: 60s } }
+";
+    let limiter = limiter(yaml);
+    let key = TenantKey::from_bytes([9; 16]);
+    for epoch in 0..3_u32 {
+        let mut index = TenantIndex::new(key.clone());
+        let quotas = TenantQuotas {
+            epoch,
+            ..TenantQuotas::default()
+        };
+        for tenant in ["acme", "busy"] {
+            index.put("d", key.hash(tenant), &quotas);
+        }
+        assert_eq!(limiter.replace_tenants(index), 0);
+        let left = |tenant| {
+            let check = Check::new("d").descriptor([("key", tenant)]);
+            let now = limiter.clock().now();
+            let admitted = match limiter.admit(&check, now, ReceiptMode::Dropped) {
+                Answer::Decided(admitted) => admitted,
+                Answer::Pending(_) => panic!("the memory store decides at once"),
+            };
+            let binding = admitted.decision.binding().expect("a limit");
+            binding.answered.remaining
+        };
+        assert_eq!((left("acme"), left("busy")), (8, 2 - u64::from(epoch)));
+    }
+}
+
+#[test]
+fn a_limit_before_the_tenants_entry_is_for_all_tenants_together() {
+    let limiter = limiter(
+        "
+domain: d
+evaluation: path
+tenant: key
+algorithm: fixed_window
+descriptors:
+- key: region
+  rate_limit: { unit: minute, limit: 3 }
+  descriptors:
+  - { key: key, rate_limit: { unit: minute, limit: 2 } }
+",
+    );
+    let of = |tenant| passed(&limiter, &[("region", "eu"), ("key", tenant)], 0);
+    assert_eq!(["a", "b"].map(of), [2, 1]);
 }
 
 #[test]

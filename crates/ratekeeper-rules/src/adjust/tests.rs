@@ -72,6 +72,44 @@ fn a_narrower_policy_holds_at_once() {
     );
 }
 
+#[cfg(feature = "yaml")]
+#[test]
+fn a_raised_limit_has_a_burst_if_it_had_one_of_its_own() {
+    let raised = |limit: &str| {
+        let source = crate::Source {
+            name: "d.yaml".to_owned(),
+            text: format!("domain: d\ndescriptors: [ {{ key: k, rate_limit: {{ {limit} }} }} ]\n"),
+        };
+        let loaded = crate::load(&[source], &crate::Options::default());
+        let rules = loaded.unwrap_or_else(|refused| panic!("{refused}")).rules;
+        let own = policy().override_of(&rules.rules()[0], 1);
+        let own = own.expect("it limits");
+        (own.requests_per_unit, own.unit, own.window, own.burst)
+    };
+    let (minute, window) = (Some("minute".into()), Some("90s".into()));
+    let bucket = "limit: 100, algorithm: token_bucket";
+    for (limit, expected) in [
+        (
+            "unit: minute, limit: 100",
+            (150, minute.clone(), None, None),
+        ),
+        (
+            &format!("unit: minute, {bucket}"),
+            (150, minute, None, None),
+        ),
+        (
+            &format!("window: 90s, {bucket}, burst: 40"),
+            (150, None, window, Some(60)),
+        ),
+        (
+            "unit: minute, limit: 1000, algorithm: sliding_window, strict: true",
+            (1_500, Some("minute".into()), None, None),
+        ),
+    ] {
+        assert_eq!(raised(limit), expected, "{limit}");
+    }
+}
+
 /// A policy, a capacity, and the calls of each hour.
 fn worlds() -> impl Strategy<Value = (AdjustPolicy, u64, Vec<u64>)> {
     let policy = (1..=100_u8, 1..=100_u8, 1..=20_u16, 1..48_u64);

@@ -149,5 +149,16 @@ mod text {
             let none = OverrideDescriptor::default();
             assert_eq!(none.to_string(), "default");
         }
+
+        #[cfg(feature = "openapi")]
+        #[test]
+        fn its_schema_is_a_text_or_a_list_of_texts() {
+            use utoipa::PartialSchema as _;
+            let schema = serde_json::to_value(OverrideDescriptor::schema());
+            let text = serde_json::json!({ "type": "string" });
+            let list = serde_json::json!({ "type": "array", "items": text });
+            let either = serde_json::json!({ "oneOf": [text, list] });
+            assert_eq!(schema.expect("a schema is JSON"), either);
+        }
     }
 }

@@ -251,14 +251,12 @@ impl TenantQuotas {
     /// The overrides in the order in which they are tried: the most specific first, and of one descriptor
     /// the one that begins last.
     pub(super) fn in_order(&self) -> impl Iterator<Item = &TenantOverride> {
+        let first_of = |own: &TenantOverride| {
+            let mut others = self.overrides.iter();
+            others.position(|other| other.descriptor == own.descriptor)
+        };
         let mut all: Vec<_> = self.overrides.iter().collect();
-        if all.len() > 1 {
-            let first_of = |own: &TenantOverride| {
-                let mut others = self.overrides.iter();
-                others.position(|other| other.descriptor == own.descriptor)
-            };
-            all.sort_by_cached_key(|own| (own.ranks(), first_of(own), Reverse(own.term().from)));
-        }
+        all.sort_by_cached_key(|own| (own.ranks(), first_of(own), Reverse(own.term().from)));
         all.into_iter()
     }
 }
