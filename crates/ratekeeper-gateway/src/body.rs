@@ -77,7 +77,7 @@ enum BadBody {
     TooSlow,
     #[error("the request's body broke off")]
     Broken(#[source] hyper::Error),
-    #[error("the request's body has a value twice that limits go by")]
+    #[error("the request's body has a value twice that limits go by, or is no JSON behind it")]
     Ambiguous,
 }
 
@@ -278,7 +278,8 @@ impl Coming {
     fn watched(&mut self, frame: Frame<Bytes>) -> Result<Frame<Bytes>, BadBody> {
         if let (Some(scanner), Some(data)) = (&mut self.scanner, frame.data_ref()) {
             scanner.feed(data);
-            if scanner.check().is_err() {
+            // Behind what is no JSON, lenient readers may find another value.
+            if scanner.check().is_err() || scanner.is_broken() {
                 self.record(|progress| progress.is_broken.store(true, Ordering::Relaxed));
                 return Err(BadBody::Ambiguous);
             }

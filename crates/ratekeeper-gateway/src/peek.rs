@@ -78,10 +78,11 @@ impl Peek {
                 return Poll::Ready(Err(Fault::BadRequest(TWICE)));
             }
             if scanner.is_broken() {
-                match self.is_json {
-                    true => return Poll::Ready(Err(Fault::BadRequest(NO_JSON))),
-                    false => break,
+                if self.is_json {
+                    return Poll::Ready(Err(Fault::BadRequest(NO_JSON)));
                 }
+                // What was found in it is no value: readers need not agree on it.
+                self.scanner = None;
             }
         }
         if self.scanner.is_none() && request.body().ahead().is_none() {
