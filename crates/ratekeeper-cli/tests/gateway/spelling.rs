@@ -1,5 +1,7 @@
 //! No spelling of a path, a method, a header or a credential gets past a limit, or to another upstream than limits think.
 
+use ratekeeper_testkit::http2::{Outcome, begin, outcome};
+
 use crate::support::{Answer, Gateway, Upstream, ok};
 
 const RULES: &str = "
@@ -232,4 +234,35 @@ fn headers_of_strangers_do_not_say_who_they_are_and_what_they_ask_for() {
         }
         assert!(!format!("{asked:?}").contains("1.2.3.4"), "{asked:?}");
     }
+}
+
+/// Nobody may come in the clear.
+pub(crate) const ENCRYPTED_ONLY: &str = "
+domain: api
+descriptors: [ { key: scheme, value: http, rate_limit: { window: 10000d, limit: 0 } } ]
+";
+
+pub(crate) const BY_SCHEME: &str =
+    "auth: { domain: api, descriptors: [ [ { key: scheme, from: scheme } ] ] }\n";
+
+#[test]
+fn a_client_does_not_choose_the_scheme_that_limits_go_by() {
+    let upstream = Upstream::start(|_| ok(""));
+    let args = ["--upstream", &upstream.url()];
+    let strict = format!("{BY_SCHEME}trusted_proxies: ''\n");
+    let gateway = Gateway::start_with(ENCRYPTED_ONLY, &strict, &args);
+    let claimed = [
+        (":method", "GET"),
+        (":scheme", "https"),
+        (":authority", "a"),
+        (":path", "/"),
+    ];
+    let mut stream = begin(gateway.port, &claimed, Some(""));
+    assert_eq!(outcome(&mut stream), Outcome::Status(429));
+    let proto = "X-Forwarded-Proto: https";
+    assert_eq!(ask(&gateway, "GET", "/", &[proto]), 429);
+    // A proxy that encrypts says so.
+    let gateway = Gateway::start_with(ENCRYPTED_ONLY, BY_SCHEME, &args);
+    assert_eq!(ask(&gateway, "GET", "/", &[proto]), 200);
+    assert_eq!(ask(&gateway, "GET", "/", &[]), 429);
 }
