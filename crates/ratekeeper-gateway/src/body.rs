@@ -16,14 +16,14 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::{Request, Version};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use ratekeeper_http::BodyScanner;
-use ratekeeper_server::{Fault as BoxError, Patience};
+use ratekeeper_http::{BodyScanner, ClientHeader};
+use ratekeeper_server::Fault as BoxError;
 use ratekeeper_tower::ResponseBody;
 use tokio::time::{Instant, Sleep, sleep};
 
 pub(crate) use self::held_slot::{HeldSlot, SlotAndPermits};
 use self::kept_bytes::AHEAD_MAX;
-pub(crate) use self::kept_bytes::KeptBytes;
+pub(crate) use self::kept_bytes::{KeptBytes, KeptSums};
 pub(crate) use self::progress::Progress;
 use self::received::Received;
 use self::timing::Timing;
@@ -31,6 +31,7 @@ use crate::connect::Lease;
 use crate::fault::Fault;
 use crate::head::clean_trailers;
 use crate::media_type::is_stream;
+use crate::shared::Shared;
 use crate::upstream::Upstream;
 
 /// A client's body on its way to an upstream.
@@ -50,7 +51,11 @@ struct Coming {
     bytes_max: u64,
     progress: Arc<Progress>,
     is_http2: bool,
-    /// None if its client may take as long as it likes.
+    /// The header with the client's address, which no trailer may be.
+    client_header: ClientHeader,
+    /// True for a streaming call, whose client may take as long as it likes once the decision is made.
+    is_stream: bool,
+    /// None if any client may.
     timing: Option<Timing>,
     /// The part that came before the decision, and goes to the upstream first.
     ahead: Option<Ahead>,
@@ -77,18 +82,14 @@ enum BadBody {
     TooSlow,
     #[error("the request's body broke off")]
     Broken(#[source] hyper::Error),
-    #[error("the request's body has a value twice that limits go by")]
+    #[error("the request's body has a value twice that limits go by, or is no JSON behind it")]
     Ambiguous,
 }
 
 impl RequestBody {
-    /// The body of `request`, of which at most `bytes_max` pass, and no slower than `patience` allows.
-    /// Streaming calls (gRPC, Connect) may be silent for as long as they like.
-    pub(crate) fn of(
-        request: Request<Incoming>,
-        bytes_max: u64,
-        patience: Patience,
-    ) -> Request<Self> {
+    /// The body of `request`, of which no more passes than the gateway's bounds allow, and no slower than its patience does.
+    /// Streaming calls (gRPC, Connect) may be silent for as long as they like, once the decision is made.
+    pub(crate) fn of(request: Request<Incoming>, shared: &Shared) -> Request<Self> {
         let is_http2 = request.version() == Version::HTTP_2;
         if request.body().is_end_stream() {
             return request.map(|_| Self::none());
@@ -97,11 +98,13 @@ impl RequestBody {
         request.map(|incoming| Self {
             coming: Some(Box::new(Coming {
                 incoming: Some(incoming),
-                left: bytes_max,
-                bytes_max,
+                left: shared.body_bytes_max,
+                bytes_max: shared.body_bytes_max,
                 progress: Arc::default(),
                 is_http2,
-                timing: Timing::new(patience).filter(|_| !is_stream),
+                client_header: shared.forwarding.client_header.clone(),
+                is_stream,
+                timing: Timing::new(shared.patience),
                 ahead: None,
                 scanner: None,
             })),
@@ -156,10 +159,10 @@ impl RequestBody {
 }
 
 /// Strips from trailers the fields that only a head may carry.
-fn without_claims(frame: Frame<Bytes>) -> Frame<Bytes> {
+fn without_claims(frame: Frame<Bytes>, client_header: &ClientHeader) -> Frame<Bytes> {
     match frame.into_trailers() {
         Ok(mut trailers) => {
-            clean_trailers(&mut trailers);
+            clean_trailers(&mut trailers, client_header);
             Frame::trailers(trailers)
         }
         Err(data) => data,
@@ -193,7 +196,8 @@ impl Coming {
         };
         let Poll::Ready(frame) = Pin::new(&mut *incoming).poll_frame(cx) else {
             self.record(|progress| progress.is_awaited.store(true, Ordering::Relaxed));
-            if self.timing.as_mut().is_some_and(|it| it.is_over(cx)) {
+            let is_timed = !self.is_stream || self.ahead.is_some();
+            if is_timed && self.timing.as_mut().is_some_and(|it| it.is_over(cx)) {
                 self.record(|progress| progress.is_too_slow.store(true, Ordering::Relaxed));
                 return Poll::Ready(Some(Err(BadBody::TooSlow)));
             }
@@ -219,7 +223,7 @@ impl Coming {
                         if is_over {
                             self.record(|progress| progress.is_done.store(true, Ordering::Relaxed));
                         }
-                        Some(Ok(without_claims(frame)))
+                        Some(Ok(without_claims(frame, &self.client_header)))
                     }
                     None => {
                         self.record(|progress| {
@@ -278,7 +282,8 @@ impl Coming {
     fn watched(&mut self, frame: Frame<Bytes>) -> Result<Frame<Bytes>, BadBody> {
         if let (Some(scanner), Some(data)) = (&mut self.scanner, frame.data_ref()) {
             scanner.feed(data);
-            if scanner.check().is_err() {
+            // Behind what is no JSON, lenient readers may find another value.
+            if scanner.check().is_err() || scanner.is_broken() {
                 self.record(|progress| progress.is_broken.store(true, Ordering::Relaxed));
                 return Err(BadBody::Ambiguous);
             }

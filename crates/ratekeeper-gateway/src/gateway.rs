@@ -114,6 +114,9 @@ impl<E: Enforcer> Gateway<E> {
         if config.tracer.is_some() {
             layer = layer.check_observer(check_observer);
         }
+        if config.is_encrypted {
+            layer = layer.encrypted();
+        }
         let shared = Shared {
             routes: ArcSwap::from_pointee(routes),
             replaced: Notify::new(),

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
+use http::header::FORWARDED;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::forwarded;
@@ -84,24 +85,22 @@ impl<'a> Original<'a> {
         if let Some((name, value)) = agreed(headers, &URI)? {
             original.target = Some(Target::parse(name, value.as_bytes())?);
         }
-        if forwarding.client_header == ClientHeader::Forwarded {
-            original.take_forwarded()?;
-        } else {
-            let last = |name: &HeaderName| headers.get_all(name).iter().next_back().map(last_of);
-            original.scheme = last(&PROTO)
-                .map(|value| scheme(&PROTO, value))
-                .transpose()?;
-            original.host = last(&HOST).map(|value| host(&HOST, value)).transpose()?;
-        }
+        original.scheme = told_scheme(headers, forwarding)?;
+        original.host = match forwarding.client_header {
+            ClientHeader::Forwarded => forwarded_host(headers)?,
+            _ => last(headers, &HOST)
+                .map(|value| host(&HOST, value))
+                .transpose()?,
+        };
         Ok(original)
     }
 
     /// A request that this process received from `peer` over `scheme`, `http` or `https`.
     ///
-    /// The client's address is the one behind trusted proxies. Method, path and host are the request's own.
+    /// The client's address and the scheme are those that trusted proxies tell. Method, path and host are the request's own.
     ///
     /// # Errors
-    /// A trusted proxy reported something that is not an address, the host is invalid or repeated,
+    /// A trusted proxy reported something that is not an address, or no scheme, the host is invalid or repeated,
     /// or the method has lower-case letters.
     pub fn received(
         peer: Hop,
@@ -124,33 +123,47 @@ impl<'a> Original<'a> {
             }
         };
         let said = said.filter(|said| !said.is_empty());
+        let is_from_trusted = forwarding.trusted.contains(peer);
+        let told = match is_from_trusted {
+            true => told_scheme(headers, forwarding)?,
+            false => None,
+        };
         Ok(Self {
             client: forwarding.client(peer, headers)?,
             client_name: None,
             method: Some(in_capitals(method.as_str())?),
-            scheme: Some(scheme),
+            scheme: told.or(Some(scheme)),
             host: said.map(|said| host(name, said)).transpose()?,
             target: Target::of(uri),
             headers,
-            is_from_trusted: forwarding.trusted.contains(peer),
+            is_from_trusted,
             body: None,
         })
     }
+}
 
-    /// Takes the host and the scheme that the nearest proxy reported in `Forwarded`.
-    fn take_forwarded(&mut self) -> Result<(), Malformed> {
-        let name = &http::header::FORWARDED;
-        if let Some(element) = forwarded::parse(self.headers)?.pop() {
-            let proto = element.proto.as_deref();
-            self.scheme = proto
-                .map(|proto| scheme(name, proto.as_bytes()))
-                .transpose()?;
-            let said = element.host.as_deref();
-            let said = said.map(|said| host(name, said.as_bytes()));
-            self.host = said.transpose()?.map(|host| Cow::Owned(host.into_owned()));
-        }
-        Ok(())
+/// The scheme that the nearest proxy reported.
+fn told_scheme(
+    headers: &HeaderMap,
+    forwarding: &Forwarding,
+) -> Result<Option<&'static str>, Malformed> {
+    if forwarding.client_header == ClientHeader::Forwarded {
+        let nearest = forwarded::parse(headers)?.pop();
+        let proto = nearest.and_then(|element| element.proto);
+        let proto = proto.map(|proto| scheme(&FORWARDED, proto.as_bytes()));
+        return proto.transpose();
     }
+    last(headers, &PROTO)
+        .map(|value| scheme(&PROTO, value))
+        .transpose()
+}
+
+/// The host that the nearest proxy reported in `Forwarded`.
+fn forwarded_host(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>, Malformed> {
+    let nearest = forwarded::parse(headers)?.pop();
+    let said = nearest.and_then(|element| element.host);
+    let said = said.map(|said| Ok(Cow::Owned(host(&FORWARDED, said.as_bytes())?.into_owned())));
+    said.transpose()
 }
 
 type Line<'a> = (&'static HeaderName, &'a HeaderValue);
@@ -211,9 +224,10 @@ fn in_capitals(method: &str) -> Result<&str, Malformed> {
 }
 
 /// The value that the nearest proxy added to a list.
-fn last_of(line: &HeaderValue) -> &[u8] {
+fn last<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
+    let line = headers.get_all(name).iter().next_back()?;
     let mut values = line.as_bytes().rsplit(|byte| *byte == b',');
-    values.next().unwrap_or_default().trim_ascii()
+    Some(values.next().unwrap_or_default().trim_ascii())
 }
 
 fn scheme(name: &HeaderName, value: &[u8]) -> Result<&'static str, Malformed> {
@@ -354,6 +368,39 @@ mod tests {
             let said = Original::received(Hop::Unix, "http", &method, &uri, &none, &forwarding);
             assert_eq!(said.map(|_| ()).map_err(|why| why.to_string()), Err(wanted));
         }
+    }
+
+    #[test]
+    fn a_received_request_has_the_scheme_of_its_listener_or_of_a_trusted_proxy() {
+        let (trusted, stranger) = ("127.0.0.1", "203.0.113.7");
+        let uri = http::Uri::from_static("ws://shop.example/orders");
+        let scheme = |peer: &str, client_header, name, value| {
+            let forwarding = Forwarding {
+                client_header,
+                ..Forwarding::default()
+            };
+            let (headers, method) = (headers(&[(name, value)]), http::Method::GET);
+            let hop = Hop::Address(peer.parse().expect("an address"));
+            let said = Original::received(hop, "http", &method, &uri, &headers, &forwarding);
+            said.map(|original| original.scheme).ok()
+        };
+        let proto = |peer, value| {
+            scheme(
+                peer,
+                ClientHeader::XForwardedFor,
+                "x-forwarded-proto",
+                value,
+            )
+        };
+        assert_eq!(proto(trusted, "http, HTTPS"), Some(Some("https")));
+        assert_eq!(proto(trusted, "gopher"), None);
+        assert_eq!(proto(stranger, "https"), Some(Some("http")));
+        assert_eq!(proto(stranger, "gopher"), Some(Some("http")));
+        let forwarded = |peer, value| scheme(peer, ClientHeader::Forwarded, "forwarded", value);
+        let told = "for=192.0.2.1;proto=http, for=198.51.100.1;proto=https";
+        assert_eq!(forwarded(trusted, told), Some(Some("https")));
+        assert_eq!(forwarded(trusted, "for=192.0.2.1"), Some(Some("http")));
+        assert_eq!(forwarded(stranger, told), Some(Some("http")));
     }
 
     #[test]

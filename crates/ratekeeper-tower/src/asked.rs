@@ -8,24 +8,20 @@ use ratekeeper_http::{BodyValues, Forwarding, Hop, Malformed, Original};
 /// The peer of a request without a known one: not trusted, and without an address.
 const UNKNOWN_PEER: Hop = Hop::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
 
-/// The request as received from `peer`, which may be a proxy; only trusted proxies' headers are
-/// used.
+/// The request as received from `peer`, which may be a proxy, over `scheme`; only trusted proxies' headers are
+/// used. The scheme of its URI is what the client wrote there, over HTTP/2, and missing over HTTP/1.
 pub(crate) fn original<'a, B>(
     request: &'a Request<B>,
     peer: Option<Hop>,
+    scheme: &'static str,
     forwarding: &Forwarding,
 ) -> Result<Original<'a>, Malformed> {
-    let uri = request.uri();
-    let scheme = match uri.scheme_str() {
-        Some("https") => "https",
-        _ => "http",
-    };
     let hop = peer.unwrap_or(UNKNOWN_PEER);
     let mut original = Original::received(
         hop,
         scheme,
         request.method(),
-        uri,
+        request.uri(),
         request.headers(),
         forwarding,
     )?;

@@ -42,6 +42,7 @@ impl<E: Clone> RulesLayer<E> {
                     ..Describer::default()
                 },
                 forwarding: Forwarding::default(),
+                scheme: "http",
                 peer: peer_in_extensions,
                 check_observer: None,
                 usage: None,
@@ -86,6 +87,13 @@ impl<E: Clone> RulesLayer<E> {
     #[must_use]
     pub fn forwarding(self, forwarding: Forwarding) -> Self {
         self.with(|shared| shared.forwarding = forwarding)
+    }
+
+    /// Says that clients connect over TLS, so that `from: scheme` is `https`. Otherwise it is `http`. Trusted proxies tell
+    /// what their clients did; what a client writes into its request does not count.
+    #[must_use]
+    pub fn encrypted(self) -> Self {
+        self.with(|shared| shared.scheme = "https")
     }
 
     /// Sets the function that finds the peer, which may be a proxy, in a request's extensions. The

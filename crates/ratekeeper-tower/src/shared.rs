@@ -23,6 +23,8 @@ pub(crate) struct Shared<E> {
     pub(crate) domain: Option<Box<str>>,
     pub(crate) describer: Describer,
     pub(crate) forwarding: Forwarding,
+    /// The scheme of requests that come from clients: `http` or `https`.
+    pub(crate) scheme: &'static str,
     pub(crate) peer: fn(&Extensions) -> Option<Hop>,
     pub(crate) check_observer: Option<FindObserver>,
     /// The rules by which usage is read, in place of those of the domain.

@@ -193,7 +193,7 @@ impl<E: Enforcer> Shared<E> {
             return Ok(Asked::NOTHING);
         }
         let peer = (self.peer)(request.extensions());
-        let original = original(request, peer, &self.forwarding)?;
+        let original = original(request, peer, self.scheme, &self.forwarding)?;
         self.enforcer.with_rules(|rules| {
             let context = self.shed_context(&original, rules);
             let terms = EnforceOptions {

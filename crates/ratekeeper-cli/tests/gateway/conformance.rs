@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::spelling::{BY_SCHEME, ENCRYPTED_ONLY};
 use crate::support::{Gateway, RULES, Upstream, ok};
 use ratekeeper_testkit::assert_contains;
 use ratekeeper_testkit::certificates::Identity;
@@ -140,6 +141,22 @@ fn curl_speaks_both_versions_in_the_clear_and_encrypted() {
         args.extend(version);
         args.push(&url);
         assert_eq!(curl(&args), expected, "{flag}");
+    }
+    let tls = Gateway::start_with(
+        ENCRYPTED_ONLY,
+        BY_SCHEME,
+        &[
+            "--upstream",
+            &nginx.url(),
+            "--listen-tls-cert",
+            &cert,
+            "--listen-tls-key",
+            &key,
+        ],
+    );
+    let url = format!("https://localhost:{}/", tls.port);
+    for flag in ["--http1.1", "--http2"] {
+        assert_eq!(curl(&[flag, "--cacert", &cert, &url]), "hello", "{flag}");
     }
 }
 

@@ -1,5 +1,7 @@
 //! No spelling of a path, a method, a header or a credential gets past a limit, or to another upstream than limits think.
 
+use ratekeeper_testkit::http2::{Outcome, begin, outcome};
+
 use crate::support::{Answer, Gateway, Upstream, ok};
 
 const RULES: &str = "
@@ -232,4 +234,59 @@ fn headers_of_strangers_do_not_say_who_they_are_and_what_they_ask_for() {
         }
         assert!(!format!("{asked:?}").contains("1.2.3.4"), "{asked:?}");
     }
+}
+
+#[test]
+fn trailers_do_not_say_who_the_client_is_and_where_its_body_ends() {
+    let upstream = Upstream::start(|_| ok(""));
+    let args = ["--client-header", "x-client", "--upstream", &upstream.url()];
+    let gateway = Gateway::start_with(RULES, MAPPING, &args);
+    let names = [
+        "X-Client",
+        "X_Client",
+        "Content_Length",
+        "Transfer_Encoding",
+    ];
+    let trailers: String = names.iter().map(|name| format!("{name}: 7\r\n")).collect();
+    let text = gateway.say(&format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\nTrailer: {}, X-Sum\r\n\r\n\
+         1\r\nx\r\n0\r\nX-Sum: 1\r\n{trailers}\r\n",
+        names.join(", ")
+    ));
+    assert_eq!(Answer::read(&text).status, 200, "{text}");
+    assert_eq!(
+        upstream.asked()[0].trailers.trim().to_lowercase(),
+        "x-sum: 1"
+    );
+}
+
+/// Nobody may come in the clear.
+pub(crate) const ENCRYPTED_ONLY: &str = "
+domain: api
+descriptors: [ { key: scheme, value: http, rate_limit: { window: 10000d, limit: 0 } } ]
+";
+
+pub(crate) const BY_SCHEME: &str =
+    "auth: { domain: api, descriptors: [ [ { key: scheme, from: scheme } ] ] }\n";
+
+#[test]
+fn a_client_does_not_choose_the_scheme_that_limits_go_by() {
+    let upstream = Upstream::start(|_| ok(""));
+    let args = ["--upstream", &upstream.url()];
+    let strict = format!("{BY_SCHEME}trusted_proxies: ''\n");
+    let gateway = Gateway::start_with(ENCRYPTED_ONLY, &strict, &args);
+    let claimed = [
+        (":method", "GET"),
+        (":scheme", "https"),
+        (":authority", "a"),
+        (":path", "/"),
+    ];
+    let mut stream = begin(gateway.port, &claimed, Some(""));
+    assert_eq!(outcome(&mut stream), Outcome::Status(429));
+    let proto = "X-Forwarded-Proto: https";
+    assert_eq!(ask(&gateway, "GET", "/", &[proto]), 429);
+    // A proxy that encrypts says so.
+    let gateway = Gateway::start_with(ENCRYPTED_ONLY, BY_SCHEME, &args);
+    assert_eq!(ask(&gateway, "GET", "/", &[proto]), 200);
+    assert_eq!(ask(&gateway, "GET", "/", &[]), 429);
 }

@@ -551,6 +551,10 @@ fn limits_go_by_a_value_in_the_body() {
         (JSON, "{}"),
         (JSON, r#"{"model":null}"#),
         ("text/plain", "hello"),
+        (
+            "text/plain",
+            r#"{"model":"new","top_p":NaN,"model":"small"}"#,
+        ),
     ] {
         let denied = say(kind, body);
         assert_eq!(denied.status, 429, "{body}");
@@ -563,16 +567,20 @@ fn limits_go_by_a_value_in_the_body() {
     assert_eq!(upstream.asked().len(), 2);
 }
 
-/// The second value comes when the request is on its way already.
+/// The second value comes when the request is on its way already; or what no JSON is, behind which lenient readers find one.
 #[test]
-fn a_value_that_contradicts_the_one_that_decided_breaks_the_request_off() {
+fn a_body_that_contradicts_what_decided_is_broken_off() {
     let upstream = Upstream::start(|_| ok("{}"));
     let gateway = Gateway::start_with(MODELS, BY_MODEL, &["--upstream", &upstream.url()]);
-    let rest = format!(r#","prompt":"{}","model":"large"}}"#, "x".repeat(1 << 20));
-    let body = format!(r#"{{"model":"small"{rest}"#);
-    let answer = Answer::read(&gateway.say(&post_body("application/json", &body)));
-    assert_eq!(answer.status, 400, "{answer:?}");
-    assert_eq!(upstream.asked().len(), 0, "it has not got all of it");
+    let prompt = "x".repeat(1 << 20);
+    for rest in [r#""model":"large""#, r#""top_p":NaN,"model":"large""#] {
+        for kind in ["application/json", "text/plain"] {
+            let body = format!(r#"{{"model":"small","prompt":"{prompt}",{rest}}}"#);
+            let answer = Answer::read(&gateway.say(&post_body(kind, &body)));
+            assert_eq!(answer.status, 400, "{kind} {rest}: {answer:?}");
+        }
+    }
+    assert_eq!(upstream.asked().len(), 0, "it has not got all of any");
 }
 
 /// An upstream of streams of a thousand events, each of which is sent when the one before has reached the client.

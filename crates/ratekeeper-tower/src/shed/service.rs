@@ -45,7 +45,8 @@ impl<S> ShedService<S> {
             return None;
         }
         let peer = (shared.peer)(request.extensions());
-        let original = original(request, peer, &shared.forwarding).ok()?;
+        // No shedder goes by the scheme.
+        let original = original(request, peer, "http", &shared.forwarding).ok()?;
         let caller = shared.describer.caller(&original, &RuleSet::default()).ok();
         let name = caller.as_ref().map(|caller| (caller.key, &*caller.name));
         let tenant = shared.hasher.hash_one(name);

@@ -206,11 +206,14 @@ impl Shedder {
     ) -> Result<Passage, Shed> {
         self.observe_rules(&context.rules);
         let begun = Instant::now();
-        if context.deadline.is_some_and(|deadline| begun >= deadline) {
-            self.enforced.record(Shed::Deadline, context.class.index());
-            return Err(Shed::Deadline);
-        }
         let rules = &*context.rules;
+        if context.deadline.is_some_and(|deadline| begun >= deadline) {
+            let mode = match rules.is_enforced() {
+                true => ShedMode::On,
+                false => ShedMode::Shadow,
+            };
+            self.shed(Shed::Deadline, mode, context.class)?;
+        }
         if let Some(fleet) = rules.fleet {
             self.ask_fleet(fleet, context)?;
         }

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
-use ratekeeper_http::RpcId;
+use ratekeeper_http::{MappedEntry, Mapping, RpcId, ValueSource};
 use ratekeeper_tower::{BodyForm, Headers, Hop};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -94,6 +94,33 @@ descriptors:
         header(refused.headers(), "content-type"),
         "application/grpc"
     );
+}
+
+/// Over HTTP/2 a client writes what it likes into its request.
+#[tokio::test]
+async fn the_scheme_is_not_the_clients_to_choose() {
+    let called = service_fn(async |_: Request<()>| Ok::<_, Infallible>(full("")));
+    let rules = "
+domain: d
+descriptors: [ { key: scheme, value: http, rate_limit: { window: 1h, limit: 0 } } ]
+";
+    let scheme = MappedEntry {
+        key: "scheme".into(),
+        source: Some(ValueSource::Scheme),
+        default: None,
+    };
+    let mapping = Mapping::new(vec![vec![scheme]], 64).expect("a mapping");
+    let layer = layer(rules).mapping(mapping);
+    for (layer, status) in [
+        (layer.clone(), StatusCode::TOO_MANY_REQUESTS),
+        (layer.encrypted(), StatusCode::OK),
+    ] {
+        for uri in ["http://d.example/", "https://d.example/", "/"] {
+            let request = Request::get(uri).body(()).expect("a request");
+            let answer = layer.layer(called).oneshot(request).await;
+            assert_eq!(answer.expect("an answer").status(), status, "{uri}");
+        }
+    }
 }
 
 /// The layer reads no bodies: whoever does gives it the id.

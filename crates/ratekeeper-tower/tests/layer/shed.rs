@@ -4,11 +4,11 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use http::{Request, StatusCode};
-use ratekeeper_tower::ShedLayer;
+use ratekeeper_tower::{Shed, ShedLayer};
 use tokio::sync::Semaphore;
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::{full, header, layer, of};
+use crate::support::{full, get, header, layer, of};
 
 const RULES: &str = "
 domain: d
@@ -61,4 +61,35 @@ async fn a_plan_gives_a_class_and_shed_requests_keep_their_hits() {
     let passed = ask("bob").await;
     assert_eq!(passed.status(), StatusCode::OK);
     assert_eq!(header(passed.headers(), "x-ratelimit-remaining"), "4");
+}
+
+/// A client whose deadline has passed is refused only where something is.
+#[tokio::test]
+async fn in_shadow_mode_a_passed_deadline_refuses_nothing() {
+    const LATE: [(&str, &str); 2] = [
+        ("grpc-timeout", "0S"),
+        ("x-envoy-expected-rq-timeout-ms", "0"),
+    ];
+    for (mode, status) in [
+        ("shadow", StatusCode::OK),
+        ("\"on\"", StatusCode::SERVICE_UNAVAILABLE),
+    ] {
+        let rules = RULES.replace("shed:\n", &format!("shed:\n  mode: {mode}\n"));
+        let called = service_fn(|_| async { Ok::<_, Infallible>(full("done")) });
+        let shedding = ShedLayer::default();
+        let service = layer(&rules).layer(shedding.layer(called));
+        for (name, value) in LATE {
+            let late = get("bob").header(name, value).body(());
+            let answer = service.clone().oneshot(late.expect("a request")).await;
+            assert_eq!(answer.expect("an answer").status(), status, "{mode}");
+        }
+        let counts = shedding.counts();
+        let (by, read) = (Shed::Deadline as usize, 1);
+        let counted = (counts.shed[by].1[read], counts.shadow[by].1[read]);
+        let expected = match mode {
+            "shadow" => (0, 2),
+            _ => (2, 0),
+        };
+        assert_eq!(counted, expected, "{mode}");
+    }
 }

@@ -46,7 +46,11 @@ pub(super) fn explain(
     let headers = headers(&args.headers)?;
     let hop = Hop::Address(args.client.unwrap_or(IpAddr::from([127, 0, 0, 1])));
     let forwarding = &settings.auth.forwarding;
-    let original = Original::received(hop, "http", &method, &uri, &headers, forwarding)?;
+    let scheme = match settings.gateway_tls {
+        Some(_) => "https",
+        None => "http",
+    };
+    let original = Original::received(hop, scheme, &method, &uri, &headers, forwarding)?;
     let snapshot = limiter.snapshot();
     let (describer, rules) = (&settings.auth.describer, snapshot.rules());
     let domain = describer.domain(args.domain.as_deref(), rules);
