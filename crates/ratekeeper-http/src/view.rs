@@ -56,13 +56,15 @@ impl<'a> View<'a> {
         Ok(view)
     }
 
-    /// The name of the API key. Where keys are needed, a request without a known one is refused, unless its path is public.
+    /// The name of the API key. Where keys are needed, a request without a known one is refused, unless its path is public
+    /// however services read it.
     fn key_owner(&self) -> Result<Option<&'a str>, Refused> {
         let Some(keys) = self.identity.api_keys() else {
             return Ok(None);
         };
         let Some(key) = self.value(keys.source(), 0)? else {
             let target = self.request.target.as_ref();
+            let target = target.filter(|target| !target.is_ambiguous());
             return match target.is_some_and(|target| keys.is_public(&target.path)) {
                 true => Ok(None),
                 false => Err(Unauthenticated::ApiKey(ApiKeyError::Missing).into()),

@@ -201,3 +201,42 @@ fn a_caller_named_by_the_path_is_known_as_it_is_written() {
     assert_eq!(caller("/ORGS/Acme"), "acme");
     assert_eq!(caller("/orgs/ACME/x"), "anonymous");
 }
+
+#[test]
+fn a_path_that_services_read_in_different_ways_is_not_public() {
+    let identity = json!({ "api_keys": {
+        "from": "header:x-api-key",
+        "keys": [{ "name": "acme", "sha256": "b".repeat(64) }],
+        "public": ["/docs/**", "/a%2Fb", "/"],
+    } });
+    let config: crate::IdentityConfig = serde_json::from_value(identity).expect("settings");
+    let describer = Describer {
+        identity: crate::Identity::open(&config).expect("an identity"),
+        ..Describer::default()
+    };
+    let rules = RuleSet::default();
+    let is_let_in = |uri: &str| {
+        let (uri, headers) = (uri.parse::<Uri>().expect("a URI"), HeaderMap::new());
+        let (hop, forwarding) = (Hop::Unix, Forwarding::default());
+        let original = Original::received(hop, "http", &Method::GET, &uri, &headers, &forwarding);
+        let original = original.expect("a good request");
+        describer.question(&original, None, &rules).is_ok()
+    };
+    for plain in ["/docs/x", "/%64ocs/a%20b", "/docs//x/", "/docs?/../y", "/"] {
+        assert!(is_let_in(plain), "{plain}");
+    }
+    for ambiguous in [
+        "//docs/admin",
+        "/docs/../docs/x",
+        "/admin/..",
+        "/docs/%252e%252e/admin",
+        "/docs/..%2Fadmin",
+        "/docs/a%5Cb",
+        "/docs/a%00",
+        "/;x/docs/y",
+        "/docs/y;x",
+        "/a%2Fb",
+    ] {
+        assert!(!is_let_in(ambiguous), "{ambiguous}");
+    }
+}
