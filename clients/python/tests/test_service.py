@@ -210,6 +210,20 @@ class Local(unittest.TestCase):
         self.assertIsNone(decide(Question.of("shop", 4, tenant="a")).retry_after_ms)
         self.assertTrue(decide(Question.of("other", tenant="a")).allowed)
 
+    def test_local_limits_on_the_same_descriptor_have_counters_of_their_own(self) -> None:
+        now = [0.0]
+        decide = LocalLimits([LocalLimit("shop", ["tenant"], 10, 1.0), LocalLimit("shop", ["tenant"], 100, 60.0)], lambda: now[0])
+        passed: list[int] = []
+        for now[0] in range(12):
+            passed.append(sum(decide(QUESTION).allowed for _ in range(12)))
+        # In eleven seconds the minute has given back 18 of its hundred.
+        self.assertEqual(passed, [10] * 11 + [8])
+
+    def test_a_local_limit_of_0_denies_everything_and_tells_no_time(self) -> None:
+        decide = LocalLimits([LocalLimit("shop", ["tenant"], 0, 1.0)])
+        for hits in range(3):
+            self.assertEqual(decide(Question.of("shop", hits, tenant="a")), Decision(False, True, limit=0, remaining=0))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -125,6 +125,25 @@ test("local limits count hits, and a denied request takes nothing", () => {
   assert.equal(decide({ domain: "other", descriptors: one.descriptors }).allowed, true);
 });
 
+test("local limits on the same descriptor have counters of their own", () => {
+  let now = 0;
+  const [domain, keys] = ["shop", ["tenant"]];
+  const decide = localLimits([{ domain, keys, limit: 10, windowMs: 1000 }, { domain, keys, limit: 100, windowMs: 60_000 }], () => now);
+  const passed = (calls: number): number => Array.from({ length: calls }, () => decide(QUESTION)).filter(({ allowed }) => allowed).length;
+  const each: number[] = [];
+  for (; now <= 11_000; now += 1000) each.push(passed(12));
+  // In eleven seconds the minute has given back 18 of its hundred.
+  assert.deepEqual(each, [...Array<number>(11).fill(10), 8]);
+});
+
+test("a local limit of 0 denies everything, and tells no time", () => {
+  const decide = localLimits([{ domain: "shop", keys: ["tenant"], limit: 0, windowMs: 1000 }]);
+  for (const hits of [0, 1, 2]) {
+    const { allowed, limit, remaining, resetAfterMs, retryAfterMs } = decide({ domain: "shop", descriptors: [{ entries: { tenant: "a" }, hits }] });
+    assert.deepEqual({ allowed, limit, remaining, resetAfterMs, retryAfterMs }, { allowed: false, limit: 0, remaining: 0, resetAfterMs: undefined, retryAfterMs: undefined });
+  }
+});
+
 test("errors of the service are thrown, in both forms of their bodies", async () => {
   const older = { error: { code: "INVALID_ARGUMENT", message: "no domain", field: "domain" } };
   const problem = { type: "about:blank", title: "Bad Request", status: 400, detail: "no domain", code: "INVALID_ARGUMENT", field: "domain" };
