@@ -219,6 +219,16 @@ class Local(unittest.TestCase):
         # In eleven seconds the minute has given back 18 of its hundred.
         self.assertEqual(passed, [10] * 11 + [8])
 
+    def test_a_denial_by_several_local_limits_tells_the_time_after_which_all_of_them_would_let_it_pass(self) -> None:
+        def limits(*limits: tuple[int, float]) -> LocalLimits:
+            return LocalLimits([LocalLimit("shop", ["tenant"], limit, window) for limit, window in limits], lambda: 0.0)
+
+        decide = limits((1, 1.0), (1, 60.0))
+        self.assertEqual((decide(QUESTION).allowed, decide(QUESTION).retry_after_ms), (True, 60_000))
+        costly = limits((5, 1.0), (1, 0.001))
+        costly(QUESTION)
+        self.assertIsNone(costly(Question.of("shop", 5, tenant="abc")).retry_after_ms)
+
     def test_a_local_limit_of_0_denies_everything_and_tells_no_time(self) -> None:
         decide = LocalLimits([LocalLimit("shop", ["tenant"], 0, 1.0)])
         for hits in range(3):

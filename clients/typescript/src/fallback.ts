@@ -46,7 +46,7 @@ export function localLimits(limits: readonly LocalLimit[], now: () => number = (
     for (const { limit, key, hits } of steps) {
       const { one, filled } = taken(limit, hits, Math.max(at, after.get(key) ?? full.get(key) ?? 0), at);
       if (one.allowed) after.set(key, filled);
-      if (!worst || (worst.allowed && (!one.allowed || (one.remaining ?? 0) < (worst.remaining ?? 0)))) worst = one;
+      if (!worst || isStricter(one, worst)) worst = one;
     }
     if (worst && !worst.allowed) return worst;
     // A denied request takes nothing: only now are all charged.
@@ -57,6 +57,13 @@ export function localLimits(limits: readonly LocalLimit[], now: () => number = (
     }
     return worst ?? plain(true);
   };
+}
+
+/** True for a denial that lasts longer, and otherwise if less is left. */
+function isStricter(one: Decision, other: Decision): boolean {
+  if (one.allowed !== other.allowed) return other.allowed;
+  if (one.allowed) return (one.remaining ?? 0) < (other.remaining ?? 0);
+  return (one.retryAfterMs ?? Infinity) > (other.retryAfterMs ?? Infinity);
 }
 
 /** The decision about hits on a bucket that is going to be full at `before`, and when it will be with them. */

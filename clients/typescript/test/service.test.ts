@@ -136,6 +136,16 @@ test("local limits on the same descriptor have counters of their own", () => {
   assert.deepEqual(each, [...Array<number>(11).fill(10), 8]);
 });
 
+test("a denial by several local limits tells the time after which all of them would let it pass", () => {
+  const [domain, keys] = ["shop", ["tenant"]];
+  const decide = localLimits([{ domain, keys, limit: 1, windowMs: 1000 }, { domain, keys, limit: 1, windowMs: 60_000 }], () => 0);
+  assert.deepEqual([decide(QUESTION).allowed, decide(QUESTION).retryAfterMs], [true, 60_000]);
+  const costly = localLimits([{ domain, keys, limit: 5, windowMs: 1000 }, { domain, keys, limit: 1, windowMs: 1 }], () => 0);
+  const five: Question = { domain, descriptors: [{ entries: { tenant: "abc" }, hits: 5 }] };
+  costly(QUESTION);
+  assert.equal(costly(five).retryAfterMs, undefined);
+});
+
 test("a local limit of 0 denies everything, and tells no time", () => {
   const decide = localLimits([{ domain: "shop", keys: ["tenant"], limit: 0, windowMs: 1000 }]);
   for (const hits of [0, 1, 2]) {

@@ -62,8 +62,7 @@ class LocalLimits:
             one, filled = _taken(limit, hits, max(now, after.get(key, self._full.get(key, 0.0))), now)
             if one.allowed:
                 after[key] = filled
-            remaining = one.remaining or 0
-            if worst is None or (worst.allowed and (not one.allowed or remaining < (worst.remaining or 0))):
+            if worst is None or _strictness(one) > _strictness(worst):
                 worst = one
         if worst is not None and not worst.allowed:
             return worst
@@ -85,6 +84,13 @@ class LocalLimits:
                 if limit.domain == domain and list(limit.keys) == keys:
                     steps.append((limit, (index, tuple(pairs)), hits))
         return steps
+
+
+def _strictness(decision: Decision) -> tuple[bool, float]:
+    """Larger for a denial, the longer it lasts, and otherwise the less is left."""
+    if decision.allowed:
+        return False, -(decision.remaining or 0)
+    return True, math.inf if decision.retry_after_ms is None else decision.retry_after_ms
 
 
 def _taken(limit: LocalLimit, hits: int, before: float, now: float) -> tuple[Decision, float]:
