@@ -127,6 +127,17 @@ class Calls(unittest.TestCase):
             self.assertEqual(answers, [allow_all(QUESTION), True])
             self.assertEqual(services.asked, ["one.test/v1/check", "one.test/v1/release", "two.test/v1/release"])
 
+    def test_a_503_of_a_proxy_may_come_after_the_charge_and_one_of_the_service_does_not(self) -> None:
+        proxies: list[Any] = ["upstream reset", {"code": "HTTP_503"}, {}]
+        codes = ("UNAVAILABLE", "RESOURCE_EXHAUSTED")
+        own: list[Any] = [body for code in codes for body in ({"code": code}, {"error": {"code": code}})]
+        for ask in self.both():
+            for bodies, others in ((proxies, 0), (own, 1)):
+                for body in bodies:
+                    services = Services({"one.test": lambda body=body: httpx.Response(503, json=body), "two.test": ok()})  # type: ignore[misc]
+                    (decision,) = ask(services, lambda one: one.check(QUESTION))
+                    self.assertEqual((decision.degraded, len(services.asked)), (others == 0, 1 + others), body)
+
     def test_a_charge_with_a_key_is_repeated_at_the_next_service_and_never_left_to_the_fallback(self) -> None:
         for ask in self.both():
             services = Services({"one.test": broken, "two.test": ok(decision="deny", remaining=0, debt=60)})

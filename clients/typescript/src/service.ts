@@ -38,6 +38,8 @@ type Repeat = "harmless" | "charged";
 const DOWN_MS = 1000;
 /** Calls without an answer in a row, after which it is. */
 const MISSES_MAX = 3;
+/** The codes by which a service says that it did not carry out a call. */
+const NOT_DONE = new Set(["UNAVAILABLE", "RESOURCE_EXHAUSTED"]);
 
 interface Endpoint {
   readonly url: string;
@@ -287,7 +289,8 @@ function hasNoRoomForKeys(error: unknown): boolean {
 
 /** True if the call was certainly not carried out: no connection, or the service says so. */
 function wasNotDone(error: ServiceError): boolean {
-  if (error.status !== undefined) return error.status === 503;
+  // A proxy's 503 may come after the charge: only the service's own words count.
+  if (error.status !== undefined) return error.status === 503 && NOT_DONE.has((error.cause as ServiceError).code);
   const codes = [error.cause, object(error.cause)["cause"]].map((cause) => object(cause)["code"]);
   return codes.some((code) => code === "ECONNREFUSED" || code === "ENOTFOUND" || code === "ConnectionRefused");
 }

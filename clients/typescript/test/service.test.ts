@@ -82,6 +82,18 @@ test("a check whose answer does not come is not repeated, since it may have been
   assert.deepEqual(asked.slice(1), ["one.test/v1/release", "two.test/v1/release"]);
 });
 
+test("a 503 of a proxy may come after the charge; one of the service does not", async () => {
+  const proxies = [() => new Response("upstream reset", { status: 503 }), () => json({ code: "HTTP_503" }, 503), () => json({}, 503)];
+  const own = ["UNAVAILABLE", "RESOURCE_EXHAUSTED"].flatMap((code) => [() => json({ code }, 503), () => json({ error: { code } }, 503)]);
+  for (const [serves, others] of [[proxies, 0], [own, 1]] as const) {
+    for (const serve of serves) {
+      const { fetch, asked } = services({ "one.test": serve, "two.test": () => json(ALLOW) });
+      const decision = await new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch }).check(QUESTION);
+      assert.deepEqual([decision.degraded, asked.length], [others === 0, 1 + others]);
+    }
+  }
+});
+
 test("a charge with a key is repeated at the next service, and never left to the fallback", async () => {
   const broken = (): never => { throw new TypeError("fetch failed"); };
   const { fetch, asked, bodies } = services({ "one.test": broken, "two.test": () => json({ decision: "deny", remaining: 0, debt: 60 }) });

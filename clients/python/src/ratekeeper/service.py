@@ -53,6 +53,8 @@ __all__ = [
 _DOWN = 1.0
 # Calls without an answer in a row, after which it is.
 _MISSES_MAX = 3
+# The codes by which a service says that it did not carry out a call.
+_NOT_DONE = ("UNAVAILABLE", "RESOURCE_EXHAUSTED")
 _P = TypeVar("_P")
 
 
@@ -254,7 +256,8 @@ def _read(endpoint: _Endpoint, response: httpx.Response) -> Json:
     refusal = ServiceError.read(status, body)
     if status < 500:
         raise refusal
-    away = _Away(endpoint, str(refusal), status == 503, status)
+    # A proxy's 503 may come after the charge: only the service's own words count.
+    away = _Away(endpoint, str(refusal), status == 503 and refusal.code in _NOT_DONE, status)
     away.reason = refusal.code
     raise away from refusal
 
