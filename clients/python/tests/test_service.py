@@ -7,6 +7,8 @@ import json
 import threading
 import time
 import unittest
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable, Iterator, Mapping, Union
 
 import httpx
@@ -182,6 +184,62 @@ class Calls(unittest.TestCase):
                 return await service.check(QUESTION)
 
         self.assertEqual(asyncio.run(run()), allow_all(QUESTION))
+
+    def test_all_phases_of_a_call_share_its_time(self) -> None:
+        """The answer's head and its parts each come in time for themselves, and not together."""
+        body = json.dumps(ALLOW).encode()
+        apart = threading.Event()
+
+        class Slow(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["content-length"]))
+                apart.wait(self.server.pause)  # type: ignore[attr-defined]
+                self.send_response(200)
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                with suppress(ConnectionError):
+                    for at in range(len(body)):
+                        apart.wait(self.server.pause)  # type: ignore[attr-defined]
+                        self.wfile.write(body[at : at + 1])
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            for pause in (0.15, 0.05):
+                server.pause = pause  # type: ignore[attr-defined]
+                with Ratekeeper(f"http://127.0.0.1:{server.server_port}", timeout=0.2) as service:
+                    begun = time.monotonic()
+                    self.assertEqual(service.check(QUESTION), allow_all(QUESTION))
+                    self.assertLess(time.monotonic() - begun, len(body) * pause / 2)
+        finally:
+            apart.set()
+            server.shutdown()
+            server.server_close()
+
+    def test_a_connection_that_does_not_come_about_leaves_half_of_the_time_to_the_next_service(self) -> None:
+        def serve(request: httpx.Request) -> httpx.Response:
+            timeouts = request.extensions["timeout"]
+            connect, read = timeouts.get("connect"), timeouts.get("read")
+            self.assertLessEqual(connect, read / 2 + 0.001)
+            self.assertLess(timeouts.get("read"), read)
+            if request.url.host == "one.test":
+                raise httpx.ConnectTimeout("no answer")
+            return ok()()
+
+        async def serve_async(request: httpx.Request) -> httpx.Response:
+            return serve(request)
+
+        async def run(urls: list[str]) -> Decision:
+            async with AsyncRatekeeper(urls, timeout=10, transport=httpx.MockTransport(serve_async)) as service:
+                return await service.check(QUESTION)
+
+        urls = ["http://one.test", "http://two.test"]
+        with Ratekeeper(urls, timeout=10, transport=httpx.MockTransport(serve)) as service:
+            self.assertFalse(service.check(QUESTION).degraded)
+        self.assertFalse(asyncio.run(run(urls)).degraded)
 
     def test_a_permit_that_was_granted_in_an_answer_that_came_late_is_given_back(self) -> None:
         released = threading.Event()
