@@ -7,10 +7,14 @@ import threading
 import time
 import unittest
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Callable, Iterator, Mapping, Optional, Union
+from math import ceil, inf
+from typing import Any, Callable, Iterator, Mapping, Optional, Union, cast
+from unittest import mock
 
 import httpx
 import requests
+from requests.adapters import HTTPAdapter
+from urllib3 import Timeout
 
 from ratekeeper import Event, Gate, Options, RateLimitError
 from ratekeeper.httpx import AsyncRateLimitTransport, RateLimitTransport
@@ -217,6 +221,27 @@ class Requests(unittest.TestCase):
         self.assertGreaterEqual(time.monotonic() - begun, 1)
         self.assertEqual(self.ask([(503, {})], soon(), "POST"), 503)
         self.assertEqual(self.ask([(503, {})] * 3, soon(retries=2)), 503)
+
+    def test_a_timeout_has_each_form_that_requests_takes(self) -> None:
+        bounds: list[tuple[Any, Any]] = []
+
+        def send(*args: Any, **_: Any) -> requests.Response:
+            timeout = args[3]
+            bounds.append((timeout.connect_timeout, timeout.total))
+            return cast(requests.Response, send_really(*args))
+
+        send_really: Any = HTTPAdapter.send
+        timeouts: list[Any] = [None, 5, (5, None), (5, 6), (None, 6), Timeout(connect=5), Timeout(5, 6), Timeout(total=5)]
+        with mock.patch.object(HTTPAdapter, "send", send), mount(requests.Session(), Options(budget=10)) as session:
+            for timeout in timeouts:
+                Handler.answers = [OK]
+                self.assertEqual(session.get(self.url, timeout=timeout).status_code, 200, timeout)
+        # What is left of the budget bounds all of it.
+        self.assertEqual([ceil(connect) for connect, _ in bounds], [10, 5, 5, 5, 10, 5, 5, 5])
+        self.assertEqual([ceil(total) for _, total in bounds], [10] * 6 + [5] * 2)
+
+    def test_a_budget_without_an_end_bounds_nothing(self) -> None:
+        self.assertEqual(self.ask([OK], Options(budget=inf)), 200)
 
     def test_a_refused_connection_is_raised_in_the_end(self) -> None:
         self.server.server_close()
