@@ -32,9 +32,11 @@ class Server:
     def __init__(self, *answers: Union[Answer, Exception]) -> None:
         self.answers = answers
         self.bodies: list[bytes] = []
+        self.timeouts: list[Mapping[str, Optional[float]]] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.bodies.append(request.read())
+        self.timeouts.append(request.extensions["timeout"])
         return self.next()
 
     def next(self) -> httpx.Response:
@@ -45,6 +47,7 @@ class Server:
 
     async def handle(self, request: httpx.Request) -> httpx.Response:
         self.bodies.append(await request.aread())
+        self.timeouts.append(request.extensions["timeout"])
         return self.next()
 
 
@@ -166,6 +169,26 @@ class Httpx(unittest.TestCase):
 
         asyncio.run(run())
 
+    def test_all_phases_of_a_request_share_its_budget(self) -> None:
+        for ask in self.both():
+            seen: list[Any] = []
+
+            class Timed(Server):
+                def next(self) -> httpx.Response:
+                    time.sleep(0.01)
+                    read: list[Any] = [timeouts.get("read") for timeouts in self.timeouts]
+                    seen.append((read, self.timeouts[-1].get("connect")))
+                    return super().next()
+
+            server = Timed((503, {}), OK)
+            ask(server, soon(budget=3.0), timeout=httpx.Timeout(None, connect=2))
+            (first, _), (both, connect) = seen
+            self.assertLess(first[0], 2.99)
+            self.assertLess(max(both), first[0])
+            self.assertLess(connect, 1.5)
+            # What is read once the answer has begun is the caller's.
+            self.assertEqual((server.timeouts[-1].get("read"), server.timeouts[-1].get("connect")), (None, 2))
+
     def test_events_tell_what_was_waited_for_and_what_was_understood(self) -> None:
         for ask in self.both():
             events: list[Event] = []
@@ -242,6 +265,16 @@ class Requests(unittest.TestCase):
 
     def test_a_budget_without_an_end_bounds_nothing(self) -> None:
         self.assertEqual(self.ask([OK], Options(budget=inf)), 200)
+        Handler.answers = [OK] * 2
+        with httpx.Client(transport=RateLimitTransport(options=Options(budget=inf)), timeout=None) as client:
+            self.assertEqual(client.get(self.url).status_code, 200)
+
+        async def ask() -> int:
+            transport = AsyncRateLimitTransport(options=Options(budget=inf))
+            async with httpx.AsyncClient(transport=transport, timeout=None) as client:
+                return (await client.get(self.url)).status_code
+
+        self.assertEqual(asyncio.run(ask()), 200)
 
     def test_a_refused_connection_is_raised_in_the_end(self) -> None:
         self.server.server_close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 import time
@@ -95,6 +96,10 @@ class Attempts:
     def left(self) -> float:
         """Seconds that are left of the budget; a moment at least, so that they can be a timeout."""
         return max(0.001, self.deadline - time.monotonic())
+
+    def end(self) -> None:
+        """The answer has begun: the budget does not bound the rest of it."""
+        self.deadline = math.inf
 
     def paced(self, begun: float, ticket: Optional[Ticket]) -> None:
         """The request had its turn; it needs no ticket without a gate."""
