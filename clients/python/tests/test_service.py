@@ -9,7 +9,7 @@ import time
 import unittest
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Callable, Iterator, Mapping, Union
+from typing import Any, AsyncIterator, Callable, Iterator, Mapping, Union
 
 import httpx
 
@@ -161,6 +161,26 @@ class Calls(unittest.TestCase):
                 with self.assertRaises(ServiceError) as away:
                     ask(services, lambda one: one.peek(QUESTION))
                 self.assertEqual(away.exception.code, "AWAY")
+
+    def test_an_answer_that_is_none_of_the_service_s_is_no_denial(self) -> None:
+        def cut() -> httpx.Response:
+            return httpx.Response(200, headers={"content-encoding": "gzip"}, stream=Stream())
+
+        class Stream(httpx.SyncByteStream, httpx.AsyncByteStream):
+            def __iter__(self) -> Iterator[bytes]:
+                yield b"no gzip"
+
+            async def __aiter__(self) -> AsyncIterator[bytes]:
+                yield b"no gzip"
+
+        for ask in self.both():
+            for serve in (lambda: httpx.Response(200, text="<h1>Sign in</h1>"), cut, lambda: httpx.Response(204), lambda: httpx.Response(200, json=[])):
+                services = Services({"one.test": serve, "two.test": ok()})
+                calls: list[Call] = [lambda one: one.check(QUESTION), lambda one: one.check_batch([QUESTION] * 2)]
+                decision, batch, peek = ask(services, *calls, lambda one: one.peek(QUESTION))
+                self.assertEqual((decision, batch), (allow_all(QUESTION), [allow_all(QUESTION)] * 2))
+                # Whether it was carried out is unknown: only what is harmless goes on.
+                self.assertEqual((len(services.asked), peek.degraded), (4, False))
 
     def test_errors_are_raised_in_both_forms_of_their_bodies(self) -> None:
         older = {"error": {"code": "INVALID_ARGUMENT", "message": "no domain", "field": "domain"}}

@@ -1,7 +1,7 @@
 // The calls of a Ratekeeper service, over JSON: with a deadline, failover between services, and a fallback.
 
 import { count, decision, failure, limitDecided, limitJson, limitQuestion, limitResult } from "./answers.ts";
-import { list, object, questionJson, ServiceError, text } from "./answers.ts";
+import { isObject, list, object, questionJson, ServiceError, text } from "./answers.ts";
 import type { Decision, IdentifierLimit, Json, LimitResult, Question } from "./answers.ts";
 import { allowAll, type Fallback } from "./fallback.ts";
 import { sleep, type Fetch } from "./fetch.ts";
@@ -213,9 +213,9 @@ export class Ratekeeper {
     } catch (error) {
       throw new ServiceError("AWAY", `the rate limit service at ${url} gave no answer: ${String(error)}`, undefined, undefined, error);
     }
-    if (response.ok) return object(answer);
+    if (response.ok && isObject(answer)) return answer;
     const refusal = failure(response.status, answer);
-    if (response.status < 500) throw refusal;
+    if (!response.ok && response.status < 500) throw refusal;
     throw new ServiceError("AWAY", `the rate limit service at ${url} cannot answer: ${refusal.message}`, response.status, undefined, refusal);
   }
 

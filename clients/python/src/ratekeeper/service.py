@@ -100,7 +100,7 @@ class _Post:
         """Seconds; a moment at least, so that they can be a timeout."""
         return max(0.001, self.deadline - time.monotonic())
 
-    def away(self, error: httpx.TransportError) -> _Away:
+    def away(self, error: httpx.RequestError) -> _Away:
         """The call failed on its way; without a connection it was not carried out."""
         return _Away(self.endpoint, repr(error), isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)))
 
@@ -267,8 +267,10 @@ def _read(endpoint: _Endpoint, status: int, answer: bytes) -> Json:
     except ValueError:
         body = None
     if 200 <= status < 300:
+        if not isinstance(body, dict):
+            raise _Away(endpoint, f"{status} without an object of JSON", status=status)
         endpoint.misses = 0
-        return mapping(body)
+        return mapping(cast(object, body))
     refusal = ServiceError.read(status, body)
     if status < 500:
         raise refusal
@@ -434,7 +436,7 @@ class Ratekeeper(_Calls):
                     answer += part
                     if time.monotonic() >= post.deadline:
                         raise post.late()
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise post.away(error) from error
         return _read(post.endpoint, response.status_code, bytes(answer))
 
@@ -584,7 +586,7 @@ class AsyncRatekeeper(_Calls):
             response = await asyncio.wait_for(answer, post.left())
         except asyncio.TimeoutError as error:
             raise post.late() from error
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise post.away(error) from error
         return _read(post.endpoint, response.status_code, response.content)
 
