@@ -117,6 +117,14 @@ class Httpx(unittest.TestCase):
                 self.assertEqual(ask(Server((429, {"retry-after": "1"}), OK), soon(gate=gate)), 200)
                 self.assertGreaterEqual(time.monotonic() - begun, 1)
 
+    def test_retry_after_of_a_fault_that_passes_is_kept_to(self) -> None:
+        for ask in self.both():
+            for status in (408, 502, 503, 504):
+                events: list[Event] = []
+                server = Server((status, {"retry-after": "600"}), OK)
+                self.assertEqual(ask(server, soon(on_event=events.append)), status)
+                self.assertEqual([event.type for event in events], ["answered", "gave-up"])
+
     def test_a_wait_beyond_the_budget_of_time_is_not_begun(self) -> None:
         for ask in self.both():
             for gate in (True, False):
