@@ -7,7 +7,9 @@ import json
 import threading
 import time
 import unittest
-from typing import Any, Callable, Iterator, Mapping, Union
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, AsyncIterator, Callable, Iterator, Mapping, Union
 
 import httpx
 
@@ -127,6 +129,17 @@ class Calls(unittest.TestCase):
             self.assertEqual(answers, [allow_all(QUESTION), True])
             self.assertEqual(services.asked, ["one.test/v1/check", "one.test/v1/release", "two.test/v1/release"])
 
+    def test_a_503_of_a_proxy_may_come_after_the_charge_and_one_of_the_service_does_not(self) -> None:
+        proxies: list[Any] = ["upstream reset", {"code": "HTTP_503"}, {}]
+        codes = ("UNAVAILABLE", "RESOURCE_EXHAUSTED")
+        own: list[Any] = [body for code in codes for body in ({"code": code}, {"error": {"code": code}})]
+        for ask in self.both():
+            for bodies, others in ((proxies, 0), (own, 1)):
+                for body in bodies:
+                    services = Services({"one.test": lambda body=body: httpx.Response(503, json=body), "two.test": ok()})  # type: ignore[misc]
+                    (decision,) = ask(services, lambda one: one.check(QUESTION))
+                    self.assertEqual((decision.degraded, len(services.asked)), (others == 0, 1 + others), body)
+
     def test_a_charge_with_a_key_is_repeated_at_the_next_service_and_never_left_to_the_fallback(self) -> None:
         for ask in self.both():
             services = Services({"one.test": broken, "two.test": ok(decision="deny", remaining=0, debt=60)})
@@ -148,6 +161,26 @@ class Calls(unittest.TestCase):
                 with self.assertRaises(ServiceError) as away:
                     ask(services, lambda one: one.peek(QUESTION))
                 self.assertEqual(away.exception.code, "AWAY")
+
+    def test_an_answer_that_is_none_of_the_service_s_is_no_denial(self) -> None:
+        def cut() -> httpx.Response:
+            return httpx.Response(200, headers={"content-encoding": "gzip"}, stream=Stream())
+
+        class Stream(httpx.SyncByteStream, httpx.AsyncByteStream):
+            def __iter__(self) -> Iterator[bytes]:
+                yield b"no gzip"
+
+            async def __aiter__(self) -> AsyncIterator[bytes]:
+                yield b"no gzip"
+
+        for ask in self.both():
+            for serve in (lambda: httpx.Response(200, text="<h1>Sign in</h1>"), cut, lambda: httpx.Response(204), lambda: httpx.Response(200, json=[])):
+                services = Services({"one.test": serve, "two.test": ok()})
+                calls: list[Call] = [lambda one: one.check(QUESTION), lambda one: one.check_batch([QUESTION] * 2)]
+                decision, batch, peek = ask(services, *calls, lambda one: one.peek(QUESTION))
+                self.assertEqual((decision, batch), (allow_all(QUESTION), [allow_all(QUESTION)] * 2))
+                # Whether it was carried out is unknown: only what is harmless goes on.
+                self.assertEqual((len(services.asked), peek.degraded), (4, False))
 
     def test_errors_are_raised_in_both_forms_of_their_bodies(self) -> None:
         older = {"error": {"code": "INVALID_ARGUMENT", "message": "no domain", "field": "domain"}}
@@ -171,6 +204,62 @@ class Calls(unittest.TestCase):
                 return await service.check(QUESTION)
 
         self.assertEqual(asyncio.run(run()), allow_all(QUESTION))
+
+    def test_all_phases_of_a_call_share_its_time(self) -> None:
+        """The answer's head and its parts each come in time for themselves, and not together."""
+        body = json.dumps(ALLOW).encode()
+        apart = threading.Event()
+
+        class Slow(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["content-length"]))
+                apart.wait(self.server.pause)  # type: ignore[attr-defined]
+                self.send_response(200)
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                with suppress(ConnectionError):
+                    for at in range(len(body)):
+                        apart.wait(self.server.pause)  # type: ignore[attr-defined]
+                        self.wfile.write(body[at : at + 1])
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            for pause in (0.15, 0.05):
+                server.pause = pause  # type: ignore[attr-defined]
+                with Ratekeeper(f"http://127.0.0.1:{server.server_port}", timeout=0.2) as service:
+                    begun = time.monotonic()
+                    self.assertEqual(service.check(QUESTION), allow_all(QUESTION))
+                    self.assertLess(time.monotonic() - begun, len(body) * pause / 2)
+        finally:
+            apart.set()
+            server.shutdown()
+            server.server_close()
+
+    def test_a_connection_that_does_not_come_about_leaves_half_of_the_time_to_the_next_service(self) -> None:
+        def serve(request: httpx.Request) -> httpx.Response:
+            timeouts = request.extensions["timeout"]
+            connect, read = timeouts.get("connect"), timeouts.get("read")
+            self.assertLessEqual(connect, read / 2 + 0.001)
+            self.assertLess(timeouts.get("read"), read)
+            if request.url.host == "one.test":
+                raise httpx.ConnectTimeout("no answer")
+            return ok()()
+
+        async def serve_async(request: httpx.Request) -> httpx.Response:
+            return serve(request)
+
+        async def run(urls: list[str]) -> Decision:
+            async with AsyncRatekeeper(urls, timeout=10, transport=httpx.MockTransport(serve_async)) as service:
+                return await service.check(QUESTION)
+
+        urls = ["http://one.test", "http://two.test"]
+        with Ratekeeper(urls, timeout=10, transport=httpx.MockTransport(serve)) as service:
+            self.assertFalse(service.check(QUESTION).degraded)
+        self.assertFalse(asyncio.run(run(urls)).degraded)
 
     def test_a_permit_that_was_granted_in_an_answer_that_came_late_is_given_back(self) -> None:
         released = threading.Event()
@@ -209,6 +298,30 @@ class Local(unittest.TestCase):
         self.assertTrue(decide(one).allowed)
         self.assertIsNone(decide(Question.of("shop", 4, tenant="a")).retry_after_ms)
         self.assertTrue(decide(Question.of("other", tenant="a")).allowed)
+
+    def test_local_limits_on_the_same_descriptor_have_counters_of_their_own(self) -> None:
+        now = [0.0]
+        decide = LocalLimits([LocalLimit("shop", ["tenant"], 10, 1.0), LocalLimit("shop", ["tenant"], 100, 60.0)], lambda: now[0])
+        passed: list[int] = []
+        for now[0] in range(12):
+            passed.append(sum(decide(QUESTION).allowed for _ in range(12)))
+        # In eleven seconds the minute has given back 18 of its hundred.
+        self.assertEqual(passed, [10] * 11 + [8])
+
+    def test_a_denial_by_several_local_limits_tells_the_time_after_which_all_of_them_would_let_it_pass(self) -> None:
+        def limits(*limits: tuple[int, float]) -> LocalLimits:
+            return LocalLimits([LocalLimit("shop", ["tenant"], limit, window) for limit, window in limits], lambda: 0.0)
+
+        decide = limits((1, 1.0), (1, 60.0))
+        self.assertEqual((decide(QUESTION).allowed, decide(QUESTION).retry_after_ms), (True, 60_000))
+        costly = limits((5, 1.0), (1, 0.001))
+        costly(QUESTION)
+        self.assertIsNone(costly(Question.of("shop", 5, tenant="abc")).retry_after_ms)
+
+    def test_a_local_limit_of_0_denies_everything_and_tells_no_time(self) -> None:
+        decide = LocalLimits([LocalLimit("shop", ["tenant"], 0, 1.0)])
+        for hits in range(3):
+            self.assertEqual(decide(Question.of("shop", hits, tenant="a")), Decision(False, True, limit=0, remaining=0))
 
 
 if __name__ == "__main__":

@@ -7,10 +7,14 @@ import threading
 import time
 import unittest
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Callable, Iterator, Mapping, Optional, Union
+from math import ceil, inf
+from typing import Any, Callable, Iterator, Mapping, Optional, Union, cast
+from unittest import mock
 
 import httpx
 import requests
+from requests.adapters import HTTPAdapter
+from urllib3 import Timeout
 
 from ratekeeper import Event, Gate, Options, RateLimitError
 from ratekeeper.httpx import AsyncRateLimitTransport, RateLimitTransport
@@ -28,9 +32,11 @@ class Server:
     def __init__(self, *answers: Union[Answer, Exception]) -> None:
         self.answers = answers
         self.bodies: list[bytes] = []
+        self.timeouts: list[Mapping[str, Optional[float]]] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.bodies.append(request.read())
+        self.timeouts.append(request.extensions["timeout"])
         return self.next()
 
     def next(self) -> httpx.Response:
@@ -41,6 +47,7 @@ class Server:
 
     async def handle(self, request: httpx.Request) -> httpx.Response:
         self.bodies.append(await request.aread())
+        self.timeouts.append(request.extensions["timeout"])
         return self.next()
 
 
@@ -110,6 +117,14 @@ class Httpx(unittest.TestCase):
                 self.assertEqual(ask(Server((429, {"retry-after": "1"}), OK), soon(gate=gate)), 200)
                 self.assertGreaterEqual(time.monotonic() - begun, 1)
 
+    def test_retry_after_of_a_fault_that_passes_is_kept_to(self) -> None:
+        for ask in self.both():
+            for status in (408, 502, 503, 504):
+                events: list[Event] = []
+                server = Server((status, {"retry-after": "600"}), OK)
+                self.assertEqual(ask(server, soon(on_event=events.append)), status)
+                self.assertEqual([event.type for event in events], ["answered", "gave-up"])
+
     def test_a_wait_beyond_the_budget_of_time_is_not_begun(self) -> None:
         for ask in self.both():
             for gate in (True, False):
@@ -161,6 +176,26 @@ class Httpx(unittest.TestCase):
                     await second
 
         asyncio.run(run())
+
+    def test_all_phases_of_a_request_share_its_budget(self) -> None:
+        for ask in self.both():
+            seen: list[Any] = []
+
+            class Timed(Server):
+                def next(self) -> httpx.Response:
+                    time.sleep(0.01)
+                    read: list[Any] = [timeouts.get("read") for timeouts in self.timeouts]
+                    seen.append((read, self.timeouts[-1].get("connect")))
+                    return super().next()
+
+            server = Timed((503, {}), OK)
+            ask(server, soon(budget=3.0), timeout=httpx.Timeout(None, connect=2))
+            (first, _), (both, connect) = seen
+            self.assertLess(first[0], 2.99)
+            self.assertLess(max(both), first[0])
+            self.assertLess(connect, 1.5)
+            # What is read once the answer has begun is the caller's.
+            self.assertEqual((server.timeouts[-1].get("read"), server.timeouts[-1].get("connect")), (None, 2))
 
     def test_events_tell_what_was_waited_for_and_what_was_understood(self) -> None:
         for ask in self.both():
@@ -217,6 +252,37 @@ class Requests(unittest.TestCase):
         self.assertGreaterEqual(time.monotonic() - begun, 1)
         self.assertEqual(self.ask([(503, {})], soon(), "POST"), 503)
         self.assertEqual(self.ask([(503, {})] * 3, soon(retries=2)), 503)
+
+    def test_a_timeout_has_each_form_that_requests_takes(self) -> None:
+        bounds: list[tuple[Any, Any]] = []
+
+        def send(*args: Any, **_: Any) -> requests.Response:
+            timeout = args[3]
+            bounds.append((timeout.connect_timeout, timeout.total))
+            return cast(requests.Response, send_really(*args))
+
+        send_really: Any = HTTPAdapter.send
+        timeouts: list[Any] = [None, 5, (5, None), (5, 6), (None, 6), Timeout(connect=5), Timeout(5, 6), Timeout(total=5)]
+        with mock.patch.object(HTTPAdapter, "send", send), mount(requests.Session(), Options(budget=10)) as session:
+            for timeout in timeouts:
+                Handler.answers = [OK]
+                self.assertEqual(session.get(self.url, timeout=timeout).status_code, 200, timeout)
+        # What is left of the budget bounds all of it.
+        self.assertEqual([ceil(connect) for connect, _ in bounds], [10, 5, 5, 5, 10, 5, 5, 5])
+        self.assertEqual([ceil(total) for _, total in bounds], [10] * 6 + [5] * 2)
+
+    def test_a_budget_without_an_end_bounds_nothing(self) -> None:
+        self.assertEqual(self.ask([OK], Options(budget=inf)), 200)
+        Handler.answers = [OK] * 2
+        with httpx.Client(transport=RateLimitTransport(options=Options(budget=inf)), timeout=None) as client:
+            self.assertEqual(client.get(self.url).status_code, 200)
+
+        async def ask() -> int:
+            transport = AsyncRateLimitTransport(options=Options(budget=inf))
+            async with httpx.AsyncClient(transport=transport, timeout=None) as client:
+                return (await client.get(self.url)).status_code
+
+        self.assertEqual(asyncio.run(ask()), 200)
 
     def test_a_refused_connection_is_raised_in_the_end(self) -> None:
         self.server.server_close()

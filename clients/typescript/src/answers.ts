@@ -191,7 +191,11 @@ export function failure(status: number, body: unknown): ServiceError {
 }
 
 export function object(value: unknown): Json {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Json) : {};
+  return isObject(value) ? value : {};
+}
+
+export function isObject(value: unknown): value is Json {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 export function list(value: unknown): unknown[] {

@@ -10,6 +10,7 @@ export interface LocalLimit {
   readonly domain: string;
   /** The keys of the entries, in their order. */
   readonly keys: readonly string[];
+  /** 0 denies everything. */
   readonly limit: number;
   readonly windowMs: number;
 }
@@ -36,22 +37,16 @@ export function localLimits(limits: readonly LocalLimit[], now: () => number = (
       const entries = pairs(descriptor.entries);
       const domain = descriptor.domain ?? question.domain;
       const isFor = (limit: LocalLimit): boolean =>
-        limit.domain === domain && limit.keys.length === entries.length && entries.every(([key], index) => limit.keys[index] === key);
-      return limits.filter(isFor).map((limit) => ({ limit, key: JSON.stringify([domain, entries]), hits: descriptor.hits ?? 1 }));
+        limit.domain === domain && limit.keys.length === entries.length && entries.every(([key], at) => limit.keys[at] === key);
+      const hits = descriptor.hits ?? 1;
+      return limits.flatMap((limit, index) => (isFor(limit) ? [{ limit, key: JSON.stringify([index, entries]), hits }] : []));
     });
     const after = new Map<string, number>();
     let worst: Decision | undefined;
     for (const { limit, key, hits } of steps) {
-      const perHit = limit.windowMs / limit.limit;
-      const before = Math.max(at, after.get(key) ?? full.get(key) ?? 0);
-      const filled = before + hits * perHit;
-      const wait = filled - limit.windowMs - at;
-      const allowed = wait <= 1e-6;
-      if (allowed) after.set(key, filled);
-      const remaining = Math.max(0, Math.floor((limit.windowMs - ((allowed ? filled : before) - at)) / perHit + 1e-6));
-      const never = hits > limit.limit;
-      const one = { ...plain(allowed), limit: limit.limit, remaining, resetAfterMs: perHit, retryAfterMs: allowed || never ? undefined : wait };
-      if (!worst || (worst.allowed && (!allowed || remaining < (worst.remaining ?? 0)))) worst = one;
+      const { one, filled } = taken(limit, hits, Math.max(at, after.get(key) ?? full.get(key) ?? 0), at);
+      if (one.allowed) after.set(key, filled);
+      if (!worst || isStricter(one, worst)) worst = one;
     }
     if (worst && !worst.allowed) return worst;
     // A denied request takes nothing: only now are all charged.
@@ -62,6 +57,25 @@ export function localLimits(limits: readonly LocalLimit[], now: () => number = (
     }
     return worst ?? plain(true);
   };
+}
+
+/** True for a denial that lasts longer, and otherwise if less is left. */
+function isStricter(one: Decision, other: Decision): boolean {
+  if (one.allowed !== other.allowed) return other.allowed;
+  if (one.allowed) return (one.remaining ?? 0) < (other.remaining ?? 0);
+  return (one.retryAfterMs ?? Infinity) > (other.retryAfterMs ?? Infinity);
+}
+
+/** The decision about hits on a bucket that is going to be full at `before`, and when it will be with them. */
+function taken({ limit, windowMs }: LocalLimit, hits: number, before: number, at: number): { one: Decision; filled: number } {
+  if (limit <= 0) return { one: { ...plain(false), limit, remaining: 0 }, filled: before };
+  const perHit = windowMs / limit;
+  const filled = before + hits * perHit;
+  const wait = filled - windowMs - at;
+  const allowed = wait <= 1e-6;
+  const remaining = Math.max(0, Math.floor((windowMs - ((allowed ? filled : before) - at)) / perHit + 1e-6));
+  const retryAfterMs = allowed || hits > limit ? undefined : wait;
+  return { one: { ...plain(allowed), limit, remaining, resetAfterMs: perHit, retryAfterMs }, filled };
 }
 
 function plain(allowed: boolean): Decision {

@@ -1,7 +1,7 @@
 // A `fetch` that keeps to rate limits: it paces itself ahead of them, and retries what is worth it.
 
 import { Gate } from "./gate.ts";
-import { readRateLimitInfo, type RateLimitInfo } from "./info.ts";
+import { readRateLimitInfo, WAIT_MAX_MS, type RateLimitInfo } from "./info.ts";
 import type { Lane, Ticket } from "./pacer.ts";
 
 /** The part of `fetch` that is wrapped. */
@@ -80,13 +80,18 @@ class Client {
       try {
         answer = await this.#exchange(sent, init, lane, ticket, deadline, signal);
       } catch (error) {
-        if (isLast || signal?.aborted || !(await this.#retry(lane, attempt, undefined, deadline, signal))) throw error;
+        const wait = isLast || signal?.aborted ? undefined : this.#again(lane, attempt, undefined, deadline);
+        if (wait === undefined) throw error;
+        await sleep(wait, signal);
         continue;
       }
       const { response, info } = answer;
       if (!info.denied && !PASSING_FAULTS.has(response.status)) return response;
-      if (isLast || !(await this.#retry(lane, attempt, answer, deadline, signal))) return response;
-      await response.body?.cancel();
+      const wait = isLast ? undefined : this.#again(lane, attempt, answer, deadline);
+      if (wait === undefined) return response;
+      // Its connection need not wait too. That may have broken off.
+      response.body?.cancel().catch(() => {});
+      if (wait > 0) await sleep(wait, signal);
     }
   }
 
@@ -123,23 +128,22 @@ class Client {
     return { response, info };
   }
 
-  /** Waits before the next attempt; returns false if there is no time for it. */
-  async #retry(lane: Lane, attempt: number, answer: Answer | undefined, deadline: number, signal: AbortSignal | undefined): Promise<boolean> {
+  /** The wait before the next attempt; undefined if there is no time for it. */
+  #again(lane: Lane, attempt: number, answer: Answer | undefined, deadline: number): number | undefined {
     const { baseMs = 200, maxMs = 20_000 } = this.#options.backoff ?? {};
     const random = this.#options.random ?? Math.random;
     const jitter = random() * Math.min(maxMs, baseMs * 2 ** attempt);
     const status = answer?.response.status;
-    const denied = answer?.info.denied ?? false;
+    const told = answer ? toldMs(answer.info) : 0;
     // Never earlier than told. The gate itself spreads those that it holds back.
-    const waitMs = denied && this.#gate ? 0 : (answer?.info.waitMs ?? 0) + jitter;
-    const least = denied ? Math.max(waitMs, answer?.info.waitMs ?? 0) : waitMs;
-    if (performance.now() + least >= deadline) {
+    const isHeldBack = answer?.info.denied === true && this.#gate !== undefined;
+    const waitMs = isHeldBack ? told : told + jitter;
+    if (performance.now() + waitMs >= deadline) {
       this.#tell({ type: "gave-up", lane, attempt, status });
-      return false;
+      return undefined;
     }
-    this.#tell({ type: "retry", lane, attempt: attempt + 1, waitMs: least, status });
-    if (waitMs > 0) await sleep(waitMs, signal);
-    return true;
+    this.#tell({ type: "retry", lane, attempt: attempt + 1, waitMs, status });
+    return isHeldBack ? 0 : waitMs;
   }
 
   #tell(event: FetchEvent): void {
@@ -150,6 +154,11 @@ class Client {
 interface Answer {
   readonly response: Response;
   readonly info: RateLimitInfo;
+}
+
+/** The wait that an answer asks for: of a fault that is no denial, too. */
+function toldMs(info: RateLimitInfo): number {
+  return info.denied ? info.waitMs : Math.max(info.waitMs, Math.min(info.retryAfterMs ?? 0, WAIT_MAX_MS));
 }
 
 /** Credentials by which servers tell who calls. */

@@ -1,7 +1,7 @@
 // The calls of a Ratekeeper service, over JSON: with a deadline, failover between services, and a fallback.
 
 import { count, decision, failure, limitDecided, limitJson, limitQuestion, limitResult } from "./answers.ts";
-import { list, object, questionJson, ServiceError, text } from "./answers.ts";
+import { isObject, list, object, questionJson, ServiceError, text } from "./answers.ts";
 import type { Decision, IdentifierLimit, Json, LimitResult, Question } from "./answers.ts";
 import { allowAll, type Fallback } from "./fallback.ts";
 import { sleep, type Fetch } from "./fetch.ts";
@@ -38,6 +38,8 @@ type Repeat = "harmless" | "charged";
 const DOWN_MS = 1000;
 /** Calls without an answer in a row, after which it is. */
 const MISSES_MAX = 3;
+/** The codes by which a service says that it did not carry out a call. */
+const NOT_DONE = new Set(["UNAVAILABLE", "RESOURCE_EXHAUSTED"]);
 
 interface Endpoint {
   readonly url: string;
@@ -211,9 +213,9 @@ export class Ratekeeper {
     } catch (error) {
       throw new ServiceError("AWAY", `the rate limit service at ${url} gave no answer: ${String(error)}`, undefined, undefined, error);
     }
-    if (response.ok) return object(answer);
+    if (response.ok && isObject(answer)) return answer;
     const refusal = failure(response.status, answer);
-    if (response.status < 500) throw refusal;
+    if (!response.ok && response.status < 500) throw refusal;
     throw new ServiceError("AWAY", `the rate limit service at ${url} cannot answer: ${refusal.message}`, response.status, undefined, refusal);
   }
 
@@ -287,7 +289,8 @@ function hasNoRoomForKeys(error: unknown): boolean {
 
 /** True if the call was certainly not carried out: no connection, or the service says so. */
 function wasNotDone(error: ServiceError): boolean {
-  if (error.status !== undefined) return error.status === 503;
+  // A proxy's 503 may come after the charge: only the service's own words count.
+  if (error.status !== undefined) return error.status === 503 && NOT_DONE.has((error.cause as ServiceError).code);
   const codes = [error.cause, object(error.cause)["cause"]].map((cause) => object(cause)["code"]);
   return codes.some((code) => code === "ECONNREFUSED" || code === "ENOTFOUND" || code === "ConnectionRefused");
 }

@@ -76,6 +76,30 @@ test("Retry-After is kept to, with and without a gate", async () => {
   }
 });
 
+test("Retry-After of a fault that passes is kept to", async () => {
+  for (const code of [408, 502, 503, 504]) {
+    const events: FetchEvent[] = [];
+    const { fetch, calls } = server(status(code, { "retry-after": "600" }), ok);
+    const answer = await createFetch({ fetch, ...soon, onEvent: (event) => events.push(event) })(URL_1);
+    assert.deepEqual([answer.status, calls.length, events.at(-1)?.type], [code, 1, "gave-up"]);
+  }
+});
+
+test("the body of an answer that is tried again is let go at once, and its end does not matter", async () => {
+  const abort = new AbortController();
+  const cancel = (): never => { abort.abort(new Error("let go")); throw new TypeError("terminated"); };
+  const { fetch } = server(() => new Response(new ReadableStream({ cancel }), { status: 503 }), ok);
+  const paced = createFetch({ fetch, backoff: { baseMs: 20_000 }, random: () => 1 });
+  const begun = performance.now();
+  await assert.rejects(paced(URL_1, { signal: abort.signal }), /let go/);
+  assert.ok(performance.now() - begun < 10_000);
+  // A connection that ends while the next attempt waits.
+  let end: ((error: Error) => void) | undefined;
+  const ending = server(() => new Response(new ReadableStream({ start: (body) => { end = (error) => body.error(error); } }), { status: 503 }), ok);
+  const onEvent = ({ type }: FetchEvent): void => { if (type === "retry") end?.(new TypeError("terminated")); };
+  assert.equal((await createFetch({ fetch: ending.fetch, ...soon, onEvent })(URL_1)).status, 200);
+});
+
 test("a wait beyond the budget of time is not begun", async () => {
   for (const gate of [new Gate(), false] as const) {
     const events: FetchEvent[] = [];

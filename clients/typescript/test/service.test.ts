@@ -82,6 +82,18 @@ test("a check whose answer does not come is not repeated, since it may have been
   assert.deepEqual(asked.slice(1), ["one.test/v1/release", "two.test/v1/release"]);
 });
 
+test("a 503 of a proxy may come after the charge; one of the service does not", async () => {
+  const proxies = [() => new Response("upstream reset", { status: 503 }), () => json({ code: "HTTP_503" }, 503), () => json({}, 503)];
+  const own = ["UNAVAILABLE", "RESOURCE_EXHAUSTED"].flatMap((code) => [() => json({ code }, 503), () => json({ error: { code } }, 503)]);
+  for (const [serves, others] of [[proxies, 0], [own, 1]] as const) {
+    for (const serve of serves) {
+      const { fetch, asked } = services({ "one.test": serve, "two.test": () => json(ALLOW) });
+      const decision = await new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch }).check(QUESTION);
+      assert.deepEqual([decision.degraded, asked.length], [others === 0, 1 + others]);
+    }
+  }
+});
+
 test("a charge with a key is repeated at the next service, and never left to the fallback", async () => {
   const broken = (): never => { throw new TypeError("fetch failed"); };
   const { fetch, asked, bodies } = services({ "one.test": broken, "two.test": () => json({ decision: "deny", remaining: 0, debt: 60 }) });
@@ -105,6 +117,20 @@ test("the fallback decides when the time is up or the service is broken", async 
   }
 });
 
+test("an answer that is none of the service's is no denial", async () => {
+  const page = (): Response => new Response("<h1>Sign in</h1>", { status: 200 });
+  const cut = (): Response => new Response(new ReadableStream({ start: (body) => body.error(new TypeError("terminated")) }));
+  for (const serve of [page, cut, () => new Response(null, { status: 204 }), () => new Response("[]")]) {
+    const { fetch, asked } = services({ "one.test": serve, "two.test": () => json(ALLOW) });
+    const service = new Ratekeeper({ endpoints: ["http://one.test", "http://two.test"], fetch });
+    assert.deepEqual(await service.check(QUESTION), allowAll(QUESTION));
+    assert.deepEqual(await service.checkBatch([QUESTION, QUESTION]), [allowAll(QUESTION), allowAll(QUESTION)]);
+    // Whether it was carried out is unknown: only what is harmless goes on.
+    assert.equal(asked.length, 2);
+    assert.equal((await service.peek(QUESTION)).degraded, false);
+  }
+});
+
 test("local limits count hits, and a denied request takes nothing", () => {
   let now = 0;
   const decide = localLimits([
@@ -123,6 +149,35 @@ test("local limits count hits, and a denied request takes nothing", () => {
   assert.equal(decide(one).allowed, true);
   assert.equal(decide({ domain: "shop", descriptors: [{ entries: { tenant: "a" }, hits: 4 }] }).retryAfterMs, undefined);
   assert.equal(decide({ domain: "other", descriptors: one.descriptors }).allowed, true);
+});
+
+test("local limits on the same descriptor have counters of their own", () => {
+  let now = 0;
+  const [domain, keys] = ["shop", ["tenant"]];
+  const decide = localLimits([{ domain, keys, limit: 10, windowMs: 1000 }, { domain, keys, limit: 100, windowMs: 60_000 }], () => now);
+  const passed = (calls: number): number => Array.from({ length: calls }, () => decide(QUESTION)).filter(({ allowed }) => allowed).length;
+  const each: number[] = [];
+  for (; now <= 11_000; now += 1000) each.push(passed(12));
+  // In eleven seconds the minute has given back 18 of its hundred.
+  assert.deepEqual(each, [...Array<number>(11).fill(10), 8]);
+});
+
+test("a denial by several local limits tells the time after which all of them would let it pass", () => {
+  const [domain, keys] = ["shop", ["tenant"]];
+  const decide = localLimits([{ domain, keys, limit: 1, windowMs: 1000 }, { domain, keys, limit: 1, windowMs: 60_000 }], () => 0);
+  assert.deepEqual([decide(QUESTION).allowed, decide(QUESTION).retryAfterMs], [true, 60_000]);
+  const costly = localLimits([{ domain, keys, limit: 5, windowMs: 1000 }, { domain, keys, limit: 1, windowMs: 1 }], () => 0);
+  const five: Question = { domain, descriptors: [{ entries: { tenant: "abc" }, hits: 5 }] };
+  costly(QUESTION);
+  assert.equal(costly(five).retryAfterMs, undefined);
+});
+
+test("a local limit of 0 denies everything, and tells no time", () => {
+  const decide = localLimits([{ domain: "shop", keys: ["tenant"], limit: 0, windowMs: 1000 }]);
+  for (const hits of [0, 1, 2]) {
+    const { allowed, limit, remaining, resetAfterMs, retryAfterMs } = decide({ domain: "shop", descriptors: [{ entries: { tenant: "a" }, hits }] });
+    assert.deepEqual({ allowed, limit, remaining, resetAfterMs, retryAfterMs }, { allowed: false, limit: 0, remaining: 0, resetAfterMs: undefined, retryAfterMs: undefined });
+  }
 });
 
 test("errors of the service are thrown, in both forms of their bodies", async () => {

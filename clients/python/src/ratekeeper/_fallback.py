@@ -25,6 +25,7 @@ class LocalLimit:
     keys: Sequence[str]
     """The keys of the entries, in their order."""
     limit: int
+    """0 denies everything."""
     window: float
     """Seconds."""
 
@@ -58,18 +59,10 @@ class LocalLimits:
         after: dict[object, float] = {}
         worst: Optional[Decision] = None
         for limit, key, hits in self._steps(question):
-            per_hit = limit.window / limit.limit
-            before = max(now, after.get(key, self._full.get(key, 0.0)))
-            filled = before + hits * per_hit
-            wait = filled - limit.window - now
-            allowed = wait <= 1e-9
-            if allowed:
+            one, filled = _taken(limit, hits, max(now, after.get(key, self._full.get(key, 0.0))), now)
+            if one.allowed:
                 after[key] = filled
-            used = (filled if allowed else before) - now
-            remaining = max(0, math.floor((limit.window - used) / per_hit + 1e-6))
-            later = None if allowed or hits > limit.limit else wait * 1000
-            one = Decision(allowed, True, None, None, limit.limit, remaining, per_hit * 1000, later)
-            if worst is None or (worst.allowed and (not allowed or remaining < (worst.remaining or 0))):
+            if worst is None or _strictness(one) > _strictness(worst):
                 worst = one
         if worst is not None and not worst.allowed:
             return worst
@@ -87,6 +80,28 @@ class LocalLimits:
             pairs = descriptor.pairs()
             domain, keys = descriptor.domain or question.domain, [key for key, _ in pairs]
             hits = 1 if descriptor.hits is None else descriptor.hits
-            matching = (one for one in self._limits if one.domain == domain and list(one.keys) == keys)
-            steps.extend((limit, (domain, tuple(pairs)), hits) for limit in matching)
+            for index, limit in enumerate(self._limits):
+                if limit.domain == domain and list(limit.keys) == keys:
+                    steps.append((limit, (index, tuple(pairs)), hits))
         return steps
+
+
+def _strictness(decision: Decision) -> tuple[bool, float]:
+    """Larger for a denial, the longer it lasts, and otherwise the less is left."""
+    if decision.allowed:
+        return False, -(decision.remaining or 0)
+    return True, math.inf if decision.retry_after_ms is None else decision.retry_after_ms
+
+
+def _taken(limit: LocalLimit, hits: int, before: float, now: float) -> tuple[Decision, float]:
+    """The decision about hits on a bucket that is going to be full at ``before``, and when it will be with them."""
+    if limit.limit <= 0:
+        return Decision(False, True, limit=limit.limit, remaining=0), before
+    per_hit = limit.window / limit.limit
+    filled = before + hits * per_hit
+    wait = filled - limit.window - now
+    allowed = wait <= 1e-9
+    used = (filled if allowed else before) - now
+    remaining = max(0, math.floor((limit.window - used) / per_hit + 1e-6))
+    later = None if allowed or hits > limit.limit else wait * 1000
+    return Decision(allowed, True, None, None, limit.limit, remaining, per_hit * 1000, later), filled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 import time
@@ -10,7 +11,7 @@ from typing import Callable, Collection, Mapping, Optional, Union
 from urllib.parse import urlsplit
 
 from ._gate import Gate
-from ._info import RateLimitInfo
+from ._info import WAIT_MAX_MS, RateLimitInfo
 from ._pacer import Lane, Ticket
 
 # Methods whose repetition changes nothing (RFC 9110, section 9.2.2).
@@ -96,6 +97,10 @@ class Attempts:
         """Seconds that are left of the budget; a moment at least, so that they can be a timeout."""
         return max(0.001, self.deadline - time.monotonic())
 
+    def end(self) -> None:
+        """The answer has begun: the budget does not bound the rest of it."""
+        self.deadline = math.inf
+
     def paced(self, begun: float, ticket: Optional[Ticket]) -> None:
         """The request had its turn; it needs no ticket without a gate."""
         waited = ticket.sent_at / 1000 - begun if ticket else 0.0
@@ -119,7 +124,7 @@ class Attempts:
         options = self._options
         if not is_repeatable or not self._is_method_retried or self._attempt >= options.retries:
             return None
-        told = info.wait_ms / 1000 if info else 0.0
+        told = _told_ms(info) / 1000 if info else 0.0
         jitter = options.random() * min(options.backoff_max, options.backoff * 2.0**self._attempt)
         # Never earlier than told. The gate itself spreads those that it holds back.
         wait = told if denied and self._gate else told + jitter
@@ -133,3 +138,8 @@ class Attempts:
     def _tell(self, event: Event) -> None:
         if self._options.on_event:
             self._options.on_event(event)
+
+
+def _told_ms(info: RateLimitInfo) -> int:
+    """The wait that an answer asks for: of a fault that is no denial, too."""
+    return info.wait_ms if info.denied else max(info.wait_ms, min(info.retry_after_ms or 0, WAIT_MAX_MS))

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import time
 from types import TracebackType
-from typing import Any, Optional
+from typing import Optional
 
 import httpx
 
 from ._info import read_rate_limit_info
 from ._pacer import Ticket
 from ._retry import Attempts, Options
+from ._timeouts import extensions
 
 __all__ = ["AsyncRateLimitTransport", "RateLimitTransport"]
 
@@ -31,11 +32,12 @@ class RateLimitTransport(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         attempts = Attempts(self._options, self._gate, str(request.url), request.method, request.headers)
+        request.extensions = extensions(attempts.left, request.extensions)
         is_repeatable = _is_repeatable(request)
         while True:
             ticket = self._enter(attempts)
             try:
-                response = self._transport.handle_request(_bounded(request, attempts.left()))
+                response = self._transport.handle_request(request)
             except BaseException as error:
                 attempts.lost(ticket)
                 wait = attempts.again(is_repeatable, None, None) if _may_pass(error) else None
@@ -46,6 +48,7 @@ class RateLimitTransport(httpx.BaseTransport):
                 attempts.answered(ticket, info, response.status_code)
                 wait = attempts.again(is_repeatable, response.status_code, info)
                 if wait is None:
+                    attempts.end()
                     return response
                 response.close()
             time.sleep(wait)
@@ -86,11 +89,12 @@ class AsyncRateLimitTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         attempts = Attempts(self._options, self._gate, str(request.url), request.method, request.headers)
+        request.extensions = extensions(attempts.left, request.extensions)
         is_repeatable = _is_repeatable(request)
         while True:
             ticket = await self._enter(attempts)
             try:
-                response = await self._transport.handle_async_request(_bounded(request, attempts.left()))
+                response = await self._transport.handle_async_request(request)
             except BaseException as error:
                 attempts.lost(ticket)
                 wait = attempts.again(is_repeatable, None, None) if _may_pass(error) else None
@@ -101,6 +105,7 @@ class AsyncRateLimitTransport(httpx.AsyncBaseTransport):
                 attempts.answered(ticket, info, response.status_code)
                 wait = attempts.again(is_repeatable, response.status_code, info)
                 if wait is None:
+                    attempts.end()
                     return response
                 await response.aclose()
             await asyncio.sleep(wait)
@@ -127,16 +132,6 @@ class AsyncRateLimitTransport(httpx.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         await self._transport.aclose()
-
-
-def _bounded(request: httpx.Request, left: float) -> httpx.Request:
-    """The request, with timeouts no longer than what is left of the budget."""
-    timeouts: dict[str, Any] = dict(request.extensions.get("timeout", {}))
-    for phase in ("connect", "read", "write", "pool"):
-        timeout = timeouts.get(phase)
-        timeouts[phase] = left if timeout is None else min(timeout, left)
-    request.extensions = {**request.extensions, "timeout": timeouts}
-    return request
 
 
 def _is_repeatable(request: httpx.Request) -> bool:

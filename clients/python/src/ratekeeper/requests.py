@@ -7,18 +7,20 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any, Mapping, Optional, Union
 
 import requests
 from requests.adapters import HTTPAdapter
+from urllib3 import Timeout
 
 from ._info import read_rate_limit_info
 from ._retry import Attempts, Options
 
 __all__ = ["RateLimitAdapter", "mount"]
 
-_Timeout = Union[None, float, tuple[Optional[float], Optional[float]]]
+_Timeout = Union[None, float, tuple[Optional[float], Optional[float]], Timeout]
 
 
 class RateLimitAdapter(HTTPAdapter):
@@ -47,7 +49,9 @@ class RateLimitAdapter(HTTPAdapter):
             ticket = self._gate.enter(attempts.lane, attempts.deadline) if self._gate else None
             attempts.paced(begun, ticket)
             try:
-                response = super().send(request, stream, _bounded(timeout, attempts.left()), verify, cert, proxies)
+                # The types of requests lack what it takes.
+                bounded: Any = _bounded(timeout, attempts.left())
+                response = super().send(request, stream, bounded, verify, cert, proxies)
             except BaseException as error:
                 attempts.lost(ticket)
                 may_pass = isinstance(error, (requests.ConnectionError, requests.Timeout))
@@ -72,7 +76,13 @@ def mount(session: requests.Session, options: Optional[Options] = None) -> reque
     return session
 
 
-def _bounded(timeout: _Timeout, left: float) -> tuple[float, float]:
-    """Timeouts for connecting and reading, no longer than what is left of the budget."""
-    connect, read = timeout if isinstance(timeout, tuple) else (timeout, timeout)
-    return left if connect is None else min(connect, left), left if read is None else min(read, left)
+def _bounded(timeout: _Timeout, left: float) -> Timeout:
+    """Timeouts for connecting and reading, together no longer than what is left of the budget."""
+    if isinstance(timeout, Timeout):
+        bounded = timeout.clone()
+    else:
+        connect, read = timeout if isinstance(timeout, tuple) else (timeout, timeout)
+        bounded = Timeout(connect=connect, read=read)
+    if math.isfinite(left):
+        bounded.total = min(bounded.total, left) if isinstance(bounded.total, (int, float)) else left
+    return bounded

@@ -6,6 +6,7 @@ Needs httpx. ``Ratekeeper`` is for threads, ``AsyncRatekeeper`` for asyncio.
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 import uuid
@@ -29,6 +30,7 @@ from ._answers import (
     text,
 )
 from ._fallback import Fallback, LocalLimit, LocalLimits, allow_all, deny_all
+from ._timeouts import extensions
 
 __all__ = [
     "Acquired",
@@ -53,6 +55,8 @@ __all__ = [
 _DOWN = 1.0
 # Calls without an answer in a row, after which it is.
 _MISSES_MAX = 3
+# The codes by which a service says that it did not carry out a call.
+_NOT_DONE = ("UNAVAILABLE", "RESOURCE_EXHAUSTED")
 _P = TypeVar("_P")
 
 
@@ -87,6 +91,21 @@ class _Post:
     path: str
     body: Json
     deadline: float
+
+    @property
+    def url(self) -> str:
+        return f"{self.endpoint.url}/v1/{self.path}"
+
+    def left(self) -> float:
+        """Seconds; a moment at least, so that they can be a timeout."""
+        return max(0.001, self.deadline - time.monotonic())
+
+    def away(self, error: httpx.RequestError) -> _Away:
+        """The call failed on its way; without a connection it was not carried out."""
+        return _Away(self.endpoint, repr(error), isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)))
+
+    def late(self) -> _Away:
+        return _Away(self.endpoint, "the time is up")
 
 
 _T = TypeVar("_T")
@@ -242,19 +261,21 @@ class _Away(ServiceError):
         return is_harmless or self._was_not_done
 
 
-def _read(endpoint: _Endpoint, response: httpx.Response) -> Json:
+def _read(endpoint: _Endpoint, status: int, answer: bytes) -> Json:
     try:
-        body = response.json()
+        body = json.loads(answer)
     except ValueError:
         body = None
-    if response.is_success:
+    if 200 <= status < 300:
+        if not isinstance(body, dict):
+            raise _Away(endpoint, f"{status} without an object of JSON", status=status)
         endpoint.misses = 0
-        return mapping(body)
-    status = response.status_code
+        return mapping(cast(object, body))
     refusal = ServiceError.read(status, body)
     if status < 500:
         raise refusal
-    away = _Away(endpoint, str(refusal), status == 503, status)
+    # A proxy's 503 may come after the charge: only the service's own words count.
+    away = _Away(endpoint, str(refusal), status == 503 and refusal.code in _NOT_DONE, status)
     away.reason = refusal.code
     raise away from refusal
 
@@ -272,7 +293,12 @@ def _headers(token: Optional[str]) -> dict[str, str]:
 
 
 class Ratekeeper(_Calls):
-    """A client of a Ratekeeper service. Threads may share it."""
+    """A client of a Ratekeeper service. Threads may share it.
+
+    ``AsyncRatekeeper`` bounds all of a call. Here, ``timeout`` does not bound the look-up of a host's name, and each of
+    its addresses is tried for half of the time. If an answer comes in small parts, its head is read for as long as they
+    come, and its body for up to twice the time.
+    """
 
     def __init__(
         self,
@@ -402,12 +428,17 @@ class Ratekeeper(_Calls):
     def _post(self, post: _Post) -> Json:
         if self._closed.is_set():
             raise ServiceError("CLOSED", "this client is closed")
-        left = max(0.001, post.deadline - time.monotonic())
+        answer = bytearray()
         try:
-            response = self._client.post(f"{post.endpoint.url}/v1/{post.path}", json=post.body, timeout=left)
-        except httpx.TransportError as error:
-            raise _Away(post.endpoint, repr(error), isinstance(error, httpx.ConnectError)) from error
-        return _read(post.endpoint, response)
+            bounded = extensions(post.left, {})
+            with self._client.stream("POST", post.url, json=post.body, extensions=bounded) as response:
+                for part in response.iter_bytes():
+                    answer += part
+                    if time.monotonic() >= post.deadline:
+                        raise post.late()
+        except httpx.RequestError as error:
+            raise post.away(error) from error
+        return _read(post.endpoint, response.status_code, bytes(answer))
 
 
 class Permit(_Held):
@@ -550,15 +581,14 @@ class AsyncRatekeeper(_Calls):
         return task
 
     async def _post(self, post: _Post) -> Json:
-        left = max(0.001, post.deadline - time.monotonic())
-        answer = self._client.post(f"{post.endpoint.url}/v1/{post.path}", json=post.body, timeout=left)
+        answer = self._client.post(post.url, json=post.body, extensions=extensions(post.left, {}))
         try:
-            response = await asyncio.wait_for(answer, left)
+            response = await asyncio.wait_for(answer, post.left())
         except asyncio.TimeoutError as error:
-            raise _Away(post.endpoint, "the time is up") from error
-        except httpx.TransportError as error:
-            raise _Away(post.endpoint, repr(error), isinstance(error, httpx.ConnectError)) from error
-        return _read(post.endpoint, response)
+            raise post.late() from error
+        except httpx.RequestError as error:
+            raise post.away(error) from error
+        return _read(post.endpoint, response.status_code, response.content)
 
 
 class AsyncPermit(_Held):
