@@ -59,6 +59,9 @@ impl Snapshot {
                 rule: compiled.slot,
                 store: compiled.store,
                 sync: limit.sync,
+                terms: limit.terms,
+                whole: limit.whole,
+                counted: limit.counted,
                 ..Step::new(part.key, *limit.delayed())
             });
         }

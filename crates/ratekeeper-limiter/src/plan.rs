@@ -77,7 +77,7 @@ impl Plan {
         let descriptors = check.descriptors();
         self.descriptors = u16::try_from(descriptors.len()).unwrap_or(u16::MAX);
         let common = context.snapshot.domain(check.domain);
-        self.missed.unknown_domain = common.is_none();
+        self.missed.unknown_domain = common.is_none() && self.descriptors == 0;
         for (number, descriptor) in (0..self.descriptors).zip(descriptors) {
             let domain = match descriptor.terms.domain {
                 None => common,

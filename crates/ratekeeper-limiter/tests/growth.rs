@@ -371,3 +371,34 @@ fn a_busy_caller_takes_the_place_of_a_quiet_one() {
     }
     assert_eq!(told.len(), 1);
 }
+
+/// All places are taken, and a newcomer looks for one whose caller was quiet when another newcomer looked.
+#[test]
+fn growth_that_has_begun_is_followed_to_its_end() {
+    let mut detector = GrowthDetector::default();
+    let caller = |number, count| GrowthRequests {
+        key: GrowthKey {
+            rule: "r".into(),
+            subject: Some(number),
+        },
+        ..requests_of("r", count)
+    };
+    let (quiet, growing, newcomer) = (0, 1, SERIES_MAX as u64);
+    let busy = (2..newcomer).map(|number| caller(number, 10_000));
+    let few = [caller(quiet, 2), caller(growing, 2)];
+    detector.on_sample(at(0), few.into_iter().chain(busy).collect(), 1);
+    let mut sample = |tick, requests| detector.on_sample(at(tick), requests, 1);
+    let grows = HOUR + 12;
+    for tick in 1..grows + 3 {
+        let count = if tick < grows { 1 } else { 20 };
+        assert_eq!(sample(tick, vec![caller(growing, count)]), [], "{tick}");
+    }
+    let newcomers = [newcomer, newcomer + 1].map(|number| caller(number, 1_000));
+    let [before, after] = newcomers;
+    let changes = sample(grows + 3, vec![before, caller(growing, 20), after]);
+    assert_eq!(begun(changes).len(), 1);
+    let calm = (grows + 4..grows + 30).flat_map(|tick| sample(tick, Vec::new()));
+    let ended: Vec<_> = calm.collect();
+    assert!(matches!(ended[..], [GrowthChange::Ended(_)]), "{ended:?}");
+    assert_eq!(detector.watched(), SERIES_MAX);
+}

@@ -319,6 +319,52 @@ fn a_key_reserves_once_and_only_for_one_request() {
     assert_eq!(remaining(&limiter, "user"), 70);
 }
 
+/// A commit gives back less of the other one.
+#[test]
+fn a_key_tells_apart_hits_that_are_fixed() {
+    let limiter = limiter();
+    let reserve = |fixed: &[bool]| {
+        let reserve = Reserve {
+            hits: 5,
+            fixed,
+            ttl: Micros::from_secs(60),
+            key: Some("k"),
+        };
+        with(&[("user", 5), ("calls", 5)], |check| {
+            let reserved = now(limiter.caller("me").reserve(check, &reserve))?;
+            Ok(reserved.is_repeat)
+        })
+    };
+    assert_eq!(reserve(&[]), Ok(false));
+    assert_eq!(reserve(&[false, false]), Ok(true), "nothing is fixed");
+    let said = Err(HoldError::Conflict("use another key for another request"));
+    for fixed in [&[true][..], &[false, true], &[true, true]] {
+        assert_eq!(reserve(fixed), said, "{fixed:?}");
+    }
+    assert_eq!(remaining(&limiter, "user"), 95);
+}
+
+#[test]
+fn a_key_reserves_once_with_hits_that_are_fixed() {
+    let limiter = limiter();
+    let reserve = |fixed: &[bool]| {
+        let reserve = Reserve {
+            hits: 5,
+            fixed,
+            ttl: Micros::from_secs(60),
+            key: Some("k"),
+        };
+        with(&[("user", 5), ("calls", 5)], |check| {
+            let reserved = now(limiter.caller("me").reserve(check, &reserve))?;
+            Ok(reserved.is_repeat)
+        })
+    };
+    assert_eq!(reserve(&[true]), Ok(false));
+    assert_eq!(reserve(&[true, false]), Ok(true), "the same");
+    let other = reserve(&[false, true]);
+    assert!(matches!(other, Err(HoldError::Conflict(_))), "{other:?}");
+}
+
 #[test]
 fn a_reservation_that_is_late_stays_charged() {
     let limiter = limiter();

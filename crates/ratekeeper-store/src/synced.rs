@@ -44,7 +44,7 @@ pub struct SyncedCounters {
     turns: Mutex<BinaryHeap<Reverse<(Micros, CounterKey)>>>,
     /// The time by which this node's turns are apart from those of other nodes.
     phase: u64,
-    /// The store's clock less the boot clock, as last told by any answer.
+    /// The store's clock less the boot clock, as last told by any answer; before the first one, as the last request had it.
     ahead: AtomicI64,
     is_ahead_known: AtomicBool,
     is_closed: AtomicBool,
@@ -176,6 +176,7 @@ impl SyncedCounters {
     /// Records that there was no answer to `turn`: it is tried again in the next interval. Returns true as
     /// [`apply_answer`](Self::apply_answer) does.
     pub fn failed(&self, turn: &SyncTurn, now: Micros) -> bool {
+        let default = self.default_ahead();
         let part = &mut *self.part(turn.key).lock();
         part.counts.failed += 1;
         let Some(entry) = part.entries.get_mut(&turn.key) else {
@@ -186,8 +187,11 @@ impl SyncedCounters {
         }
         entry.counter.doubt();
         entry.phase = Phase::Waiting;
-        // Nodes that were cut off want to know of the others, even if no request comes in this interval.
-        entry.is_asked = true;
+        // Nodes that were cut off want to know of the others, even if no request comes in this interval; but not of windows
+        // that are over, or counters of made-up keys would fill the table.
+        let at = entry.moment(entry.ahead.unwrap_or(default), now);
+        let known = entry.counter.known(&entry.limit, &at);
+        entry.is_asked |= known.own > 0 || known.others > 0;
         let interval = entry.interval;
         self.wait(turn.key, now, interval)
     }
@@ -279,6 +283,15 @@ impl SyncedCounters {
     fn known_ahead(&self) -> Option<i64> {
         let is_known = self.is_ahead_known.load(Ordering::Relaxed);
         is_known.then(|| self.ahead.load(Ordering::Relaxed))
+    }
+
+    /// The clock of a request at `now`, less the boot clock: it counts until the store has told its own, also where windows
+    /// pass without a request.
+    fn guess_ahead(&self, request: Timestamp, now: Micros) -> i64 {
+        let ahead = request.as_micros().cast_signed() - now.get().cast_signed();
+        // Relaxed: a guess that is late stays until the next answer.
+        self.ahead.store(ahead, Ordering::Relaxed);
+        ahead
     }
 
     fn default_ahead(&self) -> i64 {

@@ -289,6 +289,69 @@ fn the_table_is_bounded_and_idle_counters_make_room() {
     assert!(matches!(verdicts.outcomes[0], StepOutcome::Counted(_)));
 }
 
+/// Takes the turns of a node that are due, without an answer.
+fn fail(node: &SyncedCounters, now: u64) {
+    let now = Micros::new(now);
+    let due = node.take_due(now, usize::MAX);
+    let turns = due.iter().filter_map(|key| node.begin(*key, now));
+    turns.for_each(|turn| {
+        node.failed(&turn, now);
+    });
+}
+
+#[test]
+fn windows_that_are_over_make_room_without_the_store() {
+    // Whether or not it has ever answered.
+    for has_answered in [true, false] {
+        let node = SyncedCounters::new(1);
+        if has_answered {
+            decide(&node, &[fixed(1, 1 << 41)], 0);
+            sync(&node, 0, &mut Shared::default(), 0);
+        }
+        fill_and_wait(&node);
+    }
+}
+
+fn fill_and_wait(node: &SyncedCounters) {
+    let cut = limit(Algorithm::SlidingWindow, 10, Some(64));
+    let is_counted = |number, now| {
+        let verdicts = decide(node, &[step(cut, number)], now);
+        matches!(verdicts.outcomes[0], StepOutcome::Counted(_))
+    };
+    let filled = (0..40_000).filter(|number| is_counted(*number, 0));
+    assert!(filled.count() < 40_000);
+    for second in 0..10 {
+        fail(node, second * 1_000_000);
+        assert!(
+            !is_counted(1 << 40, second * 1_000_000),
+            "all of them count"
+        );
+    }
+    for second in 20..23 {
+        fail(node, second * 1_000_000);
+    }
+    assert!(is_counted(1 << 40, 23_000_000));
+    assert_eq!(node.next_due(), Some(Micros::new(23_000_000)), "no other");
+}
+
+/// What the others have used of a window that still counts is worth knowing.
+#[test]
+fn a_node_that_was_cut_off_asks_again_without_a_request() {
+    let [one, other] = [7, 8].map(SyncedCounters::new);
+    let mut shared = Shared::default();
+    let it = fixed(10, 1);
+    decide(&one, &[it], 0);
+    decide(&other, &[Step { hits: 5, ..it }], 0);
+    sync(&one, 0, &mut shared, 0);
+    decide(&one, &[it], 1);
+    decide(&one, &[Step { hits: -1, ..it }], 2);
+    fail(&one, 1_000_000);
+    sync(&other, 1, &mut shared, 1_500_000);
+    fail(&one, 2_000_000);
+    sync(&one, 0, &mut shared, 3_000_000);
+    assert_eq!(one.known(&it, Micros::new(3_000_000)).others, 5);
+}
+
 /// The store's clock counts, whatever this node's says.
 #[test]
 fn windows_follow_the_stores_clock() {

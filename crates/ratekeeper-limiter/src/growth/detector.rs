@@ -171,13 +171,24 @@ impl GrowthDetector {
             return false;
         }
         let quiet = quiet.get_or_insert_with(|| self.quiet());
-        match quiet.last() {
-            Some((requests, _)) if *requests < float(count) => {
-                let gone = quiet.pop();
-                gone.is_some_and(|(_, key)| self.series.remove(&key).is_some())
+        while let Some((requests, key)) = quiet.last() {
+            if !self.is_still(key, *requests) {
+                quiet.pop();
+                continue;
             }
-            _ => false,
+            let is_taken = *requests < float(count) && self.series.remove(key).is_some();
+            if is_taken {
+                quiet.pop();
+            }
+            return is_taken;
         }
+        false
+    }
+
+    /// Returns true if the series has had no more than these `requests` of late, since somebody looked.
+    fn is_still(&self, key: &GrowthKey, requests: f64) -> bool {
+        let series = self.series.get(key);
+        series.is_some_and(|it| it.active.is_none() && it.series.recent(self.tick) <= requests)
     }
 
     /// The series with the fewest requests of late, the least at the end.

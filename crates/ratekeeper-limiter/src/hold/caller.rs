@@ -29,26 +29,28 @@ impl<S: Store> Limiter<S> {
 }
 
 impl<S: Store> CallerHolds<'_, S> {
-    /// Makes `call` with `check` run once under `key`, which is remembered for `ttl`; requests of other `hits` differ.
+    /// Makes `call` with `check` run once under `key`, which is remembered for `ttl`; requests of other `hits`, or of other
+    /// descriptors whose hits are `fixed`, differ.
     pub(super) fn once(
         &self,
         call: &str,
         check: &Check<'_>,
         key: &str,
-        (ttl, hits): (Micros, u64),
+        ttl: Micros,
+        (hits, fixed): (u64, &[bool]),
     ) -> Once {
         let sealer = self.limiter.sealer();
         let texts = [self.name, check.domain, key];
         Once {
             id: sealer.hash(call, &texts.map(str::as_bytes)),
             until: Until::After(ttl),
-            content: content_of(&sealer, check, hits),
+            content: content_of(&sealer, check, hits, fixed),
         }
     }
 }
 
 /// A hash of the request's content, which tells apart different requests under the same key.
-fn content_of(sealer: &Sealer, check: &Check<'_>, hits: u64) -> u64 {
+fn content_of(sealer: &Sealer, check: &Check<'_>, hits: u64, fixed: &[bool]) -> u64 {
     let mut words = vec![hits.to_be_bytes()];
     let mut texts: Vec<&[u8]> = Vec::new();
     for descriptor in check.descriptors() {
@@ -62,5 +64,10 @@ fn content_of(sealer: &Sealer, check: &Check<'_>, hits: u64) -> u64 {
     }
     let words = words.concat();
     texts.push(&words);
-    low(sealer.hash("content", &texts))
+    let Some(last) = fixed.iter().rposition(|is_fixed| *is_fixed) else {
+        return low(sealer.hash("content", &texts));
+    };
+    let marks: Vec<u8> = fixed[..=last].iter().copied().map(u8::from).collect();
+    texts.push(&marks);
+    low(sealer.hash("content with fixed hits", &texts))
 }

@@ -62,7 +62,7 @@ impl<S: Store> CallerHolds<'_, S> {
     ) -> Result<Acquired, HoldError> {
         let limiter = self.limiter;
         let (now, sealer) = (limiter.clock().now(), limiter.sealer());
-        let once = key.map(|key| self.once("acquire", check, key, (KEY_TTL, 0)));
+        let once = key.map(|key| self.once("acquire", check, key, KEY_TTL, (0, &[])));
         let id = once.map_or_else(|| limiter.new_id(), |once| once.id);
         let extra = Extra {
             permit: Some(Permit {

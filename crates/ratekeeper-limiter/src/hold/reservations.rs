@@ -86,9 +86,11 @@ impl<S: Store> CallerHolds<'_, S> {
         reserve: &Reserve<'_>,
     ) -> Result<Reserved, HoldError> {
         let limiter = self.limiter;
-        let Reserve { hits, ttl, .. } = reserve;
+        let Reserve {
+            hits, fixed, ttl, ..
+        } = reserve;
         let now = limiter.clock().now();
-        let once = |key| self.once("reserve", check, key, (*ttl, *hits));
+        let once = |key| self.once("reserve", check, key, *ttl, (*hits, fixed));
         let once = reserve.key.map(once);
         let id = once.map_or_else(|| limiter.new_id(), |once| once.id);
         let extra = Extra {
@@ -187,7 +189,7 @@ impl<S: Store> CallerHolds<'_, S> {
     pub async fn charge(&self, check: &Check<'_>, key: &str) -> Result<ChargedOnce, HoldError> {
         let limiter = self.limiter;
         let extra = Extra {
-            once: Some(self.once("charge", check, key, (CHARGE_TTL, 0))),
+            once: Some(self.once("charge", check, key, CHARGE_TTL, (0, &[]))),
             ..Extra::default()
         };
         let now = limiter.clock().now();
@@ -216,7 +218,7 @@ impl<S: Store> CallerHolds<'_, S> {
         let limiter = self.limiter;
         let now = limiter.clock().now();
         let extra = Extra {
-            once: key.map(|key| self.once("refund", check, key, (KEY_TTL, 0))),
+            once: key.map(|key| self.once("refund", check, key, KEY_TTL, (0, &[]))),
             ..Extra::default()
         };
         let (decision, _) = limiter

@@ -70,7 +70,6 @@ impl Plan {
             subject: descriptor.entries.first().unwrap_or(&NAMESPACE),
         };
         let step = self.brought(context, &counter, (number, descriptor), own.limit);
-        self.missed.unknown_domain = false;
         self.sources.push(LimitSource::Own(own.on_store_failure));
         self.steps.push(Step {
             charge: match own.limit.is_post_paid() {

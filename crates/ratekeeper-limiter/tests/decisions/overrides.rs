@@ -164,6 +164,34 @@ fn a_limit_apart_from_the_rules_needs_no_domain_and_shares_no_counter_with_them(
 }
 
 #[test]
+fn a_limit_apart_from_the_rules_says_nothing_of_the_domains_of_others() {
+    let limiter = limiter(&format!("domain: d{TWO_LEVELS}"));
+    let spec = LimitSpec::new(Algorithm::FixedWindow, 3, Micros::from_secs(60));
+    let own = OwnLimit {
+        limit: Limit::try_new(spec).expect("a valid limit"),
+        on_store_failure: FailureMode::Deny,
+    };
+    let unknown = || limiter.totals().unknown_domain.load(Ordering::Relaxed);
+    let mut asked = 0;
+    // The domain of the request, and that of a descriptor without a limit.
+    for (domain, other) in [("d", Some("nowhere")), ("nowhere", None)] {
+        for is_first in [true, false] {
+            let mut check = Check::new(domain);
+            for brings in [is_first, !is_first] {
+                let terms = check.push([("tenant", "a")]);
+                match brings {
+                    true => terms.limit = Some(BroughtLimit::Own(&own)),
+                    false => terms.domain = other,
+                }
+            }
+            limiter.check_at(&check, Timestamp::from_secs(START));
+            asked += 1;
+            assert_eq!(unknown(), asked, "{domain} {is_first}");
+        }
+    }
+}
+
+#[test]
 fn a_limit_apart_from_the_rules_takes_the_hits_of_its_descriptor() {
     let limiter = limiter(&format!("domain: d{TWO_LEVELS}"));
     let spec = LimitSpec::new(Algorithm::TokenBucket, 3, Micros::from_secs(60));

@@ -32,7 +32,7 @@ impl SyncedCounters {
     pub fn decide(&self, request: &Request<'_>, now: Micros) -> SyncedVerdicts {
         let ahead = self
             .known_ahead()
-            .unwrap_or_else(|| request.now.as_micros().cast_signed() - now.get().cast_signed());
+            .unwrap_or_else(|| self.guess_ahead(request.now, now));
         match request.steps {
             [step] if request.extra.is_none() => self.decide_one(step, request, ahead, now),
             _ => self.decide_all(request, ahead, now),
