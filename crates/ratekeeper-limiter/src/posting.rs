@@ -110,10 +110,9 @@ impl<S: Store> Limiter<S> {
         let sent = std::mem::take(&mut round.sent);
         let kept = sent.into_iter().filter_map(|sent| self.follow(sent, boot));
         let mut kept: Vec<_> = kept.collect();
-        while kept.len() < POSTS_MAX {
-            let Some(debt) = self.fallback().and_then(|it| it.owed().take()) else {
-                break;
-            };
+        let room = POSTS_MAX.saturating_sub(kept.len());
+        let taken = self.fallback().map(|it| it.owed().take(room));
+        for debt in taken.into_iter().flatten() {
             let sent = Sent {
                 debt,
                 id: self.new_id(),

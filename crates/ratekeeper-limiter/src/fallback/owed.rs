@@ -176,14 +176,15 @@ impl Owed {
         add(&self.counts.owed, more.unsigned_abs());
     }
 
-    /// Takes an entry to post it, to be [settled](Self::settle).
-    pub(crate) fn take(&self) -> Option<Debt> {
-        let mut ledger = self.ledger.lock();
-        let key = *ledger.entries.keys().next()?;
-        let debt = ledger.entries.remove(&key)?;
-        ledger.unhashed -= debt.unhashed_size();
-        ledger.taken += 1;
-        Some(debt)
+    /// Takes up to `most` entries to post them, each to be [settled](Self::settle). In one pass: a map that is emptied one by
+    /// one is searched from its start each time.
+    pub(crate) fn take(&self, most: usize) -> Vec<Debt> {
+        let ledger = &mut *self.ledger.lock();
+        let taken = ledger.entries.extract_if(|_, _| true).take(most);
+        let taken: Vec<Debt> = taken.map(|(_, debt)| debt).collect();
+        ledger.unhashed -= taken.iter().map(Debt::unhashed_size).sum::<usize>();
+        ledger.taken += taken.len();
+        taken
     }
 
     /// Counts an entry that was taken.

@@ -138,7 +138,7 @@ fn unsent(limiter: &Limiter<Slow>) -> Sent {
     let step = step(Algorithm::FixedWindow, 3);
     owed.add(&step, None, StoreError::Unavailable, &passed(limiter));
     Sent {
-        debt: owed.take().expect("it is owed"),
+        debt: owed.take(1).pop().expect("it is owed"),
         id: limiter.new_id(),
         first: BOOT,
         ticket: None,
