@@ -108,8 +108,9 @@ impl<T> PendingAdmission<T> {
         Pin::new(&mut self.0.ticket).poll(cx)
     }
 
-    /// Reads the store's `answer`, by the `limiter` that asked.
-    pub fn conclude<S: Store>(
+    /// Reads the store's `answer`, by the `limiter` that asked. One that comes too late is settled in the background, but
+    /// for permits, which end at their deadline.
+    pub fn conclude<S: Store<Ticket = T>>(
         self,
         limiter: &Limiter<S>,
         answer: Result<Verdicts, StoreError>,
@@ -117,12 +118,15 @@ impl<T> PendingAdmission<T> {
         let Pending {
             mut evaluation,
             terms,
-            ..
+            ticket,
         } = *self.0;
         // A request without an answer may have been carried out all the same.
         let is_settled = |verdicts: &Verdicts| !verdicts.allowed && verdicts.fault().is_none();
         let may_be_held = !answer.as_ref().is_ok_and(is_settled);
-        let verdicts = limiter.resolve_answer(&evaluation, terms.extra().as_ref(), answer);
+        let verdicts = match (answer, terms.extra()) {
+            (Err(StoreError::Timeout), None) => limiter.timed_out(&evaluation, S::late(ticket)),
+            (answer, extra) => limiter.resolve_answer(&evaluation, extra.as_ref(), answer),
+        };
         let turn = read(limiter, &mut evaluation, &verdicts);
         let heard = limiter.clock().now();
         let Evaluation {

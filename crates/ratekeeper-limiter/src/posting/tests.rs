@@ -2,13 +2,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ratekeeper_core::{Algorithm, Limit, LimitSpec, Mode};
-use ratekeeper_rules::RuleSet;
+use ratekeeper_rules::{Options, RuleSet, Source, load};
 use ratekeeper_store::memory::{MemoryConfig, MemoryStore};
 use ratekeeper_store::{Answer, CounterKey, Execution, Extra, HashKey, Request};
 
 use super::*;
-use crate::LimiterOptions;
 use crate::fallback::{Fallback, FallbackConfig};
+use crate::{Check, LimiterOptions, ReceiptMode};
 
 const MINUTE: Micros = Micros::from_secs(60);
 
@@ -69,6 +69,10 @@ impl Store for Slow {
         Some(later)
     }
 
+    fn late(ticket: Later) -> Option<Later> {
+        Some(ticket)
+    }
+
     fn away(&self) -> Option<StoreError> {
         let is_away = self.is_away.load(std::sync::atomic::Ordering::Relaxed);
         is_away.then_some(StoreError::Unavailable)
@@ -86,6 +90,10 @@ impl Slow {
 }
 
 fn limiter() -> Limiter<Slow> {
+    limiter_of(RuleSet::default())
+}
+
+fn limiter_of(rules: RuleSet) -> Limiter<Slow> {
     let memory = MemoryConfig {
         memory_limit: MemoryConfig::LEAST,
         ..MemoryConfig::default()
@@ -98,7 +106,7 @@ fn limiter() -> Limiter<Slow> {
         hash_key: Some(HashKey::from_bytes([7; 16])),
         ..LimiterOptions::default()
     };
-    let limiter = Limiter::new(RuleSet::default(), Slow::default(), options);
+    let limiter = Limiter::new(rules, Slow::default(), options);
     limiter.with_fallback(fallback.expect("the least store"))
 }
 
@@ -261,6 +269,79 @@ fn what_passed_is_owed_unless_the_late_answer_has_charged_it() {
     }
 }
 
+/// A limiter of a rate limit with that failure mode, and of permits.
+fn admitting(on_store_failure: &str) -> Limiter<Slow> {
+    let text = format!(
+        "
+domain: d
+descriptors:
+  - key: user
+    on_store_failure: {on_store_failure}
+    rate_limit: {{ unit: minute, requests_per_unit: 10, algorithm: fixed_window }}
+  - key: job
+    concurrency: {{ limit: 2, timeout: 60s }}
+"
+    );
+    let source = Source {
+        name: "d.yaml".to_owned(),
+        text,
+    };
+    let loaded = load(&[source], &Options::default());
+    limiter_of(loaded.unwrap_or_else(|refused| panic!("{refused}")).rules)
+}
+
+/// Admits a request that the store does not answer in time; true if the failure mode does. Returns the steps that the store
+/// was asked, and its ticket.
+fn admitted_in_vain(limiter: &Limiter<Slow>, check: &Check<'_>) -> (bool, Vec<Step>, Later) {
+    let Answer::Pending(mut admission) = limiter.admit(check, NOW, ReceiptMode::Dropped) else {
+        panic!("the store answers later");
+    };
+    let (steps, _, later) = limiter.store().asked.lock().pop_front().expect("asked");
+    later.answer(Err(StoreError::Timeout));
+    let Poll::Ready(answer) = admission.poll(&mut Context::from_waker(Waker::noop())) else {
+        panic!("there is an answer");
+    };
+    let admitted = admission.conclude(limiter, answer);
+    (admitted.decision.allowed(), steps, later)
+}
+
+#[test]
+fn an_admission_is_settled_by_its_late_answer() {
+    let check = Check::new("d").descriptor([("user", "a")]).hits(2);
+    for (mode, charged, owed, returns) in [
+        ("allow", true, 0, 0),
+        ("allow", false, 2, 0),
+        ("deny", true, 0, 1),
+        ("deny", false, 0, 0),
+    ] {
+        let limiter = admitting(mode);
+        let (allowed, steps, later) = admitted_in_vain(&limiter, &check);
+        assert_eq!(allowed, mode == "allow");
+        later.answer(Ok(Verdicts {
+            allowed: charged,
+            ..decided(&steps)
+        }));
+        let round = hear(&limiter);
+        assert_eq!(
+            (round.late.len(), round.returns.len()),
+            (0, returns),
+            "{mode}"
+        );
+        let counts = limiter.owed();
+        assert_eq!((counts.owed, counts.unknown), (owed, 0), "{mode} {charged}");
+        assert_eq!(limiter.store().stranded(), 0, "{mode} {charged}");
+    }
+}
+
+/// They are given back, or end at their deadline.
+#[test]
+fn no_answer_is_awaited_about_permits() {
+    let limiter = admitting("allow");
+    let check = Check::new("d").descriptor([("job", "a")]);
+    assert!(admitted_in_vain(&limiter, &check).0);
+    assert_eq!(limiter.posting().0.lock().late.len(), 0);
+}
+
 #[test]
 fn what_was_charged_for_a_denied_request_is_given_back_but_for_turns() {
     let limiter = limiter();
@@ -396,7 +477,7 @@ fn an_answer_of_the_store_has_what_is_owed_posted() {
         ..passing
     };
     owed.add(&step, None, StoreError::Unavailable, &passing);
-    let check = crate::Check::new("d");
+    let check = Check::new("d");
     let evaluation = limiter.matched(&check, NOW, crate::purpose::Purpose::Charge);
     limiter.resolve_answer(&evaluation, None, Ok(decided(&[])));
     assert_eq!(limiter.store().posted.lock().len(), 1);
