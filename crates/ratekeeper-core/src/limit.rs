@@ -228,6 +228,20 @@ impl Limit {
         }
     }
 
+    /// Returns true if the counter keeps hardly more hits than the limit lets pass. Of those charged beyond it the newest
+    /// stay, and are all that can be given back; other counters keep them all, until their window ends or as a debt.
+    #[must_use]
+    pub const fn forgets_excess(&self) -> bool {
+        match self.kind {
+            Kind::EqualCount(_) | Kind::SlidingLog => true,
+            Kind::TokenBucket(_) | Kind::Gcra(_) | Kind::LeakyBucket(..) => true,
+            Kind::Concurrency => true,
+            Kind::FixedWindow | Kind::SlidingWindow(_) => false,
+            Kind::PostPaid(PostPaid::Bucket(..)) => false,
+            Kind::PostPaid(_) => self.prepaid().forgets_excess(),
+        }
+    }
+
     /// Returns true for a sliding window that denies rather than exceed its quota.
     #[must_use]
     pub const fn is_strict(&self) -> bool {

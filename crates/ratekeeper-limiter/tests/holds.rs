@@ -769,3 +769,35 @@ fn a_denied_request_has_reserved_nothing() {
     assert!(bill.pay(&limiter, 0).is_none());
     assert_eq!(remaining(&limiter, "spend"), 50);
 }
+
+/// Sub-windows, which a synced window has, count what a budget is overdrawn by; others keep their newest hits.
+#[test]
+fn a_bill_gives_back_what_an_overdrawn_budget_still_counts() {
+    for (algorithm, left) in [
+        ("fixed_window", 30),
+        ("sliding_window, consistency: synced", 30),
+        ("sliding_window", 0),
+        ("sliding_log", 0),
+    ] {
+        let budget = format!(
+            "
+domain: d
+descriptors:
+  - key: budget
+    rate_limit: {{ window: 10000d, limit: 100, post_paid: true, algorithm: {algorithm} }}
+"
+        );
+        let limiter = Arc::new(limiter_of(&budget, 1));
+        let reserve = || {
+            let mut check = Check::new("d").descriptor([("budget", "v")]);
+            check.budgets = BudgetUse::Reserve(60);
+            let admitted = admit(&limiter, &check, ReceiptMode::Dropped);
+            assert!(admitted.decision.allowed(), "{algorithm}");
+            admitted.bill.expect("a bill")
+        };
+        for used in [60, 10] {
+            assert!(reserve().pay(&limiter, used).is_none());
+        }
+        assert_eq!(remaining(&limiter, "budget"), left, "{algorithm}");
+    }
+}

@@ -1,7 +1,7 @@
 //! Limits that are refused, with the reason.
 
 use super::{Algorithm, Limit, LimitError, LimitSpec, MAX_LOG, MAX_PERMITS};
-use crate::{MAX_COUNT, Micros};
+use crate::{MAX_COUNT, Micros, Moment, State, Timestamp};
 
 fn spec(algorithm: Algorithm, quota: u64) -> LimitSpec {
     LimitSpec::new(algorithm, quota, Micros::from_secs(60))
@@ -38,6 +38,30 @@ fn only_a_leaky_bucket_bounds_a_delay() {
             _ => Micros::MAX,
         };
         assert_eq!(limit.with_delay_max(most).delay_max(), bound);
+    }
+}
+
+/// 40 hits are charged to a limit of 10, and 35 given back.
+#[test]
+fn a_counter_keeps_what_is_charged_beyond_its_limit_or_forgets_it() {
+    let at = Moment::at(Timestamp::from_secs(1_200_000_000));
+    let rates = Algorithm::ALL.into_iter().filter(|it| !it.holds_permits());
+    let plain = rates.map(|algorithm| spec(algorithm, 10));
+    let cut = LimitSpec {
+        sub_windows: Some(4),
+        ..spec(Algorithm::SlidingWindow, 10)
+    };
+    let plain = plain.chain([cut]).map(Limit::try_new);
+    let plain = plain.map(|limit| limit.expect("a valid limit"));
+    let both = plain.flat_map(|limit| [limit, limit.paid_afterwards()]);
+    for limit in both {
+        let mut state = State::new(limit.shape());
+        for hits in [40, -35] {
+            limit.charge_owned(&mut state, hits, &at);
+        }
+        let outcome = limit.test(state.as_ref(), crate::Ask::hits(0), &at);
+        let left = if limit.forgets_excess() { 10 } else { 5 };
+        assert_eq!(outcome.remaining, left, "{limit:?}");
     }
 }
 

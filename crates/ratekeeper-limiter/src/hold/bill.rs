@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use ratekeeper_core::{Algorithm, MAX_COUNT, Timestamp};
+use ratekeeper_core::{MAX_COUNT, Timestamp};
 use ratekeeper_store::{Answer, Charge, Extra, Step, Store, StoreError, Verdicts};
 use smallvec::SmallVec;
 
@@ -48,7 +48,11 @@ impl Bill {
         let answers = plan.answers(snapshot, verdicts);
         let budgets = answers.filter(|(step, ..)| is_budget(step));
         let keeps: SmallVec<[bool; 2]> = budgets
-            .map(|(step, _, answered)| reserved > 0 && forgets(step) && answered.remaining == 0)
+            .map(|(step, _, answered)| {
+                // What was reserved beyond the quota is forgotten, and must not be given back: who overdraws it again and
+                // again would never be denied.
+                reserved > 0 && step.limit.forgets_excess() && answered.remaining == 0
+            })
             .collect();
         (!keeps.is_empty()).then(|| {
             Self(Box::new(BillParts {
@@ -118,13 +122,6 @@ impl Bill {
             }
         }
     }
-}
-
-/// Returns true if the limit of `step` keeps only its newest hits. What was reserved beyond its quota is then not among
-/// them, and must not be given back: who overdraws it again and again would never be denied.
-fn forgets(step: &Step) -> bool {
-    let has_debt = step.limit.max_debt().is_some();
-    !has_debt && step.limit.algorithm() != Algorithm::FixedWindow
 }
 
 impl<S: Store> Limiter<S> {

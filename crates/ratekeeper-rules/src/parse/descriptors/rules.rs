@@ -342,8 +342,8 @@ impl Compiler<'_, '_, '_> {
         let RuleLimit::Limited(limit) = limit else {
             return;
         };
-        let forgets = !limit.algorithm().has_fixed_windows() && limit.sub_windows() == 0;
-        if policy.count_denied == Some(true) && forgets && !limit.is_post_paid() {
+        let forgets = limit.forgets_excess() && !limit.is_post_paid();
+        if policy.count_denied == Some(true) && forgets {
             let message = format!(
                 "`count_denied` fills a {} and no more: a request of 0 hits still passes when nothing is left",
                 limit.algorithm().name()
