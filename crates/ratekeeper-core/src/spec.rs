@@ -107,6 +107,17 @@ impl Algorithm {
             Self::TokenBucket | Self::Gcra | Self::Concurrency => false,
         }
     }
+
+    /// Returns true if the algorithm keeps each hit by itself: a store need not read more of them than a request asks about.
+    #[must_use]
+    #[inline]
+    pub const fn lists_hits(self) -> bool {
+        match self {
+            Self::SlidingLog => true,
+            Self::FixedWindow | Self::SlidingWindow => false,
+            Self::TokenBucket | Self::Gcra | Self::LeakyBucket | Self::Concurrency => false,
+        }
+    }
 }
 
 /// The most sub-windows a sliding window may have.

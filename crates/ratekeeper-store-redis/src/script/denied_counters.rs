@@ -1,6 +1,6 @@
 //! The known counters of a group that was denied.
 
-use ratekeeper_core::{Algorithm, Ask, Micros, Moment, StateRef, Timestamp, combine};
+use ratekeeper_core::{Ask, Micros, Moment, StateRef, Timestamp, combine};
 use ratekeeper_store::{Charge, Execution, Request, StepOutcome, Verdicts};
 use smallvec::SmallVec;
 
@@ -106,7 +106,7 @@ impl DeniedCounters {
             // A charge of a limit paid afterwards is never answered from memory, and no other look is.
             (step.hits > 0) != step.limit.is_post_paid()
                 && step.hits >= 0
-                && (step.limit.algorithm() != Algorithm::SlidingLog || step.hits == *denied)
+                && (!step.limit.algorithm().lists_hits() || step.hits == *denied)
         })
     }
 }
