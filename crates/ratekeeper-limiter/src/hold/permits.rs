@@ -161,8 +161,7 @@ impl<S: Store> Limiter<S> {
         act: PermitAct,
     ) -> Result<(Verdicts, Option<Micros>), HoldError> {
         let now = self.clock().now();
-        let snapshot = self.load();
-        let steps = snapshot.settlement(&claim.parts, now, |_, _| 0);
+        let steps = self.load().settlement(&claim.parts, now, |_, _| 0);
         let timeout = steps.iter().map(|step| step.limit.window()).min();
         let extra = Extra {
             permit: Some(Permit { id: claim.id, act }),

@@ -1,5 +1,6 @@
 //! Reservations, which take hits before their number is known, and refunds.
 
+use arc_swap::Guard;
 use ratekeeper_core::{Limit, MAX_COUNT, Micros, Moment, Timestamp};
 use ratekeeper_store::{Execution, Extra, Once, Step, Store, StoreError, Until};
 
@@ -239,7 +240,8 @@ impl<S: Store> Limiter<S> {
         hits: impl Fn(&HoldPart, &Limit) -> i64,
     ) -> Result<Settled, HoldError> {
         let now = self.clock().now();
-        let snapshot = self.load();
+        // A guard that is held while the store answers makes those who load the rules meanwhile slower.
+        let snapshot = Guard::into_inner(self.load());
         let steps = snapshot.settlement(&claim.parts, now, hits);
         let extra = Extra {
             once: Some(Once {
@@ -288,8 +290,7 @@ impl<S: Store> Limiter<S> {
     /// tell.
     async fn time_of_store(&self, claim: &Claim) -> Timestamp {
         let now = self.clock().now();
-        let snapshot = self.load();
-        let looks = snapshot.settlement(&claim.parts, now, |_, _| 0);
+        let looks = self.load().settlement(&claim.parts, now, |_, _| 0);
         if looks.is_empty() {
             return now;
         }
