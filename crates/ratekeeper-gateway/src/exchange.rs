@@ -60,10 +60,13 @@ impl Again {
     }
 }
 
-/// Classifies an error: a request that hyper gives back was not sent.
+/// Classifies an error: a request that hyper gives back was not sent, and may go over either protocol next.
 fn failed(mut error: TrySendError<Request<RequestBody>>) -> Failed {
     match error.take_message() {
-        Some(request) => Failed::Unsent(Box::new(request)),
+        Some(mut request) => {
+            head::as_http1(&mut request);
+            Failed::Unsent(Box::new(request))
+        }
         None => Failed::Sent(error.into_error()),
     }
 }
@@ -233,3 +236,6 @@ impl Exchange<'_> {
         Fault::Broken { upstream, why }
     }
 }
+
+#[cfg(test)]
+mod tests;
