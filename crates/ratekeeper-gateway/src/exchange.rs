@@ -29,7 +29,7 @@ pub(crate) struct Exchange<'a> {
     pub(crate) begun: Instant,
 }
 
-/// An answer, and the connection that it comes on if that serves one request at a time.
+/// An answer, and the connection that it comes on if that serves one request at a time, and may serve another.
 pub(crate) type Answered = (Response<Incoming>, Option<Lease>);
 
 /// A request that got no answer.
@@ -174,7 +174,9 @@ impl Exchange<'_> {
                 }
                 let sent = pin!(lease.sender.try_send_request(request));
                 let answer = self.in_time(sent).await?.map_err(failed)?;
-                Ok((answer, Some(lease)))
+                // What was to be upgraded may speak another protocol than the upstream's requests.
+                let is_for_requests = self.connection_use == ConnectionUse::Requests;
+                Ok((answer, Some(lease).filter(|_| is_for_requests)))
             }
             Connection::Http2(mut sender) => {
                 let (mut parts, body) = request.into_parts();

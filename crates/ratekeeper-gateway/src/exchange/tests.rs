@@ -105,3 +105,18 @@ async fn a_request_that_was_not_sent_over_http2_is_sent_again_to_the_same_host()
         assert_eq!(body.to_bytes(), told, "{scheme}");
     }
 }
+
+#[tokio::test]
+async fn a_connection_for_an_upgrade_is_not_kept() {
+    let url = format!("http://127.0.0.1:{}", server().await);
+    let (route, pool) = (route(&url), Pool::default());
+    for (connection_use, is_kept) in [
+        (ConnectionUse::Upgrade, false),
+        (ConnectionUse::Requests, true),
+    ] {
+        let (answer, lease) = ask(&route, &pool, connection_use).await;
+        assert_eq!(lease.is_some(), is_kept, "{connection_use:?}");
+        let body = answer.into_body().collect().await.expect("all of it");
+        assert_eq!(body.to_bytes(), "/x api.example");
+    }
+}
