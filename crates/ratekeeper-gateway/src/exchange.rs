@@ -191,16 +191,17 @@ impl Exchange<'_> {
     /// Waits for an answer to begin. As long as the body is on its way, only pauses count.
     // The answer stays where it is: it has room for the request, in case that cannot be sent.
     async fn in_time<T>(&self, mut answer: Pin<&mut impl Future<Output = T>>) -> Result<T, Failed> {
-        let mut seen = 0;
-        loop {
-            if let Ok(answer) = timeout(self.upstream.response_timeout, answer.as_mut()).await {
+        let patience = self.upstream.response_timeout;
+        let mut left = patience;
+        while !left.is_zero() {
+            if let Ok(answer) = timeout(left, answer.as_mut()).await {
                 return Ok(answer);
             }
-            match &self.progress {
-                Some(progress) if progress.frames() != seen => seen = progress.frames(),
-                _ => return Err(Failed::TooSlow),
-            }
+            let frame = self.progress.as_ref().and_then(|it| it.last_frame());
+            let paused = frame.map_or(patience, |frame| frame.elapsed());
+            left = patience.saturating_sub(paused);
         }
+        Err(Failed::TooSlow)
     }
 
     /// The parts needed to send it once more, if it is idempotent and has no body.

@@ -1,4 +1,5 @@
 use std::convert::Infallible;
+use std::future::pending;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tokio::net::TcpListener;
+use tokio::time::{self, sleep_until};
 
 use super::*;
 use crate::body::SlotAndPermits;
@@ -118,5 +120,32 @@ async fn a_connection_for_an_upgrade_is_not_kept() {
         assert_eq!(lease.is_some(), is_kept, "{connection_use:?}");
         let body = answer.into_body().collect().await.expect("all of it");
         assert_eq!(body.to_bytes(), "/x api.example");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upstream_has_its_time_to_answer_from_the_last_of_the_body_on() {
+    let (route, pool) = (route("http://127.0.0.1:1"), Pool::default());
+    for (frames, end) in [(&[][..], 60), (&[1], 61), (&[1, 50, 100], 160)] {
+        let progress = Arc::new(Progress::default());
+        let exchange = Exchange {
+            upstream: &route.upstream,
+            pool: &pool,
+            progress: Some(Arc::clone(&progress)),
+            body_bytes_max: u64::MAX,
+            connection_use: ConnectionUse::Requests,
+            begun: Instant::now(),
+        };
+        let begun = time::Instant::now();
+        let body = async {
+            for second in frames {
+                sleep_until(begun + *second * SECOND).await;
+                progress.record_frame();
+            }
+        };
+        let answer = pin!(pending::<()>());
+        let (outcome, ()) = tokio::join!(exchange.in_time(answer), body);
+        assert!(matches!(outcome, Err(Failed::TooSlow)));
+        assert_eq!(begun.elapsed().as_secs(), end, "{frames:?}");
     }
 }
