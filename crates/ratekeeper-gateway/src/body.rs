@@ -12,7 +12,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Version};
@@ -67,12 +66,7 @@ struct Ahead {
     kept: KeptBytes,
     /// True if the body ended with it.
     is_over: bool,
-    /// The pace of a body whose client may take as long as it likes later; None for others.
-    timing: Option<Timing>,
 }
-
-/// The longest that a decision waits for the next piece of a body whose client may take as long as it likes.
-const AHEAD_SILENCE_MAX: Duration = Duration::from_secs(90);
 
 /// A body that is larger than it may be, or that its sender did not finish.
 #[derive(Debug, thiserror::Error)]
@@ -89,7 +83,7 @@ enum BadBody {
 
 impl RequestBody {
     /// The body of `request`, of which at most `bytes_max` pass, and no slower than `patience` allows.
-    /// Streaming calls (gRPC, Connect) may be silent for as long as they like, once they are decided.
+    /// Streaming calls (gRPC, Connect) may be silent for as long as they like.
     pub(crate) fn of(
         request: Request<Incoming>,
         bytes_max: u64,
@@ -127,19 +121,11 @@ impl RequestBody {
     /// Keeps what is read of it before the decision, as far as there is room.
     pub(crate) fn keep(&mut self, kept: KeptBytes) {
         if let Some(coming) = &mut self.coming {
-            let timing = match coming.timing {
-                Some(_) => None,
-                None => Timing::new(Patience {
-                    stall_timeout: Some(AHEAD_SILENCE_MAX),
-                    rate_min: 0,
-                }),
-            };
             coming.ahead = Some(Ahead {
                 frames: VecDeque::new(),
                 bytes: 0,
                 kept,
                 is_over: false,
-                timing,
             });
         }
     }
@@ -200,12 +186,6 @@ impl Coming {
         record(&self.progress);
     }
 
-    /// The pace that its client has to keep now.
-    fn timing(&mut self) -> Option<&mut Timing> {
-        let of_ahead = self.ahead.as_mut().and_then(|ahead| ahead.timing.as_mut());
-        self.timing.as_mut().or(of_ahead)
-    }
-
     /// The next frame that comes from the client.
     fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<NextFrame> {
         let Some(incoming) = &mut self.incoming else {
@@ -213,7 +193,7 @@ impl Coming {
         };
         let Poll::Ready(frame) = Pin::new(&mut *incoming).poll_frame(cx) else {
             self.record(|progress| progress.is_awaited.store(true, Ordering::Relaxed));
-            if self.timing().is_some_and(|it| it.is_over(cx)) {
+            if self.timing.as_mut().is_some_and(|it| it.is_over(cx)) {
                 self.record(|progress| progress.is_too_slow.store(true, Ordering::Relaxed));
                 return Poll::Ready(Some(Err(BadBody::TooSlow)));
             }
@@ -227,7 +207,7 @@ impl Coming {
         Poll::Ready(match frame {
             Some(Ok(frame)) => {
                 let length = frame.data_ref().map_or(0, Bytes::len);
-                if let Some(timing) = self.timing() {
+                if let Some(timing) = &mut self.timing {
                     timing.came(length);
                 }
                 match self.left.checked_sub(length as u64) {
@@ -527,52 +507,7 @@ impl Body for ProxyBody {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-    use std::future::{pending, poll_fn};
-
-    use http::Response;
-    use http_body_util::Empty;
-    use hyper::server::conn::http1;
-    use hyper::service::service_fn;
-    use hyper_util::rt::TokioIo;
-    use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
-    use tokio::sync::mpsc;
-    use tokio::time::timeout;
-
     use super::*;
-
-    const DAY: Duration = Duration::from_secs(24 * 3_600);
-
-    /// The body of a streaming call whose client says nothing more, but keeps its connection. It is to be read before the decision.
-    async fn silent_call() -> (RequestBody, DuplexStream) {
-        const HEAD: &[u8] = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\
-                              Content-Type: application/connect+json\r\n\r\n";
-        let (mut client, server) = duplex(1 << 10);
-        client.write_all(HEAD).await.expect("there is room");
-        let (tell, mut told) = mpsc::unbounded_channel();
-        let service = service_fn(move |request| {
-            tell.send(request).expect("it is waited for");
-            pending::<Result<Response<Empty<Bytes>>, Infallible>>()
-        });
-        tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(server), service));
-        let request = told.recv().await.expect("there is one");
-        let mut body = RequestBody::of(request, 1 << 10, Patience::default()).into_body();
-        body.keep(KeptBytes::of(&Arc::default()));
-        (body, client)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_streaming_call_may_be_silent_but_not_while_a_decision_waits() {
-        let (mut body, _client) = silent_call().await;
-        let ahead = timeout(DAY, poll_fn(|cx| body.poll_ahead(cx))).await;
-        assert!(matches!(ahead, Ok(Err(Fault::BodyTooSlow))), "{ahead:?}");
-
-        let (mut body, _client) = silent_call().await;
-        let is_silent = poll_fn(|cx| Poll::Ready(body.poll_ahead(cx).is_pending())).await;
-        assert!(is_silent);
-        let frame = timeout(DAY, poll_fn(|cx| Pin::new(&mut body).poll_frame(cx))).await;
-        assert!(frame.is_err(), "{frame:?}");
-    }
 
     /// Each is moved some ten times between its sockets, within a request or an answer.
     #[test]
