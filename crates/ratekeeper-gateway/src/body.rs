@@ -217,9 +217,7 @@ impl Coming {
                 match self.left.checked_sub(length as u64) {
                     Some(left) => {
                         self.left = left;
-                        self.record(|progress| {
-                            progress.frames.fetch_add(1, Ordering::Relaxed);
-                        });
+                        self.record(Progress::record_frame);
                         if is_over {
                             self.record(|progress| progress.is_done.store(true, Ordering::Relaxed));
                         }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -20,7 +19,7 @@ use self::answer_first::AnswerFirst;
 pub(crate) use self::pool::{Connection, Lease, Pool};
 use crate::body::RequestBody;
 use crate::metrics::UpstreamCounts;
-use crate::upstream::{Address, Speech, Upstream};
+use crate::upstream::{Address, Secured, Speech, Upstream};
 
 /// The most that is read of an HTTP/1 answer at a time, in bytes: its whole head, and then a piece of
 /// its body. A client that stalls holds a few of these.
@@ -164,15 +163,11 @@ pub(crate) async fn open(
             ConnectionUse::Requests => opening.http2(stream).await,
         },
         Speech::Tls(secured) => {
-            let config = match connection_use {
-                ConnectionUse::Upgrade => &secured.http1,
-                ConnectionUse::Requests => &secured.either,
-            };
             let name = match &secured.name {
                 Some(name) => name.clone(),
                 None => server_name(plain.unwrap_or(host))?,
             };
-            opening.tls(stream, config, name).await
+            opening.tls(stream, secured, name, connection_use).await
         }
     }
 }
@@ -209,13 +204,21 @@ impl Opening<'_> {
     async fn tls(
         &self,
         stream: TcpStream,
-        config: &Arc<ClientConfig>,
+        secured: &Secured,
         name: ServerName<'static>,
+        connection_use: ConnectionUse,
     ) -> Result<Connection, ConnectError> {
+        let config = match connection_use {
+            ConnectionUse::Upgrade => &secured.http1,
+            ConnectionUse::Requests => &secured.either,
+        };
         let connector = TlsConnector::from(Arc::clone(config));
         let stream = connector.connect(name, stream).await?;
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        self.address.record_choice(!is_http2);
+        // It was offered no choice for an upgrade.
+        if connection_use == ConnectionUse::Requests {
+            self.address.record_choice(!is_http2);
+        }
         match is_http2 {
             true => self.http2(stream).await,
             false => self.http1(stream).await,

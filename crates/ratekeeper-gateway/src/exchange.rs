@@ -29,7 +29,7 @@ pub(crate) struct Exchange<'a> {
     pub(crate) begun: Instant,
 }
 
-/// An answer, and the connection that it comes on if that serves one request at a time.
+/// An answer, and the connection that it comes on if that serves one request at a time, and may serve another.
 pub(crate) type Answered = (Response<Incoming>, Option<Lease>);
 
 /// A request that got no answer.
@@ -60,10 +60,13 @@ impl Again {
     }
 }
 
-/// Classifies an error: a request that hyper gives back was not sent.
+/// Classifies an error: a request that hyper gives back was not sent, and may go over either protocol next.
 fn failed(mut error: TrySendError<Request<RequestBody>>) -> Failed {
     match error.take_message() {
-        Some(request) => Failed::Unsent(Box::new(request)),
+        Some(mut request) => {
+            head::as_http1(&mut request);
+            Failed::Unsent(Box::new(request))
+        }
         None => Failed::Sent(error.into_error()),
     }
 }
@@ -171,7 +174,9 @@ impl Exchange<'_> {
                 }
                 let sent = pin!(lease.sender.try_send_request(request));
                 let answer = self.in_time(sent).await?.map_err(failed)?;
-                Ok((answer, Some(lease)))
+                // What was to be upgraded may speak another protocol than the upstream's requests.
+                let is_for_requests = self.connection_use == ConnectionUse::Requests;
+                Ok((answer, Some(lease).filter(|_| is_for_requests)))
             }
             Connection::Http2(mut sender) => {
                 let (mut parts, body) = request.into_parts();
@@ -186,16 +191,17 @@ impl Exchange<'_> {
     /// Waits for an answer to begin. As long as the body is on its way, only pauses count.
     // The answer stays where it is: it has room for the request, in case that cannot be sent.
     async fn in_time<T>(&self, mut answer: Pin<&mut impl Future<Output = T>>) -> Result<T, Failed> {
-        let mut seen = 0;
-        loop {
-            if let Ok(answer) = timeout(self.upstream.response_timeout, answer.as_mut()).await {
+        let patience = self.upstream.response_timeout;
+        let mut left = patience;
+        while !left.is_zero() {
+            if let Ok(answer) = timeout(left, answer.as_mut()).await {
                 return Ok(answer);
             }
-            match &self.progress {
-                Some(progress) if progress.frames() != seen => seen = progress.frames(),
-                _ => return Err(Failed::TooSlow),
-            }
+            let frame = self.progress.as_ref().and_then(|it| it.last_frame());
+            let paused = frame.map_or(patience, |frame| frame.elapsed());
+            left = patience.saturating_sub(paused);
         }
+        Err(Failed::TooSlow)
     }
 
     /// The parts needed to send it once more, if it is idempotent and has no body.
@@ -233,3 +239,6 @@ impl Exchange<'_> {
         Fault::Broken { upstream, why }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,4 +6,6 @@ mod forward;
 mod hop_by_hop;
 
 pub(crate) use admit::admit;
-pub(crate) use forward::{Inbound, as_http2, clean_trailers, forward, frame_http1, hop, of_answer};
+pub(crate) use forward::{
+    Inbound, as_http1, as_http2, clean_trailers, forward, frame_http1, hop, of_answer,
+};

@@ -35,7 +35,7 @@ pub(crate) struct UpstreamCounts {
     /// Connections that could not be opened.
     pub(crate) connect_failures: AtomicU64,
     /// Requests that were sent again on another connection.
-    retries: AtomicU64,
+    pub(crate) retries: AtomicU64,
     /// The slots, kept by name like the counts: requests under way when routes are replaced still occupy some.
     slots: Mutex<Option<RequestSlots>>,
     /// The exchanges whose clients are gone, kept like the slots.

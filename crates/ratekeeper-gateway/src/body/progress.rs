@@ -1,14 +1,17 @@
 //! The progress of a request's body, as its exchange sees it.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::held_slot::SlotAndPermits;
 
 /// The progress of a request's body.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    pub(super) frames: AtomicU64,
+    last_frame: Mutex<Option<Instant>>,
     pub(super) is_done: AtomicBool,
     pub(super) is_awaited: AtomicBool,
     pub(super) is_too_large: AtomicBool,
@@ -19,9 +22,14 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// The number of frames so far: it changes whenever part of the body arrives.
-    pub(crate) fn frames(&self) -> u64 {
-        self.frames.load(Ordering::Relaxed)
+    /// Records that a frame of it has arrived.
+    pub(crate) fn record_frame(&self) {
+        *self.last_frame.lock() = Some(Instant::now());
+    }
+
+    /// The time at which a frame arrived last.
+    pub(crate) fn last_frame(&self) -> Option<Instant> {
+        *self.last_frame.lock()
     }
 
     /// Returns true if the upstream has received all of it.

@@ -123,6 +123,17 @@ pub(crate) fn as_http2(parts: &mut Parts, upstream: &Upstream, address: usize) {
     parts.version = Version::HTTP_2;
 }
 
+/// Takes [`as_http2`] back: the host is a header again. Another head stays as it is.
+pub(crate) fn as_http1<B>(request: &mut Request<B>) {
+    let authority = request.uri().authority();
+    let host = authority.and_then(|it| HeaderValue::from_str(it.as_str()).ok());
+    if let Some(host) = host {
+        request.headers_mut().insert(HOST, host);
+        *request.uri_mut() = target_of(request.uri());
+        *request.version_mut() = Version::HTTP_11;
+    }
+}
+
 /// Frames a body that has no length as chunks. hyper does so by itself, except for GET and other
 /// methods that usually have no body: the upstream would get none.
 pub(crate) fn frame_http1(headers: &mut HeaderMap) {

@@ -34,7 +34,7 @@ pub struct ServerBounds {
     /// The longest time a request may take, reading its body included.
     pub request_timeout: Duration,
     /// The time without a byte in either direction after which a connection is closed, or up to a
-    /// quarter of the stall timeout later; at least 1 ms.
+    /// quarter of the stall timeout later; at least 1 ms. A gateway's client may be silent while it waits for an answer.
     pub idle_timeout: Duration,
     /// True if an HTTP/1 client that has closed its sending side still gets its answer. Such a
     /// client cannot be told from one that has gone, so turn this off where requests are expensive

@@ -435,7 +435,7 @@ impl WatchOver {
         waiting: &mut Waiting,
         elapsed: Duration,
     ) -> Option<End> {
-        if let Some(why) = looks.end(&self.activity, elapsed) {
+        if let Some(why) = looks.end(&self.activity, elapsed, self.is_waited_for()) {
             debug!("a connection is closed: {why}");
             return Some(match self.activity.is_blocked() {
                 true => End::Stalled,
@@ -450,6 +450,11 @@ impl WatchOver {
             );
         }
         None
+    }
+
+    /// Returns true if the peer waits for a gateway, which bounds the time of its requests itself.
+    fn is_waited_for(&self) -> bool {
+        self.line.protocol == Protocol::Either && !self.line.requests().are_done()
     }
 
     /// Returns true if the peer has shown which protocol it speaks.

@@ -208,10 +208,12 @@ fn finish<B>(
     under_way: Option<UnderWay>,
 ) -> Response<AnswerBody<B>> {
     let line = under_way.as_ref().map(UnderWay::line);
-    let is_last = protocol == Protocol::Http1 && line.is_some_and(|line| line.drain.has_begun());
-    if let (Some(line), Some(answer)) = (line, &answer)
-        && answer.status() == StatusCode::SWITCHING_PROTOCOLS
-    {
+    let status = answer.as_ref().map(Response::status);
+    let is_switch = status == Some(StatusCode::SWITCHING_PROTOCOLS);
+    let is_draining = line.is_some_and(|line| line.drain.has_begun());
+    // No request follows a switch, and its handshake needs the header.
+    let is_last = protocol == Protocol::Http1 && is_draining && !is_switch;
+    if let Some(line) = line.filter(|_| is_switch) {
         line.mark_switch();
     }
     let mut answer = match answer {
@@ -243,6 +245,22 @@ mod tests {
             let under_way = Some(UnderWay::begin(&line));
             finish(Some(answer), Refusal::TooLate, Protocol::Http1, under_way);
             assert_eq!(line.has_switched(), has_switched);
+        }
+    }
+
+    #[test]
+    fn the_last_answer_says_so_unless_it_changes_protocols() {
+        for (status, expected) in [(200, "close"), (101, "upgrade")] {
+            let peer = Peer::unnamed(PeerAddress::Unix, true);
+            let (bounds, drain) = (ServerBounds::default(), Arc::new(Drain::new()));
+            drain.begin();
+            let line = Arc::new(Line::new(peer, Protocol::Either, bounds, drain, |_| false));
+            let answer = Response::builder().status(status);
+            let answer = answer.header(CONNECTION, "upgrade").body(());
+            let answer = Some(answer.expect("an answer"));
+            let under_way = Some(UnderWay::begin(&line));
+            let last = finish(answer, Refusal::TooLate, Protocol::Http1, under_way);
+            assert_eq!(last.headers()[CONNECTION], expected);
         }
     }
 

@@ -45,11 +45,16 @@ impl StallCheck {
         now.saturating_duration_since(before)
     }
 
-    /// Returns the reason the connection is to be closed, if there is one.
-    pub(super) fn end(&mut self, activity: &Activity, elapsed: Duration) -> Option<&'static str> {
+    /// Returns the reason the connection is to be closed, if there is one. The peer of one that `may_be_silent` waits for us.
+    pub(super) fn end(
+        &mut self,
+        activity: &Activity,
+        elapsed: Duration,
+        may_be_silent: bool,
+    ) -> Option<&'static str> {
         let moves = std::mem::replace(&mut self.moves, activity.count());
         let written = std::mem::replace(&mut self.bytes_written, activity.bytes_written());
-        self.silent_for = match moves == self.moves {
+        self.silent_for = match moves == self.moves && !may_be_silent {
             true => self.silent_for + elapsed,
             false => Duration::ZERO,
         };

@@ -40,9 +40,6 @@ pub(super) fn open_only(config: &mut ServerConfig, settings: &Settings) {
         .take()
         .filter(|_| !values.http.said.is_default());
     let mut bounds = config.bounds;
-    // A client that waits for a slow upstream sends nothing, and is not gone.
-    let slowest = *values.upstream_timeout + Duration::from_secs(30);
-    bounds.idle_timeout = bounds.idle_timeout.max(slowest);
     bounds.streams_max = *values.connection_requests_max;
     bounds.connection_idle_max = Some(CONNECTION_IDLE_MAX);
     // One that has closed its side is: it does not wait for its answer.

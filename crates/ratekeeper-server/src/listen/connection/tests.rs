@@ -16,16 +16,25 @@ impl ForgetUnsent for DuplexStream {
 
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+
 /// A connection on which either protocol may be spoken, and which may be silent for a day.
 fn opened() -> DuplexStream {
-    let (client, server) = tokio::io::duplex(1 << 10);
-    let service =
-        service_fn(|_| async { Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())) });
     let bounds = ServerBounds {
         head_timeout: HEAD_TIMEOUT,
-        idle_timeout: Duration::from_secs(24 * 3_600),
+        idle_timeout: DAY,
         ..ServerBounds::default()
     };
+    opened_to(Duration::ZERO, bounds)
+}
+
+/// A connection to a gateway that takes so long to answer.
+fn opened_to(takes: Duration, bounds: ServerBounds) -> DuplexStream {
+    let (client, server) = tokio::io::duplex(1 << 10);
+    let service = service_fn(move |_| async move {
+        sleep(takes).await;
+        Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+    });
     let terms = Terms {
         service: ByHyper(service),
         protocol: Protocol::Either,
@@ -69,4 +78,20 @@ async fn a_connection_of_http2_may_wait_for_its_first_request() {
     client.write_all(preface).await.expect("it reads");
     let time = HEAD_TIMEOUT + Duration::from_secs(1);
     assert!(!is_closed_within(&mut client, time).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_of_a_gateway_may_be_silent_while_it_waits_for_its_answer() {
+    let bounds = ServerBounds {
+        head_timeout: DAY,
+        ..ServerBounds::default()
+    };
+    let mut client = opened_to(10 * bounds.idle_timeout, bounds);
+    let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    client.write_all(request).await.expect("it reads");
+    let mut answer = [0; 12];
+    let read = client.read_exact(&mut answer).await;
+    read.expect("it is answered");
+    assert_eq!(&answer, b"HTTP/1.1 200");
+    assert!(is_closed_within(&mut client, 2 * bounds.idle_timeout).await);
 }
