@@ -149,6 +149,18 @@ impl Limit {
         }
     }
 
+    /// The longest time for which a hit counts: the window, or the time in which a bucket refills that is empty and as
+    /// far in debt as it may be.
+    #[must_use]
+    pub fn counts_for(&self) -> Micros {
+        let refilled = if let Kind::PostPaid(PostPaid::Bucket(rate, most)) = self.kind {
+            rate.micros(rate.span(most))
+        } else {
+            self.span(self.capacity())
+        };
+        self.window.max(refilled)
+    }
+
     /// The counting algorithm.
     #[must_use]
     pub const fn algorithm(&self) -> Algorithm {

@@ -95,7 +95,7 @@ fn longest(settings: &Settings, regions: &Regions) -> Result<Micros> {
 /// The time after which nothing of a region's share of `rule` is in use: hits that it admitted, and loans that it made.
 fn wait_of(rule: &Rule, limit: &Limit, regions: &Regions) -> Micros {
     let window = limit.window().get();
-    let counts = window.max(limit.span(limit.capacity()).get());
+    let counts = limit.counts_for().get();
     let is_lent = rule.share.as_ref().is_some_and(|share| share.is_lent);
     // A loan lasts for whole windows, and its lender would wait a tenth longer.
     let lasts = regions.loan_time().get() / 10 * 11 + window;
