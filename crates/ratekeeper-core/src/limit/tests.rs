@@ -85,6 +85,11 @@ fn a_hit_counts_for_a_window_or_until_a_bucket_and_its_debt_are_refilled() {
         };
         assert_eq!(minutes(spec), expected, "{spec:?}");
     }
+    let calendar = LimitSpec {
+        calendar: true,
+        ..spec(Algorithm::FixedWindow, 10)
+    };
+    assert_eq!(minutes(calendar), 1 + 2 * 60, "clocks may go back");
 }
 
 #[test]
