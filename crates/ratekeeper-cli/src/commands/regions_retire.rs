@@ -7,14 +7,14 @@
 mod settings_text;
 
 use crate::cli::RegionsRetire;
+use crate::home::Home;
 use crate::output;
 use crate::rules;
-use crate::settings::{self, Flags, Settings, row};
+use crate::settings::{self, Environment, Flags, Settings, row};
 use anyhow::{Result, bail};
 use ratekeeper_core::{Limit, Micros, Regions, Timestamp};
 use ratekeeper_rules::{NodeRegion, Rule, time};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -39,16 +39,27 @@ pub(super) fn run(args: &RegionsRetire) -> Result<ExitCode> {
     if now < due {
         bail!("{}", too_early(args, wait, due));
     }
-    let file = settings_file(args.config.as_deref());
-    let written = settings_text::retired(&file, &args.name, &retired);
-    output::print(&done(&args.name, &retired, &file, written.is_ok()))?;
-    if let Err(why) = written {
-        output::complain(&format!(
-            "ratekeeper: {} is as it was: {why}",
-            file.display()
-        ));
-    }
-    Ok(ExitCode::SUCCESS)
+    change_settings(&flags, &args.name, &retired)
+}
+
+/// Changes the settings file in use, and says what is left to do. A failure if it is not changed.
+fn change_settings(flags: &Flags, name: &str, retired: &Regions) -> Result<ExitCode> {
+    let file = settings::file_in_use(flags, &Environment::of_process(), &Home::find());
+    let written = match &file {
+        Some(file) => settings_text::retired(file, name, retired)
+            .map_err(|why| format!("{} is as it was: {why}", file.display())),
+        None => Err("no settings file is in use, and nothing was changed".to_owned()),
+    };
+    let file = file.as_ref().map_or_else(
+        || "the settings of this node".to_owned(),
+        |file| file.display().to_string(),
+    );
+    output::print(&done(name, retired, &file, written.is_ok()))?;
+    let Err(why) = written else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    output::complain(&format!("ratekeeper: {why}"));
+    Ok(ExitCode::FAILURE)
 }
 
 /// Refuses to retire a region that answers.
@@ -117,7 +128,7 @@ fn too_early(args: &RegionsRetire, wait: Micros, due: Timestamp) -> String {
     }
 }
 
-fn done(name: &str, retired: &Regions, file: &Path, is_written: bool) -> String {
+fn done(name: &str, retired: &Regions, file: &str, is_written: bool) -> String {
     let version = retired.version();
     let weight = retired.all().iter().find(|region| *region.name == *name);
     let weight = weight.map_or(0, |region| region.weight);
@@ -126,7 +137,6 @@ fn done(name: &str, retired: &Regions, file: &Path, is_written: bool) -> String 
     let others: Vec<String> = others
         .map(|(region, share)| format!("{} {}.{} %", region.name, share / 10, share % 10))
         .collect();
-    let file = file.display();
     let first = match is_written {
         true => {
             format!("{file} is changed. Copy to the settings of all other nodes that are left:\n")
@@ -140,10 +150,6 @@ fn done(name: &str, retired: &Regions, file: &Path, is_written: bool) -> String 
          order. Then of each limit own: {}.\nBefore {name} runs again, give it a share as to a new region.\n",
         others.join(", ")
     )
-}
-
-fn settings_file(config: Option<&Path>) -> PathBuf {
-    config.map_or_else(|| PathBuf::from("ratekeeper.yaml"), Path::to_path_buf)
 }
 
 fn now() -> Timestamp {

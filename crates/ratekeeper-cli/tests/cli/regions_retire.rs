@@ -24,6 +24,47 @@ fn run(folder: &std::path::Path, args: &[&str]) -> (Output, String) {
     (output, String::from_utf8(all).expect("text"))
 }
 
+/// The port is free: no region answers there.
+const NOWHERE: u16 = 1;
+
+const LONG_AGO: [&str; 3] = ["ap", "--since", "2026-01-01T00:00:00Z"];
+
+/// As `serve` finds it.
+#[test]
+fn the_settings_file_in_use_is_changed() {
+    let folder = tempdir().expect("a folder can be made");
+    let folder = folder.path();
+    write(folder, "rules.yaml", RULES);
+    write(folder, "other.yaml", &settings(NOWHERE));
+    let arguments = [&["regions", "retire"][..], &LONG_AGO].concat();
+    let mut command = ratekeeper(folder, &arguments);
+    let output = command.env("RATEKEEPER_CONFIG", "other.yaml").output();
+    let said = crate::support::said(output.expect("it runs")).succeeded();
+    assert_contains(&said, "other.yaml is changed");
+    let text = std::fs::read_to_string(folder.join("other.yaml")).expect("it is there");
+    assert_contains(&text, "retired: true");
+}
+
+/// Its caller could go on as if the share were given to the others.
+#[test]
+fn a_settings_file_that_is_not_changed_is_a_failure() {
+    let folder = tempdir().expect("a folder can be made");
+    let folder = folder.path();
+    write(folder, "rules.yaml", RULES);
+    let inline = "regions: { version: 3, ap: { weight: 1 }, eu: { weight: 2 }, us: { weight: 1 } }";
+    let text = settings(NOWHERE);
+    let (begin, rest) = text.split_once("regions:").expect("it has them");
+    let (_, rest) = rest.split_once("rules:").expect("it has them");
+    let text = format!("{begin}{inline}\nrules:{rest}");
+    write(folder, "ratekeeper.yaml", &text);
+    let (output, said) = run(folder, &LONG_AGO);
+    assert_contains(&said, "Write in ratekeeper.yaml");
+    assert_contains(&said, "ratekeeper.yaml is as it was");
+    assert!(!output.status.success(), "{said}");
+    let after = std::fs::read_to_string(folder.join("ratekeeper.yaml")).expect("it is there");
+    assert_eq!(after, text);
+}
+
 #[test]
 fn a_region_is_retired_once_nothing_of_its_share_is_in_use() {
     let folder = tempdir().expect("a folder can be made");
