@@ -6,14 +6,16 @@
 
 mod settings_text;
 
+use super::rules_pull::block_on;
 use crate::cli::RegionsRetire;
 use crate::home::Home;
 use crate::output;
+use crate::quotas;
 use crate::rules;
 use crate::settings::{self, Environment, Flags, Settings, row};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use ratekeeper_core::{Limit, Micros, Regions, Timestamp};
-use ratekeeper_rules::{NodeRegion, Rule, time};
+use ratekeeper_rules::{NodeRegion, Rule, RuleSet, time};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -89,18 +91,31 @@ fn answers(url: &str) -> bool {
 
 /// The time after which nothing of a region's share is in use any more, in any rule that regions share.
 fn longest(settings: &Settings, regions: &Regions) -> Result<Micros> {
+    let rules = with_overrides(settings)?;
+    let shared = rules.rules().iter().filter(|rule| rule.share.is_some());
+    let waits = shared.filter_map(|rule| Some(wait_of(rule, rule.limited()?, regions)));
+    Ok(waits.max().unwrap_or(Micros::ZERO))
+}
+
+/// The rules, with the overrides of tenants in files and in the quota database.
+fn with_overrides(settings: &Settings) -> Result<RuleSet> {
     let Some(path) = &settings.rules.path else {
         bail!("the rules are not in files here; say --rules PATH, as the wait depends on them");
     };
+    let tenants = settings.values.tenants.as_deref();
     let options = &settings.rules.options;
-    let loaded = rules::load(path, None, settings.rules.read, options)?;
-    let shared = loaded
-        .rules
-        .rules()
-        .iter()
-        .filter(|rule| rule.share.is_some());
-    let waits = shared.filter_map(|rule| Some(wait_of(rule, rule.limited()?, regions)));
-    Ok(waits.max().unwrap_or(Micros::ZERO))
+    let rules = rules::load(path, tenants, settings.rules.read, options)?.rules;
+    let Some(address) = quotas::address(&settings.quotas, &rules) else {
+        return Ok(rules);
+    };
+    if address.path().is_some_and(|file| !file.exists()) {
+        bail!(
+            "--quotas {address}: there is no such file here, and the wait depends on the overrides in it: run this on a node"
+        );
+    }
+    let index = block_on(async { quotas::all(&quotas::open(settings, &address)?).await });
+    let index = index.with_context(|| format!("--quotas {address}"))?;
+    Ok(rules.with_tenants(&index).rules)
 }
 
 /// The time after which nothing of a region's share of `rule` is in use: hits that it admitted, and loans that it made.
