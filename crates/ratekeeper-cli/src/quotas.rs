@@ -16,9 +16,10 @@ use presence::{Dispute, Presence};
 use ratekeeper_audit::Exporter;
 use ratekeeper_limiter::{Limiter, UsageMeter};
 use ratekeeper_quota::{
-    DatabaseAddress, DatabaseKind, FleetRecord, Follower, FollowerConfig, QuotaStore,
+    DatabaseAddress, DatabaseKind, FleetRecord, Follower, FollowerConfig, ListFilter, PAGE_MAX,
+    QuotaStore,
 };
-use ratekeeper_rules::{RuleSet, TenantKey};
+use ratekeeper_rules::{RuleSet, TenantIndex, TenantKey};
 use ratekeeper_server::{FleetCopy, QuotaAdmin, import_node_files};
 use ratekeeper_store_redis::RedisServers;
 use ratekeeper_stores::Stores;
@@ -180,7 +181,7 @@ async fn fleet_copy(settings: &Settings, store: &QuotaStore) -> Option<FleetReco
 }
 
 /// The database that is named, else the one for rules that have tenants.
-fn address(settings: &QuotaSettings, rules: &RuleSet) -> Option<DatabaseAddress> {
+pub(crate) fn address(settings: &QuotaSettings, rules: &RuleSet) -> Option<DatabaseAddress> {
     let has_tenants = rules.domains().any(|domain| domain.tenant().is_some());
     let unnamed = settings.unnamed.clone().filter(|_| has_tenants);
     settings.named.clone().or(unnamed)
@@ -207,6 +208,27 @@ pub(crate) fn opened(settings: &Settings) -> Result<QuotaStore> {
 pub(crate) fn open(settings: &Settings, address: &DatabaseAddress) -> Result<QuotaStore> {
     let key = tenant_key(settings, address)?;
     QuotaStore::new(address.clone(), key).with_context(|| format!("--quotas {address}"))
+}
+
+/// All tenants in `store`.
+///
+/// # Errors
+/// The database cannot be used.
+pub(crate) async fn all(store: &QuotaStore) -> Result<TenantIndex> {
+    let mut index = TenantIndex::new(store.key().clone());
+    let mut after = None;
+    loop {
+        let page = store
+            .list(&ListFilter::default(), after.as_ref(), PAGE_MAX)
+            .await?;
+        for record in &page.records {
+            index.put(&record.id.domain, record.id.hash, &record.quotas);
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(index);
+        }
+    }
 }
 
 /// The key that is set; for SQLite, else the one beside the database, which is made if it is not there.

@@ -149,6 +149,23 @@ impl Limit {
         }
     }
 
+    /// The longest time for which a hit counts: the window, with two hours for changes of clocks if it follows a calendar,
+    /// or the time in which a bucket refills that is empty and as far in debt as it may be.
+    #[must_use]
+    pub fn counts_for(&self) -> Micros {
+        /// No time zone's clocks go back by more.
+        const CLOCKS_BACK: Micros = Micros::from_secs(2 * 3_600);
+        let refilled = if let Kind::PostPaid(PostPaid::Bucket(rate, most)) = self.kind {
+            rate.micros(rate.span(most))
+        } else {
+            self.span(self.capacity())
+        };
+        match self.calendar {
+            true => Micros::new(self.window.get().saturating_add(CLOCKS_BACK.get())),
+            false => self.window.max(refilled),
+        }
+    }
+
     /// The counting algorithm.
     #[must_use]
     pub const fn algorithm(&self) -> Algorithm {

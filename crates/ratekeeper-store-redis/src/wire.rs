@@ -157,17 +157,10 @@ impl Refusal {
         }
     }
 
-    /// Before Redis 7 a failing script has no error code, only text.
+    /// Before Redis 7 a failing script has no error code, only text. A command that the script may not use is none of
+    /// these: others may have been carried out before it.
     fn of_text(text: &str) -> Self {
-        const UNABLE: [&str; 7] = [
-            "OOM",
-            "MISCONF",
-            "NOREPLICAS",
-            "BUSY",
-            "LOADING",
-            "NOAUTH",
-            "NOPERM",
-        ];
+        const UNABLE: [&str; 6] = ["OOM", "MISCONF", "NOREPLICAS", "BUSY", "LOADING", "NOAUTH"];
         if text.contains("READONLY") {
             Self::Elsewhere
         } else if UNABLE.into_iter().any(|code| text.contains(code)) {
@@ -207,6 +200,28 @@ mod tests {
 
     use super::*;
     use crate::script::Clock;
+
+    fn meaning(line: &str) -> Refusal {
+        let line = format!("-{line}\r\n");
+        let told = redis::parse_redis_value(line.as_bytes()).and_then(Value::extract_error);
+        Refusal::of(&told.expect_err("it is an error"))
+    }
+
+    /// What the script did before that command was carried out: told as refused, it would be charged once more.
+    #[test]
+    fn a_command_inside_the_script_that_is_not_permitted_is_a_failed_script() {
+        for line in [
+            "ERR Error running script (call to f_1f): @user_script:8: @user_script: 8: The user executing the script can't \
+             run this command or subcommand",
+            "ERR Error running script (call to f_1f): @user_script:8: NOPERM this user may not run 'zadd'",
+            "ERR The user executing the script can't run this command or subcommand script: 1f, on @user_script:8.",
+            "ERR ACL failure in script: User rk has no permissions to run the 'zadd' command script: 1f, on @user_script:8.",
+        ] {
+            assert_eq!(meaning(line), Refusal::Script, "{line}");
+        }
+        let whole = "NOPERM this user has no permissions to run the 'evalsha' command";
+        assert_eq!(meaning(whole), Refusal::Unable);
+    }
 
     /// Reads until `verb` has come `times` times.
     async fn hear(server: &mut DuplexStream, verb: &str, times: usize) {

@@ -6,15 +6,17 @@
 
 mod settings_text;
 
+use super::rules_pull::block_on;
 use crate::cli::RegionsRetire;
+use crate::home::Home;
 use crate::output;
+use crate::quotas;
 use crate::rules;
-use crate::settings::{self, Flags, Settings, row};
-use anyhow::{Result, bail};
+use crate::settings::{self, Environment, Flags, Settings, row};
+use anyhow::{Context, Result, bail};
 use ratekeeper_core::{Limit, Micros, Regions, Timestamp};
-use ratekeeper_rules::{NodeRegion, Rule, time};
+use ratekeeper_rules::{NodeRegion, Rule, RuleSet, time};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -39,16 +41,27 @@ pub(super) fn run(args: &RegionsRetire) -> Result<ExitCode> {
     if now < due {
         bail!("{}", too_early(args, wait, due));
     }
-    let file = settings_file(args.config.as_deref());
-    let written = settings_text::retired(&file, &args.name, &retired);
-    output::print(&done(&args.name, &retired, &file, written.is_ok()))?;
-    if let Err(why) = written {
-        output::complain(&format!(
-            "ratekeeper: {} is as it was: {why}",
-            file.display()
-        ));
-    }
-    Ok(ExitCode::SUCCESS)
+    change_settings(&flags, &args.name, &retired)
+}
+
+/// Changes the settings file in use, and says what is left to do. A failure if it is not changed.
+fn change_settings(flags: &Flags, name: &str, retired: &Regions) -> Result<ExitCode> {
+    let file = settings::file_in_use(flags, &Environment::of_process(), &Home::find());
+    let written = match &file {
+        Some(file) => settings_text::retired(file, name, retired)
+            .map_err(|why| format!("{} is as it was: {why}", file.display())),
+        None => Err("no settings file is in use, and nothing was changed".to_owned()),
+    };
+    let file = file.as_ref().map_or_else(
+        || "the settings of this node".to_owned(),
+        |file| file.display().to_string(),
+    );
+    output::print(&done(name, retired, &file, written.is_ok()))?;
+    let Err(why) = written else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    output::complain(&format!("ratekeeper: {why}"));
+    Ok(ExitCode::FAILURE)
 }
 
 /// Refuses to retire a region that answers.
@@ -78,24 +91,37 @@ fn answers(url: &str) -> bool {
 
 /// The time after which nothing of a region's share is in use any more, in any rule that regions share.
 fn longest(settings: &Settings, regions: &Regions) -> Result<Micros> {
+    let rules = with_overrides(settings)?;
+    let shared = rules.rules().iter().filter(|rule| rule.share.is_some());
+    let waits = shared.filter_map(|rule| Some(wait_of(rule, rule.limited()?, regions)));
+    Ok(waits.max().unwrap_or(Micros::ZERO))
+}
+
+/// The rules, with the overrides of tenants in files and in the quota database.
+fn with_overrides(settings: &Settings) -> Result<RuleSet> {
     let Some(path) = &settings.rules.path else {
         bail!("the rules are not in files here; say --rules PATH, as the wait depends on them");
     };
+    let tenants = settings.values.tenants.as_deref();
     let options = &settings.rules.options;
-    let loaded = rules::load(path, None, settings.rules.read, options)?;
-    let shared = loaded
-        .rules
-        .rules()
-        .iter()
-        .filter(|rule| rule.share.is_some());
-    let waits = shared.filter_map(|rule| Some(wait_of(rule, rule.limited()?, regions)));
-    Ok(waits.max().unwrap_or(Micros::ZERO))
+    let rules = rules::load(path, tenants, settings.rules.read, options)?.rules;
+    let Some(address) = quotas::address(&settings.quotas, &rules) else {
+        return Ok(rules);
+    };
+    if address.path().is_some_and(|file| !file.exists()) {
+        bail!(
+            "--quotas {address}: there is no such file here, and the wait depends on the overrides in it: run this on a node"
+        );
+    }
+    let index = block_on(async { quotas::all(&quotas::open(settings, &address)?).await });
+    let index = index.with_context(|| format!("--quotas {address}"))?;
+    Ok(rules.with_tenants(&index).rules)
 }
 
 /// The time after which nothing of a region's share of `rule` is in use: hits that it admitted, and loans that it made.
 fn wait_of(rule: &Rule, limit: &Limit, regions: &Regions) -> Micros {
     let window = limit.window().get();
-    let counts = window.max(limit.span(limit.capacity()).get());
+    let counts = limit.counts_for().get();
     let is_lent = rule.share.as_ref().is_some_and(|share| share.is_lent);
     // A loan lasts for whole windows, and its lender would wait a tenth longer.
     let lasts = regions.loan_time().get() / 10 * 11 + window;
@@ -117,7 +143,7 @@ fn too_early(args: &RegionsRetire, wait: Micros, due: Timestamp) -> String {
     }
 }
 
-fn done(name: &str, retired: &Regions, file: &Path, is_written: bool) -> String {
+fn done(name: &str, retired: &Regions, file: &str, is_written: bool) -> String {
     let version = retired.version();
     let weight = retired.all().iter().find(|region| *region.name == *name);
     let weight = weight.map_or(0, |region| region.weight);
@@ -126,7 +152,6 @@ fn done(name: &str, retired: &Regions, file: &Path, is_written: bool) -> String 
     let others: Vec<String> = others
         .map(|(region, share)| format!("{} {}.{} %", region.name, share / 10, share % 10))
         .collect();
-    let file = file.display();
     let first = match is_written {
         true => {
             format!("{file} is changed. Copy to the settings of all other nodes that are left:\n")
@@ -140,10 +165,6 @@ fn done(name: &str, retired: &Regions, file: &Path, is_written: bool) -> String 
          order. Then of each limit own: {}.\nBefore {name} runs again, give it a share as to a new region.\n",
         others.join(", ")
     )
-}
-
-fn settings_file(config: Option<&Path>) -> PathBuf {
-    config.map_or_else(|| PathBuf::from("ratekeeper.yaml"), Path::to_path_buf)
 }
 
 fn now() -> Timestamp {

@@ -78,6 +78,45 @@ fn the_reported_limit_is_the_larger_of_quota_and_burst() {
 }
 
 #[test]
+fn a_hit_counts_for_a_window_or_until_a_bucket_and_its_debt_are_refilled() {
+    let minutes = |spec: LimitSpec| {
+        let limit = Limit::try_new(spec).expect("a valid limit");
+        limit.counts_for().get() / 60_000_000
+    };
+    for algorithm in Algorithm::ALL {
+        assert_eq!(minutes(spec(algorithm, 10)), 1, "{algorithm:?}");
+        if algorithm.has_burst() {
+            for (burst, expected) in [(3, 1), (30, 3)] {
+                let burst = Some(burst);
+                let spec = LimitSpec {
+                    burst,
+                    ..spec(algorithm, 10)
+                };
+                assert_eq!(minutes(spec), expected, "{spec:?}");
+            }
+        }
+    }
+    for (algorithm, max_debt, expected) in [
+        (Algorithm::FixedWindow, None, 1),
+        (Algorithm::TokenBucket, None, 11),
+        (Algorithm::TokenBucket, Some(20), 3),
+        (Algorithm::Gcra, Some(0), 1),
+    ] {
+        let spec = LimitSpec {
+            post_paid: true,
+            max_debt,
+            ..spec(algorithm, 10)
+        };
+        assert_eq!(minutes(spec), expected, "{spec:?}");
+    }
+    let calendar = LimitSpec {
+        calendar: true,
+        ..spec(Algorithm::FixedWindow, 10)
+    };
+    assert_eq!(minutes(calendar), 1 + 2 * 60, "clocks may go back");
+}
+
+#[test]
 fn numbers_out_of_range_are_named() {
     let gcra = spec(Algorithm::Gcra, 10);
     let over = spec(Algorithm::FixedWindow, MAX_COUNT + 1);

@@ -255,6 +255,7 @@ impl SyncedCounter {
         const MARGIN: Micros = Micros::from_secs(10);
         let parts = Self::parts_of(limit) as u64;
         let span = part_length(limit).get().saturating_mul(parts);
+        let span = span.max(limit.counts_for().get());
         Micros::new(span.saturating_add(MARGIN.get()))
     }
 

@@ -15,7 +15,7 @@ mod store;
 mod world;
 
 use ratekeeper_core::synced::{SyncTerms, SyncedCounter};
-use ratekeeper_core::{Algorithm, Limit, LimitSpec, Micros, Moment, Timestamp};
+use ratekeeper_core::{Algorithm, Bounds, Limit, LimitSpec, Micros, Moment, Timestamp};
 use ratekeeper_testkit::random::Random;
 use world::{Faults, World};
 
@@ -81,6 +81,34 @@ fn every_hit_is_added_once_over_a_bad_network() {
 fn every_hit_is_added_once_though_the_store_and_nodes_restart() {
     let (admitted, denied) = all_runs(Faults::ALL);
     assert!(admitted > 0 && denied > 0, "{admitted} {denied}");
+}
+
+/// A day on which clocks go back is an hour longer than others.
+#[test]
+fn counts_of_a_long_day_are_kept_to_its_end() {
+    let day = Micros::from_secs(86_400);
+    let spec = LimitSpec {
+        calendar: true,
+        ..LimitSpec::new(Algorithm::FixedWindow, 40, day)
+    };
+    let limit = Limit::try_new(spec).expect("a valid limit");
+    let start = Timestamp::from_secs(1_793_484_000);
+    let end = start.after(day).after(Micros::from_secs(3_600));
+    let at = Moment {
+        calendar: Some(Bounds {
+            start,
+            end,
+            next_end: end.after(day),
+        }),
+        ..Moment::at(start)
+    };
+    let mut counter = SyncedCounter::new();
+    counter.charge(&limit, 7, &at);
+    let additions = counter.additions(&limit, INTERVAL, &at, &mut 0);
+    let [addition] = additions[..] else {
+        panic!("{additions:?}")
+    };
+    assert!(start.after(addition.kept) > end, "{addition:?}");
 }
 
 /// Of a store that has lost everything a node learns by its mark, and brings back the sub-windows that it had settled long ago.

@@ -28,7 +28,7 @@ const ENTRIES_MAX: usize = 1 << 16;
 const UNHASHED_MAX: usize = 16 << 10;
 const UNHASHED_SUM_MAX: usize = 16 << 20;
 
-/// Slices of a window whose hits are posted together, for algorithms without windows that end.
+/// Slices of the time for which hits count, to be posted together, for algorithms without windows that end.
 const SLICES: u64 = 4;
 
 /// Hits that this node let pass while the store did not answer, and those posted since.
@@ -223,7 +223,7 @@ impl Debt {
         let age = boot.get().saturating_sub(self.latest.get());
         match self.step.calendar {
             Some(bounds) => age >= bounds.end.since(bounds.start).get(),
-            None => age >= self.step.limit.window().get(),
+            None => age >= self.step.limit.counts_for().get(),
         }
     }
 
@@ -314,7 +314,7 @@ fn slice(step: &Step, now: Timestamp) -> u64 {
         | Algorithm::LeakyBucket
         | Algorithm::Concurrency => u64::from(limit.sub_windows()).max(SLICES),
     };
-    now.as_micros() / (limit.window().get() / parts).max(1)
+    now.as_micros() / (limit.counts_for().get() / parts).max(1)
 }
 
 /// Relaxed: counts that nothing else goes by.

@@ -204,6 +204,24 @@ fn a_post_that_is_not_taken_in_time_is_given_up() {
     assert_eq!((limiter.owed().dropped, limiter.owed().expired), (3, 0));
 }
 
+/// A bucket of ten hits a second that takes half a minute to fill.
+#[test]
+fn hits_are_posted_to_a_bucket_that_is_not_refilled_yet() {
+    let limiter = limiter();
+    let spec = LimitSpec {
+        burst: Some(300),
+        ..LimitSpec::new(Algorithm::Gcra, 10, Micros::from_secs(1))
+    };
+    let limit = Limit::try_new(spec).expect("a valid limit");
+    for (seconds, is_posted) in [(29, true), (30, false)] {
+        let mut sent = unsent(&limiter);
+        sent.debt.step.limit = limit;
+        let is_sent = limiter.follow(sent, after(seconds)).is_some();
+        assert_eq!(is_sent, is_posted, "{seconds} s");
+    }
+    assert_eq!(limiter.owed().expired, 3);
+}
+
 #[test]
 fn hits_that_still_count_are_posted_for_a_minute() {
     for (seconds, is_tried) in [(59, true), (60, false)] {

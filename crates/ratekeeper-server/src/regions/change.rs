@@ -112,7 +112,7 @@ fn most(lending: &Lending<'_>, (before, after): (u64, u64), tokens: i64) -> u64 
 
 /// The time for which loans are kept after their last change: until nothing of them counts any more.
 fn kept(limit: &ratekeeper_core::Limit, terms: &LoanTerms) -> Micros {
-    let counts = limit.window().get().max(limit.span(limit.capacity()).get());
+    let counts = limit.counts_for().get();
     Micros::new(KEPT.max(2 * terms.time.get().saturating_add(counts)))
 }
 

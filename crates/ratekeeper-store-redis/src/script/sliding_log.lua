@@ -55,14 +55,21 @@ end
 --@ charge SLIDING_LOG
 local more = min(max(hits, 0), a1)
 local excess = max(0, s1 + more - max(a1, s1))
-local kept, sum = raw and #raw >= 11 and string.sub(raw, s2) or '', s1
-while excess > 0 and #kept > 0 do
-  local time, oldest = unpack_('<I7H', kept)
-  local taken = min(excess, oldest)
-  excess, sum = excess - taken, sum - taken
-  kept = string.sub(kept, 10)
-  if taken < oldest then
-    kept = pack('<I7H', time, oldest - taken) .. kept
+local kept, sum, part = '', s1, ''
+if raw and #raw >= 11 then
+  -- The oldest make room. However many they are, the log is cut once: each cut copies it.
+  local place = s2
+  while excess > 0 and place < #raw do
+    local time, oldest = unpack_('<I7H', raw, place)
+    local taken = min(excess, oldest)
+    excess, sum, place = excess - taken, sum - taken, place + 9
+    if taken < oldest then
+      part = pack('<I7H', time, oldest - taken)
+    end
+  end
+  kept = string.sub(raw, place)
+  if #part > 0 then
+    kept = part .. kept
   end
 end
 if more > 0 and dated and dated < s3 then
@@ -81,15 +88,18 @@ elseif more > 0 then
   end
   kept = kept .. pack('<I7H', s3, more)
 end
-local refund = max(0, -hits)
-while refund > 0 and #kept > 0 do
-  local time, newest = unpack_('<I7H', kept, #kept - 8)
+local refund, last = max(0, -hits), #kept
+part = ''
+while refund > 0 and last > 0 do
+  local time, newest = unpack_('<I7H', kept, last - 8)
   local taken = min(refund, newest)
-  refund, sum = refund - taken, sum - taken
-  kept = string.sub(kept, 1, -10)
+  refund, sum, last = refund - taken, sum - taken, last - 9
   if taken < newest then
-    kept = kept .. pack('<I7H', time, newest - taken)
+    part = pack('<I7H', time, newest - taken)
   end
+end
+if last < #kept then
+  kept = string.sub(kept, 1, last) .. part
 end
 value = pack('>H', sum) .. kept
 expiry = #kept > 0 and unpack_('<I7', kept, #kept - 8) + a2 or now

@@ -18,6 +18,7 @@ mod formats;
 mod leases;
 mod lent;
 mod loans;
+mod long_logs;
 mod merging;
 mod posts;
 mod simulation;

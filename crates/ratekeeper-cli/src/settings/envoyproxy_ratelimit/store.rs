@@ -31,9 +31,66 @@ pub(super) fn put(environment: &Environment, layers: &mut Layers, problems: &mut
             }
         }
     }
-    match kind(environment).and_then(|kind| url(environment, &kind, at, with_tls)) {
+    let made = kind(environment).and_then(|kind| match at.split_once("://") {
+        Some((scheme, _)) => {
+            refuse_ignored(environment, scheme, with_tls, problems);
+            Ok(at.to_owned())
+        }
+        None => url(environment, &kind, at, with_tls),
+    });
+    match made {
         Ok(url) => put_text(layers, &row::store, "REDIS_URL", url),
         Err(problem) => problems.push(problem),
+    }
+}
+
+/// Refuses variables that say more than a whole URL of that `scheme`, which is taken as it is, or something else.
+fn refuse_ignored(
+    environment: &Environment,
+    scheme: &str,
+    with_tls: bool,
+    problems: &mut Vec<Problem>,
+) {
+    let (family, kind) = scheme.split_once('+').unwrap_or((scheme, "single"));
+    let kind = if kind == "unix" { "single" } else { kind };
+    let is_encrypted = matches!(family, "rediss" | "valkeys");
+    let is_set = |name| environment.get(name).is_some();
+    let named_kind = environment.get("REDIS_TYPE").unwrap_or(kind);
+    for (name, is_ignored, instead) in [
+        (
+            "REDIS_TLS",
+            with_tls && !is_encrypted,
+            "begin that URL with `rediss`",
+        ),
+        (
+            "REDIS_TYPE",
+            !named_kind.eq_ignore_ascii_case(kind),
+            "begin that URL with `redis://`, `redis+sentinel://` or `redis+cluster://`",
+        ),
+        (
+            "REDIS_AUTH",
+            is_set("REDIS_AUTH"),
+            "write user and password in that URL",
+        ),
+        (
+            "REDIS_SENTINEL_AUTH",
+            is_set("REDIS_SENTINEL_AUTH"),
+            "write `sentinel_user` and `sentinel_pass` as parameters of that URL",
+        ),
+        (
+            "CACHE_KEY_PREFIX",
+            is_set("CACHE_KEY_PREFIX"),
+            "write `prefix` as a parameter of that URL",
+        ),
+    ] {
+        if is_ignored {
+            problems.push(Problem {
+                place: name.to_owned(),
+                message: format!(
+                    "it has no effect beside a REDIS_URL with `://`; {instead}, and leave this out"
+                ),
+            });
+        }
     }
 }
 
@@ -56,9 +113,6 @@ fn url(
     at: &str,
     with_tls: bool,
 ) -> Result<String, Problem> {
-    if at.contains("://") {
-        return Ok(at.to_owned());
-    }
     let auth = |name| environment.get(name).map(Login::of);
     let login = auth("REDIS_AUTH");
     let prefix = environment.get("CACHE_KEY_PREFIX").map(percent_encoded);

@@ -177,6 +177,47 @@ fn redis_is_a_store() {
     }
 }
 
+/// They would have no effect: a password is not sent, and what should be encrypted is not.
+#[test]
+fn what_a_whole_url_of_redis_leaves_out_stops_the_start() {
+    for (url, name, text) in [
+        ("redis://r/", "REDIS_AUTH", "x"),
+        ("redis://r/", "REDIS_TLS", "true"),
+        ("redis://r/", "CACHE_KEY_PREFIX", "a:"),
+        ("redis://r/", "REDIS_TYPE", "CLUSTER"),
+        ("redis://r/", "REDIS_TYPE", "SENTINEL"),
+        ("redis+cluster://r/", "REDIS_TYPE", "SINGLE"),
+        ("redis+sentinel://r/main", "REDIS_SENTINEL_AUTH", "x"),
+    ] {
+        let (_, problems) = put(&[("REDIS_URL", url), (name, text)]);
+        let [problem] = &problems[..] else {
+            panic!("{name}: {problems:?}")
+        };
+        let begin = format!("{name}: it has no effect beside a REDIS_URL with `://`; ");
+        assert!(problem.starts_with(&begin), "{problem}");
+        assert!(problem.ends_with("leave this out"), "{problem}");
+    }
+    let both = [("REDIS_AUTH", "x"), ("REDIS_TLS", "1")];
+    let url = ("REDIS_URL", "redis://r/");
+    assert_eq!(put(&[&both[..], &[url]].concat()).1.len(), 2);
+}
+
+#[test]
+fn a_whole_url_of_redis_agrees_with_variables_that_say_the_same() {
+    for (url, name, text) in [
+        ("redis://r/", "REDIS_TLS", "false"),
+        ("rediss://r/", "REDIS_TLS", "true"),
+        ("redis://r/", "REDIS_TYPE", "single"),
+        ("valkeys+cluster://r/", "REDIS_TLS", "true"),
+        ("rediss+cluster://r/", "REDIS_TYPE", "CLUSTER"),
+        ("redis+sentinel://r/main", "REDIS_TYPE", "SENTINEL"),
+        ("redis://r/", "REDIS_SOCKET_TYPE", "tcp"),
+    ] {
+        let pairs = [("REDIS_URL", url), (name, text)];
+        expect(&pairs, "store", url, "REDIS_URL");
+    }
+}
+
 #[test]
 fn certificates_for_redis_count_where_redis_is_encrypted() {
     let files = [

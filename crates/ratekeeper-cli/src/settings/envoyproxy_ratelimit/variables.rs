@@ -268,7 +268,7 @@ pub(super) static VARIABLES: &[(&str, Here, &str)] = &[
     (
         "REDIS_URL",
         Makes,
-        "`store`: the address, or several with commas; one with `://` is taken as it is",
+        "`store`: the address, or several with commas; one with `://` is taken as it is, and startup fails if other variables say more",
     ),
     (
         "REDIS_SOCKET_TYPE",

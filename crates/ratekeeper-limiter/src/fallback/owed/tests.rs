@@ -210,3 +210,54 @@ fn hits_of_two_calendar_windows_are_two_entries() {
     let hits: Vec<_> = all(&owed).iter().map(|debt| debt.step.hits).collect();
     assert_eq!(hits, [3, 2]);
 }
+
+fn of_limit(spec: LimitSpec, hits: i64) -> Step {
+    Step {
+        limit: Limit::try_new(spec).expect("a valid limit"),
+        ..step(1, spec.algorithm, hits)
+    }
+}
+
+/// A bucket that takes a minute to fill at ten hits a second.
+fn deep_bucket() -> LimitSpec {
+    LimitSpec {
+        burst: Some(600),
+        ..LimitSpec::new(Algorithm::Gcra, 10, Micros::from_secs(1))
+    }
+}
+
+#[test]
+fn hits_of_a_bucket_are_owed_until_it_and_its_debt_are_refilled() {
+    let in_debt = LimitSpec {
+        post_paid: true,
+        max_debt: Some(600),
+        ..LimitSpec::new(Algorithm::TokenBucket, 60, MINUTE)
+    };
+    for (spec, refilled) in [(deep_bucket(), 60), (in_debt, 660)] {
+        let left = |seconds| {
+            let owed = Owed::default();
+            let step = of_limit(spec, 7);
+            owed.add(&step, None, StoreError::Unavailable, &at(0));
+            let other = self::step(2, Algorithm::FixedWindow, 1);
+            owed.add(&other, None, StoreError::Unavailable, &at(seconds));
+            let hits = all(&owed).iter().map(|debt| debt.step.hits).sum::<i64>();
+            (hits - 1, owed.counts().expired)
+        };
+        assert_eq!(left(refilled - 1), (7, 0), "{spec:?}");
+        assert_eq!(left(refilled), (0, 7), "{spec:?}");
+    }
+}
+
+/// Each entry takes room that other counters need.
+#[test]
+fn a_bucket_that_takes_long_to_fill_has_a_few_entries() {
+    let owed = Owed::default();
+    let step = of_limit(deep_bucket(), 5);
+    for seconds in 0..60 {
+        owed.add(&step, None, StoreError::Unavailable, &at(seconds));
+    }
+    let entries = all(&owed);
+    let hits: i64 = entries.iter().map(|debt| debt.step.hits).sum();
+    assert_eq!(hits, 300);
+    assert!(entries.len() <= 5, "{}", entries.len());
+}
