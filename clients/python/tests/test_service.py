@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import math
 import threading
 import time
 import unittest
@@ -260,6 +262,45 @@ class Calls(unittest.TestCase):
         with Ratekeeper(urls, timeout=10, transport=httpx.MockTransport(serve)) as service:
             self.assertFalse(service.check(QUESTION).degraded)
         self.assertFalse(asyncio.run(run(urls)).degraded)
+
+    def test_a_permit_is_lost_once_its_time_is_over_while_the_service_is_away_and_not_by_its_release(self) -> None:
+        def serve(request: httpx.Request) -> httpx.Response:
+            if request.url.path == "/v1/renew":
+                return broken()
+            return ok(permit="p", expires_after_ms=next(expires), was_held=True)()
+
+        async def serve_async(request: httpx.Request) -> httpx.Response:
+            return serve(request)
+
+        async def run() -> None:
+            async with AsyncRatekeeper("http://one.test", transport=httpx.MockTransport(serve_async)) as service:
+                lost = (await service.acquire(QUESTION)).permit
+                assert lost
+                end = time.monotonic() + 10
+                while not lost.is_lost and time.monotonic() < end:
+                    await asyncio.sleep(0.001)
+                held = (await service.acquire(QUESTION)).permit
+                assert held
+                for permit, is_lost in ((lost, True), (held, False)):
+                    self.assertEqual(permit.is_lost, is_lost)
+                    await permit.release()
+                    self.assertEqual(permit.is_lost, is_lost)
+
+        expires = itertools.chain([60], itertools.repeat(60_000))
+        with Ratekeeper("http://one.test", transport=httpx.MockTransport(serve)) as service:
+            lost = service.acquire(QUESTION).permit
+            assert lost
+            end = time.monotonic() + 10
+            while not lost.is_lost and time.monotonic() < end:
+                time.sleep(0.001)
+            held = service.acquire(QUESTION).permit
+            assert held
+            for permit, is_lost in ((lost, True), (held, False)):
+                self.assertEqual(permit.is_lost, is_lost)
+                permit.release()
+                self.assertEqual(permit.is_lost, is_lost)
+        expires = itertools.chain([60], itertools.repeat(60_000))
+        asyncio.run(asyncio.wait_for(run(), 30))
 
     def test_a_permit_that_was_granted_in_an_answer_that_came_late_is_given_back(self) -> None:
         released = threading.Event()

@@ -241,22 +241,25 @@ export class Permit implements AsyncDisposable {
   readonly token: string;
   readonly #service: Ratekeeper;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  #isLost = false;
+  /** When it ends; infinite once it is released, and negative once it is lost. */
+  #ends: number;
 
   constructor(service: Ratekeeper, token: string, expiresAfterMs: number) {
     this.#service = service;
     this.token = token;
+    this.#ends = expiresAfterMs > 0 ? performance.now() + expiresAfterMs : Infinity;
     this.#renewLater(expiresAfterMs);
   }
 
   /** True if it could not be renewed in time: another request may have its place. */
   get isLost(): boolean {
-    return this.#isLost;
+    return performance.now() >= this.#ends;
   }
 
   /** Releases it; true if it was held until now. Releasing twice is harmless. */
   async release(): Promise<boolean> {
     clearTimeout(this.#timer);
+    this.#ends = this.isLost ? -Infinity : Infinity;
     return await this.#service.release(this.token);
   }
 
@@ -265,12 +268,18 @@ export class Permit implements AsyncDisposable {
   }
 
   #renewLater(expiresAfterMs: number): void {
-    if (expiresAfterMs <= 0) return;
+    if (expiresAfterMs <= 0 || !Number.isFinite(this.#ends)) return;
     this.#timer = setTimeout(() => {
       this.#service.renew(this.token).then(
-        (left) => this.#renewLater(left),
-        // It may still be held if the service is away.
-        (error: unknown) => (isAway(error) ? this.#renewLater(expiresAfterMs) : (this.#isLost = true)),
+        (left) => {
+          if (Number.isFinite(this.#ends)) this.#ends = performance.now() + left;
+          this.#renewLater(left);
+        },
+        (error: unknown) => {
+          // It may still be held if the service is away.
+          if (isAway(error)) this.#renewLater(expiresAfterMs);
+          else if (Number.isFinite(this.#ends)) this.#ends = -Infinity;
+        },
       );
     }, Math.min(expiresAfterMs / 3, 2 ** 31 - 1));
     // A permit alone keeps no process alive.

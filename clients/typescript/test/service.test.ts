@@ -213,6 +213,48 @@ test("a permit is renewed every third of its time, and lost when it is not held 
   assert.equal(renewals, 3);
 });
 
+test("a permit is lost once its time is over while the service is away, and not by its release", async () => {
+  const renewing = Promise.withResolvers<void>();
+  let isAway = true;
+  const fetch: Fetch = async (input) => {
+    if (!String(input).endsWith("/renew")) return json({ ...ALLOW, permit: "p", expires_after_ms: isAway ? 60 : 60_000, was_held: true });
+    renewing.resolve();
+    throw new TypeError("fetch failed");
+  };
+  const service = new Ratekeeper({ endpoints: "http://one.test", fetch });
+  const alive = setInterval(() => {}, 1000);
+  const lost = (await service.acquire(QUESTION)).permit;
+  await renewing.promise;
+  const end = performance.now() + 10_000;
+  while (!lost?.isLost && performance.now() < end) await new Promise((resolve) => setImmediate(resolve));
+  await lost?.release();
+  assert.equal(lost?.isLost, true);
+  isAway = false;
+  const held = (await service.acquire(QUESTION)).permit;
+  assert.equal(held?.isLost, false);
+  await held?.release();
+  assert.equal(held?.isLost, false);
+  clearInterval(alive);
+});
+
+test("a permit that is released while it is renewed is renewed no more", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const renewed = Promise.withResolvers<Response>();
+  const asked: string[] = [];
+  const fetch: Fetch = async (input) => {
+    asked.push(new URL(String(input)).pathname);
+    if (String(input).endsWith("/renew")) return await renewed.promise;
+    return json({ ...ALLOW, permit: "p", expires_after_ms: 30, was_held: true });
+  };
+  const { permit } = await new Ratekeeper({ endpoints: "http://one.test", fetch }).acquire(QUESTION);
+  t.mock.timers.tick(10);
+  await permit?.release();
+  renewed.resolve(json({ expires_after_ms: 30 }));
+  await new Promise((resolve) => setImmediate(resolve));
+  t.mock.timers.tick(10);
+  assert.deepEqual(asked, ["/v1/acquire", "/v1/renew", "/v1/release"]);
+});
+
 test("a permit that was granted in an answer that came late is given back", async () => {
   const released = Promise.withResolvers<unknown>();
   let acquires = 0;

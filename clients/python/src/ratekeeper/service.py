@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 import time
 import uuid
@@ -224,22 +225,35 @@ class _Calls:
             yield expires_after / 3
             try:
                 expires_after = yield from self._renew(permit.token)
+                permit.held_for(expires_after)
             except _Away:
                 # It may still be held.
                 continue
             except ServiceError:
-                permit.is_lost = True
+                permit.held_for(-math.inf)
                 return
 
 
 class _Held:
     """A held place of a concurrency limit."""
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, expires_after: float) -> None:
         self.token = token
         """Identifies it to the service."""
-        self.is_lost = False
+        self._ends = time.monotonic() + expires_after if expires_after > 0 else math.inf
+
+    @property
+    def is_lost(self) -> bool:
         """True if it could not be renewed in time: another request may have its place."""
+        return time.monotonic() >= self._ends
+
+    def held_for(self, seconds: float) -> None:
+        """Notes for how long it is held; infinite: it is released, and negative: it is lost, for good."""
+        if math.isfinite(self._ends):
+            self._ends = time.monotonic() + seconds
+
+    def let_go(self) -> None:
+        self.held_for(-math.inf if self.is_lost else math.inf)
 
 
 class _Away(ServiceError):
@@ -445,7 +459,7 @@ class Permit(_Held):
     """A held place of a concurrency limit. It renews itself until it is released: ``with`` does that at its end."""
 
     def __init__(self, service: Ratekeeper, token: str, expires_after: float) -> None:
-        super().__init__(token)
+        super().__init__(token, expires_after)
         self._service = service
         self._released = threading.Event()
         service._start(service._keep(self, expires_after), self._released)  # pyright: ignore[reportPrivateUsage]
@@ -453,6 +467,7 @@ class Permit(_Held):
     def release(self) -> bool:
         """Releases it; true if it was held until now. Releasing twice is harmless."""
         self._released.set()
+        self.let_go()
         return self._service.release(self.token)
 
     def __enter__(self) -> Permit:
@@ -595,12 +610,13 @@ class AsyncPermit(_Held):
     """Like ``Permit``, for ``async with``."""
 
     def __init__(self, service: AsyncRatekeeper, token: str, expires_after: float) -> None:
-        super().__init__(token)
+        super().__init__(token, expires_after)
         self._service = service
         self._task = service._start(service._keep(self, expires_after))  # pyright: ignore[reportPrivateUsage]
 
     async def release(self) -> bool:
         self._task.cancel()
+        self.let_go()
         return await self._service.release(self.token)
 
     async def __aenter__(self) -> AsyncPermit:
