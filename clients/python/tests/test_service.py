@@ -302,6 +302,16 @@ class Calls(unittest.TestCase):
         expires = itertools.chain([60], itertools.repeat(60_000))
         asyncio.run(asyncio.wait_for(run(), 30))
 
+    def test_a_permit_that_was_certainly_not_granted_is_not_looked_for(self) -> None:
+        before = threading.active_count()
+        services = Services({"one.test": refused})
+        self.assertEqual(services.sync(lambda one: (one.acquire(QUESTION).permit, threading.active_count())), [(None, before)])
+
+        async def acquire(one: AsyncRatekeeper) -> Any:
+            return (await one.acquire(QUESTION)).permit, len(asyncio.all_tasks())
+
+        self.assertEqual(services.asyncio(acquire), [(None, 1)])
+
     def test_a_permit_that_was_granted_in_an_answer_that_came_late_is_given_back(self) -> None:
         released = threading.Event()
         acquires: list[str] = []

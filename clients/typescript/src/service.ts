@@ -98,7 +98,7 @@ export class Ratekeeper {
     } catch (error) {
       if (!isAway(error)) throw error;
       // The service may have granted it all the same.
-      void this.#giveBack(body);
+      if (!wasNotDone(error as ServiceError)) void this.#giveBack(body);
       return { decision: this.#fallback(question), permit: undefined };
     }
     const token = text(answer["permit"]);

@@ -255,6 +255,15 @@ test("a permit that is released while it is renewed is renewed no more", async (
   assert.deepEqual(asked, ["/v1/acquire", "/v1/renew", "/v1/release"]);
 });
 
+test("a permit that was certainly not granted is not looked for", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const { fetch, asked } = services({ "one.test": refused });
+  assert.equal((await new Ratekeeper({ endpoints: "http://one.test", fetch }).acquire(QUESTION)).decision.degraded, true);
+  t.mock.timers.tick(100);
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(asked, ["one.test/v1/acquire"]);
+});
+
 test("a permit that was granted in an answer that came late is given back", async () => {
   const released = Promise.withResolvers<unknown>();
   let acquires = 0;

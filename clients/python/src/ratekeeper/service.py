@@ -264,15 +264,15 @@ class _Away(ServiceError):
         # The code of its refusal, if it gave one.
         self.reason = ""
         # True if the call was certainly not carried out: no connection, or the service says so.
-        self._was_not_done = was_not_done
+        self.was_not_done = was_not_done
         self._endpoint = endpoint
         endpoint.misses += 1
 
     def may_go_on(self, is_harmless: bool) -> bool:
         """Notes that the service is down if so; true if the next one may be asked."""
-        if self._was_not_done or self._endpoint.misses >= _MISSES_MAX:
+        if self.was_not_done or self._endpoint.misses >= _MISSES_MAX:
             self._endpoint.down_until = time.monotonic() + _DOWN
-        return is_harmless or self._was_not_done
+        return is_harmless or self.was_not_done
 
 
 def _read(endpoint: _Endpoint, status: int, answer: bytes) -> Json:
@@ -366,9 +366,10 @@ class Ratekeeper(_Calls):
         body = _keyed(question)
         try:
             answer = self._run(self._acquire(body))
-        except _Away:
+        except _Away as away:
             # The service may have granted it all the same.
-            self._start(self._give_back(body), self._closed)
+            if not away.was_not_done:
+                self._start(self._give_back(body), self._closed)
             return Acquired(self._fallback(question), None)
         token = text(answer.get("permit"))
         permit = Permit(self, token, _expiry(answer)) if token else None
@@ -525,8 +526,9 @@ class AsyncRatekeeper(_Calls):
         body = _keyed(question)
         try:
             answer = await self._run(self._acquire(body))
-        except _Away:
-            self._start(self._give_back(body))
+        except _Away as away:
+            if not away.was_not_done:
+                self._start(self._give_back(body))
             return Acquired(self._fallback(question), None)
         token = text(answer.get("permit"))
         permit = AsyncPermit(self, token, _expiry(answer)) if token else None
