@@ -312,6 +312,33 @@ class Calls(unittest.TestCase):
 
         self.assertEqual(services.asyncio(acquire), [(None, 1)])
 
+    def test_a_permit_of_a_cancelled_acquire_is_given_back(self) -> None:
+        keys: list[str] = []
+
+        async def run() -> None:
+            begun, released = asyncio.Event(), asyncio.Event()
+
+            async def serve(request: httpx.Request) -> httpx.Response:
+                if request.url.path == "/v1/release":
+                    released.set()
+                    return httpx.Response(200, json={"was_held": True})
+                keys.append(json.loads(request.content)["idempotency_key"])
+                begun.set()
+                if len(keys) == 1:
+                    await asyncio.Event().wait()
+                return ok(permit="p", expires_after_ms=60_000)()
+
+            async with AsyncRatekeeper("http://one.test", timeout=60, transport=httpx.MockTransport(serve)) as service:
+                task = asyncio.create_task(service.acquire(QUESTION))
+                await begun.wait()
+                task.cancel()
+                with self.assertRaises(asyncio.CancelledError):
+                    await task
+                await asyncio.wait_for(released.wait(), 30)
+
+        asyncio.run(run())
+        self.assertEqual(keys, keys[:1] * 2)
+
     def test_a_permit_that_was_granted_in_an_answer_that_came_late_is_given_back(self) -> None:
         released = threading.Event()
         acquires: list[str] = []

@@ -526,6 +526,9 @@ class AsyncRatekeeper(_Calls):
         body = _keyed(question)
         try:
             answer = await self._run(self._acquire(body))
+        except asyncio.CancelledError:
+            self._start(self._give_back(body))
+            raise
         except _Away as away:
             if not away.was_not_done:
                 self._start(self._give_back(body))
