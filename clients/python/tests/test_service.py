@@ -339,6 +339,26 @@ class Calls(unittest.TestCase):
         asyncio.run(run())
         self.assertEqual(keys, keys[:1] * 2)
 
+    def test_a_permit_may_outlive_its_client(self) -> None:
+        def serve(request: httpx.Request) -> httpx.Response:
+            return ok(permit="p", expires_after_ms=60_000)()
+
+        async def serve_async(request: httpx.Request) -> httpx.Response:
+            return serve(request)
+
+        async def run() -> None:
+            service = AsyncRatekeeper("http://one.test", transport=httpx.MockTransport(serve_async))
+            async with service.permit(QUESTION):
+                await service.aclose()
+            with self.assertRaises(ServiceError) as closed:
+                await service.check(QUESTION)
+            self.assertEqual(closed.exception.code, "CLOSED")
+
+        asyncio.run(run())
+        service = Ratekeeper("http://one.test", transport=httpx.MockTransport(serve))
+        with service.permit(QUESTION):
+            service.close()
+
     def test_a_permit_that_was_granted_in_an_answer_that_came_late_is_given_back(self) -> None:
         released = threading.Event()
         acquires: list[str] = []

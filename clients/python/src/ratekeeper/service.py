@@ -294,6 +294,10 @@ def _read(endpoint: _Endpoint, status: int, answer: bytes) -> Json:
     raise away from refusal
 
 
+def _closed() -> ServiceError:
+    return ServiceError("CLOSED", "this client is closed")
+
+
 def _expiry(answer: Json) -> float:
     return (count(answer.get("expires_after_ms")) or 0) / 1000
 
@@ -442,7 +446,7 @@ class Ratekeeper(_Calls):
 
     def _post(self, post: _Post) -> Json:
         if self._closed.is_set():
-            raise ServiceError("CLOSED", "this client is closed")
+            raise _closed()
         answer = bytearray()
         try:
             bounded = extensions(post.left, {})
@@ -601,6 +605,8 @@ class AsyncRatekeeper(_Calls):
         return task
 
     async def _post(self, post: _Post) -> Json:
+        if self._client.is_closed:
+            raise _closed()
         answer = self._client.post(post.url, json=post.body, extensions=extensions(post.left, {}))
         try:
             response = await asyncio.wait_for(answer, post.left())
